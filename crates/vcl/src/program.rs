@@ -1,0 +1,349 @@
+//! The checked program: what the front end hands to the code generator.
+//!
+//! Everything is resolved: names are indices, types are settled, conversions are explicit nodes and
+//! every expression knows its type. Nothing here can fail for a reason a VCL author could mend.
+//! The program travels from the manager to the worker in serialised form.
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::{Action, HttpId, Method, Type};
+use crate::variables_table::Var;
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Program {
+    /// Language version times ten: 40 or 41.
+    pub syntax: u32,
+    pub sources: Vec<Source>,
+    /// Header names as first written, one for each distinct name (without case).
+    pub headers: Vec<String>,
+    pub regexes: Vec<String>,
+    pub acls: Vec<Acl>,
+    pub probes: Vec<Probe>,
+    pub backends: Vec<Backend>,
+    /// The backend used when VCL chooses none; `None` where the program says `default none` or has none.
+    pub default_backend: Option<u32>,
+    pub imports: Vec<Import>,
+    /// Every module function or method that the program calls, each once.
+    pub functions: Vec<Function>,
+    pub objects: Vec<Object>,
+    pub subs: Vec<Sub>,
+    /// The subroutine behind each method, indexed by `Method as usize`; user text first, then the built-in's.
+    pub methods: Vec<u32>,
+    /// Names given in `return (vcl(name))`, each once.
+    pub labels: Vec<String>,
+    /// Number of call sites with a private state (PRIV_CALL).
+    pub call_sites: u32,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Source {
+    /// "<vcl.inline>", a file name, "Builtin".
+    pub name: String,
+    pub text: String,
+    /// Index of the source that includes this one, if any.
+    pub parent: Option<u32>,
+    pub builtin: bool,
+}
+
+/// A place in the sources: line and column count from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct At {
+    pub source: u32,
+    pub line: u32,
+    pub column: u32,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Acl {
+    pub name: String,
+    pub entries: Vec<AclEntry>,
+    pub log: bool,
+    pub table: bool,
+    pub fold: bool,
+    pub pedantic: bool,
+}
+
+/// One network: `bits` leading bits of the address count.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AclEntry {
+    pub negated: bool,
+    pub address: std::net::IpAddr,
+    pub bits: u8,
+    /// As the log names it after the ACL's name, for example `"192.168.0.0"/16`.
+    pub text: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Probe {
+    pub name: String,
+    pub url: Option<String>,
+    /// The lines of `.request`, already joined with CRLF, if given instead of `.url`.
+    pub request: Option<String>,
+    pub expected_response: Option<u32>,
+    pub timeout: Option<f64>,
+    pub interval: Option<f64>,
+    pub initial: Option<u32>,
+    pub window: Option<u32>,
+    pub threshold: Option<u32>,
+    pub expect_close: Option<bool>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Backend {
+    pub name: String,
+    /// `.host` as written, or empty with `path`.
+    pub host: String,
+    pub port: Option<String>,
+    pub path: Option<String>,
+    pub host_header: Option<String>,
+    /// Addresses resolved when the program was checked.
+    pub ipv4: Option<std::net::SocketAddr>,
+    pub ipv6: Option<std::net::SocketAddr>,
+    pub connect_timeout: Option<f64>,
+    pub first_byte_timeout: Option<f64>,
+    pub between_bytes_timeout: Option<f64>,
+    pub max_connections: Option<u32>,
+    pub proxy_header: Option<u32>,
+    pub preamble: Option<Vec<u8>>,
+    pub authority: Option<String>,
+    pub wait_limit: Option<u32>,
+    pub wait_timeout: Option<f64>,
+    pub probe: Option<u32>,
+    pub via: Option<u32>,
+    /// `backend x none;`: always sick, never connected.
+    pub none: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Import {
+    /// The module's own name.
+    pub module: String,
+    /// The name it has in this program.
+    pub alias: String,
+}
+
+/// A function of a module, or a method of one of its object types.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Function {
+    pub import: u32,
+    /// "" for a plain function, else the object type's name.
+    pub object: String,
+    pub name: String,
+}
+
+/// An object made by `new` in vcl_init.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Object {
+    pub name: String,
+    pub import: u32,
+    pub type_name: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Sub {
+    pub name: String,
+    pub at: At,
+    pub body: Vec<Stmt>,
+    /// From which methods it is reachable, as bits `1 << Method as u32`.
+    pub reachable_from: u32,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Stmt {
+    Set {
+        at: At,
+        target: Var,
+        op: SetOp,
+        value: Expr,
+    },
+    /// `value` has type String (parts are an `ExprKind::Concat`).
+    SetHeader {
+        at: At,
+        http: HttpId,
+        header: u32,
+        value: Expr,
+    },
+    /// `op` is `Assign` or `Add`; `value` is String or Blob.
+    SetBody {
+        at: At,
+        target: Var,
+        op: SetOp,
+        value: Expr,
+    },
+    Unset {
+        at: At,
+        target: Var,
+    },
+    UnsetHeader {
+        at: At,
+        http: HttpId,
+        header: u32,
+    },
+    If {
+        arms: Vec<(Expr, Vec<Stmt>)>,
+        otherwise: Vec<Stmt>,
+    },
+    /// Call of a subroutine known by name.
+    CallSub {
+        at: At,
+        sub: u32,
+    },
+    /// Call of a SUB value computed at run time.
+    CallDynamic {
+        at: At,
+        sub: Expr,
+    },
+    /// An expression for its effect: a module function of type VOID, or one whose value is dropped.
+    Do {
+        at: At,
+        call: Expr,
+    },
+    New {
+        at: At,
+        object: u32,
+        args: Vec<Option<Expr>>,
+    },
+    /// `hash_data(...)`
+    HashData {
+        at: At,
+        value: Expr,
+    },
+    /// Legacy `ban(...)` statements and `synthetic(...)` map on Do/SetBody; `rollback` is std's.
+    Return {
+        at: At,
+        how: Return,
+    },
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Return {
+    Plain(Action),
+    /// `synth(status [, reason])` and `error(status [, reason])`.
+    Status {
+        action: Action,
+        status: Expr,
+        reason: Option<Expr>,
+    },
+    /// `pass(duration)` in vcl_backend_response.
+    PassFor(Expr),
+    /// `vcl(label)`: index into `Program::labels`.
+    Vcl(u32),
+    /// `fail("reason")`.
+    Fail(Option<Expr>),
+    /// Bare `return;` ends the subroutine and goes on in its caller.
+    FromSub,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SetOp {
+    Assign,
+    Add,
+    Sub,
+    Mul,
+    Div,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Expr {
+    pub ty: Type,
+    pub kind: ExprKind,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum ExprKind {
+    Bool(bool),
+    /// INT and BYTES.
+    Int(i64),
+    /// REAL, DURATION and TIME.
+    Real(f64),
+    Str(String),
+    /// A string that is not there (an unset header compares like this).
+    NullStr,
+    Ip(std::net::IpAddr, u16),
+    Blob(Vec<u8>),
+    /// Index of a declared backend; `None` is VCL's default director by name `default`.
+    Backend(u32),
+    DefaultBackend,
+    /// No backend at all (`None` literal / optional argument default 0).
+    NoBackend,
+    Probe(u32),
+    Acl(u32),
+    Sub(u32),
+    Regex(u32),
+    Enum(String),
+    Stevedore(String),
+    HttpRef(HttpId),
+    /// A HEADER argument: which message, which name.
+    HeaderRef(HttpId, u32),
+    Var(Var),
+    /// `storage.<name>.<field>`
+    StorageVar(String, Var),
+    /// The value of a header; undefined if unset.
+    Header(HttpId, u32),
+    /// Parts of type String, joined; with type Strands they are passed as a list.
+    Concat(Vec<Expr>),
+    /// Conversion of any type to STRING.
+    ToString(Box<Expr>),
+    /// Numeric conversion that costs a machine instruction (INT→REAL, INT→DURATION, BYTES→INT …); by `Expr::ty`.
+    Convert(Box<Expr>),
+    /// STRING or other type as a condition: true if defined.
+    Defined(Box<Expr>),
+    Not(Box<Expr>),
+    Negate(Box<Expr>),
+    And(Vec<Expr>),
+    Or(Vec<Expr>),
+    Compare(CompareOp, Box<Expr>, Box<Expr>),
+    Arith(ArithOp, Box<Expr>, Box<Expr>),
+    /// STRING against a constant regex or a REGEX value.
+    Match {
+        subject: Box<Expr>,
+        regex: Box<Expr>,
+        negated: bool,
+    },
+    AclMatch {
+        ip: Box<Expr>,
+        acl: Box<Expr>,
+        negated: bool,
+    },
+    Regsub {
+        all: bool,
+        subject: Box<Expr>,
+        regex: Box<Expr>,
+        replacement: Box<Expr>,
+    },
+    /// A module function or method. Absent optional arguments are `None`.
+    Call {
+        function: u32,
+        object: Option<u32>,
+        args: Vec<Option<Expr>>,
+        call_site: Option<u32>,
+        at: At,
+    },
+    /// Whether a SUB value may be called from here (`if (sub)` forms); constant true for literals.
+    SubCallable(Box<Expr>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CompareOp {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ArithOp {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Mod,
+}
+
+impl Program {
+    pub fn method(&self, method: Method) -> Option<&Sub> {
+        self.methods.get(method as usize).and_then(|&i| self.subs.get(i as usize))
+    }
+}

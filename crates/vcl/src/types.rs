@@ -1,0 +1,202 @@
+//! The types of VCL, the transaction's messages, the subroutines VCL can hook and the actions they return.
+
+use serde::{Deserialize, Serialize};
+
+/// A VCL type. `Strands` is a list of strings not yet joined; it exists only as an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Type {
+    Void,
+    Bool,
+    Int,
+    Real,
+    Bytes,
+    Duration,
+    Time,
+    String,
+    Strands,
+    Ip,
+    Blob,
+    Backend,
+    Probe,
+    Acl,
+    Sub,
+    Stevedore,
+    Header,
+    Http,
+    Enum,
+    Regex,
+    Body,
+    Instance,
+}
+
+/// A message of the transaction that VCL can name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum HttpId {
+    Req = 0,
+    ReqTop = 1,
+    Bereq = 2,
+    Beresp = 3,
+    Obj = 4,
+    Resp = 5,
+    ObjStale = 6,
+}
+
+/// The subroutines that the flow of a transaction calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum Method {
+    Recv = 0,
+    Pipe,
+    Pass,
+    Hash,
+    Purge,
+    Miss,
+    Hit,
+    Deliver,
+    Synth,
+    BackendFetch,
+    BackendRefresh,
+    BackendResponse,
+    BackendError,
+    Init,
+    Fini,
+}
+
+impl Method {
+    pub const COUNT: usize = 15;
+    pub const ALL: [Method; Method::COUNT] = [
+        Method::Recv,
+        Method::Pipe,
+        Method::Pass,
+        Method::Hash,
+        Method::Purge,
+        Method::Miss,
+        Method::Hit,
+        Method::Deliver,
+        Method::Synth,
+        Method::BackendFetch,
+        Method::BackendRefresh,
+        Method::BackendResponse,
+        Method::BackendError,
+        Method::Init,
+        Method::Fini,
+    ];
+
+    /// The name in upper case, as the log writes it after `VCL_call`.
+    pub const fn log_name(self) -> &'static str {
+        match self {
+            Method::Recv => "RECV",
+            Method::Pipe => "PIPE",
+            Method::Pass => "PASS",
+            Method::Hash => "HASH",
+            Method::Purge => "PURGE",
+            Method::Miss => "MISS",
+            Method::Hit => "HIT",
+            Method::Deliver => "DELIVER",
+            Method::Synth => "SYNTH",
+            Method::BackendFetch => "BACKEND_FETCH",
+            Method::BackendRefresh => "BACKEND_REFRESH",
+            Method::BackendResponse => "BACKEND_RESPONSE",
+            Method::BackendError => "BACKEND_ERROR",
+            Method::Init => "INIT",
+            Method::Fini => "FINI",
+        }
+    }
+
+    /// The subroutine's name in VCL source.
+    pub const fn sub_name(self) -> &'static str {
+        match self {
+            Method::Recv => "vcl_recv",
+            Method::Pipe => "vcl_pipe",
+            Method::Pass => "vcl_pass",
+            Method::Hash => "vcl_hash",
+            Method::Purge => "vcl_purge",
+            Method::Miss => "vcl_miss",
+            Method::Hit => "vcl_hit",
+            Method::Deliver => "vcl_deliver",
+            Method::Synth => "vcl_synth",
+            Method::BackendFetch => "vcl_backend_fetch",
+            Method::BackendRefresh => "vcl_backend_refresh",
+            Method::BackendResponse => "vcl_backend_response",
+            Method::BackendError => "vcl_backend_error",
+            Method::Init => "vcl_init",
+            Method::Fini => "vcl_fini",
+        }
+    }
+}
+
+/// What a subroutine returns to the flow. Zero is kept for "no return yet" in compiled code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[repr(u32)]
+pub enum Action {
+    Abandon = 1,
+    Deliver,
+    Error,
+    Fail,
+    Fetch,
+    Hash,
+    Lookup,
+    Ok,
+    Pass,
+    Pipe,
+    Purge,
+    Restart,
+    Retry,
+    Synth,
+    Vcl,
+    Beresp,
+    Merge,
+    ObjStale,
+}
+
+impl Action {
+    pub const ALL: [Action; 18] = [
+        Action::Abandon,
+        Action::Deliver,
+        Action::Error,
+        Action::Fail,
+        Action::Fetch,
+        Action::Hash,
+        Action::Lookup,
+        Action::Ok,
+        Action::Pass,
+        Action::Pipe,
+        Action::Purge,
+        Action::Restart,
+        Action::Retry,
+        Action::Synth,
+        Action::Vcl,
+        Action::Beresp,
+        Action::Merge,
+        Action::ObjStale,
+    ];
+
+    pub fn from_code(code: u32) -> Option<Action> {
+        Action::ALL.get((code as usize).wrapping_sub(1)).copied()
+    }
+
+    /// The name in VCL source and, as it stands, in the log's `VCL_return`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Action::Abandon => "abandon",
+            Action::Deliver => "deliver",
+            Action::Error => "error",
+            Action::Fail => "fail",
+            Action::Fetch => "fetch",
+            Action::Hash => "hash",
+            Action::Lookup => "lookup",
+            Action::Ok => "ok",
+            Action::Pass => "pass",
+            Action::Pipe => "pipe",
+            Action::Purge => "purge",
+            Action::Restart => "restart",
+            Action::Retry => "retry",
+            Action::Synth => "synth",
+            Action::Vcl => "vcl",
+            Action::Beresp => "beresp",
+            Action::Merge => "merge",
+            Action::ObjStale => "obj_stale",
+        }
+    }
+}
