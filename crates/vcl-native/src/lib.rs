@@ -1,1 +1,1 @@
-//! (module text)
+//! Checked VCL programs to machine code, by Cranelift.

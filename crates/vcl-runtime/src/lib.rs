@@ -1,1 +1,19 @@
 //! The interface between compiled VCL, the modules it imports and the transaction that runs it.
+//!
+//! Three parties meet here. Compiled code (crate vcl-native) and modules (crate vmods) hold a [`Ctx`].
+//! The worker implements [`Host`]: what a transaction lets VCL read and change. A module's author
+//! implements [`Module`] and needs to know nothing else.
+
+pub mod ctx;
+pub mod director;
+pub mod host;
+pub mod instance;
+pub mod module;
+pub mod value;
+
+pub use ctx::Ctx;
+pub use director::{AdminHealth, BackendId, Director, Directors, Health};
+pub use host::{Host, LocalFuture, PurgeMode};
+pub use instance::Instance;
+pub use module::{Args, Constructor, Event, Func, Module, ModuleError, ObjectType};
+pub use value::{Blob, Raw, RawKind, Str, Value};

@@ -1,0 +1,109 @@
+//! Backends and directors as VCL handles them: small numbers into a table that belongs to the loaded VCL.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::ctx::Ctx;
+use crate::instance::Instance;
+
+/// A BACKEND value. Zero is no backend; otherwise the index into [`Directors`] plus one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct BackendId(pub u32);
+
+impl BackendId {
+    pub const NONE: BackendId = BackendId(0);
+
+    pub fn is_none(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// Whether a director can serve, and since when (seconds since the epoch) it has been so.
+#[derive(Clone, Copy, Debug)]
+pub struct Health {
+    pub healthy: bool,
+    pub changed: f64,
+}
+
+/// What an administrator said by `backend.set_health`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum AdminHealth {
+    Auto = 0,
+    Healthy = 1,
+    Sick = 2,
+    Deleted = 3,
+}
+
+/// A backend (leaf) or something that chooses among others.
+pub trait Director: Send + Sync {
+    /// The name in VCL.
+    fn name(&self) -> &str;
+    /// "backend", "round-robin", "fallback", "random", "hash", "shard", …
+    fn kind(&self) -> &'static str;
+    /// One step of the choice: a leaf returns `me`, a director one of its own; `NONE` if nothing can serve.
+    fn resolve(&self, ctx: &mut Ctx<'_>, me: BackendId) -> BackendId;
+    /// Health as probes and the directors below see it; the administrator's word is applied by [`Directors`].
+    fn healthy(&self, vcl: &Instance) -> Health;
+    /// Text for `backend.list`: the "Probe" column; with `details` the `-p` text. `json` asks for a JSON value.
+    fn list(&self, vcl: &Instance, details: bool, json: bool) -> String;
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// One row of a VCL's table of directors.
+pub struct DirectorCell {
+    pub director: Arc<dyn Director>,
+    admin: AtomicU8,
+}
+
+impl DirectorCell {
+    pub fn admin(&self) -> AdminHealth {
+        match self.admin.load(Ordering::Relaxed) {
+            1 => AdminHealth::Healthy,
+            2 => AdminHealth::Sick,
+            3 => AdminHealth::Deleted,
+            _ => AdminHealth::Auto,
+        }
+    }
+
+    pub fn set_admin(&self, to: AdminHealth) {
+        self.admin.store(to as u8, Ordering::Relaxed);
+    }
+}
+
+/// The directors of one loaded VCL. Rows are only ever added, so an id stays valid as long as the VCL.
+#[derive(Default)]
+pub struct Directors {
+    cells: std::sync::RwLock<Vec<Arc<DirectorCell>>>,
+}
+
+impl Directors {
+    pub fn add(&self, director: Arc<dyn Director>) -> BackendId {
+        let mut cells = self.cells.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        cells.push(Arc::new(DirectorCell { director, admin: AtomicU8::new(0) }));
+        BackendId(cells.len() as u32)
+    }
+
+    pub fn get(&self, id: BackendId) -> Option<Arc<DirectorCell>> {
+        let cells = self.cells.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        cells.get((id.0 as usize).checked_sub(1)?).cloned()
+    }
+
+    pub fn all(&self) -> Vec<(BackendId, Arc<DirectorCell>)> {
+        let cells = self.cells.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        cells.iter().enumerate().map(|(i, c)| (BackendId(i as u32 + 1), c.clone())).collect()
+    }
+
+    pub fn healthy(&self, id: BackendId, vcl: &Instance) -> Health {
+        let Some(cell) = self.get(id) else { return Health { healthy: false, changed: 0.0 } };
+        let mut health = cell.director.healthy(vcl);
+        match cell.admin() {
+            AdminHealth::Auto => {}
+            AdminHealth::Healthy => health.healthy = true,
+            AdminHealth::Sick | AdminHealth::Deleted => health.healthy = false,
+        }
+        health
+    }
+}

@@ -1,0 +1,207 @@
+//! What a transaction offers to the VCL it runs. The worker implements it for client requests, fetches
+//! and the bare context of vcl_init; every method has a default that says "not here".
+//!
+//! A method that fails says why through [`Ctx::fail`](crate::Ctx::fail) semantics: it returns `Err` with
+//! the text, which becomes `VCL_Error` in the log and fails the transaction.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+
+use lacquer_vcl::types::{HttpId, Method};
+use lacquer_vcl::variables_table::Var;
+
+use crate::director::BackendId;
+use crate::instance::{HeaderName, PrivateMap};
+use crate::value::{Blob, Str};
+
+/// Work that VCL waits for. It runs on the reactor's own thread.
+pub type LocalFuture<'h, T> = Pin<Box<dyn Future<Output = T> + 'h>>;
+
+/// Kinds of purge: at once, or by new lifetimes (`None` keeps what the object has).
+#[derive(Clone, Copy, Debug)]
+pub enum PurgeMode {
+    Hard,
+    Soft { ttl: f64, grace: Option<f64>, keep: Option<f64> },
+}
+
+pub type HostResult<T> = Result<T, String>;
+
+fn nowhere<T>(what: &str) -> HostResult<T> {
+    Err(format!("{what} is not available here"))
+}
+
+pub trait Host {
+    /// The subroutine that runs now.
+    fn method(&self) -> Method;
+    /// Time of this task, seconds since the epoch (VCL's `now`).
+    fn now(&self) -> f64;
+    /// The real time at this moment (std.now, timestamps).
+    fn real_now(&self) -> f64;
+
+    // Workspace: memory that lives until the task ends and never moves. `None`: out of workspace.
+    fn alloc(&mut self, bytes: usize) -> Option<*mut u8>;
+    fn copy(&mut self, bytes: &[u8]) -> Option<Str>;
+
+    // Variables by class. Types are settled at compile time, so a wrong class is a bug, answered neutrally.
+    fn get_bool(&mut self, _var: Var) -> bool {
+        false
+    }
+    /// INT and BYTES.
+    fn get_int(&mut self, _var: Var) -> i64 {
+        0
+    }
+    /// REAL, DURATION and TIME.
+    fn get_real(&mut self, _var: Var) -> f64 {
+        0.0
+    }
+    fn get_str(&mut self, _var: Var) -> Str {
+        Str::NULL
+    }
+    fn get_ip(&mut self, _var: Var) -> Option<SocketAddr> {
+        None
+    }
+    fn get_blob(&mut self, _var: Var) -> Option<Blob> {
+        None
+    }
+    fn get_backend(&mut self, _var: Var) -> BackendId {
+        BackendId::NONE
+    }
+    /// STEVEDORE: the storage's index plus one, 0 for none.
+    fn get_stevedore(&mut self, _var: Var) -> u32 {
+        0
+    }
+    fn set_bool(&mut self, var: Var, _value: bool) -> HostResult<()> {
+        nowhere(var.name())
+    }
+    fn set_int(&mut self, var: Var, _value: i64) -> HostResult<()> {
+        nowhere(var.name())
+    }
+    fn set_real(&mut self, var: Var, _value: f64) -> HostResult<()> {
+        nowhere(var.name())
+    }
+    fn set_str(&mut self, var: Var, _value: Str) -> HostResult<()> {
+        nowhere(var.name())
+    }
+    fn set_backend(&mut self, var: Var, _value: BackendId) -> HostResult<()> {
+        nowhere(var.name())
+    }
+    fn set_stevedore(&mut self, var: Var, _value: u32) -> HostResult<()> {
+        nowhere(var.name())
+    }
+    fn unset(&mut self, var: Var) -> HostResult<()> {
+        nowhere(var.name())
+    }
+    /// `storage.<name>.free_space`, `used_space` (BYTES) and `happy` (0 or 1).
+    fn storage_var(&mut self, _storage: &str, _var: Var) -> i64 {
+        0
+    }
+    fn stevedore_by_name(&mut self, _name: &str) -> u32 {
+        0
+    }
+    fn stevedore_name(&mut self, _index: u32) -> Str {
+        Str::NULL
+    }
+
+    // Headers. A null value sets an empty header, as Varnish does.
+    fn header(&mut self, _http: HttpId, _name: &HeaderName) -> Str {
+        Str::NULL
+    }
+    fn set_header(&mut self, _http: HttpId, name: &HeaderName, _value: Str) -> HostResult<()> {
+        nowhere(&name.name)
+    }
+    fn unset_header(&mut self, _http: HttpId, name: &HeaderName) -> HostResult<()> {
+        nowhere(&name.name)
+    }
+    fn collect_header(&mut self, _http: HttpId, name: &HeaderName, _separator: &[u8]) -> HostResult<()> {
+        nowhere(&name.name)
+    }
+    /// `resp.body`, `beresp.body`; `append` for `+=`.
+    fn set_body(&mut self, var: Var, _append: bool, _content: &[u8]) -> HostResult<()> {
+        nowhere(var.name())
+    }
+
+    // Returns with arguments; the plain action is the compiled subroutine's result.
+    fn return_status(&mut self, _status: i64, _reason: Str) -> HostResult<()> {
+        nowhere("return with a status")
+    }
+    fn return_pass_for(&mut self, _seconds: f64) -> HostResult<()> {
+        nowhere("return(pass(duration))")
+    }
+    fn return_vcl(&mut self, _label: &str) -> HostResult<()> {
+        nowhere("return(vcl(label))")
+    }
+
+    // Effects.
+    fn hash_data(&mut self, _data: Str) -> HostResult<()> {
+        nowhere("hash_data()")
+    }
+    /// One log record; `tag` is the number in the log's tag table. Records that do not fit are cut.
+    fn log(&mut self, tag: u8, text: &[u8]);
+    /// `VCL_call` for methods; `VCL_trace` when tracing is on.
+    fn trace(&mut self, _text: &str) {}
+    /// Marks the transaction as failed and logs `VCL_Error`.
+    fn fail(&mut self, text: &str);
+    fn timestamp(&mut self, _label: &[u8]) {}
+    fn rollback(&mut self, _http: HttpId) -> HostResult<()> {
+        nowhere("rollback")
+    }
+    fn ban(&mut self, _expression: &[u8]) -> Result<(), String> {
+        nowhere("ban")
+    }
+    /// Purges the objects under the request's hash; how many there were.
+    fn purge(&mut self, _mode: PurgeMode) -> HostResult<i64> {
+        nowhere("purge")
+    }
+    fn rfc_ttl(&mut self) -> HostResult<()> {
+        nowhere("rfc_ttl")
+    }
+    fn late_100_continue(&mut self, _late: bool) -> HostResult<()> {
+        nowhere("late_100_continue")
+    }
+    fn set_ip_tos(&mut self, _tos: i64) -> HostResult<()> {
+        nowhere("set_ip_tos")
+    }
+    /// Reads and keeps the request's body; the result is its length, negative on failure.
+    fn cache_req_body(&mut self, _limit: u64) -> HostResult<LocalFuture<'_, i64>> {
+        nowhere("cache_req_body")
+    }
+    /// The request's cached body, in order, if there is one (module bodyaccess).
+    fn cached_req_body(&mut self) -> Option<Vec<u8>> {
+        None
+    }
+    /// Peer credentials of a UNIX socket: uid, gid.
+    fn peer_credentials(&mut self) -> Option<(u32, u32)> {
+        None
+    }
+    /// A PROXY v2 TLV by type byte, raw.
+    fn proxy_tlv(&mut self, _kind: u8) -> Option<Vec<u8>> {
+        None
+    }
+    fn is_http2(&mut self) -> bool {
+        false
+    }
+
+    // Workspaces by name (client, backend, session, thread), for module vtc.
+    fn workspace_free(&mut self, _which: &str) -> Option<usize> {
+        None
+    }
+    fn workspace_alloc(&mut self, _which: &str, _bytes: usize) -> bool {
+        false
+    }
+    fn workspace_overflow(&mut self, _which: &str) {}
+    fn workspace_overflowed(&mut self, _which: &str) -> bool {
+        false
+    }
+    fn workspace_snapshot(&mut self, _which: &str) {}
+    fn workspace_reset(&mut self, _which: &str) {}
+    fn workspace_dump(&mut self, _which: &str) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Values that modules keep for this task (PRIV_TASK) and for the request and its sub-requests (PRIV_TOP).
+    fn task_privates(&mut self) -> &mut PrivateMap;
+    fn top_privates(&mut self) -> &mut PrivateMap {
+        self.task_privates()
+    }
+}
