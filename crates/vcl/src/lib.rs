@@ -5,5 +5,6 @@
 #![forbid(unsafe_code)]
 
 pub mod program;
+pub mod signature;
 pub mod types;
 pub mod variables_table;

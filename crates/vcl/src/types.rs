@@ -29,6 +29,65 @@ pub enum Type {
     Instance,
 }
 
+impl Type {
+    /// The name in VCL and in module signatures.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Type::Void => "VOID",
+            Type::Bool => "BOOL",
+            Type::Int => "INT",
+            Type::Real => "REAL",
+            Type::Bytes => "BYTES",
+            Type::Duration => "DURATION",
+            Type::Time => "TIME",
+            Type::String => "STRING",
+            Type::Strands => "STRANDS",
+            Type::Ip => "IP",
+            Type::Blob => "BLOB",
+            Type::Backend => "BACKEND",
+            Type::Probe => "PROBE",
+            Type::Acl => "ACL",
+            Type::Sub => "SUB",
+            Type::Stevedore => "STEVEDORE",
+            Type::Header => "HEADER",
+            Type::Http => "HTTP",
+            Type::Enum => "ENUM",
+            Type::Regex => "REGEX",
+            Type::Body => "BODY",
+            Type::Instance => "INSTANCE",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Type> {
+        Type::ALL.into_iter().find(|t| t.name() == name)
+    }
+
+    const ALL: [Type; 22] = [
+        Type::Void,
+        Type::Bool,
+        Type::Int,
+        Type::Real,
+        Type::Bytes,
+        Type::Duration,
+        Type::Time,
+        Type::String,
+        Type::Strands,
+        Type::Ip,
+        Type::Blob,
+        Type::Backend,
+        Type::Probe,
+        Type::Acl,
+        Type::Sub,
+        Type::Stevedore,
+        Type::Header,
+        Type::Http,
+        Type::Enum,
+        Type::Regex,
+        Type::Body,
+        Type::Instance,
+    ];
+}
+
 /// A message of the transaction that VCL can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u8)]
