@@ -137,6 +137,8 @@ pub struct Object {
     pub name: String,
     pub import: u32,
     pub type_name: String,
+    /// It may stay unmade after vcl_init; any other object that does fails the load.
+    pub null_ok: bool,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -146,6 +148,8 @@ pub struct Sub {
     pub body: Vec<Stmt>,
     /// From which methods it is reachable, as bits `1 << Method as u32`.
     pub reachable_from: u32,
+    /// From which methods all it does is allowed, for calls of SUB values, which are checked when made.
+    pub allowed: u32,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -208,10 +212,24 @@ pub enum Stmt {
         at: At,
         value: Expr,
     },
-    /// Legacy `ban(...)` statements and `synthetic(...)` map on Do/SetBody; `rollback` is std's.
+    /// `ban(...)`; `value` is String.
+    Ban {
+        at: At,
+        value: Expr,
+    },
+    /// `synthetic(...)`: adds to the body of the response in hand, resp or beresp; `value` is Strands.
+    Synthetic {
+        at: At,
+        value: Expr,
+    },
     Return {
         at: At,
         how: Return,
+    },
+    /// A point that `req.trace` and `feature +trace` log as `VCL_trace`: number, source, line, column.
+    Trace {
+        at: At,
+        number: u32,
     },
 }
 
@@ -278,6 +296,15 @@ pub enum ExprKind {
     Var(Var),
     /// `storage.<name>.<field>`
     StorageVar(String, Var),
+    /// The same field of a computed STEVEDORE, as in `beresp.storage.free_space`.
+    StorageField(Box<Expr>, Var),
+    /// `.upper()` and `.lower()` of a STRING.
+    ChangeCase {
+        upper: bool,
+        value: Box<Expr>,
+    },
+    /// `.resolve()` of a BACKEND: the backend its directors choose now.
+    ResolveBackend(Box<Expr>),
     /// The value of a header; undefined if unset.
     Header(HttpId, u32),
     /// Parts of type String, joined; with type Strands they are passed as a list.
