@@ -1,1 +1,20 @@
-//! (module text)
+//! HTTP messages and their rules, as functions over bytes and values: the workspace a transaction's
+//! texts live in, header lists, the HTTP/1 codec, dates and numbers, freshness, Vary, ranges and the
+//! PROXY protocol. Nothing here owns a socket or reads a clock, and nothing allocates from the heap
+//! on the way of a request in steady state.
+#![forbid(unsafe_code)]
+
+pub mod ascii;
+pub mod body_status;
+pub mod fixed_text_table;
+pub mod header_table;
+pub mod message;
+pub mod session_close_table;
+pub mod workspace;
+
+pub use body_status::BodyStatus;
+pub use fixed_text_table::{fixed, reason_of};
+pub use header_table::{Filter, HeaderName};
+pub use message::{Field, Message, Slot};
+pub use session_close_table::SessClose;
+pub use workspace::{Mark, Overflow, Text, Workspace};

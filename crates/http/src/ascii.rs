@@ -1,0 +1,213 @@
+//! Character classes of HTTP, and searches that look at eight bytes at a time.
+
+const TCHAR: u8 = 1;
+const HEX: u8 = 2;
+
+const CLASS: [u8; 256] = {
+    let mut table = [0u8; 256];
+    let mut c = 0usize;
+    while c < 256 {
+        let b = c as u8;
+        let symbol = matches!(
+            b,
+            b'!' | b'#'
+                | b'$'
+                | b'%'
+                | b'&'
+                | b'\''
+                | b'*'
+                | b'+'
+                | b'-'
+                | b'.'
+                | b'^'
+                | b'_'
+                | b'`'
+                | b'|'
+                | b'~'
+        );
+        table[c] = if b.is_ascii_alphanumeric() || symbol { TCHAR } else { 0 }
+            | if b.is_ascii_hexdigit() { HEX } else { 0 };
+        c += 1;
+    }
+    table
+};
+
+/// A character of a token (method, header name).
+#[inline]
+pub const fn is_tchar(b: u8) -> bool {
+    CLASS[b as usize] & TCHAR != 0
+}
+
+#[inline]
+pub const fn is_hex(b: u8) -> bool {
+    CLASS[b as usize] & HEX != 0
+}
+
+/// Optional white space: SP and HTAB.
+#[inline]
+pub const fn is_ows(b: u8) -> bool {
+    b == b' ' || b == b'\t'
+}
+
+/// Linear white space: SP, HTAB, CR and LF.
+#[inline]
+pub const fn is_lws(b: u8) -> bool {
+    matches!(b, b' ' | b'\t' | b'\r' | b'\n')
+}
+
+#[inline]
+pub const fn is_ctl(b: u8) -> bool {
+    b < 0x20 || b == 0x7f
+}
+
+/// What a header line may contain.
+#[inline]
+pub const fn is_header_char(b: u8) -> bool {
+    b == b'\t' || !is_ctl(b)
+}
+
+/// Whether all of a line made by VCL may go to the wire (feature `validate_headers`).
+pub fn is_valid_line(line: &[u8]) -> bool {
+    find_bad_header_char(line, 0) == line.len()
+}
+
+/// Length of the line end at `i`: 2 for CRLF, 1 for a lone LF, else 0.
+#[inline]
+pub fn crlf_len(buf: &[u8], i: usize) -> usize {
+    match buf.get(i) {
+        Some(b'\n') => 1,
+        Some(b'\r') if buf.get(i + 1) == Some(&b'\n') => 2,
+        _ => 0,
+    }
+}
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = 0x8080_8080_8080_8080;
+
+/// Marks the lowest zero byte exactly (bytes above it may be marked falsely).
+const fn zero_bytes(x: u64) -> u64 {
+    x.wrapping_sub(ONES) & !x & HIGHS
+}
+
+#[inline]
+fn word(buf: &[u8], i: usize) -> Option<u64> {
+    buf.get(i..)?.first_chunk::<8>().map(|c| u64::from_le_bytes(*c))
+}
+
+/// Index of the first byte from `i` on that no header line may contain, or the length.
+#[inline]
+pub fn find_bad_header_char(buf: &[u8], mut i: usize) -> usize {
+    loop {
+        while let Some(x) = word(buf, i) {
+            let below_space = x.wrapping_sub(ONES * 0x20) & !x & HIGHS;
+            let hit = below_space | zero_bytes(x ^ (ONES * 0x7f));
+            if hit != 0 {
+                i += (hit.trailing_zeros() / 8) as usize;
+                break;
+            }
+            i += 8;
+        }
+        while i < buf.len() && !is_ctl(buf[i]) {
+            i += 1;
+        }
+        if i >= buf.len() || buf[i] != b'\t' {
+            return i.min(buf.len());
+        }
+        i += 1;
+    }
+}
+
+/// Index of the first `needle` from `i` on.
+#[inline]
+pub fn find_byte(buf: &[u8], mut i: usize, needle: u8) -> Option<usize> {
+    let pattern = ONES * needle as u64;
+    while let Some(x) = word(buf, i) {
+        let hit = zero_bytes(x ^ pattern);
+        if hit != 0 {
+            return Some(i + (hit.trailing_zeros() / 8) as usize);
+        }
+        i += 8;
+    }
+    buf.get(i..)?.iter().position(|&b| b == needle).map(|n| i + n)
+}
+
+/// Without SP and HTAB at both ends.
+pub fn trim_ows(mut s: &[u8]) -> &[u8] {
+    while let [first, rest @ ..] = s
+        && is_ows(*first)
+    {
+        s = rest;
+    }
+    trim_ows_end(s)
+}
+
+pub fn trim_ows_end(mut s: &[u8]) -> &[u8] {
+    while let [rest @ .., last] = s
+        && is_ows(*last)
+    {
+        s = rest;
+    }
+    s
+}
+
+/// Whether `s` begins with `prefix`, without regard to case.
+pub fn starts_with_nocase(s: &[u8], prefix: &[u8]) -> bool {
+    s.len() >= prefix.len() && s[..prefix.len()].eq_ignore_ascii_case(prefix)
+}
+
+/// Decimal digits of `n`, without allocation.
+#[derive(Clone, Copy, Debug)]
+pub struct Decimal {
+    digits: [u8; 20],
+    start: u8,
+}
+
+impl Decimal {
+    pub fn new(mut n: u64) -> Decimal {
+        let mut digits = [b'0'; 20];
+        let mut start = 20;
+        loop {
+            start -= 1;
+            digits[start] = b'0' + (n % 10) as u8;
+            n /= 10;
+            if n == 0 {
+                return Decimal { digits, start: start as u8 };
+            }
+        }
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.digits[self.start as usize..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn searches_agree_with_the_plain_definition() {
+        for bad in 0..=255u8 {
+            for len in [1usize, 7, 8, 9, 23, 40] {
+                for at in 0..len {
+                    let mut line = vec![b'a'; len];
+                    line[at] = bad;
+                    let expected = if is_header_char(bad) { len } else { at };
+                    assert_eq!(find_bad_header_char(&line, 0), expected, "byte {bad} at {at} of {len}");
+                    let found = find_byte(&line, 0, bad);
+                    assert_eq!(found, Some(if bad == b'a' { 0 } else { at }));
+                }
+            }
+        }
+        assert_eq!(find_bad_header_char(b"\t\t\t\t\t\t\t\t\t\rx", 0), 9);
+        assert_eq!(find_byte(b"abc", 3, b'c'), None);
+        assert_eq!(find_byte(b"abc", 9, b'c'), None);
+    }
+
+    #[test]
+    fn decimals() {
+        for n in [0, 9, 10, 12345, u64::MAX] {
+            assert_eq!(Decimal::new(n).as_bytes(), n.to_string().as_bytes());
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! How the length of a message body is known, with Varnish's names and numbers.
+
+/// The states of a body. `Taken` and `Cached` only occur for request bodies after a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum BodyStatus {
+    #[default]
+    None,
+    Error,
+    Chunked,
+    Length,
+    Eof,
+    Taken,
+    Cached,
+}
+
+impl BodyStatus {
+    /// As logged in `BereqBody`-like records and shown in panics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            BodyStatus::None => "none",
+            BodyStatus::Error => "error",
+            BodyStatus::Chunked => "chunked",
+            BodyStatus::Length => "length",
+            BodyStatus::Eof => "eof",
+            BodyStatus::Taken => "taken",
+            BodyStatus::Cached => "cached",
+        }
+    }
+
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// -1 never, 0 no body (left), 1 readable once, 2 readable again and again.
+    pub const fn available(self) -> i8 {
+        match self {
+            BodyStatus::None | BodyStatus::Taken => 0,
+            BodyStatus::Error => -1,
+            BodyStatus::Chunked | BodyStatus::Length | BodyStatus::Eof => 1,
+            BodyStatus::Cached => 2,
+        }
+    }
+
+    pub const fn length_known(self) -> bool {
+        matches!(self, BodyStatus::None | BodyStatus::Length | BodyStatus::Cached)
+    }
+}

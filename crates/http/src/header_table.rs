@@ -1,0 +1,195 @@
+//! The headers Varnish knows, what it strips on which way, and the perfect hash that finds them.
+//! A known name is one byte in a header slot, so that filters and lookups compare no strings.
+
+/// On which way a header is dropped (bits of a header's flags).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filter(pub(crate) u8);
+
+impl Filter {
+    /// Drops only what is marked by `Connection`.
+    pub const NOTHING: Filter = Filter(0);
+    /// From the client's request to a backend request for a pass.
+    pub const PASS: Filter = Filter(PASS);
+    /// From the client's request to a backend request for a cache fetch.
+    pub const FETCH: Filter = Filter(FETCH);
+    /// From a backend response into a cached object.
+    pub const INSERT: Filter = Filter(INSERT);
+    /// From a backend response into an uncacheable object.
+    pub const PASS_OBJECT: Filter = Filter(PASS_OBJECT);
+}
+
+const PASS: u8 = 1;
+const FETCH: u8 = 2;
+const INSERT: u8 = 4;
+const PASS_OBJECT: u8 = 8;
+/// Specific to a connection: forbidden in HTTP/2.
+const HOP: u8 = 16;
+
+/// A header name to look for; known names are compared as numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct HeaderName<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) id: u8,
+}
+
+impl<'a> HeaderName<'a> {
+    /// `bytes` is the name without the colon.
+    pub const fn new(bytes: &'a [u8]) -> HeaderName<'a> {
+        HeaderName { bytes, id: classify(bytes) }
+    }
+
+    pub const fn as_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    pub const fn is_known(&self) -> bool {
+        self.id != UNKNOWN
+    }
+
+    /// Whether HTTP/2 forbids the header.
+    pub const fn is_hop_by_hop(&self) -> bool {
+        flags_of(self.id) & HOP != 0
+    }
+
+    /// Whether the header is dropped on the way `filter`.
+    pub const fn is_filtered(&self, filter: Filter) -> bool {
+        flags_of(self.id) & filter.0 != 0
+    }
+
+    pub fn matches(&self, other: &[u8]) -> bool {
+        self.bytes.eq_ignore_ascii_case(other)
+    }
+}
+
+pub(crate) const UNKNOWN: u8 = 0;
+
+struct Known {
+    name: &'static str,
+    flags: u8,
+}
+
+macro_rules! headers {
+    ($($constant:ident = $name:literal $flags:expr;)*) => {
+        const KNOWN: &[Known] = &[Known { name: "", flags: 0 }, $(Known { name: $name, flags: $flags }),*];
+        $(pub const $constant: HeaderName<'static> = HeaderName::new($name.as_bytes());)*
+    };
+}
+
+headers! {
+    ACCEPT = "Accept" 0;
+    ACCEPT_CHARSET = "Accept-Charset" 0;
+    ACCEPT_ENCODING = "Accept-Encoding" 0;
+    ACCEPT_LANGUAGE = "Accept-Language" 0;
+    ACCEPT_RANGES = "Accept-Ranges" PASS | FETCH | INSERT;
+    AGE = "Age" INSERT | PASS_OBJECT;
+    ALLOW = "Allow" 0;
+    AUTHORIZATION = "Authorization" 0;
+    CACHE_CONTROL = "Cache-Control" FETCH;
+    CONNECTION = "Connection" PASS | FETCH | INSERT | PASS_OBJECT | HOP;
+    CONTENT_ENCODING = "Content-Encoding" 0;
+    CONTENT_LANGUAGE = "Content-Language" 0;
+    CONTENT_LENGTH = "Content-Length" 0;
+    CONTENT_LOCATION = "Content-Location" 0;
+    CONTENT_MD5 = "Content-MD5" 0;
+    CONTENT_RANGE = "Content-Range" FETCH | INSERT;
+    CONTENT_TYPE = "Content-Type" 0;
+    COOKIE = "Cookie" 0;
+    DATE = "Date" 0;
+    ETAG = "ETag" 0;
+    EXPECT = "Expect" 0;
+    EXPIRES = "Expires" 0;
+    FROM = "From" 0;
+    HOST = "Host" 0;
+    HTTP2_SETTINGS = "HTTP2-Settings" PASS | FETCH | INSERT | PASS_OBJECT | HOP;
+    IF_MATCH = "If-Match" FETCH;
+    IF_MODIFIED_SINCE = "If-Modified-Since" FETCH;
+    IF_NONE_MATCH = "If-None-Match" FETCH;
+    IF_RANGE = "If-Range" FETCH;
+    IF_UNMODIFIED_SINCE = "If-Unmodified-Since" FETCH;
+    KEEP_ALIVE = "Keep-Alive" PASS | FETCH | INSERT | PASS_OBJECT | HOP;
+    LAST_MODIFIED = "Last-Modified" 0;
+    LOCATION = "Location" 0;
+    MAX_FORWARDS = "Max-Forwards" 0;
+    PRAGMA = "Pragma" 0;
+    PROXY_AUTHENTICATE = "Proxy-Authenticate" FETCH | INSERT;
+    PROXY_AUTHORIZATION = "Proxy-Authorization" FETCH | INSERT;
+    RANGE = "Range" FETCH | INSERT;
+    REFERER = "Referer" 0;
+    RETRY_AFTER = "Retry-After" 0;
+    SERVER = "Server" 0;
+    SET_COOKIE = "Set-Cookie" 0;
+    TE = "TE" PASS | FETCH | INSERT | PASS_OBJECT;
+    TRAILER = "Trailer" PASS | FETCH | INSERT | PASS_OBJECT;
+    TRANSFER_ENCODING = "Transfer-Encoding" PASS | FETCH | INSERT | PASS_OBJECT | HOP;
+    UPGRADE = "Upgrade" PASS | FETCH | INSERT | PASS_OBJECT | HOP;
+    USER_AGENT = "User-Agent" 0;
+    VARY = "Vary" 0;
+    VIA = "Via" 0;
+    WARNING = "Warning" 0;
+    WWW_AUTHENTICATE = "WWW-Authenticate" 0;
+    X_FORWARDED_FOR = "X-Forwarded-For" 0;
+}
+
+const BUCKETS: usize = 128;
+
+const fn hash(name: &[u8]) -> usize {
+    let first = name[0].to_ascii_lowercase() as usize;
+    let middle = name[name.len() / 2].to_ascii_lowercase() as usize;
+    let last = name[name.len() - 1].to_ascii_lowercase() as usize;
+    (name.len() * 29 + first * 36 + last * 23 + middle) % BUCKETS
+}
+
+/// Built while compiling; a collision stops the build (then search for other factors).
+const TABLE: [u8; BUCKETS] = {
+    let mut table = [UNKNOWN; BUCKETS];
+    let mut id = 1;
+    while id < KNOWN.len() {
+        let slot = hash(KNOWN[id].name.as_bytes());
+        assert!(table[slot] == UNKNOWN, "collision in the header table");
+        table[slot] = id as u8;
+        id += 1;
+    }
+    table
+};
+
+/// The number of a known header name, else `UNKNOWN`.
+#[inline]
+pub(crate) const fn classify(name: &[u8]) -> u8 {
+    if name.is_empty() {
+        return UNKNOWN;
+    }
+    let id = TABLE[hash(name)];
+    if id != UNKNOWN && KNOWN[id as usize].name.as_bytes().eq_ignore_ascii_case(name) { id } else { UNKNOWN }
+}
+
+#[inline]
+pub(crate) const fn flags_of(id: u8) -> u8 {
+    KNOWN[id as usize].flags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_in_any_case() {
+        for known in &KNOWN[1..] {
+            let upper = known.name.to_ascii_uppercase();
+            assert!(HeaderName::new(upper.as_bytes()).is_known(), "{upper}");
+            let longer = format!("{}x", known.name);
+            assert!(!HeaderName::new(longer.as_bytes()).is_known());
+        }
+        assert_eq!(KNOWN.len(), 53);
+        assert!(!HeaderName::new(b"").is_known());
+    }
+
+    #[test]
+    fn filters_follow_the_table() {
+        assert!(CONNECTION.is_filtered(Filter::PASS) && CONNECTION.is_filtered(Filter::INSERT));
+        assert!(AGE.is_filtered(Filter::INSERT) && !AGE.is_filtered(Filter::PASS));
+        assert!(RANGE.is_filtered(Filter::FETCH) && !RANGE.is_filtered(Filter::PASS));
+        assert!(IF_NONE_MATCH.is_filtered(Filter::FETCH) && !IF_NONE_MATCH.is_filtered(Filter::PASS));
+        assert!(!HOST.is_filtered(Filter::FETCH));
+        assert!(UPGRADE.is_hop_by_hop() && !TE.is_hop_by_hop());
+    }
+}

@@ -1,0 +1,224 @@
+//! Changing headers, with the semantics of VCL: `set` removes all of the name and appends. What is
+//! removed is handed to the caller, who writes the log.
+
+use super::{Field, MAX_NAME, Message};
+use crate::ascii;
+use crate::header_table::HeaderName;
+use crate::workspace::{Overflow, Text, Workspace};
+
+impl Message {
+    /// Whether another header fits the limit `http_max_hdr`.
+    pub fn has_room(&self) -> bool {
+        self.fields.len() < self.max_fields()
+    }
+
+    pub(crate) fn push(&mut self, ws: &mut Workspace, field: Field) -> Result<Text, Overflow> {
+        if !self.has_room() {
+            ws.set_overflowed();
+            return Err(Overflow);
+        }
+        self.fields.push(field);
+        Ok(field.line)
+    }
+
+    pub(crate) fn push_unchecked(&mut self, field: Field) {
+        self.fields.push(field);
+    }
+
+    pub(crate) fn reserve_fields(&mut self, n: usize) {
+        self.fields.reserve(n);
+    }
+
+    pub(crate) fn fields_mut(&mut self) -> &mut [Field] {
+        &mut self.fields
+    }
+
+    /// Appends "name: value"; answers with the line.
+    pub fn append(
+        &mut self,
+        ws: &mut Workspace,
+        name: HeaderName<'_>,
+        value: &[u8],
+    ) -> Result<Text, Overflow> {
+        self.append_parts(ws, name, &[value])
+    }
+
+    /// Appends "name: value", the value given in parts.
+    pub fn append_parts(
+        &mut self,
+        ws: &mut Workspace,
+        name: HeaderName<'_>,
+        value: &[&[u8]],
+    ) -> Result<Text, Overflow> {
+        if !self.has_room() || name.bytes.is_empty() || name.bytes.len() > MAX_NAME {
+            ws.set_overflowed();
+            return Err(Overflow);
+        }
+        let field = build_line(ws, name, value)?;
+        self.push(ws, field)
+    }
+
+    /// Appends a whole line that is in the workspace or fixed.
+    pub fn append_line(&mut self, ws: &mut Workspace, line: Text) -> Result<Text, Overflow> {
+        match Field::parse(line, ws.get(line)) {
+            Some(field) => self.push(ws, field),
+            None => Ok(line),
+        }
+    }
+
+    /// Copies a whole line ("Name: value") into the workspace and appends it.
+    pub fn append_line_copy(&mut self, ws: &mut Workspace, line: &[u8]) -> Result<Text, Overflow> {
+        let text = ws.copy(line)?;
+        self.append_line(ws, text)
+    }
+
+    /// Removes all headers of that name; `removed` sees each line. Answers how many there were.
+    pub fn unset(&mut self, ws: &Workspace, name: HeaderName<'_>, mut removed: impl FnMut(&[u8])) -> usize {
+        let before = self.fields.len();
+        self.fields.retain(|field| {
+            let keep = !field.is(ws, name);
+            if !keep {
+                removed(ws.get(field.line));
+            }
+            keep
+        });
+        before - self.fields.len()
+    }
+
+    /// VCL's `set`: the new line is built, then all of the name are removed, then it is appended.
+    pub fn set(
+        &mut self,
+        ws: &mut Workspace,
+        name: HeaderName<'_>,
+        value: &[u8],
+        removed: impl FnMut(&[u8]),
+    ) -> Result<Text, Overflow> {
+        self.set_parts(ws, name, &[value], removed)
+    }
+
+    /// [`Message::set`] with the value in parts.
+    pub fn set_parts(
+        &mut self,
+        ws: &mut Workspace,
+        name: HeaderName<'_>,
+        value: &[&[u8]],
+        removed: impl FnMut(&[u8]),
+    ) -> Result<Text, Overflow> {
+        let field = build_line(ws, name, value)?;
+        self.unset(ws, name, removed);
+        self.push(ws, field)
+    }
+
+    /// [`Message::set`] to a whole line that is already in the workspace or fixed.
+    pub fn set_line(
+        &mut self,
+        ws: &mut Workspace,
+        name: HeaderName<'_>,
+        line: Text,
+        removed: impl FnMut(&[u8]),
+    ) -> Result<Text, Overflow> {
+        self.unset(ws, name, removed);
+        self.append_line(ws, line)
+    }
+
+    /// Sets the header unless it has that value already. `None`: nothing to do.
+    pub fn force(
+        &mut self,
+        ws: &mut Workspace,
+        name: HeaderName<'_>,
+        value: &[u8],
+        removed: impl FnMut(&[u8]),
+    ) -> Result<Option<Text>, Overflow> {
+        if self.value_is(ws, name, value) {
+            return Ok(None);
+        }
+        self.unset(ws, name, removed);
+        self.append(ws, name, value).map(Some)
+    }
+
+    /// Adds an element to a list header: merges duplicates, then "old, value".
+    pub fn append_value(
+        &mut self,
+        ws: &mut Workspace,
+        name: HeaderName<'_>,
+        value: &[u8],
+        removed: impl FnMut(&[u8]),
+    ) -> Result<Text, Overflow> {
+        self.collect(ws, name, b", ")?;
+        let Some(old) = self.find(ws, name).copied() else {
+            return self.append(ws, name, value);
+        };
+        let line = ws.alloc_text(name.bytes.len() + 2 + old.value_text().len() + 2 + value.len())?;
+        let start = line.offset();
+        let (from, len) = (old.value_text(), old.value_text().len());
+        let value_at = name.bytes.len() + 2;
+        ws.get_mut(line)[..name.bytes.len()].copy_from_slice(name.bytes);
+        ws.get_mut(line)[name.bytes.len()..value_at].copy_from_slice(b": ");
+        ws.move_into(from, start + value_at);
+        let bytes = &mut ws.get_mut(line)[value_at + len..];
+        bytes[..2].copy_from_slice(b", ");
+        bytes[2..].copy_from_slice(value);
+        let field = Field::new(line, ws.get(line), name.bytes.len());
+        self.unset(ws, name, removed);
+        self.push(ws, field)
+    }
+
+    /// Merges all headers of that name into the first one, separated by `separator`
+    /// (", " but for Cookie). Without duplicates nothing is copied.
+    pub fn collect(
+        &mut self,
+        ws: &mut Workspace,
+        name: HeaderName<'_>,
+        separator: &[u8],
+    ) -> Result<(), Overflow> {
+        let Some(first) = self.fields.iter().position(|f| f.is(ws, name)) else { return Ok(()) };
+        let rest = &self.fields[first + 1..];
+        let extra: usize =
+            rest.iter().filter(|f| f.is(ws, name)).map(|f| separator.len() + f.value_text().len()).sum();
+        if extra == 0 {
+            return Ok(());
+        }
+        let mut head = self.fields[first];
+        let line = ws.alloc_text(head.line.len() + extra)?;
+        let mut at = line.offset();
+        ws.move_into(head.line, at);
+        at += head.line.len();
+        for field in rest {
+            if !field.is(ws, name) {
+                continue;
+            }
+            ws.write_at(at, separator);
+            at += separator.len();
+            ws.move_into(field.value_text(), at);
+            at += field.value_text().len();
+        }
+        head.line = line;
+        let mut index = 0;
+        self.fields.retain(|field| {
+            index += 1;
+            index <= first + 1 || !field.is(ws, name)
+        });
+        self.fields[first] = head;
+        Ok(())
+    }
+
+    /// Whether all header lines are fit for the wire (feature `validate_headers`).
+    pub fn is_valid(&self, ws: &Workspace) -> bool {
+        self.lines(ws).all(ascii::is_valid_line)
+    }
+}
+
+fn build_line(ws: &mut Workspace, name: HeaderName<'_>, value: &[&[u8]]) -> Result<Field, Overflow> {
+    let value_len: usize = value.iter().map(|p| p.len()).sum();
+    let value_at = name.bytes.len() + 2;
+    let line = ws.alloc_text(value_at + value_len)?;
+    let bytes = ws.get_mut(line);
+    bytes[..name.bytes.len()].copy_from_slice(name.bytes);
+    bytes[name.bytes.len()..value_at].copy_from_slice(b": ");
+    let mut at = value_at;
+    for part in value {
+        bytes[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+    Ok(Field::new(line, ws.get(line), name.bytes.len()))
+}

@@ -1,0 +1,320 @@
+//! An HTTP message: the start line's fields and a list of header lines, all of them texts in one
+//! [`Workspace`]. A header is its whole line ("Name: value"), so that a log record or the wire is one
+//! slice. A message does not own its workspace: a request, its unmodified twin and the response share
+//! one. The list of slots is reused from request to request.
+
+mod edit;
+mod tokens;
+mod transfer;
+
+use crate::ascii::is_ows;
+use crate::fixed_text_table::{self, fixed};
+use crate::header_table::{self, Filter, HeaderName, UNKNOWN};
+use crate::workspace::{Overflow, Text, Workspace};
+
+pub use tokens::{get_quality, split_list};
+
+/// The fields of the start line, numbered as the log's tags are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    Method = 0,
+    Url = 1,
+    Proto = 2,
+    Status = 3,
+    Reason = 4,
+}
+
+impl Slot {
+    pub const ALL: [Slot; FIRST_HEADER] = [Slot::Method, Slot::Url, Slot::Proto, Slot::Status, Slot::Reason];
+}
+
+/// Slots of `http_max_hdr` that the start line takes.
+pub const FIRST_HEADER: usize = 5;
+
+/// One header line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// "Name: value".
+    pub line: Text,
+    value_off: u32,
+    name_len: u16,
+    id: u8,
+    /// Named in the message's `Connection` header, so not forwarded.
+    pub dropped: bool,
+}
+
+/// Longest header name a field can hold.
+pub const MAX_NAME: usize = u16::MAX as usize;
+
+impl Field {
+    /// From a line and the place of its colon; the value begins behind the blanks.
+    pub(crate) fn new(line: Text, bytes: &[u8], colon: usize) -> Field {
+        let mut value = colon + 1;
+        while value < bytes.len() && is_ows(bytes[value]) {
+            value += 1;
+        }
+        let name = &bytes[..colon];
+        let id = header_table::classify(name);
+        Field {
+            line,
+            value_off: value.min(bytes.len()) as u32,
+            name_len: name.len() as u16,
+            id,
+            dropped: false,
+        }
+    }
+
+    /// From a line without knowledge of its parts; `None` when it has no name.
+    pub(crate) fn parse(line: Text, bytes: &[u8]) -> Option<Field> {
+        let colon = bytes.iter().take(MAX_NAME + 1).position(|&b| b == b':')?;
+        (colon > 0).then(|| Field::new(line, bytes, colon))
+    }
+
+    pub(crate) fn from_parts(line: Text, name_len: usize, value_off: usize, id: u8) -> Field {
+        Field { line, value_off: value_off as u32, name_len: name_len as u16, id, dropped: false }
+    }
+
+    pub(crate) fn id(&self) -> u8 {
+        self.id
+    }
+
+    pub fn line<'w>(&self, ws: &'w Workspace) -> &'w [u8] {
+        ws.get(self.line)
+    }
+
+    pub fn name_text(&self) -> Text {
+        self.line.slice(0, self.name_len as usize)
+    }
+
+    pub fn name<'w>(&self, ws: &'w Workspace) -> &'w [u8] {
+        ws.get(self.name_text())
+    }
+
+    pub fn value_text(&self) -> Text {
+        self.line.tail(self.value_off as usize)
+    }
+
+    pub fn value<'w>(&self, ws: &'w Workspace) -> &'w [u8] {
+        ws.get(self.value_text())
+    }
+
+    #[inline]
+    pub fn is(&self, ws: &Workspace, name: HeaderName<'_>) -> bool {
+        if name.id != UNKNOWN || self.id != UNKNOWN {
+            return self.id == name.id;
+        }
+        self.name_len as usize == name.bytes.len() && self.name(ws).eq_ignore_ascii_case(name.bytes)
+    }
+
+    /// Whether the header is dropped on the way `filter`.
+    #[inline]
+    pub fn is_filtered(&self, filter: Filter) -> bool {
+        self.dropped || header_table::flags_of(self.id) & filter.0 != 0
+    }
+}
+
+/// A request or a response.
+#[derive(Debug)]
+pub struct Message {
+    start: [Text; FIRST_HEADER],
+    status: u16,
+    version: u8,
+    max_fields: u16,
+    fields: Vec<Field>,
+}
+
+impl Clone for Message {
+    fn clone(&self) -> Message {
+        Message { fields: self.fields.clone(), ..*self }
+    }
+
+    /// Reuses the slots; the copy shares the texts, so it belongs to the same workspace.
+    fn clone_from(&mut self, source: &Message) {
+        self.start = source.start;
+        self.status = source.status;
+        self.version = source.version;
+        self.max_fields = source.max_fields;
+        self.fields.clone_from(&source.fields);
+    }
+}
+
+impl Message {
+    /// `max_hdr` is the parameter `http_max_hdr`, which counts the start line's five slots too.
+    pub fn new(max_hdr: usize) -> Message {
+        let mut message = Message {
+            start: [Text::NONE; FIRST_HEADER],
+            status: 0,
+            version: 0,
+            max_fields: 0,
+            fields: Vec::new(),
+        };
+        message.set_max_hdr(max_hdr);
+        message
+    }
+
+    pub fn set_max_hdr(&mut self, max_hdr: usize) {
+        self.max_fields = max_hdr.saturating_sub(FIRST_HEADER).min(u16::MAX as usize) as u16;
+    }
+
+    pub fn clear(&mut self) {
+        self.start = [Text::NONE; FIRST_HEADER];
+        self.status = 0;
+        self.version = 0;
+        self.fields.clear();
+    }
+
+    /// How many headers the message may have.
+    pub fn max_fields(&self) -> usize {
+        self.max_fields as usize
+    }
+
+    // The start line
+
+    pub fn text(&self, slot: Slot) -> Text {
+        self.start[slot as usize]
+    }
+
+    pub fn method<'w>(&self, ws: &'w Workspace) -> &'w [u8] {
+        ws.get(self.text(Slot::Method))
+    }
+
+    pub fn url<'w>(&self, ws: &'w Workspace) -> &'w [u8] {
+        ws.get(self.text(Slot::Url))
+    }
+
+    pub fn proto<'w>(&self, ws: &'w Workspace) -> &'w [u8] {
+        ws.get(self.text(Slot::Proto))
+    }
+
+    pub fn status_text<'w>(&self, ws: &'w Workspace) -> &'w [u8] {
+        ws.get(self.text(Slot::Status))
+    }
+
+    pub fn reason<'w>(&self, ws: &'w Workspace) -> &'w [u8] {
+        ws.get(self.text(Slot::Reason))
+    }
+
+    /// The status as VCL sees it; may exceed 999.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// Ten times the protocol's version: 10, 11, 20; 0 when it is no HTTP version.
+    pub fn version(&self) -> u8 {
+        self.version
+    }
+
+    /// Sets a field of the start line to a text of the message's workspace (or a fixed one).
+    /// `Slot::Status` is better set by [`Message::set_status`].
+    pub fn put(&mut self, ws: &Workspace, slot: Slot, text: Text) {
+        self.start[slot as usize] = text;
+        if slot == Slot::Proto {
+            self.version = version_of(ws.get(text));
+        }
+    }
+
+    /// Copies `bytes` into the workspace as a field of the start line.
+    pub fn put_copy(&mut self, ws: &mut Workspace, slot: Slot, bytes: &[u8]) -> Result<Text, Overflow> {
+        let text = ws.copy(bytes)?;
+        self.put(ws, slot, text);
+        Ok(text)
+    }
+
+    /// Sets status and the reason that belongs to it. The digits sent are `status` modulo 1000.
+    pub fn set_status(&mut self, ws: &mut Workspace, status: u16) -> Result<(), Overflow> {
+        self.set_status_reason(ws, status, fixed_text_table::reason_text(status))
+    }
+
+    pub fn set_status_reason(
+        &mut self,
+        ws: &mut Workspace,
+        status: u16,
+        reason: Text,
+    ) -> Result<(), Overflow> {
+        self.status = status;
+        self.start[Slot::Reason as usize] = reason;
+        let digits = match fixed_text_table::status_text(status) {
+            Some(text) => text,
+            None => {
+                let n = status % 1000;
+                ws.copy(&[n / 100, n / 10 % 10, n % 10].map(|d| b'0' + d as u8))?
+            }
+        };
+        self.start[Slot::Status as usize] = digits;
+        Ok(())
+    }
+
+    /// Protocol HTTP/1.1, `status` and its reason.
+    pub fn set_response(&mut self, ws: &mut Workspace, status: u16) -> Result<(), Overflow> {
+        self.put(ws, Slot::Proto, fixed::HTTP_11);
+        self.set_status(ws, status)
+    }
+
+    pub(crate) fn set_raw_status(&mut self, status: u16) {
+        self.status = status;
+    }
+
+    // Headers
+
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// Slots in use, the start line's five counted.
+    pub fn slots_used(&self) -> usize {
+        self.fields.len() + FIRST_HEADER
+    }
+
+    /// The header lines in order.
+    pub fn lines<'w>(&self, ws: &'w Workspace) -> impl Iterator<Item = &'w [u8]> {
+        self.fields.iter().map(|f| ws.get(f.line))
+    }
+
+    #[inline]
+    pub fn find(&self, ws: &Workspace, name: HeaderName<'_>) -> Option<&Field> {
+        self.fields.iter().find(|f| f.is(ws, name))
+    }
+
+    /// The value of the first header of that name, without leading blanks.
+    #[inline]
+    pub fn get<'w>(&self, ws: &'w Workspace, name: HeaderName<'_>) -> Option<&'w [u8]> {
+        self.find(ws, name).map(|f| f.value(ws))
+    }
+
+    /// As [`Message::get`]; [`Text::NONE`] without such a header.
+    pub fn get_text(&self, ws: &Workspace, name: HeaderName<'_>) -> Text {
+        self.find(ws, name).map_or(Text::NONE, Field::value_text)
+    }
+
+    pub fn get_all<'w>(&self, ws: &'w Workspace, name: HeaderName<'_>) -> impl Iterator<Item = &'w [u8]> {
+        self.fields.iter().filter(move |f| f.is(ws, name)).map(|f| f.value(ws))
+    }
+
+    pub fn has(&self, ws: &Workspace, name: HeaderName<'_>) -> bool {
+        self.find(ws, name).is_some()
+    }
+
+    pub fn count(&self, ws: &Workspace, name: HeaderName<'_>) -> usize {
+        self.fields.iter().filter(|f| f.is(ws, name)).count()
+    }
+
+    /// Whether the first header of that name has exactly this value, without regard to case.
+    pub fn value_is(&self, ws: &Workspace, name: HeaderName<'_>, value: &[u8]) -> bool {
+        self.get(ws, name).is_some_and(|v| v.eq_ignore_ascii_case(value))
+    }
+}
+
+/// "HTTP/1.1" is 11; anything else than HTTP/d.d is 0.
+fn version_of(proto: &[u8]) -> u8 {
+    match proto {
+        [name @ .., b'/', major, b'.', minor]
+            if name.eq_ignore_ascii_case(b"HTTP") && major.is_ascii_digit() && minor.is_ascii_digit() =>
+        {
+            10 * (major - b'0') + (minor - b'0')
+        }
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,354 @@
+//! The arena in which everything lives that one transaction's VCL can see: the bytes from the
+//! socket, header lines, strings made by VCL. Fixed capacity, because `workspace_client` and
+//! `workspace_backend` promise a bound; bump allocation and `reset`, because a request may not cost
+//! a heap allocation. Allocations are rounded up to eight bytes and texts get a terminating NUL,
+//! so that a limit that was tuned for Varnish means the same here.
+
+use crate::fixed_text_table;
+use std::fmt;
+
+const ALIGN: usize = 8;
+
+/// A string in a [`Workspace`], or in the table of fixed texts that every workspace shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Text {
+    pub(crate) off: u32,
+    pub(crate) len: u32,
+}
+
+/// Offsets from here on point into the fixed texts.
+pub(crate) const FIXED_BASE: u32 = 1 << 31;
+const NONE_OFF: u32 = u32::MAX;
+
+impl Text {
+    /// No text at all, which VCL tells from the empty one.
+    pub const NONE: Text = Text { off: NONE_OFF, len: 0 };
+    /// The empty text.
+    pub const EMPTY: Text = Text { off: 0, len: 0 };
+
+    pub const fn is_none(self) -> bool {
+        self.off == NONE_OFF
+    }
+
+    pub const fn is_some(self) -> bool {
+        self.off != NONE_OFF
+    }
+
+    pub const fn len(self) -> usize {
+        self.len as usize
+    }
+
+    pub const fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// Fixed texts are valid in every workspace and need no copy.
+    pub const fn is_fixed(self) -> bool {
+        self.off >= FIXED_BASE
+    }
+
+    /// Where the text begins; for accounting and tests.
+    pub const fn offset(self) -> usize {
+        self.off as usize
+    }
+
+    /// The part from `from` (inclusive) to `to` (exclusive), clipped to the text.
+    pub const fn slice(self, from: usize, to: usize) -> Text {
+        let to = if to as u32 > self.len { self.len } else { to as u32 };
+        let from = if from as u32 > to { to } else { from as u32 };
+        if self.is_none() { self } else { Text { off: self.off + from, len: to - from } }
+    }
+
+    /// The part from `from` to the end.
+    pub const fn tail(self, from: usize) -> Text {
+        self.slice(from, self.len as usize)
+    }
+
+    pub(crate) const fn at(off: usize, len: usize) -> Text {
+        Text { off: off as u32, len: len as u32 }
+    }
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Text::NONE
+    }
+}
+
+/// The workspace (or the header table of a message) is full; the workspace remembers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overflow;
+
+impl fmt::Display for Overflow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("out of workspace")
+    }
+}
+
+impl std::error::Error for Overflow {}
+
+/// How far a workspace was filled; see [`Workspace::release`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark(u32);
+
+/// The arena. Its memory is taken at the first allocation and stays where it is.
+#[derive(Debug)]
+pub struct Workspace {
+    bytes: Box<[u8]>,
+    capacity: usize,
+    free: usize,
+    reserved: usize,
+    overflowed: bool,
+}
+
+impl Workspace {
+    /// A workspace of `size` bytes as the parameters count them (one byte and the
+    /// remainder to a multiple of eight are not usable).
+    pub fn new(size: usize) -> Workspace {
+        let capacity = size.min(FIXED_BASE as usize).saturating_sub(1) & !(ALIGN - 1);
+        Workspace { bytes: Box::default(), capacity, free: 0, reserved: 0, overflowed: false }
+    }
+
+    /// Forgets all texts and the overflow mark; keeps the memory.
+    pub fn reset(&mut self) {
+        self.free = 0;
+        self.reserved = 0;
+        self.overflowed = false;
+    }
+
+    /// Changes the size for the next use; drops the memory when the size differs.
+    pub fn resize(&mut self, size: usize) {
+        let fresh = Workspace::new(size);
+        if fresh.capacity == self.capacity { self.reset() } else { *self = fresh }
+    }
+
+    /// Forgets everything but `tail` (bytes read beyond the last request), which moves to the
+    /// front of the free space. Returns its length: the caller's next [`Workspace::reserve`] begins with it.
+    pub fn restart_with(&mut self, tail: Text) -> usize {
+        let (off, len) = if tail.is_fixed() { (0, 0) } else { (tail.offset(), tail.len()) };
+        if len > 0 {
+            self.bytes.copy_within(off..off + len, 0);
+        }
+        self.reset();
+        len
+    }
+
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    pub fn used(&self) -> usize {
+        self.free
+    }
+
+    pub fn free_space(&self) -> usize {
+        self.capacity - self.free
+    }
+
+    pub fn overflowed(&self) -> bool {
+        self.overflowed
+    }
+
+    pub fn set_overflowed(&mut self) {
+        self.overflowed = true;
+    }
+
+    /// Only for tests and for VCL's rollback, which starts over with a clean mark.
+    pub fn clear_overflowed(&mut self) {
+        self.overflowed = false;
+    }
+
+    pub fn mark(&self) -> Mark {
+        Mark(self.free as u32)
+    }
+
+    /// Gives back everything allocated since `mark`; does not forget an overflow.
+    pub fn release(&mut self, mark: Mark) {
+        debug_assert!(mark.0 as usize <= self.free);
+        self.free = self.free.min(mark.0 as usize);
+        self.reserved = 0;
+    }
+
+    /// The bytes of `text`; empty for [`Text::NONE`].
+    #[inline]
+    pub fn get(&self, text: Text) -> &[u8] {
+        let off = text.off as usize;
+        if text.off < FIXED_BASE {
+            &self.bytes[off..off + text.len as usize]
+        } else {
+            fixed_text_table::bytes(text)
+        }
+    }
+
+    /// The bytes of `text`, or nothing for [`Text::NONE`].
+    pub fn get_opt(&self, text: Text) -> Option<&[u8]> {
+        text.is_some().then(|| self.get(text))
+    }
+
+    /// The bytes of a text of this workspace for change in place; empty for fixed texts.
+    pub fn get_mut(&mut self, text: Text) -> &mut [u8] {
+        if text.is_fixed() {
+            return &mut [];
+        }
+        let off = text.off as usize;
+        &mut self.bytes[off..off + text.len as usize]
+    }
+
+    fn ensure_memory(&mut self) {
+        if self.bytes.is_empty() {
+            self.bytes = vec![0; self.capacity].into_boxed_slice();
+        }
+    }
+
+    /// Allocates `len` bytes of unspecified content.
+    pub fn alloc(&mut self, len: usize) -> Result<Text, Overflow> {
+        let end = self.free.saturating_add(round_up(len));
+        if end > self.capacity {
+            self.overflowed = true;
+            return Err(Overflow);
+        }
+        self.ensure_memory();
+        let text = Text::at(self.free, len);
+        self.free = end;
+        Ok(text)
+    }
+
+    /// Allocates a text of `len` bytes and its NUL.
+    pub fn alloc_text(&mut self, len: usize) -> Result<Text, Overflow> {
+        let with_nul = self.alloc(len.saturating_add(1))?;
+        self.bytes[with_nul.offset() + len] = 0;
+        Ok(with_nul.slice(0, len))
+    }
+
+    pub fn copy(&mut self, bytes: &[u8]) -> Result<Text, Overflow> {
+        let text = self.alloc_text(bytes.len())?;
+        self.get_mut(text).copy_from_slice(bytes);
+        Ok(text)
+    }
+
+    /// One text made of the parts, in order.
+    pub fn copy_parts(&mut self, parts: &[&[u8]]) -> Result<Text, Overflow> {
+        let text = self.alloc_text(parts.iter().map(|p| p.len()).sum())?;
+        let mut at = text.offset();
+        for part in parts {
+            self.bytes[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        Ok(text)
+    }
+
+    /// One text made of texts of this workspace (or fixed ones).
+    pub fn join(&mut self, texts: &[Text]) -> Result<Text, Overflow> {
+        let joined = self.alloc_text(texts.iter().map(|t| t.len()).sum())?;
+        let mut at = joined.offset();
+        for &text in texts {
+            self.move_into(text, at);
+            at += text.len();
+        }
+        Ok(joined)
+    }
+
+    /// Copies a text to an offset within an allocation.
+    pub(crate) fn move_into(&mut self, text: Text, at: usize) {
+        if text.is_fixed() {
+            self.bytes[at..at + text.len()].copy_from_slice(fixed_text_table::bytes(text));
+        } else {
+            self.bytes.copy_within(text.offset()..text.offset() + text.len(), at);
+        }
+    }
+
+    pub(crate) fn write_at(&mut self, at: usize, bytes: &[u8]) {
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// A second copy of a text of this workspace.
+    pub fn copy_within(&mut self, source: Text) -> Result<Text, Overflow> {
+        self.join(&[source])
+    }
+
+    /// Opens `len` bytes for writing; [`Workspace::commit`] turns what was written into a text.
+    pub fn reserve(&mut self, len: usize) -> Result<&mut [u8], Overflow> {
+        if len > self.free_space() {
+            self.overflowed = true;
+            return Err(Overflow);
+        }
+        self.ensure_memory();
+        self.reserved = len;
+        Ok(&mut self.bytes[self.free..self.free + len])
+    }
+
+    /// Opens all that is free.
+    pub fn reserve_all(&mut self) -> &mut [u8] {
+        self.ensure_memory();
+        self.reserved = self.free_space();
+        &mut self.bytes[self.free..]
+    }
+
+    /// The bytes written so far into the open reservation.
+    pub fn reserved(&self, len: usize) -> &[u8] {
+        &self.bytes[self.free..self.free + len.min(self.reserved)]
+    }
+
+    /// Keeps the first `len` bytes of the reservation.
+    pub fn commit(&mut self, len: usize) -> Text {
+        let len = len.min(self.reserved);
+        let text = Text::at(self.free, len);
+        self.free = (self.free + round_up(len)).min(self.capacity);
+        self.reserved = 0;
+        text
+    }
+}
+
+const fn round_up(len: usize) -> usize {
+    len.saturating_add(ALIGN - 1) & !(ALIGN - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_those_of_varnish() {
+        let mut ws = Workspace::new(64);
+        assert_eq!(ws.capacity(), 56);
+        let t = ws.copy(b"1234567").unwrap();
+        assert_eq!(ws.used(), 8);
+        assert_eq!(ws.get(t), b"1234567");
+        ws.copy(b"12345678").unwrap();
+        assert_eq!(ws.used(), 24);
+        assert_eq!(ws.copy(&[b'x'; 32]), Err(Overflow));
+        assert!(ws.overflowed());
+        ws.copy(&[b'x'; 31]).unwrap();
+        assert_eq!(ws.free_space(), 0);
+        ws.reset();
+        assert!(!ws.overflowed());
+        assert_eq!(ws.free_space(), 56);
+    }
+
+    #[test]
+    fn marks_reservations_and_joins() {
+        let mut ws = Workspace::new(256);
+        let a = ws.copy(b"Host: ").unwrap();
+        let mark = ws.mark();
+        ws.reserve(100).unwrap()[..7].copy_from_slice(b"example");
+        assert_eq!(ws.reserved(7), b"example");
+        let b = ws.commit(7);
+        let joined = ws.join(&[a, b, crate::fixed::HTTP_11]).unwrap();
+        assert_eq!(ws.get(joined), b"Host: exampleHTTP/1.1");
+        assert_eq!(ws.get(joined.slice(6, 13)), b"example");
+        ws.release(mark);
+        assert_eq!(ws.used(), 8);
+        assert_eq!(ws.get(Text::NONE), b"");
+        assert_eq!(ws.get_opt(Text::NONE), None);
+    }
+
+    #[test]
+    fn read_ahead_survives_a_restart() {
+        let mut ws = Workspace::new(128);
+        ws.reserve_all()[..8].copy_from_slice(b"one two!");
+        let rx = ws.commit(8);
+        assert_eq!(ws.restart_with(rx.tail(4)), 4);
+        assert_eq!(&ws.reserve_all()[..4], b"two!");
+        assert_eq!(ws.used(), 0);
+    }
+}
