@@ -1,1 +1,10 @@
-//! (module text)
+//! The management protocol: words, frames, authentication, the table of commands, JSON replies; and
+//! the messages between manager and worker. Pure but for reading and writing whole messages.
+
+#![forbid(unsafe_code)]
+
+pub mod json;
+pub mod link;
+pub mod status;
+
+pub use lacquer_params::words;

@@ -1,0 +1,258 @@
+//! What manager and worker say to each other, over a stream socket that the worker inherits.
+//!
+//! The manager asks and the worker answers, one request at a time and in order, as users of the CLI
+//! expect; `Param` and the worker's last words are the exceptions. A message is a little-endian length
+//! of four bytes and a postcard encoding. Listening sockets and storage are passed as descriptors that
+//! the worker inherits under the same numbers.
+
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+
+use lacquer_params::Params;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The hidden first argument that makes the program a worker: `--worker-link=FD`.
+pub const WORKER_ARGUMENT: &str = "--worker-link=";
+
+/// Longest message either side accepts: a VCL program with a lot of inlined text fits.
+pub const LONGEST_MESSAGE: usize = 256 << 20;
+
+/// From the manager to the worker.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum ToWorker {
+    /// First message: all that does not change while the worker lives. Answered by `Ready`.
+    Configure(Box<WorkerConfig>),
+    /// The parameters have changed. Not answered.
+    Param(Box<Params>),
+    /// Something to do; answered by `Reply` with the same id.
+    Request {
+        /// Chosen by the manager.
+        id: u64,
+        /// What to do.
+        body: Request,
+    },
+}
+
+/// What the manager asks for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// Add a VCL program. Runs vcl_init when it is to be warm.
+    LoadVcl {
+        /// Its name.
+        name: String,
+        /// The checked program: postcard of `lacquer_vcl::Program`.
+        program: Vec<u8>,
+        /// What the user wants.
+        state: VclState,
+        /// What it is to be now.
+        warm: bool,
+    },
+    /// Point a label at a program; makes the label if need be.
+    LabelVcl {
+        /// The label.
+        label: String,
+        /// The program.
+        target: String,
+    },
+    /// Change state and temperature of a program.
+    SetVclState {
+        /// Program or label.
+        name: String,
+        /// What the user wants.
+        state: VclState,
+        /// What it is to be now.
+        warm: bool,
+    },
+    /// Use this program (or label) for new requests.
+    UseVcl {
+        /// Program or label.
+        name: String,
+    },
+    /// Forget a program or label. It is cold.
+    DiscardVcl {
+        /// Program or label.
+        name: String,
+    },
+    /// A command of the CLI that the worker answers, its words and options as given:
+    /// `vcl.list`, `ban`, `ban.list`, `backend.list`, `backend.set_health`, `storage.list`, `debug.*` ...
+    Cli {
+        /// The words, the command first.
+        argv: Vec<String>,
+    },
+    /// Begin to accept connections.
+    Start,
+    /// Answer `PONG` and the time.
+    Ping,
+}
+
+/// What the user wants of a VCL program's temperature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum VclState {
+    /// Warm while in use, cold after a while of not being used.
+    Auto,
+    /// Always cold.
+    Cold,
+    /// Always warm.
+    Warm,
+    /// It is a label.
+    Label,
+}
+
+impl VclState {
+    /// The word that users know.
+    pub const fn word(self) -> &'static str {
+        match self {
+            VclState::Auto => "auto",
+            VclState::Cold => "cold",
+            VclState::Warm => "warm",
+            VclState::Label => "label",
+        }
+    }
+}
+
+/// From the worker to the manager.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum FromWorker {
+    /// The configuration is in effect; requests may follow.
+    Ready,
+    /// The answer to a request.
+    Reply {
+        /// Of the request.
+        id: u64,
+        /// Status of the CLI, 200 for success.
+        status: u16,
+        /// Text for the user.
+        text: String,
+    },
+}
+
+/// All that a worker is told when it starts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WorkerConfig {
+    /// `-i`: what the server calls itself.
+    pub identity: String,
+    /// `-n`: absolute path; also the current directory. `_.vsm_child` goes there.
+    pub workdir: PathBuf,
+    /// Where to accept.
+    pub sockets: Vec<ListenSocket>,
+    /// Where objects go. The one named `Transient` is always there, and last.
+    pub storages: Vec<StorageConfig>,
+    /// Parameters at the start.
+    pub params: Params,
+    /// `-j`: who to become, if not who we are.
+    pub credentials: Option<Credentials>,
+    /// A memfd to write a panic's text into (with pwrite, also from a signal handler) before dying.
+    pub panic_fd: i32,
+    /// Process id of the manager.
+    pub manager_pid: u32,
+}
+
+/// A socket that already listens.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ListenSocket {
+    /// Descriptor.
+    pub fd: i32,
+    /// Name: `a0`, `a1` or as given with `-a name=...`.
+    pub name: String,
+    /// The argument of `-a` that it comes from, up to the first comma.
+    pub endpoint: String,
+    /// Where it listens.
+    pub address: ListenAddress,
+    /// What clients speak.
+    pub transport: Transport,
+}
+
+/// Where a socket listens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ListenAddress {
+    /// TCP, with the port that was really bound.
+    Ip(std::net::SocketAddr),
+    /// UNIX socket; an abstract one begins with `@`.
+    Unix(String),
+}
+
+/// What clients of a socket speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Transport {
+    /// HTTP from the first byte.
+    Http,
+    /// A PROXY header (version 1 or 2), then HTTP.
+    Proxy,
+}
+
+/// A place for objects.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StorageConfig {
+    /// Name as in `storage.<name>`: `s0`, `Transient` or as given.
+    pub name: String,
+    /// What it is.
+    pub kind: StorageKind,
+    /// Bytes, or `None` for as much as there is.
+    pub size: Option<u64>,
+    /// The memfd or file, of `size` bytes (an unlimited one begins empty; grow it with ftruncate).
+    pub fd: i32,
+}
+
+/// Kinds of storage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StorageKind {
+    /// Memory.
+    Malloc,
+    /// A file, by its path.
+    File(PathBuf),
+}
+
+/// An identity to drop to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Credentials {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// Writes one message.
+pub fn send<M: Serialize>(stream: &mut impl Write, message: &M) -> io::Result<()> {
+    let mut frame = vec![0; 4];
+    frame = postcard::to_extend(message, frame).map_err(io::Error::other)?;
+    let length = frame.len() - 4;
+    if length > LONGEST_MESSAGE {
+        return Err(io::Error::other("message to the other process is too long"));
+    }
+    frame[..4].copy_from_slice(&(length as u32).to_le_bytes());
+    stream.write_all(&frame)
+}
+
+/// Reads one message; an error of kind `UnexpectedEof` means that the other side has gone.
+pub fn receive<M: DeserializeOwned>(stream: &mut impl Read) -> io::Result<M> {
+    let mut head = [0; 4];
+    stream.read_exact(&mut head)?;
+    let length = u32::from_le_bytes(head) as usize;
+    if length > LONGEST_MESSAGE {
+        return Err(io::Error::other("message from the other process is too long"));
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body)?;
+    postcard::from_bytes(&body).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_survive_the_trip() {
+        let params = Params { send_timeout: f64::INFINITY, ..Params::default() };
+        let mut wire = Vec::new();
+        send(&mut wire, &ToWorker::Param(Box::new(params.clone()))).unwrap();
+        let argv = vec!["ban".to_owned(), "req.url".to_owned()];
+        send(&mut wire, &ToWorker::Request { id: 7, body: Request::Cli { argv: argv.clone() } }).unwrap();
+        let mut wire = wire.as_slice();
+        assert!(matches!(receive(&mut wire).unwrap(), ToWorker::Param(got) if *got == params));
+        let got: ToWorker = receive(&mut wire).unwrap();
+        assert!(matches!(got, ToWorker::Request { id: 7, body: Request::Cli { argv: got } } if got == argv));
+        let gone = receive::<FromWorker>(&mut wire).unwrap_err();
+        assert_eq!(gone.kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

@@ -1,0 +1,197 @@
+//! Numbers as users write them: RFC 8941 decimals, durations with a unit, sizes with a binary suffix.
+//! The error texts are those that Varnish's users and tests know.
+
+use std::fmt::Write;
+
+const LARGEST_DECIMAL: f64 = 999_999_999_999.999;
+const INVALID: &str = "Invalid number";
+const TOO_LONG: &str = "Too many digits";
+
+fn is_blank(b: u8) -> bool {
+    b == b' ' || b == b'\t'
+}
+
+fn skip_blanks(text: &[u8], mut at: usize) -> usize {
+    while at < text.len() && is_blank(text[at]) {
+        at += 1;
+    }
+    at
+}
+
+/// Reads a number at the start of `text`; returns it and what follows it. `strict` wants digits on
+/// both sides of the point and at most three decimals.
+pub fn parse_number(text: &str, strict: bool) -> Result<(f64, &str), &'static str> {
+    let bytes = text.as_bytes();
+    let mut at = skip_blanks(bytes, 0);
+    let negative = bytes.get(at) == Some(&b'-');
+    at += usize::from(negative);
+    let digits = bytes[at..].iter().take_while(|b| b.is_ascii_digit()).count();
+    if digits > 15 {
+        return Err(TOO_LONG);
+    }
+    let mut value = bytes[at..at + digits].iter().fold(0f64, |v, d| v * 10.0 + f64::from(d - b'0'));
+    at += digits;
+    if digits > 0 {
+        at = skip_blanks(bytes, at);
+    } else if strict {
+        return Err(INVALID);
+    }
+    if bytes.get(at) == Some(&b'.') {
+        if value > LARGEST_DECIMAL {
+            return Err(TOO_LONG);
+        }
+        at += 1;
+        let decimals = bytes[at..].iter().take_while(|b| b.is_ascii_digit()).count();
+        if decimals == 0 && (digits == 0 || strict) {
+            return Err(INVALID);
+        }
+        if strict && decimals > 3 {
+            return Err(TOO_LONG);
+        }
+        let mut scale = 1.0;
+        for digit in &bytes[at..at + decimals.min(3)] {
+            scale *= 0.1;
+            value += scale * f64::from(digit - b'0');
+        }
+        at = skip_blanks(bytes, at + decimals);
+    } else if digits == 0 {
+        return Err(INVALID);
+    }
+    Ok((if negative { -value } else { value }, &text[at..]))
+}
+
+/// A decimal number with nothing after it.
+pub fn parse_decimal(text: &str) -> Result<f64, &'static str> {
+    let (value, rest) = parse_number(text, false)?;
+    if value.abs() > LARGEST_DECIMAL {
+        return Err(TOO_LONG);
+    }
+    if rest.is_empty() { Ok(value) } else { Err(INVALID) }
+}
+
+/// Seconds in one unit of time: `ms s m h d w y`.
+pub fn unit_seconds(unit: &str) -> Option<f64> {
+    Some(match unit {
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3_600.0,
+        "d" => 86_400.0,
+        "w" => 7.0 * 86_400.0,
+        "y" => 365.0 * 86_400.0,
+        _ => return None,
+    })
+}
+
+/// Seconds: a plain number, or one with a unit.
+pub fn parse_duration(text: &str) -> Result<f64, &'static str> {
+    let (value, rest) = parse_number(text, false)?;
+    if value.abs() > LARGEST_DECIMAL {
+        return Err(TOO_LONG);
+    }
+    if rest.is_empty() {
+        return Ok(value);
+    }
+    unit_seconds(rest.trim_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']))
+        .map(|unit| value * unit)
+        .ok_or("Invalid duration unit")
+}
+
+/// Bytes: `512`, `64k`, `0.25G`; `relative_to` lets percentages of something in.
+pub fn parse_bytes(text: &str, relative_to: Option<u64>) -> Result<u64, &'static str> {
+    const UNKNOWN: &str = "Unknown BYTES unit of measurement ([KMGTP][B])";
+    const FRACTION: &str = "Fractional BYTES not allowed";
+    let (value, rest) = parse_number(text, true)?;
+    if value < 0.0 {
+        return Err(INVALID);
+    }
+    let unit = rest.trim().to_ascii_lowercase();
+    let whole = value.fract() == 0.0;
+    if unit == "%" {
+        return relative_to.map(|total| (value * total as f64 * 0.01) as u64).ok_or(UNKNOWN);
+    }
+    let shift = match unit.strip_suffix('b').unwrap_or(&unit) {
+        "" if !whole => return Err(FRACTION),
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        "p" => 50,
+        _ => return Err(UNKNOWN),
+    };
+    Ok((value * 2f64.powi(shift)).trunc() as u64)
+}
+
+/// The shortest exact rendering of a size: `80k`, `0.25G`, `267b`.
+pub fn show_bytes(bytes: u64) -> String {
+    if bytes == 0 || bytes & 0xff != 0 {
+        return format!("{bytes}b");
+    }
+    let mut rest = bytes;
+    for unit in "kMGTPEZY".chars() {
+        if rest & 0x300 != 0 {
+            return format!("{:.2}{unit}", rest as f64 / 1024.0);
+        }
+        rest /= 1024;
+        if rest & 0xff != 0 {
+            return format!("{rest}{unit}");
+        }
+    }
+    "(bogus number)".to_owned()
+}
+
+/// C's `%g`: six significant digits without trailing zeros.
+pub fn show_general(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let exponent = value.abs().log10().floor() as i32;
+    if (-5..6).contains(&exponent) {
+        let text = format!("{value:.*}", (5 - exponent).max(0) as usize);
+        return if text.contains('.') {
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        } else {
+            text
+        };
+    }
+    let mut mantissa = format!("{:.5}", value / 10f64.powi(exponent));
+    while mantissa.ends_with('0') {
+        mantissa.pop();
+    }
+    let mut text = mantissa.trim_end_matches('.').to_owned();
+    let _ = write!(text, "e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs());
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        assert_eq!(parse_duration("1.5m"), Ok(90.0));
+        assert_eq!(parse_duration("1 s"), Ok(1.0));
+        assert_eq!(parse_duration(".1"), Ok(0.1));
+        assert_eq!(parse_duration("1x"), Err("Invalid duration unit"));
+        assert_eq!(parse_duration("x"), Err("Invalid number"));
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(parse_bytes("0.25G", None), Ok(1 << 28));
+        assert_eq!(parse_bytes("80kB", None), Ok(80 << 10));
+        assert_eq!(parse_bytes("1.5", None), Err("Fractional BYTES not allowed"));
+        assert_eq!(parse_bytes("50%", Some(10)), Ok(5));
+        for text in ["0b", "267b", "64k", "0.25k", "0.75k", "80M", "0.25G", "4G"] {
+            assert_eq!(show_bytes(parse_bytes(text, None).unwrap()), text);
+        }
+    }
+
+    #[test]
+    fn general_format() {
+        assert_eq!(show_general(0.9), "0.9");
+        assert_eq!(show_general(10.0), "10");
+        assert_eq!(show_general(1e6), "1e+06");
+    }
+}

@@ -1,0 +1,328 @@
+//! The parameters as the manager holds them: values, the bounds that hold now (some follow the value
+//! of another parameter) and which are read-only.
+
+use std::fmt;
+
+use crate::assign::{Bounds, assign, parse_bool};
+use crate::value;
+use crate::{ALIASES, Alias, Kind, Params, SPECS, Spec, flags};
+
+/// When a change takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// At once, or gradually.
+    Now,
+    /// When the worker is restarted.
+    AtRestart,
+    /// When VCL is loaded again.
+    AtReload,
+}
+
+/// Why a parameter could not be set or shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetError {
+    /// Status of the CLI: 106 bad parameter, 107 not allowed, 300 cannot.
+    pub status: u16,
+    /// Text for the user.
+    pub text: String,
+}
+
+impl fmt::Display for SetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for SetError {}
+
+/// A parameter and what holds for it now.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub spec: &'static Spec,
+    pub min: Option<String>,
+    pub max: Option<String>,
+    pub default: String,
+    pub protected: bool,
+}
+
+impl Entry {
+    fn bounds(&self) -> Bounds<'_> {
+        Bounds {
+            min: self.min.as_deref(),
+            max: self.max.as_deref(),
+            min_reason: self.spec.min_reason,
+            max_reason: self.spec.max_reason,
+        }
+    }
+}
+
+/// All parameters, with access by name.
+#[derive(Clone, Debug)]
+pub struct ParamSet {
+    values: Params,
+    entries: Vec<Entry>,
+    storages: Vec<String>,
+}
+
+impl Default for ParamSet {
+    fn default() -> ParamSet {
+        ParamSet::new()
+    }
+}
+
+impl ParamSet {
+    /// Everything at its default.
+    pub fn new() -> ParamSet {
+        let mut values = Params::blank();
+        let mut normal = |spec: &Spec, text: &str| {
+            let field = values.slot_mut(spec.name).expect("the tables define the field");
+            let read = assign(spec.kind, field, text, Bounds::default());
+            debug_assert!(read.is_ok(), "{}: {text}: {read:?}", spec.name);
+            values.slot(spec.name).map_or_else(String::new, |slot| value::show(spec.kind, &slot))
+        };
+        let mut entries: Vec<Entry> = SPECS
+            .iter()
+            .map(|spec| Entry {
+                spec,
+                min: spec.min.map(|text| normal(spec, text)),
+                max: spec.max.map(|text| normal(spec, text)),
+                default: normal(spec, spec.default),
+                protected: false,
+            })
+            .collect();
+        entries.sort_by_key(|entry| entry.spec.name);
+        let mut set = ParamSet { values, entries, storages: Vec::new() };
+        for name in ["thread_pool_min", "thread_pool_max", "vsl_buffer", "vsl_reclen"] {
+            set.follow(name);
+        }
+        set
+    }
+
+    /// The values.
+    pub fn values(&self) -> &Params {
+        &self.values
+    }
+
+    /// All parameters by name, without aliases.
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The parameter of that name.
+    pub(crate) fn entry(&self, name: &str) -> Option<&Entry> {
+        self.entries.binary_search_by_key(&name, |entry| entry.spec.name).ok().map(|at| &self.entries[at])
+    }
+
+    fn entry_mut(&mut self, name: &str) -> Option<&mut Entry> {
+        let at = self.entries.binary_search_by_key(&name, |entry| entry.spec.name).ok()?;
+        Some(&mut self.entries[at])
+    }
+
+    pub(crate) fn alias(name: &str) -> Option<&'static Alias> {
+        ALIASES.iter().find(|alias| alias.name == name)
+    }
+
+    /// Tells which storages `h2_rxbuf_storage` may name besides Transient.
+    pub fn know_storage(&mut self, name: &str) {
+        self.storages.push(name.to_owned());
+    }
+
+    /// Changes a default and the value with it: what the platform says before the user does.
+    pub fn set_default(&mut self, name: &str, text: &str) -> Result<(), SetError> {
+        self.set(name, text)?;
+        let shown = self.value_text(name).unwrap_or_default();
+        if let Some(entry) = self.entry_mut(name) {
+            entry.default = shown;
+        }
+        Ok(())
+    }
+
+    /// Makes a parameter read-only. The error is the text of the complaint.
+    pub fn protect(&mut self, name: &str) -> Result<(), SetError> {
+        let name = ParamSet::alias(name).map_or(name, |alias| alias.target);
+        match self.entry_mut(name) {
+            Some(entry) => entry.protected = true,
+            None => return Err(SetError { status: 106, text: format!("Unknown parameter {name}") }),
+        }
+        Ok(())
+    }
+
+    /// The value as text.
+    pub fn value_text(&self, name: &str) -> Option<String> {
+        let entry = self.entry(name)?;
+        self.values.slot(name).map(|slot| value::show(entry.spec.kind, &slot))
+    }
+
+    /// Sets a parameter, or one that has that deprecated name.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<Effect, SetError> {
+        self.change(name, Some(text))
+    }
+
+    /// Sets a parameter to its default.
+    pub fn reset(&mut self, name: &str) -> Result<Effect, SetError> {
+        self.change(name, None)
+    }
+
+    fn change(&mut self, name: &str, text: Option<&str>) -> Result<Effect, SetError> {
+        let alias = ParamSet::alias(name);
+        let target = alias.map_or(name, |alias| alias.target);
+        let Some(entry) = self.entry(target).cloned() else {
+            return Err(SetError { status: 106, text: format!("Unknown parameter \"{name}\".") });
+        };
+        if entry.spec.has(flags::NOT_IMPLEMENTED) {
+            let text = format!("parameter \"{name}\" is not available on this platform.");
+            return Err(SetError { status: 300, text });
+        }
+        if entry.protected {
+            return Err(SetError { status: 107, text: format!("parameter \"{name}\" is protected.") });
+        }
+        let text = text.unwrap_or(&entry.default);
+        let refuse = |fault: String| SetError {
+            status: 106,
+            text: format!("{fault}\n(attempting to set param '{name}' to '{text}')"),
+        };
+        let mut wanted = text.to_owned();
+        if let Some(bit) = alias.and_then(|alias| alias.bit) {
+            let sign = if parse_bool(text).map_err(refuse)? { '+' } else { '-' };
+            wanted = format!("{sign}{bit}");
+        }
+        self.write(&entry, &wanted).map_err(refuse)?;
+        Ok(if entry.spec.has(flags::MUST_RESTART) {
+            Effect::AtRestart
+        } else if entry.spec.has(flags::MUST_RELOAD) {
+            Effect::AtReload
+        } else {
+            Effect::Now
+        })
+    }
+
+    fn write(&mut self, entry: &Entry, text: &str) -> Result<(), String> {
+        let spec = entry.spec;
+        if spec.kind == Kind::Storage && text != "Transient" && !self.storages.iter().any(|s| s == text) {
+            return Err(format!("unknown storage backend '{text}'"));
+        }
+        let is_bits = matches!(
+            spec.kind,
+            Kind::Debug | Kind::Experimental | Kind::Feature | Kind::VccFeature | Kind::Mask
+        );
+        let text = if is_bits && text == "default" { &entry.default } else { text };
+        let mut values = self.values.clone();
+        let field = values.slot_mut(spec.name).expect("the tables define the field");
+        assign(spec.kind, field, text, entry.bounds())?;
+        self.values = values;
+        self.follow(spec.name);
+        Ok(())
+    }
+
+    /// Moves the bounds that depend on the parameter that was just set.
+    fn follow(&mut self, name: &str) {
+        let values = &self.values;
+        let (min, max) = match name {
+            "thread_pool_min" => {
+                let reserve = u64::from(values.thread_pool_min) * 950 / 1000;
+                (
+                    Some(("thread_pool_max", values.thread_pool_min.to_string())),
+                    Some(("thread_pool_reserve", reserve.to_string())),
+                )
+            }
+            "thread_pool_max" => (None, Some(("thread_pool_min", values.thread_pool_max.to_string()))),
+            "vsl_buffer" => {
+                (None, Some(("vsl_reclen", format!("{}b", values.vsl_buffer.saturating_sub(12)))))
+            }
+            "vsl_reclen" => (Some(("vsl_buffer", format!("{}b", values.vsl_reclen + 12))), None),
+            _ => return,
+        };
+        if let Some((other, bound)) = min
+            && let Some(entry) = self.entry_mut(other)
+        {
+            entry.min = Some(bound);
+        }
+        if let Some((other, bound)) = max
+            && let Some(entry) = self.entry_mut(other)
+        {
+            entry.max = Some(bound);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_within_their_own_bounds() {
+        let mut set = ParamSet::new();
+        for spec in SPECS.iter().filter(|spec| !spec.has(flags::NOT_IMPLEMENTED)) {
+            set.reset(spec.name).unwrap();
+            assert!(!spec.prose.is_empty() && !spec.prose.ends_with(char::is_whitespace), "{}", spec.name);
+        }
+        assert_eq!(set.values(), &Params::default());
+        assert_eq!(set.values().default_ttl, 120.0);
+        assert_eq!(set.values().vsl_space, 80 << 20);
+    }
+
+    #[test]
+    fn bounds_follow_each_other() {
+        let mut set = ParamSet::new();
+        set.set("thread_pool_max", "10000").unwrap();
+        set.set("thread_pool_min", "8000").unwrap();
+        let error = set.reset("thread_pool_max").unwrap_err();
+        assert!(error.text.starts_with("Must be at least 8000 (thread_pool_min)\n"), "{error}");
+        set.set("thread_pool_min", "8").unwrap();
+        set.set("thread_pool_max", "10").unwrap();
+        let error = set.reset("thread_pool_min").unwrap_err();
+        assert!(error.text.starts_with("Must be no more than 10 (thread_pool_max)\n"), "{error}");
+        set.reset("thread_pool_max").unwrap();
+        set.reset("thread_pool_min").unwrap();
+        let error = set.set("thread_pool_reserve", "96").unwrap_err();
+        assert_eq!(
+            error.text,
+            "Must be no more than 95 (95% of thread_pool_min)\n\n(attempting to set param 'thread_pool_reserve' to '96')"
+        );
+        set.set("thread_pool_max", "unlimited").unwrap();
+        assert_eq!(set.value_text("thread_pool_max").unwrap(), "unlimited");
+    }
+
+    #[test]
+    fn aliases_reach_their_target() {
+        let mut set = ParamSet::new();
+        set.set("deprecated_dummy", "+syncvsl").unwrap();
+        assert!(set.values().debug.has(crate::DebugBits::SYNCVSL));
+        set.set("vcc_allow_inline_c", "on").unwrap();
+        assert!(set.values().vcc_feature.has(crate::VccFeatureBits::ALLOW_INLINE_C));
+        set.set("vcc_err_unref", "off").unwrap();
+        assert!(!set.values().vcc_feature.has(crate::VccFeatureBits::ERR_UNREF));
+    }
+
+    #[test]
+    fn refusals() {
+        let mut set = ParamSet::new();
+        let status = |set: &mut ParamSet, name: &str, text: &str| set.set(name, text).map_err(|e| e.status);
+        for (name, text) in [
+            ("default_ttl", "-1"),
+            ("default_ttl", "1x"),
+            ("default_ttl", "1 x"),
+            ("acceptor_sleep_decay", "0.42 is not a number"),
+            ("acceptor_sleep_max", "20"),
+            ("prefer_ipv6", "foobar"),
+            ("http_max_hdr", "0"),
+            ("workspace_thread", "1b"),
+            ("workspace_thread", "1m"),
+            ("workspace_thread", "x"),
+            ("user", "///"),
+            ("pool_req", "10"),
+            ("pool_req", "10,1,1"),
+            ("pool_req", "10,10,a"),
+            ("pool_sess", "\""),
+            ("vsl_mask", "FooBar"),
+            ("h2_rxbuf_storage", "nowhere"),
+        ] {
+            assert_eq!(status(&mut set, name, text), Err(106), "{name} {text}");
+        }
+        set.protect("cli_timeout").unwrap();
+        assert_eq!(status(&mut set, "cli_timeout", "1m"), Err(107));
+        assert_eq!(status(&mut set, "accept_filter", "on"), Err(300));
+        assert_eq!(status(&mut set, "first_byte_timeout", "never"), Ok(Effect::Now));
+        assert_eq!(status(&mut set, "listen_depth", "7"), Ok(Effect::AtRestart));
+    }
+}

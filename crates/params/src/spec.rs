@@ -1,0 +1,169 @@
+//! What is known of one parameter besides its value.
+
+/// How a parameter's text is read and shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `on` or `off`.
+    Bool,
+    /// A plain decimal.
+    Double,
+    /// Seconds, with or without a unit.
+    Duration,
+    /// A duration, or `never`.
+    Timeout,
+    /// A whole number, or `unlimited`.
+    Uint,
+    /// A whole number in its bounds, or zero.
+    UintOrZero,
+    /// A size with a binary suffix.
+    Bytes,
+    /// Free text.
+    Text,
+    /// The name of a storage.
+    Storage,
+    /// Three numbers of a memory pool.
+    Pool,
+    /// Bits of `debug`.
+    Debug,
+    /// Bits of `experimental`.
+    Experimental,
+    /// Bits of `feature`.
+    Feature,
+    /// Bits of `vcc_feature`.
+    VccFeature,
+    /// Log tags to hide.
+    Mask,
+}
+
+/// Flag bits of [`Spec::flags`].
+pub mod flags {
+    #![allow(missing_docs)]
+    pub const DELAYED_EFFECT: u16 = 1 << 0;
+    pub const EXPERIMENTAL: u16 = 1 << 1;
+    pub const MUST_RESTART: u16 = 1 << 2;
+    pub const MUST_RELOAD: u16 = 1 << 3;
+    pub const WIZARD: u16 = 1 << 4;
+    pub const OBJ_STICKY: u16 = 1 << 5;
+    pub const NOT_IMPLEMENTED: u16 = 1 << 6;
+    pub const PLATFORM_DEPENDENT: u16 = 1 << 7;
+    pub const BUILD_OPTIONS: u16 = 1 << 8;
+}
+
+/// One row of the parameter tables.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// Its name, also the name of the field of [`crate::Params`].
+    pub name: &'static str,
+    /// How its text is read.
+    pub kind: Kind,
+    /// Default as text.
+    pub default: &'static str,
+    /// Lower bound as text.
+    pub min: Option<&'static str>,
+    /// Upper bound as text.
+    pub max: Option<&'static str>,
+    /// Unit for people.
+    pub units: &'static str,
+    /// Bits of [`flags`].
+    pub flags: u16,
+    /// Why the lower bound is what it is.
+    pub min_reason: Option<&'static str>,
+    /// Why the upper bound is what it is.
+    pub max_reason: Option<&'static str>,
+    /// What the documentation says instead of the default.
+    pub default_reason: Option<&'static str>,
+    /// What it is for.
+    pub prose: &'static str,
+}
+
+/// A deprecated name of another parameter.
+#[derive(Clone, Copy, Debug)]
+pub struct Alias {
+    /// The old name.
+    pub name: &'static str,
+    /// The parameter it stands for.
+    pub target: &'static str,
+    /// The bit it switches, when it stands for a single one.
+    pub bit: Option<&'static str>,
+    /// What it is for.
+    pub prose: &'static str,
+}
+
+/// Deprecated names.
+pub const ALIASES: &[Alias] = &[
+    Alias {
+        name: "deprecated_dummy",
+        target: "debug",
+        bit: None,
+        prose: "Deprecated alias for the debug parameter.",
+    },
+    Alias {
+        name: "vcc_allow_inline_c",
+        target: "vcc_feature",
+        bit: Some("allow_inline_c"),
+        prose: "Deprecated alias for the vcc_feature parameter.",
+    },
+    Alias {
+        name: "vcc_err_unref",
+        target: "vcc_feature",
+        bit: Some("err_unref"),
+        prose: "Deprecated alias for the vcc_feature parameter.",
+    },
+    Alias {
+        name: "vcc_unsafe_path",
+        target: "vcc_feature",
+        bit: Some("unsafe_path"),
+        prose: "Deprecated alias for the vcc_feature parameter.",
+    },
+];
+
+impl Spec {
+    /// A row with nothing but the obligatory.
+    pub const fn new(name: &'static str, kind: Kind, default: &'static str, prose: &'static str) -> Spec {
+        Spec {
+            name,
+            kind,
+            default,
+            min: None,
+            max: None,
+            units: "",
+            flags: 0,
+            min_reason: None,
+            max_reason: None,
+            default_reason: None,
+            prose,
+        }
+    }
+    pub(crate) const fn min(mut self, text: &'static str) -> Spec {
+        self.min = Some(text);
+        self
+    }
+    pub(crate) const fn max(mut self, text: &'static str) -> Spec {
+        self.max = Some(text);
+        self
+    }
+    pub(crate) const fn units(mut self, text: &'static str) -> Spec {
+        self.units = text;
+        self
+    }
+    pub(crate) const fn flags(mut self, bits: u16) -> Spec {
+        self.flags = bits;
+        self
+    }
+    pub(crate) const fn min_reason(mut self, text: &'static str) -> Spec {
+        self.min_reason = Some(text);
+        self
+    }
+    pub(crate) const fn max_reason(mut self, text: &'static str) -> Spec {
+        self.max_reason = Some(text);
+        self
+    }
+    pub(crate) const fn default_reason(mut self, text: &'static str) -> Spec {
+        self.default_reason = Some(text);
+        self
+    }
+    /// True when one of the flag bits is set.
+    pub const fn has(&self, bits: u16) -> bool {
+        self.flags & bits != 0
+    }
+}

@@ -1,0 +1,65 @@
+//! Parameters of the client side: sessions, requests, delivery and pipes.
+
+macro_rules! client_params {
+    ([$next:ident $($rest:ident)*] $($rows:tt)*) => { $next! { [$($rest)*] $($rows)*
+
+accept_filter: Bool = "off" { units = "bool", flags = NOT_IMPLEMENTED | PLATFORM_DEPENDENT,
+                              default_reason = "on (if your platform supports accept filters)" }
+    "Use kernel accept filters.";
+acceptor_sleep_decay: Double = "0.9" { min = "0", max = "1", flags = EXPERIMENTAL }
+    "When accepting fails for lack of resources, accepting pauses. Each success multiplies the pause by \
+     this factor.";
+acceptor_sleep_incr: Duration = "0" { units = "seconds", min = "0", max = "1", flags = EXPERIMENTAL }
+    "By how much the pause between accepts grows when accepting fails.";
+acceptor_sleep_max: Duration = "0.05" { units = "seconds", min = "0", max = "10", flags = EXPERIMENTAL }
+    "The longest pause between accepts.";
+listen_depth: Uint = "1024" { units = "connections", min = "0", flags = MUST_RESTART }
+    "How many connections the kernel queues for us.";
+timeout_idle: Duration = "5s" { units = "seconds", min = "0s", max = "1h" }
+    "How long a client connection may be idle. A connection is idle until the head of a request is \
+     complete.";
+timeout_linger: Duration = "0.050" { units = "seconds", min = "0", flags = EXPERIMENTAL }
+    "How long a session stays with its thread after a request, in the hope of another.";
+idle_send_timeout: Timeout = "60s" { units = "seconds", min = "0s", max = "1h", flags = DELAYED_EFFECT }
+    "How long sending may make no progress before the session is closed; send_timeout may extend it.";
+send_timeout: Timeout = "600.000" { units = "seconds", min = "0", flags = DELAYED_EFFECT }
+    "How long one HTTP/1 response may take in total.";
+http_max_hdr: Uint = "64" { units = "header lines", min = "32", max = "65535" }
+    "How many header lines a request or response may have. The first line counts as five.";
+http_req_hdr_len: Bytes = "8k" { units = "bytes", min = "40b" }
+    "The longest header line accepted from a client.";
+http_req_size: Bytes = "32k" { units = "bytes", min = "0.25k" }
+    "The largest request head accepted from a client. HTTP/2 clients are told it as \
+     MAX_HEADER_LIST_SIZE.";
+http_req_overflow_status: UintOrZero = "0" { units = "HTTP status code or 0 to disable", min = "400", max = "499" }
+    "Status of the response to a request whose head exceeds http_req_size. 0 closes the connection \
+     without a word.";
+http_resp_hdr_len: Bytes = "8k" { units = "bytes", min = "40b" }
+    "The longest header line accepted from a backend.";
+http_resp_size: Bytes = "32k" { units = "bytes", min = "0.25k" }
+    "The largest response head accepted from a backend.";
+http_range_support: Bool = "on" { units = "bool" }
+    "Obey Range headers.";
+http1_iovs: Uint = "64" { units = "struct iovec (=16 bytes)", min = "5", max = "1024", flags = WIZARD }
+    "How many pieces are gathered into one write of an HTTP/1 response.";
+max_restarts: Uint = "4" { units = "restarts", min = "0", flags = DELAYED_EFFECT }
+    "How often one request may restart.";
+pipe_sess_max: Uint = "0" { units = "connections", min = "0" }
+    "How many sessions may be in pipe mode at once; 0 is no limit.";
+pipe_task_deadline: Timeout = "0s" { units = "seconds", min = "0" }
+    "A pipe is closed after this long, however busy it is. 0 is no deadline.";
+pipe_timeout: Timeout = "60.000" { units = "seconds", min = "0" }
+    "A pipe is closed when nothing has passed in either direction for this long.";
+tcp_fastopen: Bool = "off" { units = "bool", flags = MUST_RESTART | PLATFORM_DEPENDENT }
+    "Use TCP Fast Open.";
+tcp_keepalive_intvl: Duration = "75" { units = "seconds", min = "1", max = "100",
+        flags = EXPERIMENTAL | PLATFORM_DEPENDENT, default_reason = "platform dependent" }
+    "Time between TCP keep-alive probes. Not for UNIX sockets.";
+tcp_keepalive_probes: Uint = "9" { units = "probes", min = "1", max = "100",
+        flags = EXPERIMENTAL | PLATFORM_DEPENDENT, default_reason = "platform dependent" }
+    "How many unanswered TCP keep-alive probes end a connection. Not for UNIX sockets.";
+tcp_keepalive_time: Duration = "7200" { units = "seconds", min = "1", max = "7200",
+        flags = EXPERIMENTAL | PLATFORM_DEPENDENT, default_reason = "platform dependent" }
+    "How long a connection is idle before TCP sends keep-alive probes. Not for UNIX sockets.";
+    } };
+}

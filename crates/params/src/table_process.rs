@@ -1,0 +1,114 @@
+//! Parameters of the processes: management, threads, memory, VCL programs, logging.
+
+macro_rules! process_params {
+    ([$next:ident $($rest:ident)*] $($rows:tt)*) => { $next! { [$($rest)*] $($rows)*
+
+auto_restart: Bool = "on" { units = "bool" }
+    "Start the worker again when it dies.";
+cli_limit: Bytes = "64k" { units = "bytes", min = "128b", max = "99999999b" }
+    "The longest reply of the CLI. A longer one is cut, its status is 201 and its last line says so.";
+cli_timeout: Timeout = "60.000" { units = "seconds", min = "0" }
+    "How long the worker may take to answer the manager.";
+startup_timeout: Timeout = "0.000" { units = "seconds", min = "0" }
+    "How long the worker may take to start, if that is more than cli_timeout.";
+ping_interval: Uint = "3" { units = "seconds", min = "0", flags = MUST_RESTART }
+    "How often the manager checks that the worker is alive. 0 never checks, which lets a debugger be \
+     attached.";
+panic_buffer: Bytes = "64k" { units = "bytes", min = "4k", max = "10m", flags = MUST_RESTART }
+    "The longest panic message that is kept.";
+sigsegv_handler: Bool = "on" { units = "bool", flags = MUST_RESTART }
+    "On a crash signal, leave a report with a backtrace behind.";
+syslog_cli_traffic: Bool = "on" { units = "bool" }
+    "Write all CLI traffic to syslog.";
+cc_command: Text = "exec cc %w -shared -o %o %s" { flags = MUST_RELOAD | BUILD_OPTIONS,
+        default_reason = "exec $CC $CFLAGS %w -shared -o %o %s" }
+    "Accepted for compatibility: VCL is compiled without a C compiler.";
+cc_warnings: Text = "-Wall -Werror" { flags = MUST_RELOAD | BUILD_OPTIONS, default_reason = "-Wall -Werror" }
+    "Accepted for compatibility: VCL is compiled without a C compiler.";
+max_vcl: Uint = "100" { min = "0" }
+    "How many VCL programs, labels not counted, are too many. max_vcl_handling says what happens then.";
+max_vcl_handling: Uint = "1" { min = "0", max = "2" }
+    "What happens when max_vcl is reached.\n\n*  0 - Nothing.\n\n*  1 - A warning.\n\n*  2 - No more programs are loaded.";
+vcl_cooldown: Duration = "600.000" { units = "seconds", min = "1" }
+    "How long a VCL program that is no longer active stays warm (to within half a minute).";
+vcl_path: Text = "/etc/varnish:/usr/share/varnish/vcl" { flags = BUILD_OPTIONS,
+        default_reason = "${sysconfdir}/varnish:${datadir}/varnish/vcl" }
+    "Where VCL files with relative names are looked for, also by include: directories separated by \
+     colons. Not for include with +glob.";
+vmod_path: Text = "/usr/lib/varnish/vmods" { flags = BUILD_OPTIONS, default_reason = "${libdir}/varnish/vmods" }
+    "Accepted for compatibility: modules are part of the program.";
+vsl_buffer: Bytes = "16k" { units = "bytes", min = "267", min_reason = "vsl_reclen + 12 bytes" }
+    "How many bytes of log records one transaction gathers before they are written to shared memory.";
+vsl_reclen: Bytes = "255b" { units = "bytes", min = "16b", max = "65535b", max_reason = "vsl_buffer - 12 bytes" }
+    "The longest log record.";
+vsl_space: Bytes = "80M" { units = "bytes", min = "1M", max = "4G", flags = MUST_RESTART }
+    "Size of the log in shared memory. If it is too small, slow readers miss records.";
+vsm_free_cooldown: Duration = "60.000" { units = "seconds", min = "10.000", max = "600.000" }
+    "How long shared memory is kept after it was given up (to within two seconds).";
+workspace_backend: Bytes = "96k" { units = "bytes", min = "1k", flags = DELAYED_EFFECT }
+    "Workspace of one fetch: its request and response heads and what VCL makes of them.";
+workspace_client: Bytes = "96k" { units = "bytes", min = "9k", flags = DELAYED_EFFECT }
+    "Workspace of one client request: its heads and what VCL makes of them.";
+workspace_session: Bytes = "0.75k" { units = "bytes", min = "384b", flags = DELAYED_EFFECT }
+    "Workspace of one client connection, mostly for its addresses.";
+workspace_thread: Bytes = "2k" { units = "bytes", min = "0.25k", max = "8k", flags = DELAYED_EFFECT }
+    "Scratch workspace of one task.";
+pool_req: Pool = "10,100,10" { }
+    "How many request workspaces are kept for reuse.\n\nThe three numbers are:\n\
+     \tmin_pool\tminimum size of free pool.\n\tmax_pool\tmaximum size of free pool.\n\
+     \tmax_age\tmax age of free element.";
+pool_sess: Pool = "10,100,10" { }
+    "How many session workspaces are kept for reuse.\n\nThe three numbers are:\n\
+     \tmin_pool\tminimum size of free pool.\n\tmax_pool\tmaximum size of free pool.\n\
+     \tmax_age\tmax age of free element.";
+pool_vbo: Pool = "10,100,10" { }
+    "How many fetch workspaces are kept for reuse.\n\nThe three numbers are:\n\
+     \tmin_pool\tminimum size of free pool.\n\tmax_pool\tmaximum size of free pool.\n\
+     \tmax_age\tmax age of free element.";
+thread_pools: Uint = "2" { units = "pools", min = "1", max = "32", flags = EXPERIMENTAL | DELAYED_EFFECT }
+    "Number of thread pools. More can be added while running; fewer need a restart unless the \
+     experimental bit drop_pools is set.";
+thread_pool_max: Uint = "5000" { units = "threads", flags = DELAYED_EFFECT, min_reason = "thread_pool_min" }
+    "The most threads in each pool.";
+thread_pool_min: Uint = "100" { units = "threads", min = "5", flags = DELAYED_EFFECT, max_reason = "thread_pool_max" }
+    "The fewest threads in each pool. Below 10 is not advisable.";
+thread_pool_reserve: Uint = "0" { units = "threads", flags = DELAYED_EFFECT,
+        max_reason = "95% of thread_pool_min", default_reason = "0 (auto-tune: 5% of thread_pool_min)" }
+    "Threads of each pool that are reserved for work that other work depends on; at least 5 in effect.";
+thread_pool_stack: Bytes = "80k" { units = "bytes", min = "16k", flags = DELAYED_EFFECT,
+        min_reason = "sysconf(_SC_THREAD_STACK_MIN)", default_reason = "80k" }
+    "Stack size of a worker thread. Deeply nested VCL, ESI and some modules may need more; a stack that \
+     is too small shows as a segmentation fault near the stack pointer.";
+thread_pool_timeout: Duration = "300" { units = "seconds", min = "10", flags = EXPERIMENTAL | DELAYED_EFFECT }
+    "A thread beyond thread_pool_min that has been idle for this long ends.";
+thread_pool_watchdog: Duration = "60" { units = "seconds", min = "0.1", flags = EXPERIMENTAL }
+    "When work has been queued for this long and none was taken up, the worker process panics.";
+thread_pool_destroy_delay: Duration = "1" { units = "seconds", min = "0.01", flags = EXPERIMENTAL | DELAYED_EFFECT }
+    "Pause after ending a thread.";
+thread_pool_add_delay: Duration = "0" { units = "seconds", min = "0", flags = EXPERIMENTAL }
+    "Pause after starting a thread.";
+thread_pool_fail_delay: Duration = "0.2" { units = "seconds", min = ".01", flags = EXPERIMENTAL }
+    "Pause after a thread could not be started.";
+thread_stats_rate: Uint = "10" { units = "requests", min = "0", flags = EXPERIMENTAL }
+    "After this many jobs a thread adds its counts to the shared counters even if it has to wait.";
+thread_queue_limit: Uint = "20" { units = "requests", min = "0", flags = EXPERIMENTAL }
+    "How many requests may wait for a thread of one pool; more are dropped.";
+debug: Debug = "none" { }
+    "Bits that help debugging.\n\tnone\tDisable all debugging\n\n\
+     Use +/- prefix to set/reset individual bits:";
+experimental: Experimental = "none" { }
+    "Features that are not settled yet.\n\tnone\tDisable all experimental features\n\n\
+     Use +/- prefix to set/reset individual bits:";
+feature: Feature = "none,+validate_headers,+vcl_req_reset" { }
+    "Small features.\n\tdefault\tSet default value (deprecated: use param.reset)\n\
+     \tnone\tDisable all features.\n\nUse +/- prefix to enable/disable individual feature:";
+vcc_feature: VccFeature = "none,+err_unref,+unsafe_path" { }
+    "How the VCL compiler behaves.\n\tdefault\tSet default value (deprecated: use param.reset)\n\
+     \tnone\tDisable all behaviors.\n\nUse +/- prefix to enable/disable individual behavior:";
+vsl_mask: Mask = "all,-Debug,-ExpKill,-H2RxBody,-H2RxHdr,-H2TxBody,-H2TxHdr,-Hash,-ObjHeader,-ObjProtocol,-ObjReason,-ObjStatus,-VdpAcct,-VfpAcct,-WorkThread" { }
+    "Which tags are kept out of the log.\n\tall\tEnable all tags\n\
+     \tdefault\tSet default value (deprecated: use param.reset)\n\n\
+     Use +/- prefix in front of VSL tag name to unmask/mask individual VSL messages. See vsl(7) for \
+     possible values.";
+    } };
+}
