@@ -1,0 +1,239 @@
+//! The command line from tables: parsing, help and "did you mean" all read the same rows. Small enough
+//! that a library would cost more than it saves.
+
+use crate::failure::Failure;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+/// One option, always of the form `--name VALUE` or `--name=VALUE`.
+pub struct Opt {
+    name: &'static str,
+    value: &'static str,
+    help: &'static str,
+    repeats: bool,
+}
+
+impl Opt {
+    pub const fn one(name: &'static str, value: &'static str, help: &'static str) -> Self {
+        Self { name, value, help, repeats: false }
+    }
+
+    pub const fn many(name: &'static str, value: &'static str, help: &'static str) -> Self {
+        Self { name, value, help, repeats: true }
+    }
+}
+
+/// One command with everything its help says.
+pub struct Command {
+    pub name: &'static str,
+    pub operand: Option<(&'static str, &'static str)>,
+    pub summary: &'static str,
+    pub about: &'static str,
+    pub options: &'static [Opt],
+    pub examples: &'static [(&'static str, &'static str)],
+    pub run: fn(&Values) -> Result<ExitCode, Failure>,
+}
+
+/// What was said on the command line.
+#[derive(Default)]
+pub struct Values {
+    options: BTreeMap<&'static str, Vec<String>>,
+    pub operand: Option<String>,
+}
+
+impl Values {
+    pub fn one(&self, name: &str) -> Option<&str> {
+        self.many(name).last().map(String::as_str)
+    }
+
+    pub fn many(&self, name: &str) -> &[String] {
+        self.options.get(name).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Finds the command, parses the rest and runs it.
+pub fn dispatch(commands: &[Command], words: &[String]) -> Result<ExitCode, Failure> {
+    let Some((first, rest)) = words.split_first() else {
+        print!("{}", overview(commands));
+        return Ok(ExitCode::from(2));
+    };
+    match first.as_str() {
+        "-h" | "--help" | "help" => {
+            let text = match rest.first() {
+                Some(name) => command_help(find(commands, name)?),
+                None => overview(commands),
+            };
+            print!("{text}");
+            return Ok(ExitCode::SUCCESS);
+        }
+        "-V" | "--version" | "version" => {
+            println!("lacquer {}", env!("CARGO_PKG_VERSION"));
+            return Ok(ExitCode::SUCCESS);
+        }
+        _ => {}
+    }
+    let command = find(commands, first)?;
+    if rest.iter().any(|w| w == "-h" || w == "--help") {
+        print!("{}", command_help(command));
+        return Ok(ExitCode::SUCCESS);
+    }
+    (command.run)(&parse(command, rest)?)
+}
+
+fn find<'a>(commands: &'a [Command], name: &str) -> Result<&'a Command, Failure> {
+    commands.iter().find(|c| c.name == name).ok_or_else(|| {
+        let names = commands.iter().map(|c| c.name);
+        Failure::new(format_args!("there is no command `{name}`")).hint(suggest(
+            name,
+            names,
+            "lacquer --help lists them",
+        ))
+    })
+}
+
+fn parse(command: &Command, words: &[String]) -> Result<Values, Failure> {
+    let mut values = Values::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let Some(long) = word.strip_prefix("--") else {
+            take_operand(command, &mut values, word)?;
+            continue;
+        };
+        let (name, attached) = match long.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (long, None),
+        };
+        let option = command.options.iter().find(|o| o.name == name).ok_or_else(|| {
+            let help = format!("lacquer {} --help lists the options", command.name);
+            let names = command.options.iter().map(|o| o.name);
+            Failure::new(format_args!("`{}` has no option --{name}", command.name))
+                .hint(suggest(name, names, &help))
+        })?;
+        let value = attached.or_else(|| words.next().cloned()).ok_or_else(|| {
+            Failure::new(format_args!("--{name} needs a value: --{name} {}", option.value)).hint(option.help)
+        })?;
+        let given = values.options.entry(option.name).or_default();
+        if !option.repeats && !given.is_empty() {
+            return Err(Failure::new(format_args!("--{name} was given twice")));
+        }
+        given.push(value);
+    }
+    match command.operand {
+        Some((what, help)) if values.operand.is_none() => {
+            Err(Failure::new(format_args!("`{}` needs {what}: {help}", command.name)))
+        }
+        _ => Ok(values),
+    }
+}
+
+fn take_operand(command: &Command, values: &mut Values, word: &str) -> Result<(), Failure> {
+    if word.starts_with('-') && word != "-" {
+        let hint =
+            format!("options are written out: --listen, --backend; see lacquer {} --help", command.name);
+        return Err(Failure::new(format_args!("`{}` has no option {word}", command.name)).hint(hint));
+    }
+    if command.operand.is_none() || values.operand.is_some() {
+        return Err(Failure::new(format_args!("`{}` does not know what to do with `{word}`", command.name)));
+    }
+    values.operand = Some(word.to_owned());
+    Ok(())
+}
+
+fn overview(commands: &[Command]) -> String {
+    let mut text = String::from(
+        "Lacquer keeps copies of what your web server answers and serves them fast.\n\nUsage: lacquer COMMAND [OPTIONS]\n\n",
+    );
+    for c in commands {
+        let _ = writeln!(text, "  {:<13} {}", c.name, c.summary);
+    }
+    text.push_str("\nlacquer COMMAND --help says more. ");
+    text.push_str("`lacquerd` is the daemon itself and takes varnishd's options.\n");
+    text
+}
+
+fn command_help(c: &Command) -> String {
+    let mut text = format!("{}\n\nUsage: lacquer {}", c.about, c.name);
+    if !c.options.is_empty() {
+        text.push_str(" [OPTIONS]");
+    }
+    if let Some((what, help)) = c.operand {
+        let _ = write!(text, " {what}\n\n  {what:<16} {help}");
+    }
+    text.push_str("\n\n");
+    for o in c.options {
+        let _ = writeln!(text, "  {:<16} {}", format!("--{} {}", o.name, o.value), o.help);
+    }
+    text.push_str("\nExamples:\n");
+    for (line, what) in c.examples {
+        let _ = writeln!(text, "  {line:<54} {what}");
+    }
+    text
+}
+
+/// The nearest known word, if one is near, else a general hint.
+fn suggest<'a>(word: &str, known: impl Iterator<Item = &'a str>, otherwise: &str) -> String {
+    let nearest = known.map(|k| (distance(word, k), k)).min();
+    match nearest {
+        Some((d, k)) if d <= 2 => format!("did you mean `{k}`?"),
+        _ => otherwise.to_owned(),
+    }
+}
+
+/// Levenshtein's distance.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let change = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMAND: Command = Command {
+        name: "run",
+        operand: None,
+        summary: "",
+        about: "",
+        options: &[Opt::many("listen", "ADDR", ""), Opt::one("backend", "URL", "")],
+        examples: &[],
+        run: |_| Ok(ExitCode::SUCCESS),
+    };
+
+    fn parsed(line: &str) -> Result<Values, Failure> {
+        parse(&COMMAND, &line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn both_forms_of_an_option_are_read() {
+        let v = parsed("--listen :1 --backend=b --listen=:2").expect("valid");
+        assert_eq!(v.many("listen"), [":1", ":2"]);
+        assert_eq!(v.one("backend"), Some("b"));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (line, message) in [
+            ("--bakend x", "has no option --bakend"),
+            ("--listen", "needs a value"),
+            ("--backend a --backend b", "given twice"),
+            ("site.vcl", "does not know what to do with `site.vcl`"),
+            ("-b x", "has no option -b"),
+        ] {
+            let failure = parsed(line).err().expect("invalid");
+            assert!(format!("{failure:?}").contains(message), "{line}: {failure:?}");
+        }
+        assert_eq!(suggest("bakend", ["listen", "backend"].into_iter(), "-"), "did you mean `backend`?");
+        assert_eq!(suggest("x", ["listen"].into_iter(), "-"), "-");
+    }
+}

@@ -1,0 +1,76 @@
+//! `lacquer`, the modern face: everything a newcomer needs without knowing varnishd's options. Each
+//! command is one row of the table below and one module; the daemon itself is the sibling `lacquerd`.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod check;
+mod demo;
+mod failure;
+mod run;
+
+use args::{Command, Opt};
+use std::process::ExitCode;
+
+const COMMANDS: &[Command] = &[
+    Command {
+        name: "run",
+        operand: None,
+        summary: "serve and cache a web site, in the foreground",
+        about: "Starts a cache in front of your web server and stays in the foreground; Ctrl-C ends it.\n\
+                With no options it serves a small demonstration site on port 6081.",
+        options: &[
+            Opt::many(
+                "listen",
+                "ADDR",
+                "where clients connect: 8000, :8000, 127.0.0.1:8000, [::1]:8000 or /path/socket; default :6081",
+            ),
+            Opt::one(
+                "backend",
+                "URL",
+                "the web server to cache: http://localhost:3000, app.example:8080, or unix:/path/socket",
+            ),
+            Opt::one("vcl", "FILE", "take backends and caching rules from a VCL file instead of --backend"),
+            Opt::one(
+                "storage",
+                "SPEC",
+                "memory for the cache, such as 512M or 4G (or as varnishd -s); default 256M",
+            ),
+            Opt::one(
+                "name",
+                "DIR",
+                "folder of the running instance, for varnishlog -n and its sisters; default by port",
+            ),
+        ],
+        examples: &[
+            ("lacquer run", "the demonstration site"),
+            ("lacquer run --backend http://localhost:3000", "your application"),
+            ("lacquer run --vcl site.vcl --storage 2G --listen :80", "your own rules"),
+        ],
+        run: run::run,
+    },
+    Command {
+        name: "check",
+        operand: Some(("FILE", "a VCL file, or - for standard input")),
+        summary: "tell whether a VCL file is correct",
+        about: "Compiles a VCL file as the daemon would and prints what is wrong with it: where, why and what\n\
+                to do. Nothing is started. The exit code is 0 when the file is correct and 1 when it is not.",
+        options: &[],
+        examples: &[("lacquer check /etc/varnish/default.vcl", "before loading it")],
+        run: check::run,
+    },
+    Command {
+        name: "demo-origin",
+        operand: None,
+        summary: "a small web server whose pages show what caching does",
+        about: "Serves pages with different caching headers, so that there is something to put a cache in front of.",
+        options: &[Opt::one("listen", "ADDR", "where to listen; default 127.0.0.1:8080")],
+        examples: &[("lacquer demo-origin --listen 127.0.0.1:9000", "on another port")],
+        run: demo::run,
+    },
+];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    args::dispatch(COMMANDS, &words).unwrap_or_else(|failure| failure.report())
+}

@@ -1,0 +1,313 @@
+//! `lacquer run`: turns a few plain options into the daemon's, checks first what usually goes wrong, says
+//! what is being served and where to look, and then becomes `lacquerd`.
+
+use crate::args::Values;
+use crate::demo;
+use crate::failure::Failure;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+const DEFAULT_LISTEN: &str = ":6081";
+const DEFAULT_STORAGE: &str = "malloc,256M";
+
+/// Where clients connect, in the form lacquerd's `-a` takes.
+#[derive(Debug, PartialEq)]
+enum Listen {
+    Tcp { host: String, port: u16 },
+    Socket(PathBuf),
+}
+
+/// What is cached.
+enum Source {
+    Backend(String),
+    Vcl(PathBuf),
+    Demo,
+}
+
+pub fn run(values: &Values) -> Result<ExitCode, Failure> {
+    let listens = listens(values)?;
+    let storage = storage(values.one("storage"))?;
+    let source = source(values)?;
+    let daemon = sibling("lacquerd")?;
+    for listen in &listens {
+        check_free(listen)?;
+    }
+    let name = instance_folder(values.one("name"), &listens[0])?;
+
+    let mut command = Command::new(&daemon);
+    command.arg("-F").arg("-n").arg(&name).arg("-s").arg(&storage);
+    for listen in &listens {
+        command.arg("-a").arg(listen.argument());
+    }
+    let origin = match source {
+        Source::Backend(backend) => {
+            note_silent_backend(&backend);
+            command.arg("-b").arg(&backend);
+            backend
+        }
+        Source::Vcl(file) => {
+            command.arg("-f").arg(&file);
+            format!("the backends of {}", file.display())
+        }
+        Source::Demo => {
+            let address = demo::start_beside(&std::env::current_exe().map_err(Failure::new)?)?;
+            command.arg("-b").arg(address.to_string());
+            format!("the demonstration site (http://{address}/)")
+        }
+    };
+    print!("{}", banner(&listens, &origin, &storage, &name));
+    let error = command.exec();
+    Err(Failure::new(format_args!("cannot start {}: {error}", daemon.display())))
+}
+
+fn listens(values: &Values) -> Result<Vec<Listen>, Failure> {
+    match values.many("listen") {
+        [] => Ok(vec![parse_listen(DEFAULT_LISTEN)?]),
+        given => given.iter().map(|text| parse_listen(text)).collect(),
+    }
+}
+
+fn parse_listen(text: &str) -> Result<Listen, Failure> {
+    if text.starts_with('/') {
+        return Ok(Listen::Socket(text.into()));
+    }
+    let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
+    let port: u16 = port.parse().ok().filter(|p| *p > 0).ok_or_else(|| {
+        Failure::new(format_args!("--listen {text}: `{port}` is not a port"))
+            .hint("write a port from 1 to 65535, such as :8000 or 127.0.0.1:8000, or the path of a socket")
+    })?;
+    Ok(Listen::Tcp { host: host.to_owned(), port })
+}
+
+impl Listen {
+    fn argument(&self) -> String {
+        match self {
+            Self::Tcp { host, port } => format!("{host}:{port}"),
+            Self::Socket(path) => path.display().to_string(),
+        }
+    }
+
+    /// What a person types to get an answer from here.
+    fn curl(&self) -> String {
+        match self {
+            Self::Tcp { host, port } => {
+                let host = if matches!(host.as_str(), "" | "0.0.0.0" | "[::]") { "localhost" } else { host };
+                format!("http://{host}:{port}/")
+            }
+            Self::Socket(path) => format!("--unix-socket {} http://localhost/", path.display()),
+        }
+    }
+}
+
+/// Binds and lets go again: the usual failures are told before anything starts.
+fn check_free(listen: &Listen) -> Result<(), Failure> {
+    let Listen::Tcp { host, port } = listen else { return Ok(()) };
+    let name = if host.is_empty() { "0.0.0.0" } else { host.trim_matches(['[', ']']) };
+    let error = match TcpListener::bind((name, *port)) {
+        Ok(_) => return Ok(()),
+        Err(error) => error,
+    };
+    let failure = Failure::new(format_args!("cannot listen on {}: {error}", listen.argument()));
+    Err(match error.kind() {
+        io::ErrorKind::AddrInUse => failure.hint(format_args!(
+            "another program has port {port}; choose one with --listen :{}",
+            port.checked_add(1).unwrap_or(8080)
+        )),
+        io::ErrorKind::PermissionDenied => failure.hint("ports below 1024 are for root; try --listen :8080"),
+        _ => failure.hint("the address must belong to this machine; :PORT means all of them"),
+    })
+}
+
+fn source(values: &Values) -> Result<Source, Failure> {
+    match (values.one("backend"), values.one("vcl")) {
+        (Some(_), Some(_)) => Err(Failure::new("--backend and --vcl exclude each other")
+            .hint("a VCL file names its backends itself: backend default { .host = \"…\"; }")),
+        (Some(url), None) => parse_backend(url).map(Source::Backend),
+        (None, Some(file)) => readable(file).map(Source::Vcl),
+        (None, None) => Ok(Source::Demo),
+    }
+}
+
+/// From what people paste to `host:port` or a socket's path, as lacquerd's `-b` takes it.
+fn parse_backend(url: &str) -> Result<String, Failure> {
+    let wrong = |why: &str| Failure::new(format_args!("--backend {url}: {why}"));
+    if let Some(path) = url.strip_prefix("unix:").or_else(|| url.starts_with('/').then_some(url)) {
+        return if path.starts_with('/') {
+            Ok(path.to_owned())
+        } else {
+            Err(wrong("a socket needs its full path"))
+        };
+    }
+    if url.starts_with("https://") {
+        return Err(wrong("TLS towards the web server is not supported yet")
+            .hint("use its plain http:// address, inside the machine or the private network"));
+    }
+    let address = url.strip_prefix("http://").unwrap_or(url);
+    if let Some((scheme, _)) = address.split_once("://") {
+        return Err(wrong(&format!("does not speak {scheme}")).hint("only http:// addresses can be cached"));
+    }
+    let (address, path) = address.split_once('/').unwrap_or((address, ""));
+    if !path.is_empty() {
+        return Err(wrong("a backend is a whole server, without a path")
+            .hint(format_args!("write --backend http://{address}; VCL can rewrite paths")));
+    }
+    let is_port = |text: &str| text.parse::<u16>().is_ok_and(|p| p > 0);
+    let bare = address.strip_prefix(':').unwrap_or(address);
+    if is_port(bare) {
+        return Ok(format!("127.0.0.1:{bare}"));
+    }
+    match address.rsplit_once(':') {
+        Some((host, port)) if !host.ends_with(':') && (!host.contains(':') || host.ends_with(']')) => {
+            if is_port(port) {
+                Ok(address.to_owned())
+            } else {
+                Err(wrong(&format!("`{port}` is not a port")))
+            }
+        }
+        _ if address.is_empty() => Err(wrong("names no server")),
+        _ => Ok(format!("{address}:80")),
+    }
+}
+
+fn readable(file: &str) -> Result<PathBuf, Failure> {
+    match std::fs::File::open(file).and_then(|f| f.metadata()) {
+        Ok(meta) if meta.is_dir() => Err(Failure::new(format_args!("--vcl {file}: is a folder"))),
+        Ok(_) => Path::new(file).canonicalize().map_err(Failure::new),
+        Err(error) => Err(Failure::new(format_args!("--vcl {file}: {error}"))),
+    }
+}
+
+/// A bare size means memory; anything else is taken as varnishd's `-s` takes it.
+fn storage(given: Option<&str>) -> Result<String, Failure> {
+    let Some(spec) = given else { return Ok(DEFAULT_STORAGE.to_owned()) };
+    let digits = spec.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    if spec.starts_with(|c: char| c.is_ascii_digit()) {
+        let unit = spec[digits.len()..].to_ascii_uppercase();
+        if digits.parse::<f64>().is_ok()
+            && ["K", "M", "G", "T", "KB", "MB", "GB", "TB"].contains(&unit.as_str())
+        {
+            return Ok(format!("malloc,{digits}{unit}"));
+        }
+        return Err(Failure::new(format_args!("--storage {spec}: not a size")).hint("write 512M or 4G"));
+    }
+    Ok(spec.to_owned())
+}
+
+/// Tells that nobody answers yet; the origin may well be started later.
+fn note_silent_backend(backend: &str) {
+    if backend.starts_with('/') {
+        return;
+    }
+    let reach = |addr: SocketAddr| TcpStream::connect_timeout(&addr, Duration::from_millis(500)).is_ok();
+    match backend.to_socket_addrs() {
+        Ok(mut addresses) => {
+            if !addresses.any(reach) {
+                eprintln!(
+                    "lacquer: nothing answers at {backend} yet; until it does, visitors see an error page"
+                );
+            }
+        }
+        Err(error) => eprintln!("lacquer: cannot find {backend}: {error}"),
+    }
+}
+
+fn sibling(program: &str) -> Result<PathBuf, Failure> {
+    let own = std::env::current_exe().map_err(Failure::new)?;
+    let path = own.with_file_name(program);
+    if path.exists() {
+        return Ok(path);
+    }
+    Err(Failure::new(format_args!("{} is missing", path.display()))
+        .hint("lacquer and lacquerd belong into the same folder; cargo build makes both"))
+}
+
+/// The instance's folder: the same for every run on a port, so that the log tools find it again.
+fn instance_folder(given: Option<&str>, first: &Listen) -> Result<PathBuf, Failure> {
+    if let Some(dir) = given {
+        return std::path::absolute(dir).map_err(Failure::new);
+    }
+    let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir());
+    let id = match first {
+        Listen::Tcp { port, .. } => port.to_string(),
+        Listen::Socket(path) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+    };
+    let folder = base.unwrap_or_else(std::env::temp_dir).join(format!("lacquer-{id}"));
+    // In a folder everyone may write to, someone else could have put one of that name there first.
+    let own = std::fs::metadata("/proc/self").map_err(Failure::new)?.uid();
+    match std::fs::symlink_metadata(&folder) {
+        Ok(meta) if !meta.is_dir() || meta.uid() != own => {
+            Err(Failure::new(format_args!("{} belongs to someone else", folder.display()))
+                .hint("choose another folder with --name DIR"))
+        }
+        _ => Ok(folder),
+    }
+}
+
+fn banner(listens: &[Listen], origin: &str, storage: &str, name: &Path) -> String {
+    let first = listens[0].curl();
+    let places: Vec<String> = listens.iter().map(Listen::curl).collect();
+    let places = places.join("\n                     ");
+    let name = name.display();
+    format!(
+        "
+Lacquer is serving  {places}
+  in front of  {origin}
+  memory       {storage}
+
+Try:
+  curl -i {first}    twice: the second answer has an Age and comes from the cache
+  varnishlog -n {name}    every request as it passes (also varnishncsa, varnishstat)
+  varnishadm -n {name} ban 'req.url ~ .'    empties the cache
+
+Ctrl-C ends it.
+
+"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backends_are_read_as_people_write_them() {
+        for (given, meant) in [
+            ("http://localhost:3000", "localhost:3000"),
+            ("http://localhost:3000/", "localhost:3000"),
+            ("app.example", "app.example:80"),
+            ("3000", "127.0.0.1:3000"),
+            (":3000", "127.0.0.1:3000"),
+            ("http://[::1]:8080", "[::1]:8080"),
+            ("http://[::1]", "[::1]:80"),
+            ("unix:/run/app.sock", "/run/app.sock"),
+        ] {
+            assert_eq!(parse_backend(given).as_deref(), Ok(meant), "{given}");
+        }
+        for wrong in ["https://a", "ftp://a", "http://a/path", "a:b", "", "unix:app.sock"] {
+            assert!(parse_backend(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn listen_addresses() {
+        let tcp = |host: &str, port| Ok(Listen::Tcp { host: host.to_owned(), port });
+        assert_eq!(parse_listen(":80"), tcp("", 80));
+        assert_eq!(parse_listen("8000"), tcp("", 8000));
+        assert_eq!(parse_listen("[::1]:8000"), tcp("[::1]", 8000));
+        assert_eq!(parse_listen("/run/l.sock"), Ok(Listen::Socket("/run/l.sock".into())));
+        assert!(parse_listen("localhost").is_err());
+        assert!(parse_listen(":0").is_err());
+    }
+
+    #[test]
+    fn storage_sizes() {
+        assert_eq!(storage(Some("2g")).as_deref(), Ok("malloc,2G"));
+        assert_eq!(storage(Some("file,/tmp/x,1G")).as_deref(), Ok("file,/tmp/x,1G"));
+        assert!(storage(Some("12")).is_err());
+    }
+}

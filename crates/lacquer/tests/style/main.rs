@@ -1,0 +1,232 @@
+//! The house rules that a machine can keep. Each rule is one test that lists every place at fault and
+//! says what to do instead; the reasons stand in docs/contributing.md.
+
+mod source;
+
+use source::{Source, line_of, words};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+const MAX_FILE_LINES: usize = 600;
+const MAX_FUNCTION_LINES: usize = 70;
+const RATCHET: &str = "docs/long-functions.txt";
+
+/// Where `unsafe` may stand: whole crates, or files whose path begins so.
+const UNSAFE_HOMES: [&str; 5] =
+    ["crates/shm/", "crates/storage/", "crates/vcl-native/", "crates/vcl-runtime/", "crates/worker/src/sys"];
+
+/// Functions over bytes and values: no socket and no clock, `now` is an argument.
+const PURE_CRATES: [&str; 6] = ["params", "cli", "http", "cache", "filters", "vcl"];
+
+/// The connection between manager and worker lives in a pure crate, but is itself about a socket.
+const PURE_EXCEPTIONS: [&str; 2] = ["crates/cli/src/link.rs", "crates/cli/src/link/"];
+
+const IMPURE_NAMES: [&str; 10] = [
+    "tokio",
+    "socket2",
+    "TcpStream",
+    "TcpListener",
+    "UdpSocket",
+    "UnixStream",
+    "UnixListener",
+    "UnixDatagram",
+    "SystemTime::now",
+    "Instant::now",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there")
+}
+
+fn sources() -> Vec<Source> {
+    source::all(&root())
+}
+
+fn report(rule: &str, faults: &[String]) {
+    assert!(faults.is_empty(), "\n{rule}:\n  {}\n", faults.join("\n  "));
+}
+
+/// Every place where `word` stands alone in a text derived from each file.
+fn places<'a>(
+    sources: &'a [Source],
+    text: impl Fn(&'a Source) -> &'a str,
+    word: &'a str,
+) -> Vec<(&'a Source, usize)> {
+    let in_file = |s: &'a Source| {
+        let text = text(s);
+        words(text, word).map(|at| (s, line_of(text, at))).collect::<Vec<_>>()
+    };
+    sources.iter().flat_map(in_file).collect()
+}
+
+fn at(source: &Source, line: usize) -> String {
+    format!("{}:{line}", source.path)
+}
+
+#[test]
+fn every_file_says_what_it_is() {
+    let silent = |s: &Source| (!s.text.starts_with("//!")).then(|| s.path.clone());
+    let faults: Vec<_> = sources().iter().filter_map(silent).collect();
+    report("begin the file with a //! comment: what it is and why so", &faults);
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let too_long = |s: &Source| {
+        let lines = s.text.lines().count();
+        let table = s.path.contains("table");
+        (lines > MAX_FILE_LINES && !table).then(|| format!("{} has {lines} lines", s.path))
+    };
+    let faults: Vec<_> = sources().iter().filter_map(too_long).collect();
+    report("split the file by concern (a pure table has `table` in its path)", &faults);
+}
+
+#[test]
+fn long_functions_only_become_fewer() {
+    let mut listed = ratchet();
+    let mut faults = Vec::new();
+    for s in &sources() {
+        for f in s.functions().iter().filter(|f| f.lines > MAX_FUNCTION_LINES) {
+            match listed.remove(&format!("{} {}", s.path, f.name)) {
+                Some(limit) if f.lines <= limit => {}
+                Some(limit) => {
+                    faults.push(format!("{} {} grew from {limit} to {} lines", s.path, f.name, f.lines));
+                }
+                None => faults.push(format!("{} {} {}", s.path, f.name, f.lines)),
+            }
+        }
+    }
+    faults.extend(listed.into_keys().map(|key| format!("{key}: no longer so long, take it off {RATCHET}")));
+    report("split the function; over 70 lines only what the ratchet list already has", &faults);
+}
+
+/// `path function` to the length it may have at most.
+fn ratchet() -> BTreeMap<String, usize> {
+    let text = std::fs::read_to_string(root().join(RATCHET)).expect("the ratchet list is there");
+    let rows = text.lines().filter(|l| !l.is_empty() && !l.starts_with('#'));
+    let row = |l: &str| {
+        let (key, lines) = l.rsplit_once(' ').expect("path, function, lines");
+        (key.to_owned(), lines.parse().expect("a number of lines"))
+    };
+    rows.map(row).collect()
+}
+
+#[test]
+fn unsafe_stays_at_home() {
+    let sources = sources();
+    let away = |(s, line): (&Source, usize)| {
+        (!UNSAFE_HOMES.iter().any(|home| s.path.starts_with(home))).then(|| at(s, line))
+    };
+    let faults: Vec<_> =
+        places(&sources, |s| s.code.as_str(), "unsafe").into_iter().filter_map(away).collect();
+    report(&format!("unsafe code lives in {} only", UNSAFE_HOMES.join(", ")), &faults);
+}
+
+#[test]
+fn unsafe_says_why_it_is_sound() {
+    let sources = sources();
+    let unexplained = |(s, line): (&Source, usize)| (!has_safety_comment(s, line)).then(|| at(s, line));
+    let faults: Vec<_> =
+        places(&sources, |s| s.code.as_str(), "unsafe").into_iter().filter_map(unexplained).collect();
+    report("write a // SAFETY: comment directly above (`# Safety` in the docs of an unsafe fn)", &faults);
+}
+
+/// Looks upwards from `line` through its own statement and the comment above it. What is only a type
+/// (`unsafe extern "C" fn(…)`) or a block of foreign declarations needs no comment.
+fn has_safety_comment(s: &Source, line: usize) -> bool {
+    let text: Vec<&str> = s.text.lines().collect();
+    let code: Vec<&str> = s.code.lines().collect();
+    let here = code[line - 1];
+    if !here.contains("unsafe {") && !here.contains("unsafe impl") && !here.contains("unsafe fn") {
+        return true;
+    }
+    for i in (0..line).rev() {
+        let lower = text[i].to_lowercase();
+        if lower.contains("// safety:") || lower.contains("/// # safety") {
+            return true;
+        }
+        let above = code[i].trim_end();
+        let statement_ended = above.ends_with([';', '{', '}']) && i + 1 < line;
+        let nothing_here = text[i].trim().is_empty();
+        if statement_ended || nothing_here {
+            return false;
+        }
+    }
+    false
+}
+
+#[test]
+fn other_crates_forbid_unsafe() {
+    let may_use = |s: &Source| UNSAFE_HOMES.iter().any(|home| home.split('/').nth(1) == Some(s.krate()));
+    let is_root = |s: &Source| {
+        let inside = s.path.split_once("/src/").map_or("", |(_, inside)| inside);
+        let bin = inside.strip_prefix("bin/").is_some_and(|b| !b.contains('/') || b.ends_with("/main.rs"));
+        inside == "lib.rs" || inside == "main.rs" || bin
+    };
+    let open = |s: &Source| !s.code.contains("#![forbid(unsafe_code)]");
+    let faults: Vec<_> =
+        sources().iter().filter(|s| is_root(s) && !may_use(s) && open(s)).map(|s| s.path.clone()).collect();
+    report("put #![forbid(unsafe_code)] behind the module comment", &faults);
+}
+
+#[test]
+fn pure_crates_know_no_socket_and_no_clock() {
+    let sources = sources();
+    let mut faults = Vec::new();
+    for name in IMPURE_NAMES {
+        for (s, line) in places(&sources, |s| s.product.as_str(), name) {
+            let excepted = PURE_EXCEPTIONS.iter().any(|e| s.path.starts_with(e));
+            if PURE_CRATES.contains(&s.krate()) && !excepted {
+                faults.push(format!("{} uses {name}", at(s, line)));
+            }
+        }
+    }
+    report("take bytes and `now` as arguments; sockets and clocks belong to the caller", &faults);
+}
+
+#[test]
+fn product_code_does_not_unwrap() {
+    let mut faults = Vec::new();
+    for s in &sources() {
+        for (offset, _) in s.product.match_indices(".unwrap()") {
+            faults.push(at(s, line_of(&s.product, offset)));
+        }
+    }
+    report("return an error, or expect(\"why this cannot happen\")", &faults);
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    let sources = sources();
+    let mut faults = Vec::new();
+    for name in ["todo!", "unimplemented!", "dbg!"] {
+        for s in &sources {
+            for (offset, _) in s.code.match_indices(name) {
+                faults.push(format!("{} has {name}", at(s, line_of(&s.code, offset))));
+            }
+        }
+    }
+    report("finish it, or return an error and name the gap in docs/status.md", &faults);
+}
+
+#[test]
+fn the_scanner_tells_code_from_prose() {
+    let text = r##"//! unsafe here is prose
+fn a<'x>(s: &'x [u8; 3]) -> &'x str { let c = '"'; r#"fn b() { unsafe "# }
+trait T { fn declared(&self); }
+/* fn c() { /* } */ */
+#[cfg(test)]
+mod tests { fn d() { None.unwrap() } }
+fn e() {
+    g('\'', "{")
+}
+"##;
+    let s = Source::new("crates/x/src/lib.rs", text.to_owned());
+    let names: Vec<_> = s.functions().into_iter().map(|f| (f.name, f.line, f.lines)).collect();
+    let expected =
+        [("a", 2, 1), ("d", 6, 1), ("e", 7, 3)].map(|(n, line, lines)| (n.to_owned(), line, lines));
+    assert_eq!(names, expected);
+    assert_eq!(words(&s.code, "unsafe").count(), 0);
+    assert!(!s.product.contains("unwrap"));
+    assert_eq!(s.krate(), "x");
+}
