@@ -1,0 +1,191 @@
+//! Counters as words of shared memory: the atomic cell, the trait of a struct made of nothing but such
+//! cells, the macro that defines one from its table, and the owning reference to one inside a mapping.
+
+use std::cell::Cell;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::Mapping;
+use crate::vsc::SetDesc;
+
+/// One 64-bit counter or gauge. Gauges wrap: adding `0 - n` takes n away.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+
+    #[inline]
+    pub fn sub(&self, n: u64) {
+        self.0.fetch_sub(n, Relaxed);
+    }
+
+    #[inline]
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Relaxed);
+    }
+
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    /// Adds without a locked instruction. Right only where one writer at a time is certain.
+    #[inline]
+    pub fn add_as_only_writer(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+}
+
+/// A thread's own share of a counter, to be flushed into the shared one.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct LocalCounter(Cell<u64>);
+
+impl LocalCounter {
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.set(self.0.get().wrapping_add(n));
+    }
+
+    #[inline]
+    pub fn sub(&self, n: u64) {
+        self.0.set(self.0.get().wrapping_sub(n));
+    }
+
+    /// What was added since the last flush.
+    #[inline]
+    pub fn pending(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// A set of counters with its descriptions: a struct of `Counter` fields and nothing else.
+///
+/// # Safety
+/// The type must be `repr(C)`, consist of `Counter` fields only and be described field by field, in order,
+/// by `DESC`. Only the `counter_set!` macro implements it.
+pub unsafe trait CounterSet: Sized + Send + Sync + 'static {
+    const DESC: &'static SetDesc;
+
+    /// All counters, in the order of `DESC.counters`.
+    fn counters(&self) -> &[Counter] {
+        let n = size_of::<Self>() / size_of::<Counter>();
+        // SAFETY: by the trait's contract `Self` is an array of counters in all but name.
+        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), n) }
+    }
+}
+
+/// The thread-local twin of a `CounterSet`.
+///
+/// # Safety
+/// `repr(C)`, the same fields in the same order as `Shared`, each a `LocalCounter`.
+pub unsafe trait LocalSet: Sized {
+    type Shared: CounterSet;
+
+    fn cells(&self) -> &[LocalCounter] {
+        let n = size_of::<Self>() / size_of::<LocalCounter>();
+        // SAFETY: by the trait's contract `Self` is an array of cells in all but name.
+        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), n) }
+    }
+
+    /// Moves what has gathered into the shared counters.
+    fn flush(&self, shared: &Self::Shared) {
+        for (cells, counters) in self.cells().chunks(8).zip(shared.counters().chunks(8)) {
+            // Most are zero most of the time: one test for eight of them.
+            if cells.iter().fold(0, |seen, cell| seen | cell.pending()) == 0 {
+                continue;
+            }
+            for (cell, counter) in cells.iter().zip(counters) {
+                let n = cell.0.take();
+                if n != 0 {
+                    counter.add(n);
+                }
+            }
+        }
+    }
+}
+
+/// A counter set inside a mapping, which it keeps alive.
+#[derive(Debug)]
+pub(crate) struct View<T> {
+    at: NonNull<T>,
+    _mapping: Arc<Mapping>,
+}
+
+// SAFETY: a `CounterSet` is Sync and the mapping is kept.
+unsafe impl<T: CounterSet> Send for View<T> {}
+// SAFETY: as above.
+unsafe impl<T: CounterSet> Sync for View<T> {}
+
+impl<T: CounterSet> View<T> {
+    pub(crate) fn new(mapping: &Arc<Mapping>, offset: usize) -> Self {
+        let at = mapping.at(offset, size_of::<T>(), align_of::<T>()).cast();
+        Self { at, _mapping: mapping.clone() }
+    }
+}
+
+impl<T: CounterSet> Deref for View<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: in bounds and aligned since `new`; any bit pattern is a valid set of atomic counters.
+        unsafe { self.at.as_ref() }
+    }
+}
+
+/// Defines a counter set and its thread-local twin from their table. Each row reads
+/// `name: Semantics Level Format "one line" "more";`.
+macro_rules! counter_set {
+    (
+        $(#[$meta:meta])*
+        $set:ident / $local:ident {
+            name: $name:literal, order: $order:literal, oneliner: $setline:literal, docs: $setdocs:literal
+        }
+        $( $field:ident : $sem:ident $level:ident $format:ident $line:literal $docs:literal; )+
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Default)]
+        #[repr(C)]
+        pub struct $set {
+            $( #[doc = $line] pub $field: $crate::vsc::Counter, )+
+        }
+
+        #[doc = concat!("A thread's share of [`", stringify!($set), "`], flushed now and then.")]
+        #[derive(Debug, Default)]
+        #[repr(C)]
+        pub struct $local {
+            $( #[doc = $line] pub $field: $crate::vsc::LocalCounter, )+
+        }
+
+        // SAFETY: repr(C), fields of type `Counter` only, described in order.
+        #[allow(unsafe_code)]
+        unsafe impl $crate::vsc::CounterSet for $set {
+            const DESC: &'static $crate::vsc::SetDesc = &$crate::vsc::SetDesc {
+                name: $name, order: $order, oneliner: $setline, docs: $setdocs,
+                counters: &[ $( $crate::vsc::CounterDesc {
+                    name: stringify!($field),
+                    semantics: $crate::vsc::Semantics::$sem,
+                    level: $crate::vsc::Level::$level,
+                    format: $crate::vsc::Format::$format,
+                    oneliner: $line,
+                    docs: $docs,
+                } ),+ ],
+            };
+        }
+
+        // SAFETY: repr(C), the same fields in the same order, each a `LocalCounter`.
+        #[allow(unsafe_code)]
+        unsafe impl $crate::vsc::LocalSet for $local {
+            type Shared = $set;
+        }
+    };
+}
+pub(crate) use counter_set;

@@ -1,0 +1,32 @@
+//! Counters in Varnish's format ("VSC"): every set is one segment of class `Stat`, beginning with a head
+//! that names its description, a segment of class `StatDoc` holding JSON.
+//!
+//! The sets, with their prose, are defined once, in the tables.
+
+mod desc;
+mod main_table;
+mod segment;
+mod sets_table;
+
+pub use crate::mapping::{Counter, CounterSet, LocalCounter, LocalSet};
+pub use desc::{CounterDesc, Format, Level, Semantics, SetDesc};
+pub use main_table::{LocalMain, Main};
+pub use segment::Segment;
+pub use sets_table::{
+    Lck, LocalLck, LocalMempool, LocalMgt, LocalSma, LocalSmf, LocalSmu, LocalVbe, LocalVcp, LocalWaiter,
+    Mempool, Mgt, Sma, Smf, Smu, Vbe, Vcp, Waiter,
+};
+
+/// Every set's description, for the documentation and for tests.
+pub static SETS: [&SetDesc; 10] = [
+    Main::DESC,
+    Mgt::DESC,
+    Mempool::DESC,
+    Sma::DESC,
+    Smf::DESC,
+    Smu::DESC,
+    Vbe::DESC,
+    Lck::DESC,
+    Vcp::DESC,
+    Waiter::DESC,
+];

@@ -1,0 +1,130 @@
+//! What all threads share of the log: the ring, the mask, the limits.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use super::mask::SharedMask;
+use super::ring::Ring;
+use super::{Mask, RECORD_HEAD, Tag, TxLog, Vxid};
+use crate::vsc::{Main, Segment};
+use crate::vsm::{VsmDir, VsmError};
+
+/// The longest text a record can have.
+const MAX_RECLEN: usize = 0xffff;
+const MIN_RECLEN: usize = 16;
+
+/// The log's sizes, each a parameter of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// `vsl_buffer`: bytes that a transaction gathers before it must write.
+    pub buffer: usize,
+    /// `vsl_reclen`: bytes of text in one record, its NUL included; the rest is cut off.
+    pub reclen: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { buffer: 16 << 10, reclen: 255 }
+    }
+}
+
+/// The log, for all threads. Settings take effect at once, sizes with the next transaction.
+#[derive(Debug)]
+pub struct Log {
+    ring: Ring,
+    mask: SharedMask,
+    buffer: AtomicUsize,
+    reclen: AtomicUsize,
+    unbuffered: AtomicBool,
+}
+
+impl Log {
+    /// Makes the ring of `space` bytes (`vsl_space`) in the worker's directory. `counters` are told of
+    /// every write.
+    pub fn create(dir: &VsmDir, space: usize, counters: Arc<Segment<Main>>) -> Result<Arc<Self>, VsmError> {
+        Ok(Self::over(Ring::create(dir, space, counters)?))
+    }
+
+    /// A log that nobody reads, for tests.
+    pub fn detached() -> io::Result<Arc<Self>> {
+        let counters = Arc::new(Segment::detached()?);
+        Ok(Self::over(Ring::detached(0, counters)?))
+    }
+
+    fn over(ring: Ring) -> Arc<Self> {
+        let log = Self {
+            ring,
+            mask: SharedMask::new(Mask::default()),
+            buffer: AtomicUsize::new(0),
+            reclen: AtomicUsize::new(0),
+            unbuffered: AtomicBool::new(false),
+        };
+        log.set_limits(Limits::default());
+        Arc::new(log)
+    }
+
+    /// Whether records of this tag are dropped; for callers that would work to make one.
+    #[inline]
+    pub fn is_masked(&self, tag: Tag) -> bool {
+        self.mask.is_masked(tag)
+    }
+
+    pub fn mask(&self) -> Mask {
+        self.mask.load()
+    }
+
+    pub fn set_mask(&self, mask: &Mask) {
+        self.mask.store(mask);
+    }
+
+    /// Sizes out of reason are brought into bounds: a record always fits the buffer.
+    pub fn set_limits(&self, limits: Limits) {
+        let reclen = limits.reclen.clamp(MIN_RECLEN, MAX_RECLEN);
+        self.reclen.store(reclen, Relaxed);
+        self.buffer.store(limits.buffer.max(RECORD_HEAD + reclen.next_multiple_of(4)), Relaxed);
+    }
+
+    pub fn limits(&self) -> Limits {
+        Limits { buffer: self.buffer.load(Relaxed), reclen: self.reclen.load(Relaxed) }
+    }
+
+    /// Writes every record at once instead of by transaction (the debug bit `syncvsl`).
+    pub fn set_unbuffered(&self, on: bool) {
+        self.unbuffered.store(on, Relaxed);
+    }
+
+    pub(super) fn is_unbuffered(&self) -> bool {
+        self.unbuffered.load(Relaxed)
+    }
+
+    /// A transaction's buffer on this log. Make few and reuse them.
+    pub fn transaction(self: &Arc<Self>) -> TxLog {
+        TxLog::new(self.clone())
+    }
+
+    /// Writes one record outside of any transaction's buffer. For rare events: it takes the lock each time.
+    pub fn write(&self, tag: Tag, vxid: Vxid, text: &[u8]) {
+        if self.is_masked(tag) {
+            return;
+        }
+        let len = text.len().min(self.reclen.load(Relaxed) - 1);
+        let mut record = Vec::with_capacity(len + 1);
+        record.extend_from_slice(&text[..len]);
+        record.push(0);
+        self.ring.write_record(tag, vxid, &record);
+    }
+
+    /// `write` for formatted text.
+    pub fn write_fmt(&self, tag: Tag, vxid: Vxid, text: fmt::Arguments<'_>) {
+        if self.is_masked(tag) {
+            return;
+        }
+        self.write(tag, vxid, text.to_string().as_bytes());
+    }
+
+    pub(super) fn ring(&self) -> &Ring {
+        &self.ring
+    }
+}

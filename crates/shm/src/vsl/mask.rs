@@ -1,0 +1,180 @@
+//! Which tags are kept out of the log: the value of the parameter `vsl_mask`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::Tag;
+
+/// A set of masked tags. As text: `all` or `none` and then `-Tag` (masked) and `+Tag` (logged).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mask([u64; 4]);
+
+/// Why a mask's text was not understood; the words are Varnish's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MaskError {
+    MissingSign(String),
+    UnknownTag(String),
+}
+
+impl fmt::Display for MaskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MissingSign(word) => write!(f, "Missing '+' or '-' ({word})"),
+            Self::UnknownTag(word) => write!(f, "Unknown VSL tag ({word})"),
+        }
+    }
+}
+
+impl std::error::Error for MaskError {}
+
+impl Mask {
+    /// Every tag is logged.
+    pub const ALL: Self = Self([0; 4]);
+    /// No tag is logged.
+    pub const NONE: Self = Self([u64::MAX; 4]);
+
+    /// Changes the mask as told by a list of words separated by commas or spaces. On error nothing changes.
+    pub fn apply(&mut self, text: &str) -> Result<(), MaskError> {
+        let mut mask = *self;
+        for word in text.split(|c: char| c == ',' || c.is_ascii_whitespace()).filter(|w| !w.is_empty()) {
+            match word {
+                "all" => mask = Self::ALL,
+                "none" => mask = Self::NONE,
+                "default" => mask = Self::default(),
+                _ => {
+                    let (masked, name) = match word.split_at_checked(1) {
+                        Some(("-", name)) => (true, name),
+                        Some(("+", name)) => (false, name),
+                        _ => return Err(MaskError::MissingSign(word.into())),
+                    };
+                    let tag = Tag::from_name(name).ok_or_else(|| MaskError::UnknownTag(word.into()))?;
+                    mask.set(tag, masked);
+                }
+            }
+        }
+        *self = mask;
+        Ok(())
+    }
+
+    pub fn set(&mut self, tag: Tag, masked: bool) {
+        let (word, bit) = position(tag);
+        if masked {
+            self.0[word] |= bit;
+        } else {
+            self.0[word] &= !bit;
+        }
+    }
+
+    pub fn is_masked(&self, tag: Tag) -> bool {
+        let (word, bit) = position(tag);
+        self.0[word] & bit != 0
+    }
+}
+
+impl Default for Mask {
+    /// As Varnish starts: without what is for developers or large.
+    fn default() -> Self {
+        use Tag::*;
+        let mut mask = Self::ALL;
+        for tag in [
+            Debug,
+            ExpKill,
+            H2RxBody,
+            H2RxHdr,
+            H2TxBody,
+            H2TxHdr,
+            Hash,
+            ObjHeader,
+            ObjProtocol,
+            ObjReason,
+            ObjStatus,
+            VdpAcct,
+            VfpAcct,
+            WorkThread,
+        ] {
+            mask.set(tag, true);
+        }
+        mask
+    }
+}
+
+impl FromStr for Mask {
+    type Err = MaskError;
+
+    fn from_str(text: &str) -> Result<Self, MaskError> {
+        let mut mask = Self::default();
+        mask.apply(text)?;
+        Ok(mask)
+    }
+}
+
+impl fmt::Display for Mask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if Tag::ALL.iter().all(|tag| self.is_masked(*tag)) {
+            return f.write_str("none");
+        }
+        f.write_str("all")?;
+        Tag::ALL.iter().filter(|tag| self.is_masked(**tag)).try_for_each(|tag| write!(f, ",-{}", tag.name()))
+    }
+}
+
+/// The mask that all threads look at.
+#[derive(Debug)]
+pub(super) struct SharedMask([AtomicU64; 4]);
+
+impl SharedMask {
+    pub(super) fn new(mask: Mask) -> Self {
+        Self(mask.0.map(AtomicU64::new))
+    }
+
+    pub(super) fn store(&self, mask: &Mask) {
+        for (word, value) in self.0.iter().zip(mask.0) {
+            word.store(value, Relaxed);
+        }
+    }
+
+    pub(super) fn load(&self) -> Mask {
+        Mask(std::array::from_fn(|i| self.0[i].load(Relaxed)))
+    }
+
+    #[inline]
+    pub(super) fn is_masked(&self, tag: Tag) -> bool {
+        let (word, bit) = position(tag);
+        self.0[word].load(Relaxed) & bit != 0
+    }
+}
+
+#[inline]
+fn position(tag: Tag) -> (usize, u64) {
+    (tag as usize / 64, 1 << (tag as usize % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_prints_as_varnish_prints_it() {
+        assert_eq!(
+            Mask::default().to_string(),
+            "all,-Debug,-ObjProtocol,-ObjStatus,-ObjReason,-ObjHeader,-ExpKill,-WorkThread,-Hash,-VfpAcct,\
+             -H2RxHdr,-H2RxBody,-H2TxHdr,-H2TxBody,-VdpAcct"
+        );
+    }
+
+    #[test]
+    fn words_apply_in_order_and_errors_change_nothing() {
+        let mut mask = Mask::default();
+        mask.apply("+debug,-ReqURL").expect("known tags");
+        assert!(!mask.is_masked(Tag::Debug) && mask.is_masked(Tag::ReqURL));
+        let before = mask;
+        assert_eq!(mask.apply("none,-Nope"), Err(MaskError::UnknownTag("-Nope".into())));
+        assert_eq!(mask.apply("ReqURL"), Err(MaskError::MissingSign("ReqURL".into())));
+        assert_eq!(mask, before);
+        mask.apply("none").expect("a known word");
+        assert_eq!(mask.to_string(), "none");
+        mask.apply("all").expect("a known word");
+        assert_eq!(mask, Mask::ALL);
+    }
+}

@@ -1,0 +1,41 @@
+//! The log in Varnish's format ("VSL"): records in a ring of shared memory.
+//!
+//! A transaction gathers its records in a `TxLog` and writes them as one batch; `Log` is what all threads
+//! share: the ring, the mask of silenced tags, the limits, the counters.
+
+mod log;
+mod mask;
+mod record;
+mod ring;
+mod tag;
+mod tag_table;
+pub mod text;
+mod txlog;
+mod vxid;
+
+pub use log::{Limits, Log};
+pub use mask::{Mask, MaskError};
+pub use record::Record;
+pub use tag::Flags;
+pub use tag_table::Tag;
+pub use txlog::TxLog;
+pub use vxid::Vxid;
+
+/// Bytes before a record's text: tag and length, then the transaction's number in two words.
+pub(crate) const RECORD_HEAD: usize = 12;
+
+/// Bytes that a text of this length takes in the log.
+pub(crate) const fn padded(len: usize) -> usize {
+    len.next_multiple_of(4)
+}
+
+/// A record's head, in the machine's own byte order.
+#[inline]
+pub(crate) fn record_head(tag: Tag, len: usize, vxid: Vxid) -> [u8; RECORD_HEAD] {
+    const VERSION_3: u32 = 1 << 16;
+    let mut head = [0; RECORD_HEAD];
+    head[..4].copy_from_slice(&((tag as u32) << 24 | VERSION_3 | len as u32).to_ne_bytes());
+    head[4..8].copy_from_slice(&(vxid.raw() as u32).to_ne_bytes());
+    head[8..].copy_from_slice(&((vxid.raw() >> 32) as u32).to_ne_bytes());
+    head
+}

@@ -1,0 +1,214 @@
+//! The ring of log records in shared memory.
+//!
+//! ```text
+//! head  marker "VSLHEAD2" | words per segment | segment number | offset of each segment's first record
+//! log   record, record, … ENDMARKER … old records … [WRAPMARKER]
+//! ```
+//!
+//! What readers rely on: an ENDMARKER stands where the next record will begin, from before that place is
+//! reachable; a record becomes visible by its first word, written last; the segment number is raised only
+//! when the offsets it refers to are in place. A short lock covers the reservation of room; the copying
+//! happens outside of it, so that reactors do not wait for each other's bytes. A writer that slept
+//! through a whole turn of the ring would garble a batch; so would Varnish.
+
+use std::io;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{AtomicU32, fence};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+
+use super::{RECORD_HEAD, Tag, Vxid, padded, record_head};
+use crate::mapping::Mapping;
+use crate::vsc::{Main, Segment};
+use crate::vsm::{Block, VsmDir, VsmError};
+
+const SEGMENTS: u32 = 8;
+const WORD: usize = 4;
+
+// The head's layout.
+const MARKER: usize = 0;
+const SEGMENT_SIZE: usize = 8;
+const SEGMENT_NUMBER: usize = 16;
+const OFFSETS: usize = 24;
+const HEAD: usize = OFFSETS + SEGMENTS as usize * 8;
+
+const END_MARKER: u32 = (Tag::_Reserved as u32) << 24 | 0x45_4545;
+const WRAP_MARKER: u32 = (Tag::_Reserved as u32) << 24 | 0x57_5757;
+const BATCH: u32 = (Tag::_Batch as u32) << 24;
+
+/// The least room a ring has: every record fits many times.
+const MIN_SPACE: usize = 1 << 20;
+
+#[derive(Debug)]
+pub(super) struct Ring {
+    mapping: Arc<Mapping>,
+    base: usize,
+    /// Words of log.
+    capacity: usize,
+    segment_size: usize,
+    cursor: Mutex<Cursor>,
+    counters: Arc<Segment<Main>>,
+    _block: Option<Block>,
+}
+
+#[derive(Debug)]
+struct Cursor {
+    /// Where the next record begins, in words.
+    at: usize,
+    segment: u32,
+}
+
+impl Ring {
+    pub(super) fn create(dir: &VsmDir, space: usize, counters: Arc<Segment<Main>>) -> Result<Self, VsmError> {
+        let space = space.max(MIN_SPACE);
+        let block = dir.alloc("Log", "Log", space, |mapping, base| write_head(mapping, base, space))?;
+        let (mapping, base) = block.place();
+        Ok(Self::over(mapping, base, space, counters, Some(block)))
+    }
+
+    /// A ring that no reader sees.
+    pub(super) fn detached(space: usize, counters: Arc<Segment<Main>>) -> io::Result<Self> {
+        let space = space.max(MIN_SPACE);
+        let mapping = Arc::new(Mapping::anonymous(space)?);
+        write_head(&mapping, 0, space);
+        Ok(Self::over(mapping, 0, space, counters, None))
+    }
+
+    fn over(
+        mapping: Arc<Mapping>,
+        base: usize,
+        space: usize,
+        counters: Arc<Segment<Main>>,
+        block: Option<Block>,
+    ) -> Self {
+        let segment_size = segment_size(space);
+        let capacity = segment_size * SEGMENTS as usize;
+        let cursor = Mutex::new(Cursor { at: 0, segment: FIRST_SEGMENT });
+        Self { mapping, base, capacity, segment_size, cursor, counters, _block: block }
+    }
+
+    /// Writes finished records as one batch. `early` says that the transaction goes on.
+    pub(super) fn write_batch(&self, records: &[u8], count: u32, early: bool) {
+        if !self.fits(records.len()) {
+            return self.write_one_by_one(records);
+        }
+        let at = self.reserve(records.len(), count, early);
+        self.mapping.write(self.byte(at) + RECORD_HEAD, records);
+        self.word(at + 2).store(0, Relaxed);
+        self.word(at + 1).store(records.len() as u32, Relaxed);
+        self.word(at).store(BATCH, Release);
+    }
+
+    /// Writes a single record. `text` has its closing NUL, if it has one, and fits a record.
+    pub(super) fn write_record(&self, tag: Tag, vxid: Vxid, text: &[u8]) {
+        self.write_raw(record_head(tag, text.len(), vxid), text);
+    }
+
+    fn write_raw(&self, head: [u8; RECORD_HEAD], text: &[u8]) {
+        let at = self.reserve(text.len(), 1, false);
+        self.mapping.write(self.byte(at) + RECORD_HEAD, text);
+        let word = |i: usize| u32::from_ne_bytes([head[i], head[i + 1], head[i + 2], head[i + 3]]);
+        self.word(at + 2).store(word(8), Relaxed);
+        self.word(at + 1).store(word(4), Relaxed);
+        self.word(at).store(word(0), Release);
+    }
+
+    /// For a batch larger than the ring takes at once (a log buffer set larger than the log).
+    fn write_one_by_one(&self, mut records: &[u8]) {
+        while let Some((head, rest)) = records.split_first_chunk::<RECORD_HEAD>() {
+            let len = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]) as usize & 0xffff;
+            let Some(text) = rest.get(..len) else { return };
+            self.write_raw(*head, text);
+            records = rest.get(padded(len)..).unwrap_or_default();
+        }
+    }
+
+    /// Whether a batch of this many bytes may be written at once: at most a segment, so that readers
+    /// never see two segments pass in one step.
+    fn fits(&self, len: usize) -> bool {
+        (RECORD_HEAD + padded(len)) / WORD < self.segment_size
+    }
+
+    /// Takes room for a record of `len` bytes of text; the answer is where it begins, in words.
+    fn reserve(&self, len: usize, records: u32, early: bool) -> usize {
+        let words = (RECORD_HEAD + padded(len)) / WORD;
+        let stats: &Main = &self.counters;
+        let mut cursor = match self.cursor.try_lock() {
+            Ok(cursor) => cursor,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                let cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+                stats.shm_cont.add_as_only_writer(1);
+                cursor
+            }
+        };
+        stats.shm_writes.add_as_only_writer(1);
+        stats.shm_flushes.add_as_only_writer(u64::from(early));
+        stats.shm_records.add_as_only_writer(u64::from(records));
+        stats.shm_bytes.add_as_only_writer((words * WORD) as u64);
+
+        if cursor.at + words >= self.capacity {
+            self.wrap(&mut cursor);
+        }
+        let at = cursor.at;
+        cursor.at += words;
+        self.word(cursor.at).store(END_MARKER, Relaxed);
+        let before = cursor.segment;
+        while cursor.at / self.segment_size > (cursor.segment % SEGMENTS) as usize {
+            cursor.segment = cursor.segment.wrapping_add(1);
+            self.offset_of(cursor.segment).store(cursor.at as u64, Relaxed);
+        }
+        if cursor.segment != before {
+            self.segment_number().store(cursor.segment, Release);
+        }
+        at
+    }
+
+    fn wrap(&self, cursor: &mut Cursor) {
+        cursor.segment = cursor.segment.wrapping_add(SEGMENTS - cursor.segment % SEGMENTS);
+        self.offset_of(cursor.segment).store(0, Relaxed);
+        self.word(0).store(END_MARKER, Relaxed);
+        fence(Release);
+        if cursor.at != 0 {
+            self.word(cursor.at).store(WRAP_MARKER, Relaxed);
+            cursor.at = 0;
+        }
+        self.segment_number().store(cursor.segment, Release);
+        self.counters.shm_cycles.add_as_only_writer(1);
+    }
+
+    fn byte(&self, word: usize) -> usize {
+        self.base + HEAD + word * WORD
+    }
+
+    #[inline]
+    fn word(&self, at: usize) -> &AtomicU32 {
+        self.mapping.u32_at(self.byte(at))
+    }
+
+    fn offset_of(&self, segment: u32) -> &std::sync::atomic::AtomicU64 {
+        self.mapping.u64_at(self.base + OFFSETS + (segment % SEGMENTS) as usize * 8)
+    }
+
+    fn segment_number(&self) -> &AtomicU32 {
+        self.mapping.u32_at(self.base + SEGMENT_NUMBER)
+    }
+}
+
+/// Such that the number overflows on the first turn: whoever mishandles that shall be seen early.
+const FIRST_SEGMENT: u32 = u32::MAX - (SEGMENTS - 1);
+
+fn segment_size(space: usize) -> usize {
+    (space - HEAD) / WORD / SEGMENTS as usize
+}
+
+fn write_head(mapping: &Mapping, base: usize, space: usize) {
+    mapping.u32_at(base + HEAD).store(END_MARKER, Relaxed);
+    mapping.u64_at(base + SEGMENT_SIZE).store(segment_size(space) as u64, Relaxed);
+    mapping.u32_at(base + SEGMENT_NUMBER).store(FIRST_SEGMENT, Relaxed);
+    mapping.u64_at(base + OFFSETS).store(0, Relaxed);
+    for segment in 1..SEGMENTS as usize {
+        mapping.u64_at(base + OFFSETS + segment * 8).store(u64::MAX, Relaxed);
+    }
+    fence(Release);
+    mapping.write(base + MARKER, b"VSLHEAD2");
+}

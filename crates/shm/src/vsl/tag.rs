@@ -1,0 +1,75 @@
+//! What a tag is, and the macro that makes `Tag` from the table.
+
+/// How readers treat a tag's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flags {
+    /// Text.
+    Plain,
+    /// Text that may hold anything; readers quote it.
+    Unsafe,
+    /// Bytes, without a closing NUL.
+    Binary,
+    /// Never written; the number is taken.
+    Unused,
+}
+
+macro_rules! tags {
+    ( $( $tag:ident $flags:ident $line:literal $docs:literal; )+ ) => {
+        /// What a log record is about. The numbers are those of Varnish 7.7.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        pub enum Tag {
+            /// Never written: a zero word is no record.
+            _Bogus = 0,
+            $( #[doc = $line] $tag, )+
+            /// The markers at the log's end and wrap.
+            _Reserved = 254,
+            /// The head of a batch of records.
+            _Batch = 255,
+        }
+
+        impl Tag {
+            /// All tags that records may carry, in the order of their numbers.
+            pub const ALL: &'static [Tag] = &[ $( Tag::$tag ),+ ];
+
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $( Self::$tag => stringify!($tag), )+
+                    Self::_Bogus | Self::_Reserved | Self::_Batch => "",
+                }
+            }
+
+            pub const fn flags(self) -> super::tag::Flags {
+                match self {
+                    $( Self::$tag => super::tag::Flags::$flags, )+
+                    Self::_Bogus | Self::_Reserved | Self::_Batch => super::tag::Flags::Unused,
+                }
+            }
+
+            /// One line on what the tag says.
+            pub const fn oneliner(self) -> &'static str {
+                match self {
+                    $( Self::$tag => $line, )+
+                    Self::_Bogus | Self::_Reserved | Self::_Batch => "",
+                }
+            }
+
+            /// The record's format and more, in reStructuredText; empty where the line says all.
+            pub const fn docs(self) -> &'static str {
+                match self {
+                    $( Self::$tag => $docs, )+
+                    Self::_Bogus | Self::_Reserved | Self::_Batch => "",
+                }
+            }
+        }
+    };
+}
+pub(super) use tags;
+
+impl super::Tag {
+    /// The tag of this name, in any case.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|tag| tag.name().eq_ignore_ascii_case(name))
+    }
+}

@@ -1,0 +1,221 @@
+//! A transaction's own buffer of records, written to the ring as one batch at its end.
+//!
+//! This is the hot path, some forty records per request: a record costs the mask's test, one bounds check
+//! and the copy of its text. The buffer grows to `vsl_buffer` at most; a record that does not fit then
+//! first writes what is there.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Log, RECORD_HEAD, Record, Tag, Vxid, padded, record_head};
+
+const FIRST_SIZE: usize = 2048;
+
+/// One transaction's records. Reusable: `begin` the next one after `end`.
+#[derive(Debug)]
+pub struct TxLog {
+    log: Arc<Log>,
+    /// Room; the records are the first `len` bytes.
+    pub(super) buf: Vec<u8>,
+    pub(super) len: usize,
+    records: u32,
+    vxid: Vxid,
+    /// Taken from the log's settings at `begin`.
+    pub(super) limit: usize,
+    pub(super) reclen: usize,
+    unbuffered: bool,
+}
+
+impl TxLog {
+    pub(super) fn new(log: Arc<Log>) -> Self {
+        let limits = log.limits();
+        let unbuffered = log.is_unbuffered();
+        Self {
+            log,
+            buf: Vec::new(),
+            len: 0,
+            records: 0,
+            vxid: Vxid::NONE,
+            limit: limits.buffer,
+            reclen: limits.reclen,
+            unbuffered,
+        }
+    }
+
+    /// Starts a transaction: the records to come carry its number. Any left from before are written.
+    pub fn begin(&mut self, vxid: Vxid) {
+        self.flush();
+        let limits = self.log.limits();
+        self.limit = limits.buffer;
+        self.reclen = limits.reclen;
+        self.unbuffered = self.log.is_unbuffered();
+        self.vxid = vxid;
+    }
+
+    /// The transaction's number, `NONE` outside of one.
+    pub fn vxid(&self) -> Vxid {
+        self.vxid
+    }
+
+    /// The log that the records go to.
+    pub fn log(&self) -> &Arc<Log> {
+        &self.log
+    }
+
+    #[inline]
+    pub fn is_masked(&self, tag: Tag) -> bool {
+        self.log.is_masked(tag)
+    }
+
+    /// Adds a record of text.
+    #[inline]
+    pub fn put(&mut self, tag: Tag, text: &[u8]) {
+        if self.is_masked(tag) {
+            return;
+        }
+        let len = (text.len() + 1).min(self.reclen);
+        self.make_room(len);
+        let record = &mut self.buf[self.len..self.len + RECORD_HEAD + len];
+        record[..RECORD_HEAD].copy_from_slice(&record_head(tag, len, self.vxid));
+        record[RECORD_HEAD..RECORD_HEAD + len - 1].copy_from_slice(&text[..len - 1]);
+        record[RECORD_HEAD + len - 1] = 0;
+        self.added(len);
+    }
+
+    /// Adds a record of bytes, for the tags whose flags are `Binary`.
+    pub fn put_binary(&mut self, tag: Tag, bytes: &[u8]) {
+        if self.is_masked(tag) {
+            return;
+        }
+        let len = bytes.len().min(self.reclen);
+        self.make_room(len);
+        let record = &mut self.buf[self.len..self.len + RECORD_HEAD + len];
+        record[..RECORD_HEAD].copy_from_slice(&record_head(tag, len, self.vxid));
+        record[RECORD_HEAD..].copy_from_slice(&bytes[..len]);
+        self.added(len);
+    }
+
+    /// Adds a record made by the formatter. Slower than `put` and `record`; not for every request.
+    pub fn put_fmt(&mut self, tag: Tag, text: fmt::Arguments<'_>) {
+        if self.is_masked(tag) {
+            return;
+        }
+        match text.as_str() {
+            Some(text) => self.put(tag, text.as_bytes()),
+            None => {
+                let mut record = self.record(tag);
+                let _ = fmt::Write::write_fmt(&mut record, text);
+                record.end();
+            }
+        }
+    }
+
+    /// A record to be composed piece by piece: `tx.record(Tag::Length).u64(n).end()`.
+    #[inline]
+    pub fn record(&mut self, tag: Tag) -> Record<'_> {
+        Record::new(self, tag)
+    }
+
+    /// A header field's record, `name: value`.
+    #[inline]
+    pub fn put_header(&mut self, tag: Tag, name: &[u8], value: &[u8]) {
+        self.record(tag).bytes(name).bytes(b": ").bytes(value).end();
+    }
+
+    /// The record by which transactions find each other: `Begin` names the parent, `Link` a child.
+    pub fn put_relation(&mut self, tag: Tag, kind: &str, other: Vxid, why: &str) {
+        self.record(tag).str(kind).byte(b' ').u64(other.number()).byte(b' ').str(why).end();
+    }
+
+    /// A `Timestamp` record: when, how long since the work began, and since the previous stamp.
+    #[inline]
+    pub fn put_timestamp(&mut self, event: &str, now: f64, first: f64, previous: f64) {
+        let record = self.record(Tag::Timestamp).str(event).bytes(b": ").seconds(now).byte(b' ');
+        record.seconds(now - first).byte(b' ').seconds(now - previous).end();
+    }
+
+    /// Ends this transaction with a link to the next, and begins that: a restart, a retry.
+    pub fn continue_as(&mut self, kind: &str, why: &str, next: Vxid) {
+        let old = self.vxid;
+        self.put_relation(Tag::Link, kind, next, why);
+        self.end();
+        self.begin(next);
+        self.put_relation(Tag::Begin, kind, old, why);
+    }
+
+    /// Ends the transaction and writes its records.
+    pub fn end(&mut self) {
+        self.put(Tag::End, b"");
+        self.flush();
+        self.vxid = Vxid::NONE;
+    }
+
+    /// Writes what there is. Without effect when there is nothing.
+    pub fn flush(&mut self) {
+        self.write(false);
+    }
+
+    /// Forgets what was not written yet.
+    pub fn discard(&mut self) {
+        self.len = 0;
+        self.records = 0;
+    }
+
+    /// Gives the buffer's memory back, for a session that goes idle.
+    pub fn shrink(&mut self) {
+        self.flush();
+        self.buf = Vec::new();
+    }
+
+    pub(super) fn write(&mut self, early: bool) {
+        if self.len > 0 {
+            self.log.ring().write_batch(&self.buf[..self.len], self.records, early);
+            self.discard();
+        }
+    }
+
+    /// Counts a finished record of `len` bytes of text at the end of the buffer.
+    #[inline]
+    pub(super) fn added(&mut self, len: usize) {
+        self.len += RECORD_HEAD + padded(len);
+        self.records += 1;
+        if self.unbuffered {
+            self.flush();
+        }
+    }
+
+    /// Sees to it that a record with `len` bytes of text fits; the limits are such that one always does.
+    #[inline]
+    fn make_room(&mut self, len: usize) {
+        if self.len + RECORD_HEAD + padded(len) > self.buf.len() {
+            self.make_room_slowly(len);
+        }
+    }
+
+    #[cold]
+    fn make_room_slowly(&mut self, len: usize) {
+        let need = RECORD_HEAD + padded(len);
+        if self.len + need > self.limit {
+            self.write(true);
+        }
+        self.grow(self.len + need);
+    }
+
+    /// Makes the buffer hold at least `need` bytes.
+    pub(super) fn grow(&mut self, need: usize) {
+        if need > self.buf.len() {
+            let doubled = (self.buf.len() * 2).max(FIRST_SIZE).min(self.limit);
+            self.buf.resize(doubled.max(need), 0);
+        }
+    }
+
+    pub(super) fn head_for(&self, tag: Tag, len: usize) -> [u8; RECORD_HEAD] {
+        record_head(tag, len, self.vxid)
+    }
+}
+
+impl Drop for TxLog {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}

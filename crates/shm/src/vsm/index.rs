@@ -1,0 +1,108 @@
+//! `_.index`: the list of segments, appended to as they come and go, and replaced when mostly history.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, OFlags};
+use rustix::io::Errno;
+
+use super::Owner;
+use super::files::{FILE_MODE, create_unique};
+
+const NAME: &str = "_.index";
+/// Removals appended before a rewrite is considered.
+const MIN_REMOVALS: usize = 10;
+/// Readers take a line into a buffer of 8 kB.
+const MAX_IDENT: usize = 1024;
+
+#[derive(Debug)]
+pub(super) struct Index {
+    dir: Arc<OwnedFd>,
+    head: String,
+    /// The living segments' lines without their sign, in order of arrival.
+    lines: BTreeMap<u64, String>,
+    next_key: u64,
+    /// Removals appended since the file was last written whole.
+    removals: usize,
+}
+
+impl Index {
+    pub(super) fn begin(dir: Arc<OwnedFd>, owner: Owner) -> io::Result<Self> {
+        let head = format!("# {} {}\n", owner.pid, owner.birth);
+        let index = Self { dir, head, lines: BTreeMap::new(), next_key: 0, removals: 0 };
+        index.rewrite()?;
+        Ok(index)
+    }
+
+    pub(super) fn add(
+        &mut self,
+        file: &str,
+        offset: usize,
+        len: usize,
+        class: &str,
+        ident: &str,
+    ) -> io::Result<u64> {
+        let line = format!("{file} {offset} {len} {} {}\n", one_word(class), one_word(ident));
+        self.append('+', &line)?;
+        let key = self.next_key;
+        self.next_key += 1;
+        self.lines.insert(key, line);
+        Ok(key)
+    }
+
+    pub(super) fn remove(&mut self, key: u64) -> io::Result<()> {
+        let Some(line) = self.lines.remove(&key) else { return Ok(()) };
+        if self.removals < MIN_REMOVALS || self.removals * 2 < self.lines.len() {
+            self.removals += 1;
+            return self.append('-', &line);
+        }
+        self.removals = 0;
+        self.rewrite()
+    }
+
+    fn append(&self, sign: char, line: &str) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&self.dir, NAME, flags, FILE_MODE)?;
+        write_all(&fd, &format!("{sign} {line}"))
+    }
+
+    /// Puts a whole new file in the place of the old one.
+    fn rewrite(&self) -> io::Result<()> {
+        let (fd, name) = create_unique(&self.dir, NAME)?;
+        let mut text = self.head.clone();
+        for line in self.lines.values() {
+            text.push_str("+ ");
+            text.push_str(line);
+        }
+        write_all(&fd, &text)?;
+        Ok(rustix::fs::renameat(&self.dir, &name, &self.dir, NAME)?)
+    }
+}
+
+impl Drop for Index {
+    fn drop(&mut self) {
+        let _ = rustix::fs::unlinkat(&self.dir, NAME, AtFlags::empty());
+    }
+}
+
+fn write_all(fd: &OwnedFd, text: &str) -> io::Result<()> {
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        match rustix::io::write(fd, rest) {
+            Ok(n) => rest = &rest[n..],
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Readers split lines as a shell would: what separates, quotes or escapes there may not occur.
+fn one_word(text: &str) -> String {
+    text.chars()
+        .take(MAX_IDENT)
+        .map(|c| if c.is_whitespace() || c.is_control() || matches!(c, '"' | '\\') { '_' } else { c })
+        .collect()
+}
