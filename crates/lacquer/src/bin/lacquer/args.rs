@@ -85,6 +85,7 @@ fn find<'a>(commands: &'a [Command], name: &str) -> Result<&'a Command, Failure>
     commands.iter().find(|c| c.name == name).ok_or_else(|| {
         let names = commands.iter().map(|c| c.name);
         Failure::new(format_args!("there is no command `{name}`")).hint(suggest(
+            "",
             name,
             names,
             "lacquer --help lists them",
@@ -108,7 +109,7 @@ fn parse(command: &Command, words: &[String]) -> Result<Values, Failure> {
             let help = format!("lacquer {} --help lists the options", command.name);
             let names = command.options.iter().map(|o| o.name);
             Failure::new(format_args!("`{}` has no option --{name}", command.name))
-                .hint(suggest(name, names, &help))
+                .hint(suggest("--", name, names, &help))
         })?;
         let value = attached.or_else(|| words.next().cloned()).ok_or_else(|| {
             Failure::new(format_args!("--{name} needs a value: --{name} {}", option.value)).hint(option.help)
@@ -172,10 +173,10 @@ fn command_help(c: &Command) -> String {
 }
 
 /// The nearest known word, if one is near, else a general hint.
-fn suggest<'a>(word: &str, known: impl Iterator<Item = &'a str>, otherwise: &str) -> String {
+fn suggest<'a>(prefix: &str, word: &str, known: impl Iterator<Item = &'a str>, otherwise: &str) -> String {
     let nearest = known.map(|k| (distance(word, k), k)).min();
     match nearest {
-        Some((d, k)) if d <= 2 => format!("did you mean `{k}`?"),
+        Some((d, k)) if d <= 2 => format!("did you mean {prefix}{k}?"),
         _ => otherwise.to_owned(),
     }
 }
@@ -233,7 +234,10 @@ mod tests {
             let failure = parsed(line).err().expect("invalid");
             assert!(format!("{failure:?}").contains(message), "{line}: {failure:?}");
         }
-        assert_eq!(suggest("bakend", ["listen", "backend"].into_iter(), "-"), "did you mean `backend`?");
-        assert_eq!(suggest("x", ["listen"].into_iter(), "-"), "-");
+        assert_eq!(
+            suggest("--", "bakend", ["listen", "backend"].into_iter(), "-"),
+            "did you mean --backend?"
+        );
+        assert_eq!(suggest("", "x", ["listen"].into_iter(), "-"), "-");
     }
 }

@@ -255,14 +255,17 @@ fn banner(listens: &[Listen], origin: &str, storage: &str, name: &Path) -> Strin
     let name = name.display();
     format!(
         "
-Lacquer is serving  {places}
-  in front of  {origin}
-  memory       {storage}
+Lacquer is serving   {places}
+in front of          {origin}
+with memory for it   {storage}
 
 Try:
-  curl -i {first}    twice: the second answer has an Age and comes from the cache
-  varnishlog -n {name}    every request as it passes (also varnishncsa, varnishstat)
-  varnishadm -n {name} ban 'req.url ~ .'    empties the cache
+  curl -i {first}
+      twice: the second answer has an Age and comes from the cache
+  varnishlog -n {name}
+      every request as it passes; varnishncsa and varnishstat likewise
+  varnishadm -n {name} ban 'req.url ~ .'
+      empties the cache
 
 Ctrl-C ends it.
 
