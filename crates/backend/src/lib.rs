@@ -1,1 +1,10 @@
-//! (module text)
+//! Connections: streams as both sides of the cache use them, and the pools of idle ones towards origins.
+#![forbid(unsafe_code)]
+
+pub mod endpoint;
+pub mod pool;
+pub mod stream;
+
+pub use endpoint::{ConnectError, Endpoint};
+pub use pool::{Pools, Pooled};
+pub use stream::{RxHalf, Stream, TxHalf};

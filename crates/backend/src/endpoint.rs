@@ -1,0 +1,157 @@
+//! Where an origin is, and how a connection to it is made.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::stream::Stream;
+
+/// The addresses of one origin. Backends of any VCL that name the same addresses share connections.
+#[derive(Debug)]
+pub struct Endpoint {
+    pub id: u64,
+    pub v4: Option<SocketAddr>,
+    pub v6: Option<SocketAddr>,
+    pub path: Option<String>,
+    /// Bytes sent first on every new connection.
+    pub preamble: Option<Vec<u8>>,
+    holddown: Mutex<Option<Instant>>,
+    holddown_errno: AtomicI32,
+}
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// Known endpoints, so that equal ones share an id. Dead ones fall out when the list is searched.
+static KNOWN: Mutex<Vec<std::sync::Weak<Endpoint>>> = Mutex::new(Vec::new());
+
+/// Why there is no connection. `errno` 0: held down after an earlier failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectError {
+    pub errno: i32,
+    pub held_down: bool,
+}
+
+/// How long an endpoint is left alone after a failure: local causes, refusals.
+#[derive(Clone, Copy, Debug)]
+pub struct Holddown {
+    pub local: f64,
+    pub remote: f64,
+}
+
+impl Endpoint {
+    pub fn new(
+        v4: Option<SocketAddr>,
+        v6: Option<SocketAddr>,
+        path: Option<String>,
+        preamble: Option<Vec<u8>>,
+    ) -> Arc<Endpoint> {
+        let mut known = KNOWN.lock();
+        known.retain(|e| e.strong_count() > 0);
+        let same = |e: &Arc<Endpoint>| e.v4 == v4 && e.v6 == v6 && e.path == path && e.preamble == preamble;
+        if let Some(found) = known.iter().filter_map(std::sync::Weak::upgrade).find(same) {
+            return found;
+        }
+        let endpoint = Arc::new(Endpoint {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            v4,
+            v6,
+            path,
+            preamble,
+            holddown: Mutex::new(None),
+            holddown_errno: AtomicI32::new(0),
+        });
+        known.push(Arc::downgrade(&endpoint));
+        endpoint
+    }
+
+    /// Connects within `timeout` seconds (0: no limit), trying the preferred family first.
+    pub async fn connect(
+        &self,
+        timeout: f64,
+        prefer_ipv6: bool,
+        holddown: Holddown,
+    ) -> Result<Stream, ConnectError> {
+        if let Some(errno) = self.held_down() {
+            return Err(ConnectError { errno, held_down: true });
+        }
+        let result = if timeout > 0.0 {
+            let limit = Duration::from_secs_f64(timeout.min(1e9));
+            tokio::time::timeout(limit, self.connect_any(prefer_ipv6))
+                .await
+                .unwrap_or_else(|_| Err(io::Error::from_raw_os_error(ETIMEDOUT)))
+        } else {
+            self.connect_any(prefer_ipv6).await
+        };
+        result.map_err(|e| {
+            let errno = e.raw_os_error().unwrap_or(ETIMEDOUT);
+            self.hold_down(errno, holddown);
+            ConnectError { errno, held_down: false }
+        })
+    }
+
+    async fn connect_any(&self, prefer_ipv6: bool) -> io::Result<Stream> {
+        if let Some(path) = &self.path {
+            return UnixStream::connect(path).await.map(Stream::Unix);
+        }
+        let order = if prefer_ipv6 { [self.v6, self.v4] } else { [self.v4, self.v6] };
+        let mut last = io::Error::from_raw_os_error(EADDRNOTAVAIL);
+        for addr in order.into_iter().flatten() {
+            match TcpStream::connect(addr).await {
+                Ok(stream) => {
+                    let _ = stream.set_nodelay(true);
+                    return Ok(Stream::Tcp(stream));
+                }
+                Err(e) => last = e,
+            }
+        }
+        Err(last)
+    }
+
+    fn held_down(&self) -> Option<i32> {
+        let mut until = self.holddown.lock();
+        match *until {
+            Some(t) if Instant::now() < t => Some(self.holddown_errno.load(Ordering::Relaxed)),
+            Some(_) => {
+                *until = None;
+                None
+            }
+            None => None,
+        }
+    }
+
+    fn hold_down(&self, errno: i32, holddown: Holddown) {
+        let seconds = match errno {
+            EACCES | EPERM | EADDRNOTAVAIL => holddown.local,
+            ECONNREFUSED | ENETUNREACH => holddown.remote,
+            _ => 0.0,
+        };
+        if seconds > 0.0 {
+            self.holddown_errno.store(errno, Ordering::Relaxed);
+            *self.holddown.lock() = Some(Instant::now() + Duration::from_secs_f64(seconds));
+        }
+    }
+}
+
+const EPERM: i32 = 1;
+const EACCES: i32 = 13;
+const EADDRNOTAVAIL: i32 = 99;
+const ENETUNREACH: i32 = 101;
+const ETIMEDOUT: i32 = 110;
+const ECONNREFUSED: i32 = 111;
+
+/// Size of the kernel's receive buffer and the like are left to the system; keep-alive is set by parameter.
+pub fn set_keepalive(socket: impl AsFd, time: f64, interval: f64, probes: u32) {
+    let fd = socket.as_fd();
+    let sock = socket2::SockRef::from(&fd);
+    let keepalive = socket2::TcpKeepalive::new()
+        .with_time(Duration::from_secs_f64(time))
+        .with_interval(Duration::from_secs_f64(interval))
+        .with_retries(probes);
+    let _ = sock.set_tcp_keepalive(&keepalive);
+}

@@ -1,0 +1,76 @@
+//! Idle connections towards origins, one shelf for each reactor.
+//!
+//! A reactor takes from its own shelf, which nobody else wants, so that its lock is never waited for. Only
+//! when that is empty does it look at the others': a connection is dearer than a lock. The last one put
+//! back is taken first: it is the least likely to have been closed by the origin meanwhile.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::stream::{RxHalf, TxHalf};
+
+/// A connection that may be used again.
+pub struct Pooled {
+    pub rx: RxHalf,
+    pub tx: TxHalf,
+    reactor: usize,
+    since: Instant,
+}
+
+#[derive(Default)]
+struct Shelf {
+    idle: HashMap<u64, Vec<Pooled>>,
+}
+
+pub struct Pools {
+    shelves: Vec<Mutex<Shelf>>,
+}
+
+impl Pools {
+    pub fn new(reactors: usize) -> Pools {
+        Pools { shelves: (0..reactors).map(|_| Mutex::new(Shelf::default())).collect() }
+    }
+
+    /// An idle connection to the endpoint that still looks alive.
+    pub fn take(&self, reactor: usize, endpoint: u64) -> Option<(RxHalf, TxHalf)> {
+        let n = self.shelves.len();
+        for i in 0..n {
+            let shelf = &self.shelves[(reactor + i) % n];
+            loop {
+                let Some(found) = shelf.lock().idle.get_mut(&endpoint).and_then(Vec::pop) else { break };
+                if found.rx.has_event() {
+                    continue;
+                }
+                if found.reactor == reactor {
+                    return Some((found.rx, found.tx));
+                }
+                let moved = found.rx.reunite(found.tx).and_then(|s| s.rebind().ok());
+                if let Some(stream) = moved {
+                    return Some(stream.split());
+                }
+            }
+        }
+        None
+    }
+
+    pub fn put(&self, reactor: usize, endpoint: u64, rx: RxHalf, tx: TxHalf) {
+        let entry = Pooled { rx, tx, reactor, since: Instant::now() };
+        self.shelves[reactor].lock().idle.entry(endpoint).or_default().push(entry);
+    }
+
+    /// Closes what the peer closed and what was idle for longer than `limit` seconds.
+    pub fn sweep(&self, reactor: usize, limit: f64) {
+        let limit = Duration::from_secs_f64(limit.clamp(0.0, 1e9));
+        let mut shelf = self.shelves[reactor].lock();
+        shelf.idle.retain(|_, connections| {
+            connections.retain(|c| c.since.elapsed() < limit && !c.rx.has_event());
+            !connections.is_empty()
+        });
+    }
+
+    pub fn idle(&self) -> usize {
+        self.shelves.iter().map(|s| s.lock().idle.values().map(Vec::len).sum::<usize>()).sum()
+    }
+}

@@ -1,0 +1,185 @@
+//! A stream socket in two halves, TCP or UNIX, each owned by whoever reads or writes.
+//!
+//! The halves are separate values because a request body is read by the fetch while the session keeps
+//! the sending side. Reading goes through `poll_read`: it clears readiness after a short read, so that
+//! an exchange costs one read and no second one that only learns that there is nothing more.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, Interest, ReadBuf};
+use tokio::net::{TcpStream, UnixStream, tcp, unix};
+
+pub enum RxHalf {
+    Tcp(tcp::OwnedReadHalf),
+    Unix(unix::OwnedReadHalf),
+}
+
+pub enum TxHalf {
+    Tcp(tcp::OwnedWriteHalf),
+    Unix(unix::OwnedWriteHalf),
+}
+
+/// Both halves, not yet parted.
+pub enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    pub fn split(self) -> (RxHalf, TxHalf) {
+        match self {
+            Stream::Tcp(s) => {
+                let (r, w) = s.into_split();
+                (RxHalf::Tcp(r), TxHalf::Tcp(w))
+            }
+            Stream::Unix(s) => {
+                let (r, w) = s.into_split();
+                (RxHalf::Unix(r), TxHalf::Unix(w))
+            }
+        }
+    }
+
+    /// Takes the socket off the reactor it was made on and onto the current one.
+    pub fn rebind(self) -> io::Result<Stream> {
+        Ok(match self {
+            Stream::Tcp(s) => Stream::Tcp(TcpStream::from_std(s.into_std()?)?),
+            Stream::Unix(s) => Stream::Unix(UnixStream::from_std(s.into_std()?)?),
+        })
+    }
+}
+
+impl RxHalf {
+    pub fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut window = ReadBuf::new(buf);
+        let done = match self {
+            RxHalf::Tcp(s) => Pin::new(s).poll_read(cx, &mut window),
+            RxHalf::Unix(s) => Pin::new(s).poll_read(cx, &mut window),
+        };
+        done.map_ok(|()| window.filled().len())
+    }
+
+    /// Reads what is there, waiting for at least one byte; 0 is the end of the stream.
+    pub async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        std::future::poll_fn(|cx| self.poll_read(cx, buf)).await
+    }
+
+    /// Whether the peer has closed or sent something unasked; costs no system call while nothing happened.
+    pub fn has_event(&self) -> bool {
+        let mut probe = [0u8; 1];
+        let result = match self {
+            RxHalf::Tcp(s) => s.try_read(&mut probe),
+            RxHalf::Unix(s) => s.try_read(&mut probe),
+        };
+        !matches!(result, Err(e) if e.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    pub async fn readable(&self) -> io::Result<()> {
+        match self {
+            RxHalf::Tcp(s) => s.readable().await,
+            RxHalf::Unix(s) => s.readable().await,
+        }
+    }
+
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            RxHalf::Tcp(s) => s.as_ref().as_fd(),
+            RxHalf::Unix(s) => s.as_ref().as_fd(),
+        }
+    }
+
+    pub fn raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+
+    /// Both halves of one socket become one stream again.
+    pub fn reunite(self, tx: TxHalf) -> Option<Stream> {
+        match (self, tx) {
+            (RxHalf::Tcp(r), TxHalf::Tcp(w)) => r.reunite(w).ok().map(Stream::Tcp),
+            (RxHalf::Unix(r), TxHalf::Unix(w)) => r.reunite(w).ok().map(Stream::Unix),
+            _ => None,
+        }
+    }
+
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        match self {
+            RxHalf::Tcp(s) => s.local_addr().ok(),
+            RxHalf::Unix(_) => None,
+        }
+    }
+
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        match self {
+            RxHalf::Tcp(s) => s.peer_addr().ok(),
+            RxHalf::Unix(_) => None,
+        }
+    }
+}
+
+impl TxHalf {
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            TxHalf::Tcp(s) => s.as_ref().as_fd(),
+            TxHalf::Unix(s) => s.as_ref().as_fd(),
+        }
+    }
+
+    pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
+        match self {
+            TxHalf::Tcp(s) => s.try_write(buf),
+            TxHalf::Unix(s) => s.try_write(buf),
+        }
+    }
+
+    pub fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            TxHalf::Tcp(s) => s.try_write_vectored(bufs),
+            TxHalf::Unix(s) => s.try_write_vectored(bufs),
+        }
+    }
+
+    /// Sends a range of a file without copying it; how much went out.
+    pub fn try_sendfile(&self, file: BorrowedFd<'_>, offset: &mut u64, len: usize) -> io::Result<usize> {
+        let send = || rustix::fs::sendfile(self.as_fd(), file, Some(offset), len).map_err(io::Error::from);
+        match self {
+            TxHalf::Tcp(s) => s.as_ref().try_io(Interest::WRITABLE, send),
+            TxHalf::Unix(s) => s.as_ref().try_io(Interest::WRITABLE, send),
+        }
+    }
+
+    pub async fn writable(&self) -> io::Result<()> {
+        match self {
+            TxHalf::Tcp(s) => s.writable().await,
+            TxHalf::Unix(s) => s.writable().await,
+        }
+    }
+
+    pub async fn write_all(&self, mut buf: &[u8]) -> io::Result<()> {
+        while !buf.is_empty() {
+            match self.try_write(buf) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => buf = &buf[n..],
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the sending side; the peer reads end of stream.
+    pub fn shutdown(&self) {
+        let _ = rustix::net::shutdown(self.as_fd(), rustix::net::Shutdown::Write);
+    }
+
+    /// Lets go of the sending half without the shutdown that dropping it would do.
+    pub fn forget(self) {
+        match self {
+            TxHalf::Tcp(s) => s.forget(),
+            TxHalf::Unix(s) => s.forget(),
+        }
+    }
+}
