@@ -25,6 +25,38 @@ pub enum PurgeMode {
     Soft { ttl: f64, grace: Option<f64>, keep: Option<f64> },
 }
 
+/// What to do with one header line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeaderEdit {
+    Keep,
+    Remove,
+    /// The whole line, `Name: value`.
+    Replace(Vec<u8>),
+}
+
+/// An HTTP/2 session's own value of a parameter (module h2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum H2Setting {
+    RapidReset,
+    RapidResetLimit,
+    RapidResetPeriod,
+    /// Resets left before the session is closed; cannot be set.
+    RapidResetBudget,
+}
+
+/// What the kernel says about the client's connection (module tcp).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TcpInfo {
+    /// Microseconds.
+    pub rtt: u32,
+    pub rtt_variation: u32,
+    /// Congestion window, in segments.
+    pub cwnd: u32,
+    pub ssthresh: u32,
+    pub mss: u32,
+    pub total_retransmissions: u32,
+}
+
 pub type HostResult<T> = Result<T, String>;
 
 fn nowhere<T>(what: &str) -> HostResult<T> {
@@ -116,6 +148,14 @@ pub trait Host {
     fn collect_header(&mut self, _http: HttpId, name: &HeaderName, _separator: &[u8]) -> HostResult<()> {
         nowhere(&name.name)
     }
+    /// Adds a header line without touching others of its name.
+    fn append_header(&mut self, _http: HttpId, name: &[u8], _value: &[u8]) -> HostResult<()> {
+        nowhere(&String::from_utf8_lossy(name))
+    }
+    /// Walks over all header lines (`Name: value`).
+    fn edit_headers(&mut self, _http: HttpId, _edit: &mut dyn FnMut(&[u8]) -> HeaderEdit) -> HostResult<()> {
+        nowhere("the message")
+    }
     /// `resp.body`, `beresp.body`; `append` for `+=`.
     fn set_body(&mut self, var: Var, _append: bool, _content: &[u8]) -> HostResult<()> {
         nowhere(var.name())
@@ -138,6 +178,8 @@ pub trait Host {
     }
     /// One log record; `tag` is the number in the log's tag table. Records that do not fit are cut.
     fn log(&mut self, tag: u8, text: &[u8]);
+    /// A record of another transaction (`vxid` with its marker bits; 0 for none).
+    fn log_as(&mut self, _vxid: u64, _tag: u8, _text: &[u8]) {}
     /// `VCL_call` for methods; `VCL_trace` when tracing is on.
     fn trace(&mut self, _text: &str) {}
     /// Marks the transaction as failed and logs `VCL_Error`.
@@ -152,6 +194,10 @@ pub trait Host {
     /// Purges the objects under the request's hash; how many there were.
     fn purge(&mut self, _mode: PurgeMode) -> HostResult<i64> {
         nowhere("purge")
+    }
+    /// Purges the objects that carry any of the tags; how many there were (module xkey).
+    fn purge_tags(&mut self, _tags: &[&[u8]], _mode: PurgeMode) -> HostResult<i64> {
+        nowhere("purging by tags")
     }
     fn rfc_ttl(&mut self) -> HostResult<()> {
         nowhere("rfc_ttl")
@@ -181,6 +227,22 @@ pub trait Host {
     fn is_http2(&mut self) -> bool {
         false
     }
+    /// `None` where the session is not HTTP/2.
+    fn h2_setting(&mut self, _which: H2Setting) -> Option<f64> {
+        None
+    }
+    fn set_h2_setting(&mut self, _which: H2Setting, _value: f64) {}
+    /// The congestion control of the client's connection; whether the kernel took it.
+    fn tcp_congestion(&mut self, _algorithm: &str) -> bool {
+        false
+    }
+    /// The most that the client's connection sends, in kilobytes a second.
+    fn tcp_pace(&mut self, _kilobytes: i64) -> bool {
+        false
+    }
+    fn tcp_info(&mut self) -> Option<TcpInfo> {
+        None
+    }
 
     // Workspaces by name (client, backend, session, thread), for module vtc.
     fn workspace_free(&mut self, _which: &str) -> Option<usize> {
@@ -195,8 +257,15 @@ pub trait Host {
     }
     fn workspace_snapshot(&mut self, _which: &str) {}
     fn workspace_reset(&mut self, _which: &str) {}
-    fn workspace_dump(&mut self, _which: &str) -> Vec<u8> {
-        Vec::new()
+    /// Up to `length` bytes at `offset` from the start (`s`), the free part (`f`) or the reservation (`r`).
+    fn workspace_dump(
+        &mut self,
+        _which: &str,
+        _at: u8,
+        _offset: usize,
+        _length: usize,
+    ) -> HostResult<Vec<u8>> {
+        Err("NULL".to_owned())
     }
 
     /// Values that modules keep for this task (PRIV_TASK) and for the request and its sub-requests (PRIV_TOP).

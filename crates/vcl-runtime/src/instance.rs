@@ -56,4 +56,27 @@ pub struct Instance {
     /// State of call sites with PRIV_CALL, and what modules keep for the whole VCL (PRIV_VCL).
     pub call_states: Vec<Mutex<Option<Box<dyn Any + Send>>>>,
     pub vcl_states: Mutex<Vec<(usize, Box<dyn Any + Send>)>>,
+    pub kept: Kept,
+}
+
+impl Instance {
+    /// Keeps bytes as long as this VCL, so that its tasks need not copy them (files, objects' content).
+    pub fn keep(&self, bytes: &Arc<[u8]>) -> &[u8] {
+        self.kept.keep(bytes)
+    }
+}
+
+/// Shared bytes that outlive every task of a VCL. Only ever grows, each once.
+#[derive(Default)]
+pub struct Kept(Mutex<Vec<Arc<[u8]>>>);
+
+impl Kept {
+    fn keep(&self, bytes: &Arc<[u8]>) -> &[u8] {
+        let mut all = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if !all.iter().any(|held| Arc::ptr_eq(held, bytes)) {
+            all.push(bytes.clone());
+        }
+        // SAFETY: the reference counter held above is not given up before `self` goes.
+        unsafe { &*Arc::as_ptr(bytes) }
+    }
 }

@@ -9,11 +9,12 @@ pub mod director;
 pub mod host;
 pub mod instance;
 pub mod module;
+pub mod task;
 pub mod value;
 
 pub use ctx::Ctx;
 pub use director::{AdminHealth, BackendId, Director, Directors, Health};
-pub use host::{Host, LocalFuture, PurgeMode};
+pub use host::{H2Setting, HeaderEdit, Host, LocalFuture, PurgeMode, TcpInfo};
 pub use instance::Instance;
 pub use module::{Args, Constructor, Event, Func, Module, ModuleError, ObjectType};
 pub use value::{Blob, Raw, RawKind, Str, Value};

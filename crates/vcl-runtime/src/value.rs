@@ -50,6 +50,15 @@ pub struct Blob {
     pub kind: u32,
 }
 
+impl Blob {
+    /// # Safety
+    /// The bytes behind the pointer must be live and unchanged for `'a`.
+    pub unsafe fn bytes<'a>(self) -> Option<&'a [u8]> {
+        // SAFETY: the caller promises it; null is handled there.
+        unsafe { Str { ptr: self.ptr, len: self.len }.bytes() }
+    }
+}
+
 /// What a [`Raw`] holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
