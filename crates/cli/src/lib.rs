@@ -3,6 +3,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod auth;
+pub mod check;
+pub mod collector;
+pub mod command_table;
+pub mod frame;
+pub mod help;
 pub mod json;
 pub mod link;
 pub mod status;

@@ -1,0 +1,80 @@
+//! What can be said of a command before it is run: is it one, is it here, does the number of its
+//! arguments fit.
+
+use crate::command_table::{CommandSpec, find};
+use crate::status;
+
+/// A command that may be run.
+#[derive(Clone, Copy, Debug)]
+pub struct Checked {
+    /// What is to be run.
+    pub spec: &'static CommandSpec,
+    /// The reply is to be JSON: the second word is `-j`.
+    pub json: bool,
+}
+
+/// Checks the words of a command; the error is status and text of the reply. `None` is a well-formed
+/// command that the table does not know.
+pub fn check(
+    words: &Result<Vec<String>, &'static str>,
+    authenticated: bool,
+) -> Result<Option<Checked>, (u16, String)> {
+    let words = match words {
+        Ok(words) => words,
+        Err(fault) => return Err((status::SYNTAX, format!("Syntax Error: {fault}\n"))),
+    };
+    let Some(name) = words.first() else {
+        return Err((status::SYNTAX, "Empty CLI command.\n".to_owned()));
+    };
+    if !name.starts_with(|c: char| c.is_ascii_lowercase()) {
+        return Err((status::UNKNOWN, "All commands are in lower-case.\n".to_owned()));
+    }
+    let Some(spec) = find(name).filter(|spec| authenticated || spec.open) else {
+        if authenticated {
+            return Ok(None);
+        }
+        return Err((status::UNKNOWN, "Unknown request.\nType 'help' for more info.\n".to_owned()));
+    };
+    let json = words.get(1).is_some_and(|word| word == "-j");
+    if json && !spec.json {
+        return Err((status::UNIMPLEMENTED, "JSON unimplemented\n".to_owned()));
+    }
+    let given = words.len() - 1;
+    if given < spec.min + usize::from(json) {
+        return Err((status::TOO_FEW, "Too few parameters\n".to_owned()));
+    }
+    if spec.max.is_some_and(|max| given > max + usize::from(json)) {
+        return Err((status::TOO_MANY, "Too many parameters\n".to_owned()));
+    }
+    Ok(Some(Checked { spec, json }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status_of(line: &str, authenticated: bool) -> u16 {
+        let words = lacquer_params::words::split(line, lacquer_params::words::Rules::COMMAND);
+        check(&words, authenticated).map_or_else(|(status, _)| status, |_| 200)
+    }
+
+    #[test]
+    fn statuses() {
+        for (line, status) in [
+            ("help", 200),
+            ("FOO?", 101),
+            ("\"", 100),
+            ("", 100),
+            ("help  1 2 3", 105),
+            ("vcl.load x", 104),
+            ("debug.panic.master -j", 102),
+            ("param.set -j a b", 200),
+            ("ban a b c && d e f", 200),
+            ("not.known", 200),
+        ] {
+            assert_eq!(status_of(line, true), status, "{line}");
+        }
+        assert_eq!(status_of("param.show", false), 101);
+        assert_eq!(status_of("ping", false), 200);
+    }
+}

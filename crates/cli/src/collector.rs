@@ -1,0 +1,136 @@
+//! Gathers the bytes that a client sends into commands: a line each, or a line that ends in
+//! `<< TOKEN` and all that follows up to the token on a line's end (a here-document).
+
+use lacquer_params::words::{Rules, split_bytes};
+
+/// Longest line of a client that has not authenticated itself.
+const STRANGERS_LINE: usize = 80;
+
+/// One command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// The line as it was sent, without a here-document.
+    pub line: String,
+    /// Its words, or what is wrong with them.
+    pub words: Result<Vec<String>, &'static str>,
+}
+
+struct HereDocument {
+    line: String,
+    words: Vec<Vec<u8>>,
+    token: Vec<u8>,
+    matched: usize,
+    text: Vec<u8>,
+}
+
+/// Bytes in, commands out.
+#[derive(Default)]
+pub struct Collector {
+    line: Vec<u8>,
+    here: Option<HereDocument>,
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|fault| String::from_utf8_lossy(fault.as_bytes()).into_owned())
+}
+
+impl Collector {
+    /// Takes one byte; returns a command when it is complete.
+    pub fn feed(&mut self, byte: u8, authenticated: bool) -> Option<Command> {
+        if self.here.is_some() {
+            return self.feed_here(byte);
+        }
+        if self.line.is_empty() && byte.is_ascii_whitespace() {
+            return None;
+        }
+        let room = authenticated || self.line.len() < STRANGERS_LINE;
+        if !matches!(byte, b'\n' | b'\r') && room {
+            self.line.push(byte);
+            return None;
+        }
+        let line = std::mem::take(&mut self.line);
+        let body = line.strip_prefix(b"-").unwrap_or(&line);
+        let words = split_bytes(body, Rules { comment: false, ..Rules::COMMAND });
+        let mut words = match words {
+            Ok(words) => words,
+            Err(fault) => return Some(Command { line: text(line), words: Err(fault) }),
+        };
+        if authenticated
+            && let [.., arrows, token] = words.as_slice()
+            && arrows == b"<<"
+            && !token.is_empty()
+        {
+            let token = token.clone();
+            words.truncate(words.len() - 2);
+            self.here = Some(HereDocument { line: text(line), words, token, matched: 0, text: Vec::new() });
+            return None;
+        }
+        Some(Command { line: text(line), words: Ok(words.into_iter().map(text).collect()) })
+    }
+
+    fn feed_here(&mut self, byte: u8) -> Option<Command> {
+        let here = self.here.as_mut()?;
+        if here.matched == here.token.len() && matches!(byte, b'\n' | b'\r') {
+            let HereDocument { line, mut words, text: body, .. } = self.here.take()?;
+            words.push(body);
+            return Some(Command { line, words: Ok(words.into_iter().map(text).collect()) });
+        }
+        if here.token.get(here.matched) == Some(&byte) {
+            here.matched += 1;
+            return None;
+        }
+        here.text.extend_from_slice(&here.token[..here.matched]);
+        here.matched = 0;
+        here.text.push(byte);
+        None
+    }
+
+    /// The line of a command that was begun and not ended.
+    pub fn unfinished(&self) -> Option<String> {
+        match &self.here {
+            Some(here) => Some(here.line.clone()),
+            None if self.line.is_empty() => None,
+            None => Some(text(self.line.clone())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn commands(input: &str, authenticated: bool) -> Vec<Result<Vec<String>, &'static str>> {
+        let mut collector = Collector::default();
+        input.bytes().filter_map(|byte| collector.feed(byte, authenticated)).map(|c| c.words).collect()
+    }
+
+    fn words(words: &[&str]) -> Result<Vec<String>, &'static str> {
+        Ok(words.iter().map(|w| (*w).to_owned()).collect())
+    }
+
+    #[test]
+    fn lines() {
+        assert_eq!(
+            commands("\n  ping\r\n-help a \"b c\"\n\"\n", true),
+            [words(&["ping"]), words(&["help", "a", "b c"]), Err("Missing '\"'")]
+        );
+        assert_eq!(commands("-\n", true), [words(&[])]);
+    }
+
+    #[test]
+    fn here_documents() {
+        assert_eq!(
+            commands("vcl.inline x << %XX\nvcl 4.1; %X\n%XX y\n%XX\nping\n", true),
+            [words(&["vcl.inline", "x", "vcl 4.1; %X\n%XX y\n"]), words(&["ping"])]
+        );
+        assert_eq!(commands("a << b\n", false), [words(&["a", "<<", "b"])]);
+    }
+
+    #[test]
+    fn strangers_are_cut_short() {
+        assert_eq!(commands(&"x".repeat(200), false).len(), 2);
+        let mut collector = Collector::default();
+        b"foobar << x\nabc".iter().for_each(|b| assert!(collector.feed(*b, true).is_none()));
+        assert_eq!(collector.unfinished().as_deref(), Some("foobar << x"));
+    }
+}
