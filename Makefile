@@ -1,0 +1,56 @@
+# Everything a visitor or a contributor runs. `make` alone lists the targets.
+
+BUILD_PACKAGES = gcc libc6-dev pkg-config libpcre2-dev
+TEST_PACKAGES  = $(BUILD_PACKAGES) python3
+
+.PHONY: help run test build conformance cache-tests bench bench-guard fuzz-smoke clean
+
+help:
+	@sed -n 's/^## //p' $(MAKEFILE_LIST)
+
+## make run                   build, and serve a demonstration site on http://localhost:6081
+run: build
+	@target/release/lacquer run
+
+## make test                  all tests; installs what they need from Debian's packages
+test: cargo
+	@scripts/need $(TEST_PACKAGES)
+	@tests/run
+
+## make build                 the optimised programs: target/release/lacquerd and lacquer
+build: cargo
+	@scripts/need $(BUILD_PACKAGES)
+	cargo build --release -p lacquer
+
+## make conformance VC=DIR    Varnish's own cases, from a checkout of varnish-cache at tag varnish-7.7.0
+conformance: build
+	@scripts/need $(TEST_PACKAGES)
+	@test -n "$(VC)" || { echo 'say where the checkout is: make conformance VC=/path/to/varnish-cache'; exit 2; }
+	@VARNISH_TOOLS=$$(conformance/fetch-tools) conformance/vtc --suite $(VC) $(ARGS)
+
+## make cache-tests CT=DIR    the RFC 9111 suite, from a checkout of http-tests/cache-tests
+cache-tests: build
+	@test -n "$(CT)" || { echo 'say where the checkout is: make cache-tests CT=/path/to/cache-tests'; exit 2; }
+	@conformance/cache-tests --suite $(CT) $(ARGS)
+
+## make bench                 side by side with the peers; takes long, wants a quiet machine
+bench: build
+	@bench/setup
+	@bench/run $(SCENARIOS)
+
+## make bench-guard           deterministic costs against their budgets
+bench-guard: build
+	@bench/guard
+
+## make fuzz-smoke            each fuzz target for a minute; needs a nightly toolchain
+fuzz-smoke: cargo
+	@fuzz/smoke
+
+## make clean                 remove what was built and measured
+clean:
+	cargo clean
+	rm -rf results
+
+.PHONY: cargo
+cargo:
+	@command -v cargo >/dev/null || { echo "Rust 1.95 or newer is needed: https://rustup.rs"; exit 2; }
