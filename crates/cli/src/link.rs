@@ -132,7 +132,7 @@ pub enum FromWorker {
 pub struct WorkerConfig {
     /// `-i`: what the server calls itself.
     pub identity: String,
-    /// `-n`: absolute path; also the current directory. `_.vsm_child` goes there.
+    /// `-n`: absolute path; also the current directory.
     pub workdir: PathBuf,
     /// Where to accept.
     pub sockets: Vec<ListenSocket>,
@@ -142,6 +142,8 @@ pub struct WorkerConfig {
     pub params: Params,
     /// `-j`: who to become, if not who we are.
     pub credentials: Option<Credentials>,
+    /// The directory `_.vsm_child`, empty, for the worker to begin its index in.
+    pub vsm_fd: i32,
     /// A memfd to write a panic's text into (with pwrite, also from a signal handler) before dying.
     pub panic_fd: i32,
     /// Process id of the manager.
