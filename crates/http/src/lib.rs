@@ -7,8 +7,10 @@
 pub mod ascii;
 pub mod body_status;
 pub mod fixed_text_table;
+pub mod h1;
 pub mod header_table;
 pub mod message;
+pub mod number;
 pub mod session_close_table;
 pub mod workspace;
 

@@ -1,0 +1,230 @@
+//! Chunked transfer coding. The decoder is fed whatever was read and says which part of it is data, so
+//! that nothing is copied twice; its state is a few words and a chunk's size line is bounded.
+//! Extensions and trailers are refused, as Varnish does.
+
+use crate::ascii::is_hex;
+use std::fmt;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChunkError {
+    NonHex,
+    HeaderTooLong,
+    HeaderNoNewline,
+    TooLarge,
+    TailNoNewline,
+}
+
+impl ChunkError {
+    /// As logged in `FetchError`.
+    pub const fn text(self) -> &'static str {
+        match self {
+            ChunkError::NonHex => "chunked header non-hex",
+            ChunkError::HeaderTooLong => "chunked header too long",
+            ChunkError::HeaderNoNewline => "chunked header no NL",
+            ChunkError::TooLarge => "bogusly large chunk size",
+            ChunkError::TailNoNewline => "chunked tail no NL",
+        }
+    }
+}
+
+impl fmt::Display for ChunkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl std::error::Error for ChunkError {}
+
+/// What one call of [`ChunkedDecoder::decode`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Bytes of the input that are done with; data is included.
+    pub consumed: usize,
+    /// The data is `input[consumed - data_len..consumed]`.
+    pub data_len: usize,
+    /// The body is complete; what follows `consumed` is not part of it.
+    pub done: bool,
+}
+
+impl Piece {
+    pub fn data<'a>(&self, input: &'a [u8]) -> &'a [u8] {
+        &input[self.consumed - self.data_len..self.consumed]
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    SizeStart,
+    Size { digits: u8 },
+    SizeBlank { count: u8 },
+    SizeNewline,
+    Data,
+    DataEnd,
+    DataNewline,
+    Tail,
+    TailNewline,
+    Done,
+}
+
+/// The texts for the input ending too early.
+pub const READ_ERROR: &str = "chunked read err";
+pub const DATA_ERROR: &str = "chunked insufficient bytes";
+
+/// Most hex digits a size may have, leading zeros not counted.
+const MAX_DIGITS: u8 = 19;
+/// Most blanks and zeros around a size.
+const MAX_PADDING: u8 = 255;
+
+#[derive(Clone, Copy, Debug)]
+pub struct ChunkedDecoder {
+    state: State,
+    left: u64,
+    zeros: u8,
+    lenient: bool,
+}
+
+impl Default for ChunkedDecoder {
+    fn default() -> Self {
+        ChunkedDecoder::new()
+    }
+}
+
+impl ChunkedDecoder {
+    pub const fn new() -> ChunkedDecoder {
+        ChunkedDecoder { state: State::SizeStart, left: 0, zeros: 0, lenient: false }
+    }
+
+    /// Accepts what Varnish accepts: line ends and blanks before a size may be missing or many.
+    pub const fn lenient() -> ChunkedDecoder {
+        ChunkedDecoder { state: State::SizeStart, left: 0, zeros: 0, lenient: true }
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Data bytes missing in the current chunk; a reader may put that many directly where they
+    /// belong and say so by [`ChunkedDecoder::skip`].
+    pub fn left_in_chunk(&self) -> u64 {
+        if self.state == State::Data { self.left } else { 0 }
+    }
+
+    /// `n` bytes of the current chunk (at most [`ChunkedDecoder::left_in_chunk`]) were read elsewhere.
+    pub fn skip(&mut self, n: u64) {
+        self.left -= n.min(self.left);
+        if self.state == State::Data && self.left == 0 {
+            self.state = State::DataEnd;
+        }
+    }
+
+    /// What to log when the input ends before the body does.
+    pub fn eof_text(&self) -> &'static str {
+        if self.state == State::Data { DATA_ERROR } else { READ_ERROR }
+    }
+
+    /// Goes on until the end of the input, of the body, or of one run of data.
+    pub fn decode(&mut self, input: &[u8]) -> Result<Piece, ChunkError> {
+        let mut at = 0;
+        while at < input.len() && self.state != State::Done {
+            if self.state == State::Data {
+                let n = self.left.min((input.len() - at) as u64);
+                self.skip(n);
+                return Ok(Piece { consumed: at + n as usize, data_len: n as usize, done: false });
+            }
+            let b = input[at];
+            if self.step(b)? {
+                at += 1;
+            }
+        }
+        Ok(Piece { consumed: at, data_len: 0, done: self.state == State::Done })
+    }
+
+    /// One byte outside of data; false: look at it again in the new state.
+    fn step(&mut self, b: u8) -> Result<bool, ChunkError> {
+        self.state = match (self.state, b) {
+            (State::DataEnd, b'\r') => State::DataNewline,
+            (State::DataEnd | State::DataNewline, b'\n') => State::SizeStart,
+            (State::DataEnd | State::DataNewline, _) if self.lenient => {
+                self.state = State::SizeStart;
+                return Ok(false);
+            }
+            (State::DataEnd | State::DataNewline, _) => return Err(ChunkError::TailNoNewline),
+
+            (State::SizeStart, b' ' | b'\t' | b'\r' | b'\n') if self.lenient => State::SizeStart,
+            (State::SizeStart, _) if is_hex(b) => {
+                (self.left, self.zeros) = (0, 0);
+                self.state = State::Size { digits: 0 };
+                return Ok(false);
+            }
+            (State::SizeStart, _) => return Err(ChunkError::NonHex),
+
+            (State::Size { digits }, _) if is_hex(b) => self.digit(digits, b)?,
+            (State::Size { .. }, b' ' | b'\t') => State::SizeBlank { count: 1 },
+            (State::SizeBlank { count: MAX_PADDING }, _) => return Err(ChunkError::HeaderTooLong),
+            (State::SizeBlank { count }, b' ' | b'\t') => State::SizeBlank { count: count + 1 },
+            (State::Size { .. } | State::SizeBlank { .. }, b'\r') => State::SizeNewline,
+            (State::Size { .. } | State::SizeBlank { .. } | State::SizeNewline, b'\n') => {
+                if i64::try_from(self.left).is_err() {
+                    return Err(ChunkError::TooLarge);
+                }
+                if self.left == 0 { State::Tail } else { State::Data }
+            }
+            (State::Size { .. } | State::SizeBlank { .. } | State::SizeNewline, _) => {
+                return Err(ChunkError::HeaderNoNewline);
+            }
+
+            (State::Tail, b'\r') => State::TailNewline,
+            (State::Tail | State::TailNewline, b'\n') => State::Done,
+            (State::Tail | State::TailNewline, _) => return Err(ChunkError::TailNoNewline),
+
+            (State::Data | State::Done, _) => return Ok(false),
+        };
+        Ok(true)
+    }
+
+    fn digit(&mut self, digits: u8, b: u8) -> Result<State, ChunkError> {
+        if b == b'0' && self.left == 0 {
+            self.zeros = self.zeros.saturating_add(1);
+            return if self.zeros < MAX_PADDING {
+                Ok(State::Size { digits })
+            } else {
+                Err(ChunkError::HeaderTooLong)
+            };
+        }
+        if digits == MAX_DIGITS {
+            return Err(ChunkError::HeaderTooLong);
+        }
+        let value = u64::from((b as char).to_digit(16).unwrap_or(0));
+        self.left = self.left.checked_mul(16).map_or(u64::MAX, |n| n.saturating_add(value));
+        Ok(State::Size { digits: digits + 1 })
+    }
+}
+
+/// The line that precedes a chunk's data ("1f4\r\n"); the data is followed by CRLF.
+#[derive(Clone, Copy, Debug)]
+pub struct ChunkHeader {
+    bytes: [u8; 18],
+    start: u8,
+}
+
+/// Ends a chunked body.
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+impl ChunkHeader {
+    pub fn new(mut size: usize) -> ChunkHeader {
+        let mut bytes = *b"0000000000000000\r\n";
+        let mut start = 16;
+        loop {
+            start -= 1;
+            bytes[start] = b"0123456789abcdef"[size & 15];
+            size >>= 4;
+            if size == 0 {
+                return ChunkHeader { bytes, start: start as u8 };
+            }
+        }
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[self.start as usize..]
+    }
+}

@@ -1,0 +1,42 @@
+//! The `Connection` header: does the connection live on, and which headers were meant for this hop only.
+
+use crate::header_table::{self, CONNECTION, Filter, HeaderName};
+use crate::message::{Message, split_list};
+use crate::session_close_table::SessClose;
+use crate::workspace::{Overflow, Workspace};
+
+/// Decides by protocol version and `Connection` whether the connection must be closed after the message,
+/// `on_close` being the reason when the header says "close" ([`SessClose::ReqClose`] for
+/// requests, [`SessClose::RespClose`] for responses). Marks the headers that `Connection` names, so
+/// that they are not forwarded; naming a header that must be forwarded is an error.
+pub fn decide_connection(
+    msg: &mut Message,
+    ws: &mut Workspace,
+    on_close: SessClose,
+) -> Result<Option<SessClose>, Overflow> {
+    let mut decision = (msg.version() == 10).then_some(SessClose::ReqHttp10);
+    msg.collect(ws, CONNECTION, b", ")?;
+    let Some(value) = msg.get(ws, CONNECTION) else { return Ok(decision) };
+    for token in split_list(value, b',') {
+        if token.eq_ignore_ascii_case(b"close") {
+            decision = Some(on_close);
+        } else if token.eq_ignore_ascii_case(b"keep-alive") {
+            decision = None;
+        }
+        let name = HeaderName::new(token);
+        if name.is_known() && !name.is_filtered(Filter::PASS) {
+            return Ok(Some(SessClose::RxBad));
+        }
+        for field in msg.fields_mut() {
+            if field.is(ws, name) {
+                field.dropped = true;
+            }
+        }
+    }
+    Ok(decision)
+}
+
+/// Whether `Connection` has the token "close", as VCL may have left it.
+pub fn wants_close(msg: &Message, ws: &Workspace) -> bool {
+    msg.has_token(ws, header_table::CONNECTION, b"close")
+}

@@ -1,0 +1,58 @@
+//! Writing heads. Lines that came in one block and still stand one behind the other, line ends
+//! included, are copied as one.
+
+use crate::fixed_text_table::reason_of;
+use crate::message::{Message, Slot};
+use crate::workspace::{Text, Workspace};
+
+/// "GET /x HTTP/1.1" and the headers; answers with the number of bytes.
+pub fn write_request_head(msg: &Message, ws: &Workspace, out: &mut Vec<u8>) -> usize {
+    write_head(msg, ws, [Slot::Method, Slot::Url, Slot::Proto], out)
+}
+
+/// "HTTP/1.1 200 OK" and the headers; answers with the number of bytes.
+pub fn write_response_head(msg: &Message, ws: &Workspace, out: &mut Vec<u8>) -> usize {
+    write_head(msg, ws, [Slot::Proto, Slot::Status, Slot::Reason], out)
+}
+
+fn write_head(msg: &Message, ws: &Workspace, start: [Slot; 3], out: &mut Vec<u8>) -> usize {
+    let before = out.len();
+    for (slot, end) in start.into_iter().zip([&b" "[..], b" ", b"\r\n"]) {
+        out.extend_from_slice(ws.get(msg.text(slot)));
+        out.extend_from_slice(end);
+    }
+    let mut run = Text::EMPTY;
+    for field in msg.fields() {
+        let line = field.line;
+        if !run.is_empty() && !line.is_fixed() && line.offset() == run.offset() + run.len() + 2 {
+            let joined = Text::at(run.offset(), run.len() + 2 + line.len());
+            if ws.get(joined)[run.len()..].starts_with(b"\r\n") {
+                run = joined;
+                continue;
+            }
+        }
+        flush(ws, run, out);
+        run = line;
+    }
+    flush(ws, run, out);
+    out.extend_from_slice(b"\r\n");
+    out.len() - before
+}
+
+fn flush(ws: &Workspace, run: Text, out: &mut Vec<u8>) {
+    if !run.is_empty() {
+        out.extend_from_slice(ws.get(run));
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// A response of nothing but its status line, for requests that could not be understood and for
+/// "100 Continue".
+pub fn minimal_response(status: u16, out: &mut Vec<u8>) {
+    let n = status % 1000;
+    out.extend_from_slice(b"HTTP/1.1 ");
+    out.extend([n / 100, n / 10 % 10, n % 10].map(|d| b'0' + d as u8));
+    out.push(b' ');
+    out.extend_from_slice(reason_of(status).as_bytes());
+    out.extend_from_slice(b"\r\n\r\n");
+}

@@ -1,0 +1,117 @@
+//! Where does the body end? Everything ambiguous is an error: two readers who disagree about it are
+//! what request smuggling lives on (RFC 9112 section 6.3).
+
+use crate::ascii::trim_ows;
+use crate::body_status::BodyStatus;
+use crate::header_table::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+use crate::message::Message;
+use crate::number::parse_uint;
+use crate::workspace::Workspace;
+
+/// How the body is delimited; `content_length` is only meaningful for `None` and `Length`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Framing {
+    pub status: BodyStatus,
+    pub content_length: u64,
+}
+
+impl Framing {
+    pub const NONE: Framing = Framing { status: BodyStatus::None, content_length: 0 };
+    pub const ERROR: Framing = Framing { status: BodyStatus::Error, content_length: 0 };
+    pub const CHUNKED: Framing = Framing { status: BodyStatus::Chunked, content_length: 0 };
+    pub const EOF: Framing = Framing { status: BodyStatus::Eof, content_length: 0 };
+
+    pub const fn length(n: u64) -> Framing {
+        let status = if n == 0 { BodyStatus::None } else { BodyStatus::Length };
+        Framing { status, content_length: n }
+    }
+}
+
+/// The value of `Content-Length`: `Ok(None)` without one, `Err` when it is malformed.
+pub fn content_length(msg: &Message, ws: &Workspace) -> Result<Option<u64>, ()> {
+    msg.get(ws, CONTENT_LENGTH).map(parse_content_length).transpose()
+}
+
+fn parse_content_length(value: &[u8]) -> Result<u64, ()> {
+    match parse_uint(value) {
+        Some((n, rest)) if trim_ows(rest).is_empty() && i64::try_from(n).is_ok() => Ok(n),
+        _ => Err(()),
+    }
+}
+
+fn framing(msg: &Message, ws: &Workspace, is_request: bool) -> Framing {
+    let Ok(length) = content_length(msg, ws) else { return Framing::ERROR };
+    let mut codings = msg.get_all(ws, TRANSFER_ENCODING);
+    if let Some(coding) = codings.next() {
+        let one_chunked = coding.eq_ignore_ascii_case(b"chunked") && codings.next().is_none();
+        // HTTP/1.0 knows no codings: whoever sends one to us may sit behind a proxy that
+        // ignores it (RFC 9112 section 6.1).
+        let understood = msg.version() >= 11 || !is_request;
+        return if one_chunked && understood && length.is_none() { Framing::CHUNKED } else { Framing::ERROR };
+    }
+    if let Some(n) = length {
+        return Framing::length(n);
+    }
+    if msg.version() == 11 && is_request {
+        return Framing::NONE;
+    }
+    if msg.value_is(ws, CONNECTION, b"keep-alive") {
+        return Framing::NONE; // kept alive without a length: there can be no body
+    }
+    Framing::EOF
+}
+
+/// The framing of a request's body; `None` when the request is to be refused.
+pub fn request_framing(msg: &Message, ws: &Workspace) -> Option<Framing> {
+    let mut framing = framing(msg, ws, true);
+    let method = msg.method(ws);
+    match framing.status {
+        BodyStatus::Error => return None,
+        BodyStatus::Eof if matches!(method, b"POST" | b"PUT") => return None,
+        BodyStatus::Eof => framing = Framing::NONE,
+        _ => {}
+    }
+    if framing.status != BodyStatus::None && method == b"HEAD" {
+        return None;
+    }
+    Some(framing)
+}
+
+/// A header that a request has twice but may not; the text for the `BogoHeader` record. Looked for
+/// when the request is logged, then answered with 400.
+pub fn request_duplicate(msg: &Message, ws: &Workspace) -> Option<&'static str> {
+    if msg.count(ws, HOST) > 1 {
+        Some("Multiple Host: headers")
+    } else if msg.count(ws, CONTENT_LENGTH) > 1 {
+        Some("Multiple Content-Length: headers")
+    } else {
+        None
+    }
+}
+
+/// The framing that a response's headers announce.
+pub fn response_framing(msg: &Message, ws: &Workspace) -> Framing {
+    let mut lengths = msg.get_all(ws, CONTENT_LENGTH).map(parse_content_length);
+    if let Some(first) = lengths.next()
+        && lengths.any(|n| n != first)
+    {
+        return Framing::ERROR;
+    }
+    framing(msg, ws, false)
+}
+
+/// The framing of the body that really follows a response, given what was asked.
+pub fn response_body(msg: &Message, ws: &Workspace, announced: Framing, request_method: &[u8]) -> Framing {
+    if request_method == b"HEAD" {
+        return Framing { status: BodyStatus::None, ..announced };
+    }
+    match msg.status() % 1000 {
+        100..=199 => Framing::ERROR,
+        204 => {
+            let has_length = msg.has(ws, CONTENT_LENGTH) && announced != Framing::length(0);
+            if has_length || msg.has(ws, TRANSFER_ENCODING) { Framing::ERROR } else { Framing::NONE }
+        }
+        304 => Framing { status: BodyStatus::None, ..announced },
+        _ => announced,
+    }
+}

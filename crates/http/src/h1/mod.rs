@@ -1,0 +1,24 @@
+//! HTTP/1 on the wire: finding the end of a head, parsing it in place, deciding how the body is
+//! framed, decoding and encoding chunks, writing heads, and whether the connection stays open.
+//! As lax as Varnish 7.7 where its users rely on it, strict where two readers could disagree about
+//! where a message ends.
+
+mod chunked;
+mod connection;
+mod emit;
+mod framing;
+mod parse;
+mod scan;
+
+pub use chunked::{ChunkError, ChunkHeader, ChunkedDecoder, LAST_CHUNK, Piece};
+pub use connection::{decide_connection, wants_close};
+pub use emit::{minimal_response, write_request_head, write_response_head};
+pub use framing::{Framing, request_duplicate, request_framing, response_body, response_framing};
+pub use parse::{
+    BadHead, BogoHeader, BogoKind, RequestHead, ResponseHead, parse_request, parse_response, rehost_https,
+    wants_h2c,
+};
+pub use scan::{H2_PREFACE, HeadScan, head_complete};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,282 @@
+//! Parsing a head in place: the message's texts point into the bytes received. Folded header lines
+//! are unfolded by overwriting the line end with blanks.
+
+use super::framing::{Framing, request_framing, response_framing};
+use crate::ascii::{
+    crlf_len, find_bad_header_char, is_ctl, is_lws, is_ows, is_tchar, starts_with_nocase, trim_ows_end,
+};
+use crate::fixed_text_table::{fixed, reason_text};
+use crate::header_table::{HOST, UPGRADE};
+use crate::message::{Field, MAX_NAME, Message, Slot};
+use crate::workspace::{Text, Workspace};
+use std::ops::Range;
+
+/// A request's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestHead {
+    /// Bytes of the input that are the head, the empty line included.
+    pub len: usize,
+    pub framing: Framing,
+    /// The target was an absolute URI: its authority became `Host`.
+    pub rehosted: bool,
+}
+
+/// A response's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResponseHead {
+    pub len: usize,
+    /// By the headers alone; see [`super::response_body`].
+    pub framing: Framing,
+    /// The origin spoke a later version than it was asked in; the protocol was set back.
+    pub proto_lowered: bool,
+    /// The origin sent no reason; the usual one was set.
+    pub reason_added: bool,
+}
+
+/// The head is unacceptable: answer with `status` (400 for requests, 503 for responses), log what was
+/// received as `HttpGarbage` and before that `bogo`, if any, as `BogoHeader`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadHead {
+    pub status: u16,
+    pub bogo: Option<BogoHeader>,
+}
+
+/// What is wrong with a header line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BogoHeader {
+    pub kind: BogoKind,
+    /// The first bytes of the line.
+    pub excerpt: Text,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BogoKind {
+    ControlChar(u8),
+    TooLong,
+    LeadingBlank,
+    NoName,
+    BadNameChar(u8),
+    NoColon,
+    TooMany,
+}
+
+const EXCERPT: usize = 20;
+
+impl BogoHeader {
+    /// The text of the `BogoHeader` record.
+    pub fn write(&self, ws: &Workspace, out: &mut Vec<u8>) {
+        let (text, byte) = match self.kind {
+            BogoKind::ControlChar(b) => ("Header has ctrl char 0x", Some(b)),
+            BogoKind::BadNameChar(b) => ("Illegal char 0x", Some(b)),
+            BogoKind::TooLong => ("Header too long: ", None),
+            BogoKind::LeadingBlank => ("1st header has white space: ", None),
+            BogoKind::NoName => ("Missing header name: ", None),
+            BogoKind::NoColon => ("Header without ':' ", None),
+            BogoKind::TooMany => ("Too many headers: ", None),
+        };
+        out.extend_from_slice(text.as_bytes());
+        match byte {
+            Some(b) => out.extend([b >> 4, b & 15].map(|d| b"0123456789abcdef"[d as usize])),
+            None => out.extend_from_slice(ws.get(self.excerpt)),
+        }
+        if matches!(self.kind, BogoKind::BadNameChar(_)) {
+            out.extend_from_slice(b" in header name");
+        }
+    }
+}
+
+type Fail = Option<BogoHeader>;
+
+/// Parses the request that begins at the start of `rx` (which holds a complete head). `hdr_len` is the
+/// parameter `http_req_hdr_len`. After an error the message holds what was understood so far.
+pub fn parse_request(
+    ws: &mut Workspace,
+    rx: Text,
+    msg: &mut Message,
+    hdr_len: usize,
+) -> Result<RequestHead, BadHead> {
+    msg.clear();
+    let bad = |bogo| BadHead { status: 400, bogo };
+    let (start, headers_at) = split_start_line(ws.get(rx)).ok_or(bad(None))?;
+    msg.put(ws, Slot::Method, part(rx, &start[0]));
+    msg.put(ws, Slot::Url, part(rx, &start[1]));
+    msg.put(ws, Slot::Proto, part(rx, &start[2]));
+    if !msg.method(ws).iter().copied().all(is_tchar) {
+        return Err(bad(None));
+    }
+    let len = parse_headers(ws, rx, headers_at, msg, hdr_len).map_err(bad)?;
+    if !matches!(msg.version(), 10 | 11) {
+        return Err(bad(None));
+    }
+    let rehosted = take_host_from_url(ws, msg).map_err(|()| bad(None))?;
+    let framing = request_framing(msg, ws).ok_or(bad(None))?;
+    Ok(RequestHead { len, framing, rehosted })
+}
+
+/// Parses the response to `request_version` (10 or 11) at the start of `rx`.
+pub fn parse_response(
+    ws: &mut Workspace,
+    rx: Text,
+    msg: &mut Message,
+    hdr_len: usize,
+    request_version: u8,
+) -> Result<ResponseHead, BadHead> {
+    msg.clear();
+    let bad = |bogo| BadHead { status: 503, bogo };
+    let (start, headers_at) = split_start_line(ws.get(rx)).ok_or(bad(None))?;
+    msg.put(ws, Slot::Proto, part(rx, &start[0]));
+    msg.put(ws, Slot::Status, part(rx, &start[1]));
+    let reason = part(rx, &start[2]);
+    let len = parse_headers(ws, rx, headers_at, msg, hdr_len).map_err(bad)?;
+    if msg.version() < 10 {
+        return Err(bad(None));
+    }
+    let status = match *msg.status_text(ws) {
+        [a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9'] => {
+            u16::from(a - b'0') * 100 + u16::from(b - b'0') * 10 + u16::from(c - b'0')
+        }
+        _ => return Err(bad(None)),
+    };
+    msg.set_raw_status(status);
+    msg.put(ws, Slot::Reason, if reason.is_empty() { reason_text(status) } else { reason });
+    let framing = response_framing(msg, ws);
+    let proto_lowered = msg.version() > request_version;
+    if proto_lowered {
+        msg.put(ws, Slot::Proto, if request_version == 10 { fixed::HTTP_10 } else { fixed::HTTP_11 });
+    }
+    Ok(ResponseHead { len, framing, proto_lowered, reason_added: reason.is_empty() })
+}
+
+fn part(rx: Text, range: &Range<usize>) -> Text {
+    rx.slice(range.start, range.end)
+}
+
+/// The three fields of the start line and where the next line begins. The third may be empty.
+fn split_start_line(buf: &[u8]) -> Option<([Range<usize>; 3], usize)> {
+    let mut at = buf.iter().position(|&b| !is_lws(b))?;
+    let first = at;
+    at += buf[at..].iter().position(|&b| is_ows(b) || is_ctl(b))?;
+    let first = first..at;
+    if !is_ows(buf[at]) {
+        return None;
+    }
+    at += 1;
+    at += buf[at..].iter().position(|&b| b != b' ')?;
+    let second = at;
+    at += buf[at..].iter().position(|&b| b == b' ' || is_ctl(b))?;
+    if is_ctl(buf[at]) && !is_lws(buf[at]) || second == at {
+        return None;
+    }
+    let second = second..at;
+    at += buf[at..].iter().position(|&b| b != b' ')?;
+    let third = at;
+    at = find_bad_header_char(buf, at);
+    let line_end = crlf_len(buf, at);
+    (line_end > 0 && buf[second.end] != b'\t').then_some(([first, second, third..at], at + line_end))
+}
+
+/// Adds the header lines from `at` on; answers where the head ends.
+fn parse_headers(
+    ws: &mut Workspace,
+    rx: Text,
+    mut at: usize,
+    msg: &mut Message,
+    hdr_len: usize,
+) -> Result<usize, Fail> {
+    loop {
+        let end = crlf_len(ws.get(rx), at);
+        if end > 0 {
+            return Ok(at + end);
+        }
+        if at >= rx.len() {
+            return Err(None);
+        }
+        let (line_end, next) = find_line_end(ws.get_mut(rx), at)
+            .map_err(|b| Some(BogoHeader { kind: BogoKind::ControlChar(b), excerpt: Text::EMPTY }))?;
+        let buf = ws.get(rx);
+        let bogo = |kind| Some(BogoHeader { kind, excerpt: rx.slice(at, line_end.min(at + EXCERPT)) });
+        let field = parse_line(rx, buf, at, line_end, hdr_len).map_err(bogo)?;
+        if !msg.has_room() {
+            return Err(bogo(BogoKind::TooMany));
+        }
+        msg.push_unchecked(field);
+        at = next;
+    }
+}
+
+/// Where the (unfolded) line from `at` ends and the next one begins. Fails with a control character.
+fn find_line_end(buf: &mut [u8], at: usize) -> Result<(usize, usize), u8> {
+    let mut end = at;
+    loop {
+        end = find_bad_header_char(buf, end);
+        let newline = crlf_len(buf, end);
+        if newline == 0 {
+            return Err(buf.get(end).copied().unwrap_or(0));
+        }
+        let next = end + newline;
+        if crlf_len(buf, next) > 0 || !buf.get(next).is_some_and(|&b| is_ows(b)) {
+            return Ok((end, next));
+        }
+        let blanks = buf[next..].iter().take_while(|&&b| is_ows(b)).count();
+        buf[end..next + blanks].fill(b' ');
+    }
+}
+
+fn parse_line(rx: Text, buf: &[u8], at: usize, end: usize, hdr_len: usize) -> Result<Field, BogoKind> {
+    let line = &buf[at..end];
+    if line.len() > hdr_len {
+        return Err(BogoKind::TooLong);
+    }
+    match line.first() {
+        Some(&b) if is_ows(b) => return Err(BogoKind::LeadingBlank),
+        Some(b':') => return Err(BogoKind::NoName),
+        _ => {}
+    }
+    let line = trim_ows_end(line);
+    let colon = line.iter().position(|&b| !is_tchar(b)).ok_or(BogoKind::NoColon)?;
+    if line[colon] != b':' {
+        return Err(BogoKind::BadNameChar(line[colon]));
+    }
+    if colon > MAX_NAME {
+        return Err(BogoKind::TooLong);
+    }
+    Ok(Field::new(rx.slice(at, at + line.len()), line, colon))
+}
+
+const HTTP: &[u8] = b"http://";
+
+/// "GET http://host/path": the authority replaces `Host` (RFC 9112 section 3.2.2).
+fn take_host_from_url(ws: &mut Workspace, msg: &mut Message) -> Result<bool, ()> {
+    let url = msg.text(Slot::Url);
+    if !starts_with_nocase(ws.get(url), HTTP) {
+        return Ok(false);
+    }
+    rehost(ws, msg, HTTP.len())
+}
+
+fn rehost(ws: &mut Workspace, msg: &mut Message, authority_at: usize) -> Result<bool, ()> {
+    let url = msg.text(Slot::Url);
+    let Some(len) = ws.get(url)[authority_at..].iter().position(|&b| b == b'/') else { return Ok(false) };
+    let authority = url.slice(authority_at, authority_at + len);
+    msg.unset(ws, HOST, |_| ());
+    let prefix = ws.copy(b"Host: ").map_err(drop)?;
+    let line = ws.join(&[prefix, authority]).map_err(drop)?;
+    msg.append_line(ws, line).map_err(drop)?;
+    msg.put(ws, Slot::Url, url.tail(authority_at + len));
+    Ok(true)
+}
+
+/// With the feature `https_scheme`, "https://" targets are treated like "http://" ones; to be called
+/// after [`parse_request`].
+pub fn rehost_https(ws: &mut Workspace, msg: &mut Message) -> Result<bool, BadHead> {
+    const HTTPS: &[u8] = b"https://";
+    if !starts_with_nocase(ws.get(msg.text(Slot::Url)), HTTPS) {
+        return Ok(false);
+    }
+    rehost(ws, msg, HTTPS.len()).map_err(|()| BadHead { status: 400, bogo: None })
+}
+
+/// Whether the head asks to upgrade to cleartext HTTP/2.
+pub fn wants_h2c(ws: &Workspace, msg: &Message) -> bool {
+    msg.value_is(ws, UPGRADE, b"h2c")
+}

@@ -1,0 +1,49 @@
+//! Is the head complete? Looks only for the empty line, from where the last look ended.
+
+use crate::ascii::{find_byte, is_lws};
+
+/// What HTTP/2 clients with prior knowledge send first.
+pub const H2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadScan {
+    /// Nothing but line ends and blanks: as good as nothing received.
+    Empty,
+    /// More is needed; pass `scanned` to the next look.
+    More { scanned: usize },
+    /// There is an empty line; the parsers find out where.
+    Complete,
+    /// The HTTP/2 preface, complete.
+    H2Preface,
+}
+
+/// `scanned` is 0 at first and what [`HeadScan::More`] said after that.
+pub fn head_complete(buf: &[u8], scanned: usize) -> HeadScan {
+    let mut at = scanned;
+    if at == 0 {
+        at = buf.iter().take_while(|&&b| is_lws(b)).count();
+        if at == buf.len() {
+            return HeadScan::Empty;
+        }
+    }
+    if buf[0] == b'P' {
+        if buf.starts_with(H2_PREFACE) {
+            return HeadScan::H2Preface;
+        }
+        if H2_PREFACE.starts_with(buf) {
+            return HeadScan::More { scanned: 0 };
+        }
+    }
+    // The usual case: what was read ends with the head.
+    if buf.ends_with(b"\r\n\r\n") {
+        return HeadScan::Complete;
+    }
+    while let Some(newline) = find_byte(buf, at, b'\n') {
+        match buf[newline + 1..] {
+            [b'\n', ..] | [b'\r', b'\n', ..] => return HeadScan::Complete,
+            [] | [b'\r'] => return HeadScan::More { scanned: newline },
+            _ => at = newline + 1,
+        }
+    }
+    HeadScan::More { scanned: buf.len() }
+}
