@@ -1,53 +1,258 @@
-//! The context of one run of VCL: who runs it, which program, and whether it has failed.
+//! The context of one run of VCL: who runs it, which program, and whether it has failed. For modules it is
+//! also the way to everything they may ask of the transaction; [`module`](crate::module) lists it.
 
-use crate::host::{Host, LocalFuture};
-use crate::instance::Instance;
-use crate::module::ModuleError;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use lacquer_shm::vsl::Tag;
+use lacquer_vcl::types::{Action, HttpId, Method};
+
+use crate::convert;
+use crate::director::BackendId;
+use crate::host::{Host, HostResult, LocalFuture};
+use crate::instance::{HeaderName, Instance};
+use crate::module::{Args, ModuleError};
 use crate::value::Str;
 
 /// Where VCL can be suspended: the coroutine it runs on. Made by the code generator's crate.
 pub trait Suspend {
-    /// Gives the future to the reactor and comes back when it is done.
+    /// Gives the future to the reactor and comes back when it is done, or when the run is being given up.
     fn wait(&self, work: LocalFuture<'_, ()>);
 }
 
-/// `'a` is the task: values handed to VCL live that long. Compiled code reads `failed` at offset 0.
+/// Dynamic calls nest no deeper; a bound for the stack, far above what programs do.
+const MAX_DYNAMIC_CALLS: usize = 16;
+
+/// `'a` is the task: values handed to VCL live that long. Compiled code reads the first two fields by place.
 #[repr(C)]
 pub struct Ctx<'a> {
-    /// Not zero once the run has failed; compiled code looks after every call that can fail.
-    pub failed: u32,
-    /// Depth of calls between subroutines, bounded against runaway recursion.
-    pub depth: u32,
+    /// The code of an action (`Fail` after a failure) once the run has to end. Compiled code looks after
+    /// every call that can set it.
+    pub handling: u32,
+    /// Not zero while `VCL_trace` records are wanted.
+    pub trace: u32,
     pub host: &'a mut dyn Host,
     pub vcl: &'a Instance,
     pub suspend: Option<&'a dyn Suspend>,
+    /// Subs under way that can be called dynamically.
+    active: Vec<u32>,
 }
 
 impl<'a> Ctx<'a> {
     pub fn new(host: &'a mut dyn Host, vcl: &'a Instance) -> Self {
-        Ctx { failed: 0, depth: 0, host, vcl, suspend: None }
+        Ctx { handling: 0, trace: 0, host, vcl, suspend: None, active: Vec::new() }
     }
 
-    /// Fails the transaction; the text is logged as `VCL_Error`.
+    /// Fails the transaction; the text is logged as `VCL_Error`. Later failures of the same run are silent.
     pub fn fail(&mut self, text: &str) {
-        self.failed = 1;
-        self.host.fail(text);
+        if !self.failed() {
+            self.handling = Action::Fail as u32;
+            self.host.fail(text);
+        }
     }
+
+    pub fn failed(&self) -> bool {
+        self.handling == Action::Fail as u32
+    }
+
+    pub fn method(&self) -> Method {
+        self.host.method()
+    }
+
+    /// One log record; `tag` is the number in the log's tag table.
+    pub fn log(&mut self, tag: u8, text: impl AsRef<[u8]>) {
+        self.host.log(tag, text.as_ref());
+    }
+
+    // Workspace.
 
     /// Copies bytes into the task's workspace.
     pub fn copy(&mut self, bytes: &[u8]) -> Result<&'a [u8], ModuleError> {
-        let held: Str = self.host.copy(bytes).ok_or("workspace overflow")?;
-        // SAFETY: the host's workspace neither moves nor is reused while the task `'a` lives.
-        unsafe { held.bytes() }.ok_or_else(|| "workspace overflow".into())
+        if bytes.is_empty() {
+            return Ok(b"");
+        }
+        let held = self.host.copy(bytes).ok_or("Workspace overflow")?;
+        self.read(held).ok_or_else(|| "Workspace overflow".into())
     }
 
-    /// Waits for work on the reactor without blocking its thread. Only functions that their module names
-    /// in `suspends` may call it.
-    pub fn block_on<T>(&mut self, work: LocalFuture<'_, T>) -> Result<T, ModuleError> {
-        let suspend = self.suspend.ok_or("this call may not wait here")?;
-        let mut result = None;
-        let slot = &mut result;
-        suspend.wait(Box::pin(async move { *slot = Some(work.await) }));
-        result.ok_or_else(|| "the wait was given up".into())
+    /// Joins strings; undefined ones are empty. A single one is not copied.
+    pub fn join(&mut self, parts: &[Str]) -> Result<&'a [u8], ModuleError> {
+        let mut full = parts.iter().filter(|s| !s.or_empty().is_empty());
+        let Some(first) = full.next() else { return Ok(b"") };
+        if full.next().is_none() {
+            return Ok(self.read(*first).unwrap_or_default());
+        }
+        let size = parts.iter().map(|s| s.or_empty().len()).sum();
+        let at = self.host.alloc(size).ok_or("Workspace overflow")?;
+        let mut end = at;
+        for part in parts {
+            let bytes = part.or_empty();
+            // SAFETY: the parts' lengths add up to the `size` bytes given, which nothing else refers to yet.
+            unsafe {
+                end.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+                end = end.add(bytes.len());
+            }
+        }
+        // SAFETY: all of it was written above, and the workspace lives and stays as it is for `'a`.
+        Ok(unsafe { std::slice::from_raw_parts(at, size) })
     }
+
+    // Headers.
+
+    pub fn header_name(&self, name: u32) -> Option<&'a HeaderName> {
+        self.vcl.headers.get(name as usize)
+    }
+
+    /// The value of a header by the index of its name, as HEADER arguments have it.
+    pub fn header(&mut self, http: HttpId, name: u32) -> Option<&'a [u8]> {
+        let name = self.header_name(name)?;
+        let value = self.host.header(http, name);
+        self.read(value)
+    }
+
+    /// The value of a header by name.
+    pub fn header_named(&mut self, http: HttpId, name: &HeaderName) -> Option<&'a [u8]> {
+        let value = self.host.header(http, name);
+        self.read(value)
+    }
+
+    pub fn set_header(&mut self, http: HttpId, name: &HeaderName, value: &[u8]) -> Result<(), ModuleError> {
+        let value = self.copy(value)?;
+        Ok(self.host.set_header(http, name, Str::new(value))?)
+    }
+
+    pub fn unset_header(&mut self, http: HttpId, name: &HeaderName) -> Result<(), ModuleError> {
+        Ok(self.host.unset_header(http, name)?)
+    }
+
+    // What the program declares.
+
+    /// Whether an address is in an ACL; logs as the ACL says.
+    pub fn acl_match(&mut self, acl: Option<u32>, ip: Option<&SocketAddr>) -> Result<bool, ModuleError> {
+        let table = acl.and_then(|i| self.vcl.acls.get(i as usize));
+        let table = table.ok_or("Cannot match a null ACL")?;
+        let verdict = table.check(ip.ok_or("Cannot match a null IP address")?);
+        if let Some(text) = verdict.log {
+            self.host.log(Tag::VCL_acl as u8, text.as_bytes());
+        }
+        Ok(verdict.matches)
+    }
+
+    /// The VCL name of a backend.
+    pub fn backend_name(&mut self, backend: BackendId) -> Result<Option<&'a [u8]>, ModuleError> {
+        let Some(index) = backend.0.checked_sub(1) else { return Ok(None) };
+        let vcl: &'a Instance = self.vcl;
+        if let Some(declared) = vcl.program.backends.get(index as usize) {
+            return Ok(Some(declared.name.as_bytes()));
+        }
+        match vcl.directors.get(backend) {
+            Some(cell) => Ok(Some(self.copy(cell.director.name().as_bytes())?)),
+            None => Ok(None),
+        }
+    }
+
+    /// How a value reads as STRING.
+    pub fn text(&mut self, text: Result<convert::Text, String>) -> Result<&'a [u8], ModuleError> {
+        self.copy(text?.bytes())
+    }
+
+    /// Why a SUB value cannot be called now, if it cannot.
+    pub fn check_sub(&self, sub: Option<u32>) -> Result<(), SubFault> {
+        let index = sub.ok_or(SubFault::Missing)?;
+        let sub = self.vcl.program.subs.get(index as usize).ok_or(SubFault::Missing)?;
+        if sub.reachable_from & (1 << self.host.method() as u32) == 0 {
+            return Err(SubFault::Method);
+        }
+        if self.active.contains(&index) || self.active.len() >= MAX_DYNAMIC_CALLS {
+            return Err(SubFault::Recursion);
+        }
+        Ok(())
+    }
+
+    /// Calls a SUB value. If it returns an action, the caller's run ends with that action as well.
+    pub fn call_sub(&mut self, sub: Option<u32>) -> Result<(), ModuleError> {
+        let name = sub.and_then(|i| self.vcl.program.subs.get(i as usize)).map_or("", |s| s.name.as_str());
+        match self.check_sub(sub) {
+            Ok(()) => {}
+            Err(SubFault::Missing) => return Err("Cannot call a null SUB".into()),
+            Err(SubFault::Method) => {
+                return Err(format!("call to \"sub {name}{{}}\" not allowed from here").into());
+            }
+            Err(SubFault::Recursion) => return Err(format!("Recursive call to \"sub {name}{{}}\"").into()),
+        }
+        let index = sub.unwrap_or_default();
+        let code = self.vcl.subs.get().and_then(|subs| subs.get(index as usize)).copied();
+        let code = code.ok_or("The program is not compiled yet")?;
+        self.active.push(index);
+        // SAFETY: the code was made for this program, whose instance this is.
+        let handling = unsafe { code(self) };
+        self.active.pop();
+        if self.handling == 0 {
+            self.handling = handling;
+        }
+        Ok(())
+    }
+
+    // Values that modules keep.
+
+    /// PRIV_TASK: kept for this task. The type finds it; `key` tells apart several of one type.
+    pub fn task<T: Default + 'static>(&mut self, key: usize) -> &mut T {
+        self.host.task_privates().get(key)
+    }
+
+    /// PRIV_TOP: kept for the client's request and its ESI sub-requests.
+    pub fn top<T: Default + 'static>(&mut self, key: usize) -> &mut T {
+        self.host.top_privates().get(key)
+    }
+
+    /// PRIV_CALL: kept for the call site, shared by all tasks.
+    pub fn call_state<T: Default + Send + Sync + 'static>(
+        &self,
+        args: &Args<'a>,
+    ) -> Result<&'a T, ModuleError> {
+        let vcl: &'a Instance = self.vcl;
+        vcl.call_state(args.call_site).ok_or_else(|| "this call site keeps no such state".into())
+    }
+
+    /// PRIV_VCL: kept for the whole VCL, shared by all tasks.
+    pub fn vcl_state<T: Default + Send + Sync + 'static>(&self, key: usize) -> Arc<T> {
+        self.vcl.vcl_state(key)
+    }
+
+    // Waiting.
+
+    /// Waits for work on the reactor without blocking its thread. Only functions that their module names
+    /// in [`suspends`](crate::Module::suspends) may call it.
+    pub fn block_on<T>(&mut self, work: LocalFuture<'_, T>) -> Result<T, ModuleError> {
+        let suspend = self.suspend.ok_or(NO_WAIT)?;
+        wait(suspend, work)
+    }
+
+    /// The same for work that the host does: `ctx.block_on_host(|host| host.cache_req_body(limit))`.
+    pub fn block_on_host<T>(
+        &mut self,
+        start: impl for<'h> FnOnce(&'h mut dyn Host) -> HostResult<LocalFuture<'h, T>>,
+    ) -> Result<T, ModuleError> {
+        let suspend = self.suspend.ok_or(NO_WAIT)?;
+        let work = start(&mut *self.host)?;
+        wait(suspend, work)
+    }
+}
+
+const NO_WAIT: &str = "This call may not wait here";
+
+fn wait<T>(suspend: &dyn Suspend, work: LocalFuture<'_, T>) -> Result<T, ModuleError> {
+    let mut result = None;
+    let slot = &mut result;
+    suspend.wait(Box::pin(async move { *slot = Some(work.await) }));
+    result.ok_or_else(|| "The task has ended".into())
+}
+
+/// Why a SUB value cannot be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubFault {
+    Missing,
+    /// The sub uses what is not there in the method that runs.
+    Method,
+    Recursion,
 }

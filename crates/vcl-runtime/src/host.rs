@@ -1,8 +1,8 @@
 //! What a transaction offers to the VCL it runs. The worker implements it for client requests, fetches
 //! and the bare context of vcl_init; every method has a default that says "not here".
 //!
-//! A method that fails says why through [`Ctx::fail`](crate::Ctx::fail) semantics: it returns `Err` with
-//! the text, which becomes `VCL_Error` in the log and fails the transaction.
+//! A method that fails returns `Err` with the text, which becomes `VCL_Error` in the log and fails the
+//! transaction.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -13,6 +13,7 @@ use lacquer_vcl::variables_table::Var;
 
 use crate::director::BackendId;
 use crate::instance::{HeaderName, PrivateMap};
+use crate::regex::RegexLimits;
 use crate::value::{Blob, Str};
 
 /// Work that VCL waits for. It runs on the reactor's own thread.
@@ -135,7 +136,8 @@ pub trait Host {
         Str::NULL
     }
 
-    // Headers. A null value sets an empty header, as Varnish does.
+    // Headers. A null value sets an empty header, as Varnish does. Whether a value may stand in a header
+    // (feature validate_headers) is for the host to say.
     fn header(&mut self, _http: HttpId, _name: &HeaderName) -> Str {
         Str::NULL
     }
@@ -173,6 +175,7 @@ pub trait Host {
     }
 
     // Effects.
+    /// One string that goes into the hash; undefined is the separator after each `hash_data(...)`.
     fn hash_data(&mut self, _data: Str) -> HostResult<()> {
         nowhere("hash_data()")
     }
@@ -180,9 +183,14 @@ pub trait Host {
     fn log(&mut self, tag: u8, text: &[u8]);
     /// A record of another transaction (`vxid` with its marker bits; 0 for none).
     fn log_as(&mut self, _vxid: u64, _tag: u8, _text: &[u8]) {}
-    /// `VCL_call` for methods; `VCL_trace` when tracing is on.
+    /// `VCL_trace`; called only while [`Ctx::trace`](crate::Ctx) is on.
     fn trace(&mut self, _text: &str) {}
-    /// Marks the transaction as failed and logs `VCL_Error`.
+    /// Parameters `pcre2_match_limit` and `pcre2_depth_limit`.
+    fn regex_limits(&self) -> RegexLimits {
+        RegexLimits::default()
+    }
+    /// Logs `VCL_Error` (or, in vcl_init, adds the line to the answer to the CLI). Called through
+    /// [`Ctx::fail`](crate::Ctx::fail), which keeps the first failure of a run only.
     fn fail(&mut self, text: &str);
     fn timestamp(&mut self, _label: &[u8]) {}
     fn rollback(&mut self, _http: HttpId) -> HostResult<()> {

@@ -1,20 +1,31 @@
 //! One loaded VCL: the program with everything that is prepared once and shared by all tasks that run it.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use lacquer_vcl::program::Program;
+use lacquer_vcl::program::{Backend, Program};
 
-use crate::director::{BackendId, Directors};
-use crate::module::Module;
+use crate::acl::AclTable;
+use crate::ctx::Ctx;
+use crate::director::{BackendId, Director, Directors};
+use crate::module::{Constructor, Func, Module};
+use crate::regex::Regex;
 
 /// A header name as the program writes it, with what look-ups need prepared.
 #[derive(Clone, Debug)]
 pub struct HeaderName {
     pub name: String,
+    /// The name in lower case.
+    pub lower: String,
 }
 
-/// Values that modules keep, by key: a static address of the module's choice.
+impl HeaderName {
+    pub fn new(name: &str) -> HeaderName {
+        HeaderName { name: name.to_owned(), lower: name.to_ascii_lowercase() }
+    }
+}
+
+/// Values that modules keep, found by type and by a key that tells apart several of one type.
 #[derive(Default)]
 pub struct PrivateMap {
     cells: Vec<(usize, Box<dyn Any>)>,
@@ -40,39 +51,148 @@ impl PrivateMap {
 /// An object made by `new`, shared by all tasks.
 pub type ObjectState = Arc<dyn Any + Send + Sync>;
 
+/// A compiled subroutine: takes the context, returns an action's code or 0.
+pub type SubFn = for<'a, 'b> unsafe extern "C" fn(&'b mut Ctx<'a>) -> u32;
+
+/// A module function that the program calls.
+#[derive(Clone, Copy)]
+pub struct ResolvedFunction {
+    pub func: Func,
+    /// It may wait ([`Module::suspends`]).
+    pub suspends: bool,
+}
+
 pub struct Instance {
     pub name: String,
     pub program: Program,
     pub headers: Vec<HeaderName>,
-    pub regexes: Vec<pcre2::bytes::Regex>,
+    pub regexes: Vec<Regex>,
+    pub acls: Vec<AclTable>,
     /// The module behind each of the program's imports.
     pub modules: Vec<&'static dyn Module>,
-    /// The state of each of the program's objects, once vcl_init made it.
-    pub objects: RwLock<Vec<Option<ObjectState>>>,
+    /// The function behind each of the program's functions.
+    pub functions: Vec<ResolvedFunction>,
+    /// The constructor of each of the program's objects, and its state once vcl_init made it.
+    pub constructors: Vec<Constructor>,
+    pub objects: Vec<OnceLock<ObjectState>>,
     pub directors: Directors,
     /// The id of each declared backend, in the program's order.
     pub backends: Vec<BackendId>,
     pub default_backend: BackendId,
-    /// State of call sites with PRIV_CALL, and what modules keep for the whole VCL (PRIV_VCL).
-    pub call_states: Vec<Mutex<Option<Box<dyn Any + Send>>>>,
-    pub vcl_states: Mutex<Vec<(usize, Box<dyn Any + Send>)>>,
-    pub kept: Kept,
+    /// The machine code of each of the program's subs, once compiled.
+    pub subs: OnceLock<Vec<SubFn>>,
+    call_states: Vec<OnceLock<Box<dyn Any + Send + Sync>>>,
+    vcl_states: Mutex<Vec<(usize, Arc<dyn Any + Send + Sync>)>>,
+    kept: Kept,
 }
 
 impl Instance {
+    /// Prepares a program: regexes (with machine code of their own if `regex_jit`), ACLs, module functions.
+    /// Next, [`add_backends`](Self::add_backends).
+    pub fn new(
+        name: &str,
+        program: Program,
+        modules: &[&'static dyn Module],
+        regex_jit: bool,
+    ) -> Result<Instance, String> {
+        let find = |wanted: &str| {
+            let module = modules.iter().copied().find(|m| m.name() == wanted);
+            module.ok_or_else(|| format!("There is no module {wanted}"))
+        };
+        let modules = program.imports.iter().map(|i| find(&i.module)).collect::<Result<Vec<_>, _>>()?;
+        let mut functions = Vec::with_capacity(program.functions.len());
+        for f in &program.functions {
+            let module = modules.get(f.import as usize).ok_or("A function without its module")?;
+            functions.push(resolve(*module, &f.object, &f.name)?);
+        }
+        let mut constructors = Vec::with_capacity(program.objects.len());
+        for o in &program.objects {
+            let module = modules.get(o.import as usize).ok_or("An object without its module")?;
+            let found = module.objects().iter().find(|t| t.name == o.type_name);
+            let missing = || format!("Module {} has no object {}", module.name(), o.type_name);
+            constructors.push(found.ok_or_else(missing)?.new);
+        }
+        let mut regexes = Vec::with_capacity(program.regexes.len());
+        for pattern in &program.regexes {
+            let regex = Regex::new(pattern, regex_jit);
+            regexes.push(regex.map_err(|e| format!("Regex compilation error: {e} (\"{pattern}\")"))?);
+        }
+        Ok(Instance {
+            name: name.to_owned(),
+            headers: program.headers.iter().map(|h| HeaderName::new(h)).collect(),
+            regexes,
+            acls: program.acls.iter().map(AclTable::new).collect(),
+            modules,
+            functions,
+            constructors,
+            objects: program.objects.iter().map(|_| OnceLock::new()).collect(),
+            directors: Directors::default(),
+            backends: Vec::new(),
+            default_backend: BackendId::NONE,
+            subs: OnceLock::new(),
+            call_states: (0..program.call_sites).map(|_| OnceLock::new()).collect(),
+            vcl_states: Mutex::default(),
+            kept: Kept::default(),
+            program,
+        })
+    }
+
+    /// Makes the declared backends, in the program's order, so that they have the first ids.
+    pub fn add_backends(&mut self, mut make: impl FnMut(&Backend) -> Arc<dyn Director>) {
+        for backend in &self.program.backends {
+            self.backends.push(self.directors.add(make(backend)));
+        }
+        let default = self.program.default_backend.and_then(|i| self.backends.get(i as usize));
+        self.default_backend = default.copied().unwrap_or(BackendId::NONE);
+    }
+
     /// Keeps bytes as long as this VCL, so that its tasks need not copy them (files, objects' content).
     pub fn keep(&self, bytes: &Arc<[u8]>) -> &[u8] {
         self.kept.keep(bytes)
     }
+
+    /// The value that a module keeps for the whole VCL (PRIV_VCL), by its type and a key.
+    pub fn vcl_state<T: Default + Send + Sync + 'static>(&self, key: usize) -> Arc<T> {
+        let mut cells = self.vcl_states.lock().unwrap_or_else(PoisonError::into_inner);
+        for (k, state) in cells.iter() {
+            if *k == key
+                && let Ok(found) = state.clone().downcast::<T>()
+            {
+                return found;
+            }
+        }
+        let made = Arc::new(T::default());
+        cells.push((key, made.clone()));
+        made
+    }
+
+    /// The value of one call site (PRIV_CALL), made at its first use.
+    pub fn call_state<T: Default + Send + Sync + 'static>(&self, call_site: Option<u32>) -> Option<&T> {
+        let cell = self.call_states.get(call_site? as usize)?;
+        cell.get_or_init(|| Box::<T>::default()).downcast_ref()
+    }
+}
+
+fn resolve(module: &'static dyn Module, object: &str, name: &str) -> Result<ResolvedFunction, String> {
+    let (table, full) = if object.is_empty() {
+        (module.functions(), name.to_owned())
+    } else {
+        let found = module.objects().iter().find(|t| t.name == object);
+        let missing = || format!("Module {} has no object {object}", module.name());
+        (found.ok_or_else(missing)?.methods, format!("{object}.{name}"))
+    };
+    let found = table.iter().find(|f| f.0 == name);
+    let func = found.ok_or_else(|| format!("Module {} has no function {full}", module.name()))?.1;
+    Ok(ResolvedFunction { func, suspends: module.suspends().contains(&full.as_str()) })
 }
 
 /// Shared bytes that outlive every task of a VCL. Only ever grows, each once.
 #[derive(Default)]
-pub struct Kept(Mutex<Vec<Arc<[u8]>>>);
+struct Kept(Mutex<Vec<Arc<[u8]>>>);
 
 impl Kept {
     fn keep(&self, bytes: &Arc<[u8]>) -> &[u8] {
-        let mut all = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !all.iter().any(|held| Arc::ptr_eq(held, bytes)) {
             all.push(bytes.clone());
         }

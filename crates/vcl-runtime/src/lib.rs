@@ -4,17 +4,21 @@
 //! The worker implements [`Host`]: what a transaction lets VCL read and change. A module's author
 //! implements [`Module`] and needs to know nothing else.
 
+pub mod acl;
+pub mod convert;
 pub mod ctx;
 pub mod director;
 pub mod host;
 pub mod instance;
 pub mod module;
+pub mod regex;
 pub mod task;
 pub mod value;
 
-pub use ctx::Ctx;
+pub use ctx::{Ctx, SubFault, Suspend};
 pub use director::{AdminHealth, BackendId, Director, Directors, Health};
-pub use host::{H2Setting, HeaderEdit, Host, LocalFuture, PurgeMode, TcpInfo};
-pub use instance::Instance;
+pub use host::{H2Setting, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, TcpInfo};
+pub use instance::{HeaderName, Instance, ObjectState, PrivateMap};
 pub use module::{Args, Constructor, Event, Func, Module, ModuleError, ObjectType};
+pub use regex::{Regex, RegexLimits};
 pub use value::{Blob, Raw, RawKind, Str, Value};

@@ -30,12 +30,13 @@ impl<'a> Ctx<'a> {
     /// Copies bytes into the workspace and makes a BLOB of them. `None`: out of workspace.
     pub fn blob(&mut self, bytes: &[u8], kind: u32) -> Option<&'a Blob> {
         let held = self.host.copy(bytes)?;
-        self.place(Blob { ptr: held.ptr, len: held.len, kind })
+        let held = self.read(held)?;
+        self.place(Blob::new(held, kind))
     }
 
     /// A BLOB of bytes that live long enough as they are.
     pub fn blob_of(&mut self, bytes: &'a [u8], kind: u32) -> Option<&'a Blob> {
-        self.place(Blob { ptr: bytes.as_ptr(), len: bytes.len(), kind })
+        self.place(Blob::new(bytes, kind))
     }
 
     /// Puts an address into the workspace. `None`: out of workspace.
@@ -45,15 +46,11 @@ impl<'a> Ctx<'a> {
 
     /// Reads and keeps the request's body; the result is its length, negative on failure.
     pub fn cache_req_body(&mut self, limit: u64) -> Result<i64, ModuleError> {
-        let suspend = self.suspend.ok_or("this call may not wait here")?;
-        let mut length = -1;
-        let slot = &mut length;
-        let work = self.host.cache_req_body(limit)?;
-        suspend.wait(Box::pin(async move { *slot = work.await }));
-        Ok(length)
+        self.block_on_host(|host| host.cache_req_body(limit))
     }
 
-    fn place<T: Copy>(&mut self, value: T) -> Option<&'a T> {
+    /// Puts a value into the workspace. `None`: out of workspace.
+    pub fn place<T: Copy>(&mut self, value: T) -> Option<&'a T> {
         let (size, align) = (size_of::<T>(), align_of::<T>());
         let mut at = self.host.alloc(size)?;
         if !at.addr().is_multiple_of(align) {

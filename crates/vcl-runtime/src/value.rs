@@ -5,23 +5,29 @@
 
 use std::net::SocketAddr;
 
+use lacquer_vcl::program::Probe;
 use lacquer_vcl::types::HttpId;
 
 use crate::director::BackendId;
+use crate::instance::Instance;
+use crate::regex::Regex;
 
 /// A VCL string: bytes that outlive the task step, or undefined (null pointer).
+///
+/// Making one from a slice is a promise: the bytes live as long as the task that gets it (workspace memory,
+/// constants of the program, an object the task holds).
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Str {
-    pub ptr: *const u8,
-    pub len: usize,
+    ptr: *const u8,
+    len: usize,
 }
 
 impl Str {
     pub const NULL: Str = Str { ptr: std::ptr::null(), len: 0 };
 
     /// The bytes must outlive the task that the value is handed to.
-    pub fn new(bytes: &[u8]) -> Str {
+    pub const fn new(bytes: &[u8]) -> Str {
         Str { ptr: bytes.as_ptr(), len: bytes.len() }
     }
 
@@ -33,8 +39,19 @@ impl Str {
         self.ptr.is_null()
     }
 
+    /// The bytes, for as long as this value is looked at.
+    pub fn get(&self) -> Option<&[u8]> {
+        // SAFETY: whoever made the value promised bytes that outlive the task, and `self` is inside it.
+        unsafe { self.bytes() }
+    }
+
+    /// The bytes; undefined is the empty string.
+    pub fn or_empty(&self) -> &[u8] {
+        self.get().unwrap_or_default()
+    }
+
     /// # Safety
-    /// The bytes behind the pointer must be live and unchanged for `'a`.
+    /// `'a` must not be longer than the task that the value was made for.
     pub unsafe fn bytes<'a>(self) -> Option<&'a [u8]> {
         // SAFETY: the caller promises it; null is handled here.
         (!self.ptr.is_null()).then(|| unsafe { std::slice::from_raw_parts(self.ptr, self.len) })
@@ -45,14 +62,25 @@ impl Str {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Blob {
-    pub ptr: *const u8,
-    pub len: usize,
+    ptr: *const u8,
+    len: usize,
     pub kind: u32,
 }
 
 impl Blob {
+    /// The bytes must outlive the task that the value is handed to.
+    pub const fn new(bytes: &[u8], kind: u32) -> Blob {
+        Blob { ptr: bytes.as_ptr(), len: bytes.len(), kind }
+    }
+
+    /// The bytes, for as long as this value is looked at.
+    pub fn get(&self) -> &[u8] {
+        // SAFETY: whoever made the value promised bytes that outlive the task, and `self` is inside it.
+        unsafe { self.bytes() }.unwrap_or_default()
+    }
+
     /// # Safety
-    /// The bytes behind the pointer must be live and unchanged for `'a`.
+    /// `'a` must not be longer than the task that the value was made for.
     pub unsafe fn bytes<'a>(self) -> Option<&'a [u8]> {
         // SAFETY: the caller promises it; null is handled there.
         unsafe { Str { ptr: self.ptr, len: self.len }.bytes() }
@@ -67,10 +95,13 @@ pub enum RawKind {
     Absent = 0,
     /// `a` is 0 or 1.
     Bool,
-    /// INT and BYTES; `a` is the i64.
+    /// `a` is the i64.
     Int,
-    /// REAL, DURATION and TIME; `a` is the f64's bits.
+    Bytes,
+    /// `a` is the f64's bits.
     Real,
+    Duration,
+    Time,
     /// STRING and ENUM; `a` pointer (null: undefined), `b` length.
     Str,
     /// `a` points to `b` cells of [`Str`].
@@ -83,9 +114,9 @@ pub enum RawKind {
     Backend,
     /// `a` is an index into the program's probes plus one (0: none).
     Probe,
-    /// `a` is an index into the program's ACLs plus one.
+    /// `a` is an index into the program's ACLs plus one (0: none).
     Acl,
-    /// `a` is an index into the program's subs plus one.
+    /// `a` is an index into the program's subs plus one (0: none).
     Sub,
     /// `a` is a storage's index plus one (0: none).
     Stevedore,
@@ -93,7 +124,7 @@ pub enum RawKind {
     Header,
     /// `a` is the `HttpId`.
     Http,
-    /// `a` is an index into the program's regexes.
+    /// `a` is an index into the program's regexes plus one (0: none).
     Regex,
 }
 
@@ -126,11 +157,95 @@ pub enum Value<'a> {
     Ip(Option<&'a SocketAddr>),
     Blob(Option<&'a Blob>),
     Backend(BackendId),
-    Probe(Option<u32>),
+    Probe(Option<&'a Probe>),
+    /// An index for [`Ctx::acl_match`](crate::Ctx::acl_match).
     Acl(Option<u32>),
+    /// An index for [`Ctx::call_sub`](crate::Ctx::call_sub).
     Sub(Option<u32>),
     Stevedore(Option<u32>),
+    /// A message and an index for [`Ctx::header`](crate::Ctx::header).
     Header(HttpId, u32),
     Http(HttpId),
-    Regex(u32),
+    Regex(Option<&'a Regex>),
+}
+
+const HTTPS: [HttpId; 7] =
+    [HttpId::Req, HttpId::ReqTop, HttpId::Bereq, HttpId::Beresp, HttpId::Obj, HttpId::Resp, HttpId::ObjStale];
+
+/// The message with this number, as compiled code passes it.
+pub fn http_from_code(code: u64) -> HttpId {
+    HTTPS.get(code as usize).copied().unwrap_or(HttpId::Req)
+}
+
+fn less_one(number: u64) -> Option<u32> {
+    (number as u32).checked_sub(1)
+}
+
+impl<'a> Value<'a> {
+    /// # Safety
+    /// Pointers in `raw` must be as its kind says and live for `'a`.
+    pub unsafe fn from_raw(raw: Raw, vcl: &'a Instance) -> Value<'a> {
+        let Raw { kind, a, b } = raw;
+        // SAFETY: in every arm below that follows a pointer, the caller promises what the kind says.
+        unsafe {
+            match kind {
+                RawKind::Absent => Value::Absent,
+                RawKind::Bool => Value::Bool(a != 0),
+                RawKind::Int => Value::Int(a as i64),
+                RawKind::Bytes => Value::Bytes(a as i64),
+                RawKind::Real => Value::Real(f64::from_bits(a)),
+                RawKind::Duration => Value::Duration(f64::from_bits(a)),
+                RawKind::Time => Value::Time(f64::from_bits(a)),
+                RawKind::Str => Value::Str(Str { ptr: a as *const u8, len: b as usize }.bytes()),
+                RawKind::Strands => Value::Strands(std::slice::from_raw_parts(a as *const Str, b as usize)),
+                RawKind::Ip => Value::Ip((a as *const SocketAddr).as_ref()),
+                RawKind::Blob => Value::Blob((a as *const Blob).as_ref()),
+                RawKind::Backend => Value::Backend(BackendId(a as u32)),
+                RawKind::Probe => Value::Probe(less_one(a).and_then(|i| vcl.program.probes.get(i as usize))),
+                RawKind::Acl => Value::Acl(less_one(a)),
+                RawKind::Sub => Value::Sub(less_one(a)),
+                RawKind::Stevedore => Value::Stevedore(less_one(a)),
+                RawKind::Header => Value::Header(http_from_code(a), b as u32),
+                RawKind::Http => Value::Http(http_from_code(a)),
+                RawKind::Regex => Value::Regex(less_one(a).and_then(|i| vcl.regexes.get(i as usize))),
+            }
+        }
+    }
+
+    /// The form for compiled code. Probes and regexes are found by their place in `vcl`.
+    pub fn to_raw(self, vcl: &Instance) -> Raw {
+        let one = |index: Option<u32>| index.map_or(0, |i| u64::from(i) + 1);
+        let place = |i: Option<usize>| one(i.map(|i| i as u32));
+        let (kind, a, b) = match self {
+            Value::Absent => (RawKind::Absent, 0, 0),
+            Value::Bool(v) => (RawKind::Bool, u64::from(v), 0),
+            Value::Int(v) => (RawKind::Int, v as u64, 0),
+            Value::Bytes(v) => (RawKind::Bytes, v as u64, 0),
+            Value::Real(v) => (RawKind::Real, v.to_bits(), 0),
+            Value::Duration(v) => (RawKind::Duration, v.to_bits(), 0),
+            Value::Time(v) => (RawKind::Time, v.to_bits(), 0),
+            Value::Str(v) => {
+                let s = Str::from_option(v);
+                (RawKind::Str, s.ptr as u64, s.len as u64)
+            }
+            Value::Strands(v) => (RawKind::Strands, v.as_ptr() as u64, v.len() as u64),
+            Value::Ip(v) => (RawKind::Ip, v.map_or(0, |p| std::ptr::from_ref(p) as u64), 0),
+            Value::Blob(v) => (RawKind::Blob, v.map_or(0, |p| std::ptr::from_ref(p) as u64), 0),
+            Value::Backend(v) => (RawKind::Backend, u64::from(v.0), 0),
+            Value::Probe(v) => {
+                let at = v.and_then(|p| vcl.program.probes.iter().position(|q| std::ptr::eq(p, q)));
+                (RawKind::Probe, place(at), 0)
+            }
+            Value::Acl(v) => (RawKind::Acl, one(v), 0),
+            Value::Sub(v) => (RawKind::Sub, one(v), 0),
+            Value::Stevedore(v) => (RawKind::Stevedore, one(v), 0),
+            Value::Header(http, name) => (RawKind::Header, http as u64, u64::from(name)),
+            Value::Http(http) => (RawKind::Http, http as u64, 0),
+            Value::Regex(v) => {
+                let at = v.and_then(|p| vcl.regexes.iter().position(|q| std::ptr::eq(p, q)));
+                (RawKind::Regex, place(at), 0)
+            }
+        };
+        Raw { kind, a, b }
+    }
 }

@@ -1,0 +1,286 @@
+//! Regular expressions: PCRE2 with its JIT, called directly because VCL needs match limits that can change
+//! from one match to the next. Scratch memory belongs to the thread, so a match allocates nothing.
+
+use std::ptr::null_mut;
+
+use pcre2_sys::*;
+
+/// Parameters `pcre2_match_limit` and `pcre2_depth_limit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegexLimits {
+    pub matches: u32,
+    pub depth: u32,
+}
+
+impl Default for RegexLimits {
+    fn default() -> Self {
+        RegexLimits { matches: 10_000, depth: 20 }
+    }
+}
+
+/// PCRE2 gave up (limits, bad data): its negative code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegexError(pub i32);
+
+impl std::fmt::Display for RegexError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&message(self.0))
+    }
+}
+
+fn message(code: i32) -> String {
+    let mut text = [0u8; 256];
+    // SAFETY: the buffer and its length belong together; PCRE2 cuts the text to fit.
+    let n = unsafe { pcre2_get_error_message_8(code, text.as_mut_ptr(), text.len()) };
+    match usize::try_from(n) {
+        Ok(n) => String::from_utf8_lossy(&text[..n]).into_owned(),
+        Err(_) => format!("unknown pcre2 error code ({code})"),
+    }
+}
+
+pub struct Regex {
+    code: *mut pcre2_code_8,
+}
+
+// SAFETY: compiled code is read only; everything a match writes is in the thread's own `Scratch`.
+unsafe impl Send for Regex {}
+// SAFETY: as above.
+unsafe impl Sync for Regex {}
+
+impl Drop for Regex {
+    fn drop(&mut self) {
+        // SAFETY: `code` came from pcre2_compile and is freed once.
+        unsafe { pcre2_code_free_8(self.code) }
+    }
+}
+
+impl std::fmt::Debug for Regex {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Regex")
+    }
+}
+
+/// Groups that a match can report: PCRE2 numbers them from 0, VCL uses up to `\9`.
+const GROUPS: usize = 16;
+
+struct Scratch {
+    data: *mut pcre2_match_data_8,
+    context: *mut pcre2_match_context_8,
+    limits: RegexLimits,
+}
+
+impl Scratch {
+    fn new() -> Scratch {
+        let limits = RegexLimits::default();
+        // SAFETY: plain allocations of PCRE2's; null results are handled where they are used.
+        unsafe {
+            let data = pcre2_match_data_create_8(GROUPS as u32, null_mut());
+            let context = pcre2_match_context_create_8(null_mut());
+            if !context.is_null() {
+                pcre2_set_match_limit_8(context, limits.matches);
+                pcre2_set_depth_limit_8(context, limits.depth);
+            }
+            Scratch { data, context, limits }
+        }
+    }
+
+    fn limit(&mut self, limits: RegexLimits) {
+        if self.limits != limits && !self.context.is_null() {
+            self.limits = limits;
+            // SAFETY: the context is this thread's own.
+            unsafe {
+                pcre2_set_match_limit_8(self.context, limits.matches);
+                pcre2_set_depth_limit_8(self.context, limits.depth);
+            }
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // SAFETY: both came from PCRE2 (or are null, which it accepts) and are freed once.
+        unsafe {
+            pcre2_match_data_free_8(self.data);
+            pcre2_match_context_free_8(self.context);
+        }
+    }
+}
+
+thread_local! {
+    static SCRATCH: std::cell::RefCell<Scratch> = std::cell::RefCell::new(Scratch::new());
+}
+
+/// The places of a match's groups in the subject; group 0 is the whole match.
+#[derive(Clone, Debug, Default)]
+pub struct Groups {
+    spans: [Option<(usize, usize)>; GROUPS],
+    count: usize,
+}
+
+impl Groups {
+    pub fn get(&self, group: usize) -> Option<(usize, usize)> {
+        self.spans.get(group).copied().flatten()
+    }
+
+    /// One more than the highest group that took part in the match.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+impl Regex {
+    /// Compiles a pattern; the error text is PCRE2's with the offset.
+    pub fn new(pattern: &str, jit: bool) -> Result<Regex, String> {
+        let (mut error, mut offset) = (0, 0);
+        // SAFETY: pattern and length belong together; the out-pointers are live.
+        let code = unsafe {
+            pcre2_compile_8(pattern.as_ptr(), pattern.len(), 0, &raw mut error, &raw mut offset, null_mut())
+        };
+        if code.is_null() {
+            return Err(format!("{} at offset {offset}", message(error)));
+        }
+        if jit {
+            // SAFETY: freshly compiled code; without JIT support the interpreter is used.
+            unsafe { pcre2_jit_compile_8(code, PCRE2_JIT_COMPLETE) };
+        }
+        Ok(Regex { code })
+    }
+
+    pub fn is_match(&self, subject: &[u8], limits: RegexLimits) -> Result<bool, RegexError> {
+        SCRATCH.with_borrow_mut(|scratch| Ok(self.run(scratch, subject, 0, 0, limits)? >= 0))
+    }
+
+    /// The groups of the first match at or after `from`. With `not_empty`, an empty match does not count.
+    pub fn find_at(
+        &self,
+        subject: &[u8],
+        from: usize,
+        not_empty: bool,
+        limits: RegexLimits,
+    ) -> Result<Option<Groups>, RegexError> {
+        let options = if not_empty { PCRE2_NOTEMPTY } else { 0 };
+        SCRATCH.with_borrow_mut(|scratch| {
+            let found = self.run(scratch, subject, from, options, limits)?;
+            if found < 0 {
+                return Ok(None);
+            }
+            let count = if found == 0 { GROUPS } else { found as usize };
+            let mut groups = Groups { spans: [None; GROUPS], count };
+            // SAFETY: the vector has two words for each of the GROUPS pairs made with the match data.
+            let pairs =
+                unsafe { std::slice::from_raw_parts(pcre2_get_ovector_pointer_8(scratch.data), 2 * GROUPS) };
+            for (span, pair) in groups.spans.iter_mut().zip(pairs.chunks_exact(2)).take(count) {
+                *span = (pair[0] <= pair[1] && pair[1] <= subject.len()).then_some((pair[0], pair[1]));
+            }
+            Ok(Some(groups))
+        })
+    }
+
+    fn run(
+        &self,
+        scratch: &mut Scratch,
+        subject: &[u8],
+        from: usize,
+        options: u32,
+        limits: RegexLimits,
+    ) -> Result<i32, RegexError> {
+        if scratch.data.is_null() || from > subject.len() {
+            return Err(RegexError(PCRE2_ERROR_NOMEMORY));
+        }
+        scratch.limit(limits);
+        // PCRE2 wants a real pointer also for the empty subject.
+        let start = if subject.is_empty() { c"".as_ptr().cast() } else { subject.as_ptr() };
+        // SAFETY: subject and length belong together, `from` is inside, the scratch is this thread's own.
+        let found = unsafe {
+            pcre2_match_8(self.code, start, subject.len(), from, options, scratch.data, scratch.context)
+        };
+        if found < PCRE2_ERROR_NOMATCH { Err(RegexError(found)) } else { Ok(found) }
+    }
+
+    /// VCL's regsub and regsuball: appends `subject` with the match (or `all`) replaced to `out`.
+    /// False, and nothing appended, if nothing matches.
+    pub fn substitute(
+        &self,
+        subject: &[u8],
+        replacement: &[u8],
+        all: bool,
+        limits: RegexLimits,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, RegexError> {
+        let Some(mut groups) = self.find_at(subject, 0, false, limits)? else { return Ok(false) };
+        let mut done = 0;
+        loop {
+            let (start, end) = groups.get(0).unwrap_or((done, done));
+            out.extend_from_slice(subject.get(done..start).unwrap_or_default());
+            expand(subject, replacement, &groups, out);
+            done = end;
+            if !all {
+                break;
+            }
+            match self.find_at(subject, done, true, limits)? {
+                // A match that does not move on (lookaround with \K) would repeat for ever.
+                Some(next) if next.get(0).is_some_and(|span| span.1 > done) => groups = next,
+                _ => break,
+            }
+        }
+        out.extend_from_slice(&subject[done..]);
+        Ok(true)
+    }
+}
+
+/// `\0` to `\9` are groups; a backslash before anything else is dropped.
+fn expand(subject: &[u8], replacement: &[u8], groups: &Groups, out: &mut Vec<u8>) {
+    let mut rest = replacement;
+    while let Some(at) = rest.iter().position(|&b| b == b'\\') {
+        let Some(&next) = rest.get(at + 1) else { break };
+        out.extend_from_slice(&rest[..at]);
+        if next.is_ascii_digit() {
+            if let Some((start, end)) = groups.get(usize::from(next - b'0')) {
+                out.extend_from_slice(&subject[start..end]);
+            }
+        } else {
+            out.push(next);
+        }
+        rest = &rest[at + 2..];
+    }
+    out.extend_from_slice(rest);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sub(all: bool, subject: &str, pattern: &str, replacement: &str) -> Option<String> {
+        let regex = Regex::new(pattern, true).unwrap();
+        let mut out = Vec::new();
+        let limits = RegexLimits::default();
+        let done =
+            regex.substitute(subject.as_bytes(), replacement.as_bytes(), all, limits, &mut out).unwrap();
+        done.then(|| String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn substitutes_as_varnish_does() {
+        assert_eq!(sub(false, "foobar", "o", "0").as_deref(), Some("f0obar"));
+        assert_eq!(sub(true, "foobar", "o", "0").as_deref(), Some("f00bar"));
+        assert_eq!(sub(true, "foobar", "(o)(x)?", r"<\1\2\9\0>").as_deref(), Some("f<oo><oo>bar"));
+        assert_eq!(sub(false, "a", "a", r"\\x\q\").as_deref(), Some(r"\xq\"));
+        assert_eq!(sub(true, "abc", "", "-").as_deref(), Some("-abc"));
+        assert_eq!(sub(false, "abc", "z", "-"), None);
+    }
+
+    #[test]
+    fn limits_end_a_match_with_an_error() {
+        let regex = Regex::new("(a+)+$", false).unwrap();
+        let limits = RegexLimits { matches: 100, depth: 1000 };
+        let error = regex.is_match(b"aaaaaaaaaaaaaaaaaaaaaaaab", limits).unwrap_err();
+        assert_eq!(error.0, PCRE2_ERROR_MATCHLIMIT);
+        assert_eq!(error.to_string(), "match limit exceeded");
+        assert_eq!(regex.is_match(b"aaa", RegexLimits::default()), Ok(true));
+        assert_eq!(regex.is_match(b"", RegexLimits::default()), Ok(false));
+    }
+}
