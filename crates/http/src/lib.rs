@@ -6,11 +6,13 @@
 
 pub mod ascii;
 pub mod body_status;
+pub mod date;
 pub mod fixed_text_table;
 pub mod h1;
 pub mod header_table;
 pub mod message;
 pub mod number;
+pub mod pack;
 pub mod session_close_table;
 pub mod workspace;
 

@@ -1,0 +1,292 @@
+//! Dates of HTTP: the three formats of RFC 9110 section 5.6.7 and ISO 8601 are read, the first is
+//! written. Times are seconds since the epoch; 0 stands for "no date", as in Varnish's logs.
+
+const WEEKDAYS: [&[u8; 3]; 7] = [b"Sun", b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat"];
+const WEEKDAY_RESTS: [&[u8]; 7] = [b"day", b"day", b"sday", b"nesday", b"rsday", b"day", b"urday"];
+const MONTHS: [&[u8; 3]; 12] =
+    [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
+const SECONDS_PER_DAY: i64 = 86400;
+
+/// Length of a formatted date.
+pub const DATE_LEN: usize = 29;
+
+/// Days since the epoch of a date of the Gregorian calendar (eras of 400 years, March first).
+fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
+/// Year, month, day of a number of days since the epoch.
+fn civil_from_days(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// "Sun, 06 Nov 1994 08:49:37 GMT". Years outside of 0..=9999 are clipped.
+pub fn format(time: f64) -> [u8; DATE_LEN] {
+    const FIRST: f64 = -62_167_219_200.0;
+    const LAST: f64 = 253_402_300_799.0;
+    let seconds = time.clamp(FIRST, LAST).trunc() as i64;
+    let days = seconds.div_euclid(SECONDS_PER_DAY);
+    let of_day = seconds.rem_euclid(SECONDS_PER_DAY);
+    let (year, month, day) = civil_from_days(days);
+    let mut text = *b"Sun, 00 Jan 0000 00:00:00 GMT";
+    let mut two = |at: usize, n: i64| {
+        text[at] = b'0' + (n / 10 % 10) as u8;
+        text[at + 1] = b'0' + (n % 10) as u8;
+    };
+    two(5, day);
+    two(12, year / 100);
+    two(14, year % 100);
+    two(17, of_day / 3600);
+    two(20, of_day / 60 % 60);
+    two(23, of_day % 60);
+    text[..3].copy_from_slice(WEEKDAYS[(days + 4).rem_euclid(7) as usize]);
+    text[8..11].copy_from_slice(MONTHS[(month - 1) as usize]);
+    text
+}
+
+#[derive(Default)]
+struct Fields {
+    year: i64,
+    month: i64,
+    day: i64,
+    hour: i64,
+    minute: i64,
+    second: i64,
+    weekday: Option<i64>,
+}
+
+struct Cursor<'a>(&'a [u8]);
+
+impl Cursor<'_> {
+    fn literal(&mut self, text: &[u8]) -> Option<()> {
+        self.0 = self.0.strip_prefix(text)?;
+        Some(())
+    }
+
+    fn digits(&mut self, n: usize) -> Option<i64> {
+        let (digits, rest) = self.0.split_at_checked(n)?;
+        self.0 = rest;
+        digits.iter().try_fold(0, |sum, b| b.is_ascii_digit().then(|| sum * 10 + i64::from(b - b'0')))
+    }
+
+    fn one_of(&mut self, names: &[&[u8; 3]]) -> Option<i64> {
+        let (name, rest) = self.0.split_first_chunk::<3>()?;
+        self.0 = rest;
+        names.iter().position(|n| *n == name).map(|n| n as i64)
+    }
+
+    fn time_of_day(&mut self, f: &mut Fields) -> Option<()> {
+        f.hour = self.digits(2)?;
+        self.literal(b":")?;
+        f.minute = self.digits(2)?;
+        self.literal(b":")?;
+        f.second = self.digits(2)?;
+        Some(())
+    }
+
+    fn skip_spaces(&mut self) {
+        while let [b' ', rest @ ..] = self.0 {
+            self.0 = rest;
+        }
+    }
+
+    fn date(&mut self) -> Option<Fields> {
+        let mut f = Fields::default();
+        if self.0.first()?.is_ascii_digit() {
+            f.year = self.digits(4)?;
+            self.literal(b"-")?;
+            f.month = self.digits(2)?;
+            self.literal(b"-")?;
+            f.day = self.digits(2)?;
+            self.literal(b"T")?;
+            self.time_of_day(&mut f)?;
+            return Some(f);
+        }
+        let weekday = self.one_of(&WEEKDAYS)?;
+        f.weekday = Some(weekday);
+        match *self.0.first()? {
+            b',' => self.rfc1123(&mut f)?,
+            b' ' => self.asctime(&mut f)?,
+            _ => {
+                self.literal(WEEKDAY_RESTS[weekday as usize])?;
+                self.rfc850(&mut f)?;
+            }
+        }
+        Some(f)
+    }
+
+    fn rfc1123(&mut self, f: &mut Fields) -> Option<()> {
+        self.literal(b", ")?;
+        f.day = self.digits(2)?;
+        self.literal(b" ")?;
+        f.month = self.one_of(&MONTHS)? + 1;
+        self.literal(b" ")?;
+        f.year = self.digits(4)?;
+        self.literal(b" ")?;
+        self.time_of_day(f)?;
+        self.literal(b" GMT")
+    }
+
+    fn asctime(&mut self, f: &mut Fields) -> Option<()> {
+        self.literal(b" ")?;
+        f.month = self.one_of(&MONTHS)? + 1;
+        self.literal(b" ")?;
+        f.day = if self.0.first() == Some(&b' ') {
+            self.literal(b" ")?;
+            self.digits(1)?
+        } else {
+            self.digits(2)?
+        };
+        self.literal(b" ")?;
+        self.time_of_day(f)?;
+        self.literal(b" ")?;
+        f.year = self.digits(4)?;
+        Some(())
+    }
+
+    fn rfc850(&mut self, f: &mut Fields) -> Option<()> {
+        self.literal(b", ")?;
+        f.day = self.digits(2)?;
+        self.literal(b"-")?;
+        f.month = self.one_of(&MONTHS)? + 1;
+        self.literal(b"-")?;
+        f.year = self.digits(2)? + 1900;
+        if f.year < 1969 {
+            f.year += 100;
+        }
+        self.literal(b" ")?;
+        self.time_of_day(f)?;
+        self.literal(b" GMT")
+    }
+}
+
+fn days_in_month(year: i64, month: i64) -> i64 {
+    match month {
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// The time a text stands for; `None` when it is no date, the weekday is wrong, or the year is
+/// before 1899.
+pub fn parse(text: &[u8]) -> Option<f64> {
+    let mut cursor = Cursor(text);
+    cursor.skip_spaces();
+    let f = cursor.date()?;
+    cursor.skip_spaces();
+    let in_range = cursor.0.is_empty()
+        && f.second <= 60
+        && f.minute <= 59
+        && f.hour <= 23
+        && (1..=12).contains(&f.month)
+        && (1..=days_in_month(f.year, f.month)).contains(&f.day)
+        && f.year >= 1899;
+    if !in_range {
+        return None;
+    }
+    let days = days_from_civil(f.year, f.month, f.day);
+    if f.weekday.is_some_and(|w| (days + 4).rem_euclid(7) != w) {
+        return None;
+    }
+    let second = f.second.min(59); // leap seconds are ignored
+    Some((days * SECONDS_PER_DAY + f.hour * 3600 + f.minute * 60 + second) as f64)
+}
+
+/// [`parse`] with 0 for "no date", which is also what the epoch itself gives.
+pub fn parse_or_zero(text: &[u8]) -> f64 {
+    parse(text).unwrap_or(0.0)
+}
+
+/// The formatted date of the current second, made once per second.
+#[derive(Clone, Copy, Debug)]
+pub struct DateCache {
+    second: i64,
+    text: [u8; DATE_LEN],
+}
+
+impl Default for DateCache {
+    fn default() -> Self {
+        DateCache { second: 0, text: format(0.0) }
+    }
+}
+
+impl DateCache {
+    pub fn at(&mut self, now: f64) -> &[u8; DATE_LEN] {
+        let second = now.trunc() as i64;
+        if second != self.second {
+            *self = DateCache { second, text: format(now) };
+        }
+        &self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_formats_mean_the_same() {
+        for text in [
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sunday, 06-Nov-94 08:49:37 GMT",
+            "Sun Nov  6 08:49:37 1994",
+            "  1994-11-06T08:49:37  ",
+        ] {
+            assert_eq!(parse(text.as_bytes()), Some(784111777.0), "{text}");
+        }
+        assert_eq!(&format(784111777.9), b"Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(parse(b"Fri, 30 Jun 1972 23:59:60 GMT"), Some(78796799.0));
+        assert_eq!(parse(b"Wednesday, 09-Nov-68 00:00:00 GMT"), None);
+        assert_eq!(parse(b"Tue Feb 29 00:00:01 2000"), Some(951782401.0));
+    }
+
+    #[test]
+    fn what_is_no_date() {
+        for text in [
+            "",
+            "0",
+            "Sun, 6 Nov 1994 08:49:37 GMT",
+            "Mon, 06 Nov 1994 08:49:37 GMT",
+            "Sun, 06 Nov 1994 08:49:37",
+            "Sun, 06 Nov 1994 24:49:37 GMT",
+            "Sun, 06 Nov 1994 08:60:37 GMT",
+            "Sun, 06 Nov 1994 08:49:61 GMT",
+            "Sun, 06 Noo 1994 08:49:37 GMT",
+            "Sun, 06 Nov 1994 08:49:37 UTC",
+            "Sun, 06 Nov 1994 08:49:37 GMT x",
+            "Thu, 30 Feb 1995 08:49:37 GMT",
+            "Wed, 29 Feb 1995 08:49:37 GMT",
+            "1994-13-06T08:49:37",
+            "1898-01-06T08:49:37",
+        ] {
+            assert_eq!(parse(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn formatting_and_parsing_agree_over_centuries() {
+        let mut time = -2_209_852_800.0;
+        while time < 20_000_000_000.0 {
+            assert_eq!(parse(&format(time)), Some(time));
+            time += 3_599_999.0;
+        }
+        let mut cache = DateCache::default();
+        assert_eq!(cache.at(0.5), b"Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(cache.at(86400.0), b"Fri, 02 Jan 1970 00:00:00 GMT");
+        assert_eq!(format(f64::NAN).len(), DATE_LEN);
+    }
+}
