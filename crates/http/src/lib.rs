@@ -6,14 +6,17 @@
 
 pub mod ascii;
 pub mod body_status;
+pub mod conditional;
 pub mod date;
 pub mod fixed_text_table;
+pub mod freshness;
 pub mod h1;
 pub mod header_table;
 pub mod message;
 pub mod number;
 pub mod pack;
 pub mod session_close_table;
+pub mod vary;
 pub mod workspace;
 
 pub use body_status::BodyStatus;

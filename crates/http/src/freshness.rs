@@ -1,0 +1,201 @@
+//! How long a response may be used: the headers' word on it, mixed with the parameters' defaults.
+//! Follows Varnish's policy, which is RFC 9111 where clocks agree and errs towards caching where
+//! they do not, because this cache works on behalf of the origin.
+
+use crate::ascii::{Decimal, is_ows};
+use crate::date;
+use crate::header_table::{AGE, CACHE_CONTROL, DATE, EXPIRES};
+use crate::message::Message;
+use crate::workspace::Workspace;
+
+/// The parameters that matter, in seconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Defaults {
+    pub ttl: f64,
+    pub grace: f64,
+    pub keep: f64,
+    pub clock_skew: f64,
+}
+
+/// The verdict, with the numbers it was derived from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Freshness {
+    /// When the response was fresh from the origin: now minus `Age`.
+    pub origin: f64,
+    /// Counted from `origin`; negative: not cacheable.
+    pub ttl: f32,
+    pub grace: f32,
+    pub keep: f32,
+    pub date: f64,
+    pub expires: f64,
+    pub max_age: u32,
+}
+
+/// Delta-seconds as Varnish reads them: overflow saturates, a list may go on after a comma, a
+/// fraction is ignored, anything else is zero (RFC 9111 section 1.2.2).
+pub fn delta_seconds(text: &[u8]) -> u32 {
+    let start = text.iter().take_while(|&&b| is_ows(b)).count();
+    let text = &text[start..];
+    let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
+    let value =
+        text[..digits].iter().fold(0u32, |n, b| n.saturating_mul(10).saturating_add(u32::from(b - b'0')));
+    let mut rest = &text[digits..];
+    while let [b, tail @ ..] = rest
+        && is_ows(*b)
+    {
+        rest = tail;
+    }
+    // Whoever counts in more than 32 bits means for ever, so what follows does not matter.
+    if value == u32::MAX || matches!(rest.first(), None | Some(b',' | b'.')) { value } else { 0 }
+}
+
+fn directive(msg: &Message, ws: &Workspace, name: &[u8]) -> Option<u32> {
+    msg.get_field(ws, CACHE_CONTROL, name).flatten().map(delta_seconds)
+}
+
+/// `Cache-Control` must have been collected into one header.
+/// `private`: the object is made for one pass only, so that nothing but its age matters (and no log
+/// record is written).
+pub fn freshness(msg: &Message, ws: &Workspace, now: f64, defaults: &Defaults, private: bool) -> Freshness {
+    let date_of = |name| msg.get(ws, name).map_or(0.0, date::parse_or_zero);
+    let age = msg.get(ws, AGE).map_or(0, delta_seconds);
+    let mut f = Freshness {
+        origin: now - f64::from(age),
+        ttl: defaults.ttl as f32,
+        grace: defaults.grace as f32,
+        keep: defaults.keep as f32,
+        date: 0.0,
+        expires: 0.0,
+        max_age: 0,
+    };
+    if private {
+        return Freshness { ttl: -1.0, grace: 0.0, keep: 0.0, ..f };
+    }
+    f.expires = date_of(EXPIRES);
+    f.date = date_of(DATE);
+    match msg.status() {
+        // Only cacheable when the origin says so (RFC 9110 section 15.4).
+        302 | 307 => {
+            f.ttl = -1.0;
+            apply_headers(&mut f, msg, ws, now, defaults.clock_skew);
+        }
+        200 | 203 | 204 | 300 | 301 | 304 | 404 | 410 | 414 => {
+            apply_headers(&mut f, msg, ws, now, defaults.clock_skew);
+        }
+        _ => f.ttl = -1.0,
+    }
+    if f.ttl >= 0.0
+        && let Some(grace) = directive(msg, ws, b"stale-while-revalidate")
+    {
+        f.grace = grace as f32;
+    }
+    f
+}
+
+fn apply_headers(f: &mut Freshness, msg: &Message, ws: &Workspace, now: f64, clock_skew: f64) {
+    // "s-maxage" without a value hides "max-age", as in Varnish.
+    let shared = msg.get_field(ws, CACHE_CONTROL, b"s-maxage");
+    let max_age = if shared.is_some() { shared } else { msg.get_field(ws, CACHE_CONTROL, b"max-age") };
+    if let Some(Some(value)) = max_age {
+        f.max_age = delta_seconds(value);
+        f.ttl = f.max_age as f32;
+    } else if f.expires == 0.0 {
+        // the default
+    } else if f.expires < f.date {
+        f.ttl = 0.0;
+    } else if f.date == 0.0 || (f.date - now).abs() < clock_skew {
+        // Our clock agrees with the origin's: Expires can be compared with it.
+        f.ttl = if f.expires < now { 0.0 } else { (f.expires - now) as f32 };
+    } else {
+        // Clocks differ, but the difference of two headers is good.
+        f.ttl = (f.expires - f.date).trunc() as f32;
+    }
+}
+
+impl Freshness {
+    /// The text of the `TTL` log record, "RFC ttl grace keep now origin date expires max-age cacheable".
+    pub fn write_log(&self, now: f64, uncacheable: bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"RFC");
+        let (ttl, grace, keep) = (f64::from(self.ttl), f64::from(self.grace), f64::from(self.keep));
+        for number in [ttl, grace, keep, now, self.origin, self.date, self.expires] {
+            out.push(b' ');
+            write_rounded(number, out);
+        }
+        out.push(b' ');
+        out.extend_from_slice(Decimal::new(u64::from(self.max_age)).as_bytes());
+        out.extend_from_slice(if uncacheable { b" uncacheable" } else { b" cacheable" });
+    }
+}
+
+/// As printf's "%.0f".
+fn write_rounded(number: f64, out: &mut Vec<u8>) {
+    if number.is_sign_negative() {
+        out.push(b'-');
+    }
+    out.extend_from_slice(Decimal::new(number.abs().round_ties_even() as u64).as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: f64 = 784111777.0; // Sun, 06 Nov 1994 08:49:37 GMT
+    const D: Defaults = Defaults { ttl: 120.0, grace: 10.0, keep: 5.0, clock_skew: 10.0 };
+
+    fn verdict(status: u16, lines: &[&str]) -> Freshness {
+        let mut ws = Workspace::new(4096);
+        let mut msg = Message::new(64);
+        msg.set_response(&mut ws, status).unwrap();
+        for line in lines {
+            msg.append_line_copy(&mut ws, line.as_bytes()).unwrap();
+        }
+        freshness(&msg, &ws, NOW, &D, false)
+    }
+
+    #[test]
+    fn ttl_by_headers() {
+        let table: &[(u16, &[&str], f32)] = &[
+            (200, &[], 120.0),
+            (304, &[], 120.0),
+            (404, &[], 120.0),
+            (500, &[], -1.0),
+            (503, &["Cache-Control: max-age=10"], -1.0),
+            (206, &["Cache-Control: max-age=10"], -1.0),
+            (302, &[], -1.0),
+            (302, &["Cache-Control: max-age=10"], 10.0),
+            (307, &["Expires: Sun, 06 Nov 1994 08:49:57 GMT"], 20.0),
+            (308, &["Cache-Control: max-age=10"], -1.0),
+            (200, &["Cache-Control: max-age=10, s-maxage=20"], 20.0),
+            (200, &["Cache-Control: max-age=10", "Expires: Sun, 06 Nov 1994 09:49:37 GMT"], 10.0),
+            (200, &["Cache-Control: max-age = 10"], 10.0),
+            (200, &["Cache-Control: max-age=10.5"], 10.0),
+            (200, &["Cache-Control: max-age=-1"], 0.0),
+            (200, &["Cache-Control: max-age=10x"], 0.0),
+            (200, &["Cache-Control: max-age=99999999999"], 4294967296.0),
+            (200, &["Cache-Control: max-age"], 120.0),
+            (200, &["Cache-Control: s-maxage, max-age=10"], 120.0),
+            (200, &["Expires: Sun, 06 Nov 1994 08:49:57 GMT"], 20.0),
+            (200, &["Expires: Sun, 06 Nov 1994 08:49:07 GMT"], 0.0),
+            (200, &["Expires: 0"], 120.0),
+            (200, &["Expires: Sun, 06 Nov 1994 08:49:57 GMT", "Date: Sun, 06 Nov 1994 08:49:40 GMT"], 20.0),
+            (200, &["Expires: Sun, 06 Nov 1994 07:50:07 GMT", "Date: Sun, 06 Nov 1994 07:49:37 GMT"], 30.0),
+            (200, &["Expires: Sun, 06 Nov 1994 07:49:07 GMT", "Date: Sun, 06 Nov 1994 07:49:37 GMT"], 0.0),
+        ];
+        for (status, lines, ttl) in table {
+            assert_eq!(verdict(*status, lines).ttl, *ttl, "{status} {lines:?}");
+        }
+    }
+
+    #[test]
+    fn age_grace_and_log() {
+        let f = verdict(200, &["Age: 7", "Cache-Control: max-age=9, stale-while-revalidate=33"]);
+        assert_eq!((f.origin, f.grace, f.keep), (NOW - 7.0, 33.0, 5.0));
+        let mut log = Vec::new();
+        f.write_log(NOW, false, &mut log);
+        assert_eq!(String::from_utf8_lossy(&log), "RFC 9 33 5 784111777 784111770 0 0 9 cacheable");
+        assert_eq!(verdict(500, &["Cache-Control: stale-while-revalidate=33"]).grace, 10.0);
+        let mut log = Vec::new();
+        verdict(500, &[]).write_log(NOW, true, &mut log);
+        assert_eq!(String::from_utf8_lossy(&log), "RFC -1 10 5 784111777 784111777 0 0 0 uncacheable");
+    }
+}

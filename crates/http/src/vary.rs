@@ -1,0 +1,220 @@
+//! Variants of a response. A variant's spec holds the headers that `Vary` names and the values of the
+//! request it was made for; a request matches when it has the same. The compact form:
+//!
+//! ```text
+//! repeated: u16 length of value (big endian, 0xffff: header absent), u8 length of name + 1, name, ':', NUL, value
+//! end:      0xff 0xff 0x00
+//! ```
+
+use crate::ascii::{is_ows, trim_ows_end};
+use crate::header_table::{ACCEPT_ENCODING, HeaderName, VARY};
+use crate::message::Message;
+use crate::workspace::Workspace;
+use std::fmt;
+
+const ABSENT: usize = 0xffff;
+const END: [u8; 3] = [0xff, 0xff, 0];
+const MAX_NAME: usize = 127;
+
+/// A `Vary` header that cannot be honoured, so the response cannot be cached; logged as `Error`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VaryError {
+    NameTooLong,
+    ValueTooLong,
+    Malformed,
+}
+
+impl VaryError {
+    pub const fn text(self) -> &'static str {
+        match self {
+            VaryError::NameTooLong => "Vary header name length exceeded",
+            VaryError::ValueTooLong => "Vary header maximum length exceeded",
+            VaryError::Malformed => "Malformed Vary header",
+        }
+    }
+}
+
+impl fmt::Display for VaryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl std::error::Error for VaryError {}
+
+fn request_value<'w>(req: &Message, ws: &'w Workspace, name: &[u8]) -> Option<&'w [u8]> {
+    req.get(ws, HeaderName::new(name)).map(trim_ows_end)
+}
+
+fn push_entry(out: &mut Vec<u8>, name: &[u8], value: Option<&[u8]>) {
+    let len = value.map_or(ABSENT, <[u8]>::len) as u16;
+    out.extend_from_slice(&len.to_be_bytes());
+    out.push(name.len() as u8 + 1);
+    out.extend_from_slice(name);
+    out.extend_from_slice(b":\0");
+    out.extend_from_slice(value.unwrap_or_default());
+}
+
+/// Writes the spec of the variant that `beresp` is for `bereq` into `out`; false when the response does
+/// not vary. After an error `out` is as before. `Vary` must have been collected into one header to be
+/// seen whole.
+pub fn create(
+    beresp: &Message,
+    beresp_ws: &Workspace,
+    bereq: &Message,
+    bereq_ws: &Workspace,
+    out: &mut Vec<u8>,
+) -> Result<bool, VaryError> {
+    let Some(vary) = beresp.get(beresp_ws, VARY) else { return Ok(false) };
+    let start = out.len();
+    let result = push_all(vary, bereq, bereq_ws, out);
+    match result {
+        Ok(()) => out.extend_from_slice(&END),
+        Err(_) => out.truncate(start),
+    }
+    result.map(|()| true)
+}
+
+fn push_all(vary: &[u8], bereq: &Message, ws: &Workspace, out: &mut Vec<u8>) -> Result<(), VaryError> {
+    let skip_blanks = |at: usize| at + vary[at..].iter().take_while(|&&b| is_ows(b)).count();
+    let mut at = 0;
+    loop {
+        at = skip_blanks(at);
+        if at == vary.len() {
+            return Ok(());
+        }
+        let len = vary[at..].iter().take_while(|&&b| !is_ows(b) && b != b',').count();
+        if len > MAX_NAME {
+            return Err(VaryError::NameTooLong);
+        }
+        let name = &vary[at..at + len];
+        if !name.is_empty() {
+            let value = request_value(bereq, ws, name);
+            if value.is_some_and(|v| v.len() >= ABSENT) {
+                return Err(VaryError::ValueTooLong);
+            }
+            push_entry(out, name, value);
+        }
+        at = skip_blanks(at + len);
+        match vary.get(at) {
+            None => return Ok(()),
+            Some(b',') => at += 1,
+            Some(_) => return Err(VaryError::Malformed),
+        }
+    }
+}
+
+/// One header of a spec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    pub name: &'a [u8],
+    /// `None`: the request had no such header.
+    pub value: Option<&'a [u8]>,
+}
+
+/// The headers of a spec.
+#[derive(Clone, Debug)]
+pub struct Entries<'a>(&'a [u8]);
+
+pub fn entries(spec: &[u8]) -> Entries<'_> {
+    Entries(spec)
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Entry<'a>;
+
+    fn next(&mut self) -> Option<Entry<'a>> {
+        let (&[hi, lo, name_len], rest) = self.0.split_first_chunk::<3>()?;
+        if name_len == 0 {
+            return None;
+        }
+        let (name, rest) = rest.split_at_checked(name_len as usize + 1)?;
+        let len = u16::from_be_bytes([hi, lo]) as usize;
+        let (value, rest) = if len == ABSENT {
+            (None, rest)
+        } else {
+            rest.split_at_checked(len).map(|(v, r)| (Some(v), r))?
+        };
+        self.0 = rest;
+        Some(Entry { name: &name[..name.len() - 2], value })
+    }
+}
+
+/// Whether the request gets this variant. With gzip support `Accept-Encoding` does not count:
+/// everybody gets the gzipped object, unpacked on delivery where needed.
+pub fn matches(spec: &[u8], req: &Message, ws: &Workspace, gzip_support: bool) -> bool {
+    entries(spec).all(|entry| {
+        (gzip_support && ACCEPT_ENCODING.matches(entry.name))
+            || request_value(req, ws, entry.name).map(|v| &v[..v.len().min(ABSENT - 1)]) == entry.value
+    })
+}
+
+/// The spec that the request would have of the kind of `spec`: what a response being fetched for
+/// it will presumably vary on. Appended to `out`.
+pub fn predict(spec: &[u8], req: &Message, ws: &Workspace, out: &mut Vec<u8>) {
+    for entry in entries(spec) {
+        let value = request_value(req, ws, entry.name).map(|v| &v[..v.len().min(ABSENT - 1)]);
+        push_entry(out, entry.name, value);
+    }
+    out.extend_from_slice(&END);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(lines: &[&str]) -> (Message, Workspace) {
+        let mut ws = Workspace::new(1 << 18);
+        let mut msg = Message::new(64);
+        for line in lines {
+            msg.append_line_copy(&mut ws, line.as_bytes()).unwrap();
+        }
+        (msg, ws)
+    }
+
+    fn spec(vary: &str, req: &[&str]) -> Result<Vec<u8>, VaryError> {
+        let ((resp, resp_ws), (req, req_ws)) = (message(&[vary]), message(req));
+        let mut out = Vec::new();
+        create(&resp, &resp_ws, &req, &req_ws, &mut out).map(|_| out)
+    }
+
+    #[test]
+    fn the_compact_form() {
+        let made = spec("Vary: Foo , Bar,", &["foo:  x y ", "Baz: 1"]).unwrap();
+        assert_eq!(made, b"\0\x03\x04Foo:\0x y\xff\xff\x04Bar:\0\xff\xff\0");
+        assert_eq!(spec("NoVary: x", &[]).unwrap(), b"");
+        assert_eq!(spec("Vary:", &[]).unwrap(), END);
+        assert_eq!(spec("Vary: Foo Bar", &[]), Err(VaryError::Malformed));
+        assert_eq!(spec("Vary: foo, bar baz", &["foo: 1"]), Err(VaryError::Malformed));
+        assert_eq!(spec(&format!("Vary: {}", "x".repeat(128)), &[]), Err(VaryError::NameTooLong));
+        assert!(spec(&format!("Vary: {}", "x".repeat(127)), &[]).is_ok());
+        let long = format!("Foo: {}", "y".repeat(65535));
+        assert_eq!(spec("Vary: foo", &[&long]), Err(VaryError::ValueTooLong));
+    }
+
+    #[test]
+    fn matching() {
+        let made = spec("Vary: Foo, Accept-Encoding, Bar", &["Foo: x", "Accept-Encoding: gzip"]).unwrap();
+        let table: &[(&[&str], bool, bool)] = &[
+            (&["Foo: x", "Accept-Encoding: gzip"], true, true),
+            (&["foo:x \t", "accept-encoding: gzip", "Else: 1"], true, true),
+            (&["Foo: x"], true, false),
+            (&["Foo: X", "Accept-Encoding: gzip"], false, false),
+            (&["Accept-Encoding: gzip"], false, false),
+            (&["Foo: x", "Accept-Encoding: gzip", "Bar: 1"], false, false),
+            (&["Foo: x", "Accept-Encoding: gzip", "Bar:"], false, false),
+        ];
+        for (req, with_gzip, without) in table {
+            let (msg, ws) = message(req);
+            assert_eq!(matches(&made, &msg, &ws, true), *with_gzip, "{req:?}");
+            assert_eq!(matches(&made, &msg, &ws, false), *without, "{req:?}");
+            let mut predicted = Vec::new();
+            predict(&made, &msg, &ws, &mut predicted);
+            assert!(matches(&predicted, &msg, &ws, false));
+            assert_eq!(predicted == made, *without);
+        }
+        let (msg, ws) = message(&[]);
+        assert!(matches(&END, &msg, &ws, false));
+        assert!(!matches(&spec("Vary: *", &["*: x"]).unwrap(), &msg, &ws, false));
+    }
+}
