@@ -15,7 +15,10 @@ pub mod header_table;
 pub mod message;
 pub mod number;
 pub mod pack;
+pub mod proxy_protocol;
+pub mod range;
 pub mod session_close_table;
+pub mod url;
 pub mod vary;
 pub mod workspace;
 

@@ -27,7 +27,7 @@ const LINE_END: &[u8] = b"\r\n";
 /// Appends the packed head of `msg` to `out`, minus what `filter` drops.
 pub fn pack(msg: &Message, ws: &Workspace, filter: Filter, out: &mut Vec<u8>) {
     let kept = || msg.fields().iter().filter(|f| !f.is_filtered(filter));
-    let narrow = |f: &Field| f.line.len() <= u16::MAX as usize && f.name_text().len() <= u8::MAX as usize;
+    let narrow = |f: &Field| u16::try_from(f.line.len()).is_ok() && u8::try_from(f.name_text().len()).is_ok();
     let mut flags = 0;
     if is_canonical(msg, ws) {
         flags |= CANONICAL;

@@ -1,0 +1,372 @@
+//! Byte ranges: what part of an object a client asked for, and whether an origin's partial response is
+//! the one that was asked for.
+
+use crate::ascii::{Decimal, is_lws};
+use crate::conditional::strong_compare;
+use crate::date;
+use crate::header_table::{CONTENT_RANGE, DATE, ETAG, HeaderName, IF_RANGE, LAST_MODIFIED, RANGE};
+use crate::message::Message;
+use crate::number::parse_uint;
+use crate::workspace::{Overflow, Text, Workspace};
+
+/// A parsed `Range`; both numbers inclusive. "low-" has no high, "-n" has no low.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    pub low: Option<u64>,
+    pub high: Option<u64>,
+}
+
+fn only_blanks(s: &[u8]) -> bool {
+    s.iter().copied().all(is_lws)
+}
+
+fn small_uint<'a>(s: &'a [u8], too_big: &'static str) -> Result<(Option<u64>, &'a [u8]), &'static str> {
+    match parse_uint(s) {
+        None => Ok((None, s)),
+        Some((n, rest)) if i64::try_from(n).is_ok() => Ok((Some(n), rest)),
+        Some(_) => Err(too_big),
+    }
+}
+
+/// Parses the value of `Range`. The errors are for the log.
+pub fn parse_range(value: &[u8]) -> Result<Asked, &'static str> {
+    let equals = value.iter().position(|&b| b == b'=').ok_or("Missing '='")?;
+    if !value[..equals].eq_ignore_ascii_case(b"bytes") {
+        return Err("Not Bytes");
+    }
+    let (low, rest) = small_uint(&value[equals + 1..], "Low number too big")?;
+    let rest = rest.strip_prefix(b"-").ok_or("Missing hyphen")?;
+    let (high, rest) = small_uint(rest, "High number too big")?;
+    match (low, high) {
+        (None, None) => return Err("Neither high nor low"),
+        (None, Some(0)) => return Err("No low, high is zero"),
+        (Some(low), Some(high)) if high < low => return Err("high smaller than low"),
+        _ => {}
+    }
+    if !only_blanks(rest) {
+        return Err("Trailing stuff");
+    }
+    Ok(Asked { low, high })
+}
+
+/// What to do about a request's `Range`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Deliver the whole.
+    Whole,
+    /// 206 with the bytes `low..=high`.
+    Part { low: u64, high: u64 },
+    /// 416 and no body; the text is for the `Debug` record "RANGE_FAIL ...".
+    Unsatisfiable(&'static str),
+}
+
+/// Decides for a response of `length` bytes (`None`: not known yet, being streamed).
+pub fn decide(
+    req: &Message,
+    req_ws: &Workspace,
+    resp: &Message,
+    resp_ws: &Workspace,
+    length: Option<u64>,
+) -> Decision {
+    let Some(value) = req.get(req_ws, RANGE) else { return Decision::Whole };
+    if !if_range_holds(req, req_ws, resp, resp_ws) {
+        return Decision::Whole;
+    }
+    let asked = match parse_range(value) {
+        Ok(asked) => asked,
+        Err(text) => return Decision::Unsatisfiable(text),
+    };
+    let Some(length) = length.filter(|&n| n > 0) else {
+        return match (asked.low, asked.high) {
+            (Some(low), Some(high)) => Decision::Part { low, high },
+            _ => Decision::Whole,
+        };
+    };
+    let last = length - 1;
+    match (asked.low, asked.high) {
+        (Some(low), _) if low > last => Decision::Unsatisfiable("low range beyond object"),
+        (Some(low), high) => Decision::Part { low, high: high.map_or(last, |h| h.min(last)) },
+        (None, high) => Decision::Part { low: length.saturating_sub(high.unwrap_or(0)), high: last },
+    }
+}
+
+/// Whether `If-Range` lets the range count: a strong entity tag, or the very date of a
+/// `Last-Modified` (RFC 9110 section 13.1.5).
+pub fn if_range_holds(req: &Message, req_ws: &Workspace, resp: &Message, resp_ws: &Workspace) -> bool {
+    let Some(condition) = req.get(req_ws, IF_RANGE) else { return true };
+    if condition.starts_with(b"\"") || condition.starts_with(b"W/") {
+        return resp.get(resp_ws, ETAG).is_some_and(|tag| strong_compare(condition, tag));
+    }
+    let date_of = |name: HeaderName<'_>| resp.get(resp_ws, name).and_then(date::parse);
+    match (date::parse(condition), date_of(DATE), date_of(LAST_MODIFIED)) {
+        (Some(asked), Some(date), Some(modified)) => modified <= date + 60.0 && modified == asked,
+        _ => false,
+    }
+}
+
+/// Appends "Content-Range: bytes low-high/length".
+pub fn append_content_range(
+    resp: &mut Message,
+    ws: &mut Workspace,
+    low: u64,
+    high: u64,
+    length: Option<u64>,
+) -> Result<Text, Overflow> {
+    let (low, high) = (Decimal::new(low), Decimal::new(high));
+    let length = length.map(Decimal::new);
+    let length = length.as_ref().map_or(&b"*"[..], Decimal::as_bytes);
+    resp.append_parts(ws, CONTENT_RANGE, &[b"bytes ", low.as_bytes(), b"-", high.as_bytes(), b"/", length])
+}
+
+/// Appends "Content-Range: bytes */length", which goes with 416.
+pub fn append_unsatisfied_range(
+    resp: &mut Message,
+    ws: &mut Workspace,
+    length: u64,
+) -> Result<Text, Overflow> {
+    resp.append_parts(ws, CONTENT_RANGE, &[b"bytes */", Decimal::new(length).as_bytes()])
+}
+
+/// A parsed `Content-Range` of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContentRange {
+    /// `None` for "*".
+    pub range: Option<(u64, u64)>,
+    /// `None` for "*".
+    pub length: Option<u64>,
+}
+
+/// Parses the value of `Content-Range`: `Ok(None)` for units other than bytes.
+pub fn parse_content_range(value: &[u8]) -> Result<Option<ContentRange>, ()> {
+    let space = value.iter().position(|&b| b == b' ').ok_or(())?;
+    if !value[..space].eq_ignore_ascii_case(b"bytes") {
+        return Ok(None);
+    }
+    let rest = &value[space + 1..];
+    let (range, rest) = match rest.strip_prefix(b"*") {
+        Some(rest) => (None, rest),
+        None => {
+            let (low, rest) = parse_uint(rest).ok_or(())?;
+            let (high, rest) = parse_uint(rest.strip_prefix(b"-").ok_or(())?).ok_or(())?;
+            (Some((low, high)), rest)
+        }
+    };
+    let rest = rest.strip_prefix(b"/").ok_or(())?;
+    let (length, rest) = match rest.strip_prefix(b"*") {
+        Some(rest) => (None, rest),
+        None => {
+            let (n, rest) = parse_uint(rest).ok_or(())?;
+            (Some(n), rest)
+        }
+    };
+    let fits = |n: u64| i64::try_from(n).is_ok();
+    let sound = match (range, length) {
+        (None, None) => false,
+        (Some((low, high)), Some(length)) => low <= high && high < length && fits(length),
+        (Some((low, high)), None) => low <= high && fits(high),
+        (None, Some(length)) => length > 0 && fits(length),
+    };
+    if sound && only_blanks(rest) { Ok(Some(ContentRange { range, length })) } else { Err(()) }
+}
+
+/// Why an origin's partial response is refused; what is to be logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PartialCheck {
+    Fine,
+    /// Fine too, with a text for the `Debug` record.
+    Odd(&'static str),
+    /// A text for the `Error` record.
+    Refused(String),
+}
+
+/// Compares a response with the `Range` that was sent to the origin.
+pub fn check_partial(
+    bereq: &Message,
+    bereq_ws: &Workspace,
+    beresp: &Message,
+    ws: &Workspace,
+) -> PartialCheck {
+    let refuse = |text: &str| PartialCheck::Refused(text.to_owned());
+    let asked = match bereq.get(bereq_ws, RANGE).map(parse_range).transpose() {
+        Ok(asked) => asked,
+        Err(text) => return PartialCheck::Refused(format!("Invalid range header ({text})")),
+    };
+    let got = match beresp.get(ws, CONTENT_RANGE).map(parse_content_range).transpose() {
+        Ok(got) => got.flatten(),
+        Err(()) => return refuse("Invalid content-range header"),
+    };
+    let length = match crate::h1::content_length(beresp, ws) {
+        Ok(length) => length,
+        Err(()) => return refuse("Invalid content-length header"),
+    };
+    let Some(got) = got else {
+        return PartialCheck::Odd("Missing content-range header or unknown range unit");
+    };
+    let Some(asked) = asked else { return refuse("Unexpected content-range header") };
+    let (low, high) = match (got.range, got.length) {
+        (Some(range), _) => range,
+        (None, _) if beresp.status() % 1000 == 416 => return PartialCheck::Fine,
+        (None, whole) => (0, whole.unwrap_or(1) - 1),
+    };
+    let expected = |what: &str, wanted: u64, found: u64| {
+        PartialCheck::Refused(format!("Expected {what} {wanted}, got {found}"))
+    };
+    let part = high - low + 1;
+    match (length, asked.low, asked.high) {
+        (Some(n), ..) if n != part => expected("content length", part, n),
+        (_, Some(l), _) if l != low => expected("low range", low, l),
+        (_, Some(_), Some(h)) if h < high => expected("minimum high range", high, h),
+        _ => PartialCheck::Fine,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(status: u16, lines: &[&str]) -> (Message, Workspace) {
+        let mut ws = Workspace::new(4096);
+        let mut msg = Message::new(64);
+        msg.set_response(&mut ws, status).unwrap();
+        for line in lines {
+            msg.append_line_copy(&mut ws, line.as_bytes()).unwrap();
+        }
+        (msg, ws)
+    }
+
+    #[test]
+    fn ranges_of_a_known_length() {
+        let table = [
+            ("bytes=0-9", Ok((0, 9))),
+            ("bytes=5-", Ok((5, 99))),
+            ("BYTES=-10", Ok((90, 99))),
+            ("bytes=-500", Ok((0, 99))),
+            ("bytes=90-500 ", Ok((90, 99))),
+            ("bytes=99-99", Ok((99, 99))),
+            ("bytes=100-", Err("low range beyond object")),
+            ("bytes", Err("Missing '='")),
+            ("=", Err("Not Bytes")),
+            ("foo=1-2", Err("Not Bytes")),
+            ("bytes=1", Err("Missing hyphen")),
+            ("bytes=-", Err("Neither high nor low")),
+            ("bytes=-0", Err("No low, high is zero")),
+            ("bytes=2-1", Err("high smaller than low")),
+            ("bytes=1-2,4-5", Err("Trailing stuff")),
+            ("bytes=1-2x", Err("Trailing stuff")),
+            ("bytes= 1-2", Err("Missing hyphen")),
+            ("bytes=99999999999999999999-", Err("Low number too big")),
+            ("bytes=1-99999999999999999999", Err("High number too big")),
+        ];
+        for (value, expected) in table {
+            let (req, req_ws) = message(200, &[&format!("Range: {value}")]);
+            let (resp, resp_ws) = message(200, &[]);
+            let expected = match expected {
+                Ok((low, high)) => Decision::Part { low, high },
+                Err(text) => Decision::Unsatisfiable(text),
+            };
+            assert_eq!(decide(&req, &req_ws, &resp, &resp_ws, Some(100)), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn ranges_of_an_unknown_length() {
+        for (value, expected) in [
+            ("bytes=1-2", Decision::Part { low: 1, high: 2 }),
+            ("bytes=1-", Decision::Whole),
+            ("bytes=-2", Decision::Whole),
+            ("bytes=-0", Decision::Unsatisfiable("No low, high is zero")),
+        ] {
+            let (req, ws) = message(200, &[&format!("Range: {value}")]);
+            assert_eq!(decide(&req, &ws, &req, &ws, None), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn if_range() {
+        let lm = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
+        let date = "Date: Sun, 06 Nov 1994 09:49:37 GMT";
+        let table: &[(&str, &[&str], bool)] = &[
+            ("\"a\"", &["ETag: \"a\""], true),
+            ("\"a\"", &["ETag: W/\"a\""], false),
+            ("W/\"a\"", &["ETag: W/\"a\""], false),
+            ("\"b\"", &["ETag: \"a\""], false),
+            ("\"a\"", &[], false),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", &[lm, date], true),
+            ("Sun, 06 Nov 1994 08:49:38 GMT", &[lm, date], false),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", &[lm], false),
+            ("nonsense", &[lm, date], false),
+        ];
+        for (value, resp, expected) in table {
+            let (req, req_ws) = message(200, &["Range: bytes=0-1", &format!("If-Range: {value}")]);
+            let (resp, resp_ws) = message(200, resp);
+            let decision = decide(&req, &req_ws, &resp, &resp_ws, Some(10));
+            assert_eq!(decision != Decision::Whole, *expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn content_ranges() {
+        let parsed = |low, high, length| Ok(Some(ContentRange { range: Some((low, high)), length }));
+        assert_eq!(parse_content_range(b"bytes 1-2/3"), parsed(1, 2, Some(3)));
+        assert_eq!(parse_content_range(b"Bytes 1-2/*"), parsed(1, 2, None));
+        assert_eq!(
+            parse_content_range(b"bytes */3 "),
+            Ok(Some(ContentRange { range: None, length: Some(3) }))
+        );
+        assert_eq!(parse_content_range(b"pages 1-2/3"), Ok(None));
+        for value in [
+            "bytes",
+            "bytes 1-2",
+            "bytes 1/2",
+            "bytes 2-1/3",
+            "bytes 1-3/3",
+            "bytes */0",
+            "bytes */*",
+            "bytes 1-2/3x",
+        ] {
+            assert_eq!(parse_content_range(value.as_bytes()), Err(()), "{value}");
+        }
+        let (mut msg, mut ws) = message(206, &[]);
+        append_content_range(&mut msg, &mut ws, 1, 2, Some(10)).unwrap();
+        assert_eq!(msg.get(&ws, CONTENT_RANGE), Some(&b"bytes 1-2/10"[..]));
+        let line = append_unsatisfied_range(&mut msg, &mut ws, 10).unwrap();
+        assert_eq!(ws.get(line), b"Content-Range: bytes */10");
+    }
+
+    #[test]
+    fn partial_responses_are_compared_with_the_request() {
+        let check = |req: &[&str], status: u16, resp: &[&str]| {
+            let ((req, req_ws), (resp, ws)) = (message(200, req), message(status, resp));
+            check_partial(&req, &req_ws, &resp, &ws)
+        };
+        let range = &["Range: bytes=1-5"][..];
+        let refused = |text: &str| PartialCheck::Refused(text.into());
+        assert_eq!(
+            check(range, 206, &["Content-Range: bytes 1-5/9", "Content-Length: 5"]),
+            PartialCheck::Fine
+        );
+        assert_eq!(check(range, 206, &["Content-Range: bytes 1-3/4"]), PartialCheck::Fine);
+        assert_eq!(check(&["Range: bytes=-5"], 206, &["Content-Range: bytes 4-8/9"]), PartialCheck::Fine);
+        assert_eq!(check(range, 416, &["Content-Range: bytes */9"]), PartialCheck::Fine);
+        assert!(matches!(check(range, 206, &[]), PartialCheck::Odd(_)));
+        assert_eq!(
+            check(range, 206, &["Content-Range: bytes 1-5/9", "Content-Length: 6"]),
+            refused("Expected content length 5, got 6")
+        );
+        assert_eq!(
+            check(range, 206, &["Content-Range: bytes 2-5/9"]),
+            refused("Expected low range 2, got 1")
+        );
+        assert_eq!(
+            check(range, 206, &["Content-Range: bytes 1-6/9"]),
+            refused("Expected minimum high range 6, got 5")
+        );
+        assert_eq!(
+            check(&[], 206, &["Content-Range: bytes 1-6/9"]),
+            refused("Unexpected content-range header")
+        );
+        assert_eq!(check(range, 206, &["Content-Range: bytes 1"]), refused("Invalid content-range header"));
+        assert_eq!(check(range, 206, &["Content-Length: x"]), refused("Invalid content-length header"));
+        assert_eq!(check(&["Range: x"], 206, &[]), refused("Invalid range header (Missing '=')"));
+    }
+}
