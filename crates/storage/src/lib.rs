@@ -1,1 +1,21 @@
-//! (module text)
+//! Where objects live: a memory arena over a file descriptor, and the bytes of objects in it.
+//!
+//! An [`Arena`] maps a memfd (or a file) once and hands out [`Span`]s. A [`Stored`] is an object's head
+//! and body: one span when it is small and complete, a growing list of spans while it is fetched.
+//! Everything is reference counted, so a page is free for reuse only after its last reader let go,
+//! and never before the kernel has: see `Span::mark_sent`.
+//!
+//! Lock order within the crate: a body's lock, then its arena's. Neither is held over a system call
+//! that can take long, nor while wakers are called.
+
+mod arena;
+mod body;
+mod memory;
+mod runs;
+mod slabs;
+mod stevedore;
+
+pub use arena::{Arena, Counters, Full};
+pub use body::{Body, BodyState, BodyWriter, Chunk, ChunkSizes, Parts, Stored};
+pub use memory::{FileRange, Span};
+pub use stevedore::{Kind, Stevedore};

@@ -1,0 +1,268 @@
+//! A memory arena: one mapping, an allocator inside, and counters. What is configured is what is used:
+//! a limited arena never has more resident pages than its size, an unlimited one gives freed pages back.
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use rustix::fs::MemfdFlags;
+
+use crate::memory::Mapping;
+use crate::runs::Runs;
+use crate::slabs::{Geometry, PAGE, Slabs};
+
+/// What an unlimited arena reserves of the address space; it costs nothing until touched.
+const RESERVE: u64 = 1 << 40;
+const RESERVE_LEAST: u64 = 1 << 30;
+/// From this many pages on, an unlimited arena gives a freed run back to the system.
+const RETURN_PAGES: u32 = 8;
+/// No span is longer.
+const MAX_SPAN: usize = (u32::MAX - PAGE) as usize;
+
+/// No room: something must be evicted first, or the request is too large for the arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("storage is full")
+    }
+}
+
+impl std::error::Error for Full {}
+
+/// Allocation counters, named as in Varnish's SMA counters.
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub c_req: AtomicU64,
+    pub c_fail: AtomicU64,
+    pub c_bytes: AtomicU64,
+    pub c_freed: AtomicU64,
+    pub g_alloc: AtomicU64,
+    pub g_bytes: AtomicU64,
+    pub g_space: AtomicU64,
+}
+
+/// What kind of place a span has: its size, and two marks in the low bits that sizes leave free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place(u32);
+
+impl Place {
+    const PAGES: u32 = 1;
+    pub(crate) const SENT: u32 = 2;
+
+    fn pages(bytes: u32) -> Self {
+        Self(bytes | Self::PAGES)
+    }
+
+    fn slot(bytes: u32) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    pub(crate) fn bits(self) -> u32 {
+        self.0
+    }
+
+    pub(crate) fn capacity(self) -> u32 {
+        self.0 & !15
+    }
+
+    pub(crate) fn is_pages(self) -> bool {
+        self.0 & Self::PAGES != 0
+    }
+
+    pub(crate) fn is_sent(self) -> bool {
+        self.0 & Self::SENT != 0
+    }
+}
+
+#[derive(Debug)]
+struct Allocator {
+    runs: Runs,
+    slabs: Slabs,
+}
+
+/// A mapped file with an allocator in it.
+pub struct Arena {
+    mapping: Mapping,
+    limit: Option<u64>,
+    geometry: Geometry,
+    can_punch: bool,
+    counters: Counters,
+    allocator: Mutex<Allocator>,
+}
+
+impl Arena {
+    /// An arena over a descriptor: of `size` bytes, or without limit.
+    pub fn from_fd(fd: OwnedFd, size: Option<u64>) -> io::Result<Arc<Self>> {
+        let (mapping, bytes) = match size {
+            Some(size) => {
+                let size = size - size % u64::from(PAGE);
+                if rustix::fs::fstat(&fd)?.st_size < size as i64 {
+                    rustix::fs::ftruncate(&fd, size)?;
+                }
+                (Mapping::new(fd, size as usize)?, size)
+            }
+            None => reserve(fd)?,
+        };
+        let geometry = Geometry::for_size(bytes);
+        let pages = u32::try_from(bytes / u64::from(PAGE)).unwrap_or(u32::MAX);
+        let arena = Self {
+            can_punch: mapping.punch(0, u64::from(PAGE)).is_ok(),
+            mapping,
+            limit: size,
+            geometry,
+            counters: Counters::default(),
+            allocator: Mutex::new(Allocator { runs: Runs::new(pages), slabs: Slabs::new(geometry) }),
+        };
+        arena.counters.g_space.store(size.unwrap_or(0), Ordering::Relaxed);
+        Ok(Arc::new(arena))
+    }
+
+    /// An arena over a memfd of its own.
+    pub fn anonymous(size: Option<u64>) -> io::Result<Arc<Self>> {
+        Self::from_fd(rustix::fs::memfd_create("lacquer-arena", MemfdFlags::CLOEXEC)?, size)
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The configured size, if there is one.
+    pub fn limit(&self) -> Option<u64> {
+        self.limit
+    }
+
+    /// Bytes in use.
+    pub fn used(&self) -> u64 {
+        self.counters.g_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The largest size that lives in a slab; larger spans have pages of their own.
+    pub fn max_small(&self) -> usize {
+        self.geometry.max_small() as usize
+    }
+
+    /// The largest span that could be had now.
+    pub fn longest_free(&self) -> u64 {
+        u64::from(self.allocator.lock().runs.longest()) * u64::from(PAGE)
+    }
+
+    pub(crate) fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
+    pub(crate) fn can_punch(&self) -> bool {
+        self.can_punch
+    }
+
+    pub(crate) fn alloc(&self, size: usize) -> Result<(u64, Place), Full> {
+        let c = &self.counters;
+        c.c_req.fetch_add(1, Ordering::Relaxed);
+        let found = if size > MAX_SPAN { None } else { self.find(size as u32) };
+        let Some((at, place)) = found else {
+            c.c_fail.fetch_add(1, Ordering::Relaxed);
+            return Err(Full);
+        };
+        c.g_alloc.fetch_add(1, Ordering::Relaxed);
+        self.account(u64::from(place.capacity()));
+        Ok((at, place))
+    }
+
+    fn find(&self, size: u32) -> Option<(u64, Place)> {
+        let mut guard = self.allocator.lock();
+        let Allocator { runs, slabs } = &mut *guard;
+        if size <= self.geometry.max_small()
+            && let Some((at, slot)) = slabs.take(size, runs)
+        {
+            return Some((at, Place::slot(slot)));
+        }
+        let pages = size.max(1).div_ceil(PAGE);
+        let start = runs.take(pages)?;
+        Some((u64::from(start) * u64::from(PAGE), Place::pages(pages * PAGE)))
+    }
+
+    /// Gives back the whole pages behind `len` bytes.
+    pub(crate) fn trim(&self, at: u64, place: Place, len: u32) -> Place {
+        let keep = len.max(1).div_ceil(PAGE) * PAGE;
+        if !place.is_pages() || keep >= place.capacity() {
+            return place;
+        }
+        let tail = place.capacity() - keep;
+        self.release_pages(at + u64::from(keep), tail, false);
+        self.unaccount(u64::from(tail));
+        Place(place.0 - tail)
+    }
+
+    pub(crate) fn free(&self, at: u64, place: Place) {
+        let bytes = place.capacity();
+        if place.is_pages() {
+            self.release_pages(at, bytes, place.is_sent());
+        } else {
+            let empty = self.allocator.lock().slabs.give(at, bytes);
+            if let Some((page, pages)) = empty {
+                self.release_pages(u64::from(page) * u64::from(PAGE), pages * PAGE, false);
+            }
+        }
+        self.counters.g_alloc.fetch_sub(1, Ordering::Relaxed);
+        self.unaccount(u64::from(bytes));
+    }
+
+    /// Makes pages free for reuse: first out of the file if a socket may hold them, or if nothing else
+    /// limits what stays resident.
+    fn release_pages(&self, at: u64, bytes: u32, sent: bool) {
+        let pages = bytes / PAGE;
+        if (sent || self.limit.is_none() && pages >= RETURN_PAGES)
+            && self.mapping.punch(at, u64::from(bytes)).is_err()
+            && sent
+        {
+            // Better lost than served to the wrong client. `can_punch` makes this all but impossible.
+            return;
+        }
+        self.allocator.lock().runs.give((at / u64::from(PAGE)) as u32, pages);
+    }
+
+    fn account(&self, bytes: u64) {
+        let c = &self.counters;
+        c.c_bytes.fetch_add(bytes, Ordering::Relaxed);
+        c.g_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if self.limit.is_some() {
+            c.g_space.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    fn unaccount(&self, bytes: u64) {
+        let c = &self.counters;
+        c.c_freed.fetch_add(bytes, Ordering::Relaxed);
+        c.g_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if self.limit.is_some() {
+            c.g_space.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+impl fmt::Debug for Arena {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Arena({:?}, {} used)", self.limit, self.used())
+    }
+}
+
+/// Maps as much sparse space as the system lets us.
+fn reserve(fd: OwnedFd) -> io::Result<(Mapping, u64)> {
+    let mut bytes = RESERVE;
+    loop {
+        let sized = rustix::fs::ftruncate(&fd, bytes).map_err(io::Error::from);
+        match sized.and_then(|()| Mapping::new(fd.try_clone()?, bytes as usize)) {
+            Ok(mapping) => return Ok((mapping, bytes)),
+            Err(e) if bytes <= RESERVE_LEAST => return Err(e),
+            Err(_) => bytes /= 2,
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The only unsafe code of the crate: a shared mapping, and spans of it that are read while they are
+//! written. A span belongs to one owner from allocation to free; its bytes below `filled` never change
+//! again, and only the one [`SpanWriter`] made with it can touch those above.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fs::FallocateFlags;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::arena::{Arena, Full, Place};
+
+/// A descriptor mapped shared and writable, whole, until dropped.
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+    fd: OwnedFd,
+}
+
+// SAFETY: the mapping is plain memory; who may touch which part is decided by the spans handed out.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    pub(crate) fn new(fd: OwnedFd, len: usize) -> io::Result<Self> {
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
+        let at = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, flags, &fd, 0)? };
+        // A core dump is about the program; the cache would only make it too large to keep.
+        // SAFETY: the range is the mapping just made; the advice does not change its contents.
+        let _ = unsafe { rustix::mm::madvise(at, len, Advice::LinuxDontDump) };
+        let base = NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mapping at address zero"))?;
+        Ok(Self { base, len, fd })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Gives the pages of a range back to the system. What a socket still holds stays as it was; the
+    /// next touch of the range finds fresh zero pages.
+    pub(crate) fn punch(&self, at: u64, len: u64) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(rustix::fs::fallocate(&self.fd, flags, at, len)?)
+    }
+
+    fn at(&self, at: u64, len: usize) -> NonNull<u8> {
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        assert!(at.checked_add(len).is_some_and(|end| end <= self.len), "span outside its arena");
+        // SAFETY: checked above to lie within the mapping.
+        unsafe { self.base.add(at) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made in `new` with this length, and every span keeps its arena alive,
+        // so no reference into it is left.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+/// An extent of an arena, owned: dropping it frees the memory.
+pub struct Span {
+    arena: Arc<Arena>,
+    at: u64,
+    filled: AtomicU32,
+    place: AtomicU32,
+}
+
+/// A part of the arena's file, for `sendfile`.
+#[derive(Clone, Copy, Debug)]
+pub struct FileRange<'a> {
+    pub fd: BorrowedFd<'a>,
+    pub offset: u64,
+    pub len: usize,
+}
+
+impl Span {
+    /// A span that holds the parts one after the other and never changes.
+    pub fn with_contents(arena: &Arc<Arena>, parts: &[&[u8]]) -> Result<Self, Full> {
+        let len = parts.iter().map(|p| p.len()).sum();
+        let mut writer = SpanWriter::new(arena, len)?;
+        for part in parts {
+            writer.append(part);
+        }
+        Ok(Arc::into_inner(writer.span).expect("a new writer holds the only reference"))
+    }
+
+    pub fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
+    /// The bytes written so far.
+    pub fn bytes(&self) -> &[u8] {
+        let len = self.filled.load(Ordering::Acquire) as usize;
+        // SAFETY: the span owns [at, at + capacity) until dropped; bytes below `filled` were initialised
+        // before the release store that published them, and nobody writes them again.
+        unsafe { std::slice::from_raw_parts(self.arena.mapping().at(self.at, len).as_ptr(), len) }
+    }
+
+    pub fn len(&self) -> usize {
+        self.filled.load(Ordering::Acquire) as usize
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of the arena this span occupies.
+    pub fn capacity(&self) -> usize {
+        self.place().capacity() as usize
+    }
+
+    /// Whether it has pages of its own (the others share pages with their neighbours).
+    pub fn owns_pages(&self) -> bool {
+        self.place().is_pages()
+    }
+
+    /// The file range of a part, if it may be given to `sendfile`; from then on the pages are replaced
+    /// by fresh ones before anyone writes to them again.
+    pub fn file_range(&self, from: usize, len: usize) -> Option<FileRange<'_>> {
+        (self.owns_pages() && self.arena.can_punch()).then(|| {
+            self.mark_sent();
+            FileRange { fd: self.arena.mapping().fd(), offset: self.at + from as u64, len }
+        })
+    }
+
+    /// Notes that a socket may hold these pages.
+    pub fn mark_sent(&self) {
+        if !self.place().is_sent() {
+            self.place.fetch_or(Place::SENT, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives back whole pages behind the bytes written. The caller is the span's writer, so nothing is
+    /// in the part that goes.
+    fn trim(&self) {
+        let old = self.place();
+        let new = self.arena.trim(self.at, old, self.filled.load(Ordering::Relaxed));
+        self.place.fetch_sub(old.capacity() - new.capacity(), Ordering::Relaxed);
+    }
+
+    fn place(&self) -> Place {
+        Place::from_bits(self.place.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Span {
+    fn drop(&mut self) {
+        self.arena.free(self.at, self.place());
+    }
+}
+
+impl fmt::Debug for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Span({:#x}, {} of {})", self.at, self.len(), self.capacity())
+    }
+}
+
+/// The right to append to a span: one per span, made with it.
+#[derive(Debug)]
+pub(crate) struct SpanWriter {
+    span: Arc<Span>,
+}
+
+impl SpanWriter {
+    /// An empty span of at least `capacity` bytes.
+    pub(crate) fn new(arena: &Arc<Arena>, capacity: usize) -> Result<Self, Full> {
+        let (at, place) = arena.alloc(capacity)?;
+        let place = AtomicU32::new(place.bits());
+        let span = Arc::new(Span { arena: Arc::clone(arena), at, filled: AtomicU32::new(0), place });
+        Ok(Self { span })
+    }
+
+    pub(crate) fn span(&self) -> &Arc<Span> {
+        &self.span
+    }
+
+    pub(crate) fn room(&self) -> usize {
+        self.span.capacity() - self.span.len()
+    }
+
+    /// The part not yet written. What it holds before is of no meaning.
+    pub(crate) fn window(&mut self) -> &mut [u8] {
+        let filled = self.span.len();
+        let room = self.span.capacity() - filled;
+        let ptr = self.span.arena.mapping().at(self.span.at + filled as u64, room).as_ptr();
+        // SAFETY: [at + filled, at + capacity) belongs to this span; readers stay below `filled`; there
+        // is one writer per span and this borrows it mutably; `commit` and `trim` need it mutably too.
+        unsafe { std::slice::from_raw_parts_mut(ptr, room) }
+    }
+
+    /// Shows the first `n` bytes of the window to readers.
+    pub(crate) fn commit(&mut self, n: usize) {
+        assert!(n <= self.room(), "commit beyond the window");
+        self.span.filled.fetch_add(n as u32, Ordering::Release);
+    }
+
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
+        self.window()[..bytes.len()].copy_from_slice(bytes);
+        self.commit(bytes.len());
+    }
+
+    pub(crate) fn trim(&mut self) {
+        self.span.trim();
+    }
+}

@@ -1,0 +1,165 @@
+//! Small extents: slabs of equal slots, one size class each, so that a small object pays for its bytes
+//! rounded up to 16 and a bit in a bitmap. Classes are 16 bytes apart up to 1 KB and a sixteenth apart
+//! above. When a class has no room, the next larger class with a free slot serves.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::runs::Runs;
+
+pub(crate) const PAGE: u32 = 4096;
+const STEP: u32 = 16;
+const FINE: u32 = 1024;
+const MIN: u32 = 64;
+
+/// The geometry of slabs in an arena of a given size: small arenas have small slabs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Geometry {
+    unit: u32,
+}
+
+impl Geometry {
+    pub(crate) fn for_size(bytes: u64) -> Self {
+        let unit = (bytes / 4096).clamp(u64::from(PAGE), 16 * u64::from(PAGE));
+        Self { unit: (unit as u32 + 1).next_power_of_two() >> 1 }
+    }
+
+    /// The largest extent that lives in a slab.
+    pub(crate) fn max_small(self) -> u32 {
+        self.unit / 2
+    }
+
+    /// Bytes of a slab for slots of a size.
+    fn slab_bytes(self, slot: u32) -> u32 {
+        if slot <= FINE { self.unit } else { self.unit * 4 }
+    }
+}
+
+/// A size rounded up to its class.
+pub(crate) fn class_size(size: u32) -> u32 {
+    let size = size.max(MIN);
+    let step = if size <= FINE { STEP } else { (size - 1).next_power_of_two() / 2 / 16 };
+    size.next_multiple_of(step.max(STEP))
+}
+
+#[derive(Debug)]
+struct Slab {
+    slot: u32,
+    used: u32,
+    slots: u32,
+    free: Box<[u64]>,
+}
+
+impl Slab {
+    fn new(slot: u32, bytes: u32) -> Self {
+        let slots = bytes / slot;
+        let mut free = vec![u64::MAX; slots.div_ceil(64) as usize].into_boxed_slice();
+        if !slots.is_multiple_of(64)
+            && let Some(last) = free.last_mut()
+        {
+            *last = (1 << (slots % 64)) - 1;
+        }
+        Self { slot, used: 0, slots, free }
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        let word = self.free.iter().position(|&w| w != 0)?;
+        let bit = self.free[word].trailing_zeros();
+        self.free[word] &= self.free[word] - 1;
+        self.used += 1;
+        Some(word as u32 * 64 + bit)
+    }
+
+    fn give(&mut self, slot: u32) {
+        let bit = 1 << (slot % 64);
+        debug_assert_eq!(self.free[slot as usize / 64] & bit, 0, "slot freed twice");
+        self.free[slot as usize / 64] |= bit;
+        self.used -= 1;
+    }
+}
+
+/// All slabs of an arena.
+#[derive(Debug)]
+pub(crate) struct Slabs {
+    geometry: Geometry,
+    /// By first page.
+    slabs: HashMap<u32, Slab>,
+    /// (slot size, first page) of slabs with a free slot; lowest address first, so that slabs at the
+    /// end run empty and go back.
+    partial: BTreeSet<(u32, u32)>,
+}
+
+impl Slabs {
+    pub(crate) fn new(geometry: Geometry) -> Self {
+        Self { geometry, slabs: HashMap::new(), partial: BTreeSet::new() }
+    }
+
+    /// Takes a slot; answers its byte offset and its size.
+    pub(crate) fn take(&mut self, size: u32, runs: &mut Runs) -> Option<(u64, u32)> {
+        let class = class_size(size);
+        let exact = self.partial.range((class, 0)..=(class, u32::MAX)).next().copied();
+        let found = exact
+            .or_else(|| self.grow(class, runs))
+            .or_else(|| self.partial.range((class, 0)..).next().copied())?;
+        let (slot, page) = found;
+        let slab = self.slabs.get_mut(&page)?;
+        let index = slab.take()?;
+        if slab.used == slab.slots {
+            self.partial.remove(&(slot, page));
+        }
+        Some((u64::from(page) * u64::from(PAGE) + u64::from(index * slot), slot))
+    }
+
+    /// Gives a slot back; answers the pages of its slab when that is now empty.
+    pub(crate) fn give(&mut self, at: u64, size: u32) -> Option<(u32, u32)> {
+        let bytes = self.geometry.slab_bytes(size);
+        let base = at - at % u64::from(bytes);
+        let page = (base / u64::from(PAGE)) as u32;
+        let slab = self.slabs.get_mut(&page)?;
+        debug_assert_eq!(slab.slot, size);
+        slab.give(((at - base) / u64::from(size)) as u32);
+        if slab.used > 0 {
+            self.partial.insert((size, page));
+            return None;
+        }
+        self.slabs.remove(&page);
+        self.partial.remove(&(size, page));
+        Some((page, bytes / PAGE))
+    }
+
+    fn grow(&mut self, class: u32, runs: &mut Runs) -> Option<(u32, u32)> {
+        let bytes = self.geometry.slab_bytes(class);
+        let pages = bytes / PAGE;
+        let page = runs.take_aligned(pages, pages)?;
+        self.slabs.insert(page, Slab::new(class, bytes));
+        self.partial.insert((class, page));
+        Some((class, page))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_fine_and_ordered() {
+        assert_eq!(class_size(1), 64);
+        assert_eq!(class_size(65), 80);
+        assert_eq!(class_size(1024), 1024);
+        assert_eq!(class_size(1025), 1088);
+        assert_eq!(class_size(2048), 2048);
+        assert_eq!(class_size(2049), 2176);
+        for size in 1..32768 {
+            let class = class_size(size);
+            assert!(class >= size && class.is_multiple_of(16));
+            assert_eq!(class_size(class), class);
+            assert!(class <= 64 || class - size < (size / 16).max(16));
+        }
+    }
+
+    #[test]
+    fn geometry_follows_the_arena() {
+        assert_eq!(Geometry::for_size(1 << 20).max_small(), 2048);
+        assert_eq!(Geometry::for_size(64 << 20).max_small(), 8192);
+        assert_eq!(Geometry::for_size(1 << 40).max_small(), 32768);
+    }
+}

@@ -1,0 +1,83 @@
+//! A storage by name: what `-s` configured, what `storage.<name>` and `beresp.storage` speak of.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::arena::{Arena, Counters};
+
+/// What `-s` called it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Malloc,
+    File,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Malloc => "malloc",
+            Self::File => "file",
+        }
+    }
+
+    /// The group of its counters.
+    pub fn counter_class(self) -> &'static str {
+        match self {
+            Self::Malloc => "SMA",
+            Self::File => "SMF",
+        }
+    }
+}
+
+/// A configured storage.
+#[derive(Clone, Debug)]
+pub struct Stevedore {
+    name: Box<str>,
+    kind: Kind,
+    index: u8,
+    arena: Arc<Arena>,
+}
+
+impl Stevedore {
+    /// `index` is the storage's number in the worker's table; objects remember it.
+    pub fn new(name: &str, kind: Kind, index: u8, arena: Arc<Arena>) -> Self {
+        Self { name: name.into(), kind, index, arena }
+    }
+
+    /// The user's name for it ("s0", "Transient").
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub fn index(&self) -> u8 {
+        self.index
+    }
+
+    pub fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
+    pub fn counters(&self) -> &Counters {
+        self.arena.counters()
+    }
+
+    pub fn used_space(&self) -> u64 {
+        self.arena.used()
+    }
+
+    /// Bytes left; without a limit, what an INTEGER of VCL can hold at most.
+    pub fn free_space(&self) -> u64 {
+        match self.arena.limit() {
+            Some(_) => self.counters().g_space.load(Ordering::Relaxed),
+            None => (i64::MAX as u64) - self.arena.used(),
+        }
+    }
+
+    pub fn happy(&self) -> bool {
+        true
+    }
+}
