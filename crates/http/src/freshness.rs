@@ -49,7 +49,8 @@ pub fn delta_seconds(text: &[u8]) -> u32 {
     if value == u32::MAX || matches!(rest.first(), None | Some(b',' | b'.')) { value } else { 0 }
 }
 
-fn directive(msg: &Message, ws: &Workspace, name: &[u8]) -> Option<u32> {
+/// The number of a `Cache-Control` directive.
+pub fn directive(msg: &Message, ws: &Workspace, name: &[u8]) -> Option<u32> {
     msg.get_field(ws, CACHE_CONTROL, name).flatten().map(delta_seconds)
 }
 

@@ -28,3 +28,6 @@ pub use header_table::{Filter, HeaderName};
 pub use message::{Field, Message, Slot};
 pub use session_close_table::SessClose;
 pub use workspace::{Mark, Overflow, Text, Workspace};
+
+#[cfg(test)]
+mod robustness_tests;

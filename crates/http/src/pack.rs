@@ -212,6 +212,9 @@ impl<'a> PackedHead<'a> {
     fn push_fields(&self, msg: &mut Message, mut at: usize) {
         msg.reserve_fields(self.count());
         for (entry, line) in self.lines_with_entries() {
+            if line.len() != entry.line {
+                return; // a damaged table
+            }
             let value = line.len() - line.get(entry.name + 1..).map_or(0, |v| skip_ows(v).len());
             msg.push_unchecked(Field::from_parts(Text::at(at, line.len()), entry.name, value, entry.id));
             at += entry.line + LINE_END.len();
@@ -230,6 +233,9 @@ impl<'a> PackedHead<'a> {
         let mut at = text.offset() + self.put_start_line(ws, msg, text)?;
         let own = msg.fields().len();
         for (entry, line) in self.lines_with_entries() {
+            if line.len() != entry.line {
+                break; // a damaged table
+            }
             let name = HeaderName { bytes: &line[..entry.name.min(line.len())], id: entry.id };
             if !msg.fields()[..own].iter().any(|f| f.is(ws, name)) {
                 msg.append_line(ws, Text::at(at, line.len()))?;

@@ -67,8 +67,8 @@ enum State {
 }
 
 /// The texts for the input ending too early.
-pub const READ_ERROR: &str = "chunked read err";
-pub const DATA_ERROR: &str = "chunked insufficient bytes";
+const READ_ERROR: &str = "chunked read err";
+const DATA_ERROR: &str = "chunked insufficient bytes";
 
 /// Most hex digits a size may have, leading zeros not counted.
 const MAX_DIGITS: u8 = 19;

@@ -2,7 +2,6 @@
 //! removed is handed to the caller, who writes the log.
 
 use super::{Field, MAX_NAME, Message};
-use crate::ascii;
 use crate::header_table::HeaderName;
 use crate::workspace::{Overflow, Text, Workspace};
 
@@ -50,7 +49,7 @@ impl Message {
         name: HeaderName<'_>,
         value: &[&[u8]],
     ) -> Result<Text, Overflow> {
-        if !self.has_room() || name.bytes.is_empty() || name.bytes.len() > MAX_NAME {
+        if !self.has_room() {
             ws.set_overflowed();
             return Err(Overflow);
         }
@@ -201,14 +200,13 @@ impl Message {
         self.fields[first] = head;
         Ok(())
     }
-
-    /// Whether all header lines are fit for the wire (feature `validate_headers`).
-    pub fn is_valid(&self, ws: &Workspace) -> bool {
-        self.lines(ws).all(ascii::is_valid_line)
-    }
 }
 
 fn build_line(ws: &mut Workspace, name: HeaderName<'_>, value: &[&[u8]]) -> Result<Field, Overflow> {
+    if name.bytes.is_empty() || name.bytes.len() > MAX_NAME {
+        ws.set_overflowed();
+        return Err(Overflow);
+    }
     let value_len: usize = value.iter().map(|p| p.len()).sum();
     let value_at = name.bytes.len() + 2;
     let line = ws.alloc_text(value_at + value_len)?;
