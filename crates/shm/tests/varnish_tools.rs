@@ -72,6 +72,8 @@ fn log_request(tx: &mut TxLog, session: u64, url: &[u8]) {
     tx.put(Tag::VCL_return, b"hash");
     tx.put(Tag::Hash, b"masked by default");
     tx.record(Tag::Hit).u64(7).sp().fixed6(119.5).sp().fixed6(10.0).sp().fixed6(0.0).end();
+    tx.put(Tag::VCL_call, b"HIT");
+    tx.put(Tag::VCL_return, b"deliver");
     tx.put(Tag::RespProtocol, b"HTTP/1.1");
     tx.put(Tag::RespStatus, b"200");
     tx.put(Tag::RespReason, b"OK");
@@ -157,7 +159,8 @@ fn segments_come_and_go_under_a_reader() {
     let _main = Segment::<Main>::create(&child_dir, "").expect("room");
     let mut kept = Vec::new();
     for round in 0..100 {
-        let backend = Segment::<Vbe>::create(&child_dir, &format!("boot.odd name \"{round}\"")).expect("room");
+        let backend =
+            Segment::<Vbe>::create(&child_dir, &format!("boot.odd name \"{round}\"")).expect("room");
         if round % 25 == 0 {
             kept.push(backend);
         }
@@ -203,9 +206,13 @@ fn varnishlog_and_varnishncsa_show_the_log() {
     let session = dir.run(&tools, "varnishlog", &["-d", "-g", "session", "-q", "ReqURL ~ hello"]);
     assert!(session.contains("<< Session  >> 1") && session.contains("**  << Request  >> 2"), "{session}");
 
-    let line = dir.run(&tools, "varnishncsa", &["-d", "-F", "%h %r %s %b %{Varnish:hitmiss}x %{User-agent}i %D"]);
-    assert_eq!(line, "192.0.2.7 GET http://example.com/hello?q=\"1\" HTTP/1.1 200 1234 hit probe/1 1000000\n");
-    assert_eq!((main.shm_writes.get(), main.shm_records.get()), (3, 28));
+    let line =
+        dir.run(&tools, "varnishncsa", &["-d", "-F", "%h %r %s %b %{Varnish:hitmiss}x %{User-agent}i %D"]);
+    assert_eq!(
+        line,
+        "192.0.2.7 GET http://example.com/hello?q=\\\"1\\\" HTTP/1.1 200 1234 hit probe/1 1000000\n"
+    );
+    assert_eq!((main.shm_writes.get(), main.shm_records.get()), (3, 29));
 }
 
 #[test]
@@ -227,5 +234,8 @@ fn readers_follow_the_ring_round() {
     assert!(urls.len() > 300, "most of five segments: {}", urls.len());
     assert_eq!(urls.last(), Some(&"/3999"));
     let first: usize = urls[0][1..].parse().expect("a number");
-    assert!(urls.iter().enumerate().all(|(i, url)| **url == format!("/{}", first + i)), "none lost, in order");
+    assert!(
+        urls.iter().enumerate().all(|(i, url)| **url == format!("/{}", first + i)),
+        "none lost, in order"
+    );
 }
