@@ -1,1 +1,0 @@
-"""The parts of the bench: servers, load, measuring, scenarios, reports."""

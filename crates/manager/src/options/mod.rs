@@ -1,4 +1,0 @@
-//! The command line.
-
-pub mod named;
-pub mod said;

@@ -1,0 +1,172 @@
+//! The list of backends that most directors keep, each with a weight, and its texts for `backend.list`.
+
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use lacquer_vcl_runtime::{BackendId, Ctx, Health, Instance, ModuleError};
+
+use super::name_of;
+
+#[derive(Clone, Copy)]
+pub struct Member {
+    pub backend: BackendId,
+    pub weight: f64,
+}
+
+pub struct Group {
+    pub name: String,
+    members: RwLock<Vec<Member>>,
+}
+
+/// What `backend.list -p` says of each member beside its health.
+pub enum Column<'c> {
+    Weight,
+    Nothing,
+    /// Which member is in use.
+    Current {
+        index: usize,
+        sticky: &'c str,
+    },
+}
+
+impl Group {
+    pub fn new(name: &str) -> Self {
+        Group { name: name.to_owned(), members: RwLock::default() }
+    }
+
+    pub fn read(&self) -> RwLockReadGuard<'_, Vec<Member>> {
+        self.members.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn write(&self) -> RwLockWriteGuard<'_, Vec<Member>> {
+        self.members.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn add(&self, backend: BackendId, weight: f64) -> Result<(), ModuleError> {
+        if backend.is_none() {
+            return Err(ModuleError(format!("{}: None backend cannot be added", self.name)));
+        }
+        self.write().push(Member { backend, weight });
+        Ok(())
+    }
+
+    /// Where the backend stood, and how many are left.
+    pub fn remove(&self, backend: BackendId) -> Result<Option<(usize, usize)>, ModuleError> {
+        if backend.is_none() {
+            return Err(ModuleError(format!("{}: None backend cannot be removed", self.name)));
+        }
+        let mut members = self.write();
+        let Some(at) = members.iter().position(|m| m.backend == backend) else { return Ok(None) };
+        members.remove(at);
+        Ok(Some((at, members.len())))
+    }
+
+    /// Healthy as soon as one member is; changed when the last of those looked at has.
+    pub fn any_healthy(&self, vcl: &Instance) -> Health {
+        any_healthy(self.read().iter().map(|m| m.backend), vcl)
+    }
+
+    /// The healthy member at `point` (0 to 1) on the line of the healthy ones' weights.
+    pub fn pick(&self, ctx: &Ctx<'_>, point: f64) -> BackendId {
+        let members = self.read();
+        let healthy: Vec<Member> = members
+            .iter()
+            .filter(|m| ctx.vcl.directors.healthy(m.backend, ctx.vcl).healthy)
+            .copied()
+            .collect();
+        let total: f64 = healthy.iter().map(|m| m.weight).sum();
+        if total <= 0.0 {
+            return BackendId::NONE;
+        }
+        let mut reached = 0.0;
+        for member in &healthy {
+            reached += member.weight;
+            if point * total < reached {
+                return member.backend;
+            }
+        }
+        // The sum was rounded: the point lies at the very end of the line.
+        healthy.iter().rfind(|m| m.weight > 0.0).map_or(BackendId::NONE, |m| m.backend)
+    }
+
+    pub fn list(&self, vcl: &Instance, details: bool, json: bool, column: &Column<'_>) -> String {
+        let rows: Vec<Row> = self
+            .read()
+            .iter()
+            .map(|m| {
+                let healthy = vcl.directors.healthy(m.backend, vcl).healthy;
+                Row { name: name_of(vcl, m.backend), healthy, weight: if healthy { m.weight } else { 0.0 } }
+            })
+            .collect();
+        match (details, json) {
+            (false, json) => summary(rows.iter().filter(|r| r.healthy).count(), rows.len(), json),
+            (true, false) => text(&rows, column),
+            (true, true) => json_text(&rows, column),
+        }
+    }
+}
+
+struct Row {
+    name: String,
+    healthy: bool,
+    weight: f64,
+}
+
+pub fn any_healthy(backends: impl Iterator<Item = BackendId>, vcl: &Instance) -> Health {
+    let mut found = Health { healthy: false, changed: 0.0 };
+    for backend in backends {
+        let health = vcl.directors.healthy(backend, vcl);
+        found.changed = found.changed.max(health.changed);
+        if health.healthy {
+            found.healthy = true;
+            break;
+        }
+    }
+    found
+}
+
+pub fn health_word(healthy: bool) -> &'static str {
+    if healthy { "healthy" } else { "sick" }
+}
+
+pub fn summary(healthy: usize, all: usize, json: bool) -> String {
+    let word = health_word(healthy > 0);
+    if json { format!("[{healthy}, {all}, \"{word}\"]") } else { format!("{healthy}/{all}\t{word}") }
+}
+
+fn text(rows: &[Row], column: &Column<'_>) -> String {
+    let title = if matches!(column, Column::Current { .. }) { "Current" } else { "Weight" };
+    let mut out = format!("\n\n\tBackend\t{title}\tHealth\n");
+    let total: f64 = rows.iter().map(|r| r.weight).sum();
+    for (i, row) in rows.iter().enumerate() {
+        let middle = match column {
+            Column::Weight => format!("{:6.2}%", 100.0 * row.weight / total),
+            Column::Nothing => "-".to_owned(),
+            Column::Current { index, .. } => if *index == i { "*" } else { "" }.to_owned(),
+        };
+        out += &format!("\t{}\t{middle}\t{}\n", row.name, health_word(row.healthy));
+    }
+    out
+}
+
+fn json_text(rows: &[Row], column: &Column<'_>) -> String {
+    let mut out = "{\n".to_owned();
+    match column {
+        Column::Weight => {
+            let total: f64 = rows.iter().map(|r| r.weight).sum();
+            out += &format!("  \"total_weight\": {total:.6},\n");
+        }
+        Column::Current { sticky, .. } => out += &format!("  \"sticky\": {sticky},\n"),
+        Column::Nothing => {}
+    }
+    let members = rows.iter().enumerate().map(|(i, row)| {
+        let extra = match column {
+            Column::Weight => format!("      \"weight\": {:.6},\n", row.weight),
+            Column::Current { index, .. } => format!("      \"current\": {},\n", *index == i),
+            Column::Nothing => String::new(),
+        };
+        let health = health_word(row.healthy);
+        format!("    \"{}\": {{\n{extra}      \"health\": \"{health}\"\n    }}", row.name)
+    });
+    let members: Vec<String> = members.collect();
+    out + "  \"backends\": {\n" + &members.join(",\n") + "\n  }\n}"
+}

@@ -1,0 +1,72 @@
+//! hash: a healthy backend by the hash of a text, in proportion to the weights. It chooses when VCL calls
+//! `.backend()`; used as a backend itself it has nothing to choose by.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use lacquer_vcl_runtime::instance::ObjectState;
+use lacquer_vcl_runtime::{Args, BackendId, Ctx, Director, Health, Instance, ModuleError, ObjectType, Value};
+
+use super::group::Group;
+use super::{Object, hash_of};
+use crate::support::{Answer, DONE};
+
+pub const TYPE: ObjectType = ObjectType {
+    name: "hash",
+    new,
+    methods: &[("add_backend", add_backend), ("remove_backend", remove_backend), ("backend", backend)],
+};
+
+struct Hash {
+    group: Group,
+}
+
+impl Director for Hash {
+    fn name(&self) -> &str {
+        &self.group.name
+    }
+
+    fn kind(&self) -> &'static str {
+        "hash"
+    }
+
+    fn resolve(&self, _ctx: &mut Ctx<'_>, _me: BackendId) -> BackendId {
+        BackendId::NONE
+    }
+
+    fn healthy(&self, _vcl: &Instance) -> Health {
+        Health { healthy: true, changed: 0.0 }
+    }
+
+    fn list(&self, _vcl: &Instance, details: bool, json: bool) -> String {
+        match (details, json) {
+            (false, false) => "0/0\thealthy".to_owned(),
+            (false, true) => "[0, 0, \"healthy\"]".to_owned(),
+            (true, _) => String::new(),
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+fn new<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleError> {
+    Ok(Arc::new(Object::register(ctx, Hash { group: Group::new(args.object_name) })))
+}
+
+fn add_backend<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    args.this::<Object<Hash>>()?.director.group.add(args.backend(0), args.real(1))?;
+    DONE
+}
+
+fn remove_backend<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    args.this::<Object<Hash>>()?.director.group.remove(args.backend(0))?;
+    DONE
+}
+
+fn backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    let this = args.this::<Object<Hash>>()?;
+    let point = f64::from(hash_of(args.parts(0).flatten())) / 4_294_967_296.0;
+    Ok(Value::Backend(this.director.group.pick(ctx, point)))
+}

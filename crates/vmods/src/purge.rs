@@ -1,0 +1,27 @@
+//! Module purge: takes the objects of the request's hash out of the cache, at once or by shorter lifetimes.
+
+use lacquer_vcl_runtime::{Args, Ctx, PurgeMode, Value};
+
+use crate::support::{Answer, Table};
+
+pub(crate) static MODULE: Table = Table {
+    name: "purge",
+    signatures: include_str!("../vcc/purge.vcc"),
+    functions: &[("hard", hard), ("soft", soft)],
+    objects: &[],
+    suspends: &[],
+};
+
+fn hard<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
+    Ok(Value::Int(ctx.host.purge(PurgeMode::Hard)?))
+}
+
+fn soft<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    let unless_negative = |x: f64| (x >= 0.0).then_some(x);
+    let mode = PurgeMode::Soft {
+        ttl: args.real(0),
+        grace: unless_negative(args.real(1)),
+        keep: unless_negative(args.real(2)),
+    };
+    Ok(Value::Int(ctx.host.purge(mode)?))
+}

@@ -1,0 +1,61 @@
+//! std's functions over texts.
+
+use lacquer_vcl_runtime::{Args, Ctx, Value};
+
+use super::glob;
+use crate::support::{Answer, text};
+
+pub fn toupper<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    text(ctx, &args.joined(0).to_ascii_uppercase())
+}
+
+pub fn tolower<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    text(ctx, &args.joined(0).to_ascii_lowercase())
+}
+
+/// The first text from where the second begins in it.
+pub fn strstr<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    let (Some(hay), Some(needle)) = (args.str(0), args.str(1)) else { return Ok(Value::Str(None)) };
+    let at = if needle.is_empty() { Some(0) } else { hay.windows(needle.len()).position(|w| w == needle) };
+    Ok(Value::Str(at.map(|at| &hay[at..])))
+}
+
+pub fn fnmatch<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    let pattern = args.str(0).ok_or("std.fnmatch(): pattern is NULL")?;
+    let subject = args.str(1).ok_or("std.fnmatch(): subject is NULL")?;
+    let flags = glob::Flags { pathname: args.bool(2), noescape: args.bool(3), period: args.bool(4) };
+    Ok(Value::Bool(glob::matches(pattern, subject, flags)))
+}
+
+pub fn querysort<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    let Some(url) = args.str(0) else { return Ok(Value::Str(None)) };
+    match sorted(url) {
+        Some(sorted) => Ok(Value::Str(ctx.host.copy(&sorted).and_then(|s| ctx.read(s)).or(Some(url)))),
+        None => Ok(Value::Str(Some(url))),
+    }
+}
+
+/// The URL with its parameters in order and without empty ones. `None` if there are not two.
+fn sorted(url: &[u8]) -> Option<Vec<u8>> {
+    let query = url.iter().position(|b| *b == b'?')? + 1;
+    if !url[query..].contains(&b'&') {
+        return None;
+    }
+    let mut params: Vec<&[u8]> = url[query..].split(|b| *b == b'&').filter(|p| !p.is_empty()).collect();
+    params.sort();
+    Some([&url[..query], &params.join(&b'&')[..]].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sorted;
+
+    #[test]
+    fn sorts_parameters() {
+        let sorted = |url: &str| sorted(url.as_bytes()).map(|v| String::from_utf8(v).unwrap());
+        assert_eq!(sorted("/a?c=3&b=2&a=1").unwrap(), "/a?a=1&b=2&c=3");
+        assert_eq!(sorted("/a?&&b&&a&").unwrap(), "/a?a&b");
+        assert_eq!(sorted("/a?b"), None);
+        assert_eq!(sorted("/a&b"), None);
+    }
+}

@@ -1,0 +1,66 @@
+//! What every module is made of: the table behind [`Module`], and short ways to answer and to log.
+
+use lacquer_shm::Tag;
+use lacquer_vcl_runtime::{Args, Ctx, Func, Module, ModuleError, ObjectType, Value};
+
+pub(crate) type Answer<'a> = Result<Value<'a>, ModuleError>;
+
+/// A module as a constant.
+pub(crate) struct Table {
+    pub name: &'static str,
+    pub signatures: &'static str,
+    pub functions: &'static [(&'static str, Func)],
+    pub objects: &'static [ObjectType],
+    pub suspends: &'static [&'static str],
+}
+
+impl Module for Table {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn signatures(&self) -> &'static str {
+        self.signatures
+    }
+
+    fn functions(&self) -> &'static [(&'static str, Func)] {
+        self.functions
+    }
+
+    fn objects(&self) -> &'static [ObjectType] {
+        self.objects
+    }
+
+    fn suspends(&self) -> &'static [&'static str] {
+        self.suspends
+    }
+}
+
+/// The answer of a VOID function.
+pub(crate) const DONE: Answer<'static> = Ok(Value::Absent);
+
+/// A copy of the bytes in the workspace; undefined when that is full (the host marks the overflow).
+pub(crate) fn text<'a>(ctx: &mut Ctx<'a>, bytes: &[u8]) -> Answer<'a> {
+    let held = ctx.host.copy(bytes);
+    Ok(Value::Str(held.and_then(|s| ctx.read(s))))
+}
+
+pub(crate) fn log(ctx: &mut Ctx<'_>, tag: Tag, text: impl AsRef<[u8]>) {
+    ctx.host.log(tag as u8, text.as_ref());
+}
+
+/// A string argument for messages; undefined shows as nothing.
+pub(crate) fn shown(bytes: Option<&[u8]>) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(bytes.unwrap_or_default())
+}
+
+/// An ENUM argument: the front end lets only its words through.
+pub(crate) fn word<'a>(args: &Args<'a>, i: usize) -> &'a str {
+    args.str(i).and_then(|s| std::str::from_utf8(s).ok()).unwrap_or_default()
+}
+
+/// The regex behind a REGEX argument, matched against a text.
+pub(crate) fn is_match(ctx: &Ctx<'_>, args: &Args<'_>, i: usize, subject: &[u8]) -> bool {
+    let limits = ctx.host.regex_limits();
+    args.regex(i).is_ok_and(|regex| regex.is_match(subject, limits).unwrap_or(false))
+}
