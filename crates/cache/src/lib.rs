@@ -1,1 +1,36 @@
-//! (module text)
+//! The cache: which objects there are, which of them answers a request, and when each must go.
+//!
+//! A [`Cache`] is shared by all reactors. [`Cache::lookup`] decides as Varnish does; a [`Busy`] token is
+//! the right and the duty to fetch. A [`FrontTable`] lets one thread serve hits without locks.
+//! No sockets and no clock: time comes in as seconds since the epoch, waiting is a future.
+//!
+//! Lock order: a shard, then the ban list, then (in `lacquer-storage`) a body, then its arena. Objects
+//! are dropped and wakers are called with no lock held.
+
+#![forbid(unsafe_code)]
+
+mod alloc;
+pub mod bans;
+mod cache;
+mod evict;
+mod expiry;
+mod front;
+mod heap;
+mod lookup;
+mod object;
+mod purge;
+mod shard;
+mod slab;
+mod stats;
+mod waiting;
+
+pub use alloc::Nuke;
+pub use cache::{Busy, Cache, Config, Digest, Hooks};
+pub use front::{FrontTable, ObjRef};
+pub use lookup::{Lookup, LookupArgs};
+pub use object::{Object, ObjectSpec, Timers, flag};
+pub use purge::Purge;
+pub use stats::CacheStats;
+pub use waiting::{Resumed, Wait};
+
+pub use lacquer_storage::{BodyState, BodyWriter, Chunk, ChunkSizes, Full, Stevedore, Stored};

@@ -6,6 +6,7 @@
 pub mod auth;
 pub mod check;
 pub mod collector;
+pub mod columns;
 pub mod command_table;
 pub mod frame;
 pub mod help;

@@ -1,1 +1,87 @@
-//! (module text)
+//! The manager: the privileged process that reads the options, speaks the CLI, keeps parameters, VCL
+//! programs, sockets and storage, and sees to it that a worker runs.
+
+#![forbid(unsafe_code)]
+
+mod cli;
+mod complain;
+mod daemon;
+mod documents;
+mod fault;
+mod jail;
+mod listen;
+mod manager;
+mod options;
+mod resolve;
+mod service;
+mod shm;
+mod startup;
+mod storage;
+mod time;
+mod users;
+mod vcl;
+mod version;
+mod workdir;
+mod worker;
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::daemon::Background;
+use crate::fault::Outcome;
+use crate::options::said::{self, LETTERS, Mode, Request};
+
+/// Last part of the program's name.
+pub(crate) fn basename(program: &OsStr) -> String {
+    Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned()
+}
+
+/// Runs the daemon with the process's arguments.
+pub fn main() -> ExitCode {
+    let mut arguments = std::env::args_os();
+    let program = arguments.next().unwrap_or_else(|| "lacquerd".into());
+    match run(&program, arguments.collect()) {
+        Ok(code) => ExitCode::from(code),
+        Err(fault) => {
+            eprint!("{fault}");
+            ExitCode::from(fault.code())
+        }
+    }
+}
+
+fn run(program: &OsString, mut arguments: Vec<OsString>) -> Outcome<u8> {
+    let in_background = arguments.first().is_some_and(|first| first == daemon::ARGUMENT);
+    if in_background {
+        arguments.remove(0);
+    }
+    let words: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    if words == ["--optstring"] {
+        println!("{LETTERS}");
+        return Ok(0);
+    }
+    match said::parse(&words)? {
+        Request::Version => {
+            eprint!("{}", version::long(&basename(program)));
+            Ok(0)
+        }
+        Request::Document(what) => {
+            print!("{}", documents::document(&what)?);
+            Ok(0)
+        }
+        Request::Usage(complaint) => {
+            if let Some(complaint) = complaint {
+                eprintln!("{}: {complaint}", basename(program));
+            }
+            print!("{}", documents::usage(&basename(program)));
+            Ok(2)
+        }
+        Request::Run(said) if said.mode == Mode::Daemon && !in_background => {
+            daemon::background(program, &arguments)
+        }
+        Request::Run(said) => {
+            let background = if in_background { Some(Background::begin()?) } else { None };
+            startup::run(&said, program, background)
+        }
+    }
+}

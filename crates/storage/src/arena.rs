@@ -34,7 +34,7 @@ impl fmt::Display for Full {
 
 impl std::error::Error for Full {}
 
-/// Allocation counters, named as in Varnish's SMA counters.
+/// Allocation counters, named as in Varnish's SMA counters; `g_objects` is for whoever stores objects.
 #[derive(Debug, Default)]
 pub struct Counters {
     pub c_req: AtomicU64,
@@ -44,6 +44,7 @@ pub struct Counters {
     pub g_alloc: AtomicU64,
     pub g_bytes: AtomicU64,
     pub g_space: AtomicU64,
+    pub g_objects: AtomicU64,
 }
 
 /// What kind of place a span has: its size, and two marks in the low bits that sizes leave free.

@@ -151,6 +151,22 @@ impl<'a> Ctx<'a> {
         }
     }
 
+    /// The backend that a director chooses now; `NONE` if none can serve.
+    pub fn resolve_backend(&mut self, backend: BackendId) -> BackendId {
+        /// Directors of directors end here even if someone ties them into a ring.
+        const MAX_STEPS: usize = 64;
+        let mut at = backend;
+        for _ in 0..MAX_STEPS {
+            let Some(cell) = self.vcl.directors.get(at) else { return BackendId::NONE };
+            let next = cell.director.resolve(self, at);
+            if next == at || next.is_none() {
+                return next;
+            }
+            at = next;
+        }
+        BackendId::NONE
+    }
+
     /// How a value reads as STRING.
     pub fn text(&mut self, text: Result<convert::Text, String>) -> Result<&'a [u8], ModuleError> {
         self.copy(text?.bytes())
@@ -160,7 +176,7 @@ impl<'a> Ctx<'a> {
     pub fn check_sub(&self, sub: Option<u32>) -> Result<(), SubFault> {
         let index = sub.ok_or(SubFault::Missing)?;
         let sub = self.vcl.program.subs.get(index as usize).ok_or(SubFault::Missing)?;
-        if sub.reachable_from & (1 << self.host.method() as u32) == 0 {
+        if sub.allowed & (1 << self.host.method() as u32) == 0 {
             return Err(SubFault::Method);
         }
         if self.active.contains(&index) || self.active.len() >= MAX_DYNAMIC_CALLS {

@@ -228,7 +228,7 @@ pub trait Host {
     fn peer_credentials(&mut self) -> Option<(u32, u32)> {
         None
     }
-    /// A PROXY v2 TLV by type byte, raw; also those within the SSL TLV.
+    /// A PROXY v2 TLV by type byte, raw.
     fn proxy_tlv(&mut self, _kind: u8) -> Option<Vec<u8>> {
         None
     }

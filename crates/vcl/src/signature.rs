@@ -58,7 +58,7 @@ pub struct Signature {
 pub struct Param {
     pub kind: ParamKind,
     pub name: Option<String>,
-    /// As written, without the quotes of strings.
+    /// As written, without the quotes of strings; an undefined string is `NULL`.
     pub default: Option<String>,
     /// In brackets: the function can tell whether it was given, so no default is filled in.
     pub optional: bool,
@@ -375,7 +375,10 @@ impl Parser<'_> {
             let word = self.word()?;
             param.name = Some(word.split(':').next().unwrap_or_default().to_owned());
             if self.take("=") {
-                param.default = Some(self.word()?);
+                let quoted = self.tokens.get(self.next).is_some_and(|t| t.quoted);
+                let word = self.word()?;
+                let null = word == "0" && !quoted && matches!(param.ty(), Type::String | Type::Strands);
+                param.default = Some(if null { "NULL".to_owned() } else { word });
             }
         }
         Ok(param)

@@ -26,6 +26,8 @@ pub const BACKEND: u32 = m(Method::BackendFetch)
     | m(Method::BackendRefresh)
     | m(Method::BackendResponse)
     | m(Method::BackendError);
+/// Where there is a response from the backend.
+const RESPONSE: u32 = m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh);
 /// Everywhere, vcl_init and vcl_fini included.
 pub const ALL: u32 = CLIENT | BACKEND | m(Method::Init) | m(Method::Fini);
 
@@ -113,6 +115,7 @@ pub enum Var {
     BerespReason,
     BerespStatus,
     BerespStorage,
+    BerespStorageHint,
     BerespTime,
     BerespTransitBuffer,
     BerespTtl,
@@ -192,7 +195,7 @@ pub enum Var {
 }
 
 impl Var {
-    pub const COUNT: usize = 143;
+    pub const COUNT: usize = 144;
     pub const EVERY: [Var; Var::COUNT] = [
         Var::ClientIdentity,
         Var::ClientIp,
@@ -261,6 +264,7 @@ impl Var {
         Var::BerespReason,
         Var::BerespStatus,
         Var::BerespStorage,
+        Var::BerespStorageHint,
         Var::BerespTime,
         Var::BerespTransitBuffer,
         Var::BerespTtl,
@@ -376,7 +380,7 @@ pub const ENTRIES: &[Entry] = &[
     row(Var::ReqCanGzip, "req.can_gzip", Type::Bool, CLIENT, CLIENT, 0, 40, 41),
     row(Var::ReqEsiLevel, "req.esi_level", Type::Int, CLIENT, 0, 0, 40, 41),
     row(Var::ReqFilters, "req.filters", Type::String, m(Method::Recv), m(Method::Recv), 0, 40, 41),
-    row(Var::ReqGrace, "req.grace", Type::Duration, CLIENT, CLIENT, 0, 40, 41),
+    row(Var::ReqGrace, "req.grace", Type::Duration, CLIENT, CLIENT, CLIENT, 40, 41),
     row(Var::ReqHash, "req.hash", Type::Blob, m(Method::Hit) | m(Method::Miss) | m(Method::Pass) | m(Method::Purge) | m(Method::Deliver) | m(Method::Synth) | m(Method::Pipe), 0, 0, 40, 41),
     row(Var::ReqHashAlwaysMiss, "req.hash_always_miss", Type::Bool, CLIENT, CLIENT, 0, 40, 41),
     row(Var::ReqHashIgnoreBusy, "req.hash_ignore_busy", Type::Bool, CLIENT, CLIENT, 0, 40, 41),
@@ -389,8 +393,8 @@ pub const ENTRIES: &[Entry] = &[
     row(Var::ReqTime, "req.time", Type::Time, CLIENT, 0, 0, 40, 41),
     row(Var::ReqTrace, "req.trace", Type::Bool, CLIENT, CLIENT, 0, 40, 41),
     row(Var::ReqTransport, "req.transport", Type::String, CLIENT, 0, 0, 40, 41),
-    row(Var::ReqMaxAge, "req.max_age", Type::Duration, CLIENT, CLIENT, 0, 40, 41),
-    row(Var::ReqTtl, "req.ttl", Type::Duration, CLIENT, CLIENT, 0, 40, 41),
+    row(Var::ReqMaxAge, "req.max_age", Type::Duration, CLIENT, CLIENT, CLIENT, 40, 41),
+    row(Var::ReqTtl, "req.ttl", Type::Duration, CLIENT, CLIENT, CLIENT, 40, 41),
     row(Var::ReqUrl, "req.url", Type::String, CLIENT, CLIENT, 0, 40, 41),
     row(Var::ReqXid, "req.xid", Type::Int, CLIENT, 0, 0, 40, 41),
     row(Var::ReqTopMethod, "req_top.method", Type::String, CLIENT, 0, 0, 40, 41),
@@ -398,11 +402,11 @@ pub const ENTRIES: &[Entry] = &[
     row(Var::ReqTopTime, "req_top.time", Type::Time, CLIENT, 0, 0, 40, 41),
     row(Var::ReqTopUrl, "req_top.url", Type::String, CLIENT, 0, 0, 40, 41),
     row(Var::BereqBackend, "bereq.backend", Type::Backend, m(Method::Pipe) | BACKEND, m(Method::Pipe) | BACKEND, 0, 40, 41),
-    row(Var::BereqBetweenBytesTimeout, "bereq.between_bytes_timeout", Type::Duration, BACKEND, BACKEND, 0, 40, 41),
-    row(Var::BereqBody, "bereq.body", Type::Body, 0, 0, 0, 40, 41),
-    row(Var::BereqConnectTimeout, "bereq.connect_timeout", Type::Duration, m(Method::Pipe) | BACKEND, m(Method::Pipe) | BACKEND, 0, 40, 41),
+    row(Var::BereqBetweenBytesTimeout, "bereq.between_bytes_timeout", Type::Duration, BACKEND, BACKEND, m(Method::Pipe) | BACKEND, 40, 41),
+    row(Var::BereqBody, "bereq.body", Type::Body, 0, 0, m(Method::BackendFetch), 40, 41),
+    row(Var::BereqConnectTimeout, "bereq.connect_timeout", Type::Duration, m(Method::Pipe) | BACKEND, m(Method::Pipe) | BACKEND, m(Method::Pipe) | BACKEND, 40, 41),
     row(Var::BereqFilters, "bereq.filters", Type::String, m(Method::BackendFetch), m(Method::BackendFetch), 0, 40, 41),
-    row(Var::BereqFirstByteTimeout, "bereq.first_byte_timeout", Type::Duration, BACKEND, BACKEND, 0, 40, 41),
+    row(Var::BereqFirstByteTimeout, "bereq.first_byte_timeout", Type::Duration, BACKEND, BACKEND, m(Method::Pipe) | BACKEND, 40, 41),
     row(Var::BereqHash, "bereq.hash", Type::Blob, m(Method::Pipe) | BACKEND, 0, 0, 40, 41),
     row(Var::BereqIsBgfetch, "bereq.is_bgfetch", Type::Bool, BACKEND, 0, 0, 40, 41),
     row(Var::BereqIsHitmiss, "bereq.is_hitmiss", Type::Bool, BACKEND, 0, 0, 40, 41),
@@ -410,32 +414,33 @@ pub const ENTRIES: &[Entry] = &[
     row(Var::BereqMethod, "bereq.method", Type::String, m(Method::Pipe) | BACKEND, m(Method::Pipe) | BACKEND, 0, 40, 41),
     row(Var::BereqRetries, "bereq.retries", Type::Int, BACKEND, 0, 0, 40, 41),
     row(Var::BereqRetryConnect, "bereq.retry_connect", Type::Bool, BACKEND, BACKEND, 0, 40, 41),
-    row(Var::BereqTaskDeadline, "bereq.task_deadline", Type::Duration, m(Method::Pipe), m(Method::Pipe), 0, 40, 41),
+    row(Var::BereqTaskDeadline, "bereq.task_deadline", Type::Duration, m(Method::Pipe), m(Method::Pipe), m(Method::Pipe), 40, 41),
     row(Var::BereqTime, "bereq.time", Type::Time, m(Method::Pipe) | BACKEND, 0, 0, 40, 41),
     row(Var::BereqTrace, "bereq.trace", Type::Bool, BACKEND, BACKEND, 0, 40, 41),
     row(Var::BereqUncacheable, "bereq.uncacheable", Type::Bool, BACKEND, 0, 0, 40, 41),
     row(Var::BereqUrl, "bereq.url", Type::String, m(Method::Pipe) | BACKEND, m(Method::Pipe) | BACKEND, 0, 40, 41),
     row(Var::BereqXid, "bereq.xid", Type::Int, m(Method::Pipe) | BACKEND, 0, 0, 40, 41),
-    row(Var::Beresp, "beresp", Type::Http, m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), 0, 0, 40, 41),
-    row(Var::BerespAge, "beresp.age", Type::Duration, m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), 0, 0, 40, 41),
-    row(Var::BerespBackend, "beresp.backend", Type::Backend, m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), 0, 0, 40, 41),
-    row(Var::BerespBackendName, "beresp.backend.name", Type::String, m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), 0, 0, 40, 41),
+    row(Var::Beresp, "beresp", Type::Http, RESPONSE, 0, 0, 40, 41),
+    row(Var::BerespAge, "beresp.age", Type::Duration, RESPONSE, 0, 0, 40, 41),
+    row(Var::BerespBackend, "beresp.backend", Type::Backend, RESPONSE, 0, 0, 40, 41),
+    row(Var::BerespBackendName, "beresp.backend.name", Type::String, RESPONSE, 0, 0, 40, 41),
     row(Var::BerespBody, "beresp.body", Type::Body, 0, m(Method::BackendError), 0, 40, 41),
-    row(Var::BerespDoEsi, "beresp.do_esi", Type::Bool, m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), 0, 40, 41),
-    row(Var::BerespDoGunzip, "beresp.do_gunzip", Type::Bool, m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), 0, 40, 41),
-    row(Var::BerespDoGzip, "beresp.do_gzip", Type::Bool, m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), 0, 40, 41),
-    row(Var::BerespDoStream, "beresp.do_stream", Type::Bool, m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), 0, 40, 41),
+    row(Var::BerespDoEsi, "beresp.do_esi", Type::Bool, RESPONSE, RESPONSE, 0, 40, 41),
+    row(Var::BerespDoGunzip, "beresp.do_gunzip", Type::Bool, RESPONSE, RESPONSE, 0, 40, 41),
+    row(Var::BerespDoGzip, "beresp.do_gzip", Type::Bool, RESPONSE, RESPONSE, 0, 40, 41),
+    row(Var::BerespDoStream, "beresp.do_stream", Type::Bool, RESPONSE, RESPONSE, 0, 40, 41),
     row(Var::BerespFilters, "beresp.filters", Type::String, m(Method::BackendResponse), m(Method::BackendResponse), 0, 40, 41),
-    row(Var::BerespGrace, "beresp.grace", Type::Duration, m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), 0, 40, 41),
-    row(Var::BerespKeep, "beresp.keep", Type::Duration, m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), 0, 40, 41),
-    row(Var::BerespReason, "beresp.reason", Type::String, m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), 0, 40, 41),
-    row(Var::BerespStatus, "beresp.status", Type::Int, m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), 0, 40, 41),
-    row(Var::BerespStorage, "beresp.storage", Type::Stevedore, m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), 0, 40, 41),
-    row(Var::BerespTime, "beresp.time", Type::Time, m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), 0, 0, 40, 41),
+    row(Var::BerespGrace, "beresp.grace", Type::Duration, RESPONSE, RESPONSE, 0, 40, 41),
+    row(Var::BerespKeep, "beresp.keep", Type::Duration, RESPONSE, RESPONSE, 0, 40, 41),
+    row(Var::BerespReason, "beresp.reason", Type::String, RESPONSE, RESPONSE, 0, 40, 41),
+    row(Var::BerespStatus, "beresp.status", Type::Int, RESPONSE, RESPONSE, 0, 40, 41),
+    row(Var::BerespStorage, "beresp.storage", Type::Stevedore, RESPONSE, RESPONSE, 0, 40, 41),
+    row(Var::BerespStorageHint, "beresp.storage_hint", Type::String, RESPONSE, RESPONSE, 0, 40, 40),
+    row(Var::BerespTime, "beresp.time", Type::Time, RESPONSE, 0, 0, 40, 41),
     row(Var::BerespTransitBuffer, "beresp.transit_buffer", Type::Bytes, m(Method::BackendResponse), m(Method::BackendResponse), 0, 40, 41),
-    row(Var::BerespTtl, "beresp.ttl", Type::Duration, m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), 0, 40, 41),
-    row(Var::BerespUncacheable, "beresp.uncacheable", Type::Bool, m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), 0, 40, 41),
-    row(Var::BerespWas304, "beresp.was_304", Type::Bool, m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), 0, 0, 40, 41),
+    row(Var::BerespTtl, "beresp.ttl", Type::Duration, RESPONSE, RESPONSE, 0, 40, 41),
+    row(Var::BerespUncacheable, "beresp.uncacheable", Type::Bool, RESPONSE, RESPONSE, 0, 40, 41),
+    row(Var::BerespWas304, "beresp.was_304", Type::Bool, RESPONSE, 0, 0, 40, 41),
     row(Var::ObjStaleAge, "obj_stale.age", Type::Duration, m(Method::BackendRefresh), 0, 0, 40, 41),
     row(Var::ObjStaleCanEsi, "obj_stale.can_esi", Type::Bool, m(Method::BackendRefresh), 0, 0, 40, 41),
     row(Var::ObjStaleGrace, "obj_stale.grace", Type::Duration, m(Method::BackendRefresh), 0, 0, 40, 41),
@@ -468,10 +473,10 @@ pub const ENTRIES: &[Entry] = &[
     row(Var::RespStatus, "resp.status", Type::Int, m(Method::Deliver) | m(Method::Synth), m(Method::Deliver) | m(Method::Synth), 0, 40, 41),
     row(Var::RespTime, "resp.time", Type::Time, m(Method::Deliver) | m(Method::Synth), 0, 0, 40, 41),
     row(Var::Now, "now", Type::Time, ALL, 0, 0, 40, 41),
-    row(Var::SessIdleSendTimeout, "sess.idle_send_timeout", Type::Duration, CLIENT, CLIENT, 0, 40, 41),
-    row(Var::SessSendTimeout, "sess.send_timeout", Type::Duration, CLIENT, CLIENT, 0, 40, 41),
-    row(Var::SessTimeoutIdle, "sess.timeout_idle", Type::Duration, CLIENT, CLIENT, 0, 40, 41),
-    row(Var::SessTimeoutLinger, "sess.timeout_linger", Type::Duration, CLIENT, CLIENT, 0, 40, 41),
+    row(Var::SessIdleSendTimeout, "sess.idle_send_timeout", Type::Duration, CLIENT, CLIENT, CLIENT, 40, 41),
+    row(Var::SessSendTimeout, "sess.send_timeout", Type::Duration, CLIENT, CLIENT, CLIENT, 40, 41),
+    row(Var::SessTimeoutIdle, "sess.timeout_idle", Type::Duration, CLIENT, CLIENT, CLIENT, 40, 41),
+    row(Var::SessTimeoutLinger, "sess.timeout_linger", Type::Duration, CLIENT, CLIENT, CLIENT, 40, 41),
     row(Var::StorageFreeSpace, "storage.<name>.free_space", Type::Bytes, CLIENT | BACKEND, 0, 0, 40, 41),
     row(Var::StorageHappy, "storage.<name>.happy", Type::Bool, CLIENT | BACKEND, 0, 0, 40, 41),
     row(Var::StorageUsedSpace, "storage.<name>.used_space", Type::Bytes, CLIENT | BACKEND, 0, 0, 40, 41),
@@ -504,11 +509,42 @@ pub const ENTRIES: &[Entry] = &[
     row(Var::BereqProto, "bereq.proto", Type::String, m(Method::Pipe) | BACKEND, m(Method::Pipe) | BACKEND, 0, 40, 40),
     row(Var::BereqProto, "bereq.proto", Type::String, m(Method::Pipe) | BACKEND, 0, 0, 41, 41),
     row(Var::BerespBackendIp, "beresp.backend.ip", Type::Ip, m(Method::BackendResponse), 0, 0, 40, 40),
-    row(Var::BerespProto, "beresp.proto", Type::String, m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), 0, 40, 40),
-    row(Var::BerespProto, "beresp.proto", Type::String, m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh), 0, 0, 41, 41),
+    row(Var::BerespProto, "beresp.proto", Type::String, RESPONSE, RESPONSE, 0, 40, 40),
+    row(Var::BerespProto, "beresp.proto", Type::String, RESPONSE, 0, 0, 41, 41),
     row(Var::Resp, "resp", Type::Http, m(Method::Deliver) | m(Method::Synth), 0, 0, 40, 41),
     row(Var::RespDoEsi, "resp.do_esi", Type::Bool, m(Method::Deliver) | m(Method::Synth), m(Method::Deliver) | m(Method::Synth), 0, 41, 41),
     row(Var::RespProto, "resp.proto", Type::String, m(Method::Deliver) | m(Method::Synth), m(Method::Deliver) | m(Method::Synth), 0, 40, 40),
     row(Var::RespProto, "resp.proto", Type::String, m(Method::Deliver) | m(Method::Synth), 0, 0, 41, 41),
     row(Var::SessXid, "sess.xid", Type::Int, CLIENT | BACKEND, 0, 0, 41, 41),
+];
+
+/// The headers of one message, `<name>.*`.
+#[derive(Clone, Copy, Debug)]
+pub struct Headers {
+    pub name: &'static str,
+    pub read: u32,
+    pub write: u32,
+    pub unset: u32,
+    /// Headers that frame the body: nobody may write them.
+    pub protected: &'static [&'static str],
+    pub protected_read: u32,
+}
+
+const FRAMING: &[&str] = &["content-length", "transfer-encoding"];
+const SENDING: u32 = m(Method::Deliver) | m(Method::Synth);
+const FETCHING: u32 = m(Method::Pipe) | BACKEND;
+
+const fn headers(name: &'static str, read: u32, write: u32, protected_read: u32) -> Headers {
+    let protected: &[&str] = if protected_read == 0 { &[] } else { FRAMING };
+    Headers { name, read, write, unset: write, protected, protected_read }
+}
+
+pub const HEADERS: &[Headers] = &[
+    headers("req.http", CLIENT, CLIENT, CLIENT),
+    headers("req_top.http", CLIENT, 0, 0),
+    headers("bereq.http", FETCHING, FETCHING, BACKEND),
+    headers("beresp.http", RESPONSE, RESPONSE, RESPONSE),
+    headers("obj.http", m(Method::Hit), 0, 0),
+    headers("obj_stale.http", m(Method::BackendRefresh), 0, 0),
+    headers("resp.http", SENDING, SENDING, SENDING),
 ];

@@ -165,8 +165,8 @@ macro_rules! counter_set {
             $( #[doc = $line] pub $field: $crate::vsc::LocalCounter, )+
         }
 
-        // SAFETY: repr(C), fields of type `Counter` only, described in order.
         #[allow(unsafe_code)]
+        // SAFETY: repr(C), fields of type `Counter` only, described in order.
         unsafe impl $crate::vsc::CounterSet for $set {
             const DESC: &'static $crate::vsc::SetDesc = &$crate::vsc::SetDesc {
                 name: $name, order: $order, oneliner: $setline, docs: $setdocs,
@@ -181,8 +181,8 @@ macro_rules! counter_set {
             };
         }
 
-        // SAFETY: repr(C), the same fields in the same order, each a `LocalCounter`.
         #[allow(unsafe_code)]
+        // SAFETY: repr(C), the same fields in the same order, each a `LocalCounter`.
         unsafe impl $crate::vsc::LocalSet for $local {
             type Shared = $set;
         }

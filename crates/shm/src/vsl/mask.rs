@@ -75,23 +75,22 @@ impl Mask {
 impl Default for Mask {
     /// As Varnish starts: without what is for developers or large.
     fn default() -> Self {
-        use Tag::*;
         let mut mask = Self::ALL;
         for tag in [
-            Debug,
-            ExpKill,
-            H2RxBody,
-            H2RxHdr,
-            H2TxBody,
-            H2TxHdr,
-            Hash,
-            ObjHeader,
-            ObjProtocol,
-            ObjReason,
-            ObjStatus,
-            VdpAcct,
-            VfpAcct,
-            WorkThread,
+            Tag::Debug,
+            Tag::ExpKill,
+            Tag::H2RxBody,
+            Tag::H2RxHdr,
+            Tag::H2TxBody,
+            Tag::H2TxHdr,
+            Tag::Hash,
+            Tag::ObjHeader,
+            Tag::ObjProtocol,
+            Tag::ObjReason,
+            Tag::ObjStatus,
+            Tag::VdpAcct,
+            Tag::VfpAcct,
+            Tag::WorkThread,
         ] {
             mask.set(tag, true);
         }

@@ -38,8 +38,9 @@ impl<'a> Record<'a> {
     }
 
     #[inline]
-    pub fn byte(self, byte: u8) -> Self {
-        self.bytes(&[byte])
+    pub fn byte(mut self, byte: u8) -> Self {
+        self.push(&[byte]);
+        self
     }
 
     /// A space, as it stands between most fields.
@@ -50,24 +51,24 @@ impl<'a> Record<'a> {
 
     #[inline]
     pub fn u64(self, n: u64) -> Self {
-        self.bytes(text::decimal(n, &mut [0; MAX]))
+        self.number(|out| text::decimal(n, out))
     }
 
     #[inline]
     pub fn i64(self, n: i64) -> Self {
-        self.bytes(text::signed(n, &mut [0; MAX]))
+        self.number(|out| text::signed(n, out))
     }
 
     /// A time with six decimals, cut off (see `text::seconds`).
     #[inline]
     pub fn seconds(self, t: f64) -> Self {
-        self.bytes(text::seconds(t, &mut [0; MAX]))
+        self.number(|out| text::seconds(t, out))
     }
 
     /// `%.6f`.
     #[inline]
     pub fn fixed6(self, x: f64) -> Self {
-        self.bytes(text::fixed6(x, &mut [0; MAX]))
+        self.number(|out| text::fixed6(x, out))
     }
 
     /// Whatever the formatter makes of it.
@@ -91,8 +92,38 @@ impl<'a> Record<'a> {
         self.tx.added(len);
     }
 
+    /// Lets `write` put a number where it belongs if there is surely room, else copies it there.
+    #[inline]
+    fn number(mut self, write: impl FnOnce(&mut [u8; MAX]) -> usize) -> Self {
+        let at = self.tx.len + RECORD_HEAD + self.len;
+        if self.room - self.len >= MAX
+            && let Some(out) = self.tx.buf.get_mut(at..).and_then(|rest| rest.first_chunk_mut())
+        {
+            self.len += write(out);
+            return self;
+        }
+        let mut out = [0; MAX];
+        let len = write(&mut out);
+        self.push(&out[..len]);
+        self
+    }
+
     #[inline]
     fn push(&mut self, bytes: &[u8]) {
+        let at = self.tx.len + RECORD_HEAD + self.len;
+        if bytes.len() <= self.room - self.len
+            && let Some(place) = self.tx.buf.get_mut(at..at + bytes.len())
+        {
+            place.copy_from_slice(bytes);
+            self.len += bytes.len();
+            return;
+        }
+        self.push_slowly(bytes);
+    }
+
+    /// For what must be cut, or needs a larger buffer.
+    #[cold]
+    fn push_slowly(&mut self, bytes: &[u8]) {
         let n = bytes.len().min(self.room - self.len);
         if n == 0 {
             return;
@@ -119,7 +150,9 @@ impl<'a> Record<'a> {
             // The finished records go out, and the unfinished one moves to the front.
             let text = at + RECORD_HEAD;
             self.tx.write(true);
-            self.tx.buf.copy_within(text..text + self.len, RECORD_HEAD);
+            if self.len > 0 {
+                self.tx.buf.copy_within(text..text + self.len, RECORD_HEAD);
+            }
         }
         self.tx.grow(self.tx.len + need);
     }

@@ -74,11 +74,9 @@ impl TxLog {
             return;
         }
         let len = (text.len() + 1).min(self.reclen);
-        self.make_room(len);
-        let record = &mut self.buf[self.len..self.len + RECORD_HEAD + len];
-        record[..RECORD_HEAD].copy_from_slice(&record_head(tag, len, self.vxid));
-        record[RECORD_HEAD..RECORD_HEAD + len - 1].copy_from_slice(&text[..len - 1]);
-        record[RECORD_HEAD + len - 1] = 0;
+        let place = self.place(tag, len);
+        place[..len - 1].copy_from_slice(&text[..len - 1]);
+        place[len - 1] = 0;
         self.added(len);
     }
 
@@ -88,10 +86,7 @@ impl TxLog {
             return;
         }
         let len = bytes.len().min(self.reclen);
-        self.make_room(len);
-        let record = &mut self.buf[self.len..self.len + RECORD_HEAD + len];
-        record[..RECORD_HEAD].copy_from_slice(&record_head(tag, len, self.vxid));
-        record[RECORD_HEAD..].copy_from_slice(&bytes[..len]);
+        self.place(tag, len).copy_from_slice(&bytes[..len]);
         self.added(len);
     }
 
@@ -119,7 +114,21 @@ impl TxLog {
     /// A header field's record, `name: value`.
     #[inline]
     pub fn put_header(&mut self, tag: Tag, name: &[u8], value: &[u8]) {
-        self.record(tag).bytes(name).bytes(b": ").bytes(value).end();
+        if self.is_masked(tag) {
+            return;
+        }
+        let len = name.len() + 2 + value.len() + 1;
+        if len > self.reclen {
+            return self.record(tag).bytes(name).bytes(b": ").bytes(value).end();
+        }
+        let text = self.place(tag, len);
+        let (before, rest) = text.split_at_mut(name.len());
+        let (colon, rest) = rest.split_at_mut(2);
+        before.copy_from_slice(name);
+        colon.copy_from_slice(b": ");
+        rest[..value.len()].copy_from_slice(value);
+        rest[value.len()] = 0;
+        self.added(len);
     }
 
     /// The record by which transactions find each other: `Begin` names the parent, `Link` a child.
@@ -184,12 +193,17 @@ impl TxLog {
         }
     }
 
-    /// Sees to it that a record with `len` bytes of text fits; the limits are such that one always does.
+    /// Writes the head of a record with `len` bytes of text and returns the place of the text. The limits
+    /// are such that one record always fits.
     #[inline]
-    fn make_room(&mut self, len: usize) {
+    fn place(&mut self, tag: Tag, len: usize) -> &mut [u8] {
         if self.len + RECORD_HEAD + padded(len) > self.buf.len() {
             self.make_room_slowly(len);
         }
+        let head = record_head(tag, len, self.vxid);
+        let (place, text) = self.buf[self.len..self.len + RECORD_HEAD + len].split_at_mut(RECORD_HEAD);
+        place.copy_from_slice(&head);
+        text
     }
 
     #[cold]

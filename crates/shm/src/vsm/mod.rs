@@ -3,8 +3,9 @@
 //!
 //! The index is `# pid birth`, then a line for every segment that came (`+ file offset length class ident`)
 //! and went (`-` and the same again). Readers follow it like a log and start over when the file is replaced,
-//! which is how it is kept short. The manager writes `_.vsm_mgt`, the worker `_.vsm_child`. A directory is
-//! reached by its descriptor only, so its owner may have changed root and user since.
+//! which is how it is kept short. The manager writes `_.vsm_mgt`, the worker `_.vsm_child`; readers look at
+//! the worker's only when the manager's has a segment, the first of which may not be a cluster. A directory
+//! is reached by its descriptor only, so its owner may have changed root and user since.
 
 mod files;
 mod index;

@@ -1,0 +1,1 @@
+"""The parts of the bench: servers, load, measuring, scenarios, reports."""

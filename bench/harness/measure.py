@@ -1,0 +1,85 @@
+"""What a server cost: CPU time and memory over all of its processes, read from /proc."""
+
+import os
+import pathlib
+
+PROC = pathlib.Path("/proc")
+TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+def family(root):
+    """The process ids of a server: the one that was started, its session and its descendants."""
+    parents, sessions = {}, {}
+    for entry in PROC.iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        parents[int(entry.name)], sessions[int(entry.name)] = int(fields[1]), int(fields[3])
+    found = {pid for pid, session in sessions.items() if session == root} | {root}
+    grown = True
+    while grown:
+        children = {pid for pid, parent in parents.items() if parent in found} - found
+        found |= children
+        grown = bool(children)
+    return sorted(found)
+
+
+class CpuSample:
+    """CPU time so far. The scheduler's nanoseconds per thread are exact but forget threads that ended;
+    the processes' own totals remember them but count in ticks. The larger difference is the truth."""
+
+    def __init__(self, root):
+        self.threads, self.ticks = {}, {}
+        for pid in family(root):
+            try:
+                fields = (PROC / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()
+                self.ticks[pid] = int(fields[11]) + int(fields[12])
+                for task in (PROC / str(pid) / "task").iterdir():
+                    self.threads[task.name] = int((task / "schedstat").read_text().split()[0])
+            except OSError:
+                continue
+
+    def since(self, before):
+        """Seconds of CPU between two samples."""
+        exact = sum(ns - before.threads.get(t, 0) for t, ns in self.threads.items())
+        ticks = sum(n - before.ticks.get(p, 0) for p, n in self.ticks.items()) * TICK_NS
+        slack = len(self.ticks) * 2 * TICK_NS + exact // 50
+        return (ticks if ticks > exact + slack else exact) / 1e9
+
+
+def memory(root):
+    """Resident bytes over all processes, shared pages counted once."""
+    total = 0
+    for pid in family(root):
+        try:
+            for line in (PROC / str(pid) / "smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    total += int(line.split()[1]) * 1024
+        except OSError:
+            continue
+    return total
+
+
+def workers(root):
+    """The children of the process that was started."""
+    def parent(pid):
+        return int((PROC / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[1])
+    found = []
+    for pid in family(root):
+        try:
+            if pid != root and parent(pid) == root:
+                found.append(pid)
+        except OSError:
+            continue
+    return found
+
+
+def machine():
+    """One line about where this was measured."""
+    cpu = next((line.split(":", 1)[1].strip() for line in (PROC / "cpuinfo").read_text().splitlines()
+                if line.startswith("model name")), "unknown processor")
+    release = os.uname()
+    return f"{os.cpu_count()} × {cpu}, {release.sysname} {release.release}"

@@ -1,0 +1,40 @@
+//! The floor: one canned response, by write() or with the body by sendfile().
+
+use crate::options::Options;
+use crate::server::{Answer, Body, Reply, Server};
+use std::fs::File;
+use std::io::Write;
+use std::rc::Rc;
+use std::time::Duration;
+
+struct Canned {
+    bytes: Rc<[u8]>,
+    file: Option<Rc<Body>>,
+}
+
+impl Answer for Canned {
+    fn answer(&mut self, _request: &[u8]) -> Reply {
+        Reply { bytes: self.bytes.clone(), file: self.file.clone(), delay: Duration::ZERO, close: false }
+    }
+}
+
+pub fn run(options: &Options) -> Result<(), String> {
+    let size: usize = options.number("size", 1400)?;
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {size}\r\n\r\n");
+    let body = vec![b'x'; size];
+    let canned = if options.is_set("sendfile") {
+        let file = in_memory_file(&body).map_err(|error| format!("cannot make a file in memory: {error}"))?;
+        Canned { bytes: head.into_bytes().into(), file: Some(Rc::new(Body { file, size: size as u64 })) }
+    } else {
+        Canned { bytes: [head.as_bytes(), &body].concat().into(), file: None }
+    };
+    let address = options.address("listen")?;
+    Server::new(address, canned).and_then(Server::run).map_err(|error| format!("{address}: {error}"))
+}
+
+fn in_memory_file(body: &[u8]) -> std::io::Result<File> {
+    let fd = rustix::fs::memfd_create("floor", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let mut file = File::from(fd);
+    file.write_all(body)?;
+    Ok(file)
+}

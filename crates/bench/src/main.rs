@@ -1,0 +1,42 @@
+//! The bench's own programs: `floor` (the least a server of HTTP can cost on this machine), `origin` (a
+//! fast web server to put the caches in front of) and `load` (a counted number of requests, for what wrk,
+//! which runs by the clock, cannot do). `bench/run` starts them.
+
+#![forbid(unsafe_code)]
+
+mod floor;
+mod load;
+mod options;
+mod origin;
+mod server;
+
+use options::Options;
+use std::process::ExitCode;
+
+const USAGE: &str = "usage:
+  lacquer-bench floor  --listen ADDR --size BYTES [--sendfile]
+  lacquer-bench origin --listen ADDR [--size BYTES] [--cache-control TEXT] [--cpu-ms N] [--delay-ms N] [--close]
+                       a path that begins with a number (/1400/page) is answered with that many bytes
+  lacquer-bench load   --connect ADDR --count N [--connections N] [--path /o/{}] [--first N] [--header LINE]
+";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let Some((program, rest)) = words.split_first() else {
+        eprint!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let outcome = Options::parse(rest).and_then(|options| match program.as_str() {
+        "floor" => floor::run(&options),
+        "origin" => origin::run(&options),
+        "load" => load::run(&options),
+        _ => Err(format!("no program {program}\n{USAGE}")),
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("lacquer-bench: {message}");
+            ExitCode::from(2)
+        }
+    }
+}

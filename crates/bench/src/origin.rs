@@ -1,0 +1,83 @@
+//! The origin all caches fetch from: as fast as the floor, with size, cacheability, delay and the cost of
+//! a page in CPU time as options. Responses of one size are made once.
+
+use crate::options::Options;
+use crate::server::{Answer, Reply, Server};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+struct Origin {
+    size: usize,
+    cache_control: String,
+    cpu: Duration,
+    delay: Duration,
+    close: bool,
+    made: HashMap<usize, Rc<[u8]>>,
+}
+
+impl Answer for Origin {
+    fn answer(&mut self, request: &[u8]) -> Reply {
+        burn(self.cpu);
+        let size = size_in_path(request).unwrap_or(self.size);
+        let bytes = match self.made.get(&size) {
+            Some(bytes) => bytes.clone(),
+            None => self.make(size),
+        };
+        Reply { bytes, file: None, delay: self.delay, close: self.close }
+    }
+}
+
+impl Origin {
+    fn make(&mut self, size: usize) -> Rc<[u8]> {
+        let connection = if self.close { "Connection: close\r\n" } else { "" };
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nServer: origin\r\nContent-Type: text/html; charset=utf-8\r\n\
+             Cache-Control: {}\r\nLast-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n{connection}\
+             Content-Length: {size}\r\n\r\n",
+            self.cache_control
+        );
+        let bytes: Rc<[u8]> = [head.as_bytes(), &vec![b'x'; size]].concat().into();
+        self.made.insert(size, bytes.clone());
+        bytes
+    }
+}
+
+/// Keeps the processor busy, as a page made by a script does.
+fn burn(time: Duration) {
+    let started = Instant::now();
+    while started.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+/// `/1400/anything` asks for 1400 bytes.
+fn size_in_path(request: &[u8]) -> Option<usize> {
+    let path = request.split(|&b| b == b' ').nth(1)?.strip_prefix(b"/")?;
+    let digits = path.iter().take_while(|b| b.is_ascii_digit()).count();
+    std::str::from_utf8(&path[..digits]).ok()?.parse().ok()
+}
+
+pub fn run(options: &Options) -> Result<(), String> {
+    let origin = Origin {
+        size: options.number("size", 1400)?,
+        cache_control: options.text("cache-control", "max-age=86400").to_owned(),
+        cpu: Duration::from_millis(options.number("cpu-ms", 0)?),
+        delay: Duration::from_millis(options.number("delay-ms", 0)?),
+        close: options.is_set("close"),
+        made: HashMap::new(),
+    };
+    let address = options.address("listen")?;
+    Server::new(address, origin).and_then(Server::run).map_err(|error| format!("{address}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size_in_path;
+
+    #[test]
+    fn a_path_may_name_its_size() {
+        assert_eq!(size_in_path(b"GET /1400/page HTTP/1.1\r\n\r\n"), Some(1400));
+        assert_eq!(size_in_path(b"GET /page/1400 HTTP/1.1\r\n\r\n"), None);
+    }
+}

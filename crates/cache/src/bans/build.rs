@@ -1,0 +1,156 @@
+//! Building a ban from words, with Varnish's error texts.
+
+use pcre2::bytes::Regex;
+
+use crate::bans::test::{Field, Oper, Operand, Test};
+
+/// The conditions of a ban to be: all must hold.
+#[derive(Debug, Default)]
+pub struct BanSpec {
+    pub(crate) tests: Vec<Test>,
+}
+
+impl BanSpec {
+    /// From the arguments of the CLI's `ban`.
+    pub fn from_cli(args: &[&str]) -> Result<Self, String> {
+        if args.len() % 4 != 3 {
+            return Err("Wrong number of arguments".into());
+        }
+        if let Some(word) = args.iter().skip(3).step_by(4).find(|w| **w != "&&") {
+            return Err(format!("Found \"{word}\" expected &&"));
+        }
+        let mut spec = Self::default();
+        for test in args.chunks(4) {
+            spec.add(test[0], test[1], test[2])?;
+        }
+        Ok(spec)
+    }
+
+    /// From the words of `std.ban()`'s argument.
+    pub fn from_words(words: &[&str]) -> Result<Self, String> {
+        let mut spec = Self::default();
+        let mut words = words.iter();
+        loop {
+            let field = words.next().ok_or("No ban conditions found.")?;
+            let oper = words.next().ok_or("Expected comparison operator.")?;
+            let operand = words.next().ok_or("Expected second operand.")?;
+            spec.add(field, oper, operand)?;
+            match words.next() {
+                None => return Ok(spec),
+                Some(&"&&") => {}
+                Some(word) => {
+                    return Err(format!("Expected && between conditions, found \"{word}\""));
+                }
+            }
+        }
+    }
+
+    /// Adds a condition.
+    pub fn add(&mut self, field: &str, oper: &str, operand: &str) -> Result<(), String> {
+        let what = Field::parse(field).ok_or_else(|| format!("Unknown or unsupported field \"{field}\""))?;
+        if what.header() == Some("") {
+            return Err(format!("Missing header name: \"{}\"", what.name()));
+        }
+        let allowed = what.operators();
+        let oper = *allowed
+            .iter()
+            .find(|o| o.name() == oper)
+            .ok_or_else(|| format!("expected conditional ({}) got \"{oper}\"", either(allowed)))?;
+        let operand = if what.is_duration() {
+            Operand::Seconds(
+                duration(operand)
+                    .ok_or_else(|| format!("expected duration <n.nn>[ms|s|m|h|d|w|y] got \"{operand}\""))?,
+            )
+        } else if matches!(oper, Oper::Match | Oper::NoMatch) {
+            let regex = Regex::new(operand)
+                .map_err(|e| format!("Regex compile error: {}", regex_reason(&e.to_string())))?;
+            Operand::Regex(operand.to_owned(), regex)
+        } else {
+            Operand::Text(operand.to_owned())
+        };
+        self.tests.push(Test { field: what, oper, operand });
+        Ok(())
+    }
+}
+
+/// "==, !=, ~ or !~"
+fn either(operators: &[Oper]) -> String {
+    let names: Vec<_> = operators.iter().map(|o| o.name()).collect();
+    match names.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+/// PCRE2's own words within the crate's.
+fn regex_reason(text: &str) -> &str {
+    let rest = text.strip_prefix("PCRE2: error compiling pattern").unwrap_or(text);
+    rest.split_once(": ").map_or(rest, |(_, reason)| reason)
+}
+
+/// A number (three decimals count) with a unit, in seconds.
+fn duration(text: &str) -> Option<f64> {
+    let text = text.trim_matches([' ', '\t']);
+    let (sign, text) = text.strip_prefix('-').map_or((1.0, text), |rest| (-1.0, rest));
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (whole, rest) = text.split_at(digits);
+    let (fraction, unit) = match rest.strip_prefix('.') {
+        Some(rest) => {
+            let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+            rest.split_at(digits)
+        }
+        None => ("", rest),
+    };
+    if whole.len() > 15 || whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let scale = match unit.trim_matches([' ', '\t']) {
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        "d" => 86400.0,
+        "w" => 7.0 * 86400.0,
+        "y" => 365.0 * 86400.0,
+        _ => return None,
+    };
+    let number = format!("0{whole}.{:0<3}", &fraction[..fraction.len().min(3)]);
+    number.parse::<f64>().ok().map(|n| sign * n * scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(words: &[&str]) -> String {
+        BanSpec::from_cli(words).expect_err("is wrong")
+    }
+
+    #[test]
+    fn errors_are_those_of_varnish() {
+        assert_eq!(error(&[]), "Wrong number of arguments");
+        assert_eq!(error(&["a", "b"]), "Wrong number of arguments");
+        assert_eq!(error(&["req.url", "~", "a", "or", "req.url", "~", "b"]), "Found \"or\" expected &&");
+        assert_eq!(error(&["req.foo", "~", "a"]), "Unknown or unsupported field \"req.foo\"");
+        assert_eq!(error(&["req.http.", "~", "a"]), "Missing header name: \"req.http.\"");
+        assert_eq!(error(&["req.url", "<", "a"]), "expected conditional (==, !=, ~ or !~) got \"<\"");
+        assert_eq!(error(&["obj.ttl", "~", "1s"]), "expected conditional (==, !=, >, >=, < or <=) got \"~\"");
+        assert_eq!(error(&["obj.age", ">", "1x"]), "expected duration <n.nn>[ms|s|m|h|d|w|y] got \"1x\"");
+        assert_eq!(error(&["req.url", "~", "(a"]), "Regex compile error: missing closing parenthesis");
+        assert_eq!(
+            BanSpec::from_words(&["req.url", "~", "a", "&&"]).expect_err("is wrong"),
+            "No ban conditions found."
+        );
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(duration("1d"), Some(86400.0));
+        assert_eq!(duration(" 6.789 s"), Some(6.789));
+        assert_eq!(duration("123ms"), Some(0.123));
+        assert_eq!(duration(".5h"), Some(1800.0));
+        assert_eq!(duration("1"), None);
+        assert_eq!(duration("s"), None);
+        assert_eq!(duration("1 x"), None);
+    }
+}

@@ -1,0 +1,125 @@
+//! The ban list as `ban.list` shows it.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::bans::list::{Ban, BanList};
+use crate::bans::test::{Operand, Test};
+
+impl BanList {
+    /// The text of `ban.list`; with `debug`, what debug flag `lurker` adds.
+    pub fn text(&self, debug: bool) -> String {
+        let mut out = String::from("Present bans:\n");
+        for ban in self.bans.read().iter() {
+            let state = if ban.is_completed() { "C" } else { "-" };
+            let _ = write!(out, "{:10.6} {:5} {state}", ban.time, ban.objects.load(Ordering::Relaxed));
+            if debug {
+                let req = if ban.needs_request() { "R" } else { "-" };
+                let obj = if ban.looks_at_object() { "O" } else { "-" };
+                let _ = write!(out, "{req}{obj} {:#x} ", Arc::as_ptr(ban).addr());
+            }
+            let _ = writeln!(out, "  {}", spec(ban, false));
+        }
+        out
+    }
+
+    /// The elements of `ban.list -j`'s array after its head, each line indented by two.
+    pub fn json(&self, debug: bool) -> String {
+        let bans = self.bans.read();
+        let entries: Vec<String> = bans.iter().map(|ban| json_entry(ban, debug)).collect();
+        entries.join(",\n")
+    }
+}
+
+fn json_entry(ban: &Arc<Ban>, debug: bool) -> String {
+    let mut out = String::from("  {\n");
+    let _ = writeln!(out, "    \"time\": {:.6},", ban.time);
+    let _ = writeln!(out, "    \"refs\": {},", ban.objects.load(Ordering::Relaxed));
+    let _ = writeln!(out, "    \"completed\": {},", ban.is_completed());
+    let _ = write!(out, "    \"spec\": \"{}\"", spec(ban, true));
+    if debug {
+        let _ = write!(out, ",\n    \"req_tests\": {},\n", ban.needs_request());
+        let _ = writeln!(out, "    \"obj_tests\": {},", ban.looks_at_object());
+        let _ = writeln!(out, "    \"pointer\": \"{:#x}\",", Arc::as_ptr(ban).addr());
+        out.push_str("    \"objcores\": [\n    ]");
+    }
+    out.push_str("\n  }");
+    out
+}
+
+/// The conditions; those of a completed ban are gone.
+fn spec(ban: &Ban, quote: bool) -> String {
+    if ban.is_completed() {
+        return String::new();
+    }
+    ban.tests.iter().map(|test| render(test, quote)).collect::<Vec<_>>().join(" && ")
+}
+
+fn render(test: &Test, quote: bool) -> String {
+    let operand = match &test.operand {
+        Operand::Text(text) | Operand::Regex(text, _) if quote => escape(text),
+        Operand::Text(text) | Operand::Regex(text, _) => text.clone(),
+        Operand::Seconds(seconds) => duration(*seconds),
+    };
+    let header = test.field.header().unwrap_or_default();
+    format!("{}{header} {} {operand}", test.field.name(), test.oper.name())
+}
+
+/// As Varnish quotes: for C and JSON readers alike.
+fn escape(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c < ' ' || c == '\x7f' => {
+                let _ = write!(out, "\\u{:04x}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// In the largest unit that divides it.
+fn duration(seconds: f64) -> String {
+    const UNITS: [(u64, &str); 5] =
+        [(365 * 86400, "y"), (7 * 86400, "w"), (86400, "d"), (3600, "h"), (60, "m")];
+    let whole = seconds.floor() as u64;
+    let millis = (seconds * 1e3).floor() as u64 % 1000;
+    match (whole, millis) {
+        (0, 0) => "0s".into(),
+        (0, _) => format!("{millis}ms"),
+        (_, 0) => {
+            let unit = UNITS.iter().find(|(n, _)| whole >= *n && whole.is_multiple_of(*n));
+            unit.map_or_else(|| format!("{whole}s"), |(n, name)| format!("{}{name}", whole / n))
+        }
+        _ => format!("{whole}.{millis:03}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::duration;
+
+    #[test]
+    fn durations_as_varnish_prints_them() {
+        for (seconds, text) in [
+            (0.0, "0s"),
+            (0.123, "123ms"),
+            (6.789, "6.789s"),
+            (10.0, "10s"),
+            (90.0 * 60.0, "90m"),
+            (18.0 * 3600.0, "18h"),
+            (86400.0, "1d"),
+            (63.0 * 86400.0, "9w"),
+            (365.0 * 86400.0, "1y"),
+        ] {
+            assert_eq!(duration(seconds), text);
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! The cache as a whole: its shards, what is shared between them, and the token of a fetch.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use lacquer_storage::{BodyWriter, Stevedore};
+
+use crate::bans::{BanList, HeadReader};
+use crate::expiry::{Clock, Note};
+use crate::object::{Object, flag};
+use crate::shard::{After, Shard};
+use crate::slab::Key;
+use crate::stats::{CacheStats, add, bump, sub};
+use crate::waiting::Waiter;
+
+/// The SHA-256 of what `vcl_hash` put in.
+pub type Digest = [u8; 32];
+
+pub(crate) const SHARDS: usize = 64;
+const SLOT_BITS: u32 = 26;
+const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
+/// Generations per shard: an index change is taken for one of this share of the shard's keys.
+const STRIPES: usize = 1024;
+/// Bodies up to this size move into one span with their head when their fetch ends.
+const COMPACT_MAX: usize = 16 * 1024;
+
+/// What a cache is made with.
+pub struct Config {
+    /// The storages, by the numbers they carry.
+    pub stevedores: Vec<Stevedore>,
+    /// Reads headers out of packed heads, for bans.
+    pub heads: Box<dyn HeadReader>,
+    pub hooks: Hooks,
+    /// Parameter `rush_exponent`.
+    pub rush_exponent: u32,
+}
+
+/// What the cache asks its owner to do. Called with locks held: be quick, do not call back.
+#[derive(Default)]
+pub struct Hooks {
+    /// [`Cache::expire`] should run before the time it last answered.
+    pub expiry: Option<Box<dyn Fn() + Send + Sync>>,
+    /// [`Cache::lurk`] has something to do.
+    pub lurker: Option<Box<dyn Fn() + Send + Sync>>,
+}
+
+/// All objects that can be found. See the crate's documentation.
+pub struct Cache {
+    pub(crate) shards: Box<[Mutex<Shard>]>,
+    stripes: Box<[AtomicU32]>,
+    pub(crate) stevedores: Vec<Stevedore>,
+    pub(crate) bans: BanList,
+    pub(crate) counters: Arc<CacheStats>,
+    pub(crate) expiry_bell: Option<Box<dyn Fn() + Send + Sync>>,
+    pub(crate) clock: Clock,
+    pub(crate) notes: Mutex<Vec<Note>>,
+    /// Whether somebody reads what expiry logs.
+    pub(crate) trace: AtomicBool,
+    /// Bumped when front tables should let go of what nobody can find any more.
+    pub(crate) pressure: AtomicU32,
+    pub(crate) rush_exponent: AtomicU32,
+    pub(crate) evict_next: AtomicU64,
+}
+
+pub(crate) fn key_of(digest: &Digest) -> Key {
+    std::array::from_fn(|i| digest[i])
+}
+
+fn shard_index(key: &Key) -> usize {
+    usize::from(key[0]) % SHARDS
+}
+
+impl Cache {
+    /// `now` is the earliest time the cache will hear of.
+    pub fn new(config: Config, now: f64) -> Arc<Self> {
+        let counters = Arc::new(CacheStats::default());
+        Arc::new(Self {
+            shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect(),
+            stripes: (0..SHARDS * STRIPES).map(|_| AtomicU32::new(0)).collect(),
+            stevedores: config.stevedores,
+            bans: BanList::new(config.heads, Arc::clone(&counters), now, config.hooks.lurker),
+            counters,
+            expiry_bell: config.hooks.expiry,
+            clock: Clock::new(now),
+            notes: Mutex::default(),
+            trace: AtomicBool::new(false),
+            pressure: AtomicU32::new(0),
+            rush_exponent: AtomicU32::new(config.rush_exponent),
+            evict_next: AtomicU64::new(0),
+        })
+    }
+
+    pub fn stevedores(&self) -> &[Stevedore] {
+        &self.stevedores
+    }
+
+    pub fn bans(&self) -> &BanList {
+        &self.bans
+    }
+
+    /// The counters, with the gauges brought up to date.
+    pub fn stats(&self) -> &CacheStats {
+        let gauge = |s: &Stevedore| s.counters().g_objects.load(Ordering::Relaxed);
+        let keys = self.shards.iter().map(|s| s.lock().keys() as u64).sum();
+        let c = &self.counters;
+        c.n_object.store(self.stevedores.iter().map(gauge).sum(), Ordering::Relaxed);
+        c.n_objecthead.store(keys, Ordering::Relaxed);
+        c
+    }
+
+    /// Parameter `rush_exponent`.
+    pub fn set_rush_exponent(&self, n: u32) {
+        self.rush_exponent.store(n.max(1), Ordering::Relaxed);
+    }
+
+    /// Whether [`Cache::expire`] is to report what Varnish logs under ExpKill.
+    pub fn set_trace(&self, on: bool) {
+        self.trace.store(on, Ordering::Relaxed);
+    }
+
+    pub(crate) fn shard(&self, key: &Key) -> &Mutex<Shard> {
+        &self.shards[shard_index(key)]
+    }
+
+    fn stripe(&self, key: &Key) -> &AtomicU32 {
+        let within = usize::from(u16::from_le_bytes([key[1], key[2]])) % STRIPES;
+        &self.stripes[shard_index(key) * STRIPES + within]
+    }
+
+    /// Changes whenever a lookup of the key might come out differently for another reason than time or
+    /// bans.
+    pub(crate) fn generation(&self, key: &Key) -> u32 {
+        self.stripe(key).load(Ordering::Acquire)
+    }
+
+    /// Makes front tables forget the key. The caller holds the shard.
+    pub(crate) fn touch(&self, key: &Key) {
+        self.stripe(key).fetch_add(1, Ordering::Release);
+    }
+
+    /// Locks the shard of an object in the index; the number is its place within.
+    pub(crate) fn locate(&self, object: &Object) -> Option<(&Mutex<Shard>, u32)> {
+        let slot = object.slot();
+        let shard = self.shards.get((slot >> SLOT_BITS) as usize)?;
+        Some((shard, slot & SLOT_MASK))
+    }
+
+    /// Takes an object out of the index. The caller holds the shard.
+    pub(crate) fn remove(&self, shard: &mut Shard, slot: u32, after: &mut After) {
+        if let Some(object) = &shard.slab.get(slot).object {
+            self.note_removed(object);
+        }
+        self.forget(shard, slot, after);
+    }
+
+    /// As `remove`, without a word to the log.
+    pub(crate) fn forget(&self, shard: &mut Shard, slot: u32, after: &mut After) {
+        let key = shard.slab.get(slot).key;
+        self.touch(&key);
+        sub(&self.counters.n_objectcore, 1);
+        if let Some(object) = shard.remove(slot) {
+            object.set(flag::DYING);
+            self.bans.detach(&object);
+            after.objects.push(object);
+        }
+    }
+
+    /// Makes an object impossible to find; answers whether it was in the index.
+    pub fn kill(&self, object: &Object) -> bool {
+        let mut after = After::default();
+        object.set(flag::DYING);
+        let found = match self.locate(object) {
+            Some((shard, slot)) => {
+                let mut shard = shard.lock();
+                let found = shard.object(slot, object.vxid()).is_some();
+                if found {
+                    self.remove(&mut shard, slot, &mut after);
+                }
+                found
+            }
+            None => false,
+        };
+        after.run();
+        found
+    }
+
+    /// Kills an object because `new` serves in its place.
+    pub fn replace(&self, old: &Object, _new: &Object) {
+        if self.kill(old) {
+            bump(&self.counters.n_superseded);
+        }
+    }
+
+    /// The object's fetch failed: nobody finds it from now on.
+    pub fn fail(&self, object: &Object) {
+        object.set(flag::FAILED);
+        self.kill(object);
+    }
+
+    /// The object's fetch is complete. The answer is what the index holds from now on: a small body has
+    /// moved into one span with its head.
+    pub fn finish(&self, object: Arc<Object>, writer: BodyWriter) -> Arc<Object> {
+        writer.finish();
+        let Some((shard, slot)) = self.locate(&object) else { return object };
+        let Some(new) = object.compacted(COMPACT_MAX) else { return object };
+        let mut shard = shard.lock();
+        let unchanged = shard.object(slot, object.vxid()).is_some_and(|o| Arc::ptr_eq(o, &object));
+        if unchanged {
+            new.set_ban(object.ban());
+            new.set_timers(object.timers());
+            let place = shard.slab.get_mut(slot);
+            place.object = Some(Arc::clone(&new));
+            let key = place.key;
+            self.touch(&key);
+            drop(shard);
+            return new;
+        }
+        drop(shard);
+        object
+    }
+
+    pub(crate) fn rush_some(&self, shard: &mut Shard, key: &Key, n: usize, after: &mut After) {
+        let woken = shard.rush(key, n, after);
+        add(&self.counters.busy_wakeup, woken as u64);
+    }
+
+    /// A waiting request gave up.
+    pub(crate) fn leave(&self, key: &Key, waiter: &Arc<Waiter>) {
+        let mut shard = self.shard(key).lock();
+        if let Some(list) = shard.waiting.get_mut(key) {
+            list.retain(|w| !Arc::ptr_eq(w, waiter));
+            if list.is_empty() {
+                shard.waiting.remove(key);
+            }
+        }
+    }
+
+    /// A request that was woken does not look: others have its turn.
+    pub(crate) fn pass_on(&self, key: &Key) {
+        let mut after = After::default();
+        self.rush(&mut self.shard(key).lock(), key, &mut after);
+        after.run();
+    }
+}
+
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cache({} storages)", self.stevedores.len())
+    }
+}
+
+/// The right and the duty to fetch an object for a key. Others may wait for it: publish an object, or
+/// drop this.
+#[must_use = "requests may be waiting for what it brings"]
+pub struct Busy {
+    cache: Arc<Cache>,
+    key: Key,
+    slot: u32,
+    done: bool,
+}
+
+impl Busy {
+    pub(crate) fn new(cache: &Arc<Cache>, key: Key, slot: u32) -> Self {
+        Self { cache: Arc::clone(cache), key, slot, done: false }
+    }
+
+    /// Says which requests may be served by the result: those that match this Vary specification.
+    pub fn predict_vary(&self, vary: &[u8]) {
+        let mut shard = self.cache.shard(&self.key).lock();
+        if vary.is_empty() {
+            shard.predicted.remove(&self.slot);
+        } else {
+            shard.predicted.insert(self.slot, vary.into());
+        }
+    }
+
+    /// Makes the object findable, complete or not, and wakes those who wait.
+    pub fn publish(mut self, object: &Arc<Object>) {
+        self.done = true;
+        let cache = &self.cache;
+        let mut after = After::default();
+        let when = cache.clock.ticks(object.expires());
+        {
+            let mut shard = cache.shard(&self.key).lock();
+            object.set_slot(self.slot | (shard_index(&self.key) as u32) << SLOT_BITS);
+            cache.bans.attach(object);
+            shard.publish(self.slot, Arc::clone(object));
+            let Shard { slab, heap, large, .. } = &mut *shard;
+            heap.insert(slab, self.slot, when);
+            if object.stored().is_large() {
+                if large.len() > 64 + 2 * slab.len() as usize {
+                    large.retain(|&(slot, vxid)| slab.holds(slot, vxid));
+                }
+                large.push_back((self.slot, object.vxid()));
+            }
+            cache.touch(&self.key);
+            cache.rush(&mut shard, &self.key, &mut after);
+        }
+        cache.note_inserted(object, when);
+        after.run();
+    }
+
+    /// Gives up, waking just one of those who wait: for a request that turned out not to fetch.
+    pub fn release(mut self) {
+        self.done = true;
+        self.end(1);
+    }
+
+    fn end(&self, wake: usize) {
+        let mut after = After::default();
+        {
+            let mut shard = self.cache.shard(&self.key).lock();
+            shard.remove(self.slot);
+            self.cache.touch(&self.key);
+            self.cache.rush_some(&mut shard, &self.key, wake, &mut after);
+        }
+        sub(&self.cache.counters.n_objectcore, 1);
+        after.run();
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        if !self.done {
+            self.end(self.cache.rush_exponent.load(Ordering::Relaxed) as usize);
+        }
+    }
+}
+
+impl fmt::Debug for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Busy({})", self.slot)
+    }
+}

@@ -1,0 +1,154 @@
+//! What goes when a storage is full: the clock algorithm. A hit sets a mark; the hand clears marks and
+//! takes the first object without one. A new object takes the place of the one that went, behind the
+//! hand, so it has a full round to prove itself. Each shard has its own hand; of several shards'
+//! candidates the oldest goes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+
+use crate::cache::Cache;
+use crate::object::Object;
+use crate::shard::{After, Shard};
+use crate::stats::bump;
+
+/// So many candidates are compared.
+const CANDIDATES: usize = 8;
+/// So many places are looked at in one shard before the next is tried.
+const REACH: u32 = 512;
+
+/// How particular a search is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Search {
+    /// Objects with pages of their own.
+    Large,
+    /// Any object nobody uses.
+    Idle,
+    /// Also those that front tables hold; their memory comes back a little later.
+    Pinned,
+}
+
+impl Search {
+    fn allows(self, object: &Arc<Object>, stevedore: u8) -> bool {
+        let pins = if self == Self::Pinned { object.pins() } else { 0 };
+        object.stevedore() == stevedore
+            && Arc::strong_count(object) <= 1 + pins
+            && (self != Self::Large || object.stored().is_large())
+    }
+}
+
+struct Candidate<'a> {
+    shard: &'a Mutex<Shard>,
+    slot: u32,
+    vxid: u64,
+    t_origin: f64,
+}
+
+impl Cache {
+    /// Evicts one object of a storage; false if there is none that could go. `large` asks for one with
+    /// pages of its own, if there is.
+    pub fn nuke_one(&self, stevedore: u8, large: bool, log: &mut dyn FnMut(&str)) -> bool {
+        let searches: &[Search] = if large {
+            &[Search::Large, Search::Idle, Search::Pinned]
+        } else {
+            &[Search::Idle, Search::Pinned]
+        };
+        for &search in searches {
+            // The first round may do no more than clear marks.
+            for _ in 0..2 {
+                if self.nuke(stevedore, search, log) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn nuke(&self, stevedore: u8, search: Search, log: &mut dyn FnMut(&str)) -> bool {
+        let first = self.evict_next.fetch_add(1, Ordering::Relaxed) as usize;
+        let mut candidates = Vec::with_capacity(CANDIDATES);
+        for i in 0..self.shards.len() {
+            let shard = &self.shards[(first + i * 7) % self.shards.len()];
+            let found = self.candidate(&mut shard.lock(), stevedore, search);
+            candidates.extend(found.map(|(slot, o)| Candidate {
+                shard,
+                slot,
+                vxid: o.vxid(),
+                t_origin: o.t_origin(),
+            }));
+            if candidates.len() >= CANDIDATES {
+                break;
+            }
+        }
+        candidates.sort_by(|a, b| a.t_origin.total_cmp(&b.t_origin).then(a.vxid.cmp(&b.vxid)));
+        candidates.iter().any(|candidate| self.take(candidate, stevedore, search, log))
+    }
+
+    fn candidate(&self, shard: &mut Shard, stevedore: u8, search: Search) -> Option<(u32, Arc<Object>)> {
+        let check = |object: &Arc<Object>| {
+            if !search.allows(object, stevedore) {
+                return false;
+            }
+            let touched = object.untouch();
+            if touched {
+                bump(&self.counters.n_lru_moved);
+            }
+            !touched
+        };
+        if search == Search::Large {
+            return large_candidate(shard, check);
+        }
+        let end = shard.slab.end();
+        for _ in 0..end.min(REACH) {
+            if shard.hand >= end {
+                shard.hand = 0;
+            }
+            let slot = shard.hand;
+            if let Some(object) = shard.slab.get(slot).object.as_ref().filter(|o| check(o)) {
+                // The hand stays: if the object is not the one that goes, it is the next to be asked.
+                return Some((slot, Arc::clone(object)));
+            }
+            shard.hand += 1;
+        }
+        None
+    }
+
+    fn take(&self, it: &Candidate<'_>, stevedore: u8, search: Search, log: &mut dyn FnMut(&str)) -> bool {
+        let mut after = After::default();
+        {
+            let mut shard = it.shard.lock();
+            let Some(object) = shard.object(it.slot, it.vxid) else { return false };
+            if !search.allows(object, stevedore) {
+                return false;
+            }
+            log(&format!("LRU_Cand p={:#x} f={:#x} r=1", Arc::as_ptr(object).addr(), object.flags()));
+            self.remove(&mut shard, it.slot, &mut after);
+            if shard.hand == it.slot {
+                shard.hand += 1;
+            }
+        }
+        if search == Search::Pinned {
+            self.pressure.fetch_add(1, Ordering::Relaxed);
+        }
+        after.run();
+        bump(&self.counters.n_lru_nuked);
+        log(&format!("LRU xid={}", it.vxid));
+        true
+    }
+}
+
+/// The oldest object with pages of its own; marked ones go to the end of the queue.
+fn large_candidate(shard: &mut Shard, check: impl Fn(&Arc<Object>) -> bool) -> Option<(u32, Arc<Object>)> {
+    for _ in 0..shard.large.len() {
+        let (slot, vxid) = shard.large.pop_front()?;
+        let Some(object) = shard.object(slot, vxid).filter(|o| o.stored().is_large()) else { continue };
+        if check(object) {
+            let object = Arc::clone(object);
+            shard.large.push_front((slot, vxid));
+            return Some((slot, object));
+        }
+        shard.large.push_back((slot, vxid));
+    }
+    None
+}

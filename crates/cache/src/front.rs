@@ -1,0 +1,197 @@
+//! A thread's own view of the hottest objects: a hit that is found here takes no lock and writes to no
+//! memory that another thread writes to (but every 64th time, to count hits).
+//!
+//! An entry is good as long as the generation of its key has not moved, no ban is newer than the one
+//! the object was checked against, and the object is fresh. Everything else is left to the index.
+
+use std::cell::Cell;
+use std::ops::Deref;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use lacquer_storage::BodyState;
+
+use crate::cache::{Cache, Digest, key_of};
+use crate::lookup::{Lookup, LookupArgs};
+use crate::object::{EXACT_HITS, Object};
+use crate::slab::Key;
+use crate::waiting::Resumed;
+
+const WAYS: usize = 4;
+const BATCH: u32 = 64;
+/// Objects are admitted at their second hit, if they are not larger than this.
+const MAX_BODY: u64 = 64 * 1024;
+
+/// A reference to an object: counted in this thread only, if it came from the front table.
+#[derive(Clone)]
+pub struct ObjRef(Ref);
+
+#[derive(Clone)]
+enum Ref {
+    Shared(Arc<Object>),
+    Local(Rc<Pinned>),
+}
+
+struct Pinned {
+    object: Arc<Object>,
+    hits: Cell<u32>,
+}
+
+impl Pinned {
+    fn hit(&self) {
+        if self.object.hits() < EXACT_HITS {
+            return self.object.hit(1);
+        }
+        self.hits.set(self.hits.get() + 1);
+        if self.hits.get() >= BATCH {
+            self.object.hit(self.hits.take());
+        }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.object.unpin();
+    }
+}
+
+impl ObjRef {
+    pub(crate) fn shared(object: Arc<Object>) -> Self {
+        Self(Ref::Shared(object))
+    }
+
+    /// A reference that other threads may have.
+    pub fn to_shared(&self) -> Arc<Object> {
+        match &self.0 {
+            Ref::Shared(object) => Arc::clone(object),
+            Ref::Local(pinned) => Arc::clone(&pinned.object),
+        }
+    }
+}
+
+impl From<Arc<Object>> for ObjRef {
+    fn from(object: Arc<Object>) -> Self {
+        Self::shared(object)
+    }
+}
+
+impl Deref for ObjRef {
+    type Target = Object;
+
+    fn deref(&self) -> &Object {
+        match &self.0 {
+            Ref::Shared(object) => object,
+            Ref::Local(pinned) => &pinned.object,
+        }
+    }
+}
+
+impl std::fmt::Debug for ObjRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+struct Entry {
+    key: Key,
+    generation: u32,
+    pinned: Rc<Pinned>,
+}
+
+/// See the module's documentation. One per thread.
+pub struct FrontTable {
+    sets: Box<[[Option<Entry>; WAYS]]>,
+    pressure: u32,
+    victim: usize,
+}
+
+impl FrontTable {
+    /// A table for about `entries` objects, rounded up to a power of two.
+    pub fn new(entries: usize) -> Self {
+        let sets = entries.div_ceil(WAYS).next_power_of_two();
+        Self { sets: (0..sets).map(|_| std::array::from_fn(|_| None)).collect(), pressure: 0, victim: 0 }
+    }
+
+    /// As [`Cache::lookup`].
+    pub fn lookup(
+        &mut self,
+        cache: &Arc<Cache>,
+        digest: &Digest,
+        args: &LookupArgs<'_>,
+        resumed: Option<Resumed>,
+    ) -> Lookup {
+        let pressure = cache.pressure.load(Ordering::Relaxed);
+        if pressure != self.pressure {
+            self.pressure = pressure;
+            self.sweep(cache);
+        }
+        let key = key_of(digest);
+        let plain = !args.always_miss && !args.ignore_vary && resumed.is_none();
+        if plain && let Some(found) = self.get(cache, &key, args) {
+            return Lookup::Hit(found);
+        }
+        let found = cache.find(digest, args, resumed);
+        if let (Lookup::Hit(object), Some(generation)) = (&found.lookup, found.front) {
+            self.admit(&key, generation, object);
+        }
+        found.lookup
+    }
+
+    /// Lets go of objects that nobody can find any more. To be called now and then: what is held here is
+    /// not freed.
+    pub fn sweep(&mut self, cache: &Cache) {
+        for entry in self.sets.iter_mut().flatten() {
+            if entry.as_ref().is_some_and(|e| cache.generation(&e.key) != e.generation) {
+                *entry = None;
+            }
+        }
+    }
+
+    fn set(&self, key: &Key) -> usize {
+        usize::from(u16::from_le_bytes([key[3], key[4]])) & (self.sets.len() - 1)
+    }
+
+    fn get(&mut self, cache: &Cache, key: &Key, args: &LookupArgs<'_>) -> Option<ObjRef> {
+        let set = self.set(key);
+        let way = self.sets[set].iter().position(|e| e.as_ref().is_some_and(|e| e.key == *key))?;
+        let entry = self.sets[set][way].as_ref()?;
+        if entry.generation != cache.generation(key) {
+            self.sets[set][way] = None;
+            return None;
+        }
+        let object = &entry.pinned.object;
+        let good = object.fresh_until(args.ttl) > args.t_req
+            && object.timers().ttl > 0.0
+            && cache.bans.is_current(object)
+            && object.vary().is_none_or(|v| (args.vary)(v));
+        if !good {
+            return None;
+        }
+        entry.pinned.hit();
+        Some(ObjRef(Ref::Local(Rc::clone(&entry.pinned))))
+    }
+
+    fn admit(&mut self, key: &Key, generation: u32, object: &ObjRef) {
+        let worth =
+            object.hits() > 1 && object.state() == BodyState::Complete && object.body_len() <= MAX_BODY;
+        if !worth || !object.pin() {
+            return;
+        }
+        let set = self.set(key);
+        let entries = &mut self.sets[set];
+        let same = entries.iter().position(|e| e.as_ref().is_some_and(|e| e.key == *key));
+        let way = same.or_else(|| entries.iter().position(Option::is_none)).unwrap_or_else(|| {
+            self.victim = (self.victim + 1) % WAYS;
+            self.victim
+        });
+        let pinned = Rc::new(Pinned { object: object.to_shared(), hits: Cell::new(0) });
+        entries[way] = Some(Entry { key: *key, generation, pinned });
+    }
+}
+
+impl std::fmt::Debug for FrontTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FrontTable({} entries)", self.sets.len() * WAYS)
+    }
+}

@@ -1,0 +1,93 @@
+//! A heap of deadlines, 8 bytes an object: times in hundredths of a second since the cache began. Each
+//! place of the slab knows its position here, so that removal does not search.
+
+use crate::slab::{NO_TIMER, Slab};
+
+const ARITY: usize = 4;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    when: u32,
+    slot: u32,
+}
+
+/// The deadlines of a shard's objects, earliest first.
+#[derive(Debug, Default)]
+pub(crate) struct Heap {
+    entries: Vec<Entry>,
+}
+
+impl Heap {
+    /// The earliest deadline and whose it is.
+    pub(crate) fn first(&self) -> Option<(u32, u32)> {
+        self.entries.first().map(|e| (e.when, e.slot))
+    }
+
+    pub(crate) fn insert(&mut self, slab: &mut Slab, slot: u32, when: u32) {
+        if self.entries.len() == self.entries.capacity() {
+            // An eighth at a time: doubling would cost more memory than time.
+            self.entries.reserve_exact((self.entries.len() / 8).max(32));
+        }
+        self.entries.push(Entry { when, slot });
+        self.up(slab, self.entries.len() - 1);
+    }
+
+    pub(crate) fn remove(&mut self, slab: &mut Slab, slot: u32) {
+        let at = slab.get(slot).timer as usize;
+        if self.entries.get(at).is_none_or(|e| e.slot != slot) {
+            return;
+        }
+        slab.get_mut(slot).timer = NO_TIMER;
+        self.entries.swap_remove(at);
+        if at < self.entries.len() {
+            self.settle(slab, at);
+        }
+    }
+
+    pub(crate) fn change(&mut self, slab: &mut Slab, slot: u32, when: u32) {
+        let at = slab.get(slot).timer as usize;
+        if let Some(entry) = self.entries.get_mut(at).filter(|e| e.slot == slot) {
+            entry.when = when;
+            self.settle(slab, at);
+        }
+    }
+
+    fn settle(&mut self, slab: &mut Slab, at: usize) {
+        let at = self.up(slab, at);
+        self.down(slab, at);
+    }
+
+    fn up(&mut self, slab: &mut Slab, mut at: usize) -> usize {
+        let entry = self.entries[at];
+        while at > 0 {
+            let parent = (at - 1) / ARITY;
+            if self.entries[parent].when <= entry.when {
+                break;
+            }
+            self.put(slab, at, self.entries[parent]);
+            at = parent;
+        }
+        self.put(slab, at, entry);
+        at
+    }
+
+    fn down(&mut self, slab: &mut Slab, mut at: usize) {
+        let entry = self.entries[at];
+        loop {
+            let first = at * ARITY + 1;
+            let last = (first + ARITY).min(self.entries.len());
+            let Some(child) = (first..last).min_by_key(|&c| self.entries[c].when) else { break };
+            if self.entries[child].when >= entry.when {
+                break;
+            }
+            self.put(slab, at, self.entries[child]);
+            at = child;
+        }
+        self.put(slab, at, entry);
+    }
+
+    fn put(&mut self, slab: &mut Slab, at: usize, entry: Entry) {
+        self.entries[at] = entry;
+        slab.get_mut(entry.slot).timer = at as u32;
+    }
+}

@@ -1,0 +1,246 @@
+//! Which object answers a request: the order of the checks is Varnish's (HSH_Lookup), since VCL authors
+//! rely on it.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::bans::BanRequest;
+use crate::cache::{Busy, Cache, Digest, key_of};
+use crate::front::ObjRef;
+use crate::object::{Object, flag};
+use crate::shard::{After, Shard};
+use crate::slab::{Key, NONE};
+use crate::stats::bump;
+use crate::waiting::{Resumed, Wait, Waiter};
+use lacquer_storage::BodyState;
+
+/// What a request brings to the lookup.
+pub struct LookupArgs<'a> {
+    /// When the request began.
+    pub t_req: f64,
+    /// `req.ttl`; not positive: none.
+    pub ttl: f64,
+    /// `req.grace`; negative: none.
+    pub grace: f64,
+    pub always_miss: bool,
+    pub ignore_busy: bool,
+    pub ignore_vary: bool,
+    /// Parameter `ban_any_variant`.
+    pub ban_any_variant: u32,
+    /// Whether the request matches a Vary specification.
+    pub vary: &'a dyn Fn(&[u8]) -> bool,
+    pub ban: &'a dyn BanRequest,
+    /// Told the transaction of each object that a ban removed.
+    pub banned: &'a dyn Fn(u64),
+    /// Counts the variants that did not match.
+    pub mismatches: Cell<u32>,
+}
+
+/// The outcome of a lookup.
+#[derive(Debug)]
+pub enum Lookup {
+    /// Fresh.
+    Hit(ObjRef),
+    /// Stale but in grace; with `busy`, this request is to fetch a new one in the background.
+    Grace { object: ObjRef, busy: Option<Busy> },
+    /// To be fetched; `stale` may serve for a conditional fetch.
+    Miss { busy: Busy, stale: Option<Arc<Object>> },
+    /// As a miss, because the last answer was not to be cached. `stale` says so, unless it expired too.
+    HitMiss { busy: Busy, marker: Arc<Object>, stale: Option<Arc<Object>> },
+    /// To be passed, because the last answer said so.
+    HitPass(Arc<Object>),
+    /// Somebody else is fetching it.
+    Wait(Wait),
+}
+
+/// What a walk over a key's places found.
+struct Walk {
+    /// Fresh.
+    fresh: Option<u32>,
+    /// The newest that is not.
+    stale: Option<u32>,
+    /// A fetch under way that may serve.
+    busy: bool,
+    /// The first published object.
+    first: Option<u32>,
+}
+
+/// A lookup's outcome, and with what generation a front table may remember it.
+pub(crate) struct Found {
+    pub(crate) lookup: Lookup,
+    pub(crate) front: Option<u32>,
+}
+
+impl Cache {
+    /// Decides what a request gets. `resumed` comes from a [`Wait`] of an earlier lookup.
+    pub fn lookup(
+        self: &Arc<Self>,
+        digest: &Digest,
+        args: &LookupArgs<'_>,
+        resumed: Option<Resumed>,
+    ) -> Lookup {
+        self.find(digest, args, resumed).lookup
+    }
+
+    pub(crate) fn find(
+        self: &Arc<Self>,
+        digest: &Digest,
+        args: &LookupArgs<'_>,
+        resumed: Option<Resumed>,
+    ) -> Found {
+        if let Some(resumed) = resumed {
+            resumed.take_turn();
+        }
+        let key = key_of(digest);
+        let mut after = After::default();
+        let found = {
+            let mut shard = self.shard(&key).lock();
+            self.decide(&mut shard, &key, args, &mut after)
+        };
+        after.run();
+        found
+    }
+
+    fn decide(
+        self: &Arc<Self>,
+        shard: &mut Shard,
+        key: &Key,
+        args: &LookupArgs<'_>,
+        after: &mut After,
+    ) -> Found {
+        if args.always_miss {
+            return Found::plain(Lookup::Miss { busy: self.busy(shard, key), stale: None });
+        }
+        let walk = self.walk(shard, key, args, after);
+        let object = |slot: Option<u32>| slot.and_then(|s| shard.slab.get(s).object.clone());
+        let (fresh, stale) = (object(walk.fresh), object(walk.stale));
+        if let Some(object) = fresh {
+            return self.found_fresh(shard, key, &walk, object, after);
+        }
+        if let Some(marker) = stale.as_ref().filter(|o| o.is(flag::HFM)) {
+            let marker = Arc::clone(marker);
+            return Found::plain(Lookup::HitMiss { busy: self.busy(shard, key), marker, stale: None });
+        }
+        let graceful = |o: &Arc<Object>| o.graceful_until(args.ttl, args.grace) >= args.t_req;
+        if let Some(object) = stale.clone().filter(graceful) {
+            object.hit(1);
+            let busy = (!walk.busy).then(|| self.busy(shard, key));
+            return Found::plain(Lookup::Grace { object: ObjRef::shared(object), busy });
+        }
+        if !walk.busy {
+            return Found::plain(Lookup::Miss { busy: self.busy(shard, key), stale });
+        }
+        let waiter = Waiter::new();
+        shard.waiting.entry(*key).or_default().push_back(Arc::clone(&waiter));
+        self.touch(key);
+        bump(&self.counters.busy_sleep);
+        Found::plain(Lookup::Wait(Wait { cache: Arc::clone(self), key: *key, waiter }))
+    }
+
+    fn found_fresh(
+        self: &Arc<Self>,
+        shard: &mut Shard,
+        key: &Key,
+        walk: &Walk,
+        object: Arc<Object>,
+        after: &mut After,
+    ) -> Found {
+        if object.is(flag::HFP) {
+            self.rush(shard, key, after);
+            return Found::plain(Lookup::HitPass(object));
+        }
+        if object.is(flag::HFM) {
+            let stale = Some(Arc::clone(&object));
+            return Found::plain(Lookup::HitMiss { busy: self.busy(shard, key), marker: object, stale });
+        }
+        object.hit(1);
+        self.rush(shard, key, after);
+        let memorable = walk.first == walk.fresh
+            && object.state() == BodyState::Complete
+            && !shard.waiting.contains_key(key);
+        let front = memorable.then(|| self.generation(key));
+        Found { lookup: Lookup::Hit(ObjRef::shared(object)), front }
+    }
+
+    fn walk(&self, shard: &mut Shard, key: &Key, args: &LookupArgs<'_>, after: &mut After) -> Walk {
+        let mut walk = Walk { fresh: None, stale: None, busy: false, first: None };
+        let mut newest = 0.0;
+        let mut banned = Vec::new();
+        let mut ban_checks = 0;
+        let mut next = shard.first(key);
+        while next != NONE {
+            let slot = next;
+            let place = shard.slab.get(slot);
+            next = place.next;
+            let Some(object) = &place.object else {
+                walk.busy |= !args.ignore_busy && self.may_serve(shard, slot, args);
+                continue;
+            };
+            walk.first = walk.first.or(Some(slot));
+            if object.is(flag::DYING | flag::FAILED) || object.timers().ttl <= 0.0 {
+                continue;
+            }
+            let early = ban_checks < args.ban_any_variant;
+            ban_checks += 1;
+            if early && self.bans.check(object, args.ban) {
+                banned.push(slot);
+                continue;
+            }
+            if !args.ignore_vary && object.vary().is_some_and(|v| !args.matches(v)) {
+                continue;
+            }
+            if !early && self.bans.check(object, args.ban) {
+                banned.push(slot);
+                continue;
+            }
+            if object.fresh_until(args.ttl) > args.t_req {
+                walk.fresh = Some(slot);
+                break;
+            }
+            if object.fresh_until(0.0) <= args.t_req && object.t_origin() > newest {
+                walk.stale = Some(slot);
+                newest = object.t_origin();
+            }
+        }
+        for slot in banned {
+            if let Some(object) = &shard.slab.get(slot).object {
+                (args.banned)(object.vxid());
+            }
+            self.remove(shard, slot, after);
+        }
+        walk
+    }
+
+    /// Whether the fetch in a place is expected to bring what this request needs.
+    fn may_serve(&self, shard: &Shard, slot: u32, args: &LookupArgs<'_>) -> bool {
+        args.ignore_vary || shard.predicted.get(&slot).is_none_or(|vary| args.matches(vary))
+    }
+
+    fn busy(self: &Arc<Self>, shard: &mut Shard, key: &Key) -> Busy {
+        let slot = shard.insert_busy(*key);
+        bump(&self.counters.n_objectcore);
+        Busy::new(self, *key, slot)
+    }
+
+    /// Wakes as many waiting requests as the policy says.
+    pub(crate) fn rush(&self, shard: &mut Shard, key: &Key, after: &mut After) {
+        self.rush_some(shard, key, self.rush_exponent.load(Ordering::Relaxed) as usize, after);
+    }
+}
+
+impl Found {
+    fn plain(lookup: Lookup) -> Self {
+        Self { lookup, front: None }
+    }
+}
+
+impl LookupArgs<'_> {
+    pub(crate) fn matches(&self, vary: &[u8]) -> bool {
+        let matches = (self.vary)(vary);
+        if !matches {
+            self.mismatches.set(self.mismatches.get() + 1);
+        }
+        matches
+    }
+}

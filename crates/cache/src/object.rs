@@ -1,0 +1,330 @@
+//! An object: its bytes in storage, and what decides over its life. Kept small, since there are many.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll};
+
+use lacquer_storage::{BodyState, Chunk, Stored};
+
+/// What can be said of an object in one bit.
+pub mod flag {
+    /// Hit-for-miss: remembers that the answer was not to be cached.
+    pub const HFM: u32 = 1 << 0;
+    /// Hit-for-pass; comes with `HFM`.
+    pub const HFP: u32 = 1 << 1;
+    /// Belongs to one request, not in the index.
+    pub const PRIVATE: u32 = 1 << 2;
+    /// On its way out: no lookup finds it.
+    pub const DYING: u32 = 1 << 3;
+    /// Its fetch failed.
+    pub const FAILED: u32 = 1 << 4;
+    /// Nobody wants the rest of its body.
+    pub const CANCEL: u32 = 1 << 5;
+    /// Hit since eviction last looked.
+    pub const TOUCHED: u32 = 1 << 6;
+    /// Has a validator, so the origin may answer 304 for it.
+    pub const IMSCAND: u32 = 1 << 8;
+    /// Stored gzipped.
+    pub const GZIPED: u32 = 1 << 9;
+    /// Its Content-Encoding was changed by us.
+    pub const CHGCE: u32 = 1 << 10;
+    /// Was ESI-processed.
+    pub const ESIPROC: u32 = 1 << 11;
+    /// Flags that a creator may give.
+    pub const GIVEN: u32 = HFM | HFP | PRIVATE | IMSCAND | GZIPED | CHGCE | ESIPROC;
+}
+
+const STEVEDORE_SHIFT: u32 = 24;
+const PIN: u32 = 1 << 16;
+const PINS: u32 = 0xff << 16;
+/// Hits beyond this many are counted in batches by front tables.
+pub(crate) const EXACT_HITS: u32 = 1024;
+pub(crate) const NO_SLOT: u32 = u32::MAX;
+
+/// How long an object lives, in seconds from its origin.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Timers {
+    pub ttl: f32,
+    pub grace: f32,
+    pub keep: f32,
+}
+
+/// What an object is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct ObjectSpec<'a> {
+    /// The transaction that fetched it.
+    pub vxid: u64,
+    pub t_origin: f64,
+    pub timers: Timers,
+    /// Bits of [`flag::GIVEN`].
+    pub flags: u32,
+    /// When the content last changed, in seconds since the epoch; 0 if unknown.
+    pub last_modified: f64,
+    /// The Vary specification, empty if the object does not vary.
+    pub vary: &'a [u8],
+    /// The packed head.
+    pub head: &'a [u8],
+    /// What filters left behind (ESI program, gzip bits).
+    pub extra: &'a [u8],
+}
+
+/// Fixed part before Vary specification and packed head.
+pub(crate) const FIXED: usize = 12;
+
+impl ObjectSpec<'_> {
+    pub(crate) fn fixed(&self) -> [u8; FIXED] {
+        let mut fixed = [0; FIXED];
+        fixed[..8].copy_from_slice(&self.last_modified.to_le_bytes());
+        fixed[8..].copy_from_slice(&(self.vary.len() as u32).to_le_bytes());
+        fixed
+    }
+}
+
+/// A cached object, or one that is private to a request.
+pub struct Object {
+    stored: Stored,
+    vxid: u64,
+    t_origin: f64,
+    ttl: AtomicU32,
+    grace: AtomicU32,
+    keep: AtomicU32,
+    hits: AtomicU32,
+    flags: AtomicU32,
+    ban: AtomicU32,
+    slot: AtomicU32,
+}
+
+// With the two counts of its Arc, an object fits a 96-byte piece of the heap.
+const _: () = assert!(size_of::<Object>() <= 72);
+
+impl Object {
+    pub(crate) fn new(stored: Stored, spec: &ObjectSpec<'_>, stevedore: u8) -> Arc<Self> {
+        stored.arena().counters().g_objects.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Self {
+            stored,
+            vxid: spec.vxid,
+            t_origin: spec.t_origin,
+            ttl: AtomicU32::new(spec.timers.ttl.to_bits()),
+            grace: AtomicU32::new(spec.timers.grace.to_bits()),
+            keep: AtomicU32::new(spec.timers.keep.to_bits()),
+            hits: AtomicU32::new(0),
+            flags: AtomicU32::new(spec.flags & flag::GIVEN | u32::from(stevedore) << STEVEDORE_SHIFT),
+            ban: AtomicU32::new(0),
+            slot: AtomicU32::new(NO_SLOT),
+        })
+    }
+
+    /// The same object in one span of storage, if that is possible and its body no longer than `limit`.
+    pub(crate) fn compacted(&self, limit: usize) -> Option<Arc<Self>> {
+        let stored = self.stored.compacted(limit)?;
+        let copy = |from: &AtomicU32| AtomicU32::new(from.load(Ordering::Relaxed));
+        stored.arena().counters().g_objects.fetch_add(1, Ordering::Relaxed);
+        Some(Arc::new(Self {
+            stored,
+            vxid: self.vxid,
+            t_origin: self.t_origin,
+            ttl: copy(&self.ttl),
+            grace: copy(&self.grace),
+            keep: copy(&self.keep),
+            hits: copy(&self.hits),
+            flags: AtomicU32::new(self.flags.load(Ordering::Relaxed) & !PINS),
+            ban: copy(&self.ban),
+            slot: copy(&self.slot),
+        }))
+    }
+
+    fn fixed(&self) -> (f64, usize) {
+        let head = self.stored.head();
+        let last_modified = head.get(..8).and_then(|b| b.try_into().ok()).unwrap_or_default();
+        let vary = head.get(8..FIXED).and_then(|b| b.try_into().ok()).unwrap_or_default();
+        (f64::from_le_bytes(last_modified), u32::from_le_bytes(vary) as usize)
+    }
+
+    /// The packed head.
+    pub fn head(&self) -> &[u8] {
+        self.stored.head().get(FIXED + self.fixed().1..).unwrap_or_default()
+    }
+
+    /// The Vary specification, if the object varies.
+    pub fn vary(&self) -> Option<&[u8]> {
+        let len = self.fixed().1;
+        self.stored.head().get(FIXED..FIXED + len).filter(|v| !v.is_empty())
+    }
+
+    /// 0 if unknown.
+    pub fn last_modified(&self) -> f64 {
+        self.fixed().0
+    }
+
+    pub fn extra(&self) -> &[u8] {
+        self.stored.extra()
+    }
+
+    /// Sets `extra`, once, on an object that was made by [`crate::Cache::begin`] with an empty one.
+    pub fn set_extra(&self, extra: &[u8]) {
+        self.stored.set_extra(extra);
+    }
+
+    /// Bytes of the body there are so far.
+    pub fn body_len(&self) -> u64 {
+        self.stored.body_len()
+    }
+
+    pub fn state(&self) -> BodyState {
+        self.stored.state()
+    }
+
+    pub fn chunk_at(&self, offset: u64) -> Option<Chunk<'_>> {
+        self.stored.chunk_at(offset)
+    }
+
+    /// Ready when the body is longer than `offset`, or ends.
+    pub fn poll_more(&self, offset: u64, cx: &mut Context<'_>) -> Poll<BodyState> {
+        self.stored.poll_more(offset, cx)
+    }
+
+    /// Waits until the body is longer than `offset`, or ends.
+    pub async fn more(&self, offset: u64) -> BodyState {
+        std::future::poll_fn(|cx| self.poll_more(offset, cx)).await
+    }
+
+    /// Waits until the fetch has ended.
+    pub async fn end(&self) -> BodyState {
+        self.more(u64::MAX).await
+    }
+
+    /// The storage side, for what is rare: back pressure, letting go of delivered parts.
+    pub fn stored(&self) -> &Stored {
+        &self.stored
+    }
+
+    pub fn vxid(&self) -> u64 {
+        self.vxid
+    }
+
+    pub fn t_origin(&self) -> f64 {
+        self.t_origin
+    }
+
+    pub fn timers(&self) -> Timers {
+        let get = |from: &AtomicU32| f32::from_bits(from.load(Ordering::Relaxed));
+        Timers { ttl: get(&self.ttl), grace: get(&self.grace), keep: get(&self.keep) }
+    }
+
+    pub(crate) fn set_timers(&self, timers: Timers) {
+        self.ttl.store(timers.ttl.to_bits(), Ordering::Relaxed);
+        self.grace.store(timers.grace.to_bits(), Ordering::Relaxed);
+        self.keep.store(timers.keep.to_bits(), Ordering::Relaxed);
+    }
+
+    /// When it stops being fresh, with `req.ttl` (none if not positive) taken into account.
+    pub fn fresh_until(&self, req_ttl: f64) -> f64 {
+        let ttl = f64::from(self.timers().ttl);
+        self.t_origin + if req_ttl > 0.0 && req_ttl < ttl { req_ttl } else { ttl }
+    }
+
+    /// When its grace ends, with `req.ttl` and `req.grace` (none if negative) taken into account.
+    pub fn graceful_until(&self, req_ttl: f64, req_grace: f64) -> f64 {
+        let grace = f64::from(self.timers().grace);
+        let grace = if req_grace >= 0.0 && req_grace < grace { req_grace } else { grace };
+        self.fresh_until(req_ttl) + grace
+    }
+
+    /// When it must go.
+    pub fn expires(&self) -> f64 {
+        let Timers { ttl, grace, keep } = self.timers();
+        self.t_origin + f64::from(ttl) + f64::from(grace) + f64::from(keep)
+    }
+
+    pub fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    pub fn is(&self, flag: u32) -> bool {
+        self.flags() & flag != 0
+    }
+
+    /// The worker's number of the storage it lives in.
+    pub fn stevedore(&self) -> u8 {
+        (self.flags() >> STEVEDORE_SHIFT) as u8
+    }
+
+    /// Asks the fetch to stop: for private, hit-for-miss and hit-for-pass objects only.
+    pub fn cancel(&self) {
+        if self.is(flag::PRIVATE | flag::HFM | flag::HFP) {
+            self.set(flag::CANCEL);
+        }
+    }
+
+    /// Sets flags a filter found out about while fetching.
+    pub fn set_flags(&self, flags: u32) {
+        self.set(flags & flag::GIVEN);
+    }
+
+    pub(crate) fn set(&self, flag: u32) {
+        if !self.is(flag) {
+            self.flags.fetch_or(flag, Ordering::Release);
+        }
+    }
+
+    /// Clears the eviction mark; answers whether it was set.
+    pub(crate) fn untouch(&self) -> bool {
+        self.is(flag::TOUCHED) && self.flags.fetch_and(!flag::TOUCHED, Ordering::Relaxed) & flag::TOUCHED != 0
+    }
+
+    /// Counts a hit.
+    pub(crate) fn hit(&self, n: u32) {
+        self.set(flag::TOUCHED);
+        self.hits.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub fn hits(&self) -> u32 {
+        self.hits.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a front table holds a reference; not more than it can count.
+    pub(crate) fn pin(&self) -> bool {
+        if self.flags() & PINS == PINS {
+            return false;
+        }
+        self.flags.fetch_add(PIN, Ordering::Relaxed);
+        true
+    }
+
+    pub(crate) fn unpin(&self) {
+        self.flags.fetch_sub(PIN, Ordering::Relaxed);
+    }
+
+    pub(crate) fn pins(&self) -> usize {
+        ((self.flags() & PINS) / PIN) as usize
+    }
+
+    pub(crate) fn ban(&self) -> u32 {
+        self.ban.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_ban(&self, ban: u32) {
+        self.ban.store(ban, Ordering::Release);
+    }
+
+    pub(crate) fn slot(&self) -> u32 {
+        self.slot.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_slot(&self, slot: u32) {
+        self.slot.store(slot, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        self.stored.arena().counters().g_objects.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Object({}, {:?}, flags {:#x})", self.vxid, self.timers(), self.flags())
+    }
+}

@@ -1,0 +1,47 @@
+//! Purging: all variants of one key at once.
+
+use crate::cache::{Cache, Digest, key_of};
+use crate::shard::After;
+use crate::slab::NONE;
+use crate::stats::{add, bump};
+
+/// What a purge does to the objects it finds.
+#[derive(Clone, Copy, Debug)]
+pub enum Purge {
+    /// Removes them.
+    Hard,
+    /// Shortens their timers to these at most, in seconds (NaN: leave); `ttl` counts from `now`.
+    Soft { now: f64, ttl: f64, grace: f64, keep: f64 },
+}
+
+impl Cache {
+    /// Purges all objects of a key, not the fetches under way; answers how many there were.
+    pub fn purge(&self, digest: &Digest, purge: Purge) -> usize {
+        let key = key_of(digest);
+        let mut after = After::default();
+        let mut total = 0;
+        {
+            let mut shard = self.shard(&key).lock();
+            let mut next = shard.first(&key);
+            while next != NONE {
+                let slot = next;
+                let place = shard.slab.get(slot);
+                next = place.next;
+                let Some(object) = place.object.clone() else { continue };
+                total += 1;
+                match purge {
+                    Purge::Hard => self.remove(&mut shard, slot, &mut after),
+                    Purge::Soft { now, ttl, grace, keep } => {
+                        self.reduce_slot(&mut shard, slot, &object, now, (ttl, grace, keep));
+                    }
+                }
+            }
+        }
+        after.run();
+        if matches!(purge, Purge::Hard) {
+            bump(&self.counters.n_purges);
+            add(&self.counters.n_obj_purged, total as u64);
+        }
+        total
+    }
+}

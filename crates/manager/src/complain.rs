@@ -1,0 +1,92 @@
+//! What the manager has to say: to stderr with its level, and to syslog.
+
+use std::cell::Cell;
+use std::os::unix::net::UnixDatagram;
+
+/// How loud.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Something is wrong.
+    Error,
+    /// Worth knowing.
+    Info,
+    /// Of interest in the foreground only.
+    Debug,
+    /// Somebody was refused.
+    Security,
+    /// Traffic of the CLI; never on stderr.
+    Cli,
+}
+
+const LOCAL0: u8 = 16 << 3;
+const AUTHPRIV: u8 = 10 << 3;
+
+impl Level {
+    fn word(self) -> &'static str {
+        match self {
+            Level::Error => "Error:",
+            Level::Info => "Info:",
+            Level::Debug => "Debug:",
+            Level::Security => "Security:",
+            Level::Cli => "Cli:",
+        }
+    }
+
+    fn priority(self) -> u8 {
+        match self {
+            Level::Error => LOCAL0 | 3,
+            Level::Info | Level::Cli => LOCAL0 | 6,
+            Level::Debug => LOCAL0 | 7,
+            Level::Security => AUTHPRIV | 4,
+        }
+    }
+}
+
+/// Where complaints go.
+#[derive(Debug)]
+pub struct Complain {
+    /// In the foreground all is said, in the background no debugging.
+    verbose: bool,
+    name: String,
+    socket: Option<UnixDatagram>,
+    /// Tests do not write to the system's log.
+    quiet: Cell<bool>,
+    cli_traffic: Cell<bool>,
+}
+
+impl Complain {
+    /// `name` is what the program is called.
+    pub fn new(verbose: bool, name: &str) -> Complain {
+        let socket = UnixDatagram::unbound()
+            .ok()
+            .filter(|socket| socket.set_nonblocking(true).is_ok() && socket.connect("/dev/log").is_ok());
+        Complain {
+            verbose,
+            name: name.to_owned(),
+            socket,
+            quiet: Cell::new(false),
+            cli_traffic: Cell::new(true),
+        }
+    }
+
+    /// Follows the parameters: whether syslog is to be used, and for CLI traffic.
+    pub fn tune(&self, params: &lacquer_params::Params) {
+        self.quiet.set(params.debug.has(lacquer_params::DebugBits::VTC_MODE));
+        self.cli_traffic.set(params.syslog_cli_traffic);
+    }
+
+    /// Says it.
+    pub fn say(&self, level: Level, text: &str) {
+        if text.is_empty() || (level == Level::Cli && !self.cli_traffic.get()) {
+            return;
+        }
+        if level != Level::Cli && (self.verbose || level != Level::Debug) {
+            eprintln!("{} {text}", level.word());
+        }
+        if let Some(socket) = self.socket.as_ref().filter(|_| !self.quiet.get()) {
+            let line = format!("<{}>{}[{}]: {text}", level.priority(), self.name, std::process::id());
+            // The log may be full or gone; nobody is served by failing for that.
+            let _ = socket.send(line.as_bytes());
+        }
+    }
+}

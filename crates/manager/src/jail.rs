@@ -1,0 +1,199 @@
+//! `-j`: as whom the two processes run. The manager steps back to an ordinary user and becomes root
+//! again only for what needs it; the worker drops root for good.
+
+use lacquer_cli::link::Credentials;
+use lacquer_cli::words::{Rules, split};
+use rustix::fs::{Gid, Uid};
+use rustix::process::{getegid, geteuid, getgid};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+
+use crate::complain::{Complain, Level};
+use crate::fault::{Fault, Outcome};
+use crate::users::{self, User};
+
+const DEFAULT_USER: &str = "varnish";
+const DEFAULT_WORK_USER: &str = "vcache";
+
+/// As whom the processes run.
+#[derive(Clone, Debug)]
+pub struct Jail {
+    name: &'static str,
+    ids: Option<Ids>,
+}
+
+#[derive(Clone, Debug)]
+struct Ids {
+    manager: User,
+    worker: User,
+    /// Group at the start, to go back to.
+    own_gid: Gid,
+}
+
+/// Root again, until dropped.
+pub struct Raised<'a> {
+    jail: &'a Jail,
+}
+
+impl Drop for Raised<'_> {
+    fn drop(&mut self) {
+        // Failing to step back must not go unnoticed: running on as root is what the jail is against.
+        assert!(self.jail.lower().is_ok(), "cannot give up root");
+    }
+}
+
+fn unix(arguments: &[String]) -> Outcome<Ids> {
+    if !geteuid().is_root() {
+        return Err(Fault::usage("Unix Jail: Must be root."));
+    }
+    let (mut manager, mut worker) = (None, None);
+    let known = |name: &str| {
+        users::user(name).ok_or_else(|| Fault::usage(format!("Unix jail: {name} user not found.")))
+    };
+    for argument in arguments {
+        match argument.split_once('=') {
+            Some(("user", name)) => manager = Some(known(name)?),
+            Some(("workuser", name)) => worker = Some(known(name)?),
+            // No C compiler is run, so its group is only checked.
+            Some(("ccgroup", name)) if users::group(name).is_some() => {}
+            Some(("ccgroup", name)) => {
+                return Err(Fault::usage(format!("Unix jail: {name} group not found.")));
+            }
+            _ => return Err(Fault::usage(format!("Unix jail: unknown sub-argument '{argument}'"))),
+        }
+    }
+    let manager = match manager {
+        Some(manager) => manager,
+        None => known(DEFAULT_USER)?,
+    };
+    ids(manager, worker)
+}
+
+fn ids(manager: User, worker: Option<User>) -> Outcome<Ids> {
+    let worker = worker.or_else(|| users::user(DEFAULT_WORK_USER));
+    if let Some(worker) = worker.as_ref().filter(|worker| worker.gid != manager.gid) {
+        return Err(Fault::usage(format!(
+            "Unix jail: user {} and {} have different login groups",
+            manager.name, worker.name
+        )));
+    }
+    let worker = worker.unwrap_or_else(|| manager.clone());
+    Ok(Ids { manager, worker, own_gid: getgid() })
+}
+
+/// What `transparent_hugepage=` may be; the worker's memory is not affected by it here.
+fn check_huge_pages(value: &str) -> Outcome<()> {
+    match value {
+        "ignore" | "enable" | "disable" | "try-disable" => Ok(()),
+        _ => Err(Fault::plain(format!(
+            "linux jail: unknown value '{value}' for argument transparent_hugepage."
+        ))),
+    }
+}
+
+impl Jail {
+    /// No jail: everything as who we are.
+    pub fn none() -> Jail {
+        Jail { name: "none", ids: None }
+    }
+
+    /// Reads `-j` and steps back. Without it, the best that is possible.
+    pub fn enter(argument: Option<&str>) -> Outcome<Jail> {
+        let jail = match argument {
+            None => Jail::automatic(),
+            Some(argument) => Jail::parse(argument)?,
+        };
+        if let Some(ids) = &jail.ids {
+            // Supplementary groups of root would outlive stepping back.
+            let _ = set_thread_groups(&[Gid::from_raw(ids.manager.gid)]);
+        }
+        jail.lower().map_err(|error| Fault::plain(format!("Cannot give up root: {error}")))?;
+        Ok(jail)
+    }
+
+    fn automatic() -> Jail {
+        if !geteuid().is_root() {
+            return Jail::none();
+        }
+        match users::user(DEFAULT_USER).map(|manager| ids(manager, None)) {
+            Some(Ok(ids)) => Jail { name: "linux", ids: Some(ids) },
+            _ => Jail::none(),
+        }
+    }
+
+    fn parse(argument: &str) -> Outcome<Jail> {
+        let words = split(argument, Rules::LIST).map_err(|e| Fault::usage(format!("-j argument: {e}")))?;
+        let Some((method, rest)) = words.split_first() else {
+            return Err(Fault::usage("-j argument is empty"));
+        };
+        match method.as_str() {
+            "none" if rest.is_empty() => Ok(Jail::none()),
+            "none" => Err(Fault::usage("-jnone takes no arguments.")),
+            "unix" => Ok(Jail { name: "unix", ids: Some(unix(rest)?) }),
+            "linux" => {
+                let mut others = Vec::new();
+                for word in rest {
+                    match word.strip_prefix("transparent_hugepage=") {
+                        Some(value) => check_huge_pages(value)?,
+                        None => others.push(word.clone()),
+                    }
+                }
+                Ok(Jail { name: "linux", ids: Some(unix(&others)?) })
+            }
+            _ => Err(Fault::usage(format!("Unknown jail method \"{method}\""))),
+        }
+    }
+
+    /// `none`, `unix` or `linux`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Who the worker is to become, if anybody else.
+    pub fn worker(&self) -> Option<Credentials> {
+        self.ids.as_ref().map(|ids| Credentials { uid: ids.worker.uid, gid: ids.worker.gid })
+    }
+
+    /// Who the manager is when it is not root.
+    pub fn manager(&self) -> Option<Credentials> {
+        self.ids.as_ref().map(|ids| Credentials { uid: ids.manager.uid, gid: ids.manager.gid })
+    }
+
+    /// Root for as long as the guard lives.
+    pub fn raise(&self) -> Raised<'_> {
+        if let Some(ids) = &self.ids {
+            // Real and saved ids are still root's, so this cannot fail.
+            let _ = set_thread_res_uid(None::<Uid>, Uid::ROOT, None::<Uid>);
+            let _ = set_thread_res_gid(None::<Gid>, ids.own_gid, None::<Gid>);
+        }
+        Raised { jail: self }
+    }
+
+    fn lower(&self) -> rustix::io::Result<()> {
+        let Some(ids) = &self.ids else { return Ok(()) };
+        if getegid().as_raw() != ids.manager.gid {
+            set_thread_res_gid(None::<Gid>, Gid::from_raw(ids.manager.gid), None::<Gid>)?;
+        }
+        if geteuid().as_raw() != ids.manager.uid {
+            set_thread_res_uid(None::<Uid>, Uid::from_raw(ids.manager.uid), None::<Uid>)?;
+        }
+        Ok(())
+    }
+
+    /// Gives an open file or directory to the worker.
+    pub fn give_to_worker(&self, file: impl std::os::fd::AsFd, complain: &Complain) {
+        if let Some(ids) = &self.ids {
+            let _root = self.raise();
+            let owner = (Some(Uid::from_raw(ids.worker.uid)), Some(Gid::from_raw(ids.worker.gid)));
+            if let Err(error) = rustix::fs::fchown(file, owner.0, owner.1) {
+                complain.say(Level::Error, &format!("Cannot hand a file over to the worker's user: {error}"));
+            }
+        }
+    }
+
+    /// Gives a file or directory by its path to the manager's user.
+    pub fn give_to_manager(&self, path: &std::path::Path) -> std::io::Result<()> {
+        let Some(ids) = &self.ids else { return Ok(()) };
+        let _root = self.raise();
+        std::os::unix::fs::chown(path, Some(ids.manager.uid), Some(ids.manager.gid))
+    }
+}

@@ -1,0 +1,365 @@
+//! `-a`: where connections are accepted. The manager binds, so that privileged ports and the sockets'
+//! modes are its business; it listens when a worker is about to accept.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
+
+use lacquer_cli::link::{ListenAddress, ListenSocket, Transport};
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::fault::{Fault, Outcome, words};
+use crate::jail::Jail;
+use crate::options::named::{self, NamedArgument};
+use crate::resolve::resolve_range;
+use crate::users;
+
+const DEFAULT_PORT: u16 = 80;
+
+/// Who may connect to a UNIX socket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Permissions {
+    user: Option<u32>,
+    group: Option<u32>,
+    mode: Option<u32>,
+}
+
+/// One bound socket.
+#[derive(Debug)]
+pub struct Listener {
+    name: String,
+    endpoint: String,
+    transport: Transport,
+    address: ListenAddress,
+    permissions: Permissions,
+    socket: Socket,
+    listening: bool,
+}
+
+/// All bound sockets.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    all: Vec<Listener>,
+    unnamed: usize,
+}
+
+fn is_unix(endpoint: &str) -> bool {
+    endpoint.starts_with(['/', '@'])
+}
+
+fn bind_tcp(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+fn unix_address(path: &str) -> io::Result<SockAddr> {
+    let name = match path.strip_prefix('@') {
+        Some(name) => format!("\0{name}"),
+        None => path.to_owned(),
+    };
+    SockAddr::unix(name)
+}
+
+fn bind_unix(path: &str, permissions: &Permissions) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    if path.starts_with('/') {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    socket.bind(&unix_address(path)?)?;
+    if let Some(mode) = permissions.mode {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    }
+    if permissions.user.is_some() || permissions.group.is_some() {
+        std::os::unix::fs::chown(path, permissions.user, permissions.group)?;
+    }
+    Ok(socket)
+}
+
+fn transport(fields: &[String]) -> Outcome<Transport> {
+    let mut found = None;
+    for field in fields.iter().filter(|field| !field.contains('=')) {
+        if found.is_some() {
+            return Err(Fault::usage(format!("Too many protocol sub-args in -a ({field})")));
+        }
+        found = Some(match field.to_ascii_lowercase().as_str() {
+            "http" | "http/1" => Transport::Http,
+            "proxy" => Transport::Proxy,
+            _ => return Err(Fault::usage(format!("Unknown protocol '{field}'"))),
+        });
+    }
+    Ok(found.unwrap_or(Transport::Http))
+}
+
+fn file_mode(value: &str) -> Outcome<u32> {
+    let (negative, digits) = value.strip_prefix('-').map_or((false, value), |digits| (true, digits));
+    let octal = digits.bytes().take_while(|b| (b'0'..=b'7').contains(b)).count();
+    if value.is_empty() {
+        return Err(Fault::usage("Empty mode sub-arg in -a"));
+    }
+    if octal != digits.len() || octal == 0 {
+        return Err(Fault::usage(format!("Invalid mode sub-arg {value} in -a")));
+    }
+    let Ok(mode) = i64::from_str_radix(digits, 8) else {
+        let text = "Numerical result out of range";
+        return Err(Fault::usage(format!("Cannot parse mode sub-arg {value} in -a: {text}")));
+    };
+    if negative || mode == 0 || mode > 0o777 {
+        return Err(Fault::usage(format!("Mode sub-arg {value} out of range in -a")));
+    }
+    Ok(mode as u32)
+}
+
+fn permissions(endpoint: &str, fields: &[String]) -> Outcome<Permissions> {
+    let mut given = Permissions::default();
+    for field in fields.iter().filter(|field| field.contains('=')) {
+        let invalid = || Fault::usage(format!("Invalid sub-arg {field} in -a"));
+        let many = |what: &str| Fault::usage(format!("Too many {what} sub-args in -a ({field})"));
+        if !endpoint.starts_with('/') {
+            return Err(invalid());
+        }
+        match field.split_once('=') {
+            Some(("user", _)) if given.user.is_some() => return Err(many("user")),
+            Some(("user", name)) => {
+                let user = users::user(name);
+                let user = user.ok_or_else(|| Fault::usage(format!("Unknown user {name} in -a")))?;
+                given.user = Some(user.uid);
+            }
+            Some(("group", _)) if given.group.is_some() => return Err(many("group")),
+            Some(("group", name)) => {
+                let group = users::group(name);
+                let group = group.ok_or_else(|| Fault::usage(format!("Unknown group {name} in -a")))?;
+                given.group = Some(group);
+            }
+            Some(("mode", _)) if given.mode.is_some() => return Err(many("mode")),
+            Some(("mode", value)) => given.mode = Some(file_mode(value)?),
+            _ => return Err(invalid()),
+        }
+    }
+    Ok(given)
+}
+
+impl Listeners {
+    /// Reads one `-a` and binds what it means.
+    pub fn add(&mut self, argument: &str, jail: &Jail) -> Outcome<()> {
+        let NamedArgument { name, fields } = named::parse(argument, "-a")?;
+        let name = name.unwrap_or_else(|| {
+            self.unnamed += 1;
+            format!("a{}", self.unnamed - 1)
+        });
+        let (endpoint, rest) = fields.split_first().expect("a named argument has at least one field");
+        if !is_unix(endpoint) && endpoint.contains('/') {
+            return Err(Fault::usage(format!(
+                "Unix domain socket addresses must be absolute paths in -a ({endpoint})"
+            )));
+        }
+        let transport = transport(rest)?;
+        let permissions = permissions(endpoint, rest)?;
+        if is_unix(endpoint) {
+            return self.add_unix(name, endpoint, transport, permissions, jail);
+        }
+        let addresses = resolve_range(endpoint, DEFAULT_PORT)
+            .map_err(|fault| Fault::usage(format!("Got no socket(s) for {name}={endpoint} ({fault})")))?;
+        let before = self.all.len();
+        for address in addresses {
+            self.add_tcp(&name, endpoint, transport, address, jail)?;
+        }
+        if self.all.len() == before {
+            return Err(Fault::usage(format!("Got no socket(s) for {name}={endpoint}")));
+        }
+        Ok(())
+    }
+
+    fn clash(&self, endpoint: &str, is_same: impl Fn(&ListenAddress) -> bool) -> Outcome<()> {
+        match self.all.iter().find(|other| is_same(&other.address)) {
+            Some(other) => {
+                Err(Fault::usage(format!("-a arguments {} and {endpoint} have same address", other.endpoint)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn add_tcp(
+        &mut self,
+        name: &str,
+        endpoint: &str,
+        transport: Transport,
+        address: SocketAddr,
+        jail: &Jail,
+    ) -> Outcome<()> {
+        self.clash(endpoint, |other| *other == ListenAddress::Ip(address))?;
+        let bound = {
+            let _root = jail.raise();
+            bind_tcp(address)
+        };
+        let socket = match bound {
+            Ok(socket) => socket,
+            // A system without IPv6 (or v4) listens where it can.
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error()) => {
+                return Ok(());
+            }
+            Err(error) => {
+                return Err(Fault::usage(format!("Could not get socket {endpoint}: {}", words(&error))));
+            }
+        };
+        let bound = socket.local_addr().ok().and_then(|bound| bound.as_socket()).unwrap_or(address);
+        let endpoint = if address.port() == 0 { bound.to_string() } else { endpoint.to_owned() };
+        self.all.push(Listener {
+            name: name.to_owned(),
+            endpoint,
+            transport,
+            address: ListenAddress::Ip(bound),
+            permissions: Permissions::default(),
+            socket,
+            listening: false,
+        });
+        Ok(())
+    }
+
+    fn add_unix(
+        &mut self,
+        name: String,
+        endpoint: &str,
+        transport: Transport,
+        permissions: Permissions,
+        jail: &Jail,
+    ) -> Outcome<()> {
+        if endpoint == "@" || unix_address(endpoint).is_err() {
+            let why = match endpoint {
+                "@" => "The empty abstract socket name is not supported",
+                _ => "Path too long for a Unix domain socket",
+            };
+            return Err(Fault::usage(format!("Got no socket(s) for {name}={endpoint} ({why})")));
+        }
+        self.clash(endpoint, |other| matches!(other, ListenAddress::Unix(path) if path == endpoint))?;
+        let _root = jail.raise();
+        let socket = bind_unix(endpoint, &permissions)
+            .map_err(|e| Fault::usage(format!("Could not get socket {endpoint}: {}", words(&e))))?;
+        self.all.push(Listener {
+            name,
+            endpoint: endpoint.to_owned(),
+            transport,
+            address: ListenAddress::Unix(endpoint.to_owned()),
+            permissions,
+            socket,
+            listening: false,
+        });
+        Ok(())
+    }
+
+    /// True when there is no `-a`.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// True when one is a UNIX socket, which VCL 4.0 does not know.
+    pub fn any_unix(&self) -> bool {
+        self.all.iter().any(|listener| matches!(listener.address, ListenAddress::Unix(_)))
+    }
+
+    /// Lets the kernel queue connections.
+    pub fn listen(&mut self, depth: u32) -> io::Result<()> {
+        for listener in &mut self.all {
+            listener.socket.listen(i32::try_from(depth).unwrap_or(i32::MAX))?;
+            listener.listening = true;
+        }
+        Ok(())
+    }
+
+    /// Binds anew, so that the kernel refuses connections again. The text names a socket that was lost.
+    pub fn refuse(&mut self, jail: &Jail) -> Result<(), String> {
+        let _root = jail.raise();
+        for listener in self.all.iter_mut().filter(|listener| listener.listening) {
+            // The address must be free before it can be bound again.
+            let placeholder = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(|e| e.to_string())?;
+            drop(std::mem::replace(&mut listener.socket, placeholder));
+            let bound = match &listener.address {
+                ListenAddress::Ip(address) => bind_tcp(*address),
+                ListenAddress::Unix(path) => bind_unix(path, &listener.permissions),
+            };
+            listener.socket = bound.map_err(|error| {
+                format!("Could not reopen listen socket {}: {}", listener.endpoint, words(&error))
+            })?;
+            listener.listening = false;
+        }
+        Ok(())
+    }
+
+    /// What the worker is told.
+    pub fn for_worker(&self) -> Vec<ListenSocket> {
+        let describe = |listener: &Listener| ListenSocket {
+            fd: listener.socket.as_raw_fd(),
+            name: listener.name.clone(),
+            endpoint: listener.endpoint.clone(),
+            address: listener.address.clone(),
+            transport: listener.transport,
+        };
+        self.all.iter().map(describe).collect()
+    }
+
+    /// The descriptors that the worker inherits.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.all.iter().map(|listener| listener.socket.as_fd())
+    }
+}
+
+/// True for a path that may be given to `-b`.
+pub fn is_backend_path(text: &str) -> bool {
+    is_unix(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaint(argument: &str) -> String {
+        Listeners::default().add(argument, &Jail::none()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn bad_arguments() {
+        let path = "/tmp/lacquer-never-bound.sock";
+        for (argument, text) in [
+            ("127.0.0.1:80000,FOO".to_owned(), "Unknown protocol 'FOO'"),
+            ("127.0.0.1:80000,PROXY,FOO".to_owned(), "Too many protocol sub-args"),
+            ("foo/bar.sock".to_owned(), "Unix domain socket addresses must be absolute paths"),
+            ("127.0.0.1:80000,user=u".to_owned(), "Invalid sub-arg user=u"),
+            ("@abstract,mode=660".to_owned(), "Invalid sub-arg mode=660"),
+            (format!("{path},mode=660,mode=600"), "Too many mode sub-args"),
+            (format!("{path},mode="), "Empty mode sub-arg"),
+            (format!("{path},mode=666devilish"), "Invalid mode sub-arg 666devilish"),
+            (format!("{path},mode=999"), "Invalid mode sub-arg 999"),
+            (format!("{path},mode=77777777777777777777777777777777"), "Cannot parse mode sub-arg 7"),
+            (format!("{path},mode=1666"), "Mode sub-arg 1666 out of range"),
+            (format!("{path},mode=-1"), "Mode sub-arg -1 out of range"),
+            (format!("{path},foo=bar"), "Invalid sub-arg foo=bar"),
+            (format!("{path},=foo"), "Invalid sub-arg =foo"),
+            (format!("/{}", "x".repeat(200)), "Got no socket(s)"),
+        ] {
+            assert!(complaint(&argument).contains(text), "{argument}: {}", complaint(&argument));
+        }
+    }
+
+    #[test]
+    fn names_and_ports() {
+        let mut listeners = Listeners::default();
+        listeners.add("127.0.0.1:0,PROXY", &Jail::none()).unwrap();
+        listeners.add("two=127.0.0.1:0", &Jail::none()).unwrap();
+        let told = listeners.for_worker();
+        assert_eq!((told[0].name.as_str(), told[0].transport), ("a0", Transport::Proxy));
+        assert_eq!((told[1].name.as_str(), told[1].transport), ("two", Transport::Http));
+        assert!(!told[0].endpoint.ends_with(":0"));
+        listeners.listen(5).unwrap();
+        listeners.refuse(&Jail::none()).unwrap();
+        assert_eq!(listeners.for_worker()[0].address, told[0].address);
+    }
+}

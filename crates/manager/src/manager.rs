@@ -1,0 +1,289 @@
+//! The manager's state and what it does at the word of a command.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use lacquer_cli::check::{Checked, check};
+use lacquer_cli::collector::Command;
+use lacquer_cli::command_table::Home;
+use lacquer_cli::help::{self, Asker};
+use lacquer_cli::link::{Request, ToWorker};
+use lacquer_cli::{json, status};
+use lacquer_params::{Effect, Listing, ParamSet, SetError};
+
+use crate::complain::{Complain, Level};
+use crate::jail::Jail;
+use crate::listen::Listeners;
+use crate::shm::{Shm, now};
+use crate::storage::{self, Storage};
+use crate::vcl::Catalogue;
+use crate::version;
+use crate::worker::{Asked, State, Worker};
+
+/// The answer to a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Status of the CLI.
+    pub status: u16,
+    /// Text for the user.
+    pub text: String,
+}
+
+impl Reply {
+    /// Done.
+    pub fn ok(text: impl Into<String>) -> Reply {
+        Reply { status: status::OK, text: text.into() }
+    }
+
+    /// Not done.
+    pub fn no(status: u16, text: impl Into<String>) -> Reply {
+        Reply { status, text: text.into() }
+    }
+}
+
+impl From<Result<String, Reply>> for Reply {
+    fn from(done: Result<String, Reply>) -> Reply {
+        done.map_or_else(|reply| reply, Reply::ok)
+    }
+}
+
+impl From<SetError> for Reply {
+    fn from(error: SetError) -> Reply {
+        Reply { status: error.status, text: error.text }
+    }
+}
+
+/// Everything that the manager knows and keeps.
+#[derive(Debug)]
+pub struct Manager {
+    pub(crate) complain: Complain,
+    pub(crate) program: OsString,
+    pub(crate) jail: Jail,
+    pub(crate) params: ParamSet,
+    pub(crate) listeners: Listeners,
+    pub(crate) storages: Vec<Storage>,
+    pub(crate) identity: String,
+    pub(crate) platform: String,
+    pub(crate) workdir: PathBuf,
+    pub(crate) shm: Option<Shm>,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) secret: Option<PathBuf>,
+    pub(crate) state: State,
+    pub(crate) worker: Option<Worker>,
+    pub(crate) panic_file: Option<std::fs::File>,
+    pub(crate) panic: Option<String>,
+    pub(crate) exit_status: u8,
+    pub(crate) started: Instant,
+}
+
+impl Manager {
+    /// Seconds since the start, which never jump.
+    pub(crate) fn uptime(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+
+    /// True while there is a worker process that may be asked.
+    pub(crate) fn running(&self) -> bool {
+        self.worker.is_some()
+    }
+
+    fn patience(&self) -> Duration {
+        seconds(self.params.values().cli_timeout)
+    }
+
+    /// Asks the worker. Silence is its end.
+    pub(crate) fn ask(&mut self, body: Request) -> Reply {
+        let patience = self.patience();
+        let complain = &self.complain;
+        let Some(worker) = self.worker.as_mut() else {
+            return Reply::no(status::CANT, "");
+        };
+        let pid = worker.pid();
+        let hear = |line: &str| Manager::child_said(complain, Level::Info, pid, line);
+        match worker.ask(body, patience, hear) {
+            Asked::Answer { status, text } => Reply { status, text },
+            Asked::Silence => {
+                self.give_up_on_worker();
+                Reply::no(status::COMMS, "CLI communication error")
+            }
+        }
+    }
+
+    /// Asks the worker; what is not a success is an error.
+    pub(crate) fn ask_for_success(&mut self, body: Request) -> Result<Reply, Reply> {
+        let reply = self.ask(body);
+        if matches!(reply.status, status::OK | status::TRUNCATED) { Ok(reply) } else { Err(reply) }
+    }
+
+    /// Runs a command of the CLI.
+    pub fn run(&mut self, command: &Command, authenticated: bool) -> Reply {
+        let checked = match check(&command.words, authenticated) {
+            Ok(Some(checked)) => checked,
+            Ok(None) if self.running() => {
+                return Reply::no(status::UNKNOWN, "Unknown request.\nType 'help' for more info.\n");
+            }
+            Ok(None) => return worker_needed(),
+            Err((status, text)) => return Reply { status, text },
+        };
+        let Ok(words) = &command.words else { return Reply::no(status::SYNTAX, "") };
+        if checked.spec.home == Home::Worker {
+            return match self.running() {
+                true => self.ask(Request::Cli { argv: words.clone() }),
+                false => worker_needed(),
+            };
+        }
+        self.run_here(checked, words, authenticated)
+    }
+
+    fn run_here(&mut self, checked: Checked, words: &[String], authenticated: bool) -> Reply {
+        let args = &words[1 + usize::from(checked.json)..];
+        let json = checked.json;
+        let in_envelope = |elements: &str| Reply::ok(json::reply(2, words, now(), elements));
+        match checked.spec.name {
+            "banner" => Reply::ok(self.banner()),
+            "debug.panic.master" => panic!("You asked for it"),
+            "help" => {
+                let asker = Asker { authenticated, worker_runs: self.running() };
+                if json {
+                    return in_envelope(&help::show_json(asker));
+                }
+                let (status, text) = help::show(args, asker);
+                Reply { status, text }
+            }
+            "panic.clear" => self.panic_clear(args).into(),
+            "panic.show" => match &self.panic {
+                None => Reply::no(status::CANT, "Child has not panicked or panic has been cleared"),
+                Some(text) if json => in_envelope(&json::string(text)),
+                Some(text) => Reply::ok(format!("{text}\n")),
+            },
+            "param.reset" => self.param_change(words, json, None),
+            "param.set" => {
+                let value = args.get(1).cloned().unwrap_or_default();
+                self.param_change(words, json, Some(value))
+            }
+            "param.show" => self.param_show(&words[1..], words),
+            "pid" => self.pid_command(json, words),
+            "ping" if json => Reply::ok(json::reply(2, words, now(), "\"PONG\"")),
+            "ping" => Reply::ok(format!("PONG {} 1.0", now() as u64)),
+            "quit" => Reply::no(status::CLOSE, "Closing CLI connection"),
+            "start" => self.start_command(),
+            "status" if json => in_envelope(&json::string(&self.status_text())),
+            "status" => Reply::ok(format!("Child in state {}", self.status_text())),
+            "stop" => self.stop_command(),
+            "storage.list" if json => in_envelope(&storage::list_json(&self.storages)),
+            "storage.list" => Reply::ok(storage::list(&self.storages)),
+            "vcl.deps" if json => in_envelope(&self.catalogue.deps_json()),
+            "vcl.deps" => Reply::ok(self.catalogue.deps()),
+            "vcl.discard" => self.vcl_discard(args).into(),
+            "vcl.inline" => self.vcl_inline(args).into(),
+            "vcl.label" => self.vcl_label(&args[0], &args[1]).into(),
+            "vcl.list" if self.running() => self.ask(Request::Cli { argv: words.to_vec() }),
+            "vcl.list" if json => in_envelope(&self.catalogue.list_json()),
+            "vcl.list" => Reply::ok(self.catalogue.list()),
+            "vcl.load" => self.vcl_load(args).into(),
+            "vcl.show" => self.vcl_show(args).into(),
+            "vcl.state" => self.vcl_state(&args[0], &args[1]).into(),
+            "vcl.symtab" => Reply::ok(self.catalogue.symtab()),
+            "vcl.use" => self.vcl_use(&args[0]).into(),
+            name => Reply::no(status::UNIMPLEMENTED, format!("{name} is not available\n")),
+        }
+    }
+
+    /// What a new connection is greeted with.
+    pub fn banner(&self) -> String {
+        let start = if self.running() { "" } else { "Type 'start' to launch worker process.\n" };
+        format!(
+            "-----------------------------\nVarnish Cache CLI 1.0\n-----------------------------\n\
+             {}\n{}\n\nType 'help' for command list.\nType 'quit' to close CLI session.\n{start}",
+            self.platform,
+            version::SHORT
+        )
+    }
+
+    fn panic_clear(&mut self, args: &[String]) -> Result<String, Reply> {
+        let zero = match args.first().map(String::as_str) {
+            None => false,
+            Some("-z") => true,
+            Some(other) => {
+                return Err(Reply::no(status::PARAM, format!("Unknown parameter \"{other}\".")));
+            }
+        };
+        if zero && let Some(shm) = &self.shm {
+            shm.counters.child_panic.set(0);
+        }
+        if self.panic.take().is_none() && !zero {
+            return Err(Reply::no(status::CANT, "No panic to clear"));
+        }
+        Ok(String::new())
+    }
+
+    /// Sets a parameter, and tells the worker.
+    pub(crate) fn set_param(&mut self, name: &str, value: Option<&str>) -> Result<Effect, SetError> {
+        let effect = match value {
+            Some(value) => self.params.set(name, value),
+            None => self.params.reset(name),
+        }?;
+        self.complain.tune(self.params.values());
+        let message = ToWorker::Param(Box::new(self.params.values().clone()));
+        let patience = self.patience();
+        if let Some(worker) = self.worker.as_mut()
+            && worker.tell(&message, patience).is_err()
+        {
+            self.give_up_on_worker();
+        }
+        Ok(effect)
+    }
+
+    fn param_change(&mut self, words: &[String], json: bool, value: Option<String>) -> Reply {
+        let name = &words[1 + usize::from(json)];
+        let effect = match self.set_param(name, value.as_deref()) {
+            Ok(effect) => effect,
+            Err(error) => return error.into(),
+        };
+        if json {
+            let listing = Listing { name: Some(name), json: true, ..Listing::default() };
+            return match self.params.show(&listing) {
+                Ok(elements) => Reply::ok(json::reply(2, &words[..3], now(), &elements)),
+                Err(error) => error.into(),
+            };
+        }
+        Reply::ok(match effect {
+            Effect::AtRestart if self.running() => "\nChange will take effect when child is restarted",
+            Effect::AtReload => "\nChange will take effect when VCL script is reloaded",
+            _ => "",
+        })
+    }
+
+    fn param_show(&self, args: &[String], words: &[String]) -> Reply {
+        let shown = Listing::parse(args).and_then(|listing| Ok((listing.json, self.params.show(&listing)?)));
+        match shown {
+            Ok((true, elements)) => Reply::ok(json::reply(2, words, now(), &elements)),
+            Ok((false, text)) => Reply::ok(text),
+            Err(error) => error.into(),
+        }
+    }
+
+    fn pid_command(&self, json: bool, words: &[String]) -> Reply {
+        let ours = std::process::id();
+        let worker = self.worker.as_ref().map(Worker::pid);
+        if json {
+            let worker = worker.map(|pid| format!(", \"worker\": {pid}")).unwrap_or_default();
+            return Reply::ok(json::reply(2, words, now(), &format!("  {{\"master\": {ours}{worker}}}")));
+        }
+        let worker = worker.map(|pid| format!("Worker: {pid:10}\n")).unwrap_or_default();
+        Reply::ok(format!("Master: {ours:10}\n{worker}"))
+    }
+}
+
+fn worker_needed() -> Reply {
+    Reply::no(
+        status::UNKNOWN,
+        "Unknown request in manager process (child not running).\nType 'help' for more info.",
+    )
+}
+
+/// A parameter's seconds as a duration; what never comes is a very long time.
+pub(crate) fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::from_secs(86_400 * 365))
+}

@@ -1,0 +1,4 @@
+//! The command line.
+
+pub mod named;
+pub mod said;

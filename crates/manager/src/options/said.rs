@@ -1,0 +1,289 @@
+//! First stage of the command line: what was said, letter by letter, without asking what it means.
+
+use crate::fault::{Fault, Outcome};
+
+/// Letters and which take an argument, in getopt's notation.
+pub const LETTERS: &str = "?a:b:CdE:f:Fh:i:I:j:l:M:n:P:p:r:S:s:T:t:VW:x:";
+
+/// Options whose order counts, because the first that is wrong is reported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ordered {
+    /// `-a`
+    Listen(String),
+    /// `-f`
+    Vcl(String),
+    /// `-I`
+    Init(String),
+    /// `-p`, `-l`, `-t`: a parameter; without a value if `=` was missing.
+    Param(String, Option<String>),
+    /// `-r`
+    ReadOnly(String),
+    /// `-s`
+    Storage(String),
+    /// `-E`
+    Extension(String),
+}
+
+/// How the daemon runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// In the background.
+    #[default]
+    Daemon,
+    /// `-F`
+    Foreground,
+    /// `-d`: in the foreground with the CLI on stdin.
+    Debug,
+    /// `-C`: compile VCL, print, exit.
+    Compile,
+}
+
+/// The command line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// `-C`, `-d`, `-F` or none of them.
+    pub mode: Mode,
+    /// Options whose order counts.
+    pub ordered: Vec<Ordered>,
+    /// `-b`
+    pub backend: Option<String>,
+    /// `-h`
+    pub hash: Option<String>,
+    /// `-i`
+    pub identity: Option<String>,
+    /// `-j`
+    pub jail: Option<String>,
+    /// `-M`
+    pub masters: Vec<String>,
+    /// `-n`
+    pub workdir: Option<String>,
+    /// `-P`
+    pub pid_files: Vec<String>,
+    /// `-S`
+    pub secret: Option<String>,
+    /// `-T`
+    pub cli: Vec<String>,
+    /// `-W`
+    pub waiter: Option<String>,
+}
+
+/// What the command line asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Run.
+    Run(Box<Said>),
+    /// `-V`
+    Version,
+    /// `-x`
+    Document(String),
+    /// `-?` or an unknown option, which is named.
+    Usage(Option<String>),
+}
+
+/// One option as getopt sees it.
+struct Letters<'a> {
+    words: std::slice::Iter<'a, String>,
+    /// Rest of a word like `-dF`.
+    rest: &'a str,
+}
+
+impl<'a> Letters<'a> {
+    /// The next letter; an error names what is wrong with it. `None` at the first word that is no option.
+    fn next(&mut self) -> Option<Result<char, String>> {
+        if self.rest.is_empty() {
+            let word = self.words.as_slice().first()?;
+            if word == "--" {
+                self.words.next();
+                return None;
+            }
+            if !word.starts_with('-') || word == "-" {
+                return None;
+            }
+            self.words.next();
+            self.rest = &word[1..];
+        }
+        let letter = self.rest.chars().next()?;
+        self.rest = &self.rest[letter.len_utf8()..];
+        if letter == ':' || !LETTERS.contains(letter) {
+            return Some(Err(format!("invalid option -- '{letter}'")));
+        }
+        Some(Ok(letter))
+    }
+
+    fn argument(&mut self, letter: char) -> Result<String, String> {
+        let rest = std::mem::take(&mut self.rest);
+        if !rest.is_empty() {
+            return Ok(rest.to_owned());
+        }
+        self.words.next().cloned().ok_or_else(|| format!("option requires an argument -- '{letter}'"))
+    }
+}
+
+fn takes_argument(letter: char) -> bool {
+    LETTERS.split_once(letter).is_some_and(|(_, rest)| rest.starts_with(':'))
+}
+
+/// Reads the words behind the program's name.
+pub fn parse(words: &[String]) -> Outcome<Request> {
+    let mut said = Said::default();
+    let (mut debug, mut foreground, mut compile) = (false, false, false);
+    let mut letters = Letters { words: words.iter(), rest: "" };
+    let mut first = true;
+    while let Some(letter) = letters.next() {
+        let letter = match letter {
+            Ok(letter) => letter,
+            Err(what) => return Ok(Request::Usage(Some(what))),
+        };
+        let argument = if takes_argument(letter) {
+            match letters.argument(letter) {
+                Ok(argument) => argument,
+                Err(what) => return Ok(Request::Usage(Some(what))),
+            }
+        } else {
+            String::new()
+        };
+        match letter {
+            'V' | 'x' if !first => {
+                return Err(Fault::usage(format!("-{letter} must be the first argument")));
+            }
+            'V' if words.len() != 1 => return Err(Fault::usage("Too many arguments for -V")),
+            'V' => return Ok(Request::Version),
+            'x' if !letters.words.as_slice().is_empty() => {
+                return Err(Fault::usage("Too many arguments for -x"));
+            }
+            'x' => return Ok(Request::Document(argument)),
+            '?' => return Ok(Request::Usage(None)),
+            'C' => compile = true,
+            'd' => debug = true,
+            'F' => foreground = true,
+            _ => said.take(letter, argument),
+        }
+        first = false;
+    }
+    if let Some(extra) = letters.words.next() {
+        return Err(Fault::usage(format!("Too many arguments ({extra}...)")));
+    }
+    said.check(debug, foreground, compile)?;
+    Ok(Request::Run(Box::new(said)))
+}
+
+impl Said {
+    fn take(&mut self, letter: char, argument: String) {
+        let mut ordered = |option| self.ordered.push(option);
+        match letter {
+            'a' => ordered(Ordered::Listen(argument)),
+            'f' => ordered(Ordered::Vcl(argument)),
+            'I' => ordered(Ordered::Init(argument)),
+            'E' => ordered(Ordered::Extension(argument)),
+            'l' => ordered(Ordered::Param("vsl_space".to_owned(), Some(argument))),
+            't' => ordered(Ordered::Param("default_ttl".to_owned(), Some(argument))),
+            'p' => match argument.split_once('=') {
+                Some((name, value)) => ordered(Ordered::Param(name.to_owned(), Some(value.to_owned()))),
+                None => ordered(Ordered::Param(argument, None)),
+            },
+            'r' => ordered(Ordered::ReadOnly(argument)),
+            's' => ordered(Ordered::Storage(argument)),
+            'b' => self.backend = Some(argument),
+            'h' => self.hash = Some(argument),
+            'i' => self.identity = Some(argument),
+            'j' => self.jail = Some(argument),
+            'M' => self.masters.push(argument),
+            'n' => self.workdir = Some(argument),
+            'P' => self.pid_files.push(argument),
+            'S' => self.secret = Some(argument),
+            'T' => self.cli.push(argument),
+            'W' => self.waiter = Some(argument),
+            _ => {}
+        }
+    }
+
+    fn count(&self, which: fn(&Ordered) -> bool) -> usize {
+        self.ordered.iter().filter(|option| which(option)).count()
+    }
+
+    /// True when `-f` was given, be it empty.
+    pub fn has_vcl(&self) -> bool {
+        self.count(|option| matches!(option, Ordered::Vcl(_))) > 0
+    }
+
+    fn check(&mut self, debug: bool, foreground: bool, compile: bool) -> Outcome<()> {
+        let has_program = self.backend.is_some() || self.has_vcl();
+        let wrong = [
+            (self.backend.is_some() && self.has_vcl(), "Only one of -b or -f can be specified"),
+            (debug && foreground, "Only one of -d or -F can be specified"),
+            (compile && !has_program, "-C needs either -b <backend> or -f <vcl_file>"),
+            (debug && compile, "-d makes no sense with -C"),
+            (foreground && compile, "-F makes no sense with -C"),
+            (!debug && !has_program, "Neither -b nor -f given. (use -f '' to override)"),
+            (self.count(|option| matches!(option, Ordered::Init(_))) > 1, "\tOnly one -I allowed"),
+        ];
+        if let Some((_, what)) = wrong.iter().find(|(is_wrong, _)| *is_wrong) {
+            return Err(Fault::usage(*what));
+        }
+        self.mode = match (debug, foreground, compile) {
+            (true, ..) => Mode::Debug,
+            (_, true, _) => Mode::Foreground,
+            (.., true) => Mode::Compile,
+            _ => Mode::Daemon,
+        };
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_line(line: &str) -> Outcome<Request> {
+        parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    fn said(line: &str) -> Said {
+        match parse_line(line).unwrap() {
+            Request::Run(said) => *said,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn varnishtests_line() {
+        let said = said(
+            "-d -n /tmp/v1 -i v1 -l 2m -p auto_restart=off -p vsl_mask=+Debug -a 127.0.0.1:0 -M 127.0.0.1 -P /tmp/p",
+        );
+        assert_eq!(said.mode, Mode::Debug);
+        assert_eq!(said.workdir.as_deref(), Some("/tmp/v1"));
+        assert_eq!(said.ordered[0], Ordered::Param("vsl_space".into(), Some("2m".into())));
+        assert_eq!(said.ordered[3], Ordered::Listen("127.0.0.1:0".into()));
+        assert_eq!(said.pid_files, ["/tmp/p"]);
+    }
+
+    #[test]
+    fn letters_may_stick_together() {
+        assert_eq!(said("-Fbnone").backend.as_deref(), Some("none"));
+        assert_eq!(said("-junix,user=x -d").jail.as_deref(), Some("unix,user=x"));
+    }
+
+    #[test]
+    fn complaints() {
+        for (line, text) in [
+            ("-d -x foo", "-x must be the first argument"),
+            ("-d -V foo", "-V must be the first argument"),
+            ("-x foo bar", "Too many arguments for -x"),
+            ("-V -V", "Too many arguments for -V"),
+            ("foo", "Too many arguments (foo...)"),
+            ("-C", "-C needs either -b <backend> or -f <vcl_file>"),
+            ("-d -F", "Only one of -d or -F can be specified"),
+            ("-b a -f b", "Only one of -b or -f can be specified"),
+            ("-C -b None -d", "-d makes no sense with -C"),
+            ("-C -b None -F", "-F makes no sense with -C"),
+            ("-n x", "Neither -b nor -f given"),
+            ("-d -I a -I b", "Only one -I allowed"),
+        ] {
+            let fault = parse_line(line).unwrap_err();
+            assert!(fault.to_string().contains(text), "{line}: {fault}");
+            assert_eq!(fault.code(), 2);
+        }
+        assert_eq!(parse_line("-A"), Ok(Request::Usage(Some("invalid option -- 'A'".into()))));
+        assert_eq!(parse_line("-d -?"), Ok(Request::Usage(None)));
+    }
+}

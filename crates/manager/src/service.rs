@@ -1,0 +1,260 @@
+//! The manager's loop: waits for signals, connections, commands, the worker's output and the clock, and
+//! does what each asks for. One thread; nothing here waits for long.
+
+use std::fs::File;
+use std::io::Read;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::cli::{CliSockets, Master, Origin, Session, Verdict, ident};
+use crate::complain::Level;
+use crate::fault::{Fault, Outcome};
+use crate::manager::Manager;
+use crate::worker::State;
+
+/// First look at whether VCL programs may go cold; later looks follow `vcl_cooldown`.
+const FIRST_COOLING: f64 = 3.0;
+
+/// The signals that end us, as something to poll.
+#[derive(Debug)]
+pub struct Signals {
+    terminate: UnixStream,
+    interrupt: UnixStream,
+}
+
+impl Signals {
+    /// From now on SIGTERM and SIGINT are noticed, and SIGHUP is ignored.
+    pub fn watch() -> std::io::Result<Signals> {
+        let watch = |signal| -> std::io::Result<UnixStream> {
+            let (ours, theirs) = UnixStream::pair()?;
+            ours.set_nonblocking(true)?;
+            signal_hook::low_level::pipe::register(signal, theirs)?;
+            Ok(ours)
+        };
+        signal_hook::flag::register(SIGHUP, std::sync::Arc::default())?;
+        Ok(Signals { terminate: watch(SIGTERM)?, interrupt: watch(SIGINT)? })
+    }
+
+    fn which(&mut self) -> Option<&'static str> {
+        let mut byte = [0];
+        let mut got = |stream: &mut UnixStream| stream.read(&mut byte).is_ok_and(|n| n > 0);
+        if got(&mut self.terminate) {
+            return Some("SIGTERM");
+        }
+        got(&mut self.interrupt).then_some("SIGINT")
+    }
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Terminate,
+    Worker,
+    CliSocket(usize),
+    Session(usize),
+    Master,
+}
+
+/// When the clock has something to do.
+#[derive(Debug)]
+struct Timers {
+    uptime: Instant,
+    ping: Option<Instant>,
+    cooling: Instant,
+}
+
+/// The manager with all its connections.
+pub struct Service {
+    /// The manager.
+    pub manager: Manager,
+    /// Listening sockets of the CLI.
+    pub sockets: CliSockets,
+    /// The connection to `-M`.
+    pub master: Option<Master>,
+    /// Signals that end us.
+    pub signals: Signals,
+    sessions: Vec<Session>,
+    timers: Timers,
+}
+
+impl Service {
+    /// Puts it together; nothing happens until [`Service::run`].
+    pub fn new(manager: Manager, sockets: CliSockets, master: Option<Master>, signals: Signals) -> Service {
+        let now = Instant::now();
+        let timers =
+            Timers { uptime: now, ping: None, cooling: now + Duration::from_secs_f64(FIRST_COOLING) };
+        Service { manager, sockets, master, signals, sessions: Vec::new(), timers }
+    }
+
+    /// Takes commands from standard input.
+    pub fn attach_stdin(&mut self) -> Outcome<()> {
+        let duplicate = |fd: std::os::fd::BorrowedFd<'_>| {
+            fd.try_clone_to_owned().map_err(|e| Fault::plain(format!("Cannot use the terminal: {e}")))
+        };
+        let input = duplicate(std::io::stdin().as_fd())?;
+        let output = duplicate(std::io::stdout().as_fd())?;
+        let session = Session::begin(&self.manager, input, Some(output), Origin::Stdin, "debug".to_owned());
+        self.sessions.push(session);
+        Ok(())
+    }
+
+    /// Runs the commands of a file, all of them before anything else happens.
+    pub fn run_file(&mut self, file: File) -> Outcome<()> {
+        eprintln!("BEGIN of -I file processing");
+        let output = std::io::stderr().as_fd().try_clone_to_owned();
+        let output = output.map_err(|e| Fault::plain(format!("Cannot use the terminal: {e}")))?;
+        let mut session = Session::begin(
+            &self.manager,
+            OwnedFd::from(file),
+            Some(output),
+            Origin::InitFile,
+            "-I file".to_owned(),
+        );
+        loop {
+            match session.read(&mut self.manager) {
+                Verdict::Keep => {}
+                Verdict::Close => break,
+                Verdict::Fatal(fault) => return Err(fault),
+            }
+        }
+        eprintln!("END of -I file processing");
+        Ok(())
+    }
+
+    fn connected(&mut self, stream: TcpStream, origin: Origin, kind: &str) {
+        let ident = ident(kind, &stream);
+        self.sessions.push(Session::begin(&self.manager, OwnedFd::from(stream), None, origin, ident));
+    }
+
+    /// Works until a signal or the end of standard input ends it.
+    pub fn run(&mut self) {
+        loop {
+            self.tick();
+            if let Some(master) = &mut self.master {
+                master.tick();
+            }
+            let ready = self.wait();
+            for source in ready.into_iter().rev() {
+                if !self.serve(source) {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> Instant {
+        let master = self.master.as_ref().and_then(Master::deadline);
+        let timers = [Some(self.timers.uptime), self.timers.ping, Some(self.timers.cooling), master];
+        timers.into_iter().flatten().min().unwrap_or_else(Instant::now)
+    }
+
+    /// Sleeps until something is to be done; says what.
+    fn wait(&self) -> Vec<Source> {
+        let mut sources = vec![Source::Terminate, Source::Terminate];
+        let mut fds = vec![
+            PollFd::new(&self.signals.terminate, PollFlags::IN),
+            PollFd::new(&self.signals.interrupt, PollFlags::IN),
+        ];
+        if let Some(worker) = &self.manager.worker {
+            sources.push(Source::Worker);
+            fds.push(PollFd::from_borrowed_fd(worker.output(), PollFlags::IN));
+        }
+        for (at, fd) in self.sockets.descriptors().enumerate() {
+            sources.push(Source::CliSocket(at));
+            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        }
+        for (at, session) in self.sessions.iter().enumerate() {
+            sources.push(Source::Session(at));
+            fds.push(PollFd::from_borrowed_fd(session.input(), PollFlags::IN));
+        }
+        if let Some(fd) = self.master.as_ref().and_then(Master::connecting) {
+            sources.push(Source::Master);
+            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::OUT));
+        }
+        let left = self.next_deadline().saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        if poll(&mut fds, Some(&left)).is_err() {
+            return Vec::new();
+        }
+        let ready = fds.iter().zip(sources).filter(|(fd, _)| !fd.revents().is_empty());
+        ready.map(|(_, source)| source).collect()
+    }
+
+    /// Does what a source asks for; false at the end.
+    fn serve(&mut self, source: Source) -> bool {
+        match source {
+            Source::Terminate => {
+                if let Some(name) = self.signals.which() {
+                    self.manager.complain.say(Level::Error, &format!("Manager got {name}"));
+                    return false;
+                }
+            }
+            Source::Worker => self.manager.listen_to_worker(),
+            Source::CliSocket(at) => {
+                if let Some(stream) = self.sockets.accept(at) {
+                    self.connected(stream, Origin::Telnet, "telnet");
+                }
+            }
+            Source::Master => match self.master.as_mut().map(Master::finish) {
+                Some(Ok(stream)) => self.connected(stream, Origin::Master, "master"),
+                Some(Err(error)) => {
+                    let text = format!("Could not connect to CLI-master: {}", crate::fault::words(&error));
+                    self.manager.complain.say(Level::Info, &text);
+                }
+                None => {}
+            },
+            Source::Session(at) => return self.serve_session(at),
+        }
+        true
+    }
+
+    /// Sources are served last first, so that removing a session moves none that is still to be served.
+    fn serve_session(&mut self, at: usize) -> bool {
+        let Some(session) = self.sessions.get_mut(at) else { return true };
+        if session.read(&mut self.manager) == Verdict::Keep {
+            return true;
+        }
+        let origin = session.origin();
+        self.sessions.remove(at);
+        if origin == Origin::Master
+            && let Some(master) = &mut self.master
+        {
+            master.disconnected();
+        }
+        origin != Origin::Stdin
+    }
+
+    fn tick(&mut self) {
+        let now = Instant::now();
+        if self.timers.uptime <= now {
+            self.timers.uptime = now + Duration::from_secs(1);
+            if let Some(shm) = &self.manager.shm {
+                shm.counters.uptime.set(self.manager.uptime() as u64);
+            }
+        }
+        if self.timers.cooling <= now {
+            self.manager.cool_vcls();
+            let pause = (self.manager.params.values().vcl_cooldown * 0.45).clamp(0.1, 86_400.0);
+            self.timers.cooling = now + Duration::from_secs_f64(pause);
+        }
+        let interval = u64::from(self.manager.params.values().ping_interval);
+        if interval == 0 || self.manager.state != State::Running {
+            self.timers.ping = None;
+            return;
+        }
+        match self.timers.ping {
+            Some(due) if due > now => {}
+            due => {
+                self.timers.ping = Some(now + Duration::from_secs(interval));
+                if due.is_some() {
+                    self.manager.ping();
+                }
+            }
+        }
+    }
+}

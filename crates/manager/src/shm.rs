@@ -1,0 +1,90 @@
+//! What the manager keeps in shared memory: its counters, and the arguments by which `varnishadm` finds
+//! the CLI.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use lacquer_shm::vsm::{self, Block, Owner};
+use lacquer_shm::{Mgt, Segment, VsmDir};
+
+use crate::complain::Complain;
+use crate::fault::{Fault, Outcome};
+use crate::jail::Jail;
+
+const MANAGER_DIR: &str = "_.vsm_mgt";
+const WORKER_DIR: &str = "_.vsm_child";
+const MANAGER_MODE: u32 = 0o755;
+
+/// The manager's shared memory.
+#[derive(Debug)]
+pub struct Shm {
+    dir: VsmDir,
+    /// Counters of what happened to workers.
+    pub counters: Segment<Mgt>,
+    arguments: Vec<Block>,
+}
+
+/// Seconds since the epoch.
+pub fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+fn fault(error: impl std::fmt::Display) -> Fault {
+    Fault::plain(error.to_string())
+}
+
+impl Shm {
+    /// Begins anew in the working directory, which is the current one.
+    pub fn create(jail: &Jail) -> Outcome<Shm> {
+        let owner = Owner { pid: std::process::id(), birth: now() as u64 };
+        let path = Path::new(MANAGER_DIR);
+        let fd = {
+            let _root = jail.raise();
+            vsm::make_dir(path, MANAGER_MODE).map_err(fault)?
+        };
+        if jail.manager().is_some() {
+            jail.give_to_manager(path).map_err(fault)?;
+            let _root = jail.raise();
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o750)).map_err(fault)?;
+        }
+        let dir = VsmDir::adopt(fd, owner).map_err(fault)?;
+        let counters = Segment::create(&dir, "").map_err(fault)?;
+        Ok(Shm { dir, counters, arguments: Vec::new() })
+    }
+
+    /// Shows an argument (`-T`, `-S`, `-i`) to whoever looks.
+    pub fn publish(&mut self, name: &str, text: &str) -> Outcome<()> {
+        let mut bytes = text.as_bytes().to_vec();
+        bytes.push(0);
+        self.arguments.push(self.dir.publish("Arg", name, &bytes).map_err(fault)?);
+        Ok(())
+    }
+
+    /// Makes an empty directory for a new worker.
+    pub fn worker_dir(jail: &Jail, complain: &Complain) -> io::Result<OwnedFd> {
+        let fd = {
+            let _root = jail.raise();
+            vsm::make_dir(Path::new(WORKER_DIR), vsm::CHILD_DIR_MODE).map_err(io::Error::other)?
+        };
+        jail.give_to_worker(&fd, complain);
+        Ok(fd)
+    }
+
+    /// Removes what a worker left.
+    pub fn remove_worker_dir(jail: &Jail) {
+        let _root = jail.raise();
+        let _ = vsm::remove_dir(Path::new(WORKER_DIR));
+    }
+
+    /// Removes everything; for the end.
+    pub fn remove(self, jail: &Jail) {
+        let Shm { dir, counters, arguments } = self;
+        drop((counters, arguments, dir));
+        let _root = jail.raise();
+        let _ = vsm::remove_dir(Path::new(MANAGER_DIR));
+        let _ = vsm::remove_dir(Path::new(WORKER_DIR));
+    }
+}

@@ -1,0 +1,366 @@
+//! From the command line to a running daemon: the second stage of the options, in the order in which
+//! they may fail, then everything that must exist before the first request.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use lacquer_cli::words::{Rules, split};
+use lacquer_params::ParamSet;
+
+use crate::cli::{CliSockets, Master};
+use crate::complain::{Complain, Level};
+use crate::daemon::{self, Background};
+use crate::fault::{Fault, Outcome, words};
+use crate::jail::Jail;
+use crate::listen::{Listeners, is_backend_path};
+use crate::manager::{Manager, Reply};
+use crate::options::said::{Mode, Ordered, Said};
+use crate::service::{Service, Signals};
+use crate::shm::Shm;
+use crate::storage::StorageArguments;
+use crate::vcl::Catalogue;
+use crate::vcl::compile::{Text, read_along};
+use crate::version;
+use crate::workdir::{self, PidFile, make_secret};
+use crate::worker::State;
+
+const DEFAULT_LISTEN: &str = ":80";
+const DEFAULT_CLI: &str = "localhost:0";
+
+/// VCL to begin with: its name in messages, and its text.
+struct StartVcl {
+    origin: String,
+    text: String,
+}
+
+/// The options in their second stage: what they mean.
+struct Meant {
+    params: ParamSet,
+    listeners: Listeners,
+    storages: StorageArguments,
+    vcl: Vec<StartVcl>,
+    init: Option<File>,
+}
+
+fn backend_vcl(argument: &str) -> StartVcl {
+    let body = if argument.eq_ignore_ascii_case("none") {
+        "none;".to_owned()
+    } else if is_backend_path(argument) {
+        format!("{{\n    .path = \"{argument}\";\n}}")
+    } else {
+        format!("{{\n    .host = \"{argument}\";\n}}")
+    };
+    StartVcl { origin: "<-b argument>".to_owned(), text: format!("vcl 4.1;\nbackend default {body}\n") }
+}
+
+/// What the platform says of a parameter that has no default of its own.
+fn platform_defaults(params: &mut ParamSet) {
+    let Ok(socket) = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None) else {
+        return;
+    };
+    let mut set = |name: &str, value: Option<u64>| {
+        if let Some(value) = value.filter(|value| *value > 0) {
+            // A value beyond the parameter's bounds leaves our own default.
+            let _ = params.set_default(name, &value.to_string());
+        }
+    };
+    set("tcp_keepalive_time", socket.tcp_keepalive_time().ok().map(|t| t.as_secs()));
+    set("tcp_keepalive_intvl", socket.tcp_keepalive_interval().ok().map(|t| t.as_secs()));
+    set("tcp_keepalive_probes", socket.tcp_keepalive_retries().ok().map(u64::from));
+}
+
+impl Meant {
+    fn from(said: &Said, jail: &Jail) -> Outcome<Meant> {
+        let mut meant = Meant {
+            params: ParamSet::new(),
+            listeners: Listeners::default(),
+            storages: StorageArguments::default(),
+            vcl: said.backend.as_deref().map(backend_vcl).into_iter().collect(),
+            init: None,
+        };
+        platform_defaults(&mut meant.params);
+        for option in &said.ordered {
+            meant.take(option, jail)?;
+        }
+        Ok(meant)
+    }
+
+    fn take(&mut self, option: &Ordered, jail: &Jail) -> Outcome<()> {
+        let wrong = |text: String| Fault::plain(format!("\n{text}"));
+        match option {
+            Ordered::Listen(argument) => self.listeners.add(argument, jail),
+            Ordered::Vcl(file) if file.is_empty() => Ok(()),
+            Ordered::Vcl(file) => {
+                let path = &self.params.values().vcl_path;
+                let (path, text) = read_along(path, file).map_err(|error| {
+                    Fault::usage(format!("Cannot read -f file '{file}' ({})", words(&error)))
+                })?;
+                self.vcl.push(StartVcl { origin: path.display().to_string(), text });
+                Ok(())
+            }
+            Ordered::Init(path) => {
+                let _root = jail.raise();
+                let file = File::open(path)
+                    .map_err(|error| Fault::usage(format!("\tCan't open {path}: {}", words(&error))))?;
+                self.init = Some(file);
+                Ok(())
+            }
+            Ordered::Param(_, None) => Err(Fault::usage("\t-p lacks '='")),
+            Ordered::Param(name, Some(value)) => {
+                self.params.set(name, value).map(drop).map_err(|error| wrong(error.text))
+            }
+            Ordered::ReadOnly(list) => {
+                let names = split(list, Rules::LIST).map_err(|f| wrong(format!("Parse error: {f}")))?;
+                names.iter().try_for_each(|name| self.params.protect(name).map_err(|e| wrong(e.text)))
+            }
+            Ordered::Storage(argument) => {
+                let name = self.storages.add(argument)?.to_owned();
+                self.params.know_storage(&name);
+                Ok(())
+            }
+            Ordered::Extension(path) => {
+                Err(Fault::plain(format!("extensions (-E {path}) are not supported")))
+            }
+        }
+    }
+}
+
+fn identity(said: &Said, host: &str) -> Outcome<String> {
+    let Some(identity) = said.identity.as_deref().filter(|identity| !identity.is_empty()) else {
+        return Ok(host.to_owned());
+    };
+    let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    match identity.chars().find(|c| !is_token(*c)) {
+        Some(bad) => Err(Fault::usage(format!("Invalid character '{bad}' for -i"))),
+        None => Ok(identity.to_owned()),
+    }
+}
+
+/// The file of `-S`, if there is to be a secret at all.
+fn given_secret(said: &Said, jail: &Jail) -> Outcome<Option<PathBuf>> {
+    match said.secret.as_deref() {
+        None => Ok(None),
+        Some("none") => {
+            eprintln!("Warning: CLI authentication disabled.");
+            Ok(None)
+        }
+        Some(path) => {
+            let _root = jail.raise();
+            match File::open(path) {
+                // Relative paths are as seen from where we were started.
+                Ok(_) => Ok(Some(std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path)))),
+                Err(error) => Err(Fault::usage(format!("Cannot open -S file ({path}): {}", words(&error)))),
+            }
+        }
+    }
+}
+
+fn check_secret(path: &Path, jail: &Jail) -> Outcome<()> {
+    let _root = jail.raise();
+    let shown = path.display();
+    match std::fs::read(path) {
+        Ok(secret) if secret.is_empty() => Err(Fault::plain(format!("Empty secret-file \"{shown}\""))),
+        Ok(_) => Ok(()),
+        Err(error) => Err(Fault::plain(format!("Cannot open secret-file \"{shown}\": {}", words(&error)))),
+    }
+}
+
+/// Where `-C` works: nothing of it is to stay.
+fn temporary_workdir() -> PathBuf {
+    std::env::temp_dir().join(format!("varnishd_C_{}", std::process::id()))
+}
+
+/// Sets everything up and serves until the end; returns the exit code.
+pub fn run(said: &Said, program: &OsString, background: Option<Background>) -> Outcome<u8> {
+    let name = crate::basename(program);
+    let complain = Complain::new(matches!(said.mode, Mode::Debug | Mode::Foreground), &name);
+    let jail = Jail::enter(said.jail.as_deref())?;
+    let Meant { params, listeners, storages, vcl, init } = Meant::from(said, &jail)?;
+    complain.tune(params.values());
+    let secret = given_secret(said, &jail)?;
+    let pid_paths: Vec<PathBuf> =
+        said.pid_files.iter().map(|p| std::path::absolute(p).unwrap_or_else(|_| PathBuf::from(p))).collect();
+
+    let environment = std::env::var("VARNISH_DEFAULT_N").ok();
+    let compile_only = said.mode == Mode::Compile;
+    let named = said.workdir.as_deref().or(environment.as_deref());
+    let workdir = match named {
+        None if compile_only => temporary_workdir(),
+        named => workdir::path(named),
+    };
+    let system = rustix::system::uname();
+    let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+    let identity = identity(said, &text(system.nodename()))?;
+    workdir::enter(&workdir, &jail, &complain)?;
+    let storages = storages.make(&jail, &complain)?;
+    let stores: Vec<&str> = storages.iter().filter(|s| s.name() != "Transient").map(|s| s.method()).collect();
+    let platform = format!(
+        "{},{},{},-j{},-s{},-sdefault,-hcritbit",
+        text(system.sysname()),
+        text(system.release()),
+        text(system.machine()),
+        jail.name(),
+        stores.join(",-s")
+    );
+    let mut manager = Manager {
+        complain,
+        program: program.clone(),
+        jail,
+        params,
+        listeners,
+        storages,
+        identity,
+        platform,
+        workdir: workdir.clone(),
+        shm: None,
+        catalogue: Catalogue::default(),
+        secret,
+        state: State::Stopped,
+        worker: None,
+        panic_file: None,
+        panic: None,
+        exit_status: 0,
+        started: Instant::now(),
+    };
+    if compile_only {
+        let code = compile_and_print(&mut manager, &vcl);
+        let _ = std::env::set_current_dir("/");
+        let _ = std::fs::remove_dir(&workdir);
+        return Ok(code);
+    }
+    load_vcl(&mut manager, &vcl)?;
+    let mut pid_files = Vec::new();
+    for path in pid_paths.iter().chain([&workdir.join("_.pid")]) {
+        pid_files.push(PidFile::open(path, &manager.jail)?);
+    }
+    if manager.listeners.is_empty() {
+        manager.listeners.add(DEFAULT_LISTEN, &manager.jail)?;
+    }
+    let code = serve(manager, said, init, &mut pid_files, background)?;
+    Ok(code)
+}
+
+fn compile_and_print(manager: &mut Manager, vcl: &[StartVcl]) -> u8 {
+    let mut code = 0;
+    for (at, StartVcl { origin, text }) in vcl.iter().enumerate() {
+        let name = format!("boot{at}");
+        match manager.new_vcl(&name, Text::Given { name: origin, text }, None) {
+            Ok(warnings) => {
+                let shown = manager.vcl_show(&["-v".to_owned(), name]).unwrap_or_default();
+                eprintln!("{warnings}{shown}");
+            }
+            Err(Reply { text, .. }) => {
+                eprintln!("{text}");
+                code = 2;
+            }
+        }
+    }
+    code
+}
+
+fn load_vcl(manager: &mut Manager, vcl: &[StartVcl]) -> Outcome<()> {
+    for (at, StartVcl { origin, text }) in vcl.iter().enumerate() {
+        let name = if vcl.len() == 1 { "boot".to_owned() } else { format!("boot{at}") };
+        match manager.new_vcl(&name, Text::Given { name: origin, text }, None) {
+            Ok(warnings) if warnings.is_empty() => {}
+            Ok(warnings) => eprintln!("Warnings:\n{warnings}"),
+            Err(Reply { text, .. }) => return Err(Fault::plain(format!("\n{text}"))),
+        }
+        let now = manager.uptime();
+        manager.catalogue.activate(&name, now);
+    }
+    Ok(())
+}
+
+fn serve(
+    mut manager: Manager,
+    said: &Said,
+    init: Option<File>,
+    pid_files: &mut Vec<PidFile>,
+    background: Option<Background>,
+) -> Outcome<u8> {
+    let mut shm = Shm::create(&manager.jail)?;
+    shm.publish("-i", &manager.identity)?;
+    let master = Master::new(&said.masters)?;
+    let mut sockets = CliSockets::default();
+    let default_cli = [DEFAULT_CLI.to_owned()];
+    let cli = if said.cli.is_empty() { &default_cli[..] } else { &said.cli[..] };
+    for argument in cli.iter().filter(|argument| *argument != "none") {
+        let shown = sockets.add(argument, &manager.jail)?;
+        shm.publish("-T", &shown)?;
+    }
+    for file in pid_files.iter_mut() {
+        file.write().map_err(|error| Fault::plain(format!("Could not write pid-file: {}", words(&error))))?;
+    }
+    if said.secret.is_none() {
+        manager.secret = Some(make_secret(&manager.workdir, &manager.jail)?);
+    }
+    if let Some(secret) = &manager.secret {
+        shm.publish("-S", &secret.to_string_lossy())?;
+        check_secret(secret, &manager.jail)?;
+    }
+    manager.shm = Some(shm);
+    manager.complain.say(Level::Debug, &format!("Version: {}", version::SHORT));
+    manager.complain.say(Level::Debug, &format!("Platform: {}", manager.platform));
+    let signals = Signals::watch()
+        .map_err(|error| Fault::plain(format!("Cannot watch for signals: {}", words(&error))))?;
+    let mut service = Service::new(manager, sockets, master, signals);
+    let outcome = serve_until_the_end(&mut service, said, init, background);
+    end(service, said, std::mem::take(pid_files));
+    outcome
+}
+
+fn serve_until_the_end(
+    service: &mut Service,
+    said: &Said,
+    init: Option<File>,
+    background: Option<Background>,
+) -> Outcome<u8> {
+    if said.mode == Mode::Debug {
+        service.attach_stdin()?;
+    }
+    if let Some(file) = init {
+        service.run_file(file)?;
+    }
+    let manager = &mut service.manager;
+    let why_not = manager.catalogue.why_not_ready();
+    if let Some(why) = why_not.filter(|_| said.mode != Mode::Debug && !said.has_vcl()) {
+        manager.complain.say(Level::Error, why);
+    }
+    let mut code = 0;
+    if why_not.is_none() && said.mode != Mode::Debug && manager.state == State::Stopped {
+        // What went wrong has been said.
+        code = if manager.launch().is_ok() { 0 } else { 2 };
+    }
+    if let Some(background) = background {
+        background.done(code);
+    }
+    if code != 0 {
+        return Err(Fault::silent(code));
+    }
+    if said.mode == Mode::Foreground {
+        daemon::silence(rustix::stdio::dup2_stdin);
+    }
+    service.run();
+    service.manager.complain.say(Level::Info, "manager stopping child");
+    service.manager.stop();
+    service.manager.complain.say(Level::Info, "manager dies");
+    Ok(service.manager.exit_status)
+}
+
+/// Tidies up, however it went.
+fn end(service: Service, said: &Said, pid_files: Vec<PidFile>) {
+    let Service { mut manager, .. } = service;
+    manager.stop();
+    pid_files.into_iter().for_each(|file| file.remove(&manager.jail));
+    if said.secret.is_none() {
+        let _root = manager.jail.raise();
+        let _ = std::fs::remove_file(workdir::SECRET);
+    }
+    let keep = manager.params.values().debug.has(lacquer_params::DebugBits::VTC_MODE);
+    if let Some(shm) = manager.shm.take().filter(|_| !keep) {
+        shm.remove(&manager.jail);
+    }
+}

@@ -1,0 +1,286 @@
+//! `-s`: where objects go. The manager makes the memory or opens the file and keeps it open, so that it
+//! belongs to the service and not to one worker.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use lacquer_cli::json;
+use lacquer_cli::link::{StorageConfig, StorageKind};
+use lacquer_params::number::parse_bytes;
+use rustix::fs::{MemfdFlags, OFlags};
+
+use crate::complain::Complain;
+use crate::fault::{Fault, Outcome, words};
+use crate::jail::Jail;
+use crate::options::named;
+
+const TRANSIENT: &str = "Transient";
+const DEFAULT: &str = "default,100m";
+const SMALLEST: u64 = 1 << 20;
+
+/// What was asked for, not made yet.
+#[derive(Clone, Debug)]
+struct Wanted {
+    name: String,
+    method: String,
+    arguments: Vec<String>,
+}
+
+/// One storage.
+#[derive(Debug)]
+pub struct Storage {
+    name: String,
+    kind: StorageKind,
+    size: Option<u64>,
+    file: OwnedFd,
+}
+
+/// The `-s` arguments as they come in.
+#[derive(Debug, Default)]
+pub struct StorageArguments {
+    wanted: Vec<Wanted>,
+    unnamed: usize,
+}
+
+impl StorageArguments {
+    /// Reads one `-s`.
+    pub fn add(&mut self, argument: &str) -> Outcome<&str> {
+        let parsed = named::parse(argument, "-s")?;
+        let (method, arguments) = parsed.fields.split_first().expect("at least one field");
+        if method.is_empty() {
+            return Err(Fault::usage("-s argument lacks strategy {malloc, file, ...}"));
+        }
+        let name = parsed.name.unwrap_or_else(|| {
+            self.unnamed += 1;
+            format!("s{}", self.unnamed - 1)
+        });
+        if self.wanted.iter().any(|other| other.name == name) {
+            return Err(Fault::usage(format!("(-s {argument}) '{name}' is already defined")));
+        }
+        self.wanted.push(Wanted { name, method: method.clone(), arguments: arguments.to_vec() });
+        Ok(&self.wanted[self.wanted.len() - 1].name)
+    }
+
+    /// Makes all storages: the default one if there is none, and Transient, which comes last.
+    pub fn make(mut self, jail: &Jail, complain: &Complain) -> Outcome<Vec<Storage>> {
+        if self.wanted.is_empty() {
+            self.add(DEFAULT)?;
+        }
+        if !self.wanted.iter().any(|wanted| wanted.name == TRANSIENT) {
+            self.add("Transient=default")?;
+        }
+        self.wanted.sort_by_key(|wanted| wanted.name == TRANSIENT);
+        self.wanted.iter().map(|wanted| wanted.make(jail, complain)).collect()
+    }
+}
+
+fn size_of(text: &str, context: &str) -> Outcome<u64> {
+    let size = parse_bytes(text, None)
+        .map_err(|fault| Fault::usage(format!("({context}) size \"{text}\": {fault}")))?;
+    if size < SMALLEST {
+        return Err(Fault::usage(format!(
+            "({context}) size \"{text}\": too small, did you forget to specify M or G?"
+        )));
+    }
+    Ok(size)
+}
+
+impl Wanted {
+    fn make(&self, jail: &Jail, complain: &Complain) -> Outcome<Storage> {
+        match self.method.as_str() {
+            "malloc" | "default" => self.memory(),
+            // The test suite's storage with faults on demand: memory without the faults.
+            "debug" => self.limited_memory(None),
+            "file" => self.file(jail, complain),
+            "persistent" => Err(Fault::usage(
+                "-spersistent has been deprecated, please see:\n  \
+                 https://www.varnish-cache.org/docs/trunk/phk/persistent.html\nfor details.",
+            )),
+            method => Err(Fault::usage(format!("Unknown stevedore method \"{method}\""))),
+        }
+    }
+
+    fn memory(&self) -> Outcome<Storage> {
+        let size = match self.arguments.as_slice() {
+            [] => None,
+            [size] if size.is_empty() => None,
+            [size] => Some(size_of(size, "-smalloc")?),
+            _ => return Err(Fault::usage("(-smalloc) too many arguments")),
+        };
+        self.limited_memory(size)
+    }
+
+    fn limited_memory(&self, size: Option<u64>) -> Outcome<Storage> {
+        let file = rustix::fs::memfd_create(format!("storage.{}", self.name), MemfdFlags::CLOEXEC)
+            .map_err(|error| Fault::plain(format!("(-smalloc) cannot make memory: {error}")))?;
+        let storage = Storage { name: self.name.clone(), kind: StorageKind::Malloc, size, file };
+        storage.clear().map_err(|e| Fault::plain(format!("(-smalloc) allocation error: {}", words(&e))))?;
+        Ok(storage)
+    }
+
+    fn file(&self, jail: &Jail, complain: &Complain) -> Outcome<Storage> {
+        let field = |at: usize| self.arguments.get(at).map(String::as_str).filter(|text| !text.is_empty());
+        if self.arguments.len() > 4 {
+            return Err(Fault::usage("(-sfile) too many arguments"));
+        }
+        let path = field(0).ok_or_else(|| Fault::usage("(-sfile) path is mandatory"))?;
+        if let Some(granularity) = field(2) {
+            parse_bytes(granularity, None)
+                .map_err(|fault| Fault::usage(format!("(-sfile) granularity \"{granularity}\": {fault}")))?;
+        }
+        if let Some(advice) = field(3)
+            && !["normal", "random", "sequential"].contains(&advice)
+        {
+            return Err(Fault::usage(format!("(-s file) invalid advice: \"{advice}\"")));
+        }
+        let file = {
+            let _root = jail.raise();
+            open_file(Path::new(path))?
+        };
+        let size = file_size(&file, field(1))?;
+        jail.give_to_worker(&file, complain);
+        let kind = StorageKind::File(PathBuf::from(path));
+        let storage = Storage { name: self.name.clone(), kind, size: Some(size), file: file.into() };
+        storage.clear().map_err(|e| Fault::plain(format!("(-sfile) allocation error: {}", words(&e))))?;
+        Ok(storage)
+    }
+}
+
+/// Opens a file that exists or can be made, or one without a name in a directory.
+fn open_file(path: &Path) -> Outcome<File> {
+    let shown = path.display();
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    if let Ok(file) = options.clone().create_new(true).open(path) {
+        return Ok(file);
+    }
+    let Ok(found) = fs::metadata(path) else {
+        return Err(Fault::usage(format!("(-sfile) \"{shown}\" does not exist and could not be created")));
+    };
+    let opened = if found.is_dir() {
+        options.custom_flags(OFlags::TMPFILE.bits() as i32).open(path)
+    } else if found.is_file() {
+        options.open(path)
+    } else {
+        return Err(Fault::usage(format!("(-sfile) \"{shown}\" is neither file nor directory")));
+    };
+    opened.map_err(|error| Fault::usage(format!("(-sfile) \"{shown}\" could not open ({})", words(&error))))
+}
+
+/// The size that was asked for, or that the file has.
+fn file_size(file: &File, wanted: Option<&str>) -> Outcome<u64> {
+    let found = file.metadata().map_or(0, |meta| meta.len());
+    let system = rustix::fs::fstatvfs(file).ok();
+    let size = match wanted {
+        None if found != 0 => found,
+        None => return Err(Fault::usage("(-sfile) no size specified")),
+        Some(text) => {
+            let size = size_of(text, "-sfile")?;
+            if system.as_ref().is_some_and(|fs| size > fs.f_blocks.saturating_mul(fs.f_frsize)) {
+                let fault = format!("(-sfile) size \"{text}\": larger than file system");
+                return Err(Fault::usage(fault));
+            }
+            size
+        }
+    };
+    let block = system.map_or(4096, |fs| fs.f_bsize).max(4096);
+    Ok(size - size % block)
+}
+
+impl Storage {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the method is called.
+    pub fn method(&self) -> &'static str {
+        match self.kind {
+            StorageKind::Malloc => "malloc",
+            StorageKind::File(_) => "file",
+        }
+    }
+
+    /// Forgets the content and gives the memory back, before a worker begins with it.
+    pub fn clear(&self) -> std::io::Result<()> {
+        rustix::fs::ftruncate(&self.file, 0)?;
+        rustix::fs::ftruncate(&self.file, self.size.unwrap_or(0))?;
+        Ok(())
+    }
+
+    /// What the worker is told.
+    pub fn for_worker(&self) -> StorageConfig {
+        StorageConfig {
+            name: self.name.clone(),
+            kind: self.kind.clone(),
+            size: self.size,
+            fd: self.file.as_raw_fd(),
+        }
+    }
+
+    /// The descriptor that the worker inherits.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// The text of `storage.list`.
+pub fn list(storages: &[Storage]) -> String {
+    let lines = storages.iter().map(|s| format!("\tstorage.{} = {}\n", s.name, s.method()));
+    std::iter::once("Storage devices:\n".to_owned()).chain(lines).collect()
+}
+
+/// The elements of `storage.list -j`.
+pub fn list_json(storages: &[Storage]) -> String {
+    let object = |s: &Storage| {
+        let (name, method) = (json::string(&s.name), json::string(s.method()));
+        format!("{{\n  \"name\": {name},\n  \"storage\": {method}\n}}")
+    };
+    storages.iter().map(object).collect::<Vec<_>>().join(",\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn make(arguments: &[&str]) -> Outcome<Vec<Storage>> {
+        let mut all = StorageArguments::default();
+        for argument in arguments {
+            all.add(argument)?;
+        }
+        all.make(&Jail::none(), &Complain::new(false, "test"))
+    }
+
+    #[test]
+    fn defaults() {
+        let made = make(&[]).unwrap();
+        assert_eq!(list(&made), "Storage devices:\n\tstorage.s0 = malloc\n\tstorage.Transient = malloc\n");
+        assert_eq!((made[0].size, made[1].size), (Some(100 << 20), None));
+    }
+
+    #[test]
+    fn transient_is_last() {
+        let made = make(&["Transient=malloc,2m", "malloc,3m", "big=default,4m"]).unwrap();
+        let names: Vec<&str> = made.iter().map(Storage::name).collect();
+        assert_eq!(names, ["s0", "big", "Transient"]);
+    }
+
+    #[test]
+    fn complaints() {
+        for (arguments, text) in [
+            (
+                &["main=default,10m", "main=default,100m"][..],
+                "(-s main=default,100m) 'main' is already defined",
+            ),
+            (&["default,10m", "s0=default,100m"], "(-s s0=default,100m) 's0' is already defined"),
+            (&["malloc,10"], "too small, did you forget"),
+            (&["nosuch"], "Unknown stevedore method \"nosuch\""),
+            (&["file"], "path is mandatory"),
+        ] {
+            let fault = make(arguments).unwrap_err().to_string();
+            assert!(fault.contains(text), "{fault}");
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! The VCL programs and labels that are loaded, which is active, and who depends on whom. Pure: what the
+//! worker thinks of it is the caller's business.
+
+use lacquer_cli::link::VclState;
+
+use super::compile::Compiled;
+
+/// A program, or a label.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its name.
+    pub name: String,
+    /// What the user wants of its temperature.
+    pub state: VclState,
+    /// Its temperature.
+    pub warm: bool,
+    /// The checked program; a label has none.
+    pub compiled: Option<Compiled>,
+    /// Since when it could go cold (monotonic seconds), if it could.
+    idle_since: Option<f64>,
+}
+
+impl Entry {
+    /// True for a label.
+    pub fn is_label(&self) -> bool {
+        self.state == VclState::Label
+    }
+}
+
+/// Why some names cannot be discarded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CannotDiscard {
+    /// It is in use for new requests.
+    Active(String),
+    /// Nothing has such a name.
+    NoMatch(String),
+    /// Others that are to stay depend on it.
+    Needed {
+        /// What was to be discarded.
+        name: String,
+        /// It is a label.
+        label: bool,
+        /// All that depend on it.
+        by: Vec<String>,
+    },
+}
+
+/// All programs and labels, in the order in which they came.
+#[derive(Debug, Default)]
+pub struct Catalogue {
+    entries: Vec<Entry>,
+    /// From whom to whom: labels to their program, programs to the labels they return to.
+    deps: Vec<(String, String)>,
+    active: Option<String>,
+}
+
+impl Catalogue {
+    /// All entries in order.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The entry of that name.
+    pub fn get(&self, name: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.name == name)
+    }
+
+    fn get_mut(&mut self, name: &str) -> Option<&mut Entry> {
+        self.entries.iter_mut().find(|entry| entry.name == name)
+    }
+
+    /// How many programs there are, labels not counted.
+    pub fn programs(&self) -> usize {
+        self.entries.iter().filter(|entry| !entry.is_label()).count()
+    }
+
+    /// Names of the labels.
+    pub fn labels(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().filter(|entry| entry.is_label()).map(|entry| entry.name.as_str())
+    }
+
+    /// The program or label for new requests.
+    pub fn active(&self) -> Option<&str> {
+        self.active.as_deref()
+    }
+
+    /// Why the worker cannot be started, if it cannot.
+    pub fn why_not_ready(&self) -> Option<&'static str> {
+        match (&self.active, self.entries.is_empty()) {
+            (_, true) => Some("No VCL loaded"),
+            (None, _) => Some("No active VCL"),
+            _ => None,
+        }
+    }
+
+    /// What `name` depends on.
+    pub fn depends_on<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.deps.iter().filter(move |(from, _)| from == name).map(|(_, to)| to.as_str())
+    }
+
+    /// What depends on `name`.
+    pub fn dependents<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.deps.iter().filter(move |(_, to)| to == name).map(|(from, _)| from.as_str())
+    }
+
+    /// Where a label points.
+    pub fn target(&self, label: &str) -> Option<&str> {
+        self.deps.iter().find(|(from, _)| from == label).map(|(_, to)| to.as_str())
+    }
+
+    /// Adds a program with the labels it returns to, or a label.
+    pub fn add(&mut self, name: &str, state: VclState, compiled: Option<Compiled>) {
+        let labels = compiled.as_ref().map(|compiled| compiled.labels.clone()).unwrap_or_default();
+        self.entries.push(Entry {
+            name: name.to_owned(),
+            state,
+            warm: state != VclState::Cold,
+            compiled,
+            idle_since: None,
+        });
+        for label in labels {
+            self.depend(name, &label);
+        }
+    }
+
+    /// Removes an entry and what it depends on; nothing depends on it.
+    pub fn remove(&mut self, name: &str, now: f64) {
+        let freed: Vec<String> = self.depends_on(name).map(str::to_owned).collect();
+        self.deps.retain(|(from, _)| from != name);
+        self.entries.retain(|entry| entry.name != name);
+        freed.iter().for_each(|name| self.consider_idle(name, now));
+    }
+
+    fn depend(&mut self, from: &str, to: &str) {
+        self.deps.push((from.to_owned(), to.to_owned()));
+        for name in [from, to] {
+            if let Some(entry) = self.get_mut(name) {
+                entry.idle_since = None;
+            }
+        }
+    }
+
+    /// Points a label, which exists, at a program.
+    pub fn point(&mut self, label: &str, target: &str, now: f64) {
+        let old = self.target(label).map(str::to_owned);
+        self.deps.retain(|(from, _)| from != label);
+        if let Some(old) = old {
+            self.consider_idle(&old, now);
+        }
+        self.depend(label, target);
+    }
+
+    /// Makes `name` active.
+    pub fn activate(&mut self, name: &str, now: f64) {
+        let old = self.active.replace(name.to_owned());
+        for name in old.iter().map(String::as_str).chain([name]) {
+            self.consider_idle(name, now);
+        }
+    }
+
+    /// Records the state and temperature of an entry.
+    pub fn set_state(&mut self, name: &str, state: VclState, warm: bool) {
+        if let Some(entry) = self.get_mut(name) {
+            (entry.state, entry.warm) = (state, warm);
+        }
+    }
+
+    /// Lets the time until `name` may go cold begin now, or not at all when it is in use.
+    pub fn consider_idle(&mut self, name: &str, now: f64) {
+        let used = self.active.as_deref() == Some(name)
+            || self.depends_on(name).next().is_some()
+            || self.dependents(name).next().is_some();
+        if let Some(entry) = self.get_mut(name) {
+            let idle = entry.state == VclState::Auto && entry.warm && !used;
+            entry.idle_since = idle.then_some(now);
+        }
+    }
+
+    /// Programs that have been idle for longer than `cooldown`.
+    pub fn gone_cold(&self, now: f64, cooldown: f64) -> Vec<String> {
+        let cold = |entry: &&Entry| entry.idle_since.is_some_and(|since| since + cooldown < now);
+        self.entries.iter().filter(cold).map(|entry| entry.name.clone()).collect()
+    }
+
+    /// The chain from `from` to `to`, one line each, if there is one: what would close a loop.
+    pub fn path(&self, from: &str, to: &str) -> Option<String> {
+        if from == to {
+            return Some(String::new());
+        }
+        self.depends_on(from).find_map(|next| {
+            let chain = self.path(next, to)?;
+            let line = match self.get(from).is_some_and(Entry::is_label) {
+                true => format!("Label {from} points to vcl {next}\n"),
+                false => format!("Vcl {from} uses Label {next}\n"),
+            };
+            Some(chain + &line)
+        })
+    }
+
+    /// Names in an order in which everything comes after what it depends on.
+    pub fn load_order(&self) -> Vec<String> {
+        let mut order: Vec<String> = Vec::new();
+        while order.len() < self.entries.len() {
+            let before = order.len();
+            for entry in &self.entries {
+                let ready = self.depends_on(&entry.name).all(|dep| order.iter().any(|done| done == dep));
+                if ready && !order.contains(&entry.name) {
+                    order.push(entry.name.clone());
+                }
+            }
+            if order.len() == before {
+                break;
+            }
+        }
+        order
+    }
+
+    /// What the patterns match, dependents first; or why that cannot be discarded. Patterns that matched
+    /// before one that fails are forgotten.
+    pub fn to_discard(&self, patterns: &[String]) -> Result<Vec<String>, CannotDiscard> {
+        let mut marked: Vec<&str> = Vec::new();
+        for pattern in patterns {
+            let mut any = false;
+            for entry in self.entries.iter().filter(|entry| glob(pattern, &entry.name)) {
+                if self.active.as_deref() == Some(&entry.name) {
+                    return Err(CannotDiscard::Active(entry.name.clone()));
+                }
+                any = true;
+                if !marked.contains(&entry.name.as_str()) {
+                    marked.push(&entry.name);
+                }
+            }
+            if !any {
+                return Err(CannotDiscard::NoMatch(pattern.clone()));
+            }
+        }
+        for name in &marked {
+            if self.dependents(name).any(|by| !marked.contains(&by)) {
+                return Err(CannotDiscard::Needed {
+                    name: (*name).to_owned(),
+                    label: self.get(name).is_some_and(Entry::is_label),
+                    by: self.dependents(name).map(str::to_owned).collect(),
+                });
+            }
+        }
+        let mut order = Vec::new();
+        marked.iter().for_each(|name| self.dependents_first(name, &mut order));
+        Ok(order)
+    }
+
+    fn dependents_first(&self, name: &str, order: &mut Vec<String>) {
+        if order.iter().any(|done| done == name) {
+            return;
+        }
+        self.dependents(name).for_each(|by| self.dependents_first(by, order));
+        order.push(name.to_owned());
+    }
+}
+
+/// Shell patterns: `*`, `?`, `[a-z]`, `[!a-z]` and a backslash before what is meant literally.
+pub fn glob(pattern: &str, text: &str) -> bool {
+    let pattern: Vec<char> = pattern.chars().collect();
+    let text: Vec<char> = text.chars().collect();
+    glob_chars(&pattern, &text)
+}
+
+fn glob_chars(pattern: &[char], text: &[char]) -> bool {
+    match pattern {
+        [] => text.is_empty(),
+        ['*', rest @ ..] => (0..=text.len()).any(|skip| glob_chars(rest, &text[skip..])),
+        ['?', rest @ ..] => text.split_first().is_some_and(|(_, text)| glob_chars(rest, text)),
+        ['\\', literal, rest @ ..] => text.first() == Some(literal) && glob_chars(rest, &text[1..]),
+        ['[', inside @ ..] => match (bracket(inside), text) {
+            (Some((set, negated, rest)), [first, text @ ..]) => {
+                in_set(set, *first) != negated && glob_chars(rest, text)
+            }
+            (None, ['[', text @ ..]) => glob_chars(inside, text),
+            _ => false,
+        },
+        [literal, rest @ ..] => text.first() == Some(literal) && glob_chars(rest, &text[1..]),
+    }
+}
+
+/// Splits what follows `[` into the set, whether it is negated, and the rest of the pattern.
+fn bracket(inside: &[char]) -> Option<(&[char], bool, &[char])> {
+    let (negated, set) = match inside {
+        ['!' | '^', set @ ..] => (true, set),
+        set => (false, set),
+    };
+    let end = 1 + set.get(1..)?.iter().position(|c| *c == ']')?;
+    Some((&set[..end], negated, &set[end + 1..]))
+}
+
+fn in_set(set: &[char], c: char) -> bool {
+    match set {
+        [low, '-', high, rest @ ..] => (*low..=*high).contains(&c) || in_set(rest, c),
+        [one, rest @ ..] => *one == c || in_set(rest, c),
+        [] => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(labels: &[&str]) -> Option<Compiled> {
+        let labels = labels.iter().map(|l| (*l).to_owned()).collect();
+        Some(Compiled { labels, ..Compiled::default() })
+    }
+
+    /// vcl1 <- label <- vcl2 (by return (vcl(label))), vcl3 active.
+    fn sample() -> Catalogue {
+        let mut all = Catalogue::default();
+        all.add("vcl1", VclState::Auto, program(&[]));
+        all.add("label", VclState::Label, None);
+        all.point("label", "vcl1", 0.0);
+        all.add("vcl2", VclState::Auto, program(&["label"]));
+        all.add("vcl3", VclState::Auto, program(&[]));
+        all.activate("vcl3", 0.0);
+        all
+    }
+
+    fn discard(all: &Catalogue, patterns: &[&str]) -> Result<Vec<String>, CannotDiscard> {
+        all.to_discard(&patterns.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn discarding_respects_dependencies() {
+        let all = sample();
+        assert_eq!(discard(&all, &["vcl[12]", "lab*"]).unwrap(), ["vcl2", "label", "vcl1"]);
+        assert_eq!(discard(&all, &["*"]), Err(CannotDiscard::Active("vcl3".into())));
+        assert_eq!(discard(&all, &["nope"]), Err(CannotDiscard::NoMatch("nope".into())));
+        let needed = CannotDiscard::Needed { name: "label".into(), label: true, by: vec!["vcl2".into()] };
+        assert_eq!(discard(&all, &["label"]), Err(needed));
+    }
+
+    #[test]
+    fn order_and_loops() {
+        let all = sample();
+        assert_eq!(all.load_order(), ["vcl1", "label", "vcl2", "vcl3"]);
+        let chain = all.path("vcl2", "vcl1").unwrap();
+        assert_eq!(chain, "Label label points to vcl vcl1\nVcl vcl2 uses Label label\n");
+        assert_eq!(all.path("vcl1", "vcl2"), None);
+    }
+
+    #[test]
+    fn only_idle_programs_go_cold() {
+        let mut all = sample();
+        assert!(all.gone_cold(1e6, 1.0).is_empty());
+        all.activate("vcl2", 10.0);
+        assert_eq!(all.gone_cold(20.0, 5.0), ["vcl3"]);
+        assert!(all.gone_cold(12.0, 5.0).is_empty());
+    }
+
+    #[test]
+    fn patterns() {
+        for (pattern, text, is_match) in [
+            ("a*c", "abbc", true),
+            ("a?c", "ac", false),
+            ("[!a]x", "bx", true),
+            ("[a-c]x", "dx", false),
+            ("\\*", "*", true),
+            ("\\*", "a", false),
+            ("[", "[", true),
+        ] {
+            assert_eq!(glob(pattern, text), is_match, "{pattern} {text}");
+        }
+    }
+}

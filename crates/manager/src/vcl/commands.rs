@@ -1,0 +1,321 @@
+//! The commands `vcl.*`: what the catalogue allows is tried on the worker, and what the worker accepted
+//! is recorded in the catalogue.
+
+use lacquer_cli::link::{Request, VclState};
+use lacquer_cli::status;
+
+use super::catalogue::{CannotDiscard, Entry};
+use super::compile::{Surroundings, Text, compile};
+use crate::complain::Level;
+use crate::manager::{Manager, Reply};
+use crate::options::named::invalid_in_name;
+
+/// How many dependents a complaint lists.
+const LISTED_DEPENDENTS: usize = 5;
+
+type Done = Result<String, Reply>;
+
+fn refuse<T>(status: u16, text: impl Into<String>) -> Result<T, Reply> {
+    Err(Reply { status, text: text.into() })
+}
+
+fn check_name(name: &str) -> Result<(), Reply> {
+    match invalid_in_name(name) {
+        None => Ok(()),
+        Some(c) => {
+            let mut utf8 = [0; 4];
+            let first = c.encode_utf8(&mut utf8).as_bytes()[0];
+            let shown = match c {
+                '!'..='~' => format!("('{c}')"),
+                _ => format!("(0x{first:02x})"),
+            };
+            refuse(status::PARAM, format!("Illegal character in VCL name {shown}"))
+        }
+    }
+}
+
+fn parse_state(word: &str) -> Result<VclState, Reply> {
+    match word {
+        "auto" => Ok(VclState::Auto),
+        "cold" => Ok(VclState::Cold),
+        "warm" => Ok(VclState::Warm),
+        _ => refuse(status::PARAM, "State must be one of auto, cold or warm."),
+    }
+}
+
+impl Manager {
+    fn known(&self, name: &str) -> Result<&Entry, Reply> {
+        check_name(name)?;
+        match self.catalogue.get(name) {
+            Some(entry) => Ok(entry),
+            None => refuse(status::PARAM, format!("No VCL named {name} known\n")),
+        }
+    }
+
+    fn surroundings(&self) -> Surroundings<'_> {
+        let params = self.params.values();
+        Surroundings {
+            vcl_path: &params.vcl_path,
+            labels: self.catalogue.labels().map(str::to_owned).collect(),
+            storages: self.storages.iter().map(|storage| storage.name().to_owned()).collect(),
+            features: params.vcc_feature,
+            needs_41: self.listeners.any_unix(),
+        }
+    }
+
+    /// Compiles a program, adds it and loads it into the worker.
+    pub(crate) fn new_vcl(&mut self, name: &str, text: Text<'_>, state: Option<&str>) -> Done {
+        let (limit, handling) = {
+            let params = self.params.values();
+            (params.max_vcl as usize, params.max_vcl_handling)
+        };
+        let count = self.catalogue.programs();
+        if count >= limit && handling == 2 {
+            let text = format!(
+                "Too many ({count}) VCLs already loaded\n(See max_vcl and max_vcl_handling parameters)"
+            );
+            return refuse(status::CANT, text);
+        }
+        let state = state.map_or(Ok(VclState::Auto), parse_state)?;
+        let compiled = match compile(text, &self.surroundings()) {
+            Ok(compiled) => compiled,
+            Err(fault) => return refuse(status::PARAM, failed_to_compile(&fault)),
+        };
+        let mut out = compiled.warnings.clone();
+        let program = compiled.program.clone();
+        let warm = state != VclState::Cold;
+        self.catalogue.add(name, state, Some(compiled));
+        let count = self.catalogue.programs();
+        if count > limit && handling == 1 {
+            out.push_str(&format!(
+                "{count} VCLs loaded\nRemember to vcl.discard the old/unused VCLs.\n\
+                 (See max_vcl and max_vcl_handling parameters)"
+            ));
+        }
+        if !self.running() {
+            return Ok(out);
+        }
+        let body = Request::LoadVcl { name: name.to_owned(), program, state, warm };
+        let now = self.uptime();
+        if let Err(reply) = self.ask_for_success(body) {
+            self.catalogue.remove(name, now);
+            return refuse(reply.status, out + &reply.text);
+        }
+        self.catalogue.consider_idle(name, now);
+        Ok(out)
+    }
+
+    fn load_command(&mut self, name: &str, text: Text<'_>, state: Option<&str>) -> Done {
+        check_name(name)?;
+        if self.catalogue.get(name).is_some() {
+            return refuse(status::PARAM, format!("Already a VCL named {name}"));
+        }
+        let mut out = self.new_vcl(name, text, state)?;
+        if !self.running() {
+            out.push_str("VCL compiled.\n");
+        }
+        Ok(out)
+    }
+
+    /// `vcl.inline`
+    pub(crate) fn vcl_inline(&mut self, args: &[String]) -> Done {
+        let text = Text::Given { name: "<vcl.inline>", text: &args[1] };
+        self.load_command(&args[0], text, args.get(2).map(String::as_str))
+    }
+
+    /// `vcl.load`
+    pub(crate) fn vcl_load(&mut self, args: &[String]) -> Done {
+        self.load_command(&args[0], Text::File(&args[1]), args.get(2).map(String::as_str))
+    }
+
+    /// `vcl.use`
+    pub(crate) fn vcl_use(&mut self, name: &str) -> Done {
+        self.known(name)?;
+        if self.catalogue.active() == Some(name) {
+            return Ok(String::new());
+        }
+        self.require_warm(name)?;
+        if self.running() {
+            self.ask_for_success(Request::UseVcl { name: name.to_owned() })?;
+        }
+        let now = self.uptime();
+        self.catalogue.activate(name, now);
+        Ok(format!("VCL '{name}' now active"))
+    }
+
+    /// `vcl.state`
+    pub(crate) fn vcl_state(&mut self, name: &str, word: &str) -> Done {
+        if self.known(name)?.is_label() {
+            return refuse(status::PARAM, "Labels are always warm");
+        }
+        let state = parse_state(word)?;
+        if state == VclState::Cold {
+            if self.catalogue.dependents(name).next().is_some() {
+                return refuse(status::CANT, "A labeled VCL cannot be set cold");
+            }
+            if self.catalogue.active() == Some(name) {
+                return refuse(status::CANT, "Cannot set the active VCL cold.");
+            }
+        }
+        self.set_vcl_state(name, state)?;
+        Ok(String::new())
+    }
+
+    fn set_vcl_state(&mut self, name: &str, state: VclState) -> Result<(), Reply> {
+        let Some(entry) = self.catalogue.get(name) else { return Ok(()) };
+        if entry.is_label() || entry.state == state {
+            return Ok(());
+        }
+        let warm = match state {
+            _ if self.catalogue.active() == Some(name) => true,
+            VclState::Auto => entry.warm,
+            other => other == VclState::Warm,
+        };
+        self.ask_temperature(name, state, warm)
+    }
+
+    /// Asks the worker for a temperature, and records it when that succeeds.
+    fn ask_temperature(&mut self, name: &str, state: VclState, warm: bool) -> Result<(), Reply> {
+        if self.running() {
+            self.ask_for_success(Request::SetVclState { name: name.to_owned(), state, warm })?;
+        }
+        let now = self.uptime();
+        self.catalogue.set_state(name, state, warm);
+        self.catalogue.consider_idle(name, now);
+        Ok(())
+    }
+
+    fn require_warm(&mut self, name: &str) -> Result<(), Reply> {
+        let Some(entry) = self.catalogue.get(name) else { return Ok(()) };
+        match (entry.state, entry.warm) {
+            (VclState::Cold, _) => {
+                refuse(status::CANT, format!("VCL '{name}' is cold - set to auto or warm first"))
+            }
+            (_, true) => Ok(()),
+            (state, false) => self.ask_temperature(name, state, true),
+        }
+    }
+
+    /// Lets programs go cold that nobody has used for a while.
+    pub(crate) fn cool_vcls(&mut self) {
+        let cooldown = self.params.values().vcl_cooldown;
+        for name in self.catalogue.gone_cold(self.uptime(), cooldown) {
+            if let Err(reply) = self.ask_temperature(&name, VclState::Auto, false) {
+                let text = format!("VCL '{name}' does not go cold: {} '{}'", reply.status, reply.text);
+                self.complain.say(Level::Error, &text);
+                let now = self.uptime();
+                self.catalogue.consider_idle(&name, now);
+            }
+        }
+    }
+
+    /// `vcl.label`
+    pub(crate) fn vcl_label(&mut self, label: &str, target: &str) -> Done {
+        check_name(label)?;
+        let exists = self.catalogue.get(label).is_some();
+        if self.catalogue.get(label).is_some_and(|entry| !entry.is_label()) {
+            return refuse(status::PARAM, format!("{label} is not a label"));
+        }
+        if self.known(target)?.is_label() {
+            return refuse(status::CANT, "VCL labels cannot point to labels");
+        }
+        if exists
+            && self.catalogue.target(label) != Some(target)
+            && let Some(chain) = self.catalogue.path(target, label)
+        {
+            let text = format!("{chain}Pointing label {label} at {target} would create a loop");
+            return refuse(status::PARAM, text);
+        }
+        self.require_warm(target)?;
+        if exists {
+            self.require_warm(label)?;
+        } else {
+            self.catalogue.add(label, VclState::Label, None);
+        }
+        let now = self.uptime();
+        self.catalogue.point(label, target, now);
+        if self.running() {
+            self.ask_for_success(Request::LabelVcl { label: label.to_owned(), target: target.to_owned() })?;
+        }
+        Ok(String::new())
+    }
+
+    /// `vcl.discard`
+    pub(crate) fn vcl_discard(&mut self, patterns: &[String]) -> Done {
+        let names = match self.catalogue.to_discard(patterns) {
+            Ok(names) => names,
+            Err(CannotDiscard::Active(name)) => {
+                return refuse(status::CANT, format!("Cannot discard active VCL program {name}\n"));
+            }
+            Err(CannotDiscard::NoMatch(pattern)) => {
+                return refuse(status::PARAM, format!("No VCL name matches {pattern}\n"));
+            }
+            Err(CannotDiscard::Needed { name, label, by }) => {
+                return refuse(status::CANT, needed(&name, label, &by));
+            }
+        };
+        for name in names {
+            if self.running() {
+                if self.catalogue.get(&name).is_some_and(|entry| !entry.is_label()) {
+                    let _ = self.set_vcl_state(&name, VclState::Cold);
+                }
+                let _ = self.ask_for_success(Request::DiscardVcl { name: name.clone() });
+            }
+            let now = self.uptime();
+            self.catalogue.remove(&name, now);
+        }
+        Ok(String::new())
+    }
+
+    /// `vcl.show`
+    pub(crate) fn vcl_show(&self, args: &[String]) -> Done {
+        let (verbose, args) = match args {
+            [flag, rest @ ..] if flag == "-v" => (true, rest),
+            _ => (false, args),
+        };
+        let name = match args {
+            [] => self.catalogue.active(),
+            [name] => Some(name.as_str()),
+            [_, extra, ..] => return refuse(status::PARAM, format!("Too many parameters: '{extra}'")),
+        };
+        let named = name.and_then(|name| self.catalogue.get(name));
+        let program = match named {
+            Some(entry) if entry.is_label() => {
+                self.catalogue.target(&entry.name).and_then(|target| self.catalogue.get(target))
+            }
+            other => other,
+        };
+        let Some(compiled) = program.and_then(|entry| entry.compiled.as_ref()) else {
+            return refuse(status::PARAM, format!("No VCL named '{}'", name.unwrap_or_default()));
+        };
+        if !verbose {
+            return Ok(compiled.sources.first().map(|(_, text)| text.clone()).unwrap_or_default());
+        }
+        let show = |(at, (name, text)): (usize, &(String, String))| {
+            format!("// VCL.SHOW {at} {} {name}\n{text}\n", text.len())
+        };
+        Ok(compiled.sources.iter().enumerate().map(show).collect())
+    }
+}
+
+/// The words around the compiler's own.
+pub(crate) fn failed_to_compile(fault: &str) -> String {
+    let end = if fault.ends_with('\n') { "" } else { "\n" };
+    format!(
+        "Message from VCC-compiler:\n{fault}{end}Running VCC-compiler failed, status 2\nVCL compilation failed"
+    )
+}
+
+fn needed(name: &str, label: bool, by: &[String]) -> String {
+    let mut out = match label {
+        true => format!("Cannot discard VCL label {name}, other VCLs depend on it:\n"),
+        false => format!("Cannot discard labeled VCL program {name}:\n"),
+    };
+    for name in by.iter().take(LISTED_DEPENDENTS) {
+        out.push_str(&format!("\t{name}\n"));
+    }
+    if by.len() > LISTED_DEPENDENTS {
+        out.push_str("\t[...]");
+    }
+    out
+}

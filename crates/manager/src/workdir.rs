@@ -1,0 +1,186 @@
+//! `-n`: the directory that holds shared memory, the secret and the lock by which a second daemon in the
+//! same place is noticed; and `-P`, the files that tell our process id.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::complain::{Complain, Level};
+use crate::fault::{Fault, Outcome, words};
+use crate::jail::Jail;
+
+/// Where instances live that are given by name only.
+pub const STATE_DIR: &str = "/var/lib/varnish";
+const DEFAULT_NAME: &str = "varnishd";
+/// The secret that we make when none is given.
+pub const SECRET: &str = "_.secret";
+const SECRET_LENGTH: usize = 256;
+
+/// The directory that `-n` means.
+pub fn path(argument: Option<&str>) -> PathBuf {
+    Path::new(STATE_DIR).join(argument.filter(|a| !a.is_empty()).unwrap_or(DEFAULT_NAME))
+}
+
+/// Makes the directory if need be and goes there.
+pub fn enter(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
+    let shown = path.display();
+    let refuse = |text: String| {
+        complain.say(Level::Error, &text);
+        Err(Fault::silent(2))
+    };
+    let _root = jail.raise();
+    match fs::DirBuilder::new().mode(0o755).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return refuse(format!("Cannot create working directory '{shown}': {}\n", words(&error)));
+        }
+        _ => {}
+    }
+    if let Some(manager) = jail.manager()
+        && let Err(error) = std::os::unix::fs::chown(path, None, Some(manager.gid))
+    {
+        return refuse(format!("Cannot change group of working directory '{shown}': {}", words(&error)));
+    }
+    if let Err(error) = std::env::set_current_dir(path) {
+        return refuse(format!("Cannot change to working directory '{shown}': {}\n", words(&error)));
+    }
+    let test = OpenOptions::new().write(true).create_new(true).mode(0o600).open("_.testfile");
+    let _ = fs::remove_file("_.testfile");
+    match test {
+        Ok(_) => Ok(()),
+        Err(error) => refuse(format!(
+            "Cannot create test-file in {shown} ({})\nCheck permissions (or delete old directory)\n",
+            words(&error)
+        )),
+    }
+}
+
+/// A file with our process id, locked for as long as we live and removed at the end.
+#[derive(Debug)]
+pub struct PidFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl PidFile {
+    /// Opens and locks the file; writes nothing yet.
+    pub fn open(path: &Path, jail: &Jail) -> Outcome<PidFile> {
+        let _root = jail.raise();
+        PidFile::lock(path).map_err(|error| match error {
+            Held::By(pid) => {
+                Fault::usage(format!("Varnishd is already running (pid={pid}) (pidfile={})", path.display()))
+            }
+            Held::Error(error) => {
+                Fault::usage(format!("Could not open pid-file ({}): {}", path.display(), words(&error)))
+            }
+        })
+    }
+
+    fn lock(path: &Path) -> Result<PidFile, Held> {
+        loop {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false).mode(0o644);
+            let file = options.open(path)?;
+            let mut text = String::new();
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    (&file).read_to_string(&mut text)?;
+                    let pid = text.trim().parse();
+                    return Err(pid.map_or_else(|_| Held::Error(io::ErrorKind::WouldBlock.into()), Held::By));
+                }
+                Err(error) => return Err(Held::Error(error.into())),
+            }
+            // Whoever held the lock may have removed the file meanwhile.
+            let same = fs::metadata(path).is_ok_and(|now| {
+                file.metadata().is_ok_and(|ours| (now.ino(), now.dev()) == (ours.ino(), ours.dev()))
+            });
+            if same {
+                file.set_len(0)?;
+                return Ok(PidFile { file, path: path.to_owned() });
+            }
+        }
+    }
+
+    /// Writes our process id.
+    pub fn write(&mut self) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.rewind()?;
+        write!(self.file, "{}", std::process::id())
+    }
+
+    /// Removes the file.
+    pub fn remove(self, jail: &Jail) {
+        let _root = jail.raise();
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+enum Held {
+    By(u32),
+    Error(io::Error),
+}
+
+impl From<io::Error> for Held {
+    fn from(error: io::Error) -> Held {
+        Held::Error(error)
+    }
+}
+
+/// Fills the buffer with random bytes from the kernel.
+pub fn random(buffer: &mut [u8]) -> io::Result<()> {
+    let mut at = 0;
+    while at < buffer.len() {
+        at += rustix::rand::getrandom(&mut buffer[at..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    Ok(())
+}
+
+/// Makes a secret for the CLI in the working directory.
+pub fn make_secret(directory: &Path, jail: &Jail) -> Outcome<PathBuf> {
+    let _root = jail.raise();
+    let shown = directory.display();
+    let path = directory.join(SECRET);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            let text = format!("Cannot remove preexisting secret-file in {shown} ({})", words(&error));
+            return Err(Fault::usage(text));
+        }
+        _ => {}
+    }
+    let mut secret = [0; SECRET_LENGTH];
+    let written = random(&mut secret).and_then(|()| {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o640).open(&path)?;
+        file.write_all(&secret)
+    });
+    match written {
+        Ok(()) => Ok(path),
+        Err(error) => Err(Fault::usage(format!("Cannot create secret-file in {shown} ({})", words(&error)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_paths() {
+        assert_eq!(path(None), Path::new("/var/lib/varnish/varnishd"));
+        assert_eq!(path(Some("")), Path::new("/var/lib/varnish/varnishd"));
+        assert_eq!(path(Some("v1")), Path::new("/var/lib/varnish/v1"));
+        assert_eq!(path(Some("/tmp/v1")), Path::new("/tmp/v1"));
+    }
+
+    #[test]
+    fn the_second_daemon_is_told_who_is_first() {
+        let path = std::env::temp_dir().join(format!("lacquer-pid-{}", std::process::id()));
+        let mut first = PidFile::open(&path, &Jail::none()).unwrap();
+        first.write().unwrap();
+        let fault = PidFile::open(&path, &Jail::none()).unwrap_err().to_string();
+        assert!(fault.contains(&format!("already running (pid={})", std::process::id())), "{fault}");
+        first.remove(&Jail::none());
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,8 @@
+//! The worker as the manager sees it: a process, the link to it, and what it says on stdout and stderr.
+
+mod lines;
+mod process;
+mod supervise;
+
+pub use process::{Asked, Worker};
+pub use supervise::State;

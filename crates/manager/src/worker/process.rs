@@ -1,0 +1,264 @@
+//! One worker process: starting it, asking it, listening to it, waiting for its end.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use lacquer_cli::link::{self, FromWorker, Request, ToWorker, WORKER_ARGUMENT};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+use rustix::process::{Pid, Signal};
+
+use super::lines::Lines;
+
+/// What the worker may write before somebody must read it.
+const OUTPUT_BUFFER: usize = 1 << 20;
+const READ: usize = 64 << 10;
+
+/// A worker process.
+#[derive(Debug)]
+pub struct Worker {
+    process: Child,
+    link: UnixStream,
+    output: OwnedFd,
+    lines: Lines,
+    received: Vec<u8>,
+    next_id: u64,
+}
+
+/// What came of a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// The worker's answer.
+    Answer {
+        /// Status of the CLI.
+        status: u16,
+        /// Text for the user.
+        text: String,
+    },
+    /// The worker does not answer, or not in time.
+    Silence,
+}
+
+/// How a worker ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Exit code, unless it was killed by a signal.
+    pub code: Option<i32>,
+    /// The signal that killed it.
+    pub signal: Option<i32>,
+    /// It left a core.
+    pub core: bool,
+}
+
+impl From<ExitStatus> for End {
+    fn from(status: ExitStatus) -> End {
+        End { code: status.code(), signal: status.signal(), core: status.core_dumped() }
+    }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    // A timeout that never fires would overflow the kernel's clock.
+    let duration = duration.min(Duration::from_secs(86_400));
+    Timespec { tv_sec: duration.as_secs() as i64, tv_nsec: duration.subsec_nanos().into() }
+}
+
+impl Worker {
+    /// Starts a worker that inherits these descriptors under their numbers.
+    pub fn spawn(name: &OsString, inherited: &[BorrowedFd<'_>]) -> io::Result<Worker> {
+        let (link, theirs) = UnixStream::pair()?;
+        let (output, said) = pipe_with(PipeFlags::CLOEXEC)?;
+        // A small buffer is no reason not to run.
+        let _ = fcntl_setpipe_size(&output, OUTPUT_BUFFER);
+        rustix::io::ioctl_fionbio(&output, true)?;
+        let passed = || inherited.iter().copied().chain([theirs.as_fd()]);
+        for fd in passed() {
+            fcntl_setfd(fd, FdFlags::empty())?;
+        }
+        let process = Command::new("/proc/self/exe")
+            .arg0(name)
+            .arg(format!("{WORKER_ARGUMENT}{}", theirs.as_raw_fd()))
+            .stdin(Stdio::null())
+            .stdout(said.try_clone()?)
+            .stderr(said)
+            .spawn();
+        for fd in passed() {
+            fcntl_setfd(fd, FdFlags::CLOEXEC)?;
+        }
+        let process = process?;
+        Ok(Worker { process, link, output, lines: Lines::default(), received: Vec::new(), next_id: 1 })
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// What to poll for output; readable (or hung up) means that [`Worker::listen`] has something to do.
+    pub fn output(&self) -> BorrowedFd<'_> {
+        self.output.as_fd()
+    }
+
+    /// Reads what the worker has said. False when it will not say anything more.
+    pub fn listen(&mut self, mut line: impl FnMut(&str)) -> bool {
+        let mut buffer = [0; 4096];
+        loop {
+            match rustix::io::read(&self.output, &mut buffer) {
+                Ok(0) => {
+                    self.lines.finish(line);
+                    return false;
+                }
+                Ok(length) => self.lines.feed(&buffer[..length], &mut line),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn send(&mut self, message: &ToWorker, timeout: Duration) -> io::Result<()> {
+        self.link.set_write_timeout(Some(timeout.max(Duration::from_millis(1))))?;
+        link::send(&mut self.link, message)?;
+        self.link.flush()
+    }
+
+    /// Tells something that is not answered.
+    pub fn tell(&mut self, message: &ToWorker, timeout: Duration) -> io::Result<()> {
+        self.send(message, timeout)
+    }
+
+    /// Waits for one message, listening to the output meanwhile.
+    pub fn receive(&mut self, timeout: Duration, mut line: impl FnMut(&str)) -> Option<FromWorker> {
+        let deadline = Instant::now() + timeout.min(Duration::from_secs(86_400 * 365));
+        let mut hear = true;
+        loop {
+            if let Some(message) = self.complete_message() {
+                return message;
+            }
+            let left = deadline.checked_duration_since(Instant::now())?;
+            let mut fds = vec![PollFd::new(&self.link, PollFlags::IN)];
+            if hear {
+                fds.push(PollFd::new(&self.output, PollFlags::IN));
+            }
+            match poll(&mut fds, Some(&timespec(left))) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return None,
+            }
+            let answered = !fds[0].revents().is_empty();
+            let said = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
+            if said {
+                hear = self.listen(&mut line);
+            }
+            if answered && !self.read_link() {
+                return None;
+            }
+        }
+    }
+
+    fn read_link(&mut self) -> bool {
+        let start = self.received.len();
+        self.received.resize(start + READ, 0);
+        let length = match self.link.read(&mut self.received[start..]) {
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                self.received.truncate(start);
+                return true;
+            }
+            Err(_) => 0,
+        };
+        self.received.truncate(start + length);
+        length > 0
+    }
+
+    /// A whole message from what was received; the inner `None` is one that cannot be read.
+    fn complete_message(&mut self) -> Option<Option<FromWorker>> {
+        let length = u32::from_le_bytes(*self.received.first_chunk()?) as usize;
+        let end = 4 + length;
+        if self.received.len() < end {
+            return None;
+        }
+        let message = link::receive(&mut &self.received[..end]).ok();
+        self.received.drain(..end);
+        Some(message)
+    }
+
+    /// Asks and waits for the answer.
+    pub fn ask(&mut self, body: Request, timeout: Duration, mut line: impl FnMut(&str)) -> Asked {
+        let id = self.next_id;
+        self.next_id += 1;
+        if self.send(&ToWorker::Request { id, body }, timeout).is_err() {
+            return Asked::Silence;
+        }
+        loop {
+            match self.receive(timeout, &mut line) {
+                Some(FromWorker::Reply { id: answered, status, text }) if answered == id => {
+                    return Asked::Answer { status, text };
+                }
+                Some(_) => {}
+                None => return Asked::Silence,
+            }
+        }
+    }
+
+    /// Sends a signal.
+    pub fn kill(&self, signal: Signal) -> io::Result<()> {
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
+        Ok(rustix::process::kill_process(pid, signal)?)
+    }
+
+    /// Asks it to end by hanging up.
+    pub fn hang_up(&self) {
+        let _ = self.link.shutdown(std::net::Shutdown::Both);
+    }
+
+    /// Waits for its end, at most this long, listening meanwhile.
+    pub fn wait(&mut self, patience: Duration, mut line: impl FnMut(&str)) -> Option<End> {
+        let deadline = Instant::now() + patience.min(Duration::from_secs(86_400));
+        let mut hear = true;
+        loop {
+            if hear {
+                hear = self.listen(&mut line);
+            }
+            if let Ok(Some(status)) = self.process.try_wait() {
+                self.listen(&mut line);
+                return Some(status.into());
+            }
+            let left = deadline.checked_duration_since(Instant::now())?;
+            let nap = left.min(Duration::from_millis(if hear { 50 } else { 2 }));
+            if hear {
+                let mut fds = [PollFd::new(&self.output, PollFlags::IN)];
+                let _ = poll(&mut fds, Some(&timespec(nap)));
+            } else {
+                std::thread::sleep(nap);
+            }
+        }
+    }
+
+    /// Waits for its end, however long it takes; it has been killed.
+    pub fn wait_for_the_killed(&mut self, mut line: impl FnMut(&str)) -> io::Result<End> {
+        let status = self.process.wait()?;
+        self.listen(&mut line);
+        Ok(status.into())
+    }
+}
+
+/// An empty memory file for the worker's last words.
+pub fn panic_file() -> io::Result<File> {
+    Ok(File::from(rustix::fs::memfd_create("panic", rustix::fs::MemfdFlags::CLOEXEC)?))
+}
+
+/// What the worker wrote into it.
+pub fn last_words(file: &File, limit: u64) -> Option<Vec<u8>> {
+    let length = file.metadata().ok()?.len().min(limit);
+    let mut text = vec![0; length as usize];
+    std::os::unix::fs::FileExt::read_exact_at(file, &mut text, 0).ok()?;
+    let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+    text.truncate(end);
+    Some(text).filter(|text| !text.is_empty())
+}

@@ -1,0 +1,384 @@
+//! Starting, stopping and restarting the worker, and what is recorded of its end.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+use lacquer_cli::link::{FromWorker, Request, ToWorker, WorkerConfig};
+use lacquer_cli::status;
+use lacquer_params::{DebugBits, FeatureBits};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+
+use super::process::{End, Worker, last_words, panic_file};
+use crate::complain::{Complain, Level};
+use crate::manager::{Manager, Reply, seconds};
+use crate::shm::{Shm, now};
+use crate::time::http_date;
+
+/// What the worker is up to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// There is none.
+    #[default]
+    Stopped,
+    /// On its way.
+    Starting,
+    /// Serving.
+    Running,
+    /// On its way out.
+    Stopping,
+    /// Ended by itself.
+    Died,
+}
+
+const REOPEN_TRIES: u32 = 3;
+
+impl Manager {
+    pub(crate) fn status_text(&self) -> String {
+        match self.state {
+            State::Stopped => "stopped",
+            State::Starting => "starting",
+            State::Running => "running",
+            State::Stopping => "stopping",
+            State::Died => "died, (restarting)",
+        }
+        .to_owned()
+    }
+
+    pub(crate) fn child_said(complain: &Complain, level: Level, pid: u32, line: &str) {
+        complain.say(level, &format!("Child ({pid}) said {line}"));
+    }
+
+    /// `start`
+    pub(crate) fn start_command(&mut self) -> Reply {
+        if self.state != State::Stopped {
+            return Reply::no(status::CANT, format!("Child in state {}", self.status_text()));
+        }
+        if let Some(why) = self.catalogue.why_not_ready() {
+            return Reply::no(status::CANT, why);
+        }
+        match self.launch() {
+            Ok(()) => Reply::ok(""),
+            Err(reply) => reply,
+        }
+    }
+
+    /// `stop`
+    pub(crate) fn stop_command(&mut self) -> Reply {
+        if self.state != State::Running {
+            return Reply::no(status::CANT, format!("Child in state {}", self.status_text()));
+        }
+        self.stop();
+        Reply::ok("")
+    }
+
+    /// Starts a worker and brings it up to what the catalogue says. What goes wrong is said and returned.
+    pub(crate) fn launch(&mut self) -> Result<(), Reply> {
+        if !matches!(self.state, State::Stopped | State::Died) {
+            return Ok(());
+        }
+        self.state = State::Starting;
+        let outcome = self.launch_steps();
+        if let Err(reply) = &outcome {
+            self.complain.say(Level::Error, &reply.text);
+            match self.worker {
+                Some(_) => self.stop(),
+                None => self.state = State::Stopped,
+            }
+        }
+        outcome
+    }
+
+    fn launch_steps(&mut self) -> Result<(), Reply> {
+        let pid = self.spawn()?;
+        self.await_ready()?;
+        eprintln!("Child launched OK");
+        let fail = |what: &str, reply: Reply| {
+            Reply::no(reply.status, format!("Child ({pid}) {what} failed:\n{}", reply.text))
+        };
+        self.push_vcls().map_err(|reply| fail("Pushing vcls", reply))?;
+        let depth = self.params.values().listen_depth;
+        if let Err(error) = self.listeners.listen(depth) {
+            return Err(fail("Acceptor start", Reply::no(status::CANT, error.to_string())));
+        }
+        self.ask_for_success(Request::Start).map_err(|reply| fail("Acceptor start", reply))?;
+        self.state = State::Running;
+        Ok(())
+    }
+
+    fn spawn(&mut self) -> Result<u32, Reply> {
+        let cannot = |what: &str, error: std::io::Error| {
+            Reply::no(status::CANT, format!("Child failed on launch: cannot {what}: {error}"))
+        };
+        for storage in &self.storages {
+            storage.clear().map_err(|error| cannot("empty the storage", error))?;
+        }
+        let vsm = Shm::worker_dir(&self.jail, &self.complain)
+            .map_err(|error| cannot("make its shared memory", error))?;
+        let panic = panic_file().map_err(|error| cannot("make its panic buffer", error))?;
+        let mut inherited = vec![vsm.as_fd(), panic.as_fd()];
+        inherited.extend(self.listeners.descriptors());
+        inherited.extend(self.storages.iter().map(|storage| storage.descriptor()));
+        let mut worker = {
+            let _root = self.jail.raise();
+            let _cores = NoCores::when(self.params.values().feature.has(FeatureBits::NO_COREDUMP));
+            Worker::spawn(&self.program, &inherited).map_err(|error| cannot("start it", error))?
+        };
+        let pid = worker.pid();
+        self.complain.say(Level::Debug, &format!("Child ({pid}) Started"));
+        if let Some(shm) = &self.shm {
+            shm.counters.child_start.add(1);
+        }
+        let config = WorkerConfig {
+            identity: self.identity.clone(),
+            workdir: self.workdir.clone(),
+            sockets: self.listeners.for_worker(),
+            storages: self.storages.iter().map(|storage| storage.for_worker()).collect(),
+            params: self.params.values().clone(),
+            credentials: self.jail.worker(),
+            vsm_fd: vsm.as_raw_fd(),
+            panic_fd: panic.as_raw_fd(),
+            manager_pid: std::process::id(),
+        };
+        // A worker that is already gone is noticed when it does not get ready.
+        let _ =
+            worker.tell(&ToWorker::Configure(Box::new(config)), seconds(self.params.values().cli_timeout));
+        self.worker = Some(worker);
+        self.panic_file = Some(panic);
+        Ok(pid)
+    }
+
+    fn await_ready(&mut self) -> Result<(), Reply> {
+        let params = self.params.values();
+        let startup = params.startup_timeout >= params.cli_timeout;
+        let limit = if startup { params.startup_timeout } else { params.cli_timeout };
+        let complain = &self.complain;
+        let Some(worker) = self.worker.as_mut() else { return Ok(()) };
+        let pid = worker.pid();
+        let start = Instant::now();
+        let hear = |line: &str| Manager::child_said(complain, Level::Error, pid, line);
+        if let Some(FromWorker::Ready) = worker.receive(seconds(limit), hear) {
+            return Ok(());
+        }
+        let in_time = start.elapsed().as_secs_f64() < limit;
+        // Varnish's own trailing blank.
+        let text = match in_time {
+            true => "Child failed on launch ".to_owned(),
+            false => format!(
+                "Child failed on launch within {}_timeout={limit:.2}s{}",
+                if startup { "startup" } else { "cli" },
+                if startup { "" } else { " (tip: set startup_timeout)" }
+            ),
+        };
+        let _ = self.kill_worker();
+        Err(Reply::no(status::COMMS, text))
+    }
+
+    fn push_vcls(&mut self) -> Result<(), Reply> {
+        for name in self.catalogue.load_order() {
+            let Some(entry) = self.catalogue.get(&name) else { continue };
+            let body = match &entry.compiled {
+                Some(compiled) => Request::LoadVcl {
+                    name: name.clone(),
+                    program: compiled.program.clone(),
+                    state: entry.state,
+                    warm: entry.warm,
+                },
+                None => Request::LabelVcl {
+                    label: name.clone(),
+                    target: self.catalogue.target(&name).unwrap_or_default().to_owned(),
+                },
+            };
+            self.ask_for_success(body)?;
+        }
+        let name = self.catalogue.active().unwrap_or_default().to_owned();
+        self.ask_for_success(Request::UseVcl { name })?;
+        Ok(())
+    }
+
+    fn kill_worker(&self) -> std::io::Result<()> {
+        let _root = self.jail.raise();
+        self.worker.as_ref().map_or(Ok(()), |worker| worker.kill(Signal::QUIT))
+    }
+
+    /// The worker does not answer: end it. Its end is noticed by its output.
+    pub(crate) fn give_up_on_worker(&mut self) {
+        if !matches!(self.state, State::Running | State::Starting) {
+            return;
+        }
+        let Some(pid) = self.worker.as_ref().map(Worker::pid) else { return };
+        let text = match self.kill_worker() {
+            Ok(()) => format!("Child ({pid}) not responding to CLI, killed it."),
+            Err(error) => format!("Failed to kill child with PID {pid}: {error}"),
+        };
+        self.complain.say(Level::Error, &text);
+    }
+
+    /// Asks the worker whether it lives.
+    pub(crate) fn ping(&mut self) {
+        if self.state != State::Running {
+            return;
+        }
+        let reply = self.ask(Request::Ping);
+        if reply.status != status::OK || !reply.text.starts_with("PONG ") {
+            let text = format!("Unexpected reply from ping: {} {}", reply.status, reply.text);
+            self.complain.say(Level::Error, &text);
+            if reply.status != status::COMMS {
+                self.give_up_on_worker();
+            }
+        }
+    }
+
+    /// Stops the worker in good order.
+    pub(crate) fn stop(&mut self) {
+        if !matches!(self.state, State::Running | State::Starting) {
+            return;
+        }
+        self.state = State::Stopping;
+        self.complain.say(Level::Debug, "Stopping Child");
+        self.reap();
+    }
+
+    /// Reads what the worker says; notices its end.
+    pub(crate) fn listen_to_worker(&mut self) {
+        let complain = &self.complain;
+        let Some(worker) = self.worker.as_mut() else { return };
+        let pid = worker.pid();
+        if !worker.listen(|line| Manager::child_said(complain, Level::Info, pid, line)) {
+            self.reap();
+        }
+    }
+
+    /// Waits for the worker's end, records it, and starts another one if this one was not to end.
+    fn reap(&mut self) {
+        let Some(mut worker) = self.worker.take() else { return };
+        let pid = worker.pid();
+        worker.hang_up();
+        let end = self.await_end(&mut worker, pid);
+        self.record_end(pid, end);
+        self.record_panic(pid);
+        if !self.params.values().debug.has(DebugBits::VTC_MODE) {
+            Shm::remove_worker_dir(&self.jail);
+        }
+        let died = matches!(self.state, State::Running | State::Died);
+        self.complain.say(Level::Debug, "Child cleanup complete");
+        let restart = died && self.params.values().auto_restart;
+        self.state = if restart { State::Died } else { State::Stopped };
+        if restart {
+            // Connections wait in the kernel's queue for the next worker.
+            let _ = self.launch();
+        } else {
+            self.refuse_connections();
+        }
+    }
+
+    fn refuse_connections(&mut self) {
+        for _ in 0..REOPEN_TRIES {
+            match self.listeners.refuse(&self.jail) {
+                Ok(()) => return,
+                Err(text) => self.complain.say(Level::Error, &text),
+            }
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        self.complain.say(Level::Error, "Could not reopen listening sockets. Exiting.");
+        std::process::exit(1);
+    }
+
+    fn await_end(&self, worker: &mut Worker, pid: u32) -> End {
+        let complain = &self.complain;
+        let hear = |line: &str| Manager::child_said(complain, Level::Info, pid, line);
+        if let Some(end) = worker.wait(seconds(self.params.values().cli_timeout), hear) {
+            return end;
+        }
+        complain.say(Level::Error, &format!("Child ({pid}) not dying (waitpid = 0), killing"));
+        {
+            let _root = self.jail.raise();
+            let _ = worker.kill(Signal::QUIT);
+            if worker.wait(Duration::from_secs(1), hear).is_none() {
+                let _ = worker.kill(Signal::KILL);
+            }
+        }
+        worker.wait_for_the_killed(hear).unwrap_or(End { code: Some(1), signal: None, core: false })
+    }
+
+    fn record_end(&mut self, pid: u32, end: End) {
+        let clean = end.code == Some(0);
+        let mut text = format!("Child ({pid}) {}", if clean { "ended" } else { "died" });
+        let counters = self.shm.as_ref().map(|shm| &shm.counters);
+        if let Some(code) = end.code.filter(|code| *code != 0) {
+            text.push_str(&format!(" status={code}"));
+            self.exit_status |= 0x20;
+            if let Some(counters) = counters {
+                if code == 1 { counters.child_exit.add(1) } else { counters.child_stop.add(1) }
+            }
+        }
+        if let Some(signal) = end.signal {
+            text.push_str(&format!(" signal={signal}"));
+            self.exit_status |= 0x40;
+            if let Some(counters) = counters {
+                counters.child_died.add(1);
+            }
+        }
+        if end.core {
+            text.push_str(" (core dumped)");
+            if !self.params.values().feature.has(FeatureBits::NO_COREDUMP) {
+                self.exit_status |= 0x80;
+            }
+            if let Some(counters) = counters {
+                counters.child_dump.add(1);
+            }
+        }
+        self.complain.say(if clean { Level::Info } else { Level::Error }, &text);
+    }
+
+    fn record_panic(&mut self, pid: u32) {
+        let limit = self.params.values().panic_buffer;
+        let Some(words) = self.panic_file.take().and_then(|file| last_words(&file, limit)) else { return };
+        let words = String::from_utf8_lossy(&words);
+        let text = format!("Child ({pid}) Panic at: {}\n{}", http_date(now()), printable(&words));
+        self.complain.say(Level::Error, &text);
+        self.panic = Some(text);
+        if let Some(shm) = &self.shm {
+            shm.counters.child_panic.add(1);
+        }
+    }
+}
+
+/// Text with what is not printable escaped; lines stay lines.
+fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => out.push('\n'),
+            '\t' => out.push_str("\\t"),
+            '\r' => out.push_str("\\r"),
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => out.push_str(&format!("\\{:03o}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// While it lives, processes that are started cannot dump core.
+struct NoCores {
+    before: Option<Rlimit>,
+}
+
+impl NoCores {
+    fn when(wanted: bool) -> NoCores {
+        let before = wanted.then(|| getrlimit(Resource::Core));
+        if let Some(before) = &before {
+            let none = Rlimit { current: Some(0), maximum: before.maximum };
+            let _ = setrlimit(Resource::Core, none);
+        }
+        NoCores { before }
+    }
+}
+
+impl Drop for NoCores {
+    fn drop(&mut self) {
+        if let Some(before) = self.before.take() {
+            let _ = setrlimit(Resource::Core, before);
+        }
+    }
+}

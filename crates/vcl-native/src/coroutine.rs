@@ -1,0 +1,129 @@
+//! Runs that can wait. VCL is called on a stack of its own; a module that waits hands its future out of
+//! there, the reactor polls it, and the stack is resumed when it is done.
+//!
+//! A run that is dropped while it waits cannot be unwound (compiled code has no unwind tables), nor may its
+//! stack be thrown away under live references. So it is resumed with the word that the task has ended: the
+//! call that waits fails, every later wait fails at once, and the run comes to its end like any failed one.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+use lacquer_vcl::types::Action;
+use lacquer_vcl_runtime::{Ctx, LocalFuture, Suspend};
+
+const STACK: usize = 256 * 1024;
+/// Stacks kept for reuse by each thread.
+const KEPT_STACKS: usize = 32;
+
+thread_local! {
+    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A future on the coroutine's stack, lent to the reactor until the coroutine is resumed.
+type Lent = *mut (dyn Future<Output = ()> + 'static);
+/// In: whether the lent future is done (or else the run is given up). Out: the next one to wait for.
+type Stack = Coroutine<bool, Lent, Action, DefaultStack>;
+
+struct Waiter<'y> {
+    yielder: &'y Yielder<bool, Lent>,
+    given_up: Cell<bool>,
+}
+
+impl Suspend for Waiter<'_> {
+    fn wait(&self, mut work: LocalFuture<'_, ()>) {
+        if self.given_up.get() {
+            return;
+        }
+        // SAFETY: the future is not moved, only polled in its place.
+        let place: *mut (dyn Future<Output = ()> + '_) = unsafe { work.as_mut().get_unchecked_mut() };
+        // SAFETY: only the lifetime changes. `work` stays alive and untouched here until the coroutine is
+        // resumed, and the driver forgets the pointer before it resumes.
+        #[expect(clippy::transmute_ptr_to_ptr, reason = "a cast cannot change the lifetime")]
+        let lent = unsafe { std::mem::transmute::<*mut (dyn Future<Output = ()> + '_), Lent>(place) };
+        if !self.yielder.suspend(lent) {
+            self.given_up.set(true);
+        }
+    }
+}
+
+/// Calls `body` with the context on a coroutine.
+pub async fn run<'a>(ctx: &mut Ctx<'a>, body: impl FnOnce(&mut Ctx<'a>) -> Action) -> Action {
+    let stack = STACKS.with_borrow_mut(|kept| kept.pop());
+    let Some(stack) = stack.or_else(|| DefaultStack::new(STACK).ok()) else {
+        ctx.fail("No memory for a stack");
+        return Action::Fail;
+    };
+    let on_stack = |yielder: &Yielder<bool, Lent>, _: bool| {
+        let waiter = Waiter { yielder, given_up: Cell::new(false) };
+        let suspend: &dyn Suspend = &waiter;
+        // SAFETY: only the lifetime changes; the context loses it again before the waiter goes.
+        let suspend = unsafe { std::mem::transmute::<&dyn Suspend, &'a dyn Suspend>(suspend) };
+        let outer = ctx.suspend.replace(suspend);
+        let action = body(ctx);
+        ctx.suspend = outer;
+        action
+    };
+    // SAFETY: the coroutine is finished before this function's locals and arguments go: it runs to its end
+    // below, or in `Driver::drop`.
+    let coroutine = unsafe { Stack::with_stack_unchecked(stack, on_stack) };
+    Driver { coroutine: Some(coroutine), lent: None }.await
+}
+
+struct Driver {
+    coroutine: Option<Stack>,
+    lent: Option<Lent>,
+}
+
+impl Driver {
+    /// Goes on until the next wait; the action at the end.
+    fn resume(&mut self, done: bool) -> Option<Action> {
+        self.lent = None;
+        match self.coroutine.as_mut()?.resume(done) {
+            CoroutineResult::Yield(lent) => {
+                self.lent = Some(lent);
+                None
+            }
+            CoroutineResult::Return(action) => {
+                if let Some(coroutine) = self.coroutine.take() {
+                    STACKS.with_borrow_mut(|kept| {
+                        if kept.len() < KEPT_STACKS {
+                            kept.push(coroutine.into_stack());
+                        }
+                    });
+                }
+                Some(action)
+            }
+        }
+    }
+}
+
+impl Future for Driver {
+    type Output = Action;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Action> {
+        loop {
+            if let Some(lent) = self.lent {
+                // SAFETY: the future lives on the suspended coroutine's stack and does not move there.
+                let work = unsafe { Pin::new_unchecked(&mut *lent) };
+                if work.poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+            }
+            if let Some(action) = self.resume(true) {
+                return Poll::Ready(action);
+            }
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        while self.coroutine.as_ref().is_some_and(|c| c.started()) {
+            self.resume(false);
+        }
+    }
+}

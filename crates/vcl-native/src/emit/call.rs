@@ -1,0 +1,142 @@
+//! Calls of module functions: arguments as cells in the scratch area, the result from one.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, Value, types};
+use lacquer_vcl::program::{Expr, ExprKind};
+use lacquer_vcl::types::Type;
+use lacquer_vcl_runtime::{Raw, RawKind};
+
+use super::sub::{SubEmitter, Val};
+use crate::rt::flow::CallShape;
+
+const CELL: usize = size_of::<Raw>();
+const A: i32 = std::mem::offset_of!(Raw, a) as i32;
+const B: i32 = std::mem::offset_of!(Raw, b) as i32;
+
+fn kind(ty: Type) -> Result<RawKind, String> {
+    Ok(match ty {
+        Type::Void => RawKind::Absent,
+        Type::Bool => RawKind::Bool,
+        Type::Int => RawKind::Int,
+        Type::Bytes => RawKind::Bytes,
+        Type::Real => RawKind::Real,
+        Type::Duration => RawKind::Duration,
+        Type::Time => RawKind::Time,
+        Type::String | Type::Enum => RawKind::Str,
+        Type::Strands => RawKind::Strands,
+        Type::Ip => RawKind::Ip,
+        Type::Blob => RawKind::Blob,
+        Type::Backend => RawKind::Backend,
+        Type::Probe => RawKind::Probe,
+        Type::Acl => RawKind::Acl,
+        Type::Sub => RawKind::Sub,
+        Type::Stevedore => RawKind::Stevedore,
+        Type::Header => RawKind::Header,
+        Type::Http => RawKind::Http,
+        Type::Regex => RawKind::Regex,
+        Type::Body | Type::Instance => return Err(format!("A {ty:?} is no argument")),
+    })
+}
+
+impl SubEmitter<'_, '_, '_> {
+    /// Writes arguments to the scratch area; the address of the first. The area stays reserved.
+    pub fn args(&mut self, args: &[Option<Expr>]) -> Result<Value, String> {
+        let at = self.reserve(CELL * args.len());
+        for (i, arg) in args.iter().enumerate() {
+            let cell = at + (CELL * i) as i32;
+            match arg {
+                Some(e) => self.arg(e, cell)?,
+                None => {
+                    let absent = self.word(RawKind::Absent as i64);
+                    self.scratch_store(absent, cell);
+                }
+            }
+        }
+        Ok(self.scratch_address(at))
+    }
+
+    fn arg(&mut self, e: &Expr, cell: i32) -> Result<(), String> {
+        // Lists of strings stay in the scratch area until the call is done.
+        let value = if e.ty == Type::Strands {
+            let (list, count) = self.strands(e)?;
+            Val::Strands(list, count)
+        } else {
+            self.value_as(e, e.ty)?
+        };
+        let kind = self.word(kind(e.ty)? as i64);
+        self.scratch_store(kind, cell);
+        let (a, b) = match value {
+            Val::None => return Err("An argument without a value".to_owned()),
+            Val::Bool(v) | Val::Number(v) => (self.b.ins().uextend(types::I64, v), None),
+            Val::Int(v) | Val::Real(v) | Val::Pointer(v) => (v, None),
+            Val::Str(p, n) | Val::Strands(p, n) => (p, Some(n)),
+            Val::Header(http, name) => (self.word(i64::from(http)), Some(self.word(i64::from(name)))),
+            Val::Http(http) => (self.word(i64::from(http)), None),
+        };
+        self.scratch_store(a, cell + A);
+        if let Some(b) = b {
+            self.scratch_store(b, cell + B);
+        }
+        Ok(())
+    }
+
+    /// A call whose value is dropped.
+    pub fn effect(&mut self, e: &Expr) -> Result<(), String> {
+        if matches!(e.kind, ExprKind::Call { .. }) {
+            self.module_call(e)?
+        } else {
+            self.value(e)?
+        };
+        Ok(())
+    }
+
+    pub fn module_call(&mut self, e: &Expr) -> Result<Val, String> {
+        let ExprKind::Call { function, object, args, call_site, .. } = &e.kind else {
+            return Err("Not a call".to_owned());
+        };
+        let mark = self.mark();
+        let result = self.reserve(CELL);
+        let cells = self.args(args)?;
+        let count = u16::try_from(args.len()).map_err(|_| "Too many arguments")?;
+        let shape = CallShape { args: count, returns: kind(e.ty)?, call_site: *call_site }.pack();
+        let words = [
+            self.number(*function),
+            self.number(object.map_or(0, |o| o + 1)),
+            cells,
+            self.word(shape as i64),
+            self.scratch_address(result),
+        ];
+        self.rt_module_call(&words);
+        let value = self.result(e.ty, result)?;
+        self.release(mark);
+        Ok(value)
+    }
+
+    fn result(&mut self, ty: Type, cell: i32) -> Result<Val, String> {
+        Ok(match kind(ty)? {
+            RawKind::Absent => Val::None,
+            RawKind::Bool => {
+                let v = self.scratch_load(types::I64, cell + A);
+                Val::Bool(self.b.ins().icmp_imm_s(IntCC::NotEqual, v, 0))
+            }
+            RawKind::Int | RawKind::Bytes => Val::Int(self.scratch_load(types::I64, cell + A)),
+            RawKind::Real | RawKind::Duration | RawKind::Time => {
+                Val::Real(self.scratch_load(types::F64, cell + A))
+            }
+            RawKind::Str => {
+                let p = self.scratch_load(types::I64, cell + A);
+                Val::Str(p, self.scratch_load(types::I64, cell + B))
+            }
+            RawKind::Ip | RawKind::Blob => Val::Pointer(self.scratch_load(types::I64, cell + A)),
+            RawKind::Backend
+            | RawKind::Probe
+            | RawKind::Acl
+            | RawKind::Sub
+            | RawKind::Stevedore
+            | RawKind::Regex => Val::Number(self.scratch_load(types::I32, cell + A)),
+            RawKind::Strands | RawKind::Header | RawKind::Http => {
+                return Err(format!("A function cannot return {ty:?}"));
+            }
+        })
+    }
+}

@@ -1,0 +1,77 @@
+//! Puts the subs' code together and resolves calls between them.
+
+use cranelift_codegen::binemit::Reloc;
+use cranelift_codegen::ir::ExternalName;
+use cranelift_codegen::ir::function::FunctionParameters;
+use cranelift_codegen::{FinalizedMachReloc, FinalizedRelocTarget};
+use lacquer_vcl_runtime::instance::SubFn;
+
+use crate::memory::Code;
+
+/// Functions start at multiples of this.
+const ALIGNMENT: usize = 16;
+
+#[derive(Default)]
+pub struct Linker {
+    bytes: Vec<u8>,
+    starts: Vec<usize>,
+    calls: Vec<Call>,
+}
+
+/// A call from one sub to another, to be filled in.
+struct Call {
+    at: usize,
+    kind: Reloc,
+    addend: i64,
+    sub: usize,
+}
+
+impl Linker {
+    /// Adds the code of the next sub.
+    pub fn add(
+        &mut self,
+        code: &[u8],
+        relocations: &[FinalizedMachReloc],
+        names: &FunctionParameters,
+    ) -> Result<(), String> {
+        self.bytes.resize(self.bytes.len().next_multiple_of(ALIGNMENT), 0);
+        let start = self.bytes.len();
+        self.starts.push(start);
+        self.bytes.extend_from_slice(code);
+        for relocation in relocations {
+            let FinalizedRelocTarget::ExternalName(ExternalName::User(name)) = &relocation.target else {
+                return Err(format!("unexpected reference {:?}", relocation.target));
+            };
+            if !matches!(relocation.kind, Reloc::X86CallPCRel4 | Reloc::Arm64Call) {
+                return Err(format!("unexpected reference of kind {:?}", relocation.kind));
+            }
+            let sub = names.user_named_funcs()[*name].index as usize;
+            let at = start + relocation.offset as usize;
+            self.calls.push(Call { at, kind: relocation.kind, addend: relocation.addend, sub });
+        }
+        Ok(())
+    }
+
+    /// Maps the code; the entries are in the order of the subs.
+    pub fn finish(mut self) -> Result<(Code, Vec<SubFn>), String> {
+        for call in &self.calls {
+            let target = *self.starts.get(call.sub).ok_or("Call of a sub that is not there")?;
+            let distance = target as i64 + call.addend - call.at as i64;
+            let field = &mut self.bytes[call.at..call.at + 4];
+            let old = u32::from_le_bytes([field[0], field[1], field[2], field[3]]);
+            let new = if call.kind == Reloc::Arm64Call {
+                old & 0xfc00_0000 | (distance >> 2) as u32 & 0x03ff_ffff
+            } else {
+                distance as u32
+            };
+            field.copy_from_slice(&new.to_le_bytes());
+        }
+        let code = Code::new(&self.bytes)?;
+        // SAFETY: at each start lies the code of a function with the signature that `emit` gave it.
+        let entry = |start: &usize| unsafe {
+            std::mem::transmute::<*const u8, SubFn>((code.address() + start) as *const u8)
+        };
+        let subs = self.starts.iter().map(entry).collect();
+        Ok((code, subs))
+    }
+}

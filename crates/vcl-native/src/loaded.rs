@@ -1,0 +1,121 @@
+//! A loaded VCL: the instance, its machine code and the ways to run it.
+
+use lacquer_vcl::types::{Action, Method};
+use lacquer_vcl_runtime::instance::SubFn;
+use lacquer_vcl_runtime::{Ctx, Event, Host, Instance, Module};
+
+use crate::coroutine;
+use crate::emit::{self, Constants};
+use crate::memory::Code;
+use crate::reach;
+
+/// A program ready to run. Shared by all threads; the machine code goes when this is dropped, so whoever
+/// runs a task of it holds it (an `Arc`) until the task's end.
+pub struct LoadedVcl {
+    instance: Instance,
+    methods: [Option<SubFn>; Method::COUNT],
+    may_suspend: u32,
+    /// What compiled code points to, and the code itself.
+    _constants: Constants,
+    _code: Code,
+}
+
+/// Compiles all subroutines. The instance's backends must have been added.
+pub fn compile(mut instance: Instance) -> Result<LoadedVcl, String> {
+    reach::check_depth(&instance.program)?;
+    let may_suspend = reach::suspending_methods(&instance);
+    let (code, subs, constants) = emit::program(&instance)?;
+    let mut methods = [None; Method::COUNT];
+    for (method, &sub) in methods.iter_mut().zip(&instance.program.methods) {
+        *method = subs.get(sub as usize).copied();
+    }
+    // The code says it all from here on; of the subs only names and methods are asked for.
+    for sub in &mut instance.program.subs {
+        sub.body = Vec::new();
+    }
+    if instance.subs.set(subs).is_err() {
+        return Err("The program is compiled already".to_owned());
+    }
+    Ok(LoadedVcl { instance, methods, may_suspend, _constants: constants, _code: code })
+}
+
+impl LoadedVcl {
+    pub fn instance(&self) -> &Instance {
+        &self.instance
+    }
+
+    /// Whether the method's code can wait for the reactor. If not, [`run`](Self::run) does.
+    pub fn may_suspend(&self, method: Method) -> bool {
+        self.may_suspend & (1 << method as u32) != 0
+    }
+
+    /// Runs a method to its end. Functions that would wait fail here.
+    pub fn run(&self, method: Method, ctx: &mut Ctx<'_>) -> Action {
+        let mut code = 0;
+        if let Some(sub) = self.methods[method as usize] {
+            // SAFETY: the code was made for this instance and lives as long as `self`; the context is live.
+            code = unsafe { sub(ctx) };
+        }
+        let code = if ctx.handling != 0 { ctx.handling } else { code };
+        match (Action::from_code(code), method) {
+            (Some(action), _) => action,
+            (None, Method::Init | Method::Fini) => Action::Ok,
+            (None, _) => {
+                ctx.fail(&format!("{} ended without an action", method.sub_name()));
+                Action::Fail
+            }
+        }
+    }
+
+    /// Runs a method; what it waits for goes on in the reactor meanwhile. The future stays on its thread.
+    /// Dropped before its end, it gives up what VCL waits for (the call fails) and runs the rest at once.
+    pub async fn run_suspendable(&self, method: Method, ctx: &mut Ctx<'_>) -> Action {
+        if self.may_suspend(method) {
+            coroutine::run(ctx, |ctx| self.run(method, ctx)).await
+        } else {
+            self.run(method, ctx)
+        }
+    }
+
+    /// Tells the modules, each once, what happens; in the order of imports, or the reverse for endings.
+    pub fn event(&self, event: Event) -> Result<(), String> {
+        let mut modules: Vec<_> = Vec::new();
+        for &module in &self.instance.modules {
+            if !modules.iter().any(|m: &&dyn Module| m.name() == module.name()) {
+                modules.push(module);
+            }
+        }
+        if matches!(event, Event::Cold | Event::Discard) {
+            modules.reverse();
+        }
+        for module in modules {
+            module.event(&self.instance, event).map_err(|e| e.0)?;
+        }
+        Ok(())
+    }
+
+    /// Tells the modules, runs vcl_init and sees that every object was made. On failure the text is the
+    /// host's (`Host::fail`), except for what comes back here.
+    pub fn init(&self, host: &mut dyn Host) -> Result<(), String> {
+        self.event(Event::Load)?;
+        let mut ctx = Ctx::new(host, &self.instance);
+        if self.run(Method::Init, &mut ctx) != Action::Ok {
+            return Err(String::new());
+        }
+        let made = self.instance.program.objects.iter().zip(&self.instance.objects);
+        for (object, state) in made {
+            if state.get().is_none() && !object.null_ok {
+                return Err(format!("Object {} not initialized", object.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs vcl_fini and tells the modules. Objects go when the VCL is dropped.
+    pub fn fini(&self, host: &mut dyn Host) {
+        let mut ctx = Ctx::new(host, &self.instance);
+        self.run(Method::Fini, &mut ctx);
+        // What a module says to its end is of no use to anyone.
+        let _ = self.event(Event::Discard);
+    }
+}

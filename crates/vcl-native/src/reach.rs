@@ -1,0 +1,171 @@
+//! What can be reached from where: which methods may wait, and how deep subroutines call each other.
+
+use lacquer_vcl::program::{Expr, ExprKind, Program, Return, Stmt};
+use lacquer_vcl_runtime::Instance;
+
+/// Calls nest at most this deep. With the frames that compiled subs have, it fits a coroutine's stack.
+const MAX_DEPTH: usize = 100;
+
+/// What a sub's own text refers to.
+#[derive(Default)]
+struct Uses {
+    calls: Vec<u32>,
+    /// Subs as values, which can be called dynamically.
+    values: Vec<u32>,
+    functions: Vec<u32>,
+}
+
+impl Uses {
+    fn of(body: &[Stmt]) -> Uses {
+        let mut uses = Uses::default();
+        uses.stmts(body);
+        uses
+    }
+
+    fn stmts(&mut self, body: &[Stmt]) {
+        for stmt in body {
+            match stmt {
+                Stmt::Set { value, .. }
+                | Stmt::SetHeader { value, .. }
+                | Stmt::SetBody { value, .. }
+                | Stmt::Ban { value, .. }
+                | Stmt::Synthetic { value, .. }
+                | Stmt::HashData { value, .. } => self.expr(value),
+                Stmt::Do { call, .. } => self.expr(call),
+                Stmt::CallDynamic { sub, .. } => self.expr(sub),
+                Stmt::CallSub { sub, .. } => self.calls.push(*sub),
+                Stmt::New { args, .. } => self.args(args),
+                Stmt::If { arms, otherwise } => {
+                    for (condition, body) in arms {
+                        self.expr(condition);
+                        self.stmts(body);
+                    }
+                    self.stmts(otherwise);
+                }
+                Stmt::Return { how, .. } => self.how(how),
+                Stmt::Unset { .. } | Stmt::UnsetHeader { .. } | Stmt::Trace { .. } => {}
+            }
+        }
+    }
+
+    fn how(&mut self, how: &Return) {
+        match how {
+            Return::Status { status, reason, .. } => {
+                self.expr(status);
+                if let Some(reason) = reason {
+                    self.expr(reason);
+                }
+            }
+            Return::PassFor(e) | Return::Fail(Some(e)) => self.expr(e),
+            Return::Plain(_) | Return::Vcl(_) | Return::Fail(None) | Return::FromSub => {}
+        }
+    }
+
+    fn args(&mut self, args: &[Option<Expr>]) {
+        for e in args.iter().flatten() {
+            self.expr(e);
+        }
+    }
+
+    fn expr(&mut self, e: &Expr) {
+        match &e.kind {
+            ExprKind::Sub(sub) => self.values.push(*sub),
+            ExprKind::Call { function, args, .. } => {
+                self.functions.push(*function);
+                self.args(args);
+            }
+            ExprKind::Concat(all) | ExprKind::And(all) | ExprKind::Or(all) => {
+                for e in all {
+                    self.expr(e);
+                }
+            }
+            ExprKind::ToString(e)
+            | ExprKind::Convert(e)
+            | ExprKind::Defined(e)
+            | ExprKind::Not(e)
+            | ExprKind::Negate(e)
+            | ExprKind::StorageField(e, _)
+            | ExprKind::ChangeCase { value: e, .. }
+            | ExprKind::ResolveBackend(e)
+            | ExprKind::SubCallable(e) => self.expr(e),
+            ExprKind::Compare(_, a, b) | ExprKind::Arith(_, a, b) => {
+                self.expr(a);
+                self.expr(b);
+            }
+            ExprKind::Match { subject, regex, .. } => {
+                self.expr(subject);
+                self.expr(regex);
+            }
+            ExprKind::AclMatch { ip, acl, .. } => {
+                self.expr(ip);
+                self.expr(acl);
+            }
+            ExprKind::Regsub { subject, regex, replacement, .. } => {
+                self.expr(subject);
+                self.expr(regex);
+                self.expr(replacement);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Subs that can be called dynamically because the program uses them as values.
+pub fn dynamic_subs(program: &Program) -> Vec<bool> {
+    let mut dynamic = vec![false; program.subs.len()];
+    for sub in &program.subs {
+        for value in Uses::of(&sub.body).values {
+            if let Some(flag) = dynamic.get_mut(value as usize) {
+                *flag = true;
+            }
+        }
+    }
+    dynamic
+}
+
+/// The methods from which a function that may wait can be reached, as bits.
+pub fn suspending_methods(instance: &Instance) -> u32 {
+    let program = &instance.program;
+    let uses: Vec<Uses> = program.subs.iter().map(|sub| Uses::of(&sub.body)).collect();
+    let suspends = |f: &u32| instance.functions.get(*f as usize).is_some_and(|f| f.suspends);
+    let mut bits = 0;
+    for (method, &root) in program.methods.iter().enumerate() {
+        let mut seen = vec![false; uses.len()];
+        let mut open = vec![root];
+        while let Some(sub) = open.pop() {
+            let Some(used) = uses.get(sub as usize) else { continue };
+            if std::mem::replace(&mut seen[sub as usize], true) {
+                continue;
+            }
+            if used.functions.iter().any(suspends) {
+                bits |= 1 << method;
+                break;
+            }
+            open.extend(used.calls.iter().chain(&used.values));
+        }
+    }
+    bits
+}
+
+/// Sees that calls by name neither recurse nor nest too deep for the stack.
+pub fn check_depth(program: &Program) -> Result<(), String> {
+    let calls: Vec<Vec<u32>> = program.subs.iter().map(|sub| Uses::of(&sub.body).calls).collect();
+    // Rounds of relaxation: in a program without recursion no chain is longer than MAX_DEPTH.
+    let mut depth = vec![1usize; calls.len()];
+    for _ in 0..=MAX_DEPTH {
+        let mut settled = true;
+        for (sub, called) in calls.iter().enumerate() {
+            let below = called.iter().filter_map(|&c| depth.get(c as usize)).max().copied().unwrap_or(0);
+            if depth[sub] != below + 1 {
+                depth[sub] = below + 1;
+                settled = false;
+            }
+        }
+        if settled {
+            return Ok(());
+        }
+    }
+    let deepest = (0..calls.len()).max_by_key(|&sub| depth[sub]).unwrap_or_default();
+    let name = program.subs.get(deepest).map_or("", |s| s.name.as_str());
+    Err(format!("Calls below sub {name} nest deeper than {MAX_DEPTH} or recurse"))
+}

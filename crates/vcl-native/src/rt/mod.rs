@@ -1,0 +1,61 @@
+//! What compiled code calls. Every function takes the context first, reports failure through it (compiled
+//! code looks at `Ctx::handling` after those that can fail) and lets no panic through.
+//!
+//! - [`vars`]: variables by class, headers, bodies;
+//! - [`text`]: joining, comparing, matching and substituting strings, conversions to STRING;
+//! - [`flow`]: module functions, objects, dynamic subs, returns with arguments, hashing, tracing.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use lacquer_vcl::types::HttpId;
+use lacquer_vcl::variables_table::Var;
+use lacquer_vcl_runtime::instance::HeaderName;
+use lacquer_vcl_runtime::value::http_from_code;
+use lacquer_vcl_runtime::{Ctx, ModuleError, Str};
+
+pub mod flow;
+pub mod text;
+pub mod vars;
+
+/// Runs `body`; an error or a panic fails the transaction and gives `neutral`.
+fn guard<'a, R>(
+    ctx: &mut Ctx<'a>,
+    neutral: R,
+    body: impl FnOnce(&mut Ctx<'a>) -> Result<R, ModuleError>,
+) -> R {
+    match catch_unwind(AssertUnwindSafe(|| body(ctx))) {
+        Ok(Ok(value)) => value,
+        Ok(Err(ModuleError(text))) => {
+            ctx.fail(&text);
+            neutral
+        }
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().copied();
+            let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+            let text = format!("Internal error: {}", text.unwrap_or("panic"));
+            // The host may be what panicked, so it is not trusted to stay calm now.
+            let _ = catch_unwind(AssertUnwindSafe(|| ctx.fail(&text)));
+            ctx.handling = lacquer_vcl::types::Action::Fail as u32;
+            neutral
+        }
+    }
+}
+
+fn var(code: u32) -> Result<Var, ModuleError> {
+    Var::from_code(code).ok_or_else(|| "No such variable".into())
+}
+
+fn http_and_name<'a>(ctx: &Ctx<'a>, http: u32, name: u32) -> Result<(HttpId, &'a HeaderName), ModuleError> {
+    let name = ctx.header_name(name).ok_or("No such header name")?;
+    Ok((http_from_code(u64::from(http)), name))
+}
+
+/// # Safety
+/// `parts` must point to `count` strings that compiled code has just written.
+unsafe fn strands<'s>(parts: *const Str, count: u64) -> &'s [Str] {
+    if parts.is_null() || count == 0 {
+        return &[];
+    }
+    // SAFETY: the caller promises it.
+    unsafe { std::slice::from_raw_parts(parts, count as usize) }
+}

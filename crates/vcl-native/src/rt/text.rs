@@ -1,0 +1,185 @@
+//! Strings: joining, comparing, matching, substituting, and how other types read as STRING.
+
+use std::cell::RefCell;
+use std::cmp::Ordering;
+use std::net::SocketAddr;
+
+use lacquer_vcl_runtime::regex::RegexError;
+use lacquer_vcl_runtime::{BackendId, Blob, Ctx, ModuleError, Regex, Str, convert};
+
+use super::{guard, strands};
+
+pub extern "C" fn join(ctx: &mut Ctx<'_>, parts: *const Str, count: u64) -> Str {
+    guard(ctx, Str::NULL, |ctx| {
+        // SAFETY: compiled code passes the list it has just written.
+        let parts = unsafe { strands(parts, count) };
+        Ok(Str::new(ctx.join(parts)?))
+    })
+}
+
+fn sign(order: Ordering) -> i32 {
+    order as i32
+}
+
+/// Compares two single strings. Undefined is greater than anything, itself included.
+pub extern "C" fn compare(_ctx: &mut Ctx<'_>, a: Str, b: Str) -> i32 {
+    match (a.get(), b.get()) {
+        (Some(a), Some(b)) => sign(a.cmp(b)),
+        _ => 1,
+    }
+}
+
+pub extern "C" fn same_bytes(_ctx: &mut Ctx<'_>, a: *const u8, b: *const u8, length: u64) -> u32 {
+    // SAFETY: compiled code passes two strings of this length.
+    let (a, b) = unsafe {
+        (std::slice::from_raw_parts(a, length as usize), std::slice::from_raw_parts(b, length as usize))
+    };
+    u32::from(a == b)
+}
+
+/// Compares what two lists of strings join to; undefined parts are empty.
+pub extern "C" fn compare_strands(
+    ctx: &mut Ctx<'_>,
+    a: *const Str,
+    a_count: u64,
+    b: *const Str,
+    b_count: u64,
+) -> i32 {
+    guard(ctx, 0, |_| {
+        // SAFETY: compiled code passes the lists it has just written.
+        let (a, b) = unsafe { (strands(a, a_count), strands(b, b_count)) };
+        let bytes = |parts: &'static [Str]| parts.iter().flat_map(Str::or_empty);
+        Ok(sign(bytes(a).cmp(bytes(b))))
+    })
+}
+
+fn regex<'a>(ctx: &Ctx<'a>, number: u32) -> Result<&'a Regex, ModuleError> {
+    let index = (number as usize).checked_sub(1).ok_or("Cannot match a null REGEX")?;
+    ctx.vcl.regexes.get(index).ok_or_else(|| "No such regular expression".into())
+}
+
+pub extern "C" fn matches(ctx: &mut Ctx<'_>, subject: Str, number: u32) -> u32 {
+    guard(ctx, 0, |ctx| {
+        let found = regex(ctx, number)?.is_match(subject.or_empty(), ctx.host.regex_limits());
+        found.map(u32::from).map_err(|e| format!("Regexp matching failed: {e}").into())
+    })
+}
+
+thread_local! {
+    static OUTPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// `number` is the regex's; with [`ALL`] added, all matches are replaced.
+pub extern "C" fn regsub(ctx: &mut Ctx<'_>, subject: Str, number: u64, replacement: Str) -> Str {
+    guard(ctx, Str::NULL, |ctx| {
+        let regex = regex(ctx, number as u32)?;
+        let text = subject.get().unwrap_or_default();
+        let limits = ctx.host.regex_limits();
+        OUTPUT.with_borrow_mut(|out| {
+            out.clear();
+            let done = regex.substitute(text, replacement.or_empty(), number & ALL != 0, limits, out);
+            match done {
+                Ok(true) => {
+                    let held = ctx.copy(out).map_err(|_| "regsub: Out of workspace")?;
+                    Ok(Str::new(held))
+                }
+                Ok(false) => Ok(if subject.is_null() { Str::new(b"") } else { subject }),
+                Err(RegexError(code)) => Err(format!("regsub: Regexp matching returned {code}").into()),
+            }
+        })
+    })
+}
+
+/// In [`regsub`]'s number: regsuball.
+pub const ALL: u64 = 1 << 32;
+
+/// `.upper()` and `.lower()`. What needs no change is not copied; the empty string becomes undefined, as
+/// in Varnish.
+pub extern "C" fn change_case(ctx: &mut Ctx<'_>, upper: u32, text: Str) -> Str {
+    guard(ctx, Str::NULL, |ctx| {
+        let bytes = text.or_empty();
+        let (upper, change): (_, fn(&u8) -> bool) =
+            if upper != 0 { (true, u8::is_ascii_lowercase) } else { (false, u8::is_ascii_uppercase) };
+        if bytes.is_empty() {
+            return Ok(Str::NULL);
+        }
+        if !bytes.iter().any(change) {
+            return Ok(text);
+        }
+        OUTPUT.with_borrow_mut(|out| {
+            out.clear();
+            out.extend_from_slice(bytes);
+            if upper {
+                out.make_ascii_uppercase();
+            } else {
+                out.make_ascii_lowercase();
+            }
+            Ok(Str::new(ctx.copy(out)?))
+        })
+    })
+}
+
+pub extern "C" fn acl_match(ctx: &mut Ctx<'_>, acl: u32, ip: *const SocketAddr) -> u32 {
+    // SAFETY: an IP value is null or points to an address of this task.
+    let ip = unsafe { ip.as_ref() };
+    guard(ctx, 0, |ctx| Ok(u32::from(ctx.acl_match(acl.checked_sub(1), ip)?)))
+}
+
+/// Compares addresses without ports.
+pub extern "C" fn same_ip(ctx: &mut Ctx<'_>, a: *const SocketAddr, b: *const SocketAddr) -> u32 {
+    guard(ctx, 0, |_| {
+        // SAFETY: an IP value is null or points to an address of this task.
+        let (a, b) = unsafe { (a.as_ref(), b.as_ref()) };
+        match (a, b) {
+            (Some(a), Some(b)) => Ok(u32::from(a.ip() == b.ip())),
+            _ => Err("VRT_ipcmp: Illegal IP".into()),
+        }
+    })
+}
+
+pub extern "C" fn int_text(ctx: &mut Ctx<'_>, value: i64) -> Str {
+    guard(ctx, Str::NULL, |ctx| Ok(Str::new(ctx.text(convert::int(value))?)))
+}
+
+/// REAL and DURATION.
+pub extern "C" fn real_text(ctx: &mut Ctx<'_>, value: f64) -> Str {
+    guard(ctx, Str::NULL, |ctx| Ok(Str::new(ctx.text(convert::real(value))?)))
+}
+
+pub extern "C" fn time_text(ctx: &mut Ctx<'_>, value: f64) -> Str {
+    guard(ctx, Str::NULL, |ctx| Ok(Str::new(ctx.text(convert::time(value))?)))
+}
+
+pub extern "C" fn ip_text(ctx: &mut Ctx<'_>, ip: *const SocketAddr) -> Str {
+    guard(ctx, Str::NULL, |ctx| {
+        // SAFETY: an IP value is null or points to an address of this task.
+        let ip = unsafe { ip.as_ref() }.ok_or("VRT_IP_string: Illegal IP")?;
+        Ok(Str::new(ctx.text(Ok(convert::ip(ip)))?))
+    })
+}
+
+pub extern "C" fn blob_text(ctx: &mut Ctx<'_>, blob: *const Blob) -> Str {
+    guard(ctx, Str::NULL, |ctx| {
+        // SAFETY: a BLOB value is null or points to a blob of this task.
+        match unsafe { blob.as_ref() } {
+            Some(blob) => Ok(Str::new(ctx.copy(&convert::blob(blob.get()))?)),
+            None => Ok(Str::NULL),
+        }
+    })
+}
+
+pub extern "C" fn backend_text(ctx: &mut Ctx<'_>, backend: u32) -> Str {
+    guard(ctx, Str::NULL, |ctx| Ok(Str::from_option(ctx.backend_name(BackendId(backend))?)))
+}
+
+pub extern "C" fn stevedore_text(ctx: &mut Ctx<'_>, stevedore: u32) -> Str {
+    guard(ctx, Str::NULL, |ctx| {
+        Ok(stevedore.checked_sub(1).map_or(Str::NULL, |_| ctx.host.stevedore_name(stevedore)))
+    })
+}
+
+pub extern "C" fn acl_text(ctx: &mut Ctx<'_>, acl: u32) -> Str {
+    let acls = &ctx.vcl.program.acls;
+    let acl = acl.checked_sub(1).and_then(|i| acls.get(i as usize));
+    Str::from_option(acl.map(|a| a.name.as_bytes()))
+}

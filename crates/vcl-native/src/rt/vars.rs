@@ -1,0 +1,164 @@
+//! Variables by class, headers and bodies: thin doors to the [`Host`](lacquer_vcl_runtime::Host).
+
+use std::net::SocketAddr;
+
+use lacquer_vcl::types::Method;
+use lacquer_vcl::variables_table::Var;
+use lacquer_vcl_runtime::{BackendId, Blob, Ctx, ModuleError, Str};
+
+use super::{guard, http_and_name, strands, var};
+
+pub extern "C" fn get_bool(ctx: &mut Ctx<'_>, code: u32) -> u32 {
+    guard(ctx, 0, |ctx| Ok(u32::from(ctx.host.get_bool(var(code)?))))
+}
+
+pub extern "C" fn get_int(ctx: &mut Ctx<'_>, code: u32) -> i64 {
+    guard(ctx, 0, |ctx| Ok(ctx.host.get_int(var(code)?)))
+}
+
+pub extern "C" fn get_real(ctx: &mut Ctx<'_>, code: u32) -> f64 {
+    guard(ctx, 0.0, |ctx| {
+        let var = var(code)?;
+        Ok(if var == Var::Now { ctx.host.now() } else { ctx.host.get_real(var) })
+    })
+}
+
+pub extern "C" fn get_str(ctx: &mut Ctx<'_>, code: u32) -> Str {
+    guard(ctx, Str::NULL, |ctx| Ok(ctx.host.get_str(var(code)?)))
+}
+
+pub extern "C" fn get_ip(ctx: &mut Ctx<'_>, code: u32) -> *const SocketAddr {
+    guard(ctx, std::ptr::null(), |ctx| match ctx.host.get_ip(var(code)?) {
+        Some(address) => ctx.ip(address).map(std::ptr::from_ref).ok_or_else(overflow),
+        None => Ok(std::ptr::null()),
+    })
+}
+
+pub extern "C" fn get_blob(ctx: &mut Ctx<'_>, code: u32) -> *const Blob {
+    guard(ctx, std::ptr::null(), |ctx| match ctx.host.get_blob(var(code)?) {
+        Some(blob) => ctx.place(blob).map(std::ptr::from_ref).ok_or_else(overflow),
+        None => Ok(std::ptr::null()),
+    })
+}
+
+fn overflow() -> ModuleError {
+    "Workspace overflow".into()
+}
+
+pub extern "C" fn get_backend(ctx: &mut Ctx<'_>, code: u32) -> u32 {
+    guard(ctx, 0, |ctx| Ok(ctx.host.get_backend(var(code)?).0))
+}
+
+pub extern "C" fn get_stevedore(ctx: &mut Ctx<'_>, code: u32) -> u32 {
+    guard(ctx, 0, |ctx| Ok(ctx.host.get_stevedore(var(code)?)))
+}
+
+pub extern "C" fn storage_var(ctx: &mut Ctx<'_>, storage: Str, code: u32) -> i64 {
+    guard(ctx, 0, |ctx| {
+        let storage = String::from_utf8_lossy(storage.or_empty());
+        Ok(ctx.host.storage_var(&storage, var(code)?))
+    })
+}
+
+pub extern "C" fn storage_field(ctx: &mut Ctx<'_>, storage: u32, code: u32) -> i64 {
+    guard(ctx, 0, |ctx| {
+        let var = var(code)?;
+        if storage == 0 {
+            return Ok(0);
+        }
+        let name = ctx.host.stevedore_name(storage);
+        Ok(ctx.host.storage_var(&String::from_utf8_lossy(name.or_empty()), var))
+    })
+}
+
+pub extern "C" fn stevedore_by_name(ctx: &mut Ctx<'_>, name: Str) -> u32 {
+    guard(ctx, 0, |ctx| Ok(ctx.host.stevedore_by_name(&String::from_utf8_lossy(name.or_empty()))))
+}
+
+pub extern "C" fn set_bool(ctx: &mut Ctx<'_>, code: u32, value: u32) {
+    guard(ctx, (), |ctx| {
+        let var = var(code)?;
+        if matches!(var, Var::ReqTrace | Var::BereqTrace) {
+            ctx.trace = value;
+        }
+        Ok(ctx.host.set_bool(var, value != 0)?)
+    });
+}
+
+pub extern "C" fn set_int(ctx: &mut Ctx<'_>, code: u32, value: i64) {
+    guard(ctx, (), |ctx| Ok(ctx.host.set_int(var(code)?, value)?));
+}
+
+pub extern "C" fn set_real(ctx: &mut Ctx<'_>, code: u32, value: f64) {
+    guard(ctx, (), |ctx| Ok(ctx.host.set_real(var(code)?, value)?));
+}
+
+pub extern "C" fn set_str(ctx: &mut Ctx<'_>, code: u32, value: Str) {
+    guard(ctx, (), |ctx| Ok(ctx.host.set_str(var(code)?, value)?));
+}
+
+pub extern "C" fn set_backend(ctx: &mut Ctx<'_>, code: u32, value: u32) {
+    guard(ctx, (), |ctx| Ok(ctx.host.set_backend(var(code)?, BackendId(value))?));
+}
+
+pub extern "C" fn set_stevedore(ctx: &mut Ctx<'_>, code: u32, value: u32) {
+    guard(ctx, (), |ctx| Ok(ctx.host.set_stevedore(var(code)?, value)?));
+}
+
+pub extern "C" fn unset(ctx: &mut Ctx<'_>, code: u32) {
+    guard(ctx, (), |ctx| Ok(ctx.host.unset(var(code)?)?));
+}
+
+pub extern "C" fn get_header(ctx: &mut Ctx<'_>, http: u32, name: u32) -> Str {
+    guard(ctx, Str::NULL, |ctx| {
+        let (http, name) = http_and_name(ctx, http, name)?;
+        Ok(ctx.host.header(http, name))
+    })
+}
+
+pub extern "C" fn set_header(ctx: &mut Ctx<'_>, http: u32, name: u32, value: Str) {
+    guard(ctx, (), |ctx| {
+        let (http, name) = http_and_name(ctx, http, name)?;
+        Ok(ctx.host.set_header(http, name, value)?)
+    });
+}
+
+pub extern "C" fn unset_header(ctx: &mut Ctx<'_>, http: u32, name: u32) {
+    guard(ctx, (), |ctx| {
+        let (http, name) = http_and_name(ctx, http, name)?;
+        Ok(ctx.host.unset_header(http, name)?)
+    });
+}
+
+/// Undefined parts of a body read `(null)`, as in Varnish.
+fn put_body(ctx: &mut Ctx<'_>, var: Var, append: bool, parts: &[Str]) -> Result<(), ModuleError> {
+    if let [one] = parts {
+        return Ok(ctx.host.set_body(var, append, one.get().unwrap_or(b"(null)"))?);
+    }
+    let whole: Vec<u8> = parts.iter().flat_map(|p| p.get().unwrap_or(b"(null)")).copied().collect();
+    Ok(ctx.host.set_body(var, append, &whole)?)
+}
+
+pub extern "C" fn set_body(ctx: &mut Ctx<'_>, code: u32, append: u32, parts: *const Str, count: u64) {
+    // SAFETY: compiled code passes the list it has just written.
+    let parts = unsafe { strands(parts, count) };
+    guard(ctx, (), |ctx| put_body(ctx, var(code)?, append != 0, parts));
+}
+
+/// `synthetic(...)`: adds to the body of the response in hand.
+pub extern "C" fn synthetic(ctx: &mut Ctx<'_>, parts: *const Str, count: u64) {
+    // SAFETY: compiled code passes the list it has just written.
+    let parts = unsafe { strands(parts, count) };
+    guard(ctx, (), |ctx| {
+        let backend = ctx.method() == Method::BackendError;
+        put_body(ctx, if backend { Var::BerespBody } else { Var::RespBody }, true, parts)
+    });
+}
+
+pub extern "C" fn set_body_blob(ctx: &mut Ctx<'_>, code: u32, append: u32, blob: *const Blob) {
+    guard(ctx, (), |ctx| {
+        // SAFETY: a BLOB value is null or points to a blob of this task.
+        let content = unsafe { blob.as_ref() }.map_or(&b""[..], |b| b.get());
+        Ok(ctx.host.set_body(var(code)?, append != 0, content)?)
+    });
+}

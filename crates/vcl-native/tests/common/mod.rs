@@ -1,0 +1,7 @@
+//! What the tests share: a host in memory, a way to build programs by hand, and a small module.
+#![allow(dead_code)]
+
+pub mod build;
+pub mod host;
+pub mod interpreter;
+pub mod module;

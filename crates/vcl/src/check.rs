@@ -1,0 +1,325 @@
+//! What can only be judged when everything has been read: names defined and used, returns allowed,
+//! variables available, no recursion.
+//!
+//! Each walk follows calls from a root with its own stack, so that long chains cost no recursion; a
+//! subroutine is looked into once for each root.
+
+use crate::compiler::Compiler;
+use crate::returns_table::returns_of;
+use crate::symbols::{Fmt, Kind, SymbolId, TokenId, Use, UseKind};
+use crate::types::{Action, Method};
+
+/// One subroutine on the way down.
+struct Frame {
+    proc: usize,
+    next_call: usize,
+}
+
+/// A walk ended at an error; the calls that led there are still on the stack.
+struct Found;
+
+impl Compiler<'_> {
+    /// Runs all checks, in the order in which their errors are to be seen.
+    pub fn check_program(&mut self) {
+        let checks: [fn(&mut Self); 4] =
+            [Self::check_references, Self::check_returns, Self::check_uses, Self::check_default_backend];
+        for check in checks {
+            check(self);
+            if self.errors > 0 {
+                return;
+            }
+        }
+    }
+
+    fn enough(&self) -> bool {
+        self.errors >= self.options.max_errors
+    }
+
+    fn check_references(&mut self) {
+        for symbol in self.symbols.walk() {
+            let entry = &self.symbols.list[symbol];
+            if entry.no_ref_needed || self.enough() {
+                continue;
+            }
+            let kind = entry.kind.name();
+            match (entry.definitions, entry.references, entry.defined, entry.referenced) {
+                (0, 1.., _, Some(token)) => {
+                    let name = self.text(token);
+                    let near = self.near_global(symbol);
+                    self.say(format!("Undefined {kind} {name}, first reference:\n"));
+                    self.show(token);
+                    if let Some(near) = near {
+                        self.hint(format!("did you mean '{near}'?"));
+                    }
+                    self.finish_error();
+                }
+                (1.., 0, Some(token), _) => {
+                    let name = self.text(token);
+                    self.say(format!("Unused {kind} {name}, defined:\n"));
+                    self.show(token);
+                    if self.options.err_unref {
+                        self.hint("remove it, use it, or set the parameter vcc_feature to -err_unref");
+                        self.finish_error();
+                    } else {
+                        self.finish_warning();
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn near_global(&self, symbol: SymbolId) -> Option<String> {
+        let kind = self.symbols.list[symbol].kind;
+        let defined = (0..self.symbols.list.len())
+            .filter(|s| self.symbols.list[*s].kind == kind && self.symbols.list[*s].definitions > 0);
+        let names = defined.map(|s| self.symbols.name(s));
+        crate::hints::nearest(self.symbols.name(symbol), names).map(str::to_owned)
+    }
+
+    fn subs_by_name(&self) -> Vec<usize> {
+        let subs = self.symbols.walk().into_iter().filter(|s| self.symbols.list[*s].kind == Kind::Sub);
+        let procs = subs.map(|s| self.global_index(s) as usize);
+        procs.filter(|p| self.procs.get(*p).is_some_and(|p| p.name.is_some())).collect()
+    }
+
+    fn proc_name(&self, proc: usize) -> String {
+        self.procs[proc].name.map_or_else(String::new, |token| self.text(token).to_owned())
+    }
+
+    fn show_name(&mut self, proc: usize) {
+        if let Some(name) = self.procs[proc].name {
+            self.show(name);
+        }
+    }
+
+    /// Walks down from a root. `enter` judges a subroutine when it is first reached; what is in `seen` is
+    /// known to be in order. On the way back the callers take over the callees' limits.
+    fn descend(
+        &mut self,
+        root: usize,
+        seen: &mut [bool],
+        mut enter: impl FnMut(&mut Self, usize) -> Result<(), Found>,
+    ) -> Result<(), (Found, Vec<Frame>)> {
+        let mut stack = vec![Frame { proc: root, next_call: 0 }];
+        if let Err(found) = enter(self, root) {
+            return Err((found, stack));
+        }
+        self.procs[root].active = true;
+        while let Some(frame) = stack.last_mut() {
+            let proc = frame.proc;
+            if let Some((symbol, _)) = self.procs[proc].calls.get(frame.next_call).copied() {
+                frame.next_call += 1;
+                let callee = self.global_index(symbol) as usize;
+                if self.procs[callee].active {
+                    self.say("Subroutine recurses on\n");
+                    self.show_name(callee);
+                    return Err((Found, stack));
+                }
+                if seen[callee] {
+                    self.procs[proc].allowed &= self.procs[callee].allowed;
+                    continue;
+                }
+                if let Err(found) = enter(self, callee) {
+                    return Err((found, stack));
+                }
+                self.procs[callee].active = true;
+                stack.push(Frame { proc: callee, next_call: 0 });
+            } else {
+                seen[proc] = true;
+                self.procs[proc].active = false;
+                stack.pop();
+                if let Some(caller) = stack.last() {
+                    self.procs[caller.proc].allowed &= self.procs[proc].allowed;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says by which calls an error was reached, innermost first.
+    fn say_calls(&mut self, stack: Vec<Frame>) {
+        for frame in stack.into_iter().rev() {
+            self.procs[frame.proc].active = false;
+            let Some((_, token)) = frame.next_call.checked_sub(1).map(|i| self.procs[frame.proc].calls[i]) else {
+                continue;
+            };
+            let name = self.proc_name(frame.proc);
+            self.say(format!("\n...called from \"{name}\"\n"));
+            self.show(token);
+        }
+    }
+
+    fn check_returns(&mut self) {
+        let mut seen_anyhow = vec![false; self.procs.len()];
+        for root in self.subs_by_name() {
+            if self.enough() {
+                return;
+            }
+            let Some(method) = self.procs[root].method else {
+                if !seen_anyhow[root] {
+                    if let Err((Found, stack)) = self.descend(root, &mut seen_anyhow, |_, _| Ok(())) {
+                        self.say_calls(stack);
+                        self.finish_error();
+                    }
+                }
+                continue;
+            };
+            let mut seen = vec![false; self.procs.len()];
+            let legal = returns_of(method);
+            let walked = self.descend(root, &mut seen, |this, proc| {
+                this.procs[proc].called_from |= 1 << method as u32;
+                this.check_returns_of(proc, legal)
+            });
+            if let Err((Found, stack)) = walked {
+                self.say_calls(stack);
+                let mut text = format!("\n...which is the \"{}\" subroutine\nLegal returns are:", method.sub_name());
+                for action in Action::ALL.into_iter().filter(|a| legal & 1 << *a as u32 != 0) {
+                    text.push_str(&format!(" \"{}\"", action.name()));
+                }
+                text.push('\n');
+                self.say(text);
+                self.finish_error();
+            }
+        }
+    }
+
+    fn check_returns_of(&mut self, proc: usize, legal: u32) -> Result<(), Found> {
+        let illegal = self.procs[proc].returns & !legal;
+        if illegal == 0 {
+            return Ok(());
+        }
+        for action in Action::ALL.into_iter().filter(|a| illegal & 1 << *a as u32 != 0) {
+            self.say(format!("Invalid return \"{}\"\n", action.name()));
+            if let Some(token) = self.procs[proc].return_tokens[action as usize] {
+                self.show(token);
+            }
+            if let Some(hint) = crate::hints::for_illegal_return(action, legal) {
+                self.hint(hint);
+            }
+        }
+        let name = self.proc_name(proc);
+        self.say(format!("\n...in subroutine \"{name}\"\n"));
+        self.show_name(proc);
+        Err(Found)
+    }
+
+    fn check_uses(&mut self) {
+        for proc in 0..self.procs.len() {
+            let limit = self.procs[proc].uses.iter().fold(u32::MAX, |mask, u| mask & u.mask);
+            self.procs[proc].allowed &= limit;
+        }
+        let mut seen_anyhow = vec![false; self.procs.len()];
+        for root in self.subs_by_name() {
+            if self.enough() {
+                return;
+            }
+            let Some(method) = self.procs[root].method else {
+                if !seen_anyhow[root] {
+                    let _ = self.descend(root, &mut seen_anyhow, |_, _| Ok(()));
+                }
+                continue;
+            };
+            match self.illegal_use(root, method) {
+                Judgement::Fine => {}
+                Judgement::Said => {
+                    self.finish_error();
+                    continue;
+                }
+                Judgement::Illegal(illegal) => {
+                    self.show_range(Some(illegal.first), illegal.end);
+                    let (what, name) = (illegal.what.complaint(), self.proc_name(root));
+                    self.say(format!("{what} in subroutine '{name}'.\nAt: "));
+                    self.finish_error();
+                    continue;
+                }
+            }
+            let mut seen = vec![false; self.procs.len()];
+            let walked = self.descend(root, &mut seen, |this, proc| this.check_uses_of(proc, root, method));
+            if let Err((Found, stack)) = walked {
+                self.say_calls(stack);
+                self.say(format!("\n...which is the \"{}\" subroutine\n", method.sub_name()));
+                self.finish_error();
+            }
+        }
+        self.check_possible();
+    }
+
+    fn check_uses_of(&mut self, proc: usize, root: usize, method: Method) -> Result<(), Found> {
+        if proc == root {
+            return Ok(());
+        }
+        match self.illegal_use(proc, method) {
+            Judgement::Fine => Ok(()),
+            Judgement::Said => Err(Found),
+            Judgement::Illegal(illegal) => {
+                self.show_range(Some(illegal.first), illegal.end);
+                let what = illegal.what.complaint();
+                self.say(format!("{what} from subroutine '{}'.\n", method.sub_name()));
+                let name = self.proc_name(proc);
+                self.say(format!("\n...in subroutine \"{name}\"\n"));
+                self.show_name(proc);
+                Err(Found)
+            }
+        }
+    }
+
+    fn illegal_use(&mut self, proc: usize, method: Method) -> Judgement {
+        let here = 1 << method as u32;
+        let uses = &self.procs[proc].uses;
+        let Some(mut illegal) = uses.iter().copied().find(|u| u.mask & here == 0) else {
+            return Judgement::Fine;
+        };
+        if illegal.mask == 0 && illegal.what == UseKind::Write {
+            let complaint = if illegal.readable == 0 {
+                "Variable cannot be set.\n"
+            } else if illegal.readable & here == 0 {
+                illegal.what = UseKind::Read;
+                return Judgement::Illegal(illegal);
+            } else {
+                "Variable is read only.\n"
+            };
+            self.show_range(Some(illegal.first), illegal.end);
+            self.say(complaint);
+            return Judgement::Said;
+        }
+        Judgement::Illegal(illegal)
+    }
+
+    /// Subroutines that nothing calls statically must at least be possible somewhere.
+    fn check_possible(&mut self) {
+        for proc in self.subs_by_name() {
+            if self.enough() || self.errors > 0 {
+                return;
+            }
+            if self.procs[proc].allowed == 0 {
+                self.say("Impossible Subroutine");
+                self.show_name(proc);
+                self.hint("what it uses is available in no common subroutine, so nothing could call it");
+                self.finish_error();
+            }
+        }
+    }
+
+    fn check_default_backend(&mut self) {
+        if self.program.default_backend.is_none() {
+            let message = "No backends or directors found in VCL program, at least one is necessary.\n";
+            self.say(message);
+            self.hint("`backend default none;` is enough if all backends come from modules");
+            self.finish_error();
+        }
+    }
+
+    /// The token of a symbol's definition, for lints.
+    pub fn definition_of(&self, symbol: SymbolId) -> Option<TokenId> {
+        let entry = &self.symbols.list[symbol];
+        entry.defined.filter(|_| entry.fmt != Fmt::Void)
+    }
+}
+
+enum Judgement {
+    Fine,
+    /// The complaint is complete.
+    Said,
+    Illegal(Use),
+}

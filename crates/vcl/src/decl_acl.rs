@@ -1,0 +1,402 @@
+//! `acl name +flags { "host"/mask; ! "host"; ("host"); }`
+//!
+//! Entries are kept in Varnish's order, in which the first that contains an address decides: by
+//! family, then by address, a smaller network before a larger one that contains it.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::compiler::{Compiler, Res, Stop};
+use crate::lexer::Tok;
+use crate::program::AclEntry;
+use crate::symbols::{Fmt, TokenId};
+
+/// A network with its family in front; `bits` counts the family's byte too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Network {
+    data: [u8; 17],
+    bits: u32,
+}
+
+/// How two networks lie, as far as folding cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Relation {
+    Same,
+    Before,
+    After,
+    /// The first lies in the second.
+    Inside,
+    Around,
+    /// Neighbours that make up the next larger network.
+    LeftHalf,
+    RightHalf,
+}
+
+impl Network {
+    fn relation(&self, other: &Network) -> Relation {
+        let common = self.bits.min(other.bits);
+        let same_size = self.bits == other.bits;
+        let whole = (common / 8) as usize;
+        for i in 0..whole {
+            let (a, b) = (self.data[i], other.data[i]);
+            if a != b {
+                // Only the last bit that counts can be the one that halves of a network differ in.
+                let last = same_size && common % 8 == 0 && i + 1 == whole;
+                return unequal(a, b, last);
+            }
+        }
+        if common % 8 != 0 {
+            let shift = 8 - common % 8;
+            let (a, b) = (self.data[whole] >> shift, other.data[whole] >> shift);
+            if a != b {
+                return unequal(a, b, same_size);
+            }
+        }
+        match other.bits.cmp(&self.bits) {
+            Ordering::Less => Relation::Inside,
+            Ordering::Greater => Relation::Around,
+            Ordering::Equal => Relation::Same,
+        }
+    }
+
+    fn address(&self) -> IpAddr {
+        if self.data[0] == 4 {
+            let mut bytes = [0; 4];
+            bytes.copy_from_slice(&self.data[1..5]);
+            IpAddr::V4(Ipv4Addr::from(bytes))
+        } else {
+            let mut bytes = [0; 16];
+            bytes.copy_from_slice(&self.data[1..]);
+            IpAddr::V6(Ipv6Addr::from(bytes))
+        }
+    }
+}
+
+fn unequal(a: u8, b: u8, may_be_halves: bool) -> Relation {
+    match (may_be_halves, a < b) {
+        (true, _) if a | 1 == b => Relation::LeftHalf,
+        (true, _) if b | 1 == a => Relation::RightHalf,
+        (_, true) => Relation::Before,
+        (_, false) => Relation::After,
+    }
+}
+
+impl PartialOrd for Network {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Network {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match self.relation(other) {
+            Relation::Same => Ordering::Equal,
+            Relation::Before | Relation::Inside | Relation::LeftHalf => Ordering::Less,
+            Relation::After | Relation::Around | Relation::RightHalf => Ordering::Greater,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    negated: bool,
+    address: TokenId,
+    mask: Option<TokenId>,
+    /// The address without a mask written inside the string.
+    host: String,
+    /// What was changed to make it a network.
+    fixed: Option<String>,
+}
+
+type Tree = BTreeMap<Network, Entry>;
+
+#[derive(Clone, Copy, Default)]
+struct Flags {
+    log: bool,
+    fold: bool,
+    pedantic: bool,
+    table: bool,
+}
+
+/// One entry as written, before its addresses are known.
+struct Written {
+    entry: Entry,
+    optional: bool,
+    bits: Option<u32>,
+}
+
+impl Compiler<'_> {
+    pub fn parse_acl(&mut self) -> Res<()> {
+        self.advance();
+        self.want_name("ACL")?;
+        let symbol = self.handle_symbol(Fmt::Acl)?.ok_or(Stop)?;
+        let flags = self.acl_flags()?;
+        self.skip(Tok::LBrace)?;
+        let mut tree = Tree::new();
+        while self.now() != Tok::RBrace {
+            let written = self.acl_entry()?;
+            self.add_hosts(&mut tree, written, flags)?;
+            self.skip(Tok::Semi)?;
+        }
+        self.skip(Tok::RBrace)?;
+        let entries = tree.iter().map(|(network, entry)| self.acl_result(network, entry)).collect();
+        let index = self.global_index(symbol) as usize;
+        let acl = &mut self.program.acls[index];
+        acl.entries = entries;
+        (acl.log, acl.fold, acl.pedantic, acl.table) = (flags.log, flags.fold, flags.pedantic, flags.table);
+        Ok(())
+    }
+
+    fn acl_flags(&mut self) -> Res<Flags> {
+        let mut flags = Flags { pedantic: true, ..Flags::default() };
+        loop {
+            let set = match self.flag() {
+                Ok(Some(set)) => set,
+                Ok(None) => return Ok(flags),
+                Err(Stop) => {
+                    self.say("Valid ACL flags are `log` and `table`:\n");
+                    return Err(Stop);
+                }
+            };
+            match self.text(self.t) {
+                "log" => flags.log = set,
+                "fold" => flags.fold = set,
+                "pedantic" => flags.pedantic = set,
+                "table" => flags.table = set,
+                _ => {
+                    self.hint("the flags are log, fold, pedantic and table");
+                    return self.fail("Unknown ACL flag:\n", self.t);
+                }
+            }
+            self.advance();
+        }
+    }
+
+    fn acl_entry(&mut self) -> Res<Written> {
+        let mut negated = self.take(Tok::Bang);
+        let optional = self.take(Tok::LParen);
+        negated = negated || self.take(Tok::Bang);
+        self.want(Tok::Cstr)?;
+        let address = self.t;
+        let content = self.content(address);
+        self.advance();
+        let mut entry = Entry { negated, address, mask: None, host: content.to_owned(), fixed: None };
+        let mut bits = None;
+        if let Some((host, mask)) = content.split_once('/') {
+            host.clone_into(&mut entry.host);
+            let digits = mask.chars().all(|c| c.is_ascii_digit());
+            if !digits {
+                return self.fail(".../mask is not numeric.\n", address);
+            }
+            bits = Some(mask.parse().unwrap_or(if mask.is_empty() { 0 } else { u32::MAX }));
+            entry.mask = Some(address);
+            if self.now() == Tok::Slash {
+                return self.fail("/mask only allowed once.\n", self.t);
+            }
+        } else if self.now() == Tok::Slash {
+            self.advance();
+            entry.mask = Some(self.t);
+            bits = Some(u32::try_from(self.uint()?).unwrap_or(u32::MAX));
+        }
+        if optional {
+            self.skip(Tok::RParen)?;
+        }
+        Ok(Written { entry, optional, bits })
+    }
+
+    fn take(&mut self, kind: Tok) -> bool {
+        let found = self.now() == kind;
+        if found {
+            self.advance();
+        }
+        found
+    }
+
+    fn add_hosts(&mut self, tree: &mut Tree, written: Written, flags: Flags) -> Res<()> {
+        let host = written.entry.host.clone();
+        if let Some((address, bits)) = net_notation(&host) {
+            let bits = written.bits.unwrap_or(bits);
+            return self.add_network(tree, written.entry, IpAddr::V4(address), bits, flags);
+        }
+        let resolved = match host.parse::<IpAddr>() {
+            Ok(ip) => Ok(vec![ip]),
+            Err(_) => {
+                let found = self.options.resolver.resolve(Some(&host), "0");
+                found.map(|list| list.into_iter().map(|a| a.ip()).collect())
+            }
+        };
+        let mut addresses: Vec<IpAddr> = match resolved {
+            Ok(addresses) => addresses,
+            Err(error) if written.optional => {
+                self.say(format!("Warning: {host} ignored\n  -- {error}\n"));
+                self.finish_note();
+                return Ok(());
+            }
+            Err(error) => {
+                return self.fail(format!("DNS lookup({host}): {error}\n"), written.entry.address);
+            }
+        };
+        let mut seen = Vec::new();
+        addresses.retain(|a| !seen.contains(a) && (seen.push(*a), true).1);
+        let both = addresses.iter().any(IpAddr::is_ipv4) && addresses.iter().any(IpAddr::is_ipv6);
+        if let (Some(bits), Some(mask), true) = (written.bits, written.entry.mask, both) {
+            let message = format!(
+                "Mask (/{bits}) specified, but string resolves to both IPv4 and IPv6 addresses.\n"
+            );
+            return self.fail(message, mask);
+        }
+        for address in addresses {
+            let bits = written.bits.unwrap_or(if address.is_ipv4() { 32 } else { 128 });
+            self.add_network(tree, written.entry.clone(), address, bits, flags)?;
+        }
+        Ok(())
+    }
+
+    fn add_network(
+        &mut self,
+        tree: &mut Tree,
+        mut entry: Entry,
+        address: IpAddr,
+        bits: u32,
+        flags: Flags,
+    ) -> Res<()> {
+        let (family, most, bytes) = match address {
+            IpAddr::V4(a) => ("IPv4", 32, a.octets().to_vec()),
+            IpAddr::V6(a) => ("IPv6", 128, a.octets().to_vec()),
+        };
+        if bits > most {
+            let token = entry.mask.unwrap_or(entry.address);
+            return self.fail(format!("Too wide mask (/{bits}) for {family} address\n"), token);
+        }
+        let mut data = [0; 17];
+        data[0] = if most == 32 { 4 } else { 6 };
+        data[1..=bytes.len()].copy_from_slice(&bytes);
+        let masked = clear_host_bits(&mut data, bits);
+        let network = Network { data, bits: bits + 8 };
+        if masked {
+            let fixed = format!("{}/{bits}", network.address());
+            if flags.pedantic {
+                let message = format!("Non-zero bits in masked part, (maybe use {fixed} ?)\n");
+                return self.fail(message, entry.address);
+            }
+            entry.fixed = Some(fixed);
+        }
+        self.insert_network(tree, network, entry, flags)
+    }
+
+    fn insert_network(&mut self, tree: &mut Tree, network: Network, entry: Entry, flags: Flags) -> Res<()> {
+        if let Some(old) = tree.get(&network) {
+            if old.negated == entry.negated {
+                return Ok(());
+            }
+            let first = old.address;
+            self.say("Conflicting ACL entries:\n");
+            self.show(first);
+            return self.fail("vs:\n", entry.address);
+        }
+        tree.insert(network, entry);
+        if !flags.fold {
+            return Ok(());
+        }
+        let before = tree.range(..network).next_back().map(|(n, _)| *n);
+        if let Some(left) = before {
+            if !self.fold(tree, left, network, flags)? {
+                return Ok(());
+            }
+        }
+        let after = tree.range(network..).nth(1).map(|(n, _)| *n);
+        if let Some(right) = after {
+            self.fold(tree, network, right, flags)?;
+        }
+        Ok(())
+    }
+
+    /// Folds neighbours in the tree. Says whether the right one is still there.
+    fn fold(&mut self, tree: &mut Tree, left: Network, right: Network, flags: Flags) -> Res<bool> {
+        let mut left = left;
+        let negated = |tree: &Tree, n: &Network| tree.get(n).is_none_or(|e| e.negated);
+        if negated(tree, &left) || negated(tree, &right) {
+            return Ok(true);
+        }
+        loop {
+            match left.relation(&right) {
+                Relation::Inside => {
+                    self.say("ACL entry:\n");
+                    self.show(tree[&right].address);
+                    self.say("supersedes / removes:\n");
+                    self.show(tree[&left].address);
+                    self.finish_warning();
+                    tree.remove(&left);
+                }
+                Relation::LeftHalf => {
+                    let (Some(mut kept), Some(gone)) = (tree.remove(&left), tree.remove(&right)) else {
+                        return Ok(false);
+                    };
+                    self.say("ACL entry:\n");
+                    self.show(kept.address);
+                    self.say("left of:\n");
+                    self.show(gone.address);
+                    left.bits -= 1;
+                    self.say(format!(
+                        "removing the latter and expanding mask of the former by one to /{}\n",
+                        left.bits - 8
+                    ));
+                    self.finish_warning();
+                    kept.fixed = Some("folded".to_owned());
+                    self.insert_network(tree, left, kept, flags)?;
+                    return Ok(false);
+                }
+                _ => return Ok(true),
+            }
+            match tree.range(..right).next_back() {
+                Some((next, _)) => left = *next,
+                None => return Ok(true),
+            }
+        }
+    }
+
+    /// The entry as the program holds it, with the words the log uses.
+    fn acl_result(&self, network: &Network, entry: &Entry) -> AclEntry {
+        let bits = network.bits - 8;
+        let mut text = format!("\"{}\"", entry.host);
+        match entry.mask {
+            Some(mask) if mask != entry.address => text.push_str(&format!("/{bits}")),
+            _ => {}
+        }
+        if let Some(fixed) = &entry.fixed {
+            text.push_str(&format!(" fixed: {fixed}"));
+        }
+        AclEntry { negated: entry.negated, address: network.address(), bits: bits as u8, text }
+    }
+}
+
+/// `10`, `10.1` and so on: the first bytes of an IPv4 network, as CIDR blocks are often written.
+fn net_notation(text: &str) -> Option<(Ipv4Addr, u32)> {
+    let mut bytes = [0; 4];
+    let mut count = 0;
+    for part in text.split('.') {
+        if count == 4 {
+            // A fifth part makes the mask too wide, which is the error to report.
+            return Some((Ipv4Addr::from(bytes), 40));
+        }
+        if part.is_empty() || !part.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        bytes[count] = part.parse().ok()?;
+        count += 1;
+    }
+    Some((Ipv4Addr::from(bytes), 8 * count as u32))
+}
+
+/// Clears what a mask of so many bits ignores; says whether there was anything.
+fn clear_host_bits(data: &mut [u8; 17], bits: u32) -> bool {
+    let mut changed = false;
+    for (i, byte) in data.iter_mut().enumerate().skip(1) {
+        let used = bits.saturating_sub(8 * (i as u32 - 1)).min(8);
+        let mask = (0xff00_u32 >> used) as u8;
+        changed |= *byte & !mask != 0;
+        *byte &= mask;
+    }
+    changed
+}

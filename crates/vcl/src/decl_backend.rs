@@ -1,0 +1,341 @@
+//! `backend name { .host = "..."; ... }` and `backend name none;`
+
+use std::net::IpAddr;
+
+use crate::compiler::{Compiler, Mention, Mode, Res, Stop};
+use crate::lexer::{Tok, blob_content};
+use crate::program::Backend;
+use crate::source::SocketKind;
+use crate::symbols::{Fmt, Kind, Meaning, SymbolId, TokenId};
+
+/// Which fields a declaration may have, and where each was seen.
+pub(crate) struct Fields {
+    known: &'static [&'static str],
+    found: Vec<Option<TokenId>>,
+}
+
+impl Fields {
+    pub fn new(known: &'static [&'static str]) -> Fields {
+        Fields { known, found: vec![None; known.len()] }
+    }
+}
+
+const FIELDS: &[&str] = &[
+    "host",
+    "port",
+    "path",
+    "host_header",
+    "connect_timeout",
+    "first_byte_timeout",
+    "between_bytes_timeout",
+    "probe",
+    "max_connections",
+    "proxy_header",
+    "preamble",
+    "via",
+    "authority",
+    "wait_timeout",
+    "wait_limit",
+];
+
+/// The tokens of fields that are judged together.
+#[derive(Default)]
+struct Seen {
+    address: Option<TokenId>,
+    host: Option<TokenId>,
+    port: Option<TokenId>,
+    path: Option<TokenId>,
+    host_header: Option<TokenId>,
+    authority: Option<TokenId>,
+}
+
+impl Compiler<'_> {
+    /// `.name =`; gives the name's token.
+    pub fn field(&mut self, fields: &mut Fields) -> Res<TokenId> {
+        self.skip(Tok::Dot)?;
+        self.want(Tok::Id)?;
+        let field = self.t;
+        self.advance();
+        self.skip(Tok::Assign)?;
+        let name = self.quoted(field);
+        let Some(index) = fields.known.iter().position(|k| *k == self.text(field)) else {
+            if let Some(near) = crate::hints::nearest(self.text(field), fields.known.iter().copied()) {
+                self.hint(format!("did you mean '.{near}'?"));
+            }
+            return self.fail(format!("Unknown field: {name} at\n"), field);
+        };
+        if let Some(first) = fields.found[index] {
+            self.say(format!("Field {name} redefined at:\n"));
+            self.show(field);
+            return self.fail("\nFirst defined at:\n", first);
+        }
+        fields.found[index] = Some(field);
+        Ok(field)
+    }
+
+    /// Fields of which there may be only one.
+    pub fn only_one(&mut self, what: &str, seen: &mut Option<TokenId>, field: TokenId) -> Res<()> {
+        if let Some(previous) = *seen {
+            self.say(format!("{what} redefinition at:\n"));
+            self.show(field);
+            return self.fail("Previous definition:\n", previous);
+        }
+        *seen = Some(field);
+        Ok(())
+    }
+
+    pub fn parse_backend(&mut self) -> Res<()> {
+        let first = self.t;
+        self.advance();
+        self.want_name("backend")?;
+        let name = self.t;
+        let symbol = self.handle_symbol(Fmt::Backend)?;
+        let slot = match symbol {
+            Some(symbol) => {
+                let slot = self.global_index(symbol);
+                if self.program.default_backend.is_none() {
+                    self.first_backend = Some(symbol);
+                    self.program.default_backend = Some(slot);
+                    self.symbols.list[symbol].no_ref_needed = true;
+                }
+                slot
+            }
+            None => {
+                if let Some(first) = self.first_backend.take() {
+                    self.symbols.list[first].no_ref_needed = false;
+                    self.program.default_backend = None;
+                }
+                if self.program.default_backend.is_some() {
+                    return self.fail("Only one default director possible.\n", first);
+                }
+                let slot = self.backend_slot("default");
+                self.program.default_backend = Some(slot);
+                slot
+            }
+        };
+        match self.backend_spec(symbol, slot, name) {
+            Ok(backend) => {
+                self.program.backends[slot as usize] = backend;
+                Ok(())
+            }
+            Err(Stop) => self.fail("\nIn backend specification starting at:\n", first),
+        }
+    }
+
+    fn backend_spec(&mut self, symbol: Option<SymbolId>, slot: u32, name: TokenId) -> Res<Backend> {
+        let mut backend = Backend { name: self.program.backends[slot as usize].name.clone(), ..Backend::default() };
+        if self.now() == Tok::Id && matches!(self.text(self.t), "none" | "None") {
+            self.advance();
+            self.skip(Tok::Semi)?;
+            backend.none = true;
+            return Ok(backend);
+        }
+        self.skip(Tok::LBrace)?;
+        if self.is_word(self.t, "set") {
+            self.say("NB: Backend Syntax has changed:\nRemove \"set\" and \"backend\" in front of backend fields.\n");
+            let quoted = self.quoted(self.t);
+            return self.fail(format!("{quoted} at "), self.t);
+        }
+        let mut fields = Fields::new(FIELDS);
+        let mut seen = Seen::default();
+        while self.now() != Tok::RBrace {
+            let field = self.field(&mut fields)?;
+            if self.text(field) == "probe" {
+                self.probe_of_backend(&mut backend)?;
+            } else {
+                self.backend_field(field, symbol, &mut backend, &mut seen)?;
+                self.skip(Tok::Semi)?;
+            }
+        }
+        self.check_backend(&mut backend, &seen, name)?;
+        self.advance();
+        Ok(backend)
+    }
+
+    fn string_field(&mut self) -> Res<(TokenId, String)> {
+        self.want(Tok::Cstr)?;
+        let token = self.t;
+        self.advance();
+        Ok((token, self.content(token).to_owned()))
+    }
+
+    fn backend_field(
+        &mut self,
+        field: TokenId,
+        symbol: Option<SymbolId>,
+        backend: &mut Backend,
+        seen: &mut Seen,
+    ) -> Res<()> {
+        match self.text(field) {
+            "host" => {
+                self.only_one("Address", &mut seen.address, field)?;
+                let (token, host) = self.string_field()?;
+                (seen.host, backend.host) = (Some(token), host);
+            }
+            "port" => {
+                let (token, port) = self.string_field()?;
+                (seen.port, backend.port) = (Some(token), Some(port));
+            }
+            "path" => {
+                if self.syntax < 41 {
+                    let quoted = self.quoted(self.t);
+                    let message = "Unix socket backends only supported in VCL4.1 and higher.\n";
+                    return self.fail(format!("{message}{quoted} at "), self.t);
+                }
+                self.only_one("Address", &mut seen.address, field)?;
+                let (token, path) = self.string_field()?;
+                (seen.path, backend.path) = (Some(token), Some(path));
+            }
+            "host_header" => {
+                let (token, header) = self.string_field()?;
+                (seen.host_header, backend.host_header) = (Some(token), Some(header));
+            }
+            "authority" => {
+                let (token, authority) = self.string_field()?;
+                (seen.authority, backend.authority) = (Some(token), Some(authority));
+            }
+            "connect_timeout" => backend.connect_timeout = Some(self.duration()?),
+            "first_byte_timeout" => backend.first_byte_timeout = Some(self.duration()?),
+            "between_bytes_timeout" => backend.between_bytes_timeout = Some(self.duration()?),
+            "wait_timeout" => backend.wait_timeout = Some(self.duration()?),
+            "max_connections" => backend.max_connections = Some(self.uint()? as u32),
+            "wait_limit" => backend.wait_limit = Some(self.uint()? as u32),
+            "proxy_header" => {
+                let value = self.t;
+                let version = self.uint()?;
+                if !matches!(version, 1 | 2) {
+                    return self.fail(".proxy_header must be 1 or 2\n", value);
+                }
+                backend.proxy_header = Some(version as u32);
+            }
+            "preamble" => {
+                self.want(Tok::Cblob)?;
+                backend.preamble = Some(blob_content(self.text(self.t)));
+                self.advance();
+            }
+            _ => backend.via = Some(self.via(symbol)?),
+        }
+        Ok(())
+    }
+
+    fn via(&mut self, symbol: Option<SymbolId>) -> Res<u32> {
+        let via = self.some_symbol(Kind::Backend, Mode::Existing, Mention::Reference)?;
+        if self.symbols.list[via].via {
+            return self.fail("Cannot stack .via backends at\n", self.t);
+        }
+        let Meaning::Global(slot) = self.symbols.list[via].meaning else {
+            return self.fail("Name the backend to connect via; 'default' is none.\n", self.t);
+        };
+        if let Some(symbol) = symbol {
+            self.symbols.list[symbol].via = true;
+        }
+        Ok(slot)
+    }
+
+    fn probe_of_backend(&mut self, backend: &mut Backend) -> Res<()> {
+        match self.now() {
+            Tok::LBrace => {
+                let probe = self.probe_spec(format!("{}:probe", backend.name))?;
+                backend.probe = Some(self.program.probes.len() as u32);
+                self.program.probes.push(probe);
+                Ok(())
+            }
+            Tok::Id => {
+                let token = self.t;
+                let symbol = self.some_symbol(Kind::Probe, Mode::Existing, Mention::Reference)?;
+                if self.symbols.list[symbol].fmt == Fmt::Default {
+                    if self.default_probe.is_none() {
+                        let quoted = self.quoted(token);
+                        return self.fail(format!("No default probe defined\n{quoted} at\n"), token);
+                    }
+                    backend.probe = self.default_probe;
+                } else {
+                    backend.probe = Some(self.global_index(symbol));
+                }
+                self.skip(Tok::Semi)
+            }
+            _ => {
+                let quoted = self.quoted(self.t);
+                self.fail(format!("Expected '{{' or name of probe, got {quoted} at\n"), self.t)
+            }
+        }
+    }
+
+    fn check_backend(&mut self, backend: &mut Backend, seen: &Seen, name: TokenId) -> Res<()> {
+        if seen.host.is_none() && seen.path.is_none() {
+            return self.fail("Expected .host or .path.\n", name);
+        }
+        if backend.via.is_some() && seen.path.is_some() {
+            return self.fail("Cannot set both .via and .path.\n", name);
+        }
+        if let Some(path) = seen.path {
+            return self.check_path(path);
+        }
+        let Some(host) = seen.host else { return Err(Stop) };
+        let address = match &backend.port {
+            Some(port) => format!("{} {port}", backend.host),
+            None => backend.host.clone(),
+        };
+        for address in self.resolve(&address, host, "Backend host", 2)? {
+            let family = if address.is_ipv4() { &mut backend.ipv4 } else { &mut backend.ipv6 };
+            *family = Some(address);
+        }
+        if backend.via.is_some() {
+            self.check_authority(backend, seen, host)?;
+        }
+        Ok(())
+    }
+
+    /// With `.via` the authority names the server in TLS, where addresses are not allowed.
+    fn check_authority(&mut self, backend: &mut Backend, seen: &Seen, host: TokenId) -> Res<()> {
+        let (token, field) = match (seen.authority, seen.host_header) {
+            (Some(token), _) => (token, "authority"),
+            (None, Some(token)) => (token, "host_header"),
+            (None, None) => (host, "host"),
+        };
+        let value = self.content(token);
+        let bare = crate::literals::split_port(value).ok().and_then(|(host, _)| host).unwrap_or(value);
+        if bare.parse::<IpAddr>().is_ok() {
+            let message = if field == "authority" {
+                ".authority can not be an ip address with .via.\n".to_owned()
+            } else {
+                format!(
+                    ".{field} used as authority can not be an ip address with .via.\n\
+                     Hint: configure .authority explicitly\n"
+                )
+            };
+            return self.fail(message, token);
+        }
+        backend.authority = Some(value.split(':').next().unwrap_or_default().to_owned());
+        Ok(())
+    }
+
+    fn check_path(&mut self, token: TokenId) -> Res<()> {
+        let path = self.content(token);
+        if !path.starts_with(['/', '@']) {
+            return self.fail("Backend path: Must be a valid path or abstract socket:\n", token);
+        }
+        if path.len() > 107 {
+            return self.fail("Backend path: Path too long for a Unix domain socket\n", token);
+        }
+        if path == "@" {
+            return self.fail("Backend path: The empty abstract socket name is not supported\n", token);
+        }
+        if path.starts_with('@') {
+            return Ok(());
+        }
+        match self.options.files.socket(path) {
+            SocketKind::Socket => Ok(()),
+            SocketKind::NotASocket => self.fail("Backend path: Not a socket:\n", token),
+            SocketKind::NotYet(error) => {
+                self.say(format!("Backend path: Cannot stat: {error}\n"));
+                self.show(token);
+                self.finish_warning();
+                Ok(())
+            }
+            SocketKind::Unusable(error) => {
+                self.fail(format!("Backend path: Cannot stat: {error}\n"), token)
+            }
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Errors and warnings with their places in the sources, and their two renderings.
+//!
+//! [`vcc_text`] writes what users of `vcl.load` have parsed for years, byte for byte; [`Diagnostic::pretty`]
+//! writes for people at a terminal. Both come from the same pieces.
+
+use std::fmt::Write as _;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    Warning,
+    Error,
+}
+
+/// One problem. It owns all the text it needs, so it outlives the compilation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Diagnostic {
+    pub severity: Severity,
+    pub pieces: Vec<Piece>,
+    /// What to do about it; only the pretty rendering shows it.
+    pub hint: Option<String>,
+    /// The place of a problem whose traditional text names none.
+    pub focus: Option<Place>,
+}
+
+/// Text and places alternate in any order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Piece {
+    Text(String),
+    Place(Place),
+}
+
+/// A stretch of source. Offsets count bytes within the first and the last line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    pub file: String,
+    pub line: u32,
+    pub start: usize,
+    pub end: usize,
+    pub text: String,
+    /// The line that the stretch ends on, if it is another one.
+    pub last: Option<(u32, String)>,
+    /// Named by both ends rather than by its start alone.
+    pub range: bool,
+    /// The includes that led here, innermost first: file and line.
+    pub included_from: Vec<(String, u32)>,
+}
+
+/// The column as Varnish counts it: from 1, with tabs to the next multiple of 8.
+pub(crate) fn display_column(line: &str, offset: usize) -> u32 {
+    let mut column = 0;
+    for byte in line.bytes().take(offset) {
+        column = if byte == b'\t' { (column & !7) + 8 } else { column + 1 };
+    }
+    column + 1
+}
+
+impl Place {
+    pub fn column(&self) -> u32 {
+        display_column(&self.text, self.start)
+    }
+
+    /// The excerpt as vcc writes it: coordinates, line, marker line, empty line.
+    fn vcc(&self, out: &mut String) {
+        let _ = write!(out, "('{}' Line {} Pos {})", self.file, self.line, self.column());
+        match &self.last {
+            None => {
+                if self.range {
+                    let end = display_column(&self.text, self.end.saturating_sub(1));
+                    let _ = write!(out, " -- (Pos {end})");
+                }
+                out.push('\n');
+                excerpt(out, &self.text, self.start, self.end);
+            }
+            Some((line, text)) => {
+                let end = display_column(text, self.end.saturating_sub(1));
+                let last = format!("('{}' Line {line} Pos {end})", self.file);
+                let adjacent = self.line + 1 == *line;
+                if adjacent && self.range {
+                    let _ = write!(out, " -- {last}");
+                }
+                out.push('\n');
+                excerpt(out, &self.text, self.start, usize::MAX);
+                if self.range {
+                    if !adjacent {
+                        let _ = write!(out, "[...]\n{last}\n");
+                    }
+                    excerpt(out, text, 0, self.end);
+                }
+            }
+        }
+        out.push('\n');
+    }
+
+    fn pretty(&self, out: &mut String, width: usize) {
+        let (file, line) = (&self.file, self.line);
+        let _ = writeln!(out, "{:width$}--> {file}:{line}:{}", "", self.column());
+        for (file, line) in &self.included_from {
+            let _ = writeln!(out, "{:width$}    included from {file}:{line}", "");
+        }
+        let _ = writeln!(out, "{:width$} |", "");
+        let end = if self.last.is_some() { self.text.len() } else { self.end };
+        caret_lines(out, width, line, &self.text, self.start, end);
+        if let Some((line, text)) = self.last.as_ref().filter(|_| self.range) {
+            if self.line + 1 != *line {
+                let _ = writeln!(out, "{:>width$}", "...");
+            }
+            let start = text.len() - text.trim_start().len();
+            caret_lines(out, width, *line, text, start.min(self.end), self.end);
+        }
+    }
+}
+
+/// A line with its tabs expanded, and below it `#` for each byte in the range and `-` for the others.
+fn excerpt(out: &mut String, line: &str, start: usize, end: usize) {
+    let mut marks = String::with_capacity(line.len() + 1);
+    let mut column = 0;
+    for (at, c) in line.char_indices() {
+        let bytes = if c == '\t' { 8 - (column & 7) } else { c.len_utf8() };
+        match c {
+            '\t' => out.extend(std::iter::repeat_n(' ', bytes)),
+            c => out.push(c),
+        }
+        let mark = if at >= start && at < end { '#' } else { '-' };
+        marks.extend(std::iter::repeat_n(mark, bytes));
+        column += bytes;
+    }
+    let _ = write!(out, "\n{marks}\n");
+}
+
+fn caret_lines(out: &mut String, width: usize, number: u32, line: &str, start: usize, end: usize) {
+    let mut shown = String::new();
+    let mut marks = String::new();
+    for (at, c) in line.char_indices() {
+        let columns = if c == '\t' { 4 } else { 1 };
+        shown.extend(std::iter::repeat_n(if c == '\t' { ' ' } else { c }, columns));
+        if at < end {
+            marks.extend(std::iter::repeat_n(if at >= start { '^' } else { ' ' }, columns));
+        }
+    }
+    if marks.trim().is_empty() {
+        marks.push('^');
+    }
+    let _ = writeln!(out, "{number:>width$} | {shown}\n{:width$} | {marks}", "");
+}
+
+impl Diagnostic {
+    pub(crate) fn new(severity: Severity) -> Diagnostic {
+        Diagnostic { severity, pieces: Vec::new(), hint: None, focus: None }
+    }
+
+    /// An error without a place.
+    pub fn plain_error(message: impl Into<String>) -> Diagnostic {
+        let pieces = vec![Piece::Text(message.into())];
+        Diagnostic { severity: Severity::Error, pieces, hint: None, focus: None }
+    }
+
+    /// Where the problem is, if it is anywhere.
+    pub fn place(&self) -> Option<&Place> {
+        let first = self.pieces.iter().find_map(|p| match p {
+            Piece::Place(place) => Some(place),
+            Piece::Text(_) => None,
+        });
+        first.or(self.focus.as_ref())
+    }
+
+    pub fn file(&self) -> Option<&str> {
+        self.place().map(|p| p.file.as_str())
+    }
+
+    pub fn line(&self) -> Option<u32> {
+        self.place().map(|p| p.line)
+    }
+
+    pub fn column(&self) -> Option<u32> {
+        self.place().map(Place::column)
+    }
+
+    /// The problem in one line.
+    pub fn message(&self) -> String {
+        let texts = self.pieces.iter().filter_map(|p| match p {
+            Piece::Text(text) => Some(tidy(text)),
+            Piece::Place(_) => None,
+        });
+        let first = texts.into_iter().find(|t| !t.is_empty()).unwrap_or_default();
+        first.lines().next().unwrap_or_default().to_owned()
+    }
+
+    fn vcc(&self, out: &mut String) {
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => out.push_str(text),
+                Piece::Place(place) => place.vcc(out),
+            }
+        }
+    }
+
+    /// Several lines: severity and message, file:line:column, excerpt, caret, notes, hint.
+    pub fn pretty(&self) -> String {
+        let severity = match self.severity {
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        };
+        let numbers = self.pieces.iter().filter_map(|p| match p {
+            Piece::Place(p) => Some(p.last.as_ref().map_or(p.line, |l| l.0).to_string().len()),
+            Piece::Text(_) => None,
+        });
+        let width = numbers.max().unwrap_or(1).max(3);
+        let mut out = format!("{severity}: {}\n", self.message());
+        let mut texts = 0;
+        // Some messages put the place before the words; the headline has been written already.
+        for piece in &self.pieces {
+            match piece {
+                Piece::Place(place) => place.pretty(&mut out, width),
+                Piece::Text(text) => {
+                    let text = tidy(text);
+                    let skip = usize::from(texts == 0 && !text.is_empty());
+                    texts += usize::from(!text.is_empty());
+                    for line in text.lines().skip(skip).filter(|l| !l.trim().is_empty()) {
+                        let _ = writeln!(out, "{:width$} = {}", "", line.trim());
+                    }
+                }
+            }
+        }
+        if let Some(place) = &self.focus {
+            place.pretty(&mut out, width);
+        }
+        if let Some(hint) = &self.hint {
+            let _ = writeln!(out, "{:width$} = hint: {hint}", "");
+        }
+        out
+    }
+}
+
+impl std::fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.pretty())
+    }
+}
+
+/// A text of vcc without the joints that lead to a place.
+fn tidy(text: &str) -> String {
+    let mut lines: Vec<&str> = text.lines().filter(|l| !l.starts_with("(program line ")).collect();
+    while let Some(last) = lines.last() {
+        let last = last.trim_end();
+        let cut = ["At:", " at", ":"].iter().find_map(|end| last.strip_suffix(end)).unwrap_or(last).trim_end();
+        lines.pop();
+        if !cut.is_empty() && cut != "(That was just a warning)" {
+            lines.push(cut);
+            break;
+        }
+    }
+    lines.join("\n").trim().trim_start_matches("...").to_owned()
+}
+
+/// All diagnostics as the VCC compiler of Varnish prints them.
+pub fn vcc_text(diagnostics: &[Diagnostic]) -> String {
+    let mut out = String::new();
+    for diagnostic in diagnostics {
+        diagnostic.vcc(&mut out);
+    }
+    out
+}
+
+/// What `vcl.load` and `varnishd -C` answer: with an error, the failure; with warnings only, the warnings.
+pub fn vcl_load_text(diagnostics: &[Diagnostic]) -> String {
+    let text = vcc_text(diagnostics);
+    let mut out = String::new();
+    if !text.is_empty() {
+        let _ = write!(out, "Message from VCC-compiler:\n{text}");
+        if !text.ends_with('\n') {
+            out.push('\n');
+        }
+    }
+    if diagnostics.iter().any(|d| d.severity == Severity::Error) {
+        out.push_str("Running VCC-compiler failed, exited with 2\nVCL compilation failed");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(text: &str, start: usize, end: usize) -> Place {
+        Place {
+            file: "a.vcl".to_owned(),
+            line: 3,
+            start,
+            end,
+            text: text.to_owned(),
+            last: None,
+            range: false,
+            included_from: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn both_renderings_mark_the_same_place() {
+        let mut d = Diagnostic::plain_error("Symbol not found: 'x'\nAt: ");
+        d.pieces.push(Piece::Place(Place { range: true, ..place("\tset x;", 5, 6) }));
+        d.hint = Some("did you mean 'y'?".to_owned());
+        let vcc = "Symbol not found: 'x'\nAt: ('a.vcl' Line 3 Pos 13) -- (Pos 13)\n        set x;\n\
+                   ------------#-\n\n";
+        assert_eq!(vcc_text(std::slice::from_ref(&d)), vcc);
+        let pretty = "error: Symbol not found: 'x'\n   --> a.vcl:3:13\n    |\n  3 |     set x;\n    \
+                      |         ^\n    = hint: did you mean 'y'?\n";
+        assert_eq!(d.pretty(), pretty);
+    }
+
+    #[test]
+    fn a_place_over_two_lines_shows_both() {
+        let mut d = Diagnostic::plain_error("Bad\n");
+        let mut p = Place { range: true, ..place("if (a", 4, 3) };
+        p.last = Some((4, "  b)".to_owned()));
+        d.pieces.push(Piece::Place(p));
+        let expect = "Bad\n('a.vcl' Line 3 Pos 5) -- ('a.vcl' Line 4 Pos 3)\nif (a\n----#\n  b)\n###-\n\n";
+        assert_eq!(vcc_text(&[d]), expect);
+    }
+}

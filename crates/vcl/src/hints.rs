@@ -1,0 +1,206 @@
+//! What to write instead: near names, and what became of words of older versions and other dialects.
+
+use crate::diagnostics::Diagnostic;
+use crate::symbols::Symbols;
+use crate::types::{Action, Method};
+
+/// Names that an upgrade breaks, and what replaces them.
+const REPLACED: &[(&str, &str)] = &[
+    ("req.backend", "use 'req.backend_hint'; it takes a backend or a director's .backend()"),
+    ("req.request", "use 'req.method'"),
+    ("bereq.request", "use 'bereq.method'"),
+    ("obj.response", "use 'resp.reason' in vcl_synth or 'beresp.reason' in vcl_backend_error"),
+    ("beresp.response", "use 'beresp.reason'"),
+    ("resp.response", "use 'resp.reason'"),
+    ("beresp.cacheable", "set 'beresp.uncacheable' to true for what must not be cached"),
+    ("beresp.saintmode", "use the module saintmode, or return (retry) and a director"),
+    ("beresp.backend.port", "use 'beresp.backend'"),
+    ("obj.lastuse", "it has no replacement; 'obj.age' and 'obj.hits' are near"),
+    ("obj.cacheable", "use 'obj.uncacheable' in vcl_deliver"),
+    ("req.hash", "call hash_data() in vcl_hash"),
+    ("server.port", "import std and use 'std.port(server.ip)'"),
+    ("client.port", "import std and use 'std.port(client.ip)'"),
+    ("client.bandwidth", "it has no replacement"),
+    ("obj.http", "use 'resp.http' in vcl_synth and vcl_deliver, 'beresp.http' on the backend's side"),
+    ("error", "use 'return (synth(status, \"reason\"));'"),
+    ("remove", "use 'unset'"),
+    ("purge", "use 'return (purge);' in vcl_recv"),
+    ("esi", "use 'set beresp.do_esi = true;'"),
+    ("rollback", "import std and use 'std.rollback(req);'"),
+    ("panic", "import vtc and use 'vtc.panic()'"),
+    ("log", "import std and use 'std.log()'"),
+    ("std.time2integer", "use 'std.integer(time=...)'"),
+    ("std.time2real", "use 'std.real(time=...)'"),
+    ("std.real2integer", "use 'std.integer(real=...)'"),
+    ("std.real2time", "use 'std.time(real=...)'"),
+    ("std.duration2integer", "use 'std.integer(duration=...)'"),
+    ("geoip", "import geoip2 and look the address up there"),
+    ("ban_url", "use 'ban(\"req.url ~ \" + ...)'"),
+    ("fastly_info", "this is Fastly's dialect; there is no such variable here"),
+    ("fastly", "this is Fastly's dialect; there is no such variable here"),
+    ("table", "Fastly's tables have no equal here; use a header map in a subroutine or a module's lookup"),
+    ("declare", "Fastly's local variables: use the module var, or a header that you unset afterwards"),
+    ("goto", "use subroutines and 'call'"),
+    ("switch", "use 'if' and 'elseif'"),
+];
+
+/// The hint for a name that nobody knows.
+pub(crate) fn for_unknown_symbol(name: &str, symbols: &Symbols) -> Option<String> {
+    if let Some((_, hint)) = REPLACED.iter().find(|(old, _)| *old == name) {
+        return Some((*hint).to_owned());
+    }
+    let module = name.split_once('.').map(|(first, _)| first);
+    if let Some(module) = module.filter(|m| MODULES.contains(m)) {
+        if !symbols.full_names().any(|n| n == module) {
+            return Some(format!("add 'import {module};'"));
+        }
+    }
+    let names: Vec<String> = symbols.full_names().filter(|n| !n.is_empty()).collect();
+    nearest(name, names.iter().map(String::as_str)).map(|near| format!("did you mean '{near}'?"))
+}
+
+const MODULES: &[&str] = &[
+    "std", "directors", "blob", "cookie", "purge", "unix", "proxy", "vtc", "h2", "math", "header", "var",
+    "str", "bodyaccess", "vsthrottle", "xkey", "saintmode", "accept", "tcp", "digest", "basicauth", "geoip2",
+    "querystring", "dynamic",
+];
+
+/// The hint for a word that starts no declaration.
+pub(crate) fn for_unknown_declaration(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "director" => {
+            "directors are objects now: import directors; in vcl_init: new d = directors.round_robin(); \
+             d.add_backend(b);"
+        }
+        "table" => "Fastly's tables have no equal here; use a subroutine that sets a header, or a module's lookup",
+        "include" => "an include names a file: include \"file.vcl\";",
+        "set" | "unset" | "if" | "call" | "return" => "statements stand in a subroutine: sub vcl_recv { ... }",
+        "penaltybox" | "ratecounter" => "this is Fastly's dialect; the module vsthrottle counts rates",
+        "function" => "use 'sub'",
+        _ => return None,
+    })
+}
+
+/// The hint for a subroutine with a reserved name that is none of the language's.
+pub(crate) fn for_unknown_method(name: &str) -> Option<String> {
+    Some(match name {
+        "vcl_fetch" => "vcl_fetch became vcl_backend_response; req.* is bereq.* there".to_owned(),
+        "vcl_error" => "vcl_error became vcl_synth and, for failed fetches, vcl_backend_error".to_owned(),
+        "vcl_log" => "log from vcl_deliver, with std.log()".to_owned(),
+        "vcl_timeout" | "vcl_prefetch" | "vcl_discard" => format!("{name} no longer exists"),
+        name => {
+            let methods = Method::ALL.iter().map(|m| m.sub_name());
+            format!("did you mean '{}'?", nearest(name, methods)?)
+        }
+    })
+}
+
+/// The hint for a word after `return (`.
+pub(crate) fn for_unknown_return(word: &str, method: Option<Method>) -> Option<String> {
+    Some(match (word, method) {
+        ("miss", Some(Method::Hit)) => {
+            "vcl_hit cannot turn into a miss: use return (restart) with req.hash_always_miss set, \
+             or return (pass)"
+                .to_owned()
+        }
+        ("miss", _) => "there is no return (miss); set req.hash_always_miss in vcl_recv".to_owned(),
+        ("hit_for_pass", _) => "use 'return (pass(120s));' or set beresp.uncacheable and return (deliver)".to_owned(),
+        ("error", _) => "use 'return (synth(status, \"reason\"));'".to_owned(),
+        ("esi", _) => "use 'set beresp.do_esi = true;'".to_owned(),
+        _ => {
+            let near = nearest(word, Action::ALL.iter().map(|a| a.name()))?;
+            format!("did you mean 'return ({near})'?")
+        }
+    })
+}
+
+/// The hint for a return that the subroutine does not have.
+pub(crate) fn for_illegal_return(action: Action, legal: u32) -> Option<&'static str> {
+    let is = |other: Action| legal & 1 << other as u32 != 0;
+    Some(match action {
+        Action::Fetch if is(Action::Deliver) && is(Action::Restart) => {
+            "a hit delivers, also stale within grace; for a fresh fetch use return (restart) with \
+             req.hash_always_miss set, or return (pass)"
+        }
+        Action::Lookup if is(Action::Hash) => "in vcl_recv, return (lookup) became return (hash)",
+        Action::Hash if is(Action::Lookup) => "in vcl_hash, return (hash) became return (lookup)",
+        Action::Deliver if is(Action::Fetch) => "a miss or pass goes on with return (fetch)",
+        Action::Error if is(Action::Synth) => "on the client's side use return (synth(status, \"reason\"))",
+        Action::Synth if is(Action::Abandon) => {
+            "on the backend's side use return (error(status, \"reason\")), or abandon in vcl_backend_error"
+        }
+        Action::Restart if is(Action::Retry) => "on the backend's side use return (retry)",
+        Action::Retry if is(Action::Restart) => "on the client's side use return (restart)",
+        _ => return None,
+    })
+}
+
+/// Hints that depend on a message alone.
+pub(crate) fn improve(diagnostic: &mut Diagnostic) {
+    if diagnostic.hint.is_some() {
+        return;
+    }
+    let message = diagnostic.message();
+    let words: Vec<&str> = message.split(' ').collect();
+    let hint = match words.as_slice() {
+        ["Name", name, "must", "have", "type", ..] if RESERVED.contains(name) => {
+            "that word belongs to the language; choose another name"
+        }
+        ["VCL", "version", "declaration", "missing", ..] => "the first line of a VCL file is 'vcl 4.1;'",
+        ["INT", "+" | "-", "STRING", ..] => "start with the string: \"\" + number + \"text\"",
+        ["Unterminated", "string,", ..] => "strings of several lines are written {\"...\"} or \"\"\"...\"\"\"",
+        _ => return,
+    };
+    diagnostic.hint = Some(hint.to_owned());
+}
+
+const RESERVED: &[&str] = &[
+    "acl", "backend", "ban", "call", "default", "false", "hash_data", "if", "import", "new", "now", "probe",
+    "regsub", "regsuball", "return", "set", "sub", "synthetic", "true", "unset", "vcl",
+];
+
+/// The name nearest to a word, if it is near enough to be meant.
+pub(crate) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = match word.len() {
+        0..=2 => return None,
+        3..=5 => 1,
+        6..=11 => 2,
+        _ => 3,
+    };
+    let word = word.to_ascii_lowercase();
+    let near = names.filter(|n| n.len().abs_diff(word.len()) <= limit && !n.eq_ignore_ascii_case(&word));
+    let rated = near.map(|n| (distance(word.as_bytes(), n.to_ascii_lowercase().as_bytes()), n));
+    rated.filter(|(d, _)| *d <= limit).min_by_key(|(d, n)| (*d, *n)).map(|(_, n)| n)
+}
+
+/// Edits from one to the other; swapped neighbours are one edit.
+fn distance(a: &[u8], b: &[u8]) -> usize {
+    let mut before: Vec<usize> = Vec::new();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for i in 0..a.len() {
+        let mut next = vec![i + 1];
+        for j in 0..b.len() {
+            let change = row[j] + usize::from(a[i] != b[j]);
+            let mut best = change.min(row[j + 1] + 1).min(next[j] + 1);
+            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
+                best = best.min(before[j - 1] + 1);
+            }
+            next.push(best);
+        }
+        before = std::mem::replace(&mut row, next);
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names_are_found_and_far_ones_are_not() {
+        let names = ["req.url", "req.method", "resp.reason"];
+        assert_eq!(nearest("req.ulr", names.into_iter()), Some("req.url"));
+        assert_eq!(nearest("req.metod", names.into_iter()), Some("req.method"));
+        assert_eq!(nearest("foo.bar", names.into_iter()), None);
+    }
+}

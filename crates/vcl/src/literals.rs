@@ -1,0 +1,191 @@
+//! Literals with units, flags, and host names: what declarations and expressions both need.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::compiler::{Compiler, Mention, Mode, Res};
+use crate::lexer::Tok;
+use crate::symbols::{Kind, Meaning, TokenId};
+
+impl Compiler<'_> {
+    /// The unit in hand, in seconds.
+    pub fn duration_unit(&mut self) -> Res<f64> {
+        let seconds = match self.text(self.t) {
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            "d" => 86400.0,
+            "w" => 7.0 * 86400.0,
+            "y" => 365.0 * 86400.0,
+            _ => {
+                let unit = self.quoted(self.t);
+                let legal = "Legal duration units are 'ms', 's', 'm', 'h', 'd', 'w' and 'y'";
+                return self.fail(format!("Unknown duration unit {unit}\n{legal}\n"), self.t);
+            }
+        };
+        self.advance();
+        Ok(seconds)
+    }
+
+    /// A number with a unit of time, as fields of backends have.
+    pub fn duration(&mut self) -> Res<f64> {
+        if !matches!(self.now(), Tok::Cnum | Tok::Fnum) {
+            self.want(Tok::Cnum)?;
+        }
+        let number = self.number(self.t);
+        self.advance();
+        self.want(Tok::Id)?;
+        Ok(number * self.duration_unit()?)
+    }
+
+    pub fn uint(&mut self) -> Res<u64> {
+        self.want(Tok::Cnum)?;
+        let number = self.number(self.t) as u64;
+        self.advance();
+        Ok(number)
+    }
+
+    pub fn bytes_literal(&mut self) -> Res<i64> {
+        if !matches!(self.now(), Tok::Cnum | Tok::Fnum) {
+            self.want(Tok::Cnum)?;
+        }
+        let number = self.number(self.t);
+        self.advance();
+        if self.now() != Tok::Id {
+            let got = self.quoted(self.t);
+            return self.fail(format!("Expected BYTES unit (B, KB, MB...) got {got}\n"), self.t);
+        }
+        let unit = self.text(self.t).to_ascii_lowercase();
+        let (scale, rest) = match unit.as_bytes() {
+            [b'k', rest @ ..] => (10, rest),
+            [b'm', rest @ ..] => (20, rest),
+            [b'g', rest @ ..] => (30, rest),
+            [b't', rest @ ..] => (40, rest),
+            [b'p', rest @ ..] => (50, rest),
+            rest => (0, rest),
+        };
+        let quoted = self.quoted(self.t);
+        if !(rest == b"b" || (rest.is_empty() && scale > 0)) {
+            return self.fail(format!("Unknown BYTES unit of measurement ([KMGTP][B]){quoted}"), self.t);
+        }
+        if scale == 0 && number.fract() != 0.0 {
+            return self.fail(format!("Fractional BYTES not allowed{quoted}"), self.t);
+        }
+        self.advance();
+        Ok((number * f64::from(1 << (scale / 2)) * f64::from(1 << (scale - scale / 2))) as i64)
+    }
+
+    /// `true` or `false`.
+    pub fn truth(&mut self) -> Res<bool> {
+        if self.now() == Tok::Id {
+            let symbol = self.symbol(Kind::None, Mode::Quiet, Mention::Nothing)?;
+            if let Some(Meaning::Truth(truth)) = symbol.map(|s| &self.symbols.list[s].meaning) {
+                return Ok(*truth);
+            }
+        }
+        self.fail("Expected \"true\" or \"false\"\n", self.t)
+    }
+
+    /// `+flag` or `-flag`: whether it is set; the word is then in hand.
+    pub fn flag(&mut self) -> Res<Option<bool>> {
+        let set = match self.now() {
+            Tok::Plus => true,
+            Tok::Minus => false,
+            _ => return Ok(None),
+        };
+        if self.span(self.t + 1).start != self.span(self.t).end {
+            return self.fail("Expected a flag at:\n", self.t);
+        }
+        self.advance();
+        Ok(Some(set))
+    }
+
+    /// The one address that a string literal names.
+    pub fn resolve_one(&mut self, token: TokenId) -> Res<SocketAddr> {
+        let host = self.content(token).to_owned();
+        let addresses = self.resolve(&host, token, "IP constant", 1)?;
+        match addresses.first() {
+            Some(address) => Ok(*address),
+            None => self.fail_unplaced("", token),
+        }
+    }
+
+    /// All addresses of `host`, `host:port`, `host port` or `[host]:port`; at most `most` of them.
+    pub fn resolve(&mut self, host: &str, token: TokenId, what: &str, most: usize) -> Res<Vec<SocketAddr>> {
+        let quoted = self.text(token);
+        let resolved = split_port(host).map_err(str::to_owned).and_then(|(host, port)| {
+            self.lookup(host, port.unwrap_or("80"))
+        });
+        let mut addresses: Vec<SocketAddr> = match resolved {
+            Ok(addresses) => addresses,
+            Err(error) => {
+                let message = format!(
+                    "{what} '{quoted}' could not be resolved to an IP address:\n\t{error}\n\
+                     (Sorry if that error message is gibberish.)\n"
+                );
+                return self.fail(message, token);
+            }
+        };
+        let mut seen = Vec::new();
+        addresses.retain(|a| !seen.contains(a) && (seen.push(*a), true).1);
+        if addresses.is_empty() {
+            let message = format!("{what} '{quoted}': resolves to neither IPv4 nor IPv6 addresses.\n");
+            return self.fail(message, token);
+        }
+        let v4 = addresses.iter().filter(|a| a.is_ipv4()).count();
+        if v4 > 1 || addresses.len() - v4 > 1 || addresses.len() > most {
+            let or = if most > 1 { "and one" } else { "or" };
+            let mut message = format!(
+                "{what} {quoted}: resolves to too many addresses.\nOnly one IPv4 {or} IPv6 are allowed.\n\
+                 Please specify which exact address you want to use, we found all of these:\n"
+            );
+            for address in &addresses {
+                message.push_str(&format!("\t{}:{}\n", address.ip(), address.port()));
+            }
+            return self.fail(message, token);
+        }
+        Ok(addresses)
+    }
+
+    fn lookup(&self, host: Option<&str>, port: &str) -> Result<Vec<SocketAddr>, String> {
+        if let (Some(Ok(ip)), Ok(port)) = (host.map(str::parse::<IpAddr>), port.parse()) {
+            return Ok(vec![SocketAddr::new(ip, port)]);
+        }
+        self.options.resolver.resolve(host, port)
+    }
+}
+
+/// Splits an address and its port, in all the forms that Varnish takes.
+pub(crate) fn split_port(text: &str) -> Result<(Option<&str>, Option<&str>), &'static str> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (host, port) = rest.split_once(']').ok_or("IPv6 address lacks ']'")?;
+        if port.is_empty() {
+            return Ok((Some(host), None));
+        }
+        let port = port.strip_prefix([' ', ':']).ok_or("IPv6 address has wrong port separator")?;
+        return Ok((Some(host), Some(port)));
+    }
+    let Some(at) = text.find(' ').or_else(|| text.find(':')) else { return Ok((Some(text), None)) };
+    if text.as_bytes()[at] == b':' && text[at + 1..].contains(':') {
+        return Ok((Some(text), None));
+    }
+    let host = (at > 0).then_some(&text[..at]);
+    Ok((host, Some(&text[at + 1..])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split_port;
+
+    #[test]
+    fn addresses_and_ports_come_in_many_forms() {
+        assert_eq!(split_port("a.b"), Ok((Some("a.b"), None)));
+        assert_eq!(split_port("a.b:80"), Ok((Some("a.b"), Some("80"))));
+        assert_eq!(split_port("1.2.3.4 http"), Ok((Some("1.2.3.4"), Some("http"))));
+        assert_eq!(split_port("::1"), Ok((Some("::1"), None)));
+        assert_eq!(split_port("::1 80"), Ok((Some("::1"), Some("80"))));
+        assert_eq!(split_port("[::1]:80"), Ok((Some("::1"), Some("80"))));
+        assert_eq!(split_port(":80"), Ok((None, Some("80"))));
+        assert_eq!(split_port("[::1"), Err("IPv6 address lacks ']'"));
+    }
+}

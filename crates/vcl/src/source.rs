@@ -1,0 +1,158 @@
+//! The texts a program consists of, and the caller's doors to files and names.
+
+use std::net::SocketAddr;
+
+use crate::diagnostics::{Place, display_column};
+use crate::program::{At, Source};
+
+/// The caller's file system. The errors are the system's words, such as `No such file or directory`.
+pub trait Files {
+    fn read(&self, path: &str) -> Result<String, String>;
+    fn exists(&self, path: &str) -> bool;
+    /// The names that match, sorted; an empty list if none does.
+    fn glob(&self, pattern: &str) -> Result<Vec<String>, String>;
+    /// What is at the path of a backend's UNIX socket.
+    fn socket(&self, path: &str) -> SocketKind;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SocketKind {
+    Socket,
+    NotASocket,
+    /// Missing or not permitted: a warning, for it may come later. The text is the system's.
+    NotYet(String),
+    Unusable(String),
+}
+
+/// The caller's name service: `getaddrinfo` for stream sockets, passive where `host` is `None`.
+/// The error is `gai_strerror`'s text.
+pub trait Resolver {
+    fn resolve(&self, host: Option<&str>, port: &str) -> Result<Vec<SocketAddr>, String>;
+}
+
+/// Knows addresses in digits only, as tests and quick checks need.
+pub struct NumericResolver;
+
+impl Resolver for NumericResolver {
+    fn resolve(&self, host: Option<&str>, port: &str) -> Result<Vec<SocketAddr>, String> {
+        let unknown = || "Name or service not known".to_owned();
+        let port = port.parse().map_err(|_| "Servname not supported for ai_socktype".to_owned())?;
+        let host = match host {
+            Some("localhost") => "127.0.0.1",
+            Some(host) => host,
+            None => "0.0.0.0",
+        };
+        let ip = host.parse().map_err(|_| unknown())?;
+        Ok(vec![SocketAddr::new(ip, port)])
+    }
+}
+
+/// No files at all.
+pub struct NoFiles;
+
+impl Files for NoFiles {
+    fn read(&self, _path: &str) -> Result<String, String> {
+        Err("No such file or directory".to_owned())
+    }
+
+    fn exists(&self, _path: &str) -> bool {
+        false
+    }
+
+    fn glob(&self, _pattern: &str) -> Result<Vec<String>, String> {
+        Ok(Vec::new())
+    }
+
+    fn socket(&self, _path: &str) -> SocketKind {
+        SocketKind::NotYet("No such file or directory".to_owned())
+    }
+}
+
+/// One text with an index of its lines.
+pub(crate) struct SourceText {
+    pub name: String,
+    pub text: String,
+    /// The text that includes this one, and the offset of the file name there.
+    pub parent: Option<(u32, u32)>,
+    pub builtin: bool,
+    /// Given as text rather than read from a file.
+    pub inline: bool,
+    line_starts: Vec<u32>,
+}
+
+impl SourceText {
+    pub fn new(name: &str, text: String, parent: Option<(u32, u32)>) -> SourceText {
+        let mut line_starts = vec![0];
+        line_starts.extend(text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i as u32 + 1));
+        SourceText { name: name.to_owned(), text, parent, builtin: false, inline: false, line_starts }
+    }
+
+    /// As the program keeps it.
+    pub fn finish(self) -> Source {
+        let parent = self.parent.map(|(index, _)| index);
+        Source { name: self.name, text: self.text, parent, builtin: self.builtin }
+    }
+
+    /// Index of the line that holds the offset.
+    fn line_of(&self, offset: u32) -> usize {
+        self.line_starts.partition_point(|start| *start <= offset) - 1
+    }
+
+    fn line_text(&self, line: usize) -> &str {
+        let start = self.line_starts[line] as usize;
+        let end = self.line_starts.get(line + 1).map_or(self.text.len(), |next| *next as usize - 1);
+        &self.text[start..end]
+    }
+}
+
+/// A span of bytes in one source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub source: u32,
+    pub start: u32,
+    pub end: u32,
+}
+
+pub(crate) fn at(sources: &[SourceText], span: Span) -> At {
+    let source = &sources[span.source as usize];
+    let line = source.line_of(span.start);
+    let offset = span.start as usize - source.line_starts[line] as usize;
+    // Long lines are generated code, where nobody looks at columns.
+    let text = source.line_text(line);
+    let column = if offset > 10_000 { offset as u32 + 1 } else { display_column(text, offset) };
+    At { source: span.source, line: line as u32 + 1, column }
+}
+
+pub(crate) fn place(sources: &[SourceText], span: Span) -> Place {
+    range(sources, span, span, false)
+}
+
+/// From the start of one span to the end of another.
+pub(crate) fn place_between(sources: &[SourceText], first: Span, last: Span) -> Place {
+    range(sources, first, last, true)
+}
+
+fn range(sources: &[SourceText], first: Span, last: Span, is_range: bool) -> Place {
+    let source = &sources[first.source as usize];
+    let line = source.line_of(first.start);
+    let last_source = if first.source == last.source { source } else { &sources[last.source as usize] };
+    let last_line = last_source.line_of(last.end.saturating_sub(1));
+    let same = first.source == last.source && line == last_line;
+    let mut included_from = Vec::new();
+    let mut parent = source.parent;
+    while let Some((by, offset)) = parent {
+        let by = &sources[by as usize];
+        included_from.push((by.name.clone(), by.line_of(offset) as u32 + 1));
+        parent = by.parent;
+    }
+    Place {
+        file: source.name.clone(),
+        line: line as u32 + 1,
+        start: (first.start - source.line_starts[line]) as usize,
+        end: (last.end - last_source.line_starts[last_line]) as usize,
+        text: source.line_text(line).to_owned(),
+        last: (!same).then(|| (last_line as u32 + 1, last_source.line_text(last_line).to_owned())),
+        range: is_range,
+        included_from,
+    }
+}

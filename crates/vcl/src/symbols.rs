@@ -1,0 +1,479 @@
+//! Names and what they stand for: a tree by the dots in names, without regard to case.
+//!
+//! A node can hold several symbols, for different language versions and, in VCL 4.0, different kinds.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::program::At;
+use crate::signature::{ObjectSignature, Signature};
+use crate::types::{HttpId, Type};
+use crate::variables_table::Var;
+
+/// The type of an expression while it is being checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fmt {
+    Acl,
+    Backend,
+    Blob,
+    Body,
+    Bool,
+    Bytes,
+    Duration,
+    Enum,
+    Header,
+    Http,
+    Instance,
+    Int,
+    Ip,
+    Probe,
+    Real,
+    Regex,
+    Stevedore,
+    Strands,
+    String,
+    /// A list of strings on the way to STRING or STRANDS.
+    Strings,
+    Sub,
+    Time,
+    Vcl,
+    Void,
+    /// The pseudo type of the symbol `default`.
+    Default,
+    /// An object type of a module: index into the checker's list.
+    Object(u32),
+}
+
+impl From<Type> for Fmt {
+    fn from(ty: Type) -> Fmt {
+        match ty {
+            Type::Void => Fmt::Void,
+            Type::Bool => Fmt::Bool,
+            Type::Int => Fmt::Int,
+            Type::Real => Fmt::Real,
+            Type::Bytes => Fmt::Bytes,
+            Type::Duration => Fmt::Duration,
+            Type::Time => Fmt::Time,
+            Type::String => Fmt::String,
+            Type::Strands => Fmt::Strands,
+            Type::Ip => Fmt::Ip,
+            Type::Blob => Fmt::Blob,
+            Type::Backend => Fmt::Backend,
+            Type::Probe => Fmt::Probe,
+            Type::Acl => Fmt::Acl,
+            Type::Sub => Fmt::Sub,
+            Type::Stevedore => Fmt::Stevedore,
+            Type::Header => Fmt::Header,
+            Type::Http => Fmt::Http,
+            Type::Enum => Fmt::Enum,
+            Type::Regex => Fmt::Regex,
+            Type::Body => Fmt::Body,
+            Type::Instance => Fmt::Instance,
+        }
+    }
+}
+
+impl Fmt {
+    pub fn ty(self) -> Type {
+        match self {
+            Fmt::Acl => Type::Acl,
+            Fmt::Backend => Type::Backend,
+            Fmt::Blob => Type::Blob,
+            Fmt::Body => Type::Body,
+            Fmt::Bool => Type::Bool,
+            Fmt::Bytes => Type::Bytes,
+            Fmt::Duration => Type::Duration,
+            Fmt::Enum => Type::Enum,
+            Fmt::Header => Type::Header,
+            Fmt::Http => Type::Http,
+            Fmt::Int => Type::Int,
+            Fmt::Ip => Type::Ip,
+            Fmt::Probe => Type::Probe,
+            Fmt::Real => Type::Real,
+            Fmt::Regex => Type::Regex,
+            Fmt::Stevedore => Type::Stevedore,
+            Fmt::Strands => Type::Strands,
+            Fmt::String | Fmt::Strings => Type::String,
+            Fmt::Sub => Type::Sub,
+            Fmt::Time => Type::Time,
+            Fmt::Void | Fmt::Vcl | Fmt::Default => Type::Void,
+            Fmt::Instance | Fmt::Object(_) => Type::Instance,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Fmt::Strings => "STRINGS",
+            Fmt::Vcl => "VCL",
+            Fmt::Default => "DEFAULT",
+            other => other.ty().name(),
+        }
+    }
+
+    /// As error texts name it: all strings are STRING.
+    pub fn user_name(self) -> &'static str {
+        if self.is_string() { "STRING" } else { self.name() }
+    }
+
+    pub fn is_string(self) -> bool {
+        matches!(self, Fmt::String | Fmt::Strands | Fmt::Strings)
+    }
+
+    /// STRING and STRANDS are made of STRINGS.
+    pub fn string_form(self) -> bool {
+        matches!(self, Fmt::String | Fmt::Strands)
+    }
+
+    /// The kind of global object with this type that can be named before it is defined.
+    pub fn global_kind(self) -> Option<Kind> {
+        match self {
+            Fmt::Acl => Some(Kind::Acl),
+            Fmt::Backend => Some(Kind::Backend),
+            Fmt::Probe => Some(Kind::Probe),
+            Fmt::Sub => Some(Kind::Sub),
+            Fmt::Instance => Some(Kind::Instance),
+            _ => None,
+        }
+    }
+
+    pub fn converts_to_string(self) -> bool {
+        matches!(
+            self,
+            Fmt::Acl
+                | Fmt::Backend
+                | Fmt::Blob
+                | Fmt::Bool
+                | Fmt::Bytes
+                | Fmt::Duration
+                | Fmt::Enum
+                | Fmt::Header
+                | Fmt::Int
+                | Fmt::Ip
+                | Fmt::Real
+                | Fmt::Stevedore
+                | Fmt::Strands
+                | Fmt::Time
+        )
+    }
+
+    /// What a value of this type can be multiplied with and divided by.
+    pub fn factor(self) -> Option<Fmt> {
+        match self {
+            Fmt::Int => Some(Fmt::Int),
+            Fmt::Bytes | Fmt::Duration | Fmt::Real => Some(Fmt::Real),
+            _ => None,
+        }
+    }
+
+    /// Held as an integer at run time.
+    pub fn is_integral(self) -> bool {
+        matches!(self, Fmt::Int | Fmt::Bytes)
+    }
+
+    pub fn is_float(self) -> bool {
+        matches!(self, Fmt::Real | Fmt::Duration | Fmt::Time)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    None,
+    Reserved,
+    Acl,
+    Action,
+    Backend,
+    Func,
+    Instance,
+    Object,
+    Probe,
+    Sub,
+    Var,
+    Vcl,
+    Vmod,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::None => "none",
+            Kind::Reserved => "reserved",
+            Kind::Acl => "acl",
+            Kind::Action => "action",
+            Kind::Backend => "backend",
+            Kind::Func => "func",
+            Kind::Instance => "instance",
+            Kind::Object => "object",
+            Kind::Probe => "probe",
+            Kind::Sub => "sub",
+            Kind::Var => "var",
+            Kind::Vcl => "vcl",
+            Kind::Vmod => "vmod",
+        }
+    }
+}
+
+/// The statements that begin with a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Ban,
+    Call,
+    HashData,
+    If,
+    New,
+    Return,
+    Set,
+    Synthetic,
+    Unset,
+}
+
+/// A function or method of a module.
+#[derive(Clone, Debug)]
+pub(crate) struct Callable {
+    pub import: u32,
+    /// The object type's name, or empty.
+    pub object: String,
+    pub signature: Rc<Signature>,
+}
+
+/// What a symbol stands for, beyond its kind.
+#[derive(Clone, Debug)]
+pub(crate) enum Meaning {
+    Nothing,
+    Action(Action),
+    Var(Var),
+    /// `req.http`: its children are headers.
+    Headers(HttpId),
+    Header(HttpId, u32),
+    Storage(String),
+    Truth(bool),
+    Default,
+    Regsub {
+        all: bool,
+    },
+    Function(Callable),
+    Object {
+        import: u32,
+        signature: Rc<ObjectSignature>,
+        fmt: Fmt,
+    },
+    /// Index into the program's list for this kind.
+    Global(u32),
+}
+
+pub(crate) type SymbolId = usize;
+pub(crate) type NodeId = usize;
+/// Index of a token in the token list.
+pub(crate) type TokenId = usize;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Symbol {
+    pub node: NodeId,
+    pub since: u32,
+    pub until: u32,
+    pub kind: Kind,
+    pub fmt: Fmt,
+    pub meaning: Meaning,
+    /// Where an action is allowed; zero is anywhere.
+    pub action_mask: u32,
+    pub defined: Option<TokenId>,
+    pub referenced: Option<TokenId>,
+    pub no_ref_needed: bool,
+    pub references: u32,
+    pub definitions: u32,
+    pub read: u32,
+    pub write: u32,
+    pub unset: u32,
+    /// A backend with `.via`.
+    pub via: bool,
+}
+
+#[derive(Debug)]
+struct Node {
+    name: String,
+    parent: Option<NodeId>,
+    children: BTreeMap<String, NodeId>,
+    symbols: Vec<SymbolId>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Symbols {
+    nodes: Vec<Node>,
+    pub list: Vec<Symbol>,
+}
+
+pub(crate) const LOWEST: u32 = 40;
+pub(crate) const HIGHEST: u32 = 41;
+
+impl Symbols {
+    pub const ROOT: NodeId = 0;
+
+    pub fn new() -> Symbols {
+        let root = Node { name: String::new(), parent: None, children: BTreeMap::new(), symbols: Vec::new() };
+        Symbols { nodes: vec![root], list: Vec::new() }
+    }
+
+    /// The node for one more part of a name, made if it is not there.
+    pub fn child(&mut self, node: NodeId, name: &str) -> NodeId {
+        let key = name.to_ascii_lowercase();
+        if let Some(&child) = self.nodes[node].children.get(&key) {
+            return child;
+        }
+        let child = self.nodes.len();
+        let new =
+            Node { name: name.to_owned(), parent: Some(node), children: BTreeMap::new(), symbols: Vec::new() };
+        self.nodes.push(new);
+        self.nodes[node].children.insert(key, child);
+        child
+    }
+
+    pub fn path(&mut self, dotted: &str) -> NodeId {
+        dotted.split('.').fold(Symbols::ROOT, |node, part| self.child(node, part))
+    }
+
+    /// The last part of a symbol's name, as first written.
+    pub fn name(&self, symbol: SymbolId) -> &str {
+        &self.nodes[self.list[symbol].node].name
+    }
+
+    pub fn node_name(&self, node: NodeId) -> &str {
+        &self.nodes[node].name
+    }
+
+    pub fn full_name(&self, mut node: NodeId) -> String {
+        let mut parts = Vec::new();
+        while let Some(parent) = self.nodes[node].parent {
+            parts.push(self.nodes[node].name.as_str());
+            node = parent;
+        }
+        parts.reverse();
+        parts.join(".")
+    }
+
+    pub fn add(&mut self, node: NodeId, kind: Kind, since: u32, until: u32) -> SymbolId {
+        let id = self.list.len();
+        self.list.push(Symbol {
+            node,
+            since,
+            until,
+            kind,
+            fmt: Fmt::Void,
+            meaning: Meaning::Nothing,
+            action_mask: 0,
+            defined: None,
+            referenced: None,
+            no_ref_needed: false,
+            references: 0,
+            definitions: 0,
+            read: 0,
+            write: 0,
+            unset: 0,
+            via: false,
+        });
+        self.nodes[node].symbols.push(id);
+        id
+    }
+
+    /// A symbol that the language or a module brings along: nobody has to use it.
+    pub fn bring(&mut self, name: &str, kind: Kind, fmt: Fmt, meaning: Meaning) -> SymbolId {
+        let node = self.path(name);
+        let id = self.add(node, kind, LOWEST, HIGHEST);
+        let symbol = &mut self.list[id];
+        symbol.no_ref_needed = true;
+        symbol.fmt = fmt;
+        symbol.meaning = meaning;
+        id
+    }
+
+    /// The symbol at a node that fits the kind and the range of versions. `syntax` is the program's version.
+    pub fn find(&self, node: NodeId, kind: Kind, low: u32, high: u32, syntax: u32) -> Option<SymbolId> {
+        let wanted = |id: &SymbolId| {
+            let symbol = &self.list[*id];
+            let wildcard = matches!(symbol.meaning, Meaning::Headers(_));
+            if symbol.since > high || symbol.until < low {
+                return false;
+            }
+            if kind == Kind::None && symbol.kind == Kind::None && !wildcard {
+                return false;
+            }
+            let own_namespace = syntax < 41 && self.nodes[node].name != "default";
+            !(own_namespace && kind != Kind::None && kind != symbol.kind && !wildcard)
+        };
+        self.nodes[node].symbols.iter().copied().find(wanted)
+    }
+
+    /// The message whose headers are the children of the node's parent.
+    pub fn header_parent(&self, node: NodeId) -> Option<SymbolId> {
+        let parent = self.nodes[node].parent?;
+        let first = *self.nodes[parent].symbols.first()?;
+        matches!(self.list[first].meaning, Meaning::Headers(_)).then_some(first)
+    }
+
+    pub fn is_headers(&self, symbol: SymbolId) -> bool {
+        matches!(self.list[symbol].meaning, Meaning::Headers(_))
+    }
+
+    /// All symbols in the order of their names.
+    pub fn walk(&self) -> Vec<SymbolId> {
+        let mut found = Vec::new();
+        let mut stack = vec![Symbols::ROOT];
+        while let Some(node) = stack.pop() {
+            found.extend(&self.nodes[node].symbols);
+            stack.extend(self.nodes[node].children.values().rev());
+        }
+        found
+    }
+
+    /// Full names that start like this one, for "did you mean".
+    pub fn full_names(&self) -> impl Iterator<Item = String> + '_ {
+        self.list.iter().map(|s| self.full_name(s.node))
+    }
+}
+
+/// A use of a variable, function or action, to be checked when it is known what calls what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Use {
+    pub first: TokenId,
+    /// The token after the last one.
+    pub end: TokenId,
+    pub what: UseKind,
+    pub mask: u32,
+    pub readable: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UseKind {
+    Read,
+    Write,
+    Unset,
+    Action,
+}
+
+impl UseKind {
+    pub fn complaint(self) -> &'static str {
+        match self {
+            UseKind::Read => "Not available",
+            UseKind::Write => "Cannot be set",
+            UseKind::Unset => "Cannot be unset",
+            UseKind::Action => "Not a valid action",
+        }
+    }
+}
+
+/// A subroutine while it is being put together and checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Proc {
+    pub symbol: SymbolId,
+    pub method: Option<crate::types::Method>,
+    /// The name's token where it was first defined; none while it is only mentioned.
+    pub name: Option<TokenId>,
+    pub at: At,
+    pub calls: Vec<(SymbolId, TokenId)>,
+    pub uses: Vec<Use>,
+    /// The returns it makes, as bits of `Action as u32`, and the first token of each.
+    pub returns: u32,
+    pub return_tokens: [Option<TokenId>; 19],
+    pub called: u32,
+    pub active: bool,
+    pub allowed: u32,
+    pub called_from: u32,
+}
