@@ -9,6 +9,9 @@ use crate::cache::Cache;
 use crate::object::{Object, ObjectSpec};
 use crate::stats::bump;
 
+/// After so many evictions without success, an object is stored in pieces.
+const PATIENCE: u32 = 8;
+
 /// How far eviction may go for one allocation (`nuke_limit`), and where what it does is logged
 /// (Varnish's texts under ExpKill).
 pub struct Nuke<'a> {
@@ -28,7 +31,7 @@ impl Cache {
         let fixed = spec.fixed();
         let parts = Parts { head: &[&fixed, spec.vary, spec.head], extra: spec.extra };
         let large = body.len() > stevedore.arena().max_small();
-        let make = || Stored::complete(stevedore.arena(), parts, body);
+        let make = |_| Stored::complete(stevedore.arena(), parts, body);
         let stored = self.with_room(stevedore, large, nuke, make)?;
         Ok(Object::new(stored, spec, stevedore.index()))
     }
@@ -44,8 +47,14 @@ impl Cache {
     ) -> Result<(Arc<Object>, BodyWriter), Full> {
         let fixed = spec.fixed();
         let parts = Parts { head: &[&fixed, spec.vary, spec.head], extra: spec.extra };
-        let make = || Stored::begin(stevedore.arena(), parts, expected, sizes);
-        let (stored, writer) = self.with_room(stevedore, false, nuke, make)?;
+        let arena = stevedore.arena();
+        let want = expected.unwrap_or(0).saturating_add(spec.head.len() as u64);
+        let large = want > arena.max_small() as u64;
+        let make = |tries| {
+            let split = tries >= PATIENCE || arena.has_free(want.saturating_mul(2));
+            Stored::begin(arena, parts, expected, sizes, split)
+        };
+        let (stored, writer) = self.with_room(stevedore, large, nuke, make)?;
         Ok((Object::new(stored, spec, stevedore.index()), writer))
     }
 
@@ -56,33 +65,37 @@ impl Cache {
         writer: &mut BodyWriter,
         nuke: &mut Nuke<'_>,
     ) -> Result<(), Full> {
-        self.with_room(stevedore, true, nuke, || writer.reserve())
+        let large = writer.wants() > stevedore.arena().max_small();
+        self.with_room(stevedore, large, nuke, |tries| {
+            let want = writer.wants();
+            let split = tries >= PATIENCE || stevedore.arena().has_free(want as u64 * 2);
+            writer.reserve_from(if split { 0 } else { want / 4 })
+        })
     }
 
-    /// Tries, and evicts, until it works or nothing more may be evicted.
+    /// Tries, and evicts, until it works or nothing more may be evicted. `make` is told how often it was
+    /// tried before.
     fn with_room<T>(
         &self,
         stevedore: &Stevedore,
         large: bool,
         nuke: &mut Nuke<'_>,
-        mut make: impl FnMut() -> Result<T, Full>,
+        mut make: impl FnMut(u32) -> Result<T, Full>,
     ) -> Result<T, Full> {
-        let mut left = nuke.limit;
-        loop {
-            if let Ok(made) = make() {
+        for tries in 0..=nuke.limit {
+            if let Ok(made) = make(tries) {
                 return Ok(made);
             }
-            if left == 0 {
+            if tries == nuke.limit {
                 (nuke.log)("LRU reached nuke_limit");
                 bump(&self.counters.n_lru_limited);
-                return Err(Full);
-            }
-            left -= 1;
-            if !self.nuke_one(stevedore.index(), large, nuke.log) {
+            } else if !self.nuke_one(stevedore.index(), large, nuke.log) {
+                // Nothing to evict but what readers hold: better in pieces than not at all.
                 self.pressure.fetch_add(1, Ordering::Relaxed);
                 (nuke.log)("LRU_Fail");
-                return Err(Full);
+                return make(PATIENCE);
             }
         }
+        make(PATIENCE)
     }
 }

@@ -200,12 +200,15 @@ impl Cache {
         self.kill(object);
     }
 
-    /// The object's fetch is complete. The answer is what the index holds from now on: a small body has
-    /// moved into one span with its head.
+    /// The object's fetch is complete. The answer is what the index holds from now on, or what is to be
+    /// published: a small body has moved into one span with its head.
     pub fn finish(&self, object: Arc<Object>, writer: BodyWriter) -> Arc<Object> {
         writer.finish();
-        let Some((shard, slot)) = self.locate(&object) else { return object };
+        if object.is(flag::PRIVATE | flag::HFM) {
+            return object;
+        }
         let Some(new) = object.compacted(COMPACT_MAX) else { return object };
+        let Some((shard, slot)) = self.locate(&object) else { return new };
         let mut shard = shard.lock();
         let unchanged = shard.object(slot, object.vxid()).is_some_and(|o| Arc::ptr_eq(o, &object));
         if unchanged {

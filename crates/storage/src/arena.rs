@@ -116,7 +116,8 @@ impl Arena {
         let geometry = Geometry::for_size(bytes);
         let pages = u32::try_from(bytes / u64::from(PAGE)).unwrap_or(u32::MAX);
         let arena = Self {
-            can_punch: mapping.punch(0, u64::from(PAGE)).is_ok(),
+            // Also lets go of what an earlier user of the descriptor left.
+            can_punch: mapping.punch(0, bytes).is_ok(),
             mapping,
             limit: size,
             geometry,
@@ -144,6 +145,11 @@ impl Arena {
     /// Bytes in use.
     pub fn used(&self) -> u64 {
         self.counters.g_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether bytes are free, wherever they are.
+    pub fn has_free(&self, bytes: u64) -> bool {
+        self.limit.is_none_or(|limit| limit.saturating_sub(self.used()) >= bytes)
     }
 
     /// The largest size that lives in a slab; larger spans have pages of their own.
@@ -220,12 +226,12 @@ impl Arena {
     /// limits what stays resident.
     fn release_pages(&self, at: u64, bytes: u32, sent: bool) {
         let pages = bytes / PAGE;
-        if (sent || self.limit.is_none() && pages >= RETURN_PAGES)
-            && self.mapping.punch(at, u64::from(bytes)).is_err()
-            && sent
-        {
-            // Better lost than served to the wrong client. `can_punch` makes this all but impossible.
-            return;
+        if sent || self.limit.is_none() && pages >= RETURN_PAGES {
+            let kept = self.mapping.punch(at, u64::from(bytes)).is_err();
+            if kept && sent {
+                // Better lost than served to the wrong client. `can_punch` makes this all but impossible.
+                return;
+            }
         }
         self.allocator.lock().runs.give((at / u64::from(PAGE)) as u32, pages);
     }

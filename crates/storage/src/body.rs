@@ -93,18 +93,23 @@ impl Stored {
     }
 
     /// Stores the head of an object whose body comes through the writer; `expected` is its length, if
-    /// that is known.
+    /// that is known. A body that might fit in one span with the head is `Full` when there is none that
+    /// long, unless `split` allows to do without.
     pub fn begin(
         arena: &Arc<Arena>,
         parts: Parts<'_>,
         expected: Option<u64>,
         sizes: ChunkSizes,
+        split: bool,
     ) -> Result<(Self, BodyWriter), Full> {
         let head = PREFIX + parts.head_len() + parts.extra.len();
         let with_body = expected.and_then(|n| usize::try_from(n).ok()).and_then(|n| n.checked_add(head));
         let one_span = with_body.filter(|&n| n <= sizes.max.max(head));
-        let found = one_span.and_then(|n| SpanWriter::new(arena, n).ok());
-        let mut writer = found.map_or_else(|| SpanWriter::new(arena, head), Ok)?;
+        let found = SpanWriter::new(arena, one_span.unwrap_or(head));
+        let mut writer = found.or_else(|full| match one_span {
+            Some(_) if split => SpanWriter::new(arena, head),
+            _ => Err(full),
+        })?;
         writer.append(&parts.prefix());
         for piece in parts.head {
             writer.append(piece);
@@ -397,16 +402,26 @@ pub struct BodyWriter {
 }
 
 impl BodyWriter {
+    /// Bytes the next piece should have.
+    pub fn wants(&self) -> usize {
+        let missing = self.expected.and_then(|n| n.checked_sub(self.len())).filter(|&n| n > 0);
+        let want = missing.map_or(self.next, |n| usize::try_from(n).unwrap_or(usize::MAX));
+        want.min(self.sizes.max).max(1)
+    }
+
     /// Makes sure that [`window`](Self::window) is not empty. On `Full` evict something and try again.
     pub fn reserve(&mut self) -> Result<(), Full> {
+        self.reserve_from(0)
+    }
+
+    /// As `reserve`, but rather `Full` than with a piece much smaller than `least`.
+    pub fn reserve_from(&mut self, least: usize) -> Result<(), Full> {
         if self.span.as_ref().is_some_and(|s| s.room() > 0) {
             return Ok(());
         }
         let len = self.len();
-        let missing = self.expected.and_then(|n| n.checked_sub(len)).filter(|&n| n > 0);
-        let want = missing.map_or(self.next, |n| usize::try_from(n).unwrap_or(usize::MAX));
-        let mut size = want.min(self.sizes.max).max(1);
-        let least = self.sizes.first.min(size);
+        let mut size = self.wants();
+        let least = self.sizes.first.max(least).min(size);
         let writer = loop {
             match SpanWriter::new(self.body.first.arena(), size) {
                 Ok(writer) => break writer,

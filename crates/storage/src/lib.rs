@@ -14,6 +14,8 @@ mod memory;
 mod runs;
 mod slabs;
 mod stevedore;
+#[cfg(test)]
+mod tests;
 
 pub use arena::{Arena, Counters, Full};
 pub use body::{Body, BodyState, BodyWriter, Chunk, ChunkSizes, Parts, Stored};

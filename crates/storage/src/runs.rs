@@ -57,16 +57,6 @@ impl Runs {
         self.by_len.last().map_or(0, |&(len, _)| len)
     }
 
-    #[cfg(test)]
-    pub(crate) fn total(&self) -> u64 {
-        self.by_start.values().map(|&n| u64::from(n)).sum()
-    }
-
-    #[cfg(test)]
-    pub(crate) fn count(&self) -> usize {
-        self.by_start.len()
-    }
-
     fn cut(&mut self, start: u32, len: u32, at: u32, n: u32) {
         self.remove(start, len);
         self.insert(start, at - start);

@@ -37,7 +37,7 @@ impl Geometry {
 /// A size rounded up to its class.
 pub(crate) fn class_size(size: u32) -> u32 {
     let size = size.max(MIN);
-    let step = if size <= FINE { STEP } else { (size - 1).next_power_of_two() / 2 / 16 };
+    let step = if size <= FINE { STEP } else { (1 << (size - 1).ilog2()) / 16 };
     size.next_multiple_of(step.max(STEP))
 }
 

@@ -1,0 +1,279 @@
+//! The arena against a slow model, streaming across threads, and the proof that pages a socket holds
+//! are not rewritten.
+
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use crate::memory::SpanWriter;
+use crate::*;
+
+/// SplitMix64: a seed is all there is to print.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}
+
+fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut random = Random(seed);
+    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).collect();
+    bytes.truncate(len);
+    bytes
+}
+
+/// Random spans of all sizes with contents of their own, freed in random order: none may disturb
+/// another, counters must agree, and in the end all must be free in one piece.
+#[test]
+fn arena_against_model() {
+    for (seed, size) in [(1, 1 << 20), (2, 8 << 20), (3, 64 << 20)] {
+        println!("seed {seed}, size {size}");
+        let arena = Arena::anonymous(Some(size)).expect("memfd");
+        let mut random = Random(seed);
+        let mut live: Vec<(Span, Vec<u8>)> = Vec::new();
+        let (mut refused, mut used) = (0, 0);
+        for step in 0..10_000u64 {
+            if random.below(100) < 55 {
+                let len = match random.below(10) {
+                    0..7 => random.below(2000),
+                    7..9 => random.below(50_000),
+                    _ => random.below(size / 8),
+                } as usize;
+                let bytes = pattern(step, len);
+                match Span::with_contents(&arena, &[&bytes]) {
+                    Ok(span) => {
+                        used += span.capacity() as u64;
+                        live.push((span, bytes));
+                    }
+                    Err(Full) => refused += 1,
+                }
+            } else if !live.is_empty() {
+                let at = random.below(live.len() as u64) as usize;
+                let (span, bytes) = live.swap_remove(at);
+                assert!(span.bytes() == bytes);
+                used -= span.capacity() as u64;
+            }
+            assert_eq!(arena.used(), used);
+            assert!(used <= size);
+        }
+        assert!(refused > 0 && live.len() > 10, "the test does not fill the arena");
+        for (span, bytes) in live.drain(..) {
+            assert!(span.bytes() == bytes);
+        }
+        assert_eq!(arena.used(), 0);
+        assert_eq!(arena.longest_free(), size, "memory is lost or in pieces");
+        let c = arena.counters();
+        assert_eq!(c.c_bytes.load(Ordering::Relaxed), c.c_freed.load(Ordering::Relaxed));
+        assert_eq!(c.g_space.load(Ordering::Relaxed), size);
+    }
+}
+
+/// An arena of one megabyte holds a body of nearly that, with its head.
+#[test]
+fn whole_arena_for_one_object() {
+    let arena = Arena::anonymous(Some(1 << 20)).expect("memfd");
+    let parts = Parts { head: &[&[7; 200]], extra: &[] };
+    let sizes = ChunkSizes { first: 16 << 10, max: 256 << 20 };
+    let (stored, mut writer) = Stored::begin(&arena, parts, Some(1_048_292), sizes, false).expect("fits");
+    let bytes = pattern(1, 1_048_292);
+    let mut written = 0;
+    while written < bytes.len() {
+        written += writer.write(&bytes[written..]).expect("reserved");
+    }
+    writer.finish();
+    assert_eq!(stored.chunk_at(0).expect("there").bytes(), bytes);
+    assert_eq!(stored.head(), [7; 200]);
+    assert_eq!(arena.counters().g_space.load(Ordering::Relaxed), 0);
+}
+
+/// What an unlimited arena frees does not stay resident.
+#[test]
+fn unlimited_arena_gives_back() {
+    let arena = Arena::anonymous(None).expect("memfd");
+    let blocks = || rustix::fs::fstat(arena.mapping().fd()).expect("fstat").st_blocks * 512;
+    let spans: Vec<_> =
+        (0..64).map(|i| Span::with_contents(&arena, &[&pattern(i, 1 << 20)]).expect("no limit")).collect();
+    let small: Vec<_> =
+        (0..10_000).map(|i| Span::with_contents(&arena, &[&pattern(i, 300)]).expect("no limit")).collect();
+    assert!(blocks() > 66 << 20);
+    drop((spans, small));
+    assert_eq!(arena.used(), 0);
+    assert!(blocks() < 1 << 20, "{} bytes still resident", blocks());
+}
+
+/// A megabyte queued in a socket by sendfile, freed, allocated again and overwritten must arrive as it
+/// was.
+#[test]
+fn pages_in_a_socket_are_not_rewritten() {
+    let len = 1 << 20;
+    let arena = Arena::anonymous(Some(len as u64)).expect("memfd");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let sender = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+    sender.set_nonblocking(true).expect("nonblocking");
+    let (mut receiver, _) = listener.accept().expect("accept");
+
+    let old = pattern(1, len);
+    let span = Span::with_contents(&arena, &[&old]).expect("fits");
+    let range = span.file_range(0, len).expect("pages of its own");
+    let mut offset = range.offset;
+    let mut sent = 0;
+    while let Ok(n) = rustix::fs::sendfile(&sender, range.fd, Some(&mut offset), len - sent) {
+        sent += n;
+        if n == 0 || sent == len {
+            break;
+        }
+    }
+    assert!(sent > 64 << 10, "the socket took only {sent} bytes");
+    let at = span.bytes().as_ptr();
+    drop(span);
+    let new = vec![0xee; len];
+    let again = Span::with_contents(&arena, &[&new]).expect("free again");
+    assert_eq!(again.bytes().as_ptr(), at, "the test needs the same memory");
+
+    drop(sender);
+    let mut got = Vec::new();
+    receiver.read_to_end(&mut got).expect("read");
+    assert_eq!(got.len(), sent);
+    assert!(got == old[..sent], "the socket's pages were rewritten");
+    assert_eq!(again.bytes(), new);
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn read_all(stored: &Stored) -> (Vec<u8>, BodyState) {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut cx = Context::from_waker(&waker);
+    let mut got = Vec::new();
+    loop {
+        while let Some(chunk) = stored.chunk_at(got.len() as u64) {
+            got.extend_from_slice(chunk.bytes());
+        }
+        match stored.poll_more(got.len() as u64, &mut cx) {
+            Poll::Ready(BodyState::Fetching) => {}
+            Poll::Ready(state) if stored.body_len() <= got.len() as u64 => return (got, state),
+            Poll::Ready(_) => {}
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[test]
+fn readers_on_other_threads_follow_the_writer() {
+    let arena = Arena::anonymous(Some(32 << 20)).expect("memfd");
+    let sizes = ChunkSizes { first: 16 << 10, max: 256 << 10 };
+    for (expected, fail) in [(None, false), (Some(3_000_000), false), (Some(100_000), false), (None, true)] {
+        let len = expected.unwrap_or(1_234_567) as usize;
+        let bytes = pattern(len as u64, len);
+        let parts = Parts { head: &[b"head"], extra: &[] };
+        let (stored, mut writer) = Stored::begin(&arena, parts, expected, sizes, true).expect("fits");
+        let stored = Arc::new(stored);
+        std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..3).map(|_| scope.spawn(|| read_all(&stored))).collect();
+            let mut random = Random(7);
+            let mut written = 0;
+            while written < len {
+                let end = len.min(written + 1 + random.below(9000) as usize);
+                written += writer.write(&bytes[written..end]).expect("room");
+            }
+            if fail {
+                writer.fail()
+            } else {
+                writer.finish()
+            }
+            for reader in readers {
+                let (got, state) = reader.join().expect("reader");
+                assert!(got == bytes);
+                assert_eq!(state, if fail { BodyState::Failed } else { BodyState::Complete });
+            }
+        });
+        assert_eq!(stored.head(), b"head");
+    }
+    assert_eq!(arena.used(), 0);
+}
+
+/// A short body of unknown length does not keep the chunk it was given.
+#[test]
+fn the_end_is_trimmed_and_delivered_parts_go() {
+    let arena = Arena::anonymous(Some(8 << 20)).expect("memfd");
+    let sizes = ChunkSizes { first: 16 << 10, max: 64 << 10 };
+    let parts = Parts { head: &[b"head"], extra: &[] };
+    let (stored, mut writer) = Stored::begin(&arena, parts, None, sizes, true).expect("fits");
+    writer.write(&[1; 100]).expect("room");
+    let chunk = stored.chunk_at(0).expect("there");
+    assert!(arena.used() > 16 << 10);
+    writer.finish();
+    assert_eq!(chunk.bytes(), [1; 100], "a chunk outlives the trimming");
+    drop(chunk);
+    assert!(arena.used() < 1000, "{} bytes used", arena.used());
+    let whole = stored.compacted(1000).expect("short and complete");
+    assert_eq!(whole.chunk_at(1).expect("there").bytes(), [1; 99]);
+    assert_eq!(whole.head(), b"head");
+    drop((stored, whole));
+
+    let (stored, mut writer) = Stored::begin(&arena, parts, None, sizes, true).expect("fits");
+    let mut most = 0;
+    for _ in 0..1000 {
+        let mut n = 0;
+        while n < 1000 {
+            n += writer.write(&[2; 1000][n..]).expect("room");
+        }
+        stored.delivered(stored.body_len(), true);
+        most = most.max(arena.used());
+    }
+    writer.finish();
+    assert!(most <= 200 << 10, "{most} bytes held for one reader");
+    stored.delivered(1_000_000, true);
+    assert!(arena.used() < 1000);
+}
+
+/// The writer waits for a slow reader, and is woken by it.
+#[test]
+fn transit_limits_what_is_ahead_of_the_reader() {
+    let arena = Arena::anonymous(Some(1 << 20)).expect("memfd");
+    let parts = Parts { head: &[], extra: &[] };
+    let sizes = ChunkSizes { first: 4096, max: 4096 };
+    let (stored, mut writer) = Stored::begin(&arena, parts, None, sizes, true).expect("fits");
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut cx = Context::from_waker(&waker);
+    writer.write(&[0; 1000]).expect("room");
+    assert!(writer.poll_transit(1001, &mut cx).is_ready());
+    assert!(writer.poll_transit(1000, &mut cx).is_pending());
+    stored.delivered(1, true);
+    std::thread::park();
+    assert!(writer.poll_transit(1000, &mut cx).is_ready());
+}
+
+/// A writer never gives out memory of a full arena, and small requests find room in larger slots.
+#[test]
+fn full_is_an_answer() {
+    let arena = Arena::anonymous(Some(1 << 20)).expect("memfd");
+    let mut spans = Vec::new();
+    while let Ok(span) = Span::with_contents(&arena, &[&[1; 1000]]) {
+        spans.push(span);
+    }
+    assert!(spans.len() >= 1000);
+    assert!(SpanWriter::new(&arena, 1 << 20).is_err());
+    assert!(SpanWriter::new(&arena, usize::MAX).is_err());
+    spans.pop();
+    let small = Span::with_contents(&arena, &[&[2; 100]]).expect("fits the slot just freed");
+    assert_eq!(small.bytes(), [2; 100]);
+}
