@@ -6,7 +6,7 @@
 
 use crate::compiler::Compiler;
 use crate::returns_table::returns_of;
-use crate::symbols::{Fmt, Kind, SymbolId, TokenId, Use, UseKind};
+use crate::symbols::{Kind, SymbolId, Use, UseKind};
 use crate::types::{Action, Method};
 
 /// One subroutine on the way down.
@@ -21,8 +21,13 @@ struct Found;
 impl Compiler<'_> {
     /// Runs all checks, in the order in which their errors are to be seen.
     pub fn check_program(&mut self) {
-        let checks: [fn(&mut Self); 4] =
-            [Self::check_references, Self::check_returns, Self::check_uses, Self::check_default_backend];
+        let checks: [fn(&mut Self); 5] = [
+            Self::check_references,
+            Self::check_returns,
+            Self::check_uses,
+            Self::check_default_backend,
+            Self::check_bare_headers,
+        ];
         for check in checks {
             check(self);
             if self.errors > 0 {
@@ -141,7 +146,8 @@ impl Compiler<'_> {
     fn say_calls(&mut self, stack: Vec<Frame>) {
         for frame in stack.into_iter().rev() {
             self.procs[frame.proc].active = false;
-            let Some((_, token)) = frame.next_call.checked_sub(1).map(|i| self.procs[frame.proc].calls[i]) else {
+            let Some((_, token)) = frame.next_call.checked_sub(1).map(|i| self.procs[frame.proc].calls[i])
+            else {
                 continue;
             };
             let name = self.proc_name(frame.proc);
@@ -157,11 +163,12 @@ impl Compiler<'_> {
                 return;
             }
             let Some(method) = self.procs[root].method else {
-                if !seen_anyhow[root] {
-                    if let Err((Found, stack)) = self.descend(root, &mut seen_anyhow, |_, _| Ok(())) {
-                        self.say_calls(stack);
-                        self.finish_error();
-                    }
+                if seen_anyhow[root] {
+                    continue;
+                }
+                if let Err((Found, stack)) = self.descend(root, &mut seen_anyhow, |_, _| Ok(())) {
+                    self.say_calls(stack);
+                    self.finish_error();
                 }
                 continue;
             };
@@ -173,7 +180,8 @@ impl Compiler<'_> {
             });
             if let Err((Found, stack)) = walked {
                 self.say_calls(stack);
-                let mut text = format!("\n...which is the \"{}\" subroutine\nLegal returns are:", method.sub_name());
+                let mut text =
+                    format!("\n...which is the \"{}\" subroutine\nLegal returns are:", method.sub_name());
                 for action in Action::ALL.into_iter().filter(|a| legal & 1 << *a as u32 != 0) {
                     text.push_str(&format!(" \"{}\"", action.name()));
                 }
@@ -301,6 +309,15 @@ impl Compiler<'_> {
         }
     }
 
+    fn check_bare_headers(&mut self) {
+        if let Some((first, end)) = self.bare_headers {
+            let name = self.joined(first, end);
+            self.say(format!("'{name}' is not a value; name one header, as in {name}.host\n"));
+            self.show_range(Some(first), end);
+            self.finish_error();
+        }
+    }
+
     fn check_default_backend(&mut self) {
         if self.program.default_backend.is_none() {
             let message = "No backends or directors found in VCL program, at least one is necessary.\n";
@@ -308,12 +325,6 @@ impl Compiler<'_> {
             self.hint("`backend default none;` is enough if all backends come from modules");
             self.finish_error();
         }
-    }
-
-    /// The token of a symbol's definition, for lints.
-    pub fn definition_of(&self, symbol: SymbolId) -> Option<TokenId> {
-        let entry = &self.symbols.list[symbol];
-        entry.defined.filter(|_| entry.fmt != Fmt::Void)
     }
 }
 

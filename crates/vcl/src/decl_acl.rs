@@ -42,11 +42,11 @@ impl Network {
             let (a, b) = (self.data[i], other.data[i]);
             if a != b {
                 // Only the last bit that counts can be the one that halves of a network differ in.
-                let last = same_size && common % 8 == 0 && i + 1 == whole;
+                let last = same_size && common.is_multiple_of(8) && i + 1 == whole;
                 return unequal(a, b, last);
             }
         }
-        if common % 8 != 0 {
+        if !common.is_multiple_of(8) {
             let shift = 8 - common % 8;
             let (a, b) = (self.data[whole] >> shift, other.data[whole] >> shift);
             if a != b {
@@ -241,9 +241,8 @@ impl Compiler<'_> {
         addresses.retain(|a| !seen.contains(a) && (seen.push(*a), true).1);
         let both = addresses.iter().any(IpAddr::is_ipv4) && addresses.iter().any(IpAddr::is_ipv6);
         if let (Some(bits), Some(mask), true) = (written.bits, written.entry.mask, both) {
-            let message = format!(
-                "Mask (/{bits}) specified, but string resolves to both IPv4 and IPv6 addresses.\n"
-            );
+            let message =
+                format!("Mask (/{bits}) specified, but string resolves to both IPv4 and IPv6 addresses.\n");
             return self.fail(message, mask);
         }
         for address in addresses {
@@ -300,10 +299,10 @@ impl Compiler<'_> {
             return Ok(());
         }
         let before = tree.range(..network).next_back().map(|(n, _)| *n);
-        if let Some(left) = before {
-            if !self.fold(tree, left, network, flags)? {
-                return Ok(());
-            }
+        if let Some(left) = before
+            && !self.fold(tree, left, network, flags)?
+        {
+            return Ok(());
         }
         let after = tree.range(network..).nth(1).map(|(n, _)| *n);
         if let Some(right) = after {

@@ -123,7 +123,8 @@ impl Compiler<'_> {
     }
 
     fn backend_spec(&mut self, symbol: Option<SymbolId>, slot: u32, name: TokenId) -> Res<Backend> {
-        let mut backend = Backend { name: self.program.backends[slot as usize].name.clone(), ..Backend::default() };
+        let mut backend =
+            Backend { name: self.program.backends[slot as usize].name.clone(), ..Backend::default() };
         if self.now() == Tok::Id && matches!(self.text(self.t), "none" | "None") {
             self.advance();
             self.skip(Tok::Semi)?;
@@ -333,9 +334,7 @@ impl Compiler<'_> {
                 self.finish_warning();
                 Ok(())
             }
-            SocketKind::Unusable(error) => {
-                self.fail(format!("Backend path: Cannot stat: {error}\n"), token)
-            }
+            SocketKind::Unusable(error) => self.fail(format!("Backend path: Cannot stat: {error}\n"), token),
         }
     }
 }

@@ -117,6 +117,10 @@ impl Compiler<'_> {
             let meaning = Meaning::Object { import, signature, fmt };
             let symbol = self.declare(&format!("{alias}.{}", object.name), Kind::Object, fmt, meaning);
             self.symbols.list[symbol].read = 1 << Method::Init as u32;
+            for method in &object.methods {
+                let name = format!("{alias}.{}.{}", object.name, method.name);
+                self.declare(&name, Kind::Method, Fmt::from(method.returns), Meaning::Method);
+            }
         }
     }
 

@@ -38,11 +38,18 @@ pub struct Place {
     pub end: usize,
     pub text: String,
     /// The line that the stretch ends on, if it is another one.
-    pub last: Option<(u32, String)>,
+    pub last: Option<LastLine>,
     /// Named by both ends rather than by its start alone.
     pub range: bool,
     /// The includes that led here, innermost first: file and line.
     pub included_from: Vec<(String, u32)>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct LastLine {
+    pub file: String,
+    pub line: u32,
+    pub text: String,
 }
 
 /// The column as Varnish counts it: from 1, with tabs to the next multiple of 8.
@@ -71,10 +78,10 @@ impl Place {
                 out.push('\n');
                 excerpt(out, &self.text, self.start, self.end);
             }
-            Some((line, text)) => {
+            Some(LastLine { file, line, text }) => {
                 let end = display_column(text, self.end.saturating_sub(1));
-                let last = format!("('{}' Line {line} Pos {end})", self.file);
-                let adjacent = self.line + 1 == *line;
+                let last = format!("('{file}' Line {line} Pos {end})");
+                let adjacent = self.line + 1 == *line && *file == self.file;
                 if adjacent && self.range {
                     let _ = write!(out, " -- {last}");
                 }
@@ -100,7 +107,7 @@ impl Place {
         let _ = writeln!(out, "{:width$} |", "");
         let end = if self.last.is_some() { self.text.len() } else { self.end };
         caret_lines(out, width, line, &self.text, self.start, end);
-        if let Some((line, text)) = self.last.as_ref().filter(|_| self.range) {
+        if let Some(LastLine { line, text, .. }) = self.last.as_ref().filter(|_| self.range) {
             if self.line + 1 != *line {
                 let _ = writeln!(out, "{:>width$}", "...");
             }
@@ -201,7 +208,7 @@ impl Diagnostic {
             Severity::Error => "error",
         };
         let numbers = self.pieces.iter().filter_map(|p| match p {
-            Piece::Place(p) => Some(p.last.as_ref().map_or(p.line, |l| l.0).to_string().len()),
+            Piece::Place(p) => Some(p.last.as_ref().map_or(p.line, |l| l.line).to_string().len()),
             Piece::Text(_) => None,
         });
         let width = numbers.max().unwrap_or(1).max(3);
@@ -211,6 +218,8 @@ impl Diagnostic {
         for piece in &self.pieces {
             match piece {
                 Piece::Place(place) => place.pretty(&mut out, width),
+                // An echo that only the traditional text has.
+                Piece::Text(text) if texts > 0 && text == "Symbol not found.\n" => break,
                 Piece::Text(text) => {
                     let text = tidy(text);
                     let skip = usize::from(texts == 0 && !text.is_empty());
@@ -242,7 +251,8 @@ fn tidy(text: &str) -> String {
     let mut lines: Vec<&str> = text.lines().filter(|l| !l.starts_with("(program line ")).collect();
     while let Some(last) = lines.last() {
         let last = last.trim_end();
-        let cut = ["At:", " at", ":"].iter().find_map(|end| last.strip_suffix(end)).unwrap_or(last).trim_end();
+        let cut =
+            ["At:", " at", ":"].iter().find_map(|end| last.strip_suffix(end)).unwrap_or(last).trim_end();
         lines.pop();
         if !cut.is_empty() && cut != "(That was just a warning)" {
             lines.push(cut);
@@ -265,11 +275,10 @@ pub fn vcc_text(diagnostics: &[Diagnostic]) -> String {
 pub fn vcl_load_text(diagnostics: &[Diagnostic]) -> String {
     let text = vcc_text(diagnostics);
     let mut out = String::new();
+    // Varnish passes on whole lines only.
+    let text = text.rfind('\n').map_or("", |end| &text[..=end]);
     if !text.is_empty() {
         let _ = write!(out, "Message from VCC-compiler:\n{text}");
-        if !text.ends_with('\n') {
-            out.push('\n');
-        }
     }
     if diagnostics.iter().any(|d| d.severity == Severity::Error) {
         out.push_str("Running VCC-compiler failed, exited with 2\nVCL compilation failed");
@@ -311,7 +320,7 @@ mod tests {
     fn a_place_over_two_lines_shows_both() {
         let mut d = Diagnostic::plain_error("Bad\n");
         let mut p = Place { range: true, ..place("if (a", 4, 3) };
-        p.last = Some((4, "  b)".to_owned()));
+        p.last = Some(LastLine { file: "a.vcl".to_owned(), line: 4, text: "  b)".to_owned() });
         d.pieces.push(Piece::Place(p));
         let expect = "Bad\n('a.vcl' Line 3 Pos 5) -- ('a.vcl' Line 4 Pos 3)\nif (a\n----#\n  b)\n###-\n\n";
         assert_eq!(vcc_text(&[d]), expect);

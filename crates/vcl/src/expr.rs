@@ -40,7 +40,13 @@ impl Value {
     /// A value of type STRING as the only part of STRINGS.
     pub fn string(kind: ExprKind) -> Value {
         let part = Expr { ty: Type::String, kind };
-        Value { fmt: Fmt::Strings, content: Content::Parts(vec![part]), literal: false, start: None, depth: 1 }
+        Value {
+            fmt: Fmt::Strings,
+            content: Content::Parts(vec![part]),
+            literal: false,
+            start: None,
+            depth: 1,
+        }
     }
 
     /// STRING becomes STRINGS, all else stays.
@@ -83,7 +89,7 @@ impl Compiler<'_> {
         }
         let to_string = fmt.string_form() || (fmt == Fmt::Body && value.fmt != Fmt::Blob);
         if to_string && value.fmt != Fmt::Strings {
-            value = match self.to_string(value.clone()) {
+            value = match self.stringify(value.clone()) {
                 Ok(value) => value,
                 Err(Stop) => {
                     // Varnish adds the general complaint to the special one.
@@ -125,7 +131,7 @@ impl Compiler<'_> {
         self.fail_range(format!("Expression has type {has}, expected {wanted}\n"), first, self.t)
     }
 
-    pub fn to_string(&mut self, value: Value) -> Res<Value> {
+    pub fn stringify(&mut self, value: Value) -> Res<Value> {
         if !value.fmt.converts_to_string() {
             let name = self.type_name(value.fmt);
             self.say(format!("Cannot convert {name} to STRING.\n"));
@@ -333,7 +339,7 @@ impl Compiler<'_> {
             }
         };
         if value.fmt == Fmt::Header && fmt != Fmt::Header {
-            return self.to_string(value);
+            return self.stringify(value);
         }
         Ok(value)
     }
@@ -342,7 +348,7 @@ impl Compiler<'_> {
         let entry = &self.symbols.list[symbol];
         !matches!(
             (&entry.meaning, entry.kind),
-            (Meaning::Nothing | Meaning::Action(_) | Meaning::Object { .. } | Meaning::Headers(_), _)
+            (Meaning::Nothing | Meaning::Action(_) | Meaning::Object { .. }, _)
         )
     }
 
@@ -381,6 +387,13 @@ impl Compiler<'_> {
                 let call = self.call(&callable, symbol, None)?;
                 Ok(Value::of(Fmt::from(call.ty), call.kind))
             }
+            Meaning::Headers(_) => {
+                // Varnish notices only in the end that this is no value.
+                self.bare_headers.get_or_insert((first, self.t));
+                self.note_use(first, None, symbol, UseKind::Read);
+                Ok(Value::one(Fmt::Header, ExprKind::NullStr))
+            }
+            Meaning::Method => self.method_without_object(first),
             Meaning::Global(index) => self.global(symbol, kind, index, fmt),
             _ => {
                 let message = format!(
@@ -397,6 +410,14 @@ impl Compiler<'_> {
                 Err(Stop)
             }
         }
+    }
+
+    pub fn method_without_object(&mut self, first: TokenId) -> Res<Value> {
+        let name = self.joined(first, self.t);
+        let object = name.rsplit_once('.').map_or(name.as_str(), |(object, _)| object);
+        self.hint(format!("make an object in vcl_init (new x = {object}(...);) and call its method"));
+        self.say("Syntax error.");
+        Err(Stop)
     }
 
     fn global(&mut self, symbol: SymbolId, kind: Kind, index: u32, fmt: Fmt) -> Res<Value> {

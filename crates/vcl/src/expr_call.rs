@@ -147,7 +147,7 @@ impl Compiler<'_> {
             args.push(arg);
         }
         if missing {
-            self.skip(Tok::RParen)?;
+            self.want(Tok::RParen)?;
             return Err(Stop);
         }
         Ok(args)
@@ -168,7 +168,8 @@ impl Compiler<'_> {
         let method = signature.methods.iter().find(|m| m.name.eq_ignore_ascii_case(name));
         let Some(method) = method else {
             let (member, name) = (self.quoted(self.t), self.type_name(fmt));
-            if let Some(near) = crate::hints::nearest(word, signature.methods.iter().map(|m| m.name.as_str())) {
+            if let Some(near) = crate::hints::nearest(word, signature.methods.iter().map(|m| m.name.as_str()))
+            {
                 self.hint(format!("did you mean '{near}'?"));
             }
             return self.fail(format!("Unknown property {member} for type {name}\n"), self.t);
@@ -186,13 +187,8 @@ impl Compiler<'_> {
 
     fn note_call(&mut self, name: TokenId, signature: &Signature) {
         let readable = readable(signature);
-        let noted = crate::symbols::Use {
-            first: name,
-            end: name + 1,
-            what: UseKind::Read,
-            mask: readable,
-            readable,
-        };
+        let noted =
+            crate::symbols::Use { first: name, end: name + 1, what: UseKind::Read, mask: readable, readable };
         if let Some(current) = self.current {
             self.procs[current].uses.push(noted);
         }
@@ -207,7 +203,8 @@ impl Compiler<'_> {
         self.skip(Tok::Assign)?;
         self.want(Tok::Id)?;
         let type_symbol = self.some_symbol(Kind::Object, Mode::Existing, Mention::Nothing)?;
-        let Meaning::Object { import, signature, fmt } = self.symbols.list[type_symbol].meaning.clone() else {
+        let Meaning::Object { import, signature, fmt } = self.symbols.list[type_symbol].meaning.clone()
+        else {
             return Err(Stop);
         };
         self.symbols.list[symbol].fmt = fmt;
@@ -219,14 +216,14 @@ impl Compiler<'_> {
         }
         let name = self.t - 1;
         let init = Rc::new(signature.init.clone());
-        let args = match self.arguments(&init) {
+        let args = self.arguments(&init).and_then(|args| self.skip(Tok::RParen).map(|()| args));
+        let args = match args {
             Ok(args) => args,
             Err(Stop) => {
                 self.say("While compiling function call:\n");
                 return Err(Stop);
             }
         };
-        self.skip(Tok::RParen)?;
         self.note_use(name, None, type_symbol, UseKind::Read);
         self.skip(Tok::Semi)?;
         out.push(Stmt::New { at, object, args });
@@ -250,7 +247,9 @@ impl Param {
             Type::Real | Type::Duration | Type::Time => ExprKind::Real(text.parse().ok()?),
             Type::String if text == "NULL" => ExprKind::NullStr,
             Type::String => ExprKind::Str(text.to_owned()),
-            Type::Strands => ExprKind::Concat(vec![Expr { ty: Type::String, kind: ExprKind::Str(text.to_owned()) }]),
+            Type::Strands => {
+                ExprKind::Concat(vec![Expr { ty: Type::String, kind: ExprKind::Str(text.to_owned()) }])
+            }
             Type::Enum => ExprKind::Enum(text.to_owned()),
             Type::Backend => ExprKind::NoBackend,
             _ => return None,

@@ -155,10 +155,7 @@ impl Compiler<'_> {
         while matches!(self.now(), Tok::Plus | Tok::Minus) {
             let operator = self.t;
             let op = if self.now() == Tok::Plus { ArithOp::Add } else { ArithOp::Sub };
-            let addable = match left.fmt {
-                Fmt::Bytes | Fmt::Duration | Fmt::Int | Fmt::Real | Fmt::Time => true,
-                _ => false,
-            };
+            let addable = left.fmt.is_integral() || left.fmt.is_float();
             self.advance();
             let wanted = if !addable && fmt == Fmt::Strings { Fmt::Strings } else { left.fmt };
             let right = self.product(wanted)?;
@@ -177,8 +174,8 @@ impl Compiler<'_> {
     }
 
     fn concatenate(&mut self, left: Value, right: Value) -> Res<Value> {
-        let left = if left.fmt == Fmt::Strings { left } else { self.to_string(left)? };
-        let right = if right.fmt == Fmt::Strings { right } else { self.to_string(right)? };
+        let left = if left.fmt == Fmt::Strings { left } else { self.stringify(left)? };
+        let right = if right.fmt == Fmt::Strings { right } else { self.stringify(right)? };
         let (depth, start) = (left.depth.max(right.depth), left.start);
         let merge = left.literal && right.literal;
         let literal = merge && right.literal;
@@ -186,13 +183,12 @@ impl Compiler<'_> {
             return Err(Stop);
         };
         let mut more = more.into_iter();
-        if merge {
-            if let (Some(Expr { kind: ExprKind::Str(end), .. }), Some(Expr { kind: ExprKind::Str(next), .. })) =
-                (parts.last_mut(), more.as_slice().first())
-            {
-                end.push_str(next);
-                more.next();
-            }
+        if merge
+            && let (Some(Expr { kind: ExprKind::Str(end), .. }), [Expr { kind: ExprKind::Str(next), .. }, ..]) =
+                (parts.last_mut(), more.as_slice())
+        {
+            end.push_str(next);
+            more.next();
         }
         parts.extend(more);
         Ok(Value { fmt: Fmt::Strings, content: Content::Parts(parts), literal, start, depth })

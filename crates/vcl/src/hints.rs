@@ -50,19 +50,38 @@ pub(crate) fn for_unknown_symbol(name: &str, symbols: &Symbols) -> Option<String
         return Some((*hint).to_owned());
     }
     let module = name.split_once('.').map(|(first, _)| first);
-    if let Some(module) = module.filter(|m| MODULES.contains(m)) {
-        if !symbols.full_names().any(|n| n == module) {
-            return Some(format!("add 'import {module};'"));
-        }
+    if let Some(module) = module.filter(|m| MODULES.contains(m) && !symbols.full_names().any(|n| n == *m)) {
+        return Some(format!("add 'import {module};'"));
     }
     let names: Vec<String> = symbols.full_names().filter(|n| !n.is_empty()).collect();
     nearest(name, names.iter().map(String::as_str)).map(|near| format!("did you mean '{near}'?"))
 }
 
 const MODULES: &[&str] = &[
-    "std", "directors", "blob", "cookie", "purge", "unix", "proxy", "vtc", "h2", "math", "header", "var",
-    "str", "bodyaccess", "vsthrottle", "xkey", "saintmode", "accept", "tcp", "digest", "basicauth", "geoip2",
-    "querystring", "dynamic",
+    "std",
+    "directors",
+    "blob",
+    "cookie",
+    "purge",
+    "unix",
+    "proxy",
+    "vtc",
+    "h2",
+    "math",
+    "header",
+    "var",
+    "str",
+    "bodyaccess",
+    "vsthrottle",
+    "xkey",
+    "saintmode",
+    "accept",
+    "tcp",
+    "digest",
+    "basicauth",
+    "geoip2",
+    "querystring",
+    "dynamic",
 ];
 
 /// The hint for a word that starts no declaration.
@@ -72,9 +91,13 @@ pub(crate) fn for_unknown_declaration(word: &str) -> Option<&'static str> {
             "directors are objects now: import directors; in vcl_init: new d = directors.round_robin(); \
              d.add_backend(b);"
         }
-        "table" => "Fastly's tables have no equal here; use a subroutine that sets a header, or a module's lookup",
+        "table" => {
+            "Fastly's tables have no equal here; use a subroutine that sets a header, or a module's lookup"
+        }
         "include" => "an include names a file: include \"file.vcl\";",
-        "set" | "unset" | "if" | "call" | "return" => "statements stand in a subroutine: sub vcl_recv { ... }",
+        "set" | "unset" | "if" | "call" | "return" => {
+            "statements stand in a subroutine: sub vcl_recv { ... }"
+        }
         "penaltybox" | "ratecounter" => "this is Fastly's dialect; the module vsthrottle counts rates",
         "function" => "use 'sub'",
         _ => return None,
@@ -104,7 +127,9 @@ pub(crate) fn for_unknown_return(word: &str, method: Option<Method>) -> Option<S
                 .to_owned()
         }
         ("miss", _) => "there is no return (miss); set req.hash_always_miss in vcl_recv".to_owned(),
-        ("hit_for_pass", _) => "use 'return (pass(120s));' or set beresp.uncacheable and return (deliver)".to_owned(),
+        ("hit_for_pass", _) => {
+            "use 'return (pass(120s));' or set beresp.uncacheable and return (deliver)".to_owned()
+        }
         ("error", _) => "use 'return (synth(status, \"reason\"));'".to_owned(),
         ("esi", _) => "use 'set beresp.do_esi = true;'".to_owned(),
         _ => {
@@ -148,15 +173,36 @@ pub(crate) fn improve(diagnostic: &mut Diagnostic) {
         }
         ["VCL", "version", "declaration", "missing", ..] => "the first line of a VCL file is 'vcl 4.1;'",
         ["INT", "+" | "-", "STRING", ..] => "start with the string: \"\" + number + \"text\"",
-        ["Unterminated", "string,", ..] => "strings of several lines are written {\"...\"} or \"\"\"...\"\"\"",
+        ["Unterminated", "string,", ..] => {
+            "strings of several lines are written {\"...\"} or \"\"\"...\"\"\""
+        }
         _ => return,
     };
     diagnostic.hint = Some(hint.to_owned());
 }
 
 const RESERVED: &[&str] = &[
-    "acl", "backend", "ban", "call", "default", "false", "hash_data", "if", "import", "new", "now", "probe",
-    "regsub", "regsuball", "return", "set", "sub", "synthetic", "true", "unset", "vcl",
+    "acl",
+    "backend",
+    "ban",
+    "call",
+    "default",
+    "false",
+    "hash_data",
+    "if",
+    "import",
+    "new",
+    "now",
+    "probe",
+    "regsub",
+    "regsuball",
+    "return",
+    "set",
+    "sub",
+    "synthetic",
+    "true",
+    "unset",
+    "vcl",
 ];
 
 /// The name nearest to a word, if it is near enough to be meant.

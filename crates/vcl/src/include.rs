@@ -23,12 +23,8 @@ struct Loader<'a> {
 
 /// Lexes the main text with its includes, then the built-in VCL.
 pub(crate) fn load(main: SourceText, builtin: &str, options: &Options) -> Texts {
-    let mut loader = Loader {
-        options,
-        sources: Vec::new(),
-        tokens: Vec::new(),
-        report: Diagnostic::new(Severity::Error),
-    };
+    let mut loader =
+        Loader { options, sources: Vec::new(), tokens: Vec::new(), report: Diagnostic::new(Severity::Error) };
     let mut built_in = SourceText::new("<builtin>", builtin.to_owned(), None);
     built_in.builtin = true;
     let loaded = loader.source(main, 0, false).and_then(|()| loader.source(built_in, 0, true));

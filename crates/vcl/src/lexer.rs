@@ -329,13 +329,6 @@ impl Lexer<'_> {
     }
 }
 
-/// Where decoding stops, and whether at a character that base64 forbids there.
-enum Base64End {
-    Clean,
-    Unfinished,
-    Bad(usize),
-}
-
 fn base64_value(byte: u8) -> Option<u8> {
     Some(match byte {
         b'A'..=b'Z' => byte - b'A',
@@ -348,19 +341,20 @@ fn base64_value(byte: u8) -> Option<u8> {
     })
 }
 
-fn decode_base64(bytes: &[u8], out: &mut Vec<u8>) -> Base64End {
+/// Decodes up to the first byte that base64 forbids there, and gives its index.
+fn decode_base64(bytes: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let (mut count, mut padding, mut word) = (0, 0, 0_u8);
     for (i, &byte) in bytes.iter().enumerate() {
-        let Some(value) = base64_value(byte) else { return Base64End::Bad(i) };
+        let Some(value) = base64_value(byte) else { return Some(i) };
         if byte == b'=' && count < 2 {
-            return Base64End::Bad(i);
+            return Some(i);
         } else if byte == b'=' {
             padding += 1;
         } else if padding > 0 {
-            return Base64End::Bad(i - 1);
+            return Some(i - 1);
         }
         if padding > 0 && word != 0 {
-            return Base64End::Bad(i - 1);
+            return Some(i - 1);
         }
         count += 1;
         match count {
@@ -383,21 +377,15 @@ fn decode_base64(bytes: &[u8], out: &mut Vec<u8>) -> Base64End {
             }
         }
     }
-    if count == 0 { Base64End::Clean } else { Base64End::Unfinished }
+    None
 }
 
 /// Decodes the BLOB literal at `start`; also says where it ends.
 fn scan_blob(lexer: &Lexer<'_>, start: usize) -> Result<(Vec<u8>, usize), LexError> {
     let body = start + 1;
-    let end = lexer.bytes.len() - (lexer.bytes.len() - body) % 4;
     let mut out = Vec::new();
-    let stop = match decode_base64(&lexer.bytes[body..end], &mut out) {
-        Base64End::Clean => {
-            let line = lexer.bytes.len().min(end + 1);
-            return lexer.fail("Missing colon at end of BLOB:\n", start, line);
-        }
-        Base64End::Unfinished => end,
-        Base64End::Bad(at) => body + at,
+    let Some(stop) = decode_base64(&lexer.bytes[body..], &mut out).map(|at| body + at) else {
+        return lexer.fail("Missing colon at end of BLOB:\n", start, lexer.bytes.len());
     };
     let stop_end = (stop + 1).min(lexer.bytes.len());
     match lexer.byte(stop) {

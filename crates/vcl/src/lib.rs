@@ -19,6 +19,7 @@ mod hints;
 mod include;
 mod lexer;
 mod literals;
+mod names;
 pub mod program;
 mod regex;
 pub mod returns_table;

@@ -113,9 +113,9 @@ impl Compiler<'_> {
     /// All addresses of `host`, `host:port`, `host port` or `[host]:port`; at most `most` of them.
     pub fn resolve(&mut self, host: &str, token: TokenId, what: &str, most: usize) -> Res<Vec<SocketAddr>> {
         let quoted = self.text(token);
-        let resolved = split_port(host).map_err(str::to_owned).and_then(|(host, port)| {
-            self.lookup(host, port.unwrap_or("80"))
-        });
+        let resolved = split_port(host)
+            .map_err(str::to_owned)
+            .and_then(|(host, port)| self.lookup(host, port.unwrap_or("80")));
         let mut addresses: Vec<SocketAddr> = match resolved {
             Ok(addresses) => addresses,
             Err(error) => {

@@ -9,7 +9,10 @@ const fn m(method: Method) -> u32 {
 
 /// The methods that an action may be returned from, as bits `1 << Method as u32`.
 pub fn allowed_in(action: Action) -> u32 {
-    use Method::*;
+    use Method::{
+        BackendError, BackendFetch, BackendRefresh, BackendResponse, Deliver, Fini, Hash, Hit, Init, Miss,
+        Pass, Pipe, Purge, Recv, Synth,
+    };
     match action {
         Action::Abandon => m(BackendError) | m(BackendFetch) | m(BackendRefresh) | m(BackendResponse),
         Action::Beresp | Action::Merge | Action::ObjStale => m(BackendRefresh),

@@ -169,7 +169,7 @@ pub fn parse_module(name: &str, text: &str) -> Result<ModuleSignatures, Signatur
                 let returns = parser.ty().map_err(fail)?;
                 let mut method = parser.signature(returns).map_err(fail)?;
                 doc.clone_into(&mut method.doc);
-                method.name = method.name.trim_start_matches('.').to_owned();
+                method.name.retain(|c| c != '.');
                 let object = module.objects.last_mut();
                 object.ok_or_else(|| fail("$Method without $Object".to_owned()))?.methods.push(method);
                 last = Last::Method;
@@ -235,7 +235,8 @@ fn stanzas(text: &str) -> Vec<(&str, &str)> {
     let mut at_line_start = true;
     let mut in_doc = true;
     for (i, c) in text.char_indices() {
-        let keyword = text[i..].starts_with('$') && text[i + 1..].starts_with(|c: char| c.is_ascii_uppercase());
+        let keyword =
+            text[i..].starts_with('$') && text[i + 1..].starts_with(|c: char| c.is_ascii_uppercase());
         if keyword && (at_line_start || (!in_doc && text[..i].ends_with(' '))) {
             starts.push(i);
             in_doc = false;
@@ -251,7 +252,9 @@ fn stanzas(text: &str) -> Vec<(&str, &str)> {
     for (n, &start) in starts.iter().enumerate() {
         let end = starts.get(n + 1).copied().unwrap_or(text.len());
         let whole = &text[start..end];
-        let split = blank_line(whole).unwrap_or(whole.len());
+        let one_line = ["$Restrict", "$Alias", "$Module", "$Event"].iter().any(|w| whole.starts_with(w));
+        let end = if one_line { whole.find('\n') } else { blank_line(whole) };
+        let split = end.unwrap_or(whole.len());
         found.push((whole[..split].trim(), whole[split..].trim()));
     }
     found
@@ -450,7 +453,9 @@ mod tests {
 
     #[test]
     fn refuses_broken_notation() {
-        for text in ["$Function BOOL x(", "$Function x()", "$Method VOID .a()", "$Function VOID f(VOID)", "$Foo"] {
+        for text in
+            ["$Function BOOL x(", "$Function x()", "$Method VOID .a()", "$Function VOID f(VOID)", "$Foo"]
+        {
             assert!(parse_module("x", text).is_err(), "{text}");
         }
     }

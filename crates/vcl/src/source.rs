@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::diagnostics::{Place, display_column};
+use crate::diagnostics::{LastLine, Place, display_column};
 use crate::program::{At, Source};
 
 /// The caller's file system. The errors are the system's words, such as `No such file or directory`.
@@ -151,7 +151,11 @@ fn range(sources: &[SourceText], first: Span, last: Span, is_range: bool) -> Pla
         start: (first.start - source.line_starts[line]) as usize,
         end: (last.end - last_source.line_starts[last_line]) as usize,
         text: source.line_text(line).to_owned(),
-        last: (!same).then(|| (last_line as u32 + 1, last_source.line_text(last_line).to_owned())),
+        last: (!same).then(|| LastLine {
+            file: last_source.name.clone(),
+            line: last_line as u32 + 1,
+            text: last_source.line_text(last_line).to_owned(),
+        }),
         range: is_range,
         included_from,
     }

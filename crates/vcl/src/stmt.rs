@@ -78,10 +78,10 @@ impl Compiler<'_> {
         match self.now() {
             Tok::LBrace => self.compound(out),
             Tok::Csrc => self.inline_c(),
-            Tok::Id => {
-                let symbol = self.some_symbol(Kind::None, Mode::Partial, Mention::Nothing)?;
-                self.symbol_statement(symbol, start, out)
-            }
+            Tok::Id => match self.some_symbol(Kind::None, Mode::Partial, Mention::Nothing) {
+                Ok(symbol) => self.symbol_statement(symbol, start, out),
+                Err(Stop) => self.fail("Symbol not found.\n", self.t),
+            },
             _ => self.fail("Expected an action, 'if', '{' or '}'\n", start),
         }
     }
@@ -110,6 +110,12 @@ impl Compiler<'_> {
                 self.skip(Tok::Semi)?;
                 out.push(Stmt::Do { at: self.at(start), call });
                 Ok(())
+            }
+            Meaning::Method => {
+                let _ = self.method_without_object(start);
+                self.say("While compiling function call:\n\n");
+                self.show_range(Some(start), self.t);
+                Err(Stop)
             }
             Meaning::Global(_) if kind == Kind::Instance => {
                 self.want(Tok::Dot)?;

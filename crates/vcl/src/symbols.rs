@@ -184,6 +184,7 @@ pub(crate) enum Kind {
     Backend,
     Func,
     Instance,
+    Method,
     Object,
     Probe,
     Sub,
@@ -202,6 +203,7 @@ impl Kind {
             Kind::Backend => "backend",
             Kind::Func => "func",
             Kind::Instance => "instance",
+            Kind::Method => "method",
             Kind::Object => "object",
             Kind::Probe => "probe",
             Kind::Sub => "sub",
@@ -251,6 +253,8 @@ pub(crate) enum Meaning {
         all: bool,
     },
     Function(Callable),
+    /// A method named by its type instead of an object.
+    Method,
     Object {
         import: u32,
         signature: Rc<ObjectSignature>,
@@ -319,8 +323,12 @@ impl Symbols {
             return child;
         }
         let child = self.nodes.len();
-        let new =
-            Node { name: name.to_owned(), parent: Some(node), children: BTreeMap::new(), symbols: Vec::new() };
+        let new = Node {
+            name: name.to_owned(),
+            parent: Some(node),
+            children: BTreeMap::new(),
+            symbols: Vec::new(),
+        };
         self.nodes.push(new);
         self.nodes[node].children.insert(key, child);
         child
@@ -472,7 +480,6 @@ pub(crate) struct Proc {
     /// The returns it makes, as bits of `Action as u32`, and the first token of each.
     pub returns: u32,
     pub return_tokens: [Option<TokenId>; 19],
-    pub called: u32,
     pub active: bool,
     pub allowed: u32,
     pub called_from: u32,

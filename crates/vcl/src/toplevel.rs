@@ -55,7 +55,8 @@ impl Compiler<'_> {
 
     fn declare_variables(&mut self) {
         for entry in ENTRIES.iter().filter(|e| !e.name.starts_with("storage.<")) {
-            let symbol = self.symbols.bring(entry.name, Kind::Var, Fmt::from(entry.ty), Meaning::Var(entry.var));
+            let symbol =
+                self.symbols.bring(entry.name, Kind::Var, Fmt::from(entry.ty), Meaning::Var(entry.var));
             let new = &mut self.symbols.list[symbol];
             (new.since, new.until) = (entry.since, entry.until);
             (new.read, new.write, new.unset) = (entry.read, entry.write, entry.unset);
