@@ -12,15 +12,18 @@ use crate::stats::bump;
 /// After so many evictions without success, an object is stored in pieces.
 const PATIENCE: u32 = 8;
 
-/// How far eviction may go for one allocation (`nuke_limit`), and where what it does is logged
-/// (Varnish's texts under ExpKill).
+/// No smaller pieces than this are made of a body at hand.
+const LEAST_PIECE: usize = 16 * 1024;
+
+/// How many objects may still be evicted for one object (`nuke_limit` when it begins), and where what
+/// eviction does is logged (Varnish's texts under ExpKill).
 pub struct Nuke<'a> {
-    pub limit: u32,
+    pub left: u32,
     pub log: &'a mut dyn FnMut(&str),
 }
 
 impl Cache {
-    /// Makes an object whose body is at hand: the most compact form.
+    /// Makes an object whose body is at hand: the most compact form, if there is room for that.
     pub fn create(
         &self,
         stevedore: &Stevedore,
@@ -30,10 +33,32 @@ impl Cache {
     ) -> Result<Arc<Object>, Full> {
         let fixed = spec.fixed();
         let parts = Parts { head: &[&fixed, spec.vary, spec.head], extra: spec.extra };
-        let large = body.len() > stevedore.arena().max_small();
+        if body.len() > stevedore.arena().max_small() {
+            return self.create_large(stevedore, spec, body, nuke);
+        }
         let make = |_| Stored::complete(stevedore.arena(), parts, body);
-        let stored = self.with_room(stevedore, large, nuke, make)?;
+        let stored = self.with_room(stevedore, false, nuke, make)?;
         Ok(Object::new(stored, spec, stevedore.index()))
+    }
+
+    /// In as many spans as it takes.
+    fn create_large(
+        &self,
+        stevedore: &Stevedore,
+        spec: &ObjectSpec<'_>,
+        body: &[u8],
+        nuke: &mut Nuke<'_>,
+    ) -> Result<Arc<Object>, Full> {
+        let sizes =
+            ChunkSizes { first: LEAST_PIECE, max: body.len() + spec.head.len() + spec.vary.len() + 64 };
+        let (object, mut writer) = self.begin(stevedore, spec, Some(body.len() as u64), sizes, nuke)?;
+        let mut rest = body;
+        while !rest.is_empty() {
+            self.reserve(stevedore, &mut writer, nuke)?;
+            rest = &rest[writer.write(rest)?..];
+        }
+        writer.finish();
+        Ok(object)
     }
 
     /// Makes an object whose body, of length `expected` if known, will come through the writer.
@@ -82,20 +107,24 @@ impl Cache {
         nuke: &mut Nuke<'_>,
         mut make: impl FnMut(u32) -> Result<T, Full>,
     ) -> Result<T, Full> {
-        for tries in 0..=nuke.limit {
+        let mut tries = 0;
+        loop {
             if let Ok(made) = make(tries) {
                 return Ok(made);
             }
-            if tries == nuke.limit {
+            if nuke.left == 0 {
                 (nuke.log)("LRU reached nuke_limit");
                 bump(&self.counters.n_lru_limited);
-            } else if !self.nuke_one(stevedore.index(), large, nuke.log) {
+                return make(PATIENCE);
+            }
+            if !self.nuke_one(stevedore.index(), large, nuke.log) {
                 // Nothing to evict but what readers hold: better in pieces than not at all.
                 self.pressure.fetch_add(1, Ordering::Relaxed);
                 (nuke.log)("LRU_Fail");
                 return make(PATIENCE);
             }
+            nuke.left -= 1;
+            tries += 1;
         }
-        make(PATIENCE)
     }
 }

@@ -61,6 +61,11 @@ impl ObjRef {
         Self(Ref::Shared(object))
     }
 
+    /// Whether a front table served it.
+    pub fn is_local(&self) -> bool {
+        matches!(self.0, Ref::Local(_))
+    }
+
     /// A reference that other threads may have.
     pub fn to_shared(&self) -> Arc<Object> {
         match &self.0 {

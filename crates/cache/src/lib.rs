@@ -24,6 +24,9 @@ mod slab;
 mod stats;
 mod waiting;
 
+#[cfg(test)]
+mod tests;
+
 pub use alloc::Nuke;
 pub use cache::{Busy, Cache, Config, Digest, Hooks};
 pub use front::{FrontTable, ObjRef};

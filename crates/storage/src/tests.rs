@@ -195,9 +195,9 @@ fn readers_on_other_threads_follow_the_writer() {
                 written += writer.write(&bytes[written..end]).expect("room");
             }
             if fail {
-                writer.fail()
+                writer.fail();
             } else {
-                writer.finish()
+                writer.finish();
             }
             for reader in readers {
                 let (got, state) = reader.join().expect("reader");

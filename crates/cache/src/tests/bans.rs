@@ -1,0 +1,225 @@
+//! Bans and their lurker: one long story with Varnish's counts, and a model.
+
+use super::*;
+use crate::bans::{BanSpec, LurkerParams};
+
+pub(super) fn spec(words: &[&str]) -> BanSpec {
+    BanSpec::from_cli(words).expect("a good ban")
+}
+
+const EAGER: LurkerParams = LurkerParams { sleep: 0.01, age: 0.0, batch: 8, cutoff: 0 };
+
+fn ban(w: &World, text: &str) {
+    w.tick(0.01);
+    let words: Vec<_> = text.split(' ').collect();
+    w.cache.bans().add(spec(&words), w.now.get(), true);
+}
+
+fn lurk(w: &World, params: LurkerParams) -> f64 {
+    w.tick(0.01);
+    let mut log = |text: &str| w.log.borrow_mut().push(text.to_owned());
+    w.cache.lurk(w.now.get(), params, &mut |_| {}, &mut log)
+}
+
+fn get(w: &World, key: u64, request: &str) -> Outcome {
+    let request = Request(format!("/{key}"), request.to_owned());
+    with_args(w.now.get(), &request, |_| {}, |args| outcome(&w.cache.lookup(&digest(key), args, None)))
+}
+
+#[track_caller]
+fn expect(w: &World, counts: &[(&str, u64)]) {
+    for (name, value) in counts {
+        assert_eq!(w.stat(name), *value, "{name}");
+    }
+}
+
+/// The counts are those of Varnish's case c00049.
+#[test]
+fn lurker_story() {
+    let w = World::new(None);
+    let foo = |key: u64| {
+        let head = format!("Foo: bar{key}");
+        w.fill(key, 120.0, |s| s.head = Box::leak(head.into_boxed_str()).as_bytes());
+    };
+    foo(1);
+    foo(2);
+    ban(&w, "obj.http.foo == bar1");
+    foo(3);
+    ban(&w, "obj.http.foo == bar2 && obj.http.foo != foof");
+    foo(4);
+    ban(&w, "req.http.kill == yes");
+    foo(5);
+    ban(&w, "obj.http.foo == bar5");
+    foo(6);
+    ban(&w, "obj.http.foo == bar6");
+    foo(7);
+    expect(&w, &[("bans", 6), ("bans_completed", 1), ("bans_req", 1), ("bans_obj", 4), ("bans_added", 6)]);
+    assert_eq!(lurk(&w, LurkerParams { sleep: 0.0, ..EAGER }), 49.62);
+    expect(&w, &[("bans", 6), ("bans_deleted", 0), ("bans_tested", 0), ("bans_lurker_tested", 0)]);
+
+    lurk(&w, EAGER);
+    expect(&w, &[("bans", 4), ("bans_completed", 3), ("bans_req", 1), ("bans_obj", 3)]);
+    expect(&w, &[("bans_deleted", 2), ("bans_tested", 0), ("bans_tests_tested", 0)]);
+    expect(&w, &[("bans_lurker_tested", 10), ("bans_lurker_tests_tested", 11)]);
+    expect(&w, &[("bans_lurker_obj_killed", 4), ("bans_dups", 0), ("n_object", 3)]);
+
+    assert!(matches!(get(&w, 3, ""), Outcome::Hit(_)));
+    lurk(&w, EAGER);
+    expect(&w, &[("bans", 4), ("bans_tested", 1), ("bans_tests_tested", 1), ("bans_obj_killed", 0)]);
+    expect(&w, &[("bans_deleted", 2), ("bans_lurker_tested", 10)]);
+
+    assert_eq!(get(&w, 4, "kill: yes"), Outcome::Miss(None));
+    lurk(&w, EAGER);
+    expect(&w, &[("bans", 1), ("bans_completed", 1), ("bans_req", 0), ("bans_obj", 1)]);
+    expect(&w, &[("bans_deleted", 5), ("bans_tested", 2), ("bans_tests_tested", 2)]);
+    expect(&w, &[("bans_obj_killed", 1), ("bans_lurker_tested", 10), ("n_object", 2)]);
+
+    // Beyond the cutoff objects are killed unseen.
+    foo(8);
+    for i in 1..=5 {
+        ban(&w, &format!("obj.http.nomatch == {i}"));
+    }
+    let patient = LurkerParams { age: 60.0, cutoff: 4, ..EAGER };
+    assert!(lurk(&w, patient) < 60.0);
+    expect(&w, &[("bans", 6), ("n_object", 3)]);
+    lurk(&w, LurkerParams { cutoff: 4, ..EAGER });
+    expect(&w, &[("bans", 1), ("bans_lurker_obj_killed_cutoff", 3), ("n_object", 0)]);
+    expect(&w, &[("bans_lurker_tested", 10), ("bans_added", 11), ("bans_deleted", 10)]);
+    assert!(w.log.borrow().iter().any(|t| t == "1001 banned by lurker"));
+    assert!(w.log.borrow().iter().any(|t| t == "1008 killed for lurker cutoff"));
+}
+
+#[test]
+fn conditions_of_all_kinds() {
+    let cases: &[(&[&str], bool)] = &[
+        (&["req.url", "==", "/1"], true),
+        (&["req.url", "!=", "/1"], false),
+        (&["req.url", "~", "^/[0-9]$"], true),
+        (&["req.url", "!~", "^/[0-9]$"], false),
+        (&["req.http.none", "==", "x"], false),
+        (&["req.http.none", "!=", "x"], true),
+        (&["req.http.none", "!~", "x"], false),
+        (&["obj.http.Foo", "==", "bar"], true),
+        (&["obj.http.foo", "~", "BAR"], false),
+        (&["obj.http.foo", "~", "(?i)BAR"], true),
+        (&["obj.status", "==", "200"], true),
+        (&["obj.status", "!=", "200"], false),
+        (&["obj.ttl", ">", "1m"], true),
+        (&["obj.ttl", ">", "1h"], false),
+        (&["obj.ttl", ">=", "100s"], false),
+        (&["obj.age", ">", "5s"], true),
+        (&["obj.age", "<", "5s"], false),
+        (&["obj.grace", "==", "10s"], true),
+        (&["obj.grace", "<=", "9s"], false),
+        (&["obj.keep", "!=", "0s"], false),
+        (&["obj.status", "==", "200", "&&", "req.url", "==", "/2"], false),
+    ];
+    for (words, hits) in cases {
+        let w = World::new(None);
+        w.fill(1, 100.0, |s| s.timers.grace = 10.0);
+        w.tick(10.0);
+        w.cache.bans().add(spec(words), w.now.get(), true);
+        let got = get(&w, 1, "");
+        assert_eq!(got == Outcome::Miss(None), *hits, "{words:?}");
+        assert_eq!(w.stat("bans_obj_killed"), u64::from(*hits));
+    }
+}
+
+#[test]
+fn list_and_duplicates() {
+    let w = World::new(None);
+    ban(&w, "obj.http.Host ~ \"Foo\"");
+    ban(&w, "obj.ttl > 1d");
+    ban(&w, "obj.ttl > 1d");
+    ban(&w, "obj.grace != 10s && req.url ~ a");
+    ban(&w, "obj.grace != 10s && req.url ~ a");
+    w.fill(1, 10.0, |_| {});
+    expect(&w, &[("bans_dups", 1), ("bans_completed", 2)]);
+    let text = w.cache.bans().text(false);
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines[0], "Present bans:");
+    assert_eq!(lines[1], "1700000000.050000     1 -  obj.grace != 10s && req.url ~ a");
+    assert_eq!(lines[2], "1700000000.040000     0 C  ");
+    assert_eq!(lines[3], "1700000000.030000     0 -  obj.ttl > 1d");
+    assert_eq!(lines[5], "1700000000.010000     0 -  obj.http.Host ~ \"Foo\"");
+    assert_eq!(lines[6], "1700000000.000000     0 C  ");
+    let json = w.cache.bans().json(false);
+    let last = "  {\n    \"time\": 1700000000.000000,\n    \"refs\": 0,\n    \"completed\": true,\n    \
+                \"spec\": \"\"\n  }";
+    assert!(json.ends_with(last), "{json}");
+    assert!(json.contains(r#""spec": "obj.http.Host ~ \"Foo\"""#), "{json}");
+}
+
+/// Objects live exactly as long as no newer ban hits them, whoever looks.
+#[test]
+fn bans_against_model() {
+    for seed in 1..=8 {
+        println!("seed {seed}");
+        run_model(seed);
+    }
+}
+
+/// A ban: what the object's header must be, and perhaps the request's.
+#[derive(Clone, Copy)]
+struct Wanted {
+    foo: u64,
+    kill: Option<u64>,
+}
+
+struct Known {
+    key: u64,
+    foo: u64,
+    pending: Vec<Wanted>,
+}
+
+fn run_model(seed: u64) {
+    let w = World::new(None);
+    let mut random = Random(seed);
+    let mut known: Vec<Known> = Vec::new();
+    for step in 0..3000 {
+        match random.below(10) {
+            0..3 => {
+                let foo = random.below(6);
+                let head: &'static str = Box::leak(format!("Foo: {foo}").into_boxed_str());
+                w.fill(step, 1e6, |s| s.head = head.as_bytes());
+                known.push(Known { key: step, foo, pending: Vec::new() });
+            }
+            3 => {
+                let foo = random.below(6);
+                let kill = (random.below(2) == 0).then(|| random.below(3));
+                let request = kill.map_or(String::new(), |k| format!(" && req.http.kill == {k}"));
+                ban(&w, &format!("obj.http.foo == {foo}{request}"));
+                for k in &mut known {
+                    k.pending.push(Wanted { foo, kill });
+                }
+            }
+            4 => {
+                lurk(&w, EAGER);
+                let lurker_kills = |k: &Known| k.pending.iter().any(|b| b.kill.is_none() && b.foo == k.foo);
+                known.retain(|k| !lurker_kills(k));
+            }
+            _ if !known.is_empty() => {
+                let at = random.below(known.len() as u64) as usize;
+                let kill = random.below(4);
+                let k = &mut known[at];
+                let hit = k.pending.iter().any(|b| b.foo == k.foo && b.kill.is_none_or(|x| x == kill));
+                let got = get(&w, k.key, &format!("kill: {kill}"));
+                if hit {
+                    assert_eq!(got, Outcome::Miss(None));
+                    known.swap_remove(at);
+                } else {
+                    assert!(matches!(got, Outcome::Hit(_)));
+                    k.pending.clear();
+                }
+            }
+            _ => {}
+        }
+        assert_eq!(w.stat("n_object"), known.len() as u64);
+        let refs: i64 = w.cache.bans().text(false).lines().skip(1).map(refs).sum();
+        assert_eq!(refs, known.len() as i64, "every object points to one ban");
+    }
+}
+
+fn refs(line: &str) -> i64 {
+    line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a count")
+}

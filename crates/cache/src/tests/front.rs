@@ -1,0 +1,163 @@
+//! The front table must never answer what the index would not.
+
+use super::*;
+
+fn ask(w: &World, front: &mut FrontTable, key: u64, request: &Request) -> Outcome {
+    with_args(w.now.get(), request, |_| {}, |args| outcome(&front.lookup(&w.cache, &digest(key), args, None)))
+}
+
+fn is_local(w: &World, front: &mut FrontTable, key: u64) -> bool {
+    with_args(
+        w.now.get(),
+        &Request::default(),
+        |_| {},
+        |args| match front.lookup(&w.cache, &digest(key), args, None) {
+            Lookup::Hit(object) => object.is_local(),
+            _ => false,
+        },
+    )
+}
+
+#[test]
+fn serves_hits_and_forgets_in_time() {
+    let w = World::new(None);
+    let mut front = FrontTable::new(64);
+    let plain = Request::default();
+    let object = w.fill(1, 10.0, |_| {});
+    let x = object.vxid();
+    for _ in 0..3 {
+        assert_eq!(ask(&w, &mut front, 1, &plain), Outcome::Hit(x));
+    }
+    assert!(is_local(&w, &mut front, 1), "a hot object is served from the front");
+    assert_eq!(object.hits(), 4);
+    drop(object);
+
+    // Soft purge, hard purge.
+    w.tick(1.0);
+    let soft = Purge::Soft { now: w.now.get(), ttl: 0.0, grace: 0.0, keep: 0.0 };
+    assert_eq!(w.cache.purge(&digest(1), soft), 1);
+    w.tick(0.1);
+    assert_eq!(ask(&w, &mut front, 1, &plain), Outcome::Miss(Some(x)));
+    w.fill(1, 10.0, |_| {});
+    assert_eq!((0..3).map(|_| is_local(&w, &mut front, 1)).collect::<Vec<_>>(), [false, false, true]);
+    assert_eq!(w.cache.purge(&digest(1), Purge::Hard), 2);
+    assert_eq!(ask(&w, &mut front, 1, &plain), Outcome::Miss(None));
+
+    // Expiry by time alone.
+    w.fill(1, 10.0, |_| {});
+    assert_eq!((0..3).map(|_| is_local(&w, &mut front, 1)).collect::<Vec<_>>(), [false, false, true]);
+    w.tick(10.1);
+    assert!(matches!(ask(&w, &mut front, 1, &plain), Outcome::Miss(Some(_))));
+
+    // A ban on the request.
+    w.fill(1, 10.0, |_| {});
+    assert_eq!((0..3).map(|_| is_local(&w, &mut front, 1)).collect::<Vec<_>>(), [false, false, true]);
+    let spec = bans::spec(&["req.http.kill", "==", "yes"]);
+    w.cache.bans().add(spec, w.now.get(), true);
+    assert!(matches!(ask(&w, &mut front, 1, &plain), Outcome::Hit(_)));
+    let kill = Request(String::new(), "kill: yes".into());
+    w.cache.bans().add(bans::spec(&["req.http.kill", "==", "yes"]), w.now.get(), true);
+    assert_eq!(ask(&w, &mut front, 1, &kill), Outcome::Miss(None));
+
+    // A newer object.
+    w.fill(1, 10.0, |_| {});
+    assert!((0..3).any(|_| is_local(&w, &mut front, 1)));
+    let newer = w.fill(1, 10.0, |_| {});
+    assert_eq!(ask(&w, &mut front, 1, &plain), Outcome::Hit(newer.vxid()));
+}
+
+/// Random changes by others; after each, front and index must agree.
+#[test]
+fn agrees_with_the_index() {
+    for seed in 1..=4 {
+        println!("seed {seed}");
+        let w = World::new(Some(4 << 20));
+        let mut fronts = [FrontTable::new(16), FrontTable::new(64)];
+        let mut random = Random(seed);
+        let mut local = 0;
+        for _ in 0..20_000 {
+            let key = random.below(20);
+            match random.below(200) {
+                0..8 => drop(w.fill(key, random.below(30) as f32, |s| s.timers.grace = 3.0)),
+                8..12 => drop(w.cache.purge(&digest(key), Purge::Hard)),
+                12..14 => {
+                    let now = w.now.get();
+                    w.cache.purge(&digest(key), Purge::Soft { now, ttl: 1.0, grace: 1.0, keep: 0.0 });
+                }
+                14 => {
+                    let url = format!("/{}", random.below(20));
+                    w.cache.bans().add(bans::spec(&["req.url", "==", &url]), w.now.get(), true);
+                }
+                15 => drop(w.cache.nuke_one(0, false, &mut |_| {})),
+                16..20 => drop(w.expire()),
+                20..40 => w.tick(0.5),
+                _ => {}
+            }
+            let request = Request(format!("/{key}"), String::new());
+            let front = &mut fronts[random.below(2) as usize];
+            let (got, is_local) = with_args(
+                w.now.get(),
+                &request,
+                |_| {},
+                |args| {
+                    let found = front.lookup(&w.cache, &digest(key), args, None);
+                    let is_local = matches!(&found, Lookup::Hit(o) if o.is_local());
+                    (outcome(&found), is_local)
+                },
+            );
+            let want = with_args(
+                w.now.get(),
+                &request,
+                |_| {},
+                |args| outcome(&w.cache.lookup(&digest(key), args, None)),
+            );
+            assert_eq!(got, want);
+            local += u64::from(is_local);
+        }
+        assert!(local > 2_000, "only {local} hits from the front");
+        drop(fronts);
+        w.tick(1000.0);
+        w.expire();
+        assert_eq!(w.stat("n_object"), 0, "a front table lets go of its objects");
+    }
+}
+
+/// Others purge and fill while this thread asks: what comes back was there after the last purge that
+/// ended before the question.
+#[test]
+fn sees_what_other_threads_did() {
+    use std::sync::atomic::AtomicU64;
+    let w = World::new(None);
+    let cache = Arc::clone(&w.cache);
+    let purged_to = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let (cache, purged_to) = (&cache, &purged_to);
+        let asker = scope.spawn(move || {
+            let mut front = FrontTable::new(16);
+            let mut hits = 0u64;
+            while purged_to.load(Ordering::Acquire) < u64::MAX {
+                let least = purged_to.load(Ordering::Acquire);
+                let found = with_args(
+                    T0,
+                    &Request::default(),
+                    |_| {},
+                    |args| front.lookup(cache, &digest(1), args, None),
+                );
+                if let Lookup::Hit(object) = found {
+                    assert!(object.vxid() > least || least == u64::MAX, "{} after {least}", object.vxid());
+                    hits += 1;
+                }
+            }
+            hits
+        });
+        for _ in 0..300 {
+            w.fill(1, 100.0, |_| {});
+            std::thread::sleep(std::time::Duration::from_micros(100));
+            let last = w.vxid.get();
+            cache.purge(&digest(1), Purge::Hard);
+            purged_to.store(last, Ordering::Release);
+        }
+        purged_to.store(u64::MAX, Ordering::Release);
+        assert!(asker.join().expect("asker") > 0);
+    });
+}

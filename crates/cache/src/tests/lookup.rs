@@ -1,0 +1,240 @@
+//! Lookup, waiting, purging: case by case.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use super::*;
+
+#[test]
+fn fresh_then_grace_then_keep_then_gone() {
+    let w = World::new(None);
+    assert_eq!(outcome(&w.lookup(1)), Outcome::Miss(None));
+    let object = w.fill(1, 10.0, |s| (s.timers.grace, s.timers.keep) = (10.0, 10.0));
+    let x = object.vxid();
+    drop(object);
+    w.tick(9.0);
+    assert_eq!(outcome(&w.lookup(1)), Outcome::Hit(x));
+    let short = |a: &mut LookupArgs<'_>| a.ttl = 5.0;
+    assert_eq!(outcome(&w.lookup_with(1, short)), Outcome::Miss(None), "fresh but too old for req.ttl");
+    w.tick(2.0);
+    let first = w.lookup(1);
+    assert_eq!(outcome(&first), Outcome::Grace(x, true));
+    assert_eq!(outcome(&w.lookup(1)), Outcome::Grace(x, false), "one background fetch");
+    assert_eq!(outcome(&w.lookup_with(1, |a| a.grace = 0.0)), Outcome::Wait);
+    drop(first);
+    assert_eq!(outcome(&w.lookup_with(1, |a| a.grace = 0.0)), Outcome::Miss(Some(x)));
+    w.tick(10.0);
+    assert_eq!(outcome(&w.lookup(1)), Outcome::Miss(Some(x)), "kept for a conditional fetch");
+    assert!(w.expire() > w.now.get());
+    w.tick(10.0);
+    assert_eq!(w.expire(), f64::INFINITY);
+    assert_eq!(outcome(&w.lookup(1)), Outcome::Miss(None));
+    assert_eq!((w.stat("n_expired"), w.stat("n_object"), w.stat("n_objectcore")), (1, 0, 0));
+    assert_eq!(w.stat("n_objecthead"), 0);
+    assert_eq!(w.cache.stevedores()[0].used_space(), 0);
+}
+
+#[test]
+fn markers() {
+    let w = World::new(None);
+    let hfm = w.fill(1, 10.0, |s| s.flags = flag::HFM);
+    let one = w.lookup(1);
+    let two = w.lookup(1);
+    assert_eq!(outcome(&one), Outcome::HitMiss(hfm.vxid()));
+    assert_eq!(outcome(&two), Outcome::HitMiss(hfm.vxid()), "nobody waits for what is not cached");
+    let hfp = w.fill(2, 10.0, |s| s.flags = flag::HFM | flag::HFP);
+    assert_eq!(outcome(&w.lookup(2)), Outcome::HitPass(hfp.vxid()));
+    drop((one, two));
+    w.tick(11.0);
+    let lookup = w.lookup(1);
+    assert!(matches!(lookup, Lookup::HitMiss { stale: None, .. }));
+    assert_eq!(outcome(&w.lookup(2)), Outcome::HitMiss(hfp.vxid()), "expired markers are hit-for-miss");
+}
+
+#[test]
+fn variants_newest_first() {
+    let w = World::new(None);
+    let a = w.fill(1, 10.0, |s| s.vary = b"a").vxid();
+    let b = w.fill(1, 10.0, |s| s.vary = b"b").vxid();
+    let newer_a = w.fill(1, 10.0, |s| s.vary = b"a");
+    let ask = |what: &'static [u8]| {
+        outcome(&w.lookup_with(1, |args| {
+            args.vary = match what {
+                b"a" => &|v| v == b"a",
+                b"b" => &|v| v == b"b",
+                _ => &|_| false,
+            }
+        }))
+    };
+    assert_eq!(ask(b"a"), Outcome::Hit(newer_a.vxid()));
+    assert_eq!(ask(b"b"), Outcome::Hit(b));
+    assert_eq!(ask(b"c"), Outcome::Miss(None));
+    assert_eq!(
+        outcome(&w.lookup_with(1, |args| {
+            args.vary = &|_| false;
+            args.ignore_vary = true;
+        })),
+        Outcome::Hit(newer_a.vxid())
+    );
+    w.cache.kill(&newer_a);
+    assert_eq!(ask(b"a"), Outcome::Hit(a));
+
+    let Lookup::Miss { busy, .. } = w.lookup(2) else { unreachable!() };
+    busy.predict_vary(b"a");
+    assert_eq!(outcome(&w.lookup_with(2, |args| args.vary = &|v| v == b"b")), Outcome::Miss(None));
+    assert_eq!(outcome(&w.lookup_with(2, |args| args.vary = &|v| v == b"a")), Outcome::Wait);
+    assert_eq!(outcome(&w.lookup_with(2, |args| args.ignore_busy = true)), Outcome::Miss(None));
+}
+
+fn is_ready(wait: &mut Wait) -> Option<Resumed> {
+    match pin!(wait).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(resumed) => Some(resumed),
+        Poll::Pending => None,
+    }
+}
+
+fn queue(w: &World, n: usize) -> Vec<Wait> {
+    let wait = |_| match w.lookup(1) {
+        Lookup::Wait(wait) => wait,
+        other => unreachable!("{other:?}"),
+    };
+    (0..n).map(wait).collect()
+}
+
+#[test]
+fn a_crowd_is_woken_in_waves() {
+    let w = World::new(None);
+    let Lookup::Miss { busy, .. } = w.lookup(1) else { unreachable!() };
+    let mut waiting = queue(&w, 20);
+    assert!(waiting.iter_mut().all(|q| is_ready(q).is_none()));
+    busy.publish(&w.object(10.0, |_| {}, b""));
+    let mut waves = Vec::new();
+    while !waiting.is_empty() {
+        let ready: Vec<_> = waiting.iter_mut().filter_map(is_ready).collect();
+        assert!(!ready.is_empty(), "nobody is forgotten");
+        waiting.drain(..ready.len());
+        waves.push(ready.len());
+        for resumed in ready {
+            let found = with_args(
+                w.now.get(),
+                &Request::default(),
+                |_| {},
+                |args| w.cache.lookup(&digest(1), args, Some(resumed)),
+            );
+            assert!(matches!(found, Lookup::Hit(_)));
+        }
+    }
+    assert_eq!(waves, [3, 9, 8]);
+    assert_eq!((w.stat("busy_sleep"), w.stat("busy_wakeup")), (20, 20));
+}
+
+#[test]
+fn who_gives_up_passes_the_turn_on() {
+    let w = World::new(None);
+    let Lookup::Miss { busy, .. } = w.lookup(1) else { unreachable!() };
+    let mut waiting = queue(&w, 5);
+    // A fetch that came to nothing.
+    drop(busy);
+    assert_eq!(w.stat("busy_wakeup"), 3);
+    // One woken goes away unasked, one after it was asked: others get their turns.
+    drop(waiting.remove(0));
+    assert_eq!(w.stat("busy_wakeup"), 5);
+    let resumed = is_ready(&mut waiting[0]);
+    assert!(resumed.is_some());
+    drop(resumed);
+    // One that still waits and goes away is no longer counted on.
+    let Lookup::Miss { busy, .. } = w.lookup(1) else { unreachable!() };
+    let mut more = queue(&w, 2);
+    drop(more.remove(0));
+    busy.release();
+    assert!(is_ready(&mut more[0]).is_some());
+}
+
+#[test]
+fn purges() {
+    let w = World::new(None);
+    for vary in [b"a", b"b"] {
+        w.fill(1, 100.0, |s| (s.vary, s.timers.grace) = (vary, 100.0));
+    }
+    let x = w.vxid.get();
+    let busy = w.lookup_with(1, |a| a.always_miss = true);
+    w.tick(1.0);
+    let soft = Purge::Soft { now: w.now.get(), ttl: 0.0, grace: 50.0, keep: f64::NAN };
+    assert_eq!(w.cache.purge(&digest(1), soft), 2);
+    assert_eq!(outcome(&w.lookup(1)), Outcome::Grace(x, false));
+    w.tick(51.0);
+    assert_eq!(outcome(&w.lookup(1)), Outcome::Wait, "grace was shortened");
+    assert_eq!(w.cache.purge(&digest(1), Purge::Hard), 2);
+    assert_eq!(w.cache.purge(&digest(1), Purge::Hard), 0);
+    assert_eq!((w.stat("n_purges"), w.stat("n_obj_purged")), (2, 2));
+    drop(busy);
+    assert_eq!(outcome(&w.lookup(1)), Outcome::Miss(None));
+}
+
+#[test]
+fn streamed_objects_are_found_early_and_compact_in_the_end() {
+    let w = World::new(None);
+    let Lookup::Miss { busy, .. } = w.lookup(1) else { unreachable!() };
+    let spec = ObjectSpec {
+        vxid: 7,
+        t_origin: w.now.get(),
+        timers: Timers { ttl: 10.0, grace: 0.0, keep: 0.0 },
+        flags: flag::GZIPED,
+        last_modified: 5.5,
+        vary: b"vary",
+        head: b"Foo: bar",
+        extra: b"",
+    };
+    let mut log = |_: &str| {};
+    let mut nuke = Nuke { left: 0, log: &mut log };
+    let s0 = &w.cache.stevedores()[0];
+    let sizes = ChunkSizes { first: 16 << 10, max: 1 << 20 };
+    let (object, mut writer) = w.cache.begin(s0, &spec, None, sizes, &mut nuke).expect("room");
+    busy.publish(&object);
+    let Lookup::Hit(reader) = w.lookup(1) else { unreachable!() };
+    assert_eq!(reader.state(), BodyState::Fetching);
+    w.cache.reserve(s0, &mut writer, &mut nuke).expect("room");
+    writer.write(b"hello").expect("reserved");
+    assert_eq!(reader.chunk_at(1).expect("there").bytes(), b"ello");
+    object.set_extra(b"esi");
+    let object = w.cache.finish(object, writer);
+    assert!(matches!(object.stored(), Stored::Whole(_)));
+    assert_eq!(reader.state(), BodyState::Complete);
+    for object in [&*object, &*reader] {
+        assert_eq!(object.head(), b"Foo: bar");
+        assert_eq!(object.vary(), Some(b"vary".as_slice()));
+        assert_eq!(object.extra(), b"esi");
+        assert_eq!(object.last_modified(), 5.5);
+        assert_eq!(object.chunk_at(0).expect("there").bytes(), b"hello");
+    }
+    // Either form stands for the object.
+    w.cache.replace(&reader, &object);
+    assert_eq!(w.stat("n_superseded"), 1);
+    assert_eq!(outcome(&w.lookup(1)), Outcome::Miss(None));
+    drop((reader, object));
+    assert_eq!(s0.used_space(), 0);
+}
+
+#[test]
+fn expiry_logs_as_varnish_does() {
+    let w = World::new(None);
+    w.cache.set_trace(true);
+    let object = w.fill(1, 10.0, |_| {});
+    let x = object.vxid();
+    assert_eq!(w.expire(), w.now.get() + 10.0);
+    w.cache.rearm(&object, w.now.get(), 5.0, f64::NAN, f64::NAN);
+    assert_eq!(w.expire(), w.now.get() + 5.0);
+    w.cache.kill(&object);
+    w.tick(1.0);
+    w.expire();
+    w.fill(2, 1.0, |_| {});
+    w.tick(2.0);
+    w.expire();
+    let log = w.log.borrow().join("\n");
+    for text in ["EXP_When p=0x", "EXP_Inspect p=0x", "EXP_Rearm p=0x"] {
+        assert!(log.contains(text), "{text} in {log}");
+    }
+    assert!(log.contains(&format!("EXP_Removed x={x} t=4 h=0")), "{log}");
+    assert!(log.contains(&format!("EXP_Expired x={} t=-1 h=0", x + 1)), "{log}");
+}

@@ -1,0 +1,209 @@
+//! A cache with storages, a clock that moves by hand, and heads that are lines of text.
+
+mod bans;
+mod front;
+mod lookup;
+mod memory;
+mod model;
+mod storage;
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use lacquer_storage::{Arena, Kind};
+
+use crate::bans::{BanRequest, HeadReader};
+use crate::*;
+
+/// Heads as "Name: value" lines, status always 200.
+struct Lines;
+
+fn line<'a>(head: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    head.split(|&b| b == b'\n').find_map(|line| {
+        let (n, v) = line.split_at_checked(line.iter().position(|&b| b == b':')?)?;
+        n.eq_ignore_ascii_case(name.as_bytes()).then(|| v[1..].trim_ascii())
+    })
+}
+
+impl HeadReader for Lines {
+    fn header<'a>(&self, head: &'a [u8], name: &str) -> Option<&'a [u8]> {
+        line(head, name)
+    }
+
+    fn status(&self, _head: &[u8]) -> u16 {
+        200
+    }
+}
+
+/// A request: a URL and headers as lines.
+#[derive(Clone, Debug, Default)]
+struct Request(String, String);
+
+impl BanRequest for Request {
+    fn url(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
+    fn header(&self, name: &str) -> Option<&[u8]> {
+        line(self.1.as_bytes(), name)
+    }
+}
+
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}
+
+const T0: f64 = 1_700_000_000.0;
+
+struct World {
+    cache: Arc<Cache>,
+    now: Cell<f64>,
+    vxid: Cell<u64>,
+    log: RefCell<Vec<String>>,
+}
+
+fn digest(n: u64) -> Digest {
+    let mut random = Random(n);
+    let mut digest = [0; 32];
+    for part in digest.chunks_mut(8) {
+        part.copy_from_slice(&random.next().to_le_bytes());
+    }
+    digest
+}
+
+impl World {
+    fn new(size: Option<u64>) -> Self {
+        let arena = Arena::anonymous(size).expect("memfd");
+        let config = Config {
+            stevedores: vec![Stevedore::new("s0", Kind::Malloc, 0, arena)],
+            heads: Box::new(Lines),
+            hooks: Hooks::default(),
+            rush_exponent: 3,
+        };
+        Self {
+            cache: Cache::new(config, T0),
+            now: Cell::new(T0),
+            vxid: Cell::new(1000),
+            log: RefCell::default(),
+        }
+    }
+
+    fn tick(&self, seconds: f64) {
+        self.now.set(self.now.get() + seconds);
+    }
+
+    fn lookup(&self, key: u64) -> Lookup {
+        self.lookup_with(key, |_| {})
+    }
+
+    fn lookup_with(&self, key: u64, change: impl FnOnce(&mut LookupArgs<'_>)) -> Lookup {
+        with_args(self.now.get(), &Request::default(), change, |args| {
+            self.cache.lookup(&digest(key), args, None)
+        })
+    }
+
+    /// An object in storage, not yet in the index.
+    fn object(&self, ttl: f32, change: impl FnOnce(&mut ObjectSpec<'_>), body: &[u8]) -> Arc<Object> {
+        self.try_object(ttl, change, body).expect("room")
+    }
+
+    fn try_object(
+        &self,
+        ttl: f32,
+        change: impl FnOnce(&mut ObjectSpec<'_>),
+        body: &[u8],
+    ) -> Result<Arc<Object>, Full> {
+        self.vxid.set(self.vxid.get() + 1);
+        let mut spec = ObjectSpec {
+            vxid: self.vxid.get(),
+            t_origin: self.now.get(),
+            timers: Timers { ttl, grace: 0.0, keep: 0.0 },
+            flags: 0,
+            last_modified: 0.0,
+            vary: b"",
+            head: b"Foo: bar",
+            extra: b"",
+        };
+        change(&mut spec);
+        let mut log = |text: &str| self.log.borrow_mut().push(text.to_owned());
+        let mut nuke = Nuke { left: 50, log: &mut log };
+        self.cache.create(&self.cache.stevedores()[0], &spec, body, &mut nuke)
+    }
+
+    /// Looks up, must miss, and publishes.
+    fn fill(&self, key: u64, ttl: f32, change: impl FnOnce(&mut ObjectSpec<'_>)) -> Arc<Object> {
+        let Lookup::Miss { busy, .. } = self.lookup_with(key, |a| a.always_miss = true) else {
+            unreachable!("always_miss misses");
+        };
+        let object = self.object(ttl, change, b"body");
+        busy.publish(&object);
+        object
+    }
+
+    fn expire(&self) -> f64 {
+        let mut log = |text: std::fmt::Arguments<'_>| self.log.borrow_mut().push(text.to_string());
+        self.cache.expire(self.now.get(), usize::MAX, &mut log)
+    }
+
+    fn stat(&self, name: &str) -> u64 {
+        self.cache.stats().all().find(|(n, _)| *n == name).expect("a counter").1
+    }
+}
+
+fn with_args<R>(
+    t_req: f64,
+    request: &Request,
+    change: impl FnOnce(&mut LookupArgs<'_>),
+    run: impl FnOnce(&LookupArgs<'_>) -> R,
+) -> R {
+    let mut args = LookupArgs {
+        t_req,
+        ttl: -1.0,
+        grace: -1.0,
+        always_miss: false,
+        ignore_busy: false,
+        ignore_vary: false,
+        ban_any_variant: 0,
+        vary: &|_| true,
+        ban: request,
+        banned: &|_| {},
+        mismatches: Cell::new(0),
+    };
+    change(&mut args);
+    run(&args)
+}
+
+/// What a lookup came to, in short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Hit(u64),
+    Grace(u64, bool),
+    Miss(Option<u64>),
+    HitMiss(u64),
+    HitPass(u64),
+    Wait,
+}
+
+fn outcome(lookup: &Lookup) -> Outcome {
+    match lookup {
+        Lookup::Hit(o) => Outcome::Hit(o.vxid()),
+        Lookup::Grace { object, busy } => Outcome::Grace(object.vxid(), busy.is_some()),
+        Lookup::Miss { stale, .. } => Outcome::Miss(stale.as_ref().map(|o| o.vxid())),
+        Lookup::HitMiss { marker, .. } => Outcome::HitMiss(marker.vxid()),
+        Lookup::HitPass(o) => Outcome::HitPass(o.vxid()),
+        Lookup::Wait(_) => Outcome::Wait,
+    }
+}

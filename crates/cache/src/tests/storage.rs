@@ -1,0 +1,107 @@
+//! A full storage: what goes, what must not, and that nothing is lost.
+
+use super::*;
+
+#[test]
+fn the_one_not_asked_for_goes() {
+    let w = World::new(Some(1 << 20));
+    let body = vec![1; 300_000];
+    let fill = |key| {
+        let Lookup::Miss { busy, .. } = w.lookup(key) else { unreachable!() };
+        w.tick(1.0);
+        let object = w.try_object(1000.0, |_| {}, &body)?;
+        busy.publish(&object);
+        Ok::<u64, Full>(object.vxid())
+    };
+    let xs: Vec<u64> = (1..=3).map(|key| fill(key).expect("room")).collect();
+    assert_eq!(outcome(&w.lookup(1)), Outcome::Hit(xs[0]));
+    fill(4).expect("evicts");
+    assert_eq!(w.stat("n_lru_nuked"), 1);
+    assert_eq!(outcome(&w.lookup(1)), Outcome::Hit(xs[0]));
+    assert_eq!(outcome(&w.lookup(2)), Outcome::Miss(None), "the oldest without a hit");
+    assert_eq!(outcome(&w.lookup(3)), Outcome::Hit(xs[2]));
+    assert!(w.log.borrow().contains(&format!("LRU xid={}", xs[1])));
+    assert_eq!((w.stat("n_object"), w.stat("n_objectcore")), (3, 3));
+}
+
+#[test]
+fn readers_keep_their_object() {
+    let w = World::new(Some(1 << 20));
+    let body = vec![1; 600_000];
+    let Lookup::Miss { busy, .. } = w.lookup(1) else { unreachable!() };
+    busy.publish(&w.object(1000.0, |_| {}, &body));
+    let Lookup::Hit(reader) = w.lookup(1) else { unreachable!() };
+    assert_eq!(w.try_object(10.0, |_| {}, &body).err(), Some(Full));
+    assert!(w.log.borrow().contains(&"LRU_Fail".to_owned()));
+    // Killed while read: the memory counts until the reader goes.
+    w.cache.kill(&reader);
+    assert_eq!(w.try_object(10.0, |_| {}, &body).err(), Some(Full));
+    assert_eq!(reader.chunk_at(0).expect("there").bytes(), body);
+    assert_eq!(w.stat("n_object"), 1);
+    drop(reader);
+    assert_eq!(w.stat("n_object"), 0);
+    w.object(10.0, |_| {}, &body);
+}
+
+#[test]
+fn nuke_limit_holds() {
+    let w = World::new(Some(1 << 20));
+    for key in 0..1000 {
+        w.fill(key, 1000.0, |s| s.head = &[b'x'; 800]);
+    }
+    assert_eq!(w.stat("n_lru_nuked"), 0);
+    assert_eq!(w.try_object(10.0, |_| {}, &vec![0; 900_000]).err(), Some(Full));
+    assert_eq!((w.stat("n_lru_nuked"), w.stat("n_lru_limited")), (50, 1));
+}
+
+/// Mixed sizes, far more than fits: every object goes in, large ones do not starve, and at the end all
+/// memory is free again.
+#[test]
+fn churn_over_mixed_sizes() {
+    for seed in 1..=3 {
+        println!("seed {seed}");
+        let w = World::new(Some(64 << 20));
+        let mut random = Random(seed);
+        let bytes: Vec<u8> = (0..4 << 20).map(|i| i as u8).collect();
+        let mut front = FrontTable::new(256);
+        let (mut refused, mut large) = (0, 0);
+        for i in 0..6000u64 {
+            let len = match random.below(20) {
+                0..16 => 100 + random.below(2000),
+                16..19 => random.below(200_000),
+                _ => random.below(4 << 20),
+            } as usize;
+            w.tick(0.01);
+            let Lookup::Miss { busy, .. } = w.lookup(i) else { unreachable!() };
+            match w.try_object(if i % 7 == 0 { 0.0 } else { 1000.0 }, |_| {}, &bytes[..len]) {
+                Ok(object) => busy.publish(&object),
+                Err(Full) => {
+                    refused += 1;
+                    large += u64::from(len > 1 << 20);
+                }
+            }
+            for _ in 0..3 {
+                let key = i - random.below(i.min(100) + 1);
+                with_args(
+                    w.now.get(),
+                    &Request::default(),
+                    |_| {},
+                    |args| {
+                        drop(front.lookup(&w.cache, &digest(key), args, None));
+                    },
+                );
+            }
+            if i % 100 == 0 {
+                w.expire();
+            }
+        }
+        println!("{refused} refused, {large} of them large, {} nuked", w.stat("n_lru_nuked"));
+        assert!(refused * 100 <= 6000, "{refused} of 6000 refused");
+        drop(front);
+        w.tick(10_000.0);
+        w.expire();
+        assert_eq!((w.stat("n_object"), w.stat("n_objectcore"), w.stat("n_objecthead")), (0, 0, 0));
+        assert_eq!(w.cache.stevedores()[0].used_space(), 0);
+        assert_eq!(w.cache.stevedores()[0].arena().longest_free(), 64 << 20);
+    }
+}
