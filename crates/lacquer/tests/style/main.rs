@@ -115,7 +115,8 @@ fn ratchet() -> BTreeMap<String, usize> {
 fn unsafe_stays_at_home() {
     let sources = sources();
     let away = |(s, line): (&Source, usize)| {
-        (!UNSAFE_HOMES.iter().any(|home| s.path.starts_with(home))).then(|| at(s, line))
+        let home = UNSAFE_HOMES.iter().any(|home| s.path.starts_with(home));
+        (!home && !s.path.contains("/examples/")).then(|| at(s, line))
     };
     let faults: Vec<_> =
         places(&sources, |s| s.code.as_str(), "unsafe").into_iter().filter_map(away).collect();

@@ -1,0 +1,34 @@
+//! Chunks come out the same however the network cuts them, and the strict reader accepts nothing that
+//! the lenient one understands differently.
+#![no_main]
+
+use lacquer_http::h1::ChunkedDecoder;
+use libfuzzer_sys::fuzz_target;
+
+/// The data, whether the body was complete, and how many bytes it took; none for a malformed body.
+fn decode(mut decoder: ChunkedDecoder, parts: &[&[u8]]) -> Option<(Vec<u8>, bool, usize)> {
+    let (mut data, mut taken) = (Vec::new(), 0);
+    for part in parts {
+        let mut rest = *part;
+        while !rest.is_empty() && !decoder.is_done() {
+            let piece = decoder.decode(rest).ok()?;
+            assert!(piece.consumed > 0 && piece.consumed <= rest.len());
+            data.extend_from_slice(piece.data(rest));
+            taken += piece.consumed;
+            rest = &rest[piece.consumed..];
+        }
+    }
+    Some((data, decoder.is_done(), taken))
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((&cut, body)) = bytes.split_first() else { return };
+    let (a, b) = body.split_at((cut as usize).min(body.len()));
+    let whole = decode(ChunkedDecoder::new(), &[body]);
+    assert_eq!(whole, decode(ChunkedDecoder::new(), &[a, b]));
+    let lenient = decode(ChunkedDecoder::lenient(), &[body]);
+    assert_eq!(lenient, decode(ChunkedDecoder::lenient(), &[a, b]));
+    if let Some(strict) = whole {
+        assert_eq!(Some(strict), lenient);
+    }
+});
