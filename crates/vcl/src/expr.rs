@@ -192,6 +192,10 @@ impl Compiler<'_> {
                     fmt => fmt.name().to_owned(),
                 };
                 let member = self.quoted(self.t);
+                let whole = self.joined(self.t.saturating_sub(2), self.t + 1);
+                if let Some(hint) = crate::hints::for_unknown_symbol(&whole, &self.symbols) {
+                    self.hint(hint);
+                }
                 return self.fail(format!("Unknown property {member} for type {name}\n"), self.t);
             }
         };

@@ -29,6 +29,7 @@ mod stmt;
 mod symbols;
 mod toplevel;
 pub mod types;
+pub mod variables_prose_table;
 pub mod variables_table;
 
 pub use builtin::BUILTIN_VCL;

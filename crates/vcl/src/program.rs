@@ -14,7 +14,7 @@ pub struct Program {
     /// Language version times ten: 40 or 41.
     pub syntax: u32,
     pub sources: Vec<Source>,
-    /// Header names as first written, one for each distinct name (without case).
+    /// Header names, one for each spelling; a name keeps the spelling it first has in each message.
     pub headers: Vec<String>,
     pub regexes: Vec<String>,
     pub acls: Vec<Acl>,

@@ -1,0 +1,303 @@
+//! What wrong programs are told: the traditional text, and hints.
+
+mod common;
+
+use common::{Memory, compile_text, error, whole_error, with_head, with_options};
+use lacquer_vcl::{Options, Severity, compile, compile_file, vcc_text, vcl_load_text};
+
+/// Declarations after the usual head, and a part of the error text.
+const WRONG: &[(&str, &str)] = &[
+    ("sub vcl_recv { set req.foo = 1; }", "Symbol not found: 'req.foo'\nAt: ('<vcl.inline>' Line 1 Pos "),
+    ("sub vcl_recv { set obj.ttl = 1s; }", "Not available in subroutine 'vcl_recv'."),
+    ("sub vcl_hit { set obj.ttl = 1s; }", "Variable is read only.\n"),
+    ("sub vcl_recv { set resp.http.a = \"b\"; }", "Cannot be set in subroutine 'vcl_recv'."),
+    ("sub vcl_recv { unset req.url; }", "Variable cannot be unset.\n"),
+    ("sub vcl_recv { hash_data(\"a\"); }", "Not a valid action in subroutine 'vcl_recv'."),
+    ("sub vcl_recv { return (deliver); }", "Invalid return \"deliver\"\n"),
+    ("sub vcl_recv { return (deliver); }", "Legal returns are: \"fail\" \"hash\" \"pass\" \"pipe\""),
+    ("sub a { return (lookup); } sub vcl_recv { call a; }", "\n...called from \"vcl_recv\"\n"),
+    (
+        "sub a { set beresp.ttl = 1s; } sub vcl_recv { call a; }",
+        "from subroutine 'vcl_recv'.\n\n...in subroutine \"a\"\n",
+    ),
+    ("sub a { call b; } sub b { call a; } sub vcl_recv { call a; }", "Subroutine recurses on\n"),
+    ("sub a { } ", "Unused sub a, defined:\n"),
+    ("acl a { } ", "Unused acl a, defined:\n"),
+    ("sub vcl_recv { call a; }", "Undefined sub a, first reference:\n"),
+    ("sub vcl_recv { if (client.ip ~ a) { } }", "Undefined acl a, first reference:\n"),
+    ("sub a { } sub a { }", "Subroutine 'a' redefined\n"),
+    ("sub vcl_foo { }", "The names 'vcl_*' are reserved for subroutines.\n"),
+    ("acl vcl_a { }", "Symbols named 'vcl_*' are reserved.\nAt:"),
+    ("backend be none;", "Backend 'be' redefined.\n"),
+    ("acl be { }", "Name 'be' already defined.\n"),
+    ("acl if { }", "Name if must have type 'action'.\n"),
+    ("sub a.b { }", "Name of subroutine, 'a.b', contains illegal character '.'\n"),
+    ("sub vcl_recv { if (req.url == 1) { } }", "Comparison of different types: STRING '==' INT\n"),
+    ("sub vcl_recv { if (client.ip > client.ip) { } }", "Operator > not possible on IP\n"),
+    ("sub vcl_recv { if (1.5) { } }", "Expression has type REAL, expected BOOL\n"),
+    ("sub vcl_recv { if (1.5 && true) { } }", "'&&' must be preceded by BOOL, found REAL.\n"),
+    ("sub vcl_recv { if (true || 1.5) { } }", "'||' must be followed by BOOL, found REAL.\n"),
+    ("sub vcl_recv { if (!1.5) { } }", "'!' must be followed by BOOL, found REAL.\n"),
+    ("sub vcl_recv { set req.ttl = 1 + 1s; }", "INT + DURATION not possible.\n"),
+    ("sub vcl_recv { set req.ttl = 1k; }", "Unknown duration unit 'k'\nLegal duration units are"),
+    ("sub vcl_recv { set req.http.a = req; }", "Cannot convert HTTP to STRING.\n"),
+    ("sub vcl_recv { set req.http.a = req.http; }", "'req.http' is not a value"),
+    ("sub vcl_recv { set req.http.a = std.log(\"b\"); }", "Function returns VOID:\n"),
+    (
+        "sub vcl_recv { set req.http.a = vcl_recv; }",
+        "Symbol 'vcl_recv' can only be used as a SUB expression\n",
+    ),
+    ("sub vcl_recv { set req.http.a = default; }", "Symbol 'default' is a reserved word.\n"),
+    ("sub vcl_recv { if (req.url ~ \"(\") { } }", "Regexp compilation error:\n\nmissing closing parenthesis"),
+    ("sub vcl_recv { std.log(); }", "Argument 's' missing\n"),
+    ("sub vcl_recv { std.log(s=\"a\", s=\"b\"); }", "Argument 's' already used\n"),
+    ("sub vcl_recv { std.log(t=\"a\"); }", "Unknown argument 't'\n"),
+    ("sub vcl_recv { if (std.pick(THREE) > 0) { } }", "Wrong enum value.  Expected one of:\n\tONE\n\tTWO\n"),
+    ("sub vcl_recv { std.late(true); }", "Not available in subroutine 'vcl_recv'."),
+    ("sub vcl_backend_fetch { if (std.top(1) > 0) { } }", "Not available in subroutine 'vcl_backend_fetch'."),
+    ("sub vcl_recv { new x = directors.random(); }", "Not a valid action in subroutine 'vcl_recv'."),
+    ("sub vcl_init { new x = directors.randum(); }", "Symbol not found: 'directors.randum'"),
+    (
+        "sub vcl_init { new x = directors.random(); x.add(); }",
+        "Unknown property 'add' for type directors.random\n",
+    ),
+    ("sub vcl_recv { directors.random.backend(); }", "Syntax error."),
+    ("sub vcl_recv { return (synth); }", "Missing argument.\n"),
+    ("sub vcl_recv { return (hash(1)); }", "Arguments not allowed.\n"),
+    ("sub vcl_recv { return (vcl(nolabel)); }", "Symbol not found: 'nolabel'"),
+    ("sub vcl_recv { if (true) { } else foo; }", "'else' must be followed by 'if' or '{'\n"),
+    ("sub vcl_recv { 1; }", "Expected an action, 'if', '{' or '}'\n"),
+    ("sub vcl_recv { C{ x }C }", "Inline-C not allowed\n"),
+    ("C{ x }C", "Inline-C not allowed\n"),
+    ("sub vcl_recv {", "Symbol cannot be used here.\n('<builtin>'"),
+    (
+        "zool { }",
+        "Expected one of\n\t'acl', 'sub', 'backend', 'probe', 'import',  or 'vcl'\nFound: 'zool' at\n",
+    ),
+    ("import nosuch;", "Could not find VMOD nosuch\n"),
+    ("import std as directors;", "Another module already imported as directors.\n"),
+    ("import std fro \"x\";", "Expected 'from path ...'\n"),
+    ("import std from \"/x/libvmod_directors.so\";", "Wrong file for VMOD std\n"),
+    (
+        "backend x { .host = \"h:1\"; }",
+        "could not be resolved to an IP address:\n\tName or service not known\n",
+    ),
+    ("backend x { .port = \"1\"; }", "Expected .host or .path.\n"),
+    ("backend x { .path = \"/etc/passwd\"; }", "Backend path: Not a socket:\n"),
+    ("backend x { .path = \"run\"; }", "Backend path: Must be a valid path or abstract socket:\n"),
+    ("backend x { .host = \"192.0.2.1\"; .path = \"/a\"; }", "Address redefinition at:\n"),
+    ("backend x { .host = \"192.0.2.1\"; .hots = \"a\"; }", "Unknown field: 'hots' at\n"),
+    ("backend x { .host = \"192.0.2.1\"; .port = \"1\"; .port = \"2\"; }", "Field 'port' redefined at:\n"),
+    ("backend x { .host = \"192.0.2.1\"; .proxy_header = 3; }", ".proxy_header must be 1 or 2\n"),
+    (
+        "backend x { .host = \"192.0.2.1\"; .via = be; }",
+        ".host used as authority can not be an ip address with .via.\n",
+    ),
+    ("backend x { .host = \"192.0.2.1\"; .probe = 1; }", "Expected '{' or name of probe, got '1' at\n"),
+    ("probe p { .window = 65; .threshold = 1; }", "Window must be 64 or less.\n"),
+    ("probe p { .window = 5; .threshold = 6; }", "Threshold cannot be greater than window.\n"),
+    ("probe p { .window = 5; }", "Must specify .threshold with .window\n"),
+    ("probe p { .url = \"/\"; .request = \"a\"; }", "Probe request redefinition at:\n"),
+    ("probe p { .expected_response = 99; }", "exactly three digits"),
+    ("acl a { \"10.0.0.1\"/24; }", "Non-zero bits in masked part, (maybe use 10.0.0.0/24 ?)\n"),
+    ("acl a { \"10.0.0.0\"/33; }", "Too wide mask (/33) for IPv4 address\n"),
+    ("acl a { \"::\"/129; }", "Too wide mask (/129) for IPv6 address\n"),
+    ("acl a { \"10.0.0.0/x\"; }", ".../mask is not numeric.\n"),
+    ("acl a { \"10.0.0.0/8\"/8; }", "/mask only allowed once.\n"),
+    ("acl a { \"10.0.0.2\"; ! \"10.0.0.2\"; }", "Conflicting ACL entries:\n"),
+    ("acl a { \"no.such.host\"; }", "DNS lookup(no.such.host): Name or service not known\n"),
+    ("acl a +foo { }", "Unknown ACL flag:\n"),
+];
+
+#[test]
+fn wrong_programs_are_told_what_varnish_tells_them() {
+    for (text, expected) in WRONG {
+        let error = error(text);
+        assert!(error.contains(expected), "{text}\n{error}");
+    }
+}
+
+#[test]
+fn the_version_comes_first() {
+    assert!(whole_error("backend be none;").starts_with("VCL version declaration missing\n"));
+    assert!(whole_error("vcl 9.9; backend be none;").starts_with("VCL version 9.9 not supported.\n"));
+    assert!(whole_error("vcl 4.10; backend be none;").starts_with("Don't play silly buggers"));
+    assert!(
+        whole_error("vcl 4.0; vcl 4.1;")
+            .starts_with("VCL version 4.1 higher than the top level version 4.0\n")
+    );
+    assert!(whole_error("vcl 4.1;").starts_with("No backends or directors found in VCL program"));
+    let late = whole_error("vcl 4.0; backend be none; sub vcl_recv { set req.http.a = local.socket; }");
+    assert!(late.contains("(Only available when 4.1 <= VCL syntax)"), "{late}");
+}
+
+#[test]
+fn the_text_of_vcl_load_is_the_one_people_parse() {
+    let errors =
+        compile_text("vcl 4.1;\nbackend be none;\nsub vcl_recv { set req.http.a = 1 + ; }\n").unwrap_err();
+    let expected = "Message from VCC-compiler:\nUnknown token ';' when looking for INT\n\n\
+        ('<vcl.inline>' Line 3 Pos 37)\nsub vcl_recv { set req.http.a = 1 + ; }\n\
+        ------------------------------------#--\n\n\
+        Running VCC-compiler failed, exited with 2\nVCL compilation failed";
+    assert_eq!(vcl_load_text(&errors), expected);
+    assert_eq!((errors[0].line(), errors[0].column()), (Some(3), Some(37)));
+}
+
+#[test]
+fn warnings_do_not_fail_the_load() {
+    let text = with_head("sub a { } ( backend");
+    let files = Memory::default();
+    let run = |text: &str| {
+        with_options(&files, |o| compile("<vcl.inline>", text, &Options { err_unref: false, ..o }))
+    };
+    assert!(run(&text).is_err());
+    let compiled = run(&with_head("sub a { } backend b { .path = \"/no/such\"; }")).unwrap();
+    let text = vcc_text(&compiled.warnings);
+    assert!(compiled.warnings.iter().all(|w| w.severity == Severity::Warning));
+    assert!(text.starts_with("Backend path: Cannot stat: No such file or directory\n"), "{text}");
+    assert!(text.ends_with("(That was just a warning)\n"), "{text}");
+    assert!(text.contains("Unused sub a, defined:\n"), "{text}");
+}
+
+/// Breaks of an upgrade, and what the hint must name.
+const UPGRADES: &[(&str, &str)] = &[
+    ("sub vcl_hit { return (miss); }", "hash_always_miss"),
+    ("sub vcl_hit { return (fetch); }", "hash_always_miss"),
+    ("sub vcl_fetch { }", "vcl_backend_response"),
+    ("sub vcl_error { }", "vcl_synth"),
+    ("sub vcl_recv { set req.backend = be; }", "req.backend_hint"),
+    ("sub vcl_recv { if (req.request == \"GET\") { } }", "req.method"),
+    ("sub vcl_recv { set req.http.a = std.time2integer(now, 0); }", "std.integer(time="),
+    ("acl ban { }", "choose another name"),
+    ("director d round-robin { }", "directors.round_robin"),
+    ("table t { }", "Fastly"),
+    ("sub vcl_recv { remove req.http.a; }", "unset"),
+    ("sub vcl_recv { error 404; }", "synth"),
+    ("sub vcl_recv { return (lookup); }", "return (hash)"),
+    ("C{ int x; }C", "without a C compiler"),
+    ("sub vcl_recv { cookie.parse(req.http.cookie); }", "import cookie;"),
+    ("sub vcl_recv { set req.http.a = req.ulr; }", "did you mean 'req.url'?"),
+    ("sub vcl_recv { std.logg(\"a\"); }", "did you mean 'std.log'?"),
+    ("sub vcl_init { new x = directors.random(); x.add_backed(be, 1); }", "did you mean 'add_backend'?"),
+    ("sub vcl_recv { call helper; } sub helpr { }", "did you mean 'helpr'?"),
+    ("backend x { .hots = \"a\"; }", "did you mean '.host'?"),
+];
+
+#[test]
+fn an_upgrade_is_told_the_replacement() {
+    for (text, expected) in UPGRADES {
+        let errors = compile_text(&with_head(text)).unwrap_err();
+        let pretty: String = errors.iter().map(|e| e.pretty()).collect();
+        let hint = pretty.lines().find(|l| l.contains("= hint: ")).unwrap_or_default();
+        assert!(hint.contains(expected), "{text}\n{pretty}");
+    }
+}
+
+#[test]
+fn several_errors_come_in_one_run_when_wanted() {
+    let text = with_head(
+        "\nsub vcl_recv {\n  set req.foo = 1;\n  if (req.url) { set req.bar = 2; }\n  set req.http.ok = \"1\";\n}\n\
+         acl a { 1; }\nsub vcl_deliver { set resp.baz = 1; }\n",
+    );
+    let files = Memory::default();
+    let errors =
+        with_options(&files, |o| compile("x.vcl", &text, &Options { max_errors: 20, ..o })).unwrap_err();
+    let lines: Vec<Option<u32>> = errors.iter().map(|e| e.line()).collect();
+    assert_eq!(lines, [Some(3), Some(4), Some(7), Some(8)]);
+    assert_eq!(errors[0].message(), "Symbol not found: 'req.foo'");
+    assert_eq!(compile_text(&text).unwrap_err().len(), 1);
+}
+
+#[test]
+fn includes_are_read_where_they_stand_and_traced_in_errors() {
+    let mut files = Memory::default();
+    let mut put = |name: &str, text: &str| files.0.insert(name.to_owned(), text.to_owned());
+    put("/v/main.vcl", "vcl 4.1;\nbackend be none;\ninclude \"./sub/a.vcl\";\ninclude +glob \"./g_*\";\n");
+    put("/v/sub/a.vcl", "sub vcl_recv {\n  include \"/v/sub/b.vcl\";\n}\n");
+    put("/v/sub/b.vcl", "set req.http.b = \"1\";\n");
+    put("/v/g_1", "sub vcl_miss { }\n");
+    put("/v/g_2", "sub vcl_hit { }\n");
+    put("/v/loop.vcl", "vcl 4.1;\ninclude \"./loop.vcl\";\n");
+    put("/v/bad.vcl", "vcl 4.1;\ninclude \"./bad2.vcl\";\n");
+    put("/v/bad2.vcl", "backend be none;\nsub vcl_recv { set req.nope = 1; }\n");
+    put("/v/none.vcl", "vcl 4.1;\ninclude +glob \"./h_*\";\n");
+    put("/v/gone.vcl", "vcl 4.1;\ninclude \"gone2.vcl\";\n");
+    put("/v/flag.vcl", "vcl 4.1;\ninclude +foo \"a\";\n");
+    with_options(&files, |o| {
+        let o = Options { vcl_path: "/nowhere:/v", ..o };
+        let main = compile_file("main.vcl", &o).map_err(|e| vcc_text(&e)).unwrap();
+        let names: Vec<&str> = main.program.sources.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["/v/main.vcl", "/v/sub/a.vcl", "/v/sub/b.vcl", "/v/g_1", "/v/g_2", "<builtin>"]);
+        assert_eq!(main.program.sources[2].parent, Some(1));
+        let text = |name: &str| vcc_text(&compile_file(name, &o).unwrap_err());
+        assert!(text("loop.vcl").starts_with("Recursive use of file \"/v/loop.vcl\"\n\n"));
+        assert!(
+            text("none.vcl").starts_with("glob pattern matched no files.\n('/v/none.vcl' Line 2 Pos 15)")
+        );
+        assert!(text("gone.vcl").starts_with("Cannot read file 'gone2.vcl' (No such file or directory)\n("));
+        assert!(text("flag.vcl").starts_with("Unknown include flag:\n"));
+        assert_eq!(text("never.vcl"), "Cannot read file 'never.vcl' (No such file or directory)\n");
+        let bad = compile_file("bad.vcl", &o).unwrap_err().remove(0).pretty();
+        assert!(bad.contains("--> /v/bad2.vcl:2:20") && bad.contains("included from /v/bad.vcl:2"), "{bad}");
+        let unsafe_path = Options { unsafe_path: false, ..o };
+        let error = vcc_text(&compile_file("/v/main.vcl", &unsafe_path).unwrap_err());
+        assert_eq!(error, "VCL filename '/v/main.vcl' is unsafe.\n");
+        let inline = compile("<vcl.inline>", "vcl 4.1; include \"./a\";", &o).unwrap_err();
+        assert!(vcc_text(&inline).contains("needs absolute filename of including file."));
+    });
+}
+
+#[test]
+fn depth_and_size_are_bounded() {
+    let nest = |n: usize, open: &str, inside: &str, close: &str| {
+        with_head(&format!("sub vcl_recv {{ {}{inside}{} }}", open.repeat(n), close.repeat(n)))
+    };
+    assert!(compile_text(&nest(100, "if (true) { ", "", "} ")).is_ok());
+    assert!(whole_error(&nest(100_000, "{", "", "}")).starts_with("Nesting deeper than "));
+    let parens = nest(100_000, "(", "true", ")").replace("sub vcl_recv { ", "sub vcl_recv { if ");
+    assert!(whole_error(&parens).starts_with("Nesting deeper than "));
+    let sum = with_head(&format!("sub vcl_recv {{ if (1{} == 2) {{ }} }}", " + 1".repeat(100_000)));
+    assert!(whole_error(&sum).starts_with("Expression has too many nested operations."));
+    let chain =
+        with_head(&format!("sub vcl_recv {{ set req.http.a = \"\"{}; }}", " + req.url".repeat(50_000)));
+    assert!(compile_text(&chain).is_ok());
+    let mut subs: String =
+        (0..3000).map(|i| format!("sub s{i} {{ call s{0}; call s{0}; }}\n", i + 1)).collect();
+    subs.push_str("sub s3000 { set req.http.deep = \"1\"; } sub vcl_recv { call s0; }");
+    assert!(compile_text(&with_head(&subs)).is_ok());
+}
+
+/// Cuts, doubles and swaps tokens of a program: whatever comes out, it is a program or an error.
+#[test]
+fn no_text_brings_the_compiler_down() {
+    let seed = with_head(
+        "acl a +log { \"10.0.0.0\"/8; ! \"10.1.1.1\"; } probe p { .url = \"/\"; .window = 8; .threshold = 3; }
+         backend b { .host = \"192.0.2.1:80\"; .probe = p; }
+         sub vcl_init { new d = directors.random(); d.add_backend(b, 1.5); }
+         sub vcl_recv { if (client.ip ~ a && req.url !~ \"^/x\" || req.ttl > 10s * 2) { set req.http.x += -1 + now; }
+           else { unset req.http.\"y\"; std.log(\"a\" + {\"b\"} + req.restarts); }
+           set req.backend_hint = d.backend(); ban(\"a\"); return (synth(200 + 1, regsub(req.url, \"a\", \"b\"))); }",
+    );
+    let words: Vec<&str> = seed.split_inclusive([' ', ';', '.', '(']).collect();
+    let mut state = 7_u64;
+    let mut random = |n: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % n
+    };
+    for _ in 0..3000 {
+        let mut text: Vec<&str> = words.clone();
+        for _ in 0..=random(3) {
+            let (a, b) = (random(text.len()), random(text.len()));
+            match random(4) {
+                0 => drop(text.remove(a)),
+                1 => text.insert(a, words[b % words.len()]),
+                2 => text.swap(a, b),
+                _ => text.truncate(a.max(5)),
+            }
+        }
+        let text = text.concat();
+        if let Err(errors) = compile_text(&text) {
+            assert!(errors.iter().all(|e| !e.pretty().is_empty()) && !vcc_text(&errors).is_empty(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What correct programs are checked into.
+
+mod common;
+
+use std::net::IpAddr;
+
+use common::{body, compile_text, program, recv, with_head};
+use lacquer_vcl::types::{Method, Type};
+use lacquer_vcl::vcc_text;
+
+#[test]
+fn strings_are_joined_and_converted() {
+    assert_eq!(
+        recv(r#"set req.http.A = "a" + "b" + req.url + 5 + client.ip; set req.http.a += "x";"#),
+        [r#"Req.A = STRING["ab" req.url str(INT:5) str(client.ip)]"#, r#"Req.A = STRING[Req.A "x"]"#,]
+    );
+    assert_eq!(recv("set req.url = req.http.\"quoted\";"), ["req.url Assign Req.quoted"]);
+    assert_eq!(recv("std.log(req.url);"), ["log(STRANDS[req.url])"]);
+    assert_eq!(recv("set req.http.x = req.url.lower().upper();"), ["Req.x = up(low(req.url))"]);
+}
+
+#[test]
+fn numbers_meet_in_one_representation() {
+    let cases = [
+        ("if (1 + 2 == 3) {}", "if Eq(INT:Add(INT:1 INT:2) INT:3) {} else {}"),
+        ("if (1 + 0.5 > 1.0) {}", "if Gt(REAL:Add(REAL:1 REAL:0.5) REAL:1) {} else {}"),
+        ("if (7 % 3 == 1) {}", "if Eq(INT:Mod(INT:7 INT:3) INT:1) {} else {}"),
+        ("set req.ttl = 2s * 3;", "req.ttl Assign DURATION:Mul(DURATION:2 REAL:3)"),
+        ("set req.ttl = 1.5h - 30m;", "req.ttl Assign DURATION:Sub(DURATION:5400 DURATION:1800)"),
+        ("set req.ttl = now - req.time;", "req.ttl Assign DURATION:Sub(now req.time)"),
+        ("if (now + 1d > req.time) {}", "if Gt(TIME:Add(now DURATION:86400) req.time) {} else {}"),
+        ("set req.ttl *= 2;", "req.ttl Mul REAL:2"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(recv(text), [expected], "{text}");
+    }
+    let bytes = recv("if (storage.s0.free_space > 1KB * 2 + 1.5MB) {}");
+    assert!(bytes[0].contains("BYTES:Add(BYTES:Mul(BYTES:1024 BYTES:2) BYTES:1572864)"), "{bytes:?}");
+}
+
+#[test]
+fn conditions_know_what_is_true() {
+    let cases = [
+        ("if (req.http.a) {}", "if defined(Req.a) {} else {}"),
+        ("if (!req.http.a && req.restarts) {}", "if and(!defined(Req.a) Ne(req.restarts INT:0)) {} else {}"),
+        ("if (req.url ~ \"^/a\" + \"b\") {}", "if match(req.url /^/ab/) {} else {}"),
+        ("if (req.url == \"a\" + req.url) {}", "if Eq(STRING[req.url] STRING[\"a\" req.url]) {} else {}"),
+        (
+            "if (true) {} elsif (false) {} elif (true) {} else if (false) {} else {}",
+            "if true {} elif false {} elif true {} elif false {} else {}",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(recv(text), [expected], "{text}");
+    }
+    let either = recv("if (req.ttl || req.backend_hint) {}");
+    assert!(either[0].starts_with("if or(Gt(req.ttl DURATION:0) defined("), "{either:?}");
+}
+
+#[test]
+fn arguments_fill_their_slots() {
+    let cases = [
+        ("if (std.fnmatch(\"a\", req.url)) {}", "if fnmatch(\"a\" req.url true false) {} else {}"),
+        (
+            "if (std.fnmatch(subject=req.url, noescape=true, pattern=\"a\")) {}",
+            "if fnmatch(\"a\" req.url true true) {} else {}",
+        ),
+        ("if (std.integer(\"1\", real=2) == 1) {}", "if Eq(integer(\"1\" - - REAL:2) INT:1) {} else {}"),
+        ("set req.http.x = std.upper(req.url);", "Req.x = toupper(STRANDS[req.url])"),
+        ("std.collect(req.http.Cookie, \"; \");", "collect(&Req.Cookie \"; \")"),
+        ("std.rollback(req);", "rollback(&Req)"),
+        ("set req.http.x = std.fileread(\"/a\");", "Req.x = fileread#0(\"/a\")"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(recv(text), [expected], "{text}");
+    }
+    let pick = recv("if (std.pick() > 0) {}");
+    assert!(pick[0].contains("pick(Enum(\"ONE\") NoBackend)"), "{pick:?}");
+}
+
+#[test]
+fn objects_are_made_and_asked() {
+    let p = program(
+        "backend b2 { .host = \"192.0.2.1\"; .port = \"81\"; .max_connections = 5; }
+         sub vcl_init { new d = directors.random(); d.add_backend(b2, 2); }
+         sub vcl_recv { set req.backend_hint = d.backend(); }",
+    );
+    assert_eq!(body(&p, "vcl_init"), ["new d random/0", "d.add_backend(b2 REAL:2)"]);
+    assert_eq!(body(&p, "vcl_recv"), ["req.backend_hint Assign d.backend()"]);
+    assert_eq!(p.backends[1].ipv4, Some("192.0.2.1:81".parse().unwrap()));
+    assert_eq!(p.default_backend, Some(0));
+    assert_eq!(p.functions.len(), 2);
+    assert_eq!(p.imports.len(), 2);
+}
+
+#[test]
+fn backends_keep_the_order_of_their_definitions() {
+    let text = "vcl 4.1; sub vcl_recv { set req.backend_hint = z; set req.backend_hint = a; } probe default { .url = \"/p\"; }
+        backend a { .host = \"192.0.2.1\"; .connect_timeout = 1.5s; .probe = default; }
+        backend default { .path = \"/run/s\"; .proxy_header = 2; .preamble = :aGk=:; }
+        backend z { .host = \"h\"; .host = \"h\"; }";
+    assert!(compile_text(text).is_err());
+    let p = compile_text(&text.replace(".host = \"h\"; .host = \"h\";", ".host = \"[2001:db8::1]:90\";"));
+    let p = p.map_err(|e| vcc_text(&e)).unwrap().program;
+    let names: Vec<&str> = p.backends.iter().map(|b| b.name.as_str()).collect();
+    assert_eq!(names, ["a", "default", "z"]);
+    assert_eq!(p.default_backend, Some(1));
+    assert_eq!(p.backends[0].probe, p.backends[2].probe);
+    assert_eq!(p.backends[1].preamble.as_deref(), Some(&b"hi"[..]));
+    assert_eq!(p.backends[2].ipv6, Some("[2001:db8::1]:90".parse().unwrap()));
+}
+
+#[test]
+fn acl_entries_stand_in_the_order_of_matching() {
+    let p = program(
+        "acl a +log -pedantic { \"10\"; ! \"10.1.2.3\"; \"10.1.0.0\"/16; \"2001:db8::\"/32; \"10.9.9.9\"/24; }
+         sub vcl_recv { if (client.ip !~ a) {} }",
+    );
+    let entries: Vec<String> = p.acls[0]
+        .entries
+        .iter()
+        .map(|e| format!("{}{}/{} {}", if e.negated { "!" } else { "" }, e.address, e.bits, e.text))
+        .collect();
+    assert_eq!(
+        entries,
+        [
+            "!10.1.2.3/32 \"10.1.2.3\"",
+            "10.1.0.0/16 \"10.1.0.0\"/16",
+            "10.9.9.0/24 \"10.9.9.9\"/24 fixed: 10.9.9.0/24",
+            "10.0.0.0/8 \"10\"",
+            "2001:db8::/32 \"2001:db8::\"/32",
+        ]
+    );
+    assert!(p.acls[0].log);
+}
+
+#[test]
+fn folding_joins_neighbours_with_a_warning() {
+    let text = with_head(
+        "acl a +fold { \"10.0.0.0\"/24; \"10.0.1.0\"/24; \"10.0.0.7\"; } sub vcl_recv { if (client.ip ~ a) {} }",
+    );
+    let compiled = compile_text(&text).unwrap();
+    let entry = &compiled.program.acls[0].entries[0];
+    assert_eq!((entry.address, entry.bits), (IpAddr::from([10, 0, 0, 0]), 23));
+    assert_eq!(entry.text, "\"10.0.0.0\"/23 fixed: folded");
+    let warnings = vcc_text(&compiled.warnings);
+    assert!(warnings.contains("removing the latter and expanding mask of the former by one to /23"));
+    assert!(warnings.contains("supersedes / removes:"), "{warnings}");
+}
+
+#[test]
+fn subroutines_continue_each_other_and_know_their_callers() {
+    let p = program(
+        "sub shared { if (req.url == \"/x\") { return (synth(700, \"no\")); } }
+         sub vcl_recv { call shared; } sub vcl_recv { return (pass); }
+         sub vcl_miss { call shared; }
+         sub vcl_req_host { return; }",
+    );
+    let shared = p.subs.iter().find(|s| s.name == "shared").unwrap();
+    assert_eq!(shared.reachable_from, 1 << Method::Recv as u32 | 1 << Method::Miss as u32);
+    assert_ne!(shared.allowed & 1 << Method::Deliver as u32, 0);
+    assert_eq!(shared.allowed & 1 << Method::BackendFetch as u32, 0);
+    assert_eq!(body(&p, "vcl_recv"), ["call shared", "return Plain(Pass)"]);
+    assert_eq!(body(&p, "vcl_req_host")[0], "return FromSub");
+    assert_eq!(p.method(Method::Miss).unwrap().name, "vcl_miss");
+    assert!(p.subs.iter().any(|s| s.name == "vcl_builtin_recv"));
+}
+
+#[test]
+fn returns_carry_their_arguments() {
+    let p = program(
+        "sub s { } sub vcl_backend_response { if (beresp.ttl < 1s) { return (pass(10s)); } }
+         sub vcl_recv { std.timed_call(s); if (req.restarts > 1) { return (fail(\"x\" + req.url)); } return (vcl(other)); }
+         sub vcl_synth { set resp.body = \"a\"; synthetic(\"b\" + resp.status); }",
+    );
+    assert_eq!(p.labels, ["other"]);
+    assert!(body(&p, "vcl_backend_response")[0].contains("PassFor"));
+    assert_eq!(
+        body(&p, "vcl_synth"),
+        ["resp.body Assign \"a\"", "synthetic STRANDS[\"b\" str(resp.status)]"]
+    );
+}
+
+#[test]
+fn versions_differ_where_they_should() {
+    let v40 = |text: &str| compile_text(&format!("vcl 4.0; backend be none; {text}"));
+    assert!(v40("sub vcl_recv { set req.esi = false; }").is_ok());
+    assert!(v40("sub vcl_recv { set req.http.x = sess.xid; }").is_err());
+    assert!(v40("sub be { } acl be { } sub vcl_recv { if (client.ip ~ be) { } }").is_err());
+    assert!(v40("sub vcl_backend_response { set beresp.storage_hint = \"x\"; }").is_ok());
+    assert!(v40("sub vcl_recv { set req.http.\"x\" = \"a\"; }").is_err());
+}
+
+#[test]
+fn every_expression_has_the_type_its_place_wants() {
+    let p = program("sub vcl_hash { hash_data(req.url + 1); } sub vcl_recv { ban(\"a\" + req.url); }");
+    let hash = p.method(Method::Hash).unwrap();
+    let typed = hash.body.iter().any(
+        |s| matches!(s, lacquer_vcl::program::Stmt::HashData { value, .. } if value.ty == Type::Strands),
+    );
+    assert!(typed);
+    assert_eq!(body(&p, "vcl_recv"), ["ban STRING[\"a\" req.url]"]);
+}
