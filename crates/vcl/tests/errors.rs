@@ -261,8 +261,8 @@ fn depth_and_size_are_bounded() {
     let chain =
         with_head(&format!("sub vcl_recv {{ set req.http.a = \"\"{}; }}", " + req.url".repeat(50_000)));
     assert!(compile_text(&chain).is_ok());
-    let mut subs: String =
-        (0..3000).map(|i| format!("sub s{i} {{ call s{0}; call s{0}; }}\n", i + 1)).collect();
+    let pair = |i: usize| format!("sub s{i} {{ call s{0}; call s{0}; }}", i + 1);
+    let mut subs = (0..3000).map(pair).collect::<Vec<_>>().join("\n");
     subs.push_str("sub s3000 { set req.http.deep = \"1\"; } sub vcl_recv { call s0; }");
     assert!(compile_text(&with_head(&subs)).is_ok());
 }

@@ -35,7 +35,7 @@ fn numbers_meet_in_one_representation() {
         assert_eq!(recv(text), [expected], "{text}");
     }
     let bytes = recv("if (storage.s0.free_space > 1KB * 2 + 1.5MB) {}");
-    assert!(bytes[0].contains("BYTES:Add(BYTES:Mul(BYTES:1024 BYTES:2) BYTES:1572864)"), "{bytes:?}");
+    assert!(bytes[0].contains("BYTES:Add(BYTES(REAL:Mul(REAL:1024 REAL:2)) BYTES:1572864)"), "{bytes:?}");
 }
 
 #[test]
