@@ -44,6 +44,7 @@ bench-guard: build
 
 ## make fuzz-smoke            each fuzz target for a minute; needs a nightly toolchain
 fuzz-smoke: cargo
+	@scripts/need $(BUILD_PACKAGES) g++
 	@fuzz/smoke
 
 ## make clean                 remove what was built and measured

@@ -211,6 +211,33 @@ fn nothing_is_left_for_later() {
 }
 
 #[test]
+fn every_dependency_is_explained() {
+    let listed = std::fs::read_to_string(root().join("docs/dependencies.md")).expect("the list is there");
+    let mut faults = Vec::new();
+    for entry in std::fs::read_dir(root().join("crates")).expect("readable").flatten() {
+        let manifest = std::fs::read_to_string(entry.path().join("Cargo.toml")).expect("every crate has one");
+        let unknown = |name: &&str| !name.starts_with("lacquer-") && !listed.contains(&format!("`{name}`"));
+        let names = dependencies(&manifest).into_iter().filter(unknown);
+        faults.extend(names.map(|name| format!("{}: {name}", entry.file_name().to_string_lossy())));
+    }
+    report("add a line to docs/dependencies.md: why it is there, and its licence", &faults);
+}
+
+/// The names in the dependency sections of a manifest.
+fn dependencies(manifest: &str) -> Vec<&str> {
+    let mut inside = false;
+    let mut names = Vec::new();
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            inside = line.ends_with("dependencies]");
+        } else if inside && let Some((key, _)) = line.split_once('=') {
+            names.push(key.trim().trim_end_matches(".workspace"));
+        }
+    }
+    names
+}
+
+#[test]
 fn the_scanner_tells_code_from_prose() {
     let text = r##"//! unsafe here is prose
 fn a<'x>(s: &'x [u8; 3]) -> &'x str { let c = '"'; r#"fn b() { unsafe "# }
