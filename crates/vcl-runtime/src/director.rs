@@ -2,7 +2,8 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::ctx::Ctx;
 use crate::instance::Instance;
@@ -47,6 +48,10 @@ pub trait Director: Send + Sync {
     fn resolve(&self, ctx: &mut Ctx<'_>, me: BackendId) -> BackendId;
     /// Health as probes and the directors below see it; the administrator's word is applied by [`Directors`].
     fn healthy(&self, vcl: &Instance) -> Health;
+    /// Health for the task at hand; directors that judge by the object override it.
+    fn healthy_for(&self, ctx: &mut Ctx<'_>) -> Health {
+        self.healthy(ctx.vcl)
+    }
     /// Text for `backend.list`: the "Probe" column; with `details` the `-p` text. `json` asks for a JSON value.
     fn list(&self, vcl: &Instance, details: bool, json: bool) -> String;
     fn as_any(&self) -> &dyn Any;
@@ -56,6 +61,8 @@ pub trait Director: Send + Sync {
 pub struct DirectorCell {
     pub director: Arc<dyn Director>,
     admin: AtomicU8,
+    /// When the administrator last changed his mind: a double's bits.
+    admin_changed: AtomicU64,
 }
 
 impl DirectorCell {
@@ -69,7 +76,21 @@ impl DirectorCell {
     }
 
     pub fn set_admin(&self, to: AdminHealth) {
-        self.admin.store(to as u8, Ordering::Relaxed);
+        if self.admin.swap(to as u8, Ordering::Relaxed) != to as u8 {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
+            self.admin_changed.store(now.to_bits(), Ordering::Relaxed);
+        }
+    }
+
+    /// What the administrator says overrides what the director knows.
+    fn overridden(&self, mut health: Health) -> Health {
+        health.changed = health.changed.max(f64::from_bits(self.admin_changed.load(Ordering::Relaxed)));
+        match self.admin() {
+            AdminHealth::Auto => {}
+            AdminHealth::Healthy => health.healthy = true,
+            AdminHealth::Sick | AdminHealth::Deleted => health.healthy = false,
+        }
+        health
     }
 }
 
@@ -82,7 +103,11 @@ pub struct Directors {
 impl Directors {
     pub fn add(&self, director: Arc<dyn Director>) -> BackendId {
         let mut cells = self.cells.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        cells.push(Arc::new(DirectorCell { director, admin: AtomicU8::new(0) }));
+        cells.push(Arc::new(DirectorCell {
+            director,
+            admin: AtomicU8::new(0),
+            admin_changed: AtomicU64::new(0),
+        }));
         BackendId(cells.len() as u32)
     }
 
@@ -98,12 +123,12 @@ impl Directors {
 
     pub fn healthy(&self, id: BackendId, vcl: &Instance) -> Health {
         let Some(cell) = self.get(id) else { return Health { healthy: false, changed: 0.0 } };
-        let mut health = cell.director.healthy(vcl);
-        match cell.admin() {
-            AdminHealth::Auto => {}
-            AdminHealth::Healthy => health.healthy = true,
-            AdminHealth::Sick | AdminHealth::Deleted => health.healthy = false,
-        }
-        health
+        cell.overridden(cell.director.healthy(vcl))
+    }
+
+    /// Health for the task at hand.
+    pub fn healthy_for(&self, id: BackendId, ctx: &mut Ctx<'_>) -> Health {
+        let Some(cell) = self.get(id) else { return Health { healthy: false, changed: 0.0 } };
+        cell.overridden(cell.director.healthy_for(ctx))
     }
 }

@@ -51,11 +51,16 @@ pub struct TcpInfo {
     /// Microseconds.
     pub rtt: u32,
     pub rtt_variation: u32,
-    /// Congestion window, in segments.
-    pub cwnd: u32,
-    pub ssthresh: u32,
-    pub mss: u32,
-    pub total_retransmissions: u32,
+    /// Segments.
+    pub congestion_window: u32,
+    pub lost: u32,
+    pub retransmitting: u32,
+    pub reordering: u32,
+    /// Bytes.
+    pub send_mss: u32,
+    pub receive_mss: u32,
+    pub advertised_mss: u32,
+    pub path_mtu: u32,
 }
 
 pub type HostResult<T> = Result<T, String>;

@@ -2,18 +2,31 @@
 //! checks programs against the signatures, and the worker, which calls the functions.
 #![forbid(unsafe_code)]
 
+mod accept;
+mod basicauth;
 mod blob;
+mod bodyaccess;
 mod cookie;
+mod digest;
 mod directors;
+mod geoip2;
 mod h2;
+mod header;
 mod math;
 mod proxy;
 mod purge;
+mod querystring;
 pub mod random;
+mod saintmode;
 mod standard;
+mod str;
 mod support;
+mod tcp;
 mod unix;
+mod var;
+mod vsthrottle;
 mod vtc;
+pub mod xkey;
 
 #[cfg(test)]
 mod tests;
@@ -25,17 +38,30 @@ use lacquer_vcl_runtime::Module;
 
 /// Every module, by name.
 pub fn all() -> &'static [&'static dyn Module] {
-    static ALL: [&dyn Module; 10] = [
+    static ALL: [&dyn Module; 23] = [
+        &accept::MODULE,
+        &basicauth::MODULE,
         &blob::MODULE,
+        &bodyaccess::MODULE,
         &cookie::MODULE,
+        &digest::MODULE,
         &directors::MODULE,
+        &geoip2::MODULE,
         &h2::MODULE,
+        &header::MODULE,
         &math::MODULE,
         &proxy::MODULE,
         &purge::MODULE,
+        &querystring::MODULE,
+        &saintmode::MODULE,
         &standard::MODULE,
+        &str::MODULE,
+        &tcp::MODULE,
         &unix::MODULE,
+        &var::MODULE,
+        &vsthrottle::MODULE,
         &vtc::MODULE,
+        &xkey::MODULE,
     ];
     &ALL
 }

@@ -36,6 +36,10 @@ impl Alphabet {
         out
     }
 
+    pub fn is_padding(&self, character: u8) -> bool {
+        self.padding == Some(character)
+    }
+
     fn digit(&self, character: u8) -> Option<u32> {
         let d = match character {
             b'A'..=b'Z' => character - b'A',

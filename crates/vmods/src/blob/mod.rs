@@ -1,6 +1,6 @@
 //! Module blob: binary values from text and back, in the encodings of `codec`.
 
-mod base64;
+pub(crate) mod base64;
 mod codec;
 mod hex;
 mod url;
@@ -28,6 +28,10 @@ pub(crate) static MODULE: Table = Table {
     objects: &[ObjectType { name: "blob", new, methods: &[("get", get), ("encode", encode_object)] }],
     suspends: &[],
 };
+
+pub(crate) fn encode_hex(bytes: &[u8]) -> Vec<u8> {
+    hex::encode(Case::Lower, bytes)
+}
 
 const KIND: u32 = 0xfade_4faa;
 

@@ -33,13 +33,13 @@ impl Director for Fallback {
     }
 
     fn resolve(&self, ctx: &mut Ctx<'_>, _me: BackendId) -> BackendId {
-        let members = self.group.read();
+        let (members, vcl) = (self.group.read(), ctx.vcl);
         let mut current = if self.sticky { self.current.load(Ordering::Relaxed) } else { 0 };
         let mut found = BackendId::NONE;
         for _ in 0..members.len() {
             current %= members.len();
             let candidate = members[current].backend;
-            if ctx.vcl.directors.healthy(candidate, ctx.vcl).healthy {
+            if vcl.directors.healthy_for(candidate, ctx).healthy {
                 found = candidate;
                 break;
             }
@@ -51,6 +51,10 @@ impl Director for Fallback {
 
     fn healthy(&self, vcl: &Instance) -> Health {
         self.group.any_healthy(vcl)
+    }
+
+    fn healthy_for(&self, ctx: &mut Ctx<'_>) -> Health {
+        self.group.any_healthy_for(ctx)
     }
 
     fn list(&self, vcl: &Instance, details: bool, json: bool) -> String {

@@ -62,17 +62,19 @@ impl Group {
 
     /// Healthy as soon as one member is; changed when the last of those looked at has.
     pub fn any_healthy(&self, vcl: &Instance) -> Health {
-        any_healthy(self.read().iter().map(|m| m.backend), vcl)
+        any_healthy(self.read().iter().map(|m| m.backend), |id| vcl.directors.healthy(id, vcl))
+    }
+
+    pub fn any_healthy_for(&self, ctx: &mut Ctx<'_>) -> Health {
+        let vcl = ctx.vcl;
+        any_healthy(self.read().iter().map(|m| m.backend), |id| vcl.directors.healthy_for(id, ctx))
     }
 
     /// The healthy member at `point` (0 to 1) on the line of the healthy ones' weights.
-    pub fn pick(&self, ctx: &Ctx<'_>, point: f64) -> BackendId {
-        let members = self.read();
-        let healthy: Vec<Member> = members
-            .iter()
-            .filter(|m| ctx.vcl.directors.healthy(m.backend, ctx.vcl).healthy)
-            .copied()
-            .collect();
+    pub fn pick(&self, ctx: &mut Ctx<'_>, point: f64) -> BackendId {
+        let (members, vcl) = (self.read(), ctx.vcl);
+        let mut healthy = members.clone();
+        healthy.retain(|m| vcl.directors.healthy_for(m.backend, ctx).healthy);
         let total: f64 = healthy.iter().map(|m| m.weight).sum();
         if total <= 0.0 {
             return BackendId::NONE;
@@ -111,10 +113,13 @@ struct Row {
     weight: f64,
 }
 
-pub fn any_healthy(backends: impl Iterator<Item = BackendId>, vcl: &Instance) -> Health {
+pub fn any_healthy(
+    backends: impl Iterator<Item = BackendId>,
+    mut ask: impl FnMut(BackendId) -> Health,
+) -> Health {
     let mut found = Health { healthy: false, changed: 0.0 };
     for backend in backends {
-        let health = vcl.directors.healthy(backend, vcl);
+        let health = ask(backend);
         found.changed = found.changed.max(health.changed);
         if health.healthy {
             found.healthy = true;

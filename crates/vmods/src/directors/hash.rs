@@ -42,7 +42,8 @@ impl Director for Hash {
         match (details, json) {
             (false, false) => "0/0\thealthy".to_owned(),
             (false, true) => "[0, 0, \"healthy\"]".to_owned(),
-            (true, _) => String::new(),
+            (true, false) => String::new(),
+            (true, true) => "{}".to_owned(),
         }
     }
 

@@ -43,7 +43,7 @@ impl<D: Director + 'static> Object<D> {
     }
 }
 
-fn name_of(vcl: &Instance, id: BackendId) -> String {
+pub(crate) fn name_of(vcl: &Instance, id: BackendId) -> String {
     vcl.directors.get(id).map_or_else(String::new, |cell| cell.director.name().to_owned())
 }
 

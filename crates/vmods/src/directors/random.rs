@@ -38,6 +38,10 @@ impl Director for Random {
         self.group.any_healthy(vcl)
     }
 
+    fn healthy_for(&self, ctx: &mut Ctx<'_>) -> Health {
+        self.group.any_healthy_for(ctx)
+    }
+
     fn list(&self, vcl: &Instance, details: bool, json: bool) -> String {
         self.group.list(vcl, details, json, &Column::Weight)
     }

@@ -32,13 +32,13 @@ impl Director for RoundRobin {
     }
 
     fn resolve(&self, ctx: &mut Ctx<'_>, _me: BackendId) -> BackendId {
-        let members = self.group.read();
+        let (members, vcl) = (self.group.read(), ctx.vcl);
         let mut next = self.next.load(Ordering::Relaxed);
         let mut found = BackendId::NONE;
         for _ in 0..members.len() {
             let candidate = members[next % members.len()].backend;
             next = (next + 1) % members.len();
-            if ctx.vcl.directors.healthy(candidate, ctx.vcl).healthy {
+            if vcl.directors.healthy_for(candidate, ctx).healthy {
                 found = candidate;
                 break;
             }
@@ -49,6 +49,10 @@ impl Director for RoundRobin {
 
     fn healthy(&self, vcl: &Instance) -> Health {
         self.group.any_healthy(vcl)
+    }
+
+    fn healthy_for(&self, ctx: &mut Ctx<'_>) -> Health {
+        self.group.any_healthy_for(ctx)
     }
 
     fn list(&self, vcl: &Instance, details: bool, json: bool) -> String {

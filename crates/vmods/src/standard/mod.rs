@@ -15,6 +15,7 @@ use crate::random::fine_fraction;
 use crate::support::{Answer, DONE, Table, log as log_record, text};
 
 pub(crate) use address::parse as parse_address;
+pub(crate) use glob::{Flags as GlobFlags, matches as glob_matches};
 
 pub(crate) static MODULE: Table = Table {
     name: "std",
@@ -82,7 +83,7 @@ fn collect<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
 
 fn healthy<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let backend = args.backend(0);
-    Ok(Value::Bool(!backend.is_none() && ctx.vcl.directors.healthy(backend, ctx.vcl).healthy))
+    Ok(Value::Bool(!backend.is_none() && ctx.vcl.directors.healthy_for(backend, ctx).healthy))
 }
 
 fn port<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {

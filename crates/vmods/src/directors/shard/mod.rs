@@ -183,7 +183,13 @@ impl Director for ShardDirector {
     }
 
     fn healthy(&self, vcl: &Instance) -> Health {
-        any_healthy(self.0.circle().members.iter().map(|m| m.backend), vcl)
+        any_healthy(self.0.circle().members.iter().map(|m| m.backend), |id| vcl.directors.healthy(id, vcl))
+    }
+
+    fn healthy_for(&self, ctx: &mut Ctx<'_>) -> Health {
+        let vcl = ctx.vcl;
+        let circle = self.0.circle();
+        any_healthy(circle.members.iter().map(|m| m.backend), |id| vcl.directors.healthy_for(id, ctx))
     }
 
     fn list(&self, vcl: &Instance, details: bool, json: bool) -> String {

@@ -27,12 +27,12 @@ struct Walk<'w> {
 impl Walk<'_> {
     /// Goes on until `skip` backends were passed over and another is found; whether it was. Only healthy
     /// backends count, or all if `any` is set.
-    fn next(&mut self, ctx: &Ctx<'_>, mut skip: i64, any: bool) -> bool {
+    fn next(&mut self, ctx: &mut Ctx<'_>, mut skip: i64, any: bool) -> bool {
         while skip >= 0 && self.left > 0 {
             let host = self.circle.points[self.at].host;
             if !std::mem::replace(&mut self.met[host], true) {
                 self.left -= 1;
-                let health = ctx.vcl.directors.healthy(self.circle.members[host].backend, ctx.vcl);
+                let health = ctx.vcl.directors.healthy_for(self.circle.members[host].backend, ctx);
                 if health.healthy || any {
                     skip -= 1;
                 }

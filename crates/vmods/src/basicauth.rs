@@ -1,0 +1,115 @@
+//! Module basicauth: HTTP's Basic authentication against a file of htpasswd.
+
+mod md5crypt;
+
+use lacquer_shm::Tag;
+use lacquer_vcl_runtime::{Args, Ctx, Value};
+use sha1::{Digest, Sha1};
+
+use crate::blob::base64::STANDARD;
+use crate::support::{Answer, Table, log, shown, text};
+
+pub(crate) static MODULE: Table = Table {
+    name: "basicauth",
+    signatures: include_str!("../vcc/basicauth.vcc"),
+    functions: &[("match", matches), ("getuser", getuser), ("setbasicauth", setbasicauth)],
+    objects: &[],
+    suspends: &[],
+};
+
+/// Name and password of an Authorization header.
+fn credentials(header: Option<&[u8]>) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (scheme, rest) = header?.split_at_checked(6)?;
+    if !scheme.eq_ignore_ascii_case(b"basic ") {
+        return None;
+    }
+    let plain = STANDARD.decode(&[rest.trim_ascii()], usize::MAX).ok()?;
+    let colon = plain.iter().position(|b| *b == b':')?;
+    Some((plain[..colon].to_vec(), plain[colon + 1..].to_vec()))
+}
+
+/// Takes the same time wherever the difference is.
+fn is_equal(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |acc, (x, y)| acc | (x ^ y)) == 0
+}
+
+/// Whether a password fits what htpasswd wrote. `None`: a kind of hash that is not known.
+fn fits(password: &[u8], stored: &[u8]) -> Option<bool> {
+    if let Some(hash) = stored.strip_prefix(b"{SHA}") {
+        return Some(is_equal(&STANDARD.encode(&Sha1::digest(password)), hash));
+    }
+    for magic in [&b"$apr1$"[..], b"$1$"] {
+        if let Some(rest) = stored.strip_prefix(magic) {
+            let salt = rest.split(|b| *b == b'$').next().unwrap_or_default();
+            return Some(is_equal(&md5crypt::hash(password, salt, magic), stored));
+        }
+    }
+    if stored.starts_with(b"$") { None } else { Some(is_equal(password, stored)) }
+}
+
+/// The stored form of a user's password.
+fn stored<'f>(file: &'f [u8], user: &[u8]) -> Option<&'f [u8]> {
+    file.split(|b| *b == b'\n').find_map(|line| {
+        let rest = line.trim_ascii().strip_prefix(user)?.strip_prefix(b":")?;
+        rest.split(|b| *b == b':').next()
+    })
+}
+
+fn matches<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    let Some((user, password)) = credentials(args.str(1)) else { return Ok(Value::Bool(false)) };
+    let name = shown(args.str(0));
+    let file = match std::fs::read(&*name) {
+        Ok(file) => file,
+        Err(error) => {
+            log(ctx, Tag::VCL_Error, format!("basicauth.match(): cannot read {name}: {error}"));
+            return Ok(Value::Bool(false));
+        }
+    };
+    let fits = stored(&file, &user).map(|stored| fits(&password, stored));
+    if fits == Some(None) {
+        let user = shown(Some(&user)).into_owned();
+        log(
+            ctx,
+            Tag::VCL_Error,
+            format!(
+                "basicauth.match(): the password of {user} in {name} is hashed in an unknown way; use htpasswd -m"
+            ),
+        );
+    }
+    Ok(Value::Bool(fits.flatten().unwrap_or(false)))
+}
+
+fn getuser<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    credentials(args.str(0)).map_or(Ok(Value::Str(None)), |(user, _)| text(ctx, &user))
+}
+
+fn setbasicauth<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    let (user, password) = (args.str(0).unwrap_or_default(), args.str(1).unwrap_or_default());
+    let encoded = STANDARD.encode(&[user, b":", password].concat());
+    text(ctx, &[b"Basic ", &encoded[..]].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_fit_what_htpasswd_writes() {
+        let file = b"joe:$apr1$hRY7OJWH$km1EYH.UIRjp6CzfZQz/g1\nsha:{SHA}58VR8KbbdEGN/n4bAkDUIhZ/xRw=\nplain:secret\nnew:$2y$05$x\n";
+        let check = |user: &[u8], password: &[u8]| stored(file, user).map(|s| fits(password, s));
+        assert_eq!(check(b"plain", b"secret"), Some(Some(true)));
+        assert_eq!(check(b"plain", b"wrong"), Some(Some(false)));
+        assert_eq!(check(b"sha", b"apassword"), Some(Some(true)));
+        assert_eq!(check(b"new", b"x"), Some(None));
+        assert_eq!(check(b"nobody", b"x"), None);
+    }
+
+    #[test]
+    fn headers_carry_name_and_password() {
+        let expected = Some((b"Aladdin".to_vec(), b"open sesame".to_vec()));
+        assert_eq!(credentials(Some(b"Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==")), expected);
+        for header in [&b"Bearer x"[..], b"Basic", b"Basic !", b"Basic Zg=="] {
+            assert_eq!(credentials(Some(header)), None);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Module digest: hashes, keyed hashes and base 64, as text.
+
+mod checksum;
+
+use lacquer_shm::Tag;
+use lacquer_vcl_runtime::{Args, Ctx, Func, Value};
+use md5::Md5;
+use sha1::Sha1;
+use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
+
+use crate::blob::base64;
+use crate::support::{Answer, Table, log, text};
+
+pub(crate) static MODULE: Table = Table {
+    name: "digest",
+    signatures: include_str!("../../vcc/digest.vcc"),
+    functions: FUNCTIONS,
+    objects: &[],
+    suspends: &[],
+};
+
+/// A function of a text.
+macro_rules! of_text {
+    ($f:expr) => {{
+        fn call<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+            let made: Vec<u8> = $f(args.str(0).unwrap_or_default());
+            text(ctx, &made)
+        }
+        call as Func
+    }};
+}
+
+/// A keyed hash; without a key there is none, so that a missing one is seen.
+macro_rules! keyed {
+    ($hash:ty, $block:literal) => {{
+        fn call<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+            let Some(key) = args.str(0) else { return Ok(Value::Str(None)) };
+            let mac = hmac::<$hash, $block>(key, args.str(1).unwrap_or_default());
+            text(ctx, &[b"0x", &hex(&mac)[..]].concat())
+        }
+        call as Func
+    }};
+}
+
+macro_rules! decoded {
+    ($alphabet:expr) => {{
+        fn call<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+            match decode(&$alphabet, args.str(0).unwrap_or_default()) {
+                Some(bytes) => text(ctx, &bytes),
+                None => {
+                    log(ctx, Tag::VCL_Error, "digest: Base64 input contains invalid characters");
+                    Ok(Value::Str(Some(b"")))
+                }
+            }
+        }
+        call as Func
+    }};
+}
+
+const FUNCTIONS: &[(&str, Func)] = &[
+    ("hmac_sha256", keyed!(Sha256, 64)),
+    ("hmac_sha1", keyed!(Sha1, 64)),
+    ("hmac_md5", keyed!(Md5, 64)),
+    ("base64", of_text!(|s: &[u8]| base64::STANDARD.encode(s))),
+    ("base64_hex", of_text!(|s| base64::STANDARD.encode(&from_hex(s)))),
+    ("base64_decode", decoded!(base64::STANDARD)),
+    ("base64url", of_text!(|s: &[u8]| base64::URL.encode(s))),
+    ("base64url_hex", of_text!(|s| base64::URL.encode(&from_hex(s)))),
+    ("base64url_decode", decoded!(base64::URL)),
+    ("base64url_nopad", of_text!(|s: &[u8]| base64::URL_NO_PADDING.encode(s))),
+    ("base64url_nopad_hex", of_text!(|s| base64::URL_NO_PADDING.encode(&from_hex(s)))),
+    ("base64url_nopad_decode", decoded!(base64::URL_NO_PADDING)),
+    ("hash_sha1", of_text!(|s: &[u8]| hex(&Sha1::digest(s)))),
+    ("hash_sha224", of_text!(|s: &[u8]| hex(&Sha224::digest(s)))),
+    ("hash_sha256", of_text!(|s: &[u8]| hex(&Sha256::digest(s)))),
+    ("hash_sha384", of_text!(|s: &[u8]| hex(&Sha384::digest(s)))),
+    ("hash_sha512", of_text!(|s: &[u8]| hex(&Sha512::digest(s)))),
+    ("hash_md5", of_text!(|s: &[u8]| hex(&Md5::digest(s)))),
+    ("hash_crc32", of_text!(|s| hex(&checksum::crc32(s).to_le_bytes()))),
+    ("hash_crc32b", of_text!(|s| hex(&checksum::crc32b(s).to_le_bytes()))),
+    ("hash_adler32", of_text!(|s| hex(&checksum::adler32(s).to_le_bytes()))),
+    ("version", of_text!(|_| env!("CARGO_PKG_VERSION").as_bytes().to_vec())),
+];
+
+fn hex(bytes: &[u8]) -> Vec<u8> {
+    crate::blob::encode_hex(bytes)
+}
+
+/// Pairs of digits, with or without `0x` in front; what is no digit counts as 0, half a pair not at all.
+fn from_hex(digits: &[u8]) -> Vec<u8> {
+    let digits = if digits.len() > 2 { digits.strip_prefix(b"0x").unwrap_or(digits) } else { digits };
+    let value = |d: u8| (d as char).to_digit(16).unwrap_or(0) as u8;
+    digits.chunks_exact(2).map(|pair| value(pair[0]) << 4 | value(pair[1])).collect()
+}
+
+/// A string: what follows a NUL is cut off. `None`: not in the alphabet.
+fn decode(alphabet: &base64::Alphabet, encoded: &[u8]) -> Option<Vec<u8>> {
+    let end = encoded.iter().rposition(|b| !alphabet.is_padding(*b)).map_or(0, |at| at + 1);
+    let padding = encoded.len() - end;
+    let whole = if padding > 2 { encoded } else { &encoded[..end] };
+    let mut bytes = alphabet.decode(&[whole], usize::MAX).ok()?;
+    bytes.truncate(bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len()));
+    Some(bytes)
+}
+
+fn hmac<D: Digest, const BLOCK: usize>(key: &[u8], message: &[u8]) -> Vec<u8> {
+    let mut block = [0; BLOCK];
+    if key.len() > BLOCK {
+        let digest = D::digest(key);
+        block[..digest.len()].copy_from_slice(&digest);
+    } else {
+        block[..key.len()].copy_from_slice(key);
+    }
+    let inner = D::new().chain_update(block.map(|b| b ^ 0x36)).chain_update(message).finalize();
+    D::new().chain_update(block.map(|b| b ^ 0x5c)).chain_update(inner).finalize().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(bytes: &[u8]) -> String {
+        String::from_utf8(hex(bytes)).unwrap()
+    }
+
+    #[test]
+    fn keyed_hashes_are_those_of_rfc_2202_and_4231() {
+        let fox = b"The quick brown fox jumps over the lazy dog";
+        assert_eq!(shown(&hmac::<Md5, 64>(b"key", fox)), "80070713463e7749b90c2dc24911e275");
+        assert_eq!(shown(&hmac::<Sha1, 64>(b"key", fox)), "de7c9b85b8b78aa6bc8a7a36f70a90701c9db4d9");
+        let long = [0xaa; 131];
+        assert_eq!(
+            shown(&hmac::<Sha256, 64>(&long, b"Test Using Larger Than Block-Size Key - Hash Key First")),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
+        );
+    }
+
+    #[test]
+    fn base64_of_hex_and_back() {
+        assert_eq!(base64::STANDARD.encode(&from_hex(b"0x54655354")), b"VGVTVA==");
+        assert_eq!(decode(&base64::STANDARD, b"VGVTVA=="), Some(b"TeST".to_vec()));
+        assert_eq!(decode(&base64::STANDARD, b"VGVTVA"), Some(b"TeST".to_vec()));
+        assert_eq!(decode(&base64::STANDARD, b"\xff"), None);
+        assert_eq!(decode(&base64::STANDARD, b"ZgBm"), Some(b"f".to_vec()));
+    }
+}

@@ -1,0 +1,131 @@
+//! Module geoip2: what a MaxMind database says about an address.
+
+use std::fmt;
+use std::sync::Arc;
+
+use lacquer_shm::Tag;
+use lacquer_vcl_runtime::{Args, Ctx, ModuleError, ObjectState, ObjectType, Value};
+use maxminddb::{PathElement, Reader};
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use crate::support::{Answer, Table, log, shown, text};
+
+pub(crate) static MODULE: Table = Table {
+    name: "geoip2",
+    signatures: include_str!("../vcc/geoip2.vcc"),
+    functions: &[],
+    objects: &[ObjectType { name: "geoip2", new, methods: &[("lookup", lookup)] }],
+    suspends: &[],
+};
+
+/// Longer paths are refused, and parts beyond the ninth ignored, as ever.
+const PATH_MAX: usize = 100;
+const PARTS_MAX: usize = 9;
+
+fn new<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleError> {
+    let name = shown(args.str(0));
+    let reader = Reader::open_readfile(&*name);
+    Ok(Arc::new(reader.map_err(|error| format!("geoip2.geoip2: {name}: {error}"))?))
+}
+
+/// A value of the database as text; structures have none.
+enum Scalar {
+    Text(String),
+    Quoted(String),
+    Structure,
+}
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ScalarVisitor)
+    }
+}
+
+struct ScalarVisitor;
+
+impl<'de> Visitor<'de> for ScalarVisitor {
+    type Value = Scalar;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_bool<E: Error>(self, v: bool) -> Result<Scalar, E> {
+        Ok(Scalar::Text(v.to_string()))
+    }
+
+    fn visit_i64<E: Error>(self, v: i64) -> Result<Scalar, E> {
+        Ok(Scalar::Text(v.to_string()))
+    }
+
+    fn visit_u64<E: Error>(self, v: u64) -> Result<Scalar, E> {
+        Ok(Scalar::Text(v.to_string()))
+    }
+
+    fn visit_u128<E: Error>(self, v: u128) -> Result<Scalar, E> {
+        Ok(Scalar::Text(v.to_string()))
+    }
+
+    fn visit_f64<E: Error>(self, v: f64) -> Result<Scalar, E> {
+        Ok(Scalar::Text(format!("{v:.6}")))
+    }
+
+    fn visit_str<E: Error>(self, v: &str) -> Result<Scalar, E> {
+        Ok(Scalar::Quoted(v.to_owned()))
+    }
+
+    fn visit_bytes<E: Error>(self, v: &[u8]) -> Result<Scalar, E> {
+        Ok(Scalar::Quoted(String::from_utf8_lossy(&crate::blob::encode_hex(v)).to_ascii_uppercase()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Scalar, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Scalar::Structure)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Scalar, A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Scalar::Structure)
+    }
+}
+
+fn path(text: &str) -> Vec<PathElement<'_>> {
+    let parts = text.split('/').filter(|part| !part.is_empty()).take(PARTS_MAX);
+    parts.map(|part| part.parse().map_or(PathElement::Key(part), PathElement::Index)).collect()
+}
+
+fn lookup<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    let nothing = Ok(Value::Str(None));
+    let reader = args.this::<Reader<Vec<u8>>>()?;
+    let name = shown(args.str(0));
+    if name.is_empty() || name.len() >= PATH_MAX {
+        let shown = if args.str(0).is_none() { "NULL" } else { &name };
+        log(ctx, Tag::Error, format!("geoip2.lookup: Invalid or missing path ({shown})"));
+        return nothing;
+    }
+    let ip = args.ip(1).ok_or("geoip2.lookup: an address is wanted")?.ip();
+    let found = match reader.lookup(ip) {
+        Ok(found) if found.has_data() => found.decode_path::<Scalar>(&path(&name)),
+        Ok(_) => {
+            log(ctx, Tag::Debug, format!("geoip2.lookup: No entry for this IP address ({ip})"));
+            return nothing;
+        }
+        Err(error) => Err(error),
+    };
+    match found {
+        Ok(Some(Scalar::Quoted(value))) if args.bool(2) => text(ctx, format!("\"{value}\"").as_bytes()),
+        Ok(Some(Scalar::Quoted(value) | Scalar::Text(value))) => text(ctx, value.as_bytes()),
+        Ok(Some(Scalar::Structure)) => {
+            log(ctx, Tag::Error, "geoip2.lookup: Unsupported data type");
+            nothing
+        }
+        Ok(None) => {
+            log(ctx, Tag::Debug, format!("geoip2.lookup: No data for this path ({name})"));
+            nothing
+        }
+        Err(error) => {
+            log(ctx, Tag::Error, format!("geoip2.lookup: {error}"));
+            nothing
+        }
+    }
+}

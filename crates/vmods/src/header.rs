@@ -1,0 +1,106 @@
+//! Module header: headers that come several times, and changes to headers by regular expression.
+
+use lacquer_vcl::types::HttpId;
+use lacquer_vcl_runtime::{Args, Ctx, HeaderEdit, HeaderName, ModuleError, Regex, Value};
+
+use crate::support::{Answer, DONE, Table, text};
+
+pub(crate) static MODULE: Table = Table {
+    name: "header",
+    signatures: include_str!("../vcc/header.vcc"),
+    functions: &[("append", append), ("copy", copy), ("get", get), ("remove", remove), ("regsub", regsub)],
+    objects: &[],
+    suspends: &[],
+};
+
+fn target<'a>(ctx: &Ctx<'a>, args: &Args<'a>, i: usize) -> Result<(HttpId, &'a HeaderName), ModuleError> {
+    let (http, name) = args.header(i)?;
+    Ok((http, ctx.header_name(name).ok_or("header: a header is wanted")?))
+}
+
+/// The value of a line if it is that header's.
+fn value_of<'l>(line: &'l [u8], name: &HeaderName) -> Option<&'l [u8]> {
+    let (found, rest) = line.split_at_checked(name.name.len())?;
+    let value = rest.strip_prefix(b":")?;
+    found.eq_ignore_ascii_case(name.name.as_bytes()).then(|| value.trim_ascii_start())
+}
+
+/// Values of a header that match; all of them without a regex.
+fn matching(
+    ctx: &mut Ctx<'_>,
+    http: HttpId,
+    name: &HeaderName,
+    regex: Option<&Regex>,
+) -> Result<Vec<Vec<u8>>, ModuleError> {
+    let limits = ctx.host.regex_limits();
+    let mut found = Vec::new();
+    ctx.host.edit_headers(http, &mut |line| {
+        let value = value_of(line, name).filter(|value| match regex {
+            None => true,
+            Some(regex) => !value.is_empty() && regex.is_match(value, limits).unwrap_or(false),
+        });
+        found.extend(value.map(<[u8]>::to_vec));
+        HeaderEdit::Keep
+    })?;
+    Ok(found)
+}
+
+fn append<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    let (http, name) = target(ctx, args, 0)?;
+    ctx.host.append_header(http, name.name.as_bytes(), &args.joined(1))?;
+    DONE
+}
+
+fn copy<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    let (from, from_name) = target(ctx, args, 0)?;
+    let (to, to_name) = target(ctx, args, 1)?;
+    for value in matching(ctx, from, from_name, None)? {
+        ctx.host.append_header(to, to_name.name.as_bytes(), &value)?;
+    }
+    DONE
+}
+
+fn get<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    let (http, name) = target(ctx, args, 0)?;
+    let found = matching(ctx, http, name, Some(args.regex(1)?))?;
+    found.first().map_or(Ok(Value::Str(None)), |value| text(ctx, value))
+}
+
+fn remove<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    let (http, name) = target(ctx, args, 0)?;
+    let (regex, limits) = (args.regex(1)?, ctx.host.regex_limits());
+    ctx.host.edit_headers(http, &mut |line| match value_of(line, name) {
+        Some(value) if !value.is_empty() && regex.is_match(value, limits).unwrap_or(false) => {
+            HeaderEdit::Remove
+        }
+        _ => HeaderEdit::Keep,
+    })?;
+    DONE
+}
+
+fn regsub<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    let (regex, limits) = (args.regex(1)?, ctx.host.regex_limits());
+    let (replacement, all) = (args.str(2).unwrap_or_default(), args.bool(3));
+    ctx.host.edit_headers(args.http(0)?, &mut |line| {
+        let mut changed = Vec::new();
+        match regex.substitute(line, replacement, all, limits, &mut changed) {
+            Ok(true) if changed != line => HeaderEdit::Replace(changed),
+            _ => HeaderEdit::Keep,
+        }
+    })?;
+    DONE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_belong_to_names_without_case() {
+        let name = HeaderName::new("Foo");
+        assert_eq!(value_of(b"foo:  bar", &name), Some(&b"bar"[..]));
+        assert_eq!(value_of(b"Foo:", &name), Some(&b""[..]));
+        assert_eq!(value_of(b"Foobar: x", &name), None);
+        assert_eq!(value_of(b"Fo", &name), None);
+    }
+}

@@ -1,0 +1,197 @@
+//! Module querystring: keeps, drops, sorts and cleans the parameters of URLs.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use lacquer_vcl::variables_table::Var;
+use lacquer_vcl_runtime::{Args, Ctx, ModuleError, ObjectState, ObjectType, Value};
+
+use crate::standard::{GlobFlags, glob_matches};
+use crate::support::{Answer, DONE, Table, text, word};
+
+pub(crate) static MODULE: Table = Table {
+    name: "querystring",
+    signatures: include_str!("../vcc/querystring.vcc"),
+    functions: &[("clean", clean), ("sort", sort), ("remove", remove)],
+    objects: &[ObjectType {
+        name: "filter",
+        new,
+        methods: &[
+            ("add_string", add_string),
+            ("add_glob", add_glob),
+            ("add_regex", add_regex),
+            ("apply", apply),
+            ("extract", extract),
+        ],
+    }],
+    suspends: &[],
+};
+
+enum Criterion {
+    Text(Vec<u8>),
+    Glob(Vec<u8>),
+    /// The regex's place in the program.
+    Regex(usize),
+}
+
+/// How parameters are ordered, and what of them counts.
+#[derive(Clone, Copy)]
+struct Style {
+    sort: bool,
+    uniq: bool,
+    by_name: bool,
+}
+
+struct Filter {
+    style: Style,
+    criteria: RwLock<Vec<Criterion>>,
+}
+
+impl Criterion {
+    fn matches(&self, ctx: &Ctx<'_>, subject: &[u8]) -> bool {
+        match self {
+            Criterion::Text(text) => subject == text,
+            Criterion::Glob(glob) => glob_matches(glob, subject, GlobFlags::default()),
+            Criterion::Regex(at) => {
+                let limits = ctx.host.regex_limits();
+                ctx.vcl.regexes.get(*at).is_some_and(|r| r.is_match(subject, limits).unwrap_or(false))
+            }
+        }
+    }
+}
+
+fn new<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleError> {
+    let style = Style { sort: args.bool(0), uniq: args.bool(1), by_name: word(args, 2) == "name" };
+    Ok(Arc::new(Filter { style, criteria: RwLock::default() }))
+}
+
+fn add<'a>(args: &Args<'a>, criterion: Criterion) -> Answer<'a> {
+    args.this::<Filter>()?.criteria.write().unwrap_or_else(PoisonError::into_inner).push(criterion);
+    DONE
+}
+
+fn add_string<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    add(args, Criterion::Text(args.str(0).unwrap_or_default().to_vec()))
+}
+
+fn add_glob<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    add(args, Criterion::Glob(args.str(0).unwrap_or_default().to_vec()))
+}
+
+fn add_regex<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    let regex = args.regex(0)?;
+    let at = ctx.vcl.regexes.iter().position(|r| std::ptr::eq(r, regex));
+    add(args, Criterion::Regex(at.ok_or("querystring: a regular expression of the program is wanted")?))
+}
+
+/// The URL given, or the transaction's own.
+fn url<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<Option<&'a [u8]>, ModuleError> {
+    if args.is_given(0) {
+        return Ok(args.str(0));
+    }
+    let found = ctx.get_str(Var::ReqUrl).or_else(|| ctx.get_str(Var::BereqUrl));
+    found.map(Some).ok_or_else(|| "Invalid transaction".into())
+}
+
+/// Path and query; an empty query is none.
+fn split(url: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match url.iter().position(|b| *b == b'?') {
+        Some(at) => (&url[..at], Some(&url[at + 1..]).filter(|query| !query.is_empty())),
+        None => (url, None),
+    }
+}
+
+/// The parameters that stay, in their order, joined. Those without a name never stay.
+fn filtered(query: &[u8], style: Style, mut stays: impl FnMut(&[u8]) -> bool) -> Vec<u8> {
+    let mut kept: Vec<(&[u8], &[u8])> = Vec::new();
+    for param in query.split(|b| *b == b'&') {
+        let equals = param.iter().position(|b| *b == b'=');
+        let subject = match equals {
+            Some(0) => continue,
+            Some(at) if style.by_name => &param[..at],
+            _ => param,
+        };
+        if subject.is_empty() || !stays(subject) {
+            continue;
+        }
+        let at = if style.sort { kept.partition_point(|(other, _)| *other <= subject) } else { kept.len() };
+        if style.uniq && at > 0 && kept[at - 1].0 == subject {
+            continue;
+        }
+        kept.insert(at, (subject, param));
+    }
+    kept.iter().map(|(_, param)| *param).collect::<Vec<_>>().join(&b'&')
+}
+
+fn run(ctx: &Ctx<'_>, query: &[u8], filter: &Filter, keep: bool) -> Vec<u8> {
+    let criteria = filter.criteria.read().unwrap_or_else(PoisonError::into_inner);
+    filtered(query, filter.style, |subject| {
+        criteria.is_empty() || criteria.iter().any(|c| c.matches(ctx, subject)) == keep
+    })
+}
+
+/// The URL with another query.
+fn rebuilt(path: &[u8], query: &[u8]) -> Vec<u8> {
+    if query.is_empty() { path.to_vec() } else { [path, b"?", query].concat() }
+}
+
+fn answer<'a>(ctx: &mut Ctx<'a>, url: &'a [u8], changed: &[u8]) -> Answer<'a> {
+    if changed == url { Ok(Value::Str(Some(url))) } else { text(ctx, changed) }
+}
+
+fn apply<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    let Some(url) = url(ctx, args)? else { return Ok(Value::Str(None)) };
+    let (path, query) = split(url);
+    let query = query.map_or_else(Vec::new, |q| match args.this::<Filter>() {
+        Ok(filter) => run(ctx, q, filter, word(args, 1) == "keep"),
+        Err(_) => q.to_vec(),
+    });
+    answer(ctx, url, &rebuilt(path, &query))
+}
+
+fn extract<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    let filter = args.this::<Filter>()?;
+    let Some(query) = url(ctx, args)?.and_then(|url| split(url).1) else { return Ok(Value::Str(None)) };
+    let kept = run(ctx, query, filter, word(args, 1) == "keep");
+    text(ctx, &kept)
+}
+
+fn restyled<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, style: Style) -> Answer<'a> {
+    let Some(url) = url(ctx, args)? else { return Ok(Value::Str(None)) };
+    let (path, query) = split(url);
+    let query = query.map_or_else(Vec::new, |q| filtered(q, style, |_| true));
+    answer(ctx, url, &rebuilt(path, &query))
+}
+
+fn clean<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    restyled(ctx, args, Style { sort: false, uniq: false, by_name: false })
+}
+
+fn sort<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    restyled(ctx, args, Style { sort: true, uniq: args.bool(1), by_name: false })
+}
+
+fn remove<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    Ok(Value::Str(url(ctx, args)?.map(|url| split(url).0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_cleaned_sorted_and_made_single() {
+        let run = |query: &str, sort, uniq, by_name| {
+            let out = filtered(query.as_bytes(), Style { sort, uniq, by_name }, |_| true);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(
+            run("next=empty&&previous=empty&=no&name", false, false, false),
+            "next=empty&previous=empty&name"
+        );
+        assert_eq!(run("b=2&a=2&a=1&b=1", true, false, false), "a=1&a=2&b=1&b=2");
+        assert_eq!(run("b=2&a=2&a=1&b=1", true, false, true), "a=2&a=1&b=2&b=1");
+        assert_eq!(run("a=1&b&a=1&a=2", true, true, false), "a=1&a=2&b");
+        assert_eq!(run("a=1&a=2&b&a=3", false, true, true), "a=1&b&a=3");
+        assert_eq!(split(b"/p?"), (&b"/p"[..], None));
+    }
+}

@@ -1,0 +1,35 @@
+//! Module xkey: purges by the tags that origins give to objects in the headers `xkey` and `X-HashTwo`.
+//! The cache keeps the tags; this module only reads the lists that VCL gives it.
+
+use lacquer_vcl_runtime::{Args, Ctx, PurgeMode, Value};
+
+use crate::support::{Answer, Table};
+
+pub(crate) static MODULE: Table = Table {
+    name: "xkey",
+    signatures: include_str!("../vcc/xkey.vcc"),
+    functions: &[("purge", purge), ("softpurge", softpurge)],
+    objects: &[],
+    suspends: &[],
+};
+
+/// The tags of a header or argument: separated by blanks and commas.
+pub fn tags(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|b| matches!(b, b',' | b' ' | b'\t')).filter(|tag| !tag.is_empty())
+}
+
+fn purge_by<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, mode: PurgeMode) -> Answer<'a> {
+    let tags: Vec<&[u8]> = args.str(0).map(|list| tags(list).collect()).unwrap_or_default();
+    if tags.is_empty() {
+        return Ok(Value::Int(0));
+    }
+    Ok(Value::Int(ctx.host.purge_tags(&tags, mode)?))
+}
+
+fn purge<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    purge_by(ctx, args, PurgeMode::Hard)
+}
+
+fn softpurge<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    purge_by(ctx, args, PurgeMode::Soft { ttl: 0.0, grace: None, keep: None })
+}
