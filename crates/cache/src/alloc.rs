@@ -83,6 +83,22 @@ impl Cache {
         Ok((Object::new(stored, spec, stevedore.index()), writer))
     }
 
+    /// Makes an object of a new head and the complete body of an old one (the origin answered 304). In
+    /// the same storage a large body is shared.
+    pub fn refresh(
+        &self,
+        stevedore: &Stevedore,
+        spec: &ObjectSpec<'_>,
+        old: &Object,
+        nuke: &mut Nuke<'_>,
+    ) -> Result<Arc<Object>, Full> {
+        let fixed = spec.fixed();
+        let parts = Parts { head: &[&fixed, spec.vary, spec.head], extra: spec.extra };
+        let make = |_| Stored::with_body_of(stevedore.arena(), parts, old.stored());
+        let stored = self.with_room(stevedore, old.stored().is_large(), nuke, make)?;
+        Ok(Object::new(stored, spec, stevedore.index()))
+    }
+
     /// Makes sure that the writer has room for at least one more byte.
     pub fn reserve(
         &self,

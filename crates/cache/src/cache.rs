@@ -10,7 +10,7 @@ use lacquer_storage::{BodyWriter, Stevedore};
 
 use crate::bans::{BanList, HeadReader};
 use crate::expiry::{Clock, Note};
-use crate::object::{Object, flag};
+use crate::object::{NO_SLOT, Object, flag};
 use crate::shard::{After, Shard};
 use crate::slab::Key;
 use crate::stats::{CacheStats, add, bump, sub};
@@ -143,7 +143,7 @@ impl Cache {
 
     /// Locks the shard of an object in the index; the number is its place within.
     pub(crate) fn locate(&self, object: &Object) -> Option<(&Mutex<Shard>, u32)> {
-        let slot = object.slot();
+        let slot = Some(object.slot()).filter(|&s| s != NO_SLOT)?;
         let shard = self.shards.get((slot >> SLOT_BITS) as usize)?;
         Some((shard, slot & SLOT_MASK))
     }

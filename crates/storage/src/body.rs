@@ -1,6 +1,5 @@
-//! The bytes of one object. Small complete objects are one span, head and body together. An object that
-//! is being fetched is a [`Body`]: one [`BodyWriter`] appends, any number of readers on any thread take
-//! [`Chunk`]s of what is there and wait for more.
+//! The body of an object that is, or was, fetched: one [`BodyWriter`] appends, any number of readers on
+//! any thread take [`Chunk`]s of what is there and wait for more.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,14 +7,12 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-use crate::arena::{Arena, Full};
+use crate::arena::Full;
 use crate::memory::{FileRange, Span, SpanWriter};
 
-/// Head length and extra length, little endian, at the beginning of an object's first span.
-const PREFIX: usize = 8;
 /// More unused bytes than this at the end of a body are worth a copy (Varnish's number).
 const WASTE: usize = 512;
-/// Bodies up to this size are copied into a fitting span when finished.
+/// The end of a body is copied into a fitting span when finished, up to this size.
 const COPY_MAX: usize = 64 * 1024;
 
 /// Where a body stands.
@@ -31,223 +28,6 @@ pub enum BodyState {
 pub struct ChunkSizes {
     pub first: usize,
     pub max: usize,
-}
-
-/// What an object begins with. `head` is stored as given, one piece after the other; `extra` is for
-/// what filters leave behind (may come later, by [`Stored::set_extra`], on an object being fetched).
-#[derive(Clone, Copy, Debug)]
-pub struct Parts<'a> {
-    pub head: &'a [&'a [u8]],
-    pub extra: &'a [u8],
-}
-
-impl Parts<'_> {
-    fn head_len(&self) -> usize {
-        self.head.iter().map(|p| p.len()).sum()
-    }
-
-    fn prefix(&self) -> [u8; PREFIX] {
-        let mut prefix = [0; PREFIX];
-        prefix[..4].copy_from_slice(&(self.head_len() as u32).to_le_bytes());
-        prefix[4..].copy_from_slice(&(self.extra.len() as u32).to_le_bytes());
-        prefix
-    }
-}
-
-/// The bytes of an object: 24 bytes beside the arena while small and complete.
-#[derive(Debug)]
-pub enum Stored {
-    Whole(Span),
-    Streamed(Arc<Body>),
-}
-
-/// Head, extra and the beginning of the body within a first span.
-struct First<'a> {
-    head: &'a [u8],
-    extra: &'a [u8],
-    body_from: usize,
-}
-
-impl<'a> First<'a> {
-    fn of(span: &'a Span) -> Self {
-        let bytes = span.bytes();
-        let number = |at: usize| {
-            let raw = bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).unwrap_or_default();
-            u32::from_le_bytes(raw) as usize
-        };
-        let head_end = PREFIX + number(0);
-        let body_from = head_end + number(4);
-        Self { head: &bytes[PREFIX..head_end], extra: &bytes[head_end..body_from], body_from }
-    }
-}
-
-impl Stored {
-    /// Stores an object whose body is at hand.
-    pub fn complete(arena: &Arc<Arena>, parts: Parts<'_>, body: &[u8]) -> Result<Self, Full> {
-        let prefix = parts.prefix();
-        let mut pieces = Vec::with_capacity(parts.head.len() + 3);
-        pieces.push(prefix.as_slice());
-        pieces.extend_from_slice(parts.head);
-        pieces.extend([parts.extra, body]);
-        Span::with_contents(arena, &pieces).map(Self::Whole)
-    }
-
-    /// Stores the head of an object whose body comes through the writer; `expected` is its length, if
-    /// that is known. A body that might fit in one span with the head is `Full` when there is none that
-    /// long, unless `split` allows to do without.
-    pub fn begin(
-        arena: &Arc<Arena>,
-        parts: Parts<'_>,
-        expected: Option<u64>,
-        sizes: ChunkSizes,
-        split: bool,
-    ) -> Result<(Self, BodyWriter), Full> {
-        let head = PREFIX + parts.head_len() + parts.extra.len();
-        let with_body = expected.and_then(|n| usize::try_from(n).ok()).and_then(|n| n.checked_add(head));
-        let one_span = with_body.filter(|&n| n <= sizes.max.max(head));
-        let found = SpanWriter::new(arena, one_span.unwrap_or(head));
-        let mut writer = found.or_else(|full| match one_span {
-            Some(_) if split => SpanWriter::new(arena, head),
-            _ => Err(full),
-        })?;
-        writer.append(&parts.prefix());
-        for piece in parts.head {
-            writer.append(piece);
-        }
-        writer.append(parts.extra);
-        let first = Arc::clone(writer.span());
-        let in_first = Piece { start: 0, skip: head, span: Arc::clone(&first) };
-        let shared = one_span.is_some() && writer.room() > 0;
-        let body = Arc::new(Body {
-            first,
-            state: AtomicU8::new(FETCHING),
-            len: AtomicU64::new(0),
-            delivered: AtomicU64::new(0),
-            pieces: Mutex::new(if shared { vec![in_first] } else { Vec::new() }),
-            waiting: AtomicBool::new(false),
-            waiters: Mutex::new(Waiters::default()),
-            extra: OnceLock::new(),
-        });
-        let writer = BodyWriter {
-            body: Arc::clone(&body),
-            span: shared.then_some(writer),
-            expected,
-            sizes,
-            next: sizes.first.max(1),
-        };
-        Ok((Self::Streamed(body), writer))
-    }
-
-    fn first(&self) -> &Span {
-        match self {
-            Self::Whole(span) => span,
-            Self::Streamed(body) => &body.first,
-        }
-    }
-
-    pub fn head(&self) -> &[u8] {
-        First::of(self.first()).head
-    }
-
-    /// What filters left behind.
-    pub fn extra(&self) -> &[u8] {
-        match self {
-            Self::Streamed(body) if body.extra.get().is_some() => body.extra.get().map_or(&[], |e| e),
-            _ => First::of(self.first()).extra,
-        }
-    }
-
-    /// Sets what filters leave behind, once, on an object that came through a writer.
-    pub fn set_extra(&self, extra: &[u8]) {
-        if let Self::Streamed(body) = self {
-            let _ = body.extra.set(extra.into());
-        }
-    }
-
-    /// Bytes of the body there are so far.
-    pub fn body_len(&self) -> u64 {
-        match self {
-            Self::Whole(span) => (span.len() - First::of(span).body_from) as u64,
-            Self::Streamed(body) => body.len.load(Ordering::Acquire),
-        }
-    }
-
-    pub fn state(&self) -> BodyState {
-        match self {
-            Self::Whole(_) => BodyState::Complete,
-            Self::Streamed(body) => body.state(),
-        }
-    }
-
-    /// The longest contiguous part of the body from `offset` on that is there.
-    pub fn chunk_at(&self, offset: u64) -> Option<Chunk<'_>> {
-        match self {
-            Self::Whole(span) => {
-                let from = First::of(span).body_from.checked_add(usize::try_from(offset).ok()?)?;
-                let len = span.len().checked_sub(from).filter(|&n| n > 0)?;
-                Some(Chunk { span: SpanRef::Borrowed(span), from, len })
-            }
-            Self::Streamed(body) => body.chunk_at(offset),
-        }
-    }
-
-    /// Ready when the body is longer than `offset`, or ends.
-    pub fn poll_more(&self, offset: u64, cx: &mut Context<'_>) -> Poll<BodyState> {
-        match self {
-            Self::Whole(_) => Poll::Ready(BodyState::Complete),
-            Self::Streamed(body) => body.poll_more(offset, cx),
-        }
-    }
-
-    /// Ready when the fetch has ended.
-    pub fn poll_end(&self, cx: &mut Context<'_>) -> Poll<BodyState> {
-        self.poll_more(u64::MAX, cx)
-    }
-
-    /// Tells the writer how far delivery came, and with `free` lets go of what was delivered: only for
-    /// the one reader of an object nobody else can find.
-    pub fn delivered(&self, offset: u64, free: bool) {
-        if let Self::Streamed(body) = self {
-            body.delivered(offset, free);
-        }
-    }
-
-    /// Lets go of the whole body, for an object whose body nobody will ask for again.
-    pub fn slim(&self) {
-        if let Self::Streamed(body) = self {
-            body.pieces.lock().clear();
-        }
-    }
-
-    pub fn arena(&self) -> &Arc<Arena> {
-        self.first().arena()
-    }
-
-    /// Whether its memory is (mostly) whole pages rather than slots of slabs.
-    pub fn is_large(&self) -> bool {
-        match self {
-            Self::Whole(span) => span.owns_pages(),
-            Self::Streamed(body) => {
-                body.first.owns_pages() || body.pieces.lock().iter().any(|p| p.span.owns_pages())
-            }
-        }
-    }
-
-    /// A copy in one span, if the body is complete, shorter than `limit` and not yet in one.
-    pub fn compacted(&self, limit: usize) -> Option<Self> {
-        let Self::Streamed(body) = self else { return None };
-        if body.state() != BodyState::Complete || self.body_len() > limit as u64 {
-            return None;
-        }
-        let mut bytes = Vec::with_capacity(self.body_len() as usize);
-        while let Some(chunk) = self.chunk_at(bytes.len() as u64) {
-            bytes.extend_from_slice(chunk.bytes());
-        }
-        if bytes.len() as u64 != self.body_len() {
-            return None;
-        }
-        Self::complete(self.arena(), Parts { head: &[self.head()], extra: self.extra() }, &bytes).ok()
-    }
 }
 
 const FETCHING: u8 = 0;
@@ -288,7 +68,69 @@ pub struct Body {
 }
 
 impl Body {
-    fn state(&self) -> BodyState {
+    /// A body whose first span holds `head` bytes of head, and with `shared` the body's beginning too.
+    pub(crate) fn begin(
+        writer: SpanWriter,
+        head: usize,
+        shared: bool,
+        expected: Option<u64>,
+        sizes: ChunkSizes,
+    ) -> (Arc<Self>, BodyWriter) {
+        let first = Arc::clone(writer.span());
+        let in_first = Piece { start: 0, skip: head, span: Arc::clone(&first) };
+        let pieces = if shared { vec![in_first] } else { Vec::new() };
+        let body = Arc::new(Self::new(first, FETCHING, 0, pieces));
+        let span = shared.then_some(writer);
+        let next = sizes.first.max(1);
+        (Arc::clone(&body), BodyWriter { body, span, expected, sizes, next })
+    }
+
+    /// The same contents with another first span.
+    pub(crate) fn shared_with(&self, first: Span) -> Arc<Self> {
+        let share = |p: &Piece| Piece { start: p.start, skip: p.skip, span: Arc::clone(&p.span) };
+        let pieces = self.pieces.lock().iter().map(share).collect();
+        let state = self.state.load(Ordering::Acquire);
+        Arc::new(Self::new(Arc::new(first), state, self.len(), pieces))
+    }
+
+    fn new(first: Arc<Span>, state: u8, len: u64, pieces: Vec<Piece>) -> Self {
+        Self {
+            first,
+            state: AtomicU8::new(state),
+            len: AtomicU64::new(len),
+            delivered: AtomicU64::new(0),
+            pieces: Mutex::new(pieces),
+            waiting: AtomicBool::new(false),
+            waiters: Mutex::default(),
+            extra: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn first(&self) -> &Span {
+        &self.first
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn extra(&self) -> Option<&[u8]> {
+        self.extra.get().map(|e| &**e)
+    }
+
+    pub(crate) fn set_extra(&self, extra: &[u8]) {
+        let _ = self.extra.set(extra.into());
+    }
+
+    pub(crate) fn slim(&self) {
+        self.pieces.lock().clear();
+    }
+
+    pub(crate) fn is_large(&self) -> bool {
+        self.first.owns_pages() || self.pieces.lock().iter().any(|p| p.span.owns_pages())
+    }
+
+    pub(crate) fn state(&self) -> BodyState {
         match self.state.load(Ordering::Acquire) {
             FETCHING => BodyState::Fetching,
             COMPLETE => BodyState::Complete,
@@ -296,7 +138,7 @@ impl Body {
         }
     }
 
-    fn chunk_at(&self, offset: u64) -> Option<Chunk<'static>> {
+    pub(crate) fn chunk_at(&self, offset: u64) -> Option<Chunk<'static>> {
         let len = self.len.load(Ordering::Acquire);
         let pieces = self.pieces.lock();
         let index = pieces.partition_point(|p| p.start <= offset).checked_sub(1)?;
@@ -307,7 +149,7 @@ impl Body {
         Some(Chunk { span: SpanRef::Shared(Arc::clone(&piece.span)), from, len })
     }
 
-    fn poll_more(&self, offset: u64, cx: &mut Context<'_>) -> Poll<BodyState> {
+    pub(crate) fn poll_more(&self, offset: u64, cx: &mut Context<'_>) -> Poll<BodyState> {
         if let Some(state) = self.more(offset) {
             return Poll::Ready(state);
         }
@@ -339,7 +181,7 @@ impl Body {
         }
     }
 
-    fn delivered(&self, offset: u64, free: bool) {
+    pub(crate) fn delivered(&self, offset: u64, free: bool) {
         self.delivered.fetch_max(offset, Ordering::SeqCst);
         if free {
             let ended = self.state() != BodyState::Fetching;
@@ -521,7 +363,11 @@ pub struct Chunk<'a> {
     len: usize,
 }
 
-impl Chunk<'_> {
+impl<'a> Chunk<'a> {
+    pub(crate) fn borrowed(span: &'a Span, from: usize, len: usize) -> Self {
+        Self { span: SpanRef::Borrowed(span), from, len }
+    }
+
     fn span(&self) -> &Span {
         match &self.span {
             SpanRef::Borrowed(span) => span,

@@ -14,10 +14,12 @@ mod memory;
 mod runs;
 mod slabs;
 mod stevedore;
+mod stored;
 #[cfg(test)]
 mod tests;
 
 pub use arena::{Arena, Counters, Full};
-pub use body::{Body, BodyState, BodyWriter, Chunk, ChunkSizes, Parts, Stored};
+pub use body::{Body, BodyState, BodyWriter, Chunk, ChunkSizes};
 pub use memory::{FileRange, Span};
 pub use stevedore::{Kind, Stevedore};
+pub use stored::{Parts, Stored};

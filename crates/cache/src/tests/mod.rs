@@ -6,6 +6,7 @@ mod lookup;
 mod memory;
 mod model;
 mod storage;
+mod stress;
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

@@ -1,0 +1,226 @@
+//! The bytes of one object: head, what filters left behind, and body. Small complete objects are one
+//! span with all of it.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crate::arena::{Arena, Full};
+use crate::body::{Body, BodyState, BodyWriter, Chunk, ChunkSizes};
+use crate::memory::{Span, SpanWriter};
+
+/// Head length and extra length, little endian, at the beginning of an object's first span.
+const PREFIX: usize = 8;
+
+/// What an object begins with. `head` is stored as given, one piece after the other; `extra` is for
+/// what filters leave behind (may come later, by [`Stored::set_extra`], on an object being fetched).
+#[derive(Clone, Copy, Debug)]
+pub struct Parts<'a> {
+    pub head: &'a [&'a [u8]],
+    pub extra: &'a [u8],
+}
+
+impl Parts<'_> {
+    fn head_len(&self) -> usize {
+        self.head.iter().map(|p| p.len()).sum()
+    }
+
+    fn prefix(&self) -> [u8; PREFIX] {
+        let mut prefix = [0; PREFIX];
+        prefix[..4].copy_from_slice(&(self.head_len() as u32).to_le_bytes());
+        prefix[4..].copy_from_slice(&(self.extra.len() as u32).to_le_bytes());
+        prefix
+    }
+}
+
+/// The bytes of an object: 24 bytes beside the arena while small and complete.
+#[derive(Debug)]
+pub enum Stored {
+    Whole(Span),
+    Streamed(Arc<Body>),
+}
+
+/// Head, extra and the beginning of the body within a first span.
+struct First<'a> {
+    head: &'a [u8],
+    extra: &'a [u8],
+    body_from: usize,
+}
+
+impl<'a> First<'a> {
+    fn of(span: &'a Span) -> Self {
+        let bytes = span.bytes();
+        let number = |at: usize| {
+            let raw = bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).unwrap_or_default();
+            u32::from_le_bytes(raw) as usize
+        };
+        let head_end = PREFIX + number(0);
+        let body_from = head_end + number(4);
+        Self { head: &bytes[PREFIX..head_end], extra: &bytes[head_end..body_from], body_from }
+    }
+}
+
+impl Stored {
+    /// Stores an object whose body is at hand.
+    pub fn complete(arena: &Arc<Arena>, parts: Parts<'_>, body: &[u8]) -> Result<Self, Full> {
+        let prefix = parts.prefix();
+        let mut pieces = Vec::with_capacity(parts.head.len() + 3);
+        pieces.push(prefix.as_slice());
+        pieces.extend_from_slice(parts.head);
+        pieces.extend([parts.extra, body]);
+        Span::with_contents(arena, &pieces).map(Self::Whole)
+    }
+
+    /// Stores the head of an object whose body comes through the writer; `expected` is its length, if
+    /// that is known. A body that might fit in one span with the head is `Full` when there is none that
+    /// long, unless `split` allows to do without.
+    pub fn begin(
+        arena: &Arc<Arena>,
+        parts: Parts<'_>,
+        expected: Option<u64>,
+        sizes: ChunkSizes,
+        split: bool,
+    ) -> Result<(Self, BodyWriter), Full> {
+        let head = PREFIX + parts.head_len() + parts.extra.len();
+        let with_body = expected.and_then(|n| usize::try_from(n).ok()).and_then(|n| n.checked_add(head));
+        let one_span = with_body.filter(|&n| n <= sizes.max.max(head));
+        let found = SpanWriter::new(arena, one_span.unwrap_or(head));
+        let mut writer = found.or_else(|full| match one_span {
+            Some(_) if split => SpanWriter::new(arena, head),
+            _ => Err(full),
+        })?;
+        writer.append(&parts.prefix());
+        for piece in parts.head {
+            writer.append(piece);
+        }
+        writer.append(parts.extra);
+        let shared = one_span.is_some() && writer.room() > 0;
+        let (body, writer) = Body::begin(writer, head, shared, expected, sizes);
+        Ok((Self::Streamed(body), writer))
+    }
+
+    /// A new head for an old object's complete body. A large body is shared, not copied; a small one is
+    /// copied into one span with the head.
+    pub fn with_body_of(arena: &Arc<Arena>, parts: Parts<'_>, old: &Self) -> Result<Self, Full> {
+        let body = match old {
+            Self::Streamed(body) if Arc::ptr_eq(arena, old.arena()) => body,
+            _ => return Self::complete(arena, parts, &old.body_bytes()),
+        };
+        let empty = Self::complete(arena, parts, &[])?;
+        let Self::Whole(first) = empty else { return Ok(empty) };
+        Ok(Self::Streamed(body.shared_with(first)))
+    }
+
+    fn body_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.body_len() as usize);
+        while let Some(chunk) = self.chunk_at(bytes.len() as u64) {
+            bytes.extend_from_slice(chunk.bytes());
+        }
+        bytes
+    }
+
+    fn first(&self) -> &Span {
+        match self {
+            Self::Whole(span) => span,
+            Self::Streamed(body) => body.first(),
+        }
+    }
+
+    pub fn head(&self) -> &[u8] {
+        First::of(self.first()).head
+    }
+
+    /// What filters left behind.
+    pub fn extra(&self) -> &[u8] {
+        match self {
+            Self::Streamed(body) => body.extra().unwrap_or_else(|| First::of(body.first()).extra),
+            Self::Whole(span) => First::of(span).extra,
+        }
+    }
+
+    /// Sets what filters leave behind, once, on an object that came through a writer.
+    pub fn set_extra(&self, extra: &[u8]) {
+        if let Self::Streamed(body) = self {
+            body.set_extra(extra);
+        }
+    }
+
+    /// Bytes of the body there are so far.
+    pub fn body_len(&self) -> u64 {
+        match self {
+            Self::Whole(span) => (span.len() - First::of(span).body_from) as u64,
+            Self::Streamed(body) => body.len(),
+        }
+    }
+
+    pub fn state(&self) -> BodyState {
+        match self {
+            Self::Whole(_) => BodyState::Complete,
+            Self::Streamed(body) => body.state(),
+        }
+    }
+
+    /// The longest contiguous part of the body from `offset` on that is there.
+    pub fn chunk_at(&self, offset: u64) -> Option<Chunk<'_>> {
+        match self {
+            Self::Whole(span) => {
+                let from = First::of(span).body_from.checked_add(usize::try_from(offset).ok()?)?;
+                let len = span.len().checked_sub(from).filter(|&n| n > 0)?;
+                Some(Chunk::borrowed(span, from, len))
+            }
+            Self::Streamed(body) => body.chunk_at(offset),
+        }
+    }
+
+    /// Ready when the body is longer than `offset`, or ends.
+    pub fn poll_more(&self, offset: u64, cx: &mut Context<'_>) -> Poll<BodyState> {
+        match self {
+            Self::Whole(_) => Poll::Ready(BodyState::Complete),
+            Self::Streamed(body) => body.poll_more(offset, cx),
+        }
+    }
+
+    /// Ready when the fetch has ended.
+    pub fn poll_end(&self, cx: &mut Context<'_>) -> Poll<BodyState> {
+        self.poll_more(u64::MAX, cx)
+    }
+
+    /// Tells the writer how far delivery came, and with `free` lets go of what was delivered: only for
+    /// the one reader of an object nobody else can find.
+    pub fn delivered(&self, offset: u64, free: bool) {
+        if let Self::Streamed(body) = self {
+            body.delivered(offset, free);
+        }
+    }
+
+    /// Lets go of the whole body, for an object whose body nobody will ask for again.
+    pub fn slim(&self) {
+        if let Self::Streamed(body) = self {
+            body.slim();
+        }
+    }
+
+    pub fn arena(&self) -> &Arc<Arena> {
+        self.first().arena()
+    }
+
+    /// Whether its memory is (mostly) whole pages rather than slots of slabs.
+    pub fn is_large(&self) -> bool {
+        match self {
+            Self::Whole(span) => span.owns_pages(),
+            Self::Streamed(body) => body.is_large(),
+        }
+    }
+
+    /// A copy in one span, if the body is complete, shorter than `limit` and not yet in one.
+    pub fn compacted(&self, limit: usize) -> Option<Self> {
+        let Self::Streamed(body) = self else { return None };
+        if body.state() != BodyState::Complete || self.body_len() > limit as u64 {
+            return None;
+        }
+        let bytes = self.body_bytes();
+        if bytes.len() as u64 != self.body_len() {
+            return None;
+        }
+        Self::complete(self.arena(), Parts { head: &[self.head()], extra: self.extra() }, &bytes).ok()
+    }
+}
