@@ -18,6 +18,7 @@ mod expr_ops;
 mod hints;
 mod include;
 mod lexer;
+pub mod lints;
 mod literals;
 mod names;
 pub mod program;
@@ -34,6 +35,7 @@ pub mod variables_table;
 
 pub use builtin::BUILTIN_VCL;
 pub use diagnostics::{Diagnostic, Severity, vcc_text, vcl_load_text};
+pub use lints::lint;
 pub use signature::{Catalogue, NoModules};
 pub use source::{Files, NoFiles, NumericResolver, Resolver, SocketKind};
 

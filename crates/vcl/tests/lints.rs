@@ -1,0 +1,63 @@
+//! Warnings about programs that compile and hurt: they speak where they should and are silent elsewhere.
+
+mod common;
+
+use common::program;
+use lacquer_vcl::lint;
+
+fn lints(text: &str) -> Vec<String> {
+    lint(&program(text)).iter().map(|d| d.message()).collect()
+}
+
+/// Programs, and the lint that has something to say about each.
+const HURT: &[(&str, &str)] = &[
+    ("sub vcl_recv { return (pass); set req.http.a = \"1\"; }", "[unreachable]"),
+    (
+        "sub vcl_recv { if (req.url) { return (pass); } else { return (hash); } if (req.url) { unset req.http.a; } }",
+        "[unreachable]",
+    ),
+    (
+        "sub vcl_backend_response { if (beresp.status > 500) { set beresp.ttl = 0s; return (deliver); } }",
+        "[zero-ttl]",
+    ),
+    ("sub vcl_recv { ban(\"req.url ~ \" + req.url); }", "[ban-req]"),
+    ("sub vcl_recv { ban(\"obj.status == 200 && req.http.host == a\"); }", "[ban-req]"),
+    ("sub vcl_hash { hash_data(req.http.User-Agent); }", "[raw-hash]"),
+    ("sub vcl_backend_response { set beresp.ttl = 1h; return (deliver); }", "[cached-cookie]"),
+];
+
+const FINE: &[&str] = &[
+    "sub vcl_recv { if (req.url) { return (pass); } set req.http.a = \"1\"; return (hash); }",
+    "sub vcl_recv { return (hash); }",
+    "sub vcl_backend_response { set beresp.ttl = 0s; }",
+    "sub vcl_backend_response { if (beresp.status > 500) { set beresp.ttl = 0s; set beresp.uncacheable = true; return (deliver); } }",
+    "sub vcl_recv { ban(\"obj.http.x-url ~ \" + req.url); }",
+    "sub vcl_recv { set req.http.Device = \"pc\"; } sub vcl_hash { hash_data(req.http.device); hash_data(req.http.host); }",
+    "sub vcl_backend_response { unset beresp.http.set-cookie; set beresp.ttl = 1h; return (deliver); }",
+    "sub vcl_backend_response { if (beresp.http.Set-Cookie) { return (pass(1m)); } return (deliver); }",
+];
+
+#[test]
+fn lints_speak_where_it_hurts() {
+    for (text, expected) in HURT {
+        let found = lints(text);
+        assert!(found.len() == 1 && found[0].contains(expected), "{text}\n{found:?}");
+    }
+}
+
+#[test]
+fn lints_are_silent_elsewhere() {
+    for text in FINE {
+        assert_eq!(lints(text), [] as [String; 0], "{text}");
+    }
+}
+
+#[test]
+fn a_lint_shows_its_statement() {
+    let p = program("\nsub vcl_recv {\n\treturn (pass);\n\tset req.http.a = \"1\";\n}");
+    let pretty = lint(&p)[0].pretty();
+    assert!(pretty.starts_with("warning: This statement is never reached [unreachable]\n"), "{pretty}");
+    assert!(pretty.contains("--> <vcl.inline>:4:9\n"), "{pretty}");
+    assert!(pretty.contains("  4 |     set req.http.a = \"1\";\n"), "{pretty}");
+    assert!(pretty.contains("    |     ^^^^^^^^^^^^^^^^^^^^^\n"), "{pretty}");
+}
