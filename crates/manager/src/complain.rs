@@ -1,6 +1,7 @@
 //! What the manager has to say: to stderr with its level, and to syslog.
 
 use std::cell::Cell;
+use std::io::Write;
 use std::os::unix::net::UnixDatagram;
 
 /// How loud.
@@ -42,6 +43,12 @@ impl Level {
     }
 }
 
+/// Writes a line to stderr, whole: others write there too.
+pub fn say_line(text: &str) {
+    // Nobody to tell when even that fails.
+    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+}
+
 /// Where complaints go.
 #[derive(Debug)]
 pub struct Complain {
@@ -81,7 +88,7 @@ impl Complain {
             return;
         }
         if level != Level::Cli && (self.verbose || level != Level::Debug) {
-            eprintln!("{} {text}", level.word());
+            say_line(&format!("{} {text}", level.word()));
         }
         if let Some(socket) = self.socket.as_ref().filter(|_| !self.quiet.get()) {
             let line = format!("<{}>{}[{}]: {text}", level.priority(), self.name, std::process::id());

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{CliSockets, Master, Origin, Session, Verdict, ident};
-use crate::complain::Level;
+use crate::complain::{Level, say_line};
 use crate::fault::{Fault, Outcome};
 use crate::manager::Manager;
 use crate::worker::State;
@@ -105,7 +105,7 @@ impl Service {
 
     /// Runs the commands of a file, all of them before anything else happens.
     pub fn run_file(&mut self, file: File) -> Outcome<()> {
-        eprintln!("BEGIN of -I file processing");
+        say_line("BEGIN of -I file processing");
         let output = std::io::stderr().as_fd().try_clone_to_owned();
         let output = output.map_err(|e| Fault::plain(format!("Cannot use the terminal: {e}")))?;
         let mut session = Session::begin(
@@ -122,7 +122,7 @@ impl Service {
                 Verdict::Fatal(fault) => return Err(fault),
             }
         }
-        eprintln!("END of -I file processing");
+        say_line("END of -I file processing");
         Ok(())
     }
 

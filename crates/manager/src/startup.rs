@@ -10,7 +10,7 @@ use lacquer_cli::words::{Rules, split};
 use lacquer_params::ParamSet;
 
 use crate::cli::{CliSockets, Master};
-use crate::complain::{Complain, Level};
+use crate::complain::{Complain, Level, say_line};
 use crate::daemon::{self, Background};
 use crate::fault::{Fault, Outcome, words};
 use crate::jail::Jail;
@@ -143,7 +143,7 @@ fn given_secret(said: &Said, jail: &Jail) -> Outcome<Option<PathBuf>> {
     match said.secret.as_deref() {
         None => Ok(None),
         Some("none") => {
-            eprintln!("Warning: CLI authentication disabled.");
+            say_line("Warning: CLI authentication disabled.");
             Ok(None)
         }
         Some(path) => {
@@ -226,7 +226,9 @@ pub fn run(said: &Said, program: &OsString, background: Option<Background>) -> O
     };
     if compile_only {
         let code = compile_and_print(&mut manager, &vcl);
+        // A directory that is of use to others stays: it is not empty.
         let _ = std::env::set_current_dir("/");
+        let _root = manager.jail.raise();
         let _ = std::fs::remove_dir(&workdir);
         return Ok(code);
     }
@@ -249,10 +251,10 @@ fn compile_and_print(manager: &mut Manager, vcl: &[StartVcl]) -> u8 {
         match manager.new_vcl(&name, Text::Given { name: origin, text }, None) {
             Ok(warnings) => {
                 let shown = manager.vcl_show(&["-v".to_owned(), name]).unwrap_or_default();
-                eprintln!("{warnings}{shown}");
+                say_line(&format!("{warnings}{shown}"));
             }
             Err(Reply { text, .. }) => {
-                eprintln!("{text}");
+                say_line(&text);
                 code = 2;
             }
         }

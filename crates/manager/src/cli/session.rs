@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use lacquer_cli::collector::{Collector, Command};
 use lacquer_cli::{auth, frame, status};
 
-use crate::complain::Level;
+use crate::complain::{Level, say_line};
 use crate::fault::Fault;
 use crate::manager::{Manager, Reply};
 use crate::workdir::random;
@@ -126,7 +126,7 @@ impl Session {
     fn execute(&mut self, manager: &mut Manager, command: &Command) -> Verdict {
         let from_file = self.origin == Origin::InitFile;
         if from_file {
-            eprintln!("> {}", command.line);
+            say_line(&format!("> {}", command.line));
         }
         manager.complain.say(Level::Cli, &format!("CLI {} Rd {}", self.ident, command.line));
         let is_answer = command.words.as_ref().is_ok_and(|words| words.first().is_some_and(|w| w == "auth"));

@@ -9,7 +9,7 @@ use lacquer_params::{DebugBits, FeatureBits};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use super::process::{End, Worker, last_words, panic_file};
-use crate::complain::{Complain, Level};
+use crate::complain::{Complain, Level, say_line};
 use crate::manager::{Manager, Reply, seconds};
 use crate::shm::{Shm, now};
 use crate::time::http_date;
@@ -91,7 +91,7 @@ impl Manager {
     fn launch_steps(&mut self) -> Result<(), Reply> {
         let pid = self.spawn()?;
         self.await_ready()?;
-        eprintln!("Child launched OK");
+        say_line("Child launched OK");
         let fail = |what: &str, reply: Reply| {
             Reply::no(reply.status, format!("Child ({pid}) {what} failed:\n{}", reply.text))
         };
