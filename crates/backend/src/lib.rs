@@ -6,5 +6,5 @@ pub mod pool;
 pub mod stream;
 
 pub use endpoint::{ConnectError, Endpoint};
-pub use pool::{Pools, Pooled};
+pub use pool::{Pooled, Pools};
 pub use stream::{RxHalf, Stream, TxHalf};

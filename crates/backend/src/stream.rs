@@ -150,6 +150,17 @@ impl TxHalf {
         }
     }
 
+    /// Sends bytes that more will follow at once, so that the kernel waits with a short packet.
+    pub fn try_send_more(&self, buf: &[u8]) -> io::Result<usize> {
+        use rustix::net::{SendFlags, send};
+        let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+        let send = || send(self.as_fd(), buf, flags).map_err(io::Error::from);
+        match self {
+            TxHalf::Tcp(s) => s.as_ref().try_io(Interest::WRITABLE, send),
+            TxHalf::Unix(s) => s.as_ref().try_io(Interest::WRITABLE, send),
+        }
+    }
+
     pub async fn writable(&self) -> io::Result<()> {
         match self {
             TxHalf::Tcp(s) => s.writable().await,

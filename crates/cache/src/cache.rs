@@ -306,6 +306,11 @@ impl Busy {
         after.run();
     }
 
+    /// Whether requests wait for what it brings.
+    pub fn is_awaited(&self) -> bool {
+        self.cache.shard(&self.key).lock().waiting.contains_key(&self.key)
+    }
+
     /// Gives up, waking just one of those who wait: for a request that turned out not to fetch.
     pub fn release(mut self) {
         self.done = true;

@@ -57,7 +57,8 @@ impl Drop for Pinned {
 }
 
 impl ObjRef {
-    pub(crate) fn shared(object: Arc<Object>) -> Self {
+    /// Counted among all threads.
+    pub fn shared(object: Arc<Object>) -> Self {
         Self(Ref::Shared(object))
     }
 

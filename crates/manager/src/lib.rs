@@ -28,6 +28,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
+pub use crate::vcl::Machine;
+
 use crate::daemon::Background;
 use crate::fault::Outcome;
 use crate::options::said::{self, LETTERS, Mode, Request};

@@ -235,7 +235,6 @@ impl Compiler<'_> {
                     continue;
                 }
                 Judgement::Illegal(illegal) => {
-                    self.hint_where(illegal);
                     self.show_range(Some(illegal.first), illegal.end);
                     let (what, name) = (illegal.what.complaint(), self.proc_name(root));
                     self.say(format!("{what} in subroutine '{name}'.\nAt: "));
@@ -262,7 +261,6 @@ impl Compiler<'_> {
             Judgement::Fine => Ok(()),
             Judgement::Said => Err(Found),
             Judgement::Illegal(illegal) => {
-                self.hint_where(illegal);
                 self.show_range(Some(illegal.first), illegal.end);
                 let what = illegal.what.complaint();
                 self.say(format!("{what} from subroutine '{}'.\n", method.sub_name()));
@@ -271,17 +269,6 @@ impl Compiler<'_> {
                 self.show_name(proc);
                 Err(Found)
             }
-        }
-    }
-
-    fn hint_where(&mut self, illegal: Use) {
-        let mask = if illegal.what == UseKind::Read { illegal.readable } else { illegal.mask };
-        let names: Vec<&str> =
-            Method::ALL.into_iter().filter(|m| mask & 1 << *m as u32 != 0).map(Method::sub_name).collect();
-        if let Some((last, others)) = names.split_last() {
-            let others = others.join(", ");
-            let and = if others.is_empty() { "" } else { " and " };
-            self.hint(format!("it is for {others}{and}{last}"));
         }
     }
 

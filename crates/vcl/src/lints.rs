@@ -58,9 +58,7 @@ impl Linter<'_> {
     fn unreachable(&mut self, body: &[Stmt]) {
         for (i, stmt) in body.iter().enumerate() {
             if let Stmt::If { arms, otherwise } = stmt {
-                for (_, arm) in arms {
-                    self.unreachable(arm);
-                }
+                arms.iter().for_each(|(_, arm)| self.unreachable(arm));
                 self.unreachable(otherwise);
             }
             if ends(stmt) {
@@ -80,9 +78,7 @@ impl Linter<'_> {
         for stmt in body {
             match stmt {
                 Stmt::If { arms, otherwise } => {
-                    for (_, arm) in arms {
-                        self.zero_ttl(arm);
-                    }
+                    arms.iter().for_each(|(_, arm)| self.zero_ttl(arm));
                     self.zero_ttl(otherwise);
                 }
                 Stmt::Set { at, target: Var::BerespTtl, op: SetOp::Assign, value } => {
@@ -252,9 +248,7 @@ fn each_stmt<'a>(body: &'a [Stmt], visit: &mut dyn FnMut(&'a Stmt)) {
     for stmt in body {
         visit(stmt);
         if let Stmt::If { arms, otherwise } = stmt {
-            for (_, arm) in arms {
-                each_stmt(arm, visit);
-            }
+            arms.iter().for_each(|(_, arm)| each_stmt(arm, visit));
             each_stmt(otherwise, visit);
         }
     }
@@ -279,9 +273,7 @@ fn each_expr(expr: &Expr, visit: &mut dyn FnMut(&Expr)) {
     visit(expr);
     match &expr.kind {
         ExprKind::Concat(parts) | ExprKind::And(parts) | ExprKind::Or(parts) => {
-            for part in parts {
-                each_expr(part, visit);
-            }
+            parts.iter().for_each(|p| each_expr(p, visit));
         }
         ExprKind::ToString(inner)
         | ExprKind::Convert(inner)

@@ -179,7 +179,6 @@ const UPGRADES: &[(&str, &str)] = &[
     ("sub vcl_recv { set req.http.a = req.ulr; }", "did you mean 'req.url'?"),
     ("sub vcl_recv { std.logg(\"a\"); }", "did you mean 'std.log'?"),
     ("sub vcl_init { new x = directors.random(); x.add_backed(be, 1); }", "did you mean 'add_backend'?"),
-    ("sub vcl_recv { set resp.status = 1; }", "it is for vcl_deliver and vcl_synth"),
     ("sub vcl_recv { call helper; } sub helpr { }", "did you mean 'helpr'?"),
     ("backend x { .hots = \"a\"; }", "did you mean '.host'?"),
 ];

@@ -1,1 +1,46 @@
-//! (module text)
+//! The worker: the process that faces the network.
+//!
+//! One reactor a core serves clients and fetches from origins ([`session`], [`client`], [`fetch`]);
+//! the main thread listens to the manager ([`control`]); helpers expire objects and test bans
+//! ([`helpers`]). All unsafe code of the crate is in [`sys`].
+#![deny(unsafe_code)]
+
+mod accept;
+mod backends;
+mod bans;
+mod boot;
+mod client;
+mod clock;
+mod control;
+mod extra;
+mod faults;
+mod fetch;
+mod helpers;
+mod proxy_out;
+mod reactor;
+mod req_body;
+mod sender;
+mod sess;
+mod session;
+mod shared;
+mod stevedores;
+mod sys;
+mod task;
+mod text;
+mod vars;
+mod vcl_life;
+mod vcl_table;
+
+use std::os::fd::RawFd;
+use std::process::ExitCode;
+
+/// Serves until the manager says stop or goes away. `link` is the inherited socket towards it.
+pub fn run(link: RawFd) -> ExitCode {
+    match boot::boot(link) {
+        Ok((shared, link)) => control::serve(&shared, link),
+        Err(why) => {
+            eprintln!("worker: {why}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,1 +1,14 @@
-fn main() {}
+//! `lacquerd`: the manager, or, when the manager starts it with its hidden argument, the worker.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use lacquer_cli::link::WORKER_ARGUMENT;
+
+fn main() -> ExitCode {
+    let link = std::env::args().nth(1).and_then(|first| first.strip_prefix(WORKER_ARGUMENT)?.parse().ok());
+    match link {
+        Some(fd) => lacquer_worker::run(fd),
+        None => lacquer_manager::main(),
+    }
+}

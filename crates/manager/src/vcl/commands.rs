@@ -79,7 +79,7 @@ impl Manager {
         let state = state.map_or(Ok(VclState::Auto), parse_state)?;
         let compiled = match compile(text, &self.surroundings()) {
             Ok(compiled) => compiled,
-            Err(fault) => return refuse(status::PARAM, failed_to_compile(&fault)),
+            Err(fault) => return refuse(status::PARAM, fault),
         };
         let mut out = compiled.warnings.clone();
         let program = compiled.program.clone();
@@ -299,13 +299,6 @@ impl Manager {
 }
 
 /// The words around the compiler's own.
-pub(crate) fn failed_to_compile(fault: &str) -> String {
-    let end = if fault.ends_with('\n') { "" } else { "\n" };
-    format!(
-        "Message from VCC-compiler:\n{fault}{end}Running VCC-compiler failed, status 2\nVCL compilation failed"
-    )
-}
-
 fn needed(name: &str, label: bool, by: &[String]) -> String {
     let mut out = match label {
         true => format!("Cannot discard VCL label {name}, other VCLs depend on it:\n"),

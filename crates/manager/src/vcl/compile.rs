@@ -4,7 +4,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lacquer_vcl::program::{Program, Source};
+use lacquer_params::VccFeatureBits;
+use lacquer_vcl::{Options, vcl_load_text};
+
+use super::Machine;
 
 /// A checked program.
 #[derive(Clone, Debug, Default)]
@@ -68,30 +71,39 @@ pub fn read_along(path: &str, name: &str) -> io::Result<(PathBuf, String)> {
     outcome
 }
 
-/// Compiles. The error is the text for the user.
+/// Compiles. The error is the whole text for the user.
 pub fn compile(text: Text<'_>, around: &Surroundings<'_>) -> Result<Compiled, String> {
-    let (name, text) = match text {
-        Text::Given { name, text } => (name.to_owned(), text.to_owned()),
-        Text::File(name) => {
-            let (path, text) = read_along(around.vcl_path, name)
-                .map_err(|e| format!("Cannot read file '{name}' ({})\n", crate::fault::words(&e)))?;
-            (path.display().to_string(), text)
-        }
+    let options = Options {
+        err_unref: around.features.has(VccFeatureBits::ERR_UNREF),
+        unsafe_path: around.features.has(VccFeatureBits::UNSAFE_PATH),
+        vcl_path: around.vcl_path,
+        storages: &around.storages,
+        labels: &around.labels,
+        ..Options::new(lacquer_vmods::catalogue(), &Machine, &Machine)
     };
-    let program = Program {
-        syntax: 41,
-        sources: vec![Source { name: name.clone(), text: text.clone(), parent: None, builtin: false }],
-        ..Program::default()
+    let compiled = match text {
+        Text::Given { name, text } => lacquer_vcl::compile(name, text, &options),
+        Text::File(name) => lacquer_vcl::compile_file(name, &options),
     };
+    let compiled = compiled.map_err(|diagnostics| vcl_load_text(&diagnostics))?;
+    if around.needs_41 && compiled.program.syntax < 41 {
+        return Err(NEEDS_41.to_owned());
+    }
+    let program = &compiled.program;
+    let sources = program.sources.iter().map(|s| (s.name.clone(), s.text.clone())).collect();
     Ok(Compiled {
-        program: postcard::to_stdvec(&program).map_err(|error| error.to_string())?,
-        sources: vec![(name, text)],
-        labels: Vec::new(),
-        warnings: String::new(),
+        program: postcard::to_stdvec(program).map_err(|error| error.to_string())?,
+        sources,
+        labels: program.labels.clone(),
+        warnings: vcl_load_text(&compiled.warnings),
     })
 }
 
+const NEEDS_41: &str = "Message from VCC-compiler:\n\
+    VCL version 4.0 is not supported with a UNIX domain socket listener: use 4.1\n\
+    Running VCC-compiler failed, exited with 2\nVCL compilation failed";
+
 /// The built-in VCL.
 pub fn builtin() -> &'static str {
-    ""
+    lacquer_vcl::BUILTIN_VCL
 }

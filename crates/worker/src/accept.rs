@@ -1,0 +1,127 @@
+//! Accepting connections. Every reactor waits on every socket; the kernel gives each client to one.
+
+use std::io;
+use std::net::TcpListener as StdTcp;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener as StdUnix;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use lacquer_backend::{Stream, endpoint};
+use lacquer_cli::link::{ListenAddress, ListenSocket, Transport};
+use tokio::net::{TcpListener, UnixListener};
+
+use crate::clock;
+use crate::reactor::Reactor;
+use crate::sess::Listener;
+use crate::session;
+
+enum Socket {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Socket {
+    async fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Socket::Tcp(l) => l.accept().await.map(|(s, _)| Stream::Tcp(s)),
+            Socket::Unix(l) => l.accept().await.map(|(s, _)| Stream::Unix(s)),
+        }
+    }
+}
+
+/// A listening socket of the configuration, not yet on a reactor.
+pub struct Inherited {
+    pub fd: OwnedFd,
+    pub listener: Arc<Listener>,
+    pub is_unix: bool,
+}
+
+impl Inherited {
+    pub fn new(config: &ListenSocket) -> Inherited {
+        let path = match &config.address {
+            ListenAddress::Ip(_) => None,
+            ListenAddress::Unix(path) => Some(path.clone()),
+        };
+        Inherited {
+            fd: crate::sys::inherit(config.fd),
+            is_unix: path.is_some(),
+            listener: Arc::new(Listener {
+                name: config.name.clone(),
+                endpoint: config.endpoint.clone(),
+                proxy: config.transport == Transport::Proxy,
+                path,
+            }),
+        }
+    }
+
+    fn on_this_reactor(&self) -> io::Result<Socket> {
+        let fd = self.fd.try_clone()?;
+        if self.is_unix {
+            let listener = StdUnix::from(fd);
+            listener.set_nonblocking(true)?;
+            UnixListener::from_std(listener).map(Socket::Unix)
+        } else {
+            let listener = StdTcp::from(fd);
+            listener.set_nonblocking(true)?;
+            TcpListener::from_std(listener).map(Socket::Tcp)
+        }
+    }
+}
+
+/// Accepts on one socket for as long as the worker runs.
+pub async fn accept_loop(reactor: Rc<Reactor>, inherited: Arc<Inherited>) {
+    let mut accepting = reactor.shared.accepting.subscribe();
+    let mut pause = 0.0f64;
+    if accepting.wait_for(|&go| go).await.is_err() {
+        return;
+    }
+    let socket = match inherited.on_this_reactor() {
+        Ok(socket) => socket,
+        Err(e) => {
+            eprintln!("Cannot listen on {}: {e}", inherited.listener.name);
+            return;
+        }
+    };
+    loop {
+        match socket.accept().await {
+            Ok(stream) => {
+                reactor.counters.sess_conn.add(1);
+                tune(&reactor, &stream);
+                tokio::task::spawn_local(session::run(reactor.clone(), stream, inherited.listener.clone()));
+                pause *= reactor.params().acceptor_sleep_decay;
+            }
+            Err(e) => pause = failed(&reactor, &e, pause).await,
+        }
+    }
+}
+
+fn tune(reactor: &Reactor, stream: &Stream) {
+    let Stream::Tcp(tcp) = stream else { return };
+    let _ = tcp.set_nodelay(true);
+    let p = reactor.params();
+    endpoint::set_keepalive(tcp.as_fd(), p.tcp_keepalive_time, p.tcp_keepalive_intvl, p.tcp_keepalive_probes);
+}
+
+/// Counts a failure; when the process is out of something, waits a little longer each time.
+async fn failed(reactor: &Reactor, e: &io::Error, pause: f64) -> f64 {
+    let c = &reactor.counters;
+    c.sess_fail.add(1);
+    let (counter, exhausted) = match e.raw_os_error() {
+        Some(libc::ECONNABORTED) => (&c.sess_fail_econnaborted, false),
+        Some(libc::EINTR) => (&c.sess_fail_eintr, false),
+        Some(libc::EMFILE | libc::ENFILE) => (&c.sess_fail_emfile, true),
+        Some(libc::EBADF) => (&c.sess_fail_ebadf, true),
+        Some(libc::ENOMEM | libc::ENOBUFS) => (&c.sess_fail_enomem, true),
+        _ => (&c.sess_fail_other, true),
+    };
+    counter.add(1);
+    reactor.flush_counters();
+    if !exhausted {
+        return pause;
+    }
+    let p = reactor.params();
+    let next = (pause + p.acceptor_sleep_incr.max(0.001)).min(p.acceptor_sleep_max.max(0.001));
+    tokio::time::sleep(clock::seconds(next)).await;
+    next
+}

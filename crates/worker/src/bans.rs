@@ -1,0 +1,34 @@
+//! What ban conditions look at: the request that asks, the heads of stored objects.
+
+use lacquer_cache::bans::{BanRequest, HeadReader};
+use lacquer_http::pack::{PackedHead, packed_header};
+use lacquer_http::{HeaderName, Message, Workspace};
+
+/// A request that an object is tested for.
+pub struct RequestSubject<'r> {
+    pub http: &'r Message,
+    pub ws: &'r Workspace,
+}
+
+impl BanRequest for RequestSubject<'_> {
+    fn url(&self) -> &[u8] {
+        self.http.url(self.ws)
+    }
+
+    fn header(&self, name: &str) -> Option<&[u8]> {
+        self.http.get(self.ws, HeaderName::new(name.as_bytes()))
+    }
+}
+
+/// Reads the heads as [`lacquer_http::pack`] writes them.
+pub struct PackedHeads;
+
+impl HeadReader for PackedHeads {
+    fn header<'a>(&self, head: &'a [u8], name: &str) -> Option<&'a [u8]> {
+        packed_header(head, HeaderName::new(name.as_bytes()))
+    }
+
+    fn status(&self, head: &[u8]) -> u16 {
+        PackedHead::new(head).map_or(0, |h| h.status())
+    }
+}

@@ -1,0 +1,111 @@
+//! From the manager's configuration to running reactors.
+
+use std::os::fd::RawFd;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use lacquer_cache::Cache;
+use lacquer_cli::link::{self, FromWorker, ToWorker, WorkerConfig};
+use lacquer_params::Params;
+use lacquer_params::bits::DebugBits as Debug;
+use lacquer_shm::vsl::{Limits, Mask};
+use lacquer_shm::{Log, Main, Segment, Tag, VsmDir, vsm};
+
+use crate::accept::{Inherited, accept_loop};
+use crate::reactor::Reactor;
+use crate::shared::{Parts, Shared};
+use crate::stevedores::Stevedores;
+
+/// Sets everything up; when it returns the reactors run and wait for leave to accept.
+pub fn boot(link: RawFd) -> Result<(Arc<Shared>, UnixStream), String> {
+    crate::sys::install_signal_handlers();
+    crate::sys::die_with_parent();
+    let mut link = UnixStream::from(crate::sys::inherit(link));
+    let config = match link::receive(&mut link) {
+        Ok(ToWorker::Configure(config)) => *config,
+        Ok(_) => return Err("the manager did not send the configuration first".into()),
+        Err(e) => return Err(format!("no configuration from the manager: {e}")),
+    };
+    crate::sys::set_last_words_fd(config.panic_fd);
+    install_panic_hook();
+    let sockets: Vec<Arc<Inherited>> = config.sockets.iter().map(|s| Arc::new(Inherited::new(s))).collect();
+    let shared = share(config)?;
+    if let Some(who) = &shared.config.credentials {
+        crate::sys::become_user(who.uid, who.gid)?;
+        crate::sys::die_with_parent();
+    }
+    start_reactors(&shared, &sockets)?;
+    crate::helpers::start(&shared)?;
+    link::send(&mut link, &FromWorker::Ready).map_err(|e| format!("cannot answer the manager: {e}"))?;
+    Ok((shared, link))
+}
+
+fn share(config: WorkerConfig) -> Result<Arc<Shared>, String> {
+    let text = |e: vsm::VsmError| e.to_string();
+    let owner = vsm::Owner { pid: std::process::id(), birth: crate::clock::real() as u64 };
+    let dir = VsmDir::adopt(crate::sys::inherit(config.vsm_fd), owner).map_err(text)?;
+    let counters: Arc<Segment<Main>> = Arc::new(Segment::create(&dir, "").map_err(text)?);
+    let space = config.params.vsl_space as usize;
+    let log = Log::create(&dir, space, counters.clone()).map_err(text)?;
+    apply_log_settings(&log, &config.params);
+    let stevedores = Stevedores::open(&config.storages, &dir)?;
+    stevedores.publish();
+    let cache = Cache::new(crate::helpers::cache_config(&config.params, &stevedores), crate::clock::real());
+    counters.pools.set(u64::from(config.params.thread_pools));
+    Ok(Arc::new(Shared::new(Parts {
+        reactors: reactor_count(),
+        config,
+        counters,
+        log,
+        vsm: dir,
+        cache,
+        stevedores,
+    })))
+}
+
+pub fn apply_log_settings(log: &Log, params: &Params) {
+    let mut mask = Mask::default();
+    for tag in Tag::ALL {
+        mask.set(*tag, params.vsl_mask.hides(*tag as u8));
+    }
+    log.set_mask(&mask);
+    log.set_limits(Limits { buffer: params.vsl_buffer as usize, reclen: params.vsl_reclen as usize });
+    log.set_unbuffered(params.debug.has(Debug::SYNCVSL));
+}
+
+fn reactor_count() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(64)
+}
+
+fn start_reactors(shared: &Arc<Shared>, sockets: &[Arc<Inherited>]) -> Result<(), String> {
+    for id in 0..reactor_count() {
+        let shared = shared.clone();
+        let sockets = sockets.to_vec();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .event_interval(61)
+            .build()
+            .map_err(|e| format!("cannot make a reactor: {e}"))?;
+        std::thread::Builder::new()
+            .name(format!("reactor-{id}"))
+            .spawn(move || {
+                let local = tokio::task::LocalSet::new();
+                let reactor = Reactor::new(shared, id);
+                for socket in sockets {
+                    local.spawn_local(accept_loop(reactor.clone(), socket));
+                }
+                local.block_on(&runtime, Rc::clone(&reactor).housekeeping());
+            })
+            .map_err(|e| format!("cannot start a reactor: {e}"))?;
+    }
+    Ok(())
+}
+
+/// A panic's text and backtrace are kept for the log; see `faults` for what becomes of the request.
+fn install_panic_hook() {
+    std::panic::set_hook(Box::new(|info| {
+        let trace = std::backtrace::Backtrace::force_capture();
+        eprintln!("Fault: {info}\n{trace}");
+    }));
+}

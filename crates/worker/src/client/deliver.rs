@@ -1,0 +1,114 @@
+//! vcl_deliver: the stored response becomes this client's response.
+
+use lacquer_cache::{BodyState, ObjRef, flag};
+use lacquer_http::{SessClose, Slot, header_table as h};
+use lacquer_http::{conditional, fixed, pack};
+use lacquer_shm::Tag;
+use lacquer_vcl::types::{Action, Method};
+
+use super::{Req, Source, Step};
+use crate::clock;
+
+/// Fills the response from the object; false if the workspace is too small for it.
+pub(super) fn set_up(req: &mut Req, object: &ObjRef) -> bool {
+    req.resp.clear();
+    if pack::unpack(object.head(), &mut req.task.ws, &mut req.resp).is_err() {
+        return false;
+    }
+    req.resp.put(&req.task.ws, Slot::Proto, fixed::HTTP_11);
+    req.resp_headers().log_all();
+    let mut numbers = [[0u8; 24]; 3];
+    let [a, b, c] = &mut numbers;
+    let own = crate::text::decimal(req.task.vxid().number(), a);
+    let age = (req.task.t_prev - object.t_origin()).max(0.0).floor() as u64;
+    let age = crate::text::decimal(age, b);
+    let via = req.task.reactor.via();
+    let is_hit = req.is_hit;
+    let mut headers = req.resp_headers();
+    if is_hit {
+        let fetched_by = crate::text::decimal(object.vxid(), c);
+        headers.add(crate::task::names::X_VARNISH, &[own, b" ", fetched_by]);
+    } else {
+        headers.add(crate::task::names::X_VARNISH, &[own]);
+    }
+    headers.add(h::AGE, &[age]);
+    append_via(req, via.as_bytes());
+    if req.task.params.http_gzip_support
+        && object.is(flag::GZIPED)
+        && !conditional::accepts_gzip(&req.http, &req.task.ws)
+    {
+        weaken_etag(req);
+    }
+    true
+}
+
+fn append_via(req: &mut Req, via: &[u8]) {
+    let log = &mut req.task.log;
+    let unset = Tag::RespUnset;
+    let line = req.resp.append_value(&mut req.task.ws, h::VIA, via, |old| log.put(unset, old));
+    match line {
+        Ok(line) => req.task.log.put(Tag::RespHeader, req.task.ws.get(line)),
+        Err(_) => req.resp_headers().lost(b"Via"),
+    }
+}
+
+/// The body will be another than the one the tag was made for.
+fn weaken_etag(req: &mut Req) {
+    let log = &mut req.task.log;
+    let unset = |line: &[u8]| log.put(Tag::RespUnset, line);
+    if let Ok(Some(line)) = conditional::weaken_etag(&mut req.resp, &mut req.task.ws, unset) {
+        req.task.log.put(Tag::RespHeader, req.task.ws.get(line));
+    }
+}
+
+pub async fn deliver(req: &mut Req, object: ObjRef) -> Step {
+    if !set_up(req, &object) {
+        req.err_code = 500;
+        return Step::Synth;
+    }
+    if req.task.params.http_range_support && req.resp.status() == 200 && !object.is(flag::PRIVATE) {
+        req.resp_headers().force(h::ACCEPT_RANGES, b"bytes");
+    }
+    req.t_resp = clock::real();
+    req.streaming = object.state() == BodyState::Fetching;
+    req.object = Some(object.clone());
+    let handling = req.vcl(Method::Deliver).await;
+    if handling != Action::Deliver {
+        req.object = None;
+        object.cancel();
+        req.resp.clear();
+        return match handling {
+            Action::Restart => Step::Restart,
+            Action::Synth => Step::Synth,
+            _ => Step::VclFail,
+        };
+    }
+    req.task.stamp("Process");
+    if req.esi_level == 0 && not_modified(req, &object) {
+        req.resp_headers().respond(304, None);
+    }
+    Step::Transmit(Source::Object(object))
+}
+
+/// Whether the client's conditions make the body unnecessary.
+fn not_modified(req: &Req, object: &ObjRef) -> bool {
+    let ws = &req.task.ws;
+    conditional::not_modified(&req.http, ws, &req.resp, ws, req.t_req, object.last_modified())
+}
+
+/// The connection is not kept when the response says so, or because of what happened before.
+pub fn settle_connection(req: &mut Req) {
+    let ws = &req.task.ws;
+    let says_close = req.resp.value_is(ws, h::CONNECTION, b"close");
+    if req.close.is_none() && says_close {
+        req.close = Some(SessClose::RespClose);
+    } else if req.close.is_some() {
+        if !says_close {
+            let mut headers = req.resp_headers();
+            headers.unset(h::CONNECTION);
+            headers.add(h::CONNECTION, &[b"close"]);
+        }
+    } else if !req.resp.has(ws, h::CONNECTION) {
+        req.resp_headers().add(h::CONNECTION, &[b"keep-alive"]);
+    }
+}

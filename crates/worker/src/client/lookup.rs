@@ -1,0 +1,173 @@
+//! Is it in the cache? Look-up, vcl_hit and vcl_purge.
+
+use std::cell::{Cell, RefCell};
+
+use lacquer_cache::{BodyState, Busy, Lookup, LookupArgs, ObjRef, Object, Purge, Resumed};
+use lacquer_http::vary;
+use lacquer_shm::Tag;
+use lacquer_vcl::types::{Action, Method};
+
+use super::{Req, Step};
+use crate::fetch::{self, Mode};
+
+pub async fn lookup(req: &mut Req) -> Step {
+    let mut resumed = None;
+    let mut waited = false;
+    let found = loop {
+        match look(req, resumed.take()) {
+            Lookup::Wait(wait) => {
+                waited = true;
+                req.task.reactor.flush_counters();
+                resumed = Some(wait.await);
+            }
+            found => break found,
+        }
+    };
+    if waited {
+        req.task.stamp("Waitinglist");
+    }
+    match found {
+        Lookup::Hit(object) => {
+            log_hit(req, &object);
+            hit(req, object, None).await
+        }
+        Lookup::Grace { object, busy } => {
+            log_hit(req, &object);
+            hit(req, object, busy).await
+        }
+        Lookup::Miss { busy, stale } => {
+            predict_vary(req, &busy, stale.as_deref());
+            Step::Miss { busy, stale }
+        }
+        Lookup::HitMiss { busy, marker, stale } => {
+            log_marker(req, Tag::HitMiss, &marker);
+            req.task.reactor.counters.cache_hitmiss.add(1);
+            req.is_hitmiss = true;
+            Step::Miss { busy, stale }
+        }
+        Lookup::HitPass(marker) => {
+            log_marker(req, Tag::HitPass, &marker);
+            req.task.reactor.counters.cache_hitpass.add(1);
+            req.is_hitpass = true;
+            Step::Pass
+        }
+        Lookup::Wait(_) => Step::VclFail,
+    }
+}
+
+/// Requests for another variant than the one now fetched need not wait for it.
+fn predict_vary(req: &Req, busy: &Busy, stale: Option<&Object>) {
+    if let Some(spec) = stale.and_then(Object::vary) {
+        let mut predicted = Vec::with_capacity(spec.len());
+        vary::predict(spec, &req.http, &req.task.ws, &mut predicted);
+        busy.predict_vary(&predicted);
+    }
+}
+
+fn log_marker(req: &mut Req, tag: Tag, marker: &Object) {
+    let ttl = marker.fresh_until(req.req_ttl) - req.t_req;
+    req.task.log.put_fmt(tag, format_args!("{} {ttl:.6}", marker.vxid()));
+}
+
+/// One look into the index.
+fn look(req: &mut Req, resumed: Option<Resumed>) -> Lookup {
+    let reactor = req.task.reactor.clone();
+    let (http, ws) = (&req.http, &req.task.ws);
+    let params = &req.task.params;
+    let gzip = params.http_gzip_support;
+    let log = RefCell::new(&mut req.task.log);
+    let args = LookupArgs {
+        t_req: req.t_req,
+        ttl: req.req_ttl,
+        grace: req.req_grace,
+        always_miss: req.hash_always_miss,
+        ignore_busy: req.hash_ignore_busy,
+        ignore_vary: req.hash_ignore_vary,
+        ban_any_variant: params.ban_any_variant,
+        vary: &|spec| vary::matches(spec, http, ws, gzip),
+        ban: &crate::bans::RequestSubject { http, ws },
+        banned: &|vxid| log.borrow_mut().put_fmt(Tag::ExpBan, format_args!("{vxid} banned lookup")),
+        mismatches: Cell::new(0),
+    };
+    let found = reactor.lookup(&req.digest, &args, resumed);
+    let variants = args.mismatches.get();
+    if variants >= params.vary_notice {
+        let text = format_args!("vsl: High number of variants ({variants})");
+        log.borrow_mut().put_fmt(Tag::Notice, text);
+    }
+    found
+}
+
+/// `Hit`: which object, how long it lives, and how far its fetch has come if it still goes on.
+fn log_hit(req: &mut Req, object: &Object) {
+    let ttl = object.fresh_until(req.req_ttl) - req.t_req;
+    let timers = object.timers();
+    let record = req.task.log.record(Tag::Hit).u64(object.vxid()).sp().fixed6(ttl).sp();
+    let record = record.fixed6(f64::from(timers.grace)).sp().fixed6(f64::from(timers.keep));
+    if object.state() == BodyState::Fetching {
+        let record = record.sp().u64(object.body_len());
+        match lacquer_http::pack::packed_header(object.head(), lacquer_http::header_table::CONTENT_LENGTH) {
+            Some(length) => record.sp().bytes(length).end(),
+            None => record.end(),
+        }
+    } else {
+        record.end();
+    }
+}
+
+async fn hit(req: &mut Req, object: ObjRef, refresh: Option<Busy>) -> Step {
+    req.object = Some(object.clone());
+    let handling = req.vcl(Method::Hit).await;
+    req.object = None;
+    match handling {
+        Action::Deliver => {
+            let c = &req.task.reactor.counters;
+            c.cache_hit.add(1);
+            if object.fresh_until(req.req_ttl) < req.t_req {
+                c.cache_hit_grace.add(1);
+            }
+            req.is_hit = true;
+            if let Some(busy) = refresh {
+                let c = &req.task.reactor.counters;
+                c.s_fetch.add(1);
+                c.s_bgfetch.add(1);
+                fetch::in_background(req, busy, object.to_shared()).await;
+            } else {
+                req.ignore_body().await;
+            }
+            Step::Deliver(object)
+        }
+        Action::Restart => Step::Restart,
+        Action::Synth => Step::Synth,
+        Action::Pass => {
+            req.task.reactor.counters.cache_hit.add(1);
+            req.is_hit = true;
+            Step::Pass
+        }
+        _ => Step::VclFail,
+    }
+}
+
+pub async fn purge(req: &mut Req) -> Step {
+    let cache = req.task.reactor.shared.cache.clone();
+    cache.purge(&req.digest, Purge::Hard);
+    match req.vcl(Method::Purge).await {
+        Action::Restart => Step::Restart,
+        Action::Synth => Step::Synth,
+        _ => Step::VclFail,
+    }
+}
+
+/// Starts a fetch for this request and waits until there is something to deliver.
+pub async fn fetch_and_deliver(req: &mut Req, mode: Mode) -> Step {
+    req.task.reactor.counters.s_fetch.add(1);
+    let outcome = fetch::for_request(req, mode).await;
+    req.ignore_body().await;
+    match outcome {
+        Some(object) => Step::Deliver(ObjRef::shared(object)),
+        None => {
+            req.err_code = 503;
+            Step::Synth
+        }
+    }
+}

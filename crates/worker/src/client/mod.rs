@@ -1,0 +1,409 @@
+//! A client's request on its way through VCL: the steps of the flow chart and the loop that joins them.
+//!
+//! Every step is a function that takes the request and what only this step may hold, and says which
+//! step comes next. `Step` carries what was found out, so that for example a hit cannot be delivered
+//! without an object, nor a miss go on without the right to fetch.
+
+mod deliver;
+mod host;
+mod lookup;
+mod miss;
+mod pipe;
+mod recv;
+mod synth;
+mod transmit;
+
+pub use pipe::PipeRequest;
+pub use recv::log_start;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use lacquer_backend::TxHalf;
+use lacquer_cache::{Busy, ObjRef, Object};
+use lacquer_http::{Message, SessClose, Text, Workspace};
+use lacquer_params::bits::DebugBits as Debug;
+use lacquer_shm::{Tag, TxLog, Vxid};
+use lacquer_vcl::types::{Action, Method};
+use lacquer_vcl_runtime::instance::PrivateMap;
+use lacquer_vcl_runtime::{BackendId, Ctx};
+use sha2::Sha256;
+
+use crate::clock;
+use crate::reactor::Reactor;
+use crate::req_body::ReqBody;
+use crate::sess::Sess;
+use crate::task::{Logged, REQ, RESP, Task};
+use crate::vcl_table::VclRef;
+
+/// Bytes of one request, for `ReqAcct`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Account {
+    pub req_header: u64,
+    pub req_body: u64,
+    pub resp_header: u64,
+    pub resp_body: u64,
+}
+
+/// What will be sent as the response's body.
+pub enum Source {
+    Object(ObjRef),
+    Bytes(Vec<u8>),
+}
+
+/// Where the request is, with what this place may hold.
+pub enum Step {
+    Recv,
+    Lookup,
+    Miss { busy: Busy, stale: Option<Arc<Object>> },
+    Pass,
+    Pipe,
+    Purge,
+    Synth,
+    VclFail,
+    Restart,
+    Deliver(ObjRef),
+    Transmit(Source),
+    Done,
+}
+
+/// The memory of a request that the next one uses again.
+pub struct Memory {
+    pub ws: Workspace,
+    pub log: TxLog,
+    pub http: Message,
+    pub http0: Message,
+    pub resp: Message,
+    pub out: Vec<u8>,
+    pub body: Vec<u8>,
+    /// Bytes of a head that is not complete yet.
+    pub received: usize,
+}
+
+impl Memory {
+    pub fn new(reactor: &Reactor) -> Memory {
+        let params = reactor.params();
+        let max_hdr = params.http_max_hdr as usize;
+        Memory {
+            ws: Workspace::new(params.workspace_client as usize),
+            log: reactor.shared.log.transaction(),
+            http: Message::new(max_hdr),
+            http0: Message::new(max_hdr),
+            resp: Message::new(max_hdr),
+            out: Vec::new(),
+            body: Vec::new(),
+            received: 0,
+        }
+    }
+
+    /// Ready for a request under the parameters of now.
+    pub fn refresh(&mut self, reactor: &Reactor) {
+        let params = reactor.params();
+        if self.ws.capacity() != params.workspace_client as usize {
+            self.ws.resize(params.workspace_client as usize);
+        }
+        self.ws.reset();
+        for message in [&mut self.http, &mut self.http0, &mut self.resp] {
+            message.clear();
+            message.set_max_hdr(params.http_max_hdr as usize);
+        }
+        self.out.clear();
+        self.body.clear();
+        self.received = 0;
+    }
+}
+
+pub struct Req {
+    pub task: Task,
+    /// The request as VCL sees and changes it.
+    pub http: Message,
+    /// As it came in, for restarts.
+    pub http0: Message,
+    pub resp: Message,
+    /// In vcl_pipe only.
+    pub bereq: Option<Box<pipe::PipeRequest>>,
+    pub tx: Rc<TxHalf>,
+    pub body: ReqBody,
+    pub out: Vec<u8>,
+    /// Body made by VCL, in vcl_synth.
+    pub synth_body: Vec<u8>,
+    pub account: Account,
+    pub close: Option<SessClose>,
+    pub t_req: f64,
+    pub t_resp: f64,
+    pub restarts: u32,
+    pub err_code: u16,
+    pub err_reason: Text,
+    pub want_100: bool,
+    pub late_100: bool,
+    pub is_hit: bool,
+    pub is_hitmiss: bool,
+    pub is_hitpass: bool,
+    pub hash_always_miss: bool,
+    pub hash_ignore_busy: bool,
+    pub hash_ignore_vary: bool,
+    pub can_esi: bool,
+    pub backend_hint: BackendId,
+    pub storage: u32,
+    pub req_ttl: f64,
+    pub req_grace: f64,
+    pub req_max_age: f64,
+    pub identity: Text,
+    pub filters: Text,
+    pub resp_filters: Text,
+    pub digest: [u8; 32],
+    pub hasher: Option<Sha256>,
+    /// The object under the running subroutine, for `obj.*`.
+    pub object: Option<ObjRef>,
+    pub top_privates: PrivateMap,
+    /// Set by `return (vcl(label))`.
+    pub next_vcl: Option<Rc<VclRef>>,
+    pub snapshot: lacquer_http::Mark,
+    pub streaming: bool,
+    pub piped: bool,
+    pub reset: bool,
+    pub ban_error: String,
+    pub esi_level: u32,
+    pub next_label: Option<String>,
+}
+
+/// What a request needs from its session.
+pub struct Start {
+    pub reactor: Rc<Reactor>,
+    pub sess: Rc<Sess>,
+    pub vcl: Rc<VclRef>,
+    pub tx: Rc<TxHalf>,
+    pub body: ReqBody,
+    pub t_first: f64,
+    pub t_req: f64,
+}
+
+impl Req {
+    pub fn new(start: Start, memory: Memory) -> Req {
+        let params = start.reactor.params();
+        let snapshot = memory.ws.mark();
+        Req {
+            task: Task {
+                params,
+                reactor: start.reactor,
+                sess: start.sess,
+                vcl: start.vcl,
+                ws: memory.ws,
+                log: memory.log,
+                privates: PrivateMap::default(),
+                method: Method::Recv,
+                t_first: start.t_first,
+                t_prev: start.t_first,
+                now: start.t_req,
+                trace: false,
+                failed: false,
+            },
+            http: memory.http,
+            http0: memory.http0,
+            resp: memory.resp,
+            bereq: None,
+            tx: start.tx,
+            body: start.body,
+            out: memory.out,
+            synth_body: memory.body,
+            account: Account::default(),
+            close: None,
+            t_req: start.t_req,
+            t_resp: start.t_req,
+            restarts: 0,
+            err_code: 0,
+            err_reason: Text::NONE,
+            want_100: false,
+            late_100: false,
+            is_hit: false,
+            is_hitmiss: false,
+            is_hitpass: false,
+            hash_always_miss: false,
+            hash_ignore_busy: false,
+            hash_ignore_vary: false,
+            can_esi: true,
+            backend_hint: BackendId::NONE,
+            storage: 0,
+            req_ttl: -1.0,
+            req_grace: -1.0,
+            req_max_age: -1.0,
+            identity: Text::NONE,
+            filters: Text::NONE,
+            resp_filters: Text::NONE,
+            digest: [0; 32],
+            hasher: None,
+            object: None,
+            top_privates: PrivateMap::default(),
+            next_vcl: None,
+            snapshot,
+            streaming: false,
+            piped: false,
+            reset: false,
+            ban_error: String::new(),
+            esi_level: 0,
+            next_label: None,
+        }
+    }
+
+    /// Parts the request into what is kept for the next one and the session's own things.
+    pub fn into_parts(self) -> (Memory, ReqBody) {
+        let memory = Memory {
+            ws: self.task.ws,
+            log: self.task.log,
+            http: self.http,
+            http0: self.http0,
+            resp: self.resp,
+            out: self.out,
+            body: self.synth_body,
+            received: 0,
+        };
+        (memory, self.body)
+    }
+
+    pub fn req_headers(&mut self) -> Logged<'_> {
+        Logged { message: &mut self.http, ws: &mut self.task.ws, log: &mut self.task.log, tags: REQ }
+    }
+
+    pub fn resp_headers(&mut self) -> Logged<'_> {
+        Logged { message: &mut self.resp, ws: &mut self.task.ws, log: &mut self.task.log, tags: RESP }
+    }
+
+    /// Runs the flow chart from the beginning to the end of the response.
+    pub async fn run(&mut self) {
+        let mut step = recv::transport(self).await;
+        loop {
+            if self.task.params.debug.has(Debug::REQ_STATE) {
+                self.diagnose(&step);
+            }
+            step = match step {
+                Step::Recv => recv::recv(self).await,
+                Step::Lookup => lookup::lookup(self).await,
+                Step::Miss { busy, stale } => miss::miss(self, busy, stale).await,
+                Step::Pass => miss::pass(self).await,
+                Step::Pipe => pipe::pipe(self).await,
+                Step::Purge => lookup::purge(self).await,
+                Step::Synth => synth::synth(self).await,
+                Step::VclFail => synth::vcl_fail(self),
+                Step::Restart => self.restart(),
+                Step::Deliver(object) => deliver::deliver(self, object).await,
+                Step::Transmit(source) => transmit::transmit(self, source).await,
+                Step::Done => break,
+            }
+        }
+        self.object = None;
+        self.task.privates.clear();
+        self.top_privates.clear();
+    }
+
+    fn diagnose(&mut self, step: &Step) {
+        let name = match step {
+            Step::Recv => "Req Step recv",
+            Step::Lookup => "Req Step lookup",
+            Step::Miss { .. } => "Req Step miss",
+            Step::Pass => "Req Step pass",
+            Step::Pipe => "Req Step pipe",
+            Step::Purge => "Req Step purge",
+            Step::Synth => "Req Step synth",
+            Step::VclFail => "Req Step vclfail",
+            Step::Restart => "Req Step restart",
+            Step::Deliver(_) => "Req Step deliver",
+            Step::Transmit(_) => "Req Step transmit",
+            Step::Done => "Req Step finish",
+        };
+        let vxid = self.task.vxid();
+        self.task.log.put_fmt(Tag::Debug, format_args!("vxid {vxid} STP_{name}"));
+        self.task.log.flush();
+    }
+
+    fn restart(&mut self) -> Step {
+        self.restarts += 1;
+        if self.restarts > self.task.params.max_restarts {
+            self.task.log.put(Tag::VCL_Error, b"Too many restarts");
+            self.err_code = 503;
+            return Step::Synth;
+        }
+        self.task.stamp("Restart");
+        let next = Vxid::client(self.task.reactor.vxid());
+        self.task.log.continue_as("req", "restart", next);
+        let previous = self.task.t_prev;
+        self.task.timestamp("Start", previous);
+        self.err_code = 0;
+        Step::Recv
+    }
+
+    /// Runs one subroutine of VCL, with its records in the log.
+    pub async fn vcl(&mut self, method: Method) -> Action {
+        self.task.method = method;
+        self.task.failed = false;
+        self.task.now = clock::real();
+        self.task.log.put(Tag::VCL_call, method.log_name().as_bytes());
+        let vcl = self.task.vcl.clone();
+        let mut ctx = Ctx::new(self, vcl.loaded.instance());
+        let action = if vcl.loaded.may_suspend(method) {
+            vcl.loaded.run_suspendable(method, &mut ctx).await
+        } else {
+            vcl.loaded.run(method, &mut ctx)
+        };
+        let action = if self.task.failed || self.task.ws.overflowed() { Action::Fail } else { action };
+        self.task.log.put(Tag::VCL_return, action.name().as_bytes());
+        action
+    }
+
+    /// Undoes what VCL did to the request, as for a new start of the same one.
+    pub fn rollback(&mut self) {
+        self.http.clone_from(&self.http0);
+        self.task.privates.clear();
+        self.task.ws.clear_overflowed();
+    }
+
+    /// Sends a response that has no body and did not come from VCL; false if the client is gone.
+    pub async fn minimal_response(&mut self, status: u16) -> bool {
+        let reason = lacquer_http::reason_of(status);
+        let text = format!("HTTP/1.1 {status:03} {reason}\r\n\r\n");
+        let log = &mut self.task.log;
+        log.put(Tag::RespProtocol, b"HTTP/1.1");
+        log.put_fmt(Tag::RespStatus, format_args!("{status:03}"));
+        log.put(Tag::RespReason, reason.as_bytes());
+        if status >= 400 {
+            self.err_code = status;
+        }
+        let sent = self.tx.write_all(text.as_bytes()).await.is_ok();
+        if sent {
+            self.account.resp_header += text.len() as u64;
+        } else if self.close.is_none() {
+            self.close = Some(SessClose::RemClose);
+        }
+        sent
+    }
+
+    /// Logs and counts the bytes of the request that ends.
+    pub fn charge(&mut self) {
+        let a = std::mem::take(&mut self.account);
+        if !self.piped && !self.task.vxid().is_none() {
+            self.task
+                .log
+                .record(Tag::ReqAcct)
+                .u64(a.req_header)
+                .sp()
+                .u64(a.req_body)
+                .sp()
+                .u64(a.req_header + a.req_body)
+                .sp()
+                .u64(a.resp_header)
+                .sp()
+                .u64(a.resp_body)
+                .sp()
+                .u64(a.resp_header + a.resp_body)
+                .end();
+        }
+        let c = &self.task.reactor.counters;
+        c.s_req_hdrbytes.add(a.req_header);
+        c.s_req_bodybytes.add(a.req_body);
+        c.s_resp_hdrbytes.add(a.resp_header);
+        c.s_resp_bodybytes.add(a.resp_body);
+    }
+}
+
+/// A place where a fetch leaves what it borrowed from the request.
+pub type Slot<T> = Rc<RefCell<Option<T>>>;

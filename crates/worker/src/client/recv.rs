@@ -1,0 +1,189 @@
+//! The first steps: what the protocol says about the request, vcl_recv and vcl_hash.
+
+use lacquer_http::header_table as h;
+use lacquer_http::{BodyStatus, SessClose, conditional, h1};
+use lacquer_shm::Tag;
+use lacquer_vcl::types::{Action, Method};
+use sha2::{Digest, Sha256};
+
+use super::{Req, Step};
+
+/// Expect and Connection are settled before VCL sees the request.
+pub async fn transport(req: &mut Req) -> Step {
+    let ws = &req.task.ws;
+    if let Some(expect) = req.http.get(ws, h::EXPECT) {
+        if !expect.eq_ignore_ascii_case(b"100-continue") {
+            req.close = Some(SessClose::RxJunk);
+            req.minimal_response(417).await;
+            req.task.reactor.counters.client_req_417.add(1);
+            return Step::Done;
+        }
+        if req.http.version() >= 11 && !req.body.has_pending() {
+            req.want_100 = true;
+        }
+        req.http.unset(&req.task.ws, h::EXPECT, |_| {});
+    }
+    let decided = h1::decide_connection(&mut req.http, &mut req.task.ws, SessClose::ReqClose);
+    req.close = decided.unwrap_or(Some(SessClose::RxBad));
+    if req.close == Some(SessClose::RxBad) {
+        req.task.reactor.counters.client_req_400.add(1);
+        req.minimal_response(400).await;
+        return Step::Done;
+    }
+    req.snapshot = req.task.ws.mark();
+    req.http0.clone_from(&req.http);
+    Step::Recv
+}
+
+/// ReqStart: who asks, and through which listening socket.
+pub fn log_start(req: &mut Req) {
+    let sess = &req.task.sess;
+    req.task
+        .log
+        .record(Tag::ReqStart)
+        .str(&sess.client.ip)
+        .sp()
+        .str(&sess.client.port)
+        .sp()
+        .str(&sess.listener.name)
+        .end();
+}
+
+async fn refuse(req: &mut Req, why: &str) -> Step {
+    req.task.log.put(Tag::BogoHeader, why.as_bytes());
+    req.task.reactor.counters.client_req_400.add(1);
+    req.close = Some(SessClose::RxBad);
+    req.minimal_response(400).await;
+    Step::Done
+}
+
+/// What a request has before VCL changes it.
+fn prepare(req: &mut Req) {
+    if req.restarts == 0 {
+        let sess = req.task.sess.clone();
+        append_value(req, h::X_FORWARDED_FOR, sess.client.ip.as_bytes());
+        let via = req.task.reactor.via();
+        append_value(req, h::VIA, via.as_bytes());
+        let _ = req.http.collect(&mut req.task.ws, h::CACHE_CONTROL, b", ");
+        req.backend_hint = req.task.vcl.loaded.instance().default_backend;
+        req.req_ttl = -1.0;
+        req.req_grace = -1.0;
+        req.req_max_age = -1.0;
+        req.can_esi = true;
+        req.hash_always_miss = false;
+        req.hash_ignore_busy = false;
+        req.hash_ignore_vary = false;
+        req.identity = lacquer_http::Text::NONE;
+        req.storage = 0;
+        req.task.trace = req.task.params.feature.has(lacquer_params::bits::FeatureBits::TRACE);
+    }
+    req.is_hit = false;
+    req.is_hitmiss = false;
+    req.is_hitpass = false;
+    req.err_code = 0;
+    req.err_reason = lacquer_http::Text::NONE;
+    req.filters = lacquer_http::Text::NONE;
+}
+
+/// Adds to a header that is a list; the log shows the old line go and the new one come.
+fn append_value(req: &mut Req, name: lacquer_http::HeaderName<'_>, value: &[u8]) {
+    let log = &mut req.task.log;
+    let line = req.http.append_value(&mut req.task.ws, name, value, |old| log.put(Tag::ReqUnset, old));
+    match line {
+        Ok(line) => req.task.log.put(Tag::ReqHeader, req.task.ws.get(line)),
+        Err(_) => req.req_headers().lost(name.as_bytes()),
+    }
+}
+
+pub async fn recv(req: &mut Req) -> Step {
+    log_start(req);
+    req.req_headers().log_all();
+    if let Some(why) = h1::request_duplicate(&req.http0, &req.task.ws) {
+        return refuse(req, why).await;
+    }
+    prepare(req);
+    if req.body.status() == BodyStatus::Error {
+        req.close = Some(SessClose::Overload);
+        return Step::Done;
+    }
+
+    let mut handling = req.vcl(Method::Recv).await;
+    if handling == Action::Fail {
+        return Step::VclFail;
+    }
+    if handling == Action::Vcl
+        && req.restarts == 0
+        && let Some(next) = req.next_vcl.take()
+    {
+        req.task.vcl = next;
+        req.rollback();
+        let name = req.task.vcl.name.clone();
+        req.task.log.put_fmt(Tag::VCL_use, format_args!("{name} via {}", req.label_used()));
+        prepare(req);
+        handling = req.vcl(Method::Recv).await;
+        if handling == Action::Fail {
+            return Step::VclFail;
+        }
+    }
+    if req.want_100 && !req.late_100 {
+        req.want_100 = false;
+        if !req.minimal_response(100).await {
+            req.close = Some(SessClose::RemClose);
+            return Step::Done;
+        }
+    }
+    if req.body.status() == BodyStatus::Error {
+        req.close = Some(SessClose::RxBody);
+        return Step::Done;
+    }
+    if req.task.params.http_gzip_support && !matches!(handling, Action::Pipe | Action::Pass) {
+        let log = &mut req.task.log;
+        let unset = |line: &[u8]| log.put(Tag::ReqUnset, line);
+        let change = conditional::normalise_accept_encoding(&mut req.http, &mut req.task.ws, unset);
+        if let Ok(conditional::EncodingChange::Set(line)) = change {
+            req.task.log.put(Tag::ReqHeader, req.task.ws.get(line));
+        }
+    }
+    if !hash(req).await {
+        return Step::VclFail;
+    }
+    next_step(req, handling)
+}
+
+/// Runs vcl_hash; what it hashes is the key under which the request is looked up.
+async fn hash(req: &mut Req) -> bool {
+    req.hasher = Some(Sha256::new());
+    let outcome = req.vcl(Method::Hash).await;
+    if let Some(hasher) = req.hasher.take() {
+        req.digest = hasher.finalize().into();
+    }
+    outcome != Action::Fail
+}
+
+fn next_step(req: &mut Req, handling: Action) -> Step {
+    match handling {
+        Action::Purge => Step::Purge,
+        Action::Hash => Step::Lookup,
+        Action::Pass => Step::Pass,
+        Action::Synth => Step::Synth,
+        Action::Restart => Step::Restart,
+        Action::Pipe if req.esi_level > 0 => {
+            let text = b"vcl_recv{} returns pipe for ESI included object.  Doing pass.";
+            req.task.log.put(Tag::VCL_Error, text);
+            Step::Pass
+        }
+        Action::Pipe if req.http0.version() > 11 => {
+            let text = b"vcl_recv{} returns pipe for HTTP/2 request.  Doing pass.";
+            req.task.log.put(Tag::VCL_Error, text);
+            Step::Pass
+        }
+        Action::Pipe => Step::Pipe,
+        Action::Vcl => {
+            let why = if req.restarts > 0 { "Not after restarts" } else { "Only from active VCL" };
+            req.task.log.put_fmt(Tag::VCL_Error, format_args!("Illegal return(vcl): {why}"));
+            req.err_code = 503;
+            Step::Synth
+        }
+        _ => Step::VclFail,
+    }
+}

@@ -1,0 +1,114 @@
+//! Responses that Lacquer makes itself: vcl_synth, and what is left when VCL has failed.
+
+use lacquer_http::{SessClose, header_table as h};
+use lacquer_shm::Tag;
+use lacquer_vcl::types::{Action, Method};
+
+use super::{Req, Source, Step};
+use crate::clock;
+
+/// VCL failed: the request as it came in is answered with 503.
+pub fn vcl_fail(req: &mut Req) -> Step {
+    req.rollback();
+    let (code, reason) = if req.reset { (408, "Client disconnected") } else { (503, "VCL failed") };
+    req.err_code = code;
+    req.err_reason = req.task.ws.copy(reason.as_bytes()).unwrap_or_default();
+    req.close = Some(SessClose::VclFailure);
+    req.resp_filters = lacquer_http::Text::NONE;
+    Step::Synth
+}
+
+pub(super) fn set_up(req: &mut Req) {
+    let code = req.err_code;
+    let reason = req.err_reason;
+    req.resp.clear();
+    let now = clock::real();
+    let date = req.task.reactor.http_date(now);
+    let vxid = req.task.vxid().number().to_string();
+    let expects = req.want_100;
+    let reason = req.task.ws.get_opt(reason).map(<[u8]>::to_vec);
+    let mut headers = req.resp_headers();
+    headers.respond(code, reason.as_deref());
+    headers.add(h::DATE, &[&date]);
+    headers.add(h::SERVER, &[b"Varnish"]);
+    headers.add(crate::task::names::X_VARNISH, &[vxid.as_bytes()]);
+    // With the client still waiting for 100-continue, closing spares both sides the body. VCL may veto.
+    if expects {
+        headers.add(h::CONNECTION, &[b"close"]);
+    }
+}
+
+pub async fn synth(req: &mut Req) -> Step {
+    req.task.reactor.counters.s_synth.add(1);
+    if req.err_code < 100 {
+        req.err_code = 501;
+    }
+    set_up(req);
+    req.resp_filters = lacquer_http::Text::NONE;
+    req.synth_body.clear();
+    req.t_resp = clock::real();
+    let mut handling = req.vcl(Method::Synth).await;
+    req.task.stamp("Process");
+
+    if handling == Action::Fail {
+        req.ignore_body().await;
+        let status = if req.reset { 408 } else { 500 };
+        req.minimal_response(status).await;
+        req.close = Some(SessClose::VclFailure);
+        req.task.stamp("Resp");
+        return Step::Done;
+    }
+    if handling == Action::Restart && req.restarts > req.task.params.max_restarts {
+        handling = Action::Deliver;
+    }
+    if handling == Action::Restart {
+        req.resp.clear();
+        return Step::Restart;
+    }
+    let length = req.synth_body.len().to_string();
+    let mut headers = req.resp_headers();
+    headers.unset(h::CONTENT_LENGTH);
+    headers.add(h::CONTENT_LENGTH, &[length.as_bytes()]);
+    if req.close.is_none() && req.resp.value_is(&req.task.ws, h::CONNECTION, b"close") {
+        req.close = Some(SessClose::RespClose);
+    }
+    req.ignore_body().await;
+    let body = std::mem::take(&mut req.synth_body);
+    Step::Transmit(Source::Bytes(body))
+}
+
+impl Req {
+    /// Reads what is left of the request's body, unless the connection is closed anyway.
+    pub async fn ignore_body(&mut self) {
+        if self.close.is_some() {
+            return;
+        }
+        if self.body.is_available() {
+            self.send_late_100().await;
+            let read = self.body.drain(&self.task.params).await;
+            self.account.req_body += self.body.take_counted();
+            self.task.stamp("ReqBody");
+            if read.is_err() {
+                self.close = Some(SessClose::RxBody);
+            }
+        } else if self.body.status() == lacquer_http::BodyStatus::Error {
+            self.close = Some(SessClose::RxBody);
+        }
+    }
+
+    /// A body is about to be read: a client that waits for leave is given it now.
+    pub async fn send_late_100(&mut self) {
+        if self.want_100 {
+            self.want_100 = false;
+            self.minimal_response(100).await;
+        }
+    }
+
+    pub fn label_used(&self) -> String {
+        self.next_label.clone().unwrap_or_default()
+    }
+
+    pub fn log_error(&mut self, text: &str) {
+        self.task.log.put(Tag::Error, text.as_bytes());
+    }
+}

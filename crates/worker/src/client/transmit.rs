@@ -1,0 +1,291 @@
+//! Sends the response: head and body in as few writes as the kernel allows.
+
+use lacquer_cache::{BodyState, Object, flag};
+use lacquer_filters::{Chain, Filter, Gunzip, RangeOf};
+use lacquer_http::range::{self, Decision};
+use lacquer_http::{BodyStatus, SessClose, Text, conditional, h1, header_table as h};
+use lacquer_shm::Tag;
+
+use super::deliver::settle_connection;
+use super::{Req, Source, Step};
+use crate::sender::{BodyFrame, SendError, Sender};
+
+/// Body bytes to send: none, all, or a part of the stored ones.
+struct Plan {
+    /// Length of the body as sent, if known before.
+    length: Option<u64>,
+    /// What to take of the stored body when no filter changes it.
+    from: u64,
+    to: Option<u64>,
+    filters: Vec<Box<dyn Filter>>,
+    /// A range whose end was not reached is an error of its own.
+    ranged: bool,
+}
+
+pub async fn transmit(req: &mut Req, source: Source) -> Step {
+    let announced = h1::content_length(&req.resp, &req.task.ws).ok().flatten();
+    let status = req.resp.status();
+    let is_head = req.http0.method(&req.task.ws) == b"HEAD";
+    let bodyless = is_head || status < 200 || status == 204 || status == 304;
+
+    let stored = stored_length(&source, announced);
+    let filters = filter_list(req, &source);
+    let Some(plan) = plan(req, &filters, &source, stored) else {
+        req.task.log.put(Tag::Error, b"Failure to push processors");
+        req.close = Some(SessClose::Overload);
+        return finish(req, &source);
+    };
+    let mut send_body = !bodyless;
+    if status < 200 || status == 204 || req.resp.status() == 304 {
+        req.resp_headers().unset(h::CONTENT_LENGTH);
+    } else if announced.is_some() && announced == plan.length {
+        // The header is right as it stands.
+    } else if is_head && matches!(&source, Source::Object(o) if o.is(flag::HFM)) {
+        // Only the origin knows what the length would have been.
+    } else {
+        let mut headers = req.resp_headers();
+        headers.unset(h::CONTENT_LENGTH);
+        if let Some(length) = plan.length {
+            let mut digits = [0; 24];
+            headers.add(h::CONTENT_LENGTH, &[crate::text::decimal(length, &mut digits)]);
+        }
+    }
+    if plan.length == Some(0) {
+        send_body = false;
+    }
+    send(req, &source, plan, send_body).await;
+    finish(req, &source)
+}
+
+fn stored_length(source: &Source, announced: Option<u64>) -> Option<u64> {
+    match source {
+        Source::Bytes(bytes) => Some(bytes.len() as u64),
+        Source::Object(o) if o.state() == BodyState::Complete => Some(o.body_len()),
+        Source::Object(_) => announced,
+    }
+}
+
+/// The names of the filters: VCL's choice or what the response needs.
+fn filter_list(req: &mut Req, source: &Source) -> Vec<u8> {
+    let list = match req.task.ws.get_opt(req.resp_filters) {
+        Some(chosen) => chosen.to_vec(),
+        None => req.default_filters(source),
+    };
+    req.task.log.put(Tag::Filters, &list);
+    list
+}
+
+impl Req {
+    pub fn default_filters(&self, source: &Source) -> Vec<u8> {
+        let mut list = Vec::new();
+        let params = &self.task.params;
+        let ws = &self.task.ws;
+        if let Source::Object(o) = source
+            && params.http_gzip_support
+            && o.is(flag::GZIPED)
+            && !conditional::accepts_gzip(&self.http, ws)
+        {
+            list.extend_from_slice(b" gunzip");
+        }
+        if params.http_range_support && self.resp.status() == 200 && self.http.has(ws, h::RANGE) {
+            list.extend_from_slice(b" range");
+        }
+        if !list.is_empty() {
+            list.remove(0);
+        }
+        list
+    }
+}
+
+fn plan(req: &mut Req, filters: &[u8], source: &Source, stored: Option<u64>) -> Option<Plan> {
+    let mut plan = Plan { length: stored, from: 0, to: None, filters: Vec::new(), ranged: false };
+    for name in filters.split(|&b| b == b' ').filter(|n| !n.is_empty()) {
+        match name {
+            b"gunzip" => {
+                req.resp_headers().unset(h::CONTENT_ENCODING);
+                plan.length = match source {
+                    Source::Object(o) => crate::extra::unpacked_len(o),
+                    Source::Bytes(_) => None,
+                };
+                plan.filters.push(Box::new(Gunzip::new()));
+            }
+            b"range" => set_range(req, &mut plan),
+            b"esi" => {}
+            other => {
+                let other = String::from_utf8_lossy(other).into_owned();
+                req.task.log.put_fmt(Tag::Error, format_args!("Filter '...{other}' not found"));
+                return None;
+            }
+        }
+    }
+    Some(plan)
+}
+
+fn set_range(req: &mut Req, plan: &mut Plan) {
+    let ws = &mut req.task.ws;
+    let (low, high) = match range::decide(&req.http, ws, &req.resp, ws, plan.length) {
+        Decision::Whole => return,
+        Decision::Part { low, high } => (low, high),
+        Decision::Unsatisfiable(why) => {
+            req.task.log.put_fmt(Tag::Debug, format_args!("RANGE_FAIL {why}"));
+            if let Some(length) = plan.length
+                && let Ok(line) = range::append_unsatisfied_range(&mut req.resp, ws, length)
+            {
+                req.task.log.put(Tag::RespHeader, ws.get(line));
+            }
+            req.resp_headers().respond(416, None);
+            plan.length = Some(0);
+            return;
+        }
+    };
+    if let Ok(line) = range::append_content_range(&mut req.resp, ws, low, high, plan.length) {
+        req.task.log.put(Tag::RespHeader, ws.get(line));
+    }
+    req.resp_headers().respond(206, None);
+    if plan.length.is_some() {
+        plan.length = Some(high - low + 1);
+        plan.ranged = true;
+    }
+    if plan.filters.is_empty() {
+        plan.from = low;
+        plan.to = Some(high + 1);
+    } else {
+        plan.filters.push(Box::new(RangeOf::new(low, high + 1)));
+    }
+}
+
+async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
+    settle_connection(req);
+    let mut frame = BodyFrame::Plain;
+    if send_body && !req.resp.has(&req.task.ws, h::CONTENT_LENGTH) {
+        if req.http.version() >= 11 {
+            frame = BodyFrame::Chunked;
+            req.resp_headers().add(h::TRANSFER_ENCODING, &[b"chunked"]);
+        } else {
+            req.close = Some(SessClose::TxEof);
+        }
+    }
+    if req.task.ws.overflowed() {
+        return internal_error(req).await;
+    }
+    req.out.clear();
+    let head_len = h1::write_response_head(&req.resp, &req.task.ws, &mut req.out);
+    req.account.resp_header += head_len as u64;
+    let limits = crate::sender::Limits {
+        total: req.task.sess.send_timeout.get(req.task.params.send_timeout),
+        idle: req.task.sess.idle_send_timeout.get(req.task.params.idle_send_timeout),
+    };
+    let head = std::mem::take(&mut req.out);
+    let tx = req.tx.clone();
+    let mut sender = Sender::new(&tx, &head, frame, limits);
+    let result = if send_body {
+        send_source(&mut sender, source, plan).await
+    } else {
+        sender.finish_head().await.map(|()| true)
+    };
+    req.account.resp_body += sender.body_bytes();
+    req.out = head;
+    match result {
+        Ok(true) => {}
+        Ok(false) => req.fail_session(SessClose::RangeShort),
+        Err(SendError::Source) => req.fail_session(SessClose::TxError),
+        Err(SendError::Filter(why)) => {
+            req.log_error(&why);
+            req.fail_session(SessClose::RemClose);
+        }
+        Err(SendError::Io(e)) => {
+            let text = format!("Write error, retval = -1, len = {}, errno = {}", head_len, os_text(&e));
+            req.task.log.put(Tag::Debug, text.as_bytes());
+            let gone = matches!(e.raw_os_error(), Some(32 | 104));
+            req.fail_session(if gone { SessClose::RemClose } else { SessClose::TxError });
+        }
+    }
+}
+
+fn os_text(e: &std::io::Error) -> String {
+    let text = e.to_string();
+    text.split(" (os error").next().unwrap_or("").to_owned()
+}
+
+/// `Ok(false)`: the body ended before the range did.
+async fn send_source(sender: &mut Sender<'_>, source: &Source, plan: Plan) -> Result<bool, SendError> {
+    let whole = !plan.ranged;
+    let wanted = plan.length;
+    let mut chain = Chain::new(plan.filters);
+    match source {
+        Source::Bytes(bytes) => {
+            let to = plan.to.unwrap_or(u64::MAX).min(bytes.len() as u64) as usize;
+            let part = &bytes[(plan.from as usize).min(to)..to];
+            if chain.is_empty() {
+                sender.body(part).await?;
+            } else {
+                let out = chain.push(part, true).map_err(SendError::Filter)?;
+                sender.body(out).await?;
+            }
+        }
+        Source::Object(object) if chain.is_empty() => {
+            sender.object(object, plan.from, plan.to).await?;
+        }
+        Source::Object(object) => send_filtered(sender, object, &mut chain).await?,
+    }
+    let complete = whole || wanted.is_none_or(|n| sender.body_bytes() >= n);
+    sender.end().await?;
+    Ok(complete)
+}
+
+async fn send_filtered(sender: &mut Sender<'_>, object: &Object, chain: &mut Chain) -> Result<(), SendError> {
+    let mut at = 0;
+    loop {
+        let state = crate::extra::more_than(object, at).await;
+        let Some(chunk) = object.chunk_at(at).filter(|c| !c.is_empty()) else {
+            if state == BodyState::Failed {
+                return Err(SendError::Source);
+            }
+            let rest = chain.push(&[], true).map_err(SendError::Filter)?;
+            return sender.body(rest).await;
+        };
+        at += chunk.len() as u64;
+        let out = chain.push(chunk.bytes(), false).map_err(SendError::Filter)?;
+        if !out.is_empty() {
+            sender.body(out).await?;
+        }
+        if chain.is_done() {
+            return Ok(());
+        }
+    }
+}
+
+async fn internal_error(req: &mut Req) {
+    const TEXT: &[u8] = b"HTTP/1.1 500 Internal Server Error\r\nServer: Varnish\r\nConnection: close\r\n\r\n";
+    let log = &mut req.task.log;
+    log.put(Tag::Error, b"workspace_client overflow");
+    log.put(Tag::RespProtocol, b"HTTP/1.1");
+    log.put(Tag::RespStatus, b"500");
+    log.put(Tag::RespReason, b"Internal Server Error");
+    req.task.reactor.counters.client_resp_500.add(1);
+    let _ = req.tx.write_all(TEXT).await;
+    req.close = Some(SessClose::TxEof);
+}
+
+impl Req {
+    /// The connection cannot be used further, for this reason.
+    pub fn fail_session(&mut self, reason: SessClose) {
+        self.close = Some(reason);
+    }
+}
+
+fn finish(req: &mut Req, source: &Source) -> Step {
+    req.task.stamp("Resp");
+    if let Source::Object(object) = source {
+        if req.close.is_none() && object.state() == BodyState::Failed {
+            req.close = Some(SessClose::TxError);
+        }
+        object.cancel();
+    }
+    if req.body.status() == BodyStatus::Error && req.close.is_none() {
+        req.close = Some(SessClose::RxBody);
+    }
+    req.resp_filters = Text::NONE;
+    req.object = None;
+    Step::Done
+}

@@ -1,0 +1,148 @@
+//! What the manager asks of the worker. The main thread reads one request at a time, does it and answers;
+//! in between it looks after VCL programs that cool down or leave.
+
+pub mod bans;
+pub mod knobs;
+pub mod panics;
+
+mod backends;
+mod debug;
+mod glob;
+mod vcl_list;
+
+pub use bans::from_vcl as ban_from_vcl;
+
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use lacquer_cli::link::{self, FromWorker, Request, ToWorker};
+use lacquer_cli::status;
+use lacquer_shm::{Tag, Vxid};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::shared::Shared;
+use crate::{clock, helpers, vcl_life};
+
+/// How often programs that cool down are looked at while nothing is asked.
+const ROUND: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// Status and text for the user.
+pub struct Answer {
+    pub status: u16,
+    pub text: String,
+}
+
+impl Answer {
+    pub fn ok(text: impl Into<String>) -> Answer {
+        Answer { status: status::OK, text: text.into() }
+    }
+
+    pub fn refuse(status: u16, text: impl Into<String>) -> Answer {
+        Answer { status, text: text.into() }
+    }
+
+    fn unknown() -> Answer {
+        Answer::refuse(status::UNKNOWN, "Unknown request.\nType 'help' for more info.\n")
+    }
+}
+
+/// Answers until the manager hangs up, which means: end.
+pub fn serve(shared: &Arc<Shared>, mut manager: UnixStream) -> ExitCode {
+    loop {
+        let asked = wait_for_message(&manager);
+        vcl_life::poll(shared);
+        if !asked {
+            continue;
+        }
+        match link::receive(&mut manager) {
+            Ok(ToWorker::Param(params)) => {
+                shared.set_params(*params);
+                helpers::params_changed();
+            }
+            Ok(ToWorker::Request { id, body }) => {
+                let Answer { status, text } = answer(shared, body);
+                if link::send(&mut manager, &FromWorker::Reply { id, status, text }).is_err() {
+                    break;
+                }
+            }
+            Ok(ToWorker::Configure(_)) => eprintln!("The manager sent a second configuration; ignored."),
+            Err(_) => break,
+        }
+    }
+    shared.log.write(Tag::CLI, Vxid::NONE, b"EOF on CLI connection, worker stops");
+    std::thread::sleep(knobs::shutdown_delay());
+    ExitCode::SUCCESS
+}
+
+fn wait_for_message(manager: &UnixStream) -> bool {
+    let mut fds = [PollFd::new(manager, PollFlags::IN)];
+    match poll(&mut fds, Some(&ROUND)) {
+        Ok(ready) => ready > 0,
+        // Reading then tells what is wrong.
+        Err(e) => e != Errno::INTR,
+    }
+}
+
+fn answer(shared: &Arc<Shared>, body: Request) -> Answer {
+    let log = |text: std::fmt::Arguments<'_>| shared.log.write_fmt(Tag::CLI, Vxid::NONE, text);
+    log(format_args!("Rd {}", words_of(&body)));
+    let answer = carry_out(shared, body);
+    log(format_args!("Wr {:03} {} {}", answer.status, answer.text.len(), answer.text));
+    answer
+}
+
+fn carry_out(shared: &Arc<Shared>, body: Request) -> Answer {
+    match body {
+        Request::LoadVcl { name, program, state, warm } => {
+            vcl_life::load(shared, &name, &program, state, warm)
+        }
+        Request::LabelVcl { label, target } => vcl_life::label(shared, &label, &target),
+        Request::SetVclState { name, state, warm } => vcl_life::set_state(shared, &name, state, warm),
+        Request::UseVcl { name } => vcl_life::use_for_new(shared, &name),
+        Request::DiscardVcl { name } => vcl_life::discard(shared, &name),
+        Request::Cli { argv } => command(shared, &argv),
+        Request::Start => {
+            shared.accepting.send_replace(true);
+            Answer::ok("")
+        }
+        Request::Ping => Answer::ok(format!("PONG {} 1.0", clock::real() as i64)),
+    }
+}
+
+/// The request as a line of the CLI, for the log.
+fn words_of(body: &Request) -> String {
+    let temperature = |warm: &bool| u8::from(*warm);
+    match body {
+        Request::LoadVcl { name, state, warm, .. } => {
+            format!("vcl.load {name} {}{}", temperature(warm), state.word())
+        }
+        Request::LabelVcl { label, target } => format!("vcl.label {label} {target}"),
+        Request::SetVclState { name, state, warm } => {
+            format!("vcl.state {name} {}{}", temperature(warm), state.word())
+        }
+        Request::UseVcl { name } => format!("vcl.use {name}"),
+        Request::DiscardVcl { name } => format!("vcl.discard {name}"),
+        Request::Cli { argv } => argv.join(" "),
+        Request::Start => "start".to_owned(),
+        Request::Ping => "ping".to_owned(),
+    }
+}
+
+fn command(shared: &Arc<Shared>, argv: &[String]) -> Answer {
+    let Some((name, args)) = argv.split_first() else {
+        return Answer::refuse(status::SYNTAX, "Empty CLI command.\n");
+    };
+    match name.as_str() {
+        "vcl.list" => vcl_list::answer(shared, argv),
+        "ban" => bans::add(shared, args),
+        "ban.list" => bans::list(shared, argv),
+        "backend.list" => backends::list(shared, argv),
+        "backend.set_health" => backends::set_health(shared, args),
+        other => match other.strip_prefix("debug.") {
+            Some(what) => debug::command(shared, what, args),
+            None => Answer::unknown(),
+        },
+    }
+}

@@ -1,0 +1,198 @@
+//! `backend.list` and `backend.set_health`.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use lacquer_cli::columns::{self, Cell, left};
+use lacquer_cli::{json, status};
+use lacquer_http::date;
+use lacquer_vcl_runtime::director::DirectorCell;
+use lacquer_vcl_runtime::{AdminHealth, BackendId, Health};
+
+use super::{Answer, glob};
+use crate::backends::{Origin, OriginLeaf};
+use crate::clock;
+use crate::shared::Shared;
+use crate::vcl_table::{Entry, Vcl};
+
+/// A backend or director that a pattern matches.
+struct Found {
+    vcl: Arc<Vcl>,
+    /// `vcl.backend`
+    name: String,
+    id: BackendId,
+    cell: Arc<DirectorCell>,
+}
+
+impl Found {
+    fn origin(&self) -> Option<&Origin> {
+        self.cell.director.as_any().downcast_ref::<OriginLeaf>().map(|leaf| &*leaf.0)
+    }
+
+    /// A backend without a probe has nothing that could tell its health.
+    fn has_no_say(&self) -> bool {
+        self.origin().is_some_and(|origin| origin.spec.probe.is_none() && !origin.spec.none)
+    }
+
+    fn admin_word(&self) -> &'static str {
+        match self.cell.admin() {
+            AdminHealth::Auto if self.has_no_say() => "healthy",
+            AdminHealth::Auto => "probe",
+            AdminHealth::Healthy => "healthy",
+            AdminHealth::Sick => "sick",
+            AdminHealth::Deleted => "deleted",
+        }
+    }
+
+    fn health(&self) -> Health {
+        let instance = self.vcl.loaded.instance();
+        instance.directors.healthy(self.id, instance)
+    }
+
+    fn list(&self, details: bool, json: bool) -> String {
+        self.cell.director.list(self.vcl.loaded.instance(), details, json)
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let text = self.list(false, false);
+        let (probe, health) = text.split_once('\t').unwrap_or((&text, "healthy"));
+        let changed = date::format(self.health().changed);
+        vec![
+            left(&self.name),
+            left(self.admin_word()),
+            left(probe),
+            left(health),
+            left(String::from_utf8_lossy(&changed)),
+        ]
+    }
+
+    fn json(&self, details: bool) -> String {
+        let mut out = format!(
+            "  {}: {{\n    \"type\": \"{}\",\n    \"admin_health\": \"{}\",\n    \"probe_message\": {},\n",
+            json::string(&self.name),
+            self.cell.director.kind(),
+            self.admin_word(),
+            self.list(false, true)
+        );
+        if details {
+            let value = if self.has_no_say() { "{}".to_owned() } else { self.list(true, true) };
+            let _ = writeln!(out, "    \"probe_details\": {},", value.trim_end().trim_end_matches(','));
+            if let Some(origin) = self.origin() {
+                for (family, addr) in [("ipv4", origin.spec.ipv4), ("ipv6", origin.spec.ipv6)] {
+                    if let Some(addr) = addr {
+                        let _ = writeln!(out, "    \"{family}\": \"{}\",", addr.ip());
+                    }
+                }
+            }
+        }
+        let _ = write!(out, "    \"last_change\": {:.3}\n  }}", self.health().changed);
+        out
+    }
+}
+
+/// Without a dot, a pattern is about the active program.
+fn find(shared: &Shared, pattern: Option<&str>) -> Vec<Found> {
+    let (pattern, vcls) = match pattern {
+        Some(pattern) if pattern.contains('.') => (pattern.to_owned(), programs(shared)),
+        other => {
+            let Some(active) = shared.vcls.active() else { return Vec::new() };
+            let within = other.filter(|p| !p.is_empty()).unwrap_or("*");
+            (format!("{}.{within}", active.name), vec![active])
+        }
+    };
+    let mut found = Vec::new();
+    for vcl in vcls {
+        for (id, cell) in vcl.loaded.instance().directors.all() {
+            let name = format!("{}.{}", vcl.name, cell.director.name());
+            if cell.admin() != AdminHealth::Deleted && glob::matches(&pattern, &name) {
+                found.push(Found { vcl: vcl.clone(), name, id, cell });
+            }
+        }
+    }
+    found
+}
+
+fn programs(shared: &Shared) -> Vec<Arc<Vcl>> {
+    let present = shared.vcls.entries().into_iter().filter_map(|entry| match entry {
+        Entry::Program(vcl) => Some(vcl),
+        Entry::Label { .. } => None,
+    });
+    present.chain(shared.vcls.leaving()).collect()
+}
+
+#[derive(Default)]
+struct Flags {
+    json: bool,
+    details: bool,
+}
+
+/// Reads the flags; answers how many words they take.
+fn flags(args: &[String]) -> Result<(Flags, usize), Answer> {
+    let mut flags = Flags::default();
+    let mut count = 0;
+    for letters in args.iter().map_while(|word| word.strip_prefix('-')) {
+        count += 1;
+        for letter in letters.chars() {
+            match letter {
+                'j' => flags.json = true,
+                'p' => flags.details = !flags.details,
+                other => return Err(Answer::refuse(status::PARAM, format!("Invalid flag {other}"))),
+            }
+        }
+    }
+    Ok((flags, count))
+}
+
+pub fn list(shared: &Shared, argv: &[String]) -> Answer {
+    let args = argv.get(1..).unwrap_or_default();
+    let (flags, count) = match flags(args) {
+        Ok(read) => read,
+        Err(refusal) => return refusal,
+    };
+    let pattern = match &args[count..] {
+        [] => None,
+        [pattern] => Some(pattern.as_str()),
+        _ => return Answer::refuse(status::PARAM, "Too many arguments"),
+    };
+    let found = find(shared, pattern);
+    if flags.json {
+        let objects: Vec<String> = found.iter().map(|f| f.json(flags.details)).collect();
+        let elements = format!("{{\n{}\n}}", objects.join(",\n"));
+        return Answer::ok(json::reply(3, argv, clock::real(), &elements));
+    }
+    let mut rows = vec![["Backend name", "Admin", "Probe", "Health", "Last change"].map(left).to_vec()];
+    rows.extend(found.iter().map(Found::cells));
+    let table = columns::layout(&rows);
+    if !flags.details {
+        return Answer::ok(table);
+    }
+    let mut out = String::new();
+    for (at, line) in table.lines().enumerate() {
+        out.push_str(line);
+        if let Some(found) = at.checked_sub(1).and_then(|row| found.get(row)) {
+            out.push_str(found.list(true, false).trim_end_matches('\n'));
+        }
+        out.push('\n');
+    }
+    Answer::ok(out)
+}
+
+pub fn set_health(shared: &Shared, args: &[String]) -> Answer {
+    let [pattern, state] = args else {
+        return Answer::refuse(status::TOO_FEW, "Too few parameters\n");
+    };
+    let health = match state.to_ascii_lowercase().as_str() {
+        "auto" => AdminHealth::Auto,
+        "healthy" => AdminHealth::Healthy,
+        "sick" => AdminHealth::Sick,
+        _ => return Answer::refuse(status::PARAM, format!("Invalid state {state}")),
+    };
+    let found = find(shared, Some(pattern));
+    for backend in &found {
+        backend.cell.set_admin(health);
+    }
+    if found.is_empty() {
+        return Answer::refuse(status::PARAM, "No Backends matches");
+    }
+    Answer::ok("")
+}

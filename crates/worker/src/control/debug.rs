@@ -1,0 +1,101 @@
+//! The commands `debug.*`: for tests, of no use in service.
+
+use std::fmt::Write;
+
+use lacquer_cli::link::ListenAddress;
+use lacquer_cli::status;
+use lacquer_params::number::parse_duration;
+
+use super::{Answer, knobs, panics};
+use crate::shared::Shared;
+use crate::vcl_life;
+
+pub fn command(shared: &Shared, what: &str, args: &[String]) -> Answer {
+    let first = args.first().map(String::as_str);
+    match (what, first) {
+        ("xid", _) => xid(shared, args),
+        ("listen_address", _) => listen_address(shared),
+        ("srandom", _) => {
+            lacquer_vmods::random::seed(first.map_or(1, leading_number) as u32);
+            Answer::ok("")
+        }
+        ("panic.worker", _) => panics::die(&panics::failed_check(
+            "debug.panic.worker",
+            file!(),
+            line!(),
+            "(strcmp(\"\", \"You asked for it\")) == 0",
+        )),
+        ("vmod", _) => vmods(shared),
+        ("fragfetch", Some(size)) => {
+            knobs::set_fetch_fragment(leading_number(size));
+            Answer::ok("")
+        }
+        ("reqpool.fail", Some(plan)) => {
+            knobs::set_refusals(plan);
+            Answer::ok("")
+        }
+        ("shutdown.delay", Some(time)) => match parse_duration(time) {
+            Ok(seconds) => {
+                knobs::set_shutdown_delay(seconds);
+                Answer::ok("")
+            }
+            Err(why) => Answer::refuse(status::PARAM, why),
+        },
+        ("fragfetch" | "reqpool.fail" | "shutdown.delay", None) => {
+            Answer::refuse(status::TOO_FEW, "Too few parameters\n")
+        }
+        _ => Answer::unknown(),
+    }
+}
+
+fn xid(shared: &Shared, args: &[String]) -> Answer {
+    if let Some(next) = args.first() {
+        knobs::set_xid_chunk(args.get(1).map_or(1, |chunk| leading_number(chunk) as u32));
+        shared.vxids.restart_at(leading_number(next).max(1));
+    }
+    Answer::ok(format!("XID is {} chunk {}", shared.vxids.peek(), knobs::xid_chunk()))
+}
+
+fn listen_address(shared: &Shared) -> Answer {
+    let mut out = String::new();
+    for socket in &shared.config.sockets {
+        let _ = match &socket.address {
+            ListenAddress::Ip(addr) => writeln!(out, "{} {} {}", socket.name, addr.ip(), addr.port()),
+            ListenAddress::Unix(_) => writeln!(out, "{} {} -", socket.name, socket.endpoint),
+        };
+    }
+    Answer::ok(out)
+}
+
+fn vmods(shared: &Shared) -> Answer {
+    let version = env!("CARGO_PKG_VERSION");
+    let mut out = String::new();
+    for (name, users) in vcl_life::modules_in_use(shared) {
+        let _ =
+            writeln!(out, "{users:5} {name} (path=\"<built in>\", version=\"Lacquer {version}\", vcs=\"\")");
+    }
+    Answer::ok(out)
+}
+
+/// The number that a text begins with, as C reads it: hexadecimal after `0x`, octal after `0`; 0 if none.
+fn leading_number(text: &str) -> u64 {
+    let text = text.trim_start();
+    let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(rest) => (rest, 16),
+        None if text.starts_with('0') => (text, 8),
+        None => (text, 10),
+    };
+    let digits = digits.chars().map_while(|c| c.to_digit(radix));
+    digits.fold(0, |n: u64, digit| n.saturating_mul(u64::from(radix)).saturating_add(u64::from(digit)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::leading_number;
+
+    #[test]
+    fn numbers_as_c_reads_them() {
+        let read = ["1000", "0x10", "017", "0", "12ab", "x", "", "99999999999999999999"].map(leading_number);
+        assert_eq!(read, [1000, 16, 15, 0, 12, 0, 0, u64::MAX]);
+    }
+}

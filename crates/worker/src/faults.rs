@@ -1,0 +1,28 @@
+//! A panic while serving one request ends that request, not the worker.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, UnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+
+/// Runs a future; a panic inside it becomes its text.
+pub async fn caught<T>(work: impl Future<Output = T> + UnwindSafe) -> Result<T, String> {
+    let mut work = pin!(work);
+    std::future::poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(done)) => Poll::Ready(Ok(done)),
+        Err(fault) => Poll::Ready(Err(text_of(&*fault))),
+    })
+    .await
+}
+
+fn text_of(fault: &(dyn Any + Send)) -> String {
+    if let Some(text) = fault.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else if let Some(text) = fault.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "no text".to_owned()
+    }
+}

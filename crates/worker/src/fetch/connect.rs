@@ -1,0 +1,523 @@
+//! The exchange with an origin: a connection, the request with its body, the head of the answer.
+
+use std::io;
+use std::sync::Arc;
+
+use lacquer_backend::{RxHalf, TxHalf, endpoint};
+use lacquer_http::h1::{self, ChunkHeader, Framing, HeadScan};
+use lacquer_http::{BodyStatus, SessClose, header_table as h};
+use lacquer_params::Params;
+use lacquer_shm::{Tag, TxLog};
+use lacquer_vcl_runtime::{BackendId, Ctx};
+use tokio::time::{Instant, timeout_at};
+
+use super::Fetch;
+use crate::backends::{Origin, OriginLeaf};
+use crate::clock;
+use crate::reactor::Reactor;
+use crate::req_body::Rx;
+use crate::sess::Sess;
+
+/// A connection in use, and how the answer on it is framed.
+pub struct OriginConnection {
+    pub rx: Rx,
+    pub tx: TxHalf,
+    pub origin: Arc<Origin>,
+    pub framing: Framing,
+    /// Why the connection cannot be kept; `None` if it can.
+    pub close: Option<SessClose>,
+    pub reused: bool,
+    pub fd: i32,
+    pub between_bytes: f64,
+    pub first_byte: f64,
+    pub remote: Option<std::net::SocketAddr>,
+}
+
+/// Outcome of one try on one connection.
+enum Tried {
+    Good,
+    /// Nothing came back: on a reused connection the try may be repeated.
+    Silent,
+    Bad,
+}
+
+/// Follows directors down to a backend.
+pub fn resolve(ctx: &mut Ctx<'_>, start: BackendId) -> Result<(BackendId, Arc<Origin>), String> {
+    const DEEPEST: usize = 64;
+    if start.is_none() {
+        return Err("No backend".to_owned());
+    }
+    let name = |vcl: &lacquer_vcl_runtime::Instance| {
+        vcl.directors.get(start).map_or_else(String::new, |c| c.director.name().to_owned())
+    };
+    let mut id = start;
+    for _ in 0..DEEPEST {
+        let Some(cell) = ctx.vcl.directors.get(id) else { break };
+        let next = cell.director.resolve(ctx, id);
+        if next == id {
+            return match ctx.vcl.origin(id) {
+                Some(origin) => Ok((id, origin)),
+                None => Err(format!("Director {} returned no backend", name(ctx.vcl))),
+            };
+        }
+        if next.is_none() {
+            break;
+        }
+        id = next;
+    }
+    Err(format!("Director {} returned no backend", name(ctx.vcl)))
+}
+
+/// How a VCL's directors lead to the worker's own backends.
+trait Origins {
+    fn origin(&self, id: BackendId) -> Option<Arc<Origin>>;
+}
+
+impl Origins for lacquer_vcl_runtime::Instance {
+    fn origin(&self, id: BackendId) -> Option<Arc<Origin>> {
+        self.directors.get(id)?.director.as_any().downcast_ref::<OriginLeaf>().map(|leaf| leaf.0.clone())
+    }
+}
+
+/// VCL's word, else the backend's, else the parameter's.
+fn choose(own: Option<f64>, spec: Option<f64>, param: f64) -> f64 {
+    own.or(spec.filter(|&t| t >= 0.0)).unwrap_or(param)
+}
+
+/// What bounds the making of a connection.
+pub struct Limits {
+    connect: f64,
+    prefer_ipv6: bool,
+    holddown: endpoint::Holddown,
+}
+
+impl Limits {
+    pub fn of(origin: &Origin, p: &Params, own: Option<f64>) -> Limits {
+        Limits {
+            connect: choose(own, origin.spec.connect_timeout, p.connect_timeout),
+            prefer_ipv6: p.prefer_ipv6,
+            holddown: endpoint::Holddown {
+                local: p.backend_local_error_holddown,
+                remote: p.backend_remote_error_holddown,
+            },
+        }
+    }
+}
+
+/// An idle connection, or a new one; the last value says which.
+pub async fn connect_or_reuse(
+    reactor: &Reactor,
+    origin: &Origin,
+    limits: &Limits,
+    fresh_only: bool,
+) -> Result<(RxHalf, TxHalf, bool), endpoint::ConnectError> {
+    let pools = &reactor.shared.pools;
+    if !fresh_only && let Some((rx, tx)) = pools.take(reactor.id, origin.endpoint.id) {
+        reactor.counters.backend_reuse.add(1);
+        return Ok((rx, tx, true));
+    }
+    let stream = origin.endpoint.connect(limits.connect, limits.prefer_ipv6, limits.holddown).await?;
+    reactor.counters.backend_conn.add(1);
+    let (rx, tx) = stream.split();
+    Ok((rx, tx, false))
+}
+
+/// What goes first on a new connection: the preamble, the PROXY header. The bytes of the latter.
+pub async fn introduce(connection: &OriginConnection, sess: &Sess) -> u64 {
+    let spec = &connection.origin.spec;
+    let mut hello = spec.preamble.clone().unwrap_or_default();
+    let before = hello.len();
+    if let Some(version) = spec.proxy_header.filter(|&v| v > 0) {
+        crate::proxy_out::write(version, sess, &mut hello);
+    }
+    if !hello.is_empty() {
+        // A failure shows when the request is sent.
+        let _ = connection.tx.write_all(&hello).await;
+    }
+    (hello.len() - before) as u64
+}
+
+pub fn log_open(log: &mut TxLog, connection: &OriginConnection, name: &str) {
+    let side = |addr: Option<std::net::SocketAddr>| match addr {
+        Some(a) => (a.ip().to_canonical().to_string(), a.port().to_string()),
+        None => ("0.0.0.0".to_owned(), "0".to_owned()),
+    };
+    let (remote_ip, remote_port) = side(connection.remote);
+    let (local_ip, local_port) = side(connection.rx.half.local_addr());
+    let state = if connection.reused { "reuse" } else { "connect" };
+    log.put_fmt(
+        Tag::BackendOpen,
+        format_args!("{} {name} {remote_ip} {remote_port} {local_ip} {local_port} {state}", connection.fd),
+    );
+}
+
+impl Fetch {
+    /// Gets the head of an answer into `beresp`; false if there is none.
+    pub async fn get_head(&mut self) -> bool {
+        let vcl = self.task.vcl.clone();
+        let wanted = self.backend;
+        let mut ctx = Ctx::new(self, vcl.loaded.instance());
+        let (id, origin) = match resolve(&mut ctx, wanted) {
+            Ok(found) => found,
+            Err(why) => {
+                self.fetch_error(&why);
+                return false;
+            }
+        };
+        self.backend_resp = id;
+        if !self.bereq.has(&self.task.ws, h::HOST)
+            && let Some(host) = &origin.spec.host_header
+        {
+            self.bereq_headers().add(h::HOST, &[host.as_bytes()]);
+        }
+        let mut fresh_only = false;
+        loop {
+            if !self.connect(id, &origin, fresh_only).await {
+                return false;
+            }
+            let reused = self.origin.as_ref().is_some_and(|o| o.reused);
+            match self.exchange().await {
+                Tried::Good => return true,
+                Tried::Silent if reused && self.no_retry.is_none() => {
+                    self.close_origin(None);
+                    self.task.reactor.counters.backend_retry.add(1);
+                    fresh_only = true;
+                }
+                Tried::Silent | Tried::Bad => {
+                    self.close_origin(None);
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// Opens or reuses a connection; false with the reason in the log.
+    async fn connect(&mut self, id: BackendId, origin: &Arc<Origin>, fresh_only: bool) -> bool {
+        let name = origin.spec.name.clone();
+        let vcl = self.task.vcl.clone();
+        let instance = vcl.loaded.instance();
+        let counters = self.task.reactor.shared.counters.clone();
+        if !instance.directors.healthy(id, instance).healthy {
+            self.fetch_error(&format!("backend {name}: unhealthy"));
+            origin.count(|c| c.unhealthy.add(1));
+            counters.backend_unhealthy.add(1);
+            return false;
+        }
+        if !self.enter(origin).await {
+            self.fetch_error(&format!("backend {name}: busy"));
+            origin.count(|c| c.busy.add(1));
+            counters.backend_busy.add(1);
+            return false;
+        }
+        match self.open(origin, fresh_only).await {
+            Ok(connection) => {
+                log_open(&mut self.task.log, &connection, &name);
+                origin.count(|c| {
+                    c.conn.add(1);
+                    c.req.add(1);
+                });
+                self.origin = Some(connection);
+                true
+            }
+            Err(e) => {
+                origin.leave();
+                origin.count_failure(if e.held_down { 0 } else { e.errno });
+                let text = crate::sys::error_text(e.errno);
+                self.fetch_error(&format!("backend {name}: fail errno {} ({text})", e.errno));
+                counters.backend_fail.add(1);
+                false
+            }
+        }
+    }
+
+    /// Takes a place at the origin, waiting for one where the limits allow it.
+    async fn enter(&mut self, origin: &Origin) -> bool {
+        if origin.enter() {
+            return true;
+        }
+        let p = &self.task.params;
+        let places = origin.spec.wait_limit.filter(|&n| n > 0).unwrap_or(p.backend_wait_limit as u32);
+        let patience = origin.spec.wait_timeout.filter(|&t| t >= 0.0).unwrap_or(p.backend_wait_timeout);
+        if places == 0 || patience <= 0.0 || !origin.queue(places) {
+            return false;
+        }
+        let counters = self.task.reactor.shared.counters.clone();
+        counters.backend_wait.add(1);
+        let deadline = Instant::now() + clock::seconds(patience);
+        let entered = loop {
+            let freed = origin.freed.notified();
+            if origin.enter() {
+                break true;
+            }
+            if timeout_at(deadline, freed).await.is_err() {
+                break origin.enter();
+            }
+        };
+        origin.unqueue();
+        if !entered {
+            counters.backend_wait_fail.add(1);
+        }
+        entered
+    }
+
+    async fn open(
+        &mut self,
+        origin: &Arc<Origin>,
+        fresh_only: bool,
+    ) -> Result<OriginConnection, endpoint::ConnectError> {
+        let p = self.task.params.clone();
+        let limits = Limits::of(origin, &p, self.connect_timeout);
+        let reactor = self.task.reactor.clone();
+        let (rx, tx, reused) = connect_or_reuse(&reactor, origin, &limits, fresh_only).await?;
+        self.task.stamp("Connected");
+        let spec = &origin.spec;
+        let connection = OriginConnection {
+            fd: rx.raw_fd(),
+            remote: rx.peer_addr(),
+            rx: Rx::new(rx),
+            tx,
+            origin: origin.clone(),
+            framing: Framing::length(0),
+            close: None,
+            reused,
+            between_bytes: choose(
+                self.between_bytes_timeout,
+                spec.between_bytes_timeout,
+                p.between_bytes_timeout,
+            ),
+            first_byte: choose(self.first_byte_timeout, spec.first_byte_timeout, p.first_byte_timeout),
+        };
+        if !reused {
+            let sess = self.task.sess.clone();
+            self.account.bereq_header += introduce(&connection, &sess).await;
+        }
+        Ok(connection)
+    }
+
+    /// Sends the request and reads the head of the answer.
+    async fn exchange(&mut self) -> Tried {
+        let sent = self.send_request().await;
+        self.task.stamp("Bereq");
+        match sent {
+            Ok(()) => self.receive_head().await,
+            Err(e) => {
+                let reason = match e.kind() {
+                    io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => SessClose::RemClose,
+                    _ => SessClose::TxError,
+                };
+                let errno = e.raw_os_error().unwrap_or(0);
+                let text = crate::sys::error_text(errno);
+                self.fetch_error(&format!("backend write error: {errno} ({text}) ({})", reason.text()));
+                self.set_close(reason);
+                // An origin that closed an idle connection is not to blame.
+                if self.no_retry.is_none() { Tried::Silent } else { Tried::Bad }
+            }
+        }
+    }
+
+    fn set_close(&mut self, reason: SessClose) {
+        if let Some(origin) = &mut self.origin
+            && origin.close.is_none()
+        {
+            origin.close = Some(reason);
+        }
+    }
+
+    async fn send_request(&mut self) -> io::Result<()> {
+        let Some(mut connection) = self.origin.take() else { return Err(io::ErrorKind::NotConnected.into()) };
+        let result = self.send_request_on(&mut connection).await;
+        self.origin = Some(connection);
+        result
+    }
+
+    async fn send_request_on(&mut self, connection: &mut OriginConnection) -> io::Result<()> {
+        let chunked = match (&self.cached_body, &self.client_body) {
+            (None, Some(body)) => body.announced().is_none(),
+            _ => false,
+        };
+        if chunked && !self.bereq.has(&self.task.ws, h::TRANSFER_ENCODING) {
+            self.bereq_headers().add(h::TRANSFER_ENCODING, &[b"chunked"]);
+        }
+        let mut out = Vec::with_capacity(1024);
+        let head = h1::write_request_head(&self.bereq, &self.task.ws, &mut out);
+        if let Some(body) = self.cached_body.clone() {
+            connection.tx.write_all(&out).await?;
+            self.account.bereq_header += head as u64;
+            connection.tx.write_all(&body).await?;
+            self.account.bereq_body += body.len() as u64;
+            return Ok(());
+        }
+        connection.tx.write_all(&out).await?;
+        self.account.bereq_header += head as u64;
+        if let Some(mut body) = self.client_body.take() {
+            let result = self.forward_body(&mut body, connection, chunked).await;
+            self.client_body = Some(body);
+            result?;
+        }
+        Ok(())
+    }
+
+    /// The client's body goes on as it comes; it can be read only once.
+    async fn forward_body(
+        &mut self,
+        body: &mut crate::req_body::ReqBody,
+        connection: &mut OriginConnection,
+        chunked: bool,
+    ) -> io::Result<()> {
+        self.no_retry = Some("req.body not cached");
+        let params = self.task.params.clone();
+        loop {
+            let piece = match body.next(&params).await {
+                Ok(piece) => piece,
+                Err(e) => {
+                    self.fetch_error(&format!("req.body read error: {}", e.text()));
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+            };
+            if piece.is_empty() {
+                break;
+            }
+            if chunked {
+                connection.tx.write_all(ChunkHeader::new(piece.len()).as_bytes()).await?;
+            }
+            connection.tx.write_all(piece).await?;
+            self.account.bereq_body += piece.len() as u64;
+            if chunked {
+                connection.tx.write_all(b"\r\n").await?;
+            }
+        }
+        if chunked {
+            connection.tx.write_all(b"0\r\n\r\n").await?;
+        }
+        Ok(())
+    }
+
+    async fn receive_head(&mut self) -> Tried {
+        let Some(mut connection) = self.origin.take() else { return Tried::Bad };
+        self.task.reactor.counters.backend_req.add(1);
+        let result = self.receive_head_on(&mut connection).await;
+        self.origin = Some(connection);
+        result
+    }
+
+    async fn receive_head_on(&mut self, connection: &mut OriginConnection) -> Tried {
+        let params = self.task.params.clone();
+        let max = (params.http_resp_size as usize).min(self.task.ws.free_space().saturating_sub(1));
+        let no_limit = 1e9;
+        let first = if connection.first_byte > 0.0 { connection.first_byte } else { no_limit };
+        let between = if connection.between_bytes > 0.0 { connection.between_bytes } else { no_limit };
+        let deadline = Instant::now() + clock::seconds(first);
+        let mut have = 0;
+        let mut scanned = 0;
+        let (text, close) = loop {
+            if have >= max {
+                break ("overflow", SessClose::RxOverflow);
+            }
+            let Ok(window) = self.task.ws.reserve(max) else { break ("overflow", SessClose::RxOverflow) };
+            let next = if have == 0 { deadline } else { Instant::now() + clock::seconds(between) };
+            let n = match timeout_at(next, connection.rx.read(&mut window[have..max])).await {
+                Ok(Ok(n)) if n > 0 => n,
+                Ok(_) => break ("HTC eof (-1)", SessClose::RxBad),
+                Err(_) if have == 0 => break ("first byte timeout", SessClose::RxTimeout),
+                Err(_) => break ("timeout", SessClose::RxTimeout),
+            };
+            have += n;
+            match h1::head_complete(self.task.ws.reserved(have), scanned) {
+                HeadScan::Empty => have = 0,
+                HeadScan::More { scanned: so_far } => scanned = so_far,
+                HeadScan::Complete | HeadScan::H2Preface => return self.parse_head(connection, have),
+            }
+        };
+        self.account.beresp_header += have as u64;
+        let text = if text == "HTC eof (-1)" { "HTC eof (Unexpected end of input)" } else { text };
+        self.fetch_error(text);
+        connection.close = Some(close);
+        if have == 0 && close != SessClose::RxTimeout { Tried::Silent } else { Tried::Bad }
+    }
+
+    fn parse_head(&mut self, connection: &mut OriginConnection, have: usize) -> Tried {
+        let text = self.task.ws.commit(have);
+        let limit = self.task.params.http_resp_hdr_len as usize;
+        let parsed =
+            h1::parse_response(&mut self.task.ws, text, &mut self.beresp, limit, self.bereq.version());
+        let head = match parsed {
+            Ok(head) => head,
+            Err(bad) => {
+                self.account.beresp_header += have as u64;
+                if let Some(bogo) = &bad.bogo {
+                    let mut text = Vec::new();
+                    bogo.write(&self.task.ws, &mut text);
+                    self.task.log.put(Tag::BogoHeader, &text);
+                }
+                self.task.log.put(Tag::HttpGarbage, self.task.ws.get(text));
+                self.fetch_error("http format error");
+                connection.close = Some(SessClose::RxJunk);
+                return Tried::Bad;
+            }
+        };
+        self.account.beresp_header += head.len as u64;
+        connection.rx.unread(self.task.ws.get(text.tail(head.len)));
+        let mut close = None;
+        if let Ok(decided) = h1::decide_connection(&mut self.beresp, &mut self.task.ws, SessClose::RespClose)
+        {
+            close = decided;
+        }
+        connection.close = close;
+        let method = self.bereq.method(&self.task.ws);
+        connection.framing = h1::response_body(&self.beresp, &self.task.ws, head.framing, method);
+        self.count_framing(connection.framing.status);
+        self.beresp_headers().log_all();
+        Tried::Good
+    }
+
+    fn count_framing(&self, framing: BodyStatus) {
+        let c = &self.task.reactor.counters;
+        let counter = match self.beresp.status() {
+            _ if self.bereq.method(&self.task.ws) == b"HEAD" => &c.fetch_head,
+            0..=199 => &c.fetch_1xx,
+            204 => &c.fetch_204,
+            304 => &c.fetch_304,
+            _ => match framing {
+                BodyStatus::Chunked => &c.fetch_chunked,
+                BodyStatus::Length => &c.fetch_length,
+                BodyStatus::Eof => &c.fetch_eof,
+                BodyStatus::Error => &c.fetch_bad,
+                _ => &c.fetch_none,
+            },
+        };
+        counter.add(1);
+    }
+
+    /// Ends the use of the connection: kept for the next, unless something speaks against it.
+    pub fn close_origin(&mut self, reason: Option<SessClose>) {
+        let Some(connection) = self.origin.take() else { return };
+        let reason = connection.close.or(reason);
+        let origin = connection.origin;
+        let name = &origin.spec.name;
+        let proxied = origin.spec.proxy_header.is_some_and(|v| v > 0);
+        let reactor = self.task.reactor.clone();
+        if reason.is_some() || proxied || !connection.rx.pending.is_empty() {
+            let why = reason.map_or("REM_CLOSE", SessClose::name);
+            self.task.log.put_fmt(Tag::BackendClose, format_args!("{} {name} close {why}", connection.fd));
+            close_halves(connection.rx.half, connection.tx);
+        } else {
+            self.task.log.put_fmt(Tag::BackendClose, format_args!("{} {name} recycle", connection.fd));
+            reactor.counters.backend_recycle.add(1);
+            reactor.shared.pools.put(reactor.id, origin.endpoint.id, connection.rx.half, connection.tx);
+        }
+        let a = self.account;
+        origin.count(|c| {
+            c.conn.sub(1);
+            c.bereq_hdrbytes.add(a.bereq_header);
+            c.bereq_bodybytes.add(a.bereq_body);
+            c.beresp_hdrbytes.add(a.beresp_header);
+            c.beresp_bodybytes.add(a.beresp_body);
+        });
+        origin.leave();
+    }
+}
+
+pub fn close_halves(rx: RxHalf, tx: TxHalf) {
+    tx.forget();
+    drop(rx);
+}

@@ -1,0 +1,68 @@
+//! vcl_backend_error: an object made by VCL because the origin gave none.
+
+use lacquer_http::header_table as h;
+use lacquer_shm::Tag;
+use lacquer_vcl::types::{Action, Method};
+
+use super::{Fetch, Step, Target};
+
+/// Life of an error that others wait for: they share it instead of asking the origin one by one.
+const SHARED_TTL: f64 = 1.0;
+const SHARED_GRACE: f64 = 5.0;
+const SHARED_KEEP: f64 = 5.0;
+
+pub async fn error(f: &mut Fetch) -> Step {
+    if !f.error_action {
+        f.task.reactor.counters.fetch_failed.add(1);
+    }
+    let now = f.task.stamp("Error");
+    f.object = None;
+    f.writer = None;
+    if f.storage == 0 {
+        f.storage = f.task.reactor.shared.stevedores.next();
+    }
+    f.beresp.clear();
+    let reason = f.task.ws.get_opt(f.err_reason).map(<[u8]>::to_vec);
+    let date = f.task.reactor.http_date(now);
+    let code = f.err_code;
+    let mut headers = f.beresp_headers();
+    if code > 0 {
+        headers.respond(code, reason.as_deref());
+    } else {
+        headers.respond(503, Some(b"Backend fetch failed"));
+    }
+    headers.add(h::DATE, &[&date]);
+    headers.add(h::SERVER, &[b"Varnish"]);
+    f.t_origin = now;
+    let awaited = matches!(&f.target, Target::Cache(busy) if busy.is_awaited());
+    (f.ttl, f.grace, f.keep) =
+        if awaited { (SHARED_TTL, SHARED_GRACE, SHARED_KEEP) } else { (0.0, 0.0, 0.0) };
+    f.synth_body.clear();
+    f.was_304 = false;
+    match f.vcl(Method::BackendError).await {
+        Action::Deliver => {}
+        Action::Retry => {
+            f.retries += 1;
+            if f.retries <= f.task.params.max_retries {
+                f.error_action = false;
+                return Step::Retry;
+            }
+            f.task.log.put(Tag::VCL_Error, b"Too many retries, failing");
+            return Step::Fail;
+        }
+        _ => return Step::Fail,
+    }
+    let body = std::mem::take(&mut f.synth_body);
+    if !f.store_head(Some(body.len() as u64), &[]) || !f.append(&body) {
+        return Step::Fail;
+    }
+    f.do_stream = false;
+    if !awaited
+        && f.ttl > 0.0
+        && let Some(stale) = f.stale.take()
+    {
+        f.task.reactor.shared.cache.kill(&stale);
+    }
+    f.complete();
+    Step::Done
+}

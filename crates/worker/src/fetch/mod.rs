@@ -1,0 +1,302 @@
+//! A fetch: from the request to the origin to the object in the cache, through vcl_backend_*.
+//!
+//! It runs beside the request that started it, on the same reactor, and outlives it when need be. Two
+//! messages go back to that request: its body's connection once the body is not needed any more, and the
+//! object once there is something to deliver (or the news that there will be none).
+
+mod body;
+mod connect;
+mod error;
+mod host;
+mod pipe;
+mod response;
+mod start;
+
+use std::panic::AssertUnwindSafe;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use lacquer_cache::{BodyState, BodyWriter, Busy, Object};
+use lacquer_http::{Message, SessClose, Text};
+use lacquer_shm::{Tag, Vxid};
+use lacquer_vcl::types::{Action, Method};
+use lacquer_vcl_runtime::{BackendId, Ctx};
+use tokio::sync::oneshot;
+
+use crate::client::Req;
+use crate::clock;
+use crate::req_body::ReqBody;
+use crate::task::{BEREQ, BERESP, Logged, Task};
+
+pub use connect::{OriginConnection, resolve};
+pub use pipe::PipeCall;
+
+/// What the fetch is for.
+pub enum Mode {
+    Pass,
+    Fetch { busy: Busy, stale: Option<Arc<Object>> },
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Account {
+    pub bereq_header: u64,
+    pub bereq_body: u64,
+    pub beresp_header: u64,
+    pub beresp_body: u64,
+}
+
+/// Where the object under construction will go.
+pub enum Target {
+    /// Into the cache, by the right that the look-up gave.
+    Cache(Busy),
+    /// To the one request that asked for it.
+    Private,
+    /// It is out: streaming, complete or failed.
+    Delivered,
+}
+
+/// The fetch's next step.
+enum Step {
+    Start,
+    Retry,
+    Body,
+    Refresh,
+    Error,
+    Fail,
+    Done,
+}
+
+pub struct Fetch {
+    pub task: Task,
+    pub bereq: Message,
+    /// As it was before VCL saw it, for retries and rollback.
+    pub bereq0: Message,
+    pub beresp: Message,
+    pub target: Target,
+    pub object: Option<Arc<Object>>,
+    pub writer: Option<BodyWriter>,
+    pub stale: Option<Arc<Object>>,
+    pub client_body: Option<ReqBody>,
+    pub cached_body: Option<Rc<Vec<u8>>>,
+    pub body_back: Option<oneshot::Sender<ReqBody>>,
+    pub started: Option<oneshot::Sender<Option<Arc<Object>>>>,
+    pub origin: Option<OriginConnection>,
+    pub account: Account,
+    pub digest: [u8; 32],
+    pub is_pass: bool,
+    pub is_bgfetch: bool,
+    pub is_hitpass: bool,
+    pub is_hitmiss: bool,
+    pub uncacheable: bool,
+    pub hit_for_pass: bool,
+    pub retries: u32,
+    pub no_retry: Option<&'static str>,
+    pub do_stream: bool,
+    pub do_gzip: bool,
+    pub do_gunzip: bool,
+    pub do_esi: bool,
+    pub was_304: bool,
+    pub gzipped: bool,
+    /// Objects that may still be evicted for this one.
+    pub nuke_left: u32,
+    pub encoding_changed: bool,
+    pub backend: BackendId,
+    pub backend_resp: BackendId,
+    pub storage: u32,
+    pub t_origin: f64,
+    pub ttl: f64,
+    pub grace: f64,
+    pub keep: f64,
+    pub t_resp: f64,
+    pub err_code: u16,
+    pub err_reason: Text,
+    pub error_action: bool,
+    pub connect_timeout: Option<f64>,
+    pub first_byte_timeout: Option<f64>,
+    pub between_bytes_timeout: Option<f64>,
+    pub filters: Text,
+    pub bereq_filters: Text,
+    pub synth_body: Vec<u8>,
+    pub identity: Text,
+    pub retry_connect: bool,
+    pub transit_buffer: u64,
+    pub ban_error: String,
+    pub snapshot: lacquer_http::Mark,
+}
+
+/// Fetches for a request and waits until it can be delivered; `None` if nothing can.
+pub async fn for_request(req: &mut Req, mode: Mode) -> Option<Arc<Object>> {
+    let how = if matches!(mode, Mode::Pass) { "pass" } else { "fetch" };
+    let (body, started) = spawn(req, mode, how, false);
+    if let Some(body) = body
+        && let Ok(body) = body.await
+    {
+        req.body.give_back(body);
+        req.account.req_body += req.body.take_counted();
+    }
+    let object = started.await.ok().flatten();
+    req.task.stamp("Fetch");
+    object
+}
+
+/// Refreshes an object that is delivered meanwhile.
+pub async fn in_background(req: &mut Req, busy: Busy, stale: Arc<Object>) {
+    let (body, _started) = spawn(req, Mode::Fetch { busy, stale: Some(stale) }, "bgfetch", true);
+    if let Some(body) = body
+        && let Ok(body) = body.await
+    {
+        req.body.give_back(body);
+        req.account.req_body += req.body.take_counted();
+    }
+    req.ignore_body().await;
+    req.task.stamp("Fetch");
+}
+
+type BodyBack = Option<oneshot::Receiver<ReqBody>>;
+type Started = oneshot::Receiver<Option<Arc<Object>>>;
+
+fn spawn(req: &mut Req, mode: Mode, how: &str, background: bool) -> (BodyBack, Started) {
+    let vxid = Vxid::backend(req.task.reactor.vxid());
+    let (started_tx, started) = oneshot::channel();
+    let mut fetch = Box::new(start::from_request(req, mode, vxid));
+    fetch.is_bgfetch = background;
+    fetch.started = Some(started_tx);
+    fetch.task.log.put_relation(Tag::Begin, "bereq", req.task.vxid(), how);
+    let name = fetch.task.vcl.name.clone();
+    fetch.task.log.put(Tag::VCL_use, name.as_bytes());
+    req.task.link("bereq", vxid, how);
+    let mut body_back = None;
+    if fetch.client_body.is_some() {
+        let (tx, rx) = oneshot::channel();
+        fetch.body_back = Some(tx);
+        body_back = Some(rx);
+    }
+    tokio::task::spawn_local(run(fetch));
+    (body_back, started)
+}
+
+async fn run(mut fetch: Box<Fetch>) {
+    let fault = crate::faults::caught(AssertUnwindSafe(fetch.steps())).await;
+    if let Err(text) = fault {
+        fetch.task.log.put(Tag::Error, format!("Fault in this fetch: {text}").as_bytes());
+        fetch.fail();
+    }
+    fetch.finish();
+}
+
+impl Fetch {
+    async fn steps(&mut self) {
+        let now = clock::real();
+        self.task.t_first = now;
+        self.task.t_prev = now;
+        self.task.timestamp("Start", now);
+        start::make_bereq(self);
+        let mut step = Step::Start;
+        loop {
+            step = match step {
+                Step::Start => start::start(self).await,
+                Step::Retry => start::retry(self),
+                Step::Body => body::fetch(self).await,
+                Step::Refresh => body::refresh(self).await,
+                Step::Error => error::error(self).await,
+                Step::Fail => {
+                    self.fail();
+                    Step::Done
+                }
+                Step::Done => break,
+            };
+        }
+    }
+
+    pub fn bereq_headers(&mut self) -> Logged<'_> {
+        Logged { message: &mut self.bereq, ws: &mut self.task.ws, log: &mut self.task.log, tags: BEREQ }
+    }
+
+    pub fn beresp_headers(&mut self) -> Logged<'_> {
+        Logged { message: &mut self.beresp, ws: &mut self.task.ws, log: &mut self.task.log, tags: BERESP }
+    }
+
+    pub async fn vcl(&mut self, method: Method) -> Action {
+        self.task.method = method;
+        self.task.failed = false;
+        self.task.now = clock::real();
+        self.task.log.put(Tag::VCL_call, method.log_name().as_bytes());
+        let vcl = self.task.vcl.clone();
+        let mut ctx = Ctx::new(self, vcl.loaded.instance());
+        let action = if vcl.loaded.may_suspend(method) {
+            vcl.loaded.run_suspendable(method, &mut ctx).await
+        } else {
+            vcl.loaded.run(method, &mut ctx)
+        };
+        let action = if self.task.failed || self.task.ws.overflowed() { Action::Fail } else { action };
+        self.task.log.put(Tag::VCL_return, action.name().as_bytes());
+        action
+    }
+
+    /// A failure in the way of the body, for the log.
+    pub fn fetch_error(&mut self, text: &str) {
+        self.task.log.put(Tag::FetchError, text.as_bytes());
+    }
+
+    /// The request's body is not needed any more: its connection goes back.
+    pub fn release_request(&mut self) {
+        if let (Some(back), Some(body)) = (self.body_back.take(), self.client_body.take()) {
+            let _ = back.send(body);
+        }
+    }
+
+    /// Tells the waiting request that there is something to deliver.
+    pub fn announce(&mut self, object: Option<Arc<Object>>) {
+        self.release_request();
+        if let Some(started) = self.started.take() {
+            let _ = started.send(object);
+        }
+    }
+
+    fn fail(&mut self) {
+        self.close_origin(Some(SessClose::RxBody));
+        self.writer = None;
+        if let Some(object) = &self.object {
+            self.task.reactor.shared.cache.fail(object);
+        }
+        // Dropping the right to fetch wakes those who waited for it.
+        self.target = Target::Delivered;
+        let object = self.object.take();
+        drop(object);
+        self.announce(None);
+    }
+
+    fn finish(mut self: Box<Self>) {
+        if let Some(object) = &self.object
+            && object.state() == BodyState::Complete
+        {
+            let length = object.body_len();
+            self.task.log.record(Tag::Length).u64(length).end();
+        }
+        let a = self.account;
+        self.task
+            .log
+            .record(Tag::BereqAcct)
+            .u64(a.bereq_header)
+            .sp()
+            .u64(a.bereq_body)
+            .sp()
+            .u64(a.bereq_header + a.bereq_body)
+            .sp()
+            .u64(a.beresp_header)
+            .sp()
+            .u64(a.beresp_body)
+            .sp()
+            .u64(a.beresp_header + a.beresp_body)
+            .end();
+        self.task.log.end();
+        if self.task.ws.overflowed() {
+            self.task.reactor.counters.ws_backend_overflow.add(1);
+        }
+        self.announce(None);
+        self.task.reactor.flush_if_due();
+        let fetch = *self;
+        let messages = [fetch.bereq, fetch.bereq0, fetch.beresp];
+        fetch.task.reactor.give_fetch_memory((fetch.task.ws, fetch.task.log, messages));
+    }
+}

@@ -1,0 +1,67 @@
+//! vcl_backend_response (or vcl_backend_refresh) and what it decides.
+
+use lacquer_http::{BodyStatus, SessClose, header_table as h};
+use lacquer_shm::Tag;
+use lacquer_vcl::types::{Action, Method};
+
+use super::{Fetch, Step};
+
+pub async fn respond(f: &mut Fetch) -> Step {
+    let asked_close = f.bereq.has_token(&f.task.ws, h::CONNECTION, b"close");
+    f.mark_close(asked_close, SessClose::ReqClose);
+    let handling = f.vcl(Method::BackendResponse).await;
+    let told_close = f.beresp.has_token(&f.task.ws, h::CONNECTION, b"close");
+    f.mark_close(told_close, SessClose::RespClose);
+
+    if !f.check_range() {
+        let reason = f.origin.as_ref().and_then(|o| o.close);
+        f.close_origin(reason);
+        return Step::Error;
+    }
+    match handling {
+        Action::Deliver | Action::Pass => {}
+        Action::Error => {
+            f.error_action = true;
+            f.close_origin(Some(SessClose::RespClose));
+            return Step::Error;
+        }
+        Action::Retry => return again(f),
+        _ => {
+            f.close_origin(Some(SessClose::RespClose));
+            return Step::Fail;
+        }
+    }
+    f.task.stamp("Process");
+    f.release_request();
+    if f.do_esi {
+        f.do_stream = false;
+    }
+    if handling == Action::Pass {
+        f.hit_for_pass = true;
+        f.uncacheable = true;
+    }
+    if f.was_304 { Step::Refresh } else { Step::Body }
+}
+
+fn again(f: &mut Fetch) -> Step {
+    let reason = (f.body_status() != BodyStatus::None).then_some(SessClose::RespClose);
+    let reason = reason.or_else(|| f.origin.as_ref().and_then(|o| o.close));
+    f.close_origin(reason);
+    f.retries += 1;
+    if f.retries <= f.task.params.max_retries {
+        return Step::Retry;
+    }
+    f.task.log.put(Tag::VCL_Error, b"Too many retries, delivering 503");
+    Step::Error
+}
+
+impl Fetch {
+    fn mark_close(&mut self, when: bool, reason: SessClose) {
+        if when
+            && let Some(origin) = &mut self.origin
+            && origin.close.is_none()
+        {
+            origin.close = Some(reason);
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The request to the origin: made from the client's, shown to vcl_backend_fetch, sent, answered.
+
+use lacquer_cache::flag;
+use lacquer_http::range::PartialCheck;
+use lacquer_http::{BodyStatus, Filter, SessClose, Slot, Text, conditional, header_table as h};
+use lacquer_http::{fixed, freshness, pack, range};
+use lacquer_shm::{Tag, Vxid};
+use lacquer_vcl::types::{Action, Method};
+use lacquer_vcl_runtime::BackendId;
+use lacquer_vcl_runtime::instance::PrivateMap;
+
+use super::{Account, Fetch, Mode, Step, Target};
+use crate::client::Req;
+use crate::clock;
+use crate::task::Task;
+
+/// Takes from the request what the fetch needs; texts are copied into the fetch's own workspace.
+pub fn from_request(req: &mut Req, mode: Mode, vxid: Vxid) -> Fetch {
+    let reactor = req.task.reactor.clone();
+    let params = reactor.params();
+    let memory = reactor.take_fetch_memory();
+    let (mut ws, mut log, [bereq, mut bereq0, beresp]) = memory;
+    log.begin(vxid);
+    let (target, stale, is_pass) = match mode {
+        Mode::Pass => (Target::Private, None, true),
+        Mode::Fetch { busy, stale } => (Target::Cache(busy), stale, false),
+    };
+    let filter = if is_pass { Filter::PASS } else { Filter::FETCH };
+    if bereq0.copy_from(&mut ws, &req.http, &req.task.ws, filter).is_err() {
+        ws.set_overflowed();
+    }
+    let identity = req.task.ws.get_opt(req.identity).map(<[u8]>::to_vec);
+    let identity = identity.and_then(|i| ws.copy(&i).ok()).unwrap_or(Text::NONE);
+    let cached_body = req.body.cached();
+    let client_body = req.body.is_available().then(|| req.body.take());
+    let now = clock::real();
+    let snapshot = ws.mark();
+    let nuke_left = params.nuke_limit;
+    Fetch {
+        task: Task {
+            reactor,
+            params,
+            sess: req.task.sess.clone(),
+            vcl: req.task.vcl.clone(),
+            ws,
+            log,
+            privates: PrivateMap::default(),
+            method: Method::BackendFetch,
+            t_first: now,
+            t_prev: now,
+            now,
+            trace: req.task.trace,
+            failed: false,
+        },
+        bereq,
+        bereq0,
+        beresp,
+        target,
+        object: None,
+        writer: None,
+        stale,
+        client_body,
+        cached_body,
+        body_back: None,
+        started: None,
+        origin: None,
+        account: Account::default(),
+        digest: req.digest,
+        is_pass,
+        is_bgfetch: false,
+        is_hitpass: req.is_hitpass,
+        is_hitmiss: req.is_hitmiss,
+        uncacheable: is_pass,
+        hit_for_pass: false,
+        retries: 0,
+        no_retry: None,
+        do_stream: true,
+        do_gzip: false,
+        do_gunzip: false,
+        do_esi: false,
+        was_304: false,
+        gzipped: false,
+        nuke_left,
+        encoding_changed: false,
+        backend: req.backend_hint,
+        backend_resp: BackendId::NONE,
+        storage: 0,
+        t_origin: now,
+        ttl: 0.0,
+        grace: 0.0,
+        keep: 0.0,
+        t_resp: now,
+        err_code: 0,
+        err_reason: Text::NONE,
+        error_action: false,
+        connect_timeout: None,
+        first_byte_timeout: None,
+        between_bytes_timeout: None,
+        filters: Text::NONE,
+        bereq_filters: Text::NONE,
+        synth_body: Vec::new(),
+        identity,
+        retry_connect: true,
+        transit_buffer: 0,
+        ban_error: String::new(),
+        snapshot,
+    }
+}
+
+/// Completes the pristine request: what a cache asks differs from what the client asked.
+pub fn make_bereq(f: &mut Fetch) {
+    std::mem::swap(&mut f.bereq, &mut f.bereq0);
+    if !f.is_pass {
+        f.bereq.put(&f.task.ws, Slot::Method, fixed::GET);
+        if f.task.params.http_gzip_support {
+            let _ = f.bereq.set(&mut f.task.ws, h::ACCEPT_ENCODING, b"gzip", |_| {});
+        }
+    }
+    f.bereq.put(&f.task.ws, Slot::Proto, fixed::HTTP_11);
+    f.bereq_headers().log_all();
+    add_conditions(f);
+    f.snapshot = f.task.ws.mark();
+    f.bereq0.clone_from(&f.bereq);
+    if f.client_body.is_none() {
+        f.release_request();
+    }
+}
+
+/// A stale object that the origin may confirm is named by its validators.
+fn add_conditions(f: &mut Fetch) {
+    let Some(stale) = f.stale.clone() else { return };
+    if !stale.is(flag::IMSCAND) {
+        return;
+    }
+    let Some(head) = pack::PackedHead::new(stale.head()) else { return };
+    if let Some(modified) = conditional::packed_strong_last_modified(&head) {
+        f.bereq_headers().add(h::IF_MODIFIED_SINCE, &[modified]);
+    }
+    if let Some(tag) = head.header(h::ETAG) {
+        f.bereq_headers().add(h::IF_NONE_MATCH, &[tag]);
+    }
+}
+
+/// A new transaction for another try with the same request.
+pub fn retry(f: &mut Fetch) -> Step {
+    if let Some(why) = f.no_retry {
+        f.task.log.put_fmt(Tag::Error, format_args!("Retry not possible, {why}"));
+        return Step::Fail;
+    }
+    f.task.stamp("Retry");
+    f.storage = 0;
+    f.do_esi = false;
+    f.do_stream = true;
+    f.was_304 = false;
+    f.err_code = 0;
+    f.err_reason = Text::NONE;
+    f.connect_timeout = None;
+    f.first_byte_timeout = None;
+    f.between_bytes_timeout = None;
+    let next = Vxid::backend(f.task.reactor.vxid());
+    f.task.log.continue_as("bereq", "retry", next);
+    let previous = f.task.t_prev;
+    f.task.timestamp("Start", previous);
+    f.bereq_headers().log_all();
+    Step::Start
+}
+
+/// vcl_backend_fetch, the exchange with the origin, and what the protocol says about the answer.
+pub async fn start(f: &mut Fetch) -> Step {
+    f.storage = if f.uncacheable { f.task.reactor.shared.stevedores.transient() } else { f.storage_choice() };
+    let vxid = f.task.vxid().number();
+    let retried = f.retries > 0;
+    let has_body = f.cached_body.is_some() || f.client_body.is_some();
+    let mut digits = [0; 24];
+    let mut headers = f.bereq_headers();
+    if retried {
+        headers.unset(crate::task::names::X_VARNISH);
+    }
+    headers.add(crate::task::names::X_VARNISH, &[crate::text::decimal(vxid, &mut digits)]);
+    if !has_body {
+        headers.unset(h::CONTENT_LENGTH);
+    }
+    match f.vcl(Method::BackendFetch).await {
+        Action::Fetch => {}
+        Action::Error => {
+            f.error_action = true;
+            f.beresp.clear();
+            return Step::Error;
+        }
+        _ => return Step::Fail,
+    }
+    f.beresp.clear();
+    f.error_action = false;
+    f.task.stamp("Fetch");
+    let got = f.get_head().await;
+    let now = f.task.stamp("Beresp");
+    f.t_resp = now;
+    if !got {
+        return Step::Error;
+    }
+    if f.body_status() == BodyStatus::Error {
+        f.close_origin(Some(SessClose::RxBody));
+        f.task.log.put(Tag::Error, b"Body cannot be fetched");
+        return Step::Error;
+    }
+    judge(f, now);
+    if f.beresp.status() == 304 && !accept_304(f) {
+        return Step::Error;
+    }
+    super::response::respond(f).await
+}
+
+/// A Date if there is none, list headers in one line, and the RFC's opinion on how long it lives.
+fn judge(f: &mut Fetch, now: f64) {
+    if !f.beresp.has(&f.task.ws, h::DATE) {
+        let date = f.task.reactor.http_date(now);
+        f.beresp_headers().add(h::DATE, &[&date]);
+    }
+    for name in [h::CACHE_CONTROL, h::VARY] {
+        let _ = f.beresp.collect(&mut f.task.ws, name, b", ");
+    }
+    let p = &f.task.params;
+    let defaults = freshness::Defaults {
+        ttl: p.default_ttl,
+        grace: p.default_grace,
+        keep: p.default_keep,
+        clock_skew: f64::from(p.clock_skew),
+    };
+    let fresh = freshness::freshness(&f.beresp, &f.task.ws, now, &defaults, f.is_pass);
+    f.t_origin = fresh.origin;
+    f.ttl = f64::from(fresh.ttl);
+    f.grace = f64::from(fresh.grace);
+    f.keep = f64::from(fresh.keep);
+    let mut text = Vec::with_capacity(96);
+    fresh.write_log(now, f.uncacheable, &mut text);
+    f.task.log.put(Tag::TTL, &text);
+}
+
+/// The origin says that what we have is still good: its head is completed from ours.
+fn accept_304(f: &mut Fetch) -> bool {
+    let stale = f.stale.clone().filter(|s| s.is(flag::IMSCAND));
+    let Some(stale) = stale else {
+        if f.uncacheable {
+            return true;
+        }
+        f.task.log.put(Tag::Error, b"304 response but not conditional fetch");
+        f.close_origin(Some(SessClose::RxBad));
+        return false;
+    };
+    if stale.is(flag::CHGCE) {
+        let log = &mut f.task.log;
+        let unset = |line: &[u8]| log.put(Tag::BerespUnset, line);
+        if let Ok(Some(line)) = conditional::weaken_etag(&mut f.beresp, &mut f.task.ws, unset) {
+            f.task.log.put(Tag::BerespHeader, f.task.ws.get(line));
+        }
+    }
+    let mut headers = f.beresp_headers();
+    headers.unset(h::CONTENT_ENCODING);
+    headers.unset(h::CONTENT_LENGTH);
+    if let Some(head) = pack::PackedHead::new(stale.head()) {
+        let log = &mut f.task.log;
+        let merged = head.merge_into(&mut f.task.ws, &mut f.beresp, |line| log.put(Tag::BerespHeader, line));
+        if merged.is_err() {
+            f.task.ws.set_overflowed();
+        }
+    }
+    f.was_304 = true;
+    true
+}
+
+impl Fetch {
+    /// What VCL chose, else the default in turn.
+    fn storage_choice(&self) -> u32 {
+        self.task.reactor.shared.stevedores.next()
+    }
+
+    pub fn body_status(&self) -> BodyStatus {
+        self.origin.as_ref().map_or(BodyStatus::None, |o| o.framing.status)
+    }
+
+    /// Whether the origin's Content-Range answers what was asked.
+    pub fn check_range(&mut self) -> bool {
+        if !self.task.params.http_range_support {
+            return true;
+        }
+        let ws = &self.task.ws;
+        match range::check_partial(&self.bereq0, ws, &self.beresp, ws) {
+            PartialCheck::Fine => true,
+            PartialCheck::Odd(note) => {
+                self.task.log.put(Tag::Debug, note.as_bytes());
+                true
+            }
+            PartialCheck::Refused(why) => {
+                self.task.log.put(Tag::Error, why.as_bytes());
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The threads beside the reactors: one expires objects, one tests bans, one brings counters up to date.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use lacquer_cache::bans::LurkerParams;
+use lacquer_cache::{CacheStats, Config, Hooks};
+use lacquer_params::{DebugBits, Params};
+use lacquer_shm::{Main, Tag, Vxid};
+use parking_lot::{Condvar, Mutex};
+
+use crate::bans::PackedHeads;
+use crate::clock;
+use crate::shared::Shared;
+use crate::stevedores::Stevedores;
+
+/// Seconds between two looks at the gauges.
+const PUBLISH_EVERY: f64 = 0.1;
+/// Objects removed before others may have the locks and the log is written.
+const EXPIRE_AT_ONCE: usize = 1000;
+/// Longest sleep, so that a clock that jumps is noticed.
+const LONGEST_SLEEP: f64 = 60.0;
+
+static EXPIRY: Bell = Bell::new();
+static LURKER: Bell = Bell::new();
+
+/// Wakes one thread from its sleep; rung too early it is remembered.
+struct Bell {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    const fn new() -> Bell {
+        Bell { rung: Mutex::new(false), changed: Condvar::new() }
+    }
+
+    fn ring(&self) {
+        *self.rung.lock() = true;
+        self.changed.notify_one();
+    }
+
+    fn sleep(&self, seconds: f64) {
+        let mut rung = self.rung.lock();
+        if !*rung && seconds > 0.0 {
+            self.changed.wait_for(&mut rung, clock::seconds(seconds.min(LONGEST_SLEEP)));
+        }
+        *rung = false;
+    }
+}
+
+/// What the cache is made with.
+pub fn cache_config(params: &Params, stevedores: &Stevedores) -> Config {
+    Config {
+        stevedores: stevedores.all().to_vec(),
+        heads: Box::new(PackedHeads),
+        hooks: Hooks { expiry: Some(Box::new(|| EXPIRY.ring())), lurker: Some(Box::new(|| LURKER.ring())) },
+        rush_exponent: params.rush_exponent as u32,
+    }
+}
+
+/// Lets the lurker look at the bans now.
+pub fn kick_lurker() {
+    LURKER.ring();
+}
+
+/// Lets helpers see new parameters.
+pub fn params_changed() {
+    LURKER.ring();
+}
+
+pub fn start(shared: &Arc<Shared>) -> Result<(), String> {
+    publish(shared, clock::real());
+    let helpers: [(&str, fn(&Shared)); 3] =
+        [("cache-exp", expire), ("ban-lurker", lurk), ("counters", publish_for_ever)];
+    for (name, work) in helpers {
+        let shared = shared.clone();
+        std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || work(&shared))
+            .map_err(|e| format!("cannot start the thread {name}: {e}"))?;
+    }
+    Ok(())
+}
+
+fn expire(shared: &Shared) {
+    loop {
+        let now = clock::real();
+        let mut log = |text: fmt::Arguments<'_>| shared.log.write_fmt(Tag::ExpKill, Vxid::NONE, text);
+        let next = shared.cache.expire(now, EXPIRE_AT_ONCE, &mut log);
+        EXPIRY.sleep(next - clock::real());
+    }
+}
+
+fn lurk(shared: &Shared) {
+    loop {
+        let params = shared.params();
+        let wanted = LurkerParams {
+            sleep: params.ban_lurker_sleep,
+            age: params.ban_lurker_age,
+            batch: params.ban_lurker_batch as u32,
+            cutoff: params.ban_cutoff as u32,
+        };
+        let mut pace = |seconds: f64| std::thread::sleep(clock::seconds(seconds));
+        let mut log = |text: &str| shared.log.write(Tag::ExpBan, Vxid::NONE, text.as_bytes());
+        let sleep = shared.cache.lurk(clock::real(), wanted, &mut pace, &mut log);
+        if params.debug.has(DebugBits::LURKER) {
+            let text = format_args!("lurker: sleep = {sleep:.6}");
+            shared.log.write_fmt(Tag::Debug, Vxid::NONE, text);
+        }
+        LURKER.sleep(sleep);
+    }
+}
+
+fn publish_for_ever(shared: &Shared) {
+    let started = clock::real();
+    loop {
+        publish(shared, started);
+        std::thread::sleep(clock::seconds(PUBLISH_EVERY));
+    }
+}
+
+/// Copies what others count to where readers see it, and applies parameters that the cache keeps.
+fn publish(shared: &Shared, started: f64) {
+    let main: &Main = &shared.counters;
+    main.uptime.set((clock::real() - started).max(0.0) as u64);
+    publish_cache(main, shared.cache.stats());
+    shared.stevedores.publish();
+    shared.cache.set_trace(!shared.log.is_masked(Tag::ExpKill));
+    shared.cache.set_rush_exponent(shared.params().rush_exponent as u32);
+}
+
+fn publish_cache(to: &Main, from: &CacheStats) {
+    macro_rules! copy {
+        ($($name:ident)*) => {
+            $(to.$name.set(from.$name.load(Ordering::Relaxed));)*
+        };
+    }
+    copy!(n_object n_objectcore n_objecthead n_expired n_superseded);
+    copy!(n_lru_nuked n_lru_moved n_lru_limited);
+    copy!(n_purges n_obj_purged exp_mailed exp_received busy_sleep busy_wakeup);
+    copy!(bans bans_completed bans_obj bans_req bans_added bans_deleted bans_tested bans_obj_killed);
+    copy!(bans_lurker_tested bans_tests_tested bans_lurker_tests_tested bans_lurker_obj_killed);
+    copy!(bans_lurker_obj_killed_cutoff bans_dups bans_lurker_contention);
+    copy!(bans_persisted_bytes bans_persisted_fragmentation);
+}

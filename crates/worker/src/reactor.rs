@@ -1,0 +1,183 @@
+//! A reactor: one thread, one single-threaded runtime, its own connections, counters and caches.
+//!
+//! Nothing here is shared with other threads; what is, sits in [`Shared`].
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lacquer_cache::{FrontTable, Lookup, LookupArgs, Resumed};
+use lacquer_http::date::DateCache;
+use lacquer_http::{Message, Workspace};
+use lacquer_params::Params;
+use lacquer_shm::TxLog;
+use lacquer_shm::vsc::{LocalMain, LocalSet};
+
+use crate::client::Memory;
+use crate::clock;
+use crate::shared::Shared;
+use crate::vcl_table::VclRef;
+
+pub struct Reactor {
+    pub shared: Arc<Shared>,
+    pub id: usize,
+    pub counters: LocalMain,
+    vxid_chunk: Cell<(u64, u64)>,
+    params: RefCell<Rc<Params>>,
+    params_generation: Cell<u64>,
+    vcl: RefCell<Option<Rc<VclRef>>>,
+    vcl_generation: Cell<u64>,
+    /// Memory of requests and fetches that ended, for the next ones.
+    spare: RefCell<Vec<Memory>>,
+    spare_fetch: RefCell<Vec<FetchMemory>>,
+    date: RefCell<DateCache>,
+    via: Rc<str>,
+    front: RefCell<FrontTable>,
+    unflushed: Cell<u32>,
+    last_flush: Cell<Instant>,
+}
+
+pub type FetchMemory = (Workspace, TxLog, [Message; 3]);
+
+/// Kept for reuse; more than are likely to run at once on one core only cost memory.
+const SPARE: usize = 64;
+const FRONT_ENTRIES: usize = 4096;
+const FLUSH_EVERY: u32 = 64;
+const FLUSH_AFTER: Duration = Duration::from_millis(1);
+
+impl Reactor {
+    pub fn new(shared: Arc<Shared>, id: usize) -> Rc<Reactor> {
+        let params = Rc::new(Params::clone(&shared.params()));
+        Rc::new(Reactor {
+            params_generation: Cell::new(shared.params_generation()),
+            params: RefCell::new(params),
+            id,
+            counters: LocalMain::default(),
+            vxid_chunk: Cell::new((0, 0)),
+            vcl: RefCell::new(None),
+            vcl_generation: Cell::new(0),
+            spare: RefCell::new(Vec::new()),
+            spare_fetch: RefCell::new(Vec::new()),
+            date: RefCell::new(DateCache::default()),
+            via: format!("1.1 {} (Varnish/7.7)", shared.config.identity).into(),
+            front: RefCell::new(FrontTable::new(FRONT_ENTRIES)),
+            unflushed: Cell::new(0),
+            last_flush: Cell::new(Instant::now()),
+            shared,
+        })
+    }
+
+    pub fn vxid(&self) -> u64 {
+        self.shared.vxids.take(&self.vxid_chunk)
+    }
+
+    pub fn params(&self) -> Rc<Params> {
+        let generation = self.shared.params_generation();
+        if generation != self.params_generation.get() {
+            *self.params.borrow_mut() = Rc::new(Params::clone(&self.shared.params()));
+            self.params_generation.set(generation);
+        }
+        self.params.borrow().clone()
+    }
+
+    /// The VCL for a new transaction.
+    pub fn vcl(&self) -> Option<Rc<VclRef>> {
+        self.refresh_vcl();
+        self.vcl.borrow().clone()
+    }
+
+    /// Lets go of a VCL that is no longer the active one.
+    pub fn refresh_vcl(&self) {
+        let generation = self.shared.vcls.generation();
+        if generation != self.vcl_generation.get() {
+            self.vcl_generation.set(generation);
+            *self.vcl.borrow_mut() = self.shared.vcls.active().map(|v| Rc::new(VclRef::new(v)));
+        }
+    }
+
+    pub fn flush_counters(&self) {
+        self.counters.flush(&self.shared.counters);
+        self.unflushed.set(0);
+        self.last_flush.set(Instant::now());
+    }
+
+    /// Memory for a request.
+    pub fn take_memory(&self) -> Memory {
+        let spare = self.spare.borrow_mut().pop();
+        spare.unwrap_or_else(|| Memory::new(self))
+    }
+
+    pub fn give_memory(&self, memory: Memory) {
+        let mut spare = self.spare.borrow_mut();
+        if spare.len() < SPARE {
+            spare.push(memory);
+        }
+    }
+
+    /// Memory for a fetch: workspace, log buffer, and the messages bereq, bereq0, beresp.
+    pub fn take_fetch_memory(&self) -> FetchMemory {
+        let params = self.params();
+        let max_hdr = params.http_max_hdr as usize;
+        let size = params.workspace_backend as usize;
+        let spare = self.spare_fetch.borrow_mut().pop();
+        let (mut ws, log, mut messages) = spare.unwrap_or_else(|| {
+            let messages = [Message::new(max_hdr), Message::new(max_hdr), Message::new(max_hdr)];
+            (Workspace::new(size), self.shared.log.transaction(), messages)
+        });
+        if ws.capacity() != size {
+            ws.resize(size);
+        }
+        ws.reset();
+        for message in &mut messages {
+            message.clear();
+            message.set_max_hdr(max_hdr);
+        }
+        (ws, log, messages)
+    }
+
+    pub fn give_fetch_memory(&self, memory: FetchMemory) {
+        let mut spare = self.spare_fetch.borrow_mut();
+        if spare.len() < SPARE {
+            spare.push(memory);
+        }
+    }
+
+    /// The time as HTTP writes it.
+    pub fn http_date(&self, now: f64) -> [u8; 29] {
+        *self.date.borrow_mut().at(now)
+    }
+
+    /// What this server adds to `Via`.
+    pub fn via(&self) -> Rc<str> {
+        self.via.clone()
+    }
+
+    /// A look into the cache, through this reactor's own table of recent hits.
+    pub fn lookup(&self, digest: &[u8; 32], args: &LookupArgs<'_>, resumed: Option<Resumed>) -> Lookup {
+        self.front.borrow_mut().lookup(&self.shared.cache, digest, args, resumed)
+    }
+
+    /// Counters reach shared memory with every request while there are few, else now and then.
+    pub fn flush_if_due(&self) {
+        let n = self.unflushed.get() + 1;
+        let due = n >= FLUSH_EVERY || self.last_flush.get().elapsed() > FLUSH_AFTER;
+        self.unflushed.set(n);
+        if due {
+            self.flush_counters();
+        }
+    }
+
+    /// Once a second: what must not wait for the next request.
+    pub async fn housekeeping(self: Rc<Self>) {
+        loop {
+            self.flush_counters();
+            self.refresh_vcl();
+            self.front.borrow_mut().sweep(&self.shared.cache);
+            let params = self.params();
+            self.shared.pools.sweep(self.id, params.backend_idle_timeout);
+            self.shared.vcls.reap();
+            tokio::time::sleep(clock::seconds(0.5)).await;
+        }
+    }
+}

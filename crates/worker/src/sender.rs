@@ -1,0 +1,243 @@
+//! Writes a response to a client: the head goes out together with the first of the body, large stored
+//! bodies leave by sendfile, and a client that does not read is given up in time.
+
+use std::io::{self, IoSlice};
+use std::time::Duration;
+
+use lacquer_backend::TxHalf;
+use lacquer_cache::{BodyState, Chunk, Object};
+use lacquer_http::h1::ChunkHeader;
+use tokio::time::Instant;
+
+use crate::clock;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyFrame {
+    Plain,
+    Chunked,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Seconds for the whole response; 0 is no limit.
+    pub total: f64,
+    /// Seconds without the client taking a byte.
+    pub idle: f64,
+}
+
+#[derive(Debug)]
+pub enum SendError {
+    /// The client is gone or too slow.
+    Io(io::Error),
+    /// The fetch that feeds the body failed.
+    Source,
+    /// A filter could not make sense of the body.
+    Filter(String),
+}
+
+impl From<io::Error> for SendError {
+    fn from(e: io::Error) -> Self {
+        SendError::Io(e)
+    }
+}
+
+pub struct Sender<'t> {
+    tx: &'t TxHalf,
+    /// Not yet sent part of the head.
+    head: &'t [u8],
+    frame: BodyFrame,
+    limits: Limits,
+    deadline: Option<Instant>,
+    body: u64,
+}
+
+/// From this size on a stored body is sent by the kernel without copying. Below, the copy is cheaper.
+const SENDFILE_MIN: usize = 48 * 1024;
+/// Chunks of a stored body that go into one write.
+const GATHER: usize = 16;
+
+impl<'t> Sender<'t> {
+    pub fn new(tx: &'t TxHalf, head: &'t [u8], frame: BodyFrame, limits: Limits) -> Self {
+        Sender { tx, head, frame, limits, deadline: None, body: 0 }
+    }
+
+    pub fn body_bytes(&self) -> u64 {
+        self.body
+    }
+
+    /// Waits until the socket takes more, within the limits.
+    async fn writable(&mut self) -> io::Result<()> {
+        let now = Instant::now();
+        if self.deadline.is_none() {
+            let total = if self.limits.total > 0.0 { self.limits.total } else { 1e9 };
+            self.deadline = Some(now + clock::seconds(total));
+        }
+        let left = self.deadline.map_or(Duration::MAX, |d| d.saturating_duration_since(now));
+        let idle = if self.limits.idle > 0.0 { clock::seconds(self.limits.idle) } else { left };
+        match tokio::time::timeout(left.min(idle), self.tx.writable()).await {
+            Ok(done) => done,
+            Err(_) => Err(io::Error::from_raw_os_error(11)),
+        }
+    }
+
+    /// Sends the head alone.
+    pub async fn finish_head(&mut self) -> Result<(), SendError> {
+        self.write_parts(&mut []).await?;
+        Ok(())
+    }
+
+    /// Writes what is left of the head and then the parts, completely.
+    async fn write_parts(&mut self, parts: &mut [&[u8]]) -> io::Result<()> {
+        loop {
+            let mut slices = [IoSlice::new(&[]); GATHER + 3];
+            let mut used = 0;
+            for part in std::iter::once(&self.head).chain(parts.iter()).filter(|p| !p.is_empty()) {
+                slices[used] = IoSlice::new(part);
+                used += 1;
+            }
+            if used == 0 {
+                return Ok(());
+            }
+            let written = if used == 1 {
+                self.tx.try_write(&slices[0])
+            } else {
+                self.tx.try_write_vectored(&slices[..used])
+            };
+            match written {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => self.advance(n, parts),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    fn advance(&mut self, mut n: usize, parts: &mut [&[u8]]) {
+        let of_head = n.min(self.head.len());
+        self.head = &self.head[of_head..];
+        n -= of_head;
+        for part in parts {
+            let of_part = n.min(part.len());
+            *part = &part[of_part..];
+            n -= of_part;
+        }
+    }
+
+    /// One piece of body, framed.
+    pub async fn body(&mut self, piece: &[u8]) -> Result<(), SendError> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        self.body += piece.len() as u64;
+        match self.frame {
+            BodyFrame::Plain => self.write_parts(&mut [piece]).await?,
+            BodyFrame::Chunked => {
+                let size = ChunkHeader::new(piece.len());
+                self.write_parts(&mut [size.as_bytes(), piece, b"\r\n"]).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of the body.
+    pub async fn end(&mut self) -> Result<(), SendError> {
+        match self.frame {
+            BodyFrame::Plain => self.write_parts(&mut []).await?,
+            BodyFrame::Chunked => self.write_parts(&mut [b"0\r\n\r\n"]).await?,
+        }
+        Ok(())
+    }
+
+    /// The stored bytes from `from` to `to` (or the end), as they arrive.
+    pub async fn object(&mut self, object: &Object, from: u64, to: Option<u64>) -> Result<(), SendError> {
+        let mut at = from;
+        let to = to.unwrap_or(u64::MAX);
+        while at < to {
+            let state = crate::extra::more_than(object, at).await;
+            if object.body_len() <= at {
+                return if state == BodyState::Failed { Err(SendError::Source) } else { Ok(()) };
+            }
+            at = if self.frame == BodyFrame::Plain && state == BodyState::Complete {
+                self.stored(object, at, to.min(object.body_len())).await?
+            } else {
+                self.piece(object, at, to).await?
+            };
+        }
+        Ok(())
+    }
+
+    /// One piece of stored body; where it ends.
+    async fn piece(&mut self, object: &Object, at: u64, to: u64) -> Result<u64, SendError> {
+        let Some(chunk) = chunk(object, at, to) else { return Err(SendError::Source) };
+        self.body(chunk.bytes()).await?;
+        Ok(at + chunk.len() as u64)
+    }
+
+    /// A run of complete body without framing: gathered if small, by sendfile if large.
+    async fn stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
+        let Some(first) = chunk(object, from, to) else { return Err(SendError::Source) };
+        if first.len() >= SENDFILE_MIN {
+            return self.by_kernel(&first, from).await;
+        }
+        if from + first.len() as u64 == to {
+            self.body(first.bytes()).await?;
+            return Ok(to);
+        }
+        let mut chunks: [Option<Chunk<'_>>; GATHER] = Default::default();
+        let mut at = from + first.len() as u64;
+        chunks[0] = Some(first);
+        for slot in &mut chunks[1..] {
+            let Some(next) = chunk(object, at, to).filter(|c| c.len() < SENDFILE_MIN) else { break };
+            at += next.len() as u64;
+            *slot = Some(next);
+        }
+        let mut parts: [&[u8]; GATHER] = [&[]; GATHER];
+        for (part, chunk) in parts.iter_mut().zip(chunks.iter().flatten()) {
+            *part = chunk.bytes();
+        }
+        self.body += at - from;
+        self.write_parts(&mut parts).await?;
+        Ok(at)
+    }
+
+    async fn by_kernel(&mut self, chunk: &Chunk<'_>, from: u64) -> Result<u64, SendError> {
+        let Some(range) = chunk.file_range() else {
+            self.body(chunk.bytes()).await?;
+            return Ok(from + chunk.len() as u64);
+        };
+        // The head is small: marked as "more to come" it shares the first packet with the body.
+        while !self.head.is_empty() {
+            match self.tx.try_send_more(self.head) {
+                Ok(n) => self.advance(n, &mut []),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
+                Err(e) => return Err(e.into()),
+            }
+        }
+        let mut offset = range.offset;
+        let mut left = range.len;
+        while left > 0 {
+            match self.tx.try_sendfile(range.fd, &mut offset, left) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                Ok(n) => {
+                    left -= n;
+                    self.body += n as u64;
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(from + range.len as u64)
+    }
+}
+
+/// The stored bytes at `at`, as far as they are in one piece and before `to`.
+fn chunk(object: &Object, at: u64, to: u64) -> Option<Chunk<'_>> {
+    if at >= to {
+        return None;
+    }
+    let mut chunk = object.chunk_at(at)?;
+    chunk.truncate(usize::try_from(to - at).unwrap_or(usize::MAX));
+    (!chunk.is_empty()).then_some(chunk)
+}

@@ -1,0 +1,151 @@
+//! What is known of a client's connection for as long as it lasts.
+
+use std::cell::Cell;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use lacquer_http::SessClose;
+use lacquer_params::Params;
+use lacquer_shm::{Tag, Vxid};
+
+use crate::reactor::Reactor;
+
+/// A listening socket as sessions see it.
+#[derive(Debug)]
+pub struct Listener {
+    pub name: String,
+    /// As given with `-a`.
+    pub endpoint: String,
+    pub proxy: bool,
+    /// Set for UNIX sockets.
+    pub path: Option<String>,
+}
+
+/// One side of a connection, with the texts that the log writes for every request.
+#[derive(Clone, Debug)]
+pub struct Side {
+    pub addr: SocketAddr,
+    pub ip: String,
+    pub port: String,
+}
+
+impl Side {
+    pub fn of(addr: SocketAddr) -> Side {
+        let addr = canonical(addr);
+        Side { addr, ip: addr.ip().to_string(), port: addr.port().to_string() }
+    }
+
+    /// What stands in for addresses that a UNIX socket does not have.
+    pub fn none() -> Side {
+        Side::of(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0))
+    }
+}
+
+/// IPv4 clients of a dual-stack socket are shown as what they are.
+fn canonical(addr: SocketAddr) -> SocketAddr {
+    SocketAddr::new(addr.ip().to_canonical(), addr.port())
+}
+
+/// A session timeout: the parameter's value unless VCL has said otherwise.
+#[derive(Debug, Default)]
+pub struct Override(Cell<Option<f64>>);
+
+impl Override {
+    pub fn get(&self, default: f64) -> f64 {
+        self.0.get().unwrap_or(default)
+    }
+
+    pub fn set(&self, value: Option<f64>) {
+        self.0.set(value);
+    }
+}
+
+pub struct Sess {
+    pub vxid: u64,
+    pub listener: Arc<Listener>,
+    /// The connection's own ends.
+    pub remote: Side,
+    pub local: Side,
+    /// Who the client says to be: as a PROXY header tells, else the ends.
+    pub client: Side,
+    pub server: Side,
+    /// Extensions of a PROXY header, version 2.
+    pub proxy_tlvs: Vec<u8>,
+    /// uid and gid of the peer of a UNIX socket.
+    pub credentials: Option<(u32, u32)>,
+    pub opened: f64,
+    pub fd: i32,
+    pub timeout_idle: Override,
+    pub timeout_linger: Override,
+    pub send_timeout: Override,
+    pub idle_send_timeout: Override,
+}
+
+impl Sess {
+    pub fn log_open(&self, reactor: &Reactor) {
+        let log = &reactor.shared.log;
+        let vxid = Vxid::client(self.vxid);
+        let kind = if self.listener.proxy { "PROXY" } else { "HTTP/1" };
+        log.write_fmt(Tag::Begin, vxid, format_args!("sess 0 {kind}"));
+        log.write_fmt(
+            Tag::SessOpen,
+            vxid,
+            format_args!(
+                "{} {} {} {} {} {:.6} {}",
+                self.remote.ip,
+                self.remote.port,
+                self.listener.name,
+                self.local.ip,
+                self.local.port,
+                self.opened,
+                self.fd
+            ),
+        );
+    }
+
+    pub fn log_close(&self, reactor: &Reactor, reason: SessClose, now: f64) {
+        let log = &reactor.shared.log;
+        let vxid = Vxid::client(self.vxid);
+        let lasted = (now - self.opened).max(0.0);
+        log.write_fmt(Tag::SessClose, vxid, format_args!("{} {lasted:.3}", reason.name()));
+        log.write(Tag::End, vxid, b"");
+    }
+
+    pub fn idle_limit(&self, params: &Params) -> f64 {
+        self.timeout_idle.get(params.timeout_idle)
+    }
+}
+
+/// Counts the end of a session by its reason.
+pub fn count_close(reactor: &Reactor, reason: SessClose) {
+    let c = &reactor.counters;
+    let counter = match reason {
+        SessClose::RemClose => &c.sc_rem_close,
+        SessClose::ReqClose => &c.sc_req_close,
+        SessClose::ReqHttp10 => &c.sc_req_http10,
+        SessClose::RxBad => &c.sc_rx_bad,
+        SessClose::RxBody => &c.sc_rx_body,
+        SessClose::RxJunk => &c.sc_rx_junk,
+        SessClose::RxOverflow => &c.sc_rx_overflow,
+        SessClose::RxTimeout => &c.sc_rx_timeout,
+        SessClose::RxCloseIdle => &c.sc_rx_close_idle,
+        SessClose::TxPipe => &c.sc_tx_pipe,
+        SessClose::TxError => &c.sc_tx_error,
+        SessClose::TxEof => &c.sc_tx_eof,
+        SessClose::RespClose => &c.sc_resp_close,
+        SessClose::Overload => &c.sc_overload,
+        SessClose::PipeOverflow => &c.sc_pipe_overflow,
+        SessClose::RangeShort => &c.sc_range_short,
+        SessClose::ReqHttp20 => &c.sc_req_http20,
+        SessClose::VclFailure => &c.sc_vcl_failure,
+        SessClose::RapidReset => &c.sc_rapid_reset,
+        SessClose::Bankrupt => &c.sc_bankrupt,
+    };
+    counter.add(1);
+    if reason.is_error() {
+        c.sess_closed_err.add(1);
+    }
+}
+
+pub type SessRc = Rc<Sess>;

@@ -1,0 +1,384 @@
+//! A client's connection from accept to close: PROXY header, then one request after the other.
+
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use lacquer_backend::{RxHalf, Stream, TxHalf};
+use lacquer_http::h1::{self, HeadScan};
+use lacquer_http::proxy_protocol::{self, Scan};
+use lacquer_http::{SessClose, Text};
+use lacquer_shm::{Tag, Vxid};
+use tokio::time::{Instant, timeout_at};
+
+use crate::client::{Memory, Req, Start};
+use crate::clock;
+use crate::reactor::Reactor;
+use crate::req_body::{ReqBody, Rx};
+use crate::sess::{Listener, Sess, Side, count_close};
+
+/// The connection is open as long as this lives; the reason for its end is decided by [`serve`].
+struct Connection {
+    sess: Rc<Sess>,
+    tx: Rc<TxHalf>,
+    body: ReqBody,
+}
+
+/// Serves a connection to its end.
+pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) {
+    let opened = clock::real();
+    reactor.counters.s_sess.add(1);
+    let vxid = reactor.vxid();
+    let (half, tx) = stream.split();
+    let sess = new_sess(vxid, listener, &half, opened);
+    sess.log_open(&reactor);
+    let mut rx = Rx::new(half);
+    let (sess, reason) = match receive_proxy(&reactor, sess, &mut rx).await {
+        Ok(sess) => {
+            let sess = Rc::new(sess);
+            let mut connection = Connection { sess: sess.clone(), tx: Rc::new(tx), body: ReqBody::idle(rx) };
+            let reason = serve(&reactor, &mut connection).await;
+            close(connection);
+            (sess, reason)
+        }
+        Err((sess, reason)) => {
+            tx.forget();
+            drop(rx);
+            (Rc::new(sess), reason)
+        }
+    };
+    reactor.counters.sess_closed.add(1);
+    count_close(&reactor, reason);
+    sess.log_close(&reactor, reason, clock::real());
+    reactor.flush_counters();
+}
+
+fn close(connection: Connection) {
+    let Connection { tx, body, .. } = connection;
+    if let Ok(tx) = Rc::try_unwrap(tx) {
+        tx.forget();
+    }
+    drop(body);
+}
+
+fn new_sess(vxid: u64, listener: Arc<Listener>, rx: &RxHalf, opened: f64) -> Sess {
+    let remote = rx.peer_addr().map_or_else(Side::none, Side::of);
+    let local = rx.local_addr().map_or_else(Side::none, Side::of);
+    let credentials = listener.path.is_some().then(|| crate::sys::peer_credentials(rx.as_fd())).flatten();
+    Sess {
+        vxid,
+        listener,
+        client: remote.clone(),
+        server: local.clone(),
+        remote,
+        local,
+        proxy_tlvs: Vec::new(),
+        credentials,
+        opened,
+        fd: rx.raw_fd(),
+        timeout_idle: Default::default(),
+        timeout_linger: Default::default(),
+        send_timeout: Default::default(),
+        idle_send_timeout: Default::default(),
+    }
+}
+
+/// Reads the PROXY header where the socket asks for one.
+async fn receive_proxy(reactor: &Reactor, mut sess: Sess, rx: &mut Rx) -> Result<Sess, (Sess, SessClose)> {
+    if !sess.listener.proxy {
+        return Ok(sess);
+    }
+    let deadline = Instant::now() + clock::seconds(sess.idle_limit(&reactor.params()));
+    let mut buf = Vec::new();
+    loop {
+        match proxy_protocol::scan(&buf) {
+            Scan::Complete => break,
+            Scan::More => {}
+            Scan::Junk => return Err((sess, SessClose::RxJunk)),
+            Scan::Overflow => return Err((sess, SessClose::RxOverflow)),
+        }
+        let mut piece = [0u8; 1024];
+        match timeout_at(deadline, rx.read(&mut piece)).await {
+            Ok(Ok(n)) if n > 0 => buf.extend_from_slice(&piece[..n]),
+            Ok(_) => return Err((sess, SessClose::RemClose)),
+            Err(_) => return Err((sess, SessClose::RxTimeout)),
+        }
+    }
+    let log = &reactor.shared.log;
+    let vxid = Vxid::client(sess.vxid);
+    let write = |tag: Tag, text: &Option<String>| {
+        if let Some(text) = text {
+            log.write(tag, vxid, text.as_bytes());
+        }
+    };
+    match proxy_protocol::parse(&buf) {
+        Ok(header) => {
+            write(Tag::Proxy, &header.log);
+            write(Tag::ProxyGarbage, &header.garbage);
+            if let Some(ends) = &header.endpoints {
+                sess.client = Side::of(ends.client);
+                sess.server = Side::of(ends.server);
+            }
+            sess.proxy_tlvs = header.tlvs.to_vec();
+            rx.unread(&buf[header.len..]);
+            Ok(sess)
+        }
+        Err(refused) => {
+            write(Tag::Proxy, &refused.log);
+            write(Tag::ProxyGarbage, &refused.garbage);
+            Err((sess, SessClose::RxJunk))
+        }
+    }
+}
+
+/// How the wait for a request ended.
+enum Received {
+    /// `rx` holds the whole head; time of its first and last byte.
+    Head {
+        rx: Text,
+        first: f64,
+        complete: f64,
+    },
+    Closed(SessClose),
+    Overflow,
+}
+
+async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose {
+    loop {
+        if connection.body.has_pending() {
+            reactor.counters.sess_readahead.add(1);
+        } else if let Some(reason) = wait_idle(reactor, connection).await {
+            return reason;
+        }
+        let mut memory = reactor.take_memory();
+        memory.refresh(reactor);
+        let received = receive_head(reactor, connection, &mut memory).await;
+        let reason = match received {
+            Received::Closed(reason) => {
+                charge_partial(reactor, &memory);
+                reactor.give_memory(memory);
+                Some(reason)
+            }
+            Received::Overflow => {
+                refuse_overflow(reactor, connection).await;
+                charge_partial(reactor, &memory);
+                reactor.give_memory(memory);
+                Some(SessClose::RxOverflow)
+            }
+            Received::Head { rx, first, complete } => {
+                request(reactor, connection, memory, rx, (first, complete)).await
+            }
+        };
+        if let Some(reason) = reason {
+            return reason;
+        }
+    }
+}
+
+/// Waits for the next request without holding memory for it.
+async fn wait_idle(reactor: &Reactor, connection: &mut Connection) -> Option<SessClose> {
+    let params = reactor.params();
+    let limit = connection.sess.idle_limit(&params);
+    let Some(rx) = connection.body.rx.as_ref() else { return Some(SessClose::RxBody) };
+    let readable = rx.half.readable();
+    match tokio::time::timeout(clock::seconds(limit), readable).await {
+        Ok(Ok(())) => None,
+        Ok(Err(_)) => Some(SessClose::RemClose),
+        Err(_) => Some(SessClose::RxCloseIdle),
+    }
+}
+
+fn charge_partial(reactor: &Reactor, memory: &Memory) {
+    reactor.counters.s_req_hdrbytes.add(memory.received as u64);
+}
+
+async fn refuse_overflow(reactor: &Reactor, connection: &Connection) {
+    let status = reactor.params().http_req_overflow_status as u16;
+    if status != 0 {
+        let mut out = Vec::new();
+        h1::minimal_response(status, &mut out);
+        let _ = connection.tx.write_all(&out).await;
+    }
+}
+
+/// Reads until a whole head is there.
+async fn receive_head(reactor: &Reactor, connection: &mut Connection, memory: &mut Memory) -> Received {
+    let params = reactor.params();
+    let limit = connection.sess.idle_limit(&params);
+    let deadline = Instant::now() + clock::seconds(limit);
+    let max = (params.http_req_size as usize).min(memory.ws.free_space().saturating_sub(1));
+    let Some(rx) = connection.body.rx.as_mut() else { return Received::Closed(SessClose::RxBody) };
+    let mut have = 0;
+    let mut scanned = 0;
+    let mut first = f64::NAN;
+    loop {
+        let Ok(window) = memory.ws.reserve(max) else { return Received::Overflow };
+        if have >= max {
+            return Received::Overflow;
+        }
+        // The first read finds its data ready, so it needs no timer.
+        let read = rx.read(&mut window[have..max]);
+        let result = if have == 0 && scanned == 0 { read.await } else { timed(deadline, read).await };
+        let n = match result {
+            Ok(0) => return Received::Closed(SessClose::RemClose),
+            Ok(n) => n,
+            Err(e) if e.kind() == io::ErrorKind::TimedOut => return Received::Closed(SessClose::RxTimeout),
+            Err(_) => return Received::Closed(SessClose::RemClose),
+        };
+        let now = clock::real();
+        have += n;
+        memory.received = have;
+        match h1::head_complete(memory.ws.reserved(have), scanned) {
+            HeadScan::Empty => {
+                have = 0;
+                scanned = 0;
+            }
+            HeadScan::More { scanned: so_far } => {
+                scanned = so_far;
+                if first.is_nan() {
+                    first = now;
+                }
+            }
+            HeadScan::Complete | HeadScan::H2Preface => {
+                if first.is_nan() {
+                    first = now;
+                }
+                let text = memory.ws.commit(have);
+                return Received::Head { rx: text, first, complete: now };
+            }
+        }
+    }
+}
+
+async fn timed(deadline: Instant, read: impl Future<Output = io::Result<usize>>) -> io::Result<usize> {
+    timeout_at(deadline, read).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// One request from its head to the end of its response. `Some`: the connection ends.
+async fn request(
+    reactor: &Rc<Reactor>,
+    connection: &mut Connection,
+    mut memory: Memory,
+    rx: Text,
+    (first, complete): (f64, f64),
+) -> Option<SessClose> {
+    let Some(vcl) = reactor.vcl() else {
+        reactor.give_memory(memory);
+        return Some(SessClose::Overload);
+    };
+    if memory.ws.get(rx).starts_with(h1::H2_PREFACE) {
+        reactor.give_memory(memory);
+        return Some(SessClose::ReqHttp20);
+    }
+    let vxid = Vxid::client(reactor.vxid());
+    memory.log.begin(vxid);
+    memory.log.put_relation(Tag::Begin, "req", Vxid::client(connection.sess.vxid), "rxreq");
+    reactor.shared.log.write_fmt(
+        Tag::Link,
+        Vxid::client(connection.sess.vxid),
+        format_args!("req {} rxreq", vxid.number()),
+    );
+    memory.log.put_timestamp("Start", first, first, first);
+    memory.log.put_timestamp("Req", complete, first, first);
+
+    let params = reactor.params();
+    let parsed = h1::parse_request(&mut memory.ws, rx, &mut memory.http, params.http_req_hdr_len as usize);
+    let head = match parsed {
+        Ok(head) => head,
+        Err(bad) => return refuse(reactor, connection, memory, (rx, vcl), bad).await,
+    };
+    let surplus = rx.tail(head.len);
+    if !surplus.is_empty()
+        && let Some(rx) = connection.body.rx.as_mut()
+    {
+        rx.unread(memory.ws.get(surplus));
+    }
+    if head.rehosted {
+        reactor.counters.http1_absolute_form.add(1);
+    }
+    connection.body.begin(head.framing);
+    let rx_half = connection.body.rx.take();
+    let mut body = ReqBody::idle_without(rx_half);
+    body.begin(head.framing);
+    let mut req = Req::new(
+        Start {
+            reactor: reactor.clone(),
+            sess: connection.sess.clone(),
+            vcl,
+            tx: connection.tx.clone(),
+            body,
+            t_first: first,
+            t_req: complete,
+        },
+        memory,
+    );
+    req.task.t_prev = complete;
+    req.account.req_header += head.len as u64;
+    let name = req.task.vcl.name.clone();
+    req.task.log.put(Tag::VCL_use, name.as_bytes());
+    process(reactor, connection, req).await
+}
+
+/// Runs the request; a fault in it costs this connection only.
+async fn process(reactor: &Reactor, connection: &mut Connection, mut req: Req) -> Option<SessClose> {
+    let fault = crate::faults::caught(AssertUnwindSafe(req.run())).await;
+    if let Err(text) = fault {
+        req.task.log.put(Tag::Error, format!("Fault in this request: {text}").as_bytes());
+        req.close = Some(SessClose::VclFailure);
+    }
+    reactor.counters.client_req.add(1);
+    finish(reactor, connection, req)
+}
+
+fn finish(reactor: &Reactor, connection: &mut Connection, mut req: Req) -> Option<SessClose> {
+    req.account.req_body += req.body.take_counted();
+    req.charge();
+    req.task.log.end();
+    if req.task.ws.overflowed() {
+        reactor.counters.ws_client_overflow.add(1);
+    }
+    let mut reason = req.close;
+    let (memory, body) = req.into_parts();
+    reactor.give_memory(memory);
+    if reason.is_none() && (body.rx.is_none() || !body.is_settled()) {
+        reason = Some(SessClose::RxBody);
+    }
+    connection.body.rx = body.rx;
+    reactor.flush_if_due();
+    reason
+}
+
+/// A head that is not HTTP: the log gets it as it came, the client a 400.
+async fn refuse(
+    reactor: &Rc<Reactor>,
+    connection: &mut Connection,
+    mut memory: Memory,
+    (rx, vcl): (Text, Rc<crate::vcl_table::VclRef>),
+    bad: h1::BadHead,
+) -> Option<SessClose> {
+    if let Some(bogo) = &bad.bogo {
+        let mut text = Vec::new();
+        bogo.write(&memory.ws, &mut text);
+        memory.log.put(Tag::BogoHeader, &text);
+    }
+    memory.log.put(Tag::HttpGarbage, memory.ws.get(rx));
+    reactor.counters.client_req_400.add(1);
+    let now = clock::real();
+    let body = ReqBody::idle_without(connection.body.rx.take());
+    let start = Start {
+        reactor: reactor.clone(),
+        sess: connection.sess.clone(),
+        vcl,
+        tx: connection.tx.clone(),
+        body,
+        t_first: now,
+        t_req: now,
+    };
+    let mut req = Req::new(start, memory);
+    req.account.req_header += rx.len() as u64;
+    crate::client::log_start(&mut req);
+    req.close = Some(SessClose::RxJunk);
+    req.minimal_response(bad.status).await;
+    finish(reactor, connection, req)
+}

@@ -1,0 +1,125 @@
+//! What all reactors share: configuration, parameters, counters, log, cache, VCLs, idle connections.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use lacquer_backend::Pools;
+use lacquer_cache::Cache;
+use lacquer_cli::link::WorkerConfig;
+use lacquer_params::Params;
+use lacquer_shm::{Log, Main, Segment, VsmDir};
+use parking_lot::{Mutex, RwLock};
+
+use crate::stevedores::Stevedores;
+use crate::vcl_table::VclTable;
+
+pub struct Shared {
+    pub config: WorkerConfig,
+    params: RwLock<Arc<Params>>,
+    params_generation: AtomicU64,
+    pub counters: Arc<Segment<Main>>,
+    pub log: Arc<Log>,
+    pub vsm: Mutex<VsmDir>,
+    pub cache: Arc<Cache>,
+    pub stevedores: Stevedores,
+    pub pools: Pools,
+    pub vcls: VclTable,
+    pub vxids: Vxids,
+    /// Set once the manager says that clients may come.
+    pub accepting: tokio::sync::watch::Sender<bool>,
+    pub hostname: String,
+}
+
+impl Shared {
+    pub fn params(&self) -> Arc<Params> {
+        self.params.read().clone()
+    }
+
+    /// Changes with every change of a parameter; cheap to look at.
+    pub fn params_generation(&self) -> u64 {
+        self.params_generation.load(Ordering::Acquire)
+    }
+
+    pub fn set_params(&self, params: Params) {
+        self.apply_log_settings(&params);
+        *self.params.write() = Arc::new(params);
+        self.params_generation.fetch_add(1, Ordering::Release);
+    }
+
+    fn apply_log_settings(&self, params: &Params) {
+        crate::boot::apply_log_settings(&self.log, params);
+    }
+
+    pub fn new(parts: Parts) -> Shared {
+        Shared {
+            params: RwLock::new(Arc::new(parts.config.params.clone())),
+            params_generation: AtomicU64::new(1),
+            pools: Pools::new(parts.reactors),
+            config: parts.config,
+            counters: parts.counters,
+            log: parts.log,
+            vsm: Mutex::new(parts.vsm),
+            cache: parts.cache,
+            stevedores: parts.stevedores,
+            vcls: VclTable::default(),
+            vxids: Vxids::default(),
+            accepting: tokio::sync::watch::Sender::new(false),
+            hostname: hostname(),
+        }
+    }
+}
+
+/// What [`Shared`] is made of and cannot make itself.
+pub struct Parts {
+    pub config: WorkerConfig,
+    pub reactors: usize,
+    pub counters: Arc<Segment<Main>>,
+    pub log: Arc<Log>,
+    pub vsm: VsmDir,
+    pub cache: Arc<Cache>,
+    pub stevedores: Stevedores,
+}
+
+fn hostname() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Transaction numbers. Reactors take them in chunks so that they do not meet at one counter.
+pub struct Vxids {
+    next: AtomicU64,
+    exact: AtomicBool,
+}
+
+const CHUNK: u64 = 1 << 15;
+
+impl Default for Vxids {
+    fn default() -> Self {
+        Vxids { next: AtomicU64::new(1), exact: AtomicBool::new(false) }
+    }
+}
+
+impl Vxids {
+    /// From now on numbers are given one by one, in order, starting here (`debug.xid`).
+    pub fn restart_at(&self, next: u64) {
+        self.exact.store(true, Ordering::Relaxed);
+        self.next.store(next, Ordering::Relaxed);
+    }
+
+    /// The next number for a reactor that holds `chunk` (first unused, end).
+    pub fn take(&self, chunk: &std::cell::Cell<(u64, u64)>) -> u64 {
+        if self.exact.load(Ordering::Relaxed) {
+            return self.next.fetch_add(1, Ordering::Relaxed);
+        }
+        let (mut next, mut end) = chunk.get();
+        if next == end {
+            next = self.next.fetch_add(CHUNK, Ordering::Relaxed);
+            end = next + CHUNK;
+        }
+        chunk.set((next + 1, end));
+        next
+    }
+
+    pub fn peek(&self) -> u64 {
+        self.next.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,74 @@
+//! The storages by number, their counters in shared memory, and the choice among them.
+
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use lacquer_cli::link::{StorageConfig, StorageKind};
+use lacquer_shm::vsc::Sma;
+use lacquer_shm::{Segment, VsmDir};
+use lacquer_storage::{Arena, Kind, Stevedore};
+
+pub struct Stevedores {
+    all: Vec<Stevedore>,
+    counters: Vec<Option<Segment<Sma>>>,
+    turn: AtomicU32,
+}
+
+impl Stevedores {
+    pub fn open(configs: &[StorageConfig], vsm: &VsmDir) -> Result<Stevedores, String> {
+        let mut all = Vec::new();
+        let mut counters = Vec::new();
+        for (index, config) in configs.iter().enumerate() {
+            let fd = crate::sys::inherit(config.fd);
+            let number = fd.as_raw_fd();
+            let arena = Arena::from_fd(fd, config.size)
+                .map_err(|e| format!("storage {}: cannot map descriptor {number}: {e}", config.name))?;
+            let kind = match config.kind {
+                StorageKind::Malloc => Kind::Malloc,
+                StorageKind::File(_) => Kind::File,
+            };
+            all.push(Stevedore::new(&config.name, kind, index as u8, arena));
+            counters.push(Segment::create(vsm, &config.name).ok());
+        }
+        Ok(Stevedores { all, counters, turn: AtomicU32::new(0) })
+    }
+
+    pub fn all(&self) -> &[Stevedore] {
+        &self.all
+    }
+
+    pub fn get(&self, index: u32) -> Option<&Stevedore> {
+        self.all.get(index as usize)
+    }
+
+    pub fn by_name(&self, name: &str) -> Option<u32> {
+        self.all.iter().position(|s| s.name() == name).map(|i| i as u32)
+    }
+
+    /// The number of Transient, which is always the last.
+    pub fn transient(&self) -> u32 {
+        self.all.len().saturating_sub(1) as u32
+    }
+
+    /// The configured storages take turns.
+    pub fn next(&self) -> u32 {
+        let n = self.transient();
+        if n <= 1 { 0 } else { self.turn.fetch_add(1, Ordering::Relaxed) % n }
+    }
+
+    /// Copies the arenas' counters to where readers see them.
+    pub fn publish(&self) {
+        for (stevedore, segment) in self.all.iter().zip(&self.counters) {
+            let Some(to) = segment else { continue };
+            let from = stevedore.counters();
+            let get = |c: &std::sync::atomic::AtomicU64| c.load(Ordering::Relaxed);
+            to.c_req.set(get(&from.c_req));
+            to.c_fail.set(get(&from.c_fail));
+            to.c_bytes.set(get(&from.c_bytes));
+            to.c_freed.set(get(&from.c_freed));
+            to.g_alloc.set(get(&from.g_alloc));
+            to.g_bytes.set(get(&from.g_bytes));
+            to.g_space.set(get(&from.g_space));
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The operating system where the safe interfaces end: inherited descriptors, identities, signals, last words.
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use lacquer_vcl_runtime::Str;
+
+/// Takes over a descriptor that the manager left open for this process.
+pub fn inherit(fd: RawFd) -> OwnedFd {
+    // SAFETY: the number comes from the manager, which opened it for this worker alone; each is taken once.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// uid and gid of the process at the other end of a UNIX socket.
+pub fn peer_credentials(fd: BorrowedFd<'_>) -> Option<(u32, u32)> {
+    let creds = rustix::net::sockopt::socket_peercred(fd).ok()?;
+    Some((creds.uid.as_raw(), creds.gid.as_raw()))
+}
+
+/// The C library's text for an error number.
+pub fn error_text(errno: i32) -> String {
+    let mut buffer = [0 as libc::c_char; 128];
+    // SAFETY: the buffer is valid for its length, and strerror_r ends the text with NUL within it.
+    let done = unsafe { libc::strerror_r(errno, buffer.as_mut_ptr(), buffer.len()) };
+    if done != 0 {
+        return format!("error {errno}");
+    }
+    // SAFETY: see above.
+    unsafe { CStr::from_ptr(buffer.as_ptr()) }.to_string_lossy().into_owned()
+}
+
+/// The bytes of a VCL string.
+pub fn bytes_of<'a>(text: Str) -> Option<&'a [u8]> {
+    // SAFETY: VCL strings live in the workspace of the task that runs, in the loaded program or are
+    // static; a task's workspace is not reused before the task ends, and the task outlives the call.
+    unsafe { text.bytes() }
+}
+
+/// Becomes another user for good.
+pub fn become_user(uid: u32, gid: u32) -> Result<(), String> {
+    // SAFETY: plain system calls without pointers but the empty list of groups.
+    let failed = unsafe {
+        libc::setgroups(0, std::ptr::null()) != 0 || libc::setgid(gid) != 0 || libc::setuid(uid) != 0
+    };
+    if failed { Err(format!("cannot become uid {uid}, gid {gid}")) } else { Ok(()) }
+}
+
+/// Dies with the manager, even when that is killed.
+pub fn die_with_parent() {
+    // SAFETY: no pointers; PR_SET_DUMPABLE keeps core dumps possible after the change of user.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        libc::prctl(libc::PR_SET_DUMPABLE, 1);
+    }
+}
+
+static LAST_WORDS: AtomicI32 = AtomicI32::new(-1);
+
+/// Where [`last_words`] go.
+pub fn set_last_words_fd(fd: RawFd) {
+    LAST_WORDS.store(fd, Ordering::Relaxed);
+}
+
+/// Leaves a text for the manager's `panic.show`.
+pub fn last_words(text: &[u8]) {
+    let fd = LAST_WORDS.load(Ordering::Relaxed);
+    if fd >= 0 {
+        // SAFETY: the descriptor stays open as long as the process; the pointer is valid for the length.
+        unsafe { libc::pwrite(fd, text.as_ptr().cast(), text.len(), 0) };
+    }
+}
+
+/// Ends the process as a fault does, after its last words.
+pub fn die(text: &str) -> ! {
+    last_words(text.as_bytes());
+    std::process::abort()
+}
+
+extern "C" fn on_fault(signal: libc::c_int) {
+    let text: &[u8] = match signal {
+        libc::SIGSEGV => b"Panic: signal 11 (Segmentation fault): the worker touched memory it must not\n",
+        libc::SIGBUS => b"Panic: signal 7 (Bus error): is the disk behind a storage file full?\n",
+        libc::SIGILL => b"Panic: signal 4 (Illegal instruction)\n",
+        _ => b"Panic: signal\n",
+    };
+    last_words(text);
+    // SAFETY: both calls are allowed in signal handlers; the default action then ends the process.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::raise(signal);
+    }
+}
+
+/// Fatal signals leave a text; a broken pipe is an ordinary error.
+pub fn install_signal_handlers() {
+    let handler = on_fault as extern "C" fn(libc::c_int) as usize;
+    // SAFETY: the handler only uses calls that are safe in signal handlers.
+    unsafe {
+        for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL] {
+            libc::signal(signal, handler);
+        }
+        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+        libc::signal(libc::SIGINT, libc::SIG_IGN);
+    }
+}
+
+/// Descriptor number, for the log.
+pub fn raw(fd: BorrowedFd<'_>) -> i32 {
+    fd.as_raw_fd()
+}

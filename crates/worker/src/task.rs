@@ -1,0 +1,191 @@
+//! What a client's request and a fetch have in common: a workspace, a log, a VCL to run, the time.
+
+use std::rc::Rc;
+
+use lacquer_http::{HeaderName, Message, Slot, Workspace};
+use lacquer_params::Params;
+use lacquer_shm::{Tag, TxLog, Vxid};
+use lacquer_vcl::types::Method;
+use lacquer_vcl_runtime::instance::PrivateMap;
+
+use crate::clock;
+use crate::reactor::Reactor;
+use crate::sess::Sess;
+use crate::vcl_table::VclRef;
+
+pub struct Task {
+    pub reactor: Rc<Reactor>,
+    pub params: Rc<Params>,
+    pub sess: Rc<Sess>,
+    pub vcl: Rc<VclRef>,
+    pub ws: Workspace,
+    pub log: TxLog,
+    pub privates: PrivateMap,
+    pub method: Method,
+    pub t_first: f64,
+    pub t_prev: f64,
+    /// `now` of VCL: the time when the running subroutine was entered.
+    pub now: f64,
+    pub trace: bool,
+    pub failed: bool,
+}
+
+impl Task {
+    pub fn vxid(&self) -> Vxid {
+        self.log.vxid()
+    }
+
+    /// Logs how long it took to get here.
+    pub fn timestamp(&mut self, event: &str, now: f64) {
+        self.log.put_timestamp(event, now, self.t_first, self.t_prev);
+        self.t_prev = now;
+    }
+
+    pub fn stamp(&mut self, event: &str) -> f64 {
+        let now = clock::real();
+        self.timestamp(event, now);
+        now
+    }
+
+    pub fn link(&mut self, kind: &str, to: Vxid, why: &str) {
+        self.log.put_relation(Tag::Link, kind, to, why);
+    }
+}
+
+/// The log tags of one message.
+#[derive(Clone, Copy)]
+pub struct Tags {
+    pub method: Tag,
+    pub url: Tag,
+    pub protocol: Tag,
+    pub status: Tag,
+    pub reason: Tag,
+    pub header: Tag,
+    pub unset: Tag,
+}
+
+macro_rules! tags {
+    ($name:ident $m:ident $u:ident $p:ident $s:ident $r:ident $h:ident $un:ident) => {
+        pub const $name: Tags = Tags {
+            method: Tag::$m,
+            url: Tag::$u,
+            protocol: Tag::$p,
+            status: Tag::$s,
+            reason: Tag::$r,
+            header: Tag::$h,
+            unset: Tag::$un,
+        };
+    };
+}
+
+tags!(REQ ReqMethod ReqURL ReqProtocol ReqStatus ReqReason ReqHeader ReqUnset);
+tags!(RESP RespMethod RespURL RespProtocol RespStatus RespReason RespHeader RespUnset);
+tags!(BEREQ BereqMethod BereqURL BereqProtocol BereqStatus BereqReason BereqHeader BereqUnset);
+tags!(BERESP BerespMethod BerespURL BerespProtocol BerespStatus BerespReason BerespHeader BerespUnset);
+tags!(OBJ ObjMethod ObjURL ObjProtocol ObjStatus ObjReason ObjHeader ObjUnset);
+
+/// A message together with what its changes need: where its texts live and where they are logged.
+pub struct Logged<'t> {
+    pub message: &'t mut Message,
+    pub ws: &'t mut Workspace,
+    pub log: &'t mut TxLog,
+    pub tags: Tags,
+}
+
+impl Logged<'_> {
+    /// Writes the whole message into the log.
+    pub fn log_all(&mut self) {
+        let (m, ws, t) = (&*self.message, &*self.ws, self.tags);
+        if m.text(Slot::Method).is_some() {
+            self.log.put(t.method, m.method(ws));
+            self.log.put(t.url, m.url(ws));
+            self.log.put(t.protocol, m.proto(ws));
+        } else {
+            self.log.put(t.protocol, m.proto(ws));
+            self.log.put(t.status, m.status_text(ws));
+            self.log.put(t.reason, m.reason(ws));
+        }
+        for field in m.fields() {
+            self.log.put(t.header, field.line(ws));
+        }
+    }
+
+    pub fn unset(&mut self, name: HeaderName<'_>) {
+        let (log, tag) = (&mut *self.log, self.tags.unset);
+        self.message.unset(self.ws, name, |line| log.put(tag, line));
+    }
+
+    /// Adds a header line made of parts; false if there is no room.
+    pub fn add(&mut self, name: HeaderName<'_>, value: &[&[u8]]) -> bool {
+        match self.message.append_parts(self.ws, name, value) {
+            Ok(line) => {
+                self.log.put(self.tags.header, self.ws.get(line));
+                true
+            }
+            Err(_) => {
+                self.lost(name.as_bytes());
+                false
+            }
+        }
+    }
+
+    /// Replaces all headers of this name by one.
+    pub fn set(&mut self, name: HeaderName<'_>, value: &[&[u8]]) -> bool {
+        self.unset(name);
+        self.add(name, value)
+    }
+
+    /// As [`Logged::set`], but leaves a header alone that already says this.
+    pub fn force(&mut self, name: HeaderName<'_>, value: &[u8]) -> bool {
+        if self.message.value_is(self.ws, name, value) && self.message.count(self.ws, name) == 1 {
+            return true;
+        }
+        self.set(name, &[value])
+    }
+
+    pub fn lost(&mut self, name: &[u8]) {
+        self.log.put(Tag::LostHeader, name);
+        self.ws.set_overflowed();
+    }
+
+    pub fn put(&mut self, slot: Slot, bytes: &[u8]) -> bool {
+        if self.message.put_copy(self.ws, slot, bytes).is_err() {
+            self.lost(bytes);
+            return false;
+        }
+        let tag = match slot {
+            Slot::Method => self.tags.method,
+            Slot::Url => self.tags.url,
+            Slot::Proto => self.tags.protocol,
+            Slot::Status => self.tags.status,
+            Slot::Reason => self.tags.reason,
+        };
+        self.log.put(tag, bytes);
+        true
+    }
+
+    /// Makes it a response with this status; the reason is the standard one unless given.
+    pub fn respond(&mut self, status: u16, reason: Option<&[u8]>) {
+        let made = match reason {
+            None => self.message.set_response(self.ws, status),
+            Some(reason) => self
+                .message
+                .set_response(self.ws, status)
+                .and_then(|()| self.message.put_copy(self.ws, Slot::Reason, reason).map(|_| ())),
+        };
+        if made.is_err() {
+            self.ws.set_overflowed();
+        }
+        let (m, ws) = (&*self.message, &*self.ws);
+        self.log.put(self.tags.protocol, m.proto(ws));
+        self.log.put(self.tags.status, m.status_text(ws));
+        self.log.put(self.tags.reason, m.reason(ws));
+    }
+}
+
+/// Header names that the HTTP rules do not know and the worker writes.
+pub mod names {
+    use lacquer_http::HeaderName;
+
+    pub const X_VARNISH: HeaderName<'static> = HeaderName::new(b"X-Varnish");
+}

@@ -1,0 +1,257 @@
+//! The variables of a client's request, by class. In vcl_pipe, `bereq` is here too.
+
+use lacquer_http::{Message, Slot, Text, Workspace, conditional};
+use lacquer_vcl::types::Method;
+use lacquer_vcl::variables_table::Var;
+use lacquer_vcl_runtime::{BackendId, Blob, HostResult, Str};
+
+use super::{headers, keep, misplaced, object, params, session, shown, str_of};
+use crate::client::{Req, Source};
+
+/// The kind that a module may ask for in a BLOB that is a hash.
+pub const HASH_BLOB: u32 = 0x00d1_6357;
+
+/// Lifetimes count from the request's begin, but in vcl_deliver from when it is entered.
+fn ttl_now(req: &Req) -> f64 {
+    if req.task.method == Method::Deliver { req.task.now } else { req.t_req }
+}
+
+/// VCL has said which filters there are, so what they follow from has no meaning any more.
+fn filters_are_fixed(req: &mut Req, var: Var) -> Option<String> {
+    let fixed = req.resp_filters.is_some();
+    fixed.then(|| format!("resp.filters are already fixed, {} is undefined", var.name()))
+}
+
+pub fn get_bool(req: &mut Req, var: Var) -> bool {
+    match var {
+        Var::ReqCanGzip => conditional::accepts_gzip(&req.http, &req.task.ws),
+        Var::ReqEsi => req.can_esi,
+        Var::RespDoEsi => match filters_are_fixed(req, var) {
+            Some(fault) => {
+                req.task.fail(&fault);
+                false
+            }
+            None => req.can_esi,
+        },
+        Var::ReqHashAlwaysMiss => req.hash_always_miss,
+        Var::ReqHashIgnoreBusy => req.hash_ignore_busy,
+        Var::ReqHashIgnoreVary => req.hash_ignore_vary,
+        Var::ReqIsHitmiss => req.is_hitmiss,
+        Var::ReqIsHitpass => req.is_hitpass,
+        Var::ReqTrace => req.task.trace,
+        Var::RespIsStreaming => {
+            req.object.as_ref().is_some_and(|o| o.state() == lacquer_cache::BodyState::Fetching)
+        }
+        _ => req.object.as_ref().is_some_and(|o| object::bool(o, var)),
+    }
+}
+
+pub fn get_int(req: &Req, var: Var) -> i64 {
+    match var {
+        Var::ReqEsiLevel => i64::from(req.esi_level),
+        Var::ReqRestarts => i64::from(req.restarts),
+        Var::ReqXid => req.task.vxid().number() as i64,
+        Var::SessXid => req.task.sess.vxid as i64,
+        Var::BereqXid => req.bereq.as_ref().map_or(0, |pipe| pipe.log.vxid().number() as i64),
+        Var::RespStatus => i64::from(req.resp.status()),
+        // A miss delivers an object whose hits are others'.
+        Var::ObjHits if req.task.method != Method::Hit && !req.is_hit => 0,
+        Var::ObjHits | Var::ObjStatus => req.object.as_ref().map_or(0, |o| object::int(o, var)),
+        _ => params::int(&req.task.params, var).unwrap_or(0),
+    }
+}
+
+pub fn get_real(req: &Req, var: Var) -> f64 {
+    match var {
+        Var::Now => req.task.now,
+        Var::ReqGrace => req.req_grace,
+        Var::ReqTtl => req.req_ttl,
+        Var::ReqMaxAge => req.req_max_age,
+        Var::ReqTime | Var::ReqTopTime => req.t_req,
+        Var::RespTime => req.t_resp,
+        Var::ObjAge | Var::ObjGrace | Var::ObjKeep | Var::ObjTime | Var::ObjTtl => {
+            req.object.as_ref().map_or(0.0, |o| object::real(o, var, ttl_now(req)))
+        }
+        Var::BereqTime | Var::BereqConnectTimeout | Var::BereqTaskDeadline => pipe_real(req, var),
+        _ => session::timeout(&req.task, var)
+            .or_else(|| params::duration(&req.task.params, var))
+            .unwrap_or(0.0),
+    }
+}
+
+fn pipe_real(req: &Req, var: Var) -> f64 {
+    let (Some(pipe), p) = (&req.bereq, &req.task.params) else { return 0.0 };
+    match var {
+        Var::BereqTime => pipe.t_first,
+        Var::BereqConnectTimeout => shown(pipe.connect_timeout.unwrap_or(p.connect_timeout)),
+        _ => shown(pipe.task_deadline.unwrap_or(p.pipe_task_deadline)),
+    }
+}
+
+/// A text of a start line.
+pub fn start_text(message: &Message, ws: &Workspace, slot: Slot) -> Str {
+    str_of(ws, message.text(slot))
+}
+
+pub fn get_str(req: &mut Req, var: Var) -> Str {
+    let ws = &req.task.ws;
+    match var {
+        Var::ClientIdentity => session::identity(&req.task, req.identity),
+        Var::ReqMethod | Var::ReqTopMethod => start_text(&req.http, ws, Slot::Method),
+        Var::ReqUrl | Var::ReqTopUrl => start_text(&req.http, ws, Slot::Url),
+        Var::ReqProto | Var::ReqTopProto => start_text(&req.http, ws, Slot::Proto),
+        Var::ReqFilters if req.filters.is_none() => Str::new(b""),
+        Var::ReqFilters => str_of(ws, req.filters),
+        Var::ReqTransport => Str::new(if req.task.sess.listener.proxy { b"PROXY" } else { b"HTTP/1" }),
+        Var::RespProto => start_text(&req.resp, ws, Slot::Proto),
+        Var::RespReason => start_text(&req.resp, ws, Slot::Reason),
+        Var::RespFilters if req.resp_filters.is_some() => str_of(ws, req.resp_filters),
+        Var::RespFilters => default_filters(req),
+        Var::BereqMethod => pipe_text(req, Slot::Method),
+        Var::BereqUrl => pipe_text(req, Slot::Url),
+        Var::BereqProto => pipe_text(req, Slot::Proto),
+        Var::ObjProto | Var::ObjReason => match &req.object {
+            Some(object) => object::text(object, var, &mut req.task.ws),
+            None => Str::NULL,
+        },
+        _ => session::text(&req.task, var).unwrap_or(Str::NULL),
+    }
+}
+
+fn pipe_text(req: &Req, slot: Slot) -> Str {
+    req.bereq.as_ref().map_or(Str::NULL, |pipe| start_text(&pipe.bereq, &req.task.ws, slot))
+}
+
+/// The list that the response would get now; Varnish begins it with a blank.
+fn default_filters(req: &mut Req) -> Str {
+    let source = match &req.object {
+        Some(object) => Source::Object(object.clone()),
+        None => Source::Bytes(Vec::new()),
+    };
+    let list = req.default_filters(&source);
+    listed(&mut req.task.ws, &list)
+}
+
+/// A list of filters with the blank before it; empty without any, and without room for it.
+pub fn listed(ws: &mut Workspace, list: &[u8]) -> Str {
+    let list = list.trim_ascii_start();
+    if list.is_empty() {
+        return Str::new(b"");
+    }
+    ws.copy_parts(&[b" ", list]).map_or(Str::new(b""), |text| str_of(ws, text))
+}
+
+pub fn get_blob(req: &Req, var: Var) -> Option<Blob> {
+    matches!(var, Var::ReqHash | Var::BereqHash).then(|| Blob::new(&req.digest, HASH_BLOB))
+}
+
+pub fn get_backend(req: &Req, var: Var) -> BackendId {
+    match (var, &req.bereq) {
+        (Var::ReqBackendHint, _) => req.backend_hint,
+        (Var::BereqBackend, Some(pipe)) => pipe.backend,
+        _ => BackendId::NONE,
+    }
+}
+
+pub fn get_stevedore(req: &Req, var: Var) -> u32 {
+    match (var, &req.object) {
+        (Var::ReqStorage, _) => req.storage,
+        (Var::ObjStorage, Some(object)) => object::storage(object),
+        _ => 0,
+    }
+}
+
+pub fn set_bool(req: &mut Req, var: Var, value: bool) -> HostResult<()> {
+    match var {
+        Var::ReqHashAlwaysMiss => req.hash_always_miss = value,
+        Var::ReqHashIgnoreBusy => req.hash_ignore_busy = value,
+        Var::ReqHashIgnoreVary => req.hash_ignore_vary = value,
+        Var::ReqTrace => req.task.trace = value,
+        // Of VCL 4.0, which lets only the outermost request turn ESI off.
+        Var::ReqEsi if req.esi_level == 0 => req.can_esi = value,
+        Var::ReqEsi => {}
+        Var::RespDoEsi => match filters_are_fixed(req, var) {
+            Some(fault) => return Err(fault),
+            None => req.can_esi = value,
+        },
+        // It follows from the request's header.
+        Var::ReqCanGzip => {}
+        _ => return misplaced(var),
+    }
+    Ok(())
+}
+
+pub fn set_real(req: &mut Req, var: Var, value: f64) -> HostResult<()> {
+    // Not a number counts as 0 too.
+    let positive = if value > 0.0 { value } else { 0.0 };
+    match (var, &mut req.bereq) {
+        (Var::ReqTtl, _) => req.req_ttl = positive,
+        (Var::ReqGrace, _) => req.req_grace = positive,
+        (Var::ReqMaxAge, _) => req.req_max_age = positive,
+        (Var::BereqConnectTimeout, Some(pipe)) => pipe.connect_timeout = Some(value),
+        (Var::BereqTaskDeadline, Some(pipe)) => pipe.task_deadline = Some(value),
+        _ if session::set_timeout(&req.task.sess, var, Some(value)) => {}
+        _ => return misplaced(var),
+    }
+    Ok(())
+}
+
+pub fn unset(req: &mut Req, var: Var) -> HostResult<()> {
+    match (var, &mut req.bereq) {
+        (Var::ReqTtl, _) => req.req_ttl = -1.0,
+        (Var::ReqGrace, _) => req.req_grace = -1.0,
+        (Var::ReqMaxAge, _) => req.req_max_age = -1.0,
+        (Var::BereqConnectTimeout, Some(pipe)) => pipe.connect_timeout = None,
+        (Var::BereqTaskDeadline, Some(pipe)) => pipe.task_deadline = None,
+        _ if session::set_timeout(&req.task.sess, var, None) => {}
+        _ => return misplaced(var),
+    }
+    Ok(())
+}
+
+pub fn set_str(req: &mut Req, var: Var, value: Str) -> HostResult<()> {
+    match var {
+        Var::ReqMethod => headers::set_start(&mut req.req_headers(), Slot::Method, var, value),
+        Var::ReqUrl => headers::set_start(&mut req.req_headers(), Slot::Url, var, value),
+        Var::ReqProto => headers::set_start(&mut req.req_headers(), Slot::Proto, var, value),
+        Var::RespProto => headers::set_start(&mut req.resp_headers(), Slot::Proto, var, value),
+        Var::RespReason => headers::set_start(&mut req.resp_headers(), Slot::Reason, var, value),
+        Var::BereqMethod => set_pipe_text(req, Slot::Method, var, value),
+        Var::BereqUrl => set_pipe_text(req, Slot::Url, var, value),
+        Var::BereqProto => set_pipe_text(req, Slot::Proto, var, value),
+        Var::ClientIdentity => {
+            let said = keep(&mut req.task.ws, value);
+            assign(&mut req.identity, said);
+            if said.is_none() {
+                req.task.log.put(lacquer_shm::Tag::LostHeader, b"client.identity");
+            }
+            Ok(())
+        }
+        Var::ReqFilters if !req.body.is_available() => Err("req.filters not settable".to_owned()),
+        Var::ReqFilters => {
+            let said = keep(&mut req.task.ws, value);
+            assign(&mut req.filters, said);
+            Ok(())
+        }
+        Var::RespFilters => {
+            let said = keep(&mut req.task.ws, value);
+            assign(&mut req.resp_filters, said);
+            Ok(())
+        }
+        _ => misplaced(var),
+    }
+}
+
+/// Without room for the new text the old one stays; the workspace remembers the overflow.
+pub fn assign(place: &mut Text, said: Text) {
+    if said.is_some() {
+        *place = said;
+    }
+}
+
+fn set_pipe_text(req: &mut Req, slot: Slot, var: Var, value: Str) -> HostResult<()> {
+    match req.pipe_headers() {
+        Some(mut bereq) => headers::set_start(&mut bereq, slot, var, value),
+        None => misplaced(var),
+    }
+}

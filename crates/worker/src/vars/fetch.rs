@@ -1,0 +1,246 @@
+//! The variables of a fetch, by class.
+
+use std::net::SocketAddr;
+
+use lacquer_http::{BodyStatus, Slot, freshness};
+use lacquer_shm::Tag;
+use lacquer_vcl::variables_table::Var;
+use lacquer_vcl_runtime::{BackendId, HostResult, Str};
+
+use super::client::{assign, listed, start_text};
+use super::{headers, keep, misplaced, object, params, session, shown, str_of};
+use crate::fetch::Fetch;
+
+/// VCL has said which filters there are, so what they follow from has no meaning any more.
+fn filters_are_fixed(f: &Fetch, var: Var) -> Option<String> {
+    let matters = matches!(var, Var::BerespDoEsi | Var::BerespDoGunzip | Var::BerespDoGzip);
+    let fixed = matters && f.filters.is_some();
+    fixed.then(|| format!("beresp.filters are already fixed, {} is undefined", var.name()))
+}
+
+pub fn get_bool(f: &mut Fetch, var: Var) -> bool {
+    if let Some(fault) = filters_are_fixed(f, var) {
+        f.task.fail(&fault);
+        return false;
+    }
+    match var {
+        Var::BereqIsBgfetch => f.is_bgfetch,
+        Var::BereqIsHitmiss => f.is_hitmiss,
+        Var::BereqIsHitpass => f.is_hitpass,
+        Var::BereqRetryConnect => f.retry_connect,
+        Var::BereqTrace => f.task.trace,
+        Var::BereqUncacheable | Var::BerespUncacheable => f.uncacheable,
+        Var::BerespDoEsi => f.do_esi,
+        Var::BerespDoGunzip => f.do_gunzip,
+        Var::BerespDoGzip => f.do_gzip,
+        Var::BerespDoStream => f.do_stream,
+        Var::BerespWas304 => f.was_304,
+        _ => f.stale.as_ref().is_some_and(|o| object::bool(o, var)),
+    }
+}
+
+pub fn get_int(f: &Fetch, var: Var) -> i64 {
+    match var {
+        Var::BereqRetries => i64::from(f.retries),
+        Var::BereqXid => f.task.vxid().number() as i64,
+        Var::SessXid => f.task.sess.vxid as i64,
+        Var::BerespStatus => i64::from(f.beresp.status()),
+        Var::BerespTransitBuffer => i64::try_from(f.transit_buffer).unwrap_or(i64::MAX),
+        Var::ObjStaleHits | Var::ObjStaleStatus => f.stale.as_ref().map_or(0, |o| object::int(o, var)),
+        _ => params::int(&f.task.params, var).unwrap_or(0),
+    }
+}
+
+pub fn get_real(f: &Fetch, var: Var) -> f64 {
+    let (p, age) = (&f.task.params, f.task.now - f.t_origin);
+    match var {
+        Var::Now => f.task.now,
+        Var::BereqTime => f.task.t_first,
+        Var::BereqBetweenBytesTimeout => shown(f.between_bytes_timeout.unwrap_or(p.between_bytes_timeout)),
+        Var::BereqConnectTimeout => shown(f.connect_timeout.unwrap_or(p.connect_timeout)),
+        Var::BereqFirstByteTimeout => shown(f.first_byte_timeout.unwrap_or(p.first_byte_timeout)),
+        Var::BerespAge => age,
+        Var::BerespTtl => f.ttl.max(0.0) - age,
+        Var::BerespGrace => f.grace.max(0.0),
+        Var::BerespKeep => f.keep.max(0.0),
+        Var::BerespTime => f.t_resp,
+        Var::ObjStaleAge | Var::ObjStaleGrace | Var::ObjStaleKeep | Var::ObjStaleTime | Var::ObjStaleTtl => {
+            f.stale.as_ref().map_or(0.0, |o| object::real(o, var, f.task.now))
+        }
+        _ => params::duration(p, var).unwrap_or(0.0),
+    }
+}
+
+pub fn get_str(f: &mut Fetch, var: Var) -> Str {
+    let ws = &f.task.ws;
+    match var {
+        Var::ClientIdentity => session::identity(&f.task, f.identity),
+        Var::BereqMethod => start_text(&f.bereq, ws, Slot::Method),
+        Var::BereqUrl => start_text(&f.bereq, ws, Slot::Url),
+        Var::BereqProto => start_text(&f.bereq, ws, Slot::Proto),
+        Var::BereqFilters if f.bereq_filters.is_none() => Str::new(b""),
+        Var::BereqFilters => str_of(ws, f.bereq_filters),
+        Var::BerespProto => start_text(&f.beresp, ws, Slot::Proto),
+        Var::BerespReason => start_text(&f.beresp, ws, Slot::Reason),
+        Var::BerespFilters if f.filters.is_some() => str_of(ws, f.filters),
+        Var::BerespFilters => default_filters(f),
+        Var::BerespBackendName => backend_name(f),
+        Var::ObjStaleProto | Var::ObjStaleReason => match &f.stale {
+            Some(object) => object::text(object, var, &mut f.task.ws),
+            None => Str::NULL,
+        },
+        _ => session::text(&f.task, var).unwrap_or(Str::NULL),
+    }
+}
+
+/// The list that the response would get now; Varnish begins it with a blank.
+fn default_filters(f: &mut Fetch) -> Str {
+    let framing = f.origin.as_ref().map(|origin| origin.framing);
+    let has_body = framing.is_some_and(|framing| {
+        framing.status != BodyStatus::None
+            && !(framing.status == BodyStatus::Length && framing.content_length == 0)
+    });
+    let list = if has_body { f.filter_list() } else { Vec::new() };
+    listed(&mut f.task.ws, &list)
+}
+
+/// Directors stay in their table as long as the VCL, and so do their names.
+fn backend_name(f: &Fetch) -> Str {
+    let directors = &f.task.vcl.loaded.instance().directors;
+    directors.get(f.backend_resp).map_or(Str::NULL, |cell| Str::new(cell.director.name().as_bytes()))
+}
+
+/// `beresp.backend.ip`: where the connection leads.
+pub fn get_ip(f: &Fetch, var: Var) -> Option<SocketAddr> {
+    match var {
+        Var::BerespBackendIp => f.origin.as_ref().and_then(|origin| origin.remote),
+        _ => session::ip(&f.task.sess, var),
+    }
+}
+
+pub fn get_backend(f: &Fetch, var: Var) -> BackendId {
+    match var {
+        Var::BereqBackend => f.backend,
+        Var::BerespBackend => f.backend_resp,
+        _ => BackendId::NONE,
+    }
+}
+
+pub fn get_stevedore(f: &Fetch, var: Var) -> u32 {
+    match (var, &f.stale) {
+        (Var::BerespStorage, _) => f.storage,
+        (Var::ObjStaleStorage, Some(object)) => object::storage(object),
+        _ => 0,
+    }
+}
+
+pub fn set_bool(f: &mut Fetch, var: Var, value: bool) -> HostResult<()> {
+    if let Some(fault) = filters_are_fixed(f, var) {
+        return Err(fault);
+    }
+    match var {
+        Var::BereqRetryConnect => f.retry_connect = value,
+        Var::BereqTrace => f.task.trace = value,
+        Var::BerespDoEsi => f.do_esi = value,
+        Var::BerespDoGunzip => f.do_gunzip = value,
+        Var::BerespDoGzip => f.do_gzip = value,
+        Var::BerespDoStream => f.do_stream = value,
+        Var::BerespUncacheable => {
+            if f.uncacheable && !value {
+                f.task.log.put(Tag::VCL_Error, b"Ignoring attempt to reset beresp.uncacheable");
+            }
+            f.uncacheable |= value;
+            log_lifetime(f);
+        }
+        _ => return misplaced(var),
+    }
+    Ok(())
+}
+
+pub fn set_real(f: &mut Fetch, var: Var, value: f64) -> HostResult<()> {
+    match var {
+        Var::BereqBetweenBytesTimeout => f.between_bytes_timeout = Some(value),
+        Var::BereqConnectTimeout => f.connect_timeout = Some(value),
+        Var::BereqFirstByteTimeout => f.first_byte_timeout = Some(value),
+        // VCL counts it from now, the object from its origin.
+        Var::BerespTtl => f.ttl = (value + f.task.now - f.t_origin).max(0.0),
+        Var::BerespGrace => f.grace = value.max(0.0),
+        Var::BerespKeep => f.keep = value.max(0.0),
+        _ => return misplaced(var),
+    }
+    if matches!(var, Var::BerespTtl | Var::BerespGrace | Var::BerespKeep) {
+        log_lifetime(f);
+    }
+    Ok(())
+}
+
+/// What VCL has made of the object's life.
+fn log_lifetime(f: &mut Fetch) {
+    let cacheable = if f.uncacheable { "uncacheable" } else { "cacheable" };
+    let (ttl, grace, keep, origin) = (f.ttl, f.grace, f.keep, f.t_origin);
+    let text = format_args!("VCL {ttl:.0} {grace:.0} {keep:.0} {origin:.0} {cacheable}");
+    f.task.log.put_fmt(Tag::TTL, text);
+}
+
+/// `return (pass(duration))`: for so long, requests for this are passed.
+pub fn pass_for(f: &mut Fetch, seconds: f64) {
+    (f.ttl, f.grace, f.keep) = (seconds, 0.0, 0.0);
+    let origin = f.t_origin;
+    f.task.log.put_fmt(Tag::TTL, format_args!("HFP {seconds:.0} 0 0 {origin:.0} uncacheable"));
+}
+
+/// Forgets what VCL said about the object's life: the headers count.
+pub fn rfc_ttl(f: &mut Fetch) {
+    let p = &f.task.params;
+    let defaults = freshness::Defaults {
+        ttl: p.default_ttl,
+        grace: p.default_grace,
+        keep: p.default_keep,
+        clock_skew: f64::from(p.clock_skew),
+    };
+    let now = f.t_resp;
+    let fresh = freshness::freshness(&f.beresp, &f.task.ws, now, &defaults, f.is_pass);
+    f.t_origin = fresh.origin;
+    f.ttl = f64::from(fresh.ttl);
+    f.grace = f64::from(fresh.grace);
+    f.keep = f64::from(fresh.keep);
+    let mut text = Vec::with_capacity(96);
+    fresh.write_log(now, f.uncacheable, &mut text);
+    f.task.log.put(Tag::TTL, &text);
+}
+
+pub fn unset(f: &mut Fetch, var: Var) -> HostResult<()> {
+    match var {
+        Var::BereqBetweenBytesTimeout => f.between_bytes_timeout = None,
+        Var::BereqConnectTimeout => f.connect_timeout = None,
+        Var::BereqFirstByteTimeout => f.first_byte_timeout = None,
+        Var::BereqBody => {
+            f.bereq_headers().unset(lacquer_http::header_table::CONTENT_LENGTH);
+            f.cached_body = None;
+            f.release_request();
+        }
+        _ => return misplaced(var),
+    }
+    Ok(())
+}
+
+pub fn set_str(f: &mut Fetch, var: Var, value: Str) -> HostResult<()> {
+    match var {
+        Var::BereqMethod => headers::set_start(&mut f.bereq_headers(), Slot::Method, var, value),
+        Var::BereqUrl => headers::set_start(&mut f.bereq_headers(), Slot::Url, var, value),
+        Var::BereqProto => headers::set_start(&mut f.bereq_headers(), Slot::Proto, var, value),
+        Var::BerespProto => headers::set_start(&mut f.beresp_headers(), Slot::Proto, var, value),
+        Var::BerespReason => headers::set_start(&mut f.beresp_headers(), Slot::Reason, var, value),
+        Var::BereqFilters => {
+            let said = keep(&mut f.task.ws, value);
+            assign(&mut f.bereq_filters, said);
+            Ok(())
+        }
+        Var::BerespFilters => {
+            let said = keep(&mut f.task.ws, value);
+            assign(&mut f.filters, said);
+            Ok(())
+        }
+        _ => misplaced(var),
+    }
+}

@@ -1,0 +1,151 @@
+//! Changing a message from VCL: the start line and the headers, with their records in the log.
+
+use lacquer_http::ascii::is_valid_line;
+use lacquer_http::{Field, HeaderName, Slot};
+use lacquer_params::FeatureBits;
+use lacquer_shm::Tag;
+use lacquer_vcl::variables_table::Var;
+use lacquer_vcl_runtime::{HeaderEdit, HostResult, Str};
+
+use crate::sys::bytes_of;
+use crate::task::Logged;
+
+/// Sets a text of the start line.
+pub fn set_start(to: &mut Logged<'_>, slot: Slot, var: Var, value: Str) -> HostResult<()> {
+    let value = bytes_of(value).unwrap_or_default();
+    if value.is_empty() {
+        return Err(format!("Setting {} to empty string", var.name()));
+    }
+    if to.message.put_copy(to.ws, slot, value).is_err() {
+        return Err(format!("Workspace overflow ({})", var.name()));
+    }
+    let tag = match slot {
+        Slot::Method => to.tags.method,
+        Slot::Url => to.tags.url,
+        Slot::Proto => to.tags.protocol,
+        Slot::Status => to.tags.status,
+        Slot::Reason => to.tags.reason,
+    };
+    to.log.put(tag, value);
+    Ok(())
+}
+
+/// Why a number cannot be a status, if it cannot: any thousands, then at least 100.
+fn status_fault(var: Var, status: i64) -> Option<String> {
+    let name = var.name();
+    match status {
+        ..0 => Some(format!("{name} ({status}) is negative")),
+        65536.. => Some(format!("{name} ({status}) > 65535")),
+        _ if status % 1000 < 100 => Some(format!("illegal {name} ({status}) (..0##)")),
+        _ => None,
+    }
+}
+
+/// Sets the status, and the reason that belongs to it.
+pub fn set_status(to: &mut Logged<'_>, var: Var, status: i64) -> HostResult<()> {
+    if let Some(fault) = status_fault(var, status) {
+        return Err(fault);
+    }
+    if to.message.set_status(to.ws, status as u16).is_err() {
+        to.log.put(Tag::LostHeader, status.to_string().as_bytes());
+        return Ok(());
+    }
+    to.log.put(to.tags.status, to.message.status_text(to.ws));
+    to.log.put(to.tags.reason, to.message.reason(to.ws));
+    Ok(())
+}
+
+fn check(features: FeatureBits, name: &[u8], value: &[u8]) -> HostResult<()> {
+    if !features.has(FeatureBits::VALIDATE_HEADERS) || is_valid_line(value) && is_valid_line(name) {
+        return Ok(());
+    }
+    Err(format!("Bad header {}: {}", String::from_utf8_lossy(name), String::from_utf8_lossy(value)))
+}
+
+/// `set`: all headers of the name go, one comes. What does not fit is lost, which fails the task later.
+pub fn set(to: &mut Logged<'_>, name: &str, value: Str, features: FeatureBits) -> HostResult<()> {
+    let (name, value) = (name.as_bytes(), bytes_of(value).unwrap_or_default());
+    check(features, name, value)?;
+    let (log, unset) = (&mut *to.log, to.tags.unset);
+    let line = to.message.set(to.ws, HeaderName::new(name), value, |old| log.put(unset, old));
+    log_line(to, line.ok(), name, value);
+    Ok(())
+}
+
+/// Adds a line and leaves others of its name alone.
+pub fn append(to: &mut Logged<'_>, name: &[u8], value: &[u8], features: FeatureBits) -> HostResult<()> {
+    check(features, name, value)?;
+    let line = to.message.append(to.ws, HeaderName::new(name), value);
+    log_line(to, line.ok(), name, value);
+    Ok(())
+}
+
+/// Logs a new line, or the loss of it: all of it without a slot, its name without workspace.
+fn log_line(to: &mut Logged<'_>, line: Option<lacquer_http::Text>, name: &[u8], value: &[u8]) {
+    match line {
+        Some(line) => to.log.put(to.tags.header, to.ws.get(line)),
+        None if to.message.has_room() => to.log.put(Tag::LostHeader, &[name, b":"].concat()),
+        None => to.log.put(Tag::LostHeader, &[name, b": ", value].concat()),
+    }
+}
+
+pub fn unset(to: &mut Logged<'_>, name: &str) {
+    to.unset(HeaderName::new(name.as_bytes()));
+}
+
+/// Joins all headers of the name in the first one.
+pub fn collect(to: &mut Logged<'_>, name: &str, separator: &[u8]) {
+    if to.ws.overflowed() {
+        return;
+    }
+    let separator = if separator.is_empty() { b", " } else { separator };
+    if to.message.collect(to.ws, HeaderName::new(name.as_bytes()), separator).is_err() {
+        to.log.put(Tag::LostHeader, &[name.as_bytes(), b":"].concat());
+    }
+}
+
+/// Shows every line to `edit` and does as it says; the order stays.
+pub fn edit(to: &mut Logged<'_>, edit: &mut dyn FnMut(&[u8]) -> HeaderEdit) {
+    let fields: Vec<Field> = to.message.fields().to_vec();
+    let edits: Vec<HeaderEdit> = fields.iter().map(|field| edit(field.line(to.ws))).collect();
+    if edits.iter().all(|e| *e == HeaderEdit::Keep) {
+        return;
+    }
+    for field in &fields {
+        to.message.unset(to.ws, HeaderName::new(field.name(to.ws)), |_| {});
+    }
+    for (field, edit) in fields.iter().zip(edits) {
+        let placed = match &edit {
+            HeaderEdit::Keep => to.message.append_line(to.ws, field.line),
+            HeaderEdit::Remove => {
+                to.log.put(to.tags.unset, field.line(to.ws));
+                continue;
+            }
+            HeaderEdit::Replace(line) => {
+                to.log.put(to.tags.unset, field.line(to.ws));
+                let placed = to.message.append_line_copy(to.ws, line);
+                if placed.is_ok() {
+                    to.log.put(to.tags.header, line);
+                }
+                placed
+            }
+        };
+        if placed.is_err() {
+            to.log.put(Tag::LostHeader, field.line(to.ws));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_are_checked_as_in_varnish() {
+        let fault = |n| status_fault(Var::RespStatus, n).unwrap_or_default();
+        assert_eq!(fault(-1), "resp.status (-1) is negative");
+        assert_eq!(fault(65536), "resp.status (65536) > 65535");
+        assert_eq!(fault(1099), "illegal resp.status (1099) (..0##)");
+        assert_eq!(fault(1404), "");
+    }
+}

@@ -1,0 +1,101 @@
+//! VCL's variables and headers: what requests and fetches have in common, by family.
+//!
+//! The two hosts (`client::host`, `fetch::host`) say which message, object and log are meant; here is what
+//! reading and changing them means, with Varnish's limits and texts.
+
+pub mod body;
+pub mod client;
+pub mod fetch;
+pub mod headers;
+pub mod object;
+pub mod params;
+pub mod session;
+pub mod storage;
+pub mod workspace;
+
+use lacquer_http::{Text, Workspace};
+use lacquer_shm::{Tag, Vxid};
+use lacquer_vcl::variables_table::Var;
+use lacquer_vcl_runtime::{HostResult, RegexLimits, Str};
+
+use crate::task::Task;
+
+/// The longest duration VCL can show; stands for "never".
+const DURATION_MAX: f64 = 999_999_999_999.999;
+
+/// A timeout as VCL reads it.
+pub fn shown(timeout: f64) -> f64 {
+    if timeout.is_infinite() { DURATION_MAX } else { timeout }
+}
+
+/// A text of the workspace as VCL reads it; it stays where it is as long as the task.
+pub fn str_of(ws: &Workspace, text: Text) -> Str {
+    Str::from_option(ws.get_opt(text))
+}
+
+/// A string that VCL hands over, copied into the workspace; undefined is empty. `NONE`: out of workspace.
+pub fn keep(ws: &mut Workspace, value: Str) -> Text {
+    ws.copy(crate::sys::bytes_of(value).unwrap_or_default()).unwrap_or_default()
+}
+
+/// The compiler lets no program come here.
+pub fn misplaced<T>(var: Var) -> HostResult<T> {
+    Err(format!("{} cannot be set here", var.name()))
+}
+
+/// Log tags by number.
+const TAGS: [Option<Tag>; 256] = {
+    let mut table = [None; 256];
+    let mut n = 0;
+    while n < Tag::ALL.len() {
+        table[Tag::ALL[n] as usize] = Some(Tag::ALL[n]);
+        n += 1;
+    }
+    table
+};
+
+/// What both hosts do for their task.
+impl Task {
+    pub fn put(&mut self, tag: u8, text: &[u8]) {
+        if let Some(tag) = TAGS[usize::from(tag)] {
+            self.log.put(tag, text);
+        }
+    }
+
+    /// A record of another transaction.
+    pub fn put_as(&self, vxid: u64, tag: u8, text: &[u8]) {
+        let plain = Vxid::client(vxid);
+        let vxid = match vxid {
+            0 => Vxid::NONE,
+            raw if raw == plain.raw() => plain,
+            raw => Vxid::backend(raw),
+        };
+        if let Some(tag) = TAGS[usize::from(tag)] {
+            self.reactor.shared.log.write(tag, vxid, text);
+        }
+    }
+
+    pub fn fail(&mut self, text: &str) {
+        self.log.put(Tag::VCL_Error, text.as_bytes());
+        self.failed = true;
+    }
+
+    pub fn alloc(&mut self, bytes: usize) -> Option<*mut u8> {
+        let place = self.ws.alloc(bytes).ok()?;
+        Some(self.ws.get_mut(place).as_mut_ptr())
+    }
+
+    pub fn copy(&mut self, bytes: &[u8]) -> Option<Str> {
+        let text = self.ws.copy(bytes).ok()?;
+        Some(Str::new(self.ws.get(text)))
+    }
+
+    pub fn regex_limits(&self) -> RegexLimits {
+        RegexLimits { matches: self.params.pcre2_match_limit, depth: self.params.pcre2_depth_limit }
+    }
+
+    /// A PROXY v2 extension by its type.
+    pub fn proxy_tlv(&self, kind: u8) -> Option<Vec<u8>> {
+        lacquer_http::proxy_protocol::find_tlv(&self.sess.proxy_tlvs, kind).map(<[u8]>::to_vec)
+    }
+}

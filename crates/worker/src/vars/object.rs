@@ -1,0 +1,88 @@
+//! `obj.*` and `obj_stale.*`: what a stored response tells.
+
+use lacquer_cache::{BodyState, Object, flag};
+use lacquer_http::pack::{self, PackedHead};
+use lacquer_http::{HeaderName, Message, Workspace};
+use lacquer_vcl::variables_table::Var;
+use lacquer_vcl_runtime::{Str, instance};
+
+use super::str_of;
+
+/// The variable of `obj` that means the same as one of `obj_stale`.
+pub fn plain(var: Var) -> Var {
+    match var {
+        Var::ObjStaleAge => Var::ObjAge,
+        Var::ObjStaleCanEsi => Var::ObjCanEsi,
+        Var::ObjStaleGrace => Var::ObjGrace,
+        Var::ObjStaleHits => Var::ObjHits,
+        Var::ObjStaleKeep => Var::ObjKeep,
+        Var::ObjStaleProto => Var::ObjProto,
+        Var::ObjStaleReason => Var::ObjReason,
+        Var::ObjStaleStatus => Var::ObjStatus,
+        Var::ObjStaleStorage => Var::ObjStorage,
+        Var::ObjStaleTime => Var::ObjTime,
+        Var::ObjStaleTtl => Var::ObjTtl,
+        Var::ObjStaleUncacheable => Var::ObjUncacheable,
+        other => other,
+    }
+}
+
+pub fn bool(object: &Object, var: Var) -> bool {
+    match plain(var) {
+        Var::ObjCanEsi => object.is(flag::ESIPROC),
+        Var::ObjUncacheable => object.is(flag::HFM),
+        Var::ObjStaleIsValid => object.state() != BodyState::Failed && !object.is(flag::DYING | flag::FAILED),
+        _ => false,
+    }
+}
+
+pub fn int(object: &Object, var: Var) -> i64 {
+    match plain(var) {
+        Var::ObjStatus => PackedHead::new(object.head()).map_or(0, |head| i64::from(head.status())),
+        Var::ObjHits => i64::from(object.hits()),
+        _ => 0,
+    }
+}
+
+/// `now` is what `ttl` and `age` count from.
+pub fn real(object: &Object, var: Var, now: f64) -> f64 {
+    let (timers, age) = (object.timers(), now - object.t_origin());
+    match plain(var) {
+        Var::ObjAge => age,
+        Var::ObjTtl => f64::from(timers.ttl.max(0.0)) - age,
+        Var::ObjGrace => f64::from(timers.grace.max(0.0)),
+        Var::ObjKeep => f64::from(timers.keep.max(0.0)),
+        Var::ObjTime => object.t_origin(),
+        _ => 0.0,
+    }
+}
+
+/// The strings live in the object, which the task holds, or in the task's workspace.
+pub fn text(object: &Object, var: Var, ws: &mut Workspace) -> Str {
+    match plain(var) {
+        Var::ObjReason => PackedHead::new(object.head()).map_or(Str::NULL, |head| Str::new(head.reason())),
+        Var::ObjProto => proto(object, ws),
+        _ => Str::NULL,
+    }
+}
+
+fn proto(object: &Object, ws: &mut Workspace) -> Str {
+    let mut scratch = Workspace::new(object.head().len() + 64);
+    let mut message = Message::new(usize::from(u16::MAX));
+    if pack::unpack(object.head(), &mut scratch, &mut message).is_err() {
+        return Str::NULL;
+    }
+    match ws.copy(message.proto(&scratch)) {
+        Ok(kept) => str_of(ws, kept),
+        Err(_) => Str::NULL,
+    }
+}
+
+pub fn header(object: &Object, name: &instance::HeaderName) -> Str {
+    Str::from_option(pack::packed_header(object.head(), HeaderName::new(name.name.as_bytes())))
+}
+
+/// Its storage as a value.
+pub fn storage(object: &Object) -> u32 {
+    u32::from(object.stevedore()) + 1
+}

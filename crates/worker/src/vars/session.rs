@@ -1,0 +1,69 @@
+//! What a client's connection shows to VCL: addresses, names and its own timeouts.
+
+use std::net::SocketAddr;
+
+use lacquer_http::Text;
+use lacquer_vcl::variables_table::Var;
+use lacquer_vcl_runtime::Str;
+
+use super::{shown, str_of};
+use crate::sess::{Override, Sess};
+use crate::task::Task;
+
+pub fn ip(sess: &Sess, var: Var) -> Option<SocketAddr> {
+    let side = match var {
+        Var::ClientIp => &sess.client,
+        Var::ServerIp => &sess.server,
+        Var::RemoteIp => &sess.remote,
+        Var::LocalIp => &sess.local,
+        _ => return None,
+    };
+    Some(side.addr)
+}
+
+/// The strings live as long as the session or the worker.
+pub fn text(task: &Task, var: Var) -> Option<Str> {
+    let shared = &task.reactor.shared;
+    let text = match var {
+        Var::ServerHostname => &shared.hostname,
+        Var::ServerIdentity if shared.config.identity.is_empty() => "varnishd",
+        Var::ServerIdentity => &shared.config.identity,
+        Var::LocalEndpoint => &task.sess.listener.endpoint,
+        Var::LocalSocket => &task.sess.listener.name,
+        _ => return None,
+    };
+    Some(Str::new(text.as_bytes()))
+}
+
+/// What VCL says about who the client is, else its address.
+pub fn identity(task: &Task, said: Text) -> Str {
+    if said.is_some() { str_of(&task.ws, said) } else { Str::new(task.sess.client.ip.as_bytes()) }
+}
+
+fn timeout_of(sess: &Sess, var: Var) -> Option<&Override> {
+    match var {
+        Var::SessTimeoutIdle => Some(&sess.timeout_idle),
+        Var::SessTimeoutLinger => Some(&sess.timeout_linger),
+        Var::SessSendTimeout => Some(&sess.send_timeout),
+        Var::SessIdleSendTimeout => Some(&sess.idle_send_timeout),
+        _ => None,
+    }
+}
+
+pub fn timeout(task: &Task, var: Var) -> Option<f64> {
+    let p = &task.params;
+    let default = match var {
+        Var::SessTimeoutIdle => p.timeout_idle,
+        Var::SessTimeoutLinger => p.timeout_linger,
+        Var::SessSendTimeout => p.send_timeout,
+        _ => p.idle_send_timeout,
+    };
+    timeout_of(&task.sess, var).map(|own| shown(own.get(default)))
+}
+
+/// `None` goes back to the parameter. False: the variable is no timeout.
+pub fn set_timeout(sess: &Sess, var: Var, value: Option<f64>) -> bool {
+    let Some(own) = timeout_of(sess, var) else { return false };
+    own.set(value.map(|seconds| seconds.max(0.0)));
+    true
+}

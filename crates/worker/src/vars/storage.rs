@@ -1,0 +1,30 @@
+//! `storage.<name>.*`, and storages as values: their number plus one, 0 for none.
+
+use lacquer_vcl::variables_table::Var;
+use lacquer_vcl_runtime::Str;
+
+use crate::stevedores::Stevedores;
+
+/// The largest INTEGER of VCL, which is the size of a storage without limit.
+const INTEGER_MAX: u64 = 999_999_999_999_999;
+
+pub fn value(all: &Stevedores, name: &str, var: Var) -> i64 {
+    let Some(stevedore) = all.by_name(name).and_then(|index| all.get(index)) else { return 0 };
+    let bytes = match var {
+        Var::StorageUsedSpace => stevedore.used_space(),
+        Var::StorageFreeSpace => {
+            stevedore.free_space().min(INTEGER_MAX - stevedore.used_space().min(INTEGER_MAX))
+        }
+        _ => u64::from(stevedore.happy()),
+    };
+    bytes as i64
+}
+
+pub fn by_name(all: &Stevedores, name: &str) -> u32 {
+    all.by_name(name).map_or(0, |index| index + 1)
+}
+
+pub fn name(all: &Stevedores, number: u32) -> Str {
+    let found = number.checked_sub(1).and_then(|index| all.get(index));
+    found.map_or(Str::NULL, |stevedore| Str::new(stevedore.name().as_bytes()))
+}

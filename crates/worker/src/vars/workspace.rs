@@ -1,0 +1,117 @@
+//! Workspaces by name, for module vtc. Tasks have one of their own; the session's and the thread's, which
+//! Varnish has besides, are stood in for by ones of their size that live as long as the task.
+
+use lacquer_http::{Mark, Workspace};
+use lacquer_vcl_runtime::HostResult;
+
+use crate::task::Task;
+
+/// What Varnish puts into a session's workspace before a request comes.
+const SESSION_USED: usize = 304;
+/// Memory of the thread's workspace without which Varnish cannot begin to send a response.
+const THREAD_NEEDED: usize = 160;
+/// What Varnish fills a dump with behind a workspace's end.
+const BEYOND: u8 = 0x15;
+
+/// The stand-ins and the one snapshot there can be; kept with the task's private values.
+#[derive(Default)]
+struct Extra {
+    session: Option<Workspace>,
+    thread: Option<Workspace>,
+    snapshot: Option<Mark>,
+}
+
+fn session(size: usize) -> Workspace {
+    let mut ws = Workspace::new(size);
+    // A smaller workspace is simply full.
+    let _ = ws.alloc(SESSION_USED.min(ws.capacity()));
+    ws
+}
+
+/// Runs `work` on a workspace and the snapshot; `None` if the task has no such workspace.
+fn with<T>(
+    task: &mut Task,
+    which: &str,
+    work: impl FnOnce(&mut Workspace, &mut Option<Mark>) -> T,
+) -> Option<T> {
+    let is_client = task.vxid().is_client();
+    let params = &task.params;
+    let extra = task.privates.get::<Extra>(0);
+    let ws = match which {
+        "client" => &mut task.ws,
+        "backend" if !is_client => &mut task.ws,
+        "session" if is_client => {
+            extra.session.get_or_insert_with(|| session(params.workspace_session as usize))
+        }
+        "thread" => extra.thread.get_or_insert_with(|| Workspace::new(params.workspace_thread as usize)),
+        _ => return None,
+    };
+    Some(work(ws, &mut extra.snapshot))
+}
+
+pub fn free(task: &mut Task, which: &str) -> Option<usize> {
+    with(task, which, |ws, _| ws.free_space())
+}
+
+pub fn alloc(task: &mut Task, which: &str, bytes: usize) -> bool {
+    let done = with(task, which, |ws, _| match ws.alloc(bytes) {
+        Ok(place) => {
+            ws.get_mut(place).fill(0);
+            true
+        }
+        Err(_) => false,
+    });
+    done.unwrap_or(false)
+}
+
+pub fn overflow(task: &mut Task, which: &str) {
+    with(task, which, |ws, _| ws.set_overflowed());
+}
+
+pub fn overflowed(task: &mut Task, which: &str) -> bool {
+    with(task, which, |ws, _| ws.overflowed()).unwrap_or(false)
+}
+
+/// An overflowed workspace has no snapshot; a reset to it does nothing.
+pub fn snapshot(task: &mut Task, which: &str) {
+    with(task, which, |ws, snapshot| *snapshot = (!ws.overflowed()).then(|| ws.mark()));
+}
+
+pub fn reset(task: &mut Task, which: &str) {
+    with(task, which, |ws, snapshot| {
+        if let Some(mark) = *snapshot {
+            ws.release(mark);
+        }
+    });
+}
+
+/// The bytes from the start (`s`) or the free part (`f`) on; there is never a reservation (`r`).
+pub fn dump(task: &mut Task, which: &str, at: u8, offset: usize, length: usize) -> HostResult<Vec<u8>> {
+    let dumped = with(task, which, |ws, _| {
+        let used = if at == b's' { ws.used() } else { 0 };
+        if at == b'r' {
+            return Err("NULL".to_owned());
+        }
+        if used > 0 {
+            // All of it becomes free for the look, and is taken again below.
+            ws.release(Workspace::new(0).mark());
+        }
+        let all = ws.reserve_all();
+        let mut bytes: Vec<u8> = all.iter().skip(offset).take(length).copied().collect();
+        let beyond = offset >= all.len();
+        ws.commit(used);
+        bytes.resize(length, BEYOND);
+        if beyond { Err("off limit".to_owned()) } else { Ok(bytes) }
+    });
+    dumped.unwrap_or_else(|| Err("NULL".to_owned()))
+}
+
+/// The stand-in that is too full for a response to be sent, as the log names it.
+pub fn exhausted(task: &mut Task) -> Option<&'static str> {
+    let extra: &mut Extra = task.privates.get(0);
+    if extra.session.as_ref().is_some_and(Workspace::overflowed) {
+        return Some("workspace_session");
+    }
+    let thread = extra.thread.as_ref();
+    thread.is_some_and(|ws| ws.overflowed() || ws.free_space() < THREAD_NEEDED).then_some("workspace_thread")
+}

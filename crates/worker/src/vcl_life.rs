@@ -1,0 +1,214 @@
+//! The life of VCL programs in the worker: loading, warming and cooling, labels, discarding.
+//!
+//! All of it happens on the main thread, but for the end of a discarded program: that belongs to
+//! whoever finds that nobody runs it any more.
+
+mod host;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use lacquer_cli::link::VclState;
+use lacquer_cli::status;
+use lacquer_vcl::program::Program;
+use lacquer_vcl::types::Method;
+use lacquer_vcl_native::LoadedVcl;
+use lacquer_vcl_runtime::{Director, Event, Instance};
+
+use self::host::InitHost;
+use crate::backends::{Origin, OriginLeaf};
+use crate::clock;
+use crate::control::Answer;
+use crate::shared::Shared;
+use crate::vcl_table::{Entry, Temperature, Vcl};
+
+/// Where the end of a program, which may come on any thread, finds log and cache.
+static SHARED: OnceLock<Arc<Shared>> = OnceLock::new();
+
+/// Adds a program.
+pub fn load(shared: &Arc<Shared>, name: &str, program: &[u8], state: VclState, warm: bool) -> Answer {
+    let shared = SHARED.get_or_init(|| shared.clone());
+    let (loaded, origins) = match build(shared, name, program) {
+        Ok(built) => built,
+        Err(why) => return Answer::refuse(status::PARAM, why),
+    };
+    let mut host = InitHost::new(shared.clone(), Method::Init);
+    if let Err(why) = loaded.init(&mut host) {
+        return cancel(&loaded, name, "initialization", &(host.into_failures() + &why));
+    }
+    let vcl = Arc::new(Vcl::new(name.to_owned(), loaded, origins, state));
+    vcl.set_temperature(Temperature::Cold);
+    if warm && let Err(why) = warm_up(&vcl) {
+        return cancel(&vcl.loaded, name, "warmup", &why);
+    }
+    shared.vcls.add(vcl);
+    publish(shared);
+    Answer::ok(format!("Loaded \"{name}\""))
+}
+
+fn build(shared: &Shared, name: &str, program: &[u8]) -> Result<(LoadedVcl, Vec<Arc<Origin>>), String> {
+    let program: Program = postcard::from_bytes(program)
+        .map_err(|e| format!("Could not load compiled VCL.\n\t{e}: do manager and worker differ?\n"))?;
+    let jit = shared.params().pcre2_jit_compilation;
+    let mut instance = Instance::new(name, program, lacquer_vmods::all(), jit)?;
+    let now = clock::real();
+    let mut origins = Vec::new();
+    instance.add_backends(|spec| {
+        let origin = Arc::new(Origin::new(spec.clone(), name, now));
+        origin.publish(&shared.vsm.lock());
+        origin.show(false);
+        origins.push(origin.clone());
+        Arc::new(OriginLeaf(origin)) as Arc<dyn Director>
+    });
+    Ok((lacquer_vcl_native::compile(instance)?, origins))
+}
+
+fn cancel(loaded: &LoadedVcl, name: &str, step: &str, message: &str) -> Answer {
+    // The program goes in any case.
+    let _ = loaded.event(Event::Discard);
+    let mut text = format!("VCL \"{name}\" Failed {step}");
+    if !message.is_empty() {
+        text += &format!("\nMessage:\n\t{message}");
+    }
+    Answer::refuse(status::CANT, text)
+}
+
+/// From cold to warm.
+fn warm_up(vcl: &Vcl) -> Result<(), String> {
+    vcl.set_temperature(Temperature::Warm);
+    if let Err(why) = vcl.loaded.event(Event::Warm) {
+        let _ = vcl.loaded.event(Event::Cold);
+        vcl.set_temperature(Temperature::Cold);
+        return Err(why);
+    }
+    vcl.origins.iter().for_each(|origin| origin.show(true));
+    Ok(())
+}
+
+/// From warm to cold, when nobody runs it.
+fn cool_down(vcl: &Vcl) {
+    vcl.set_temperature(Temperature::Cold);
+    vcl.origins.iter().for_each(|origin| origin.show(false));
+    // What a module says to it does not keep a program warm.
+    let _ = vcl.loaded.event(Event::Cold);
+}
+
+fn unknown(name: &str) -> Answer {
+    Answer::refuse(status::PARAM, format!("No VCL named {name} known\n"))
+}
+
+pub fn label(shared: &Shared, label: &str, target: &str) -> Answer {
+    match shared.vcls.find(target) {
+        Some(entry) => {
+            shared.vcls.label(label, entry.program().clone());
+            Answer::ok("")
+        }
+        None => unknown(target),
+    }
+}
+
+pub fn use_for_new(shared: &Shared, name: &str) -> Answer {
+    if shared.vcls.find(name).is_none() {
+        return unknown(name);
+    }
+    shared.vcls.use_for_new(name);
+    Answer::ok("")
+}
+
+/// Changes what the user wants, and the temperature as far as possible now.
+pub fn set_state(shared: &Shared, name: &str, state: VclState, warm: bool) -> Answer {
+    let Some(Entry::Program(vcl)) = shared.vcls.find(name) else { return unknown(name) };
+    let changed = match (warm, vcl.temperature()) {
+        (false, Temperature::Cold) | (true, Temperature::Warm) => Ok(()),
+        (false, _) => {
+            vcl.set_temperature(Temperature::Busy);
+            if vcl.busy() == 0 {
+                cool_down(&vcl);
+            }
+            Ok(())
+        }
+        // It has not been told to cool down yet.
+        (true, Temperature::Busy) => {
+            vcl.set_temperature(Temperature::Warm);
+            Ok(())
+        }
+        (true, Temperature::Cooling) => Err(format!("VCL {name} is waiting for:")),
+        (true, _) => warm_up(&vcl),
+    };
+    match changed {
+        Ok(()) => {
+            vcl.set_state(state);
+            Answer::ok("")
+        }
+        Err(why) => {
+            let text = format!("Failed <vcl.state {name} {}>\nMessage:\n\t{why}", state.word());
+            Answer::refuse(status::CANT, text)
+        }
+    }
+}
+
+pub fn discard(shared: &Shared, name: &str) -> Answer {
+    if shared.vcls.discard(name).is_none() {
+        return unknown(name);
+    }
+    poll(shared);
+    Answer::ok("")
+}
+
+/// Goes on with what waited for tasks to end: cooling and discarding.
+pub fn poll(shared: &Shared) {
+    for entry in shared.vcls.entries() {
+        if let Entry::Program(vcl) = entry
+            && vcl.temperature() == Temperature::Busy
+            && vcl.busy() == 0
+        {
+            cool_down(&vcl);
+        }
+    }
+    shared.vcls.reap();
+    publish(shared);
+}
+
+/// The end of a discarded program that nobody runs any more.
+pub fn finish(vcl: &Vcl) {
+    if !matches!(vcl.temperature(), Temperature::Cold | Temperature::Init) {
+        cool_down(vcl);
+    }
+    if let Some(shared) = SHARED.get() {
+        vcl.loaded.fini(&mut InitHost::new(shared.clone(), Method::Fini));
+    }
+}
+
+fn programs(shared: &Shared) -> impl Iterator<Item = Arc<Vcl>> {
+    let present = shared.vcls.entries().into_iter().filter_map(|entry| match entry {
+        Entry::Program(vcl) => Some(vcl),
+        Entry::Label { .. } => None,
+    });
+    present.chain(shared.vcls.leaving())
+}
+
+/// Names of the modules that programs import, and how many programs each.
+pub fn modules_in_use(shared: &Shared) -> BTreeMap<&'static str, usize> {
+    let mut users = BTreeMap::new();
+    for vcl in programs(shared) {
+        let mut names: Vec<&str> = vcl.loaded.instance().modules.iter().map(|m| m.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            *users.entry(name).or_default() += 1;
+        }
+    }
+    users
+}
+
+fn publish(shared: &Shared) {
+    let leaving = shared.vcls.leaving().len() as u64;
+    let all = programs(shared).count() as u64;
+    let backends = programs(shared).map(|vcl| vcl.origins.len() as u64).sum();
+    let c = &shared.counters;
+    c.n_vcl.set(all);
+    c.n_vcl_discard.set(leaving);
+    c.n_vcl_avail.set(all.saturating_sub(leaving));
+    c.n_backend.set(backends);
+    c.vmods.set(modules_in_use(shared).len() as u64);
+}

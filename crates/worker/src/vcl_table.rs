@@ -1,0 +1,250 @@
+//! The VCLs that this worker has loaded, their labels, and which one new requests get.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use lacquer_cli::link::VclState;
+use lacquer_vcl_native::LoadedVcl;
+use parking_lot::{Mutex, RwLock};
+
+use crate::backends::Origin;
+
+/// One loaded program.
+pub struct Vcl {
+    pub name: String,
+    pub loaded: LoadedVcl,
+    /// The backends it declares.
+    pub origins: Vec<Arc<Origin>>,
+    state: Mutex<VclState>,
+    temperature: AtomicU8,
+    busy: AtomicU32,
+    discarded: AtomicBool,
+    fini_done: AtomicBool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Temperature {
+    Init = 0,
+    Cold,
+    Warm,
+    Busy,
+    Cooling,
+}
+
+impl Temperature {
+    pub const fn word(self) -> &'static str {
+        match self {
+            Temperature::Init => "init",
+            Temperature::Cold => "cold",
+            Temperature::Warm => "warm",
+            Temperature::Busy => "busy",
+            Temperature::Cooling => "cooling",
+        }
+    }
+}
+
+impl Vcl {
+    pub fn new(name: String, loaded: LoadedVcl, origins: Vec<Arc<Origin>>, state: VclState) -> Vcl {
+        Vcl {
+            name,
+            loaded,
+            origins,
+            state: Mutex::new(state),
+            temperature: AtomicU8::new(Temperature::Init as u8),
+            busy: AtomicU32::new(0),
+            discarded: AtomicBool::new(false),
+            fini_done: AtomicBool::new(false),
+        }
+    }
+
+    pub fn state(&self) -> VclState {
+        *self.state.lock()
+    }
+
+    pub fn set_state(&self, state: VclState) {
+        *self.state.lock() = state;
+    }
+
+    pub fn busy(&self) -> u32 {
+        self.busy.load(Ordering::Relaxed)
+    }
+
+    pub fn temperature(&self) -> Temperature {
+        match self.temperature.load(Ordering::Relaxed) {
+            0 => Temperature::Init,
+            1 => Temperature::Cold,
+            2 => Temperature::Warm,
+            3 => Temperature::Busy,
+            _ => Temperature::Cooling,
+        }
+    }
+
+    pub fn set_temperature(&self, to: Temperature) {
+        self.temperature.store(to as u8, Ordering::Relaxed);
+    }
+
+    pub fn is_discarded(&self) -> bool {
+        self.discarded.load(Ordering::Relaxed)
+    }
+
+    /// True for the one caller that is to run vcl_fini.
+    pub fn claim_fini(&self) -> bool {
+        !self.fini_done.swap(true, Ordering::Relaxed)
+    }
+}
+
+/// A reactor's or a task's hold on a VCL. While one exists the VCL is busy.
+pub struct VclRef(Arc<Vcl>);
+
+impl VclRef {
+    pub fn new(vcl: Arc<Vcl>) -> VclRef {
+        vcl.busy.fetch_add(1, Ordering::Relaxed);
+        VclRef(vcl)
+    }
+
+    pub fn vcl(&self) -> &Arc<Vcl> {
+        &self.0
+    }
+}
+
+impl std::ops::Deref for VclRef {
+    type Target = Vcl;
+    fn deref(&self) -> &Vcl {
+        &self.0
+    }
+}
+
+impl Drop for VclRef {
+    fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[derive(Clone)]
+pub enum Entry {
+    Program(Arc<Vcl>),
+    Label { name: String, target: Arc<Vcl> },
+}
+
+impl Entry {
+    pub fn name(&self) -> &str {
+        match self {
+            Entry::Program(v) => &v.name,
+            Entry::Label { name, .. } => name,
+        }
+    }
+
+    pub fn program(&self) -> &Arc<Vcl> {
+        match self {
+            Entry::Program(v) => v,
+            Entry::Label { target, .. } => target,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Inner {
+    entries: Vec<Entry>,
+    active: Option<String>,
+    /// Discarded but still in use by some task.
+    leaving: Vec<Arc<Vcl>>,
+}
+
+#[derive(Default)]
+pub struct VclTable {
+    inner: RwLock<Inner>,
+    generation: AtomicU64,
+}
+
+impl VclTable {
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    fn changed(&self) {
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    pub fn active(&self) -> Option<Arc<Vcl>> {
+        let inner = self.inner.read();
+        let name = inner.active.as_ref()?;
+        inner.entries.iter().find(|e| e.name() == name).map(|e| e.program().clone())
+    }
+
+    pub fn active_name(&self) -> Option<String> {
+        self.inner.read().active.clone()
+    }
+
+    pub fn find(&self, name: &str) -> Option<Entry> {
+        self.inner.read().entries.iter().find(|e| e.name() == name).cloned()
+    }
+
+    pub fn entries(&self) -> Vec<Entry> {
+        self.inner.read().entries.clone()
+    }
+
+    /// Discarded programs that tasks still hold.
+    pub fn leaving(&self) -> Vec<Arc<Vcl>> {
+        self.inner.read().leaving.clone()
+    }
+
+    pub fn add(&self, vcl: Arc<Vcl>) {
+        self.inner.write().entries.push(Entry::Program(vcl));
+    }
+
+    /// Makes or moves a label.
+    pub fn label(&self, label: &str, target: Arc<Vcl>) {
+        let mut inner = self.inner.write();
+        let entry = Entry::Label { name: label.to_owned(), target };
+        match inner.entries.iter_mut().find(|e| e.name() == label) {
+            Some(old) => *old = entry,
+            None => inner.entries.push(entry),
+        }
+        drop(inner);
+        self.changed();
+    }
+
+    pub fn use_for_new(&self, name: &str) {
+        self.inner.write().active = Some(name.to_owned());
+        self.changed();
+    }
+
+    /// Takes an entry out; a program stays until the last task that runs it has ended.
+    pub fn discard(&self, name: &str) -> Option<Entry> {
+        let mut inner = self.inner.write();
+        let at = inner.entries.iter().position(|e| e.name() == name)?;
+        let entry = inner.entries.remove(at);
+        if let Entry::Program(vcl) = &entry {
+            vcl.discarded.store(true, Ordering::Relaxed);
+            inner.leaving.push(vcl.clone());
+        }
+        drop(inner);
+        self.changed();
+        Some(entry)
+    }
+
+    /// Frees discarded programs that nobody runs any more, cools those that were asked to.
+    pub fn reap(&self) {
+        let mut gone = Vec::new();
+        if !self.inner.read().leaving.is_empty() {
+            let mut inner = self.inner.write();
+            let (free, busy) = inner.leaving.drain(..).partition(|v| v.busy() == 0);
+            inner.leaving = busy;
+            gone = free;
+        }
+        for vcl in gone {
+            if vcl.claim_fini() {
+                crate::vcl_life::finish(&vcl);
+            }
+        }
+        for entry in self.inner.read().entries.iter() {
+            if let Entry::Program(vcl) = entry
+                && vcl.temperature() == Temperature::Cooling
+                && vcl.busy() == 0
+            {
+                vcl.set_temperature(Temperature::Cold);
+            }
+        }
+    }
+}
