@@ -6,7 +6,7 @@ import socket
 
 class Cli:
     def __init__(self, port, secret_file):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=300)
         self.stream = self.socket.makefile("rb")
         status, challenge = self.read()
         if status == 107:

@@ -13,7 +13,7 @@ LUA = BENCH / "lua"
 def wrk(port, path, connections, seconds, headers=(), script="report.lua", arguments=()):
     """One run; what report.lua printed."""
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s", "-s", LUA / script]
-    for header in headers:
+    for header in ("Host: bench", *headers):  # the same key as for lacquer-bench load
         command += ["-H", header]
     command += [f"http://127.0.0.1:{port}{path}"]
     if arguments:

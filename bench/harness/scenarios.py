@@ -64,8 +64,10 @@ def interleaved(title, options, names, drive, warm=None, **field):
 
 
 def hit(title, options, size, connections=64, headers=(), names=CACHES + ("nginx-file", "floor", "floor-sendfile")):
+    seconds = max(options.seconds, connections // 1000)  # opening them takes wrk a while
+
     def drive(port):
-        return load.wrk(port, f"/{size}/page", connections, options.seconds, headers)
+        return load.wrk(port, f"/{size}/page", connections, seconds, headers)
 
     def warm(port):
         return load.wrk(port, f"/{size}/page", 2, 1)
@@ -125,7 +127,11 @@ def news(options):
     cold = interleaved("news mix, cold", options, CACHES, drive_with(None), warm=lambda port: None,
                        origin_options=("--cpu-ms", "1"))
     word = token()
-    steady = interleaved("news mix, steady", options, CACHES, drive_with(word), origin_options=("--cpu-ms", "1"))
+
+    def every_article(port):
+        load.wrk(port, "/", 64, 1, script="news.lua", arguments=(word,))
+        load.counted(port, 20_000, 64, f"/30000/article/{word}/{{}}", first=1)
+    steady = interleaved("news mix, steady", options, CACHES, drive_with(word), every_article, origin_options=("--cpu-ms", "1"))
     return [cold, steady]
 
 
@@ -153,7 +159,8 @@ def memory_of(options, size, objects):
     path = f"/{size}/m/"
     with Field(options.chosen(VCL_SERVERS), storage=storage) as running:
         for name, server in running.servers.items():
-            load.counted(server.port, 1, 1, path + "{}")
+            # Fills the log's ring (80 MB) and whatever else grows only once, before anything is counted.
+            load.counted(server.port, 150_000, 32, "/1/same")
             empty = measure.memory(server.pid)
             load.counted(server.port, objects, 32, path + "{}")
             time.sleep(1)  # what is freed late is freed
@@ -170,11 +177,15 @@ def memory_of(options, size, objects):
 
 
 def vcl_of(lines):
-    """A VCL of about so many lines, of the kind sites have: rules by host and path."""
-    rules = "".join(
-        f'    if (req.http.host == "site{i}.example" && req.url ~ "^/section{i}/") {{\n'
-        f'        set req.http.x-section = "section{i}";\n    }}\n' for i in range(lines // 3))
-    return f'vcl 4.1;\nbackend default {{ .host = "127.0.0.1"; .port = "1"; }}\nsub vcl_recv {{\n{rules}}}\n'
+    """A VCL of about so many lines, of the kind sites have: a subroutine for each site with its rules."""
+    sites = range((lines + 29) // 30)
+    subs = "".join(
+        f"sub site{i} {{\n" + "".join(
+            f'    if (req.url ~ "^/section{i}/{rule}/") {{\n        set req.http.x-section = "s{i}r{rule}";\n    }}\n'
+            for rule in range(8)) + "}\n" for i in sites)
+    calls = "".join(f'    if (req.http.host == "site{i}.example") {{\n        call site{i};\n    }}\n' for i in sites)
+    return ('vcl 4.1;\nbackend default { .host = "127.0.0.1"; .port = "1"; }\n'
+            f"{subs}sub vcl_recv {{\n{calls}}}\n")
 
 
 def vcl_load(options):
