@@ -26,7 +26,7 @@ impl Compiler<'_> {
             Self::check_returns,
             Self::check_uses,
             Self::check_default_backend,
-            Self::check_bare_headers,
+            Self::report_late_error,
         ];
         for check in checks {
             check(self);
@@ -309,10 +309,9 @@ impl Compiler<'_> {
         }
     }
 
-    fn check_bare_headers(&mut self) {
-        if let Some((first, end)) = self.bare_headers {
-            let name = self.joined(first, end);
-            self.say(format!("'{name}' is not a value; name one header, as in {name}.host\n"));
+    fn report_late_error(&mut self) {
+        if let Some((message, first, end)) = self.late_error.take() {
+            self.say(message);
             self.show_range(Some(first), end);
             self.finish_error();
         }

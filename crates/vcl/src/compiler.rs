@@ -90,8 +90,8 @@ pub(crate) struct Compiler<'a> {
     pub regex_ids: HashMap<String, u32>,
     pub function_ids: HashMap<(u32, String, String), u32>,
     pub trace_points: u32,
-    /// A message's headers as a whole, used as if they were a value.
-    pub bare_headers: Option<(TokenId, TokenId)>,
+    /// What only Varnish's C compiler would notice: said when nothing else is wrong.
+    pub late_error: Option<(String, TokenId, TokenId)>,
     pub nesting: u32,
     pub diagnostics: Vec<Diagnostic>,
     pub errors: usize,
@@ -125,7 +125,7 @@ impl<'a> Compiler<'a> {
             regex_ids: HashMap::new(),
             function_ids: HashMap::new(),
             trace_points: 0,
-            bare_headers: None,
+            late_error: None,
             nesting: 0,
             diagnostics: Vec::new(),
             errors: 0,

@@ -49,9 +49,16 @@ impl Value {
         }
     }
 
-    /// STRING becomes STRINGS, all else stays.
+    /// STRING becomes STRINGS, and so does STRANDS; all else stays.
     pub fn of(fmt: Fmt, kind: ExprKind) -> Value {
-        if fmt == Fmt::String { Value::string(kind) } else { Value::one(fmt, kind) }
+        match fmt {
+            Fmt::String => Value::string(kind),
+            Fmt::Strands => {
+                let strands = Expr { ty: Type::Strands, kind };
+                Value::string(ExprKind::ToString(Box::new(strands)))
+            }
+            fmt => Value::one(fmt, kind),
+        }
     }
 
     pub fn boolean(kind: ExprKind, depth: u32) -> Value {
@@ -161,9 +168,9 @@ impl Compiler<'_> {
             self.advance();
             self.want(Tok::Id)?;
             value = self.type_member(value)?;
-            if value.fmt == Fmt::String {
+            if value.fmt.string_form() {
                 let depth = value.depth;
-                value = Value { depth, ..Value::string(value.expr().kind) };
+                value = Value { depth, ..Value::of(value.fmt, value.expr().kind) };
             }
             value = self.check_depth(value)?;
         }
@@ -245,9 +252,10 @@ impl Compiler<'_> {
         self.enter()?;
         let value = self.or(fmt)?;
         self.leave();
-        if !matches!(value.fmt, Fmt::Int | Fmt::Real | Fmt::Duration | Fmt::Bytes | Fmt::Time) {
-            let name = self.type_name(value.fmt);
-            return self.fail_range(format!("Operator - not possible on type {name}.\n"), first, self.t);
+        if !(value.fmt.is_integral() || value.fmt.is_float()) {
+            let message = format!("Operator - not possible on type {}.\n", self.type_name(value.fmt));
+            self.late_error.get_or_insert((message, first, self.t));
+            return Ok(value);
         }
         let (fmt, depth) = (value.fmt, value.depth + 1);
         let negated = Value { depth, ..Value::one(fmt, ExprKind::Negate(Box::new(value.expr()))) };
@@ -392,8 +400,9 @@ impl Compiler<'_> {
                 Ok(Value::of(Fmt::from(call.ty), call.kind))
             }
             Meaning::Headers(_) => {
-                // Varnish notices only in the end that this is no value.
-                self.bare_headers.get_or_insert((first, self.t));
+                let name = self.joined(first, self.t);
+                let message = format!("'{name}' is not a value; name one header, as in {name}.host\n");
+                self.late_error.get_or_insert((message, first, self.t));
                 self.note_use(first, None, symbol, UseKind::Read);
                 Ok(Value::one(Fmt::Header, ExprKind::NullStr))
             }

@@ -384,9 +384,12 @@ fn decode_base64(bytes: &[u8], out: &mut Vec<u8>) -> Option<usize> {
 fn scan_blob(lexer: &Lexer<'_>, start: usize) -> Result<(Vec<u8>, usize), LexError> {
     let body = start + 1;
     let mut out = Vec::new();
-    let Some(stop) = decode_base64(&lexer.bytes[body..], &mut out).map(|at| body + at) else {
-        return lexer.fail("Missing colon at end of BLOB:\n", start, lexer.bytes.len());
-    };
+    // Whole groups only, so that a literal that the text ends in is told from one with a wrong character.
+    let end = lexer.bytes.len() - (lexer.bytes.len() - body) % 4;
+    let stop = decode_base64(&lexer.bytes[body..end], &mut out).map_or(end, |at| body + at);
+    if stop == end && lexer.byte(end) != b':' {
+        return lexer.fail("Missing colon at end of BLOB:\n", start, lexer.bytes.len().min(end + 1));
+    }
     let stop_end = (stop + 1).min(lexer.bytes.len());
     match lexer.byte(stop) {
         b':' if (stop - start) % 4 != 1 => {
@@ -441,5 +444,6 @@ mod tests {
         assert_eq!(error(":aaa:"), "BLOB must have n*4 base64 characters\n");
         assert_eq!(error(":a*aa:"), "Illegal BLOB character:\n");
         assert_eq!(error(":aaaa"), "Missing colon at end of BLOB:\n");
+        assert_eq!(error(":aaaa\n"), "Missing colon at end of BLOB:\n");
     }
 }

@@ -184,15 +184,17 @@ pub fn parse_module(name: &str, text: &str) -> Result<ModuleSignatures, Signatur
                 target.allowed = restrict(&tokens[1..]).map_err(fail)?;
             }
             Some("$Alias") if tokens.len() == 3 => {
-                let object = match last {
-                    Last::Method if tokens[1].text.starts_with('.') => module.objects.last(),
-                    _ => None,
+                let (old, new) = (&tokens[1].text, &tokens[2].text);
+                // `$Alias .old object.new` for methods, or `.old .new` of the object in hand.
+                let object = match new.split_once('.') {
+                    Some(("", _)) | None => module.objects.last().map_or("", |o| &o.name),
+                    Some((object, _)) => object,
                 };
-                let full = |t: &Token| match object {
-                    Some(object) => format!("{}{}", object.name, t.text),
-                    None => t.text.clone(),
+                let full = |name: &str| match name.strip_prefix('.') {
+                    Some(method) => format!("{object}.{method}"),
+                    None => name.to_owned(),
                 };
-                let alias = (full(&tokens[1]), full(&tokens[2]));
+                let alias = (full(old), full(new));
                 module.aliases.push(alias);
             }
             Some("$Module") if tokens.len() > 2 => {
@@ -432,6 +434,7 @@ mod tests {
             $Method VOID .poke([BACKEND be], [BOOL bool:boolean=0])\n\
             $Restrict backend\n\
             $Alias .push .poke\n\
+            $Alias .shove thing.poke\n\
             $Alias joined join\n";
         let module = parse_module("x", text).unwrap();
         assert_eq!((module.name.as_str(), module.description.as_str()), ("demo", "A demo"));
@@ -449,6 +452,7 @@ mod tests {
         assert_eq!(poke.params[1].name.as_deref(), Some("bool"));
         assert!(poke.params[0].optional);
         assert_eq!(module.aliases[0], ("thing.push".to_owned(), "thing.poke".to_owned()));
+        assert_eq!(module.aliases[1], ("thing.shove".to_owned(), "thing.poke".to_owned()));
     }
 
     #[test]

@@ -41,6 +41,7 @@ const WRONG: &[(&str, &str)] = &[
     ("sub vcl_recv { set req.ttl = 1 + 1s; }", "INT + DURATION not possible.\n"),
     ("sub vcl_recv { set req.ttl = 1k; }", "Unknown duration unit 'k'\nLegal duration units are"),
     ("sub vcl_recv { set req.http.a = req; }", "Cannot convert HTTP to STRING.\n"),
+    ("sub vcl_recv { set req.http.a = -(req.url); }", "Operator - not possible on type STRING.\n"),
     ("sub vcl_recv { set req.http.a = req.http; }", "'req.http' is not a value"),
     ("sub vcl_recv { set req.http.a = std.log(\"b\"); }", "Function returns VOID:\n"),
     (
