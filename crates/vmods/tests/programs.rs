@@ -1,0 +1,374 @@
+//! Modules as programs use them: VCL text, checked against the signatures, compiled and run.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lacquer_vcl::types::{Action, HttpId, Method};
+use lacquer_vcl::variables_table::Var;
+use lacquer_vcl::{NoFiles, NumericResolver, Options};
+use lacquer_vcl_native::LoadedVcl;
+use lacquer_vcl_runtime::{
+    BackendId, Ctx, Director, HeaderEdit, HeaderName, Health, Host, HostResult, Instance, PrivateMap, Str,
+};
+
+/// A request in memory. Tests are short: what is allocated stays.
+#[derive(Default)]
+struct Request {
+    method: Option<Method>,
+    headers: Vec<(String, &'static [u8])>,
+    hint: BackendId,
+    log: Vec<String>,
+    privates: PrivateMap,
+}
+
+impl Request {
+    fn header_text(&self, name: &str) -> Option<String> {
+        let found = self.headers.iter().find(|(n, _)| n == name);
+        found.map(|(_, value)| String::from_utf8_lossy(value).into_owned())
+    }
+}
+
+impl Host for Request {
+    fn method(&self) -> Method {
+        self.method.unwrap_or(Method::Recv)
+    }
+    fn now(&self) -> f64 {
+        1e9
+    }
+    fn real_now(&self) -> f64 {
+        1e9
+    }
+    fn alloc(&mut self, bytes: usize) -> Option<*mut u8> {
+        Some(vec![0_u64; bytes.div_ceil(8)].leak().as_mut_ptr().cast())
+    }
+    fn copy(&mut self, bytes: &[u8]) -> Option<Str> {
+        Some(Str::new(bytes.to_vec().leak()))
+    }
+    fn get_str(&mut self, var: Var) -> Str {
+        if var == Var::ReqUrl { Str::new(b"/a?c=1&b=2&utm_x=3") } else { Str::NULL }
+    }
+    fn set_backend(&mut self, _var: Var, value: BackendId) -> HostResult<()> {
+        self.hint = value;
+        Ok(())
+    }
+    fn header(&mut self, _http: HttpId, name: &HeaderName) -> Str {
+        let found = self.headers.iter().find(|(n, _)| *n == name.lower);
+        Str::from_option(found.map(|(_, value)| *value))
+    }
+    fn set_header(&mut self, http: HttpId, name: &HeaderName, value: Str) -> HostResult<()> {
+        self.headers.retain(|(n, _)| *n != name.lower);
+        self.append_header(http, name.lower.as_bytes(), value.get().unwrap_or(b"(undefined)"))
+    }
+    fn append_header(&mut self, _http: HttpId, name: &[u8], value: &[u8]) -> HostResult<()> {
+        let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+        self.headers.push((name, value.to_vec().leak()));
+        Ok(())
+    }
+    fn edit_headers(&mut self, _http: HttpId, edit: &mut dyn FnMut(&[u8]) -> HeaderEdit) -> HostResult<()> {
+        self.headers.retain_mut(|(name, value)| match edit(&[name.as_bytes(), b": ", value].concat()) {
+            HeaderEdit::Keep => true,
+            HeaderEdit::Remove => false,
+            HeaderEdit::Replace(line) => {
+                *value = line[name.len() + 2..].to_vec().leak();
+                true
+            }
+        });
+        Ok(())
+    }
+    fn log(&mut self, _tag: u8, text: &[u8]) {
+        self.log.push(String::from_utf8_lossy(text).into_owned());
+    }
+    fn fail(&mut self, text: &str) {
+        self.log.push(format!("failed: {text}"));
+    }
+    fn task_privates(&mut self) -> &mut PrivateMap {
+        &mut self.privates
+    }
+}
+
+struct Leaf(String);
+
+impl Director for Leaf {
+    fn name(&self) -> &str {
+        &self.0
+    }
+    fn kind(&self) -> &'static str {
+        "backend"
+    }
+    fn resolve(&self, _ctx: &mut Ctx<'_>, me: BackendId) -> BackendId {
+        me
+    }
+    fn healthy(&self, _vcl: &Instance) -> Health {
+        Health { healthy: self.0 != "sick", changed: 0.0 }
+    }
+    fn list(&self, _vcl: &Instance, _details: bool, _json: bool) -> String {
+        String::new()
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+fn load(text: &str) -> LoadedVcl {
+    let options = Options::new(lacquer_vmods::catalogue(), &NoFiles, &NumericResolver);
+    let text = format!("vcl 4.1; backend default {{ .host = \"127.0.0.1\"; }}\n{text}");
+    let program = match lacquer_vcl::compile("test", &text, &options) {
+        Ok(compiled) => compiled.program,
+        Err(found) => panic!("{}", found.iter().map(|d| d.pretty()).collect::<String>()),
+    };
+    let mut instance =
+        Instance::new("test", program, lacquer_vmods::all(), true).expect("all names are known");
+    instance.add_backends(|declared| Arc::new(Leaf(declared.name.clone())));
+    let loaded = lacquer_vcl_native::compile(instance).expect("the program compiles");
+    let mut host = Request { method: Some(Method::Init), ..Request::default() };
+    assert_eq!(loaded.init(&mut host), Ok(()), "{:?}", host.log);
+    loaded
+}
+
+fn recv(loaded: &LoadedVcl, headers: &[(&str, &'static str)]) -> (Action, Request) {
+    let headers = headers.iter().map(|(n, v)| ((*n).to_owned(), v.as_bytes())).collect();
+    let mut request = Request { headers, ..Request::default() };
+    let action = loaded.run(Method::Recv, &mut Ctx::new(&mut request, loaded.instance()));
+    (action, request)
+}
+
+/// Imports every module, evaluates each expression, and compares the texts.
+fn evaluate(declarations: &str, cases: &[(&str, &str)]) {
+    let mut text = String::new();
+    for module in lacquer_vmods::catalogue().modules() {
+        if cases.iter().any(|(e, _)| e.contains(&format!("{}.", module.name)))
+            || declarations.contains(&format!(" {}.", module.name))
+        {
+            text += &format!("import {};\n", module.name);
+        }
+    }
+    text += declarations;
+    text += "\nsub vcl_recv {\n";
+    for (i, (expression, _)) in cases.iter().enumerate() {
+        text += &format!("  set req.http.x{i} = {expression};\n");
+    }
+    let (action, request) =
+        recv(&load(&(text + "  return (hash);\n}\n")), &[("two", "2"), ("cookie", "a=1; b=2")]);
+    assert_eq!(action, Action::Hash, "{:?}", request.log);
+    let found: BTreeMap<&str, String> = cases
+        .iter()
+        .enumerate()
+        .map(|(i, (e, _))| (*e, request.header_text(&format!("x{i}")).unwrap_or_default()))
+        .collect();
+    for (expression, expected) in cases {
+        assert_eq!(found[expression], *expected, "{expression}");
+    }
+}
+
+#[test]
+fn std_functions() {
+    evaluate(
+        "sub nothing { }",
+        &[
+            ("std.integer(req.http.two, 7)", "2"),
+            ("std.integer(req.http.none, 7)", "7"),
+            ("std.integer(real = 2.9)", "2"),
+            ("std.integer(bool = true)", "1"),
+            ("std.real(\"1.25\", 0.0)", "1.250"),
+            ("std.duration(\"10m\", 1s)", "600.000"),
+            ("std.duration(integer = 3)", "3.000"),
+            ("std.bytes(\"2k\", 1B)", "2048"),
+            ("std.time(\"Sun, 06 Nov 1994 08:49:37 GMT\", now)", "Sun, 06 Nov 1994 08:49:37 GMT"),
+            ("std.time(integer = 0)", "Thu, 01 Jan 1970 00:00:00 GMT"),
+            ("std.ip(\"192.0.2.1:81\", \"0.0.0.0\", resolve = false)", "192.0.2.1"),
+            ("std.port(std.ip(\"192.0.2.1:81\", resolve = false))", "81"),
+            ("std.ip(\"nonsense\", \"192.0.2.9\", resolve = false)", "192.0.2.9"),
+            ("std.strftime(std.time(integer = 86400), \"%Y-%m-%d\")", "1970-01-02"),
+            ("std.fnmatch(\"/a/*\", \"/a/b\")", "true"),
+            ("std.fnmatch(\"*b\", \"a/b\", pathname = false)", "true"),
+            ("std.toupper(\"a\" + req.http.two + \"b\")", "A2B"),
+            ("std.strstr(\"abc\", \"b\")", "bc"),
+            ("std.querysort(req.url)", "/a?b=2&c=1&utm_x=3"),
+            ("std.syntax(4.1)", "true"),
+            ("std.healthy(default)", "true"),
+            ("std.file_exists(\"/\")", "true"),
+            ("std.round(2.5)", "3.000"),
+            ("std.timed_call(nothing) < 1s", "true"),
+            ("std.ban_error()", ""),
+        ],
+    );
+}
+
+#[test]
+fn blobs_and_digests() {
+    evaluate(
+        "sub vcl_init { new b = blob.blob(BASE64, \"Zm9v\" + \"YmFy\"); }",
+        &[
+            ("b.encode()", "foobar"),
+            ("b.encode(HEX, UPPER)", "666F6F626172"),
+            ("blob.encode(HEX, blob = b.get())", "666f6f626172"),
+            (
+                "blob.transcode(decoding = HEX, encoding = BASE64URLNOPAD, encoded = \"666f\" + \"6f62\")",
+                "Zm9vYg",
+            ),
+            ("blob.encode(encoding = IDENTITY, blob = blob.sub(b.get(), 3B, 1B))", "oob"),
+            ("blob.length(b.get())", "6"),
+            ("blob.same(b.get(), b.get())", "true"),
+            ("blob.equal(b.get(), blob.decode(encoded = \"foobar\"))", "true"),
+            ("digest.hash_md5(\"a\")", "0cc175b9c0f1b6a831c399e269772661"),
+            ("digest.hash_sha1(\"abc\")", "a9993e364706816aba3e25717850c26c9cd0d89d"),
+            ("digest.base64_decode(digest.base64(\"TeST\"))", "TeST"),
+            ("basicauth.getuser(basicauth.setbasicauth(\"joe\", \"secret\"))", "joe"),
+        ],
+    );
+}
+
+#[test]
+fn smaller_modules() {
+    evaluate(
+        "sub vcl_init {
+            new q = querystring.filter(sort = true);
+            q.add_glob(\"utm_*\");
+            q.add_regex(\"^z\");
+            new l = accept.rule(\"en\");
+            l.add(\"de\");
+        }
+        sub vcl_recv { cookie.parse(req.http.cookie); var.set_int(\"n\", 5); var.set(\"s\", \"x\"); }",
+        &[
+            ("q.apply()", "/a?b=2&c=1"),
+            ("q.extract(\"/?utm_a=1&b=2\", mode = keep)", "utm_a=1"),
+            ("querystring.sort(\"/?b&a&b\", uniq = true)", "/?a&b"),
+            ("querystring.remove()", "/a"),
+            ("l.filter(\"fr, de;q=0.5\")", "de"),
+            ("l.filter(req.http.none)", "en"),
+            ("cookie.get(\"b\")", "2"),
+            ("cookie.get_re(\"^b\")", "2"),
+            ("cookie.get_string()", "a=1; b=2"),
+            ("cookie.format_rfc1123(std.time(integer = 0), 1d)", "Fri, 02 Jan 1970 00:00:00 GMT"),
+            ("var.get_int(\"n\")", "5"),
+            ("var.get(\"s\")", "x"),
+            ("str.split(\"a,b,c\", -1, \",\")", "c"),
+            ("str.take(\"abcde\", 2, 1)", "bc"),
+            ("str.token_intersect(\"a b\", \"c,b\")", "true"),
+            ("vsthrottle.is_denied(\"k\", 1, 100s)", "false"),
+            ("vsthrottle.is_denied(\"k\", 1, 100s, 0s)", "true"),
+            ("vsthrottle.remaining(\"k\", 1, 100s)", "0"),
+            ("math.strfromd(\"%.2f\", math.sqrt(2.0))", "1.41"),
+            ("math.approx(math.constant(M_PI), 3.14, 0.01)", "true"),
+            ("math.fpclassify(1.5) == math.fpclass(FP_NORMAL)", "true"),
+            ("vtc.typesize(\"uzp\")", "24"),
+            ("header.get(req.http.cookie, \"b=\")", "a=1; b=2"),
+            ("bodyaccess.len_req_body()", "-1"),
+        ],
+    );
+}
+
+#[test]
+fn directors_choose() {
+    let loaded = load(
+        "import directors; import saintmode; import std;
+         backend a { .host = \"192.0.2.1\"; }
+         backend sick { .host = \"192.0.2.2\"; }
+         sub vcl_init {
+            new rr = directors.round_robin();
+            rr.add_backend(sick);
+            rr.add_backend(a);
+            new rnd = directors.random();
+            rnd.add_backend(sick, 10);
+            rnd.add_backend(rr.backend(), 1.5);
+            new fb = directors.fallback(sticky = true);
+            fb.add_backend(rnd.backend());
+            new h = directors.hash();
+            h.add_backend(a);
+            new p = directors.shard_param();
+            p.set(by = URL, healthy = ALL);
+            new sh = directors.shard();
+            sh.set_rampup(0s);
+            sh.associate(p.use());
+            sh.add_backend(a);
+            sh.add_backend(sick, ident = \"other\", weight = 2.0);
+            sh.reconfigure(5);
+            new sm = saintmode.saintmode(a, 5);
+         }
+         sub vcl_recv {
+            set req.http.healthy = std.healthy(fb.backend());
+            set req.http.by = p.get_by();
+            set req.http.key = sh.key(\"/\" + \"a\");
+            set req.http.saint = sm.is_healthy();
+            if (req.http.use == \"fb\") { set req.backend_hint = fb.backend(); }
+            if (req.http.use == \"hash\") { set req.backend_hint = h.backend(req.url + \"x\"); }
+            if (req.http.use == \"shard\") { set req.backend_hint = sh.backend(); }
+            if (req.http.use == \"key\") { set req.backend_hint = sh.backend(by = KEY, key = 1); }
+            if (req.http.use == \"bad\") { set req.backend_hint = sh.backend(by = KEY); }
+            return (hash);
+         }",
+    );
+    let vcl = loaded.instance();
+    for (choice, expected) in [("fb", "a"), ("hash", "a"), ("shard", "a"), ("key", "a")] {
+        let (action, mut request) = recv(&loaded, &[("use", choice)]);
+        assert_eq!(action, Action::Hash, "{:?}", request.log);
+        assert_eq!(request.header_text("healthy").as_deref(), Some("true"));
+        assert_eq!(request.header_text("by").as_deref(), Some("URL"));
+        assert_eq!(request.header_text("saint").as_deref(), Some("true"));
+        let mut id = request.hint;
+        loop {
+            let cell = vcl.directors.get(id).expect("a backend was chosen");
+            if cell.director.kind() == "backend" {
+                assert_eq!(cell.director.name(), expected, "{choice}");
+                break;
+            }
+            id = cell.director.resolve(&mut Ctx::new(&mut request, vcl), id);
+        }
+    }
+    let (action, request) = recv(&loaded, &[("use", "bad")]);
+    assert_eq!(action, Action::Fail);
+    assert_eq!(
+        request.log,
+        ["failed: vmod_directors: shard sh: shard.backend() missing key argument with by=KEY"]
+    );
+    let listed: Vec<(String, String)> = vcl
+        .directors
+        .all()
+        .iter()
+        .map(|(_, c)| (c.director.name().to_owned(), c.director.list(vcl, false, false)))
+        .filter(|(_, text)| !text.is_empty())
+        .collect();
+    let wanted = [
+        ("rr", "1/2\thealthy"),
+        ("rnd", "1/2\thealthy"),
+        ("fb", "1/1\thealthy"),
+        ("h", "0/0\thealthy"),
+        ("sh", "1/2\thealthy"),
+        ("sm", "0/0\thealthy"),
+    ];
+    assert_eq!(listed, wanted.map(|(name, text)| (name.to_owned(), text.to_owned())));
+}
+
+#[test]
+fn changes_to_headers() {
+    let loaded = load(
+        "import header; import cookie;
+         sub vcl_recv {
+            header.append(req.http.foo, \"two\" + \"=2\");
+            header.remove(req.http.foo, \"^one\");
+            header.copy(req.http.foo, req.http.bar);
+            header.regsub(req, \"^(?i)baz: a(.*)\", \"baz: \\1\", all = false);
+            cookie.parse(\"a=1; b=2; cc=3\");
+            cookie.keep_re(\"^[bc]\");
+            cookie.filter(\"cc, d\");
+            set req.http.cookie = cookie.get_string();
+            return (hash);
+         }",
+    );
+    let (action, request) = recv(&loaded, &[("foo", "one=1"), ("baz", "abc")]);
+    assert_eq!(action, Action::Hash, "{:?}", request.log);
+    for (name, value) in [("foo", "two=2"), ("bar", "two=2"), ("baz", "bc"), ("cookie", "b=2")] {
+        assert_eq!(request.header_text(name).as_deref(), Some(value), "{name}");
+    }
+}
+
+#[test]
+fn failed_conversions_fail_the_request() {
+    let loaded =
+        load("import std; sub vcl_recv { set req.http.x = std.integer(req.http.n); return (hash); }");
+    assert_eq!(recv(&loaded, &[("n", "5")]).0, Action::Hash);
+    let (action, request) = recv(&loaded, &[("n", "x")]);
+    assert_eq!(action, Action::Fail);
+    assert!(request.log[0].starts_with("failed: std.integer: conversion failed"), "{:?}", request.log);
+}
