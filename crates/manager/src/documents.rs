@@ -133,7 +133,7 @@ pub fn document(what: &str) -> Outcome<String> {
         "parameter" => ParamSet::new().document(),
         "vsl" => tags(),
         "cli" => lacquer_cli::help::document(),
-        "builtin" => crate::vcl::compile::builtin().to_owned() + "\n",
+        "builtin" => lacquer_vcl::BUILTIN_VCL.to_owned() + "\n",
         "optstring" => format!("{LETTERS}\n"),
         "options" => options(),
         _ => return Err(Fault::usage("Invalid -x argument")),
@@ -151,7 +151,7 @@ mod tests {
             assert!(text.contains(&format!("-{letter}")), "-{letter}");
         }
         assert!(document("foo").is_err());
-        for what in ["parameter", "vsl", "cli", "optstring", "options"] {
+        for what in ["parameter", "vsl", "cli", "builtin", "optstring", "options"] {
             assert!(document(what).unwrap().len() > 10, "{what}");
         }
     }

@@ -10,6 +10,7 @@ mod documents;
 mod fault;
 mod jail;
 mod listen;
+mod machine;
 mod manager;
 mod options;
 mod resolve;
@@ -28,7 +29,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
-pub use crate::vcl::Machine;
+pub use machine::Machine;
 
 use crate::daemon::Background;
 use crate::fault::Outcome;

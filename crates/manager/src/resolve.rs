@@ -33,7 +33,8 @@ pub fn take_apart(text: &str) -> Result<HostPort<'_>, &'static str> {
     Ok(HostPort { host: Some(&text[..at]).filter(|h| !h.is_empty()), port: Some(&text[at + 1..]) })
 }
 
-fn port_number(port: &str) -> Result<u16, String> {
+/// The number of a port or service.
+pub fn port_number(port: &str) -> Result<u16, String> {
     if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) {
         return port.parse().map_err(|_| "Servname not supported for ai_socktype".to_owned());
     }
@@ -51,7 +52,8 @@ fn port_number(port: &str) -> Result<u16, String> {
     }
 }
 
-fn lookup(host: Option<&str>, port: u16) -> Result<Vec<SocketAddr>, String> {
+/// All addresses of a host; without one, those that mean any.
+pub fn lookup(host: Option<&str>, port: u16) -> Result<Vec<SocketAddr>, String> {
     let Some(host) = host else {
         let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
         return Ok(any.iter().map(|ip| SocketAddr::new(*ip, port)).collect());

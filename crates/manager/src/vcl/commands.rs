@@ -298,7 +298,6 @@ impl Manager {
     }
 }
 
-/// The words around the compiler's own.
 fn needed(name: &str, label: bool, by: &[String]) -> String {
     let mut out = match label {
         true => format!("Cannot discard VCL label {name}, other VCLs depend on it:\n"),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use lacquer_params::VccFeatureBits;
 use lacquer_vcl::{Options, vcl_load_text};
 
-use super::Machine;
+use crate::machine::Machine;
 
 /// A checked program.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +32,7 @@ pub struct Surroundings<'a> {
     /// Storages that there are.
     pub storages: Vec<String>,
     /// `vcc_feature`
-    pub features: lacquer_params::VccFeatureBits,
+    pub features: VccFeatureBits,
     /// A UNIX socket is listened on, which needs VCL 4.1.
     pub needs_41: bool,
 }
@@ -71,8 +71,24 @@ pub fn read_along(path: &str, name: &str) -> io::Result<(PathBuf, String)> {
     outcome
 }
 
-/// Compiles. The error is the whole text for the user.
+const TOO_OLD_FOR_UNIX_SOCKETS: &str =
+    "Message from dlopen:\nVCL version 4.0 not supported.\nRunning dlopen failed, exited with 1\nVCL compilation failed";
+
+/// Deeply nested VCL must not be able to end the manager.
+const STACK: usize = 64 << 20;
+
+/// Compiles, on a thread of its own so that a fault of the compiler is a failed compilation and no more.
+/// The error is the text for the user.
 pub fn compile(text: Text<'_>, around: &Surroundings<'_>) -> Result<Compiled, String> {
+    std::thread::scope(|scope| {
+        let builder = std::thread::Builder::new().name("vcl".to_owned()).stack_size(STACK);
+        let thread = builder.spawn_scoped(scope, || compile_here(text, around));
+        let thread = thread.map_err(|error| format!("VCL compilation failed: {error}"))?;
+        thread.join().unwrap_or_else(|_| Err("VCL compilation failed: internal error".to_owned()))
+    })
+}
+
+fn compile_here(text: Text<'_>, around: &Surroundings<'_>) -> Result<Compiled, String> {
     let options = Options {
         err_unref: around.features.has(VccFeatureBits::ERR_UNREF),
         unsafe_path: around.features.has(VccFeatureBits::UNSAFE_PATH),
@@ -81,29 +97,20 @@ pub fn compile(text: Text<'_>, around: &Surroundings<'_>) -> Result<Compiled, St
         labels: &around.labels,
         ..Options::new(lacquer_vmods::catalogue(), &Machine, &Machine)
     };
-    let compiled = match text {
+    let outcome = match text {
         Text::Given { name, text } => lacquer_vcl::compile(name, text, &options),
         Text::File(name) => lacquer_vcl::compile_file(name, &options),
     };
-    let compiled = compiled.map_err(|diagnostics| vcl_load_text(&diagnostics))?;
-    if around.needs_41 && compiled.program.syntax < 41 {
-        return Err(NEEDS_41.to_owned());
+    let compiled = outcome.map_err(|diagnostics| vcl_load_text(&diagnostics))?;
+    let program = compiled.program;
+    if around.needs_41 && program.syntax < 41 {
+        return Err(TOO_OLD_FOR_UNIX_SOCKETS.to_owned());
     }
-    let program = &compiled.program;
-    let sources = program.sources.iter().map(|s| (s.name.clone(), s.text.clone())).collect();
+    let sources = program.sources.iter().map(|source| (source.name.clone(), source.text.clone()));
     Ok(Compiled {
-        program: postcard::to_stdvec(program).map_err(|error| error.to_string())?,
-        sources,
-        labels: program.labels.clone(),
+        program: postcard::to_stdvec(&program).map_err(|error| error.to_string())?,
+        sources: sources.collect(),
+        labels: program.labels,
         warnings: vcl_load_text(&compiled.warnings),
     })
-}
-
-const NEEDS_41: &str = "Message from VCC-compiler:\n\
-    VCL version 4.0 is not supported with a UNIX domain socket listener: use 4.1\n\
-    Running VCC-compiler failed, exited with 2\nVCL compilation failed";
-
-/// The built-in VCL.
-pub fn builtin() -> &'static str {
-    lacquer_vcl::BUILTIN_VCL
 }

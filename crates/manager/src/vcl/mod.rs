@@ -5,7 +5,5 @@ pub mod catalogue;
 mod commands;
 pub mod compile;
 mod list;
-mod machine;
 
 pub use catalogue::Catalogue;
-pub use machine::Machine;

@@ -1,0 +1,117 @@
+//! This machine as the VCL compiler sees it: files, and names of hosts.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use lacquer_vcl::{Files, Resolver, SocketKind};
+
+use crate::fault::words;
+use crate::resolve::{lookup, port_number};
+use crate::vcl::catalogue::glob;
+
+/// The machine we run on.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine;
+
+fn has_pattern(part: &str) -> bool {
+    part.contains(['*', '?', '['])
+}
+
+/// Adds all that matches the parts, the first below `folder`.
+fn expand(folder: &str, parts: &[&str], found: &mut Vec<String>) -> io::Result<()> {
+    let Some((part, rest)) = parts.split_first() else {
+        found.push(folder.to_owned());
+        return Ok(());
+    };
+    let below = |name: &str| if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
+    if !has_pattern(part) {
+        let path = if part.is_empty() { format!("{folder}/") } else { below(part) };
+        if rest.is_empty() && !Path::new(&path).exists() {
+            return Ok(());
+        }
+        return expand(path.trim_end_matches('/'), rest, found);
+    }
+    let entries = match fs::read_dir(if folder.is_empty() { "." } else { folder }) {
+        Ok(entries) => entries,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let shown = |name: &String| !name.starts_with('.') || part.starts_with('.');
+    let mut names: Vec<String> = names.filter(shown).filter(|name| glob(part, name)).collect();
+    names.sort();
+    names.iter().try_for_each(|name| expand(&below(name), rest, found))
+}
+
+impl Files for Machine {
+    fn read(&self, path: &str) -> Result<String, String> {
+        let bytes = fs::read(path).map_err(|error| words(&error))?;
+        Ok(String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        Path::new(path).exists()
+    }
+
+    fn glob(&self, pattern: &str) -> Result<Vec<String>, String> {
+        let mut found = Vec::new();
+        let (root, rest) = pattern.strip_prefix('/').map_or(("", pattern), |rest| ("/", rest));
+        let parts: Vec<&str> = rest.split('/').collect();
+        // An absolute pattern begins below the root, whose name is its slash.
+        let expanded = match root {
+            "" => expand("", &parts, &mut found),
+            _ => {
+                let result = expand("/.", &parts, &mut found);
+                found.iter_mut().for_each(|path| *path = path.replacen("/./", "/", 1));
+                result
+            }
+        };
+        expanded.map_err(|error| words(&error))?;
+        Ok(found)
+    }
+
+    fn socket(&self, path: &str) -> SocketKind {
+        match fs::metadata(path) {
+            Ok(meta) if meta.file_type().is_socket() => SocketKind::Socket,
+            Ok(_) => SocketKind::NotASocket,
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
+                    SocketKind::NotYet(words(&error))
+                }
+                _ => SocketKind::Unusable(words(&error)),
+            },
+        }
+    }
+}
+
+impl Resolver for Machine {
+    fn resolve(&self, host: Option<&str>, port: &str) -> Result<Vec<SocketAddr>, String> {
+        let port = port_number(port)?;
+        match host {
+            Some(host) => lookup(Some(host), port),
+            None => Ok(vec![
+                SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port),
+                SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port),
+            ]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_in_any_part() {
+        let here = env!("CARGO_MANIFEST_DIR");
+        let found = Machine.glob(&format!("{here}/s*c/m[a]ch*.rs")).unwrap();
+        assert_eq!(found, [format!("{here}/src/machine.rs")]);
+        assert_eq!(Machine.glob("/nonexistent/*.vcl").unwrap(), Vec::<String>::new());
+        assert!(Machine.glob("/et?").unwrap().contains(&"/etc".to_owned()));
+    }
+}
