@@ -67,7 +67,9 @@ impl Files for Machine {
             "" => expand("", &parts, &mut found),
             _ => {
                 let result = expand("/.", &parts, &mut found);
-                found.iter_mut().for_each(|path| *path = path.replacen("/./", "/", 1));
+                for path in &mut found {
+                    *path = path.replacen("/./", "/", 1);
+                }
                 result
             }
         };

@@ -128,9 +128,10 @@ impl Manager {
         };
         let Ok(words) = &command.words else { return Reply::no(status::SYNTAX, "") };
         if checked.spec.home == Home::Worker {
-            return match self.running() {
-                true => self.ask(Request::Cli { argv: words.clone() }),
-                false => worker_needed(),
+            return if self.running() {
+                self.ask(Request::Cli { argv: words.clone() })
+            } else {
+                worker_needed()
             };
         }
         self.run_here(checked, words, authenticated)
@@ -285,5 +286,5 @@ fn worker_needed() -> Reply {
 
 /// A parameter's seconds as a duration; what never comes is a very long time.
 pub(crate) fn seconds(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::from_secs(86_400 * 365))
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::from_hours(8760))
 }

@@ -356,7 +356,9 @@ fn serve_until_the_end(
 fn end(service: Service, said: &Said, pid_files: Vec<PidFile>) {
     let Service { mut manager, .. } = service;
     manager.stop();
-    pid_files.into_iter().for_each(|file| file.remove(&manager.jail));
+    for file in pid_files {
+        file.remove(&manager.jail);
+    }
     if said.secret.is_none() {
         let _root = manager.jail.raise();
         let _ = std::fs::remove_file(workdir::SECRET);

@@ -87,7 +87,7 @@ struct Letters<'a> {
     rest: &'a str,
 }
 
-impl<'a> Letters<'a> {
+impl Letters<'_> {
     /// The next letter; an error names what is wrong with it. `None` at the first word that is no option.
     fn next(&mut self) -> Option<Result<char, String>> {
         if self.rest.is_empty() {

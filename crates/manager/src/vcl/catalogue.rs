@@ -128,7 +128,9 @@ impl Catalogue {
         let freed: Vec<String> = self.depends_on(name).map(str::to_owned).collect();
         self.deps.retain(|(from, _)| from != name);
         self.entries.retain(|entry| entry.name != name);
-        freed.iter().for_each(|name| self.consider_idle(name, now));
+        for name in &freed {
+            self.consider_idle(name, now);
+        }
     }
 
     fn depend(&mut self, from: &str, to: &str) {
@@ -189,9 +191,10 @@ impl Catalogue {
         }
         self.depends_on(from).find_map(|next| {
             let chain = self.path(next, to)?;
-            let line = match self.get(from).is_some_and(Entry::is_label) {
-                true => format!("Label {from} points to vcl {next}\n"),
-                false => format!("Vcl {from} uses Label {next}\n"),
+            let line = if self.get(from).is_some_and(Entry::is_label) {
+                format!("Label {from} points to vcl {next}\n")
+            } else {
+                format!("Vcl {from} uses Label {next}\n")
             };
             Some(chain + &line)
         })
@@ -244,7 +247,9 @@ impl Catalogue {
             }
         }
         let mut order = Vec::new();
-        marked.iter().for_each(|name| self.dependents_first(name, &mut order));
+        for name in marked {
+            self.dependents_first(name, &mut order);
+        }
         Ok(order)
     }
 

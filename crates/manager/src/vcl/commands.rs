@@ -299,9 +299,10 @@ impl Manager {
 }
 
 fn needed(name: &str, label: bool, by: &[String]) -> String {
-    let mut out = match label {
-        true => format!("Cannot discard VCL label {name}, other VCLs depend on it:\n"),
-        false => format!("Cannot discard labeled VCL program {name}:\n"),
+    let mut out = if label {
+        format!("Cannot discard VCL label {name}, other VCLs depend on it:\n")
+    } else {
+        format!("Cannot discard labeled VCL program {name}:\n")
     };
     for name in by.iter().take(LISTED_DEPENDENTS) {
         out.push_str(&format!("\t{name}\n"));

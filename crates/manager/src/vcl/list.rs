@@ -88,9 +88,10 @@ impl Catalogue {
     pub fn deps_json(&self) -> String {
         let object = |entry: &Entry| {
             let deps: Vec<String> = self.depends_on(&entry.name).map(json::string).collect();
-            let deps = match deps.is_empty() {
-                true => "[]".to_owned(),
-                false => format!("[\n    {}\n  ]", deps.join(",\n    ")),
+            let deps = if deps.is_empty() {
+                "[]".to_owned()
+            } else {
+                format!("[\n    {}\n  ]", deps.join(",\n    "))
             };
             format!("{{\n  \"name\": {},\n  \"deps\": {deps}\n}}", json::string(&entry.name))
         };

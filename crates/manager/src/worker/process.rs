@@ -65,7 +65,7 @@ impl From<ExitStatus> for End {
 
 fn timespec(duration: Duration) -> Timespec {
     // A timeout that never fires would overflow the kernel's clock.
-    let duration = duration.min(Duration::from_secs(86_400));
+    let duration = duration.min(Duration::from_hours(24));
     Timespec { tv_sec: duration.as_secs() as i64, tv_nsec: duration.subsec_nanos().into() }
 }
 
@@ -135,11 +135,11 @@ impl Worker {
 
     /// Waits for one message, listening to the output meanwhile.
     pub fn receive(&mut self, timeout: Duration, mut line: impl FnMut(&str)) -> Option<FromWorker> {
-        let deadline = Instant::now() + timeout.min(Duration::from_secs(86_400 * 365));
+        let deadline = Instant::now() + timeout.min(Duration::from_hours(8760));
         let mut hear = true;
         loop {
             if let Some(message) = self.complete_message() {
-                return message;
+                return message.ok();
             }
             let left = deadline.checked_duration_since(Instant::now())?;
             let mut fds = vec![PollFd::new(&self.link, PollFlags::IN)];
@@ -176,14 +176,14 @@ impl Worker {
         length > 0
     }
 
-    /// A whole message from what was received; the inner `None` is one that cannot be read.
-    fn complete_message(&mut self) -> Option<Option<FromWorker>> {
+    /// A whole message from what was received; the error is one that cannot be read.
+    fn complete_message(&mut self) -> Option<io::Result<FromWorker>> {
         let length = u32::from_le_bytes(*self.received.first_chunk()?) as usize;
         let end = 4 + length;
         if self.received.len() < end {
             return None;
         }
-        let message = link::receive(&mut &self.received[..end]).ok();
+        let message = link::receive(&mut &self.received[..end]);
         self.received.drain(..end);
         Some(message)
     }
@@ -219,7 +219,7 @@ impl Worker {
 
     /// Waits for its end, at most this long, listening meanwhile.
     pub fn wait(&mut self, patience: Duration, mut line: impl FnMut(&str)) -> Option<End> {
-        let deadline = Instant::now() + patience.min(Duration::from_secs(86_400));
+        let deadline = Instant::now() + patience.min(Duration::from_hours(24));
         let mut hear = true;
         loop {
             if hear {

@@ -161,13 +161,14 @@ impl Manager {
         }
         let in_time = start.elapsed().as_secs_f64() < limit;
         // Varnish's own trailing blank.
-        let text = match in_time {
-            true => "Child failed on launch ".to_owned(),
-            false => format!(
+        let text = if in_time {
+            "Child failed on launch ".to_owned()
+        } else {
+            format!(
                 "Child failed on launch within {}_timeout={limit:.2}s{}",
                 if startup { "startup" } else { "cli" },
                 if startup { "" } else { " (tip: set startup_timeout)" }
-            ),
+            )
         };
         let _ = self.kill_worker();
         Err(Reply::no(status::COMMS, text))
