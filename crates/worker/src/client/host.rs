@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 
-use lacquer_cache::Purge;
 use lacquer_http::{HeaderName, Message, Text, fixed_text_table};
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{HttpId, Method};
@@ -302,22 +301,7 @@ impl Host for Req {
     }
 
     fn purge(&mut self, mode: PurgeMode) -> HostResult<i64> {
-        if !matches!(self.task.method, Method::Hit | Method::Miss) {
-            return Err("purge can only happen in vcl_hit{} or vcl_miss{}".to_owned());
-        }
-        let left = |seconds: Option<f64>| seconds.unwrap_or(f64::NAN);
-        let purge = match mode {
-            PurgeMode::Hard => Purge::Hard,
-            PurgeMode::Soft { ttl, grace: Some(grace), keep: Some(keep) }
-                if ttl <= 0.0 && grace <= 0.0 && keep <= 0.0 =>
-            {
-                Purge::Hard
-            }
-            PurgeMode::Soft { ttl, grace, keep } => {
-                Purge::Soft { now: self.t_req, ttl, grace: left(grace), keep: left(keep) }
-            }
-        };
-        Ok(self.task.reactor.shared.cache.purge(&self.digest, purge) as i64)
+        vars::purge(self, mode)
     }
 
     fn late_100_continue(&mut self, late: bool) -> HostResult<()> {

@@ -121,7 +121,10 @@ impl Host for Fetch {
         if var != Var::BerespStorage {
             return misplaced(var);
         }
-        self.storage = value;
+        // The fetch holds the storage's plain number, and always one.
+        if let Some(index) = value.checked_sub(1) {
+            self.storage = index;
+        }
         Ok(())
     }
 

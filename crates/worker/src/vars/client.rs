@@ -1,9 +1,10 @@
 //! The variables of a client's request, by class. In vcl_pipe, `bereq` is here too.
 
+use lacquer_cache::{BodyState, Purge};
 use lacquer_http::{Message, Slot, Text, Workspace, conditional};
 use lacquer_vcl::types::Method;
 use lacquer_vcl::variables_table::Var;
-use lacquer_vcl_runtime::{BackendId, Blob, HostResult, Str};
+use lacquer_vcl_runtime::{BackendId, Blob, HostResult, PurgeMode, Str};
 
 use super::{headers, keep, misplaced, object, params, session, shown, str_of};
 use crate::client::{Req, Source};
@@ -39,10 +40,8 @@ pub fn get_bool(req: &mut Req, var: Var) -> bool {
         Var::ReqIsHitmiss => req.is_hitmiss,
         Var::ReqIsHitpass => req.is_hitpass,
         Var::ReqTrace => req.task.trace,
-        Var::RespIsStreaming => {
-            req.object.as_ref().is_some_and(|o| o.state() == lacquer_cache::BodyState::Fetching)
-        }
-        _ => req.object.as_ref().is_some_and(|o| object::bool(o, var)),
+        Var::RespIsStreaming => req.object.as_ref().is_some_and(|o| o.state() == BodyState::Fetching),
+        _ => req.object.as_ref().is_some_and(|o| object::get_bool(o, var)),
     }
 }
 
@@ -56,7 +55,7 @@ pub fn get_int(req: &Req, var: Var) -> i64 {
         Var::RespStatus => i64::from(req.resp.status()),
         // A miss delivers an object whose hits are others'.
         Var::ObjHits if req.task.method != Method::Hit && !req.is_hit => 0,
-        Var::ObjHits | Var::ObjStatus => req.object.as_ref().map_or(0, |o| object::int(o, var)),
+        Var::ObjHits | Var::ObjStatus => req.object.as_ref().map_or(0, |o| object::get_int(o, var)),
         _ => params::int(&req.task.params, var).unwrap_or(0),
     }
 }
@@ -70,7 +69,7 @@ pub fn get_real(req: &Req, var: Var) -> f64 {
         Var::ReqTime | Var::ReqTopTime => req.t_req,
         Var::RespTime => req.t_resp,
         Var::ObjAge | Var::ObjGrace | Var::ObjKeep | Var::ObjTime | Var::ObjTtl => {
-            req.object.as_ref().map_or(0.0, |o| object::real(o, var, ttl_now(req)))
+            req.object.as_ref().map_or(0.0, |o| object::get_real(o, var, ttl_now(req)))
         }
         Var::BereqTime | Var::BereqConnectTimeout | Var::BereqTaskDeadline => pipe_real(req, var),
         _ => session::timeout(&req.task, var)
@@ -102,7 +101,7 @@ pub fn get_str(req: &mut Req, var: Var) -> Str {
         Var::ReqProto | Var::ReqTopProto => start_text(&req.http, ws, Slot::Proto),
         Var::ReqFilters if req.filters.is_none() => Str::new(b""),
         Var::ReqFilters => str_of(ws, req.filters),
-        Var::ReqTransport => Str::new(if req.task.sess.listener.proxy { b"PROXY" } else { b"HTTP/1" }),
+        Var::ReqTransport => Str::new(b"HTTP/1"),
         Var::RespProto => start_text(&req.resp, ws, Slot::Proto),
         Var::RespReason => start_text(&req.resp, ws, Slot::Reason),
         Var::RespFilters if req.resp_filters.is_some() => str_of(ws, req.resp_filters),
@@ -111,7 +110,7 @@ pub fn get_str(req: &mut Req, var: Var) -> Str {
         Var::BereqUrl => pipe_text(req, Slot::Url),
         Var::BereqProto => pipe_text(req, Slot::Proto),
         Var::ObjProto | Var::ObjReason => match &req.object {
-            Some(object) => object::text(object, var, &mut req.task.ws),
+            Some(object) => object::get_str(object, var, &mut req.task.ws),
             None => Str::NULL,
         },
         _ => session::text(&req.task, var).unwrap_or(Str::NULL),
@@ -254,4 +253,24 @@ fn set_pipe_text(req: &mut Req, slot: Slot, var: Var, value: Str) -> HostResult<
         Some(mut bereq) => headers::set_start(&mut bereq, slot, var, value),
         None => misplaced(var),
     }
+}
+
+/// Purges what is stored under the request's hash.
+pub fn purge(req: &Req, mode: PurgeMode) -> HostResult<i64> {
+    if !matches!(req.task.method, Method::Hit | Method::Miss) {
+        return Err("purge can only happen in vcl_hit{} or vcl_miss{}".to_owned());
+    }
+    let purge = match mode {
+        PurgeMode::Hard => Purge::Hard,
+        PurgeMode::Soft { ttl, grace: Some(grace), keep: Some(keep) }
+            if ttl <= 0.0 && grace <= 0.0 && keep <= 0.0 =>
+        {
+            Purge::Hard
+        }
+        PurgeMode::Soft { ttl, grace, keep } => {
+            let left = |seconds: Option<f64>| seconds.unwrap_or(f64::NAN);
+            Purge::Soft { now: req.t_req, ttl, grace: left(grace), keep: left(keep) }
+        }
+    };
+    Ok(req.task.reactor.shared.cache.purge(&req.digest, purge) as i64)
 }

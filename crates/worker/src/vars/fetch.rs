@@ -35,7 +35,7 @@ pub fn get_bool(f: &mut Fetch, var: Var) -> bool {
         Var::BerespDoGzip => f.do_gzip,
         Var::BerespDoStream => f.do_stream,
         Var::BerespWas304 => f.was_304,
-        _ => f.stale.as_ref().is_some_and(|o| object::bool(o, var)),
+        _ => f.stale.as_ref().is_some_and(|o| object::get_bool(o, var)),
     }
 }
 
@@ -46,7 +46,7 @@ pub fn get_int(f: &Fetch, var: Var) -> i64 {
         Var::SessXid => f.task.sess.vxid as i64,
         Var::BerespStatus => i64::from(f.beresp.status()),
         Var::BerespTransitBuffer => i64::try_from(f.transit_buffer).unwrap_or(i64::MAX),
-        Var::ObjStaleHits | Var::ObjStaleStatus => f.stale.as_ref().map_or(0, |o| object::int(o, var)),
+        Var::ObjStaleHits | Var::ObjStaleStatus => f.stale.as_ref().map_or(0, |o| object::get_int(o, var)),
         _ => params::int(&f.task.params, var).unwrap_or(0),
     }
 }
@@ -65,7 +65,7 @@ pub fn get_real(f: &Fetch, var: Var) -> f64 {
         Var::BerespKeep => f.keep.max(0.0),
         Var::BerespTime => f.t_resp,
         Var::ObjStaleAge | Var::ObjStaleGrace | Var::ObjStaleKeep | Var::ObjStaleTime | Var::ObjStaleTtl => {
-            f.stale.as_ref().map_or(0.0, |o| object::real(o, var, f.task.now))
+            f.stale.as_ref().map_or(0.0, |o| object::get_real(o, var, f.task.now))
         }
         _ => params::duration(p, var).unwrap_or(0.0),
     }
@@ -86,7 +86,7 @@ pub fn get_str(f: &mut Fetch, var: Var) -> Str {
         Var::BerespFilters => default_filters(f),
         Var::BerespBackendName => backend_name(f),
         Var::ObjStaleProto | Var::ObjStaleReason => match &f.stale {
-            Some(object) => object::text(object, var, &mut f.task.ws),
+            Some(object) => object::get_str(object, var, &mut f.task.ws),
             None => Str::NULL,
         },
         _ => session::text(&f.task, var).unwrap_or(Str::NULL),
@@ -128,7 +128,7 @@ pub fn get_backend(f: &Fetch, var: Var) -> BackendId {
 
 pub fn get_stevedore(f: &Fetch, var: Var) -> u32 {
     match (var, &f.stale) {
-        (Var::BerespStorage, _) => f.storage,
+        (Var::BerespStorage, _) => f.storage + 1,
         (Var::ObjStaleStorage, Some(object)) => object::storage(object),
         _ => 0,
     }

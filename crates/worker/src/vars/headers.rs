@@ -47,7 +47,7 @@ pub fn set_status(to: &mut Logged<'_>, var: Var, status: i64) -> HostResult<()> 
         return Err(fault);
     }
     if to.message.set_status(to.ws, status as u16).is_err() {
-        to.log.put(Tag::LostHeader, status.to_string().as_bytes());
+        to.log.put(Tag::LostHeader, format!("{:03}", status % 1000).as_bytes());
         return Ok(());
     }
     to.log.put(to.tags.status, to.message.status_text(to.ws));

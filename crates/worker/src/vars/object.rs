@@ -27,7 +27,7 @@ pub fn plain(var: Var) -> Var {
     }
 }
 
-pub fn bool(object: &Object, var: Var) -> bool {
+pub fn get_bool(object: &Object, var: Var) -> bool {
     match plain(var) {
         Var::ObjCanEsi => object.is(flag::ESIPROC),
         Var::ObjUncacheable => object.is(flag::HFM),
@@ -36,7 +36,7 @@ pub fn bool(object: &Object, var: Var) -> bool {
     }
 }
 
-pub fn int(object: &Object, var: Var) -> i64 {
+pub fn get_int(object: &Object, var: Var) -> i64 {
     match plain(var) {
         Var::ObjStatus => PackedHead::new(object.head()).map_or(0, |head| i64::from(head.status())),
         Var::ObjHits => i64::from(object.hits()),
@@ -45,7 +45,7 @@ pub fn int(object: &Object, var: Var) -> i64 {
 }
 
 /// `now` is what `ttl` and `age` count from.
-pub fn real(object: &Object, var: Var, now: f64) -> f64 {
+pub fn get_real(object: &Object, var: Var, now: f64) -> f64 {
     let (timers, age) = (object.timers(), now - object.t_origin());
     match plain(var) {
         Var::ObjAge => age,
@@ -58,7 +58,7 @@ pub fn real(object: &Object, var: Var, now: f64) -> f64 {
 }
 
 /// The strings live in the object, which the task holds, or in the task's workspace.
-pub fn text(object: &Object, var: Var, ws: &mut Workspace) -> Str {
+pub fn get_str(object: &Object, var: Var, ws: &mut Workspace) -> Str {
     match plain(var) {
         Var::ObjReason => PackedHead::new(object.head()).map_or(Str::NULL, |head| Str::new(head.reason())),
         Var::ObjProto => proto(object, ws),

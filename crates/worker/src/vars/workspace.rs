@@ -87,23 +87,25 @@ pub fn reset(task: &mut Task, which: &str) {
 
 /// The bytes from the start (`s`) or the free part (`f`) on; there is never a reservation (`r`).
 pub fn dump(task: &mut Task, which: &str, at: u8, offset: usize, length: usize) -> HostResult<Vec<u8>> {
-    let dumped = with(task, which, |ws, _| {
-        let used = if at == b's' { ws.used() } else { 0 };
-        if at == b'r' {
-            return Err("NULL".to_owned());
-        }
-        if used > 0 {
-            // All of it becomes free for the look, and is taken again below.
-            ws.release(Workspace::new(0).mark());
-        }
-        let all = ws.reserve_all();
-        let mut bytes: Vec<u8> = all.iter().skip(offset).take(length).copied().collect();
-        let beyond = offset >= all.len();
-        ws.commit(used);
-        bytes.resize(length, BEYOND);
-        if beyond { Err("off limit".to_owned()) } else { Ok(bytes) }
-    });
-    dumped.unwrap_or_else(|| Err("NULL".to_owned()))
+    with(task, which, |ws, _| look(ws, at, offset, length)).unwrap_or_else(|| Err("NULL".to_owned()))
+}
+
+fn look(ws: &mut Workspace, at: u8, offset: usize, length: usize) -> HostResult<Vec<u8>> {
+    if at == b'r' {
+        return Err("NULL".to_owned());
+    }
+    // To see what is in use, all of it is given back for a moment.
+    let used = if at == b's' { ws.used() } else { 0 };
+    if used > 0 {
+        ws.release(Workspace::new(0).mark());
+    }
+    let all = ws.reserve_all();
+    let seen = all.get(offset..).filter(|rest| !rest.is_empty());
+    let seen = seen.map(|rest| rest[..length.min(rest.len())].to_vec());
+    ws.commit(used);
+    let mut bytes = seen.ok_or("off limit")?;
+    bytes.resize(length, BEYOND);
+    Ok(bytes)
 }
 
 /// The stand-in that is too full for a response to be sent, as the log names it.
@@ -114,4 +116,20 @@ pub fn exhausted(task: &mut Task) -> Option<&'static str> {
     }
     let thread = extra.thread.as_ref();
     thread.is_some_and(|ws| ws.overflowed() || ws.free_space() < THREAD_NEEDED).then_some("workspace_thread")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_leaves_the_workspace_as_it_was() {
+        let mut ws = Workspace::new(64);
+        let kept = ws.copy(b"kept").unwrap();
+        assert_eq!(look(&mut ws, b's', 1, 4).unwrap(), b"ept\0");
+        assert_eq!(look(&mut ws, b'f', 40, 10).unwrap(), b"\0\0\0\0\0\0\0\0\x15\x15");
+        assert_eq!(look(&mut ws, b'f', 48, 1).unwrap_err(), "off limit");
+        assert_eq!(look(&mut ws, b'r', 0, 1).unwrap_err(), "NULL");
+        assert_eq!((ws.used(), ws.get(kept)), (8, &b"kept"[..]));
+    }
 }
