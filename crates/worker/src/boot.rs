@@ -28,13 +28,13 @@ pub fn boot(link: RawFd) -> Result<(Arc<Shared>, UnixStream), String> {
         Err(e) => return Err(format!("no configuration from the manager: {e}")),
     };
     crate::sys::set_last_words_fd(config.panic_fd);
-    install_panic_hook();
+    std::panic::set_hook(Box::new(crate::control::panics::hook));
     let sockets: Vec<Arc<Inherited>> = config.sockets.iter().map(|s| Arc::new(Inherited::new(s))).collect();
-    let shared = share(config)?;
-    if let Some(who) = &shared.config.credentials {
+    if let Some(who) = &config.credentials {
         crate::sys::become_user(who.uid, who.gid)?;
         crate::sys::die_with_parent();
     }
+    let shared = share(config)?;
     start_reactors(&shared, &sockets)?;
     crate::helpers::start(&shared)?;
     link::send(&mut link, &FromWorker::Ready).map_err(|e| format!("cannot answer the manager: {e}"))?;
@@ -100,12 +100,4 @@ fn start_reactors(shared: &Arc<Shared>, sockets: &[Arc<Inherited>]) -> Result<()
             .map_err(|e| format!("cannot start a reactor: {e}"))?;
     }
     Ok(())
-}
-
-/// A panic's text and backtrace are kept for the log; see `faults` for what becomes of the request.
-fn install_panic_hook() {
-    std::panic::set_hook(Box::new(|info| {
-        let trace = std::backtrace::Backtrace::force_capture();
-        eprintln!("Fault: {info}\n{trace}");
-    }));
 }

@@ -56,7 +56,7 @@ pub fn cache_config(params: &Params, stevedores: &Stevedores) -> Config {
         stevedores: stevedores.all().to_vec(),
         heads: Box::new(PackedHeads),
         hooks: Hooks { expiry: Some(Box::new(|| EXPIRY.ring())), lurker: Some(Box::new(|| LURKER.ring())) },
-        rush_exponent: params.rush_exponent as u32,
+        rush_exponent: params.rush_exponent,
     }
 }
 
@@ -99,8 +99,8 @@ fn lurk(shared: &Shared) {
         let wanted = LurkerParams {
             sleep: params.ban_lurker_sleep,
             age: params.ban_lurker_age,
-            batch: params.ban_lurker_batch as u32,
-            cutoff: params.ban_cutoff as u32,
+            batch: params.ban_lurker_batch,
+            cutoff: params.ban_cutoff,
         };
         let mut pace = |seconds: f64| std::thread::sleep(clock::seconds(seconds));
         let mut log = |text: &str| shared.log.write(Tag::ExpBan, Vxid::NONE, text.as_bytes());
@@ -127,8 +127,12 @@ fn publish(shared: &Shared, started: f64) {
     main.uptime.set((clock::real() - started).max(0.0) as u64);
     publish_cache(main, shared.cache.stats());
     shared.stevedores.publish();
+    let params = shared.params();
+    // Reactors stand in for the threads that Varnish would run; who watches these gauges set the parameters.
+    main.pools.set(u64::from(params.thread_pools));
+    main.threads.set(u64::from(params.thread_pools) * u64::from(params.thread_pool_min));
     shared.cache.set_trace(!shared.log.is_masked(Tag::ExpKill));
-    shared.cache.set_rush_exponent(shared.params().rush_exponent as u32);
+    shared.cache.set_rush_exponent(params.rush_exponent);
 }
 
 fn publish_cache(to: &Main, from: &CacheStats) {

@@ -336,10 +336,12 @@ impl Req {
     pub async fn vcl(&mut self, method: Method) -> Action {
         self.task.method = method;
         self.task.failed = false;
-        self.task.now = clock::real();
+        self.task.now = self.task.t_prev;
         self.task.log.put(Tag::VCL_call, method.log_name().as_bytes());
         let vcl = self.task.vcl.clone();
+        let trace = self.task.trace;
         let mut ctx = Ctx::new(self, vcl.loaded.instance());
+        ctx.trace = u32::from(trace);
         let action = if vcl.loaded.may_suspend(method) {
             vcl.loaded.run_suspendable(method, &mut ctx).await
         } else {
@@ -354,7 +356,14 @@ impl Req {
     pub fn rollback(&mut self) {
         self.http.clone_from(&self.http0);
         self.task.privates.clear();
+        self.top_privates.clear();
+        self.filters = Text::NONE;
+        self.resp_filters = Text::NONE;
+        if self.task.ws.overflowed() {
+            self.task.reactor.counters.ws_client_overflow.add(1);
+        }
         self.task.ws.clear_overflowed();
+        self.task.ws.release(self.snapshot);
     }
 
     /// Sends a response that has no body and did not come from VCL; false if the client is gone.

@@ -90,9 +90,6 @@ impl Req {
         if params.http_range_support && self.resp.status() == 200 && self.http.has(ws, h::RANGE) {
             list.extend_from_slice(b" range");
         }
-        if !list.is_empty() {
-            list.remove(0);
-        }
         list
     }
 }
@@ -166,7 +163,10 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
         }
     }
     if req.task.ws.overflowed() {
-        return internal_error(req).await;
+        return internal_error(req, "workspace_client overflow").await;
+    }
+    if let Some(which) = crate::vars::workspace::exhausted(&mut req.task) {
+        return internal_error(req, &format!("{which} overflow")).await;
     }
     req.out.clear();
     let head_len = h1::write_response_head(&req.resp, &req.task.ws, &mut req.out);
@@ -255,10 +255,10 @@ async fn send_filtered(sender: &mut Sender<'_>, object: &Object, chain: &mut Cha
     }
 }
 
-async fn internal_error(req: &mut Req) {
+async fn internal_error(req: &mut Req, why: &str) {
     const TEXT: &[u8] = b"HTTP/1.1 500 Internal Server Error\r\nServer: Varnish\r\nConnection: close\r\n\r\n";
     let log = &mut req.task.log;
-    log.put(Tag::Error, b"workspace_client overflow");
+    log.put(Tag::Error, why.as_bytes());
     log.put(Tag::RespProtocol, b"HTTP/1.1");
     log.put(Tag::RespStatus, b"500");
     log.put(Tag::RespReason, b"Internal Server Error");

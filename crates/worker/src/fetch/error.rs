@@ -18,9 +18,6 @@ pub async fn error(f: &mut Fetch) -> Step {
     let now = f.task.stamp("Error");
     f.object = None;
     f.writer = None;
-    if f.storage == 0 {
-        f.storage = f.task.reactor.shared.stevedores.next();
-    }
     f.beresp.clear();
     let reason = f.task.ws.get_opt(f.err_reason).map(<[u8]>::to_vec);
     let date = f.task.reactor.http_date(now);

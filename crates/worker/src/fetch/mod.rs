@@ -219,10 +219,12 @@ impl Fetch {
     pub async fn vcl(&mut self, method: Method) -> Action {
         self.task.method = method;
         self.task.failed = false;
-        self.task.now = clock::real();
+        self.task.now = self.task.t_prev;
         self.task.log.put(Tag::VCL_call, method.log_name().as_bytes());
         let vcl = self.task.vcl.clone();
+        let trace = self.task.trace;
         let mut ctx = Ctx::new(self, vcl.loaded.instance());
+        ctx.trace = u32::from(trace);
         let action = if vcl.loaded.may_suspend(method) {
             vcl.loaded.run_suspendable(method, &mut ctx).await
         } else {

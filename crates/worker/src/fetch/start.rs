@@ -36,6 +36,7 @@ pub fn from_request(req: &mut Req, mode: Mode, vxid: Vxid) -> Fetch {
     let now = clock::real();
     let snapshot = ws.mark();
     let nuke_left = params.nuke_limit;
+    let transit_buffer = params.transit_buffer;
     Fetch {
         task: Task {
             reactor,
@@ -101,7 +102,7 @@ pub fn from_request(req: &mut Req, mode: Mode, vxid: Vxid) -> Fetch {
         synth_body: Vec::new(),
         identity,
         retry_connect: true,
-        transit_buffer: 0,
+        transit_buffer,
         ban_error: String::new(),
         snapshot,
     }

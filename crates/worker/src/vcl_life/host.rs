@@ -100,7 +100,7 @@ impl Host for InitHost {
 
     fn regex_limits(&self) -> RegexLimits {
         let params = self.shared.params();
-        RegexLimits { matches: params.pcre2_match_limit as u32, depth: params.pcre2_depth_limit as u32 }
+        RegexLimits { matches: params.pcre2_match_limit, depth: params.pcre2_depth_limit }
     }
 
     fn trace(&mut self, text: &str) {
