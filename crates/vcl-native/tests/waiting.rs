@@ -1,0 +1,113 @@
+//! Runs that wait for the reactor: they are suspended, resumed, and come to an end when they are dropped.
+
+mod common;
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use common::build::*;
+use common::host::MemoryHost;
+use common::module;
+use lacquer_vcl::program::*;
+use lacquer_vcl::types::{Action, Method, Type};
+use lacquer_vcl_native::LoadedVcl;
+use lacquer_vcl_runtime::Ctx;
+
+fn waits(n: i64) -> Stmt {
+    set_header(0, to_string(call(Type::Int, module::WAIT, vec![int(n)])))
+}
+
+fn loaded() -> LoadedVcl {
+    let caches = set_header(1, to_string(call(Type::Int, module::CACHE, vec![])));
+    let mut program = program(vec![
+        sub("vcl_recv", vec![waits(1), Stmt::CallSub { at: HERE, sub: 1 }, act(Action::Hash)]),
+        sub("later", vec![caches, waits(5)]),
+        sub("vcl_deliver", vec![act(Action::Deliver)]),
+    ]);
+    program.methods[Method::Deliver as usize] = 2;
+    load(program)
+}
+
+/// Polls until done, counting how often it was pending.
+fn finish<T>(work: impl Future<Output = T>) -> (T, usize) {
+    let mut work = pin!(work);
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut pending = 0;
+    loop {
+        match work.as_mut().poll(&mut cx) {
+            Poll::Ready(value) => return (value, pending),
+            Poll::Pending => pending += 1,
+        }
+    }
+}
+
+#[test]
+fn a_run_waits_and_goes_on() {
+    let loaded = loaded();
+    assert!(loaded.may_suspend(Method::Recv));
+    assert!(!loaded.may_suspend(Method::Deliver));
+    for _ in 0..3 {
+        let mut host = MemoryHost::new(Method::Recv);
+        let mut ctx = Ctx::new(&mut host, loaded.instance());
+        let (action, pending) = finish(loaded.run_suspendable(Method::Recv, &mut ctx));
+        assert!(ctx.suspend.is_none());
+        assert_eq!((action, pending), (Action::Hash, 3));
+        assert_eq!(host.journal, ["Req H0: \"2\"", "body up to 1000", "Req H1: \"42\"", "Req H0: \"6\""]);
+    }
+}
+
+#[test]
+fn runs_interleave_on_one_thread() {
+    let loaded = loaded();
+    let mut hosts: Vec<_> = (0..50).map(|_| MemoryHost::new(Method::Recv)).collect();
+    let mut contexts: Vec<_> = hosts.iter_mut().map(|host| Ctx::new(host, loaded.instance())).collect();
+    let mut runs: Vec<_> =
+        contexts.iter_mut().map(|ctx| Box::pin(loaded.run_suspendable(Method::Recv, ctx))).collect();
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut done = 0;
+    while done < 50 {
+        runs.retain_mut(|run| match run.as_mut().poll(&mut cx) {
+            Poll::Ready(action) => {
+                assert_eq!(action, Action::Hash);
+                done += 1;
+                false
+            }
+            Poll::Pending => true,
+        });
+    }
+    drop(runs);
+    drop(contexts);
+    assert!(hosts.iter().all(|host| host.journal.len() == 4));
+}
+
+#[test]
+fn a_dropped_run_fails_to_its_end() {
+    let loaded = loaded();
+    for polls in 0..3 {
+        let mut host = MemoryHost::new(Method::Recv);
+        let mut ctx = Ctx::new(&mut host, loaded.instance());
+        {
+            let mut run = Box::pin(loaded.run_suspendable(Method::Recv, &mut ctx));
+            let mut cx = Context::from_waker(Waker::noop());
+            for _ in 0..polls {
+                assert!(run.as_mut().poll(&mut cx).is_pending());
+            }
+        }
+        assert_eq!(ctx.failed(), polls > 0);
+        assert!(ctx.suspend.is_none());
+        let last = host.journal.last().map(String::as_str);
+        assert_eq!(last, (polls > 0).then_some("fail The task has ended"), "after {polls} polls");
+    }
+}
+
+#[test]
+fn a_panic_on_a_coroutine_fails_the_run() {
+    let body = vec![waits(1), Stmt::Do { at: HERE, call: call(Type::Void, module::PANIC, vec![]) }];
+    let loaded = load(program(vec![sub("vcl_recv", body)]));
+    let mut host = MemoryHost::new(Method::Recv);
+    let mut ctx = Ctx::new(&mut host, loaded.instance());
+    let (action, _) = finish(loaded.run_suspendable(Method::Recv, &mut ctx));
+    assert_eq!(action, Action::Fail);
+    assert_eq!(host.journal, ["Req H0: \"2\"", "fail Internal error: the module fell over"]);
+}
