@@ -40,6 +40,8 @@ fn message(code: i32) -> String {
 
 pub struct Regex {
     code: *mut pcre2_code_8,
+    /// It has machine code of its own.
+    jit: bool,
 }
 
 // SAFETY: compiled code is read only; everything a match writes is in the thread's own `Scratch`.
@@ -143,11 +145,9 @@ impl Regex {
         if code.is_null() {
             return Err(format!("{} at offset {offset}", message(error)));
         }
-        if jit {
-            // SAFETY: freshly compiled code; without JIT support the interpreter is used.
-            unsafe { pcre2_jit_compile_8(code, PCRE2_JIT_COMPLETE) };
-        }
-        Ok(Regex { code })
+        // SAFETY: freshly compiled code; without JIT support the interpreter is used.
+        let jit = jit && unsafe { pcre2_jit_compile_8(code, PCRE2_JIT_COMPLETE) } == 0;
+        Ok(Regex { code, jit })
     }
 
     pub fn is_match(&self, subject: &[u8], limits: RegexLimits) -> Result<bool, RegexError> {
@@ -194,10 +194,11 @@ impl Regex {
         scratch.limit(limits);
         // PCRE2 wants a real pointer also for the empty subject.
         let start = if subject.is_empty() { c"".as_ptr().cast() } else { subject.as_ptr() };
-        // SAFETY: subject and length belong together, `from` is inside, the scratch is this thread's own.
-        let found = unsafe {
-            pcre2_match_8(self.code, start, subject.len(), from, options, scratch.data, scratch.context)
-        };
+        let run = if self.jit { pcre2_jit_match_8 } else { pcre2_match_8 };
+        // SAFETY: subject and length belong together, `from` is inside, the scratch is this thread's own; the
+        // options are among those that machine code knows.
+        let found =
+            unsafe { run(self.code, start, subject.len(), from, options, scratch.data, scratch.context) };
         if found < PCRE2_ERROR_NOMATCH { Err(RegexError(found)) } else { Ok(found) }
     }
 

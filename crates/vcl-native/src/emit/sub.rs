@@ -269,8 +269,8 @@ impl<'p> SubEmitter<'_, 'p, '_> {
         self.b.set_cold_block(traced);
         self.b.ins().brif(wanted, traced, &[], go_on, &[]);
         self.b.switch_to_block(traced);
-        let words = [number, at.source, at.line, at.column].map(|n| self.number(n));
-        self.rt4(rt::flow::trace, &words);
+        let place = self.word(rt::flow::Place { number, at }.pack() as i64);
+        self.rt1(rt::flow::trace, &[place]);
         self.b.ins().jump(go_on, &[]);
         self.b.switch_to_block(go_on);
     }

@@ -1,6 +1,7 @@
 //! Module functions, objects, dynamic subs, returns with arguments, hashing, failing, tracing.
 
 use lacquer_shm::vsl::Tag;
+use lacquer_vcl::program::At;
 use lacquer_vcl::types::Method;
 use lacquer_vcl_runtime::{Args, BackendId, Ctx, ModuleError, Raw, RawKind, Str, SubFault, Value};
 
@@ -222,9 +223,33 @@ pub extern "C" fn division_by_zero(ctx: &mut Ctx<'_>) {
     guard(ctx, (), |_| Err("Division by zero".into()));
 }
 
+/// A place that tracing logs, in one word; numbers that do not fit are cut.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub number: u32,
+    pub at: At,
+}
+
+impl Place {
+    pub fn pack(self) -> u64 {
+        let part = |n: u32, bits: u32, shift: u32| (u64::from(n) & ((1 << bits) - 1)) << shift;
+        let At { source, line, column } = self.at;
+        part(self.number, 20, 44) | part(source, 10, 34) | part(line, 20, 14) | part(column, 14, 0)
+    }
+
+    fn unpack(word: u64) -> Place {
+        let part = |bits: u32, shift: u32| (word >> shift & ((1 << bits) - 1)) as u32;
+        Place {
+            number: part(20, 44),
+            at: At { source: part(10, 34), line: part(20, 14), column: part(14, 0) },
+        }
+    }
+}
+
 /// `VCL_trace`: the VCL's name, the number of the place, and source, line and column.
-pub extern "C" fn trace(ctx: &mut Ctx<'_>, number: u32, source: u32, line: u32, column: u32) {
+pub extern "C" fn trace(ctx: &mut Ctx<'_>, place: u64) {
     guard(ctx, (), |ctx| {
+        let Place { number, at: At { source, line, column } } = Place::unpack(place);
         let text = format!("{} {number} {source}.{line}.{column}", ctx.vcl.name);
         ctx.host.trace(&text);
         Ok(())
