@@ -32,7 +32,7 @@ use std::process::ExitCode;
 pub use machine::Machine;
 
 use crate::daemon::Background;
-use crate::fault::Outcome;
+use crate::fault::{Fault, Outcome};
 use crate::options::said::{self, LETTERS, Mode, Request};
 
 /// Last part of the program's name.
@@ -83,8 +83,16 @@ fn run(program: &OsString, mut arguments: Vec<OsString>) -> Outcome<u8> {
             daemon::background(program, &arguments)
         }
         Request::Run(said) => {
-            let background = if in_background { Some(Background::begin()?) } else { None };
-            startup::run(&said, program, background)
+            let mut background = if in_background { Some(Background::begin()?) } else { None };
+            let outcome = startup::run(&said, program, &mut background);
+            match (outcome, background) {
+                (Err(fault), Some(background)) => {
+                    eprint!("{fault}");
+                    background.done(fault.code());
+                    Err(Fault::silent(fault.code()))
+                }
+                (outcome, _) => outcome,
+            }
         }
     }
 }

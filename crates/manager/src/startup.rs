@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use lacquer_cli::words::{Rules, split};
-use lacquer_params::ParamSet;
+use lacquer_params::{DebugBits, ParamSet};
 
 use crate::cli::{CliSockets, Master};
 use crate::complain::{Complain, Level, say_line};
@@ -173,7 +173,7 @@ fn temporary_workdir() -> PathBuf {
 }
 
 /// Sets everything up and serves until the end; returns the exit code.
-pub fn run(said: &Said, program: &OsString, background: Option<Background>) -> Outcome<u8> {
+pub fn run(said: &Said, program: &OsString, background: &mut Option<Background>) -> Outcome<u8> {
     let name = crate::basename(program);
     let complain = Complain::new(matches!(said.mode, Mode::Debug | Mode::Foreground), &name);
     let jail = Jail::enter(said.jail.as_deref())?;
@@ -226,10 +226,12 @@ pub fn run(said: &Said, program: &OsString, background: Option<Background>) -> O
     };
     if compile_only {
         let code = compile_and_print(&mut manager, &vcl);
-        // A directory that is of use to others stays: it is not empty.
         let _ = std::env::set_current_dir("/");
-        let _root = manager.jail.raise();
-        let _ = std::fs::remove_dir(&workdir);
+        if !manager.params.values().debug.has(DebugBits::VCL_KEEP) {
+            // A directory that is of use to others stays: it is not empty.
+            let _root = manager.jail.raise();
+            let _ = std::fs::remove_dir(&workdir);
+        }
         return Ok(code);
     }
     load_vcl(&mut manager, &vcl)?;
@@ -281,7 +283,7 @@ fn serve(
     said: &Said,
     init: Option<File>,
     pid_files: &mut Vec<PidFile>,
-    background: Option<Background>,
+    background: &mut Option<Background>,
 ) -> Outcome<u8> {
     let mut shm = Shm::create(&manager.jail)?;
     shm.publish("-i", &manager.identity)?;
@@ -318,7 +320,7 @@ fn serve_until_the_end(
     service: &mut Service,
     said: &Said,
     init: Option<File>,
-    background: Option<Background>,
+    background: &mut Option<Background>,
 ) -> Outcome<u8> {
     if said.mode == Mode::Debug {
         service.attach_stdin()?;
@@ -336,7 +338,7 @@ fn serve_until_the_end(
         // What went wrong has been said.
         code = if manager.launch().is_ok() { 0 } else { 2 };
     }
-    if let Some(background) = background {
+    if let Some(background) = background.take() {
         background.done(code);
     }
     if code != 0 {
@@ -363,7 +365,7 @@ fn end(service: Service, said: &Said, pid_files: Vec<PidFile>) {
         let _root = manager.jail.raise();
         let _ = std::fs::remove_file(workdir::SECRET);
     }
-    let keep = manager.params.values().debug.has(lacquer_params::DebugBits::VTC_MODE);
+    let keep = manager.params.values().debug.has(DebugBits::VTC_MODE);
     if let Some(shm) = manager.shm.take().filter(|_| !keep) {
         shm.remove(&manager.jail);
     }
