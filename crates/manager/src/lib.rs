@@ -83,6 +83,8 @@ fn run(program: &OsString, mut arguments: Vec<OsString>) -> Outcome<u8> {
             daemon::background(program, &arguments)
         }
         Request::Run(said) => {
+            // What `ps` and `pgrep` show; starting ourselves through /proc has made it "exe".
+            let _ = std::fs::write("/proc/self/comm", basename(program));
             let mut background = if in_background { Some(Background::begin()?) } else { None };
             let outcome = startup::run(&said, program, &mut background);
             match (outcome, background) {

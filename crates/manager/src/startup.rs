@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use lacquer_cli::words::{Rules, split};
 use lacquer_params::{DebugBits, ParamSet};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::cli::{CliSockets, Master};
 use crate::complain::{Complain, Level, say_line};
@@ -172,8 +173,15 @@ fn temporary_workdir() -> PathBuf {
     std::env::temp_dir().join(format!("varnishd_C_{}", std::process::id()))
 }
 
+/// As many connections as we are allowed to have, not only as many as are common.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
 /// Sets everything up and serves until the end; returns the exit code.
 pub fn run(said: &Said, program: &OsString, background: &mut Option<Background>) -> Outcome<u8> {
+    raise_descriptor_limit();
     let name = crate::basename(program);
     let complain = Complain::new(matches!(said.mode, Mode::Debug | Mode::Foreground), &name);
     let jail = Jail::enter(said.jail.as_deref())?;

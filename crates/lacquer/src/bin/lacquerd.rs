@@ -8,7 +8,11 @@ use lacquer_cli::link::WORKER_ARGUMENT;
 fn main() -> ExitCode {
     let link = std::env::args().nth(1).and_then(|first| first.strip_prefix(WORKER_ARGUMENT)?.parse().ok());
     match link {
-        Some(fd) => lacquer_worker::run(fd),
+        Some(fd) => {
+            // What `ps` shows; without it both processes look alike.
+            let _ = std::fs::write("/proc/self/comm", "cache-main");
+            lacquer_worker::run(fd)
+        }
         None => lacquer_manager::main(),
     }
 }

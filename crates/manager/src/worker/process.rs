@@ -30,6 +30,7 @@ pub struct Worker {
     lines: Lines,
     received: Vec<u8>,
     next_id: u64,
+    killed: bool,
 }
 
 /// What came of a question.
@@ -92,7 +93,15 @@ impl Worker {
             fcntl_setfd(fd, FdFlags::CLOEXEC)?;
         }
         let process = process?;
-        Ok(Worker { process, link, output, lines: Lines::default(), received: Vec::new(), next_id: 1 })
+        Ok(Worker {
+            process,
+            link,
+            output,
+            lines: Lines::default(),
+            received: Vec::new(),
+            next_id: 1,
+            killed: false,
+        })
     }
 
     /// Its process id.
@@ -206,8 +215,10 @@ impl Worker {
         }
     }
 
-    /// Sends a signal.
-    pub fn kill(&self, signal: Signal) -> io::Result<()> {
+    /// Sends SIGQUIT, which leaves a report behind; then, if that did not help, SIGKILL.
+    pub fn kill_harder(&mut self) -> io::Result<()> {
+        let signal = if self.killed { Signal::KILL } else { Signal::QUIT };
+        self.killed = true;
         let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
         Ok(rustix::process::kill_process(pid, signal)?)
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use lacquer_cli::link::{FromWorker, Request, ToWorker, WorkerConfig};
 use lacquer_cli::status;
 use lacquer_params::{DebugBits, FeatureBits};
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::process::{End, Worker, last_words, panic_file};
 use crate::complain::{Complain, Level, say_line};
@@ -196,9 +196,10 @@ impl Manager {
         Ok(())
     }
 
-    fn kill_worker(&self) -> std::io::Result<()> {
+    /// The second time it is meant: a process that is stopped takes notice of nothing less.
+    fn kill_worker(&mut self) -> std::io::Result<()> {
         let _root = self.jail.raise();
-        self.worker.as_ref().map_or(Ok(()), |worker| worker.kill(Signal::QUIT))
+        self.worker.as_mut().map_or(Ok(()), Worker::kill_harder)
     }
 
     /// The worker does not answer: end it. Its end is noticed by its output.
@@ -293,9 +294,9 @@ impl Manager {
         complain.say(Level::Error, &format!("Child ({pid}) not dying (waitpid = 0), killing"));
         {
             let _root = self.jail.raise();
-            let _ = worker.kill(Signal::QUIT);
+            let _ = worker.kill_harder();
             if worker.wait(Duration::from_secs(1), hear).is_none() {
-                let _ = worker.kill(Signal::KILL);
+                let _ = worker.kill_harder();
             }
         }
         worker.wait_for_the_killed(hear).unwrap_or(End { code: Some(1), signal: None, core: false })
