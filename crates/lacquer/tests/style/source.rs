@@ -96,9 +96,12 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Test code by its place: integration tests, and modules kept in files of their own.
+/// Test code by its place: integration tests, examples, and modules kept in files of their own.
 fn is_test_path(path: &str) -> bool {
-    path.contains("/tests/") || path.ends_with("/tests.rs") || path.ends_with("_tests.rs")
+    path.contains("/tests/")
+        || path.contains("/examples/")
+        || path.ends_with("/tests.rs")
+        || path.ends_with("_tests.rs")
 }
 
 /// The brace that opens the body of the function whose `fn` is at `at`; none for a declaration.
