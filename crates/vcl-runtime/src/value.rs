@@ -67,6 +67,11 @@ pub struct Blob {
     pub kind: u32,
 }
 
+// SAFETY: a blob's bytes never change, so threads can share them.
+unsafe impl Send for Blob {}
+// SAFETY: as above.
+unsafe impl Sync for Blob {}
+
 impl Blob {
     /// The bytes must outlive the task that the value is handed to.
     pub const fn new(bytes: &[u8], kind: u32) -> Blob {

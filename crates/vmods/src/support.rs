@@ -1,6 +1,7 @@
 //! What every module is made of: the table behind [`Module`], and short ways to answer and to log.
 
 use lacquer_shm::Tag;
+use lacquer_vcl::types::Method;
 use lacquer_vcl_runtime::{Args, Ctx, Func, Module, ModuleError, ObjectType, Value};
 
 pub(crate) type Answer<'a> = Result<Value<'a>, ModuleError>;
@@ -47,6 +48,35 @@ pub(crate) fn text<'a>(ctx: &mut Ctx<'a>, bytes: &[u8]) -> Answer<'a> {
 
 pub(crate) fn log(ctx: &mut Ctx<'_>, tag: Tag, text: impl AsRef<[u8]>) {
     ctx.host.log(tag as u8, text.as_ref());
+}
+
+/// The workspace that strings of this task go to, by the name that hosts know.
+fn workspace(ctx: &Ctx<'_>) -> &'static str {
+    match ctx.method() {
+        Method::BackendFetch | Method::BackendRefresh | Method::BackendResponse | Method::BackendError => {
+            "backend"
+        }
+        _ => "client",
+    }
+}
+
+/// Bytes that are left in the workspace; without one, there is no limit.
+pub(crate) fn room(ctx: &mut Ctx<'_>) -> usize {
+    ctx.host.workspace_free(workspace(ctx)).unwrap_or(usize::MAX)
+}
+
+/// Marks the workspace as having been too small.
+pub(crate) fn overflow(ctx: &mut Ctx<'_>) {
+    ctx.host.workspace_overflow(workspace(ctx));
+}
+
+/// A copy in the workspace for functions that complain themselves: a workspace that is full is not marked.
+pub(crate) fn copy_if_room<'a>(ctx: &mut Ctx<'a>, bytes: &[u8]) -> Option<&'a [u8]> {
+    if bytes.len() >= room(ctx) {
+        return None;
+    }
+    let held = ctx.host.copy(bytes)?;
+    ctx.read(held)
 }
 
 /// A string argument for messages; undefined shows as nothing.

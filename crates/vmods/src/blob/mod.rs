@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lacquer_vcl_runtime::instance::ObjectState;
 use lacquer_vcl_runtime::{Args, Blob, Ctx, ModuleError, ObjectType, Value};
 
-use crate::support::{Answer, Table, shown, word};
+use crate::support::{Answer, Table, copy_if_room, shown, word};
 use codec::{Case, Encoding, Illegal};
 
 pub(crate) static MODULE: Table = Table {
@@ -39,8 +39,10 @@ fn error(text: impl std::fmt::Display) -> ModuleError {
     ModuleError(format!("vmod blob error: {text}"))
 }
 
-fn null<'a>(ctx: &mut Ctx<'a>, who: &str) -> Answer<'a> {
-    blob(ctx, b"", 0, who)
+/// Empty results need no workspace.
+fn null<'a>() -> Answer<'a> {
+    static NULL: Blob = Blob::new(b"", 0);
+    Ok(Value::Blob(Some(&NULL)))
 }
 
 fn blob<'a>(ctx: &mut Ctx<'a>, bytes: &'a [u8], kind: u32, who: &str) -> Answer<'a> {
@@ -48,6 +50,11 @@ fn blob<'a>(ctx: &mut Ctx<'a>, bytes: &'a [u8], kind: u32, who: &str) -> Answer<
         Some(blob) => Ok(Value::Blob(Some(blob))),
         None => Err(ModuleError(format!("Workspace overflow ({who})"))),
     }
+}
+
+/// Bytes as a string: it ends where a NUL stands.
+fn until_nul(bytes: &[u8]) -> &[u8] {
+    bytes.split(|b| *b == 0).next().unwrap_or_default()
 }
 
 /// The case an encoding asks for; only those with hexadecimal digits know one.
@@ -74,19 +81,19 @@ fn decode<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let decoded = encoding.decode(&parts, limit(args.int(1)));
     let decoded = decoded.map_err(|Illegal| illegal(&parts))?;
     if decoded.is_empty() {
-        return null(ctx, "blob.decode");
+        return null();
     }
-    let held = ctx.host.copy(&decoded).and_then(|held| ctx.read(held));
-    let held = held.ok_or_else(|| error("cannot decode, out of space"))?;
+    let held = copy_if_room(ctx, &decoded).ok_or_else(|| error("cannot decode, out of space"))?;
     blob(ctx, held, KIND, "blob.decode")
 }
 
 fn encoded<'a>(ctx: &mut Ctx<'a>, encoding: Encoding, case: Case, bytes: &[u8]) -> Answer<'a> {
-    let held = ctx.host.copy(&encoding.encode(case, bytes)).and_then(|held| ctx.read(held));
-    match held {
-        Some(held) => Ok(Value::Str(Some(held))),
-        None => Err(error("cannot encode, out of space")),
+    let encoded = encoding.encode(case, bytes);
+    if encoded.is_empty() {
+        return Ok(Value::Str(Some(b"")));
     }
+    let held = copy_if_room(ctx, &encoded).ok_or_else(|| error("cannot encode, out of space"))?;
+    Ok(Value::Str(Some(until_nul(held))))
 }
 
 fn encode<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
@@ -143,12 +150,14 @@ fn sub<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
             bytes.len()
         ))
     })?;
-    if part.is_empty() { null(ctx, "blob.sub") } else { blob(ctx, part, kind, "blob.sub") }
+    if part.is_empty() { null() } else { blob(ctx, part, kind, "blob.sub") }
 }
 
 /// An object: the content, and each encoding of it once it was asked for.
 struct Constant {
+    /// What `blob` points to.
     content: Vec<u8>,
+    blob: Blob,
     encoded: Mutex<Vec<(Encoding, Case, Arc<[u8]>)>>,
 }
 
@@ -159,12 +168,12 @@ fn new<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleErr
         let (name, first) = (args.object_name, shown(parts.first().copied()));
         error(format!("cannot create blob {name}, illegal encoding beginning with \"{first}\""))
     })?;
-    Ok(Arc::new(Constant { content, encoded: Mutex::default() }))
+    let blob = Blob::new(&content, KIND);
+    Ok(Arc::new(Constant { content, blob, encoded: Mutex::default() }))
 }
 
-fn get<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
-    let constant = args.this::<Constant>()?;
-    blob(ctx, &constant.content, KIND, "blob.get")
+fn get<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    Ok(Value::Blob(Some(&args.this::<Constant>()?.blob)))
 }
 
 fn encode_object<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
@@ -178,5 +187,5 @@ fn encode_object<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
         made.push((encoding, case, text.clone()));
         text
     });
-    Ok(Value::Str(Some(ctx.vcl.keep(&text))))
+    Ok(Value::Str(Some(until_nul(ctx.vcl.keep(&text)))))
 }

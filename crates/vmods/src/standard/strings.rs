@@ -3,7 +3,7 @@
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 
 use super::glob;
-use crate::support::{Answer, text};
+use crate::support::{Answer, overflow, room, text};
 
 pub fn toupper<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     text(ctx, &args.joined(0).to_ascii_uppercase())
@@ -29,10 +29,15 @@ pub fn fnmatch<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
 
 pub fn querysort<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let Some(url) = args.str(0) else { return Ok(Value::Str(None)) };
-    match sorted(url) {
-        Some(sorted) => Ok(Value::Str(ctx.host.copy(&sorted).and_then(|s| ctx.read(s)).or(Some(url)))),
-        None => Ok(Value::Str(Some(url))),
+    let Some(sorted) = sorted(url) else { return Ok(Value::Str(Some(url))) };
+    // As much as Varnish's way takes: the copy, and a pointer for either end of each parameter.
+    let parameters = url.iter().filter(|b| **b == b'&').count() + 1;
+    let needed = (url.len() + 1).next_multiple_of(8) + (2 * parameters + 2).max(4) * 8;
+    if needed > room(ctx) {
+        overflow(ctx);
+        return Ok(Value::Str(Some(url)));
     }
+    Ok(Value::Str(ctx.host.copy(&sorted).and_then(|s| ctx.read(s)).or(Some(url))))
 }
 
 /// The URL with its parameters in order and without empty ones. `None` if there are not two.

@@ -54,6 +54,16 @@ const TAGS: [Option<Tag>; 256] = {
     table
 };
 
+/// A transaction's number with its side, as modules give it.
+pub fn vxid_of(raw: u64) -> Vxid {
+    let client = Vxid::client(raw);
+    match raw {
+        0 => Vxid::NONE,
+        _ if raw == client.raw() => client,
+        _ => Vxid::backend(raw),
+    }
+}
+
 /// What both hosts do for their task.
 impl Task {
     pub fn put(&mut self, tag: u8, text: &[u8]) {
@@ -64,14 +74,8 @@ impl Task {
 
     /// A record of another transaction.
     pub fn put_as(&self, vxid: u64, tag: u8, text: &[u8]) {
-        let plain = Vxid::client(vxid);
-        let vxid = match vxid {
-            0 => Vxid::NONE,
-            raw if raw == plain.raw() => plain,
-            raw => Vxid::backend(raw),
-        };
         if let Some(tag) = TAGS[usize::from(tag)] {
-            self.reactor.shared.log.write(tag, vxid, text);
+            self.reactor.shared.log.write(tag, vxid_of(vxid), text);
         }
     }
 

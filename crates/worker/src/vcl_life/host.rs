@@ -10,6 +10,7 @@ use lacquer_vcl_runtime::{Host, PrivateMap, RegexLimits, Str};
 use crate::clock;
 use crate::control::bans;
 use crate::shared::Shared;
+use crate::vars::vxid_of;
 
 pub struct InitHost {
     shared: Arc<Shared>,
@@ -95,6 +96,12 @@ impl Host for InitHost {
     fn log(&mut self, tag: u8, text: &[u8]) {
         if let Some(tag) = tag_of(tag) {
             self.write(tag, Vxid::NONE, text);
+        }
+    }
+
+    fn log_as(&mut self, vxid: u64, tag: u8, text: &[u8]) {
+        if let Some(tag) = tag_of(tag) {
+            self.write(tag, vxid_of(vxid), text);
         }
     }
 
