@@ -32,7 +32,8 @@ impl Kind {
 /// A configured storage.
 #[derive(Clone, Debug)]
 pub struct Stevedore {
-    name: Box<str>,
+    /// "storage.<name>".
+    vcl_name: Box<str>,
     kind: Kind,
     index: u8,
     arena: Arc<Arena>,
@@ -41,12 +42,17 @@ pub struct Stevedore {
 impl Stevedore {
     /// `index` is the storage's number in the worker's table; objects remember it.
     pub fn new(name: &str, kind: Kind, index: u8, arena: Arc<Arena>) -> Self {
-        Self { name: name.into(), kind, index, arena }
+        Self { vcl_name: format!("storage.{name}").into(), kind, index, arena }
     }
 
     /// The user's name for it ("s0", "Transient").
     pub fn name(&self) -> &str {
-        &self.name
+        &self.vcl_name["storage.".len()..]
+    }
+
+    /// The name as a value of VCL.
+    pub fn vcl_name(&self) -> &str {
+        &self.vcl_name
     }
 
     pub fn kind(&self) -> Kind {

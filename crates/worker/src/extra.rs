@@ -1,6 +1,6 @@
 //! What the worker keeps with an object beside head and body, and waiting for bodies.
 
-use lacquer_cache::{BodyState, Object};
+use lacquer_cache::{BodyState, Object, flag};
 
 /// Waits until the body is longer than `offset` or has ended.
 pub async fn more_than(object: &Object, offset: u64) -> BodyState {
@@ -8,6 +8,20 @@ pub async fn more_than(object: &Object, offset: u64) -> BodyState {
         return object.state();
     }
     object.more(offset).await
+}
+
+/// The only reader of an object that others do not read is done: its body is not needed any more.
+pub fn let_go(object: &Object) {
+    if !object.is(flag::PRIVATE | flag::HFM | flag::HFP) {
+        return;
+    }
+    object.cancel();
+    if object.state() == BodyState::Fetching {
+        // The fetch may be waiting for us to take what it has.
+        object.stored().delivered(u64::MAX, false);
+    } else {
+        object.stored().slim();
+    }
 }
 
 /// The length of a gzipped body after unpacking, if the fetch found it out.
@@ -18,4 +32,13 @@ pub fn unpacked_len(object: &Object) -> Option<u64> {
 /// What [`unpacked_len`] reads.
 pub fn of_unpacked_len(len: u64) -> [u8; 8] {
     len.to_le_bytes()
+}
+
+/// A copy of the whole body.
+pub fn body_of(object: &Object) -> Vec<u8> {
+    let mut all = Vec::new();
+    while let Some(chunk) = object.chunk_at(all.len() as u64).filter(|c| !c.is_empty()) {
+        all.extend_from_slice(chunk.bytes());
+    }
+    all
 }

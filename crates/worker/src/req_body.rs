@@ -4,14 +4,16 @@
 //! requests, the fetch while it forwards the body.
 
 use std::io;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use lacquer_backend::RxHalf;
+use lacquer_cache::{BodyWriter, ChunkSizes, Nuke, Object, ObjectSpec, Stevedore, Timers, flag};
 use lacquer_http::BodyStatus;
 use lacquer_http::h1::{ChunkedDecoder, Framing};
 use lacquer_params::Params;
 
 use crate::clock;
+use crate::shared::Shared;
 
 /// The receiving half with what was read beyond the last message.
 pub struct Rx {
@@ -49,7 +51,8 @@ impl Rx {
 /// Why a body ended early.
 #[derive(Debug)]
 pub enum BodyError {
-    Io(io::Error),
+    /// No room to keep it; the text is for the log.
+    NoRoom(String),
     /// The framing is wrong; the text is for the log.
     Framing(&'static str),
     /// More than the limit given.
@@ -59,7 +62,7 @@ pub enum BodyError {
 impl BodyError {
     pub fn text(&self) -> String {
         match self {
-            BodyError::Io(e) => e.to_string(),
+            BodyError::NoRoom(text) => text.clone(),
             BodyError::Framing(text) => (*text).to_owned(),
             BodyError::TooBig => "Request body too big to cache".to_owned(),
         }
@@ -73,7 +76,7 @@ pub struct ReqBody {
     length: u64,
     left: u64,
     decoder: ChunkedDecoder,
-    cached: Option<Rc<Vec<u8>>>,
+    cached: Option<Arc<Object>>,
     counted: u64,
     buffer: Vec<u8>,
 }
@@ -138,7 +141,7 @@ impl ReqBody {
         (self.status == BodyStatus::Length).then_some(self.length)
     }
 
-    pub fn cached(&self) -> Option<Rc<Vec<u8>>> {
+    pub fn cached(&self) -> Option<Arc<Object>> {
         self.cached.clone()
     }
 
@@ -214,10 +217,11 @@ impl ReqBody {
             };
             let limit = clock::seconds(params.timeout_idle.max(0.001));
             let n = match tokio::time::timeout(limit, rx.read(&mut buffer[..want])).await {
-                Ok(Ok(0)) => return Err(BodyError::Io(io::ErrorKind::UnexpectedEof.into())),
-                Ok(Ok(n)) => n,
-                Ok(Err(e)) => return Err(BodyError::Io(e)),
-                Err(_) => return Err(BodyError::Io(io::ErrorKind::TimedOut.into())),
+                Ok(Ok(n)) if n > 0 => n,
+                _ if self.status == BodyStatus::Length => {
+                    return Err(BodyError::Framing("straight insufficient bytes"));
+                }
+                _ => return Err(BodyError::Framing(self.decoder.eof_text())),
             };
             if self.status == BodyStatus::Length {
                 self.left -= n as u64;
@@ -239,26 +243,84 @@ impl ReqBody {
     }
 
     /// Reads the whole body and keeps it, up to `limit` bytes. The result is its length.
-    pub async fn cache(&mut self, limit: u64, params: &Params) -> Result<u64, BodyError> {
+    pub async fn cache(&mut self, limit: u64, params: &Params, keep: Keep<'_>) -> Result<u64, BodyError> {
         if self.announced().is_some_and(|n| n > limit) {
             self.status = BodyStatus::Error;
             return Err(BodyError::TooBig);
         }
-        let mut all = Vec::new();
+        let kept = self.read_into(limit, params, keep).await;
+        match kept {
+            Ok(object) => {
+                let length = object.body_len();
+                self.cached = Some(object);
+                self.status = BodyStatus::Cached;
+                Ok(length)
+            }
+            Err(e) => {
+                self.status = BodyStatus::Error;
+                Err(e)
+            }
+        }
+    }
+
+    async fn read_into(
+        &mut self,
+        limit: u64,
+        params: &Params,
+        keep: Keep<'_>,
+    ) -> Result<Arc<Object>, BodyError> {
+        let (object, mut writer) = keep.begin(self.announced(), params)?;
         loop {
             let piece = self.next(params).await?;
             if piece.is_empty() {
                 break;
             }
-            all.extend_from_slice(piece);
-            if all.len() as u64 > limit {
-                self.status = BodyStatus::Error;
+            keep.append(&mut writer, piece, params)?;
+            if writer.len() > limit {
                 return Err(BodyError::TooBig);
             }
         }
-        let length = all.len() as u64;
-        self.cached = Some(Rc::new(all));
-        self.status = BodyStatus::Cached;
-        Ok(length)
+        writer.finish();
+        Ok(object)
+    }
+}
+
+/// Where a cached body goes.
+pub struct Keep<'k> {
+    pub shared: &'k Shared,
+    pub stevedore: &'k Stevedore,
+}
+
+impl Keep<'_> {
+    fn begin(&self, expected: Option<u64>, params: &Params) -> Result<(Arc<Object>, BodyWriter), BodyError> {
+        let spec = ObjectSpec {
+            vxid: 0,
+            t_origin: 0.0,
+            timers: Timers::default(),
+            flags: flag::PRIVATE,
+            last_modified: 0.0,
+            vary: &[],
+            head: &[],
+            extra: &[],
+        };
+        let sizes =
+            ChunkSizes { first: params.fetch_chunksize as usize, max: params.fetch_maxchunksize as usize };
+        let mut nuke = Nuke { left: params.nuke_limit, log: &mut |_| {} };
+        self.shared.cache.begin(self.stevedore, &spec, expected, sizes, &mut nuke).map_err(|_| {
+            let place = self.stevedore.name();
+            BodyError::NoRoom(format!("Object allocation failed: Ran out of space in {place}"))
+        })
+    }
+
+    fn append(&self, writer: &mut BodyWriter, mut bytes: &[u8], params: &Params) -> Result<(), BodyError> {
+        while !bytes.is_empty() {
+            let mut nuke = Nuke { left: params.nuke_limit, log: &mut |_| {} };
+            if self.shared.cache.reserve(self.stevedore, writer, &mut nuke).is_err() {
+                return Err(BodyError::NoRoom("Could not get storage".to_owned()));
+            }
+            let n = writer.write(bytes).map_err(|_| BodyError::NoRoom("Could not get storage".to_owned()))?;
+            bytes = &bytes[n..];
+        }
+        Ok(())
     }
 }

@@ -1,12 +1,10 @@
 //! Writes a response to a client: the head goes out together with the first of the body, large stored
 //! bodies leave by sendfile, and a client that does not read is given up in time.
 
-use std::io::{self, IoSlice};
-use std::time::Duration;
-
 use lacquer_backend::TxHalf;
-use lacquer_cache::{BodyState, Chunk, Object};
+use lacquer_cache::{BodyState, Chunk, Object, flag};
 use lacquer_http::h1::ChunkHeader;
+use std::io::{self, IoSlice};
 use tokio::time::Instant;
 
 use crate::clock;
@@ -65,14 +63,15 @@ impl<'t> Sender<'t> {
         self.body
     }
 
+    /// When the whole response must have been taken; counted from the first wait.
+    fn deadline(&mut self) -> Instant {
+        let total = if self.limits.total > 0.0 { self.limits.total } else { 1e9 };
+        *self.deadline.get_or_insert_with(|| Instant::now() + clock::seconds(total))
+    }
+
     /// Waits until the socket takes more, within the limits.
     async fn writable(&mut self) -> io::Result<()> {
-        let now = Instant::now();
-        if self.deadline.is_none() {
-            let total = if self.limits.total > 0.0 { self.limits.total } else { 1e9 };
-            self.deadline = Some(now + clock::seconds(total));
-        }
-        let left = self.deadline.map_or(Duration::MAX, |d| d.saturating_duration_since(now));
+        let left = self.deadline().saturating_duration_since(Instant::now());
         let idle = if self.limits.idle > 0.0 { clock::seconds(self.limits.idle) } else { left };
         match tokio::time::timeout(left.min(idle), self.tx.writable()).await {
             Ok(done) => done,
@@ -153,8 +152,15 @@ impl<'t> Sender<'t> {
     pub async fn object(&mut self, object: &Object, from: u64, to: Option<u64>) -> Result<(), SendError> {
         let mut at = from;
         let to = to.unwrap_or(u64::MAX);
+        let only_reader = object.is(flag::PRIVATE | flag::HFM | flag::HFP);
+        if object.state() == BodyState::Fetching {
+            self.deadline();
+        }
         while at < to {
             let state = crate::extra::more_than(object, at).await;
+            if self.deadline.is_some_and(|d| Instant::now() > d) {
+                return Err(io::Error::from_raw_os_error(11).into());
+            }
             if object.body_len() <= at {
                 return if state == BodyState::Failed { Err(SendError::Source) } else { Ok(()) };
             }
@@ -163,6 +169,9 @@ impl<'t> Sender<'t> {
             } else {
                 self.piece(object, at, to).await?
             };
+            if only_reader {
+                object.stored().delivered(at, true);
+            }
         }
         Ok(())
     }

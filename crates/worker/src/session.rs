@@ -9,6 +9,7 @@ use lacquer_backend::{RxHalf, Stream, TxHalf};
 use lacquer_http::h1::{self, HeadScan};
 use lacquer_http::proxy_protocol::{self, Scan};
 use lacquer_http::{SessClose, Text};
+use lacquer_params::FeatureBits;
 use lacquer_shm::{Tag, Vxid};
 use tokio::time::{Instant, timeout_at};
 
@@ -146,6 +147,7 @@ enum Received {
 
 async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose {
     loop {
+        let idle_since = Instant::now();
         if connection.body.has_pending() {
             reactor.counters.sess_readahead.add(1);
         } else if let Some(reason) = wait_idle(reactor, connection).await {
@@ -153,7 +155,7 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
         }
         let mut memory = reactor.take_memory();
         memory.refresh(reactor);
-        let received = receive_head(reactor, connection, &mut memory).await;
+        let received = receive_head(reactor, connection, &mut memory, idle_since).await;
         let reason = match received {
             Received::Closed(reason) => {
                 charge_partial(reactor, &memory);
@@ -203,10 +205,16 @@ async fn refuse_overflow(reactor: &Reactor, connection: &Connection) {
 }
 
 /// Reads until a whole head is there.
-async fn receive_head(reactor: &Reactor, connection: &mut Connection, memory: &mut Memory) -> Received {
+async fn receive_head(
+    reactor: &Reactor,
+    connection: &mut Connection,
+    memory: &mut Memory,
+    idle_since: Instant,
+) -> Received {
     let params = reactor.params();
     let limit = connection.sess.idle_limit(&params);
-    let deadline = Instant::now() + clock::seconds(limit);
+    let deadline = idle_since + clock::seconds(limit);
+    let mut first_read = true;
     let max = (params.http_req_size as usize).min(memory.ws.free_space().saturating_sub(1));
     let Some(rx) = connection.body.rx.as_mut() else { return Received::Closed(SessClose::RxBody) };
     let mut have = 0;
@@ -219,11 +227,15 @@ async fn receive_head(reactor: &Reactor, connection: &mut Connection, memory: &m
         }
         // The first read finds its data ready, so it needs no timer.
         let read = rx.read(&mut window[have..max]);
-        let result = if have == 0 && scanned == 0 { read.await } else { timed(deadline, read).await };
+        let result = if first_read { read.await } else { timed(deadline, read).await };
+        first_read = false;
         let n = match result {
             Ok(0) => return Received::Closed(SessClose::RemClose),
             Ok(n) => n,
-            Err(e) if e.kind() == io::ErrorKind::TimedOut => return Received::Closed(SessClose::RxTimeout),
+            Err(e) if e.kind() == io::ErrorKind::TimedOut => {
+                let started = !first.is_nan();
+                return Received::Closed(if started { SessClose::RxTimeout } else { SessClose::RxCloseIdle });
+            }
             Err(_) => return Received::Closed(SessClose::RemClose),
         };
         let now = clock::real();
@@ -294,7 +306,9 @@ async fn request(
     {
         rx.unread(memory.ws.get(surplus));
     }
-    if head.rehosted {
+    let https = params.feature.has(FeatureBits::HTTPS_SCHEME)
+        && h1::rehost_https(&mut memory.ws, &mut memory.http).unwrap_or(false);
+    if head.rehosted || https {
         reactor.counters.http1_absolute_form.add(1);
     }
     connection.body.begin(head.framing);

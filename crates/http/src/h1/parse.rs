@@ -101,7 +101,8 @@ pub fn parse_request(
     msg.put(ws, Slot::Method, part(rx, &start[0]));
     msg.put(ws, Slot::Url, part(rx, &start[1]));
     msg.put(ws, Slot::Proto, part(rx, &start[2]));
-    if !msg.method(ws).iter().copied().all(is_tchar) {
+    // Varnish lets methods through that are not tokens; only what could split the line is refused.
+    if msg.method(ws).iter().any(|&b| b <= b' ' || b == 0x7f) {
         return Err(bad(None));
     }
     let len = parse_headers(ws, rx, headers_at, msg, hdr_len).map_err(bad)?;

@@ -75,7 +75,7 @@ pub async fn deliver(req: &mut Req, object: ObjRef) -> Step {
     let handling = req.vcl(Method::Deliver).await;
     if handling != Action::Deliver {
         req.object = None;
-        object.cancel();
+        crate::extra::let_go(&object);
         req.resp.clear();
         return match handling {
             Action::Restart => Step::Restart,

@@ -332,7 +332,7 @@ impl Host for Req {
     }
 
     fn cached_req_body(&mut self) -> Option<Vec<u8>> {
-        self.body.cached().map(|body| body.to_vec())
+        self.body.cached().map(|body| crate::extra::body_of(&body))
     }
 
     fn peer_credentials(&mut self) -> Option<(u32, u32)> {

@@ -13,8 +13,9 @@ use crate::fetch::{self, Mode};
 pub async fn lookup(req: &mut Req) -> Step {
     let mut resumed = None;
     let mut waited = false;
+    let mut predicted = Vec::new();
     let found = loop {
-        match look(req, resumed.take()) {
+        match look(req, resumed.take(), &mut predicted) {
             Lookup::Wait(wait) => {
                 waited = true;
                 req.task.reactor.flush_counters();
@@ -36,7 +37,7 @@ pub async fn lookup(req: &mut Req) -> Step {
             hit(req, object, busy).await
         }
         Lookup::Miss { busy, stale } => {
-            predict_vary(req, &busy, stale.as_deref());
+            busy.predict_vary(&predicted);
             Step::Miss { busy, stale }
         }
         Lookup::HitMiss { busy, marker, stale } => {
@@ -55,27 +56,20 @@ pub async fn lookup(req: &mut Req) -> Step {
     }
 }
 
-/// Requests for another variant than the one now fetched need not wait for it.
-fn predict_vary(req: &Req, busy: &Busy, stale: Option<&Object>) {
-    if let Some(spec) = stale.and_then(Object::vary) {
-        let mut predicted = Vec::with_capacity(spec.len());
-        vary::predict(spec, &req.http, &req.task.ws, &mut predicted);
-        busy.predict_vary(&predicted);
-    }
-}
-
 fn log_marker(req: &mut Req, tag: Tag, marker: &Object) {
     let ttl = marker.fresh_until(req.req_ttl) - req.t_req;
     req.task.log.put_fmt(tag, format_args!("{} {ttl:.6}", marker.vxid()));
 }
 
-/// One look into the index.
-fn look(req: &mut Req, resumed: Option<Resumed>) -> Lookup {
+/// One look into the index. `predicted`: how the result will probably vary, as the variants there do;
+/// requests that differ in that need not wait for this one.
+fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>) -> Lookup {
     let reactor = req.task.reactor.clone();
     let (http, ws) = (&req.http, &req.task.ws);
     let params = &req.task.params;
     let gzip = params.http_gzip_support;
     let log = RefCell::new(&mut req.task.log);
+    let other_variant = RefCell::new(Vec::new());
     let args = LookupArgs {
         t_req: req.t_req,
         ttl: req.req_ttl,
@@ -84,7 +78,15 @@ fn look(req: &mut Req, resumed: Option<Resumed>) -> Lookup {
         ignore_busy: req.hash_ignore_busy,
         ignore_vary: req.hash_ignore_vary,
         ban_any_variant: params.ban_any_variant,
-        vary: &|spec| vary::matches(spec, http, ws, gzip),
+        vary: &|spec| {
+            let matches = vary::matches(spec, http, ws, gzip);
+            if !matches {
+                let mut other = other_variant.borrow_mut();
+                other.clear();
+                other.extend_from_slice(spec);
+            }
+            matches
+        },
         ban: &crate::bans::RequestSubject { http, ws },
         banned: &|vxid| log.borrow_mut().put_fmt(Tag::ExpBan, format_args!("{vxid} banned lookup")),
         mismatches: Cell::new(0),
@@ -95,6 +97,8 @@ fn look(req: &mut Req, resumed: Option<Resumed>) -> Lookup {
         let text = format_args!("vsl: High number of variants ({variants})");
         log.borrow_mut().put_fmt(Tag::Notice, text);
     }
+    predicted.clear();
+    vary::predict(&other_variant.borrow(), http, ws, predicted);
     found
 }
 

@@ -30,7 +30,6 @@ use lacquer_vcl_runtime::instance::PrivateMap;
 use lacquer_vcl_runtime::{BackendId, Ctx};
 use sha2::Sha256;
 
-use crate::clock;
 use crate::reactor::Reactor;
 use crate::req_body::ReqBody;
 use crate::sess::Sess;
@@ -347,7 +346,7 @@ impl Req {
         } else {
             vcl.loaded.run(method, &mut ctx)
         };
-        let action = if self.task.failed || self.task.ws.overflowed() { Action::Fail } else { action };
+        let action = if self.task.failed { Action::Fail } else { action };
         self.task.log.put(Tag::VCL_return, action.name().as_bytes());
         action
     }

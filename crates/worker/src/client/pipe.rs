@@ -196,8 +196,8 @@ async fn send_head(
         account.bereq += head as u64;
     }
     if sent && let Some(body) = req.body.cached() {
-        account.from_client += body.len() as u64;
-        return connection.tx.write_all(&body).await.is_ok();
+        account.from_client += body.body_len();
+        return crate::fetch::send_cached(&connection.tx, &body).await.is_ok();
     }
     sent
 }

@@ -21,7 +21,7 @@ pub async fn transport(req: &mut Req) -> Step {
         if req.http.version() >= 11 && !req.body.has_pending() {
             req.want_100 = true;
         }
-        req.http.unset(&req.task.ws, h::EXPECT, |_| {});
+        req.req_headers().unset(h::EXPECT);
     }
     let decided = h1::decide_connection(&mut req.http, &mut req.task.ws, SessClose::ReqClose);
     req.close = decided.unwrap_or(Some(SessClose::RxBad));

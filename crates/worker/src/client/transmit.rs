@@ -178,16 +178,19 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     let head = std::mem::take(&mut req.out);
     let tx = req.tx.clone();
     let mut sender = Sender::new(&tx, &head, frame, limits);
+    let wanted = plan.length.filter(|_| plan.ranged);
     let result = if send_body {
         send_source(&mut sender, source, plan).await
     } else {
         sender.finish_head().await.map(|()| true)
     };
+    let short = wanted.is_some_and(|n| sender.body_bytes() < n);
     req.account.resp_body += sender.body_bytes();
     req.out = head;
     match result {
         Ok(true) => {}
         Ok(false) => req.fail_session(SessClose::RangeShort),
+        Err(SendError::Source) if short => req.fail_session(SessClose::RangeShort),
         Err(SendError::Source) => req.fail_session(SessClose::TxError),
         Err(SendError::Filter(why)) => {
             req.log_error(&why);
@@ -280,7 +283,7 @@ fn finish(req: &mut Req, source: &Source) -> Step {
         if req.close.is_none() && object.state() == BodyState::Failed {
             req.close = Some(SessClose::TxError);
         }
-        object.cancel();
+        crate::extra::let_go(object);
     }
     if req.body.status() == BodyStatus::Error && req.close.is_none() {
         req.close = Some(SessClose::RxBody);

@@ -350,6 +350,9 @@ impl Fetch {
             }
             self.publish();
         }
+        if let Some(object) = self.object.as_ref().filter(|o| o.is(flag::CANCEL)) {
+            object.stored().slim();
+        }
         self.task.stamp("BerespBody");
         if let (Some(stale), Some(object)) = (self.stale.take(), &self.object) {
             let log = &self.task.reactor.shared.log;
@@ -411,6 +414,7 @@ impl Fetch {
                 connection.close = Some(SessClose::RxBody);
                 return Ok(());
             }
+            self.wait_for_reader().await;
             if !self.reserve() {
                 return Err(String::new());
             }
@@ -450,6 +454,7 @@ impl Fetch {
             } else {
                 buffer.len()
             };
+            self.wait_for_reader().await;
             let n = match read_timed(connection, &mut buffer[..want]).await {
                 Ok(n) => n,
                 Err(_) if status == BodyStatus::Eof => return Err("eof socket fail".into()),
@@ -496,6 +501,17 @@ impl Fetch {
     fn through(&mut self, chain: &mut Chain, input: &[u8], end: bool) -> Result<(), String> {
         let out = chain.push(input, end)?;
         if self.append(out) { Ok(()) } else { Err(String::new()) }
+    }
+
+    /// With `beresp.transit_buffer`, the fetch does not run ahead of its only reader by more than that.
+    async fn wait_for_reader(&mut self) {
+        let limit = self.transit_buffer;
+        if limit == 0 || !self.uncacheable || !self.do_stream {
+            return;
+        }
+        if let Some(writer) = &mut self.writer {
+            std::future::poll_fn(|cx| writer.poll_transit(limit, cx)).await;
+        }
     }
 
     /// The only reader of a private object has gone.

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use lacquer_backend::{RxHalf, TxHalf, endpoint};
+use lacquer_cache::Object;
 use lacquer_http::h1::{self, ChunkHeader, Framing, HeadScan};
 use lacquer_http::{BodyStatus, SessClose, header_table as h};
 use lacquer_params::Params;
@@ -120,6 +121,16 @@ pub async fn connect_or_reuse(
     reactor.counters.backend_conn.add(1);
     let (rx, tx) = stream.split();
     Ok((rx, tx, false))
+}
+
+/// Sends a body that was cached before; its length.
+pub async fn send_cached(tx: &TxHalf, body: &Object) -> io::Result<u64> {
+    let mut at = 0;
+    while let Some(chunk) = body.chunk_at(at).filter(|c| !c.is_empty()) {
+        tx.write_all(chunk.bytes()).await?;
+        at += chunk.len() as u64;
+    }
+    Ok(at)
 }
 
 /// What goes first on a new connection: the preamble, the PROXY header. The bytes of the latter.
@@ -343,8 +354,7 @@ impl Fetch {
         if let Some(body) = self.cached_body.clone() {
             connection.tx.write_all(&out).await?;
             self.account.bereq_header += head as u64;
-            connection.tx.write_all(&body).await?;
-            self.account.bereq_body += body.len() as u64;
+            self.account.bereq_body += send_cached(&connection.tx, &body).await?;
             return Ok(());
         }
         connection.tx.write_all(&out).await?;

@@ -260,7 +260,7 @@ impl Host for Fetch {
     }
 
     fn cached_req_body(&mut self) -> Option<Vec<u8>> {
-        self.cached_body.as_ref().map(|body| body.to_vec())
+        self.cached_body.as_ref().map(|body| crate::extra::body_of(body))
     }
 
     fn peer_credentials(&mut self) -> Option<(u32, u32)> {

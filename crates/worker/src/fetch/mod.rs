@@ -13,7 +13,6 @@ mod response;
 mod start;
 
 use std::panic::AssertUnwindSafe;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use lacquer_cache::{BodyState, BodyWriter, Busy, Object};
@@ -28,7 +27,7 @@ use crate::clock;
 use crate::req_body::ReqBody;
 use crate::task::{BEREQ, BERESP, Logged, Task};
 
-pub use connect::{OriginConnection, resolve};
+pub use connect::{OriginConnection, resolve, send_cached};
 pub use pipe::PipeCall;
 
 /// What the fetch is for.
@@ -77,7 +76,7 @@ pub struct Fetch {
     pub writer: Option<BodyWriter>,
     pub stale: Option<Arc<Object>>,
     pub client_body: Option<ReqBody>,
-    pub cached_body: Option<Rc<Vec<u8>>>,
+    pub cached_body: Option<Arc<Object>>,
     pub body_back: Option<oneshot::Sender<ReqBody>>,
     pub started: Option<oneshot::Sender<Option<Arc<Object>>>>,
     pub origin: Option<OriginConnection>,
@@ -230,7 +229,7 @@ impl Fetch {
         } else {
             vcl.loaded.run(method, &mut ctx)
         };
-        let action = if self.task.failed || self.task.ws.overflowed() { Action::Fail } else { action };
+        let action = if self.task.failed { Action::Fail } else { action };
         self.task.log.put(Tag::VCL_return, action.name().as_bytes());
         action
     }

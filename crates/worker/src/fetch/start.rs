@@ -232,9 +232,11 @@ fn judge(f: &mut Fetch, now: f64) {
     f.ttl = f64::from(fresh.ttl);
     f.grace = f64::from(fresh.grace);
     f.keep = f64::from(fresh.keep);
-    let mut text = Vec::with_capacity(96);
-    fresh.write_log(now, f.uncacheable, &mut text);
-    f.task.log.put(Tag::TTL, &text);
+    if !f.is_pass {
+        let mut text = Vec::with_capacity(96);
+        fresh.write_log(now, f.uncacheable, &mut text);
+        f.task.log.put(Tag::TTL, &text);
+    }
 }
 
 /// The origin says that what we have is still good: its head is completed from ours.

@@ -5,6 +5,7 @@ use lacquer_shm::Tag;
 use lacquer_vcl::types::Method;
 
 use crate::client::Req;
+use crate::req_body::Keep;
 use crate::task::{Logged, REQ};
 
 /// Reads the whole body before it goes anywhere. Its length, or negative if that cannot be.
@@ -14,7 +15,7 @@ pub async fn cache(req: &mut Req, limit: u64) -> i64 {
         return -1;
     }
     if let Some(body) = req.body.cached() {
-        return body.len() as i64;
+        return body.body_len() as i64;
     }
     if req.restarts > 0 {
         req.task.log.put(Tag::VCL_Error, b"req.body must be cached before restarts");
@@ -34,7 +35,11 @@ pub async fn cache(req: &mut Req, limit: u64) -> i64 {
         req.send_late_100().await;
     }
     let params = req.task.params.clone();
-    let read = req.body.cache(limit, &params).await;
+    let shared = req.task.reactor.shared.clone();
+    let chosen = std::mem::take(&mut req.storage).checked_sub(1);
+    let place = chosen.unwrap_or_else(|| shared.stevedores.transient());
+    let Some(stevedore) = shared.stevedores.get(place) else { return -1 };
+    let read = req.body.cache(limit, &params, Keep { shared: &shared, stevedore }).await;
     req.account.req_body += req.body.take_counted();
     if let Err(fault) = &read {
         req.task.log.put(Tag::FetchError, fault.text().as_bytes());

@@ -26,5 +26,5 @@ pub fn by_name(all: &Stevedores, name: &str) -> u32 {
 
 pub fn name(all: &Stevedores, number: u32) -> Str {
     let found = number.checked_sub(1).and_then(|index| all.get(index));
-    found.map_or(Str::NULL, |stevedore| Str::new(stevedore.name().as_bytes()))
+    found.map_or(Str::NULL, |stevedore| Str::new(stevedore.vcl_name().as_bytes()))
 }
