@@ -202,6 +202,7 @@ impl<'a> Value<'a> {
                 RawKind::Duration => Value::Duration(f64::from_bits(a)),
                 RawKind::Time => Value::Time(f64::from_bits(a)),
                 RawKind::Str => Value::Str(Str { ptr: a as *const u8, len: b as usize }.bytes()),
+                RawKind::Strands if a == 0 => Value::Strands(&[]),
                 RawKind::Strands => Value::Strands(std::slice::from_raw_parts(a as *const Str, b as usize)),
                 RawKind::Ip => Value::Ip((a as *const SocketAddr).as_ref()),
                 RawKind::Blob => Value::Blob((a as *const Blob).as_ref()),

@@ -57,12 +57,7 @@ impl SubEmitter<'_, '_, '_> {
 
     fn arg(&mut self, e: &Expr, cell: i32) -> Result<(), String> {
         // Lists of strings stay in the scratch area until the call is done.
-        let value = if e.ty == Type::Strands {
-            let (list, count) = self.strands(e)?;
-            Val::Strands(list, count)
-        } else {
-            self.value_as(e, e.ty)?
-        };
+        let value = self.value_as(e, e.ty)?;
         let kind = self.word(kind(e.ty)? as i64);
         self.scratch_store(kind, cell);
         let (a, b) = match value {
@@ -123,9 +118,10 @@ impl SubEmitter<'_, '_, '_> {
             RawKind::Real | RawKind::Duration | RawKind::Time => {
                 Val::Real(self.scratch_load(types::F64, cell + A))
             }
-            RawKind::Str => {
+            RawKind::Str | RawKind::Strands => {
                 let p = self.scratch_load(types::I64, cell + A);
-                Val::Str(p, self.scratch_load(types::I64, cell + B))
+                let n = self.scratch_load(types::I64, cell + B);
+                if ty == Type::Strands { Val::Strands(p, n) } else { Val::Str(p, n) }
             }
             RawKind::Ip | RawKind::Blob => Val::Pointer(self.scratch_load(types::I64, cell + A)),
             RawKind::Backend
@@ -134,7 +130,7 @@ impl SubEmitter<'_, '_, '_> {
             | RawKind::Sub
             | RawKind::Stevedore
             | RawKind::Regex => Val::Number(self.scratch_load(types::I32, cell + A)),
-            RawKind::Strands | RawKind::Header | RawKind::Http => {
+            RawKind::Header | RawKind::Http => {
                 return Err(format!("A function cannot return {ty:?}"));
             }
         })

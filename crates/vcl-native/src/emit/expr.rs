@@ -115,13 +115,13 @@ impl SubEmitter<'_, '_, '_> {
 
     /// A value in the form of `ty`.
     pub fn value_as(&mut self, e: &Expr, ty: Type) -> Result<Val, String> {
+        if ty == Type::Strands {
+            let (list, count) = self.strands(e)?;
+            return Ok(Val::Strands(list, count));
+        }
         let value = self.value(e)?;
         Ok(match ty {
             Type::String if !matches!(value, Val::Str(..)) => self.as_text(value, e.ty)?,
-            Type::Strands if !matches!(value, Val::Strands(..)) => {
-                let (list, count) = self.strands(e)?;
-                Val::Strands(list, count)
-            }
             _ => self.convert(value, ty),
         })
     }

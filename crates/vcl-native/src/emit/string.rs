@@ -33,6 +33,12 @@ fn constant(e: &Expr) -> Option<&[u8]> {
 impl SubEmitter<'_, '_, '_> {
     /// Writes a list of strings to the scratch area: pointer and number. The area stays reserved.
     pub fn strands(&mut self, e: &Expr) -> Result<(Value, Value), String> {
+        if e.ty == Type::Strands && matches!(e.kind, ExprKind::Call { .. }) {
+            return match self.value(e)? {
+                Val::Strands(list, count) => Ok((list, count)),
+                other => Err(format!("{other:?} is no STRANDS")),
+            };
+        }
         self.list(&parts(e))
     }
 

@@ -1,1 +1,380 @@
-//! placeholder
+//! A tree-walking interpreter of checked programs: what compiled code must do, said in the plainest way.
+//! It knows what the random programs use and panics on the rest.
+
+use std::net::SocketAddr;
+
+use lacquer_vcl::program::*;
+use lacquer_vcl::types::{Action, Method, Type};
+use lacquer_vcl::variables_table::{ENTRIES, Var};
+use lacquer_vcl_runtime::{Host, Instance, Str, convert};
+
+use super::host::MemoryHost;
+use super::module;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    Bool(bool),
+    Int(i64),
+    Real(f64),
+    Text(Option<Vec<u8>>),
+    Ip(Option<SocketAddr>),
+}
+
+/// How statements end before their last.
+enum End {
+    /// `return;`
+    Sub,
+    Run(Action),
+}
+
+/// The run has failed; the host knows why.
+pub struct Failed;
+
+type Done<T> = Result<T, Failed>;
+
+pub struct Interpreter<'i> {
+    pub program: &'i Program,
+    /// For its regexes and ACLs.
+    pub instance: &'i Instance,
+    pub host: &'i mut MemoryHost,
+}
+
+impl Interpreter<'_> {
+    pub fn run(&mut self, method: Method) -> Action {
+        match self.sub(self.program.methods[method as usize]) {
+            Ok(Some(action)) => action,
+            Ok(None) => {
+                self.host.fail(&format!("{} ended without an action", method.sub_name()));
+                Action::Fail
+            }
+            Err(Failed) => Action::Fail,
+        }
+    }
+
+    fn fail<T>(&mut self, text: impl AsRef<str>) -> Done<T> {
+        self.host.fail(text.as_ref());
+        Err(Failed)
+    }
+
+    fn host<T>(&mut self, done: Result<T, String>) -> Done<T> {
+        done.or_else(|text| self.fail(text))
+    }
+
+    fn sub(&mut self, index: u32) -> Done<Option<Action>> {
+        Ok(match self.stmts(&self.program.subs[index as usize].body)? {
+            Some(End::Run(action)) => Some(action),
+            Some(End::Sub) | None => None,
+        })
+    }
+
+    /// `None`: control goes on after them.
+    fn stmts(&mut self, body: &[Stmt]) -> Done<Option<End>> {
+        for stmt in body {
+            if let Some(ended) = self.stmt(stmt)? {
+                return Ok(Some(ended));
+            }
+        }
+        Ok(None)
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) -> Done<Option<End>> {
+        match stmt {
+            Stmt::Set { target, op, value, .. } => self.set(*target, *op, value)?,
+            Stmt::SetHeader { http, header, value, .. } => {
+                let value = self.text(value)?;
+                let value = self.keep(value);
+                let name = self.instance.headers[*header as usize].clone();
+                let done = self.host.set_header(*http, &name, value);
+                self.host(done)?;
+            }
+            Stmt::UnsetHeader { http, header, .. } => {
+                let name = self.instance.headers[*header as usize].clone();
+                let done = self.host.unset_header(*http, &name);
+                self.host(done)?;
+            }
+            Stmt::If { arms, otherwise } => {
+                for (condition, body) in arms {
+                    if self.truth(condition)? {
+                        return self.stmts(body);
+                    }
+                }
+                return self.stmts(otherwise);
+            }
+            Stmt::CallSub { sub, .. } => {
+                if let Some(action) = self.sub(*sub)? {
+                    return Ok(Some(End::Run(action)));
+                }
+            }
+            Stmt::HashData { value, .. } => {
+                let hashed = parts(value).iter().map(|p| self.text(p)).collect::<Done<Vec<_>>>()?;
+                for part in hashed {
+                    let part = self.keep(part);
+                    let done = self.host.hash_data(part);
+                    self.host(done)?;
+                }
+                let done = self.host.hash_data(Str::NULL);
+                self.host(done)?;
+            }
+            Stmt::Return { how: Return::Plain(Action::Fail), .. } => return self.fail("Failed from VCL"),
+            Stmt::Return { how: Return::Plain(action), .. } => return Ok(Some(End::Run(*action))),
+            Stmt::Return { how: Return::FromSub, .. } => return Ok(Some(End::Sub)),
+            other => panic!("not for this interpreter: {other:?}"),
+        }
+        Ok(None)
+    }
+
+    fn set(&mut self, target: Var, op: SetOp, value: &Expr) -> Done<()> {
+        let ty = ENTRIES.iter().find(|e| e.var == target).expect("a variable").ty;
+        let old = Expr { ty, kind: ExprKind::Var(target) };
+        let op = match op {
+            SetOp::Assign => None,
+            SetOp::Add => Some(ArithOp::Add),
+            SetOp::Sub => Some(ArithOp::Sub),
+            SetOp::Mul => Some(ArithOp::Mul),
+            SetOp::Div => Some(ArithOp::Div),
+        };
+        let new = match op {
+            None => self.value(value)?,
+            Some(_) if ty == Type::String => {
+                let mut joined = self.text(&old)?.unwrap_or_default();
+                joined.extend(self.text(value)?.unwrap_or_default());
+                Value::Text(Some(joined))
+            }
+            Some(op) => {
+                let (old, new) = (self.value(&old)?, self.value(value)?);
+                self.arith(op, old, new, ty)?
+            }
+        };
+        let done = match as_type(new, ty) {
+            Value::Bool(v) => self.host.set_bool(target, v),
+            Value::Int(v) => self.host.set_int(target, v),
+            Value::Real(v) => self.host.set_real(target, v),
+            Value::Text(v) => {
+                let v = self.keep(v);
+                self.host.set_str(target, v)
+            }
+            Value::Ip(_) => panic!("no IP can be set"),
+        };
+        self.host(done)
+    }
+
+    fn keep(&mut self, text: Option<Vec<u8>>) -> Str {
+        text.map_or(Str::NULL, |t| self.host.text(&t))
+    }
+
+    fn text(&mut self, e: &Expr) -> Done<Option<Vec<u8>>> {
+        match self.value(e)? {
+            Value::Text(text) => Ok(text),
+            other => panic!("{other:?} is no text"),
+        }
+    }
+
+    fn truth(&mut self, e: &Expr) -> Done<bool> {
+        match self.value(e)? {
+            Value::Bool(truth) => Ok(truth),
+            other => panic!("{other:?} is no truth"),
+        }
+    }
+
+    fn value(&mut self, e: &Expr) -> Done<Value> {
+        Ok(match &e.kind {
+            ExprKind::Bool(v) => Value::Bool(*v),
+            ExprKind::Int(v) => Value::Int(*v),
+            ExprKind::Real(v) => Value::Real(*v),
+            ExprKind::Str(text) => Value::Text(Some(text.clone().into_bytes())),
+            ExprKind::NullStr => Value::Text(None),
+            ExprKind::Var(var) => self.var(*var, e.ty),
+            ExprKind::Header(http, name) => {
+                let name = self.instance.headers[*name as usize].clone();
+                Value::Text(self.host.header(*http, &name).get().map(<[u8]>::to_vec))
+            }
+            ExprKind::Concat(parts) => {
+                let mut joined = Vec::new();
+                for part in parts {
+                    joined.extend(self.text(part)?.unwrap_or_default());
+                }
+                Value::Text(Some(joined))
+            }
+            ExprKind::ToString(inner) => self.as_text(inner)?,
+            ExprKind::Convert(inner) => as_type(self.value(inner)?, e.ty),
+            ExprKind::Negate(inner) => match self.value(inner)? {
+                Value::Int(v) => Value::Int(v.wrapping_neg()),
+                Value::Real(v) => Value::Real(-v),
+                other => panic!("{other:?} has no negative"),
+            },
+            ExprKind::Not(inner) => Value::Bool(!self.truth(inner)?),
+            ExprKind::And(all) => {
+                for each in all {
+                    if !self.truth(each)? {
+                        return Ok(Value::Bool(false));
+                    }
+                }
+                Value::Bool(true)
+            }
+            ExprKind::Or(any) => {
+                for each in any {
+                    if self.truth(each)? {
+                        return Ok(Value::Bool(true));
+                    }
+                }
+                Value::Bool(false)
+            }
+            ExprKind::Defined(inner) => {
+                let mut defined = false;
+                for part in parts(inner) {
+                    defined |= self.text(part)?.is_some();
+                }
+                Value::Bool(defined)
+            }
+            ExprKind::Compare(op, a, b) => Value::Bool(self.compare(*op, a, b)?),
+            ExprKind::Arith(op, a, b) => {
+                let (a, b) = (self.value(a)?, self.value(b)?);
+                self.arith(*op, a, b, e.ty)?
+            }
+            ExprKind::Match { subject, regex, negated } => {
+                let subject = self.text(subject)?.unwrap_or_default();
+                let ExprKind::Regex(index) = regex.kind else { panic!("a regex by name") };
+                let found = self.instance.regexes[index as usize].is_match(&subject, self.host.limits);
+                match found {
+                    Ok(found) => Value::Bool(found != *negated),
+                    Err(e) => return self.fail(format!("Regexp matching failed: {e}")),
+                }
+            }
+            ExprKind::Regsub { all, subject, regex, replacement } => {
+                let subject = self.text(subject)?.unwrap_or_default();
+                let ExprKind::Regex(index) = regex.kind else { panic!("a regex by name") };
+                let with = self.text(replacement)?.unwrap_or_default();
+                let mut out = Vec::new();
+                let regex = &self.instance.regexes[index as usize];
+                match regex.substitute(&subject, &with, *all, self.host.limits, &mut out) {
+                    Ok(true) => Value::Text(Some(out)),
+                    Ok(false) => Value::Text(Some(subject)),
+                    Err(e) => return self.fail(format!("regsub: Regexp matching returned {}", e.0)),
+                }
+            }
+            ExprKind::ChangeCase { upper, value } => {
+                let text = self.text(value)?.unwrap_or_default();
+                let changed = if *upper { text.to_ascii_uppercase() } else { text.to_ascii_lowercase() };
+                Value::Text((!changed.is_empty()).then_some(changed))
+            }
+            ExprKind::Call { function: module::ECHO, args, .. } => {
+                let arg = args[0].as_ref().expect("it is always given");
+                Value::Text(self.text(arg)?)
+            }
+            ExprKind::Call { function: module::TAIL, args, .. } => {
+                let arg = args[0].as_ref().expect("it is always given");
+                let (mut count, mut last) = (0, None);
+                for part in parts(arg) {
+                    last = self.text(part)?;
+                    count += 1;
+                }
+                let last = last.unwrap_or_else(|| b"null".to_vec());
+                Value::Text(Some(format!("{count}:{}", String::from_utf8_lossy(&last)).into_bytes()))
+            }
+            ExprKind::Call { function: module::FAIL, .. } => return self.fail("the module said no"),
+            other => panic!("not for this interpreter: {other:?}"),
+        })
+    }
+
+    fn var(&mut self, var: Var, ty: Type) -> Value {
+        match ty {
+            Type::Bool => Value::Bool(self.host.get_bool(var)),
+            Type::Int | Type::Bytes => Value::Int(self.host.get_int(var)),
+            Type::Real | Type::Duration | Type::Time => {
+                Value::Real(if var == Var::Now { self.host.now() } else { self.host.get_real(var) })
+            }
+            Type::String => Value::Text(self.host.get_str(var).get().map(<[u8]>::to_vec)),
+            Type::Ip => Value::Ip(self.host.get_ip(var)),
+            other => panic!("no variables of type {other:?}"),
+        }
+    }
+
+    fn as_text(&mut self, inner: &Expr) -> Done<Value> {
+        let text = match self.value(inner)? {
+            Value::Text(text) => return Ok(Value::Text(text)),
+            Value::Bool(v) => return Ok(Value::Text(Some(v.to_string().into_bytes()))),
+            Value::Int(v) => convert::int(v),
+            Value::Real(v) if inner.ty == Type::Time => convert::time(v),
+            Value::Real(v) => convert::real(v),
+            Value::Ip(Some(v)) => Ok(convert::ip(&v)),
+            Value::Ip(None) => Err("VRT_IP_string: Illegal IP".to_owned()),
+        };
+        let text = self.host(text)?;
+        Ok(Value::Text(Some(text.bytes().to_vec())))
+    }
+
+    fn compare(&mut self, op: CompareOp, a: &Expr, b: &Expr) -> Done<bool> {
+        use std::cmp::Ordering::{Equal, Greater, Less};
+        let order = if a.ty == Type::String {
+            let single = parts(a).len() == 1 && parts(b).len() == 1;
+            match (self.text(a)?, self.text(b)?) {
+                (Some(a), Some(b)) => Some(a.cmp(&b)),
+                _ if single => Some(Greater),
+                (a, b) => Some(a.unwrap_or_default().cmp(&b.unwrap_or_default())),
+            }
+        } else {
+            match (self.value(a)?, self.value(b)?) {
+                (Value::Int(a), Value::Int(b)) => Some(a.cmp(&b)),
+                (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(&b)),
+                (a, b) => real(a).partial_cmp(&real(b)),
+            }
+        };
+        Ok(match op {
+            CompareOp::Eq => order == Some(Equal),
+            CompareOp::Ne => order != Some(Equal),
+            CompareOp::Lt => order == Some(Less),
+            CompareOp::Le => matches!(order, Some(Less | Equal)),
+            CompareOp::Gt => order == Some(Greater),
+            CompareOp::Ge => matches!(order, Some(Greater | Equal)),
+        })
+    }
+
+    fn arith(&mut self, op: ArithOp, a: Value, b: Value, ty: Type) -> Done<Value> {
+        let result = if let (Value::Int(a), Value::Int(b)) = (&a, &b) {
+            let (a, b) = (*a, *b);
+            if b == 0 && matches!(op, ArithOp::Div | ArithOp::Mod) {
+                return self.fail("Division by zero");
+            }
+            Value::Int(match op {
+                ArithOp::Add => a.wrapping_add(b),
+                ArithOp::Sub => a.wrapping_sub(b),
+                ArithOp::Mul => a.wrapping_mul(b),
+                ArithOp::Div => a.wrapping_div(b),
+                ArithOp::Mod => a.wrapping_rem(b),
+            })
+        } else {
+            let (a, b) = (real(a), real(b));
+            Value::Real(match op {
+                ArithOp::Add => a + b,
+                ArithOp::Sub => a - b,
+                ArithOp::Mul => a * b,
+                ArithOp::Div => a / b,
+                ArithOp::Mod => panic!("% is for INT"),
+            })
+        };
+        Ok(as_type(result, ty))
+    }
+}
+
+fn parts(e: &Expr) -> Vec<&Expr> {
+    match &e.kind {
+        ExprKind::Concat(parts) => parts.iter().collect(),
+        _ => vec![e],
+    }
+}
+
+fn real(value: Value) -> f64 {
+    match value {
+        Value::Int(v) => v as f64,
+        Value::Real(v) => v,
+        other => panic!("{other:?} is no number"),
+    }
+}
+
+fn as_type(value: Value, ty: Type) -> Value {
+    match (value, ty) {
+        (Value::Int(v), Type::Real | Type::Duration | Type::Time) => Value::Real(v as f64),
+        (Value::Real(v), Type::Int | Type::Bytes) => Value::Int(v as i64),
+        (value, _) => value,
+    }
+}

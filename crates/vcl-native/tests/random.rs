@@ -1,0 +1,293 @@
+//! Random programs do the same compiled and interpreted. A failure names the seed; `SEED=n` runs that alone.
+
+mod common;
+
+use common::build::*;
+use common::host::MemoryHost;
+use common::interpreter::Interpreter;
+use common::module;
+use lacquer_vcl::program::*;
+use lacquer_vcl::types::{Action, HttpId, Method, Type};
+use lacquer_vcl::variables_table::Var;
+use lacquer_vcl_runtime::Ctx;
+
+/// A small generator of numbers (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    fn one<T: Clone>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())].clone()
+    }
+
+    fn rarely(&mut self) -> bool {
+        self.below(12) == 0
+    }
+}
+
+const TEXTS: &[&str] =
+    &["", "a", "bb", "abc", "GET", "xyzzy", "bcbbc", "exactly eight+", "abcdefghijklmnopqrstuvwxyz"];
+const NUMBERS: &[i64] = &[0, 1, -1, 2, 7, -13, 1000, 999_999_999_999_999, i64::MAX, i64::MIN];
+const REALS: &[f64] = &[0.0, 1.0, -0.5, 2.25, 1e11, 1e300, -3.75];
+const COMPARISONS: &[CompareOp] =
+    &[CompareOp::Eq, CompareOp::Ne, CompareOp::Lt, CompareOp::Le, CompareOp::Gt, CompareOp::Ge];
+
+struct Writer {
+    dice: Dice,
+    /// Subs from this one on may be called.
+    callable: u32,
+    subs: u32,
+}
+
+impl Writer {
+    fn boxed(&mut self, e: Expr) -> Box<Expr> {
+        Box::new(e)
+    }
+
+    fn text(&mut self, depth: usize) -> Expr {
+        let pick = if depth == 0 { self.dice.below(4) } else { self.dice.below(13) };
+        match pick {
+            0 => text(self.dice.one(TEXTS)),
+            1 | 2 => header(self.dice.below(8) as u32),
+            3 => {
+                let text = self.dice.one(&[Var::ReqUrl, Var::ReqMethod, Var::RespReason]);
+                var(Type::String, text)
+            }
+            4 | 5 => {
+                let n = 2 + self.dice.below(3);
+                concat((0..n).map(|_| self.text(depth - 1)).collect())
+            }
+            6 => {
+                let inner = self.int(depth - 1);
+                to_string(inner)
+            }
+            7 => {
+                let ty = self.dice.one(&[Type::Real, Type::Duration, Type::Time]);
+                let inner = self.real(ty, depth - 1);
+                to_string(inner)
+            }
+            8 => {
+                let inner = self.truth(depth - 1);
+                to_string(inner)
+            }
+            9 => {
+                let regex = Box::new(e(Type::Regex, ExprKind::Regex(self.dice.below(4) as u32)));
+                let subject = self.text(depth - 1);
+                let subject = self.boxed(subject);
+                let replacement = Box::new(text(self.dice.one(&["", "-", "[\\0]", "\\1\\2", "\\\\x"])));
+                let all = self.dice.below(2) == 0;
+                e(Type::String, ExprKind::Regsub { all, subject, regex, replacement })
+            }
+            10 => {
+                let value = self.text(depth - 1);
+                let value = self.boxed(value);
+                e(Type::String, ExprKind::ChangeCase { upper: self.dice.below(2) == 0, value })
+            }
+            11 if self.dice.rarely() => call(Type::String, module::FAIL, vec![]),
+            11 => {
+                let arg = self.text(depth - 1);
+                call(Type::String, module::ECHO, vec![arg])
+            }
+            _ => {
+                let n = self.dice.below(4);
+                let parts = (0..n).map(|_| self.text(depth - 1)).collect();
+                call(Type::String, module::TAIL, vec![strands(parts)])
+            }
+        }
+    }
+
+    fn int(&mut self, depth: usize) -> Expr {
+        let pick = if depth == 0 { self.dice.below(2) } else { self.dice.below(6) };
+        match pick {
+            0 => int(self.dice.one(NUMBERS)),
+            1 => {
+                let which = self.dice.one(&[Var::ReqRestarts, Var::RespStatus]);
+                var(Type::Int, which)
+            }
+            2 => {
+                let inner = self.int(depth - 1);
+                e(Type::Int, ExprKind::Negate(Box::new(inner)))
+            }
+            3 => {
+                let inner = self.real(Type::Real, depth - 1);
+                e(Type::Int, ExprKind::Convert(Box::new(inner)))
+            }
+            _ => {
+                let op =
+                    self.dice.one(&[ArithOp::Add, ArithOp::Sub, ArithOp::Mul, ArithOp::Div, ArithOp::Mod]);
+                let (a, b) = (self.int(depth - 1), self.int(depth - 1));
+                arith(Type::Int, op, a, b)
+            }
+        }
+    }
+
+    fn real(&mut self, ty: Type, depth: usize) -> Expr {
+        let pick = if depth == 0 { self.dice.below(2) } else { self.dice.below(6) };
+        match pick {
+            0 => e(ty, ExprKind::Real(self.dice.one(REALS))),
+            1 if ty == Type::Time => var(ty, Var::Now),
+            1 if ty == Type::Duration => var(ty, Var::ReqTtl),
+            1 | 2 => {
+                let inner = self.int(depth.saturating_sub(1));
+                e(ty, ExprKind::Convert(Box::new(inner)))
+            }
+            _ => {
+                let op = self.dice.one(&[ArithOp::Add, ArithOp::Sub, ArithOp::Mul, ArithOp::Div]);
+                let a = self.real(ty, depth - 1);
+                let b = if self.dice.below(3) == 0 { self.int(depth - 1) } else { self.real(ty, depth - 1) };
+                arith(ty, op, a, b)
+            }
+        }
+    }
+
+    fn truth(&mut self, depth: usize) -> Expr {
+        let pick = if depth == 0 { self.dice.below(2) } else { self.dice.below(10) };
+        match pick {
+            0 => truth(self.dice.below(2) == 0),
+            1 => var(Type::Bool, Var::ReqHashAlwaysMiss),
+            2 => {
+                let inner = self.truth(depth - 1);
+                e(Type::Bool, ExprKind::Not(Box::new(inner)))
+            }
+            3 | 4 => {
+                let n = 1 + self.dice.below(3);
+                let all = (0..n).map(|_| self.truth(depth - 1)).collect();
+                e(Type::Bool, if pick == 3 { ExprKind::And(all) } else { ExprKind::Or(all) })
+            }
+            5 => {
+                let inner = self.text(depth - 1);
+                e(Type::Bool, ExprKind::Defined(Box::new(inner)))
+            }
+            6 => {
+                let subject = self.text(depth - 1);
+                matches(subject, self.dice.below(4) as u32, self.dice.below(2) == 0)
+            }
+            7 => {
+                let (a, b) = (self.int(depth - 1), self.int(depth - 1));
+                compare(self.dice.one(COMPARISONS), a, b)
+            }
+            8 => {
+                let (a, b) = (self.real(Type::Real, depth - 1), self.real(Type::Real, depth - 1));
+                compare(self.dice.one(COMPARISONS), a, b)
+            }
+            _ => {
+                let (a, b) = (self.text(depth - 1), self.text(depth - 1));
+                compare(self.dice.one(COMPARISONS), a, b)
+            }
+        }
+    }
+
+    fn body(&mut self, depth: usize) -> Vec<Stmt> {
+        let n = 1 + self.dice.below(4);
+        (0..n).map(|_| self.stmt(depth)).collect()
+    }
+
+    fn stmt(&mut self, depth: usize) -> Stmt {
+        match self.dice.below(if depth == 0 { 9 } else { 12 }) {
+            0..3 => {
+                let value = self.text(3);
+                set_header(self.dice.below(8) as u32, value)
+            }
+            3 => Stmt::UnsetHeader { at: HERE, http: HttpId::Req, header: self.dice.below(8) as u32 },
+            4 => {
+                let value = self.text(2);
+                set(
+                    self.dice.one(&[Var::ReqUrl, Var::RespReason]),
+                    self.dice.one(&[SetOp::Assign, SetOp::Add]),
+                    value,
+                )
+            }
+            5 => {
+                let value = self.int(2);
+                let ops = [SetOp::Assign, SetOp::Add, SetOp::Sub, SetOp::Mul, SetOp::Div];
+                set(self.dice.one(&[Var::RespStatus, Var::ReqTtl]), self.dice.one(&ops), value)
+            }
+            6 => {
+                let value = self.truth(3);
+                set(Var::ReqHashAlwaysMiss, SetOp::Assign, value)
+            }
+            7 => {
+                let n = self.dice.below(3);
+                let parts = (0..n).map(|_| self.text(2)).collect();
+                Stmt::HashData { at: HERE, value: strands(parts) }
+            }
+            8 if self.callable < self.subs && self.dice.below(2) == 0 => {
+                let sub = self.callable + self.dice.below((self.subs - self.callable) as usize) as u32;
+                Stmt::CallSub { at: HERE, sub }
+            }
+            8 if self.dice.rarely() => act(self.dice.one(&[Action::Hash, Action::Pass, Action::Fail])),
+            8 => Stmt::If {
+                arms: vec![(self.truth(1), vec![Stmt::Return { at: HERE, how: Return::FromSub }])],
+                otherwise: vec![],
+            },
+            _ => {
+                let n = 1 + self.dice.below(3);
+                let arms = (0..n).map(|_| (self.truth(3), self.body(depth - 1))).collect();
+                let otherwise = if self.dice.below(2) == 0 { self.body(depth - 1) } else { Vec::new() };
+                Stmt::If { arms, otherwise }
+            }
+        }
+    }
+}
+
+fn random_program(seed: u64) -> Program {
+    let mut writer = Writer { dice: Dice(seed), callable: 0, subs: 0 };
+    writer.subs = 1 + writer.dice.below(5) as u32;
+    let mut subs = Vec::new();
+    for i in 0..writer.subs {
+        writer.callable = i + 1;
+        let mut body = writer.body(3);
+        if i == 0 && writer.dice.below(4) > 0 {
+            body.push(act(Action::Hash));
+        }
+        subs.push(sub(&format!("sub{i}"), body));
+    }
+    let mut program = program(subs);
+    "vcl_recv".clone_into(&mut program.subs[0].name);
+    program
+}
+
+fn random_host(seed: u64) -> MemoryHost {
+    let mut dice = Dice(seed ^ 0x5555);
+    let mut host = MemoryHost::new(Method::Recv).with_text(Var::ReqMethod, dice.one(&["GET", "POST"]));
+    for i in 0..4 {
+        host = host.with_header(HttpId::Req, &format!("H{i}"), dice.one(TEXTS));
+    }
+    host.ints.insert(Var::ReqRestarts as u16, dice.one(NUMBERS));
+    host.reals.insert(Var::ReqTtl as u16, dice.one(REALS));
+    host
+}
+
+fn agree(seed: u64) {
+    let program = random_program(seed);
+    let loaded = load(program.clone());
+    let (mut compiled, mut interpreted) = (random_host(seed), random_host(seed));
+    let action = loaded.run(Method::Recv, &mut Ctx::new(&mut compiled, loaded.instance()));
+    let mut interpreter =
+        Interpreter { program: &program, instance: loaded.instance(), host: &mut interpreted };
+    let wanted = interpreter.run(Method::Recv);
+    assert_eq!(compiled.journal, interpreted.journal, "SEED={seed}");
+    assert_eq!(action, wanted, "SEED={seed}");
+}
+
+#[test]
+fn compiled_and_interpreted_programs_agree() {
+    if let Some(seed) = std::env::var("SEED").ok().and_then(|s| s.parse().ok()) {
+        return agree(seed);
+    }
+    let programs = std::env::var("PROGRAMS").ok().and_then(|s| s.parse().ok()).unwrap_or(150);
+    for seed in 0..programs {
+        agree(seed);
+    }
+}
