@@ -261,6 +261,41 @@ mod tests {
         assert_eq!(set.values().vsl_space, 80 << 20);
     }
 
+    /// What a user of Varnish 7.7 to 9.0 may set.
+    const KNOWN: &str = "accept_filter acceptor_sleep_decay acceptor_sleep_incr acceptor_sleep_max auto_restart \
+        backend_idle_timeout backend_local_error_holddown backend_remote_error_holddown backend_wait_limit \
+        backend_wait_timeout ban_any_variant ban_cutoff ban_dups ban_lurker_age ban_lurker_batch \
+        ban_lurker_holdoff ban_lurker_sleep between_bytes_timeout cc_command cc_warnings cli_limit \
+        cli_timeout clock_skew clock_step connect_timeout critbit_cooloff debug default_grace default_keep \
+        default_ttl experimental feature fetch_chunksize fetch_maxchunksize first_byte_timeout gzip_buffer \
+        gzip_level gzip_memlevel h2_header_table_size h2_initial_window_size h2_max_concurrent_streams \
+        h2_max_frame_size h2_max_header_list_size h2_rapid_reset h2_rapid_reset_limit h2_rapid_reset_period \
+        h2_rx_window_increment h2_rx_window_low_water h2_rxbuf_storage h2_window_timeout http1_iovs \
+        http_gzip_support http_max_hdr http_range_support http_req_hdr_len http_req_overflow_status \
+        http_req_size http_resp_hdr_len http_resp_size idle_send_timeout listen_depth lru_interval \
+        max_esi_depth max_restarts max_retries max_vcl max_vcl_handling nuke_limit panic_buffer \
+        pcre2_depth_limit pcre2_jit_compilation pcre2_match_limit ping_interval pipe_sess_max \
+        pipe_task_deadline pipe_timeout pool_req pool_sess pool_vbo prefer_ipv6 rush_exponent send_timeout \
+        shortlived sigsegv_handler ssl_buffer sslbuf_pool startup_timeout syslog_cli_traffic tcp_fastopen \
+        tcp_keepalive_intvl tcp_keepalive_probes tcp_keepalive_time thread_pool_add_delay \
+        thread_pool_destroy_delay thread_pool_fail_delay thread_pool_max thread_pool_min thread_pool_reserve \
+        thread_pool_stack thread_pool_timeout thread_pool_watchdog thread_pools thread_queue_limit \
+        thread_stats_rate timeout_idle timeout_linger tls_cleanup_batch tls_err_dup_servername \
+        tls_handshake_timeout tls_ja3 transit_buffer uncacheable_ttl vary_notice vcc_allow_inline_c \
+        vcc_err_unref vcc_feature vcc_unsafe_path vcl_cooldown vcl_path vmod_path vsl_buffer vsl_mask \
+        vsl_reclen vsl_space vsm_free_cooldown workspace_backend workspace_client workspace_session \
+        workspace_thread";
+
+    #[test]
+    fn every_known_parameter_is_here() {
+        let set = ParamSet::new();
+        let missing: Vec<&str> = KNOWN
+            .split_whitespace()
+            .filter(|name| set.entry(name).is_none() && ParamSet::alias(name).is_none())
+            .collect();
+        assert!(missing.is_empty(), "missing: {missing:?}");
+    }
+
     #[test]
     fn bounds_follow_each_other() {
         let mut set = ParamSet::new();
