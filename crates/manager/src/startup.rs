@@ -4,7 +4,6 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use lacquer_cli::words::{Rules, split};
 use lacquer_params::{DebugBits, ParamSet};
@@ -16,12 +15,11 @@ use crate::daemon::{self, Background};
 use crate::fault::{Fault, Outcome, words};
 use crate::jail::Jail;
 use crate::listen::{Listeners, is_backend_path};
-use crate::manager::{Manager, Reply};
+use crate::manager::{Manager, Means, Reply};
 use crate::options::said::{Mode, Ordered, Said};
 use crate::service::{Service, Signals};
 use crate::shm::Shm;
 use crate::storage::StorageArguments;
-use crate::vcl::Catalogue;
 use crate::vcl::compile::{Text, read_along};
 use crate::version;
 use crate::workdir::{self, PidFile, make_secret};
@@ -212,7 +210,7 @@ pub fn run(said: &Said, program: &OsString, background: &mut Option<Background>)
         jail.name(),
         stores.join(",-s")
     );
-    let mut manager = Manager {
+    let means = Means {
         complain,
         program: program.clone(),
         jail,
@@ -221,30 +219,16 @@ pub fn run(said: &Said, program: &OsString, background: &mut Option<Background>)
         storages,
         identity,
         platform,
-        workdir: workdir.clone(),
-        shm: None,
-        catalogue: Catalogue::default(),
+        workdir,
         secret,
-        state: State::Stopped,
-        worker: None,
-        panic_file: None,
-        panic: None,
-        exit_status: 0,
-        started: Instant::now(),
     };
+    let mut manager = Manager::new(means);
     if compile_only {
-        let code = compile_and_print(&mut manager, &vcl);
-        let _ = std::env::set_current_dir("/");
-        if !manager.params.values().debug.has(DebugBits::VCL_KEEP) {
-            // A directory that is of use to others stays: it is not empty.
-            let _root = manager.jail.raise();
-            let _ = std::fs::remove_dir(&workdir);
-        }
-        return Ok(code);
+        return Ok(compile_and_print(&mut manager, &vcl));
     }
     load_vcl(&mut manager, &vcl)?;
     let mut pid_files = Vec::new();
-    for path in pid_paths.iter().chain([&workdir.join("_.pid")]) {
+    for path in pid_paths.iter().chain([&manager.workdir.join("_.pid")]) {
         pid_files.push(PidFile::open(path, &manager.jail)?);
     }
     if manager.listeners.is_empty() {
@@ -268,6 +252,12 @@ fn compile_and_print(manager: &mut Manager, vcl: &[StartVcl]) -> u8 {
                 code = 2;
             }
         }
+    }
+    let _ = std::env::set_current_dir("/");
+    if !manager.params.values().debug.has(DebugBits::VCL_KEEP) {
+        // A directory that is of use to others stays: it is not empty.
+        let _root = manager.jail.raise();
+        let _ = std::fs::remove_dir(&manager.workdir);
     }
     code
 }
