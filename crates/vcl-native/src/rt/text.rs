@@ -137,13 +137,18 @@ pub extern "C" fn same_ip(ctx: &mut Ctx<'_>, a: *const SocketAddr, b: *const Soc
     })
 }
 
+/// Numbers without room are undefined; the workspace remembers that it was too small.
+fn number(ctx: &mut Ctx<'_>, text: &convert::Text) -> Str {
+    ctx.host.copy(text.bytes()).unwrap_or(Str::NULL)
+}
+
 pub extern "C" fn int_text(ctx: &mut Ctx<'_>, value: i64) -> Str {
-    guard(ctx, Str::NULL, |ctx| Ok(Str::new(ctx.text(convert::int(value))?)))
+    guard(ctx, Str::NULL, |ctx| Ok(number(ctx, &convert::int(value)?)))
 }
 
 /// REAL and DURATION.
 pub extern "C" fn real_text(ctx: &mut Ctx<'_>, value: f64) -> Str {
-    guard(ctx, Str::NULL, |ctx| Ok(Str::new(ctx.text(convert::real(value))?)))
+    guard(ctx, Str::NULL, |ctx| Ok(number(ctx, &convert::real(value)?)))
 }
 
 pub extern "C" fn time_text(ctx: &mut Ctx<'_>, value: f64) -> Str {

@@ -35,9 +35,11 @@ pub extern "C" fn get_ip(ctx: &mut Ctx<'_>, code: u32) -> *const SocketAddr {
 }
 
 pub extern "C" fn get_blob(ctx: &mut Ctx<'_>, code: u32) -> *const Blob {
-    guard(ctx, std::ptr::null(), |ctx| match ctx.host.get_blob(var(code)?) {
-        Some(blob) => ctx.place(blob).map(std::ptr::from_ref).ok_or_else(overflow),
-        None => Ok(std::ptr::null()),
+    guard(ctx, std::ptr::null(), |ctx| {
+        let var = var(code)?;
+        let Some(blob) = ctx.host.get_blob(var) else { return Ok(std::ptr::null()) };
+        let placed = ctx.place(blob).map(std::ptr::from_ref);
+        placed.ok_or_else(|| ModuleError(format!("Workspace overflow ({})", var.name())))
     })
 }
 

@@ -160,21 +160,51 @@ pub fn list(shared: &Shared, argv: &[String]) -> Answer {
         let elements = format!("{{\n{}\n}}", objects.join(",\n"));
         return Answer::ok(json::reply(3, argv, clock::real(), &elements));
     }
-    let mut rows = vec![["Backend name", "Admin", "Probe", "Health", "Last change"].map(left).to_vec()];
-    rows.extend(found.iter().map(Found::cells));
-    let table = columns::layout(&rows);
-    if !flags.details {
-        return Answer::ok(table);
+    let mut lines =
+        vec![Line::Cells(["Backend name", "Admin", "Probe", "Health", "Last change"].map(left).to_vec())];
+    for found in &found {
+        lines.push(Line::Cells(found.cells()));
+        if flags.details {
+            // The text goes on where the row ends, so that its first line is empty.
+            lines.extend(found.list(true, false).trim_end_matches('\n').split('\n').skip(1).map(Line::of));
+        }
     }
+    Answer::ok(aligned(lines))
+}
+
+/// A line of `backend.list`: cells, or text that stays as it is.
+enum Line {
+    Cells(Vec<Cell>),
+    Text(String),
+}
+
+impl Line {
+    fn of(text: &str) -> Line {
+        if text.contains('\t') && !text.starts_with(' ') {
+            Line::Cells(text.split('\t').map(left).collect())
+        } else {
+            Line::Text(text.to_owned())
+        }
+    }
+}
+
+/// All cells in the same columns, details included.
+fn aligned(lines: Vec<Line>) -> String {
+    let rows: Vec<Vec<Cell>> = lines
+        .iter()
+        .filter_map(|l| if let Line::Cells(cells) = l { Some(cells.clone()) } else { None })
+        .collect();
+    let table = columns::layout(&rows);
+    let mut rows = table.lines();
     let mut out = String::new();
-    for (at, line) in table.lines().enumerate() {
-        out.push_str(line);
-        if let Some(found) = at.checked_sub(1).and_then(|row| found.get(row)) {
-            out.push_str(found.list(true, false).trim_end_matches('\n'));
+    for line in &lines {
+        match line {
+            Line::Cells(_) => out.push_str(rows.next().unwrap_or_default()),
+            Line::Text(text) => out.push_str(text),
         }
         out.push('\n');
     }
-    Answer::ok(out)
+    out
 }
 
 pub fn set_health(shared: &Shared, args: &[String]) -> Answer {
