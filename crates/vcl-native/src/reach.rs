@@ -150,20 +150,19 @@ pub fn suspending_methods(instance: &Instance) -> u32 {
 /// Sees that calls by name neither recurse nor nest too deep for the stack.
 pub fn check_depth(program: &Program) -> Result<(), String> {
     let calls: Vec<Vec<u32>> = program.subs.iter().map(|sub| Uses::of(&sub.body).calls).collect();
-    // Rounds of relaxation: in a program without recursion no chain is longer than MAX_DEPTH.
+    // Rounds of relaxation: with recursion the depths grow until they pass the bound.
     let mut depth = vec![1usize; calls.len()];
-    for _ in 0..=MAX_DEPTH {
-        let mut settled = true;
+    let mut settled = false;
+    while !settled && depth.iter().all(|&d| d <= MAX_DEPTH) {
+        settled = true;
         for (sub, called) in calls.iter().enumerate() {
             let below = called.iter().filter_map(|&c| depth.get(c as usize)).max().copied().unwrap_or(0);
-            if depth[sub] != below + 1 {
-                depth[sub] = below + 1;
-                settled = false;
-            }
+            settled &= depth[sub] == below + 1;
+            depth[sub] = below + 1;
         }
-        if settled {
-            return Ok(());
-        }
+    }
+    if depth.iter().all(|&d| d <= MAX_DEPTH) {
+        return Ok(());
     }
     let deepest = (0..calls.len()).max_by_key(|&sub| depth[sub]).unwrap_or_default();
     let name = program.subs.get(deepest).map_or("", |s| s.name.as_str());

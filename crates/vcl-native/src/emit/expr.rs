@@ -14,44 +14,6 @@ use crate::rt;
 impl SubEmitter<'_, '_, '_> {
     pub fn value(&mut self, e: &Expr) -> Result<Val, String> {
         Ok(match &e.kind {
-            ExprKind::Bool(v) => Val::Bool(self.b.ins().iconst(types::I8, i64::from(*v))),
-            ExprKind::Int(v) => {
-                let v = self.word(*v);
-                self.convert(Val::Int(v), e.ty)
-            }
-            ExprKind::Real(v) => {
-                let v = self.b.ins().f64const(*v);
-                self.convert(Val::Real(v), e.ty)
-            }
-            ExprKind::Str(text) | ExprKind::Enum(text) => {
-                let (p, n) = self.text(text.as_bytes());
-                Val::Str(p, n)
-            }
-            ExprKind::NullStr => Val::Str(self.word(0), self.word(0)),
-            ExprKind::Ip(ip, port) => {
-                let at = self.shared.constants.address(SocketAddr::new(*ip, *port));
-                Val::Pointer(self.word(at as i64))
-            }
-            ExprKind::Blob(bytes) => {
-                let at = self.shared.constants.blob(bytes);
-                Val::Pointer(self.word(at as i64))
-            }
-            ExprKind::Backend(index) => {
-                let id = self.shared.instance.backends.get(*index as usize).copied().unwrap_or_default();
-                Val::Number(self.number(id.0))
-            }
-            ExprKind::DefaultBackend => Val::Number(self.number(self.shared.instance.default_backend.0)),
-            ExprKind::NoBackend => Val::Number(self.number(0)),
-            ExprKind::Probe(i) | ExprKind::Acl(i) | ExprKind::Sub(i) | ExprKind::Regex(i) => {
-                Val::Number(self.number(i + 1))
-            }
-            ExprKind::Stevedore(name) => {
-                let (p, n) = self.text(name.as_bytes());
-                let call = self.rt1(rt::vars::stevedore_by_name, &[p, n]);
-                Val::Number(self.one(call))
-            }
-            ExprKind::HttpRef(http) => Val::Http(*http as u32),
-            ExprKind::HeaderRef(http, name) => Val::Header(*http as u32, *name),
             ExprKind::Var(var) => self.var(*var, e.ty)?,
             ExprKind::StorageVar(storage, var) => self.storage_var(storage, *var, e.ty),
             ExprKind::StorageField(storage, var) => {
@@ -110,6 +72,52 @@ impl SubEmitter<'_, '_, '_> {
             | ExprKind::Match { .. }
             | ExprKind::AclMatch { .. }
             | ExprKind::SubCallable(_) => Val::Bool(self.truth_of(e)?),
+            _ => self.constant(e)?,
+        })
+    }
+
+    /// What the program says outright: literals and names.
+    fn constant(&mut self, e: &Expr) -> Result<Val, String> {
+        Ok(match &e.kind {
+            ExprKind::Bool(v) => Val::Bool(self.b.ins().iconst(types::I8, i64::from(*v))),
+            ExprKind::Int(v) => {
+                let v = self.word(*v);
+                self.convert(Val::Int(v), e.ty)
+            }
+            ExprKind::Real(v) => {
+                let v = self.b.ins().f64const(*v);
+                self.convert(Val::Real(v), e.ty)
+            }
+            ExprKind::Str(text) | ExprKind::Enum(text) => {
+                let (p, n) = self.text(text.as_bytes());
+                Val::Str(p, n)
+            }
+            ExprKind::NullStr => Val::Str(self.word(0), self.word(0)),
+            ExprKind::Ip(ip, port) => {
+                let at = self.shared.constants.address(SocketAddr::new(*ip, *port));
+                Val::Pointer(self.word(at as i64))
+            }
+            ExprKind::Blob(bytes) => {
+                let at = self.shared.constants.blob(bytes);
+                Val::Pointer(self.word(at as i64))
+            }
+            ExprKind::Backend(index) => {
+                let id = self.shared.instance.backends.get(*index as usize).copied().unwrap_or_default();
+                Val::Number(self.number(id.0))
+            }
+            ExprKind::DefaultBackend => Val::Number(self.number(self.shared.instance.default_backend.0)),
+            ExprKind::NoBackend => Val::Number(self.number(0)),
+            ExprKind::Probe(i) | ExprKind::Acl(i) | ExprKind::Sub(i) | ExprKind::Regex(i) => {
+                Val::Number(self.number(i + 1))
+            }
+            ExprKind::Stevedore(name) => {
+                let (p, n) = self.text(name.as_bytes());
+                let call = self.rt1(rt::vars::stevedore_by_name, &[p, n]);
+                Val::Number(self.one(call))
+            }
+            ExprKind::HttpRef(http) => Val::Http(*http as u32),
+            ExprKind::HeaderRef(http, name) => Val::Header(*http as u32, *name),
+            other => return Err(format!("No constant: {other:?}")),
         })
     }
 

@@ -110,7 +110,7 @@ pub fn program(subs: Vec<Sub>) -> Program {
             fold: false,
             pedantic: true,
         }],
-        imports: vec![Import { module: "probe".to_owned(), alias: "probe".to_owned() }],
+        imports: vec![Import { module: "trial".to_owned(), alias: "trial".to_owned() }],
         functions: super::module::FUNCTIONS
             .iter()
             .map(|f| {

@@ -231,6 +231,13 @@ impl Interpreter<'_> {
                 let (a, b) = (self.value(a)?, self.value(b)?);
                 self.arith(*op, a, b, e.ty)?
             }
+            _ => return self.special(e),
+        })
+    }
+
+    /// Regexes, changes of case and calls.
+    fn special(&mut self, e: &Expr) -> Done<Value> {
+        Ok(match &e.kind {
             ExprKind::Match { subject, regex, negated } => {
                 let subject = self.text(subject)?.unwrap_or_default();
                 let ExprKind::Regex(index) = regex.kind else { panic!("a regex by name") };

@@ -37,17 +37,17 @@ pub const NOTHING: u32 = 10;
 pub const HEADER: u32 = 11;
 pub const TAIL: u32 = 12;
 
-pub const MODULES: &[&dyn Module] = &[&Probe];
+pub const MODULES: &[&dyn Module] = &[&Trial];
 
-struct Probe;
+struct Trial;
 
-impl Module for Probe {
+impl Module for Trial {
     fn name(&self) -> &'static str {
-        "probe"
+        "trial"
     }
     fn signatures(&self) -> &'static str {
-        "$Module probe 3 \"Tests\"\n\
-         $Function STRING show(STRING, INT, REAL, BOOL, [STRING])\n\
+        "$Module trial 3 \"Tests\"\n\
+         $Function STRING show(STRING, INT, REAL, BOOL, [STRING more])\n\
          $Function INT wait(INT)\n\
          $Function STRING fail()\n\
          $Function VOID panic()\n\
