@@ -26,10 +26,10 @@ def wrk(port, path, connections, seconds, headers=(), script="report.lua", argum
     raise RuntimeError(f"wrk failed: {done.stdout[-500:]}{done.stderr[-500:]}")
 
 
-def counted(port, count, connections=32, path="/", first=0):
+def counted(port, count, connections=32, path="/", first=0, header=""):
     """A number of requests; {} in the path becomes the number of the request."""
     command = [HELPER, "load", "--connect", f"127.0.0.1:{port}", "--count", count, "--connections", connections,
-               "--path", path, "--first", first]
+               "--path", path, "--first", first, "--header", header]
     done = subprocess.run(pinned(LOAD_CORE, command), capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr.strip())

@@ -111,19 +111,19 @@ SERVERS = {s.name: s for s in [
 class Running:
     """A started process of the bench, ended with everything it started."""
 
-    def __init__(self, name, command, port, directory=None):
+    def __init__(self, name, command, port, directory=None, patience=15):
         self.name, self.port, self.dir = name, port, directory
         self.log = open((directory or pathlib.Path("/tmp")) / f"bench-{name}.log", "wb")
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
                                         start_new_session=True, env=dict(os.environ, PATH=f"{os.environ['PATH']}:/usr/sbin"))
-        self.wait_until_it_answers()
+        self.wait_until_it_answers(patience)
 
     @property
     def pid(self):
         return self.process.pid
 
-    def wait_until_it_answers(self):
-        deadline = time.monotonic() + 15
+    def wait_until_it_answers(self, patience):
+        deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 break
