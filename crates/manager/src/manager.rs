@@ -265,14 +265,21 @@ impl Manager {
             None => self.params.reset(name),
         }?;
         self.complain.tune(self.params.values());
+        self.tell_params();
+        Ok(effect)
+    }
+
+    /// The worker answers one message after the other: when it answers a ping, it knows the parameters,
+    /// and whoever set one may rely on it.
+    fn tell_params(&mut self) {
         let message = ToWorker::Param(Box::new(self.params.values().clone()));
         let patience = self.patience();
-        if let Some(worker) = self.worker.as_mut()
-            && worker.tell(&message, patience).is_err()
-        {
+        let Some(worker) = self.worker.as_mut() else { return };
+        if worker.tell(&message, patience).is_ok() {
+            self.ask(Request::Ping);
+        } else {
             self.give_up_on_worker();
         }
-        Ok(effect)
     }
 
     fn param_change(&mut self, words: &[String], json: bool, value: Option<String>) -> Reply {
