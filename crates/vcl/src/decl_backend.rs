@@ -270,6 +270,8 @@ impl Compiler<'_> {
             return self.fail("Cannot set both .via and .path.\n", name);
         }
         if let Some(path) = seen.path {
+            // HTTP wants a Host, and a socket in the file system has no name to put there.
+            backend.host_header.get_or_insert_with(|| "0.0.0.0".to_owned());
             return self.check_path(path);
         }
         let Some(host) = seen.host else { return Err(Stop) };

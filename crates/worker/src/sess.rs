@@ -1,11 +1,11 @@
 //! What is known of a client's connection for as long as it lasts.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use lacquer_http::SessClose;
+use lacquer_http::{SessClose, Workspace};
 use lacquer_params::Params;
 use lacquer_shm::{Tag, Vxid};
 
@@ -80,6 +80,8 @@ pub struct Sess {
     pub timeout_linger: Override,
     pub send_timeout: Override,
     pub idle_send_timeout: Override,
+    /// What stands in for Varnish's workspace of the session, once somebody asks for it.
+    pub workspace: RefCell<Option<Workspace>>,
 }
 
 impl Sess {
@@ -110,6 +112,10 @@ impl Sess {
         let lasted = (now - self.opened).max(0.0);
         log.write_fmt(Tag::SessClose, vxid, format_args!("{} {lasted:.3}", reason.name()));
         log.write(Tag::End, vxid, b"");
+    }
+
+    pub fn workspace_overflowed(&self) -> bool {
+        self.workspace.borrow().as_ref().is_some_and(Workspace::overflowed)
     }
 
     pub fn idle_limit(&self, params: &Params) -> f64 {

@@ -50,6 +50,7 @@ pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) 
         }
     };
     reactor.counters.sess_closed.add(1);
+    reactor.counters.ws_session_overflow.add(u64::from(sess.workspace_overflowed()));
     count_close(&reactor, reason);
     sess.log_close(&reactor, reason, clock::real());
     reactor.flush_counters();
@@ -82,6 +83,7 @@ fn new_sess(vxid: u64, listener: Arc<Listener>, rx: &RxHalf, opened: f64) -> Ses
         timeout_linger: Default::default(),
         send_timeout: Default::default(),
         idle_send_timeout: Default::default(),
+        workspace: Default::default(),
     }
 }
 

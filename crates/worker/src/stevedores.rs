@@ -8,6 +8,8 @@ use lacquer_shm::vsc::Sma;
 use lacquer_shm::{Segment, VsmDir};
 use lacquer_storage::{Arena, Kind, Stevedore};
 
+const PREFIX: &str = "storage.";
+
 pub struct Stevedores {
     all: Vec<Stevedore>,
     counters: Vec<Option<Segment<Sma>>>,
@@ -41,7 +43,9 @@ impl Stevedores {
         self.all.get(index as usize)
     }
 
+    /// By its name, with or without what VCL puts in front of it.
     pub fn by_name(&self, name: &str) -> Option<u32> {
+        let name = name.strip_prefix(PREFIX).unwrap_or(name);
         self.all.iter().position(|s| s.name() == name).map(|i| i as u32)
     }
 

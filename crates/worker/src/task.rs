@@ -92,6 +92,13 @@ pub struct Logged<'t> {
     pub tags: Tags,
 }
 
+/// Marks the workspace as too small, and says so.
+pub fn out_of_workspace(ws: &mut Workspace, log: &mut TxLog) {
+    let kind = if log.vxid().is_client() { "req" } else { "bo" };
+    log.put_fmt(Tag::Error, format_args!("out of workspace ({kind})"));
+    ws.set_overflowed();
+}
+
 impl Logged<'_> {
     /// Writes the whole message into the log.
     pub fn log_all(&mut self) {
@@ -123,7 +130,7 @@ impl Logged<'_> {
                 true
             }
             Err(_) => {
-                self.lost(name.as_bytes());
+                self.lost(&[name.as_bytes(), b":"]);
                 false
             }
         }
@@ -143,14 +150,15 @@ impl Logged<'_> {
         self.set(name, &[value])
     }
 
-    pub fn lost(&mut self, name: &[u8]) {
-        self.log.put(Tag::LostHeader, name);
-        self.ws.set_overflowed();
+    /// What was not to be lost found no room.
+    pub fn lost(&mut self, what: &[&[u8]]) {
+        out_of_workspace(self.ws, self.log);
+        self.log.put(Tag::LostHeader, &what.concat());
     }
 
     pub fn put(&mut self, slot: Slot, bytes: &[u8]) -> bool {
         if self.message.put_copy(self.ws, slot, bytes).is_err() {
-            self.lost(bytes);
+            self.lost(&[bytes]);
             return false;
         }
         let tag = match slot {

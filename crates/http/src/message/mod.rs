@@ -231,7 +231,6 @@ impl Message {
         status: u16,
         reason: Text,
     ) -> Result<(), Overflow> {
-        self.status = status;
         self.start[Slot::Reason as usize] = reason;
         let digits = match fixed_text_table::status_text(status) {
             Some(text) => text,
@@ -240,6 +239,7 @@ impl Message {
                 ws.copy(&[n / 100, n / 10 % 10, n % 10].map(|d| b'0' + d as u8))?
             }
         };
+        self.status = status;
         self.start[Slot::Status as usize] = digits;
         Ok(())
     }

@@ -150,6 +150,9 @@ fn ban_error_of<'c>(ctx: &'c mut Ctx<'_>) -> &'c mut String {
 
 fn ban<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let result = args.str(0).ok_or_else(|| "Null argument".to_owned()).and_then(|text| ctx.host.ban(text));
+    if let Err(why) = &result {
+        ctx.log(Tag::VCL_Error as u8, format!("ban(): {why}"));
+    }
     let accepted = result.is_ok();
     *ban_error_of(ctx) = result.err().unwrap_or_default();
     Ok(Value::Bool(accepted))

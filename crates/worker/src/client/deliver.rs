@@ -48,7 +48,7 @@ fn append_via(req: &mut Req, via: &[u8]) {
     let line = req.resp.append_value(&mut req.task.ws, h::VIA, via, |old| log.put(unset, old));
     match line {
         Ok(line) => req.task.log.put(Tag::RespHeader, req.task.ws.get(line)),
-        Err(_) => req.resp_headers().lost(b"Via"),
+        Err(_) => req.resp_headers().lost(&[b"Via:"]),
     }
 }
 

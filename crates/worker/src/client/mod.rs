@@ -347,6 +347,9 @@ impl Req {
             vcl.loaded.run(method, &mut ctx)
         };
         let action = if self.task.failed { Action::Fail } else { action };
+        if action == Action::Fail {
+            self.task.reactor.counters.vcl_fail.add(1);
+        }
         self.task.log.put(Tag::VCL_return, action.name().as_bytes());
         action
     }

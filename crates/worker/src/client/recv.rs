@@ -91,7 +91,7 @@ fn append_value(req: &mut Req, name: lacquer_http::HeaderName<'_>, value: &[u8])
     let line = req.http.append_value(&mut req.task.ws, name, value, |old| log.put(Tag::ReqUnset, old));
     match line {
         Ok(line) => req.task.log.put(Tag::ReqHeader, req.task.ws.get(line)),
-        Err(_) => req.req_headers().lost(name.as_bytes()),
+        Err(_) => req.req_headers().lost(&[name.as_bytes(), b":"]),
     }
 }
 

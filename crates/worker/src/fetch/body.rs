@@ -12,6 +12,9 @@ use super::connect::OriginConnection;
 use super::{Fetch, Step, Target};
 use crate::clock;
 
+/// What Varnish keeps of a body filter in the workspace.
+const FILTER_COST: usize = 64;
+
 pub async fn fetch(f: &mut Fetch) -> Step {
     let Some(connection) = &f.origin else {
         f.fetch_error("No backend connection (rollback?)");
@@ -29,7 +32,8 @@ pub async fn fetch(f: &mut Fetch) -> Step {
     } else {
         f.filter_list()
     };
-    let Some(mut chain) = f.filters_from(&list) else {
+    let chain = if f.pay_for_filters(&list, no_body) { f.filters_from(&list) } else { None };
+    let Some(mut chain) = chain else {
         f.close_origin(Some(SessClose::Overload));
         return Step::Error;
     };
@@ -143,6 +147,16 @@ impl Fetch {
         }
         // Each name has a blank before it, as users see the list in Varnish's log.
         names.iter().flat_map(|n| [" ", n]).collect::<String>().into_bytes()
+    }
+
+    /// Filters, and the one that takes the body off the connection, have a place in the workspace.
+    fn pay_for_filters(&mut self, list: &[u8], no_body: bool) -> bool {
+        let named = list.split(|&b| b == b' ').filter(|name| !name.is_empty()).count();
+        let paid = self.task.ws.alloc((named + usize::from(!no_body)) * FILTER_COST).is_ok();
+        if !paid {
+            self.fetch_error("Workspace overflow");
+        }
+        paid
     }
 
     /// The filters by name; their opening changes the head.

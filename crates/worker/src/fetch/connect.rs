@@ -148,6 +148,9 @@ pub async fn introduce(connection: &OriginConnection, sess: &Sess) -> u64 {
     (hello.len() - before) as u64
 }
 
+/// What Varnish keeps of a connection in the workspace; counted, so that a size chosen for it means the same.
+const CONNECTION_COST: usize = 112;
+
 pub fn log_open(log: &mut TxLog, connection: &OriginConnection, name: &str) {
     let side = |addr: Option<std::net::SocketAddr>| match addr {
         Some(a) => (a.ip().to_canonical().to_string(), a.port().to_string()),
@@ -218,6 +221,11 @@ impl Fetch {
             self.fetch_error(&format!("backend {name}: busy"));
             origin.count(|c| c.busy.add(1));
             counters.backend_busy.add(1);
+            return false;
+        }
+        if self.task.ws.alloc(CONNECTION_COST).is_err() {
+            self.fetch_error("out of workspace");
+            origin.leave();
             return false;
         }
         match self.open(origin, fresh_only).await {

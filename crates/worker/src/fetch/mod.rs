@@ -130,8 +130,7 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Option<Arc<Object>> {
     if let Some(body) = body
         && let Ok(body) = body.await
     {
-        req.body.give_back(body);
-        req.account.req_body += req.body.take_counted();
+        take_back(req, body);
     }
     let object = started.await.ok().flatten();
     req.task.stamp("Fetch");
@@ -144,11 +143,19 @@ pub async fn in_background(req: &mut Req, busy: Busy, stale: Arc<Object>) {
     if let Some(body) = body
         && let Ok(body) = body.await
     {
-        req.body.give_back(body);
-        req.account.req_body += req.body.take_counted();
+        take_back(req, body);
     }
     req.ignore_body().await;
     req.task.stamp("Fetch");
+}
+
+fn take_back(req: &mut Req, body: ReqBody) {
+    req.body.give_back(body);
+    let read = req.body.take_counted();
+    req.account.req_body += read;
+    if read > 0 {
+        req.task.stamp("ReqBody");
+    }
 }
 
 type BodyBack = Option<oneshot::Receiver<ReqBody>>;
@@ -230,6 +237,9 @@ impl Fetch {
             vcl.loaded.run(method, &mut ctx)
         };
         let action = if self.task.failed { Action::Fail } else { action };
+        if action == Action::Fail {
+            self.task.reactor.counters.vcl_fail.add(1);
+        }
         self.task.log.put(Tag::VCL_return, action.name().as_bytes());
         action
     }

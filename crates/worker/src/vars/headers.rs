@@ -47,6 +47,7 @@ pub fn set_status(to: &mut Logged<'_>, var: Var, status: i64) -> HostResult<()> 
         return Err(fault);
     }
     if to.message.set_status(to.ws, status as u16).is_err() {
+        crate::task::out_of_workspace(to.ws, to.log);
         to.log.put(Tag::LostHeader, format!("{:03}", status % 1000).as_bytes());
         return Ok(());
     }

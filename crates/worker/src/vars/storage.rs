@@ -24,6 +24,7 @@ pub fn by_name(all: &Stevedores, name: &str) -> u32 {
     all.by_name(name).map_or(0, |index| index + 1)
 }
 
+/// As VCL writes it.
 pub fn name(all: &Stevedores, number: u32) -> Str {
     let found = number.checked_sub(1).and_then(|index| all.get(index));
     found.map_or(Str::NULL, |stevedore| Str::new(stevedore.vcl_name().as_bytes()))

@@ -1,5 +1,5 @@
 //! Workspaces by name, for module vtc. Tasks have one of their own; the session's and the thread's, which
-//! Varnish has besides, are stood in for by ones of their size that live as long as the task.
+//! Varnish has besides, are stood in for by ones of their size that live as long as the session and the task.
 
 use lacquer_http::{Mark, Workspace};
 use lacquer_vcl_runtime::HostResult;
@@ -16,7 +16,6 @@ const BEYOND: u8 = 0x15;
 /// The stand-ins and the one snapshot there can be; kept with the task's private values.
 #[derive(Default)]
 struct Extra {
-    session: Option<Workspace>,
     thread: Option<Workspace>,
     snapshot: Option<Mark>,
 }
@@ -35,13 +34,14 @@ fn with<T>(
     work: impl FnOnce(&mut Workspace, &mut Option<Mark>) -> T,
 ) -> Option<T> {
     let is_client = task.vxid().is_client();
-    let params = &task.params;
+    let (params, sess) = (&task.params, task.sess.clone());
+    let mut of_session = sess.workspace.borrow_mut();
     let extra = task.privates.get::<Extra>(0);
     let ws = match which {
         "client" => &mut task.ws,
         "backend" if !is_client => &mut task.ws,
         "session" if is_client => {
-            extra.session.get_or_insert_with(|| session(params.workspace_session as usize))
+            of_session.get_or_insert_with(|| session(params.workspace_session as usize))
         }
         "thread" => extra.thread.get_or_insert_with(|| Workspace::new(params.workspace_thread as usize)),
         _ => return None,
@@ -110,10 +110,10 @@ fn look(ws: &mut Workspace, at: u8, offset: usize, length: usize) -> HostResult<
 
 /// The stand-in that is too full for a response to be sent, as the log names it.
 pub fn exhausted(task: &mut Task) -> Option<&'static str> {
-    let extra: &mut Extra = task.privates.get(0);
-    if extra.session.as_ref().is_some_and(Workspace::overflowed) {
+    if task.sess.workspace_overflowed() {
         return Some("workspace_session");
     }
+    let extra: &mut Extra = task.privates.get(0);
     let thread = extra.thread.as_ref();
     thread.is_some_and(|ws| ws.overflowed() || ws.free_space() < THREAD_NEEDED).then_some("workspace_thread")
 }

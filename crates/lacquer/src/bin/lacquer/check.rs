@@ -37,13 +37,16 @@ fn read(file: &str) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Errors and warnings, in the order of the text.
+/// Errors and warnings, then what is correct but likely to hurt.
 fn diagnose(name: &str, text: &str) -> Vec<Diagnostic> {
     let machine = Machine;
     let mut options = Options::new(lacquer_vmods::catalogue(), &machine, &machine);
     options.max_errors = MAX_ERRORS;
     match lacquer_vcl::compile(name, text, &options) {
-        Ok(compiled) => compiled.warnings,
+        Ok(mut compiled) => {
+            compiled.warnings.extend(lacquer_vcl::lint(&compiled.program));
+            compiled.warnings
+        }
         Err(diagnostics) => diagnostics,
     }
 }
