@@ -12,7 +12,7 @@ use lacquer_vcl_runtime::{
 };
 
 use crate::directors::{backend_of, name_of};
-use crate::support::{Answer, DONE, Table, log, text};
+use crate::support::{Answer, DONE, Table, is_backend_side, log, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "saintmode",
@@ -100,7 +100,7 @@ impl Director for SaintDirector {
     }
 
     fn healthy_for(&self, ctx: &mut Ctx<'_>) -> Health {
-        let hash = ctx.get_blob(Var::BereqHash);
+        let hash = if is_backend_side(ctx.method()) { ctx.get_blob(Var::BereqHash) } else { None };
         let will_do = self.0.will_do(ctx, hash);
         let mut health = ctx.vcl.directors.healthy_for(self.0.backend, ctx);
         health.healthy &= will_do;
@@ -164,9 +164,7 @@ fn is_healthy<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let saint = &args.this::<Object>()?.saint;
     let hash = match ctx.method() {
         Method::Recv | Method::Hash | Method::Init | Method::Fini => None,
-        Method::BackendFetch | Method::BackendRefresh | Method::BackendResponse | Method::BackendError => {
-            ctx.get_blob(Var::BereqHash)
-        }
+        method if is_backend_side(method) => ctx.get_blob(Var::BereqHash),
         _ => ctx.get_blob(Var::ReqHash),
     };
     let well = saint.will_do(ctx, hash) && ctx.vcl.directors.healthy_for(saint.backend, ctx).healthy;

@@ -50,14 +50,14 @@ pub(crate) fn log(ctx: &mut Ctx<'_>, tag: Tag, text: impl AsRef<[u8]>) {
     ctx.host.log(tag as u8, text.as_ref());
 }
 
+/// Whether a fetch's subroutine runs; vcl_pipe is the client's.
+pub(crate) fn is_backend_side(method: Method) -> bool {
+    lacquer_vcl::variables_table::BACKEND & (1 << method as u32) != 0
+}
+
 /// The workspace that strings of this task go to, by the name that hosts know.
 fn workspace(ctx: &Ctx<'_>) -> &'static str {
-    match ctx.method() {
-        Method::BackendFetch | Method::BackendRefresh | Method::BackendResponse | Method::BackendError => {
-            "backend"
-        }
-        _ => "client",
-    }
+    if is_backend_side(ctx.method()) { "backend" } else { "client" }
 }
 
 /// Bytes that are left in the workspace; without one, there is no limit.
