@@ -54,9 +54,10 @@ pub async fn error(f: &mut Fetch) -> Step {
         return Step::Fail;
     }
     f.do_stream = false;
-    if !awaited
+    // An error that does not last leaves the stale object in its place.
+    if let Some(stale) = f.stale.take()
+        && !awaited
         && f.ttl > 0.0
-        && let Some(stale) = f.stale.take()
     {
         f.task.reactor.shared.cache.kill(&stale);
     }
