@@ -37,6 +37,13 @@ pub struct ConnectError {
     pub held_down: bool,
 }
 
+impl ConnectError {
+    /// The number for the log: none while held down, the cause was logged before.
+    pub fn shown(self) -> i32 {
+        if self.held_down { 0 } else { self.errno }
+    }
+}
+
 /// How long an endpoint is left alone after a failure: local causes, refusals.
 #[derive(Clone, Copy, Debug)]
 pub struct Holddown {
@@ -96,6 +103,14 @@ impl Endpoint {
     }
 
     async fn connect_any(&self, prefer_ipv6: bool) -> io::Result<Stream> {
+        let stream = self.connect_bare(prefer_ipv6).await?;
+        if let Some(preamble) = self.preamble.as_deref() {
+            stream.write_all(preamble).await?;
+        }
+        Ok(stream)
+    }
+
+    async fn connect_bare(&self, prefer_ipv6: bool) -> io::Result<Stream> {
         if let Some(path) = &self.path {
             return UnixStream::connect(path).await.map(Stream::Unix);
         }
@@ -142,7 +157,7 @@ const EPERM: i32 = 1;
 const EACCES: i32 = 13;
 const EADDRNOTAVAIL: i32 = 99;
 const ENETUNREACH: i32 = 101;
-const ETIMEDOUT: i32 = 110;
+pub const ETIMEDOUT: i32 = 110;
 const ECONNREFUSED: i32 = 111;
 
 /// Size of the kernel's receive buffer and the like are left to the system; keep-alive is set by parameter.

@@ -1,8 +1,11 @@
-//! Connections: streams as both sides of the cache use them, and the pools of idle ones towards origins.
+//! Connections: streams as both sides of the cache use them, the pools of idle ones towards origins, and
+//! the probes that tell whether origins are well.
 #![forbid(unsafe_code)]
 
 pub mod endpoint;
+pub mod poke;
 pub mod pool;
+pub mod probe;
 pub mod stream;
 
 pub use endpoint::{ConnectError, Endpoint};

@@ -1,0 +1,117 @@
+//! One attempt of a health probe: connect, send the request, read the answer to its end.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use crate::endpoint::{ETIMEDOUT, Endpoint, Holddown};
+use crate::probe::{Attempt, Fact, Settings};
+use crate::stream::{RxHalf, TxHalf};
+
+/// What to send and how to connect.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'c> {
+    pub endpoint: &'c Endpoint,
+    pub request: &'c [u8],
+    /// Version of the PROXY header that goes first; 0 for none.
+    pub proxy: u32,
+    pub prefer_ipv6: bool,
+    pub holddown: Holddown,
+    /// What an error number means, in words.
+    pub error_text: fn(i32) -> String,
+}
+
+/// So much of an answer is looked at.
+const LOOKED_AT: usize = 127;
+
+/// PROXY version 2 without addresses: it speaks for itself, not for a client.
+const PROXY_LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
+
+/// The attempt, and the error number if there was no connection.
+pub async fn poke(call: &Call<'_>, settings: &Settings) -> (Attempt, Option<i32>) {
+    let started = Instant::now();
+    let deadline = started + Duration::from_secs_f64(settings.timeout.clamp(0.0, 1e9));
+    let mut attempt = Attempt::default();
+    let stream = match call.endpoint.connect(settings.timeout, call.prefer_ipv6, call.holddown).await {
+        Ok(stream) => stream,
+        Err(e) => {
+            let errno = e.shown();
+            attempt.text = format!("Open error {errno} ({})", (call.error_text)(errno));
+            return (attempt, Some(errno));
+        }
+    };
+    let (mut rx, tx) = stream.split();
+    attempt.note(match rx.peer_addr() {
+        None => Fact::GoodUnix,
+        Some(peer) if peer.is_ipv4() => Fact::GoodIpv4,
+        Some(_) => Fact::GoodIpv6,
+    });
+    if let Err(e) = send(call, &rx, &tx).await {
+        attempt.note(Fact::ErrorSent);
+        attempt.text = failure("Write", call, &e);
+        return (attempt, None);
+    }
+    attempt.note(Fact::GoodSent);
+    match receive(&mut rx, deadline, settings.expect_close).await {
+        Err((what, e)) => {
+            attempt.note(Fact::ErrorReceived);
+            attempt.text = failure(what, call, &e);
+        }
+        Ok(answer) if answer.is_empty() => "Empty response".clone_into(&mut attempt.text),
+        Ok(answer) => {
+            attempt.took = started.elapsed().as_secs_f64();
+            attempt.note(Fact::GoodReceived);
+            attempt.judge(&answer, settings.status);
+        }
+    }
+    (attempt, None)
+}
+
+fn failure(what: &str, call: &Call<'_>, e: &io::Error) -> String {
+    let errno = e.raw_os_error().unwrap_or(0);
+    format!("{what} error {errno} ({})", (call.error_text)(errno))
+}
+
+async fn send(call: &Call<'_>, rx: &RxHalf, tx: &TxHalf) -> io::Result<()> {
+    match call.proxy {
+        0 => {}
+        1 => tx.write_all(introduction(rx).as_bytes()).await?,
+        _ => tx.write_all(PROXY_LOCAL).await?,
+    }
+    tx.write_all(call.request).await
+}
+
+/// PROXY version 1, with this end of the connection as both sides.
+fn introduction(rx: &RxHalf) -> String {
+    match rx.local_addr() {
+        None => "PROXY UNKNOWN\r\n".to_owned(),
+        Some(own) => {
+            let (ip, port) = (own.ip(), own.port());
+            let family = if own.is_ipv4() { "TCP4" } else { "TCP6" };
+            format!("PROXY {family} {ip} {ip} {port} {port}\r\n")
+        }
+    }
+}
+
+/// The beginning of the answer. Whoever does not expect the other side to close waits out the time.
+async fn receive(
+    rx: &mut RxHalf,
+    deadline: Instant,
+    expect_close: bool,
+) -> Result<Vec<u8>, (&'static str, io::Error)> {
+    let mut answer = Vec::new();
+    let mut buffer = [0; 8192];
+    loop {
+        match timeout_at(deadline, rx.read(&mut buffer)).await {
+            Ok(Ok(0)) => return Ok(answer),
+            Ok(Ok(n)) => {
+                let room = LOOKED_AT - answer.len();
+                answer.extend_from_slice(&buffer[..n.min(room)]);
+            }
+            Ok(Err(e)) => return Err(("Read", e)),
+            Err(_) if !expect_close => return Ok(answer),
+            Err(_) => return Err(("Poll", io::Error::from_raw_os_error(ETIMEDOUT))),
+        }
+    }
+}
