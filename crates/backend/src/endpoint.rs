@@ -103,7 +103,7 @@ impl Endpoint {
     }
 
     async fn connect_any(&self, prefer_ipv6: bool) -> io::Result<Stream> {
-        let stream = self.connect_bare(prefer_ipv6).await?;
+        let mut stream = self.connect_bare(prefer_ipv6).await?;
         if let Some(preamble) = self.preamble.as_deref() {
             stream.write_all(preamble).await?;
         }

@@ -231,8 +231,12 @@ mod tests {
 
     #[test]
     fn only_the_window_counts() {
-        let settings =
-            Settings::new(Wanted { window: Some(2), threshold: Some(1), initial: Some(0), ..Wanted::default() });
+        let settings = Settings::new(Wanted {
+            window: Some(2),
+            threshold: Some(1),
+            initial: Some(0),
+            ..Wanted::default()
+        });
         let mut history = History::new(&settings);
         history.add(&answered("HTTP/1.1 200 OK\r\nFoo: bar\r\n"), &settings);
         assert!(!history.is_sick(&settings));

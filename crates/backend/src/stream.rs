@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
 pub enum RxHalf {
@@ -40,6 +40,13 @@ impl Stream {
                 let (r, w) = s.into_split();
                 (RxHalf::Unix(r), TxHalf::Unix(w))
             }
+        }
+    }
+
+    pub async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Stream::Tcp(s) => s.write_all(bytes).await,
+            Stream::Unix(s) => s.write_all(bytes).await,
         }
     }
 

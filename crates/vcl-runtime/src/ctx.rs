@@ -140,9 +140,12 @@ impl<'a> Ctx<'a> {
 
     /// The VCL name of a backend.
     pub fn backend_name(&mut self, backend: BackendId) -> Result<Option<&'a [u8]>, ModuleError> {
-        let Some(index) = backend.0.checked_sub(1) else { return Ok(None) };
+        if backend.is_none() {
+            return Ok(None);
+        }
         let vcl: &'a Instance = self.vcl;
-        if let Some(declared) = vcl.program.backends.get(index as usize) {
+        let declared = vcl.backends.iter().position(|&id| id == backend);
+        if let Some(declared) = declared.and_then(|at| vcl.program.backends.get(at)) {
             return Ok(Some(declared.name.as_bytes()));
         }
         match vcl.directors.get(backend) {

@@ -52,6 +52,10 @@ pub trait Director: Send + Sync {
     fn healthy_for(&self, ctx: &mut Ctx<'_>) -> Health {
         self.healthy(ctx.vcl)
     }
+    /// Whether it has an opinion of health at all; without one, it counts as healthy.
+    fn judges(&self) -> bool {
+        true
+    }
     /// Text for `backend.list`: the "Probe" column; with `details` the `-p` text. `json` asks for a JSON value.
     fn list(&self, vcl: &Instance, details: bool, json: bool) -> String;
     fn as_any(&self) -> &dyn Any;
@@ -61,7 +65,7 @@ pub trait Director: Send + Sync {
 pub struct DirectorCell {
     pub director: Arc<dyn Director>,
     admin: AtomicU8,
-    /// When the administrator last changed his mind: a double's bits.
+    /// When it was made or the administrator last changed his mind: a double's bits.
     admin_changed: AtomicU64,
 }
 
@@ -77,8 +81,7 @@ impl DirectorCell {
 
     pub fn set_admin(&self, to: AdminHealth) {
         if self.admin.swap(to as u8, Ordering::Relaxed) != to as u8 {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
-            self.admin_changed.store(now.to_bits(), Ordering::Relaxed);
+            self.admin_changed.store(now().to_bits(), Ordering::Relaxed);
         }
     }
 
@@ -94,6 +97,10 @@ impl DirectorCell {
     }
 }
 
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
+}
+
 /// The directors of one loaded VCL. Rows are only ever added, so an id stays valid as long as the VCL.
 #[derive(Default)]
 pub struct Directors {
@@ -106,7 +113,7 @@ impl Directors {
         cells.push(Arc::new(DirectorCell {
             director,
             admin: AtomicU8::new(0),
-            admin_changed: AtomicU64::new(0),
+            admin_changed: AtomicU64::new(now().to_bits()),
         }));
         BackendId(cells.len() as u32)
     }

@@ -137,10 +137,11 @@ impl Instance {
         })
     }
 
-    /// Makes the declared backends, in the program's order, so that they have the first ids.
+    /// Makes the declared backends, in the program's order; `none` backends are no backend.
     pub fn add_backends(&mut self, mut make: impl FnMut(&Backend) -> Arc<dyn Director>) {
         for backend in &self.program.backends {
-            self.backends.push(self.directors.add(make(backend)));
+            let id = if backend.none { BackendId::NONE } else { self.directors.add(make(backend)) };
+            self.backends.push(id);
         }
         let default = self.program.default_backend.and_then(|i| self.backends.get(i as usize));
         self.default_backend = default.copied().unwrap_or(BackendId::NONE);

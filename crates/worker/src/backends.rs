@@ -1,54 +1,112 @@
 //! The backends that a VCL declares: leaves of the tree of directors, with their counters and limits.
 
 use std::any::Any;
-use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use lacquer_backend::Endpoint;
-use lacquer_shm::{Segment, VsmDir, vsc::Vbe};
-use lacquer_vcl::program::Backend;
+use lacquer_shm::{Segment, vsc::Vbe};
+use lacquer_vcl::program::{Backend, Probe};
 use lacquer_vcl_runtime::{BackendId, Ctx, Director, Health, Instance};
 use parking_lot::RwLock;
+
+use crate::probes::Prober;
+use crate::shared::Shared;
 
 pub struct Origin {
     pub spec: Backend,
     pub endpoint: Arc<Endpoint>,
     pub created: f64,
+    /// `Host` for requests that have none.
+    pub host: String,
+    pub prober: Option<Prober>,
     vcl_name: String,
     counters: RwLock<Option<Arc<Segment<Vbe>>>>,
     connections: AtomicU32,
     waiting: AtomicU32,
     pub freed: tokio::sync::Notify,
-    healthy: AtomicBool,
+}
+
+/// What an origin is made of besides its own declaration.
+pub struct Surroundings<'s> {
+    pub vcl_name: &'s str,
+    pub probe: Option<&'s Probe>,
+    /// The backend that makes the connection for it.
+    pub via: Option<&'s Origin>,
+    pub prefer_ipv6: bool,
+    pub now: f64,
 }
 
 impl Origin {
-    pub fn new(spec: Backend, vcl_name: &str, now: f64) -> Origin {
-        let endpoint = Endpoint::new(spec.ipv4, spec.ipv6, spec.path.clone(), spec.preamble.clone());
+    pub fn new(mut spec: Backend, around: &Surroundings<'_>) -> Origin {
+        let address = if around.prefer_ipv6 { spec.ipv6.or(spec.ipv4) } else { spec.ipv4.or(spec.ipv6) };
+        let endpoint = match around.via {
+            None => Endpoint::new(spec.ipv4, spec.ipv6, spec.path.clone(), spec.preamble.clone()),
+            Some(via) => {
+                inherit_timeouts(&mut spec, &via.spec);
+                let preamble = address.map(|to| crate::proxy_out::onward(to, spec.authority.as_deref()));
+                Endpoint::new(via.spec.ipv4, via.spec.ipv6, via.spec.path.clone(), preamble)
+            }
+        };
+        let numeric = || address.map_or_else(|| "0.0.0.0".to_owned(), |a| a.ip().to_string());
+        let host = spec.host_header.clone().unwrap_or_else(numeric);
         Origin {
             endpoint,
-            created: now,
-            vcl_name: vcl_name.to_owned(),
+            created: around.now,
+            prober: around.probe.map(|probe| Prober::new(probe, &host, around.now)),
+            host,
+            vcl_name: around.vcl_name.to_owned(),
             counters: RwLock::new(None),
             connections: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
             freed: tokio::sync::Notify::new(),
-            healthy: AtomicBool::new(!spec.none),
             spec,
         }
     }
 
-    /// Counters are there from load to discard, and shown while the VCL is warm.
-    pub fn publish(&self, vsm: &VsmDir) {
-        let ident = format!("{}.{}", self.vcl_name, self.spec.name);
-        if let Ok(segment) = Segment::<Vbe>::create(vsm, &ident) {
-            segment.happy.set(u64::MAX);
-            *self.counters.write() = Some(Arc::new(segment));
+    /// What its probe says; without one it is well.
+    pub fn is_sick(&self) -> bool {
+        self.prober.as_ref().is_some_and(Prober::is_sick)
+    }
+
+    /// Its VCL gets warm.
+    pub fn warm_up(self: &Arc<Self>, shared: &Arc<Shared>) {
+        self.show(true);
+        if let Some(prober) = &self.prober {
+            prober.start(self, shared);
         }
     }
 
-    pub fn show(&self, shown: bool) {
+    /// Its VCL gets cold.
+    pub fn cool_down(&self, shared: &Shared) {
+        if let Some(prober) = &self.prober {
+            prober.stop(self, &shared.log);
+        }
+        self.show(false);
+    }
+
+    /// Lets those who wait for a connection see that there will be none.
+    pub fn wake_all(&self) {
+        self.freed.notify_waiters();
+    }
+
+    /// Counters are there from load to discard, and shown while the VCL is warm.
+    pub fn publish(&self, shared: &Shared) {
+        let ident = format!("{}.{}", self.vcl_name, self.spec.name);
+        let made = Segment::<Vbe>::create(&shared.vsm.lock(), &ident);
+        if let Ok(segment) = made {
+            if self.prober.is_none() {
+                segment.happy.set(u64::MAX);
+            }
+            segment.hide();
+            *self.counters.write() = Some(Arc::new(segment));
+        }
+        if let Some(prober) = &self.prober {
+            prober.report(self, &shared.log);
+        }
+    }
+
+    fn show(&self, shown: bool) {
         if let Some(counters) = &*self.counters.read() {
             if shown {
                 counters.reveal();
@@ -77,11 +135,6 @@ impl Origin {
         });
     }
 
-    pub fn is_full(&self) -> bool {
-        let limit = self.spec.max_connections.unwrap_or(0);
-        limit > 0 && self.connections.load(Ordering::Relaxed) >= limit
-    }
-
     /// Takes a place among the connections; false if there is none.
     pub fn enter(&self) -> bool {
         let limit = self.spec.max_connections.unwrap_or(0);
@@ -98,6 +151,11 @@ impl Origin {
         self.freed.notify_one();
     }
 
+    /// As [`Origin::enter`] for one who has just come: those in the queue go first.
+    pub fn enter_directly(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) == 0 && self.enter()
+    }
+
     /// Takes a place in the queue for a connection; false if it is full.
     pub fn queue(&self, limit: u32) -> bool {
         if self.waiting.fetch_add(1, Ordering::Relaxed) < limit {
@@ -110,9 +168,19 @@ impl Origin {
     pub fn unqueue(&self) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
+}
 
-    pub fn vcl_name(&self) -> &str {
-        &self.vcl_name
+/// A backend without timeouts of its own has those of the one that connects for it.
+fn inherit_timeouts(spec: &mut Backend, via: &Backend) {
+    let pairs = [
+        (&mut spec.connect_timeout, via.connect_timeout),
+        (&mut spec.first_byte_timeout, via.first_byte_timeout),
+        (&mut spec.between_bytes_timeout, via.between_bytes_timeout),
+    ];
+    for (own, theirs) in pairs {
+        if own.is_none_or(|t| t < 0.0) {
+            *own = theirs;
+        }
     }
 }
 
@@ -133,25 +201,22 @@ impl Director for OriginLeaf {
     }
 
     fn healthy(&self, _vcl: &Instance) -> Health {
-        Health { healthy: self.0.healthy.load(Ordering::Relaxed), changed: self.0.created }
+        let changed = self.0.prober.as_ref().map_or(self.0.created, Prober::changed);
+        Health { healthy: !self.0.is_sick(), changed }
+    }
+
+    fn judges(&self) -> bool {
+        self.0.prober.is_some()
     }
 
     fn list(&self, _vcl: &Instance, details: bool, json: bool) -> String {
-        let healthy = self.0.healthy.load(Ordering::Relaxed);
-        let word = if healthy { "healthy" } else { "sick" };
-        if json {
-            return format!("[0, 0, \"{word}\"]");
+        match (&self.0.prober, details, json) {
+            (Some(prober), ..) => prober.list(details, json),
+            (None, false, false) => "0/0\thealthy".to_owned(),
+            (None, false, true) => "[0, 0, \"healthy\"]".to_owned(),
+            (None, true, false) => String::new(),
+            (None, true, true) => "{}".to_owned(),
         }
-        if !details {
-            return format!("0/0\t{word}");
-        }
-        let mut text = String::new();
-        for (family, addr) in [("IPv4", self.0.spec.ipv4), ("IPv6", self.0.spec.ipv6)] {
-            if let Some(addr) = addr {
-                let _ = write!(text, "\n  {family}: {}:{}", addr.ip(), addr.port());
-            }
-        }
-        text
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -87,6 +87,7 @@ fn start_reactors(shared: &Arc<Shared>, sockets: &[Arc<Inherited>]) -> Result<()
             .event_interval(61)
             .build()
             .map_err(|e| format!("cannot make a reactor: {e}"))?;
+        shared.runtimes.add(runtime.handle().clone());
         std::thread::Builder::new()
             .name(format!("reactor-{id}"))
             .spawn(move || {

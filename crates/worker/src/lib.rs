@@ -16,6 +16,7 @@ mod extra;
 mod faults;
 mod fetch;
 mod helpers;
+mod probes;
 mod proxy_out;
 mod reactor;
 mod req_body;

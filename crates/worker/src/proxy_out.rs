@@ -1,5 +1,7 @@
 //! The PROXY header that introduces a client to a backend.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
 use lacquer_http::proxy_protocol;
 
 use crate::sess::Sess;
@@ -14,4 +16,14 @@ pub fn write(version: u32, sess: &Sess, out: &mut Vec<u8>) {
         authority.unwrap_or_default(),
         out,
     );
+}
+
+/// Version 2, to a server that is to connect onward: the client is nobody, the server whom to connect to.
+pub fn onward(to: SocketAddr, authority: Option<&str>) -> Vec<u8> {
+    let nobody: IpAddr =
+        if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let mut out = Vec::new();
+    let authority = authority.unwrap_or_default().as_bytes();
+    proxy_protocol::write_header(2, SocketAddr::new(nobody, 0), to, authority, &mut out);
+    out
 }

@@ -10,6 +10,7 @@ use lacquer_params::Params;
 use lacquer_shm::{Log, Main, Segment, VsmDir};
 use parking_lot::{Mutex, RwLock};
 
+use crate::probes::Runtimes;
 use crate::stevedores::Stevedores;
 use crate::vcl_table::VclTable;
 
@@ -25,6 +26,7 @@ pub struct Shared {
     pub pools: Pools,
     pub vcls: VclTable,
     pub vxids: Vxids,
+    pub runtimes: Runtimes,
     /// Set once the manager says that clients may come.
     pub accepting: tokio::sync::watch::Sender<bool>,
     pub hostname: String,
@@ -63,6 +65,7 @@ impl Shared {
             stevedores: parts.stevedores,
             vcls: VclTable::default(),
             vxids: Vxids::default(),
+            runtimes: Runtimes::default(),
             accepting: tokio::sync::watch::Sender::new(false),
             hostname: hostname(),
         }

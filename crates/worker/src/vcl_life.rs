@@ -16,7 +16,7 @@ use lacquer_vcl_native::LoadedVcl;
 use lacquer_vcl_runtime::{Director, Event, Instance};
 
 use self::host::InitHost;
-use crate::backends::{Origin, OriginLeaf};
+use crate::backends::{Origin, OriginLeaf, Surroundings};
 use crate::clock;
 use crate::control::Answer;
 use crate::shared::Shared;
@@ -38,7 +38,7 @@ pub fn load(shared: &Arc<Shared>, name: &str, program: &[u8], state: VclState, w
     }
     let vcl = Arc::new(Vcl::new(name.to_owned(), loaded, origins, state));
     vcl.set_temperature(Temperature::Cold);
-    if warm && let Err(why) = warm_up(&vcl) {
+    if warm && let Err(why) = warm_up(shared, &vcl) {
         return cancel(&vcl.loaded, name, "warmup", &why);
     }
     shared.vcls.add(vcl);
@@ -46,17 +46,29 @@ pub fn load(shared: &Arc<Shared>, name: &str, program: &[u8], state: VclState, w
     Answer::ok(format!("Loaded \"{name}\""))
 }
 
-fn build(shared: &Shared, name: &str, program: &[u8]) -> Result<(LoadedVcl, Vec<Arc<Origin>>), String> {
+type Origins = Vec<Arc<Origin>>;
+
+fn build(shared: &Shared, name: &str, program: &[u8]) -> Result<(LoadedVcl, Origins), String> {
     let program: Program = postcard::from_bytes(program)
         .map_err(|e| format!("Could not load compiled VCL.\n\t{e}: do manager and worker differ?\n"))?;
-    let jit = shared.params().pcre2_jit_compilation;
-    let mut instance = Instance::new(name, program, lacquer_vmods::all(), jit)?;
+    let names: Vec<String> = program.backends.iter().map(|b| b.name.clone()).collect();
+    let probes = program.probes.clone();
+    let params = shared.params();
+    let mut instance = Instance::new(name, program, lacquer_vmods::all(), params.pcre2_jit_compilation)?;
     let now = clock::real();
-    let mut origins = Vec::new();
+    let mut origins: Origins = Vec::new();
     instance.add_backends(|spec| {
-        let origin = Arc::new(Origin::new(spec.clone(), name, now));
-        origin.publish(&shared.vsm.lock());
-        origin.show(false);
+        let via = spec.via.and_then(|i| names.get(i as usize));
+        let via = via.and_then(|via| origins.iter().find(|o| o.spec.name == *via)).cloned();
+        let around = Surroundings {
+            vcl_name: name,
+            probe: spec.probe.and_then(|i| probes.get(i as usize)),
+            via: via.as_deref(),
+            prefer_ipv6: params.prefer_ipv6,
+            now,
+        };
+        let origin = Arc::new(Origin::new(spec.clone(), &around));
+        origin.publish(shared);
         origins.push(origin.clone());
         Arc::new(OriginLeaf(origin)) as Arc<dyn Director>
     });
@@ -74,21 +86,21 @@ fn cancel(loaded: &LoadedVcl, name: &str, step: &str, message: &str) -> Answer {
 }
 
 /// From cold to warm.
-fn warm_up(vcl: &Vcl) -> Result<(), String> {
+fn warm_up(shared: &Arc<Shared>, vcl: &Vcl) -> Result<(), String> {
     vcl.set_temperature(Temperature::Warm);
     if let Err(why) = vcl.loaded.event(Event::Warm) {
         let _ = vcl.loaded.event(Event::Cold);
         vcl.set_temperature(Temperature::Cold);
         return Err(why);
     }
-    vcl.origins.iter().for_each(|origin| origin.show(true));
+    vcl.origins.iter().for_each(|origin| origin.warm_up(shared));
     Ok(())
 }
 
 /// From warm to cold, when nobody runs it.
-fn cool_down(vcl: &Vcl) {
+fn cool_down(shared: &Shared, vcl: &Vcl) {
     vcl.set_temperature(Temperature::Cold);
-    vcl.origins.iter().for_each(|origin| origin.show(false));
+    vcl.origins.iter().for_each(|origin| origin.cool_down(shared));
     // What a module says to it does not keep a program warm.
     let _ = vcl.loaded.event(Event::Cold);
 }
@@ -116,14 +128,14 @@ pub fn use_for_new(shared: &Shared, name: &str) -> Answer {
 }
 
 /// Changes what the user wants, and the temperature as far as possible now.
-pub fn set_state(shared: &Shared, name: &str, state: VclState, warm: bool) -> Answer {
+pub fn set_state(shared: &Arc<Shared>, name: &str, state: VclState, warm: bool) -> Answer {
     let Some(Entry::Program(vcl)) = shared.vcls.find(name) else { return unknown(name) };
     let changed = match (warm, vcl.temperature()) {
         (false, Temperature::Cold) | (true, Temperature::Warm) => Ok(()),
         (false, _) => {
             vcl.set_temperature(Temperature::Busy);
             if vcl.busy() == 0 {
-                cool_down(&vcl);
+                cool_down(shared, &vcl);
             }
             Ok(())
         }
@@ -133,7 +145,7 @@ pub fn set_state(shared: &Shared, name: &str, state: VclState, warm: bool) -> An
             Ok(())
         }
         (true, Temperature::Cooling) => Err(format!("VCL {name} is waiting for:")),
-        (true, _) => warm_up(&vcl),
+        (true, _) => warm_up(shared, &vcl),
     };
     match changed {
         Ok(()) => {
@@ -162,7 +174,7 @@ pub fn poll(shared: &Shared) {
             && vcl.temperature() == Temperature::Busy
             && vcl.busy() == 0
         {
-            cool_down(&vcl);
+            cool_down(shared, &vcl);
         }
     }
     shared.vcls.reap();
@@ -171,10 +183,10 @@ pub fn poll(shared: &Shared) {
 
 /// The end of a discarded program that nobody runs any more.
 pub fn finish(vcl: &Vcl) {
-    if !matches!(vcl.temperature(), Temperature::Cold | Temperature::Init) {
-        cool_down(vcl);
-    }
     if let Some(shared) = SHARED.get() {
+        if !matches!(vcl.temperature(), Temperature::Cold | Temperature::Init) {
+            cool_down(shared, vcl);
+        }
         vcl.loaded.fini(&mut InitHost::new(shared.clone(), Method::Fini));
     }
 }

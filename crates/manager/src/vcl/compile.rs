@@ -71,7 +71,7 @@ pub fn read_along(path: &str, name: &str) -> io::Result<(PathBuf, String)> {
     outcome
 }
 
-const TOO_OLD_FOR_UNIX_SOCKETS: &str = "Message from dlopen:\nVCL version 4.0 not supported.\nRunning dlopen failed, exited with 1\nVCL compilation failed";
+const TOO_OLD_FOR_UNIX_SOCKETS: &str = "Message from dlopen:\nCompiled VCL version (4.0) not supported.\nRunning dlopen failed, exited with 1\nVCL compilation failed";
 
 /// Deeply nested VCL must not be able to end the manager.
 const STACK: usize = 64 << 20;

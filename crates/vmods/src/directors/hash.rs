@@ -38,6 +38,10 @@ impl Director for Hash {
         Health { healthy: true, changed: 0.0 }
     }
 
+    fn judges(&self) -> bool {
+        false
+    }
+
     fn list(&self, _vcl: &Instance, details: bool, json: bool) -> String {
         match (details, json) {
             (false, false) => "0/0\thealthy".to_owned(),

@@ -7,6 +7,7 @@ use lacquer_http::{BodyStatus, Filter, Message, SessClose, header_table as h};
 use lacquer_shm::{Tag, TxLog, Vxid};
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::{BackendId, Ctx};
+use tokio::time::Instant;
 
 use super::{Req, Step};
 use crate::clock;
@@ -225,7 +226,7 @@ async fn carry(
     } else {
         1e9
     };
-    let moved = std::cell::Cell::new(0u64);
+    let moved = std::cell::Cell::new(Instant::now());
     let up = one_way(&mut client.half, &connection.tx, &mut account.from_client, &moved);
     let early = std::mem::take(&mut connection.rx.pending);
     let down = async {
@@ -247,25 +248,25 @@ async fn carry(
 }
 
 /// Copies until the sender ends or the receiver is gone, then passes the end on.
-async fn one_way(from: &mut RxHalf, to: &TxHalf, count: &mut u64, moved: &std::cell::Cell<u64>) {
+async fn one_way(from: &mut RxHalf, to: &TxHalf, count: &mut u64, moved: &std::cell::Cell<Instant>) {
     let mut buffer = vec![0u8; 16 * 1024];
     while let Ok(n) = from.read(&mut buffer).await {
         if n == 0 || to.write_all(&buffer[..n]).await.is_err() {
             break;
         }
         *count += n as u64;
-        moved.set(moved.get() + n as u64);
+        moved.set(Instant::now());
     }
     to.shutdown();
 }
 
 /// Returns when no byte has moved for the time given.
-async fn stalled(moved: &std::cell::Cell<u64>, limit: Duration) {
+async fn stalled(moved: &std::cell::Cell<Instant>, limit: Duration) {
     loop {
-        let before = moved.get();
-        tokio::time::sleep(limit).await;
-        if moved.get() == before {
+        let until = moved.get() + limit;
+        if until <= Instant::now() {
             return;
         }
+        tokio::time::sleep_until(until).await;
     }
 }

@@ -29,14 +29,9 @@ impl Found {
         self.cell.director.as_any().downcast_ref::<OriginLeaf>().map(|leaf| &*leaf.0)
     }
 
-    /// A backend without a probe has nothing that could tell its health.
-    fn has_no_say(&self) -> bool {
-        self.origin().is_some_and(|origin| origin.spec.probe.is_none() && !origin.spec.none)
-    }
-
     fn admin_word(&self) -> &'static str {
         match self.cell.admin() {
-            AdminHealth::Auto if self.has_no_say() => "healthy",
+            AdminHealth::Auto if !self.cell.director.judges() => "healthy",
             AdminHealth::Auto => "probe",
             AdminHealth::Healthy => "healthy",
             AdminHealth::Sick => "sick",
@@ -75,7 +70,7 @@ impl Found {
             self.list(false, true)
         );
         if details {
-            let value = if self.has_no_say() { "{}".to_owned() } else { self.list(true, true) };
+            let value = self.list(true, true);
             let _ = writeln!(out, "    \"probe_details\": {},", value.trim_end().trim_end_matches(','));
             if let Some(origin) = self.origin() {
                 for (family, addr) in [("ipv4", origin.spec.ipv4), ("ipv6", origin.spec.ipv6)] {
@@ -220,6 +215,11 @@ pub fn set_health(shared: &Shared, args: &[String]) -> Answer {
     let found = find(shared, Some(pattern));
     for backend in &found {
         backend.cell.set_admin(health);
+        if let Some(origin) = backend.origin()
+            && !backend.health().healthy
+        {
+            origin.wake_all();
+        }
     }
     if found.is_empty() {
         return Answer::refuse(status::PARAM, "No Backends matches");

@@ -13,6 +13,7 @@ use lacquer_vcl_runtime::{BackendId, Ctx};
 use tokio::time::{Instant, timeout_at};
 
 use super::Fetch;
+use super::queue::Entry;
 use crate::backends::{Origin, OriginLeaf};
 use crate::clock;
 use crate::reactor::Reactor;
@@ -133,11 +134,10 @@ pub async fn send_cached(tx: &TxHalf, body: &Object) -> io::Result<u64> {
     Ok(at)
 }
 
-/// What goes first on a new connection: the preamble, the PROXY header. The bytes of the latter.
+/// The PROXY header on a new connection to an origin that wants one; how many bytes it has.
 pub async fn introduce(connection: &OriginConnection, sess: &Sess) -> u64 {
     let spec = &connection.origin.spec;
-    let mut hello = spec.preamble.clone().unwrap_or_default();
-    let before = hello.len();
+    let mut hello = Vec::new();
     if let Some(version) = spec.proxy_header.filter(|&v| v > 0) {
         crate::proxy_out::write(version, sess, &mut hello);
     }
@@ -145,7 +145,7 @@ pub async fn introduce(connection: &OriginConnection, sess: &Sess) -> u64 {
         // A failure shows when the request is sent.
         let _ = connection.tx.write_all(&hello).await;
     }
-    (hello.len() - before) as u64
+    hello.len() as u64
 }
 
 /// What Varnish keeps of a connection in the workspace; counted, so that a size chosen for it means the same.
@@ -165,6 +165,19 @@ pub fn log_open(log: &mut TxLog, connection: &OriginConnection, name: &str) {
     );
 }
 
+pub fn log_failure(log: &mut TxLog, text: std::fmt::Arguments<'_>) {
+    log.put_fmt(Tag::FetchError, text);
+}
+
+/// There was no connection: the place is free again, and the log and the counters tell why.
+pub fn refused(log: &mut TxLog, origin: &Origin, e: endpoint::ConnectError) {
+    origin.leave();
+    let errno = e.shown();
+    origin.count_failure(errno);
+    let (name, text) = (&origin.spec.name, crate::sys::error_text(errno));
+    log_failure(log, format_args!("backend {name}: fail errno {errno} ({text})"));
+}
+
 impl Fetch {
     /// Gets the head of an answer into `beresp`; false if there is none.
     pub async fn get_head(&mut self) -> bool {
@@ -179,10 +192,8 @@ impl Fetch {
             }
         };
         self.backend_resp = id;
-        if !self.bereq.has(&self.task.ws, h::HOST)
-            && let Some(host) = &origin.spec.host_header
-        {
-            self.bereq_headers().add(h::HOST, &[host.as_bytes()]);
+        if !self.bereq.has(&self.task.ws, h::HOST) {
+            self.bereq_headers().add(h::HOST, &[origin.host.as_bytes()]);
         }
         let mut fresh_only = false;
         loop {
@@ -211,16 +222,9 @@ impl Fetch {
         let vcl = self.task.vcl.clone();
         let instance = vcl.loaded.instance();
         let counters = self.task.reactor.shared.counters.clone();
-        if !instance.directors.healthy(id, instance).healthy {
-            self.fetch_error(&format!("backend {name}: unhealthy"));
-            origin.count(|c| c.unhealthy.add(1));
-            counters.backend_unhealthy.add(1);
-            return false;
-        }
-        if !self.enter(origin).await {
-            self.fetch_error(&format!("backend {name}: busy"));
-            origin.count(|c| c.busy.add(1));
-            counters.backend_busy.add(1);
+        let params = self.task.params.clone();
+        let entry = Entry { origin, id, instance, params: &params, counters: &counters };
+        if !entry.pass(&mut self.task.log).await {
             return false;
         }
         if self.task.ws.alloc(CONNECTION_COST).is_err() {
@@ -239,44 +243,11 @@ impl Fetch {
                 true
             }
             Err(e) => {
-                origin.leave();
-                origin.count_failure(if e.held_down { 0 } else { e.errno });
-                let text = crate::sys::error_text(e.errno);
-                self.fetch_error(&format!("backend {name}: fail errno {} ({text})", e.errno));
+                refused(&mut self.task.log, origin, e);
                 counters.backend_fail.add(1);
                 false
             }
         }
-    }
-
-    /// Takes a place at the origin, waiting for one where the limits allow it.
-    async fn enter(&mut self, origin: &Origin) -> bool {
-        if origin.enter() {
-            return true;
-        }
-        let p = &self.task.params;
-        let places = origin.spec.wait_limit.filter(|&n| n > 0).unwrap_or(p.backend_wait_limit as u32);
-        let patience = origin.spec.wait_timeout.filter(|&t| t >= 0.0).unwrap_or(p.backend_wait_timeout);
-        if places == 0 || patience <= 0.0 || !origin.queue(places) {
-            return false;
-        }
-        let counters = self.task.reactor.shared.counters.clone();
-        counters.backend_wait.add(1);
-        let deadline = Instant::now() + clock::seconds(patience);
-        let entered = loop {
-            let freed = origin.freed.notified();
-            if origin.enter() {
-                break true;
-            }
-            if timeout_at(deadline, freed).await.is_err() {
-                break origin.enter();
-            }
-        };
-        origin.unqueue();
-        if !entered {
-            counters.backend_wait_fail.add(1);
-        }
-        entered
     }
 
     async fn open(

@@ -9,6 +9,7 @@ mod connect;
 mod error;
 mod host;
 mod pipe;
+mod queue;
 mod response;
 mod start;
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use lacquer_http::h1::Framing;
-use lacquer_shm::Tag;
 use lacquer_vcl_runtime::BackendId;
 
 use super::OriginConnection;
-use super::connect::{Limits, connect_or_reuse, log_open};
+use super::connect::{Limits, connect_or_reuse, log_open, refused};
+use super::queue::Entry;
 use crate::backends::Origin;
 use crate::client::PipeRequest;
 use crate::clock;
@@ -26,16 +26,9 @@ impl PipeCall<'_> {
         let counters = self.task.reactor.shared.counters.clone();
         let vcl = self.task.vcl.clone();
         let instance = vcl.loaded.instance();
-        if !instance.directors.healthy(id, instance).healthy {
-            self.pipe.log.put_fmt(Tag::FetchError, format_args!("backend {name}: unhealthy"));
-            origin.count(|c| c.unhealthy.add(1));
-            counters.backend_unhealthy.add(1);
-            return None;
-        }
-        if !origin.enter() {
-            self.pipe.log.put_fmt(Tag::FetchError, format_args!("backend {name}: busy"));
-            origin.count(|c| c.busy.add(1));
-            counters.backend_busy.add(1);
+        let params = self.task.params.clone();
+        let entry = Entry { origin: &origin, id, instance, params: &params, counters: &counters };
+        if !entry.pass(&mut self.pipe.log).await {
             return None;
         }
         let limits = Limits::of(&origin, &self.task.params, self.pipe.connect_timeout);
@@ -67,11 +60,7 @@ impl PipeCall<'_> {
                 Some(connection)
             }
             Err(e) => {
-                origin.leave();
-                origin.count_failure(if e.held_down { 0 } else { e.errno });
-                let text = crate::sys::error_text(e.errno);
-                let text = format_args!("backend {name}: fail errno {} ({text})", e.errno);
-                self.pipe.log.put_fmt(Tag::FetchError, text);
+                refused(&mut self.pipe.log, &origin, e);
                 counters.backend_fail.add(1);
                 None
             }
