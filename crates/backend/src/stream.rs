@@ -84,10 +84,11 @@ impl RxHalf {
         !matches!(result, Err(e) if e.kind() == io::ErrorKind::WouldBlock)
     }
 
-    pub async fn readable(&self) -> io::Result<()> {
+    /// Ready when a read would not have to wait.
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            RxHalf::Tcp(s) => s.readable().await,
-            RxHalf::Unix(s) => s.readable().await,
+            RxHalf::Tcp(s) => s.as_ref().poll_read_ready(cx),
+            RxHalf::Unix(s) => s.as_ref().poll_read_ready(cx),
         }
     }
 

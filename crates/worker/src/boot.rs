@@ -96,6 +96,8 @@ fn start_reactors(shared: &Arc<Shared>, sockets: &[Arc<Inherited>]) -> Result<()
                 for socket in sockets {
                     local.spawn_local(accept_loop(reactor.clone(), socket));
                 }
+                let sweeper = reactor.clone();
+                local.spawn_local(async move { sweeper.deadlines.keep_sweeping().await });
                 local.block_on(&runtime, Rc::clone(&reactor).housekeeping());
             })
             .map_err(|e| format!("cannot start a reactor: {e}"))?;

@@ -12,6 +12,7 @@ mod boot;
 mod client;
 mod clock;
 mod control;
+mod deadlines;
 mod extra;
 mod faults;
 mod fetch;

@@ -16,6 +16,7 @@ use lacquer_shm::vsc::{LocalMain, LocalSet};
 
 use crate::client::Memory;
 use crate::clock;
+use crate::deadlines::Deadlines;
 use crate::shared::Shared;
 use crate::vcl_table::VclRef;
 
@@ -34,6 +35,7 @@ pub struct Reactor {
     date: RefCell<DateCache>,
     via: Rc<str>,
     front: RefCell<FrontTable>,
+    pub deadlines: Deadlines,
     unflushed: Cell<u32>,
     last_flush: Cell<Instant>,
 }
@@ -62,6 +64,7 @@ impl Reactor {
             date: RefCell::new(DateCache::default()),
             via: format!("1.1 {} (Varnish/7.7)", shared.config.identity).into(),
             front: RefCell::new(FrontTable::new(FRONT_ENTRIES)),
+            deadlines: Deadlines::default(),
             unflushed: Cell::new(0),
             last_flush: Cell::new(Instant::now()),
             shared,

@@ -47,16 +47,26 @@ pub struct Sender<'t> {
     limits: Limits,
     deadline: Option<Instant>,
     body: u64,
+    scratch: &'t mut Vec<u8>,
 }
 
 /// From this size on a stored body is sent by the kernel without copying. Below, the copy is cheaper.
 const SENDFILE_MIN: usize = 48 * 1024;
 /// Chunks of a stored body that go into one write.
 const GATHER: usize = 16;
+/// Bodies up to this size are copied behind the head.
+const COPY_MAX: usize = 8 * 1024;
 
 impl<'t> Sender<'t> {
-    pub fn new(tx: &'t TxHalf, head: &'t [u8], frame: BodyFrame, limits: Limits) -> Self {
-        Sender { tx, head, frame, limits, deadline: None, body: 0 }
+    /// `scratch` is memory that responses use in turn.
+    pub fn new(
+        tx: &'t TxHalf,
+        head: &'t [u8],
+        frame: BodyFrame,
+        limits: Limits,
+        scratch: &'t mut Vec<u8>,
+    ) -> Self {
+        Sender { tx, head, frame, limits, deadline: None, body: 0, scratch }
     }
 
     pub fn body_bytes(&self) -> u64 {
@@ -139,6 +149,23 @@ impl<'t> Sender<'t> {
         Ok(())
     }
 
+    /// The whole body. A small one goes into the buffer of the head: copying it costs less than a
+    /// second segment in the write.
+    async fn one_piece(&mut self, piece: &[u8]) -> Result<(), SendError> {
+        if piece.len() > COPY_MAX || self.head.is_empty() {
+            return self.body(piece).await;
+        }
+        self.body += piece.len() as u64;
+        let mut all = std::mem::take(self.scratch);
+        all.clear();
+        all.extend_from_slice(self.head);
+        all.extend_from_slice(piece);
+        self.head = &[];
+        let sent = self.write_parts(&mut [&all]).await;
+        *self.scratch = all;
+        Ok(sent?)
+    }
+
     /// The end of the body.
     pub async fn end(&mut self) -> Result<(), SendError> {
         match self.frame {
@@ -190,7 +217,7 @@ impl<'t> Sender<'t> {
             return self.by_kernel(&first, from).await;
         }
         if from + first.len() as u64 == to {
-            self.body(first.bytes()).await?;
+            self.one_piece(first.bytes()).await?;
             return Ok(to);
         }
         let mut chunks: [Option<Chunk<'_>>; GATHER] = Default::default();

@@ -4,6 +4,7 @@ use std::io;
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 
 use lacquer_backend::{RxHalf, Stream, TxHalf};
 use lacquer_http::h1::{self, HeadScan};
@@ -15,6 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::client::{Memory, Req, Start};
 use crate::clock;
+use crate::deadlines::Deadline;
 use crate::reactor::Reactor;
 use crate::req_body::{ReqBody, Rx};
 use crate::sess::{Listener, Sess, Side, count_close};
@@ -24,6 +26,7 @@ struct Connection {
     sess: Rc<Sess>,
     tx: Rc<TxHalf>,
     body: ReqBody,
+    idle: Rc<Deadline>,
 }
 
 /// Serves a connection to its end.
@@ -38,7 +41,12 @@ pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) 
     let (sess, reason) = match receive_proxy(&reactor, sess, &mut rx).await {
         Ok(sess) => {
             let sess = Rc::new(sess);
-            let mut connection = Connection { sess: sess.clone(), tx: Rc::new(tx), body: ReqBody::idle(rx) };
+            let mut connection = Connection {
+                sess: sess.clone(),
+                tx: Rc::new(tx),
+                body: ReqBody::idle(rx),
+                idle: reactor.deadlines.enlist(),
+            };
             let reason = serve(&reactor, &mut connection).await;
             close(connection);
             (sess, reason)
@@ -185,12 +193,16 @@ async fn wait_idle(reactor: &Reactor, connection: &mut Connection) -> Option<Ses
     let params = reactor.params();
     let limit = connection.sess.idle_limit(&params);
     let Some(rx) = connection.body.rx.as_ref() else { return Some(SessClose::RxBody) };
-    let readable = rx.half.readable();
-    match tokio::time::timeout(clock::seconds(limit), readable).await {
-        Ok(Ok(())) => None,
-        Ok(Err(_)) => Some(SessClose::RemClose),
-        Err(_) => Some(SessClose::RxCloseIdle),
-    }
+    connection.idle.arm(Instant::now() + clock::seconds(limit));
+    let ready = std::future::poll_fn(|cx| match rx.half.poll_readable(cx) {
+        Poll::Pending if connection.idle.poll_expired(cx) => Poll::Ready(Some(SessClose::RxCloseIdle)),
+        Poll::Pending => Poll::Pending,
+        Poll::Ready(Ok(())) => Poll::Ready(None),
+        Poll::Ready(Err(_)) => Poll::Ready(Some(SessClose::RemClose)),
+    });
+    let reason = ready.await;
+    connection.idle.disarm();
+    reason
 }
 
 fn charge_partial(reactor: &Reactor, memory: &Memory) {
@@ -331,13 +343,12 @@ async fn request(
     );
     req.task.t_prev = complete;
     req.account.req_header += head.len as u64;
-    let name = req.task.vcl.name.clone();
-    req.task.log.put(Tag::VCL_use, name.as_bytes());
-    process(reactor, connection, req).await
+    req.task.log.put(Tag::VCL_use, req.task.vcl.name.as_bytes());
+    process(reactor, connection, Box::new(req)).await
 }
 
 /// Runs the request; a fault in it costs this connection only.
-async fn process(reactor: &Reactor, connection: &mut Connection, mut req: Req) -> Option<SessClose> {
+async fn process(reactor: &Reactor, connection: &mut Connection, mut req: Box<Req>) -> Option<SessClose> {
     let fault = crate::faults::caught(AssertUnwindSafe(req.run())).await;
     if let Err(text) = fault {
         req.task.log.put(Tag::Error, format!("Fault in this request: {text}").as_bytes());
@@ -347,7 +358,7 @@ async fn process(reactor: &Reactor, connection: &mut Connection, mut req: Req) -
     finish(reactor, connection, req)
 }
 
-fn finish(reactor: &Reactor, connection: &mut Connection, mut req: Req) -> Option<SessClose> {
+fn finish(reactor: &Reactor, connection: &mut Connection, mut req: Box<Req>) -> Option<SessClose> {
     req.account.req_body += req.body.take_counted();
     req.charge();
     req.task.log.end();
@@ -391,7 +402,7 @@ async fn refuse(
         t_first: now,
         t_req: now,
     };
-    let mut req = Req::new(start, memory);
+    let mut req = Box::new(Req::new(start, memory));
     req.account.req_header += rx.len() as u64;
     crate::client::log_start(&mut req);
     req.close = Some(SessClose::RxJunk);

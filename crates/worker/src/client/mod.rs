@@ -75,6 +75,7 @@ pub struct Memory {
     pub http0: Message,
     pub resp: Message,
     pub out: Vec<u8>,
+    pub scratch: Vec<u8>,
     pub body: Vec<u8>,
     /// Bytes of a head that is not complete yet.
     pub received: usize,
@@ -91,6 +92,7 @@ impl Memory {
             http0: Message::new(max_hdr),
             resp: Message::new(max_hdr),
             out: Vec::new(),
+            scratch: Vec::new(),
             body: Vec::new(),
             received: 0,
         }
@@ -125,6 +127,7 @@ pub struct Req {
     pub tx: Rc<TxHalf>,
     pub body: ReqBody,
     pub out: Vec<u8>,
+    pub scratch: Vec<u8>,
     /// Body made by VCL, in vcl_synth.
     pub synth_body: Vec<u8>,
     pub account: Account,
@@ -205,6 +208,7 @@ impl Req {
             tx: start.tx,
             body: start.body,
             out: memory.out,
+            scratch: memory.scratch,
             synth_body: memory.body,
             account: Account::default(),
             close: None,
@@ -254,6 +258,7 @@ impl Req {
             http0: self.http0,
             resp: self.resp,
             out: self.out,
+            scratch: self.scratch,
             body: self.synth_body,
             received: 0,
         };

@@ -177,7 +177,8 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     };
     let head = std::mem::take(&mut req.out);
     let tx = req.tx.clone();
-    let mut sender = Sender::new(&tx, &head, frame, limits);
+    let mut scratch = std::mem::take(&mut req.scratch);
+    let mut sender = Sender::new(&tx, &head, frame, limits, &mut scratch);
     let wanted = plan.length.filter(|_| plan.ranged);
     let result = if send_body {
         send_source(&mut sender, source, plan).await
@@ -186,6 +187,7 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     };
     let short = wanted.is_some_and(|n| sender.body_bytes() < n);
     req.account.resp_body += sender.body_bytes();
+    req.scratch = scratch;
     req.out = head;
     match result {
         Ok(true) => {}
