@@ -1,5 +1,6 @@
 """Drives the servers: wrk for a length of time, lacquer-bench load for a number of requests."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -34,6 +35,20 @@ def counted(port, count, connections=32, path="/", first=0, header=""):
     if done.returncode:
         raise RuntimeError(done.stderr.strip())
     return json.loads(done.stdout)
+
+
+@contextlib.contextmanager
+def holding(port, idle, slow):
+    """Keeps idle and slow connections open meanwhile."""
+    command = [HELPER, "hold", "--connect", f"127.0.0.1:{port}", "--idle", idle, "--slow", slow]
+    holder = subprocess.Popen(pinned(LOAD_CORE, command), stdout=subprocess.PIPE)
+    try:
+        if not holder.stdout.readline():
+            raise RuntimeError("the connections to hold could not be opened")
+        yield
+    finally:
+        holder.terminate()
+        holder.wait()
 
 
 def measured(server, drive):

@@ -1,6 +1,7 @@
 """The scenarios, each a published comparison or a cost that users pay. A scenario returns a Result:
 for every server the values of every round, which the report turns into medians and ratios."""
 
+import contextlib
 import dataclasses
 import os
 import random
@@ -10,7 +11,7 @@ import time
 
 from . import load, measure
 from .cli import Cli
-from .servers import SERVERS, Field, most_connections
+from .servers import SERVERS, STORAGE, Field, most_connections
 
 CACHES = ("lacquer", "varnish", "haproxy", "nginx", "squid")
 VCL_SERVERS = ("lacquer", "varnish")
@@ -38,6 +39,7 @@ class Options:
     seconds: int
     servers: list
     objects: int
+    minutes: float
 
     def chosen(self, names):
         return [n for n in names if (not self.servers or n in self.servers) and SERVERS[n].installed()]
@@ -173,7 +175,74 @@ def memory_of(options, size, objects):
     return result
 
 
+class MemoryWatch(threading.Thread):
+    """Looks at a server's memory twice a second and keeps the most it saw."""
+
+    def __init__(self, pid):
+        super().__init__(daemon=True)
+        self.pid, self.most, self.ends = pid, 0, False
+
+    def run(self):
+        while not self.ends:
+            self.most = max(self.most, measure.memory(self.pid))
+            time.sleep(0.5)
+
+
+def churn(options):
+    """Is memory what was configured? 256 MB of storage, mixed sizes, far more data than fits."""
+    configured = 256
+    columns = [("most_mb", "most memory MB", 0), ("share", "of the configured, %", 0), ("rps", "requests/s", 0),
+               ("errors", "errors", 0)]
+    result = Result(f"churn for {options.minutes} minutes in {configured} MB", columns, "most_mb")
+    with Field(options.chosen(VCL_SERVERS), storage=f"malloc,{configured}M") as running:
+        for name, server in running.servers.items():
+            watch = MemoryWatch(server.pid)
+            watch.start()
+            outcome = load.wrk(server.port, "/", 64, round(options.minutes * 60), script="churn.lua",
+                               arguments=(token(), 100_000))
+            watch.ends = True
+            watch.join()
+            result.add(name, {"most_mb": watch.most / 1e6, "share": watch.most / configured / 10_485.76,
+                              "rps": outcome["requests"] / outcome["seconds"], "errors": outcome["errors"]})
+    return [result]
+
+
+# ---------------------------------------------------------------- burdens
+
+
+def burden(options):
+    """Hits beside 10,000 idle connections and 1,000 that send or read a byte a second."""
+    idle = min(10_000, most_connections() - 1200)
+    results = []
+    for title, held in (("hits alone", None), (f"hits beside {idle:,} idle and 1,000 slow connections", (idle, 1000))):
+        result = Result(title, THROUGHPUT, "p99")
+        with Field(options.chosen(CACHES)) as running:
+            for name, server in running.servers.items():
+                load.wrk(server.port, "/1400/page", 2, 1)
+                with load.holding(server.port, *held) if held else contextlib.nullcontext():
+                    for _ in range(options.rounds):
+                        result.add(name, load.measured(server, lambda port: load.wrk(
+                            port, "/1400/page", 16, options.seconds)))
+        results.append(result)
+    return results
+
+
 # ---------------------------------------------------------------- management
+
+
+def startup(options):
+    """From starting the daemon to the first answer of the origin through it."""
+    result = Result("start to first answer", [("ms", "ms", 0)], "ms")
+    names = options.chosen(CACHES)
+    with Field([]) as running:
+        for i in range(options.rounds):
+            for name in names:
+                started = time.perf_counter()
+                running.start(name, running.origin.port, (1400,), STORAGE, label=f"{name}-{i}")
+                load.counted(running.servers[name].port, 1, 1, "/1400/page")
+                result.add(name, {"ms": (time.perf_counter() - started) * 1000})
+                running.servers.pop(name).stop()
+    return [result]
 
 
 def vcl_of(lines):
@@ -303,6 +372,9 @@ SCENARIOS = {
     "news": news,
     "image": image,
     "memory": memory,
+    "churn": churn,
+    "burden": burden,
+    "startup": startup,
     "vcl-load": vcl_load,
     "bans": bans,
     "restart": restart,

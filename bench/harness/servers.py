@@ -131,7 +131,7 @@ class Running:
                 socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
                 return
             except OSError:
-                time.sleep(0.02)
+                time.sleep(0.002)
         self.stop()
         said = pathlib.Path(self.log.name).read_text(errors="replace")[-600:]
         raise RuntimeError(f"{self.name} does not start: {said}")
@@ -171,8 +171,8 @@ class Field:
             self.close()
             raise
 
-    def start(self, name, origin_port, sizes, storage):
-        directory = self.dir / name
+    def start(self, name, origin_port, sizes, storage, label=None):
+        directory = self.dir / (label or name)
         directory.mkdir()
         directory.chmod(0o777)  # peers drop their privileges and must write here
         setup = Setup(free_port(), origin_port, directory, tuple(sizes), storage)

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod floor;
+mod hold;
 mod load;
 mod options;
 mod origin;
@@ -16,8 +17,10 @@ use std::process::ExitCode;
 const USAGE: &str = "usage:
   lacquer-bench floor  --listen ADDR --size BYTES [--sendfile]
   lacquer-bench origin --listen ADDR [--size BYTES] [--cache-control TEXT] [--cpu-ms N] [--delay-ms N] [--close]
-                       a path that begins with a number (/1400/page) is answered with that many bytes
+                       a path that begins with a number (/1400/page) is answered with that many bytes, one with
+                       /zero/ or /private/ in it with a Cache-Control that forbids keeping it
   lacquer-bench load   --connect ADDR --count N [--connections N] [--path /o/{}] [--first N] [--header LINE]
+  lacquer-bench hold   --connect ADDR [--idle N] [--slow N]
 ";
 
 fn main() -> ExitCode {
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
         "floor" => floor::run(&options),
         "origin" => origin::run(&options),
         "load" => load::run(&options),
+        "hold" => hold::run(&options),
         _ => Err(format!("no program {program}\n{USAGE}")),
     });
     match outcome {

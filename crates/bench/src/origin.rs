@@ -7,38 +7,51 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+/// What an answer says about keeping it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Kept {
+    AsSaid,
+    NotAtAll,
+    NoTime,
+}
+
 struct Origin {
     size: usize,
     cache_control: String,
     cpu: Duration,
     delay: Duration,
     close: bool,
-    made: HashMap<usize, Rc<[u8]>>,
+    made: HashMap<(usize, Kept), Rc<[u8]>>,
 }
 
 impl Answer for Origin {
     fn answer(&mut self, request: &[u8]) -> Reply {
         burn(self.cpu);
-        let size = size_in_path(request).unwrap_or(self.size);
-        let bytes = match self.made.get(&size) {
+        let wanted = (size_in_path(request).unwrap_or(self.size), kept(request));
+        let bytes = match self.made.get(&wanted) {
             Some(bytes) => bytes.clone(),
-            None => self.make(size),
+            None => self.make(wanted),
         };
         Reply { bytes, file: None, delay: self.delay, close: self.close }
     }
 }
 
 impl Origin {
-    fn make(&mut self, size: usize) -> Rc<[u8]> {
+    fn make(&mut self, wanted: (usize, Kept)) -> Rc<[u8]> {
+        let (size, kept) = wanted;
+        let cache_control = match kept {
+            Kept::AsSaid => &self.cache_control,
+            Kept::NotAtAll => "private",
+            Kept::NoTime => "max-age=0",
+        };
         let connection = if self.close { "Connection: close\r\n" } else { "" };
         let head = format!(
             "HTTP/1.1 200 OK\r\nServer: origin\r\nContent-Type: text/html; charset=utf-8\r\n\
-             Cache-Control: {}\r\nLast-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n{connection}\
-             Content-Length: {size}\r\n\r\n",
-            self.cache_control
+             Cache-Control: {cache_control}\r\nLast-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n{connection}\
+             Content-Length: {size}\r\n\r\n"
         );
         let bytes: Rc<[u8]> = [head.as_bytes(), &vec![b'x'; size]].concat().into();
-        self.made.insert(size, bytes.clone());
+        self.made.insert(wanted, bytes.clone());
         bytes
     }
 }
@@ -48,6 +61,16 @@ fn burn(time: Duration) {
     let started = Instant::now();
     while started.elapsed() < time {
         std::hint::spin_loop();
+    }
+}
+
+fn kept(request: &[u8]) -> Kept {
+    let line = request.split(|&b| b == b'\r').next().unwrap_or_default();
+    let has = |part: &[u8]| line.windows(part.len()).any(|w| w == part);
+    match (has(b"/private/"), has(b"/zero/")) {
+        (true, _) => Kept::NotAtAll,
+        (_, true) => Kept::NoTime,
+        _ => Kept::AsSaid,
     }
 }
 

@@ -70,6 +70,22 @@ fn timespec(duration: Duration) -> Timespec {
     Timespec { tv_sec: duration.as_secs() as i64, tv_nsec: duration.subsec_nanos().into() }
 }
 
+/// This program again, whatever has become of its file. With `LACQUER_WORKER_UNDER` set to the command of
+/// a tool (`valgrind --tool=callgrind`, `perf record`) the worker runs under it; whoever starts the
+/// manager may run what they like anyway.
+fn program(name: &OsString) -> io::Result<Command> {
+    let Some(tool) = std::env::var_os("LACQUER_WORKER_UNDER") else {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0(name);
+        return Ok(command);
+    };
+    let tool = tool.to_string_lossy();
+    let mut words = tool.split_whitespace();
+    let mut command = Command::new(words.next().unwrap_or("env"));
+    command.args(words).arg(std::env::current_exe()?);
+    Ok(command)
+}
+
 impl Worker {
     /// Starts a worker that inherits these descriptors under their numbers.
     pub fn spawn(name: &OsString, inherited: &[BorrowedFd<'_>]) -> io::Result<Worker> {
@@ -82,8 +98,7 @@ impl Worker {
         for fd in passed() {
             fcntl_setfd(fd, FdFlags::empty())?;
         }
-        let process = Command::new("/proc/self/exe")
-            .arg0(name)
+        let process = program(name)?
             .arg(format!("{WORKER_ARGUMENT}{}", theirs.as_raw_fd()))
             .stdin(Stdio::null())
             .stdout(said.try_clone()?)

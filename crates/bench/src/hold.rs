@@ -1,0 +1,43 @@
+//! Connections that are only a burden: idle ones that never send, and slow ones of which half send a
+//! request and half read an answer, one byte a second. They stay until this program is ended.
+
+use crate::options::Options;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+/// Longer than anyone waits for.
+const ENDLESS: &[u8] = b"GET /1400/page HTTP/1.1\r\nHost: bench\r\nX-Slow: ";
+const LARGE: &[u8] = b"GET /1000000/page HTTP/1.1\r\nHost: bench\r\n\r\n";
+
+pub fn run(options: &Options) -> Result<(), String> {
+    let address = options.address("connect")?;
+    let failed = |error: io::Error| format!("{address}: {error}");
+    let idle = open(address, options.number("idle", 0)?).map_err(failed)?;
+    let slow: usize = options.number("slow", 0)?;
+    let mut senders = open(address, slow / 2).map_err(failed)?;
+    let mut readers = open(address, slow - slow / 2).map_err(failed)?;
+    for reader in &mut readers {
+        rustix::net::sockopt::set_socket_recv_buffer_size(&*reader, 4096).map_err(|e| failed(e.into()))?;
+        reader.write_all(LARGE).map_err(failed)?;
+    }
+    println!("holding {} idle and {slow} slow connections", idle.len());
+    for second in 0.. {
+        let byte = ENDLESS.get(second).copied().unwrap_or(b'x');
+        senders.retain_mut(|s| s.write_all(&[byte]).is_ok());
+        readers.retain_mut(|r| r.read(&mut [0]).is_ok_and(|n| n > 0));
+        thread::sleep(Duration::from_secs(1));
+    }
+    Ok(())
+}
+
+fn open(address: SocketAddr, count: usize) -> io::Result<Vec<TcpStream>> {
+    let connect = |_| {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_millis(1)))?;
+        Ok(stream)
+    };
+    (0..count).map(connect).collect()
+}
