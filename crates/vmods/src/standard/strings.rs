@@ -31,7 +31,7 @@ pub fn querysort<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let Some(url) = args.str(0) else { return Ok(Value::Str(None)) };
     let Some(sorted) = sorted(url) else { return Ok(Value::Str(Some(url))) };
     // As much as Varnish's way takes: the copy, and a pointer for either end of each parameter.
-    let parameters = url.iter().filter(|b| **b == b'&').count() + 1;
+    let parameters = url.split(|b| *b == b'&').count();
     let needed = (url.len() + 1).next_multiple_of(8) + (2 * parameters + 2).max(4) * 8;
     if needed > room(ctx) {
         overflow(ctx);
