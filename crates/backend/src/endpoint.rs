@@ -1,5 +1,6 @@
 //! Where an origin is, and how a connection to it is made.
 
+use std::borrow::Cow;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -26,6 +27,19 @@ pub struct Endpoint {
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+/// Endpoints that are gone.
+static GONE: AtomicU64 = AtomicU64::new(0);
+
+/// How many endpoints there have been, and how many of them are gone.
+pub fn made_and_gone() -> (u64, u64) {
+    (NEXT_ID.load(Ordering::Relaxed) - 1, GONE.load(Ordering::Relaxed))
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        GONE.fetch_add(1, Ordering::Relaxed);
+    }
+}
 
 /// Known endpoints, so that equal ones share an id. Dead ones fall out when the list is searched.
 static KNOWN: Mutex<Vec<std::sync::Weak<Endpoint>>> = Mutex::new(Vec::new());
@@ -112,7 +126,12 @@ impl Endpoint {
 
     async fn connect_bare(&self, prefer_ipv6: bool) -> io::Result<Stream> {
         if let Some(path) = &self.path {
-            return UnixStream::connect(path).await.map(Stream::Unix);
+            // The system marks abstract names by NUL, people by `@`.
+            let address = match path.strip_prefix('@') {
+                Some(name) => format!("\0{name}").into(),
+                None => Cow::Borrowed(path.as_str()),
+            };
+            return UnixStream::connect(&*address).await.map(Stream::Unix);
         }
         let order = if prefer_ipv6 { [self.v6, self.v4] } else { [self.v4, self.v6] };
         let mut last = io::Error::from_raw_os_error(EADDRNOTAVAIL);

@@ -5,10 +5,12 @@
 //! back is taken first: it is the least likely to have been closed by the origin meanwhile.
 
 use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::endpoint::Endpoint;
 use crate::stream::{RxHalf, TxHalf};
 
 /// A connection that may be used again.
@@ -21,7 +23,19 @@ pub struct Pooled {
 
 #[derive(Default)]
 struct Shelf {
-    idle: HashMap<u64, Vec<Pooled>>,
+    idle: HashMap<u64, Idle>,
+}
+
+/// The idle connections to one endpoint. When no backend has it any more they go too.
+struct Idle {
+    endpoint: Weak<Endpoint>,
+    connections: Vec<Pooled>,
+}
+
+impl Shelf {
+    fn take(&mut self, endpoint: u64) -> Option<Pooled> {
+        self.idle.get_mut(&endpoint)?.connections.pop()
+    }
 }
 
 pub struct Pools {
@@ -39,7 +53,7 @@ impl Pools {
         for i in 0..n {
             let shelf = &self.shelves[(reactor + i) % n];
             loop {
-                let Some(found) = shelf.lock().idle.get_mut(&endpoint).and_then(Vec::pop) else { break };
+                let Some(found) = shelf.lock().take(endpoint) else { break };
                 if found.rx.has_event() {
                     continue;
                 }
@@ -55,22 +69,27 @@ impl Pools {
         None
     }
 
-    pub fn put(&self, reactor: usize, endpoint: u64, rx: RxHalf, tx: TxHalf) {
+    pub fn put(&self, reactor: usize, endpoint: &Arc<Endpoint>, rx: RxHalf, tx: TxHalf) {
         let entry = Pooled { rx, tx, reactor, since: Instant::now() };
-        self.shelves[reactor].lock().idle.entry(endpoint).or_default().push(entry);
+        let mut shelf = self.shelves[reactor].lock();
+        let new = || Idle { endpoint: Arc::downgrade(endpoint), connections: Vec::new() };
+        shelf.idle.entry(endpoint.id).or_insert_with(new).connections.push(entry);
     }
 
-    /// Closes what the peer closed and what was idle for longer than `limit` seconds.
+    /// Closes what the peer closed, what was idle for longer than `limit` seconds and what nobody can use.
     pub fn sweep(&self, reactor: usize, limit: f64) {
         let limit = Duration::from_secs_f64(limit.clamp(0.0, 1e9));
         let mut shelf = self.shelves[reactor].lock();
-        shelf.idle.retain(|_, connections| {
-            connections.retain(|c| c.since.elapsed() < limit && !c.rx.has_event());
-            !connections.is_empty()
+        shelf.idle.retain(|_, idle| {
+            idle.connections.retain(|c| c.since.elapsed() < limit && !c.rx.has_event());
+            idle.endpoint.strong_count() > 0 && !idle.connections.is_empty()
         });
     }
 
     pub fn idle(&self) -> usize {
-        self.shelves.iter().map(|s| s.lock().idle.values().map(Vec::len).sum::<usize>()).sum()
+        self.shelves
+            .iter()
+            .map(|s| s.lock().idle.values().map(|idle| idle.connections.len()).sum::<usize>())
+            .sum()
     }
 }

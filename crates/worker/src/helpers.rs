@@ -127,6 +127,7 @@ fn publish(shared: &Shared, started: f64) {
     main.uptime.set((clock::real() - started).max(0.0) as u64);
     publish_cache(main, shared.cache.stats());
     shared.stevedores.publish();
+    shared.locks.publish();
     let params = shared.params();
     // Reactors stand in for the threads that Varnish would run; who watches these gauges set the parameters.
     main.pools.set(u64::from(params.thread_pools));

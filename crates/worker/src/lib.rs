@@ -17,6 +17,7 @@ mod extra;
 mod faults;
 mod fetch;
 mod helpers;
+mod locks;
 mod probes;
 mod proxy_out;
 mod reactor;

@@ -47,6 +47,24 @@ fn canonical(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }
 
+/// What does not fit into `workspace_session` of a PROXY header's extensions and what comes after them;
+/// the sizes are Varnish's.
+pub fn shortage(params: &Params, tlvs: usize) -> Option<&'static str> {
+    const SESSION: usize = 304;
+    const ADDRESSES: usize = 64;
+    const TLV_HEAD: usize = 16;
+    const TRANSPORT: usize = 8;
+    let capacity = params.workspace_session as usize;
+    let needed = (SESSION + ADDRESSES + TLV_HEAD + tlvs).next_multiple_of(8);
+    if needed > capacity {
+        Some("insufficient workspace")
+    } else if needed + TRANSPORT > capacity {
+        Some("insufficient workspace (proto_priv)")
+    } else {
+        None
+    }
+}
+
 /// A session timeout: the parameter's value unless VCL has said otherwise.
 #[derive(Debug, Default)]
 pub struct Override(Cell<Option<f64>>);

@@ -19,7 +19,7 @@ use crate::clock;
 use crate::deadlines::Deadline;
 use crate::reactor::Reactor;
 use crate::req_body::{ReqBody, Rx};
-use crate::sess::{Listener, Sess, Side, count_close};
+use crate::sess::{Listener, Sess, Side, count_close, shortage};
 
 /// The connection is open as long as this lives; the reason for its end is decided by [`serve`].
 struct Connection {
@@ -130,6 +130,11 @@ async fn receive_proxy(reactor: &Reactor, mut sess: Sess, rx: &mut Rx) -> Result
             if let Some(ends) = &header.endpoints {
                 sess.client = Side::of(ends.client);
                 sess.server = Side::of(ends.server);
+                if let Some(text) = shortage(&reactor.params(), header.tlvs.len()) {
+                    log.write(Tag::Error, vxid, text.as_bytes());
+                    reactor.counters.ws_session_overflow.add(1);
+                    return Err((sess, SessClose::RxJunk));
+                }
             }
             sess.proxy_tlvs = header.tlvs.to_vec();
             rx.unread(&buf[header.len..]);

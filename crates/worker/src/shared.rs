@@ -10,6 +10,7 @@ use lacquer_params::Params;
 use lacquer_shm::{Log, Main, Segment, VsmDir};
 use parking_lot::{Mutex, RwLock};
 
+use crate::locks::Locks;
 use crate::probes::Runtimes;
 use crate::stevedores::Stevedores;
 use crate::vcl_table::VclTable;
@@ -20,6 +21,7 @@ pub struct Shared {
     params_generation: AtomicU64,
     pub counters: Arc<Segment<Main>>,
     pub log: Arc<Log>,
+    pub locks: Locks,
     pub vsm: Mutex<VsmDir>,
     pub cache: Arc<Cache>,
     pub stevedores: Stevedores,
@@ -60,6 +62,7 @@ impl Shared {
             config: parts.config,
             counters: parts.counters,
             log: parts.log,
+            locks: Locks::open(&parts.vsm),
             vsm: Mutex::new(parts.vsm),
             cache: parts.cache,
             stevedores: parts.stevedores,

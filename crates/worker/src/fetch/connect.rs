@@ -492,7 +492,7 @@ impl Fetch {
         } else {
             self.task.log.put_fmt(Tag::BackendClose, format_args!("{} {name} recycle", connection.fd));
             reactor.counters.backend_recycle.add(1);
-            reactor.shared.pools.put(reactor.id, origin.endpoint.id, connection.rx.half, connection.tx);
+            reactor.shared.pools.put(reactor.id, &origin.endpoint, connection.rx.half, connection.tx);
         }
         let a = self.account;
         origin.count(|c| {

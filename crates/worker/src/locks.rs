@@ -1,0 +1,54 @@
+//! Counters under the names of Varnish's locks, for those who watch them.
+//!
+//! Lacquer's locks are others, so nearly all of these stay zero. What tells something besides locking is
+//! kept: there is one lock `conn_pool` for each set of idle connections, made and destroyed with it.
+
+use lacquer_backend::endpoint;
+use lacquer_shm::vsc::Lck;
+use lacquer_shm::{Segment, VsmDir};
+
+const CLASSES: [&str; 22] = [
+    "ban",
+    "busyobj",
+    "cli",
+    CONN_POOL,
+    "dead_pool",
+    "director",
+    "exp",
+    "hcb",
+    "lru",
+    "mempool",
+    "objhdr",
+    "perpool",
+    "pipestat",
+    "probe",
+    "sess",
+    "vbe",
+    "vcapace",
+    "vcl",
+    "vxid",
+    "waiter",
+    "wq",
+    "wstat",
+];
+const CONN_POOL: &str = "conn_pool";
+
+pub struct Locks {
+    /// They are shown for as long as these live.
+    classes: Vec<(&'static str, Segment<Lck>)>,
+}
+
+impl Locks {
+    pub fn open(vsm: &VsmDir) -> Locks {
+        let open = |&name| Segment::create(vsm, name).ok().map(|segment| (name, segment));
+        Locks { classes: CLASSES.iter().filter_map(open).collect() }
+    }
+
+    pub fn publish(&self) {
+        if let Some((_, counters)) = self.classes.iter().find(|(name, _)| *name == CONN_POOL) {
+            let (made, gone) = endpoint::made_and_gone();
+            counters.creat.set(made);
+            counters.destroy.set(gone);
+        }
+    }
+}
