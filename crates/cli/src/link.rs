@@ -84,6 +84,8 @@ pub enum Request {
     Start,
     /// Answer `PONG` and the time.
     Ping,
+    /// Answer, so that the manager knows that all it said before was heard; nothing for the log.
+    Settle,
 }
 
 /// What the user wants of a VCL program's temperature.

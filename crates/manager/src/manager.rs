@@ -269,14 +269,14 @@ impl Manager {
         Ok(effect)
     }
 
-    /// The worker answers one message after the other: when it answers a ping, it knows the parameters,
+    /// The worker answers one message after the other: when it answers at all, it knows the parameters,
     /// and whoever set one may rely on it.
     fn tell_params(&mut self) {
         let message = ToWorker::Param(Box::new(self.params.values().clone()));
         let patience = self.patience();
         let Some(worker) = self.worker.as_mut() else { return };
         if worker.tell(&message, patience).is_ok() {
-            self.ask(Request::Ping);
+            self.ask(Request::Settle);
         } else {
             self.give_up_on_worker();
         }

@@ -86,6 +86,9 @@ fn wait_for_message(manager: &UnixStream) -> bool {
 }
 
 fn answer(shared: &Arc<Shared>, body: Request) -> Answer {
+    if matches!(body, Request::Settle) {
+        return Answer::ok("");
+    }
     let log = |text: std::fmt::Arguments<'_>| shared.log.write_fmt(Tag::CLI, Vxid::NONE, text);
     log(format_args!("Rd {}", words_of(&body)));
     let answer = carry_out(shared, body);
@@ -107,6 +110,7 @@ fn carry_out(shared: &Arc<Shared>, body: Request) -> Answer {
             shared.accepting.send_replace(true);
             Answer::ok("")
         }
+        Request::Settle => Answer::ok(""),
         Request::Ping => Answer::ok(format!("PONG {} 1.0", clock::real() as i64)),
     }
 }
@@ -126,7 +130,7 @@ fn words_of(body: &Request) -> String {
         Request::DiscardVcl { name } => format!("vcl.discard {name}"),
         Request::Cli { argv } => argv.join(" "),
         Request::Start => "start".to_owned(),
-        Request::Ping => "ping".to_owned(),
+        Request::Ping | Request::Settle => "ping".to_owned(),
     }
 }
 
