@@ -5,6 +5,7 @@
 //! back is taken first: it is the least likely to have been closed by the origin meanwhile.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -40,11 +41,16 @@ impl Shelf {
 
 pub struct Pools {
     shelves: Vec<Mutex<Shelf>>,
+    /// Found closed by the peer when they were wanted, since the last sweep.
+    lost: AtomicU64,
 }
 
 impl Pools {
     pub fn new(reactors: usize) -> Pools {
-        Pools { shelves: (0..reactors).map(|_| Mutex::new(Shelf::default())).collect() }
+        Pools {
+            shelves: (0..reactors).map(|_| Mutex::new(Shelf::default())).collect(),
+            lost: AtomicU64::new(0),
+        }
     }
 
     /// An idle connection to the endpoint that still looks alive.
@@ -55,6 +61,7 @@ impl Pools {
             loop {
                 let Some(found) = shelf.lock().take(endpoint) else { break };
                 if found.rx.has_event() {
+                    self.lost.fetch_add(1, Ordering::Relaxed);
                     continue;
                 }
                 if found.reactor == reactor {
@@ -76,14 +83,24 @@ impl Pools {
         shelf.idle.entry(endpoint.id).or_insert_with(new).connections.push(entry);
     }
 
-    /// Closes what the peer closed, what was idle for longer than `limit` seconds and what nobody can use.
-    pub fn sweep(&self, reactor: usize, limit: f64) {
+    /// Closes what the peer closed, what was idle for longer than `limit` seconds and what nobody can use;
+    /// how many of the first kind, and of the others.
+    pub fn sweep(&self, reactor: usize, limit: f64) -> (u64, u64) {
+        let (mut gone, mut old) = (self.lost.swap(0, Ordering::Relaxed), 0);
         let limit = Duration::from_secs_f64(limit.clamp(0.0, 1e9));
         let mut shelf = self.shelves[reactor].lock();
         shelf.idle.retain(|_, idle| {
-            idle.connections.retain(|c| c.since.elapsed() < limit && !c.rx.has_event());
-            idle.endpoint.strong_count() > 0 && !idle.connections.is_empty()
+            let useless = idle.endpoint.strong_count() == 0;
+            idle.connections.retain(|c| {
+                let is_gone = c.rx.has_event();
+                let is_old = useless || c.since.elapsed() >= limit;
+                gone += u64::from(is_gone);
+                old += u64::from(is_old && !is_gone);
+                !is_gone && !is_old
+            });
+            !idle.connections.is_empty()
         });
+        (gone, old)
     }
 
     pub fn idle(&self) -> usize {

@@ -46,6 +46,13 @@ struct Candidate<'a> {
 }
 
 impl Cache {
+    /// A hit protects from the next round of the hand.
+    pub(crate) fn count_hit(&self, object: &Object) {
+        if object.hit(1) {
+            bump(&self.counters.n_lru_moved);
+        }
+    }
+
     /// Evicts one object of a storage; false if there is none that could go. `large` asks for one with
     /// pages of its own, if there is.
     pub fn nuke_one(&self, stevedore: u8, large: bool, log: &mut dyn FnMut(&str)) -> bool {
@@ -90,11 +97,7 @@ impl Cache {
             if !search.allows(object, stevedore) {
                 return false;
             }
-            let touched = object.untouch();
-            if touched {
-                bump(&self.counters.n_lru_moved);
-            }
-            !touched
+            !object.untouch()
         };
         if search == Search::Large {
             return large_candidate(shard, check);

@@ -121,7 +121,6 @@ impl Cache {
     fn report(&self, now: f64, log: &mut dyn FnMut(fmt::Arguments<'_>)) {
         let notes = std::mem::take(&mut *self.notes.lock());
         for note in notes {
-            bump(&self.counters.exp_received);
             match note {
                 Note::Text(text) => log(format_args!("{text}")),
                 Note::Removed { vxid, fresh_until, hits } => {
@@ -132,12 +131,18 @@ impl Cache {
     }
 
     fn note(&self, note: Note) {
-        bump(&self.counters.exp_mailed);
         self.notes.lock().push(note);
         self.ring();
     }
 
+    /// The index knows at once what Varnish mails to its expiry thread.
+    fn mailed(&self) {
+        bump(&self.counters.exp_mailed);
+        bump(&self.counters.exp_received);
+    }
+
     pub(crate) fn note_removed(&self, object: &Object) {
+        self.mailed();
         if self.trace.load(Ordering::Relaxed) {
             let (vxid, fresh_until, hits) = (object.vxid(), object.fresh_until(0.0), object.hits());
             self.note(Note::Removed { vxid, fresh_until, hits });
@@ -146,6 +151,7 @@ impl Cache {
 
     /// An object's deadline is new or changed.
     pub(crate) fn note_inserted(&self, object: &Arc<Object>, when: u32) {
+        self.mailed();
         if self.trace.load(Ordering::Relaxed) {
             let (p, e, f) = (address(object), object.expires(), object.flags());
             self.note(Note::Text(format!("EXP_When p={p:#x} e={e:.6} f={f:#x}")));

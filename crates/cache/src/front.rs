@@ -41,7 +41,8 @@ struct Pinned {
 impl Pinned {
     fn hit(&self) {
         if self.object.hits() < EXACT_HITS {
-            return self.object.hit(1);
+            self.object.hit(1);
+            return;
         }
         self.hits.set(self.hits.get() + 1);
         if self.hits.get() >= BATCH {

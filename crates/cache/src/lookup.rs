@@ -124,7 +124,7 @@ impl Cache {
         }
         let graceful = |o: &Arc<Object>| o.graceful_until(args.ttl, args.grace) >= args.t_req;
         if let Some(object) = stale.clone().filter(graceful) {
-            object.hit(1);
+            self.count_hit(&object);
             let busy = (!walk.busy).then(|| self.busy(shard, key));
             return Found::plain(Lookup::Grace { object: ObjRef::shared(object), busy });
         }
@@ -154,7 +154,7 @@ impl Cache {
             let stale = Some(Arc::clone(&object));
             return Found::plain(Lookup::HitMiss { busy: self.busy(shard, key), marker: object, stale });
         }
-        object.hit(1);
+        self.count_hit(&object);
         self.rush(shard, key, after);
         let memorable = walk.first == walk.fresh
             && object.state() == BodyState::Complete

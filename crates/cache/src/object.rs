@@ -273,10 +273,12 @@ impl Object {
         self.is(flag::TOUCHED) && self.flags.fetch_and(!flag::TOUCHED, Ordering::Relaxed) & flag::TOUCHED != 0
     }
 
-    /// Counts a hit.
-    pub(crate) fn hit(&self, n: u32) {
+    /// Counts a hit; answers whether it is the first since eviction came by.
+    pub(crate) fn hit(&self, n: u32) -> bool {
+        let first = !self.is(flag::TOUCHED);
         self.set(flag::TOUCHED);
         self.hits.fetch_add(n, Ordering::Relaxed);
+        first
     }
 
     pub fn hits(&self) -> u32 {

@@ -93,6 +93,7 @@ fixed_texts! {
         HEAD = "HEAD";
         POST = "POST";
         SLASH = "/";
+        FETCH_FAILED = "Backend fetch failed";
         UNKNOWN_STATUS = "Unknown HTTP Status";
         ACCEPT_RANGES_BYTES = "Accept-Ranges: bytes";
         ACCEPT_ENCODING_GZIP = "Accept-Encoding: gzip";

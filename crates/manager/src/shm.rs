@@ -25,6 +25,8 @@ pub struct Shm {
     /// Counters of what happened to workers.
     pub counters: Segment<Mgt>,
     arguments: Vec<Block>,
+    /// The process id of the worker that runs; by this line in the index readers see that workers changed.
+    worker: Option<Block>,
 }
 
 /// Seconds since the epoch.
@@ -52,7 +54,7 @@ impl Shm {
         }
         let dir = VsmDir::adopt(fd, owner).map_err(fault)?;
         let counters = Segment::create(&dir, "").map_err(fault)?;
-        Ok(Shm { dir, counters, arguments: Vec::new() })
+        Ok(Shm { dir, counters, arguments: Vec::new(), worker: None })
     }
 
     /// Shows an argument (`-T`, `-S`, `-i`) to whoever looks.
@@ -61,6 +63,14 @@ impl Shm {
         bytes.push(0);
         self.arguments.push(self.dir.publish("Arg", name, &bytes).map_err(fault)?);
         Ok(())
+    }
+
+    /// Shows which worker runs, if one does.
+    pub fn show_worker(&mut self, pid: Option<u32>) {
+        self.worker = None;
+        if let Some(pid) = pid {
+            self.worker = self.dir.publish("Worker", "", format!("{pid}\0").as_bytes()).ok();
+        }
     }
 
     /// Makes an empty directory for a new worker.
@@ -81,8 +91,8 @@ impl Shm {
 
     /// Removes everything; for the end.
     pub fn remove(self, jail: &Jail) {
-        let Shm { dir, counters, arguments } = self;
-        drop((counters, arguments, dir));
+        let Shm { dir, counters, arguments, worker } = self;
+        drop((counters, arguments, worker, dir));
         let _root = jail.raise();
         let _ = vsm::remove_dir(Path::new(MANAGER_DIR));
         let _ = vsm::remove_dir(Path::new(WORKER_DIR));

@@ -17,6 +17,7 @@ use lacquer_shm::vsc::{LocalMain, LocalSet};
 use crate::client::Memory;
 use crate::clock;
 use crate::deadlines::Deadlines;
+use crate::parts::{self, LocalParts};
 use crate::shared::Shared;
 use crate::vcl_table::VclRef;
 
@@ -24,6 +25,7 @@ pub struct Reactor {
     pub shared: Arc<Shared>,
     pub id: usize,
     pub counters: LocalMain,
+    pub parts: LocalParts,
     vxid_chunk: Cell<(u64, u64)>,
     params: RefCell<Rc<Params>>,
     params_generation: Cell<u64>,
@@ -56,6 +58,7 @@ impl Reactor {
             params: RefCell::new(params),
             id,
             counters: LocalMain::default(),
+            parts: LocalParts::new(&shared.parts, id),
             vxid_chunk: Cell::new((0, 0)),
             vcl: RefCell::new(None),
             vcl_generation: Cell::new(0),
@@ -90,28 +93,45 @@ impl Reactor {
         self.vcl.borrow().clone()
     }
 
-    /// Lets go of a VCL that is no longer the active one.
-    pub fn refresh_vcl(&self) {
-        let generation = self.shared.vcls.generation();
-        if generation != self.vcl_generation.get() {
-            self.vcl_generation.set(generation);
+    /// Finds the active VCL where it is not known or has changed.
+    fn refresh_vcl(&self) {
+        self.drop_old_vcl();
+        if self.vcl.borrow().is_none() {
             *self.vcl.borrow_mut() = self.shared.vcls.active().map(|v| Rc::new(VclRef::new(v)));
         }
     }
 
+    /// Lets go of a VCL that is no longer the active one.
+    fn drop_old_vcl(&self) {
+        let generation = self.shared.vcls.generation();
+        if generation != self.vcl_generation.get() {
+            self.vcl_generation.set(generation);
+            *self.vcl.borrow_mut() = None;
+        }
+    }
+
+    /// A VCL that runs nothing here is not busy.
+    fn drop_idle_vcl(&self) {
+        self.drop_old_vcl();
+        self.vcl.borrow_mut().take_if(|vcl| Rc::strong_count(vcl) == 1);
+    }
+
     pub fn flush_counters(&self) {
         self.counters.flush(&self.shared.counters);
+        self.parts.flush(&self.shared.parts);
         self.unflushed.set(0);
         self.last_flush.set(Instant::now());
     }
 
     /// Memory for a request.
     pub fn take_memory(&self) -> Memory {
+        parts::taken(&self.parts.req);
         let spare = self.spare.borrow_mut().pop();
         spare.unwrap_or_else(|| Memory::new(self))
     }
 
     pub fn give_memory(&self, memory: Memory) {
+        parts::given(&self.parts.req);
         let mut spare = self.spare.borrow_mut();
         if spare.len() < SPARE {
             spare.push(memory);
@@ -120,6 +140,7 @@ impl Reactor {
 
     /// Memory for a fetch: workspace, log buffer, and the messages bereq, bereq0, beresp.
     pub fn take_fetch_memory(&self) -> FetchMemory {
+        parts::taken(&self.parts.busyobj);
         let params = self.params();
         let max_hdr = params.http_max_hdr as usize;
         let size = params.workspace_backend as usize;
@@ -140,6 +161,7 @@ impl Reactor {
     }
 
     pub fn give_fetch_memory(&self, memory: FetchMemory) {
+        parts::given(&self.parts.busyobj);
         let mut spare = self.spare_fetch.borrow_mut();
         if spare.len() < SPARE {
             spare.push(memory);
@@ -175,12 +197,16 @@ impl Reactor {
     pub async fn housekeeping(self: Rc<Self>) {
         loop {
             self.flush_counters();
-            self.refresh_vcl();
+            self.drop_idle_vcl();
             self.front.borrow_mut().sweep(&self.shared.cache);
             let params = self.params();
-            self.shared.pools.sweep(self.id, params.backend_idle_timeout);
+            let (gone, old) = self.shared.pools.sweep(self.id, params.backend_idle_timeout);
+            self.parts.waiter.remclose.add(gone);
+            self.parts.waiter.timeout.add(old);
+            self.parts.waiter.conns.sub(gone + old);
             self.shared.vcls.reap();
-            tokio::time::sleep(clock::seconds(0.5)).await;
+            // A change of VCL does not wait: the old one may be about to be discarded.
+            let _ = tokio::time::timeout(clock::seconds(0.5), self.shared.vcls.changes.notified()).await;
         }
     }
 }

@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::client::{Memory, Req, Start};
 use crate::clock;
 use crate::deadlines::Deadline;
+use crate::parts;
 use crate::reactor::Reactor;
 use crate::req_body::{ReqBody, Rx};
 use crate::sess::{Listener, Sess, Side, count_close, shortage};
@@ -33,6 +34,7 @@ struct Connection {
 pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) {
     let opened = clock::real();
     reactor.counters.s_sess.add(1);
+    parts::taken(&reactor.parts.sess);
     let vxid = reactor.vxid();
     let (half, tx) = stream.split();
     let sess = new_sess(vxid, listener, &half, opened);
@@ -58,6 +60,7 @@ pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) 
         }
     };
     reactor.counters.sess_closed.add(1);
+    parts::given(&reactor.parts.sess);
     reactor.counters.ws_session_overflow.add(u64::from(sess.workspace_overflowed()));
     count_close(&reactor, reason);
     sess.log_close(&reactor, reason, clock::real());
@@ -163,14 +166,23 @@ enum Received {
 async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose {
     loop {
         let idle_since = Instant::now();
+        let mut herded = false;
         if connection.body.has_pending() {
             reactor.counters.sess_readahead.add(1);
-        } else if let Some(reason) = wait_idle(reactor, connection).await {
-            return reason;
+        } else {
+            match wait_idle(reactor, connection).await {
+                Ok(long) => herded = long,
+                Err(reason) => return reason,
+            }
         }
         let mut memory = reactor.take_memory();
         memory.refresh(reactor);
         let received = receive_head(reactor, connection, &mut memory, idle_since).await;
+        if herded {
+            let w = &reactor.parts.waiter;
+            let gone = memory.received == 0 && matches!(received, Received::Closed(_));
+            if gone { w.remclose.add(1) } else { w.action.add(1) }
+        }
         let reason = match received {
             Received::Closed(reason) => {
                 charge_partial(reactor, &memory);
@@ -193,21 +205,46 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
     }
 }
 
-/// Waits for the next request without holding memory for it.
-async fn wait_idle(reactor: &Reactor, connection: &mut Connection) -> Option<SessClose> {
+/// Waits for the next request without holding memory for it; true if it lingered for long.
+async fn wait_idle(reactor: &Reactor, connection: &mut Connection) -> Result<bool, SessClose> {
     let params = reactor.params();
     let limit = connection.sess.idle_limit(&params);
-    let Some(rx) = connection.body.rx.as_ref() else { return Some(SessClose::RxBody) };
-    connection.idle.arm(Instant::now() + clock::seconds(limit));
+    let linger = connection.sess.timeout_linger.get(params.timeout_linger).min(limit);
+    let since = Instant::now();
+    if let Some(woken) = readable_until(connection, since + clock::seconds(linger)).await {
+        return woken.map(|()| false);
+    }
+    let waiter = &reactor.parts.waiter;
+    reactor.counters.sess_herd.add(1);
+    waiter.conns.add(1);
+    let woken = readable_until(connection, since + clock::seconds(limit)).await;
+    waiter.conns.sub(1);
+    match woken {
+        Some(Ok(())) => Ok(true),
+        Some(Err(reason)) => {
+            waiter.remclose.add(1);
+            Err(reason)
+        }
+        None => {
+            waiter.timeout.add(1);
+            Err(SessClose::RxCloseIdle)
+        }
+    }
+}
+
+/// Waits until something has arrived; `None` if the time is over first.
+async fn readable_until(connection: &Connection, deadline: Instant) -> Option<Result<(), SessClose>> {
+    let Some(rx) = connection.body.rx.as_ref() else { return Some(Err(SessClose::RxBody)) };
+    connection.idle.arm(deadline);
     let ready = std::future::poll_fn(|cx| match rx.half.poll_readable(cx) {
-        Poll::Pending if connection.idle.poll_expired(cx) => Poll::Ready(Some(SessClose::RxCloseIdle)),
+        Poll::Pending if connection.idle.poll_expired(cx) => Poll::Ready(None),
         Poll::Pending => Poll::Pending,
-        Poll::Ready(Ok(())) => Poll::Ready(None),
-        Poll::Ready(Err(_)) => Poll::Ready(Some(SessClose::RemClose)),
+        Poll::Ready(Ok(())) => Poll::Ready(Some(Ok(()))),
+        Poll::Ready(Err(_)) => Poll::Ready(Some(Err(SessClose::RemClose))),
     });
-    let reason = ready.await;
+    let woken = ready.await;
     connection.idle.disarm();
-    reason
+    woken
 }
 
 fn charge_partial(reactor: &Reactor, memory: &Memory) {

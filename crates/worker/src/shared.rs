@@ -25,6 +25,7 @@ pub struct Shared {
     pub vsm: Mutex<VsmDir>,
     pub cache: Arc<Cache>,
     pub stevedores: Stevedores,
+    pub parts: crate::parts::Parts,
     pub pools: Pools,
     pub vcls: VclTable,
     pub vxids: Vxids,
@@ -52,6 +53,7 @@ impl Shared {
 
     fn apply_log_settings(&self, params: &Params) {
         crate::boot::apply_log_settings(&self.log, params);
+        self.cache.set_trace(!self.log.is_masked(lacquer_shm::Tag::ExpKill));
     }
 
     pub fn new(parts: Parts) -> Shared {
@@ -66,6 +68,7 @@ impl Shared {
             vsm: Mutex::new(parts.vsm),
             cache: parts.cache,
             stevedores: parts.stevedores,
+            parts: parts.parts,
             vcls: VclTable::default(),
             vxids: Vxids::default(),
             runtimes: Runtimes::default(),
@@ -84,6 +87,7 @@ pub struct Parts {
     pub vsm: VsmDir,
     pub cache: Arc<Cache>,
     pub stevedores: Stevedores,
+    pub parts: crate::parts::Parts,
 }
 
 fn hostname() -> String {

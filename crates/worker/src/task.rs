@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use lacquer_http::{HeaderName, Message, Slot, Workspace};
+use lacquer_http::{HeaderName, Message, Slot, Text, Workspace, fixed, fixed_text_table};
 use lacquer_params::Params;
 use lacquer_shm::{Tag, TxLog, Vxid};
 use lacquer_vcl::types::Method;
@@ -181,7 +181,19 @@ impl Logged<'_> {
                 .set_response(self.ws, status)
                 .and_then(|()| self.message.put_copy(self.ws, Slot::Reason, reason).map(|_| ())),
         };
-        if made.is_err() {
+        self.responds(made.is_ok());
+    }
+
+    /// As [`Logged::respond`], with a reason that is in the workspace or fixed; none is the standard one.
+    pub fn respond_with(&mut self, status: u16, reason: Text) {
+        let reason = if reason.is_none() { fixed_text_table::reason_text(status) } else { reason };
+        self.message.put(self.ws, Slot::Proto, fixed::HTTP_11);
+        let made = self.message.set_status_reason(self.ws, status, reason);
+        self.responds(made.is_ok());
+    }
+
+    fn responds(&mut self, complete: bool) {
+        if !complete {
             self.ws.set_overflowed();
         }
         let (m, ws) = (&*self.message, &*self.ws);

@@ -155,6 +155,8 @@ struct Inner {
 pub struct VclTable {
     inner: RwLock<Inner>,
     generation: AtomicU64,
+    /// Wakes reactors when another VCL is active or one has gone.
+    pub changes: tokio::sync::Notify,
 }
 
 impl VclTable {
@@ -164,6 +166,7 @@ impl VclTable {
 
     fn changed(&self) {
         self.generation.fetch_add(1, Ordering::Release);
+        self.changes.notify_waiters();
     }
 
     pub fn active(&self) -> Option<Arc<Vcl>> {

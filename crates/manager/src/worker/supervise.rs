@@ -125,8 +125,9 @@ impl Manager {
         };
         let pid = worker.pid();
         self.complain.say(Level::Debug, &format!("Child ({pid}) Started"));
-        if let Some(shm) = &self.shm {
+        if let Some(shm) = &mut self.shm {
             shm.counters.child_start.add(1);
+            shm.show_worker(Some(pid));
         }
         let config = WorkerConfig {
             identity: self.identity.clone(),
@@ -260,6 +261,9 @@ impl Manager {
         self.record_panic(pid);
         if !self.params.values().debug.has(DebugBits::VTC_MODE) {
             Shm::remove_worker_dir(&self.jail);
+            if let Some(shm) = &mut self.shm {
+                shm.show_worker(None);
+            }
         }
         let died = matches!(self.state, State::Running | State::Died);
         self.complain.say(Level::Debug, "Child cleanup complete");

@@ -315,6 +315,8 @@ impl Fetch {
         let log = &mut self.task.log;
         let mut note = |text: &str| log.put(Tag::ExpKill, text.as_bytes());
         let mut nuke = Nuke { left: self.nuke_left, log: &mut note };
+        // What is kept as a mark only lets go of its body later: no span for head and body together.
+        let expected = expected.filter(|_| !self.uncacheable || flags & flag::PRIVATE != 0);
         let made = shared.cache.begin(stevedore, &spec, expected, sizes, &mut nuke);
         self.nuke_left = nuke.left;
         let Ok((object, writer)) = made else { return false };
@@ -329,7 +331,7 @@ impl Fetch {
     fn place(&mut self) -> u32 {
         let transient = self.task.reactor.shared.stevedores.transient();
         let c = &self.task.reactor.counters;
-        let chosen = self.storage;
+        let Some(chosen) = self.storage else { return transient };
         if self.uncacheable {
             c.beresp_uncacheable.add(1);
             return transient;

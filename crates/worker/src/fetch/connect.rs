@@ -116,6 +116,8 @@ pub async fn connect_or_reuse(
     let pools = &reactor.shared.pools;
     if !fresh_only && let Some((rx, tx)) = pools.take(reactor.id, origin.endpoint.id) {
         reactor.counters.backend_reuse.add(1);
+        reactor.parts.waiter.conns.sub(1);
+        reactor.parts.waiter.action.add(1);
         return Ok((rx, tx, true));
     }
     let stream = origin.endpoint.connect(limits.connect, limits.prefer_ipv6, limits.holddown).await?;
@@ -492,6 +494,7 @@ impl Fetch {
         } else {
             self.task.log.put_fmt(Tag::BackendClose, format_args!("{} {name} recycle", connection.fd));
             reactor.counters.backend_recycle.add(1);
+            reactor.parts.waiter.conns.add(1);
             reactor.shared.pools.put(reactor.id, &origin.endpoint, connection.rx.half, connection.tx);
         }
         let a = self.account;

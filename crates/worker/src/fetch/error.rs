@@ -1,6 +1,6 @@
 //! vcl_backend_error: an object made by VCL because the origin gave none.
 
-use lacquer_http::header_table as h;
+use lacquer_http::{fixed, header_table as h};
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 
@@ -19,15 +19,10 @@ pub async fn error(f: &mut Fetch) -> Step {
     f.object = None;
     f.writer = None;
     f.beresp.clear();
-    let reason = f.task.ws.get_opt(f.err_reason).map(<[u8]>::to_vec);
     let date = f.task.reactor.http_date(now);
-    let code = f.err_code;
+    let (code, reason) = if f.err_code > 0 { (f.err_code, f.err_reason) } else { (503, fixed::FETCH_FAILED) };
     let mut headers = f.beresp_headers();
-    if code > 0 {
-        headers.respond(code, reason.as_deref());
-    } else {
-        headers.respond(503, Some(b"Backend fetch failed"));
-    }
+    headers.respond_with(code, reason);
     headers.add(h::DATE, &[&date]);
     headers.add(h::SERVER, &[b"Varnish"]);
     f.t_origin = now;

@@ -121,10 +121,7 @@ impl Host for Fetch {
         if var != Var::BerespStorage {
             return misplaced(var);
         }
-        // The fetch holds the storage's plain number, and always one.
-        if let Some(index) = value.checked_sub(1) {
-            self.storage = index;
-        }
+        self.storage = value.checked_sub(1);
         Ok(())
     }
 

@@ -102,7 +102,8 @@ pub struct Fetch {
     pub encoding_changed: bool,
     pub backend: BackendId,
     pub backend_resp: BackendId,
-    pub storage: u32,
+    /// VCL may choose none, which is Transient.
+    pub storage: Option<u32>,
     pub t_origin: f64,
     pub ttl: f64,
     pub grace: f64,

@@ -85,7 +85,7 @@ pub fn from_request(req: &mut Req, mode: Mode, vxid: Vxid) -> Fetch {
         encoding_changed: false,
         backend: req.backend_hint,
         backend_resp: BackendId::NONE,
-        storage: 0,
+        storage: None,
         t_origin: now,
         ttl: 0.0,
         grace: 0.0,
@@ -149,7 +149,7 @@ pub fn retry(f: &mut Fetch) -> Step {
         return Step::Fail;
     }
     f.task.stamp("Retry");
-    f.storage = 0;
+    f.storage = None;
     f.do_esi = false;
     f.do_stream = true;
     f.was_304 = false;
@@ -168,7 +168,8 @@ pub fn retry(f: &mut Fetch) -> Step {
 
 /// vcl_backend_fetch, the exchange with the origin, and what the protocol says about the answer.
 pub async fn start(f: &mut Fetch) -> Step {
-    f.storage = if f.uncacheable { f.task.reactor.shared.stevedores.transient() } else { f.storage_choice() };
+    let stevedores = &f.task.reactor.shared.stevedores;
+    f.storage = Some(if f.uncacheable { stevedores.transient() } else { f.storage_choice() });
     let vxid = f.task.vxid().number();
     let retried = f.retries > 0;
     let has_body = f.cached_body.is_some() || f.client_body.is_some();

@@ -8,8 +8,9 @@ use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::{BackendId, HostResult, Str};
 
 use super::client::{assign, listed, start_text};
-use super::{headers, keep, misplaced, object, params, session, shown, str_of};
+use super::{headers, keep, misplaced, object, params, session, shown, storage, str_of};
 use crate::fetch::Fetch;
+use crate::sys::bytes_of;
 
 /// VCL has said which filters there are, so what they follow from has no meaning any more.
 fn filters_are_fixed(f: &Fetch, var: Var) -> Option<String> {
@@ -85,6 +86,9 @@ pub fn get_str(f: &mut Fetch, var: Var) -> Str {
         Var::BerespFilters if f.filters.is_some() => str_of(ws, f.filters),
         Var::BerespFilters => default_filters(f),
         Var::BerespBackendName => backend_name(f),
+        Var::BerespStorageHint => {
+            storage::name(&f.task.reactor.shared.stevedores, get_stevedore(f, Var::BerespStorage))
+        }
         Var::ObjStaleProto | Var::ObjStaleReason => match &f.stale {
             Some(object) => object::get_str(object, var, &mut f.task.ws),
             None => Str::NULL,
@@ -128,7 +132,7 @@ pub fn get_backend(f: &Fetch, var: Var) -> BackendId {
 
 pub fn get_stevedore(f: &Fetch, var: Var) -> u32 {
     match (var, &f.stale) {
-        (Var::BerespStorage, _) => f.storage + 1,
+        (Var::BerespStorage, _) => f.storage.map_or(0, |index| index + 1),
         (Var::ObjStaleStorage, Some(object)) => object::storage(object),
         _ => 0,
     }
@@ -239,6 +243,12 @@ pub fn set_str(f: &mut Fetch, var: Var, value: Str) -> HostResult<()> {
         Var::BerespFilters => {
             let said = keep(&mut f.task.ws, value);
             assign(&mut f.filters, said);
+            Ok(())
+        }
+        // A name that no storage has changes nothing.
+        Var::BerespStorageHint => {
+            let name = String::from_utf8_lossy(bytes_of(value).unwrap_or_default());
+            f.storage = f.task.reactor.shared.stevedores.by_name(&name).or(f.storage);
             Ok(())
         }
         _ => misplaced(var),
