@@ -2,26 +2,76 @@
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
-use crate::Filter;
+use crate::{Filter, Report};
 
 const WINDOW_BITS: u8 = 15;
 const STEP: usize = 32 * 1024;
+/// Bits of a gzip header without optional fields, and bytes of a gzip trailer.
+const HEADER_BITS: u64 = 80;
+const TRAILER: u64 = 8;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Pack,
+    Unpack,
+}
+
+/// A `Gzip` record: what went in and out, then where the deflate stream begins, its last block begins,
+/// and it ends, in bits. The last two are not looked for: they are those of a stream with one block.
+pub(crate) fn account(direction: Direction, id: &str, taken: u64, made: u64) -> String {
+    let packed = if direction == Direction::Pack { made } else { taken };
+    let stop = packed.saturating_sub(TRAILER) * 8;
+    let start = HEADER_BITS.min(stop);
+    format!("{id} {taken} {made} {start} {start} {stop}")
+}
+
+/// Where a body is unpacked; it decides how faults are put.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Fetch,
+    Delivery,
+    Test,
+}
 
 /// Unpacks a gzip body. Anything behind its end is an error, as is an end too early.
 pub struct Gunzip {
     state: Decompress,
+    side: Side,
     ended: bool,
-    test_only: bool,
+    faults: Vec<String>,
 }
 
 impl Gunzip {
+    fn on(side: Side) -> Gunzip {
+        Gunzip { state: Decompress::new_gzip(WINDOW_BITS), side, ended: false, faults: Vec::new() }
+    }
+
+    /// For a body that comes from an origin.
     pub fn new() -> Gunzip {
-        Gunzip { state: Decompress::new_gzip(WINDOW_BITS), ended: false, test_only: false }
+        Gunzip::on(Side::Fetch)
+    }
+
+    /// For a body on its way to a client.
+    pub fn for_delivery() -> Gunzip {
+        Gunzip::on(Side::Delivery)
     }
 
     /// Length of the body as unpacked so far.
     pub fn total_out(&self) -> u64 {
         self.state.total_out()
+    }
+
+    fn junk(&mut self) -> String {
+        if self.side == Side::Delivery {
+            self.faults.push("G(un)zip error: 1 (junk after VGZ_END)".to_owned());
+        }
+        "Junk after gzip data".to_owned()
+    }
+
+    fn invalid(&mut self, error: &flate2::DecompressError) -> String {
+        let why = error.message().unwrap_or("(null)");
+        self.faults.push(format!("Gunzip error: -3 ({why})"));
+        format!("Invalid Gzip data: {why}")
     }
 }
 
@@ -46,19 +96,34 @@ impl Filter for Gunzip {
                 Ok(Status::StreamEnd) => self.ended = true,
                 Ok(_) if self.state.total_in() == taken && self.state.total_out() == made => break,
                 Ok(_) => {}
-                Err(e) => return Err(format!("Invalid Gzip input: {e}")),
+                Err(e) => return Err(self.invalid(&e)),
             }
-            if self.test_only {
+            if self.side == Side::Test {
                 out.clear();
             }
         }
         if self.ended && !input.is_empty() {
-            return Err("Junk after gzip data".to_owned());
+            return Err(self.junk());
         }
-        if end && !self.ended && self.state.total_in() > 0 {
-            return Err("Unexpected end of gzip data".to_owned());
+        if end && !self.ended && (self.side == Side::Fetch || self.side == Side::Test) {
+            let text = if self.side == Side::Test { "tGunzip failed" } else { "Gunzip error at the very end" };
+            return Err(text.to_owned());
         }
         Ok(())
+    }
+
+    fn report(&mut self, report: &mut Report) {
+        let id = match self.side {
+            Side::Fetch => "U F -",
+            Side::Delivery => "U D -",
+            Side::Test => "u F -",
+        };
+        let (taken, made) = (self.state.total_in(), self.state.total_out());
+        report.gzip.append(&mut self.faults);
+        report.gzip.push(account(Direction::Unpack, id, taken, made));
+        if self.side == Side::Test && self.ended {
+            report.unpacked = Some(made);
+        }
     }
 }
 
@@ -70,7 +135,7 @@ pub struct TestGunzip {
 
 impl TestGunzip {
     pub fn new() -> TestGunzip {
-        TestGunzip { inner: Gunzip { test_only: true, ..Gunzip::new() }, scratch: Vec::new() }
+        TestGunzip { inner: Gunzip::on(Side::Test), scratch: Vec::new() }
     }
 
     pub fn total_out(&self) -> u64 {
@@ -93,6 +158,10 @@ impl Filter for TestGunzip {
         self.inner.push(input, end, &mut self.scratch)?;
         out.extend_from_slice(input);
         Ok(())
+    }
+
+    fn report(&mut self, report: &mut Report) {
+        self.inner.report(report);
     }
 }
 
@@ -129,6 +198,14 @@ impl Filter for Gzip {
             self.ended = status == Status::StreamEnd;
         }
         Ok(())
+    }
+
+    fn report(&mut self, report: &mut Report) {
+        let (taken, made) = (self.state.total_in(), self.state.total_out());
+        report.gzip.push(account(Direction::Pack, "G F -", taken, made));
+        if self.ended {
+            report.unpacked = Some(taken);
+        }
     }
 }
 

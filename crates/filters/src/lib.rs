@@ -4,17 +4,35 @@
 //! copy into the chain's buffer, which every filter here has to make anyway because it changes the bytes.
 #![forbid(unsafe_code)]
 
+mod deflate;
+pub mod esi;
 mod gzip;
 mod range;
+pub mod splice;
 
 pub use gzip::{Gunzip, Gzip, TestGunzip};
 pub use range::RangeOf;
+
+/// What filters have to tell beside their output.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Faults in ESI markup.
+    pub notes: Vec<esi::EsiNote>,
+    /// The ESI program, if the body had any ESI.
+    pub program: Option<Vec<u8>>,
+    /// Length of the body before it was packed, or after unpacking it.
+    pub unpacked: Option<u64>,
+    /// `Gzip` records.
+    pub gzip: Vec<String>,
+}
 
 /// One body processor.
 pub trait Filter {
     fn name(&self) -> &'static str;
     /// Takes a piece of the body; `end` says that it is the last. Output is appended.
     fn push(&mut self, input: &[u8], end: bool, out: &mut Vec<u8>) -> Result<(), String>;
+    /// Adds what there is to tell. To be asked once, when the body has ended or will not be continued.
+    fn report(&mut self, _report: &mut Report) {}
     /// Nothing more will come out, whatever goes in.
     fn is_done(&self) -> bool {
         false
@@ -38,6 +56,14 @@ impl Chain {
 
     pub fn is_done(&self) -> bool {
         self.filters.last().is_some_and(|(f, _)| f.is_done())
+    }
+
+    pub fn report(&mut self) -> Report {
+        let mut report = Report::default();
+        for (filter, _) in &mut self.filters {
+            filter.report(&mut report);
+        }
+        report
     }
 
     /// Pushes a piece through all filters; what comes out is valid until the next call.

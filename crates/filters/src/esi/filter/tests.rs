@@ -1,0 +1,157 @@
+//! What clients would get of ESI bodies: the programs are played without includes.
+
+use super::super::{EsiNote, Order, Player};
+use super::*;
+use crate::{Gunzip, splice};
+
+/// Feeds a body in pieces; answers what is stored, the program and the notes.
+fn fed(filter: &mut dyn Filter, body: &[u8], step: usize) -> (Vec<u8>, Option<Vec<u8>>, Vec<EsiNote>) {
+    let mut stored = Vec::new();
+    for piece in body.chunks(step) {
+        filter.push(piece, false, &mut stored).unwrap();
+    }
+    filter.push(&[], true, &mut stored).unwrap();
+    let mut report = Report::default();
+    filter.report(&mut report);
+    (stored, report.program, report.notes)
+}
+
+fn esi(body: &[u8], step: usize, options: Options) -> (Vec<u8>, Option<Vec<u8>>, Vec<EsiNote>) {
+    let mut filter = Esi::new(b"/dir/page?a=/b", options);
+    let (stored, program, notes) = fed(&mut filter, body, step);
+    assert_eq!(stored, body);
+    (stored, program, notes)
+}
+
+/// What a client sees, with `[url host]` (`[url host!]` if it may not fail) for includes.
+fn shown(stored: &[u8], program: &[u8]) -> String {
+    let mut out = Vec::new();
+    let mut at = 0;
+    for order in Player::new(program) {
+        match order {
+            Order::Send { length, .. } => {
+                out.extend_from_slice(&stored[at..at + length as usize]);
+                at += length as usize;
+            }
+            Order::Skip { length } => at += length as usize,
+            Order::Include { url, host, or_fail } => {
+                let mark = if or_fail { "!" } else { "" };
+                let (url, host) = (String::from_utf8_lossy(url), String::from_utf8_lossy(host));
+                out.extend_from_slice(format!("[{url} {host}{mark}]").as_bytes());
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+fn seen(body: &str) -> String {
+    let (stored, program, _) = esi(body.as_bytes(), 1 << 20, Options::default());
+    program.map_or_else(|| format!("as is: {body}"), |program| shown(&stored, &program))
+}
+
+fn errors(body: &str) -> Vec<String> {
+    esi(body.as_bytes(), 1 << 20, Options::default()).2.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn elements() {
+    assert_eq!(seen("<a/>x<esi:include src=\"/i?a&amp;b\"/>y"), "<a/>x[/i?a&b !]y");
+    assert_eq!(seen("<a/><esi:include src='rel' onerror=\"continue\"/>"), "<a/>[/dir/rel ]");
+    assert_eq!(seen("<a/><esi:include src=http://h:8/x />"), "<a/>[/x Host: h:8!]");
+    assert_eq!(seen("<a/>1<esi:remove>2<b>3</esi:remove>4"), "<a/>14");
+    assert_eq!(seen("<a/>1<esi:comment text='<b'/>2"), "<a/>12");
+    assert_eq!(seen("<a/>1<!--esi 2<esi:include src='/x'/> -->3"), "<a/>1 2[/x !] 3");
+    assert_eq!(seen("<!-- <esi:include src='/x'/> --><![CDATA[<esi:remove>]]><esi:remove></esi:remove>"),
+        "<!-- <esi:include src='/x'/> --><![CDATA[<esi:remove>]]>");
+}
+
+#[test]
+fn bodies_without_esi_are_left_alone() {
+    assert_eq!(seen("<a/>nothing"), "as is: <a/>nothing");
+    assert_eq!(seen("{json: <esi:include src='/x'/>}"), "as is: {json: <esi:include src='/x'/>}");
+    let text = "No ESI processing, first char not '<'. (See feature esi_disable_xml_check)";
+    assert_eq!(errors("{json}"), [text]);
+    let options = Options { disable_xml_check: true, ..Options::default() };
+    assert!(esi(b"{<esi:include src='/x'/>}", 100, options).1.is_some());
+}
+
+#[test]
+fn faults_are_told() {
+    assert_eq!(errors("<a/><esi:include src='/x'>"), ["WARN after 4 ESI 1.0 <esi:include> lacks final '/'"]);
+    assert_eq!(errors("<a/><esi:include/>"), ["ERR after 4 ESI 1.0 <esi:include> lacks src attr"]);
+    assert_eq!(errors("<esi:remove/>"), ["ERR after 0 ESI 1.0 <esi:remove/> not legal"]);
+    assert_eq!(errors("<esi:funny>"), ["ERR after 0 ESI 1.0 <esi:bogus> element"]);
+    assert_eq!(errors("<a/><esi:inc"), ["ERR after 4 VEP ended inside a tag"]);
+    let https = "ESI 1.0 <esi:include> with https:// ignored";
+    assert_eq!(errors("<esi:include src='https://h/x'/>"), [format!("WARN after 0 {https}")]);
+}
+
+#[test]
+fn pieces_do_not_matter() {
+    let body = b"\xeb\xbb\xbf<html><!--esi a - -- b<esi:include src='/1' onerror='continue'/>---><!-- c -- d\
+        --><![CDATA[ ]] ]]><esi:remove> r <b> </esi:remove> <esiX> <esi:comment text=\"x\"/><esi:bog >\
+        <esi:include srcx='f' src=\"http://host/2\" other=x/>< <esi:include src=3/> </html><e";
+    let options = Options { remove_bom: true, ..Options::default() };
+    let whole = esi(body, body.len(), options);
+    assert!(whole.1.is_some() && !whole.2.is_empty());
+    for step in 1..body.len() {
+        assert_eq!(esi(body, step, options), whole, "in pieces of {step}");
+    }
+}
+
+/// Random texts of ESI's own words: the program is the same however the text comes.
+#[test]
+fn random_pieces_do_not_matter() {
+    const WORDS: [&str; 24] = [
+        "<", ">", "<!--esi", "-->", "-", "--", "<!--", "<![CDATA[", "]]>", "<esi:", "</esi:", "include",
+        "remove", "comment", " src=", "'/x'", "\"", "'", "/", " ", "onerror=", "continue", "text", "<b>",
+    ];
+    let mut seed = 12345u64;
+    let mut random = move |n: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % n
+    };
+    for _ in 0..300 {
+        let mut body = String::from("<");
+        for _ in 0..40 {
+            body.push_str(WORDS[random(WORDS.len())]);
+        }
+        let whole = esi(body.as_bytes(), body.len(), Options::default());
+        for step in [1, 2, 3, 7] {
+            assert_eq!(esi(body.as_bytes(), step, Options::default()), whole, "{body} by {step}");
+        }
+    }
+}
+
+#[test]
+fn packed_parts_can_be_delivered_on_their_own() {
+    let long = "no two words alike, but many of them, ".repeat(300);
+    let body = format!("<a>{long}<esi:include src='/1'/>{long}<esi:remove>{long}</esi:remove>{long}");
+    for step in [1, 50, 100_000] {
+        let mut filter = EsiGzip::new(b"/", Options::default(), 6);
+        let (stored, program, _) = fed(&mut filter, body.as_bytes(), step);
+        let program = program.unwrap();
+        assert!(Player::new(&program).is_gzip());
+        let mut stream = splice::HEADER.to_vec();
+        let mut sum = splice::Checksum::default();
+        let mut at = 0;
+        for order in Player::new(&program) {
+            match order {
+                Order::Send { length, origin, crc } => {
+                    stream.extend_from_slice(&stored[at..at + length as usize]);
+                    at += length as usize;
+                    sum.append(splice::Checksum { crc, length: origin });
+                }
+                Order::Skip { length } => at += length as usize,
+                Order::Include { .. } => splice::wrap(b"", &mut stream),
+            }
+        }
+        stream.extend_from_slice(&splice::trailer(sum));
+        let mut out = Vec::new();
+        Gunzip::new().push(&stream, true, &mut out).unwrap();
+        assert!(out == format!("<a>{long}{long}{long}").as_bytes());
+        let mut out = Vec::new();
+        Gunzip::new().push(&stored, true, &mut out).unwrap();
+        assert!(out == body.as_bytes());
+    }
+}

@@ -1,0 +1,189 @@
+//! Within a tag of ESI: its attributes, and what it means when it ends.
+
+use super::super::layout::{Packer, Part};
+use super::super::words::{self, Found};
+use super::{Attribute, Element, Flow, Parser, Scan, State};
+
+impl<P: Packer> Parser<P> {
+    pub(super) fn in_tag(&mut self, s: &mut Scan<'_>, out: &mut Vec<u8>) {
+        while !self.empty_tag && s.peek().is_some_and(words::is_blank) {
+            s.at += 1;
+            self.may_have_attribute = true;
+        }
+        if !self.empty_tag && s.peek() == Some(b'/') {
+            s.at += 1;
+            self.empty_tag = true;
+            self.may_have_attribute = false;
+        }
+        match s.peek() {
+            None => {}
+            Some(b'>') => {
+                s.at += 1;
+                self.mark(s, Part::Skip, out);
+                self.tag_ends();
+                self.in_element = false;
+                self.state = State::NextTag;
+            }
+            Some(_) if self.empty_tag => self.tag_error("XML 1.0 '>' does not follow '/' in tag"),
+            Some(c) if self.may_have_attribute && words::is_name_start(c) => self.state = State::Attribute,
+            Some(_) => self.tag_error("XML 1.0 Illegal attribute start char"),
+        }
+    }
+
+    pub(super) fn recover(&mut self, s: &mut Scan<'_>, out: &mut Vec<u8>) {
+        let Some(n) = s.rest().iter().position(|&c| c == b'>') else {
+            s.at = s.bytes.len();
+            return;
+        };
+        s.at += n + 1;
+        self.mark(s, Part::Skip, out);
+        self.in_element = false;
+        self.attribute = None;
+        self.state = State::NextTag;
+    }
+
+    pub(super) fn attribute(&mut self, s: &mut Scan<'_>) -> Flow {
+        self.attribute = None;
+        if self.element != Some(Element::Include) {
+            s.at += 1;
+            self.state = State::SkipAttribute;
+            return Flow::On;
+        }
+        match words::find(&words::INCLUDE_ATTRIBUTES, s.rest()) {
+            Found::Undecided => return Flow::Short,
+            Found::Nothing => self.state = State::SkipAttribute,
+            Found::Entry(n) => {
+                s.at += words::INCLUDE_ATTRIBUTES[n].len();
+                self.attribute = Some([Attribute::Src, Attribute::OnError][n]);
+                self.value.clear();
+                self.state = State::Delimiter;
+            }
+        }
+        Flow::On
+    }
+
+    pub(super) fn skip_attribute(&mut self, s: &mut Scan<'_>) {
+        while s.peek().is_some_and(words::is_name) {
+            s.at += 1;
+        }
+        match s.peek() {
+            None => {}
+            Some(b'=') => {
+                s.at += 1;
+                self.state = State::Delimiter;
+            }
+            Some(b'>' | b'/') => self.state = State::InTag,
+            Some(c) if words::is_space(c) => self.state = State::InTag,
+            Some(_) => self.tag_error("XML 1.0 Illegal attr char"),
+        }
+    }
+
+    pub(super) fn delimiter(&mut self, s: &mut Scan<'_>) {
+        match s.peek() {
+            None => return,
+            Some(quote @ (b'"' | b'\'')) => {
+                s.at += 1;
+                self.delimiter = quote;
+            }
+            Some(c) if !words::is_space(c) => self.delimiter = b' ',
+            Some(_) => return self.tag_error("XML 1.0 Illegal attribute delimiter"),
+        }
+        self.state = State::Value;
+    }
+
+    pub(super) fn value(&mut self, s: &mut Scan<'_>) {
+        let delimiter = self.delimiter;
+        let ends = |c: &u8| *c == b'>' || *c == delimiter || (delimiter == b' ' && words::is_space(*c));
+        let n = s.rest().iter().position(ends).unwrap_or(s.rest().len());
+        if self.attribute.is_some() {
+            self.value.extend_from_slice(&s.rest()[..n]);
+        }
+        s.at += n;
+        match s.peek() {
+            None => {}
+            Some(b'>') => self.tag_error("XML 1.0 Missing end attribute delimiter"),
+            Some(_) => {
+                s.at += 1;
+                self.state = State::InTag;
+                match self.attribute.take() {
+                    Some(Attribute::Src) => self.take_src(),
+                    Some(Attribute::OnError) => self.go_on = until_nul(&self.value) == b"continue",
+                    None => {}
+                }
+            }
+        }
+    }
+
+    fn take_src(&mut self) {
+        if self.src.take().is_some() {
+            return self.tag_error("ESI 1.0 <esi:include> has multiple src= attributes");
+        }
+        let src = until_nul(&self.value);
+        if src.iter().any(|&c| words::is_blank(c)) {
+            return self.tag_error("ESI 1.0 <esi:include> has whitespace in src= attribute");
+        }
+        self.src = Some(src.to_vec());
+    }
+
+    fn tag_ends(&mut self) {
+        match self.element {
+            Some(Element::Comment) if !self.empty_tag => {
+                self.error("ESI 1.0 <esi:comment> needs final '/'");
+            }
+            Some(Element::Remove) => self.remove_ends(),
+            Some(Element::Include) => self.include_ends(),
+            _ => {}
+        }
+    }
+
+    fn remove_ends(&mut self) {
+        if self.empty_tag {
+            self.error("ESI 1.0 <esi:remove/> not legal");
+        } else if self.removing && !self.end_tag {
+            self.error("ESI 1.0 <esi:remove> already open");
+        } else if !self.removing && self.end_tag {
+            self.error("ESI 1.0 <esi:remove> not open");
+        } else {
+            self.removing = !self.end_tag;
+        }
+    }
+
+    fn include_ends(&mut self) {
+        if !self.empty_tag {
+            self.warning("ESI 1.0 <esi:include> lacks final '/'");
+        }
+        let Some(src) = self.src.take() else {
+            return self.error("ESI 1.0 <esi:include> lacks src attr");
+        };
+        let or_fail = !self.go_on;
+        if let Some(place) = src.strip_prefix(b"http://").filter(|p| !p.is_empty()) {
+            self.include_from(place, or_fail);
+        } else if let Some(place) = src.strip_prefix(b"https://").filter(|p| !p.is_empty()) {
+            if !self.options.ignore_https {
+                return self.warning("ESI 1.0 <esi:include> with https:// ignored");
+            }
+            self.warning("ESI 1.0 <esi:include> https:// treated as http://");
+            self.include_from(place, or_fail);
+        } else if src.starts_with(b"/") {
+            self.layout.program.include(b"", &[&words::resolve(&src)], or_fail);
+            self.go_on = false;
+        } else {
+            self.layout.program.include(b"", &[&self.base, b"/", &words::resolve(&src)], or_fail);
+            self.go_on = false;
+        }
+    }
+
+    /// `place` is host and path.
+    fn include_from(&mut self, place: &[u8], or_fail: bool) {
+        let Some(slash) = place.iter().position(|&c| c == b'/') else {
+            return self.error("ESI 1.0 <esi:include> invalid src= URL");
+        };
+        let (host, path) = place.split_at(slash);
+        self.layout.program.include(host, &[&words::resolve(path)], or_fail);
+        self.go_on = false;
+    }
+}
+
+fn until_nul(text: &[u8]) -> &[u8] {
+    text.split(|&c| c == 0).next().unwrap_or_default()
+}

@@ -1,0 +1,148 @@
+//! The ESI program of an object: which stored bytes are delivered and what is included where.
+//!
+//! ```text
+//! program = kind order*              kind: 0 plain, 1 gzip
+//! order   = 1 length                 deliver so many stored bytes (plain)
+//!         | 1 length origin crc      the same (gzip): they unpack to `origin` bytes with this CRC-32
+//!         | 2 length                 pass over so many stored bytes
+//!         | 3 text text              include URL with Host header line (empty: the same), or fail
+//!         | 4 text text              the same, but go on if it fails
+//! text    = length bytes             length, origin: LEB128; crc: 4 bytes, little endian
+//! ```
+
+const SEND: u8 = 1;
+const SKIP: u8 = 2;
+const INCLUDE: u8 = 3;
+const INCLUDE_OR_NOT: u8 = 4;
+
+/// One step of delivery.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Order<'p> {
+    /// `origin` and `crc` describe what the bytes unpack to; without gzip they are 0.
+    Send { length: u64, origin: u64, crc: u32 },
+    Skip { length: u64 },
+    Include { url: &'p [u8], host: &'p [u8], or_fail: bool },
+}
+
+/// Reads a program from the beginning to the end.
+#[derive(Clone, Debug)]
+pub struct Player<'p> {
+    rest: &'p [u8],
+    gzip: bool,
+}
+
+impl<'p> Player<'p> {
+    pub fn new(program: &'p [u8]) -> Player<'p> {
+        let (kind, rest) = program.split_first().unwrap_or((&0, &[]));
+        Player { rest, gzip: *kind == 1 }
+    }
+
+    /// Whether the stored body is gzipped.
+    pub fn is_gzip(&self) -> bool {
+        self.gzip
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let (byte, rest) = self.rest.split_first()?;
+            self.rest = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn text(&mut self) -> Option<&'p [u8]> {
+        let length = usize::try_from(self.number()?).ok()?;
+        let (text, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(text)
+    }
+
+    fn order(&mut self) -> Option<Order<'p>> {
+        let (code, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        match *code {
+            SEND if self.gzip => {
+                let length = self.number()?;
+                let origin = self.number()?;
+                let (crc, rest) = self.rest.split_first_chunk()?;
+                self.rest = rest;
+                Some(Order::Send { length, origin, crc: u32::from_le_bytes(*crc) })
+            }
+            SEND => Some(Order::Send { length: self.number()?, origin: 0, crc: 0 }),
+            SKIP => Some(Order::Skip { length: self.number()? }),
+            INCLUDE | INCLUDE_OR_NOT => {
+                let host = self.text()?;
+                Some(Order::Include { url: self.text()?, host, or_fail: *code == INCLUDE })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl<'p> Iterator for Player<'p> {
+    type Item = Order<'p>;
+
+    fn next(&mut self) -> Option<Order<'p>> {
+        self.order()
+    }
+}
+
+/// Writes a program.
+#[derive(Debug)]
+pub struct Recorder {
+    bytes: Vec<u8>,
+}
+
+impl Recorder {
+    pub fn new(gzip: bool) -> Recorder {
+        Recorder { bytes: vec![u8::from(gzip)] }
+    }
+
+    fn number(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.bytes.push(value as u8);
+    }
+
+    fn text(&mut self, parts: &[&[u8]]) {
+        self.number(parts.iter().map(|p| p.len() as u64).sum());
+        parts.iter().for_each(|p| self.bytes.extend_from_slice(p));
+    }
+
+    /// With what the bytes unpack to, if gzipped: its length and CRC.
+    pub fn send(&mut self, length: u64, unpacked: Option<(u64, u32)>) {
+        self.bytes.push(SEND);
+        self.number(length);
+        if let Some((origin, crc)) = unpacked {
+            self.number(origin);
+            self.bytes.extend_from_slice(&crc.to_le_bytes());
+        }
+    }
+
+    pub fn skip(&mut self, length: u64) {
+        self.bytes.push(SKIP);
+        self.number(length);
+    }
+
+    pub fn include(&mut self, host: &[u8], url: &[&[u8]], or_fail: bool) {
+        self.bytes.push(if or_fail { INCLUDE } else { INCLUDE_OR_NOT });
+        if host.is_empty() {
+            self.number(0);
+        } else {
+            self.text(&[b"Host: ", host]);
+        }
+        self.text(url);
+    }
+
+    /// The program, if there is any order in it.
+    pub fn finish(self) -> Option<Vec<u8>> {
+        (self.bytes.len() > 1).then_some(self.bytes)
+    }
+}

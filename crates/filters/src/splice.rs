@@ -1,0 +1,179 @@
+//! Several bodies in one gzip stream: one header, the blocks of all, one trailer over all.
+//!
+//! A packed body is put in without being unpacked: its header and trailer are taken off, its last block
+//! is made one like the others, and it is filled up to a byte boundary. A plain body goes in as stored
+//! blocks, which costs a few bytes but no time.
+
+pub use crate::deflate::{Broken, Landmarks, landmarks};
+
+/// The header of every stream.
+pub const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 3];
+/// An empty stored block behind its three bits of head.
+const EMPTY_BLOCK: [u8; 4] = [0, 0, 0xff, 0xff];
+const TRAILER: usize = 8;
+const STORED_MAX: usize = 65535;
+
+/// CRC-32 and length of bytes that come in parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checksum {
+    pub crc: u32,
+    pub length: u64,
+}
+
+impl Checksum {
+    pub fn of(bytes: &[u8]) -> Checksum {
+        let mut crc = flate2::Crc::new();
+        crc.update(bytes);
+        Checksum { crc: crc.sum(), length: bytes.len() as u64 }
+    }
+
+    /// That of these bytes followed by the others.
+    pub fn append(&mut self, next: Checksum) {
+        self.crc = shifted(self.crc, next.length) ^ next.crc;
+        self.length += next.length;
+    }
+}
+
+/// A vector times a matrix over GF(2).
+fn times(matrix: &[u32; 32], mut vector: u32) -> u32 {
+    let mut sum = 0;
+    while vector != 0 {
+        sum ^= matrix[vector.trailing_zeros() as usize];
+        vector &= vector - 1;
+    }
+    sum
+}
+
+/// What `crc` becomes by `zeros` zero bytes behind it.
+fn shifted(mut crc: u32, mut zeros: u64) -> u32 {
+    // One zero bit, squared three times, is one zero byte.
+    let mut operator = [0u32; 32];
+    operator[0] = 0xedb8_8320;
+    for (n, row) in operator.iter_mut().enumerate().skip(1) {
+        *row = 1 << (n - 1);
+    }
+    let square = |m: &[u32; 32]| m.map(|row| times(m, row));
+    for _ in 0..3 {
+        operator = square(&operator);
+    }
+    while zeros != 0 && crc != 0 {
+        if zeros & 1 != 0 {
+            crc = times(&operator, crc);
+        }
+        zeros >>= 1;
+        operator = square(&operator);
+    }
+    crc
+}
+
+/// The end of the stream, on a byte boundary: an empty last block, and the checksum.
+pub fn trailer(sum: Checksum) -> [u8; 13] {
+    let mut bytes = [1, 0, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0];
+    bytes[5..9].copy_from_slice(&sum.crc.to_le_bytes());
+    bytes[9..].copy_from_slice(&(sum.length as u32).to_le_bytes());
+    bytes
+}
+
+/// Plain bytes as stored blocks.
+pub fn wrap(bytes: &[u8], out: &mut Vec<u8>) {
+    for block in bytes.chunks(STORED_MAX) {
+        let length = block.len() as u16;
+        out.push(0);
+        out.extend_from_slice(&length.to_le_bytes());
+        out.extend_from_slice(&(!length).to_le_bytes());
+        out.extend_from_slice(block);
+    }
+}
+
+/// Makes a gzip stream, given piece by piece, a part of another.
+pub struct Strip {
+    marks: Landmarks,
+    at: u64,
+    trailer: Vec<u8>,
+}
+
+impl Strip {
+    pub fn new(marks: Landmarks) -> Strip {
+        Strip { marks, at: 0, trailer: Vec::with_capacity(TRAILER) }
+    }
+
+    pub fn push(&mut self, input: &[u8], out: &mut Vec<u8>) {
+        let from = self.at;
+        self.at += input.len() as u64;
+        let within = |at: u64| usize::try_from(at.saturating_sub(from)).unwrap_or(usize::MAX).min(input.len());
+        let Landmarks { start, last, stop } = self.marks;
+        let base = out.len();
+        let first = within(start / 8);
+        out.extend_from_slice(&input[first..within(stop / 8).max(first)]);
+        if (from..self.at).contains(&(last / 8)) {
+            out[base + within(last / 8) - first] &= !(1 << (last % 8));
+        }
+        let used = stop % 8;
+        if used != 0 && (from..self.at).contains(&(stop / 8)) {
+            out.push(input[within(stop / 8)] & ((1 << used) - 1));
+            if used > 5 {
+                out.push(0);
+            }
+            out.extend_from_slice(&EMPTY_BLOCK);
+        }
+        let tail = &input[within(stop.div_ceil(8))..];
+        self.trailer.extend_from_slice(&tail[..tail.len().min(TRAILER - self.trailer.len())]);
+    }
+
+    /// The checksum in the stream's trailer, at its end.
+    pub fn checksum(&self) -> Checksum {
+        let (crc, length) = self.trailer.split_at(self.trailer.len().min(4));
+        let number = |b: &[u8]| b.try_into().map_or(0, u32::from_le_bytes);
+        Checksum { crc: number(crc), length: u64::from(number(length)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Filter, Gunzip, Gzip};
+
+    fn pack(text: &[u8], level: u32) -> Vec<u8> {
+        let mut out = Vec::new();
+        Gzip::new(level).push(text, true, &mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn checksums_of_parts_add_up() {
+        let text: Vec<u8> = (0..1000u32).flat_map(u32::to_le_bytes).collect();
+        for cut in [0, 1, 7, 1234, 4000] {
+            let mut sum = Checksum::of(&text[..cut]);
+            sum.append(Checksum::of(&text[cut..]));
+            assert_eq!(sum, Checksum::of(&text));
+        }
+    }
+
+    #[test]
+    fn plain_and_packed_parts_make_one_stream() {
+        // Different lengths end at different bits of a byte.
+        let parts: Vec<Vec<u8>> = (0..60u32)
+            .map(|n| (0..n * n * 40).map(|i| (i.wrapping_mul(n * 7919) >> 9) as u8).collect())
+            .collect();
+        for step in [1, 13, 100_000] {
+            let mut stream = HEADER.to_vec();
+            let mut sum = Checksum::default();
+            for (n, part) in parts.iter().enumerate() {
+                if n % 5 == 0 {
+                    wrap(part, &mut stream);
+                    sum.append(Checksum::of(part));
+                    continue;
+                }
+                let packed = pack(part, (n % 10) as u32);
+                let mut strip = Strip::new(landmarks(packed.as_slice()).unwrap());
+                packed.chunks(step).for_each(|piece| strip.push(piece, &mut stream));
+                assert_eq!(strip.checksum(), Checksum::of(part));
+                sum.append(strip.checksum());
+            }
+            stream.extend_from_slice(&trailer(sum));
+            let mut out = Vec::new();
+            Gunzip::new().push(&stream, true, &mut out).unwrap();
+            assert!(out == parts.concat());
+        }
+    }
+}
