@@ -106,7 +106,8 @@ impl Filter for Gunzip {
             return Err(self.junk());
         }
         if end && !self.ended && (self.side == Side::Fetch || self.side == Side::Test) {
-            let text = if self.side == Side::Test { "tGunzip failed" } else { "Gunzip error at the very end" };
+            let text =
+                if self.side == Side::Test { "tGunzip failed" } else { "Gunzip error at the very end" };
             return Err(text.to_owned());
         }
         Ok(())

@@ -100,7 +100,8 @@ impl Strip {
     pub fn push(&mut self, input: &[u8], out: &mut Vec<u8>) {
         let from = self.at;
         self.at += input.len() as u64;
-        let within = |at: u64| usize::try_from(at.saturating_sub(from)).unwrap_or(usize::MAX).min(input.len());
+        let within =
+            |at: u64| usize::try_from(at.saturating_sub(from)).unwrap_or(usize::MAX).min(input.len());
         let Landmarks { start, last, stop } = self.marks;
         let base = out.len();
         let first = within(start / 8);

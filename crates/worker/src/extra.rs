@@ -24,14 +24,44 @@ pub fn let_go(object: &Object) {
     }
 }
 
-/// The length of a gzipped body after unpacking, if the fetch found it out.
-pub fn unpacked_len(object: &Object) -> Option<u64> {
-    object.extra().get(..8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes)
+/// The first byte of what is kept: which of both there is, in this order.
+const HAS_LENGTH: u8 = 1;
+const HAS_PROGRAM: u8 = 2;
+
+/// Length and rest.
+fn parts(object: &Object) -> Option<(Option<u64>, Option<&[u8]>)> {
+    let (kinds, mut rest) = object.extra().split_first()?;
+    let mut length = None;
+    if kinds & HAS_LENGTH != 0 {
+        let (bytes, after) = rest.split_first_chunk()?;
+        length = Some(u64::from_le_bytes(*bytes));
+        rest = after;
+    }
+    Some((length, (kinds & HAS_PROGRAM != 0).then_some(rest)))
 }
 
-/// What [`unpacked_len`] reads.
-pub fn of_unpacked_len(len: u64) -> [u8; 8] {
-    len.to_le_bytes()
+/// The length of a gzipped body after unpacking, if the fetch found it out.
+pub fn unpacked_len(object: &Object) -> Option<u64> {
+    parts(object)?.0
+}
+
+/// The ESI program of a body that has ESI in it.
+pub fn esi_program(object: &Object) -> Option<&[u8]> {
+    parts(object)?.1
+}
+
+/// What the other functions read.
+pub fn of(unpacked: Option<u64>, program: Option<&[u8]>) -> Vec<u8> {
+    let mut bytes = vec![0];
+    if let Some(length) = unpacked {
+        bytes[0] |= HAS_LENGTH;
+        bytes.extend(length.to_le_bytes());
+    }
+    if let Some(program) = program {
+        bytes[0] |= HAS_PROGRAM;
+        bytes.extend(program);
+    }
+    if bytes[0] == 0 { Vec::new() } else { bytes }
 }
 
 /// A copy of the whole body.

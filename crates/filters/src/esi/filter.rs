@@ -95,11 +95,7 @@ pub struct EsiGzip {
 impl EsiGzip {
     pub fn new(url: &[u8], options: Options, level: u32) -> EsiGzip {
         let zip = Zip { state: Compress::new_gzip(Compression::new(level), WINDOW_BITS) };
-        EsiGzip {
-            parser: Some(Parser::new(url, options, zip)),
-            packed: None,
-            report: Report::default(),
-        }
+        EsiGzip { parser: Some(Parser::new(url, options, zip)), packed: None, report: Report::default() }
     }
 }
 

@@ -19,9 +19,19 @@ const INCLUDE_OR_NOT: u8 = 4;
 #[derive(Debug, PartialEq, Eq)]
 pub enum Order<'p> {
     /// `origin` and `crc` describe what the bytes unpack to; without gzip they are 0.
-    Send { length: u64, origin: u64, crc: u32 },
-    Skip { length: u64 },
-    Include { url: &'p [u8], host: &'p [u8], or_fail: bool },
+    Send {
+        length: u64,
+        origin: u64,
+        crc: u32,
+    },
+    Skip {
+        length: u64,
+    },
+    Include {
+        url: &'p [u8],
+        host: &'p [u8],
+        or_fail: bool,
+    },
 }
 
 /// Reads a program from the beginning to the end.

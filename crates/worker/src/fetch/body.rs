@@ -3,7 +3,7 @@
 use std::io;
 
 use lacquer_cache::{BodyState, ChunkSizes, Nuke, ObjectSpec, Timers, flag};
-use lacquer_filters::{Chain, Filter as BodyFilter, Gunzip, Gzip, TestGunzip};
+use lacquer_filters::Chain;
 use lacquer_http::{BodyStatus, Filter, SessClose, conditional, header_table as h, pack, vary};
 use lacquer_shm::Tag;
 use tokio::time::timeout;
@@ -11,9 +11,6 @@ use tokio::time::timeout;
 use super::connect::OriginConnection;
 use super::{Fetch, Step, Target};
 use crate::clock;
-
-/// What Varnish keeps of a body filter in the workspace.
-const FILTER_COST: usize = 64;
 
 pub async fn fetch(f: &mut Fetch) -> Step {
     let Some(connection) = &f.origin else {
@@ -32,10 +29,16 @@ pub async fn fetch(f: &mut Fetch) -> Step {
     } else {
         f.filter_list()
     };
-    let chain = if f.pay_for_filters(&list, no_body) { f.filters_from(&list) } else { None };
-    let Some(mut chain) = chain else {
+    if !f.pay_for_filters(&list, no_body) {
         f.close_origin(Some(SessClose::Overload));
         return Step::Error;
+    }
+    let mut chain = match f.filters_from(&list) {
+        Ok(chain) => chain,
+        Err(reason) => {
+            f.close_origin(Some(reason));
+            return Step::Error;
+        }
     };
     let expected = match framing.status {
         BodyStatus::Length if chain.is_empty() => Some(framing.content_length),
@@ -52,9 +55,12 @@ pub async fn fetch(f: &mut Fetch) -> Step {
     let how = if f.do_stream { "stream" } else { "-" };
     let status = framing.status;
     f.task.log.put_fmt(Tag::Fetch_Body, format_args!("{} {} {how}", status.number(), status.name()));
-    if framing.status != BodyStatus::None
-        && let Err(why) = f.receive_body(&mut chain).await
-    {
+    let mut received = Ok(());
+    if framing.status != BodyStatus::None {
+        received = f.receive_body(&mut chain).await;
+    }
+    f.take_report(chain.report());
+    if let Err(why) = received {
         return broken(f, &why);
     }
     f.close_origin(None);
@@ -88,6 +94,7 @@ pub async fn refresh(f: &mut Fetch) -> Step {
     }
     f.gzipped = stale.is(flag::GZIPED);
     f.encoding_changed = stale.is(flag::CHGCE);
+    f.has_esi = stale.is(flag::ESIPROC);
     if !f.store_head(Some(stale.body_len()), stale.extra()) {
         return template_failed(f, "");
     }
@@ -119,104 +126,6 @@ fn template_failed(f: &mut Fetch, why: &str) -> Step {
 }
 
 impl Fetch {
-    /// VCL's list, or what encoding and VCL's flags ask for.
-    pub fn filter_list(&self) -> Vec<u8> {
-        if let Some(list) = self.task.ws.get_opt(self.filters) {
-            return list.to_vec();
-        }
-        let support = self.task.params.http_gzip_support;
-        let encoding = self.beresp.get(&self.task.ws, h::CONTENT_ENCODING);
-        let is_gzip = encoding.is_some_and(|e| e.eq_ignore_ascii_case(b"gzip"));
-        let gunzip = support && self.do_gunzip && is_gzip;
-        let gzip = support && self.do_gzip && encoding.is_none();
-        let mut names: Vec<&str> = Vec::new();
-        if gunzip || (is_gzip && self.do_esi) {
-            names.push("gunzip");
-        }
-        if self.do_esi && (gzip || (is_gzip && !gunzip)) {
-            names.push("esi_gzip");
-        } else if self.do_esi {
-            names.push("esi");
-        } else {
-            if gzip {
-                names.push("gzip");
-            }
-            if is_gzip && !gunzip {
-                names.push("testgunzip");
-            }
-        }
-        // Each name has a blank before it, as users see the list in Varnish's log.
-        names.iter().flat_map(|n| [" ", n]).collect::<String>().into_bytes()
-    }
-
-    /// Filters, and the one that takes the body off the connection, have a place in the workspace.
-    fn pay_for_filters(&mut self, list: &[u8], no_body: bool) -> bool {
-        let named = list.split(|&b| b == b' ').filter(|name| !name.is_empty()).count();
-        let paid = self.task.ws.alloc((named + usize::from(!no_body)) * FILTER_COST).is_ok();
-        if !paid {
-            self.fetch_error("Workspace overflow");
-        }
-        paid
-    }
-
-    /// The filters by name; their opening changes the head.
-    fn filters_from(&mut self, list: &[u8]) -> Option<Chain> {
-        self.task.log.put(Tag::Filters, list);
-        let mut filters: Vec<Box<dyn BodyFilter>> = Vec::new();
-        for name in list.split(|&b| b == b' ').filter(|n| !n.is_empty()) {
-            match name {
-                b"gunzip" => {
-                    let mut headers = self.beresp_headers();
-                    headers.unset(h::CONTENT_ENCODING);
-                    headers.unset(h::CONTENT_LENGTH);
-                    self.weaken();
-                    self.encoding_changed = true;
-                    filters.push(Box::new(Gunzip::new()));
-                }
-                b"gzip" => {
-                    let level = self.task.params.gzip_level;
-                    let mut headers = self.beresp_headers();
-                    headers.unset(h::CONTENT_LENGTH);
-                    headers.unset(h::CONTENT_ENCODING);
-                    headers.add(h::CONTENT_ENCODING, &[b"gzip"]);
-                    self.weaken();
-                    self.vary_on_encoding();
-                    self.gzipped = true;
-                    self.encoding_changed = true;
-                    filters.push(Box::new(Gzip::new(level)));
-                }
-                b"testgunzip" => {
-                    self.vary_on_encoding();
-                    self.gzipped = true;
-                    filters.push(Box::new(TestGunzip::new()));
-                }
-                b"esi" | b"esi_gzip" => {}
-                other => {
-                    let other = String::from_utf8_lossy(other).into_owned();
-                    self.fetch_error(&format!("Filter '...{other}' not found"));
-                    return None;
-                }
-            }
-        }
-        Some(Chain::new(filters))
-    }
-
-    fn weaken(&mut self) {
-        let log = &mut self.task.log;
-        let unset = |line: &[u8]| log.put(Tag::BerespUnset, line);
-        if let Ok(Some(line)) = conditional::weaken_etag(&mut self.beresp, &mut self.task.ws, unset) {
-            self.task.log.put(Tag::BerespHeader, self.task.ws.get(line));
-        }
-    }
-
-    fn vary_on_encoding(&mut self) {
-        let log = &mut self.task.log;
-        let unset = |line: &[u8]| log.put(Tag::BerespUnset, line);
-        if let Ok(Some(line)) = conditional::vary_on_encoding(&mut self.beresp, &mut self.task.ws, unset) {
-            self.task.log.put(Tag::BerespHeader, self.task.ws.get(line));
-        }
-    }
-
     /// Makes the object with its head; where it is stored follows from how long it will live.
     pub fn store_head(&mut self, expected: Option<u64>, extra: &[u8]) -> bool {
         let private = matches!(self.target, Target::Private);
@@ -284,6 +193,7 @@ impl Fetch {
         set(!self.uncacheable && self.beresp.status() == 200 && validators, flag::IMSCAND);
         set(self.gzipped, flag::GZIPED);
         set(self.encoding_changed, flag::CHGCE);
+        set(self.has_esi, flag::ESIPROC);
         flags
     }
 

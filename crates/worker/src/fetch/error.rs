@@ -31,6 +31,7 @@ pub async fn error(f: &mut Fetch) -> Step {
         if awaited { (SHARED_TTL, SHARED_GRACE, SHARED_KEEP) } else { (0.0, 0.0, 0.0) };
     f.synth_body.clear();
     f.was_304 = false;
+    (f.gzipped, f.encoding_changed, f.has_esi) = (false, false, false);
     match f.vcl(Method::BackendError).await {
         Action::Deliver => {}
         Action::Retry => {

@@ -7,6 +7,7 @@
 mod body;
 mod connect;
 mod error;
+mod filters;
 mod host;
 mod pipe;
 mod queue;
@@ -97,6 +98,7 @@ pub struct Fetch {
     pub do_esi: bool,
     pub was_304: bool,
     pub gzipped: bool,
+    pub has_esi: bool,
     /// Objects that may still be evicted for this one.
     pub nuke_left: u32,
     pub encoding_changed: bool,

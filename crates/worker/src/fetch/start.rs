@@ -81,6 +81,7 @@ pub fn from_request(req: &mut Req, mode: Mode, vxid: Vxid) -> Fetch {
         do_esi: false,
         was_304: false,
         gzipped: false,
+        has_esi: false,
         nuke_left,
         encoding_changed: false,
         backend: req.backend_hint,
@@ -151,6 +152,9 @@ pub fn retry(f: &mut Fetch) -> Step {
     f.task.stamp("Retry");
     f.storage = None;
     f.do_esi = false;
+    f.gzipped = false;
+    f.has_esi = false;
+    f.encoding_changed = false;
     f.do_stream = true;
     f.was_304 = false;
     f.err_code = 0;

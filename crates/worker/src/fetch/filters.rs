@@ -1,0 +1,182 @@
+//! The filters between the origin's answer and the storage: which there are, and what they found out.
+
+use lacquer_filters::esi::{Esi, EsiGzip, EsiNote, Options};
+use lacquer_filters::{Chain, Filter as BodyFilter, Gunzip, Gzip, Report, TestGunzip};
+use lacquer_http::{SessClose, conditional, header_table as h};
+use lacquer_params::bits::FeatureBits;
+use lacquer_shm::Tag;
+
+use super::Fetch;
+use crate::extra;
+
+/// What Varnish keeps of a body filter in the workspace.
+const FILTER_COST: usize = 64;
+
+impl Fetch {
+    /// VCL's list, or what encoding and VCL's flags ask for.
+    pub fn filter_list(&self) -> Vec<u8> {
+        if let Some(list) = self.task.ws.get_opt(self.filters) {
+            return list.to_vec();
+        }
+        let support = self.task.params.http_gzip_support;
+        let encoding = self.beresp.get(&self.task.ws, h::CONTENT_ENCODING);
+        let is_gzip = encoding.is_some_and(|e| e.eq_ignore_ascii_case(b"gzip"));
+        let gunzip = support && self.do_gunzip && is_gzip;
+        let gzip = support && self.do_gzip && encoding.is_none();
+        let mut names: Vec<&str> = Vec::new();
+        if gunzip || (is_gzip && self.do_esi) {
+            names.push("gunzip");
+        }
+        if self.do_esi && (gzip || (is_gzip && !gunzip)) {
+            names.push("esi_gzip");
+        } else if self.do_esi {
+            names.push("esi");
+        } else {
+            if gzip {
+                names.push("gzip");
+            }
+            if is_gzip && !gunzip {
+                names.push("testgunzip");
+            }
+        }
+        // Each name has a blank before it, as users see the list in Varnish's log.
+        names.iter().flat_map(|n| [" ", n]).collect::<String>().into_bytes()
+    }
+
+    /// Filters, and the one that takes the body off the connection, have a place in the workspace.
+    pub(super) fn pay_for_filters(&mut self, list: &[u8], no_body: bool) -> bool {
+        let named = list.split(|&b| b == b' ').filter(|name| !name.is_empty()).count();
+        let paid = self.task.ws.alloc((named + usize::from(!no_body)) * FILTER_COST).is_ok();
+        if !paid {
+            self.fetch_error("Workspace overflow");
+        }
+        paid
+    }
+
+    /// The filters by name; their opening changes the head. An error is why the origin's connection ends.
+    pub(super) fn filters_from(&mut self, list: &[u8]) -> Result<Chain, SessClose> {
+        self.task.log.put(Tag::Filters, list);
+        let mut filters: Vec<Box<dyn BodyFilter>> = Vec::new();
+        for name in list.split(|&b| b == b' ').filter(|n| !n.is_empty()) {
+            match name {
+                b"gunzip" | b"gzip" | b"testgunzip" => filters.extend(self.gzip_filter(name)),
+                b"esi" | b"esi_gzip" => filters.push(self.esi_filter(name == b"esi_gzip")?),
+                other => {
+                    let other = String::from_utf8_lossy(other).into_owned();
+                    self.fetch_error(&format!("Filter '...{other}' not found"));
+                    return Err(SessClose::Overload);
+                }
+            }
+        }
+        Ok(Chain::new(filters))
+    }
+
+    /// None where there is nothing for the filter to do. Parts of a body are neither packed nor unpacked.
+    fn gzip_filter(&mut self, name: &[u8]) -> Option<Box<dyn BodyFilter>> {
+        let encoding = self.beresp.get(&self.task.ws, h::CONTENT_ENCODING);
+        let fits = match (name, encoding) {
+            (b"gzip", encoding) => encoding.is_none(),
+            (_, encoding) => encoding.is_some_and(|e| e.eq_ignore_ascii_case(b"gzip")),
+        };
+        if !fits || self.beresp.status() == 206 {
+            return None;
+        }
+        let reactor = self.task.reactor.clone();
+        let c = &reactor.counters;
+        Some(match name {
+            b"gunzip" => {
+                c.n_gunzip.add(1);
+                self.change_encoding();
+                self.gzipped = false;
+                Box::new(Gunzip::new())
+            }
+            b"gzip" => {
+                c.n_gzip.add(1);
+                self.change_encoding();
+                self.say_gzip();
+                Box::new(Gzip::new(self.task.params.gzip_level))
+            }
+            _ => {
+                c.n_test_gunzip.add(1);
+                self.vary_on_encoding();
+                self.gzipped = true;
+                Box::new(TestGunzip::new())
+            }
+        })
+    }
+
+    fn esi_filter(&mut self, gzip: bool) -> Result<Box<dyn BodyFilter>, SessClose> {
+        if self.beresp.status() == 206 {
+            self.task.log.put(Tag::VCL_Error, b"Attempted ESI on partial (206) response");
+            self.fetch_error("Fetch pipeline failed to open");
+            return Err(SessClose::RxBody);
+        }
+        let features = self.task.params.feature;
+        let options = Options {
+            ignore_https: features.has(FeatureBits::ESI_IGNORE_HTTPS),
+            disable_xml_check: features.has(FeatureBits::ESI_DISABLE_XML_CHECK),
+            ignore_other_elements: features.has(FeatureBits::ESI_IGNORE_OTHER_ELEMENTS),
+            remove_bom: features.has(FeatureBits::ESI_REMOVE_BOM),
+        };
+        self.has_esi = true;
+        let url = self.bereq.url(&self.task.ws).to_vec();
+        if !gzip {
+            return Ok(Box::new(Esi::new(&url, options)));
+        }
+        self.task.reactor.counters.n_gzip.add(1);
+        self.change_encoding();
+        self.say_gzip();
+        Ok(Box::new(EsiGzip::new(&url, options, self.task.params.gzip_level)))
+    }
+
+    /// The body will be stored otherwise than it came.
+    fn change_encoding(&mut self) {
+        let mut headers = self.beresp_headers();
+        headers.unset(h::CONTENT_ENCODING);
+        headers.unset(h::CONTENT_LENGTH);
+        self.weaken();
+        self.encoding_changed = true;
+    }
+
+    fn say_gzip(&mut self) {
+        self.beresp_headers().add(h::CONTENT_ENCODING, &[b"gzip"]);
+        self.vary_on_encoding();
+        self.gzipped = true;
+    }
+
+    fn weaken(&mut self) {
+        let log = &mut self.task.log;
+        let unset = |line: &[u8]| log.put(Tag::BerespUnset, line);
+        if let Ok(Some(line)) = conditional::weaken_etag(&mut self.beresp, &mut self.task.ws, unset) {
+            self.task.log.put(Tag::BerespHeader, self.task.ws.get(line));
+        }
+    }
+
+    fn vary_on_encoding(&mut self) {
+        let log = &mut self.task.log;
+        let unset = |line: &[u8]| log.put(Tag::BerespUnset, line);
+        if let Ok(Some(line)) = conditional::vary_on_encoding(&mut self.beresp, &mut self.task.ws, unset) {
+            self.task.log.put(Tag::BerespHeader, self.task.ws.get(line));
+        }
+    }
+
+    /// Logs what the filters have to tell, and keeps with the object what delivery needs of it.
+    pub(super) fn take_report(&mut self, report: Report) {
+        let c = &self.task.reactor.counters;
+        for note in &report.notes {
+            match note {
+                EsiNote::Error(..) => c.esi_errors.add(1),
+                EsiNote::Warning(..) => c.esi_warnings.add(1),
+                EsiNote::Untouched(_) => {}
+            }
+            self.task.log.put_fmt(Tag::ESI_xmlerror, format_args!("{note}"));
+        }
+        for record in &report.gzip {
+            self.task.log.put(Tag::Gzip, record.as_bytes());
+        }
+        let extra = extra::of(report.unpacked, report.program.as_deref());
+        if let Some(object) = self.object.as_ref().filter(|_| !extra.is_empty()) {
+            object.set_extra(&extra);
+        }
+    }
+}
