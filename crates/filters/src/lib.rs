@@ -58,9 +58,10 @@ impl Chain {
         self.filters.last().is_some_and(|(f, _)| f.is_done())
     }
 
+    /// What all filters have to tell, the last one first.
     pub fn report(&mut self) -> Report {
         let mut report = Report::default();
-        for (filter, _) in &mut self.filters {
+        for (filter, _) in self.filters.iter_mut().rev() {
             filter.report(&mut report);
         }
         report

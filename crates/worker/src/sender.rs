@@ -5,6 +5,7 @@ use lacquer_backend::TxHalf;
 use lacquer_cache::{BodyState, Chunk, Object, flag};
 use lacquer_http::h1::ChunkHeader;
 use std::io::{self, IoSlice};
+use std::rc::Rc;
 use tokio::time::Instant;
 
 use crate::clock;
@@ -31,6 +32,10 @@ pub enum SendError {
     Source,
     /// A filter could not make sense of the body.
     Filter(String),
+    /// Nobody wants more of the body: no error.
+    Enough,
+    /// A response that was to be included failed, and is not to be left out.
+    Include,
 }
 
 impl From<io::Error> for SendError {
@@ -39,34 +44,36 @@ impl From<io::Error> for SendError {
     }
 }
 
-pub struct Sender<'t> {
-    tx: &'t TxHalf,
-    /// Not yet sent part of the head.
-    head: &'t [u8],
+pub struct Sender {
+    tx: Rc<TxHalf>,
+    /// What is sent before the body; from `head_sent` on it is not sent yet.
+    head: Vec<u8>,
+    head_sent: usize,
+    /// Small pieces of body that wait for more.
+    gathered: Vec<u8>,
     frame: BodyFrame,
     limits: Limits,
     deadline: Option<Instant>,
     body: u64,
-    scratch: &'t mut Vec<u8>,
 }
 
 /// From this size on a stored body is sent by the kernel without copying. Below, the copy is cheaper.
 const SENDFILE_MIN: usize = 48 * 1024;
+/// Pieces of body smaller than this are sent together.
+const GATHER_MAX: usize = 32 * 1024;
 /// Chunks of a stored body that go into one write.
 const GATHER: usize = 16;
 /// Bodies up to this size are copied behind the head.
 const COPY_MAX: usize = 8 * 1024;
 
-impl<'t> Sender<'t> {
-    /// `scratch` is memory that responses use in turn.
-    pub fn new(
-        tx: &'t TxHalf,
-        head: &'t [u8],
-        frame: BodyFrame,
-        limits: Limits,
-        scratch: &'t mut Vec<u8>,
-    ) -> Self {
-        Sender { tx, head, frame, limits, deadline: None, body: 0, scratch }
+impl Sender {
+    pub fn new(tx: Rc<TxHalf>, head: Vec<u8>, frame: BodyFrame, limits: Limits) -> Self {
+        Sender { tx, head, head_sent: 0, gathered: Vec::new(), frame, limits, deadline: None, body: 0 }
+    }
+
+    /// The buffer that the head was in.
+    pub fn into_head(self) -> Vec<u8> {
+        self.head
     }
 
     pub fn body_bytes(&self) -> u64 {
@@ -100,7 +107,8 @@ impl<'t> Sender<'t> {
         loop {
             let mut slices = [IoSlice::new(&[]); GATHER + 3];
             let mut used = 0;
-            for part in std::iter::once(&self.head).chain(parts.iter()).filter(|p| !p.is_empty()) {
+            let head = &self.head[self.head_sent..];
+            for part in std::iter::once(&head).chain(parts.iter()).filter(|p| !p.is_empty()) {
                 slices[used] = IoSlice::new(part);
                 used += 1;
             }
@@ -123,8 +131,8 @@ impl<'t> Sender<'t> {
     }
 
     fn advance(&mut self, mut n: usize, parts: &mut [&[u8]]) {
-        let of_head = n.min(self.head.len());
-        self.head = &self.head[of_head..];
+        let of_head = n.min(self.head.len() - self.head_sent);
+        self.head_sent += of_head;
         n -= of_head;
         for part in parts {
             let of_part = n.min(part.len());
@@ -152,22 +160,41 @@ impl<'t> Sender<'t> {
     /// The whole body. A small one goes into the buffer of the head: copying it costs less than a
     /// second segment in the write.
     async fn one_piece(&mut self, piece: &[u8]) -> Result<(), SendError> {
-        if piece.len() > COPY_MAX || self.head.is_empty() {
+        if piece.len() > COPY_MAX || self.head_sent == self.head.len() {
             return self.body(piece).await;
         }
         self.body += piece.len() as u64;
-        let mut all = std::mem::take(self.scratch);
-        all.clear();
-        all.extend_from_slice(self.head);
-        all.extend_from_slice(piece);
-        self.head = &[];
-        let sent = self.write_parts(&mut [&all]).await;
-        *self.scratch = all;
-        Ok(sent?)
+        self.head.extend_from_slice(piece);
+        Ok(self.write_parts(&mut []).await?)
+    }
+
+    /// A piece of body that may be sent together with what follows.
+    pub async fn gather(&mut self, piece: &[u8]) -> Result<(), SendError> {
+        if self.gathered.is_empty() && piece.len() >= GATHER_MAX {
+            return self.body(piece).await;
+        }
+        self.gathered.extend_from_slice(piece);
+        if self.gathered.len() >= GATHER_MAX { self.send_gathered().await } else { Ok(()) }
+    }
+
+    async fn send_gathered(&mut self) -> Result<(), SendError> {
+        let mut gathered = std::mem::take(&mut self.gathered);
+        let sent = self.body(&gathered).await;
+        gathered.clear();
+        self.gathered = gathered;
+        sent
+    }
+
+    /// Sends what is held back, the head too.
+    pub async fn flush(&mut self) -> Result<(), SendError> {
+        self.send_gathered().await?;
+        self.write_parts(&mut []).await?;
+        Ok(())
     }
 
     /// The end of the body.
     pub async fn end(&mut self) -> Result<(), SendError> {
+        self.send_gathered().await?;
         match self.frame {
             BodyFrame::Plain => self.write_parts(&mut []).await?,
             BodyFrame::Chunked => self.write_parts(&mut [b"0\r\n\r\n"]).await?,
@@ -243,8 +270,8 @@ impl<'t> Sender<'t> {
             return Ok(from + chunk.len() as u64);
         };
         // The head is small: marked as "more to come" it shares the first packet with the body.
-        while !self.head.is_empty() {
-            match self.tx.try_send_more(self.head) {
+        while self.head_sent < self.head.len() {
+            match self.tx.try_send_more(&self.head[self.head_sent..]) {
                 Ok(n) => self.advance(n, &mut []),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
                 Err(e) => return Err(e.into()),

@@ -217,7 +217,11 @@ impl<P: Packer> Parser<P> {
     fn start(&mut self, s: &mut Scan<'_>, out: &mut Vec<u8>) -> Flow {
         if self.options.remove_bom {
             match words::find(&words::BOM, s.rest()) {
-                Found::Entry(_) => s.at += words::BOM[0].len(),
+                Found::Entry(_) => {
+                    s.at += words::BOM[0].len();
+                    self.mark(s, Part::Skip, out);
+                    return Flow::On;
+                }
                 Found::Undecided => return Flow::Short,
                 Found::Nothing => {}
             }

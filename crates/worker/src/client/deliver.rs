@@ -53,7 +53,7 @@ fn append_via(req: &mut Req, via: &[u8]) {
 }
 
 /// The body will be another than the one the tag was made for.
-fn weaken_etag(req: &mut Req) {
+pub(super) fn weaken_etag(req: &mut Req) {
     let log = &mut req.task.log;
     let unset = |line: &[u8]| log.put(Tag::RespUnset, line);
     if let Ok(Some(line)) = conditional::weaken_etag(&mut req.resp, &mut req.task.ws, unset) {

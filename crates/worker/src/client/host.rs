@@ -157,8 +157,13 @@ impl Host for Req {
         if http == HttpId::Obj {
             return self.object.as_ref().map_or(Str::NULL, |o| object::header(o, name));
         }
-        let ws = &self.task.ws;
         let name = HeaderName::new(name.name.as_bytes());
+        if http == HttpId::ReqTop
+            && let Some(top) = self.top.as_ref().filter(|_| self.esi_level > 0)
+        {
+            return Str::from_option(top.http.get(&top.ws, name));
+        }
+        let ws = &self.task.ws;
         Str::from_option(self.message(http).and_then(|message| message.get(ws, name)))
     }
 
@@ -280,7 +285,6 @@ impl Host for Req {
             self.task.reactor.counters.ws_client_overflow.add(1);
         }
         Req::rollback(self);
-        self.top_privates.clear();
         self.filters = Text::NONE;
         self.resp_filters = Text::NONE;
         self.task.ws.release(self.snapshot);

@@ -19,6 +19,7 @@ pub async fn lookup(req: &mut Req) -> Step {
             Lookup::Wait(wait) => {
                 waited = true;
                 req.task.reactor.flush_counters();
+                req.flush_enclosing().await;
                 resumed = Some(wait.await);
             }
             found => break found,
@@ -165,6 +166,7 @@ pub async fn purge(req: &mut Req) -> Step {
 /// Starts a fetch for this request and waits until there is something to deliver.
 pub async fn fetch_and_deliver(req: &mut Req, mode: Mode) -> Step {
     req.task.reactor.counters.s_fetch.add(1);
+    req.flush_enclosing().await;
     let outcome = fetch::for_request(req, mode).await;
     req.ignore_body().await;
     match outcome {

@@ -5,9 +5,11 @@
 //! without an object, nor a miss go on without the right to fetch.
 
 mod deliver;
+mod esi;
 mod host;
 mod lookup;
 mod miss;
+mod outlet;
 mod pipe;
 mod recv;
 mod synth;
@@ -75,7 +77,6 @@ pub struct Memory {
     pub http0: Message,
     pub resp: Message,
     pub out: Vec<u8>,
-    pub scratch: Vec<u8>,
     pub body: Vec<u8>,
     /// Bytes of a head that is not complete yet.
     pub received: usize,
@@ -92,7 +93,6 @@ impl Memory {
             http0: Message::new(max_hdr),
             resp: Message::new(max_hdr),
             out: Vec::new(),
-            scratch: Vec::new(),
             body: Vec::new(),
             received: 0,
         }
@@ -127,7 +127,6 @@ pub struct Req {
     pub tx: Rc<TxHalf>,
     pub body: ReqBody,
     pub out: Vec<u8>,
-    pub scratch: Vec<u8>,
     /// Body made by VCL, in vcl_synth.
     pub synth_body: Vec<u8>,
     pub account: Account,
@@ -167,6 +166,12 @@ pub struct Req {
     pub reset: bool,
     pub ban_error: String,
     pub esi_level: u32,
+    /// For an included response: where it goes.
+    pub seam: Option<Box<outlet::Seam>>,
+    /// The client's own request, for those that it includes.
+    pub top: Option<Rc<esi::Top>>,
+    /// The VCL before `return (vcl(label))`, which included requests begin with.
+    pub first_vcl: Option<Rc<VclRef>>,
     pub next_label: Option<String>,
 }
 
@@ -208,7 +213,6 @@ impl Req {
             tx: start.tx,
             body: start.body,
             out: memory.out,
-            scratch: memory.scratch,
             synth_body: memory.body,
             account: Account::default(),
             close: None,
@@ -245,6 +249,9 @@ impl Req {
             reset: false,
             ban_error: String::new(),
             esi_level: 0,
+            seam: None,
+            top: None,
+            first_vcl: None,
             next_label: None,
         }
     }
@@ -258,7 +265,6 @@ impl Req {
             http0: self.http0,
             resp: self.resp,
             out: self.out,
-            scratch: self.scratch,
             body: self.synth_body,
             received: 0,
         };
@@ -297,7 +303,9 @@ impl Req {
         }
         self.object = None;
         self.task.privates.clear();
-        self.top_privates.clear();
+        if self.esi_level == 0 {
+            self.top_privates.clear();
+        }
     }
 
     fn diagnose(&mut self, step: &Step) {
@@ -363,7 +371,9 @@ impl Req {
     pub fn rollback(&mut self) {
         self.http.clone_from(&self.http0);
         self.task.privates.clear();
-        self.top_privates.clear();
+        if self.esi_level == 0 {
+            self.top_privates.clear();
+        }
         self.filters = Text::NONE;
         self.resp_filters = Text::NONE;
         if self.task.ws.overflowed() {
@@ -375,6 +385,9 @@ impl Req {
 
     /// Sends a response that has no body and did not come from VCL; false if the client is gone.
     pub async fn minimal_response(&mut self, status: u16) -> bool {
+        if self.seam.is_some() {
+            return true;
+        }
         let reason = lacquer_http::reason_of(status);
         let text = format!("HTTP/1.1 {status:03} {reason}\r\n\r\n");
         let log = &mut self.task.log;
@@ -412,6 +425,9 @@ impl Req {
                 .sp()
                 .u64(a.resp_header + a.resp_body)
                 .end();
+        }
+        if self.esi_level > 0 {
+            return;
         }
         let c = &self.task.reactor.counters;
         c.s_req_hdrbytes.add(a.req_header);

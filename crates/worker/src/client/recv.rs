@@ -115,7 +115,10 @@ pub async fn recv(req: &mut Req) -> Step {
         && req.restarts == 0
         && let Some(next) = req.next_vcl.take()
     {
-        req.task.vcl = next;
+        let first = std::mem::replace(&mut req.task.vcl, next);
+        if req.esi_level == 0 {
+            req.first_vcl = Some(first);
+        }
         req.rollback();
         let name = req.task.vcl.name.clone();
         req.task.log.put_fmt(Tag::VCL_use, format_args!("{name} via {}", req.label_used()));

@@ -1,12 +1,14 @@
 //! Sends the response: head and body in as few writes as the kernel allows.
 
-use lacquer_cache::{BodyState, Object, flag};
-use lacquer_filters::{Chain, Filter, Gunzip, RangeOf};
+use lacquer_cache::{BodyState, flag};
+use lacquer_filters::{Filter, Gunzip, RangeOf};
 use lacquer_http::range::{self, Decision};
 use lacquer_http::{BodyStatus, SessClose, Text, conditional, h1, header_table as h};
+use lacquer_params::bits::FeatureBits;
 use lacquer_shm::Tag;
 
-use super::deliver::settle_connection;
+use super::deliver::{settle_connection, weaken_etag};
+use super::outlet::{Below, Outlet};
 use super::{Req, Source, Step};
 use crate::sender::{BodyFrame, SendError, Sender};
 
@@ -18,6 +20,8 @@ struct Plan {
     from: u64,
     to: Option<u64>,
     filters: Vec<Box<dyn Filter>>,
+    /// What the body includes is delivered with it.
+    esi: bool,
     /// A range whose end was not reached is an error of its own.
     ranged: bool,
 }
@@ -81,6 +85,12 @@ impl Req {
         let params = &self.task.params;
         let ws = &self.task.ws;
         if let Source::Object(o) = source
+            && self.can_esi
+            && crate::extra::esi_program(o).is_some()
+        {
+            list.extend_from_slice(b" esi");
+        }
+        if let Source::Object(o) = source
             && params.http_gzip_support
             && o.is(flag::GZIPED)
             && !conditional::accepts_gzip(&self.http, ws)
@@ -95,19 +105,26 @@ impl Req {
 }
 
 fn plan(req: &mut Req, filters: &[u8], source: &Source, stored: Option<u64>) -> Option<Plan> {
-    let mut plan = Plan { length: stored, from: 0, to: None, filters: Vec::new(), ranged: false };
+    let mut plan = Plan { length: stored, from: 0, to: None, filters: Vec::new(), esi: false, ranged: false };
     for name in filters.split(|&b| b == b' ').filter(|n| !n.is_empty()) {
         match name {
             b"gunzip" => {
+                req.task.reactor.counters.n_gunzip.add(1);
                 req.resp_headers().unset(h::CONTENT_ENCODING);
                 plan.length = match source {
-                    Source::Object(o) => crate::extra::unpacked_len(o),
-                    Source::Bytes(_) => None,
+                    Source::Object(o) if !plan.esi => crate::extra::unpacked_len(o),
+                    _ => None,
                 };
-                plan.filters.push(Box::new(Gunzip::new()));
+                plan.filters.push(Box::new(Gunzip::for_delivery()));
             }
             b"range" => set_range(req, &mut plan),
-            b"esi" => {}
+            b"esi" => {
+                if matches!(source, Source::Object(o) if crate::extra::esi_program(o).is_some()) {
+                    weaken_etag(req);
+                    plan.esi = true;
+                    plan.length = plan.length.filter(|&n| n == 0);
+                }
+            }
             other => {
                 let other = String::from_utf8_lossy(other).into_owned();
                 req.task.log.put_fmt(Tag::Error, format_args!("Filter '...{other}' not found"));
@@ -143,7 +160,7 @@ fn set_range(req: &mut Req, plan: &mut Plan) {
         plan.length = Some(high - low + 1);
         plan.ranged = true;
     }
-    if plan.filters.is_empty() {
+    if plan.filters.is_empty() && !plan.esi {
         plan.from = low;
         plan.to = Some(high + 1);
     } else {
@@ -152,6 +169,9 @@ fn set_range(req: &mut Req, plan: &mut Plan) {
 }
 
 async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
+    if req.seam.is_some() {
+        return send_included(req, source, plan, send_body).await;
+    }
     settle_connection(req);
     let mut frame = BodyFrame::Plain;
     if send_body && !req.resp.has(&req.task.ws, h::CONTENT_LENGTH) {
@@ -176,28 +196,39 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
         idle: req.task.sess.idle_send_timeout.get(req.task.params.idle_send_timeout),
     };
     let head = std::mem::take(&mut req.out);
-    let tx = req.tx.clone();
-    let mut scratch = std::mem::take(&mut req.scratch);
-    let mut sender = Sender::new(&tx, &head, frame, limits, &mut scratch);
     let wanted = plan.length.filter(|_| plan.ranged);
-    let result = if send_body {
-        send_source(&mut sender, source, plan).await
-    } else {
-        sender.finish_head().await.map(|()| true)
-    };
-    let short = wanted.is_some_and(|n| sender.body_bytes() < n);
-    req.account.resp_body += sender.body_bytes();
-    req.scratch = scratch;
-    req.out = head;
-    match result {
-        Ok(true) => {}
-        Ok(false) => req.fail_session(SessClose::RangeShort),
-        Err(SendError::Source) if short => req.fail_session(SessClose::RangeShort),
-        Err(SendError::Source) => req.fail_session(SessClose::TxError),
-        Err(SendError::Filter(why)) => {
-            req.log_error(&why);
-            req.fail_session(SessClose::RemClose);
+    let mut sender = Sender::new(req.tx.clone(), head, frame, limits);
+    let result = if !send_body {
+        sender.finish_head().await
+    } else if plan.esi || !plan.filters.is_empty() {
+        let outlet = Outlet::new(plan.filters, Below::Client(sender));
+        let (outlet, poured) = pour(req, source, plan.esi, outlet).await;
+        let Below::Client(back) = outlet.below else { return };
+        sender = back;
+        match poured {
+            Ok(()) | Err(SendError::Enough) => sender.end().await,
+            Err(SendError::Io(e)) => Err(SendError::Io(e)),
+            // What came before goes out, without an end.
+            failed => sender.flush().await.and(failed),
         }
+    } else {
+        send_source(&mut sender, source, plan.from, plan.to).await
+    };
+    let sent = sender.body_bytes();
+    req.account.resp_body += sent;
+    req.out = sender.into_head();
+    let short = send_body && wanted.is_some_and(|n| sent < n);
+    settle_failure(req, result, short, head_len);
+}
+
+fn settle_failure(req: &mut Req, result: Result<(), SendError>, short: bool, head_len: usize) {
+    match result {
+        Ok(()) | Err(SendError::Enough | SendError::Source) if short => {
+            req.fail_session(SessClose::RangeShort);
+        }
+        Ok(()) | Err(SendError::Enough) => {}
+        Err(SendError::Source) => req.fail_session(SessClose::TxError),
+        Err(SendError::Filter(_) | SendError::Include) => req.fail_session(SessClose::RemClose),
         Err(SendError::Io(e)) => {
             let text = format!("Write error, retval = -1, len = {}, errno = {}", head_len, os_text(&e));
             req.task.log.put(Tag::Debug, text.as_bytes());
@@ -212,52 +243,85 @@ fn os_text(e: &std::io::Error) -> String {
     text.split(" (os error").next().unwrap_or("").to_owned()
 }
 
-/// `Ok(false)`: the body ended before the range did.
-async fn send_source(sender: &mut Sender<'_>, source: &Source, plan: Plan) -> Result<bool, SendError> {
-    let whole = !plan.ranged;
-    let wanted = plan.length;
-    let mut chain = Chain::new(plan.filters);
+/// A body as it is stored.
+async fn send_source(
+    sender: &mut Sender,
+    source: &Source,
+    from: u64,
+    to: Option<u64>,
+) -> Result<(), SendError> {
     match source {
         Source::Bytes(bytes) => {
-            let to = plan.to.unwrap_or(u64::MAX).min(bytes.len() as u64) as usize;
-            let part = &bytes[(plan.from as usize).min(to)..to];
-            if chain.is_empty() {
-                sender.body(part).await?;
-            } else {
-                let out = chain.push(part, true).map_err(SendError::Filter)?;
-                sender.body(out).await?;
-            }
+            let to = to.unwrap_or(u64::MAX).min(bytes.len() as u64) as usize;
+            sender.body(&bytes[(from as usize).min(to)..to]).await?;
         }
-        Source::Object(object) if chain.is_empty() => {
-            sender.object(object, plan.from, plan.to).await?;
-        }
-        Source::Object(object) => send_filtered(sender, object, &mut chain).await?,
+        Source::Object(object) => sender.object(object, from, to).await?,
     }
-    let complete = whole || wanted.is_none_or(|n| sender.body_bytes() >= n);
-    sender.end().await?;
-    Ok(complete)
+    sender.end().await
 }
 
-async fn send_filtered(sender: &mut Sender<'_>, object: &Object, chain: &mut Chain) -> Result<(), SendError> {
-    let mut at = 0;
-    loop {
-        let state = crate::extra::more_than(object, at).await;
-        let Some(chunk) = object.chunk_at(at).filter(|c| !c.is_empty()) else {
-            if state == BodyState::Failed {
-                return Err(SendError::Source);
-            }
-            let rest = chain.push(&[], true).map_err(SendError::Filter)?;
-            return sender.body(rest).await;
-        };
-        at += chunk.len() as u64;
-        let out = chain.push(chunk.bytes(), false).map_err(SendError::Filter)?;
-        if !out.is_empty() {
-            sender.body(out).await?;
+/// A body through filters; what it includes comes with it.
+async fn pour(
+    req: &mut Req,
+    source: &Source,
+    esi: bool,
+    mut outlet: Outlet,
+) -> (Outlet, Result<(), SendError>) {
+    let poured = match source {
+        Source::Object(object) if esi => {
+            let poured;
+            (outlet, poured) = super::esi::play(req, object, outlet).await;
+            poured
         }
-        if chain.is_done() {
-            return Ok(());
+        Source::Object(object) => outlet.stored(object, 0, u64::MAX).await,
+        Source::Bytes(bytes) => outlet.write(bytes).await,
+    };
+    let poured = match poured {
+        Ok(()) => outlet.end().await,
+        failed => failed,
+    };
+    for record in outlet.report().gzip {
+        req.task.log.put(Tag::Gzip, record.as_bytes());
+    }
+    (outlet, poured)
+}
+
+/// The response goes into the one that includes it.
+async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
+    let Some(mut seam) = req.seam.take() else { return };
+    let object = match source {
+        Source::Object(object) => Some(&**object),
+        Source::Bytes(_) => None,
+    };
+    let empty = match source {
+        Source::Object(o) => o.state() == BodyState::Complete && o.body_len() == 0,
+        Source::Bytes(bytes) => bytes.is_empty(),
+    };
+    let obeys_onerror = req.task.params.feature.has(FeatureBits::ESI_INCLUDE_ONERROR);
+    let status = req.resp.status() % 1000;
+    if obeys_onerror && status != 200 && status != 204 {
+        seam.fail();
+    } else if req.task.ws.overflowed() {
+        req.log_error("Failure to push ESI processors");
+        req.close = Some(SessClose::Overload);
+        seam.fail();
+    } else if send_body && !empty {
+        let says_gzip = req.resp.value_is(&req.task.ws, h::CONTENT_ENCODING, b"gzip");
+        let gzipped = says_gzip && object.is_some_and(|o| o.is(flag::GZIPED));
+        if seam.fit(object, gzipped, plan.esi).await {
+            let outlet = Outlet::new(plan.filters, Below::Include(seam));
+            let (outlet, poured) = pour(req, source, plan.esi, outlet).await;
+            let Below::Include(back) = outlet.below else { return };
+            seam = back;
+            if let Err(failed) = poured {
+                req.close = req.close.or(Some(SessClose::RemClose));
+                seam.broken(failed);
+            }
         }
     }
+    seam.close();
+    req.account.resp_body += seam.take_count();
+    req.seam = Some(seam);
 }
 
 async fn internal_error(req: &mut Req, why: &str) {

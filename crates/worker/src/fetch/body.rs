@@ -365,6 +365,10 @@ impl Fetch {
         connection: &mut OriginConnection,
         chain: &mut Chain,
     ) -> Result<(), String> {
+        // No filter begins before there is room for what it makes.
+        if !chain.is_empty() && !self.reserve() {
+            return Err(String::new());
+        }
         let mut buffer = vec![0u8; 64 * 1024];
         let mut left = connection.framing.content_length;
         let status = connection.framing.status;

@@ -96,9 +96,12 @@ pub fn get_str(req: &mut Req, var: Var) -> Str {
     let ws = &req.task.ws;
     match var {
         Var::ClientIdentity => session::identity(&req.task, req.identity),
-        Var::ReqMethod | Var::ReqTopMethod => start_text(&req.http, ws, Slot::Method),
-        Var::ReqUrl | Var::ReqTopUrl => start_text(&req.http, ws, Slot::Url),
-        Var::ReqProto | Var::ReqTopProto => start_text(&req.http, ws, Slot::Proto),
+        Var::ReqMethod => start_text(&req.http, ws, Slot::Method),
+        Var::ReqUrl => start_text(&req.http, ws, Slot::Url),
+        Var::ReqProto => start_text(&req.http, ws, Slot::Proto),
+        Var::ReqTopMethod => top_text(req, Slot::Method),
+        Var::ReqTopUrl => top_text(req, Slot::Url),
+        Var::ReqTopProto => top_text(req, Slot::Proto),
         Var::ReqFilters if req.filters.is_none() => Str::new(b""),
         Var::ReqFilters => str_of(ws, req.filters),
         Var::ReqTransport => Str::new(b"HTTP/1"),
@@ -114,6 +117,14 @@ pub fn get_str(req: &mut Req, var: Var) -> Str {
             None => Str::NULL,
         },
         _ => session::text(&req.task, var).unwrap_or(Str::NULL),
+    }
+}
+
+/// Of the client's own request, which may be this one.
+fn top_text(req: &Req, slot: Slot) -> Str {
+    match req.top.as_ref().filter(|_| req.esi_level > 0) {
+        Some(top) => start_text(&top.http, &top.ws, slot),
+        None => start_text(&req.http, &req.task.ws, slot),
     }
 }
 

@@ -1,0 +1,194 @@
+//! ESI in delivery: the parts of a body that the client gets, and in between the responses to requests
+//! of their own, which run through the same flow chart as the client's.
+
+use std::rc::Rc;
+
+use lacquer_cache::{ObjRef, Object};
+use lacquer_filters::esi::{Order, Player};
+use lacquer_filters::splice::{self, Checksum};
+use lacquer_http::{Filter, Message, Slot, Workspace, fixed, header_table as h};
+use lacquer_params::bits::FeatureBits;
+use lacquer_shm::{Tag, Vxid};
+
+use super::outlet::{Outlet, Seam};
+use super::{Memory, Req, Start};
+use crate::clock;
+use crate::req_body::ReqBody;
+use crate::sender::SendError;
+use crate::task::{Logged, REQ};
+
+/// The client's own request as included ones see it: `req_top`.
+pub struct Top {
+    pub ws: Workspace,
+    pub http: Message,
+}
+
+impl Top {
+    fn of(req: &Req) -> Top {
+        let mut ws = Workspace::new(req.task.ws.capacity());
+        let mut http = Message::new(req.task.params.http_max_hdr as usize);
+        if http.copy_from(&mut ws, &req.http, &req.task.ws, Filter::NOTHING).is_err() {
+            http.clear();
+        }
+        Top { ws, http }
+    }
+}
+
+/// Delivers a stored body by its ESI program.
+pub async fn play(req: &mut Req, object: &ObjRef, outlet: Outlet) -> (Outlet, Result<(), SendError>) {
+    let Some(program) = crate::extra::esi_program(object) else {
+        return (outlet, Err(SendError::Source));
+    };
+    let player = Player::new(program);
+    let gzip = player.is_gzip();
+    let mut play = Play { object, outlet, gzip, sum: Checksum::default(), at: 0 };
+    let played = play.all(req, player).await;
+    (play.outlet, played)
+}
+
+struct Play<'o> {
+    object: &'o Object,
+    outlet: Outlet,
+    gzip: bool,
+    /// Of what the gzip stream unpacks to.
+    sum: Checksum,
+    /// How far the stored body is done.
+    at: u64,
+}
+
+impl Play<'_> {
+    async fn all(&mut self, req: &mut Req, player: Player<'_>) -> Result<(), SendError> {
+        let own_stream = self.gzip && self.outlet.enclosing_gzip().is_none();
+        if own_stream {
+            self.outlet.write(&splice::HEADER).await?;
+        }
+        for order in player {
+            match order {
+                Order::Send { length, origin, crc } => {
+                    let to = self.at + length;
+                    self.outlet.stored(self.object, self.at, to).await?;
+                    self.sum.append(Checksum { crc, length: origin });
+                    self.at = to;
+                }
+                Order::Skip { length } => self.at += length,
+                Order::Include { url, host, or_fail } => self.include(req, url, host, or_fail).await?,
+            }
+        }
+        if own_stream {
+            self.outlet.write(&splice::trailer(self.sum)).await?;
+        } else if let Some(seam) = self.outlet.enclosing_gzip().filter(|_| self.gzip) {
+            seam.sum.append(self.sum);
+        }
+        Ok(())
+    }
+
+    async fn include(
+        &mut self,
+        req: &mut Req,
+        url: &[u8],
+        host: &[u8],
+        or_fail: bool,
+    ) -> Result<(), SendError> {
+        let or_fail = or_fail && req.task.params.feature.has(FeatureBits::ESI_INCLUDE_ONERROR);
+        let limit = req.task.params.max_esi_depth;
+        if req.esi_level >= limit {
+            let text = format_args!("ESI depth limit reached (param max_esi_depth = {limit})");
+            req.task.log.put_fmt(Tag::VCL_Error, text);
+            return if or_fail { Err(SendError::Include) } else { Ok(()) };
+        }
+        let outlet = std::mem::replace(&mut self.outlet, Outlet::lent());
+        let seam = Box::new(Seam::new(outlet, self.gzip, self.sum, or_fail));
+        let seam = run(req, url, host, seam).await.ok_or(SendError::Source)?;
+        self.outlet = seam.outlet;
+        self.sum = seam.sum;
+        seam.failure.map_or(Ok(()), Err)
+    }
+}
+
+/// A request of its own whose response goes into the seam.
+async fn run(req: &mut Req, url: &[u8], host: &[u8], seam: Box<Seam>) -> Option<Box<Seam>> {
+    let reactor = req.task.reactor.clone();
+    reactor.counters.esi_req.add(1);
+    let level = req.esi_level + 1;
+    let vxid = Vxid::client(reactor.vxid());
+    let mut memory = reactor.take_memory();
+    memory.refresh(&reactor);
+    let why = format!("esi {level}");
+    memory.log.begin(vxid);
+    memory.log.put_relation(Tag::Begin, "req", req.task.vxid(), &why);
+    req.task.link("req", vxid, &why);
+    let now = clock::real();
+    memory.log.put_timestamp("Start", now, now, now);
+    make_request(&mut memory, req, url, host, seam.gzip);
+
+    let top = req.top.clone().unwrap_or_else(|| Rc::new(Top::of(req)));
+    req.top = Some(top.clone());
+    let start = Start {
+        reactor: reactor.clone(),
+        sess: req.task.sess.clone(),
+        vcl: req.first_vcl.as_ref().unwrap_or(&req.task.vcl).clone(),
+        tx: req.tx.clone(),
+        body: ReqBody::idle_without(None),
+        t_first: now,
+        t_req: req.t_req,
+    };
+    let mut child = Req::new(start, memory);
+    child.esi_level = level;
+    child.top = Some(top);
+    child.first_vcl = req.first_vcl.clone();
+    child.top_privates = std::mem::take(&mut req.top_privates);
+    child.seam = Some(seam);
+    Box::pin(child.run()).await;
+
+    child.charge();
+    child.task.log.end();
+    if child.task.ws.overflowed() {
+        reactor.counters.ws_client_overflow.add(1);
+    }
+    req.top_privates = std::mem::take(&mut child.top_privates);
+    let seam = child.seam.take();
+    reactor.give_memory(child.into_parts().0);
+    seam
+}
+
+/// The including request as it came in, for another URL and without what cannot be asked for a part.
+fn make_request(memory: &mut Memory, req: &Req, url: &[u8], host: &[u8], gzip: bool) {
+    let Memory { ws, log, http, .. } = memory;
+    if http.copy_from(ws, &req.http0, &req.task.ws, Filter::NOTHING).is_err() {
+        ws.set_overflowed();
+    }
+    let mut headers = Logged { message: http, ws, log, tags: REQ };
+    headers.put(Slot::Url, url);
+    if !host.is_empty() {
+        headers.unset(h::HOST);
+        match headers.message.append_line_copy(headers.ws, host) {
+            Ok(_) => headers.log.put(Tag::ReqHeader, host),
+            Err(_) => headers.ws.set_overflowed(),
+        }
+    }
+    if headers.message.method(headers.ws) != b"GET" {
+        headers.put(Slot::Method, b"GET");
+    }
+    headers.message.put(headers.ws, Slot::Method, fixed::GET);
+    headers.message.put(headers.ws, Slot::Proto, fixed::HTTP_11);
+    for name in [h::IF_MODIFIED_SINCE, h::IF_NONE_MATCH, h::RANGE] {
+        headers.unset(name);
+    }
+    if gzip {
+        headers.force(h::ACCEPT_ENCODING, b"gzip");
+    } else {
+        headers.unset(h::ACCEPT_ENCODING);
+    }
+    headers.unset(h::CONTENT_LENGTH);
+    headers.unset(h::TRANSFER_ENCODING);
+}
+
+impl Req {
+    /// The client need not wait for an include to have what comes before it.
+    pub async fn flush_enclosing(&mut self) {
+        if let Some(seam) = &mut self.seam {
+            // Who writes next notices that the client is gone.
+            let _ = seam.outlet.flush().await;
+        }
+    }
+}
