@@ -115,7 +115,7 @@ impl Cache {
     }
 
     /// Tries, and evicts, until it works or nothing more may be evicted. `make` is told how often it was
-    /// tried before.
+    /// tried before. Something `large` is tried in pieces at last.
     fn with_room<T>(
         &self,
         stevedore: &Stevedore,
@@ -131,13 +131,13 @@ impl Cache {
             if nuke.left == 0 {
                 (nuke.log)("LRU reached nuke_limit");
                 bump(&self.counters.n_lru_limited);
-                return make(PATIENCE);
+                return if large { make(PATIENCE) } else { Err(Full) };
             }
             if !self.nuke_one(stevedore.index(), large, nuke.log) {
                 // Nothing to evict but what readers hold: better in pieces than not at all.
                 self.pressure.fetch_add(1, Ordering::Relaxed);
                 (nuke.log)("LRU_Fail");
-                return make(PATIENCE);
+                return if large { make(PATIENCE) } else { Err(Full) };
             }
             nuke.left -= 1;
             tries += 1;

@@ -63,6 +63,8 @@ pub struct Cache {
     pub(crate) pressure: AtomicU32,
     pub(crate) rush_exponent: AtomicU32,
     pub(crate) evict_next: AtomicU64,
+    /// Seconds, as the bits of an f32.
+    pub(crate) lru_interval: AtomicU32,
 }
 
 pub(crate) fn key_of(digest: &Digest) -> Key {
@@ -90,6 +92,7 @@ impl Cache {
             pressure: AtomicU32::new(0),
             rush_exponent: AtomicU32::new(config.rush_exponent),
             evict_next: AtomicU64::new(0),
+            lru_interval: AtomicU32::new(0),
         })
     }
 

@@ -46,9 +46,17 @@ struct Candidate<'a> {
 }
 
 impl Cache {
+    /// Parameter `lru_interval`: hits on objects younger than that protect nothing.
+    pub fn set_lru_interval(&self, seconds: f64) {
+        self.lru_interval.store((seconds as f32).to_bits(), Ordering::Relaxed);
+    }
+
     /// A hit protects from the next round of the hand.
-    pub(crate) fn count_hit(&self, object: &Object) {
-        if object.hit(1) {
+    pub(crate) fn count_hit(&self, object: &Object, now: f64) {
+        let interval = f32::from_bits(self.lru_interval.load(Ordering::Relaxed));
+        if now - object.t_origin() < f64::from(interval) {
+            object.count_hits(1);
+        } else if object.hit(1) {
             bump(&self.counters.n_lru_moved);
         }
     }

@@ -56,6 +56,8 @@ pub enum Lookup {
 
 /// What a walk over a key's places found.
 struct Walk {
+    /// When the request came.
+    t_req: f64,
     /// Fresh.
     fresh: Option<u32>,
     /// The newest that is not.
@@ -124,7 +126,7 @@ impl Cache {
         }
         let graceful = |o: &Arc<Object>| o.graceful_until(args.ttl, args.grace) >= args.t_req;
         if let Some(object) = stale.clone().filter(graceful) {
-            self.count_hit(&object);
+            self.count_hit(&object, args.t_req);
             let busy = (!walk.busy).then(|| self.busy(shard, key));
             return Found::plain(Lookup::Grace { object: ObjRef::shared(object), busy });
         }
@@ -154,7 +156,7 @@ impl Cache {
             let stale = Some(Arc::clone(&object));
             return Found::plain(Lookup::HitMiss { busy: self.busy(shard, key), marker: object, stale });
         }
-        self.count_hit(&object);
+        self.count_hit(&object, walk.t_req);
         self.rush(shard, key, after);
         let memorable = walk.first == walk.fresh
             && object.state() == BodyState::Complete
@@ -164,7 +166,7 @@ impl Cache {
     }
 
     fn walk(&self, shard: &mut Shard, key: &Key, args: &LookupArgs<'_>, after: &mut After) -> Walk {
-        let mut walk = Walk { fresh: None, stale: None, busy: false, first: None };
+        let mut walk = Walk { t_req: args.t_req, fresh: None, stale: None, busy: false, first: None };
         let mut newest = 0.0;
         let mut banned = Vec::new();
         let mut ban_checks = 0;

@@ -277,8 +277,12 @@ impl Object {
     pub(crate) fn hit(&self, n: u32) -> bool {
         let first = !self.is(flag::TOUCHED);
         self.set(flag::TOUCHED);
-        self.hits.fetch_add(n, Ordering::Relaxed);
+        self.count_hits(n);
         first
+    }
+
+    pub(crate) fn count_hits(&self, n: u32) {
+        self.hits.fetch_add(n, Ordering::Relaxed);
     }
 
     pub fn hits(&self) -> u32 {

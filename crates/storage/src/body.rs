@@ -114,6 +114,13 @@ impl Body {
         self.len.load(Ordering::Acquire)
     }
 
+    /// Bytes of the arena that all its spans occupy.
+    pub(crate) fn capacity(&self) -> usize {
+        let pieces = self.pieces.lock();
+        let others = pieces.iter().filter(|p| !Arc::ptr_eq(&p.span, &self.first));
+        self.first.capacity() + others.map(|p| p.span.capacity()).sum::<usize>()
+    }
+
     pub(crate) fn extra(&self) -> Option<&[u8]> {
         self.extra.get().map(|e| &**e)
     }

@@ -211,7 +211,7 @@ impl Stored {
         }
     }
 
-    /// A copy in one span, if the body is complete, shorter than `limit` and not yet in one.
+    /// A copy in one span, if the body is complete, shorter than `limit`, not yet in one and takes no less now.
     pub fn compacted(&self, limit: usize) -> Option<Self> {
         let Self::Streamed(body) = self else { return None };
         if body.state() != BodyState::Complete || self.body_len() > limit as u64 {
@@ -221,6 +221,9 @@ impl Stored {
         if bytes.len() as u64 != self.body_len() {
             return None;
         }
-        Self::complete(self.arena(), Parts { head: &[self.head()], extra: self.extra() }, &bytes).ok()
+        let parts = Parts { head: &[self.head()], extra: self.extra() };
+        let compact = Self::complete(self.arena(), parts, &bytes).ok()?;
+        // One span of pages may be longer than a small one and one of pages.
+        (compact.first().capacity() <= body.capacity()).then_some(compact)
     }
 }

@@ -134,6 +134,7 @@ fn publish(shared: &Shared, started: f64) {
     main.threads.set(u64::from(params.thread_pools) * u64::from(params.thread_pool_min));
     shared.cache.set_trace(!shared.log.is_masked(Tag::ExpKill));
     shared.cache.set_rush_exponent(params.rush_exponent);
+    shared.cache.set_lru_interval(params.lru_interval);
 }
 
 fn publish_cache(to: &Main, from: &CacheStats) {

@@ -261,9 +261,9 @@ impl Manager {
         self.record_panic(pid);
         if !self.params.values().debug.has(DebugBits::VTC_MODE) {
             Shm::remove_worker_dir(&self.jail);
-            if let Some(shm) = &mut self.shm {
-                shm.show_worker(None);
-            }
+        }
+        if let Some(shm) = &mut self.shm {
+            shm.show_worker(None);
         }
         let died = matches!(self.state, State::Running | State::Died);
         self.complain.say(Level::Debug, "Child cleanup complete");
