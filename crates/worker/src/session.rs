@@ -20,7 +20,7 @@ use crate::deadlines::Deadline;
 use crate::parts;
 use crate::reactor::Reactor;
 use crate::req_body::{ReqBody, Rx};
-use crate::sess::{Listener, Sess, Side, count_close, shortage};
+use crate::sess::{Listener, Override, Sess, Side, count_close, shortage};
 
 /// The connection is open as long as this lives; the reason for its end is decided by [`serve`].
 struct Connection {
@@ -90,10 +90,10 @@ fn new_sess(vxid: u64, listener: Arc<Listener>, rx: &RxHalf, opened: f64) -> Ses
         credentials,
         opened,
         fd: rx.raw_fd(),
-        timeout_idle: Default::default(),
-        timeout_linger: Default::default(),
-        send_timeout: Default::default(),
-        idle_send_timeout: Default::default(),
+        timeout_idle: Override::default(),
+        timeout_linger: Override::default(),
+        send_timeout: Override::default(),
+        idle_send_timeout: Override::default(),
         workspace: Default::default(),
     }
 }

@@ -18,7 +18,6 @@ pub struct Vcl {
     state: Mutex<VclState>,
     temperature: AtomicU8,
     busy: AtomicU32,
-    discarded: AtomicBool,
     fini_done: AtomicBool,
 }
 
@@ -53,7 +52,6 @@ impl Vcl {
             state: Mutex::new(state),
             temperature: AtomicU8::new(Temperature::Init as u8),
             busy: AtomicU32::new(0),
-            discarded: AtomicBool::new(false),
             fini_done: AtomicBool::new(false),
         }
     }
@@ -84,10 +82,6 @@ impl Vcl {
         self.temperature.store(to as u8, Ordering::Relaxed);
     }
 
-    pub fn is_discarded(&self) -> bool {
-        self.discarded.load(Ordering::Relaxed)
-    }
-
     /// True for the one caller that is to run vcl_fini.
     pub fn claim_fini(&self) -> bool {
         !self.fini_done.swap(true, Ordering::Relaxed)
@@ -101,10 +95,6 @@ impl VclRef {
     pub fn new(vcl: Arc<Vcl>) -> VclRef {
         vcl.busy.fetch_add(1, Ordering::Relaxed);
         VclRef(vcl)
-    }
-
-    pub fn vcl(&self) -> &Arc<Vcl> {
-        &self.0
     }
 }
 
@@ -219,7 +209,6 @@ impl VclTable {
         let at = inner.entries.iter().position(|e| e.name() == name)?;
         let entry = inner.entries.remove(at);
         if let Entry::Program(vcl) = &entry {
-            vcl.discarded.store(true, Ordering::Relaxed);
             inner.leaving.push(vcl.clone());
         }
         drop(inner);
@@ -241,7 +230,7 @@ impl VclTable {
                 crate::vcl_life::finish(&vcl);
             }
         }
-        for entry in self.inner.read().entries.iter() {
+        for entry in &self.inner.read().entries {
             if let Entry::Program(vcl) = entry
                 && vcl.temperature() == Temperature::Cooling
                 && vcl.busy() == 0

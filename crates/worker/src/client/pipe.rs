@@ -154,6 +154,7 @@ async fn converse(req: &mut Req, account: &mut Account) -> SessClose {
         }
         Err(why) => {
             pipe.log.put(Tag::FetchError, why.as_bytes());
+            pipe.log.put(Tag::VCL_Error, b"Backend does not support pipe");
             None
         }
     };

@@ -35,6 +35,9 @@ pub struct OriginConnection {
     pub remote: Option<std::net::SocketAddr>,
 }
 
+/// Seconds that are waited for an answer even where none are allowed.
+const SHORTEST_WAIT: f64 = 1e-3;
+
 /// Outcome of one try on one connection.
 enum Tried {
     Good,
@@ -394,9 +397,8 @@ impl Fetch {
     async fn receive_head_on(&mut self, connection: &mut OriginConnection) -> Tried {
         let params = self.task.params.clone();
         let max = (params.http_resp_size as usize).min(self.task.ws.free_space().saturating_sub(1));
-        let no_limit = 1e9;
-        let first = if connection.first_byte > 0.0 { connection.first_byte } else { no_limit };
-        let between = if connection.between_bytes > 0.0 { connection.between_bytes } else { no_limit };
+        let first = connection.first_byte.max(SHORTEST_WAIT);
+        let between = connection.between_bytes.max(SHORTEST_WAIT);
         let deadline = Instant::now() + clock::seconds(first);
         let mut have = 0;
         let mut scanned = 0;
@@ -408,7 +410,10 @@ impl Fetch {
             let next = if have == 0 { deadline } else { Instant::now() + clock::seconds(between) };
             let n = match timeout_at(next, connection.rx.read(&mut window[have..max])).await {
                 Ok(Ok(n)) if n > 0 => n,
-                Ok(_) => break ("HTC eof (-1)", SessClose::RxBad),
+                Ok(_) => break ("HTC eof (Unexpected end of input)", SessClose::RxBad),
+                Err(_) if have == 0 && connection.reused => {
+                    break ("first byte timeout (reused connection)", SessClose::RxTimeout);
+                }
                 Err(_) if have == 0 => break ("first byte timeout", SessClose::RxTimeout),
                 Err(_) => break ("timeout", SessClose::RxTimeout),
             };
@@ -420,7 +425,6 @@ impl Fetch {
             }
         };
         self.account.beresp_header += have as u64;
-        let text = if text == "HTC eof (-1)" { "HTC eof (Unexpected end of input)" } else { text };
         self.fetch_error(text);
         connection.close = Some(close);
         if have == 0 && close != SessClose::RxTimeout { Tried::Silent } else { Tried::Bad }

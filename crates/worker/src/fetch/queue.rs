@@ -43,7 +43,7 @@ impl Entry<'_> {
 
     async fn wait(&self) -> bool {
         let spec = &self.origin.spec;
-        let places = spec.wait_limit.filter(|&n| n > 0).unwrap_or(self.params.backend_wait_limit as u32);
+        let places = spec.wait_limit.filter(|&n| n > 0).unwrap_or(self.params.backend_wait_limit);
         let patience = spec.wait_timeout.filter(|&t| t >= 0.0).unwrap_or(self.params.backend_wait_timeout);
         if places == 0 || patience <= 0.0 || !self.origin.queue(places) {
             return false;
