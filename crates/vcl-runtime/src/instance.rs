@@ -43,6 +43,11 @@ impl PrivateMap {
         self.cells[at].1.downcast_mut::<T>().expect("the position was chosen by this type")
     }
 
+    /// What was kept under the key, if anything was.
+    pub fn peek<T: 'static>(&self, key: usize) -> Option<&T> {
+        self.cells.iter().find(|(k, _)| *k == key).and_then(|(_, v)| v.downcast_ref::<T>())
+    }
+
     pub fn clear(&mut self) {
         self.cells.clear();
     }

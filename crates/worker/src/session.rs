@@ -323,6 +323,19 @@ async fn timed(deadline: Instant, read: impl Future<Output = io::Result<usize>>)
     timeout_at(deadline, read).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
+/// The session's record of its request, which belongs to no transaction's batch.
+fn log_link(reactor: &Reactor, sess: &Sess, request: Vxid) {
+    let mut digits = [0; 24];
+    let digits = crate::text::decimal(request.number(), &mut digits);
+    let mut text = [0; 40];
+    let mut len = 0;
+    for part in [b"req ".as_slice(), digits, b" rxreq"] {
+        text[len..len + part.len()].copy_from_slice(part);
+        len += part.len();
+    }
+    reactor.shared.log.write(Tag::Link, Vxid::client(sess.vxid), &text[..len]);
+}
+
 /// One request from its head to the end of its response. `Some`: the connection ends.
 async fn request(
     reactor: &Rc<Reactor>,
@@ -342,11 +355,7 @@ async fn request(
     let vxid = Vxid::client(reactor.vxid());
     memory.log.begin(vxid);
     memory.log.put_relation(Tag::Begin, "req", Vxid::client(connection.sess.vxid), "rxreq");
-    reactor.shared.log.write_fmt(
-        Tag::Link,
-        Vxid::client(connection.sess.vxid),
-        format_args!("req {} rxreq", vxid.number()),
-    );
+    log_link(reactor, &connection.sess, vxid);
     memory.log.put_timestamp("Start", first, first, first);
     memory.log.put_timestamp("Req", complete, first, first);
 

@@ -218,5 +218,6 @@ fn build_line(ws: &mut Workspace, name: HeaderName<'_>, value: &[&[u8]]) -> Resu
         bytes[at..at + part.len()].copy_from_slice(part);
         at += part.len();
     }
-    Ok(Field::new(line, ws.get(line), name.bytes.len()))
+    let blanks = bytes[value_at..].iter().take_while(|&&b| crate::ascii::is_ows(b)).count();
+    Ok(Field::from_parts(line, name.bytes.len(), value_at + blanks, name.id))
 }

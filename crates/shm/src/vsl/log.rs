@@ -15,6 +15,9 @@ use crate::vsm::{VsmDir, VsmError};
 const MAX_RECLEN: usize = 0xffff;
 const MIN_RECLEN: usize = 16;
 
+/// Texts below this are composed on the stack.
+const SHORT: usize = 128;
+
 /// The log's sizes, each a parameter of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -110,6 +113,12 @@ impl Log {
             return;
         }
         let len = text.len().min(self.reclen.load(Relaxed) - 1);
+        let mut short = [0; SHORT];
+        if len < SHORT {
+            short[..len].copy_from_slice(&text[..len]);
+            self.ring.write_record(tag, vxid, &short[..=len]);
+            return;
+        }
         let mut record = Vec::with_capacity(len + 1);
         record.extend_from_slice(&text[..len]);
         record.push(0);

@@ -113,8 +113,7 @@ pub fn exhausted(task: &mut Task) -> Option<&'static str> {
     if task.sess.workspace_overflowed() {
         return Some("workspace_session");
     }
-    let extra: &mut Extra = task.privates.get(0);
-    let thread = extra.thread.as_ref();
+    let thread = task.privates.peek::<Extra>(0).and_then(|extra| extra.thread.as_ref());
     thread.is_some_and(|ws| ws.overflowed() || ws.free_space() < THREAD_NEEDED).then_some("workspace_thread")
 }
 
