@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use lacquer_backend::Endpoint;
-use lacquer_shm::{Segment, vsc::Vbe};
+use lacquer_shm::Segment;
+use lacquer_shm::vsc::Vbe;
+use lacquer_shm::vsm::Cluster;
 use lacquer_vcl::program::{Backend, Probe};
 use lacquer_vcl_runtime::{BackendId, Ctx, Director, Health, Instance};
 use parking_lot::RwLock;
@@ -91,9 +93,9 @@ impl Origin {
     }
 
     /// Counters are there from load to discard, and shown while the VCL is warm.
-    pub fn publish(&self, shared: &Shared) {
+    pub fn publish(&self, shared: &Shared, room: Option<&Cluster>) {
         let ident = format!("{}.{}", self.vcl_name, self.spec.name);
-        let made = Segment::<Vbe>::create(&shared.vsm.lock(), &ident);
+        let made = Segment::<Vbe>::create_in(&shared.vsm.lock(), room, &ident);
         if let Ok(segment) = made {
             if self.prober.is_none() {
                 segment.happy.set(u64::MAX);

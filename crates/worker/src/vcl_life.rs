@@ -10,6 +10,9 @@ use std::sync::{Arc, OnceLock};
 
 use lacquer_cli::link::VclState;
 use lacquer_cli::status;
+use lacquer_shm::Segment;
+use lacquer_shm::vsc::Vbe;
+use lacquer_shm::vsm::Cluster;
 use lacquer_vcl::program::Program;
 use lacquer_vcl::types::Method;
 use lacquer_vcl_native::LoadedVcl;
@@ -28,7 +31,7 @@ static SHARED: OnceLock<Arc<Shared>> = OnceLock::new();
 /// Adds a program.
 pub fn load(shared: &Arc<Shared>, name: &str, program: &[u8], state: VclState, warm: bool) -> Answer {
     let shared = SHARED.get_or_init(|| shared.clone());
-    let (loaded, origins) = match build(shared, name, program) {
+    let (loaded, origins, room) = match build(shared, name, program) {
         Ok(built) => built,
         Err(why) => return Answer::refuse(status::PARAM, why),
     };
@@ -36,7 +39,7 @@ pub fn load(shared: &Arc<Shared>, name: &str, program: &[u8], state: VclState, w
     if let Err(why) = loaded.init(&mut host) {
         return cancel(&loaded, name, "initialization", &(host.into_failures() + &why));
     }
-    let vcl = Arc::new(Vcl::new(name.to_owned(), loaded, origins, state));
+    let vcl = Arc::new(Vcl::new(name.to_owned(), loaded, (origins, room), state));
     vcl.set_temperature(Temperature::Cold);
     if warm && let Err(why) = warm_up(shared, &vcl) {
         return cancel(&vcl.loaded, name, "warmup", &why);
@@ -48,7 +51,11 @@ pub fn load(shared: &Arc<Shared>, name: &str, program: &[u8], state: VclState, w
 
 type Origins = Vec<Arc<Origin>>;
 
-fn build(shared: &Shared, name: &str, program: &[u8]) -> Result<(LoadedVcl, Origins), String> {
+fn build(
+    shared: &Shared,
+    name: &str,
+    program: &[u8],
+) -> Result<(LoadedVcl, Origins, Option<Cluster>), String> {
     let program: Program = postcard::from_bytes(program)
         .map_err(|e| format!("Could not load compiled VCL.\n\t{e}: do manager and worker differ?\n"))?;
     let names: Vec<String> = program.backends.iter().map(|b| b.name.clone()).collect();
@@ -57,6 +64,9 @@ fn build(shared: &Shared, name: &str, program: &[u8]) -> Result<(LoadedVcl, Orig
     let mut instance = Instance::new(name, program, lacquer_vmods::all(), params.pcre2_jit_compilation)?;
     let now = clock::real();
     let mut origins: Origins = Vec::new();
+    // One file for the counters of all its backends.
+    let size = names.len() * Segment::<Vbe>::size().next_multiple_of(8);
+    let room = shared.vsm.lock().cluster(size, "vcl").ok();
     instance.add_backends(|spec| {
         let via = spec.via.and_then(|i| names.get(i as usize));
         let via = via.and_then(|via| origins.iter().find(|o| o.spec.name == *via)).cloned();
@@ -68,11 +78,11 @@ fn build(shared: &Shared, name: &str, program: &[u8]) -> Result<(LoadedVcl, Orig
             now,
         };
         let origin = Arc::new(Origin::new(spec.clone(), &around));
-        origin.publish(shared);
+        origin.publish(shared, room.as_ref());
         origins.push(origin.clone());
         Arc::new(OriginLeaf(origin)) as Arc<dyn Director>
     });
-    Ok((lacquer_vcl_native::compile(instance)?, origins))
+    Ok((lacquer_vcl_native::compile(instance)?, origins, room))
 }
 
 fn cancel(loaded: &LoadedVcl, name: &str, step: &str, message: &str) -> Answer {

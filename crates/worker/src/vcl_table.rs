@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use lacquer_cli::link::VclState;
+use lacquer_shm::vsm::Cluster;
 use lacquer_vcl_native::LoadedVcl;
 use parking_lot::{Mutex, RwLock};
 
@@ -15,6 +16,8 @@ pub struct Vcl {
     pub loaded: LoadedVcl,
     /// The backends it declares.
     pub origins: Vec<Arc<Origin>>,
+    /// Where their counters are, shown for as long as this lives.
+    _room: Option<Cluster>,
     state: Mutex<VclState>,
     temperature: AtomicU8,
     busy: AtomicU32,
@@ -44,11 +47,17 @@ impl Temperature {
 }
 
 impl Vcl {
-    pub fn new(name: String, loaded: LoadedVcl, origins: Vec<Arc<Origin>>, state: VclState) -> Vcl {
+    pub fn new(
+        name: String,
+        loaded: LoadedVcl,
+        (origins, room): (Vec<Arc<Origin>>, Option<Cluster>),
+        state: VclState,
+    ) -> Vcl {
         Vcl {
             name,
             loaded,
             origins,
+            _room: room,
             state: Mutex::new(state),
             temperature: AtomicU8::new(Temperature::Init as u8),
             busy: AtomicU32::new(0),
