@@ -124,7 +124,7 @@ fn malformed_start_lines_are_refused() {
         "GET /\t HTTP/1.1",
         "GET /\tHTTP/1.1",
         "GET /a\x01b HTTP/1.1",
-        "G(T / HTTP/1.1",
+        "G\x01T / HTTP/1.1",
         "GET / HTTP/1.1\rX",
         "GET\x7f / HTTP/1.1",
         "GET / HTTP/1.1\0",
