@@ -111,7 +111,7 @@ SERVERS = {s.name: s for s in [
 class Running:
     """A started process of the bench, ended with everything it started."""
 
-    def __init__(self, name, command, port, directory=None, patience=15):
+    def __init__(self, name, command, port, directory=None, patience=30):
         self.name, self.port, self.dir = name, port, directory
         self.log = open((directory or pathlib.Path("/tmp")) / f"bench-{name}.log", "wb")
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
