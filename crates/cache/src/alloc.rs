@@ -129,9 +129,12 @@ impl Cache {
                 return Ok(made);
             }
             if nuke.left == 0 {
+                if large && let Ok(made) = make(PATIENCE) {
+                    return Ok(made);
+                }
                 (nuke.log)("LRU reached nuke_limit");
                 bump(&self.counters.n_lru_limited);
-                return if large { make(PATIENCE) } else { Err(Full) };
+                return Err(Full);
             }
             if !self.nuke_one(stevedore.index(), large, nuke.log) {
                 // Nothing to evict but what readers hold: better in pieces than not at all.

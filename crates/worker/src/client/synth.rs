@@ -74,7 +74,23 @@ pub async fn synth(req: &mut Req) -> Step {
     }
     req.ignore_body().await;
     let body = std::mem::take(&mut req.synth_body);
+    if !has_room(req, body.len()) {
+        req.log_error("Could not get storage");
+        req.close = Some(SessClose::Overload);
+        return Step::Done;
+    }
     Step::Transmit(Source::Bytes(body))
+}
+
+/// Responses of Lacquer's own are bound by Transient, as those of origins are.
+fn has_room(req: &Req, body: usize) -> bool {
+    let stevedores = &req.task.reactor.shared.stevedores;
+    let Some(transient) = stevedores.get(stevedores.transient()) else { return true };
+    let fits = transient.arena().has_free(body as u64);
+    if !fits {
+        transient.counters().c_fail.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+    fits
 }
 
 impl Req {

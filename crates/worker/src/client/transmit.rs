@@ -286,6 +286,9 @@ async fn pour(
     (outlet, poured)
 }
 
+/// What Varnish keeps of an include's filter in the workspace; counted, so that a size chosen for it means the same.
+const INCLUDE_COST: usize = 56;
+
 /// The response goes into the one that includes it.
 async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     let Some(mut seam) = req.seam.take() else { return };
@@ -301,7 +304,7 @@ async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bo
     let status = req.resp.status() % 1000;
     if obeys_onerror && status != 200 && status != 204 {
         seam.fail();
-    } else if req.task.ws.overflowed() {
+    } else if req.task.ws.overflowed() || req.task.ws.alloc(INCLUDE_COST).is_err() {
         req.log_error("Failure to push ESI processors");
         req.close = Some(SessClose::Overload);
         seam.fail();

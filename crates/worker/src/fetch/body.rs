@@ -73,7 +73,6 @@ fn broken(f: &mut Fetch, why: &str) -> Step {
     if !why.is_empty() {
         f.fetch_error(why);
     }
-    f.fetch_error("Fetch pipeline failed to process");
     f.close_origin(Some(SessClose::RxBody));
     if f.do_stream {
         f.task.reactor.counters.fetch_failed.add(1);
@@ -229,8 +228,12 @@ impl Fetch {
         let expected = expected.filter(|_| !self.uncacheable || flags & flag::PRIVATE != 0);
         let made = shared.cache.begin(stevedore, &spec, expected, sizes, &mut nuke);
         self.nuke_left = nuke.left;
-        let Ok((object, writer)) = made else { return false };
         let kind = stevedore.kind().name();
+        let Ok((object, writer)) = made else {
+            let text = format_args!("Failed to create object from {kind} {}", stevedore.name());
+            self.task.log.put_fmt(Tag::Error, text);
+            return false;
+        };
         let text = format_args!("{kind} {}", stevedore.name());
         self.task.log.put_fmt(Tag::Storage, text);
         self.object = Some(object);
