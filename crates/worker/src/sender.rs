@@ -211,6 +211,10 @@ impl Sender {
             self.deadline();
         }
         while at < to {
+            if object.body_len() <= at && !self.head.is_empty() {
+                // Nothing to send yet: the client need not wait for the head as well.
+                self.write_parts(&mut []).await?;
+            }
             let state = crate::extra::more_than(object, at).await;
             if self.deadline.is_some_and(|d| Instant::now() > d) {
                 return Err(io::Error::from_raw_os_error(11).into());

@@ -270,7 +270,6 @@ async fn receive_head(
     let params = reactor.params();
     let limit = connection.sess.idle_limit(&params);
     let deadline = idle_since + clock::seconds(limit);
-    let mut first_read = true;
     let max = (params.http_req_size as usize).min(memory.ws.free_space().saturating_sub(1));
     let Some(rx) = connection.body.rx.as_mut() else { return Received::Closed(SessClose::RxBody) };
     let mut have = 0;
@@ -281,11 +280,7 @@ async fn receive_head(
         if have >= max {
             return Received::Overflow;
         }
-        // The first read finds its data ready, so it needs no timer.
-        let read = rx.read(&mut window[have..max]);
-        let result = if first_read { read.await } else { timed(deadline, read).await };
-        first_read = false;
-        let n = match result {
+        let n = match timed(deadline, rx.read(&mut window[have..max])).await {
             Ok(0) => return Received::Closed(SessClose::RemClose),
             Ok(n) => n,
             Err(e) if e.kind() == io::ErrorKind::TimedOut => {

@@ -130,6 +130,9 @@ pub struct Fetch {
 /// Fetches for a request and waits until it can be delivered; `None` if nothing can.
 pub async fn for_request(req: &mut Req, mode: Mode) -> Option<Arc<Object>> {
     let how = if matches!(mode, Mode::Pass) { "pass" } else { "fetch" };
+    if req.body.is_available() {
+        req.send_late_100().await;
+    }
     let (body, started) = spawn(req, mode, how, false);
     if let Some(body) = body
         && let Ok(body) = body.await
