@@ -38,12 +38,20 @@ pub struct Gunzip {
     state: Decompress,
     side: Side,
     ended: bool,
+    /// Output for a client waits until there is much of it, or all.
+    held: Vec<u8>,
     faults: Vec<String>,
 }
 
 impl Gunzip {
     fn on(side: Side) -> Gunzip {
-        Gunzip { state: Decompress::new_gzip(WINDOW_BITS), side, ended: false, faults: Vec::new() }
+        Gunzip {
+            state: Decompress::new_gzip(WINDOW_BITS),
+            side,
+            ended: false,
+            held: Vec::new(),
+            faults: Vec::new(),
+        }
     }
 
     /// For a body that comes from an origin.
@@ -86,7 +94,36 @@ impl Filter for Gunzip {
         "gunzip"
     }
 
-    fn push(&mut self, mut input: &[u8], end: bool, out: &mut Vec<u8>) -> Result<(), String> {
+    fn push(&mut self, input: &[u8], end: bool, out: &mut Vec<u8>) -> Result<(), String> {
+        if self.side != Side::Delivery {
+            return self.unpack(input, end, out);
+        }
+        let mut held = std::mem::take(&mut self.held);
+        self.unpack(input, end, &mut held)?;
+        if self.ended || end || held.len() >= STEP {
+            out.append(&mut held);
+        }
+        self.held = held;
+        Ok(())
+    }
+
+    fn report(&mut self, report: &mut Report) {
+        let id = match self.side {
+            Side::Fetch => "U F -",
+            Side::Delivery => "U D -",
+            Side::Test => "u F -",
+        };
+        let (taken, made) = (self.state.total_in(), self.state.total_out());
+        report.gzip.append(&mut self.faults);
+        report.gzip.push(account(Direction::Unpack, id, taken, made));
+        if self.side == Side::Test && self.ended {
+            report.unpacked = Some(made);
+        }
+    }
+}
+
+impl Gunzip {
+    fn unpack(&mut self, mut input: &[u8], end: bool, out: &mut Vec<u8>) -> Result<(), String> {
         while !self.ended {
             let (taken, made) = (self.state.total_in(), self.state.total_out());
             out.reserve(STEP);
@@ -111,20 +148,6 @@ impl Filter for Gunzip {
             return Err(text.to_owned());
         }
         Ok(())
-    }
-
-    fn report(&mut self, report: &mut Report) {
-        let id = match self.side {
-            Side::Fetch => "U F -",
-            Side::Delivery => "U D -",
-            Side::Test => "u F -",
-        };
-        let (taken, made) = (self.state.total_in(), self.state.total_out());
-        report.gzip.append(&mut self.faults);
-        report.gzip.push(account(Direction::Unpack, id, taken, made));
-        if self.side == Side::Test && self.ended {
-            report.unpacked = Some(made);
-        }
     }
 }
 

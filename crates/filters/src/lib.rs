@@ -24,6 +24,16 @@ pub struct Report {
     pub unpacked: Option<u64>,
     /// `Gzip` records.
     pub gzip: Vec<String>,
+    pub work: Vec<Work>,
+}
+
+/// What one filter has done.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    pub name: &'static str,
+    pub calls: u64,
+    pub taken: u64,
+    pub made: u64,
 }
 
 /// One body processor.
@@ -39,43 +49,58 @@ pub trait Filter {
     }
 }
 
-/// Filters in a row, each with its output buffer.
+/// A filter of a chain, with its output buffer.
+struct Stage {
+    filter: Box<dyn Filter>,
+    out: Vec<u8>,
+    work: Work,
+}
+
+/// Filters in a row.
 #[derive(Default)]
 pub struct Chain {
-    filters: Vec<(Box<dyn Filter>, Vec<u8>)>,
+    stages: Vec<Stage>,
 }
 
 impl Chain {
     pub fn new(filters: Vec<Box<dyn Filter>>) -> Chain {
-        Chain { filters: filters.into_iter().map(|f| (f, Vec::new())).collect() }
+        let stage = |filter: Box<dyn Filter>| {
+            let work = Work { name: filter.name(), calls: 0, taken: 0, made: 0 };
+            Stage { filter, out: Vec::new(), work }
+        };
+        Chain { stages: filters.into_iter().map(stage).collect() }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.filters.is_empty()
+        self.stages.is_empty()
     }
 
     pub fn is_done(&self) -> bool {
-        self.filters.last().is_some_and(|(f, _)| f.is_done())
+        self.stages.last().is_some_and(|s| s.filter.is_done())
     }
 
     /// What all filters have to tell, the last one first.
     pub fn report(&mut self) -> Report {
         let mut report = Report::default();
-        for (filter, _) in self.filters.iter_mut().rev() {
-            filter.report(&mut report);
+        for stage in self.stages.iter_mut().rev() {
+            stage.filter.report(&mut report);
+            report.work.push(stage.work);
         }
         report
     }
 
     /// Pushes a piece through all filters; what comes out is valid until the next call.
     pub fn push<'c>(&'c mut self, input: &'c [u8], end: bool) -> Result<&'c [u8], String> {
-        for i in 0..self.filters.len() {
-            let (before, rest) = self.filters.split_at_mut(i);
-            let piece = before.last().map_or(input, |(_, out)| out.as_slice());
-            let (filter, out) = &mut rest[0];
+        for i in 0..self.stages.len() {
+            let (before, rest) = self.stages.split_at_mut(i);
+            let piece = before.last().map_or(input, |s| s.out.as_slice());
+            let Stage { filter, out, work } = &mut rest[0];
             out.clear();
+            work.calls += 1;
+            work.taken += piece.len() as u64;
             filter.push(piece, end, out)?;
+            work.made += out.len() as u64;
         }
-        Ok(self.filters.last().map_or(input, |(_, out)| out.as_slice()))
+        Ok(self.stages.last().map_or(input, |s| s.out.as_slice()))
     }
 }

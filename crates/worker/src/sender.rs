@@ -55,6 +55,7 @@ pub struct Sender {
     limits: Limits,
     deadline: Option<Instant>,
     body: u64,
+    pieces: u64,
 }
 
 /// From this size on a stored body is sent by the kernel without copying. Below, the copy is cheaper.
@@ -68,7 +69,17 @@ const COPY_MAX: usize = 8 * 1024;
 
 impl Sender {
     pub fn new(tx: Rc<TxHalf>, head: Vec<u8>, frame: BodyFrame, limits: Limits) -> Self {
-        Sender { tx, head, head_sent: 0, gathered: Vec::new(), frame, limits, deadline: None, body: 0 }
+        Sender {
+            tx,
+            head,
+            head_sent: 0,
+            gathered: Vec::new(),
+            frame,
+            limits,
+            deadline: None,
+            body: 0,
+            pieces: 0,
+        }
     }
 
     /// The buffer that the head was in.
@@ -78,6 +89,11 @@ impl Sender {
 
     pub fn body_bytes(&self) -> u64 {
         self.body
+    }
+
+    /// In how many pieces the body was sent.
+    pub fn pieces(&self) -> u64 {
+        self.pieces
     }
 
     /// When the whole response must have been taken; counted from the first wait.
@@ -147,6 +163,7 @@ impl Sender {
             return Ok(());
         }
         self.body += piece.len() as u64;
+        self.pieces += 1;
         match self.frame {
             BodyFrame::Plain => self.write_parts(&mut [piece]).await?,
             BodyFrame::Chunked => {
@@ -164,6 +181,7 @@ impl Sender {
             return self.body(piece).await;
         }
         self.body += piece.len() as u64;
+        self.pieces += 1;
         self.head.extend_from_slice(piece);
         Ok(self.write_parts(&mut []).await?)
     }
@@ -264,6 +282,7 @@ impl Sender {
             *part = chunk.bytes();
         }
         self.body += at - from;
+        self.pieces += 1;
         self.write_parts(&mut parts).await?;
         Ok(at)
     }
@@ -289,6 +308,7 @@ impl Sender {
                 Ok(n) => {
                     left -= n;
                     self.body += n as u64;
+                    self.pieces += 1;
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

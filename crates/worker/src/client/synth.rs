@@ -77,6 +77,7 @@ pub async fn synth(req: &mut Req) -> Step {
     if !has_room(req, body.len()) {
         req.log_error("Could not get storage");
         req.close = Some(SessClose::Overload);
+        req.task.stamp("Resp");
         return Step::Done;
     }
     Step::Transmit(Source::Bytes(body))

@@ -215,6 +215,9 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
         send_source(&mut sender, source, plan.from, plan.to).await
     };
     let sent = sender.body_bytes();
+    if send_body {
+        req.task.log.put_fmt(Tag::VdpAcct, format_args!("V1B {} {sent}", sender.pieces()));
+    }
     req.account.resp_body += sent;
     req.out = sender.into_head();
     let short = send_body && wanted.is_some_and(|n| sent < n);
@@ -280,7 +283,12 @@ async fn pour(
         Ok(()) => outlet.end().await,
         failed => failed,
     };
-    for record in outlet.report().gzip {
+    let report = outlet.report();
+    for work in report.work.iter().rev() {
+        let text = format_args!("{} {} {}", work.name, work.calls, work.taken);
+        req.task.log.put_fmt(Tag::VdpAcct, text);
+    }
+    for record in report.gzip {
         req.task.log.put(Tag::Gzip, record.as_bytes());
     }
     (outlet, poured)

@@ -59,7 +59,7 @@ pub async fn fetch(f: &mut Fetch) -> Step {
     if framing.status != BodyStatus::None {
         received = f.receive_body(&mut chain).await;
     }
-    f.take_report(chain.report());
+    f.take_report(chain.report(), status);
     if let Err(why) = received {
         return broken(f, &why);
     }
@@ -356,6 +356,7 @@ impl Fetch {
                 Ok(n) => {
                     writer.commit(n);
                     left -= n as u64;
+                    self.account.beresp_reads += 1;
                     self.account.beresp_body += n as u64;
                 }
             }
@@ -393,6 +394,7 @@ impl Fetch {
                 Err(_) if status == BodyStatus::Eof => return Err("eof socket fail".into()),
                 Err(_) => 0,
             };
+            self.account.beresp_reads += 1;
             let mut input = &buffer[..n];
             match status {
                 BodyStatus::Eof => {

@@ -2,7 +2,7 @@
 
 use lacquer_filters::esi::{Esi, EsiGzip, EsiNote, Options};
 use lacquer_filters::{Chain, Filter as BodyFilter, Gunzip, Gzip, Report, TestGunzip};
-use lacquer_http::{SessClose, conditional, header_table as h};
+use lacquer_http::{BodyStatus, SessClose, conditional, header_table as h};
 use lacquer_params::bits::FeatureBits;
 use lacquer_shm::Tag;
 
@@ -161,7 +161,7 @@ impl Fetch {
     }
 
     /// Logs what the filters have to tell, and keeps with the object what delivery needs of it.
-    pub(super) fn take_report(&mut self, report: Report) {
+    pub(super) fn take_report(&mut self, report: Report, framing: BodyStatus) {
         let c = &self.task.reactor.counters;
         for note in &report.notes {
             match note {
@@ -173,6 +173,20 @@ impl Fetch {
         }
         for record in &report.gzip {
             self.task.log.put(Tag::Gzip, record.as_bytes());
+        }
+        for work in &report.work {
+            let text = format_args!("{} {} {}", work.name, work.calls, work.made);
+            self.task.log.put_fmt(Tag::VfpAcct, text);
+        }
+        let receiver = match framing {
+            BodyStatus::Length => "V1F_STRAIGHT",
+            BodyStatus::Chunked => "V1F_CHUNKED",
+            BodyStatus::Eof => "V1F_EOF",
+            _ => "",
+        };
+        if !receiver.is_empty() {
+            let (reads, bytes) = (self.account.beresp_reads, self.account.beresp_body);
+            self.task.log.put_fmt(Tag::VfpAcct, format_args!("{receiver} {reads} {bytes}"));
         }
         let extra = extra::of(report.unpacked, report.program.as_deref());
         if let Some(object) = self.object.as_ref().filter(|_| !extra.is_empty()) {

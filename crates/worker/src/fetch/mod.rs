@@ -44,6 +44,8 @@ pub struct Account {
     pub bereq_body: u64,
     pub beresp_header: u64,
     pub beresp_body: u64,
+    /// In so many reads.
+    pub beresp_reads: u64,
 }
 
 /// Where the object under construction will go.

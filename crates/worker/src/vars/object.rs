@@ -29,7 +29,7 @@ pub fn plain(var: Var) -> Var {
 
 pub fn get_bool(object: &Object, var: Var) -> bool {
     match plain(var) {
-        Var::ObjCanEsi => object.is(flag::ESIPROC),
+        Var::ObjCanEsi => crate::extra::esi_program(object).is_some(),
         Var::ObjUncacheable => object.is(flag::HFM),
         Var::ObjStaleIsValid => object.state() != BodyState::Failed && !object.is(flag::DYING | flag::FAILED),
         _ => false,
