@@ -31,7 +31,7 @@ pub enum SendError {
     /// The fetch that feeds the body failed.
     Source,
     /// A filter could not make sense of the body.
-    Filter(String),
+    Filter,
     /// Nobody wants more of the body: no error.
     Enough,
     /// A response that was to be included failed, and is not to be left out.

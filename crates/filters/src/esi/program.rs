@@ -123,7 +123,9 @@ impl Recorder {
 
     fn text(&mut self, parts: &[&[u8]]) {
         self.number(parts.iter().map(|p| p.len() as u64).sum());
-        parts.iter().for_each(|p| self.bytes.extend_from_slice(p));
+        for part in parts {
+            self.bytes.extend_from_slice(part);
+        }
     }
 
     /// With what the bytes unpack to, if gzipped: its length and CRC.

@@ -43,7 +43,7 @@ impl Outlet {
         if self.chain.is_empty() {
             return self.below.write(piece).await;
         }
-        let out = self.chain.push(piece, false).map_err(SendError::Filter)?;
+        let out = self.chain.push(piece, false).map_err(|_| SendError::Filter)?;
         if !out.is_empty() {
             self.below.write(out).await?;
         }
@@ -83,7 +83,7 @@ impl Outlet {
 
     /// The end of the body, for the filters.
     pub async fn end(&mut self) -> Result<(), SendError> {
-        let rest = self.chain.push(&[], true).map_err(SendError::Filter)?;
+        let rest = self.chain.push(&[], true).map_err(|_| SendError::Filter)?;
         if rest.is_empty() { Ok(()) } else { self.below.write(rest).await }
     }
 
@@ -179,7 +179,7 @@ impl Seam {
         match why {
             SendError::Enough => {}
             SendError::Io(_) | SendError::Include => self.failure = Some(why),
-            SendError::Source | SendError::Filter(_) => self.fail(),
+            SendError::Source | SendError::Filter => self.fail(),
         }
     }
 

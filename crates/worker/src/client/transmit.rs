@@ -231,7 +231,7 @@ fn settle_failure(req: &mut Req, result: Result<(), SendError>, short: bool, hea
         }
         Ok(()) | Err(SendError::Enough) => {}
         Err(SendError::Source) => req.fail_session(SessClose::TxError),
-        Err(SendError::Filter(_) | SendError::Include) => req.fail_session(SessClose::RemClose),
+        Err(SendError::Filter | SendError::Include) => req.fail_session(SessClose::RemClose),
         Err(SendError::Io(e)) => {
             let text = format!("Write error, retval = -1, len = {}, errno = {}", head_len, os_text(&e));
             req.task.log.put(Tag::Debug, text.as_bytes());
