@@ -35,8 +35,7 @@ pub fn from_request(req: &mut Req, mode: Mode, vxid: Vxid) -> Fetch {
     let client_body = req.body.is_available().then(|| req.body.take());
     let now = clock::real();
     let snapshot = ws.mark();
-    let nuke_left = params.nuke_limit;
-    let transit_buffer = params.transit_buffer;
+    let (nuke_left, transit_buffer) = (params.nuke_limit, params.transit_buffer);
     Fetch {
         task: Task {
             reactor,
