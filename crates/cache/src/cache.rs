@@ -14,6 +14,7 @@ use crate::object::{NO_SLOT, Object, flag};
 use crate::shard::{After, Shard};
 use crate::slab::Key;
 use crate::stats::{CacheStats, add, bump, sub};
+use crate::tags::{Tag, TagIndex, TagStats};
 use crate::waiting::Waiter;
 
 /// The SHA-256 of what `vcl_hash` put in.
@@ -53,6 +54,7 @@ pub struct Cache {
     stripes: Box<[AtomicU32]>,
     pub(crate) stevedores: Vec<Stevedore>,
     pub(crate) bans: BanList,
+    pub(crate) tags: TagIndex,
     pub(crate) counters: Arc<CacheStats>,
     pub(crate) expiry_bell: Option<Box<dyn Fn() + Send + Sync>>,
     pub(crate) clock: Clock,
@@ -75,6 +77,11 @@ fn shard_index(key: &Key) -> usize {
     usize::from(key[0]) % SHARDS
 }
 
+/// The place of a shard's slot in the whole index.
+fn place_of(key: &Key, slot: u32) -> u32 {
+    slot | (shard_index(key) as u32) << SLOT_BITS
+}
+
 impl Cache {
     /// `now` is the earliest time the cache will hear of.
     pub fn new(config: Config, now: f64) -> Arc<Self> {
@@ -83,6 +90,7 @@ impl Cache {
             shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect(),
             stripes: (0..SHARDS * STRIPES).map(|_| AtomicU32::new(0)).collect(),
             stevedores: config.stevedores,
+            tags: TagIndex::new(),
             bans: BanList::new(config.heads, Arc::clone(&counters), now, config.hooks.lurker),
             counters,
             expiry_bell: config.hooks.expiry,
@@ -102,6 +110,15 @@ impl Cache {
 
     pub fn bans(&self) -> &BanList {
         &self.bans
+    }
+
+    /// A word that objects may be tagged with.
+    pub fn tag(&self, word: &[u8]) -> Tag {
+        self.tags.tag(word)
+    }
+
+    pub fn tag_stats(&self) -> &TagStats {
+        &self.tags.stats
     }
 
     /// The counters, with the gauges brought up to date.
@@ -146,9 +163,13 @@ impl Cache {
 
     /// Locks the shard of an object in the index; the number is its place within.
     pub(crate) fn locate(&self, object: &Object) -> Option<(&Mutex<Shard>, u32)> {
-        let slot = Some(object.slot()).filter(|&s| s != NO_SLOT)?;
-        let shard = self.shards.get((slot >> SLOT_BITS) as usize)?;
-        Some((shard, slot & SLOT_MASK))
+        self.at(object.slot())
+    }
+
+    /// The shard of a place in the index, and its number there.
+    pub(crate) fn at(&self, place: u32) -> Option<(&Mutex<Shard>, u32)> {
+        let place = Some(place).filter(|&p| p != NO_SLOT)?;
+        Some((self.shards.get((place >> SLOT_BITS) as usize)?, place & SLOT_MASK))
     }
 
     /// Takes an object out of the index. The caller holds the shard.
@@ -167,6 +188,11 @@ impl Cache {
         if let Some(object) = shard.remove(slot) {
             object.set(flag::DYING);
             self.bans.detach(&object);
+            if object.is(flag::TAGGED)
+                && let Some(tags) = shard.tags.remove(&slot)
+            {
+                self.tags.remove(place_of(&key, slot), &tags);
+            }
             after.objects.push(object);
         }
     }
@@ -284,15 +310,28 @@ impl Busy {
     }
 
     /// Makes the object findable, complete or not, and wakes those who wait.
-    pub fn publish(mut self, object: &Arc<Object>) {
+    pub fn publish(self, object: &Arc<Object>) {
+        self.publish_tagged(object, Vec::new());
+    }
+
+    /// As `publish`, for an object that can be purged by tags.
+    pub fn publish_tagged(mut self, object: &Arc<Object>, mut tags: Vec<Tag>) {
+        tags.sort_unstable();
+        tags.dedup();
         self.done = true;
         let cache = &self.cache;
         let mut after = After::default();
         let when = cache.clock.ticks(object.expires());
         {
             let mut shard = cache.shard(&self.key).lock();
-            object.set_slot(self.slot | (shard_index(&self.key) as u32) << SLOT_BITS);
+            let place = place_of(&self.key, self.slot);
+            object.set_slot(place);
             cache.bans.attach(object);
+            if !tags.is_empty() {
+                object.set(flag::TAGGED);
+                cache.tags.insert(place, &tags);
+                shard.tags.insert(self.slot, tags.into_boxed_slice());
+            }
             shard.publish(self.slot, Arc::clone(object));
             let Shard { slab, heap, large, .. } = &mut *shard;
             heap.insert(slab, self.slot, when);

@@ -211,7 +211,9 @@ impl Cache {
         let mut timers = object.timers();
         let set = |field: &mut f32, value: f64| {
             if !value.is_nan() {
-                *field = value as f32;
+                // Rounded down: what is to end now ends now.
+                let nearest = value as f32;
+                *field = if f64::from(nearest) > value { nearest.next_down() } else { nearest };
             }
         };
         set(&mut timers.ttl, now + ttl - object.t_origin());

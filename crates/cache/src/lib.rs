@@ -4,8 +4,8 @@
 //! the right and the duty to fetch. A [`FrontTable`] lets one thread serve hits without locks.
 //! No sockets and no clock: time comes in as seconds since the epoch, waiting is a future.
 //!
-//! Lock order: a shard, then the ban list, then (in `lacquer-storage`) a body, then its arena. Objects
-//! are dropped and wakers are called with no lock held.
+//! Lock order: a shard, then the ban list or a part of the tags, then (in `lacquer-storage`) a body, then
+//! its arena. Objects are dropped and wakers are called with no lock held.
 
 #![forbid(unsafe_code)]
 
@@ -22,6 +22,7 @@ mod purge;
 mod shard;
 mod slab;
 mod stats;
+mod tags;
 mod waiting;
 
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub use lookup::{Lookup, LookupArgs};
 pub use object::{Object, ObjectSpec, Timers, flag};
 pub use purge::Purge;
 pub use stats::CacheStats;
+pub use tags::{Tag, TagStats};
 pub use waiting::{Resumed, Wait};
 
 pub use lacquer_storage::{BodyState, BodyWriter, Chunk, ChunkSizes, Full, Stevedore, Stored};

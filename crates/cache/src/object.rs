@@ -23,6 +23,8 @@ pub mod flag {
     pub const CANCEL: u32 = 1 << 5;
     /// Hit since eviction last looked.
     pub const TOUCHED: u32 = 1 << 6;
+    /// Can be purged by tags.
+    pub(crate) const TAGGED: u32 = 1 << 7;
     /// Has a validator, so the origin may answer 304 for it.
     pub const IMSCAND: u32 = 1 << 8;
     /// Stored gzipped.

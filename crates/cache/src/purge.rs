@@ -1,9 +1,10 @@
-//! Purging: all variants of one key at once.
+//! Purging: all variants of one key at once, or all objects with a tag.
 
 use crate::cache::{Cache, Digest, key_of};
 use crate::shard::After;
 use crate::slab::NONE;
 use crate::stats::{add, bump};
+use crate::tags::Tag;
 
 /// What a purge does to the objects it finds.
 #[derive(Clone, Copy, Debug)]
@@ -43,5 +44,35 @@ impl Cache {
             add(&self.counters.n_obj_purged, total as u64);
         }
         total
+    }
+
+    /// Purges all objects that have any of the tags; answers how many there were. An object that is not
+    /// fresh any more is none for a soft purge. Locks one shard at a time, for one object.
+    pub fn purge_tags(&self, tags: &[Tag], purge: Purge) -> usize {
+        let mut total = 0;
+        for &tag in tags {
+            total += self.tags.places(tag).into_iter().filter(|&p| self.purge_place(p, tag, purge)).count();
+        }
+        total
+    }
+
+    fn purge_place(&self, place: u32, tag: Tag, purge: Purge) -> bool {
+        let Some((shard, slot)) = self.at(place) else { return false };
+        let mut after = After::default();
+        let mut shard = shard.lock();
+        if shard.tags.get(&slot).is_none_or(|tags| tags.binary_search(&tag).is_err()) {
+            return false;
+        }
+        let Some(object) = shard.slab.get(slot).object.clone() else { return false };
+        match purge {
+            Purge::Hard => self.remove(&mut shard, slot, &mut after),
+            Purge::Soft { now, .. } if object.fresh_until(0.0) <= now => return false,
+            Purge::Soft { now, ttl, grace, keep } => {
+                self.reduce_slot(&mut shard, slot, &object, now, (ttl, grace, keep));
+            }
+        }
+        drop(shard);
+        after.run();
+        true
     }
 }

@@ -10,6 +10,7 @@ use hashbrown::hash_table::Entry;
 use crate::heap::Heap;
 use crate::object::{NO_SLOT, Object};
 use crate::slab::{BUSY, Key, NO_TIMER, NONE, Slab};
+use crate::tags::Tag;
 use crate::waiting::Waiter;
 
 /// What is left to do when the shard is unlocked again.
@@ -35,6 +36,8 @@ pub(crate) struct Shard {
     pub(crate) heap: Heap,
     /// The Vary specification that fetches under way are expected to end with.
     pub(crate) predicted: HashMap<u32, Box<[u8]>>,
+    /// The tags of the places that have some.
+    pub(crate) tags: HashMap<u32, Box<[Tag]>>,
     pub(crate) waiting: HashMap<Key, VecDeque<Arc<Waiter>>>,
     /// Where eviction looks next.
     pub(crate) hand: u32,
@@ -53,6 +56,7 @@ impl Shard {
             slab: Slab::new(),
             heap: Heap::default(),
             predicted: HashMap::new(),
+            tags: HashMap::new(),
             waiting: HashMap::new(),
             hand: 0,
             large: VecDeque::new(),

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use lacquer_vcl_runtime::Str;
+use lacquer_vcl_runtime::{Str, TcpInfo};
 
 /// Takes over a descriptor that the manager left open for this process.
 pub fn inherit(fd: RawFd) -> OwnedFd {
@@ -17,6 +17,41 @@ pub fn inherit(fd: RawFd) -> OwnedFd {
 pub fn peer_credentials(fd: BorrowedFd<'_>) -> Option<(u32, u32)> {
     let creds = rustix::net::sockopt::socket_peercred(fd).ok()?;
     Some((creds.uid.as_raw(), creds.gid.as_raw()))
+}
+
+/// What the kernel knows of a TCP connection.
+pub fn tcp_info(fd: BorrowedFd<'_>) -> Option<TcpInfo> {
+    // SAFETY: the structure consists of integers, for which all zeroes are a value.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    let to = (&raw mut info).cast();
+    // SAFETY: the kernel writes at most `length` bytes, the size of the structure.
+    let failed =
+        unsafe { libc::getsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, to, &raw mut length) };
+    (failed == 0).then_some(TcpInfo {
+        rtt: info.tcpi_rtt,
+        rtt_variation: info.tcpi_rttvar,
+        congestion_window: info.tcpi_snd_cwnd,
+        lost: info.tcpi_lost,
+        retransmitting: info.tcpi_retrans,
+        reordering: info.tcpi_reordering,
+        send_mss: info.tcpi_snd_mss,
+        receive_mss: info.tcpi_rcv_mss,
+        advertised_mss: info.tcpi_advmss,
+        path_mtu: info.tcpi_pmtu,
+    })
+}
+
+/// Limits what a connection sends, in kilobytes a second; whether the kernel agrees.
+pub fn set_pace(fd: BorrowedFd<'_>, kilobytes: i64) -> bool {
+    let Some(pace) = kilobytes.checked_mul(1024).and_then(|bytes| u32::try_from(bytes).ok()) else {
+        return false;
+    };
+    let (from, length) = ((&raw const pace).cast(), size_of::<u32>() as libc::socklen_t);
+    // SAFETY: the pointer is valid for the length.
+    let failed =
+        unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, from, length) };
+    failed == 0
 }
 
 /// The C library's text for an error number.

@@ -203,9 +203,12 @@ impl Logged<'_> {
     }
 }
 
-/// Header names that the HTTP rules do not know and the worker writes.
+/// Header names that the HTTP rules do not know and the worker does.
 pub mod names {
     use lacquer_http::HeaderName;
 
+    /// Tags, to purge by.
+    pub const XKEY: HeaderName<'static> = HeaderName::new(b"xkey");
+    pub const X_HASH_TWO: HeaderName<'static> = HeaderName::new(b"X-HashTwo");
     pub const X_VARNISH: HeaderName<'static> = HeaderName::new(b"X-Varnish");
 }

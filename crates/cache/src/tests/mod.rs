@@ -7,6 +7,7 @@ mod memory;
 mod model;
 mod storage;
 mod stress;
+mod tags;
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

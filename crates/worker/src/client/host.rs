@@ -8,7 +8,8 @@ use lacquer_vcl::types::{HttpId, Method};
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::instance::PrivateMap;
 use lacquer_vcl_runtime::{
-    BackendId, Blob, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, RegexLimits, Str, instance,
+    BackendId, Blob, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, RegexLimits, Str, TcpInfo,
+    instance,
 };
 use sha2::Digest;
 
@@ -308,6 +309,10 @@ impl Host for Req {
         vars::purge(self, mode)
     }
 
+    fn purge_tags(&mut self, tags: &[&[u8]], mode: PurgeMode) -> HostResult<i64> {
+        Ok(vars::purge_tags(self, tags, mode))
+    }
+
     fn late_100_continue(&mut self, late: bool) -> HostResult<()> {
         if self.want_100 {
             self.late_100 = late;
@@ -350,6 +355,14 @@ impl Host for Req {
     fn tcp_congestion(&mut self, algorithm: &str) -> bool {
         let fd = self.tx.as_fd();
         socket2::SockRef::from(&fd).set_tcp_congestion(algorithm.as_bytes()).is_ok()
+    }
+
+    fn tcp_pace(&mut self, kilobytes: i64) -> bool {
+        crate::sys::set_pace(self.tx.as_fd(), kilobytes)
+    }
+
+    fn tcp_info(&mut self) -> Option<TcpInfo> {
+        crate::sys::tcp_info(self.tx.as_fd())
     }
 
     fn workspace_free(&mut self, which: &str) -> Option<usize> {

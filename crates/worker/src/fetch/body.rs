@@ -2,7 +2,7 @@
 
 use std::io;
 
-use lacquer_cache::{BodyState, ChunkSizes, Nuke, ObjectSpec, Timers, flag};
+use lacquer_cache::{BodyState, ChunkSizes, Nuke, ObjectSpec, Tag as Mark, Timers, flag};
 use lacquer_filters::Chain;
 use lacquer_http::{BodyStatus, Filter, SessClose, conditional, header_table as h, pack, vary};
 use lacquer_shm::Tag;
@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use super::connect::OriginConnection;
 use super::{Fetch, Step, Target};
 use crate::clock;
+use crate::task::names;
 
 pub async fn fetch(f: &mut Fetch) -> Step {
     let Some(connection) = &f.origin else {
@@ -256,11 +257,18 @@ impl Fetch {
         chosen
     }
 
+    /// What the origin lets the object be purged by.
+    fn tags(&self) -> Vec<Mark> {
+        let (ws, cache) = (&self.task.ws, &self.task.reactor.shared.cache);
+        let lists = [names::XKEY, names::X_HASH_TWO].into_iter().flat_map(|n| self.beresp.get_all(ws, n));
+        lists.flat_map(lacquer_vmods::xkey::tags).map(|word| cache.tag(word)).collect()
+    }
+
     /// From now on others may have the object while it is still being fetched.
     pub fn publish(&mut self) {
         let Some(object) = self.object.clone() else { return };
         if let Target::Cache(busy) = std::mem::replace(&mut self.target, Target::Delivered) {
-            busy.publish(&object);
+            busy.publish_tagged(&object, self.tags());
         }
         self.announce(Some(object));
     }

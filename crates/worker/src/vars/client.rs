@@ -271,7 +271,18 @@ pub fn purge(req: &Req, mode: PurgeMode) -> HostResult<i64> {
     if !matches!(req.task.method, Method::Hit | Method::Miss) {
         return Err("purge can only happen in vcl_hit{} or vcl_miss{}".to_owned());
     }
-    let purge = match mode {
+    Ok(req.task.reactor.shared.cache.purge(&req.digest, purge_of(mode, req.t_req)) as i64)
+}
+
+/// Purges what has any of the tags.
+pub fn purge_tags(req: &Req, tags: &[&[u8]], mode: PurgeMode) -> i64 {
+    let cache = &req.task.reactor.shared.cache;
+    let tags: Vec<_> = tags.iter().map(|tag| cache.tag(tag)).collect();
+    cache.purge_tags(&tags, purge_of(mode, req.task.now)) as i64
+}
+
+fn purge_of(mode: PurgeMode, now: f64) -> Purge {
+    match mode {
         PurgeMode::Hard => Purge::Hard,
         PurgeMode::Soft { ttl, grace: Some(grace), keep: Some(keep) }
             if ttl <= 0.0 && grace <= 0.0 && keep <= 0.0 =>
@@ -280,8 +291,7 @@ pub fn purge(req: &Req, mode: PurgeMode) -> HostResult<i64> {
         }
         PurgeMode::Soft { ttl, grace, keep } => {
             let left = |seconds: Option<f64>| seconds.unwrap_or(f64::NAN);
-            Purge::Soft { now: req.t_req, ttl, grace: left(grace), keep: left(keep) }
+            Purge::Soft { now, ttl, grace: left(grace), keep: left(keep) }
         }
-    };
-    Ok(req.task.reactor.shared.cache.purge(&req.digest, purge) as i64)
+    }
 }

@@ -1,0 +1,113 @@
+//! Tags against a list that is searched from end to end, while objects come, expire, are killed and purged.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+struct Known {
+    object: Arc<Object>,
+    key: u64,
+    tags: BTreeSet<u64>,
+}
+
+impl Known {
+    fn has_any(&self, tags: &[u64]) -> bool {
+        tags.iter().any(|tag| self.tags.contains(tag))
+    }
+}
+
+fn tags_of(w: &World, numbers: &[u64]) -> Vec<Tag> {
+    numbers.iter().map(|n| w.cache.tag(format!("tag{n}").as_bytes())).collect()
+}
+
+fn publish(w: &World, random: &mut Random, key: u64) -> Known {
+    let Lookup::Miss { busy, .. } = w.lookup_with(key, |a| a.always_miss = true) else {
+        unreachable!("always_miss misses");
+    };
+    let numbers: Vec<u64> = (0..random.below(5)).map(|_| random.below(12) * random.below(12)).collect();
+    let object = w.object(random.below(30) as f32, |s| s.timers.grace = 5.0, b"body");
+    busy.publish_tagged(&object, tags_of(w, &numbers));
+    Known { object, key, tags: numbers.into_iter().collect() }
+}
+
+fn run(seed: u64) {
+    let w = World::new(None);
+    let mut random = Random(seed);
+    let mut known: Vec<Known> = Vec::new();
+    for _ in 0..4000 {
+        let some = [random.below(122), random.below(122), random.below(5)];
+        match random.below(16) {
+            0..9 => {
+                let key = random.below(60);
+                known.push(publish(&w, &mut random, key));
+            }
+            9 => {
+                let before = known.len();
+                known.retain(|k| !k.has_any(&some));
+                assert_eq!(w.cache.purge_tags(&tags_of(&w, &some), Purge::Hard), before - known.len());
+            }
+            10 => {
+                let now = w.now.get();
+                let fresh = |k: &&Known| k.has_any(&some) && k.object.fresh_until(0.0) > now;
+                let want = known.iter().filter(fresh).count();
+                let soft = Purge::Soft { now, ttl: 0.0, grace: f64::NAN, keep: f64::NAN };
+                assert_eq!(w.cache.purge_tags(&tags_of(&w, &some), soft), want);
+                assert!(!known.iter().any(|k| fresh(&k)));
+            }
+            11 if !known.is_empty() => {
+                let gone = known.swap_remove(random.below(known.len() as u64) as usize);
+                assert!(w.cache.kill(&gone.object));
+            }
+            12 => {
+                let key = random.below(60);
+                w.cache.purge(&digest(key), Purge::Hard);
+                known.retain(|k| k.key != key);
+            }
+            _ => {
+                w.tick(random.below(20) as f64 / 10.0);
+                w.expire();
+                known.retain(|k| k.object.expires() > w.now.get());
+            }
+        }
+        let distinct: BTreeSet<u64> = known.iter().flat_map(|k| k.tags.iter().copied()).collect();
+        let entries: usize = known.iter().map(|k| k.tags.len()).sum();
+        let objects = known.iter().filter(|k| !k.tags.is_empty()).count();
+        assert_eq!(w.cache.tag_stats().read(), [distinct.len(), entries, objects].map(|n| n as u64));
+    }
+}
+
+#[test]
+fn tags_against_model() {
+    for seed in 1..=4 {
+        println!("seed {seed}");
+        run(seed);
+    }
+}
+
+/// A small body moves when its fetch ends; its tags do not notice.
+#[test]
+fn tags_survive_the_end_of_the_fetch() {
+    let w = World::new(None);
+    let Lookup::Miss { busy, .. } = w.lookup(1) else { unreachable!("the cache is empty") };
+    let spec = ObjectSpec {
+        vxid: 1,
+        t_origin: T0,
+        timers: Timers { ttl: 60.0, grace: 0.0, keep: 0.0 },
+        flags: 0,
+        last_modified: 0.0,
+        vary: b"",
+        head: b"Foo: bar",
+        extra: b"",
+    };
+    let mut nuke = Nuke { left: 1, log: &mut |_| {} };
+    let sizes = ChunkSizes { first: 16384, max: 65536 };
+    let store = &w.cache.stevedores()[0];
+    let (object, mut writer) = w.cache.begin(store, &spec, None, sizes, &mut nuke).expect("room");
+    busy.publish_tagged(&object, tags_of(&w, &[1, 2, 1]));
+    w.cache.reserve(store, &mut writer, &mut nuke).expect("room");
+    writer.write(b"body").expect("reserved");
+    w.cache.finish(object, writer);
+    assert_eq!(w.cache.tag_stats().read(), [2, 2, 1]);
+    assert_eq!(w.cache.purge_tags(&tags_of(&w, &[2, 1]), Purge::Hard), 1);
+    assert_eq!(w.cache.tag_stats().read(), [0, 0, 0]);
+}
