@@ -10,6 +10,9 @@ use lacquer_filters::{Chain, Filter, Report};
 use crate::extra;
 use crate::sender::{SendError, Sender};
 
+/// What filters are given at a time: what they make of it is held in memory.
+const STEP: usize = 64 * 1024;
+
 pub struct Outlet {
     chain: Chain,
     pub below: Below,
@@ -62,7 +65,7 @@ impl Outlet {
             let Some(mut chunk) = object.chunk_at(at).filter(|c| !c.is_empty()) else {
                 return if state == BodyState::Failed { Err(SendError::Source) } else { Ok(()) };
             };
-            chunk.truncate(usize::try_from(to - at).unwrap_or(usize::MAX));
+            chunk.truncate(usize::try_from(to - at).unwrap_or(usize::MAX).min(STEP));
             at += chunk.len() as u64;
             self.write(chunk.bytes()).await?;
             if only_reader {
@@ -134,7 +137,9 @@ impl Seam {
     pub async fn fit(&mut self, object: Option<&Object>, gzipped: bool, has_esi: bool) -> bool {
         self.mode = match object {
             Some(object) if self.gzip && gzipped && !has_esi => {
-                // Half a body in the middle of a stream would break it: the whole must be there.
+                // Half a body in the middle of a stream would break it: the whole must be there, and the
+                // fetch is not to wait for us to take it.
+                object.stored().delivered(u64::MAX, false);
                 if object.end().await == BodyState::Failed {
                     return false;
                 }
