@@ -52,7 +52,7 @@ fn share(config: WorkerConfig) -> Result<Arc<Shared>, String> {
     let stevedores = Stevedores::open(&config.storages, &dir)?;
     stevedores.publish();
     let cache = Cache::new(crate::helpers::cache_config(&config.params, &stevedores), crate::clock::real());
-    let parts = crate::parts::Parts::create(&dir, &config.params)?;
+    let parts = crate::parts::Parts::create(&dir, &config.params, reactor_count())?;
     counters.pools.set(u64::from(config.params.thread_pools));
     Ok(Arc::new(Shared::new(Parts {
         reactors: reactor_count(),

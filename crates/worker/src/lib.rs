@@ -27,6 +27,7 @@ mod sender;
 mod sess;
 mod session;
 mod shared;
+mod spares;
 mod stevedores;
 mod sys;
 mod task;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use lacquer_params::Params;
+use lacquer_params::PoolParam;
 use lacquer_shm::vsc::{LocalMempool, LocalSet, LocalWaiter, Mempool, Waiter};
 use lacquer_shm::{Segment, VsmDir};
 
@@ -16,11 +17,12 @@ pub struct Pool {
 
 pub struct Parts {
     pools: Vec<Arc<Pool>>,
+    reactors: usize,
     pub busyobj: Segment<Mempool>,
 }
 
 impl Parts {
-    pub fn create(vsm: &VsmDir, params: &Params) -> Result<Parts, String> {
+    pub fn create(vsm: &VsmDir, params: &Params, reactors: usize) -> Result<Parts, String> {
         let text = |e: lacquer_shm::vsm::VsmError| e.to_string();
         let pool = |n: u32| -> Result<Arc<Pool>, String> {
             Ok(Arc::new(Pool {
@@ -30,6 +32,7 @@ impl Parts {
             }))
         };
         Ok(Parts {
+            reactors,
             pools: (0..params.thread_pools.max(1)).map(pool).collect::<Result<_, _>>()?,
             busyobj: mempool(vsm, "busyobj", params.workspace_backend)?,
         })
@@ -51,6 +54,8 @@ fn mempool(vsm: &VsmDir, name: &str, size: u64) -> Result<Segment<Mempool>, Stri
 /// A reactor's share.
 pub struct LocalParts {
     pool: Arc<Pool>,
+    /// How many reactors count for that pool.
+    sharers: u32,
     pub req: LocalMempool,
     pub sess: LocalMempool,
     pub waiter: LocalWaiter,
@@ -61,11 +66,18 @@ impl LocalParts {
     pub fn new(parts: &Parts, reactor: usize) -> LocalParts {
         LocalParts {
             pool: parts.pool(reactor),
+            sharers: parts.reactors.div_ceil(parts.pools.len()).max(1) as u32,
             req: LocalMempool::default(),
             sess: LocalMempool::default(),
             waiter: LocalWaiter::default(),
             busyobj: LocalMempool::default(),
         }
+    }
+
+    /// This reactor's share of what is meant for a pool.
+    pub fn share(&self, of: PoolParam) -> PoolParam {
+        let share = |n: u32| n.div_ceil(self.sharers);
+        PoolParam { min_pool: share(of.min_pool), max_pool: share(of.max_pool), ..of }
     }
 
     pub fn flush(&self, parts: &Parts) {

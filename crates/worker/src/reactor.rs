@@ -17,8 +17,9 @@ use lacquer_shm::vsc::{LocalMain, LocalSet};
 use crate::client::Memory;
 use crate::clock;
 use crate::deadlines::Deadlines;
-use crate::parts::{self, LocalParts};
+use crate::parts::LocalParts;
 use crate::shared::Shared;
+use crate::spares::Spares;
 use crate::vcl_table::VclRef;
 
 pub struct Reactor {
@@ -32,8 +33,10 @@ pub struct Reactor {
     vcl: RefCell<Option<Rc<VclRef>>>,
     vcl_generation: Cell<u64>,
     /// Memory of requests and fetches that ended, for the next ones.
-    spare: RefCell<Vec<Memory>>,
-    spare_fetch: RefCell<Vec<FetchMemory>>,
+    spare: Spares<Memory>,
+    spare_fetch: Spares<FetchMemory>,
+    /// The time of the last housekeeping.
+    tidied: Cell<Instant>,
     date: RefCell<DateCache>,
     via: Rc<str>,
     front: RefCell<FrontTable>,
@@ -44,8 +47,6 @@ pub struct Reactor {
 
 pub type FetchMemory = (Workspace, TxLog, [Message; 3]);
 
-/// Kept for reuse; more than are likely to run at once on one core only cost memory.
-const SPARE: usize = 64;
 const FRONT_ENTRIES: usize = 4096;
 const FLUSH_EVERY: u32 = 64;
 const FLUSH_AFTER: Duration = Duration::from_millis(1);
@@ -62,8 +63,9 @@ impl Reactor {
             vxid_chunk: Cell::new((0, 0)),
             vcl: RefCell::new(None),
             vcl_generation: Cell::new(0),
-            spare: RefCell::new(Vec::new()),
-            spare_fetch: RefCell::new(Vec::new()),
+            spare: Spares::default(),
+            spare_fetch: Spares::default(),
+            tidied: Cell::new(Instant::now()),
             date: RefCell::new(DateCache::default()),
             via: format!("1.1 {} (Varnish/7.7)", shared.config.identity).into(),
             front: RefCell::new(FrontTable::new(FRONT_ENTRIES)),
@@ -125,26 +127,20 @@ impl Reactor {
 
     /// Memory for a request.
     pub fn take_memory(&self) -> Memory {
-        parts::taken(&self.parts.req);
-        let spare = self.spare.borrow_mut().pop();
-        spare.unwrap_or_else(|| Memory::new(self))
+        self.spare.take(&self.parts.req).unwrap_or_else(|| Memory::new(self))
     }
 
     pub fn give_memory(&self, memory: Memory) {
-        parts::given(&self.parts.req);
-        let mut spare = self.spare.borrow_mut();
-        if spare.len() < SPARE {
-            spare.push(memory);
-        }
+        let limits = self.parts.share(self.params.borrow().pool_req);
+        self.spare.give(memory, self.tidied.get(), limits, &self.parts.req);
     }
 
     /// Memory for a fetch: workspace, log buffer, and the messages bereq, bereq0, beresp.
     pub fn take_fetch_memory(&self) -> FetchMemory {
-        parts::taken(&self.parts.busyobj);
         let params = self.params();
         let max_hdr = params.http_max_hdr as usize;
         let size = params.workspace_backend as usize;
-        let spare = self.spare_fetch.borrow_mut().pop();
+        let spare = self.spare_fetch.take(&self.parts.busyobj);
         let (mut ws, log, mut messages) = spare.unwrap_or_else(|| {
             let messages = [Message::new(max_hdr), Message::new(max_hdr), Message::new(max_hdr)];
             (Workspace::new(size), self.shared.log.transaction(), messages)
@@ -161,11 +157,8 @@ impl Reactor {
     }
 
     pub fn give_fetch_memory(&self, memory: FetchMemory) {
-        parts::given(&self.parts.busyobj);
-        let mut spare = self.spare_fetch.borrow_mut();
-        if spare.len() < SPARE {
-            spare.push(memory);
-        }
+        let limits = self.parts.share(self.params.borrow().pool_vbo);
+        self.spare_fetch.give(memory, self.tidied.get(), limits, &self.parts.busyobj);
     }
 
     /// The time as HTTP writes it.
@@ -193,9 +186,17 @@ impl Reactor {
         }
     }
 
+    fn tidy_spares(&self) {
+        let now = Instant::now();
+        self.tidied.set(now);
+        let limits = self.parts.share(self.params().pool_req);
+        self.spare.tidy(now, limits, &self.parts.req, || Memory::new(self));
+    }
+
     /// Once a second: what must not wait for the next request.
     pub async fn housekeeping(self: Rc<Self>) {
         loop {
+            self.tidy_spares();
             self.flush_counters();
             self.drop_idle_vcl();
             self.front.borrow_mut().sweep(&self.shared.cache);

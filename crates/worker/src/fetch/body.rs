@@ -134,7 +134,10 @@ impl Fetch {
         let mut head = Vec::with_capacity(512);
         pack::pack(&self.beresp, &self.task.ws, filter, &mut head);
         self.log_obj(&head);
-        let chosen = self.place();
+        let Some(chosen) = self.place() else {
+            self.fetch_error("Could not get storage");
+            return false;
+        };
         let flags = self.object_flags(private);
         if self.make_object(chosen, (&head, &spec, extra), flags, expected) {
             return true;
@@ -242,19 +245,19 @@ impl Fetch {
         true
     }
 
-    fn place(&mut self) -> u32 {
+    /// VCL may have chosen none.
+    fn place(&mut self) -> Option<u32> {
         let transient = self.task.reactor.shared.stevedores.transient();
         let c = &self.task.reactor.counters;
-        let Some(chosen) = self.storage else { return transient };
         if self.uncacheable {
             c.beresp_uncacheable.add(1);
-            return transient;
+            return Some(transient);
         }
         if self.ttl + self.grace + self.keep < self.task.params.shortlived {
             c.beresp_shortlived.add(1);
-            return transient;
+            return Some(transient);
         }
-        chosen
+        self.storage
     }
 
     /// What the origin lets the object be purged by.

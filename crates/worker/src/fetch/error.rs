@@ -30,6 +30,7 @@ pub async fn error(f: &mut Fetch) -> Step {
     (f.ttl, f.grace, f.keep) =
         if awaited { (SHARED_TTL, SHARED_GRACE, SHARED_KEEP) } else { (0.0, 0.0, 0.0) };
     f.synth_body.clear();
+    f.storage = f.storage.or_else(|| Some(f.storage_choice()));
     f.was_304 = false;
     (f.gzipped, f.encoding_changed, f.has_esi) = (false, false, false);
     match f.vcl(Method::BackendError).await {

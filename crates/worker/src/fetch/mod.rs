@@ -106,7 +106,7 @@ pub struct Fetch {
     pub encoding_changed: bool,
     pub backend: BackendId,
     pub backend_resp: BackendId,
-    /// VCL may choose none, which is Transient.
+    /// VCL may choose none, which fails.
     pub storage: Option<u32>,
     pub t_origin: f64,
     pub ttl: f64,

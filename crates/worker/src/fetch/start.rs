@@ -277,7 +277,7 @@ fn accept_304(f: &mut Fetch) -> bool {
 
 impl Fetch {
     /// What VCL chose, else the default in turn.
-    fn storage_choice(&self) -> u32 {
+    pub fn storage_choice(&self) -> u32 {
         self.task.reactor.shared.stevedores.next()
     }
 

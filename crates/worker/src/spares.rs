@@ -1,0 +1,91 @@
+//! Memory kept for reuse, as few and as many as the parameters for memory pools say.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use lacquer_params::PoolParam;
+use lacquer_shm::vsc::LocalMempool;
+
+use crate::clock;
+
+/// What ended last is taken first: it is likely to be in the processor's cache still.
+pub struct Spares<T>(RefCell<VecDeque<(Instant, T)>>);
+
+impl<T> Default for Spares<T> {
+    fn default() -> Self {
+        Spares(RefCell::default())
+    }
+}
+
+impl<T> Spares<T> {
+    pub fn take(&self, count: &LocalMempool) -> Option<T> {
+        count.live.add(1);
+        count.allocs.add(1);
+        let taken = self.0.borrow_mut().pop_back().map(|(_, one)| one);
+        if taken.is_some() {
+            count.recycle.add(1);
+            count.pool.sub(1);
+        } else {
+            count.randry.add(1);
+        }
+        taken
+    }
+
+    /// `now` may be a little old.
+    pub fn give(&self, one: T, now: Instant, limits: PoolParam, count: &LocalMempool) {
+        count.live.sub(1);
+        count.frees.add(1);
+        let mut kept = self.0.borrow_mut();
+        if kept.len() < limits.max_pool as usize {
+            kept.push_back((now, one));
+            count.pool.add(1);
+        } else {
+            count.surplus.add(1);
+        }
+    }
+
+    /// Lets go of what is too much or too old, and makes what is missing.
+    pub fn tidy(&self, now: Instant, limits: PoolParam, count: &LocalMempool, mut make: impl FnMut() -> T) {
+        let mut kept = self.0.borrow_mut();
+        while kept.len() > limits.max_pool as usize {
+            kept.pop_front();
+            count.surplus.add(1);
+            count.pool.sub(1);
+        }
+        let age = clock::seconds(limits.max_age);
+        while kept.len() > limits.min_pool as usize
+            && kept.front().is_some_and(|(since, _)| now.saturating_duration_since(*since) > age)
+        {
+            kept.pop_front();
+            count.timeout.add(1);
+            count.pool.sub(1);
+        }
+        while kept.len() < limits.min_pool as usize {
+            kept.push_front((now, make()));
+            count.pool.add(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pool_stays_within_its_limits() {
+        let (spares, count, now) = (Spares::default(), LocalMempool::default(), Instant::now());
+        let limits = |min_pool, max_pool, max_age| PoolParam { min_pool, max_pool, max_age };
+        spares.tidy(now, limits(9, 10, 10.0), &count, || 0);
+        assert_eq!(count.pool.pending(), 9);
+        spares.tidy(now, limits(5, 8, 10.0), &count, || 0);
+        assert_eq!((count.pool.pending(), count.surplus.pending()), (8, 1));
+        spares.tidy(now + clock::seconds(2.0), limits(1, 8, 1.0), &count, || 0);
+        assert_eq!((count.pool.pending(), count.timeout.pending()), (1, 7));
+        assert_eq!(spares.take(&count), Some(0));
+        assert_eq!(spares.take(&count), None);
+        spares.give(1, now, limits(1, 1, 1.0), &count);
+        spares.give(2, now, limits(1, 1, 1.0), &count);
+        assert_eq!((count.live.pending(), count.pool.pending()), (0, 1));
+    }
+}
