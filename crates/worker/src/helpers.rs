@@ -128,6 +128,7 @@ fn publish(shared: &Shared, started: f64) {
     publish_cache(main, shared.cache.stats());
     shared.stevedores.publish();
     shared.locks.publish();
+    shared.tag_counters.publish(shared.cache.tag_stats());
     let params = shared.params();
     // Reactors stand in for the threads that Varnish would run; who watches these gauges set the parameters.
     main.pools.set(u64::from(params.thread_pools));

@@ -30,6 +30,7 @@ mod shared;
 mod spares;
 mod stevedores;
 mod sys;
+mod tag_counters;
 mod task;
 mod text;
 mod vars;

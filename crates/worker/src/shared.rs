@@ -13,6 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::locks::Locks;
 use crate::probes::Runtimes;
 use crate::stevedores::Stevedores;
+use crate::tag_counters::TagCounters;
 use crate::vcl_table::VclTable;
 
 pub struct Shared {
@@ -22,6 +23,7 @@ pub struct Shared {
     pub counters: Arc<Segment<Main>>,
     pub log: Arc<Log>,
     pub locks: Locks,
+    pub tag_counters: TagCounters,
     pub vsm: Mutex<VsmDir>,
     pub cache: Arc<Cache>,
     pub stevedores: Stevedores,
@@ -65,6 +67,7 @@ impl Shared {
             counters: parts.counters,
             log: parts.log,
             locks: Locks::open(&parts.vsm),
+            tag_counters: TagCounters::default(),
             vsm: Mutex::new(parts.vsm),
             cache: parts.cache,
             stevedores: parts.stevedores,

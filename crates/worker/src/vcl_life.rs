@@ -58,6 +58,9 @@ fn build(
 ) -> Result<(LoadedVcl, Origins, Option<Cluster>), String> {
     let program: Program = postcard::from_bytes(program)
         .map_err(|e| format!("Could not load compiled VCL.\n\t{e}: do manager and worker differ?\n"))?;
+    if program.imports.iter().any(|import| import.module == "xkey") {
+        shared.tag_counters.show(&shared.vsm.lock());
+    }
     let names: Vec<String> = program.backends.iter().map(|b| b.name.clone()).collect();
     let probes = program.probes.clone();
     let params = shared.params();

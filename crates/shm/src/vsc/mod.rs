@@ -14,11 +14,11 @@ pub use main_table::{LocalMain, Main};
 pub use segment::Segment;
 pub use sets_table::{
     Lck, LocalLck, LocalMempool, LocalMgt, LocalSma, LocalSmf, LocalSmu, LocalVbe, LocalVcp, LocalWaiter,
-    Mempool, Mgt, Sma, Smf, Smu, Vbe, Vcp, Waiter,
+    LocalXkey, Mempool, Mgt, Sma, Smf, Smu, Vbe, Vcp, Waiter, Xkey,
 };
 
 /// Every set's description, for the documentation and for tests.
-pub static SETS: [&SetDesc; 10] = [
+pub static SETS: [&SetDesc; 11] = [
     Main::DESC,
     Mgt::DESC,
     Mempool::DESC,
@@ -29,4 +29,5 @@ pub static SETS: [&SetDesc; 10] = [
     Lck::DESC,
     Vcp::DESC,
     Waiter::DESC,
+    Xkey::DESC,
 ];

@@ -144,3 +144,13 @@ counter_set! {
     ref_hit: Counter Debug Integer "Pools shared" "How often a backend found a pool for its address.";
     ref_miss: Counter Debug Integer "Pools made" "How often a backend's pool had to be made.";
 }
+
+counter_set! {
+    Xkey / LocalXkey { name: "XKEY", order: 90, oneliner: "Counters of purging by tags", docs: "Shown once a VCL imports the module xkey. The sizes are those that Varnish's module takes for the same." }
+
+    g_keys: Gauge Info Integer "Tags" "Tags that objects in the cache have.";
+    g_hashhead_bytes: Gauge Diag Bytes "Bytes for tags" "Bytes for all tags.";
+    g_ochead_bytes: Gauge Diag Bytes "Bytes for objects" "Bytes for all objects with tags.";
+    g_oc_bytes: Gauge Diag Bytes "Bytes for pairs" "Bytes for all pairs of an object and a tag of it.";
+    g_bytes: Gauge Info Bytes "Bytes in all" "Bytes for tags, objects and pairs.";
+}

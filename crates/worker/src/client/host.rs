@@ -310,7 +310,7 @@ impl Host for Req {
     }
 
     fn purge_tags(&mut self, tags: &[&[u8]], mode: PurgeMode) -> HostResult<i64> {
-        Ok(vars::purge_tags(self, tags, mode))
+        Ok(vars::purge_tags(&self.task, tags, mode))
     }
 
     fn late_100_continue(&mut self, late: bool) -> HostResult<()> {

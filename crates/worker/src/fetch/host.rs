@@ -7,12 +7,14 @@ use lacquer_shm::Tag;
 use lacquer_vcl::types::{HttpId, Method};
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::instance::PrivateMap;
-use lacquer_vcl_runtime::{BackendId, Blob, HeaderEdit, Host, HostResult, RegexLimits, Str, instance};
+use lacquer_vcl_runtime::{
+    BackendId, Blob, HeaderEdit, Host, HostResult, PurgeMode, RegexLimits, Str, instance,
+};
 
 use super::Fetch;
 use crate::clock;
 use crate::task::Logged;
-use crate::vars::client::HASH_BLOB;
+use crate::vars::client::{HASH_BLOB, purge_tags};
 use crate::vars::{fetch as vars, headers, keep, misplaced, object, storage, workspace};
 
 impl Fetch {
@@ -249,6 +251,10 @@ impl Host for Fetch {
 
     fn ban(&mut self, expression: &[u8]) -> Result<(), String> {
         crate::control::ban_from_vcl(&self.task.reactor.shared, expression)
+    }
+
+    fn purge_tags(&mut self, tags: &[&[u8]], mode: PurgeMode) -> HostResult<i64> {
+        Ok(purge_tags(&self.task, tags, mode))
     }
 
     fn rfc_ttl(&mut self) -> HostResult<()> {

@@ -8,6 +8,7 @@ use lacquer_vcl_runtime::{BackendId, Blob, HostResult, PurgeMode, Str};
 
 use super::{headers, keep, misplaced, object, params, session, shown, str_of};
 use crate::client::{Req, Source};
+use crate::task::Task;
 
 /// The kind that a module may ask for in a BLOB that is a hash.
 pub const HASH_BLOB: u32 = 0x00d1_6357;
@@ -275,10 +276,10 @@ pub fn purge(req: &Req, mode: PurgeMode) -> HostResult<i64> {
 }
 
 /// Purges what has any of the tags.
-pub fn purge_tags(req: &Req, tags: &[&[u8]], mode: PurgeMode) -> i64 {
-    let cache = &req.task.reactor.shared.cache;
+pub fn purge_tags(task: &Task, tags: &[&[u8]], mode: PurgeMode) -> i64 {
+    let cache = &task.reactor.shared.cache;
     let tags: Vec<_> = tags.iter().map(|tag| cache.tag(tag)).collect();
-    cache.purge_tags(&tags, purge_of(mode, req.task.now)) as i64
+    cache.purge_tags(&tags, purge_of(mode, task.now)) as i64
 }
 
 fn purge_of(mode: PurgeMode, now: f64) -> Purge {
