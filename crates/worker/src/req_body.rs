@@ -169,7 +169,9 @@ impl ReqBody {
     /// The reader is done; the connection comes back.
     pub fn give_back(&mut self, reader: ReqBody) {
         self.counted += reader.counted;
-        self.status = if reader.is_done() { BodyStatus::Taken } else { reader.status };
+        // What failed stays failed: nobody knows where the next request begins.
+        let taken = reader.status != BodyStatus::Error && reader.is_done();
+        self.status = if taken { BodyStatus::Taken } else { reader.status };
         self.rx = reader.rx;
         self.left = reader.left;
         self.decoder = reader.decoder;

@@ -1,7 +1,7 @@
 //! vcl_deliver: the stored response becomes this client's response.
 
 use lacquer_cache::{BodyState, ObjRef, flag};
-use lacquer_http::{SessClose, Slot, header_table as h};
+use lacquer_http::{BodyStatus, SessClose, Slot, header_table as h};
 use lacquer_http::{conditional, fixed, pack};
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
@@ -98,6 +98,9 @@ fn not_modified(req: &Req, object: &ObjRef) -> bool {
 
 /// The connection is not kept when the response says so, or because of what happened before.
 pub fn settle_connection(req: &mut Req) {
+    if req.close.is_none() && req.body.status() == BodyStatus::Error {
+        req.close = Some(SessClose::RxBody);
+    }
     let ws = &req.task.ws;
     let says_close = req.resp.value_is(ws, h::CONNECTION, b"close");
     if req.close.is_none() && says_close {
