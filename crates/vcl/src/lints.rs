@@ -58,7 +58,9 @@ impl Linter<'_> {
     fn unreachable(&mut self, body: &[Stmt]) {
         for (i, stmt) in body.iter().enumerate() {
             if let Stmt::If { arms, otherwise } = stmt {
-                arms.iter().for_each(|(_, arm)| self.unreachable(arm));
+                for (_, arm) in arms {
+                    self.unreachable(arm);
+                }
                 self.unreachable(otherwise);
             }
             if ends(stmt) {
@@ -78,7 +80,9 @@ impl Linter<'_> {
         for stmt in body {
             match stmt {
                 Stmt::If { arms, otherwise } => {
-                    arms.iter().for_each(|(_, arm)| self.zero_ttl(arm));
+                    for (_, arm) in arms {
+                        self.zero_ttl(arm);
+                    }
                     self.zero_ttl(otherwise);
                 }
                 Stmt::Set { at, target: Var::BerespTtl, op: SetOp::Assign, value } => {
@@ -248,7 +252,9 @@ fn each_stmt<'a>(body: &'a [Stmt], visit: &mut dyn FnMut(&'a Stmt)) {
     for stmt in body {
         visit(stmt);
         if let Stmt::If { arms, otherwise } = stmt {
-            arms.iter().for_each(|(_, arm)| each_stmt(arm, visit));
+            for (_, arm) in arms {
+                each_stmt(arm, visit);
+            }
             each_stmt(otherwise, visit);
         }
     }
@@ -273,7 +279,9 @@ fn each_expr(expr: &Expr, visit: &mut dyn FnMut(&Expr)) {
     visit(expr);
     match &expr.kind {
         ExprKind::Concat(parts) | ExprKind::And(parts) | ExprKind::Or(parts) => {
-            parts.iter().for_each(|p| each_expr(p, visit));
+            for p in parts {
+                each_expr(p, visit);
+            }
         }
         ExprKind::ToString(inner)
         | ExprKind::Convert(inner)
