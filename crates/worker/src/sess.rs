@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::rc::Rc;
 use std::sync::Arc;
 
 use lacquer_http::{SessClose, Workspace};
@@ -171,5 +170,3 @@ pub fn count_close(reactor: &Reactor, reason: SessClose) {
         c.sess_closed_err.add(1);
     }
 }
-
-pub type SessRc = Rc<Sess>;

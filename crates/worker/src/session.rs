@@ -94,7 +94,7 @@ fn new_sess(vxid: u64, listener: Arc<Listener>, rx: &RxHalf, opened: f64) -> Ses
         timeout_linger: Override::default(),
         send_timeout: Override::default(),
         idle_send_timeout: Override::default(),
-        workspace: Default::default(),
+        workspace: std::cell::RefCell::default(),
     }
 }
 
@@ -174,6 +174,9 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
                 Ok(long) => herded = long,
                 Err(reason) => return reason,
             }
+        }
+        if crate::control::knobs::take_refusal() {
+            return SessClose::Overload;
         }
         let mut memory = reactor.take_memory();
         memory.refresh(reactor);

@@ -140,8 +140,3 @@ pub fn install_signal_handlers() {
         libc::signal(libc::SIGINT, libc::SIG_IGN);
     }
 }
-
-/// Descriptor number, for the log.
-pub fn raw(fd: BorrowedFd<'_>) -> i32 {
-    fd.as_raw_fd()
-}

@@ -82,7 +82,6 @@ tags!(REQ ReqMethod ReqURL ReqProtocol ReqStatus ReqReason ReqHeader ReqUnset);
 tags!(RESP RespMethod RespURL RespProtocol RespStatus RespReason RespHeader RespUnset);
 tags!(BEREQ BereqMethod BereqURL BereqProtocol BereqStatus BereqReason BereqHeader BereqUnset);
 tags!(BERESP BerespMethod BerespURL BerespProtocol BerespStatus BerespReason BerespHeader BerespUnset);
-tags!(OBJ ObjMethod ObjURL ObjProtocol ObjStatus ObjReason ObjHeader ObjUnset);
 
 /// A message together with what its changes need: where its texts live and where they are logged.
 pub struct Logged<'t> {

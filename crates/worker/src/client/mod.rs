@@ -18,7 +18,6 @@ mod transmit;
 pub use pipe::PipeRequest;
 pub use recv::log_start;
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -164,7 +163,6 @@ pub struct Req {
     pub streaming: bool,
     pub piped: bool,
     pub reset: bool,
-    pub ban_error: String,
     pub esi_level: u32,
     /// For an included response: where it goes.
     pub seam: Option<Box<outlet::Seam>>,
@@ -247,7 +245,6 @@ impl Req {
             streaming: false,
             piped: false,
             reset: false,
-            ban_error: String::new(),
             esi_level: 0,
             seam: None,
             top: None,
@@ -436,6 +433,3 @@ impl Req {
         c.s_resp_bodybytes.add(a.resp_body);
     }
 }
-
-/// A place where a fetch leaves what it borrowed from the request.
-pub type Slot<T> = Rc<RefCell<Option<T>>>;

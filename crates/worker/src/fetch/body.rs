@@ -472,7 +472,11 @@ impl Fetch {
 
 async fn read_timed(connection: &mut OriginConnection, buf: &mut [u8]) -> io::Result<usize> {
     let limit = if connection.between_bytes > 0.0 { connection.between_bytes } else { 1e9 };
-    match timeout(clock::seconds(limit), connection.rx.read(buf)).await {
+    let most = match crate::control::knobs::fetch_fragment() {
+        0 => buf.len(),
+        fragment => fragment.min(buf.len()),
+    };
+    match timeout(clock::seconds(limit), connection.rx.read(&mut buf[..most])).await {
         Ok(read) => read,
         Err(_) => Err(io::ErrorKind::TimedOut.into()),
     }

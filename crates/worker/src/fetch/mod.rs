@@ -125,7 +125,6 @@ pub struct Fetch {
     pub identity: Text,
     pub retry_connect: bool,
     pub transit_buffer: u64,
-    pub ban_error: String,
     pub snapshot: lacquer_http::Mark,
 }
 

@@ -103,7 +103,6 @@ pub fn from_request(req: &mut Req, mode: Mode, vxid: Vxid) -> Fetch {
         identity,
         retry_connect: true,
         transit_buffer,
-        ban_error: String::new(),
         snapshot,
     }
 }
