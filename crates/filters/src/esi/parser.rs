@@ -190,7 +190,9 @@ impl<P: Packer> Parser<P> {
                 break;
             }
         }
-        self.mark(&mut s, self.current(), out);
+        if s.marked < s.at {
+            self.mark(&mut s, self.current(), out);
+        }
         s.at
     }
 
