@@ -6,11 +6,17 @@ use std::sync::atomic::Ordering;
 use lacquer_storage::{BodyWriter, ChunkSizes, Full, Parts, Stevedore, Stored};
 
 use crate::cache::Cache;
-use crate::object::{Object, ObjectSpec};
+use crate::object::{Object, ObjectSpec, flag};
 use crate::stats::bump;
 
 /// After so many evictions without success, an object is stored in pieces.
 const PATIENCE: u32 = 8;
+
+/// Bodies that only one client reads come in pieces of at most this, freed as they are delivered.
+const PASSING_PIECE: usize = 256 * 1024;
+
+/// A body of this length may stay where it is while the mark that its object is stays in the index.
+const KEPT_WITH_MARK: u64 = 512;
 
 /// No smaller pieces than this are made of a body at hand.
 const LEAST_PIECE: usize = 16 * 1024;
@@ -75,7 +81,15 @@ impl Cache {
         let arena = stevedore.arena();
         let want = expected.unwrap_or(0).saturating_add(spec.head.len() as u64);
         let large = want > arena.max_small() as u64;
+        let is_mark = spec.flags & (flag::HFM | flag::HFP) != 0;
+        let apart = is_mark && spec.flags & flag::PRIVATE == 0 && expected.is_none_or(|n| n > KEPT_WITH_MARK);
+        let one_reader = is_mark || spec.flags & flag::PRIVATE != 0;
+        let max = if one_reader { sizes.max.min(PASSING_PIECE) } else { sizes.max };
+        let sizes = ChunkSizes { first: sizes.first.min(max), max };
         let make = |tries| {
+            if apart {
+                return Stored::begin_apart(arena, parts, expected, sizes);
+            }
             let split = tries >= PATIENCE || arena.has_free(want.saturating_mul(2));
             Stored::begin(arena, parts, expected, sizes, split)
         };

@@ -43,6 +43,8 @@ struct Candidate<'a> {
     slot: u32,
     vxid: u64,
     t_origin: f64,
+    /// Power of two of its size, where size matters.
+    scale: u32,
 }
 
 impl Cache {
@@ -91,12 +93,16 @@ impl Cache {
                 slot,
                 vxid: o.vxid(),
                 t_origin: o.t_origin(),
+                scale: if search == Search::Large { o.body_len().checked_ilog2().unwrap_or(0) } else { 0 },
             }));
             if candidates.len() >= CANDIDATES {
                 break;
             }
         }
-        candidates.sort_by(|a, b| a.t_origin.total_cmp(&b.t_origin).then(a.vxid.cmp(&b.vxid)));
+        // Room for a large object is made by few large ones rather than many small ones.
+        candidates.sort_by(|a, b| {
+            b.scale.cmp(&a.scale).then(a.t_origin.total_cmp(&b.t_origin)).then(a.vxid.cmp(&b.vxid))
+        });
         candidates.iter().any(|candidate| self.take(candidate, stevedore, search, log))
     }
 

@@ -30,6 +30,18 @@ impl Parts<'_> {
         prefix[4..].copy_from_slice(&(self.extra.len() as u32).to_le_bytes());
         prefix
     }
+
+    fn stored_len(&self) -> usize {
+        PREFIX + self.head_len() + self.extra.len()
+    }
+
+    fn write(&self, writer: &mut SpanWriter) {
+        writer.append(&self.prefix());
+        for piece in self.head {
+            writer.append(piece);
+        }
+        writer.append(self.extra);
+    }
 }
 
 /// The bytes of an object: 24 bytes beside the arena while small and complete.
@@ -80,7 +92,7 @@ impl Stored {
         sizes: ChunkSizes,
         split: bool,
     ) -> Result<(Self, BodyWriter), Full> {
-        let head = PREFIX + parts.head_len() + parts.extra.len();
+        let head = parts.stored_len();
         let with_body = expected.and_then(|n| usize::try_from(n).ok()).and_then(|n| n.checked_add(head));
         let one_span = with_body.filter(|&n| n <= sizes.max.max(head));
         let found = SpanWriter::new(arena, one_span.unwrap_or(head));
@@ -88,13 +100,23 @@ impl Stored {
             Some(_) if split => SpanWriter::new(arena, head),
             _ => Err(full),
         })?;
-        writer.append(&parts.prefix());
-        for piece in parts.head {
-            writer.append(piece);
-        }
-        writer.append(parts.extra);
+        parts.write(&mut writer);
         let shared = one_span.is_some() && writer.room() > 0;
         let (body, writer) = Body::begin(writer, head, shared, expected, sizes);
+        Ok((Self::Streamed(body), writer))
+    }
+
+    /// As `begin`, for an object whose head outlives its body: they share no span.
+    pub fn begin_apart(
+        arena: &Arc<Arena>,
+        parts: Parts<'_>,
+        expected: Option<u64>,
+        sizes: ChunkSizes,
+    ) -> Result<(Self, BodyWriter), Full> {
+        let head = parts.stored_len();
+        let mut writer = SpanWriter::new(arena, head)?;
+        parts.write(&mut writer);
+        let (body, writer) = Body::begin(writer, head, false, expected, sizes);
         Ok((Self::Streamed(body), writer))
     }
 
@@ -192,7 +214,8 @@ impl Stored {
         }
     }
 
-    /// Lets go of the whole body, for an object whose body nobody will ask for again.
+    /// Lets go of the whole body, for an object whose body nobody will ask for again; what shares a span with
+    /// the head stays as long as that.
     pub fn slim(&self) {
         if let Self::Streamed(body) = self {
             body.slim();

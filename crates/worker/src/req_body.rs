@@ -105,10 +105,7 @@ impl ReqBody {
 
     /// Nothing of the body is left on the connection.
     pub fn is_settled(&self) -> bool {
-        match self.status {
-            BodyStatus::Error => false,
-            _ => !self.is_available() || self.is_done(),
-        }
+        self.is_done() || !(self.is_available() || self.status == BodyStatus::Error)
     }
 
     pub fn begin(&mut self, framing: Framing) {
@@ -183,6 +180,7 @@ impl ReqBody {
         match self.status {
             BodyStatus::Length => self.left == 0,
             BodyStatus::Chunked => self.decoder.is_done(),
+            BodyStatus::Error => false,
             _ => true,
         }
     }
@@ -191,6 +189,9 @@ impl ReqBody {
     pub async fn next(&mut self, params: &Params) -> Result<&[u8], BodyError> {
         if self.is_done() {
             return Ok(&[]);
+        }
+        if self.status == BodyStatus::Error {
+            return Err(BodyError::Framing("failed before"));
         }
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.resize(STEP, 0);

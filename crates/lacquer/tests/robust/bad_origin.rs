@@ -1,0 +1,174 @@
+//! Origins that are dead, slow, lie about lengths, close early or talk garbage: the client gets a 503 or an
+//! answer that ends early, and the next client what the origin says when it has recovered.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use crate::client::{Client, get};
+use crate::daemon::{Daemon, vcl};
+use crate::origin::Origin;
+
+/// What the client may get of a broken answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Gets {
+    /// A 503 of the cache's own.
+    Error,
+    /// The head, then an end too early.
+    Truncated,
+    /// Either: the fault may be seen before the head is on its way.
+    Any,
+}
+
+const OK: &str = "HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\n";
+
+/// Path, what follows the head `OK` (or, with a leading `!`, replaces it) before the connection is closed.
+const ANSWERS: [(&str, &str, Gets); 24] = [
+    ("/nothing", "!", Gets::Error),
+    ("/half-a-line", "!HTTP/1.1 20", Gets::Error),
+    ("/half-a-head", "X-More: to", Gets::Error),
+    ("/garbage", "!\u{1}\u{2}garbage\r\n\r\n", Gets::Error),
+    ("/binary-status", "!HTTP/1.1 2\u{7f}0 OK\r\n\r\n", Gets::Error),
+    ("/no-status", "!HTTP/1.1\r\n\r\n", Gets::Error),
+    ("/short-status", "!HTTP/1.1 20 OK\r\n\r\n", Gets::Error),
+    ("/status-0", "!HTTP/1.1 099 OK\r\n\r\n", Gets::Error),
+    ("/another-protocol", "!ICY 200 OK\r\nContent-Length: 2\r\n\r\nno", Gets::Error),
+    ("/nul-in-head", "X-Nul: a\0b\r\nContent-Length: 2\r\n\r\nno", Gets::Error),
+    ("/two-lengths", "Content-Length: 2\r\nContent-Length: 3\r\n\r\nnot", Gets::Error),
+    ("/length-no-number", "Content-Length: 2x\r\n\r\nno", Gets::Error),
+    ("/negative-length", "Content-Length: -2\r\n\r\nno", Gets::Error),
+    ("/huge-length", "Content-Length: 99999999999999999999\r\n\r\nno", Gets::Error),
+    (
+        "/length-and-chunks",
+        "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n",
+        Gets::Error,
+    ),
+    ("/unknown-coding", "Transfer-Encoding: rot13\r\n\r\nno", Gets::Error),
+    ("/closes-early", "Content-Length: 1000\r\n\r\nno", Gets::Any),
+    ("/closes-before-body", "Content-Length: 1000\r\n\r\n", Gets::Any),
+    ("/chunks-end-early", "Transfer-Encoding: chunked\r\n\r\n2\r\nno\r\n", Gets::Any),
+    ("/chunk-ends-early", "Transfer-Encoding: chunked\r\n\r\nff\r\nno", Gets::Any),
+    ("/chunk-size-no-number", "Transfer-Encoding: chunked\r\n\r\nz\r\nno\r\n0\r\n\r\n", Gets::Any),
+    ("/chunk-size-huge", "Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\nno\r\n0\r\n\r\n", Gets::Any),
+    ("/chunk-longer-than-size", "Transfer-Encoding: chunked\r\n\r\n1\r\nno\r\n0\r\n\r\n", Gets::Any),
+    ("/chunk-size-signed", "Transfer-Encoding: chunked\r\n\r\n-2\r\nno\r\n0\r\n\r\n", Gets::Any),
+];
+
+/// Answers that take their time or never end.
+const ENDLESS: [(&str, Gets); 6] = [
+    ("/silent", Gets::Error),
+    ("/pause-in-body", Gets::Truncated),
+    ("/endless-headers", Gets::Error),
+    ("/endless-header", Gets::Error),
+    ("/endless-status", Gets::Error),
+    ("/endless-chunk-size", Gets::Any),
+];
+
+fn fine(stream: &mut TcpStream) -> bool {
+    let _ = stream.write_all(format!("{OK}Connection: close\r\nContent-Length: 4\r\n\r\nfine").as_bytes());
+    false
+}
+
+fn repeat(stream: &mut TcpStream, first: &str, then: &str) {
+    let mut result = stream.write_all(first.as_bytes());
+    // Not for ever: a cache that reads on is caught by what the client gets.
+    for _ in 0..100_000 {
+        if result.is_err() {
+            return;
+        }
+        result = stream.write_all(then.as_bytes());
+    }
+}
+
+fn broken(path: &str, stream: &mut TcpStream) {
+    match path {
+        "/silent" => std::thread::sleep(Duration::from_secs(3)),
+        "/pause-in-body" => {
+            let _ = stream.write_all(format!("{OK}Content-Length: 8\r\n\r\nhalf").as_bytes());
+            std::thread::sleep(Duration::from_secs(3));
+            let _ = stream.write_all(b"rest");
+        }
+        "/endless-headers" => repeat(stream, OK, "X-More: and more\r\n"),
+        "/endless-header" => repeat(stream, &format!("{OK}X-Long: "), "more and more and more and more"),
+        "/endless-status" => repeat(stream, "HTTP/1.1 200 ", "more and more and more and more"),
+        "/endless-chunk-size" => {
+            repeat(stream, &format!("{OK}Transfer-Encoding: chunked\r\n\r\n"), "00000000");
+        }
+        _ => {
+            let text = ANSWERS.iter().find(|(of, ..)| *of == path).map_or("!", |(_, text, _)| text);
+            let text = text.strip_prefix('!').map_or(format!("{OK}{text}"), str::to_owned);
+            let _ = stream.write_all(text.as_bytes());
+        }
+    }
+}
+
+/// The first answer for a path is broken, all others are fine.
+fn recovering() -> Origin {
+    let seen = Mutex::new(HashSet::new());
+    Origin::start(move |path, stream| {
+        if !seen.lock().expect("nobody panics with it").insert(path.to_owned()) {
+            return fine(stream);
+        }
+        broken(path, stream);
+        false
+    })
+}
+
+#[test]
+fn broken_answers_are_told_and_not_kept() {
+    let origin = recovering();
+    let options = ["-s", "malloc,32M", "-p", "first_byte_timeout=1", "-p", "between_bytes_timeout=1"];
+    let mut daemon = Daemon::start(&vcl(origin.address, ""), &options);
+    let worker = daemon.worker();
+    let mut faults = Vec::new();
+    for (path, may) in ANSWERS.iter().map(|(path, _, may)| (*path, *may)).chain(ENDLESS) {
+        let got = match get(daemon.address, path) {
+            Ok(answer) if answer.status == 503 => Gets::Error,
+            Ok(answer) => {
+                faults.push(format!("{path}: {} {:?}", answer.status, String::from_utf8_lossy(&answer.body)));
+                continue;
+            }
+            Err(_) => Gets::Truncated,
+        };
+        if may != got && may != Gets::Any {
+            faults.push(format!("{path}: {got:?} instead of {may:?}"));
+        }
+        match get(daemon.address, path) {
+            Ok(answer) if answer.status == 200 && answer.body == b"fine" => {}
+            other => faults.push(format!("{path}, again: {other:?}")),
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+    assert_eq!(daemon.worker(), worker);
+}
+
+#[test]
+fn a_dead_origin_is_a_503() {
+    let reserved = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let address = reserved.local_addr().expect("it is bound");
+    drop(reserved);
+    let daemon = Daemon::start(&vcl(address, ""), &["-s", "malloc,32M"]);
+    let mut client = Client::connect(daemon.address).expect("connections are accepted");
+    for _ in 0..20 {
+        assert_eq!(client.get("/").expect("it is told").status, 503);
+    }
+}
+
+#[test]
+fn what_follows_an_answer_is_no_answer_to_another() {
+    let origin = Origin::start(|path, stream| {
+        let surplus = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{path}{surplus}", path.len());
+        stream.write_all(answer.as_bytes()).is_ok()
+    });
+    let daemon =
+        Daemon::start(&vcl(origin.address, "sub vcl_recv { return (pass); }"), &["-s", "malloc,32M"]);
+    let mut client = Client::connect(daemon.address).expect("connections are accepted");
+    for number in 0..50 {
+        let path = format!("/{number}");
+        let answer = client.get(&path).expect("it is answered");
+        assert!(answer.status == 503 || answer.body == path.as_bytes(), "{path}: {answer:?}");
+    }
+}

@@ -1,0 +1,123 @@
+//! Clients that are only a burden: idle ones, slow ones, and more than there are descriptors for.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::client::{Client, get};
+use crate::daemon::{Daemon, PATIENCE, until, vcl};
+use crate::origin::{Origin, sized};
+
+const IDLE: usize = 2000;
+const SLOW: usize = 200;
+const HITS: usize = 2000;
+/// The p99 of hits may become this many times as long, and this much longer: the load runs on the same
+/// processors, and so may whatever else the machine does.
+const FACTOR: u32 = 3;
+const SLACK: Duration = Duration::from_millis(10);
+
+/// How many descriptors this process and those it starts may have.
+fn many_descriptors() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(1 << 20);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: limit.maximum });
+    most as usize
+}
+
+fn p99_of_hits(address: SocketAddr) -> Duration {
+    let mut client = Client::connect(address).expect("connections are accepted");
+    let mut times: Vec<_> = (0..HITS)
+        .map(|_| {
+            let asked = Instant::now();
+            assert_eq!(client.get("/1400/kept/a").expect("every request is answered").status, 200);
+            asked.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    times[HITS * 99 / 100]
+}
+
+/// Half send a head and half read an answer, a byte a second, until the end.
+fn hold(mut senders: Vec<TcpStream>, mut readers: Vec<TcpStream>, ends: &AtomicBool) {
+    let head = b"GET / HTTP/1.1\r\nHost: robust\r\nX-Slow: 0123456789012345678901234567890123456789";
+    for byte in head {
+        if ends.load(Ordering::Relaxed) {
+            return;
+        }
+        for sender in &mut senders {
+            sender.write_all(&[*byte]).expect("slow senders are not thrown out");
+        }
+        for reader in &mut readers {
+            reader.read_exact(&mut [0]).expect("slow readers are not thrown out");
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+#[test]
+fn idle_and_slow_clients_cost_the_others_nothing() {
+    let share = (many_descriptors() / 8).min(IDLE);
+    let origin = Origin::start(sized);
+    let options = ["-s", "malloc,32M", "-p", "timeout_idle=60", "-p", "idle_send_timeout=60"];
+    let daemon = Daemon::start(&vcl(origin.address, ""), &options);
+    get(daemon.address, "/1000000/kept/large").expect("the large one is stored");
+    let open = |count| (0..count).map(|_| daemon.connect()).collect::<Vec<_>>();
+    let tries = || (0..5).map(|_| p99_of_hits(daemon.address)).min().expect("there are some");
+    let alone = tries();
+    let idle = open(share);
+    let (senders, mut readers) = (open(SLOW / 2), open(SLOW / 2));
+    for reader in &mut readers {
+        reader.set_read_timeout(Some(PATIENCE)).expect("sockets have time-outs");
+        let request = b"GET /1000000/kept/large HTTP/1.1\r\nHost: robust\r\n\r\n";
+        reader.write_all(request).expect("requests can be written");
+    }
+    let ends = Arc::new(AtomicBool::new(false));
+    let until_then = ends.clone();
+    let holder = std::thread::spawn(move || hold(senders, readers, &until_then));
+    std::thread::sleep(Duration::from_millis(500));
+    let beside = tries();
+    ends.store(true, Ordering::Relaxed);
+    holder.join().expect("slow clients are served");
+    for mut stream in idle {
+        stream.set_nonblocking(true).expect("sockets can be asked");
+        assert!(stream.read(&mut [0]).is_err(), "an idle client was thrown out");
+    }
+    eprintln!("p99 of hits alone {alone:?}, beside {share} idle and {SLOW} slow clients {beside:?}");
+    assert!(beside < alone * FACTOR + SLACK, "p99 of hits: alone {alone:?}, beside them {beside:?}");
+}
+
+/// Time the process had a processor, in ticks of 10 ms.
+fn ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
+    fields.filter_map(|word| word.parse::<u64>().ok()).sum()
+}
+
+#[test]
+fn out_of_descriptors_accepting_pauses_and_recovers() {
+    many_descriptors();
+    let origin = Origin::start(sized);
+    let options = ["-s", "malloc,32M", "-p", "timeout_idle=60"];
+    let mut daemon = Daemon::start_by(&vcl(origin.address, ""), &options, "ulimit -n 128; exec \"$@\"");
+    let worker = daemon.worker();
+    let mut kept = Client::connect(daemon.address).expect("connections are accepted");
+    assert_eq!(kept.get("/100/kept/a").expect("it answers").status, 200);
+    let waiting: Vec<_> = (0..300).map(|_| daemon.connect()).collect();
+    let descriptors = || std::fs::read_dir(format!("/proc/{worker}/fd")).map_or(0, |entries| entries.count());
+    assert!(until(|| descriptors() >= 127), "{} descriptors are in use", descriptors());
+    let before = ticks(worker);
+    for _ in 0..10 {
+        assert_eq!(kept.get("/100/kept/a").expect("connections that there are go on").status, 200);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let spent = ticks(worker) - before;
+    assert!(spent < 50, "{spent} ticks of 100 were spent on accepting in vain");
+    drop(waiting);
+    let answer = get(daemon.address, "/100/kept/b").expect("it accepts again");
+    assert_eq!((answer.status, daemon.worker()), (200, worker));
+    assert!(until(|| descriptors() < 64), "{} descriptors are left", descriptors());
+}

@@ -1,0 +1,97 @@
+//! A client of HTTP/1: one request after the other on a kept connection, every answer read to its end.
+
+use std::io::{self, BufRead, BufReader, Error, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use crate::daemon::PATIENCE;
+
+pub struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            found.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+}
+
+/// One request on a connection of its own.
+pub fn get(address: SocketAddr, path: &str) -> io::Result<Answer> {
+    Client::connect(address)?.get(path)
+}
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> io::Result<Client> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Client { stream: BufReader::with_capacity(64 << 10, stream) })
+    }
+
+    pub fn get(&mut self, path: &str) -> io::Result<Answer> {
+        self.ask(&format!("GET {path} HTTP/1.1\r\nHost: robust\r\n\r\n"))
+    }
+
+    pub fn ask(&mut self, request: &str) -> io::Result<Answer> {
+        self.stream.get_mut().write_all(request.as_bytes())?;
+        self.answer()
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        match self.stream.read_line(&mut line)? {
+            0 => Err(ErrorKind::UnexpectedEof.into()),
+            _ => Ok(line),
+        }
+    }
+
+    pub fn answer(&mut self) -> io::Result<Answer> {
+        let first = self.line()?;
+        let status = first.split(' ').nth(1).and_then(|word| word.parse().ok());
+        let mut answer =
+            Answer { status: status.ok_or(ErrorKind::InvalidData)?, head: first, body: Vec::new() };
+        loop {
+            let line = self.line()?;
+            if line == "\r\n" {
+                break;
+            }
+            answer.head.push_str(&line);
+        }
+        if answer.header("Transfer-Encoding") == Some("chunked") {
+            self.chunks(&mut answer.body)?;
+        } else if let Some(length) = answer.header("Content-Length") {
+            let length = length.parse().map_err(Error::other)?;
+            answer.body.resize(length, 0);
+            self.stream.read_exact(&mut answer.body)?;
+        } else {
+            self.stream.read_to_end(&mut answer.body)?;
+        }
+        Ok(answer)
+    }
+
+    fn chunks(&mut self, body: &mut Vec<u8>) -> io::Result<()> {
+        loop {
+            let line = self.line()?;
+            let length = usize::from_str_radix(line.trim(), 16).map_err(Error::other)?;
+            let start = body.len();
+            body.resize(start + length, 0);
+            self.stream.read_exact(&mut body[start..])?;
+            if self.line()? != "\r\n" {
+                return Err(ErrorKind::InvalidData.into());
+            }
+            if length == 0 {
+                return Ok(());
+            }
+        }
+    }
+}

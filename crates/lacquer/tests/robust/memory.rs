@@ -1,0 +1,83 @@
+//! Memory is what was configured: far more data than fits, of all sizes, some of it not to be kept.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::client::Client;
+use crate::daemon::{Daemon, vcl};
+use crate::origin::{Origin, sized};
+
+const STORAGE: u64 = 64 << 20;
+const LIMIT: u64 = STORAGE + STORAGE * 15 / 100 + (40 << 20);
+const TIME: Duration = Duration::from_secs(12);
+const PATHS: u64 = 5000;
+
+#[derive(Default)]
+struct Seen {
+    ends: AtomicBool,
+    answered: AtomicUsize,
+    /// Answers that ended early: `nuke_limit` evictions did not make room for the whole.
+    cut: AtomicUsize,
+}
+
+/// Sizes from 100 B to 2 MB, evenly over the powers of ten but with fewer large ones.
+fn path(number: u64) -> String {
+    let share = (number * 7919 % 1000) as f64 / 1000.0;
+    let size = 100.0 * 10f64.powf(4.3 * share.powi(2));
+    let kind = ["private", "zero", "kept"][(number % 10).min(2) as usize];
+    format!("/{}/{kind}/{number}", size as u64)
+}
+
+fn churn(address: std::net::SocketAddr, mut seed: u64, seen: &Seen) {
+    let mut client = Client::connect(address).expect("connections are accepted");
+    while !seen.ends.load(Ordering::Relaxed) {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let path = path((seed >> 33) % PATHS);
+        seen.answered.fetch_add(1, Ordering::Relaxed);
+        let mut reconnect = seed >> 60 == 0;
+        match client.get(&path) {
+            Ok(answer) => assert_eq!(answer.status, 200, "{path}: {}", answer.head),
+            Err(e) => {
+                assert_eq!(e.kind(), ErrorKind::UnexpectedEof, "{path}: {e}");
+                seen.cut.fetch_add(1, Ordering::Relaxed);
+                reconnect = true;
+            }
+        }
+        if reconnect {
+            client = Client::connect(address).expect("connections are accepted");
+        }
+    }
+}
+
+#[test]
+fn churn_stays_within_the_configured_memory() {
+    let origin = Origin::start(sized);
+    let mut daemon = Daemon::start(&vcl(origin.address, ""), &["-s", "malloc,64M"]);
+    let seen = Arc::new(Seen::default());
+    let clients: Vec<_> = (0..8)
+        .map(|seed| {
+            let (seen, address) = (seen.clone(), daemon.address);
+            std::thread::spawn(move || churn(address, seed, &seen))
+        })
+        .collect();
+    let started = Instant::now();
+    let worker = daemon.worker();
+    let (mut most, mut ring) = (0, 0);
+    while started.elapsed() < TIME {
+        std::thread::sleep(Duration::from_millis(250));
+        let resident = daemon.resident();
+        most = most.max(resident.memory);
+        ring = ring.max(resident.ring);
+    }
+    seen.ends.store(true, Ordering::Relaxed);
+    for client in clients {
+        client.join().expect("no answer is wrong");
+    }
+    assert_eq!(daemon.worker(), worker);
+    let [answered, cut] = [&seen.answered, &seen.cut].map(|n| n.load(Ordering::Relaxed));
+    eprintln!("{answered} answers, {cut} cut; at most {} MB, log ring {} MB", most >> 20, ring >> 20);
+    assert!(answered > 1000 && cut * 100 < answered, "{answered} answers, {cut} cut");
+    assert!(most < LIMIT, "{most} bytes are resident, {LIMIT} are allowed");
+}

@@ -1,0 +1,78 @@
+//! An origin whose answers a function writes as it likes: it may stop, lie or say nothing.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+pub struct Origin {
+    pub address: SocketAddr,
+    requests: Arc<AtomicUsize>,
+}
+
+/// The path of the request; what it writes to the stream is the answer. False closes the connection.
+pub trait Answers: Fn(&str, &mut TcpStream) -> bool + Send + Sync + 'static {}
+impl<F: Fn(&str, &mut TcpStream) -> bool + Send + Sync + 'static> Answers for F {}
+
+impl Origin {
+    pub fn start(answers: impl Answers) -> Origin {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counted = requests.clone();
+        let answers = Arc::new(answers);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (answers, counted) = (answers.clone(), counted.clone());
+                std::thread::spawn(move || serve(stream, &*answers, &counted));
+            }
+        });
+        Origin { address, requests }
+    }
+
+    /// Requests that arrived; lines of bodies are none.
+    pub fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
+    }
+}
+
+fn serve(mut stream: TcpStream, answers: &impl Answers, counted: &AtomicUsize) {
+    let _ = stream.set_nodelay(true);
+    let Ok(input) = stream.try_clone() else { return };
+    let mut input = BufReader::new(input);
+    loop {
+        let mut first = String::new();
+        if input.read_line(&mut first).unwrap_or(0) == 0 {
+            return;
+        }
+        if !first.trim_end().ends_with("HTTP/1.1") {
+            // Part of a body.
+            continue;
+        }
+        counted.fetch_add(1, Ordering::SeqCst);
+        let mut line = String::new();
+        while line != "\r\n" {
+            line.clear();
+            if input.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+        }
+        let path = first.split(' ').nth(1).unwrap_or_default();
+        if !answers(path, &mut stream) {
+            return;
+        }
+    }
+}
+
+/// `/SIZE/KIND/...`: so many bytes; of the kinds, `private` and `zero` may not be kept.
+pub fn sized(path: &str, stream: &mut TcpStream) -> bool {
+    let mut words = path.split('/').skip(1);
+    let size = words.next().and_then(|w| w.parse().ok()).unwrap_or(100);
+    let control = match words.next() {
+        Some("private") => "private",
+        Some("zero") => "max-age=0",
+        _ => "max-age=3600",
+    };
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\nCache-Control: {control}\r\n\r\n");
+    stream.write_all(head.as_bytes()).is_ok() && stream.write_all(&vec![b'x'; size]).is_ok()
+}

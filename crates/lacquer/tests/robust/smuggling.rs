@@ -1,0 +1,149 @@
+//! Requests whose end is in doubt: each is refused, the connection is closed, and of it and of what is
+//! hidden behind it nothing reaches the origin.
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use crate::client::get;
+use crate::daemon::{Daemon, PATIENCE, vcl};
+use crate::origin::{Origin, sized};
+
+/// What comes behind each; an origin that gets it was deceived.
+const HIDDEN: &str = "GET /100/private/hidden HTTP/1.1\r\nHost: robust\r\n\r\n";
+
+const POST: &str = "POST / HTTP/1.1\r\nHost: robust\r\n";
+const CHUNKED: &str = "POST / HTTP/1.1\r\nHost: robust\r\nTransfer-Encoding: chunked\r\n";
+
+/// Heads that are refused by themselves, after their first line and Host.
+const HEADERS: [(&str, &str); 30] = [
+    ("two lengths", "Content-Length: 5\r\nContent-Length: 6\r\n"),
+    ("two equal lengths", "Content-Length: 5\r\nContent-Length: 5\r\n"),
+    ("a list of lengths", "Content-Length: 5, 6\r\n"),
+    ("a signed length", "Content-Length: +5\r\n"),
+    ("a negative length", "Content-Length: -5\r\n"),
+    ("a length in hex", "Content-Length: 0x5\r\n"),
+    ("a length with a blank", "Content-Length: 1 5\r\n"),
+    ("a length with a letter", "Content-Length: 5a\r\n"),
+    ("an empty length", "Content-Length:\r\n"),
+    ("a length beyond numbers", "Content-Length: 18446744073709551621\r\n"),
+    ("length and chunks", "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"),
+    ("chunks and length", "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"),
+    ("chunks twice", "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"),
+    ("chunks in chunks", "Transfer-Encoding: chunked, chunked\r\n"),
+    ("chunks not last", "Transfer-Encoding: chunked, identity\r\n"),
+    ("chunks after something", "Transfer-Encoding: gzip, chunked\r\n"),
+    ("an unknown coding", "Transfer-Encoding: xchunked\r\n"),
+    ("a quoted coding", "Transfer-Encoding: \"chunked\"\r\n"),
+    ("an empty coding", "Transfer-Encoding:\r\n"),
+    ("a vertical tab in the coding", "Transfer-Encoding: \x0bchunked\r\n"),
+    ("a blank before the colon", "Content-Length : 5\r\n"),
+    ("a tab before the colon", "Transfer-Encoding\t: chunked\r\n"),
+    ("a blank within the name", "Transfer Encoding: chunked\r\n"),
+    ("no colon", "Transfer-Encoding\r\n"),
+    ("no name", ": chunked\r\n"),
+    ("a NUL in the value", "X-Nul: a\0b\r\n"),
+    ("a NUL in the name", "X-N\0l: a\r\n"),
+    ("a bare CR in the value", "X-Cr: a\rTransfer-Encoding: chunked\r\n"),
+    ("a bare CR before the line's end", "X-Cr: a\r\r\n"),
+    ("a second Host", "Host: other\r\n"),
+];
+
+/// First lines, before their Host.
+const FIRST_LINES: [(&str, &str); 8] = [
+    ("no version", "GET /\r\n"),
+    ("an unknown version", "GET / HTTP/1.2\r\n"),
+    ("version 2", "GET / HTTP/2.0\r\n"),
+    ("more than a version", "GET / HTTP/1.1 HTTP/1.1\r\n"),
+    ("a blank in the target", "GET /a b HTTP/1.1\r\n"),
+    ("a control character in the target", "GET /a\x01b HTTP/1.1\r\n"),
+    ("a bare CR", "GET /\rHost: a HTTP/1.1\r\n"),
+    ("nothing but a name", "GET\r\n"),
+];
+
+/// Bodies in chunks that are none. Their heads are in order and may reach the origin; what is hidden
+/// behind them may not.
+const CHUNKS: [(&str, &str); 11] = [
+    ("a size that is none", "z\r\nabc\r\n0\r\n\r\n"),
+    ("a signed size", "+3\r\nabc\r\n0\r\n\r\n"),
+    ("a negative size", "-3\r\nabc\r\n0\r\n\r\n"),
+    ("a size as C writes it", "0x3\r\nabc\r\n0\r\n\r\n"),
+    ("a size beyond numbers", "10000000000000003\r\nabc\r\n0\r\n\r\n"),
+    ("an empty size", "\r\nabc\r\n0\r\n\r\n"),
+    ("a chunk longer than its size", "3\r\nabcdef\r\n0\r\n\r\n"),
+    ("a chunk without its end", "3\r\nabc0\r\n\r\n"),
+    ("a bare CR after the size", "3\rabc\r\n0\r\n\r\n"),
+    ("a NUL in the size", "3\0\r\nabc\r\n0\r\n\r\n"),
+    ("a minus zero", "-0\r\n\r\n"),
+];
+
+/// Everything that is answered until the connection is closed; None when it is left open.
+///
+/// What is hidden comes at once, and, for a server that takes every read for a message, once more later.
+fn exchange(daemon: &Daemon, request: &str) -> Option<String> {
+    let mut stream = daemon.connect();
+    stream.set_read_timeout(Some(PATIENCE)).expect("sockets have time-outs");
+    stream.write_all(format!("{request}{HIDDEN}").as_bytes()).expect("requests can be written");
+    std::thread::sleep(Duration::from_millis(20));
+    let _ = stream.write_all(HIDDEN.as_bytes());
+    let mut answer = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        match stream.read(&mut piece) {
+            Ok(0) => break,
+            Ok(n) => answer.extend_from_slice(&piece[..n]),
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return None,
+            // Closed while bytes were on their way.
+            Err(_) => break,
+        }
+    }
+    Some(String::from_utf8_lossy(&answer).into_owned())
+}
+
+fn start() -> (Origin, Daemon) {
+    let origin = Origin::start(sized);
+    let subs = "sub vcl_recv { if (req.url ~ \"hidden\") { return (pass); } }";
+    // Longer than the test waits, so that a connection left open is not taken for one that was closed.
+    let options = ["-s", "malloc,32M", "-p", "timeout_idle=60"];
+    let daemon = Daemon::start(&vcl(origin.address, subs), &options);
+    (origin, daemon)
+}
+
+#[test]
+fn heads_in_doubt_are_refused() {
+    let (origin, daemon) = start();
+    let mut faults = Vec::new();
+    let headers = HEADERS.iter().map(|(name, text)| (name, format!("{POST}{text}\r\n0\r\n\r\n")));
+    let lines = FIRST_LINES.iter().map(|(name, text)| (name, format!("{text}Host: robust\r\n\r\n")));
+    for (name, request) in headers.chain(lines) {
+        let before = origin.requests();
+        let answer = exchange(&daemon, &request);
+        let answers = answer.as_deref().map(|text| text.matches("HTTP/1.1 ").count());
+        let status = answer.as_deref().and_then(|text| text.get(9..12)).unwrap_or("none").to_owned();
+        if answers != Some(1) || !matches!(&*status, "400" | "501" | "505") || origin.requests() != before {
+            let reached = origin.requests() - before;
+            faults
+                .push(format!("{name}: status {status}, {answers:?} answers, {reached} reached the origin"));
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+    assert_eq!(get(daemon.address, "/100/kept/a").expect("it answers").status, 200);
+}
+
+#[test]
+fn broken_chunks_hide_nothing() {
+    let (origin, daemon) = start();
+    let mut faults = Vec::new();
+    for (name, body) in CHUNKS {
+        let before = origin.requests();
+        let answer = exchange(&daemon, &format!("{CHUNKED}\r\n{body}"));
+        let answers = answer.as_deref().map(|text| text.matches("HTTP/1.1 ").count());
+        let good = answer.as_deref().is_some_and(|text| text.contains(" 200 OK"));
+        // One is the head itself, with a body that the origin cannot take for whole.
+        if answers.is_none_or(|n| n > 1) || good || origin.requests() > before + 1 {
+            let reached = origin.requests() - before;
+            faults.push(format!("{name}: {answers:?} answers, good: {good}, {reached} reached the origin"));
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+    assert_eq!(get(daemon.address, "/100/kept/a").expect("it answers").status, 200);
+}

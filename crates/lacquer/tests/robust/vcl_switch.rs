@@ -1,0 +1,79 @@
+//! A thousand VCLs are loaded, used and discarded under traffic: no request fails or sees two of them, and
+//! what is discarded is freed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::client::Client;
+use crate::daemon::{Daemon, until, vcl};
+use crate::origin::{Origin, sized};
+
+const ROUNDS: usize = 1000;
+/// After these everything that grows once has grown.
+const WARM: usize = 200;
+const MAY_GROW: u64 = 12 << 20;
+
+/// Both subroutines and the string between them belong to the same VCL.
+fn subs(number: usize) -> String {
+    format!(
+        "sub vcl_recv {{ set req.http.seen = \"{number}\"; if (req.url ~ \"/miss/[a-z]*{number}$\") \
+         {{ return (pass); }} }} sub vcl_deliver {{ set resp.http.seen = req.http.seen; \
+         set resp.http.mine = \"{number}\"; }}"
+    )
+}
+
+#[derive(Default)]
+struct Seen {
+    answered: AtomicUsize,
+    ends: AtomicBool,
+}
+
+fn ask_all_the_time(address: std::net::SocketAddr, seen: &Seen) {
+    let mut client = Client::connect(address).expect("connections are accepted");
+    while !seen.ends.load(Ordering::Relaxed) {
+        for path in ["/300/kept/a", "/300/private/b"] {
+            let answer = client.get(path).expect("every request is answered");
+            assert_eq!(answer.status, 200);
+            let (seen, mine) = (answer.header("seen"), answer.header("mine"));
+            assert!(seen.is_some() && seen == mine, "{seen:?} in vcl_recv, {mine:?} in vcl_deliver");
+        }
+        seen.answered.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn vcls_come_and_go_under_traffic() {
+    let origin = Origin::start(sized);
+    // A small ring, so that it is full before memory is compared.
+    let options = ["-s", "malloc,32M", "-p", "vsl_space=1M"];
+    let mut daemon = Daemon::start(&vcl(origin.address, &subs(0)), &options);
+    let seen = Arc::new(Seen::default());
+    let clients: Vec<_> = (0..2)
+        .map(|_| {
+            let (seen, address) = (seen.clone(), daemon.address);
+            std::thread::spawn(move || ask_all_the_time(address, &seen))
+        })
+        .collect();
+    let mut before = String::from("boot");
+    let mut warm = 0;
+    for number in 1..=ROUNDS {
+        let name = format!("v{number}");
+        let text = vcl(origin.address, &subs(number)).replace('\n', " ");
+        daemon.ok(&format!("vcl.inline {name} << %%\n{text}\n%%"));
+        daemon.ok(&format!("vcl.use {name}"));
+        daemon.ok(&format!("vcl.discard {before}"));
+        before = name;
+        if number == WARM {
+            warm = daemon.resident().memory;
+        }
+    }
+    assert!(until(|| daemon.ok("vcl.list").lines().filter(|l| !l.trim().is_empty()).count() == 1));
+    let after = daemon.resident().memory;
+    seen.ends.store(true, Ordering::Relaxed);
+    for client in clients {
+        client.join().expect("no request fails");
+    }
+    assert!(seen.answered.load(Ordering::Relaxed) > 100);
+    eprintln!("resident after {WARM} VCLs: {} kB, after {ROUNDS}: {} kB", warm >> 10, after >> 10);
+    assert!(after < warm + MAY_GROW, "{warm} bytes became {after}");
+}

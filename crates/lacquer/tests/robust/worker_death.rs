@@ -1,0 +1,90 @@
+//! The worker is killed under load: another one answers soon and nobody is refused.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::client::get;
+use crate::daemon::{Daemon, signal, until, vcl};
+use crate::origin::{Origin, sized};
+
+/// A second by itself; more for a machine that has something else to do.
+const BACK_WITHIN: Duration = Duration::from_secs(4);
+
+#[derive(Default)]
+struct Seen {
+    answered: AtomicUsize,
+    refused: AtomicUsize,
+    ends: AtomicBool,
+}
+
+fn ask_all_the_time(address: std::net::SocketAddr, seen: &Seen) {
+    while !seen.ends.load(Ordering::Relaxed) {
+        match get(address, "/1000/kept/a") {
+            Ok(answer) if answer.status == 200 => seen.answered.fetch_add(1, Ordering::SeqCst),
+            Err(e) if e.kind() == ErrorKind::ConnectionRefused => seen.refused.fetch_add(1, Ordering::SeqCst),
+            // Answers that the killed worker did not finish.
+            _ => 0,
+        };
+    }
+}
+
+#[test]
+fn a_killed_worker_is_replaced_while_connections_wait() {
+    let origin = Origin::start(sized);
+    let mut daemon = Daemon::start(&vcl(origin.address, ""), &["-s", "malloc,32M"]);
+    let seen = Arc::new(Seen::default());
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let (seen, address) = (seen.clone(), daemon.address);
+            std::thread::spawn(move || ask_all_the_time(address, &seen))
+        })
+        .collect();
+    assert!(until(|| seen.answered.load(Ordering::SeqCst) > 100), "the load runs");
+    for _ in 0..2 {
+        let before = daemon.worker();
+        let killed = Instant::now();
+        signal(before, "-KILL");
+        let answer = get(daemon.address, "/1000/kept/b").or_else(|_| get(daemon.address, "/1000/kept/b"));
+        assert_eq!(answer.expect("the next worker answers").status, 200);
+        assert!(killed.elapsed() < BACK_WITHIN, "back after {:?}", killed.elapsed());
+        assert_ne!(daemon.worker(), before);
+        let so_far = seen.answered.load(Ordering::SeqCst);
+        assert!(until(|| seen.answered.load(Ordering::SeqCst) > so_far + 100), "the load goes on");
+    }
+    seen.ends.store(true, Ordering::Relaxed);
+    for client in clients {
+        client.join().expect("clients do not panic");
+    }
+    assert_eq!(seen.refused.load(Ordering::SeqCst), 0);
+    assert_eq!(daemon.said().matches("died signal=9").count(), 2, "{}", daemon.said());
+}
+
+#[test]
+fn a_panic_is_shown() {
+    let mut daemon =
+        Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), "sub vcl_recv { return (synth(200)); }"), &[]);
+    assert_eq!(daemon.cli("panic.show").0, 300);
+    let before = daemon.worker();
+    daemon.cli("debug.panic.worker");
+    let answer = get(daemon.address, "/");
+    assert_eq!(answer.expect("the next worker answers").status, 200);
+    assert_ne!(daemon.worker(), before);
+    let shown = daemon.ok("panic.show");
+    assert!(shown.contains("Panic at:") && shown.contains(&format!("({before})")), "{shown}");
+}
+
+#[test]
+fn the_worker_does_not_outlive_the_manager() {
+    let mut daemon = Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), ""), &[]);
+    let worker = daemon.worker();
+    signal(daemon.manager(), "-KILL");
+    let gone = || {
+        // Where nobody collects orphans it stays as a zombie.
+        let stat = std::fs::read_to_string(Path::new("/proc").join(worker.to_string()).join("stat"));
+        stat.map_or(true, |text| text.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z")))
+    };
+    assert!(until(gone), "the worker still runs");
+}
