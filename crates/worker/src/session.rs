@@ -1,5 +1,6 @@
 //! A client's connection from accept to close: PROXY header, then one request after the other.
 
+use std::cell::RefCell;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
@@ -94,7 +95,7 @@ fn new_sess(vxid: u64, listener: Arc<Listener>, rx: &RxHalf, opened: f64) -> Ses
         timeout_linger: Override::default(),
         send_timeout: Override::default(),
         idle_send_timeout: Override::default(),
-        workspace: std::cell::RefCell::default(),
+        workspace: RefCell::default(),
     }
 }
 
