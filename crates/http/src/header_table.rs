@@ -1,6 +1,8 @@
 //! The headers Varnish knows, what it strips on which way, and the perfect hash that finds them.
 //! A known name is one byte in a header slot, so that filters and lookups compare no strings.
 
+use std::fmt;
+
 /// On which way a header is dropped (bits of a header's flags).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filter(pub(crate) u8);
@@ -58,6 +60,39 @@ impl<'a> HeaderName<'a> {
 
     pub fn matches(&self, other: &[u8]) -> bool {
         self.bytes.eq_ignore_ascii_case(other)
+    }
+}
+
+/// A header name of its own, for those who look it up often: it is compared with the known ones once.
+#[derive(Clone, Debug)]
+pub struct OwnedName {
+    text: Box<str>,
+    id: u8,
+}
+
+impl OwnedName {
+    /// `text` is the name without the colon.
+    pub fn new(text: &str) -> OwnedName {
+        OwnedName { text: text.into(), id: classify(text.as_bytes()) }
+    }
+
+    #[inline]
+    pub fn borrow(&self) -> HeaderName<'_> {
+        HeaderName { bytes: self.text.as_bytes(), id: self.id }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+}
+
+impl fmt::Display for OwnedName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
     }
 }
 
@@ -176,6 +211,7 @@ mod tests {
         for known in &KNOWN[1..] {
             let upper = known.name.to_ascii_uppercase();
             assert!(HeaderName::new(upper.as_bytes()).is_known(), "{upper}");
+            assert_eq!(OwnedName::new(&upper).borrow().id, HeaderName::new(known.name.as_bytes()).id);
             let longer = format!("{}x", known.name);
             assert!(!HeaderName::new(longer.as_bytes()).is_known());
         }

@@ -24,7 +24,7 @@ pub mod workspace;
 
 pub use body_status::BodyStatus;
 pub use fixed_text_table::{fixed, reason_of};
-pub use header_table::{Filter, HeaderName};
+pub use header_table::{Filter, HeaderName, OwnedName};
 pub use message::{Field, Message, Slot};
 pub use session_close_table::SessClose;
 pub use workspace::{Mark, Overflow, Text, Workspace};

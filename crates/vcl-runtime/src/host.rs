@@ -147,13 +147,13 @@ pub trait Host {
         Str::NULL
     }
     fn set_header(&mut self, _http: HttpId, name: &HeaderName, _value: Str) -> HostResult<()> {
-        nowhere(&name.name)
+        nowhere(name.name.as_str())
     }
     fn unset_header(&mut self, _http: HttpId, name: &HeaderName) -> HostResult<()> {
-        nowhere(&name.name)
+        nowhere(name.name.as_str())
     }
     fn collect_header(&mut self, _http: HttpId, name: &HeaderName, _separator: &[u8]) -> HostResult<()> {
-        nowhere(&name.name)
+        nowhere(name.name.as_str())
     }
     /// Adds a header line without touching others of its name.
     fn append_header(&mut self, _http: HttpId, name: &[u8], _value: &[u8]) -> HostResult<()> {

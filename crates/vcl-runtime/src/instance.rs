@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use lacquer_http::OwnedName;
 use lacquer_vcl::program::{Backend, Program};
 
 use crate::acl::AclTable;
@@ -14,14 +15,14 @@ use crate::regex::Regex;
 /// A header name as the program writes it, with what look-ups need prepared.
 #[derive(Clone, Debug)]
 pub struct HeaderName {
-    pub name: String,
+    pub name: OwnedName,
     /// The name in lower case.
     pub lower: String,
 }
 
 impl HeaderName {
     pub fn new(name: &str) -> HeaderName {
-        HeaderName { name: name.to_owned(), lower: name.to_ascii_lowercase() }
+        HeaderName { name: OwnedName::new(name), lower: name.to_ascii_lowercase() }
     }
 }
 

@@ -20,7 +20,7 @@ fn target<'a>(ctx: &Ctx<'a>, args: &Args<'a>, i: usize) -> Result<(HttpId, &'a H
 
 /// The value of a line if it is that header's.
 fn value_of<'l>(line: &'l [u8], name: &HeaderName) -> Option<&'l [u8]> {
-    let (found, rest) = line.split_at_checked(name.name.len())?;
+    let (found, rest) = line.split_at_checked(name.name.as_bytes().len())?;
     let value = rest.strip_prefix(b":")?;
     found.eq_ignore_ascii_case(name.name.as_bytes()).then(|| value.trim_ascii_start())
 }

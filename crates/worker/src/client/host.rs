@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use lacquer_http::{HeaderName, Message, Text, fixed_text_table};
+use lacquer_http::{Message, Text, fixed_text_table};
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{HttpId, Method};
 use lacquer_vcl::variables_table::Var;
@@ -158,23 +158,22 @@ impl Host for Req {
         if http == HttpId::Obj {
             return self.object.as_ref().map_or(Str::NULL, |o| object::header(o, name));
         }
-        let name = HeaderName::new(name.name.as_bytes());
         if http == HttpId::ReqTop
             && let Some(top) = self.top.as_ref().filter(|_| self.esi_level > 0)
         {
-            return Str::from_option(top.http.get(&top.ws, name));
+            return Str::from_option(top.http.get(&top.ws, name.name.borrow()));
         }
         let ws = &self.task.ws;
-        Str::from_option(self.message(http).and_then(|message| message.get(ws, name)))
+        Str::from_option(self.message(http).and_then(|message| message.get(ws, name.name.borrow())))
     }
 
     fn set_header(&mut self, http: HttpId, name: &instance::HeaderName, value: Str) -> HostResult<()> {
         let features = self.task.params.feature;
-        headers::set(&mut self.changeable(http)?, &name.name, value, features)
+        headers::set(&mut self.changeable(http)?, name.name.borrow(), value, features)
     }
 
     fn unset_header(&mut self, http: HttpId, name: &instance::HeaderName) -> HostResult<()> {
-        headers::unset(&mut self.changeable(http)?, &name.name);
+        self.changeable(http)?.unset(name.name.borrow());
         Ok(())
     }
 
@@ -184,7 +183,7 @@ impl Host for Req {
         name: &instance::HeaderName,
         separator: &[u8],
     ) -> HostResult<()> {
-        headers::collect(&mut self.changeable(http)?, &name.name, separator);
+        headers::collect(&mut self.changeable(http)?, name.name.borrow(), separator);
         Ok(())
     }
 

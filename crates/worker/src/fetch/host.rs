@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use lacquer_http::{BodyStatus, HeaderName, Message, SessClose, Text, fixed_text_table};
+use lacquer_http::{BodyStatus, Message, SessClose, Text, fixed_text_table};
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{HttpId, Method};
 use lacquer_vcl::variables_table::Var;
@@ -148,17 +148,16 @@ impl Host for Fetch {
             return self.stale.as_ref().map_or(Str::NULL, |o| object::header(o, name));
         }
         let ws = &self.task.ws;
-        let name = HeaderName::new(name.name.as_bytes());
-        Str::from_option(self.message(http).and_then(|message| message.get(ws, name)))
+        Str::from_option(self.message(http).and_then(|message| message.get(ws, name.name.borrow())))
     }
 
     fn set_header(&mut self, http: HttpId, name: &instance::HeaderName, value: Str) -> HostResult<()> {
         let features = self.task.params.feature;
-        headers::set(&mut self.changeable(http)?, &name.name, value, features)
+        headers::set(&mut self.changeable(http)?, name.name.borrow(), value, features)
     }
 
     fn unset_header(&mut self, http: HttpId, name: &instance::HeaderName) -> HostResult<()> {
-        headers::unset(&mut self.changeable(http)?, &name.name);
+        self.changeable(http)?.unset(name.name.borrow());
         Ok(())
     }
 
@@ -168,7 +167,7 @@ impl Host for Fetch {
         name: &instance::HeaderName,
         separator: &[u8],
     ) -> HostResult<()> {
-        headers::collect(&mut self.changeable(http)?, &name.name, separator);
+        headers::collect(&mut self.changeable(http)?, name.name.borrow(), separator);
         Ok(())
     }
 

@@ -64,12 +64,12 @@ fn check(features: FeatureBits, name: &[u8], value: &[u8]) -> HostResult<()> {
 }
 
 /// `set`: all headers of the name go, one comes. What does not fit is lost, which fails the task later.
-pub fn set(to: &mut Logged<'_>, name: &str, value: Str, features: FeatureBits) -> HostResult<()> {
-    let (name, value) = (name.as_bytes(), bytes_of(value).unwrap_or_default());
-    check(features, name, value)?;
+pub fn set(to: &mut Logged<'_>, name: HeaderName<'_>, value: Str, features: FeatureBits) -> HostResult<()> {
+    let value = bytes_of(value).unwrap_or_default();
+    check(features, name.as_bytes(), value)?;
     let (log, unset) = (&mut *to.log, to.tags.unset);
-    let line = to.message.set(to.ws, HeaderName::new(name), value, |old| log.put(unset, old));
-    log_line(to, line.ok(), name, value);
+    let line = to.message.set(to.ws, name, value, |old| log.put(unset, old));
+    log_line(to, line.ok(), name.as_bytes(), value);
     Ok(())
 }
 
@@ -90,17 +90,13 @@ fn log_line(to: &mut Logged<'_>, line: Option<lacquer_http::Text>, name: &[u8], 
     }
 }
 
-pub fn unset(to: &mut Logged<'_>, name: &str) {
-    to.unset(HeaderName::new(name.as_bytes()));
-}
-
 /// Joins all headers of the name in the first one.
-pub fn collect(to: &mut Logged<'_>, name: &str, separator: &[u8]) {
+pub fn collect(to: &mut Logged<'_>, name: HeaderName<'_>, separator: &[u8]) {
     if to.ws.overflowed() {
         return;
     }
     let separator = if separator.is_empty() { b", " } else { separator };
-    if to.message.collect(to.ws, HeaderName::new(name.as_bytes()), separator).is_err() {
+    if to.message.collect(to.ws, name, separator).is_err() {
         to.log.put(Tag::LostHeader, &[name.as_bytes(), b":"].concat());
     }
 }

@@ -2,7 +2,7 @@
 
 use lacquer_cache::{BodyState, Object, flag};
 use lacquer_http::pack::{self, PackedHead};
-use lacquer_http::{HeaderName, Message, Workspace};
+use lacquer_http::{Message, Workspace};
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::{Str, instance};
 
@@ -79,7 +79,7 @@ fn proto(object: &Object, ws: &mut Workspace) -> Str {
 }
 
 pub fn header(object: &Object, name: &instance::HeaderName) -> Str {
-    Str::from_option(pack::packed_header(object.head(), HeaderName::new(name.name.as_bytes())))
+    Str::from_option(pack::packed_header(object.head(), name.name.borrow()))
 }
 
 /// Its storage as a value.
