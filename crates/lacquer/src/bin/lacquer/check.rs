@@ -14,16 +14,26 @@ const MAX_ERRORS: usize = 10;
 
 pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     let file = values.operand.as_deref().unwrap_or("-");
-    let text = read(file)?;
     let name = if file == "-" { "<stdin>" } else { file };
-    let diagnostics = diagnose(name, &text);
+    let diagnostics = diagnose(name, &read(file)?);
     for d in &diagnostics {
         println!("{}", d.pretty());
     }
-    let errors = count(&diagnostics, Severity::Error);
-    let warnings = count(&diagnostics, Severity::Warning);
-    println!("{name}: {}", verdict(errors, warnings));
-    Ok(if errors > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    println!("{name}: {}", verdict(&diagnostics));
+    let correct = count(&diagnostics, Severity::Error) == 0;
+    Ok(if correct { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Before the daemon is started with a file: shows what is wrong with it in our words.
+pub fn ensure_correct(file: &str) -> Result<(), Failure> {
+    let diagnostics = diagnose(file, &read(file)?);
+    if count(&diagnostics, Severity::Error) == 0 {
+        return Ok(());
+    }
+    for d in &diagnostics {
+        eprintln!("{}", d.pretty());
+    }
+    Err(Failure::new(format_args!("{file}: {}", verdict(&diagnostics))))
 }
 
 fn read(file: &str) -> Result<String, Failure> {
@@ -55,7 +65,9 @@ fn count(diagnostics: &[Diagnostic], severity: Severity) -> usize {
     diagnostics.iter().filter(|d| d.severity == severity).count()
 }
 
-fn verdict(errors: usize, warnings: usize) -> String {
+fn verdict(diagnostics: &[Diagnostic]) -> String {
+    let errors = count(diagnostics, Severity::Error);
+    let warnings = count(diagnostics, Severity::Warning);
     let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     match (errors, warnings) {
         (0, 0) => "correct".to_owned(),

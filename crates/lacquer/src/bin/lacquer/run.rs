@@ -2,6 +2,7 @@
 //! what is being served and where to look, and then becomes `lacquerd`.
 
 use crate::args::Values;
+use crate::check;
 use crate::demo;
 use crate::failure::Failure;
 use std::io;
@@ -128,7 +129,7 @@ fn source(values: &Values) -> Result<Source, Failure> {
         (Some(_), Some(_)) => Err(Failure::new("--backend and --vcl exclude each other")
             .hint("a VCL file names its backends itself: backend default { .host = \"…\"; }")),
         (Some(url), None) => parse_backend(url).map(Source::Backend),
-        (None, Some(file)) => readable(file).map(Source::Vcl),
+        (None, Some(file)) => vcl_file(file).map(Source::Vcl),
         (None, None) => Ok(Source::Demo),
     }
 }
@@ -174,12 +175,9 @@ fn parse_backend(url: &str) -> Result<String, Failure> {
     }
 }
 
-fn readable(file: &str) -> Result<PathBuf, Failure> {
-    match std::fs::File::open(file).and_then(|f| f.metadata()) {
-        Ok(meta) if meta.is_dir() => Err(Failure::new(format_args!("--vcl {file}: is a folder"))),
-        Ok(_) => Path::new(file).canonicalize().map_err(Failure::new),
-        Err(error) => Err(Failure::new(format_args!("--vcl {file}: {error}"))),
-    }
+fn vcl_file(file: &str) -> Result<PathBuf, Failure> {
+    check::ensure_correct(file)?;
+    Path::new(file).canonicalize().map_err(|error| Failure::new(format_args!("{file}: {error}")))
 }
 
 /// A bare size means memory; anything else is taken as varnishd's `-s` takes it.
