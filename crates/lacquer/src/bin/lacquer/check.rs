@@ -1,5 +1,4 @@
 //! `lacquer check`: compiles a VCL file with the daemon's own compiler and prints the diagnostics.
-//! Everything the compiler asks of the machine (files, names) is answered here.
 
 use crate::args::Values;
 use crate::failure::Failure;
