@@ -2,12 +2,14 @@
 //! the probes that tell whether origins are well.
 #![forbid(unsafe_code)]
 
+pub mod connection;
 pub mod endpoint;
 pub mod poke;
 pub mod pool;
 pub mod probe;
 pub mod stream;
 
+pub use connection::{Connection, Facts};
 pub use endpoint::{ConnectError, Endpoint};
-pub use pool::{Pooled, Pools};
+pub use pool::Pools;
 pub use stream::{RxHalf, Stream, TxHalf};

@@ -11,13 +11,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::connection::Connection;
 use crate::endpoint::Endpoint;
-use crate::stream::{RxHalf, TxHalf};
 
 /// A connection that may be used again.
-pub struct Pooled {
-    pub rx: RxHalf,
-    pub tx: TxHalf,
+struct Pooled {
+    connection: Connection,
     reactor: usize,
     since: Instant,
 }
@@ -54,30 +53,29 @@ impl Pools {
     }
 
     /// An idle connection to the endpoint that still looks alive.
-    pub fn take(&self, reactor: usize, endpoint: u64) -> Option<(RxHalf, TxHalf)> {
+    pub fn take(&self, reactor: usize, endpoint: u64) -> Option<Connection> {
         let n = self.shelves.len();
         for i in 0..n {
             let shelf = &self.shelves[(reactor + i) % n];
             loop {
                 let Some(found) = shelf.lock().take(endpoint) else { break };
-                if found.rx.has_event() {
+                if found.connection.rx.has_event() {
                     self.lost.fetch_add(1, Ordering::Relaxed);
                     continue;
                 }
                 if found.reactor == reactor {
-                    return Some((found.rx, found.tx));
+                    return Some(found.connection);
                 }
-                let moved = found.rx.reunite(found.tx).and_then(|s| s.rebind().ok());
-                if let Some(stream) = moved {
-                    return Some(stream.split());
+                if let Some(moved) = found.connection.rebind() {
+                    return Some(moved);
                 }
             }
         }
         None
     }
 
-    pub fn put(&self, reactor: usize, endpoint: &Arc<Endpoint>, rx: RxHalf, tx: TxHalf) {
-        let entry = Pooled { rx, tx, reactor, since: Instant::now() };
+    pub fn put(&self, reactor: usize, endpoint: &Arc<Endpoint>, connection: Connection) {
+        let entry = Pooled { connection, reactor, since: Instant::now() };
         let mut shelf = self.shelves[reactor].lock();
         let new = || Idle { endpoint: Arc::downgrade(endpoint), connections: Vec::new() };
         shelf.idle.entry(endpoint.id).or_insert_with(new).connections.push(entry);
@@ -92,7 +90,7 @@ impl Pools {
         shelf.idle.retain(|_, idle| {
             let useless = idle.endpoint.strong_count() == 0;
             idle.connections.retain(|c| {
-                let is_gone = c.rx.has_event();
+                let is_gone = c.connection.rx.has_event();
                 let is_old = useless || c.since.elapsed() >= limit;
                 gone += u64::from(is_gone);
                 old += u64::from(is_old && !is_gone);

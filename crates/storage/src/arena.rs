@@ -19,6 +19,8 @@ const RESERVE: u64 = 1 << 40;
 const RESERVE_LEAST: u64 = 1 << 30;
 /// From this many pages on, an unlimited arena gives a freed run back to the system.
 const RETURN_PAGES: u32 = 8;
+/// So many empty slabs an unlimited arena keeps: giving back and touching anew costs more than they do.
+const EMPTY_SLABS: u32 = 8;
 /// No span is longer.
 const MAX_SPAN: usize = (u32::MAX - PAGE) as usize;
 
@@ -115,6 +117,7 @@ impl Arena {
         };
         let geometry = Geometry::for_size(bytes);
         let pages = u32::try_from(bytes / u64::from(PAGE)).unwrap_or(u32::MAX);
+        let slabs = Slabs::new(geometry, if size.is_none() { EMPTY_SLABS } else { 0 });
         let arena = Self {
             // Also lets go of what an earlier user of the descriptor left.
             can_punch: mapping.punch(0, bytes).is_ok(),
@@ -122,7 +125,7 @@ impl Arena {
             limit: size,
             geometry,
             counters: Counters::default(),
-            allocator: Mutex::new(Allocator { runs: Runs::new(pages), slabs: Slabs::new(geometry) }),
+            allocator: Mutex::new(Allocator { runs: Runs::new(pages), slabs }),
         };
         arena.counters.g_space.store(size.unwrap_or(0), Ordering::Relaxed);
         Ok(Arc::new(arena))

@@ -86,11 +86,15 @@ pub(crate) struct Slabs {
     /// (slot size, first page) of slabs with a free slot; lowest address first, so that slabs at the
     /// end run empty and go back.
     partial: BTreeSet<(u32, u32)>,
+    /// Slabs kept though empty, and how many may be.
+    empty: u32,
+    most_empty: u32,
 }
 
 impl Slabs {
-    pub(crate) fn new(geometry: Geometry) -> Self {
-        Self { geometry, slabs: HashMap::new(), partial: BTreeSet::new() }
+    /// What comes and goes one at a time needs no new slab each time where `most_empty` is not zero.
+    pub(crate) fn new(geometry: Geometry, most_empty: u32) -> Self {
+        Self { geometry, slabs: HashMap::new(), partial: BTreeSet::new(), empty: 0, most_empty }
     }
 
     /// Takes a slot; answers its byte offset and its size.
@@ -103,6 +107,9 @@ impl Slabs {
         let (slot, page) = found;
         let slab = self.slabs.get_mut(&page)?;
         let index = slab.take()?;
+        if slab.used == 1 {
+            self.empty -= 1;
+        }
         if slab.used == slab.slots {
             self.partial.remove(&(slot, page));
         }
@@ -116,9 +123,15 @@ impl Slabs {
         let page = (base / u64::from(PAGE)) as u32;
         let slab = self.slabs.get_mut(&page)?;
         debug_assert_eq!(slab.slot, size);
+        if slab.used == slab.slots {
+            self.partial.insert((size, page));
+        }
         slab.give(((at - base) / u64::from(size)) as u32);
         if slab.used > 0 {
-            self.partial.insert((size, page));
+            return None;
+        }
+        if self.empty < self.most_empty {
+            self.empty += 1;
             return None;
         }
         self.slabs.remove(&page);
@@ -132,6 +145,7 @@ impl Slabs {
         let page = runs.take_aligned(pages, pages)?;
         self.slabs.insert(page, Slab::new(class, bytes));
         self.partial.insert((class, page));
+        self.empty += 1;
         Some((class, page))
     }
 }
@@ -139,6 +153,20 @@ impl Slabs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn few_empty_slabs_are_kept() {
+        let mut runs = Runs::new(1024);
+        let mut slabs = Slabs::new(Geometry::for_size(1 << 20), 1);
+        let mut take = |slabs: &mut Slabs, size| slabs.take(size, &mut runs).expect("there is room");
+        let (a, b) = (take(&mut slabs, 64), take(&mut slabs, 128));
+        assert_eq!(slabs.give(a.0, a.1), None);
+        assert!(slabs.give(b.0, b.1).is_some(), "one is enough");
+        assert_eq!(take(&mut slabs, 64), a);
+        let c = take(&mut slabs, 128);
+        assert_eq!(slabs.give(c.0, c.1), None);
+        assert!(slabs.give(a.0, a.1).is_some());
+    }
 
     #[test]
     fn classes_are_fine_and_ordered() {

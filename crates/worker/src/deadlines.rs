@@ -5,8 +5,9 @@
 //! precision: a connection may stay a sweep's interval longer than it should.
 
 use std::cell::{Cell, RefCell};
+use std::pin::pin;
 use std::rc::{Rc, Weak};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -42,6 +43,20 @@ impl Deadline {
             *waker = Some(cx.waker().clone());
         }
         false
+    }
+
+    /// What the work gives; `None` if it gives nothing in time.
+    pub async fn limit<T>(&self, at: Instant, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        self.arm(at);
+        let done = std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending if self.poll_expired(cx) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
+        .await;
+        self.disarm();
+        done
     }
 }
 

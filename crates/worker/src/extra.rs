@@ -52,6 +52,9 @@ pub fn esi_program(object: &Object) -> Option<&[u8]> {
 
 /// What the other functions read.
 pub fn of(unpacked: Option<u64>, program: Option<&[u8]>) -> Vec<u8> {
+    if unpacked.is_none() && program.is_none() {
+        return Vec::new();
+    }
     let mut bytes = vec![0];
     if let Some(length) = unpacked {
         bytes[0] |= HAS_LENGTH;
@@ -61,7 +64,7 @@ pub fn of(unpacked: Option<u64>, program: Option<&[u8]>) -> Vec<u8> {
         bytes[0] |= HAS_PROGRAM;
         bytes.extend(program);
     }
-    if bytes[0] == 0 { Vec::new() } else { bytes }
+    bytes
 }
 
 /// A copy of the whole body.

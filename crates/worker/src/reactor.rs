@@ -9,14 +9,13 @@ use std::time::{Duration, Instant};
 
 use lacquer_cache::{FrontTable, Lookup, LookupArgs, Resumed};
 use lacquer_http::date::DateCache;
-use lacquer_http::{Message, Workspace};
 use lacquer_params::Params;
-use lacquer_shm::TxLog;
 use lacquer_shm::vsc::{LocalMain, LocalSet};
 
 use crate::client::Memory;
 use crate::clock;
 use crate::deadlines::Deadlines;
+use crate::fetch;
 use crate::parts::LocalParts;
 use crate::shared::Shared;
 use crate::spares::Spares;
@@ -34,7 +33,8 @@ pub struct Reactor {
     vcl_generation: Cell<u64>,
     /// Memory of requests and fetches that ended, for the next ones.
     spare: Spares<Memory>,
-    spare_fetch: Spares<FetchMemory>,
+    spare_fetch: Spares<fetch::Memory>,
+    runners: fetch::Runners,
     /// The time of the last housekeeping.
     tidied: Cell<Instant>,
     date: RefCell<DateCache>,
@@ -44,8 +44,6 @@ pub struct Reactor {
     unflushed: Cell<u32>,
     last_flush: Cell<Instant>,
 }
-
-pub type FetchMemory = (Workspace, TxLog, [Message; 3]);
 
 const FRONT_ENTRIES: usize = 4096;
 const FLUSH_EVERY: u32 = 64;
@@ -65,6 +63,7 @@ impl Reactor {
             vcl_generation: Cell::new(0),
             spare: Spares::default(),
             spare_fetch: Spares::default(),
+            runners: fetch::Runners::default(),
             tidied: Cell::new(Instant::now()),
             date: RefCell::new(DateCache::default()),
             via: format!("1.1 {} (Varnish/7.7)", shared.config.identity).into(),
@@ -135,30 +134,25 @@ impl Reactor {
         self.spare.give(memory, self.tidied.get(), limits, &self.parts.req);
     }
 
-    /// Memory for a fetch: workspace, log buffer, and the messages bereq, bereq0, beresp.
-    pub fn take_fetch_memory(&self) -> FetchMemory {
-        let params = self.params();
-        let max_hdr = params.http_max_hdr as usize;
-        let size = params.workspace_backend as usize;
+    /// Memory for a fetch.
+    pub fn take_fetch_memory(&self) -> fetch::Memory {
         let spare = self.spare_fetch.take(&self.parts.busyobj);
-        let (mut ws, log, mut messages) = spare.unwrap_or_else(|| {
-            let messages = [Message::new(max_hdr), Message::new(max_hdr), Message::new(max_hdr)];
-            (Workspace::new(size), self.shared.log.transaction(), messages)
-        });
-        if ws.capacity() != size {
-            ws.resize(size);
-        }
-        ws.reset();
-        for message in &mut messages {
-            message.clear();
-            message.set_max_hdr(max_hdr);
-        }
-        (ws, log, messages)
+        let mut memory = spare.unwrap_or_else(|| fetch::Memory::new(self));
+        memory.refresh(self);
+        memory
     }
 
-    pub fn give_fetch_memory(&self, memory: FetchMemory) {
+    pub fn give_fetch_memory(&self, memory: fetch::Memory) {
         let limits = self.parts.share(self.params.borrow().pool_vbo);
         self.spare_fetch.give(memory, self.tidied.get(), limits, &self.parts.busyobj);
+    }
+
+    pub fn take_runner(&self) -> fetch::Runner {
+        self.runners.take()
+    }
+
+    pub fn give_runner(&self, runner: fetch::Runner) {
+        self.runners.give(runner);
     }
 
     /// The time as HTTP writes it.

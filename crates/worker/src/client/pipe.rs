@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{Req, Step};
 use crate::clock;
-use crate::fetch::{OriginConnection, PipeCall};
+use crate::fetch::{OriginConnection, PipeCall, log_close};
 use crate::task::{BEREQ, Logged};
 
 /// The request to the origin, as vcl_pipe sees it.
@@ -167,9 +167,7 @@ async fn converse(req: &mut Req, account: &mut Account) -> SessClose {
             let reason =
                 if sent { carry(req, &pipe, &mut connection, account).await } else { SessClose::TxError };
             req.task.stamp("PipeSess");
-            let name = connection.origin.spec.name.clone();
-            pipe.log
-                .put_fmt(Tag::BackendClose, format_args!("{} {name} close {}", connection.fd, reason.name()));
+            log_close(&mut pipe.log, &connection, &["close", reason.name()]);
             connection.origin.count(|c| {
                 c.conn.sub(1);
                 c.pipe_hdrbytes.add(account.bereq);

@@ -4,21 +4,36 @@ use std::io;
 
 use lacquer_cache::{BodyState, ChunkSizes, Nuke, ObjectSpec, Tag as Mark, Timers, flag};
 use lacquer_filters::Chain;
-use lacquer_http::{BodyStatus, Filter, SessClose, conditional, header_table as h, pack, vary};
+use lacquer_http::{BodyStatus, Filter, SessClose, Text, conditional, header_table as h, pack, vary};
 use lacquer_shm::Tag;
-use tokio::time::timeout;
+use tokio::time::Instant;
 
-use super::connect::OriginConnection;
+use super::connection::OriginConnection;
 use super::{Fetch, Step, Target};
 use crate::clock;
+use crate::deadlines::Deadline;
 use crate::task::names;
+
+/// The body of an object that is made.
+#[derive(Clone, Copy)]
+pub enum Content<'c> {
+    /// It will come, so long if that is known.
+    Coming(Option<u64>),
+    /// It is there already, in the workspace.
+    Whole(Text),
+    /// As [`Content::Coming`], with what filters left behind of an earlier body.
+    Again(u64, &'c [u8]),
+}
+
+/// A body of at most this size may stay with a mark.
+const SMALL: usize = 512;
 
 pub async fn fetch(f: &mut Fetch) -> Step {
     let Some(connection) = &f.origin else {
         f.fetch_error("No backend connection (rollback?)");
         return Step::Error;
     };
-    let framing = connection.framing;
+    let (framing, ahead) = (connection.framing, connection.ahead);
     let no_body = framing.status == BodyStatus::None
         || (framing.status == BodyStatus::Length && framing.content_length == 0);
     let list = if no_body {
@@ -41,23 +56,30 @@ pub async fn fetch(f: &mut Fetch) -> Step {
             return Step::Error;
         }
     };
-    let expected = match framing.status {
-        BodyStatus::Length if chain.is_empty() => Some(framing.content_length),
-        BodyStatus::None => Some(0),
-        _ => None,
+    let content = match framing.status {
+        BodyStatus::Length if chain.is_empty() => match framing.content_length {
+            n if n == ahead.len() as u64 && n > 0 && f.may_be_whole(ahead.len()) => Content::Whole(ahead),
+            n => Content::Coming(Some(n)),
+        },
+        BodyStatus::None => Content::Coming(Some(0)),
+        _ => Content::Coming(None),
     };
-    if !f.store_head(expected, &[]) {
+    if !f.store_head(content) {
         f.close_origin(Some(SessClose::RxBody));
         return Step::Error;
     }
-    if f.do_stream {
+    let whole = matches!(content, Content::Whole(_));
+    if f.do_stream && !whole {
         f.publish();
     }
     let how = if f.do_stream { "stream" } else { "-" };
     let status = framing.status;
-    f.task.log.put_fmt(Tag::Fetch_Body, format_args!("{} {} {how}", status.number(), status.name()));
+    let record = f.task.log.record(Tag::Fetch_Body).u64(status.number().into()).sp().str(status.name());
+    record.sp().str(how).end();
     let mut received = Ok(());
-    if framing.status != BodyStatus::None {
+    if whole {
+        f.count_whole();
+    } else if framing.status != BodyStatus::None {
         received = f.receive_body(&mut chain).await;
     }
     f.take_report(chain.report(), status);
@@ -65,7 +87,7 @@ pub async fn fetch(f: &mut Fetch) -> Step {
         return broken(f, &why);
     }
     f.close_origin(None);
-    f.complete();
+    f.complete(f.do_stream && !whole);
     Step::Done
 }
 
@@ -95,7 +117,7 @@ pub async fn refresh(f: &mut Fetch) -> Step {
     f.gzipped = stale.is(flag::GZIPED);
     f.encoding_changed = stale.is(flag::CHGCE);
     f.has_esi = stale.is(flag::ESIPROC);
-    if !f.store_head(Some(stale.body_len()), stale.extra()) {
+    if !f.store_head(Content::Again(stale.body_len(), stale.extra())) {
         return template_failed(f, "");
     }
     if f.do_stream {
@@ -112,7 +134,7 @@ pub async fn refresh(f: &mut Fetch) -> Step {
         at += chunk.len() as u64;
     }
     f.close_origin(None);
-    f.complete();
+    f.complete(f.do_stream);
     Step::Done
 }
 
@@ -127,33 +149,50 @@ fn template_failed(f: &mut Fetch, why: &str) -> Step {
 
 impl Fetch {
     /// Makes the object with its head; where it is stored follows from how long it will live.
-    pub fn store_head(&mut self, expected: Option<u64>, extra: &[u8]) -> bool {
+    pub fn store_head(&mut self, content: Content<'_>) -> bool {
         let private = matches!(self.target, Target::Private);
         let spec = if private { Vec::new() } else { self.vary_spec() };
         let filter = if self.uncacheable { Filter::PASS_OBJECT } else { Filter::INSERT };
-        let mut head = Vec::with_capacity(512);
+        let mut head = std::mem::take(&mut self.out);
+        head.clear();
         pack::pack(&self.beresp, &self.task.ws, filter, &mut head);
         self.log_obj(&head);
-        let Some(chosen) = self.place() else {
+        let stored = self.store(&head, &spec, private, content);
+        self.out = head;
+        if !stored {
             self.fetch_error("Could not get storage");
-            return false;
-        };
+        }
+        stored
+    }
+
+    fn store(&mut self, head: &[u8], spec: &[u8], private: bool, content: Content<'_>) -> bool {
+        let Some(chosen) = self.place() else { return false };
         let flags = self.object_flags(private);
-        if self.make_object(chosen, (&head, &spec, extra), flags, expected) {
+        if self.make_object(chosen, (head, spec), flags, content) {
             return true;
         }
         let transient = self.task.reactor.shared.stevedores.transient();
-        if chosen != transient {
-            // Salvage: a short life in Transient is better than no answer.
-            self.ttl = self.ttl.min(self.task.params.shortlived);
-            self.grace = 0.0;
-            self.keep = 0.0;
-            if self.make_object(transient, (&head, &spec, extra), flags, expected) {
-                return true;
-            }
+        if chosen == transient {
+            return false;
         }
-        self.fetch_error("Could not get storage");
-        false
+        // Salvage: a short life in Transient is better than no answer.
+        self.ttl = self.ttl.min(self.task.params.shortlived);
+        self.grace = 0.0;
+        self.keep = 0.0;
+        self.make_object(transient, (head, spec), flags, content)
+    }
+
+    /// Whether the object may be made with its body. A mark must be able to let go of it.
+    fn may_be_whole(&self, length: usize) -> bool {
+        !self.uncacheable || length <= SMALL || matches!(self.target, Target::Private)
+    }
+
+    /// The body came with the head.
+    fn count_whole(&mut self) {
+        let Some(connection) = &mut self.origin else { return };
+        let whole = std::mem::replace(&mut connection.ahead, Text::NONE);
+        self.account.beresp_reads += 1;
+        self.account.beresp_body += whole.len() as u64;
     }
 
     /// Which requests the object is for; an unusable Vary makes it a pass.
@@ -203,16 +242,22 @@ impl Fetch {
     fn make_object(
         &mut self,
         place: u32,
-        (head, vary, extra): (&[u8], &[u8], &[u8]),
+        (head, vary): (&[u8], &[u8]),
         flags: u32,
-        expected: Option<u64>,
+        content: Content<'_>,
     ) -> bool {
-        let shared = self.task.reactor.shared.clone();
-        let Some(stevedore) = shared.stevedores.get(place) else { return false };
+        let reactor = self.task.reactor.clone();
+        let cache = &reactor.shared.cache;
+        let Some(stevedore) = reactor.shared.stevedores.get(place) else { return false };
         let last_modified = self
             .beresp
             .get(&self.task.ws, h::LAST_MODIFIED)
             .map_or(self.t_origin.floor(), lacquer_http::date::parse_or_zero);
+        let (expected, extra) = match content {
+            Content::Coming(expected) => (expected, [].as_slice()),
+            Content::Again(length, extra) => (Some(length), extra),
+            Content::Whole(_) => (None, [].as_slice()),
+        };
         let spec = ObjectSpec {
             vxid: self.task.vxid().number(),
             t_origin: self.t_origin,
@@ -230,7 +275,16 @@ impl Fetch {
         let mut nuke = Nuke { left: self.nuke_left, log: &mut note };
         // What is kept as a mark only lets go of its body later: no span for head and body together.
         let expected = expected.filter(|_| !self.uncacheable || flags & flag::PRIVATE != 0);
-        let made = shared.cache.begin(stevedore, &spec, expected, sizes, &mut nuke);
+        let made = match content {
+            Content::Whole(body) => {
+                let body = self.task.ws.get(body);
+                cache.create(stevedore, &spec, body, &mut nuke).map(|object| (object, None))
+            }
+            _ => {
+                let begun = cache.begin(stevedore, &spec, expected, sizes, &mut nuke);
+                begun.map(|(object, writer)| (object, Some(writer)))
+            }
+        };
         self.nuke_left = nuke.left;
         let kind = stevedore.kind().name();
         let Ok((object, writer)) = made else {
@@ -238,10 +292,9 @@ impl Fetch {
             self.task.log.put_fmt(Tag::Error, text);
             return false;
         };
-        let text = format_args!("{kind} {}", stevedore.name());
-        self.task.log.put_fmt(Tag::Storage, text);
+        self.task.log.record(Tag::Storage).str(kind).sp().str(stevedore.name()).end();
         self.object = Some(object);
-        self.writer = Some(writer);
+        self.writer = writer;
         true
     }
 
@@ -276,13 +329,12 @@ impl Fetch {
         self.announce(Some(object));
     }
 
-    /// The body is complete.
-    pub fn complete(&mut self) {
-        let cache = self.task.reactor.shared.cache.clone();
-        if self.do_stream {
+    /// The body is complete; `published` tells whether others have the object already.
+    pub fn complete(&mut self, published: bool) {
+        if published {
             // Readers hold this object already; the index may take a more compact one.
             if let (Some(writer), Some(object)) = (self.writer.take(), self.object.take()) {
-                self.object = Some(cache.finish(object, writer));
+                self.object = Some(self.task.reactor.shared.cache.finish(object, writer));
             }
         } else {
             if let Some(writer) = self.writer.take() {
@@ -298,13 +350,14 @@ impl Fetch {
             let log = &self.task.reactor.shared.log;
             let text = format_args!("VBF_Superseded x={} n={}", stale.vxid(), object.vxid());
             log.write_fmt(Tag::ExpKill, lacquer_shm::Vxid::NONE, text);
-            cache.replace(&stale, object);
+            self.task.reactor.shared.cache.replace(&stale, object);
         }
     }
 
     /// Makes sure that the object can take more; false if there is no room even after eviction.
     fn reserve(&mut self) -> bool {
-        let shared = self.task.reactor.shared.clone();
+        let reactor = self.task.reactor.clone();
+        let shared = &reactor.shared;
         let (Some(writer), Some(object)) = (&mut self.writer, &self.object) else { return false };
         let Some(stevedore) = shared.stevedores.get(u32::from(object.stevedore())) else { return false };
         let log = &mut self.task.log;
@@ -338,6 +391,8 @@ impl Fetch {
     /// Receives the whole body. An error is a text for the log, empty if it is there already.
     async fn receive_body(&mut self, chain: &mut Chain) -> Result<(), String> {
         let Some(mut connection) = self.origin.take() else { return Err("No backend connection".into()) };
+        let ahead = std::mem::replace(&mut connection.ahead, Text::NONE);
+        connection.rx.unread(self.task.ws.get(ahead));
         let result = match connection.framing.status {
             BodyStatus::Length if chain.is_empty() => self.receive_straight(&mut connection).await,
             _ => self.receive_pieces(&mut connection, chain).await,
@@ -361,7 +416,7 @@ impl Fetch {
             let Some(writer) = &mut self.writer else { return Err(String::new()) };
             let window = writer.window();
             let n = window.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-            let got = read_timed(connection, &mut window[..n]).await;
+            let got = read_timed(connection, &self.deadline, &mut window[..n]).await;
             match got {
                 Ok(0) | Err(_) => return Err("straight insufficient bytes".into()),
                 Ok(n) => {
@@ -384,7 +439,7 @@ impl Fetch {
         if !chain.is_empty() && !self.reserve() {
             return Err(String::new());
         }
-        let mut buffer = vec![0u8; 64 * 1024];
+        let mut buffer = Vec::new();
         let mut left = connection.framing.content_length;
         let status = connection.framing.status;
         let mut decoder = lacquer_http::h1::ChunkedDecoder::lenient();
@@ -395,12 +450,12 @@ impl Fetch {
                 return Ok(());
             }
             let want = if status == BodyStatus::Length {
-                buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX))
+                PIECE.min(usize::try_from(left).unwrap_or(usize::MAX))
             } else {
-                buffer.len()
+                PIECE
             };
             self.wait_for_reader().await;
-            let n = match read_timed(connection, &mut buffer[..want]).await {
+            let n = match next_piece(connection, &self.deadline, &mut buffer, want).await {
                 Ok(n) => n,
                 Err(_) if status == BodyStatus::Eof => return Err("eof socket fail".into()),
                 Err(_) => 0,
@@ -470,14 +525,36 @@ impl Fetch {
     }
 }
 
-async fn read_timed(connection: &mut OriginConnection, buf: &mut [u8]) -> io::Result<usize> {
+/// What is read at most at a time.
+const PIECE: usize = 64 * 1024;
+
+/// The next of the body at the beginning of `buffer`; how much it is.
+async fn next_piece(
+    connection: &mut OriginConnection,
+    deadline: &Deadline,
+    buffer: &mut Vec<u8>,
+    most: usize,
+) -> io::Result<usize> {
+    let pending = &mut connection.rx.pending;
+    if !pending.is_empty() && pending.len() <= most && crate::control::knobs::fetch_fragment() == 0 {
+        *buffer = std::mem::take(pending);
+        return Ok(buffer.len());
+    }
+    buffer.resize(PIECE, 0);
+    read_timed(connection, deadline, &mut buffer[..most]).await
+}
+
+async fn read_timed(
+    connection: &mut OriginConnection,
+    deadline: &Deadline,
+    buf: &mut [u8],
+) -> io::Result<usize> {
     let limit = if connection.between_bytes > 0.0 { connection.between_bytes } else { 1e9 };
     let most = match crate::control::knobs::fetch_fragment() {
         0 => buf.len(),
         fragment => fragment.min(buf.len()),
     };
-    match timeout(clock::seconds(limit), connection.rx.read(&mut buf[..most])).await {
-        Ok(read) => read,
-        Err(_) => Err(io::ErrorKind::TimedOut.into()),
-    }
+    let until = Instant::now() + clock::seconds(limit);
+    let read = deadline.limit(until, connection.rx.read(&mut buf[..most])).await;
+    read.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
 }

@@ -3,37 +3,20 @@
 use std::io;
 use std::sync::Arc;
 
-use lacquer_backend::{RxHalf, TxHalf, endpoint};
-use lacquer_cache::Object;
-use lacquer_http::h1::{self, ChunkHeader, Framing, HeadScan};
+use lacquer_backend::endpoint;
+use lacquer_http::h1::{self, ChunkHeader, HeadScan};
 use lacquer_http::{BodyStatus, SessClose, header_table as h};
-use lacquer_params::Params;
-use lacquer_shm::{Tag, TxLog};
+use lacquer_shm::Tag;
 use lacquer_vcl_runtime::{BackendId, Ctx};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::Fetch;
+use super::connection::{
+    Limits, OriginConnection, choose, connect_or_reuse, introduce, log_close, log_open, refused, send_cached,
+};
 use super::queue::Entry;
 use crate::backends::{Origin, OriginLeaf};
 use crate::clock;
-use crate::reactor::Reactor;
-use crate::req_body::Rx;
-use crate::sess::Sess;
-
-/// A connection in use, and how the answer on it is framed.
-pub struct OriginConnection {
-    pub rx: Rx,
-    pub tx: TxHalf,
-    pub origin: Arc<Origin>,
-    pub framing: Framing,
-    /// Why the connection cannot be kept; `None` if it can.
-    pub close: Option<SessClose>,
-    pub reused: bool,
-    pub fd: i32,
-    pub between_bytes: f64,
-    pub first_byte: f64,
-    pub remote: Option<std::net::SocketAddr>,
-}
 
 /// Seconds that are waited for an answer even where none are allowed.
 const SHORTEST_WAIT: f64 = 1e-3;
@@ -84,104 +67,8 @@ impl Origins for lacquer_vcl_runtime::Instance {
     }
 }
 
-/// VCL's word, else the backend's, else the parameter's.
-fn choose(own: Option<f64>, spec: Option<f64>, param: f64) -> f64 {
-    own.or(spec.filter(|&t| t >= 0.0)).unwrap_or(param)
-}
-
-/// What bounds the making of a connection.
-pub struct Limits {
-    connect: f64,
-    prefer_ipv6: bool,
-    holddown: endpoint::Holddown,
-}
-
-impl Limits {
-    pub fn of(origin: &Origin, p: &Params, own: Option<f64>) -> Limits {
-        Limits {
-            connect: choose(own, origin.spec.connect_timeout, p.connect_timeout),
-            prefer_ipv6: p.prefer_ipv6,
-            holddown: endpoint::Holddown {
-                local: p.backend_local_error_holddown,
-                remote: p.backend_remote_error_holddown,
-            },
-        }
-    }
-}
-
-/// An idle connection, or a new one; the last value says which.
-pub async fn connect_or_reuse(
-    reactor: &Reactor,
-    origin: &Origin,
-    limits: &Limits,
-    fresh_only: bool,
-) -> Result<(RxHalf, TxHalf, bool), endpoint::ConnectError> {
-    let pools = &reactor.shared.pools;
-    if !fresh_only && let Some((rx, tx)) = pools.take(reactor.id, origin.endpoint.id) {
-        reactor.counters.backend_reuse.add(1);
-        reactor.parts.waiter.conns.sub(1);
-        reactor.parts.waiter.action.add(1);
-        return Ok((rx, tx, true));
-    }
-    let stream = origin.endpoint.connect(limits.connect, limits.prefer_ipv6, limits.holddown).await?;
-    reactor.counters.backend_conn.add(1);
-    let (rx, tx) = stream.split();
-    Ok((rx, tx, false))
-}
-
-/// Sends a body that was cached before; its length.
-pub async fn send_cached(tx: &TxHalf, body: &Object) -> io::Result<u64> {
-    let mut at = 0;
-    while let Some(chunk) = body.chunk_at(at).filter(|c| !c.is_empty()) {
-        tx.write_all(chunk.bytes()).await?;
-        at += chunk.len() as u64;
-    }
-    Ok(at)
-}
-
-/// The PROXY header on a new connection to an origin that wants one; how many bytes it has.
-pub async fn introduce(connection: &OriginConnection, sess: &Sess) -> u64 {
-    let spec = &connection.origin.spec;
-    let mut hello = Vec::new();
-    if let Some(version) = spec.proxy_header.filter(|&v| v > 0) {
-        crate::proxy_out::write(version, sess, &mut hello);
-    }
-    if !hello.is_empty() {
-        // A failure shows when the request is sent.
-        let _ = connection.tx.write_all(&hello).await;
-    }
-    hello.len() as u64
-}
-
 /// What Varnish keeps of a connection in the workspace; counted, so that a size chosen for it means the same.
 const CONNECTION_COST: usize = 112;
-
-pub fn log_open(log: &mut TxLog, connection: &OriginConnection, name: &str) {
-    let side = |addr: Option<std::net::SocketAddr>| match addr {
-        Some(a) => (a.ip().to_canonical().to_string(), a.port().to_string()),
-        None => ("0.0.0.0".to_owned(), "0".to_owned()),
-    };
-    let (remote_ip, remote_port) = side(connection.remote);
-    let (local_ip, local_port) = side(connection.rx.half.local_addr());
-    let state = if connection.reused { "reuse" } else { "connect" };
-    log.put_fmt(
-        Tag::BackendOpen,
-        format_args!("{} {name} {remote_ip} {remote_port} {local_ip} {local_port} {state}", connection.fd),
-    );
-}
-
-pub fn log_failure(log: &mut TxLog, text: std::fmt::Arguments<'_>) {
-    log.put_fmt(Tag::FetchError, text);
-}
-
-/// There was no connection: the place is free again, and the log and the counters tell why.
-pub fn refused(log: &mut TxLog, origin: &Origin, e: endpoint::ConnectError) {
-    origin.leave();
-    let errno = e.shown();
-    origin.count_failure(errno);
-    let (name, text) = (&origin.spec.name, crate::sys::error_text(errno));
-    log_failure(log, format_args!("backend {name}: fail errno {errno} ({text})"));
-}
 
 impl Fetch {
     /// Gets the head of an answer into `beresp`; false if there is none.
@@ -223,13 +110,11 @@ impl Fetch {
 
     /// Opens or reuses a connection; false with the reason in the log.
     async fn connect(&mut self, id: BackendId, origin: &Arc<Origin>, fresh_only: bool) -> bool {
-        let name = origin.spec.name.clone();
-        let vcl = self.task.vcl.clone();
-        let instance = vcl.loaded.instance();
-        let counters = self.task.reactor.shared.counters.clone();
-        let params = self.task.params.clone();
-        let entry = Entry { origin, id, instance, params: &params, counters: &counters };
-        if !entry.pass(&mut self.task.log).await {
+        let task = &mut self.task;
+        let counters = &task.reactor.shared.counters;
+        let instance = task.vcl.loaded.instance();
+        let entry = Entry { origin, id, instance, params: &task.params, counters };
+        if !entry.pass(&mut task.log).await {
             return false;
         }
         if self.task.ws.alloc(CONNECTION_COST).is_err() {
@@ -239,7 +124,7 @@ impl Fetch {
         }
         match self.open(origin, fresh_only).await {
             Ok(connection) => {
-                log_open(&mut self.task.log, &connection, &name);
+                log_open(&mut self.task.log, &connection);
                 origin.count(|c| {
                     c.conn.add(1);
                     c.req.add(1);
@@ -249,7 +134,7 @@ impl Fetch {
             }
             Err(e) => {
                 refused(&mut self.task.log, origin, e);
-                counters.backend_fail.add(1);
+                self.task.reactor.shared.counters.backend_fail.add(1);
                 false
             }
         }
@@ -260,31 +145,16 @@ impl Fetch {
         origin: &Arc<Origin>,
         fresh_only: bool,
     ) -> Result<OriginConnection, endpoint::ConnectError> {
-        let p = self.task.params.clone();
-        let limits = Limits::of(origin, &p, self.connect_timeout);
-        let reactor = self.task.reactor.clone();
-        let (rx, tx, reused) = connect_or_reuse(&reactor, origin, &limits, fresh_only).await?;
+        let limits = Limits::of(origin, &self.task.params, self.connect_timeout);
+        let mut connection = connect_or_reuse(&self.task.reactor, origin, &limits, fresh_only).await?;
         self.task.stamp("Connected");
-        let spec = &origin.spec;
-        let connection = OriginConnection {
-            fd: rx.raw_fd(),
-            remote: rx.peer_addr(),
-            rx: Rx::new(rx),
-            tx,
-            origin: origin.clone(),
-            framing: Framing::length(0),
-            close: None,
-            reused,
-            between_bytes: choose(
-                self.between_bytes_timeout,
-                spec.between_bytes_timeout,
-                p.between_bytes_timeout,
-            ),
-            first_byte: choose(self.first_byte_timeout, spec.first_byte_timeout, p.first_byte_timeout),
-        };
-        if !reused {
-            let sess = self.task.sess.clone();
-            self.account.bereq_header += introduce(&connection, &sess).await;
+        let (spec, p) = (&origin.spec, &self.task.params);
+        connection.between_bytes =
+            choose(self.between_bytes_timeout, spec.between_bytes_timeout, p.between_bytes_timeout);
+        connection.first_byte =
+            choose(self.first_byte_timeout, spec.first_byte_timeout, p.first_byte_timeout);
+        if !connection.reused {
+            self.account.bereq_header += introduce(&connection, &self.task.sess).await;
         }
         Ok(connection)
     }
@@ -333,16 +203,14 @@ impl Fetch {
         if chunked && !self.bereq.has(&self.task.ws, h::TRANSFER_ENCODING) {
             self.bereq_headers().add(h::TRANSFER_ENCODING, &[b"chunked"]);
         }
-        let mut out = Vec::with_capacity(1024);
-        let head = h1::write_request_head(&self.bereq, &self.task.ws, &mut out);
-        if let Some(body) = self.cached_body.clone() {
-            connection.tx.write_all(&out).await?;
-            self.account.bereq_header += head as u64;
-            self.account.bereq_body += send_cached(&connection.tx, &body).await?;
+        self.out.clear();
+        let head = h1::write_request_head(&self.bereq, &self.task.ws, &mut self.out);
+        connection.tx.write_all(&self.out).await?;
+        self.account.bereq_header += head as u64;
+        if let Some(body) = &self.cached_body {
+            self.account.bereq_body += send_cached(&connection.tx, body).await?;
             return Ok(());
         }
-        connection.tx.write_all(&out).await?;
-        self.account.bereq_header += head as u64;
         if let Some(mut body) = self.client_body.take() {
             let result = self.forward_body(&mut body, connection, chunked).await;
             self.client_body = Some(body);
@@ -395,8 +263,7 @@ impl Fetch {
     }
 
     async fn receive_head_on(&mut self, connection: &mut OriginConnection) -> Tried {
-        let params = self.task.params.clone();
-        let max = (params.http_resp_size as usize).min(self.task.ws.free_space().saturating_sub(1));
+        let max = (self.task.params.http_resp_size as usize).min(self.task.ws.free_space().saturating_sub(1));
         let first = connection.first_byte.max(SHORTEST_WAIT);
         let between = connection.between_bytes.max(SHORTEST_WAIT);
         let deadline = Instant::now() + clock::seconds(first);
@@ -408,14 +275,14 @@ impl Fetch {
             }
             let Ok(window) = self.task.ws.reserve(max) else { break ("overflow", SessClose::RxOverflow) };
             let next = if have == 0 { deadline } else { Instant::now() + clock::seconds(between) };
-            let n = match timeout_at(next, connection.rx.read(&mut window[have..max])).await {
-                Ok(Ok(n)) if n > 0 => n,
-                Ok(_) => break ("HTC eof (Unexpected end of input)", SessClose::RxBad),
-                Err(_) if have == 0 && connection.reused => {
+            let n = match self.deadline.limit(next, connection.rx.read(&mut window[have..max])).await {
+                Some(Ok(n)) if n > 0 => n,
+                Some(_) => break ("HTC eof (Unexpected end of input)", SessClose::RxBad),
+                None if have == 0 && connection.reused => {
                     break ("first byte timeout (reused connection)", SessClose::RxTimeout);
                 }
-                Err(_) if have == 0 => break ("first byte timeout", SessClose::RxTimeout),
-                Err(_) => break ("timeout", SessClose::RxTimeout),
+                None if have == 0 => break ("first byte timeout", SessClose::RxTimeout),
+                None => break ("timeout", SessClose::RxTimeout),
             };
             have += n;
             match h1::head_complete(self.task.ws.reserved(have), scanned) {
@@ -451,7 +318,7 @@ impl Fetch {
             }
         };
         self.account.beresp_header += head.len as u64;
-        connection.rx.unread(self.task.ws.get(text.tail(head.len)));
+        connection.ahead = text.tail(head.len);
         let mut close = None;
         if let Ok(decided) = h1::decide_connection(&mut self.beresp, &mut self.task.ws, SessClose::RespClose)
         {
@@ -487,19 +354,16 @@ impl Fetch {
     pub fn close_origin(&mut self, reason: Option<SessClose>) {
         let Some(connection) = self.origin.take() else { return };
         let reason = connection.close.or(reason);
-        let origin = connection.origin;
-        let name = &origin.spec.name;
+        let origin = connection.origin.clone();
         let proxied = origin.spec.proxy_header.is_some_and(|v| v > 0);
-        let reactor = self.task.reactor.clone();
-        if reason.is_some() || proxied || !connection.rx.pending.is_empty() {
+        let unread = !connection.rx.pending.is_empty() || !connection.ahead.is_empty();
+        if reason.is_some() || proxied || unread {
             let why = reason.map_or("REM_CLOSE", SessClose::name);
-            self.task.log.put_fmt(Tag::BackendClose, format_args!("{} {name} close {why}", connection.fd));
-            close_halves(connection.rx.half, connection.tx);
+            log_close(&mut self.task.log, &connection, &["close", why]);
+            connection.close();
         } else {
-            self.task.log.put_fmt(Tag::BackendClose, format_args!("{} {name} recycle", connection.fd));
-            reactor.counters.backend_recycle.add(1);
-            reactor.parts.waiter.conns.add(1);
-            reactor.shared.pools.put(reactor.id, &origin.endpoint, connection.rx.half, connection.tx);
+            log_close(&mut self.task.log, &connection, &["recycle"]);
+            connection.recycle(&self.task.reactor);
         }
         let a = self.account;
         origin.count(|c| {
@@ -511,9 +375,4 @@ impl Fetch {
         });
         origin.leave();
     }
-}
-
-pub fn close_halves(rx: RxHalf, tx: TxHalf) {
-    tx.forget();
-    drop(rx);
 }

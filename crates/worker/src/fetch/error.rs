@@ -4,6 +4,7 @@ use lacquer_http::{fixed, header_table as h};
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 
+use super::body::Content;
 use super::{Fetch, Step, Target};
 
 /// Life of an error that others wait for: they share it instead of asking the origin one by one.
@@ -47,7 +48,7 @@ pub async fn error(f: &mut Fetch) -> Step {
         _ => return Step::Fail,
     }
     let body = std::mem::take(&mut f.synth_body);
-    if !f.store_head(Some(body.len() as u64), &[]) || !f.append(&body) {
+    if !f.store_head(Content::Coming(Some(body.len() as u64))) || !f.append(&body) {
         return Step::Fail;
     }
     f.do_stream = false;
@@ -58,6 +59,6 @@ pub async fn error(f: &mut Fetch) -> Step {
     {
         f.task.reactor.shared.cache.kill(&stale);
     }
-    f.complete();
+    f.complete(false);
     Step::Done
 }

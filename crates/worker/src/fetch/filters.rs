@@ -186,7 +186,7 @@ impl Fetch {
         };
         if !receiver.is_empty() {
             let (reads, bytes) = (self.account.beresp_reads, self.account.beresp_body);
-            self.task.log.put_fmt(Tag::VfpAcct, format_args!("{receiver} {reads} {bytes}"));
+            self.task.log.record(Tag::VfpAcct).str(receiver).sp().u64(reads).sp().u64(bytes).end();
         }
         let extra = extra::of(report.unpacked, report.program.as_deref());
         if let Some(object) = self.object.as_ref().filter(|_| !extra.is_empty()) {

@@ -1,20 +1,24 @@
 //! A fetch: from the request to the origin to the object in the cache, through vcl_backend_*.
 //!
-//! It runs beside the request that started it, on the same reactor, and outlives it when need be. Two
+//! It runs for the request that started it, on the same reactor, and outlives it when need be. Two
 //! messages go back to that request: its body's connection once the body is not needed any more, and the
 //! object once there is something to deliver (or the news that there will be none).
 
 mod body;
 mod connect;
+mod connection;
 mod error;
 mod filters;
 mod host;
+mod memory;
 mod pipe;
 mod queue;
 mod response;
+mod runner;
 mod start;
 
 use std::panic::AssertUnwindSafe;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use lacquer_cache::{BodyState, BodyWriter, Busy, Object};
@@ -22,15 +26,19 @@ use lacquer_http::{Message, SessClose, Text};
 use lacquer_shm::{Tag, Vxid};
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::{BackendId, Ctx};
-use tokio::sync::oneshot;
 
 use crate::client::Req;
 use crate::clock;
+use crate::deadlines::Deadline;
 use crate::req_body::ReqBody;
 use crate::task::{BEREQ, BERESP, Logged, Task};
+use runner::{News, Started};
 
-pub use connect::{OriginConnection, resolve, send_cached};
+pub use connect::resolve;
+pub use connection::{OriginConnection, log_close, send_cached};
+pub use memory::Memory;
 pub use pipe::PipeCall;
+pub use runner::{Runner, Runners};
 
 /// What the fetch is for.
 pub enum Mode {
@@ -81,8 +89,8 @@ pub struct Fetch {
     pub stale: Option<Arc<Object>>,
     pub client_body: Option<ReqBody>,
     pub cached_body: Option<Arc<Object>>,
-    pub body_back: Option<oneshot::Sender<ReqBody>>,
-    pub started: Option<oneshot::Sender<Option<Arc<Object>>>>,
+    news: Rc<News>,
+    announced: bool,
     pub origin: Option<OriginConnection>,
     pub account: Account,
     pub digest: [u8; 32],
@@ -126,6 +134,9 @@ pub struct Fetch {
     pub retry_connect: bool,
     pub transit_buffer: u64,
     pub snapshot: lacquer_http::Mark,
+    /// For what is put together before it goes somewhere else.
+    pub out: Vec<u8>,
+    pub deadline: Rc<Deadline>,
 }
 
 /// Fetches for a request and waits until it can be delivered; `None` if nothing can.
@@ -134,25 +145,23 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Option<Arc<Object>> {
     if req.body.is_available() {
         req.send_late_100().await;
     }
-    let (body, started) = spawn(req, mode, how, false);
-    if let Some(body) = body
-        && let Ok(body) = body.await
-    {
+    let (mut runner, lent) = start(req, mode, how, false);
+    if lent && let Some(body) = runner.until(News::body).await {
         take_back(req, body);
     }
-    let object = started.await.ok().flatten();
+    let object = runner.until(News::started).await.and_then(|Started(object)| object);
+    runner.leave(&req.task.reactor);
     req.task.stamp("Fetch");
     object
 }
 
 /// Refreshes an object that is delivered meanwhile.
 pub async fn in_background(req: &mut Req, busy: Busy, stale: Arc<Object>) {
-    let (body, _started) = spawn(req, Mode::Fetch { busy, stale: Some(stale) }, "bgfetch", true);
-    if let Some(body) = body
-        && let Ok(body) = body.await
-    {
+    let (mut runner, lent) = start(req, Mode::Fetch { busy, stale: Some(stale) }, "bgfetch", true);
+    if lent && let Some(body) = runner.until(News::body).await {
         take_back(req, body);
     }
+    runner.leave(&req.task.reactor);
     req.ignore_body().await;
     req.task.stamp("Fetch");
 }
@@ -166,30 +175,21 @@ fn take_back(req: &mut Req, body: ReqBody) {
     }
 }
 
-type BodyBack = Option<oneshot::Receiver<ReqBody>>;
-type Started = oneshot::Receiver<Option<Arc<Object>>>;
-
-fn spawn(req: &mut Req, mode: Mode, how: &str, background: bool) -> (BodyBack, Started) {
+/// Somebody who does the fetch, and whether the request's body is lent to it.
+fn start(req: &mut Req, mode: Mode, how: &str, background: bool) -> (Runner, bool) {
     let vxid = Vxid::backend(req.task.reactor.vxid());
-    let (started_tx, started) = oneshot::channel();
-    let mut fetch = Box::new(start::from_request(req, mode, vxid));
+    let mut runner = req.task.reactor.take_runner();
+    let mut fetch = start::from_request(req, mode, vxid, runner.news());
     fetch.is_bgfetch = background;
-    fetch.started = Some(started_tx);
     fetch.task.log.put_relation(Tag::Begin, "bereq", req.task.vxid(), how);
-    let name = fetch.task.vcl.name.clone();
-    fetch.task.log.put(Tag::VCL_use, name.as_bytes());
+    fetch.task.log.put(Tag::VCL_use, fetch.task.vcl.name.as_bytes());
     req.task.link("bereq", vxid, how);
-    let mut body_back = None;
-    if fetch.client_body.is_some() {
-        let (tx, rx) = oneshot::channel();
-        fetch.body_back = Some(tx);
-        body_back = Some(rx);
-    }
-    tokio::task::spawn_local(run(fetch));
-    (body_back, started)
+    let lent = fetch.client_body.is_some();
+    runner.begin(fetch);
+    (runner, lent)
 }
 
-async fn run(mut fetch: Box<Fetch>) {
+async fn run(fetch: &mut Fetch) {
     let fault = crate::faults::caught(AssertUnwindSafe(fetch.steps())).await;
     if let Err(text) = fault {
         fetch.task.log.put(Tag::Error, format!("Fault in this fetch: {text}").as_bytes());
@@ -259,16 +259,16 @@ impl Fetch {
 
     /// The request's body is not needed any more: its connection goes back.
     pub fn release_request(&mut self) {
-        if let (Some(back), Some(body)) = (self.body_back.take(), self.client_body.take()) {
-            let _ = back.send(body);
+        if let Some(body) = self.client_body.take() {
+            self.news.body.set(Some(body));
         }
     }
 
     /// Tells the waiting request that there is something to deliver.
     pub fn announce(&mut self, object: Option<Arc<Object>>) {
         self.release_request();
-        if let Some(started) = self.started.take() {
-            let _ = started.send(object);
+        if !std::mem::replace(&mut self.announced, true) {
+            self.news.started.set(Some(Started(object)));
         }
     }
 
@@ -285,7 +285,7 @@ impl Fetch {
         self.announce(None);
     }
 
-    fn finish(mut self: Box<Self>) {
+    fn finish(&mut self) {
         if let Some(object) = &self.object
             && object.state() == BodyState::Complete
         {
@@ -314,8 +314,5 @@ impl Fetch {
         }
         self.announce(None);
         self.task.reactor.flush_if_due();
-        let fetch = *self;
-        let messages = [fetch.bereq, fetch.bereq0, fetch.beresp];
-        fetch.task.reactor.give_fetch_memory((fetch.task.ws, fetch.task.log, messages));
     }
 }

@@ -2,16 +2,13 @@
 
 use std::sync::Arc;
 
-use lacquer_http::h1::Framing;
 use lacquer_vcl_runtime::BackendId;
 
-use super::OriginConnection;
-use super::connect::{Limits, connect_or_reuse, log_open, refused};
+use super::connection::{Limits, OriginConnection, connect_or_reuse, introduce, log_open, refused};
 use super::queue::Entry;
 use crate::backends::Origin;
 use crate::client::PipeRequest;
 use crate::clock;
-use crate::req_body::Rx;
 use crate::task::Task;
 
 pub struct PipeCall<'p> {
@@ -22,37 +19,22 @@ pub struct PipeCall<'p> {
 impl PipeCall<'_> {
     /// Opens or reuses a connection; `None` with the reason in the log.
     pub async fn open(self, id: BackendId, origin: Arc<Origin>) -> Option<OriginConnection> {
-        let name = origin.spec.name.clone();
-        let counters = self.task.reactor.shared.counters.clone();
-        let vcl = self.task.vcl.clone();
-        let instance = vcl.loaded.instance();
-        let params = self.task.params.clone();
-        let entry = Entry { origin: &origin, id, instance, params: &params, counters: &counters };
+        let counters = &self.task.reactor.shared.counters;
+        let instance = self.task.vcl.loaded.instance();
+        let entry = Entry { origin: &origin, id, instance, params: &self.task.params, counters };
         if !entry.pass(&mut self.pipe.log).await {
             return None;
         }
         let limits = Limits::of(&origin, &self.task.params, self.pipe.connect_timeout);
         match connect_or_reuse(&self.task.reactor, &origin, &limits, false).await {
-            Ok((rx, tx, reused)) => {
+            Ok(connection) => {
                 let now = clock::real();
                 self.pipe.log.put_timestamp("Connected", now, self.pipe.t_first, self.pipe.t_prev);
                 self.pipe.t_prev = now;
-                let connection = OriginConnection {
-                    fd: rx.raw_fd(),
-                    remote: rx.peer_addr(),
-                    rx: Rx::new(rx),
-                    tx,
-                    origin: origin.clone(),
-                    framing: Framing::length(0),
-                    close: None,
-                    reused,
-                    between_bytes: 0.0,
-                    first_byte: 0.0,
-                };
-                if !reused {
-                    super::connect::introduce(&connection, &self.task.sess).await;
+                if !connection.reused {
+                    introduce(&connection, &self.task.sess).await;
                 }
-                log_open(&mut self.pipe.log, &connection, &name);
+                log_open(&mut self.pipe.log, &connection);
                 origin.count(|c| {
                     c.conn.add(1);
                     c.req.add(1);

@@ -23,14 +23,14 @@ impl Entry<'_> {
         let origin = self.origin;
         let name = &origin.spec.name;
         if !self.is_healthy() {
-            super::connect::log_failure(log, format_args!("backend {name}: unhealthy"));
+            super::connection::log_failure(log, format_args!("backend {name}: unhealthy"));
             origin.count(|c| c.unhealthy.add(1));
             self.counters.backend_unhealthy.add(1);
             return false;
         }
         let entered = origin.enter_directly() || self.wait().await;
         if !entered {
-            super::connect::log_failure(log, format_args!("backend {name}: busy"));
+            super::connection::log_failure(log, format_args!("backend {name}: busy"));
             origin.count(|c| c.busy.add(1));
             self.counters.backend_busy.add(1);
         }

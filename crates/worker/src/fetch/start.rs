@@ -1,5 +1,7 @@
 //! The request to the origin: made from the client's, shown to vcl_backend_fetch, sent, answered.
 
+use std::rc::Rc;
+
 use lacquer_cache::flag;
 use lacquer_http::range::PartialCheck;
 use lacquer_http::{BodyStatus, Filter, SessClose, Slot, Text, conditional, header_table as h};
@@ -9,17 +11,17 @@ use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::BackendId;
 use lacquer_vcl_runtime::instance::PrivateMap;
 
-use super::{Account, Fetch, Mode, Step, Target};
+use super::runner::News;
+use super::{Account, Fetch, Memory, Mode, Step, Target};
 use crate::client::Req;
 use crate::clock;
 use crate::task::Task;
 
 /// Takes from the request what the fetch needs; texts are copied into the fetch's own workspace.
-pub fn from_request(req: &mut Req, mode: Mode, vxid: Vxid) -> Fetch {
+pub fn from_request(req: &mut Req, mode: Mode, vxid: Vxid, news: Rc<News>) -> Fetch {
     let reactor = req.task.reactor.clone();
     let params = reactor.params();
-    let memory = reactor.take_fetch_memory();
-    let (mut ws, mut log, [bereq, mut bereq0, beresp]) = memory;
+    let Memory { mut ws, mut log, bereq, mut bereq0, beresp, out, deadline } = reactor.take_fetch_memory();
     log.begin(vxid);
     let (target, stale, is_pass) = match mode {
         Mode::Pass => (Target::Private, None, true),
@@ -61,8 +63,8 @@ pub fn from_request(req: &mut Req, mode: Mode, vxid: Vxid) -> Fetch {
         stale,
         client_body,
         cached_body,
-        body_back: None,
-        started: None,
+        news,
+        announced: false,
         origin: None,
         account: Account::default(),
         digest: req.digest,
@@ -104,6 +106,8 @@ pub fn from_request(req: &mut Req, mode: Mode, vxid: Vxid) -> Fetch {
         retry_connect: true,
         transit_buffer,
         snapshot,
+        out,
+        deadline,
     }
 }
 
@@ -236,9 +240,9 @@ fn judge(f: &mut Fetch, now: f64) {
     f.grace = f64::from(fresh.grace);
     f.keep = f64::from(fresh.keep);
     if !f.is_pass {
-        let mut text = Vec::with_capacity(96);
-        fresh.write_log(now, f.uncacheable, &mut text);
-        f.task.log.put(Tag::TTL, &text);
+        f.out.clear();
+        fresh.write_log(now, f.uncacheable, &mut f.out);
+        f.task.log.put(Tag::TTL, &f.out);
     }
 }
 

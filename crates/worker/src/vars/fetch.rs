@@ -117,7 +117,7 @@ fn backend_name(f: &Fetch) -> Str {
 /// `beresp.backend.ip`: where the connection leads.
 pub fn get_ip(f: &Fetch, var: Var) -> Option<SocketAddr> {
     match var {
-        Var::BerespBackendIp => f.origin.as_ref().and_then(|origin| origin.remote),
+        Var::BerespBackendIp => f.origin.as_ref().and_then(|origin| origin.facts.remote),
         _ => session::ip(&f.task.sess, var),
     }
 }

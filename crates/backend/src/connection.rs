@@ -1,0 +1,50 @@
+//! A connection towards an origin, with what is known of it for as long as it lives: its next user need
+//! not ask the kernel again.
+
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+
+use crate::stream::{RxHalf, Stream, TxHalf};
+
+pub struct Connection {
+    pub rx: RxHalf,
+    pub tx: TxHalf,
+    pub facts: Facts,
+}
+
+#[derive(Clone, Debug)]
+pub struct Facts {
+    pub fd: RawFd,
+    pub remote: Option<SocketAddr>,
+    /// Address and port of the far end, then of ours, as the log shows them.
+    pub ends: Box<str>,
+}
+
+impl Facts {
+    fn of(rx: &RxHalf) -> Facts {
+        let (remote, local) = (rx.peer_addr(), rx.local_addr());
+        let ends = format!("{} {}", side(remote), side(local)).into();
+        Facts { fd: rx.raw_fd(), remote, ends }
+    }
+}
+
+fn side(addr: Option<SocketAddr>) -> String {
+    addr.map_or_else(|| "0.0.0.0 0".to_owned(), |a| format!("{} {}", a.ip().to_canonical(), a.port()))
+}
+
+impl From<Stream> for Connection {
+    fn from(stream: Stream) -> Connection {
+        let (rx, tx) = stream.split();
+        let facts = Facts::of(&rx);
+        Connection { rx, tx, facts }
+    }
+}
+
+impl Connection {
+    /// Takes the connection off the reactor it was made on and onto the current one.
+    pub fn rebind(self) -> Option<Connection> {
+        let Connection { rx, tx, facts } = self;
+        let (rx, tx) = rx.reunite(tx)?.rebind().ok()?.split();
+        Some(Connection { rx, tx, facts })
+    }
+}

@@ -1,0 +1,143 @@
+//! Who runs fetches. A fetch runs within the task of the request that waits for it; only when that has
+//! what it waits for, and the fetch has not ended, does it get a task of its own. Most answers are short
+//! and there at once: they cost no task, no wake-up between tasks, and no memory, for a runner is kept
+//! and runs one fetch after the other.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use lacquer_cache::Object;
+
+use super::{Fetch, Memory, run};
+use crate::reactor::Reactor;
+use crate::req_body::ReqBody;
+
+/// Idle runners that a reactor keeps.
+const KEPT: usize = 256;
+
+/// What a fetch has to say to the request that waits for it.
+#[derive(Default)]
+pub struct News {
+    /// The request's body is not needed any more.
+    pub body: Cell<Option<ReqBody>>,
+    pub started: Cell<Option<Started>>,
+}
+
+/// There is something to deliver, or there will be nothing.
+pub struct Started(pub Option<Arc<Object>>);
+
+impl News {
+    pub fn body(&self) -> Option<ReqBody> {
+        self.body.take()
+    }
+
+    pub fn started(&self) -> Option<Started> {
+        self.started.take()
+    }
+}
+
+#[derive(Default)]
+struct Desk {
+    next: RefCell<Option<Fetch>>,
+    news: Rc<News>,
+    done: Cell<bool>,
+}
+
+pub struct Runner {
+    work: Pin<Box<dyn Future<Output = ()>>>,
+    desk: Rc<Desk>,
+}
+
+impl Default for Runner {
+    fn default() -> Runner {
+        let desk = Rc::new(Desk::default());
+        Runner { work: Box::pin(one_after_the_other(desk.clone())), desk }
+    }
+}
+
+impl Runner {
+    /// Where the next fetch puts what it has to say.
+    pub fn news(&mut self) -> Rc<News> {
+        self.desk.news.body.set(None);
+        self.desk.news.started.set(None);
+        self.desk.news.clone()
+    }
+
+    pub fn begin(&mut self, fetch: Fetch) {
+        self.desk.done.set(false);
+        *self.desk.next.borrow_mut() = Some(fetch);
+    }
+
+    /// Ready when the fetch has ended.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.desk.done.get() {
+            // It never ends: after a fetch it waits for the next.
+            let _ = self.work.as_mut().poll(cx);
+        }
+        if self.desk.done.get() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Runs the fetch until it has this to say; `None` if it ends without.
+    pub async fn until<T>(&mut self, news: impl Fn(&News) -> Option<T>) -> Option<T> {
+        poll_fn(|cx| {
+            if let Some(told) = news(&self.desk.news) {
+                return Poll::Ready(Some(told));
+            }
+            let ended = self.poll(cx);
+            match news(&self.desk.news) {
+                Some(told) => Poll::Ready(Some(told)),
+                None => ended.map(|()| None),
+            }
+        })
+        .await
+    }
+
+    /// The rest runs by itself.
+    pub fn leave(mut self, reactor: &Rc<Reactor>) {
+        if self.desk.done.get() {
+            return reactor.give_runner(self);
+        }
+        let reactor = reactor.clone();
+        tokio::task::spawn_local(async move {
+            poll_fn(|cx| self.poll(cx)).await;
+            reactor.give_runner(self);
+        });
+    }
+}
+
+async fn one_after_the_other(desk: Rc<Desk>) {
+    loop {
+        poll_fn(|_| if desk.next.borrow().is_some() { Poll::Ready(()) } else { Poll::Pending }).await;
+        // It is large: it is moved here and not again.
+        let mut fetch = desk.next.borrow_mut().take();
+        if let Some(fetch) = &mut fetch {
+            run(fetch).await;
+        }
+        if let Some(fetch) = fetch {
+            let reactor = fetch.task.reactor.clone();
+            reactor.give_fetch_memory(Memory::of(fetch));
+        }
+        desk.done.set(true);
+    }
+}
+
+/// The idle runners of a reactor.
+#[derive(Default)]
+pub struct Runners(RefCell<Vec<Runner>>);
+
+impl Runners {
+    pub fn take(&self) -> Runner {
+        self.0.borrow_mut().pop().unwrap_or_default()
+    }
+
+    pub fn give(&self, runner: Runner) {
+        let mut idle = self.0.borrow_mut();
+        if idle.len() < KEPT {
+            idle.push(runner);
+        }
+    }
+}
