@@ -42,7 +42,7 @@ pub fn hash(password: &[u8], salt: &[u8], magic: &[u8]) -> Vec<u8> {
 }
 
 /// The lowest six bits come first.
-fn push(out: &mut Vec<u8>, bits: u32, digits: usize) {
+pub fn push(out: &mut Vec<u8>, bits: u32, digits: usize) {
     out.extend((0..digits).map(|i| DIGITS[(bits >> (6 * i)) as usize & 63]));
 }
 

@@ -30,6 +30,12 @@ macro_rules! of_text {
     }};
 }
 
+macro_rules! hashed {
+    ($hash:ty) => {
+        of_text!(|s: &[u8]| hex(&<$hash>::digest(s)))
+    };
+}
+
 /// A keyed hash; without a key there is none, so that a missing one is seen.
 macro_rules! keyed {
     ($hash:ty, $block:literal) => {{
@@ -70,12 +76,21 @@ const FUNCTIONS: &[(&str, Func)] = &[
     ("base64url_nopad", of_text!(|s: &[u8]| base64::URL_NO_PADDING.encode(s))),
     ("base64url_nopad_hex", of_text!(|s| base64::URL_NO_PADDING.encode(&from_hex(s)))),
     ("base64url_nopad_decode", decoded!(base64::URL_NO_PADDING)),
-    ("hash_sha1", of_text!(|s: &[u8]| hex(&Sha1::digest(s)))),
-    ("hash_sha224", of_text!(|s: &[u8]| hex(&Sha224::digest(s)))),
-    ("hash_sha256", of_text!(|s: &[u8]| hex(&Sha256::digest(s)))),
-    ("hash_sha384", of_text!(|s: &[u8]| hex(&Sha384::digest(s)))),
-    ("hash_sha512", of_text!(|s: &[u8]| hex(&Sha512::digest(s)))),
-    ("hash_md5", of_text!(|s: &[u8]| hex(&Md5::digest(s)))),
+    ("hash_sha1", hashed!(Sha1)),
+    ("hash_sha224", hashed!(Sha224)),
+    ("hash_sha256", hashed!(Sha256)),
+    ("hash_sha384", hashed!(Sha384)),
+    ("hash_sha512", hashed!(Sha512)),
+    ("hash_md5", hashed!(Md5)),
+    ("hash_md2", hashed!(md2::Md2)),
+    ("hash_md4", hashed!(md4::Md4)),
+    ("hash_ripemd128", hashed!(ripemd::Ripemd128)),
+    ("hash_ripemd160", hashed!(ripemd::Ripemd160)),
+    ("hash_ripemd256", hashed!(ripemd::Ripemd256)),
+    ("hash_ripemd320", hashed!(ripemd::Ripemd320)),
+    ("hash_tiger", hashed!(tiger::Tiger)),
+    ("hash_whirlpool", hashed!(whirlpool::Whirlpool)),
+    ("hash_gost", hashed!(gost94::Gost94Test)),
     ("hash_crc32", of_text!(|s| hex(&checksum::crc32(s).to_le_bytes()))),
     ("hash_crc32b", of_text!(|s| hex(&checksum::crc32b(s).to_le_bytes()))),
     ("hash_adler32", of_text!(|s| hex(&checksum::adler32(s).to_le_bytes()))),
@@ -133,6 +148,28 @@ mod tests {
             shown(&hmac::<Sha256, 64>(&long, b"Test Using Larger Than Block-Size Key - Hash Key First")),
             "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
         );
+    }
+
+    #[test]
+    fn old_hashes_are_those_of_their_papers() {
+        let of_abc = |name: &str| match name {
+            "md2" => shown(&md2::Md2::digest(b"abc")),
+            "md4" => shown(&md4::Md4::digest(b"abc")),
+            "ripemd160" => shown(&ripemd::Ripemd160::digest(b"abc")),
+            "tiger" => shown(&tiger::Tiger::digest(b"abc")),
+            "gost" => shown(&gost94::Gost94Test::digest(b"abc")),
+            _ => shown(&whirlpool::Whirlpool::digest(b"abc"))[..32].to_owned(),
+        };
+        for (name, hash) in [
+            ("md2", "da853b0d3f88d99b30283a69e6ded6bb"),
+            ("md4", "a448017aaf21d8525fc10ae87aa6729d"),
+            ("ripemd160", "8eb208f7e05d987a9b044a8e98c6b087f15a0bfc"),
+            ("tiger", "2aab1484e8c158f2bfb8c5ff41b57a525129131c957b5f93"),
+            ("gost", "f3134348c44fb1b2a277729e2285ebb5cb5e0f29c975bc753b70497c06a4d51d"),
+            ("whirlpool", "4e2448a4c6f486bb16b6562c73b4020b"),
+        ] {
+            assert_eq!(of_abc(name), hash, "{name}");
+        }
     }
 
     #[test]

@@ -1,17 +1,22 @@
 //! Module basicauth: HTTP's Basic authentication against a file of htpasswd.
 
 mod md5crypt;
+mod shacrypt;
+
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use lacquer_shm::Tag;
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 use sha1::{Digest, Sha1};
+use sha2::Sha256;
 
 use crate::blob::base64::STANDARD;
 use crate::support::{Answer, Table, log, shown, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "basicauth",
-    signatures: include_str!("../vcc/basicauth.vcc"),
+    signatures: include_str!("../../vcc/basicauth.vcc"),
     functions: &[("match", matches), ("getuser", getuser), ("setbasicauth", setbasicauth)],
     objects: &[],
     suspends: &[],
@@ -33,6 +38,39 @@ fn is_equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |acc, (x, y)| acc | (x ^ y)) == 0
 }
 
+/// What was found for passwords whose hashes are slow by design: they come with every request of a user.
+/// The key is a hash of password and stored form.
+static JUDGED: LazyLock<Mutex<HashMap<[u8; 32], bool>>> = LazyLock::new(Mutex::default);
+/// When there are more, all are forgotten.
+const JUDGED_MAX: usize = 4096;
+
+/// As `judge`, remembered.
+fn judge_once(password: &[u8], stored: &[u8], judge: fn(&[u8], &[u8]) -> Option<bool>) -> Option<bool> {
+    let length = (password.len() as u64).to_le_bytes();
+    let key =
+        Sha256::new().chain_update(length).chain_update(password).chain_update(stored).finalize().into();
+    let known = || JUDGED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(fits) = known().get(&key) {
+        return Some(*fits);
+    }
+    let fits = judge(password, stored)?;
+    let mut known = known();
+    if known.len() >= JUDGED_MAX {
+        known.clear();
+    }
+    known.insert(key, fits);
+    Some(fits)
+}
+
+fn fits_bcrypt(password: &[u8], stored: &[u8]) -> Option<bool> {
+    bcrypt::verify(password, std::str::from_utf8(stored).ok()?).ok()
+}
+
+fn fits_sha(password: &[u8], stored: &[u8]) -> Option<bool> {
+    let wanted = stored.rsplit(|b| *b == b'$').next().unwrap_or_default();
+    Some(is_equal(&shacrypt::digits(password, stored)?, wanted))
+}
+
 /// Whether a password fits what htpasswd wrote. `None`: a kind of hash that is not known.
 fn fits(password: &[u8], stored: &[u8]) -> Option<bool> {
     if let Some(hash) = stored.strip_prefix(b"{SHA}") {
@@ -43,6 +81,12 @@ fn fits(password: &[u8], stored: &[u8]) -> Option<bool> {
             let salt = rest.split(|b| *b == b'$').next().unwrap_or_default();
             return Some(is_equal(&md5crypt::hash(password, salt, magic), stored));
         }
+    }
+    if [&b"$2y$"[..], b"$2a$", b"$2b$"].iter().any(|magic| stored.starts_with(magic)) {
+        return judge_once(password, stored, fits_bcrypt);
+    }
+    if stored.starts_with(b"$5$") || stored.starts_with(b"$6$") {
+        return judge_once(password, stored, fits_sha);
     }
     if stored.starts_with(b"$") { None } else { Some(is_equal(password, stored)) }
 }
@@ -72,7 +116,7 @@ fn matches<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
             ctx,
             Tag::VCL_Error,
             format!(
-                "basicauth.match(): the password of {user} in {name} is hashed in an unknown way; use htpasswd -m"
+                "basicauth.match(): the password of {user} in {name} is hashed in an unknown way; use htpasswd -B"
             ),
         );
     }
@@ -95,13 +139,21 @@ mod tests {
 
     #[test]
     fn passwords_fit_what_htpasswd_writes() {
-        let file = b"joe:$apr1$hRY7OJWH$km1EYH.UIRjp6CzfZQz/g1\nsha:{SHA}58VR8KbbdEGN/n4bAkDUIhZ/xRw=\nplain:secret\nnew:$2y$05$x\n";
+        let file = b"joe:$apr1$hRY7OJWH$km1EYH.UIRjp6CzfZQz/g1\nsha:{SHA}58VR8KbbdEGN/n4bAkDUIhZ/xRw=\nplain:secret\nnew:$2y$05$x\n\
+            b:$2y$05$abcdefghijklmnopqrstuuhKF09ZYWwH2zP/0fwE1X8e/Q1YNx/hO\n\
+            s:$5$saltstring$5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEc5\n";
         let check = |user: &[u8], password: &[u8]| stored(file, user).map(|s| fits(password, s));
         assert_eq!(check(b"plain", b"secret"), Some(Some(true)));
         assert_eq!(check(b"plain", b"wrong"), Some(Some(false)));
         assert_eq!(check(b"sha", b"apassword"), Some(Some(true)));
         assert_eq!(check(b"new", b"x"), Some(None));
         assert_eq!(check(b"nobody", b"x"), None);
+        for _ in 0..2 {
+            assert_eq!(check(b"b", b"x"), Some(Some(true)));
+            assert_eq!(check(b"b", b"y"), Some(Some(false)));
+            assert_eq!(check(b"s", b"Hello world!"), Some(Some(true)));
+            assert_eq!(check(b"s", b"Hello world"), Some(Some(false)));
+        }
     }
 
     #[test]

@@ -1,0 +1,206 @@
+//! Module geoip2 against a database in MaxMind's format, written here: a tree of 24-bit records for IPv4,
+//! a data section, and metadata behind their marker.
+
+use lacquer_vcl::types::Method;
+use lacquer_vcl::{NoFiles, NumericResolver, Options};
+use lacquer_vcl_runtime::{BackendId, Ctx, Host, Instance, PrivateMap, Str};
+
+enum Datum {
+    Text(&'static str),
+    Double(f64),
+    Int(u32),
+    Short(u16),
+    Long(u64),
+    Bool(bool),
+    Map(Vec<(&'static str, Datum)>),
+    List(Vec<Datum>),
+}
+
+/// Type in the upper three bits, or 0 there and the type less seven in the next byte; size in the lower five.
+fn control(out: &mut Vec<u8>, kind: u8, size: usize) {
+    let size = u8::try_from(size).unwrap();
+    assert!(size < 29);
+    if kind <= 7 {
+        out.push(kind << 5 | size);
+    } else {
+        out.extend([size, kind - 7]);
+    }
+}
+
+fn encode(out: &mut Vec<u8>, datum: &Datum) {
+    match datum {
+        Datum::Text(text) => {
+            control(out, 2, text.len());
+            out.extend(text.bytes());
+        }
+        Datum::Double(number) => {
+            control(out, 3, 8);
+            out.extend(number.to_be_bytes());
+        }
+        Datum::Int(number) => {
+            control(out, 6, 4);
+            out.extend(number.to_be_bytes());
+        }
+        Datum::Short(number) => {
+            control(out, 5, 2);
+            out.extend(number.to_be_bytes());
+        }
+        Datum::Long(number) => {
+            control(out, 9, 8);
+            out.extend(number.to_be_bytes());
+        }
+        Datum::Bool(truth) => control(out, 14, usize::from(*truth)),
+        Datum::Map(entries) => {
+            control(out, 7, entries.len());
+            for (name, value) in entries {
+                encode(out, &Datum::Text(name));
+                encode(out, value);
+            }
+        }
+        Datum::List(items) => {
+            control(out, 11, items.len());
+            items.iter().for_each(|item| encode(out, item));
+        }
+    }
+}
+
+/// A database that knows one network.
+fn database(network: [u8; 4], bits: u32, datum: &Datum) -> Vec<u8> {
+    let address = u32::from_be_bytes(network);
+    let mut out = Vec::new();
+    for node in 0..bits {
+        // The path goes on to the next node, and ends 16 bytes into the data at the last; all else is unknown.
+        let on = if node + 1 == bits { bits + 16 } else { node + 1 };
+        let right = address >> (31 - node) & 1 == 1;
+        let records = if right { [bits, on] } else { [on, bits] };
+        records.iter().for_each(|record| out.extend(&record.to_be_bytes()[1..]));
+    }
+    out.extend([0; 16]);
+    encode(&mut out, datum);
+    out.extend(b"\xab\xcd\xefMaxMind.com");
+    let metadata = Datum::Map(vec![
+        ("binary_format_major_version", Datum::Short(2)),
+        ("binary_format_minor_version", Datum::Short(0)),
+        ("build_epoch", Datum::Long(1_700_000_000)),
+        ("database_type", Datum::Text("Test-City")),
+        ("description", Datum::Map(vec![])),
+        ("ip_version", Datum::Short(4)),
+        ("languages", Datum::List(vec![Datum::Text("en")])),
+        ("node_count", Datum::Int(bits)),
+        ("record_size", Datum::Short(24)),
+    ]);
+    encode(&mut out, &metadata);
+    out
+}
+
+/// What a request keeps of what VCL does.
+#[derive(Default)]
+struct Task {
+    is_init: bool,
+    log: Vec<String>,
+    privates: PrivateMap,
+}
+
+impl Host for Task {
+    fn method(&self) -> Method {
+        if self.is_init { Method::Init } else { Method::Recv }
+    }
+    fn now(&self) -> f64 {
+        1e9
+    }
+    fn real_now(&self) -> f64 {
+        1e9
+    }
+    fn alloc(&mut self, bytes: usize) -> Option<*mut u8> {
+        Some(vec![0_u64; bytes.div_ceil(8)].leak().as_mut_ptr().cast())
+    }
+    fn copy(&mut self, bytes: &[u8]) -> Option<Str> {
+        Some(Str::new(bytes.to_vec().leak()))
+    }
+    fn log(&mut self, _tag: u8, text: &[u8]) {
+        self.log.push(String::from_utf8_lossy(text).into_owned());
+    }
+    fn fail(&mut self, text: &str) {
+        self.log.push(format!("failed: {text}"));
+    }
+    fn task_privates(&mut self) -> &mut PrivateMap {
+        &mut self.privates
+    }
+}
+
+/// The log of a program that begins with `new db`, and why it could not be loaded.
+fn run(file: &std::path::Path, statements: &str) -> (Result<(), String>, Vec<String>) {
+    let options = Options::new(lacquer_vmods::catalogue(), &NoFiles, &NumericResolver);
+    let text = format!(
+        "vcl 4.1; import geoip2; import std; backend default none;\n\
+         sub vcl_init {{ new db = geoip2.geoip2(\"{}\"); }} sub vcl_recv {{ {statements} }}",
+        file.display()
+    );
+    let program = lacquer_vcl::compile("test", text, &options).expect("the text is correct").program;
+    let mut instance = Instance::new("test", program, lacquer_vmods::all(), true).expect("names are known");
+    instance.default_backend = BackendId::NONE;
+    let loaded = lacquer_vcl_native::compile(instance).expect("the program compiles");
+    let mut task = Task { is_init: true, ..Task::default() };
+    let made = loaded.init(&mut task);
+    if made.is_ok() {
+        task.is_init = false;
+        loaded.run(Method::Recv, &mut Ctx::new(&mut task, loaded.instance()));
+    }
+    (made, task.log)
+}
+
+fn with_file<T>(name: &str, bytes: &[u8], run: impl FnOnce(&std::path::Path) -> T) -> T {
+    let path = std::env::temp_dir().join(format!("lacquer-geoip2-{}-{name}", std::process::id()));
+    std::fs::write(&path, bytes).expect("the temporary directory is writable");
+    let outcome = run(&path);
+    let _ = std::fs::remove_file(&path);
+    outcome
+}
+
+#[test]
+fn addresses_are_looked_up_by_path() {
+    let names = |en, de| Datum::Map(vec![("en", Datum::Text(en)), ("de", Datum::Text(de))]);
+    let here = Datum::Map(vec![
+        (
+            "country",
+            Datum::Map(vec![("iso_code", Datum::Text("DE")), ("names", names("Germany", "Deutschland"))]),
+        ),
+        (
+            "location",
+            Datum::Map(vec![("latitude", Datum::Double(50.5)), ("accuracy_radius", Datum::Int(20))]),
+        ),
+        ("subdivisions", Datum::List(vec![Datum::Map(vec![("iso_code", Datum::Text("HE"))])])),
+        ("is_anycast", Datum::Bool(true)),
+    ]);
+    let paths = [
+        ("country/iso_code", "192.0.2.77", "DE"),
+        ("country/names/de", "192.0.2.0", "Deutschland"),
+        ("location/latitude", "192.0.2.1", "50.500000"),
+        ("location/accuracy_radius", "192.0.2.1", "20"),
+        ("subdivisions/0/iso_code", "192.0.2.1", "HE"),
+        ("is_anycast", "192.0.2.255", "true"),
+        // Nothing is known: of the path, of a structure as text, of the address.
+        ("country/nothing", "192.0.2.1", ""),
+        ("country", "192.0.2.1", ""),
+        ("country/iso_code", "192.0.3.1", ""),
+        ("country/iso_code", "2001:db8::1", ""),
+    ];
+    let look_up = |(path, ip, _): &(&str, &str, &str)| {
+        format!("std.log(\"=\" + db.lookup(\"{path}\", std.ip(\"{ip}\", \"0.0.0.0\")));")
+    };
+    let statements: String = paths.iter().map(look_up).collect();
+    let (made, log) = with_file("city", &database([192, 0, 2, 0], 24, &here), |path| run(path, &statements));
+    assert_eq!(made, Ok(()), "{log:?}");
+    let found: Vec<&str> = log.iter().filter_map(|line| line.strip_prefix('=')).collect();
+    let expected: Vec<&str> = paths.iter().map(|(_, _, value)| *value).collect();
+    assert_eq!(found, expected, "{log:?}");
+}
+
+#[test]
+fn what_is_no_database_fails_the_load() {
+    for (name, bytes) in [("empty", &b""[..]), ("text", b"vcl 4.1;"), ("cut", b"\xab\xcd\xefMaxMind.com\xe9")]
+    {
+        let (made, log) = with_file(name, bytes, |path| run(path, ""));
+        assert!(made.is_err() && log.iter().any(|line| line.contains("geoip2.geoip2: ")), "{name}: {log:?}");
+    }
+}
