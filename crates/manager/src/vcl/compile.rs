@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use lacquer_params::VccFeatureBits;
-use lacquer_vcl::{Options, vcl_load_text};
+use lacquer_vcl::{Options, Text, vcl_load_text};
 
 use crate::machine::Machine;
 
@@ -15,7 +15,9 @@ pub struct Compiled {
     /// For the worker: postcard of `lacquer_vcl::program::Program`.
     pub program: Vec<u8>,
     /// The texts it was made of: name and content.
-    pub sources: Vec<(String, String)>,
+    pub sources: Vec<(String, Text)>,
+    /// Modules that it imports, each once.
+    pub modules: Vec<String>,
     /// Labels that it hands requests over to.
     pub labels: Vec<String>,
     /// What the user should know although it compiled.
@@ -39,23 +41,22 @@ pub struct Surroundings<'a> {
 
 /// VCL to compile.
 #[derive(Clone, Copy, Debug)]
-pub enum Text<'a> {
+pub enum Input<'a> {
     /// Text, and what to call it.
     Given {
         /// Its name in messages.
         name: &'a str,
         /// The text.
-        text: &'a str,
+        text: &'a [u8],
     },
     /// A file, looked for along `vcl_path`.
     File(&'a str),
 }
 
 /// Reads a file; one with a relative name is looked for along `path`.
-pub fn read_along(path: &str, name: &str) -> io::Result<(PathBuf, String)> {
+pub fn read_along(path: &str, name: &str) -> io::Result<(PathBuf, Text)> {
     let read = |path: PathBuf| {
-        let bytes = fs::read(&path)?;
-        let text = String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into());
+        let text = fs::read(&path)?.into();
         Ok((path, text))
     };
     if name.starts_with('/') {
@@ -78,7 +79,7 @@ const STACK: usize = 64 << 20;
 
 /// Compiles, on a thread of its own so that a fault of the compiler is a failed compilation and no more.
 /// The error is the text for the user.
-pub fn compile(text: Text<'_>, around: &Surroundings<'_>) -> Result<Compiled, String> {
+pub fn compile(text: Input<'_>, around: &Surroundings<'_>) -> Result<Compiled, String> {
     std::thread::scope(|scope| {
         let builder = std::thread::Builder::new().name("vcl".to_owned()).stack_size(STACK);
         let thread = builder.spawn_scoped(scope, || compile_here(text, around));
@@ -87,7 +88,7 @@ pub fn compile(text: Text<'_>, around: &Surroundings<'_>) -> Result<Compiled, St
     })
 }
 
-fn compile_here(text: Text<'_>, around: &Surroundings<'_>) -> Result<Compiled, String> {
+fn compile_here(text: Input<'_>, around: &Surroundings<'_>) -> Result<Compiled, String> {
     let options = Options {
         err_unref: around.features.has(VccFeatureBits::ERR_UNREF),
         unsafe_path: around.features.has(VccFeatureBits::UNSAFE_PATH),
@@ -97,8 +98,8 @@ fn compile_here(text: Text<'_>, around: &Surroundings<'_>) -> Result<Compiled, S
         ..Options::new(lacquer_vmods::catalogue(), &Machine, &Machine)
     };
     let outcome = match text {
-        Text::Given { name, text } => lacquer_vcl::compile(name, text, &options),
-        Text::File(name) => lacquer_vcl::compile_file(name, &options),
+        Input::Given { name, text } => lacquer_vcl::compile(name, text, &options),
+        Input::File(name) => lacquer_vcl::compile_file(name, &options),
     };
     let compiled = outcome.map_err(|diagnostics| vcl_load_text(&diagnostics))?;
     let program = compiled.program;
@@ -106,7 +107,14 @@ fn compile_here(text: Text<'_>, around: &Surroundings<'_>) -> Result<Compiled, S
         return Err(TOO_OLD_FOR_UNIX_SOCKETS.to_owned());
     }
     let sources = program.sources.iter().map(|source| (source.name.clone(), source.text.clone()));
+    let mut modules: Vec<String> = Vec::new();
+    for import in &program.imports {
+        if !modules.contains(&import.module) {
+            modules.push(import.module.clone());
+        }
+    }
     Ok(Compiled {
+        modules,
         program: postcard::to_stdvec(&program).map_err(|error| error.to_string())?,
         sources: sources.collect(),
         labels: program.labels,

@@ -6,6 +6,7 @@ use lacquer_cli::columns::{self, Cell, left, right};
 use lacquer_cli::json;
 
 use super::catalogue::{Catalogue, Entry};
+use super::compile::Compiled;
 
 fn temperature(entry: &Entry) -> &'static str {
     if entry.warm { "warm" } else { "cold" }
@@ -104,16 +105,64 @@ impl Catalogue {
         for entry in self.entries() {
             let kind = if entry.is_label() { "Label" } else { "Vcl" };
             let _ = writeln!(out, "{kind}: {}", entry.name);
-            for (title, names) in [
-                ("imports from", self.depends_on(&entry.name).collect::<Vec<_>>()),
-                ("exports to", self.dependents(&entry.name).collect()),
-            ] {
-                if !names.is_empty() {
-                    let _ = writeln!(out, "  {title}:\n    {}", names.join("\n    "));
+            let (mut imports, mut exports) = (String::new(), String::new());
+            for to in self.depends_on(&entry.name) {
+                let _ = writeln!(imports, "    {to}");
+                if !entry.is_label() {
+                    label_symbol(&mut imports, 6, to);
                 }
+            }
+            for from in self.dependents(&entry.name) {
+                let _ = writeln!(exports, "    {from}");
+                if entry.is_label() {
+                    label_symbol(&mut exports, 6, &entry.name);
+                }
+            }
+            for (title, names) in [("imports from", imports), ("exports to", exports)] {
+                if !names.is_empty() {
+                    let _ = write!(out, "  {title}:\n{names}");
+                }
+            }
+            if let Some(compiled) = &entry.compiled {
+                symbols_of(&mut out, compiled);
             }
         }
         out
+    }
+}
+
+/// One JSON object as `vcl.symtab` draws it.
+fn object(out: &mut String, indent: usize, fields: &[(&str, &str)]) {
+    let _ = writeln!(out, "{:indent$}{{object}}", "");
+    for (name, value) in fields {
+        let _ = writeln!(out, "{:indent$}  [\"{name}\"]: {value}", "");
+    }
+}
+
+fn label_symbol(out: &mut String, indent: usize, label: &str) {
+    let name = format!("{{string}} <{label}>");
+    object(out, indent, &[("dir", "{string} <import>"), ("type", "{string} <$VCL>"), ("name", &name)]);
+}
+
+/// The symbols of a program: its version, the modules and the labels that it imports.
+fn symbols_of(out: &mut String, compiled: &Compiled) {
+    out.push_str("  symtab:\n    {array}\n");
+    object(out, 6, &[("version", "{number} <0>")]);
+    for module in &compiled.modules {
+        let name = format!("{{string}} <{module}>");
+        // Varnish names the files here that it loaded and copied the module from and to.
+        let fields = [
+            ("dir", "{string} <import>"),
+            ("type", "{string} <$VMOD>"),
+            ("name", name.as_str()),
+            ("vext", "{false}"),
+            ("file", "{string} <(built in)>"),
+            ("dst", "{string} <(built in)>"),
+        ];
+        object(out, 6, &fields);
+    }
+    for label in &compiled.labels {
+        label_symbol(out, 6, label);
     }
 }
 
@@ -122,7 +171,6 @@ mod tests {
     use lacquer_cli::link::VclState;
 
     use super::*;
-    use crate::vcl::compile::Compiled;
 
     #[test]
     fn columns_and_json() {
@@ -140,6 +188,11 @@ mod tests {
              available   label   warm   -   label1   ->   vcl2\n"
         );
         assert_eq!(all.deps(), "vcl1\nvcl2\nlabel1   vcl2\n");
+        let symtab = all.symtab();
+        assert!(
+            symtab.starts_with("Vcl: vcl1\n  symtab:\n    {array}\n      {object}\n        [\"version\"]")
+        );
+        assert!(symtab.ends_with("Label: label1\n  imports from:\n    vcl2\n"));
         let parsed: serde_json::Value =
             serde_json::from_str(&format!("[{},{}]", all.list_json(), all.deps_json())).unwrap();
         assert_eq!(parsed[1]["labels"], 1);
