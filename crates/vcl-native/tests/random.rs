@@ -1,6 +1,9 @@
-//! Random programs do the same compiled and interpreted. A failure names the seed; `SEED=n` runs that alone.
+//! Random programs do the same compiled and interpreted. A failure names the seed; `SEED=n` runs that alone,
+//! and `FUZZ_SECONDS=n` goes on for so long.
 
 mod common;
+
+use std::collections::BTreeMap;
 
 use common::build::*;
 use common::host::MemoryHost;
@@ -36,8 +39,19 @@ impl Dice {
     }
 }
 
-const TEXTS: &[&str] =
-    &["", "a", "bb", "abc", "GET", "xyzzy", "bcbbc", "exactly eight+", "abcdefghijklmnopqrstuvwxyz"];
+const TEXTS: &[&str] = &[
+    "",
+    "a",
+    "bb",
+    "abc",
+    "GET",
+    "xyzzy",
+    "bcbbc",
+    "exactly eight+",
+    "abcdefghijklmnopqrstuvwxyz",
+    "caf\u{e9}",
+    "-1",
+];
 const NUMBERS: &[i64] = &[0, 1, -1, 2, 7, -13, 1000, 999_999_999_999_999, i64::MAX, i64::MIN];
 const REALS: &[f64] = &[0.0, 1.0, -0.5, 2.25, 1e11, 1e300, -3.75];
 const COMPARISONS: &[CompareOp] =
@@ -56,8 +70,10 @@ impl Writer {
     }
 
     fn text(&mut self, depth: usize) -> Expr {
-        let pick = if depth == 0 { self.dice.below(4) } else { self.dice.below(13) };
+        let pick = if depth == 0 { self.dice.below(4) } else { self.dice.below(17) };
         match pick {
+            0 if self.dice.rarely() => e(Type::String, ExprKind::NullStr),
+            0 if self.dice.rarely() => e(Type::String, ExprKind::Str(vec![b'\xe9', 0xff, b'a'].into())),
             0 => text(self.dice.one(TEXTS)),
             1 | 2 => header(self.dice.below(8) as u32),
             3 => {
@@ -94,6 +110,27 @@ impl Writer {
                 let value = self.boxed(value);
                 e(Type::String, ExprKind::ChangeCase { upper: self.dice.below(2) == 0, value })
             }
+            13 => {
+                let args = vec![
+                    self.text(depth - 1),
+                    self.int(depth - 1),
+                    self.real(Type::Real, depth - 1),
+                    self.truth(depth - 1),
+                ];
+                let mut args: Vec<Option<Expr>> = args.into_iter().map(Some).collect();
+                args.push(if self.dice.below(2) == 0 { None } else { Some(self.text(depth - 1)) });
+                e(
+                    Type::String,
+                    ExprKind::Call { function: module::SHOW, object: None, args, call_site: None, at: HERE },
+                )
+            }
+            14 => {
+                let name = ExprKind::HeaderRef(HttpId::Req, self.dice.below(8) as u32);
+                call(Type::String, module::HEADER, vec![e(Type::Header, name)])
+            }
+            15 if self.dice.rarely() => call(Type::String, module::LIE, vec![]),
+            15 => call(Type::String, module::NOTHING, vec![]),
+            16 => to_string(self.ip()),
             11 if self.dice.rarely() => call(Type::String, module::FAIL, vec![]),
             11 => {
                 let arg = self.text(depth - 1);
@@ -107,13 +144,38 @@ impl Writer {
         }
     }
 
+    fn ip(&mut self) -> Expr {
+        match self.dice.below(3) {
+            0 => var(Type::Ip, Var::ClientIp),
+            _ => {
+                let ip = self.dice.one(&["192.0.2.7", "192.0.2.200", "198.51.100.1", "2001:db8::1"]);
+                e(Type::Ip, ExprKind::Ip(ip.parse().expect("it is an address"), 80))
+            }
+        }
+    }
+
     fn int(&mut self, depth: usize) -> Expr {
-        let pick = if depth == 0 { self.dice.below(2) } else { self.dice.below(6) };
+        let pick = if depth == 0 { self.dice.below(2) } else { self.dice.below(8) };
         match pick {
             0 => int(self.dice.one(NUMBERS)),
             1 => {
                 let which = self.dice.one(&[Var::ReqRestarts, Var::RespStatus]);
                 var(Type::Int, which)
+            }
+            6 => {
+                let call_site = Some(self.dice.below(2) as u32);
+                let kind = ExprKind::Call {
+                    function: module::COUNT,
+                    object: None,
+                    args: vec![],
+                    call_site,
+                    at: HERE,
+                };
+                e(Type::Int, kind)
+            }
+            7 => {
+                let inner = self.bytes(depth - 1);
+                e(Type::Int, ExprKind::Convert(Box::new(inner)))
             }
             2 => {
                 let inner = self.int(depth - 1);
@@ -128,6 +190,22 @@ impl Writer {
                     self.dice.one(&[ArithOp::Add, ArithOp::Sub, ArithOp::Mul, ArithOp::Div, ArithOp::Mod]);
                 let (a, b) = (self.int(depth - 1), self.int(depth - 1));
                 arith(Type::Int, op, a, b)
+            }
+        }
+    }
+
+    fn bytes(&mut self, depth: usize) -> Expr {
+        match self.dice.below(if depth == 0 { 2 } else { 4 }) {
+            0 => e(Type::Bytes, ExprKind::Int(self.dice.one(NUMBERS))),
+            1 => e(Type::Bytes, ExprKind::StorageVar("s0".to_owned(), Var::StorageFreeSpace)),
+            2 => {
+                let inner = self.real(Type::Real, depth - 1);
+                e(Type::Bytes, ExprKind::Convert(Box::new(inner)))
+            }
+            _ => {
+                let op = self.dice.one(&[ArithOp::Add, ArithOp::Sub]);
+                let (a, b) = (self.bytes(depth - 1), self.bytes(depth - 1));
+                arith(Type::Bytes, op, a, b)
             }
         }
     }
@@ -152,7 +230,7 @@ impl Writer {
     }
 
     fn truth(&mut self, depth: usize) -> Expr {
-        let pick = if depth == 0 { self.dice.below(2) } else { self.dice.below(10) };
+        let pick = if depth == 0 { self.dice.below(2) } else { self.dice.below(14) };
         match pick {
             0 => truth(self.dice.below(2) == 0),
             1 => var(Type::Bool, Var::ReqHashAlwaysMiss),
@@ -164,6 +242,24 @@ impl Writer {
                 let n = 1 + self.dice.below(3);
                 let all = (0..n).map(|_| self.truth(depth - 1)).collect();
                 e(Type::Bool, if pick == 3 { ExprKind::And(all) } else { ExprKind::Or(all) })
+            }
+            9 => {
+                let (ip, acl) = (self.ip(), e(Type::Acl, ExprKind::Acl(0)));
+                let negated = self.dice.below(2) == 0;
+                e(Type::Bool, ExprKind::AclMatch { ip: Box::new(ip), acl: Box::new(acl), negated })
+            }
+            10 => {
+                let (a, b) = (self.ip(), self.ip());
+                compare(self.dice.one(&[CompareOp::Eq, CompareOp::Ne]), a, b)
+            }
+            11 => {
+                let (a, b) = (self.truth(depth - 1), self.truth(depth - 1));
+                compare(self.dice.one(&[CompareOp::Eq, CompareOp::Ne]), a, b)
+            }
+            12 => {
+                let ty = self.dice.one(&[Type::Duration, Type::Time]);
+                let (a, b) = (self.real(ty, depth - 1), self.real(ty, depth - 1));
+                compare(self.dice.one(COMPARISONS), a, b)
             }
             5 => {
                 let inner = self.text(depth - 1);
@@ -193,7 +289,52 @@ impl Writer {
         (0..n).map(|_| self.stmt(depth)).collect()
     }
 
+    /// A return with arguments.
+    fn ending(&mut self) -> Return {
+        match self.dice.below(3) {
+            0 => {
+                let status = if self.dice.below(2) == 0 {
+                    int(self.dice.one(&[200, 99, 70_000]))
+                } else {
+                    self.int(2)
+                };
+                let reason = (self.dice.below(2) == 0).then(|| self.text(2));
+                Return::Status { action: Action::Synth, status, reason }
+            }
+            1 => Return::PassFor(self.real(Type::Duration, 2)),
+            _ => Return::Fail(Some(self.text(2))),
+        }
+    }
+
+    /// A statement that changes no variable.
+    fn effect(&mut self) -> Stmt {
+        let at = HERE;
+        match self.dice.below(7) {
+            0 => Stmt::Do { at, call: self.text(2) },
+            1 => Stmt::Unset { at, target: Var::ReqUrl },
+            2 => {
+                let n = 1 + self.dice.below(3);
+                let value = strands((0..n).map(|_| self.text(2)).collect());
+                let op = self.dice.one(&[SetOp::Assign, SetOp::Add]);
+                Stmt::SetBody { at, target: Var::RespBody, op, value }
+            }
+            3 => {
+                let value = e(Type::Blob, ExprKind::Blob(b"blob\xff".to_vec()));
+                Stmt::SetBody { at, target: Var::RespBody, op: SetOp::Assign, value }
+            }
+            4 => {
+                let n = 1 + self.dice.below(3);
+                Stmt::Synthetic { at, value: strands((0..n).map(|_| self.text(2)).collect()) }
+            }
+            5 => Stmt::Ban { at, value: self.text(2) },
+            _ => Stmt::Trace { at, number: self.dice.below(100) as u32 },
+        }
+    }
+
     fn stmt(&mut self, depth: usize) -> Stmt {
+        if self.dice.below(4) == 0 {
+            return self.effect();
+        }
         match self.dice.below(if depth == 0 { 9 } else { 12 }) {
             0..3 => {
                 let value = self.text(3);
@@ -215,7 +356,7 @@ impl Writer {
             }
             6 => {
                 let value = self.truth(3);
-                set(Var::ReqHashAlwaysMiss, SetOp::Assign, value)
+                set(self.dice.one(&[Var::ReqHashAlwaysMiss, Var::ReqTrace]), SetOp::Assign, value)
             }
             7 => {
                 let n = self.dice.below(3);
@@ -224,8 +365,12 @@ impl Writer {
             }
             8 if self.callable < self.subs && self.dice.below(2) == 0 => {
                 let sub = self.callable + self.dice.below((self.subs - self.callable) as usize) as u32;
+                if self.dice.below(3) == 0 {
+                    return Stmt::CallDynamic { at: HERE, sub: e(Type::Sub, ExprKind::Sub(sub)) };
+                }
                 Stmt::CallSub { at: HERE, sub }
             }
+            8 if self.dice.rarely() => Stmt::Return { at: HERE, how: self.ending() },
             8 if self.dice.rarely() => act(self.dice.one(&[Action::Hash, Action::Pass, Action::Fail])),
             8 => Stmt::If {
                 arms: vec![(self.truth(1), vec![Stmt::Return { at: HERE, how: Return::FromSub }])],
@@ -274,8 +419,13 @@ fn agree(seed: u64) {
     let loaded = load(program.clone());
     let (mut compiled, mut interpreted) = (random_host(seed), random_host(seed));
     let action = loaded.run(Method::Recv, &mut Ctx::new(&mut compiled, loaded.instance()));
-    let mut interpreter =
-        Interpreter { program: &program, instance: loaded.instance(), host: &mut interpreted };
+    let mut interpreter = Interpreter {
+        program: &program,
+        instance: loaded.instance(),
+        host: &mut interpreted,
+        trace: false,
+        counts: BTreeMap::new(),
+    };
     let wanted = interpreter.run(Method::Recv);
     assert_eq!(compiled.journal, interpreted.journal, "SEED={seed}");
     assert_eq!(action, wanted, "SEED={seed}");
@@ -286,8 +436,17 @@ fn compiled_and_interpreted_programs_agree() {
     if let Some(seed) = std::env::var("SEED").ok().and_then(|s| s.parse().ok()) {
         return agree(seed);
     }
-    let programs = std::env::var("PROGRAMS").ok().and_then(|s| s.parse().ok()).unwrap_or(150);
-    for seed in 0..programs {
-        agree(seed);
+    let number = |name| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
+    let Some(seconds) = number("FUZZ_SECONDS") else {
+        return (0..150).for_each(agree);
+    };
+    // Other programs in each run.
+    let first = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs()) << 24;
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(seconds);
+    let mut done = 0;
+    while std::time::Instant::now() < end {
+        agree(first + done);
+        done += 1;
     }
+    eprintln!("{done} programs agree");
 }

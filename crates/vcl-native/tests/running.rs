@@ -230,7 +230,22 @@ fn failures_of_modules_fail_the_run() {
     ] {
         let (action, journal) =
             run(vec![set_header(0, call(Type::String, function, vec![])), act(Action::Hash)]);
-        assert_eq!((action, journal), (Action::Fail, vec![text.to_owned()]));
+        // As in Varnish, the statement of the failed call ends, with nothing; those after it do not run.
+        assert_eq!((action, journal), (Action::Fail, vec![text.to_owned(), "Req H0: -".to_owned()]));
+    }
+    let fails = || call(Type::String, module::FAIL, vec![]);
+    for stmt in [
+        set(Var::ReqUrl, SetOp::Assign, fails()),
+        set_header(0, concat(vec![text("a"), fails()])),
+        Stmt::HashData { at: HERE, value: strands(vec![text("a"), fails()]) },
+        Stmt::Do { at: HERE, call: call(Type::String, module::ECHO, vec![fails()]) },
+        Stmt::If {
+            arms: vec![(e(Type::Bool, ExprKind::Defined(Box::new(fails()))), vec![set_header(1, text("x"))])],
+            otherwise: vec![],
+        },
+    ] {
+        let (action, journal) = run(vec![stmt, set_header(2, text("y")), act(Action::Hash)]);
+        assert_eq!((action, journal), (Action::Fail, vec!["fail the module said no".to_owned()]));
     }
 }
 

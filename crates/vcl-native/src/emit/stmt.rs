@@ -2,7 +2,7 @@
 
 use cranelift_codegen::ir::InstBuilder;
 use lacquer_vcl::program::{ArithOp, Expr, ExprKind, Return, SetOp, Stmt};
-use lacquer_vcl::types::{Action, Type};
+use lacquer_vcl::types::{Action, HttpId, Type};
 use lacquer_vcl::variables_table::{ENTRIES, Var};
 
 use super::sub::{SubEmitter, Val};
@@ -25,12 +25,7 @@ impl SubEmitter<'_, '_, '_> {
     fn stmt(&mut self, stmt: &Stmt) -> Result<bool, String> {
         match stmt {
             Stmt::Set { target, op, value, .. } => self.set(*target, *op, value)?,
-            Stmt::SetHeader { http, header, value, .. } => {
-                let (p, n) = self.str_value(value)?;
-                let (http, header) = (self.number(*http as u32), self.number(*header));
-                self.rt3(rt::vars::set_header, &[http, header, p, n]);
-                self.check();
-            }
+            Stmt::SetHeader { http, header, value, .. } => self.set_header(*http, *header, value)?,
             Stmt::SetBody { target, op, value, .. } => self.set_body(*target, *op, value)?,
             Stmt::Unset { target, .. } => {
                 let var = self.number(*target as u32);
@@ -80,6 +75,35 @@ impl SubEmitter<'_, '_, '_> {
             }
         }
         Ok(false)
+    }
+
+    /// As in Varnish, a header that a failing function was to give loses its value.
+    fn set_header(&mut self, http: HttpId, header: u32, value: &Expr) -> Result<(), String> {
+        let put = |this: &mut Self, p, n| {
+            let (http, header) = (this.number(http as u32), this.number(header));
+            this.rt3(rt::vars::set_header, &[http, header, p, n]);
+        };
+        if !matches!(value.kind, ExprKind::Call { .. }) {
+            let (p, n) = self.str_value(value)?;
+            put(self, p, n);
+            self.check();
+            return Ok(());
+        }
+        let (lost, next) = (self.b.create_block(), self.b.create_block());
+        self.b.set_cold_block(lost);
+        let exit = std::mem::replace(&mut self.exit, lost);
+        let value = self.str_value(value);
+        self.exit = exit;
+        let (p, n) = value?;
+        put(self, p, n);
+        self.check();
+        self.b.ins().jump(next, &[]);
+        self.b.switch_to_block(lost);
+        let null = self.word(0);
+        put(self, null, null);
+        self.leave();
+        self.b.switch_to_block(next);
+        Ok(())
     }
 
     fn choose(&mut self, arms: &[(Expr, Vec<Stmt>)], otherwise: &[Stmt]) -> Result<bool, String> {

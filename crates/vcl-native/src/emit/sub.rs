@@ -71,7 +71,7 @@ pub struct SubEmitter<'f, 'p, 's> {
     convention: CallConv,
     pub ctx: Value,
     /// Leaves with `Ctx::handling`.
-    exit: Block,
+    pub exit: Block,
     scratch: StackSlot,
     /// Bytes of the scratch area in use, and the most so far.
     used: u32,

@@ -16,7 +16,7 @@ pub fn e(ty: Type, kind: ExprKind) -> Expr {
 }
 
 pub fn text(text: &str) -> Expr {
-    e(Type::String, ExprKind::Str(text.to_owned()))
+    e(Type::String, ExprKind::Str(text.into()))
 }
 
 pub fn int(n: i64) -> Expr {
@@ -101,7 +101,7 @@ pub fn program(subs: Vec<Sub>) -> Program {
     Program {
         syntax: 41,
         headers: (0..8).map(|i| format!("H{i}")).collect(),
-        regexes: ["^a", "(b+)(c)?", "x.*y$", "(a+)+$"].map(str::to_owned).to_vec(),
+        regexes: ["^a", "(b+)(c)?", "x.*y$", "(a+)+$"].map(lacquer_vcl::Text::from).to_vec(),
         acls: vec![Acl {
             name: "local".to_owned(),
             entries: vec![network(false, "192.0.2.0", 24), network(true, "192.0.2.128", 25)],

@@ -1,8 +1,10 @@
 //! A tree-walking interpreter of checked programs: what compiled code must do, said in the plainest way.
 //! It knows what the random programs use and panics on the rest.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use lacquer_shm::Tag;
 use lacquer_vcl::program::*;
 use lacquer_vcl::types::{Action, Method, Type};
 use lacquer_vcl::variables_table::{ENTRIES, Var};
@@ -37,6 +39,10 @@ pub struct Interpreter<'i> {
     /// For its regexes and ACLs.
     pub instance: &'i Instance,
     pub host: &'i mut MemoryHost,
+    /// `req.trace` is set.
+    pub trace: bool,
+    /// How often each call site with a state of its own was passed.
+    pub counts: BTreeMap<Option<u32>, i64>,
 }
 
 impl Interpreter<'_> {
@@ -81,9 +87,15 @@ impl Interpreter<'_> {
         match stmt {
             Stmt::Set { target, op, value, .. } => self.set(*target, *op, value)?,
             Stmt::SetHeader { http, header, value, .. } => {
-                let value = self.text(value)?;
-                let value = self.keep(value);
                 let name = self.instance.headers[*header as usize].clone();
+                let Ok(value) = self.text(value) else {
+                    if matches!(value.kind, ExprKind::Call { .. }) {
+                        // What the host says to it changes nothing: the run has failed.
+                        let _ = self.host.set_header(*http, &name, Str::NULL);
+                    }
+                    return Err(Failed);
+                };
+                let value = self.keep(value);
                 let done = self.host.set_header(*http, &name, value);
                 self.host(done)?;
             }
@@ -115,12 +127,103 @@ impl Interpreter<'_> {
                 let done = self.host.hash_data(Str::NULL);
                 self.host(done)?;
             }
+            Stmt::CallDynamic { sub: Expr { kind: ExprKind::Sub(sub), .. }, .. } => {
+                if let Some(action) = self.sub(*sub)? {
+                    return Ok(Some(End::Run(action)));
+                }
+            }
             Stmt::Return { how: Return::Plain(Action::Fail), .. } => return self.fail("Failed from VCL"),
             Stmt::Return { how: Return::Plain(action), .. } => return Ok(Some(End::Run(*action))),
             Stmt::Return { how: Return::FromSub, .. } => return Ok(Some(End::Sub)),
-            other => panic!("not for this interpreter: {other:?}"),
+            Stmt::Return { how, .. } => return self.finish(how).map(Some),
+            other => self.effect(other)?,
         }
         Ok(None)
+    }
+
+    /// Returns with arguments.
+    fn finish(&mut self, how: &Return) -> Done<End> {
+        match how {
+            Return::Status { action, status, reason } => {
+                let Value::Int(status) = self.value(status)? else { panic!("a status is an INT") };
+                let reason = reason.as_ref().map(|r| self.text(r)).transpose()?.flatten();
+                if status < 0 {
+                    return self.fail(format!("return(synth()) status code ({status}) is negative"));
+                }
+                if status > 65535 {
+                    return self.fail(format!("return(synth()) status code ({status}) > 65535"));
+                }
+                if status % 1000 < 100 {
+                    return self.fail(format!("illegal return(synth()) status code ({status}) (..0##)"));
+                }
+                let reason = self.keep(reason);
+                let done = self.host.return_status(status, reason);
+                self.host(done)?;
+                Ok(End::Run(*action))
+            }
+            Return::PassFor(seconds) => {
+                let seconds = real(self.value(seconds)?);
+                let done = self.host.return_pass_for(seconds);
+                self.host(done)?;
+                Ok(End::Run(Action::Pass))
+            }
+            Return::Fail(Some(text)) => {
+                let text = self.text(text)?.unwrap_or_else(|| b"(null)".to_vec());
+                self.fail(String::from_utf8_lossy(&text))
+            }
+            other => panic!("not for this interpreter: {other:?}"),
+        }
+    }
+
+    /// Statements that change no variable and decide nothing.
+    fn effect(&mut self, stmt: &Stmt) -> Done<()> {
+        match stmt {
+            Stmt::Do { call, .. } => self.value(call).map(drop),
+            Stmt::Unset { target, .. } => {
+                let done = self.host.unset(*target);
+                self.host(done)
+            }
+            Stmt::SetBody { target, op, value, .. } => {
+                let content = match &value.kind {
+                    ExprKind::Blob(bytes) => bytes.clone(),
+                    _ => self.body(value)?,
+                };
+                let done = self.host.set_body(*target, *op == SetOp::Add, &content);
+                self.host(done)
+            }
+            Stmt::Synthetic { value, .. } => {
+                let content = self.body(value)?;
+                let done = self.host.set_body(Var::RespBody, true, &content);
+                self.host(done)
+            }
+            Stmt::Ban { value, .. } => {
+                let done = match self.text(value)? {
+                    Some(text) => self.host.ban(&text),
+                    None => Err("Null argument".to_owned()),
+                };
+                if let Err(text) = done {
+                    self.host.log(Tag::VCL_Error as u8, format!("ban(): {text}").as_bytes());
+                }
+                Ok(())
+            }
+            Stmt::Trace { at, number } => {
+                if self.trace {
+                    let At { source, line, column } = at;
+                    self.host.trace(&format!("test {number} {source}.{line}.{column}"));
+                }
+                Ok(())
+            }
+            other => panic!("not for this interpreter: {other:?}"),
+        }
+    }
+
+    /// Undefined parts of a body read `(null)`.
+    fn body(&mut self, value: &Expr) -> Done<Vec<u8>> {
+        let mut whole = Vec::new();
+        for part in parts(value) {
+            whole.extend(self.text(part)?.unwrap_or_else(|| b"(null)".to_vec()));
+        }
+        Ok(whole)
     }
 
     fn set(&mut self, target: Var, op: SetOp, value: &Expr) -> Done<()> {
@@ -146,7 +249,12 @@ impl Interpreter<'_> {
             }
         };
         let done = match as_type(new, ty) {
-            Value::Bool(v) => self.host.set_bool(target, v),
+            Value::Bool(v) => {
+                if target == Var::ReqTrace {
+                    self.trace = v;
+                }
+                self.host.set_bool(target, v)
+            }
             Value::Int(v) => self.host.set_int(target, v),
             Value::Real(v) => self.host.set_real(target, v),
             Value::Text(v) => {
@@ -181,7 +289,7 @@ impl Interpreter<'_> {
             ExprKind::Bool(v) => Value::Bool(*v),
             ExprKind::Int(v) => Value::Int(*v),
             ExprKind::Real(v) => Value::Real(*v),
-            ExprKind::Str(text) => Value::Text(Some(text.clone().into_bytes())),
+            ExprKind::Str(text) => Value::Text(Some(text.to_vec())),
             ExprKind::NullStr => Value::Text(None),
             ExprKind::Var(var) => self.var(*var, e.ty),
             ExprKind::Header(http, name) => {
@@ -231,6 +339,9 @@ impl Interpreter<'_> {
                 let (a, b) = (self.value(a)?, self.value(b)?);
                 self.arith(*op, a, b, e.ty)?
             }
+            ExprKind::Ip(ip, port) => Value::Ip(Some(SocketAddr::new(*ip, *port))),
+            ExprKind::StorageVar(name, var) => Value::Int(self.host.storage_var(name, *var)),
+            ExprKind::SubCallable(_) => Value::Bool(true),
             _ => return self.special(e),
         })
     }
@@ -264,22 +375,66 @@ impl Interpreter<'_> {
                 let changed = if *upper { text.to_ascii_uppercase() } else { text.to_ascii_lowercase() };
                 Value::Text((!changed.is_empty()).then_some(changed))
             }
-            ExprKind::Call { function: module::ECHO, args, .. } => {
-                let arg = args[0].as_ref().expect("it is always given");
-                Value::Text(self.text(arg)?)
+            ExprKind::AclMatch { ip, acl, negated } => {
+                let Value::Ip(ip) = self.value(ip)? else { panic!("an ACL is asked about an IP") };
+                let ExprKind::Acl(index) = acl.kind else { panic!("an ACL by name") };
+                let Some(ip) = ip else { return self.fail("Cannot match a null IP address") };
+                let verdict = self.instance.acls[index as usize].check(&ip);
+                if let Some(text) = verdict.log {
+                    self.host.log(Tag::VCL_acl as u8, text.as_bytes());
+                }
+                Value::Bool(verdict.matches != *negated)
             }
-            ExprKind::Call { function: module::TAIL, args, .. } => {
-                let arg = args[0].as_ref().expect("it is always given");
+            ExprKind::Call { function, args, call_site, .. } => self.call(*function, args, *call_site)?,
+            other => panic!("not for this interpreter: {other:?}"),
+        })
+    }
+
+    /// The functions of the tests' module.
+    fn call(&mut self, function: u32, args: &[Option<Expr>], site: Option<u32>) -> Done<Value> {
+        let arg = |i: usize| args[i].as_ref().expect("it is always given");
+        Ok(match function {
+            module::ECHO => Value::Text(self.text(arg(0))?),
+            module::NOTHING => Value::Text(None),
+            module::HEADER => {
+                let ExprKind::HeaderRef(http, name) = arg(0).kind else { panic!("a header by name") };
+                self.value(&Expr { ty: Type::String, kind: ExprKind::Header(http, name) })?
+            }
+            module::COUNT => {
+                let count = self.counts.entry(site).or_default();
+                *count += 1;
+                Value::Int(*count - 1)
+            }
+            module::SHOW => {
+                let mut shown = Vec::new();
+                for arg in args {
+                    shown.push(match arg.as_ref().map(|a| self.value(a)).transpose()? {
+                        None => format!("{:?}", lacquer_vcl_runtime::Value::Absent),
+                        Some(Value::Text(Some(s))) => format!("{:?}", String::from_utf8_lossy(&s)),
+                        Some(Value::Text(None)) => "null".to_owned(),
+                        Some(Value::Int(n)) => format!("{:?}", lacquer_vcl_runtime::Value::Int(n)),
+                        Some(Value::Real(n)) => format!("{:?}", lacquer_vcl_runtime::Value::Real(n)),
+                        Some(Value::Bool(b)) => format!("{:?}", lacquer_vcl_runtime::Value::Bool(b)),
+                        Some(Value::Ip(_)) => panic!("it takes no IP"),
+                    });
+                }
+                Value::Text(Some(shown.join(" ").into_bytes()))
+            }
+            module::TAIL => {
                 let (mut count, mut last) = (0, None);
-                for part in parts(arg) {
+                for part in parts(arg(0)) {
                     last = self.text(part)?;
                     count += 1;
                 }
                 let last = last.unwrap_or_else(|| b"null".to_vec());
                 Value::Text(Some(format!("{count}:{}", String::from_utf8_lossy(&last)).into_bytes()))
             }
-            ExprKind::Call { function: module::FAIL, .. } => return self.fail("the module said no"),
-            other => panic!("not for this interpreter: {other:?}"),
+            module::FAIL => return self.fail("the module said no"),
+            module::LIE => {
+                let text = "A module function returned another type than it declares";
+                return self.fail(text);
+            }
+            other => panic!("not for this interpreter: function {other}"),
         })
     }
 
@@ -323,6 +478,10 @@ impl Interpreter<'_> {
             match (self.value(a)?, self.value(b)?) {
                 (Value::Int(a), Value::Int(b)) => Some(a.cmp(&b)),
                 (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(&b)),
+                (Value::Ip(a), Value::Ip(b)) => match (a, b) {
+                    (Some(a), Some(b)) => Some(if a.ip() == b.ip() { Equal } else { Greater }),
+                    _ => return self.fail("VRT_ipcmp: Illegal IP"),
+                },
                 (a, b) => real(a).partial_cmp(&real(b)),
             }
         };
