@@ -21,16 +21,18 @@ struct Found;
 impl Compiler<'_> {
     /// Runs all checks, in the order in which their errors are to be seen.
     pub fn check_program(&mut self) {
-        let checks: [fn(&mut Self); 5] = [
-            Self::check_references,
-            Self::check_returns,
-            Self::check_uses,
-            Self::check_default_backend,
-            Self::report_late_error,
+        // What could not be parsed may have defined and used what would be missed now.
+        let whole = self.errors == 0;
+        let checks: [(fn(&mut Self), bool); 5] = [
+            (Self::check_references, true),
+            (Self::check_returns, false),
+            (Self::check_uses, false),
+            (Self::check_default_backend, true),
+            (Self::report_late_error, true),
         ];
-        for check in checks {
+        for (check, _) in checks.iter().filter(|(_, wants_whole)| whole || !wants_whole) {
             check(self);
-            if self.errors > 0 {
+            if self.enough() {
                 return;
             }
         }

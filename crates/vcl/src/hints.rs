@@ -104,6 +104,17 @@ pub(crate) fn for_unknown_declaration(word: &str) -> Option<&'static str> {
     })
 }
 
+/// The hint for text that has no tokens, by the declaration it stands in: a colon in a Fastly table is no BLOB.
+pub(crate) fn for_lexical_error(before: &[u8]) -> Option<String> {
+    let mut lines = before.rsplit(|b| *b == b'\n').map(<[u8]>::trim_ascii_start);
+    let begins = |line: &[u8], word: &str| {
+        line.strip_prefix(word.as_bytes()).is_some_and(|r| r.first() == Some(&b' '))
+    };
+    let declarations = ["acl", "backend", "import", "probe", "sub", "table", "vcl"];
+    let word = lines.find_map(|line| declarations.into_iter().find(|word| begins(line, word)))?;
+    (word == "table").then(|| for_unknown_declaration("table").map(str::to_owned)).flatten()
+}
+
 /// The hint for a subroutine with a reserved name that is none of the language's.
 pub(crate) fn for_unknown_method(name: &str) -> Option<String> {
     Some(match name {

@@ -4,6 +4,7 @@ use crate::Options;
 use crate::diagnostics::{Diagnostic, Piece, Severity};
 use crate::lexer::{LexError, Tok, Token, lex, string_content};
 use crate::source::{self, SourceText, Span};
+use crate::text::Text;
 
 pub(crate) struct Texts {
     pub sources: Vec<SourceText>,
@@ -25,7 +26,7 @@ struct Loader<'a> {
 pub(crate) fn load(main: SourceText, builtin: &str, options: &Options) -> Texts {
     let mut loader =
         Loader { options, sources: Vec::new(), tokens: Vec::new(), report: Diagnostic::new(Severity::Error) };
-    let mut built_in = SourceText::new("<builtin>", builtin.to_owned(), None);
+    let mut built_in = SourceText::new("<builtin>", builtin.into(), None);
     built_in.builtin = true;
     let loaded = loader.source(main, 0, false).and_then(|()| loader.source(built_in, 0, true));
     let errors = if loaded.is_err() { vec![loader.report] } else { Vec::new() };
@@ -34,7 +35,7 @@ pub(crate) fn load(main: SourceText, builtin: &str, options: &Options) -> Texts 
 
 /// Finds a file as `include` and `vcl.load` do: absolute, or in a directory of `vcl_path`.
 /// Gives its full name and text, or the error as text.
-pub(crate) fn find_file(name: &str, options: &Options) -> Result<(String, String), String> {
+pub(crate) fn find_file(name: &str, options: &Options) -> Result<(String, Text), String> {
     if !options.unsafe_path && name.contains('/') {
         return Err(format!("VCL filename '{name}' is unsafe.\n"));
     }
@@ -48,7 +49,7 @@ pub(crate) fn find_file(name: &str, options: &Options) -> Result<(String, String
         return Err(format!("Cannot read file '{name}' (No such file or directory)\n"));
     };
     match options.files.read(&path) {
-        Ok(text) => Ok((path, text)),
+        Ok(text) => Ok((path, text.into())),
         Err(error) => Err(format!("Cannot read file '{path}' ({error})\n")),
     }
 }
@@ -98,6 +99,8 @@ impl Loader<'_> {
             Err(LexError { message, spans }) => {
                 self.say(message);
                 for span in spans {
+                    let before = &self.sources[index as usize].text[..span.start as usize];
+                    self.report.hint = crate::hints::for_lexical_error(before);
                     self.show(span);
                 }
                 return Err(Stop);
@@ -109,7 +112,7 @@ impl Loader<'_> {
             if token.kind == Tok::Eoi && !is_last {
                 break;
             }
-            if token.kind == Tok::Id && self.text(token) == "include" {
+            if token.kind == Tok::Id && self.bytes(token) == b"include" {
                 at = self.include(&tokens, at, depth)?;
             } else {
                 self.tokens.push(token);
@@ -119,7 +122,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    fn text(&self, token: Token) -> &str {
+    fn bytes(&self, token: Token) -> &[u8] {
         let span = token.span;
         &self.sources[span.source as usize].text[span.start as usize..span.end as usize]
     }
@@ -136,7 +139,7 @@ impl Loader<'_> {
                 self.show(sign.span);
                 break;
             }
-            if self.text(flag) != "glob" {
+            if self.bytes(flag) != b"glob" {
                 return self.fail("Unknown include flag:\n", flag.span);
             }
             glob = sign.kind == Tok::Plus;
@@ -164,7 +167,7 @@ impl Loader<'_> {
 
     /// The file name, with `./` made relative to the including file.
     fn include_path(&mut self, file: Token) -> Result<String, Stop> {
-        let path = string_content(self.text(file)).to_owned();
+        let path = String::from_utf8_lossy(string_content(self.bytes(file))).into_owned();
         let Some(rest) = path.strip_prefix("./") else { return Ok(path) };
         let by = &self.sources[file.span.source as usize].name;
         let Some((directory, _)) = by.rsplit_once('/').filter(|_| by.starts_with('/')) else {

@@ -207,8 +207,12 @@ impl Compiler<'_> {
                 Tok::Eoi => break,
                 Tok::LBrace => depth += 1,
                 Tok::RBrace => depth = depth.saturating_sub(1),
-                Tok::Id if depth == 0 && token > start && DECLARATIONS.contains(&self.text(token)) => {
-                    if matches!(self.kind(token - 1), Tok::RBrace | Tok::Semi) {
+                Tok::Id | Tok::Csrc if depth == 0 && token > start => {
+                    let ended = matches!(self.kind(token - 1), Tok::RBrace | Tok::Semi | Tok::Csrc);
+                    // A brace too many or too few looks like an end, too.
+                    let begins = DECLARATIONS.contains(&self.text(token))
+                        || crate::hints::for_unknown_declaration(self.text(token)).is_some();
+                    if ended && (begins || self.kind(token) == Tok::Csrc) {
                         break;
                     }
                 }

@@ -172,6 +172,7 @@ const UPGRADES: &[(&str, &str)] = &[
     ("acl ban { }", "choose another name"),
     ("director d round-robin { }", "directors.round_robin"),
     ("table t { }", "Fastly"),
+    ("\ntable t {\n  \"a\": \"b\",\n}", "Fastly"),
     ("sub vcl_recv { remove req.http.a; }", "unset"),
     ("sub vcl_recv { error 404; }", "synth"),
     ("sub vcl_recv { return (lookup); }", "return (hash)"),
@@ -207,6 +208,19 @@ fn several_errors_come_in_one_run_when_wanted() {
     assert_eq!(lines, [Some(3), Some(4), Some(7), Some(8)]);
     assert_eq!(errors[0].message(), "Symbol not found: 'req.foo'");
     assert_eq!(compile_text(&text).unwrap_err().len(), 1);
+}
+
+#[test]
+fn one_kind_of_error_does_not_hide_the_others() {
+    let text = with_head(
+        "\nacl ban { }\ndirector d round-robin { }\nC{ int x; }C\nsub vcl_recv {\n  set req.foo = 1;\n}\n\
+         sub vcl_hit { return (fetch); }\nsub vcl_miss { set beresp.ttl = 1s; }\n",
+    );
+    let files = Memory::default();
+    let errors =
+        with_options(&files, |o| compile("x.vcl", &text, &Options { max_errors: 20, ..o })).unwrap_err();
+    let lines: Vec<Option<u32>> = errors.iter().map(|e| e.line()).collect();
+    assert_eq!(lines, [2, 3, 4, 6, 8, 9].map(Some));
 }
 
 #[test]
