@@ -5,12 +5,11 @@ use lacquer_vcl::{NoFiles, NumericResolver, Options, Severity, compile, vcl_load
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
     let mut options = Options::new(lacquer_vmods::catalogue(), &NoFiles, &NumericResolver);
     options.max_errors = 3;
     // The built-in VCL would take most of the time and is the same in every run.
     options.builtin = Some("");
-    let shown = match compile("fuzz", text, &options) {
+    let shown = match compile("fuzz", bytes, &options) {
         Ok(compiled) => compiled.warnings,
         Err(found) => {
             assert!(found.iter().any(|d| d.severity == Severity::Error));

@@ -13,6 +13,22 @@ pub struct Command {
     pub line: String,
     /// Its words, or what is wrong with them.
     pub words: Result<Vec<String>, &'static str>,
+    /// The words byte for byte, if one of them is no UTF-8.
+    raw: Vec<Vec<u8>>,
+}
+
+impl Command {
+    fn new(line: String, words: Vec<Vec<u8>>) -> Command {
+        let odd = words.iter().any(|word| std::str::from_utf8(word).is_err());
+        let raw = if odd { words.clone() } else { Vec::new() };
+        Command { line, words: Ok(words.into_iter().map(text).collect()), raw }
+    }
+
+    /// A word as it was sent.
+    pub fn bytes(&self, word: usize) -> &[u8] {
+        let known = self.words.as_ref().ok().and_then(|words| words.get(word));
+        self.raw.get(word).map_or_else(|| known.map_or(&[], |w| w.as_bytes()), Vec::as_slice)
+    }
 }
 
 struct HereDocument {
@@ -53,7 +69,7 @@ impl Collector {
         let words = split_bytes(body, Rules { comment: false, ..Rules::COMMAND });
         let mut words = match words {
             Ok(words) => words,
-            Err(fault) => return Some(Command { line: text(line), words: Err(fault) }),
+            Err(fault) => return Some(Command { line: text(line), words: Err(fault), raw: Vec::new() }),
         };
         if authenticated
             && let [.., arrows, token] = words.as_slice()
@@ -65,7 +81,7 @@ impl Collector {
             self.here = Some(HereDocument { line: text(line), words, token, matched: 0, text: Vec::new() });
             return None;
         }
-        Some(Command { line: text(line), words: Ok(words.into_iter().map(text).collect()) })
+        Some(Command::new(text(line), words))
     }
 
     fn feed_here(&mut self, byte: u8) -> Option<Command> {
@@ -73,7 +89,7 @@ impl Collector {
         if here.matched == here.token.len() && matches!(byte, b'\n' | b'\r') {
             let HereDocument { line, mut words, text: body, .. } = self.here.take()?;
             words.push(body);
-            return Some(Command { line, words: Ok(words.into_iter().map(text).collect()) });
+            return Some(Command::new(line, words));
         }
         if here.token.get(here.matched) == Some(&byte) {
             here.matched += 1;
@@ -124,6 +140,14 @@ mod tests {
             [words(&["vcl.inline", "x", "vcl 4.1; %X\n%XX y\n"]), words(&["ping"])]
         );
         assert_eq!(commands("a << b\n", false), [words(&["a", "<<", "b"])]);
+    }
+
+    #[test]
+    fn bytes_that_are_no_utf8_are_not_lost() {
+        let mut collector = Collector::default();
+        let command = b"vcl.inline x \"\xe9\"\n".iter().find_map(|b| collector.feed(*b, true)).unwrap();
+        assert_eq!((command.bytes(0), command.bytes(2)), (&b"vcl.inline"[..], &b"\xe9"[..]));
+        assert_eq!(command.words.unwrap()[2], "\u{fffd}");
     }
 
     #[test]

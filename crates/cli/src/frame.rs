@@ -20,13 +20,14 @@ pub fn decode_head(head: &[u8; HEAD]) -> Option<(u16, usize)> {
 }
 
 /// Cuts a reply that is longer than `limit`, at a character boundary. True when it was cut.
-pub fn truncate(text: &mut String, limit: usize) -> bool {
+pub fn truncate(text: &mut Vec<u8>, limit: usize) -> bool {
     if text.len() <= limit {
         return false;
     }
     let mut end = limit.saturating_sub(1);
-    while !text.is_char_boundary(end) {
-        end -= 1;
+    let continues = |byte: u8| byte & 0xc0 == 0x80;
+    for _ in 0..3 {
+        end -= usize::from(end > 0 && continues(text[end]));
     }
     text.truncate(end);
     true
@@ -47,9 +48,9 @@ mod tests {
 
     #[test]
     fn cut_between_characters() {
-        let mut text = "abécd".to_owned();
+        let mut text = "abécd".as_bytes().to_vec();
         assert!(truncate(&mut text, 4));
-        assert_eq!(text, "ab");
+        assert_eq!(text, b"ab");
         assert!(!truncate(&mut text, 4));
     }
 }

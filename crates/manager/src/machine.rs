@@ -49,9 +49,8 @@ fn expand(folder: &str, parts: &[&str], found: &mut Vec<String>) -> io::Result<(
 }
 
 impl Files for Machine {
-    fn read(&self, path: &str) -> Result<String, String> {
-        let bytes = fs::read(path).map_err(|error| words(&error))?;
-        Ok(String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
+    fn read(&self, path: &str) -> Result<Vec<u8>, String> {
+        fs::read(path).map_err(|error| words(&error))
     }
 
     fn exists(&self, path: &str) -> bool {

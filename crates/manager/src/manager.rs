@@ -11,6 +11,7 @@ use lacquer_cli::help::{self, Asker};
 use lacquer_cli::link::{Request, ToWorker};
 use lacquer_cli::{json, status};
 use lacquer_params::{Effect, Listing, ParamSet, SetError};
+use lacquer_vcl::Text;
 
 use crate::complain::{Complain, Level};
 use crate::jail::Jail;
@@ -27,30 +28,30 @@ pub struct Reply {
     /// Status of the CLI.
     pub status: u16,
     /// Text for the user.
-    pub text: String,
+    pub text: Text,
 }
 
 impl Reply {
     /// Done.
-    pub fn ok(text: impl Into<String>) -> Reply {
+    pub fn ok(text: impl Into<Text>) -> Reply {
         Reply { status: status::OK, text: text.into() }
     }
 
     /// Not done.
-    pub fn no(status: u16, text: impl Into<String>) -> Reply {
+    pub fn no(status: u16, text: impl Into<Text>) -> Reply {
         Reply { status, text: text.into() }
     }
 }
 
-impl From<Result<String, Reply>> for Reply {
-    fn from(done: Result<String, Reply>) -> Reply {
+impl<T: Into<Text>> From<Result<T, Reply>> for Reply {
+    fn from(done: Result<T, Reply>) -> Reply {
         done.map_or_else(|reply| reply, Reply::ok)
     }
 }
 
 impl From<SetError> for Reply {
     fn from(error: SetError) -> Reply {
-        Reply { status: error.status, text: error.text }
+        Reply { status: error.status, text: error.text.into() }
     }
 }
 
@@ -141,7 +142,7 @@ impl Manager {
         let pid = worker.pid();
         let hear = |line: &str| Manager::child_said(complain, Level::Info, pid, line);
         match worker.ask(body, patience, hear) {
-            Asked::Answer { status, text } => Reply { status, text },
+            Asked::Answer { status, text } => Reply { status, text: text.into() },
             Asked::Silence => {
                 self.give_up_on_worker();
                 Reply::no(status::COMMS, "CLI communication error")
@@ -163,7 +164,7 @@ impl Manager {
                 return Reply::no(status::UNKNOWN, "Unknown request.\nType 'help' for more info.\n");
             }
             Ok(None) => return worker_needed(),
-            Err((status, text)) => return Reply { status, text },
+            Err((status, text)) => return Reply { status, text: text.into() },
         };
         let Ok(words) = &command.words else { return Reply::no(status::SYNTAX, "") };
         if checked.spec.home == Home::Worker {
@@ -173,10 +174,16 @@ impl Manager {
                 worker_needed()
             };
         }
-        self.run_here(checked, words, authenticated)
+        self.run_here(checked, command, words, authenticated)
     }
 
-    fn run_here(&mut self, checked: Checked, words: &[String], authenticated: bool) -> Reply {
+    fn run_here(
+        &mut self,
+        checked: Checked,
+        command: &Command,
+        words: &[String],
+        authenticated: bool,
+    ) -> Reply {
         let args = &words[1 + usize::from(checked.json)..];
         let json = checked.json;
         let in_envelope = |elements: &str| Reply::ok(json::reply(2, words, now(), elements));
@@ -189,7 +196,7 @@ impl Manager {
                     return in_envelope(&help::show_json(asker));
                 }
                 let (status, text) = help::show(args, asker);
-                Reply { status, text }
+                Reply { status, text: text.into() }
             }
             "panic.clear" => self.panic_clear(args).into(),
             "panic.show" => match &self.panic {
@@ -216,7 +223,7 @@ impl Manager {
             "vcl.deps" if json => in_envelope(&self.catalogue.deps_json()),
             "vcl.deps" => Reply::ok(self.catalogue.deps()),
             "vcl.discard" => self.vcl_discard(args).into(),
-            "vcl.inline" => self.vcl_inline(args).into(),
+            "vcl.inline" => self.vcl_inline(args, command.bytes(2)).into(),
             "vcl.label" => self.vcl_label(&args[0], &args[1]).into(),
             "vcl.list" if self.running() => self.ask(Request::Cli { argv: words.to_vec() }),
             "vcl.list" if json => in_envelope(&self.catalogue.list_json()),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use lacquer_cli::words::{Rules, split};
 use lacquer_params::{DebugBits, ParamSet};
+use lacquer_vcl::Text;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::cli::{CliSockets, Master};
@@ -20,7 +21,7 @@ use crate::options::said::{Mode, Ordered, Said};
 use crate::service::{Service, Signals};
 use crate::shm::Shm;
 use crate::storage::StorageArguments;
-use crate::vcl::compile::{Text, read_along};
+use crate::vcl::compile::{Input, read_along};
 use crate::version;
 use crate::workdir::{self, PidFile, make_secret};
 use crate::worker::State;
@@ -31,7 +32,7 @@ const DEFAULT_CLI: &str = "localhost:0";
 /// VCL to begin with: its name in messages, and its text.
 struct StartVcl {
     origin: String,
-    text: String,
+    text: Text,
 }
 
 /// The options in their second stage: what they mean.
@@ -51,7 +52,10 @@ fn backend_vcl(argument: &str) -> StartVcl {
     } else {
         format!("{{\n    .host = \"{argument}\";\n}}")
     };
-    StartVcl { origin: "<-b argument>".to_owned(), text: format!("vcl 4.1;\nbackend default {body}\n") }
+    StartVcl {
+        origin: "<-b argument>".to_owned(),
+        text: format!("vcl 4.1;\nbackend default {body}\n").into(),
+    }
 }
 
 /// What the platform says of a parameter that has no default of its own.
@@ -242,13 +246,13 @@ fn compile_and_print(manager: &mut Manager, vcl: &[StartVcl]) -> u8 {
     let mut code = 0;
     for (at, StartVcl { origin, text }) in vcl.iter().enumerate() {
         let name = format!("boot{at}");
-        match manager.new_vcl(&name, Text::Given { name: origin, text }, None) {
+        match manager.new_vcl(&name, Input::Given { name: origin, text }, None) {
             Ok(warnings) => {
                 let shown = manager.vcl_show(&["-v".to_owned(), name]).unwrap_or_default();
                 say_line(&format!("{warnings}{shown}"));
             }
             Err(Reply { text, .. }) => {
-                say_line(&text);
+                say_line(&text.lossy());
                 code = 2;
             }
         }
@@ -265,7 +269,7 @@ fn compile_and_print(manager: &mut Manager, vcl: &[StartVcl]) -> u8 {
 fn load_vcl(manager: &mut Manager, vcl: &[StartVcl]) -> Outcome<()> {
     for (at, StartVcl { origin, text }) in vcl.iter().enumerate() {
         let name = if vcl.len() == 1 { "boot".to_owned() } else { format!("boot{at}") };
-        match manager.new_vcl(&name, Text::Given { name: origin, text }, None) {
+        match manager.new_vcl(&name, Input::Given { name: origin, text }, None) {
             Ok(warnings) if warnings.is_empty() => {}
             Ok(warnings) => eprintln!("Warnings:\n{warnings}"),
             Err(Reply { text, .. }) => return Err(Fault::plain(format!("\n{text}"))),

@@ -136,7 +136,7 @@ impl Groups {
 
 impl Regex {
     /// Compiles a pattern; the error text is PCRE2's with the offset.
-    pub fn new(pattern: &str, jit: bool) -> Result<Regex, String> {
+    pub fn new(pattern: &[u8], jit: bool) -> Result<Regex, String> {
         let (mut error, mut offset) = (0, 0);
         // SAFETY: pattern and length belong together; the out-pointers are live.
         let code = unsafe {
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     fn sub(all: bool, subject: &str, pattern: &str, replacement: &str) -> Option<String> {
-        let regex = Regex::new(pattern, true).unwrap();
+        let regex = Regex::new(pattern.as_bytes(), true).unwrap();
         let mut out = Vec::new();
         let limits = RegexLimits::default();
         let done =
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn limits_end_a_match_with_an_error() {
-        let regex = Regex::new("(a+)+$", false).unwrap();
+        let regex = Regex::new(b"(a+)+$", false).unwrap();
         let limits = RegexLimits { matches: 100, depth: 1000 };
         let error = regex.is_match(b"aaaaaaaaaaaaaaaaaaaaaaaab", limits).unwrap_err();
         assert_eq!(error.0, PCRE2_ERROR_MATCHLIMIT);

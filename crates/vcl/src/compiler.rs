@@ -4,6 +4,7 @@
 //! Parsing and checking are one pass over the tokens, in the order in which Varnish's compiler does
 //! them, so that the first error is the one its users know.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -14,6 +15,7 @@ use crate::program::{At, Program, Stmt};
 use crate::signature::{ModuleSignatures, ObjectSignature};
 use crate::source::{self, SourceText, Span};
 use crate::symbols::{Proc, SymbolId, Symbols, TokenId};
+use crate::text::Text;
 use crate::types::HttpId;
 
 /// An error has been reported; whoever gets this may add to the report and must pass it on.
@@ -87,7 +89,7 @@ pub(crate) struct Compiler<'a> {
     pub first_backend: Option<SymbolId>,
     pub default_probe: Option<u32>,
     pub header_ids: HashMap<String, u32>,
-    pub regex_ids: HashMap<String, u32>,
+    pub regex_ids: HashMap<Text, u32>,
     pub function_ids: HashMap<(u32, String, String), u32>,
     pub trace_points: u32,
     /// What only Varnish's C compiler would notice: said when nothing else is wrong.
@@ -146,14 +148,30 @@ impl<'a> Compiler<'a> {
         self.tokens[token.min(self.tokens.len() - 1)].span
     }
 
-    pub fn text(&self, token: TokenId) -> &'a str {
+    /// A token as it was written.
+    pub fn bytes(&self, token: TokenId) -> &'a [u8] {
         let span = self.span(token);
         &self.sources[span.source as usize].text[span.start as usize..span.end as usize]
     }
 
+    /// A token that is no string, and so is ASCII. Strings that are no UTF-8 are like no word.
+    pub fn text(&self, token: TokenId) -> &'a str {
+        std::str::from_utf8(self.bytes(token)).unwrap_or("\u{fffd}")
+    }
+
+    /// A token for people to read.
+    pub fn shown(&self, token: TokenId) -> Cow<'a, str> {
+        String::from_utf8_lossy(self.bytes(token))
+    }
+
     /// What a string token says.
-    pub fn content(&self, token: TokenId) -> &'a str {
-        string_content(self.text(token))
+    pub fn content(&self, token: TokenId) -> &'a [u8] {
+        string_content(self.bytes(token))
+    }
+
+    /// The same as a name of something, which only UTF-8 is.
+    pub fn content_text(&self, token: TokenId) -> Cow<'a, str> {
+        String::from_utf8_lossy(self.content(token))
     }
 
     pub fn is_word(&self, token: TokenId, word: &str) -> bool {
@@ -177,7 +195,7 @@ impl<'a> Compiler<'a> {
 
     /// The texts of the tokens from one to before the other, joined.
     pub fn joined(&self, from: TokenId, to: TokenId) -> String {
-        (from..to).map(|t| self.text(t)).collect()
+        (from..to).map(|t| self.shown(t)).collect()
     }
 
     pub fn say(&mut self, text: impl AsRef<str>) {
@@ -252,7 +270,7 @@ impl<'a> Compiler<'a> {
         match self.kind(token) {
             Tok::Eoi => "end of input".to_owned(),
             Tok::Csrc => "C{ ... }C".to_owned(),
-            _ => format!("'{}'", self.text(token)),
+            _ => format!("'{}'", self.shown(token)),
         }
     }
 

@@ -179,9 +179,10 @@ impl Compiler<'_> {
         negated = negated || self.take(Tok::Bang);
         self.want(Tok::Cstr)?;
         let address = self.t;
-        let content = self.content(address);
+        let content = self.content_text(address);
         self.advance();
-        let mut entry = Entry { negated, address, mask: None, host: content.to_owned(), fixed: None };
+        let mut entry =
+            Entry { negated, address, mask: None, host: content.clone().into_owned(), fixed: None };
         let mut bits = None;
         if let Some((host, mask)) = content.split_once('/') {
             host.clone_into(&mut entry.host);

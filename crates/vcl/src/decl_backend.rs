@@ -157,7 +157,7 @@ impl Compiler<'_> {
         self.want(Tok::Cstr)?;
         let token = self.t;
         self.advance();
-        Ok((token, self.content(token).to_owned()))
+        Ok((token, self.content_text(token).into_owned()))
     }
 
     fn backend_field(
@@ -188,8 +188,8 @@ impl Compiler<'_> {
                 (seen.path, backend.path) = (Some(token), Some(path));
             }
             "host_header" => {
-                let (token, header) = self.string_field()?;
-                (seen.host_header, backend.host_header) = (Some(token), Some(header));
+                let (token, _) = self.string_field()?;
+                (seen.host_header, backend.host_header) = (Some(token), Some(self.content(token).into()));
             }
             "authority" => {
                 let (token, authority) = self.string_field()?;
@@ -211,7 +211,7 @@ impl Compiler<'_> {
             }
             "preamble" => {
                 self.want(Tok::Cblob)?;
-                backend.preamble = Some(blob_content(self.text(self.t)));
+                backend.preamble = Some(blob_content(self.bytes(self.t)));
                 self.advance();
             }
             _ => backend.via = Some(self.via(symbol)?),
@@ -271,7 +271,7 @@ impl Compiler<'_> {
         }
         if let Some(path) = seen.path {
             // HTTP wants a Host, and a socket in the file system has no name to put there.
-            backend.host_header.get_or_insert_with(|| "0.0.0.0".to_owned());
+            backend.host_header.get_or_insert_with(|| "0.0.0.0".into());
             return self.check_path(path);
         }
         let Some(host) = seen.host else { return Err(Stop) };
@@ -296,8 +296,8 @@ impl Compiler<'_> {
             (None, Some(token)) => (token, "host_header"),
             (None, None) => (host, "host"),
         };
-        let value = self.content(token);
-        let bare = crate::literals::split_port(value).ok().and_then(|(host, _)| host).unwrap_or(value);
+        let value = self.content_text(token);
+        let bare = crate::literals::split_port(&value).ok().and_then(|(host, _)| host).unwrap_or(&value);
         if bare.parse::<IpAddr>().is_ok() {
             let message = if field == "authority" {
                 ".authority can not be an ip address with .via.\n".to_owned()
@@ -314,7 +314,7 @@ impl Compiler<'_> {
     }
 
     fn check_path(&mut self, token: TokenId) -> Res<()> {
-        let path = self.content(token);
+        let path = self.content_text(token);
         if !path.starts_with(['/', '@']) {
             return self.fail("Backend path: Must be a valid path or abstract socket:\n", token);
         }
@@ -327,7 +327,7 @@ impl Compiler<'_> {
         if path.starts_with('@') {
             return Ok(());
         }
-        match self.options.files.socket(path) {
+        match self.options.files.socket(&path) {
             SocketKind::Socket => Ok(()),
             SocketKind::NotASocket => self.fail("Backend path: Not a socket:\n", token),
             SocketKind::NotYet(error) => {

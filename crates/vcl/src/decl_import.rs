@@ -65,7 +65,7 @@ impl Compiler<'_> {
             return self.fail("Expected 'from path ...'\n", self.t);
         }
         self.advance();
-        if self.now() == Tok::Cstr && !self.options.unsafe_path && self.content(self.t).contains('/') {
+        if self.now() == Tok::Cstr && !self.options.unsafe_path && self.content(self.t).contains(&b'/') {
             let quoted = self.quoted(self.t);
             let message = format!("'import ... from path ...' is unsafe.\nAt:{quoted}");
             return self.fail(message, self.t);
@@ -79,7 +79,7 @@ impl Compiler<'_> {
     fn find_module(&mut self, module: TokenId, path: Option<TokenId>) -> Res<ModuleSignatures> {
         let name = self.text(module);
         if let Some(path) = path {
-            let path = self.content(path);
+            let path = self.content_text(path);
             let file = path.rsplit('/').next().unwrap_or_default();
             let contains = file.strip_prefix("libvmod_").and_then(|f| f.strip_suffix(".so"));
             if let Some(contains) = contains.filter(|c| *c != name) {

@@ -68,20 +68,20 @@ impl Compiler<'_> {
             "url" => {
                 self.only_one("Probe request", &mut seen.request, field)?;
                 self.want(Tok::Cstr)?;
-                probe.url = Some(self.content(self.t).to_owned());
+                probe.url = Some(self.content(self.t).into());
                 self.advance();
             }
             "request" => {
                 self.only_one("Probe request", &mut seen.request, field)?;
                 self.want(Tok::Cstr)?;
-                let mut request = String::new();
+                let mut request = Vec::new();
                 while self.now() == Tok::Cstr {
-                    request.push_str(self.content(self.t));
-                    request.push_str("\r\n");
+                    request.extend_from_slice(self.content(self.t));
+                    request.extend_from_slice(b"\r\n");
                     self.advance();
                 }
-                request.push_str("\r\n");
-                probe.request = Some(request);
+                request.extend_from_slice(b"\r\n");
+                probe.request = Some(request.into());
             }
             "timeout" => probe.timeout = Some(self.duration()?),
             "interval" => probe.interval = Some(self.duration()?),

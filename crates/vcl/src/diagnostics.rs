@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use crate::text::Text;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     Warning,
@@ -36,7 +38,7 @@ pub struct Place {
     pub line: u32,
     pub start: usize,
     pub end: usize,
-    pub text: String,
+    pub text: Text,
     /// The line that the stretch ends on, if it is another one.
     pub last: Option<LastLine>,
     /// Named by both ends rather than by its start alone.
@@ -49,14 +51,14 @@ pub struct Place {
 pub struct LastLine {
     pub file: String,
     pub line: u32,
-    pub text: String,
+    pub text: Text,
 }
 
 /// The column as Varnish counts it: from 1, with tabs to the next multiple of 8.
-pub(crate) fn display_column(line: &str, offset: usize) -> u32 {
+pub(crate) fn display_column(line: &[u8], offset: usize) -> u32 {
     let mut column = 0;
-    for byte in line.bytes().take(offset) {
-        column = if byte == b'\t' { (column & !7) + 8 } else { column + 1 };
+    for byte in line.iter().take(offset) {
+        column = if *byte == b'\t' { (column & !7) + 8 } else { column + 1 };
     }
     column + 1
 }
@@ -111,18 +113,18 @@ impl Place {
             if self.line + 1 != *line {
                 let _ = writeln!(out, "{:>width$}", "...");
             }
-            let start = text.len() - text.trim_start().len();
+            let start = text.len() - text.trim_ascii_start().len();
             caret_lines(out, width, *line, text, start.min(self.end), self.end);
         }
     }
 }
 
 /// A line with its tabs expanded, and below it `#` for each byte in the range and `-` for the others.
-fn excerpt(out: &mut String, line: &str, start: usize, end: usize) {
+fn excerpt(out: &mut String, line: &[u8], start: usize, end: usize) {
     let mut marks = String::with_capacity(line.len() + 1);
     let mut column = 0;
-    for (at, c) in line.char_indices() {
-        let bytes = if c == '\t' { 8 - (column & 7) } else { c.len_utf8() };
+    for Shown { at, c, bytes } in shown(line) {
+        let bytes = if c == '\t' { 8 - (column & 7) } else { bytes };
         match c {
             '\t' => out.extend(std::iter::repeat_n(' ', bytes)),
             c => out.push(c),
@@ -134,20 +136,67 @@ fn excerpt(out: &mut String, line: &str, start: usize, end: usize) {
     let _ = write!(out, "\n{marks}\n");
 }
 
-fn caret_lines(out: &mut String, width: usize, number: u32, line: &str, start: usize, end: usize) {
-    let mut shown = String::new();
-    let mut marks = String::new();
-    for (at, c) in line.char_indices() {
-        let columns = if c == '\t' { 4 } else { 1 };
-        shown.extend(std::iter::repeat_n(if c == '\t' { ' ' } else { c }, columns));
+/// A character of a line as people see it, where it stands there, and how many bytes it has there.
+struct Shown {
+    at: usize,
+    c: char,
+    bytes: usize,
+}
+
+/// The characters of a line; what is no UTF-8 shows as replacement characters.
+fn shown(line: &[u8]) -> impl Iterator<Item = Shown> {
+    let mut at = 0;
+    line.utf8_chunks().flat_map(move |chunk| {
+        let start = at;
+        at += chunk.valid().len() + chunk.invalid().len();
+        let bad = start + chunk.valid().len();
+        let good = chunk.valid().char_indices();
+        let good = good.map(move |(i, c)| Shown { at: start + i, c, bytes: c.len_utf8() });
+        let lone = |at| Shown { at, c: char::REPLACEMENT_CHARACTER, bytes: 1 };
+        good.chain((bad..bad + chunk.invalid().len()).map(lone))
+    })
+}
+
+/// Lists are put in rows of about so many characters.
+const NOTE_WIDTH: usize = 100;
+/// Widest excerpt that people are shown; of a longer line it is the part around the problem.
+const WIDEST: usize = 120;
+/// So much of it stands before the problem.
+const BEFORE: usize = 40;
+
+fn caret_lines(out: &mut String, width: usize, number: u32, line: &[u8], start: usize, end: usize) {
+    let mut text: Vec<char> = Vec::new();
+    let mut marks: Vec<char> = Vec::new();
+    for Shown { at, c, .. } in shown(line.strip_suffix(b"\r").unwrap_or(line)) {
+        let (c, columns) = match c {
+            '\t' => (' ', 4),
+            c if c.is_control() => (char::REPLACEMENT_CHARACTER, 1),
+            c => (c, 1),
+        };
+        text.extend(std::iter::repeat_n(c, columns));
         if at < end {
             marks.extend(std::iter::repeat_n(if at >= start { '^' } else { ' ' }, columns));
         }
     }
-    if marks.trim().is_empty() {
+    if !marks.contains(&'^') {
         marks.push('^');
     }
-    let _ = writeln!(out, "{number:>width$} | {shown}\n{:width$} | {marks}", "");
+    let mut first = 0;
+    if text.len() > WIDEST {
+        let caret = marks.iter().position(|m| *m == '^').unwrap_or(0);
+        first = caret.saturating_sub(BEFORE);
+        let last = (first + WIDEST).min(text.len());
+        if last < text.len() {
+            text.truncate(last);
+            text.push('…');
+        }
+        marks.truncate(last.max(caret + 1));
+        text.drain(..first);
+        marks.drain(..first);
+    }
+    let (cut, room) = if first > 0 { ("…", " ") } else { ("", "") };
+    let (text, marks) = (String::from_iter(text), String::from_iter(marks));
+    let _ = writeln!(out, "{number:>width$} | {cut}{}\n{:width$} | {room}{marks}", text.trim_end(), "");
 }
 
 impl Diagnostic {
@@ -224,8 +273,8 @@ impl Diagnostic {
                     let text = tidy(text);
                     let skip = usize::from(texts == 0 && !text.is_empty());
                     texts += usize::from(!text.is_empty());
-                    for line in text.lines().skip(skip).filter(|l| !l.trim().is_empty()) {
-                        let _ = writeln!(out, "{:width$} = {}", "", line.trim());
+                    for note in notes(text.lines().skip(skip)) {
+                        let _ = writeln!(out, "{:width$} = {note}", "");
                     }
                 }
             }
@@ -244,6 +293,23 @@ impl std::fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.pretty())
     }
+}
+
+/// The lines of a note; what vcc lists one below the other stands in rows.
+fn notes<'t>(lines: impl Iterator<Item = &'t str>) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    let mut in_list = false;
+    for line in lines.filter(|l| !l.trim().is_empty()) {
+        match notes.last_mut() {
+            Some(last) if line.starts_with('\t') && last.len() + line.len() < NOTE_WIDTH => {
+                last.push_str(if in_list { ", " } else { " " });
+                last.push_str(line.trim());
+            }
+            _ => notes.push(line.trim().to_owned()),
+        }
+        in_list = line.starts_with('\t');
+    }
+    notes
 }
 
 /// A text of vcc without the joints that lead to a place.
@@ -273,9 +339,9 @@ pub fn vcc_text(diagnostics: &[Diagnostic]) -> String {
 
 /// What `vcl.load` and `varnishd -C` answer: with an error, the failure; with warnings only, the warnings.
 pub fn vcl_load_text(diagnostics: &[Diagnostic]) -> String {
-    let text = vcc_text(diagnostics);
+    // Varnish passes on whole lines only, and to it a carriage return ends one.
+    let text = vcc_text(diagnostics).replace('\r', "\n");
     let mut out = String::new();
-    // Varnish passes on whole lines only.
     let text = text.rfind('\n').map_or("", |end| &text[..=end]);
     if !text.is_empty() {
         let _ = write!(out, "Message from VCC-compiler:\n{text}");
@@ -296,7 +362,7 @@ mod tests {
             line: 3,
             start,
             end,
-            text: text.to_owned(),
+            text: text.into(),
             last: None,
             range: false,
             included_from: Vec::new(),
@@ -317,10 +383,28 @@ mod tests {
     }
 
     #[test]
+    fn carets_stay_under_their_words() {
+        let pretty = |text: &[u8], start, end| {
+            let text = Text(text.to_vec());
+            let mut out = String::new();
+            Place { text, ..place("", start, end) }.pretty(&mut out, 3);
+            out.lines().skip(2).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(pretty("\"é\" + \tx;\r".as_bytes(), 8, 9), ["  3 | \"é\" +     x;", "    |           ^"]);
+        assert_eq!(pretty(b"\"\xe9\xff\" x", 5, 6), ["  3 | \"\u{fffd}\u{fffd}\" x", "    |      ^"]);
+        let long = ["a ".repeat(500), "wrong".to_owned(), " b".repeat(500)].concat();
+        let lines = pretty(long.as_bytes(), 1000, 1005);
+        assert!(lines[0].chars().count() < 140 && lines[0].starts_with("  3 | …"), "{lines:?}");
+        let caret = lines[1].find('^').unwrap();
+        let shown: String = lines[0].chars().skip(caret).take(5).collect();
+        assert_eq!((shown.as_str(), lines[1].matches('^').count()), ("wrong", 5));
+    }
+
+    #[test]
     fn a_place_over_two_lines_shows_both() {
         let mut d = Diagnostic::plain_error("Bad\n");
         let mut p = Place { range: true, ..place("if (a", 4, 3) };
-        p.last = Some(LastLine { file: "a.vcl".to_owned(), line: 4, text: "  b)".to_owned() });
+        p.last = Some(LastLine { file: "a.vcl".to_owned(), line: 4, text: "  b)".into() });
         d.pieces.push(Piece::Place(p));
         let expect = "Bad\n('a.vcl' Line 3 Pos 5) -- ('a.vcl' Line 4 Pos 3)\nif (a\n----#\n  b)\n###-\n\n";
         assert_eq!(vcc_text(&[d]), expect);

@@ -8,6 +8,7 @@ use crate::lexer::{Tok, blob_content};
 use crate::program::{CompareOp, Expr, ExprKind};
 use crate::stmt::join;
 use crate::symbols::{Fmt, Kind, Meaning, SymbolId, TokenId, UseKind};
+use crate::text::Text;
 use crate::types::Type;
 use crate::variables_table::Var;
 
@@ -236,7 +237,7 @@ impl Compiler<'_> {
             Tok::Fnum | Tok::Cnum => return self.number_literal(fmt, 1.0),
             Tok::Cblob => {
                 let start = Some(self.t);
-                let kind = ExprKind::Blob(blob_content(self.text(self.t)));
+                let kind = ExprKind::Blob(blob_content(self.bytes(self.t)));
                 self.advance();
                 return Ok(Value { start, ..Value::one(Fmt::Blob, kind) });
             }
@@ -284,7 +285,7 @@ impl Compiler<'_> {
         let token = self.t;
         let value = match fmt {
             Fmt::Ip => {
-                if self.content(token).starts_with('/') {
+                if self.content(token).starts_with(b"/") {
                     let quoted = self.quoted(token);
                     return self.fail(format!("Cannot convert to an IP address: {quoted}"), token);
                 }
@@ -292,7 +293,7 @@ impl Compiler<'_> {
                 Value::one(Fmt::Ip, ExprKind::Ip(address.ip(), address.port()))
             }
             Fmt::Regex => Value::one(Fmt::Regex, ExprKind::Regex(self.regex_literal()?)),
-            _ => Value { literal: true, ..Value::string(ExprKind::Str(self.content(token).to_owned())) },
+            _ => Value { literal: true, ..Value::string(ExprKind::Str(self.content(token).into())) },
         };
         self.advance();
         Ok(Value { start: Some(token), ..value })
@@ -301,12 +302,12 @@ impl Compiler<'_> {
     /// A pattern, which may be several literals with `+` between them. The last one stays in hand.
     fn regex_literal(&mut self) -> Res<u32> {
         let first = self.t;
-        let mut pattern = self.content(first).to_owned();
+        let mut pattern = Text::from(self.content(first));
         while self.kind(self.t + 1) == Tok::Plus {
             self.advance();
             self.advance();
             self.want(Tok::Cstr)?;
-            pattern.push_str(self.content(self.t));
+            pattern.0.extend_from_slice(self.content(self.t));
         }
         if let Some(&id) = self.regex_ids.get(&pattern) {
             return Ok(id);
@@ -440,7 +441,7 @@ impl Compiler<'_> {
         }
         if kind == Kind::Probe && fmt == Fmt::Strings {
             let name = self.symbols.name(symbol).to_owned();
-            return Ok(Value { literal: true, ..Value::string(ExprKind::Str(name)) });
+            return Ok(Value { literal: true, ..Value::string(ExprKind::Str(name.into())) });
         }
         Ok(match kind {
             Kind::Acl => Value::one(Fmt::Acl, ExprKind::Acl(index)),

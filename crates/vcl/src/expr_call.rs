@@ -246,9 +246,9 @@ impl Param {
             Type::Int | Type::Bytes => ExprKind::Int(text.parse().ok()?),
             Type::Real | Type::Duration | Type::Time => ExprKind::Real(text.parse().ok()?),
             Type::String if text == "NULL" => ExprKind::NullStr,
-            Type::String => ExprKind::Str(text.to_owned()),
+            Type::String => ExprKind::Str(text.into()),
             Type::Strands => {
-                ExprKind::Concat(vec![Expr { ty: Type::String, kind: ExprKind::Str(text.to_owned()) }])
+                ExprKind::Concat(vec![Expr { ty: Type::String, kind: ExprKind::Str(text.into()) }])
             }
             Type::Enum => ExprKind::Enum(text.to_owned()),
             Type::Backend => ExprKind::NoBackend,

@@ -187,7 +187,7 @@ impl Compiler<'_> {
             && let (Some(Expr { kind: ExprKind::Str(end), .. }), [Expr { kind: ExprKind::Str(next), .. }, ..]) =
                 (parts.last_mut(), more.as_slice())
         {
-            end.push_str(next);
+            end.0.extend_from_slice(next);
             more.next();
         }
         parts.extend(more);

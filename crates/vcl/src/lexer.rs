@@ -114,21 +114,34 @@ pub(crate) struct LexError {
     pub spans: Vec<Span>,
 }
 
-const DELIMITED: [(&str, &str, &str, Tok); 4] = [
-    ("long-string", "\"\"\"", "\"\"\"", Tok::Cstr),
-    ("long-string", "{\"", "\"}", Tok::Cstr),
-    ("string", "\"", "\"", Tok::Cstr),
-    ("inline C source", "C{", "}C", Tok::Csrc),
+const DELIMITED: [(&str, &[u8], &[u8], Tok); 4] = [
+    ("long-string", b"\"\"\"", b"\"\"\"", Tok::Cstr),
+    ("long-string", b"{\"", b"\"}", Tok::Cstr),
+    ("string", b"\"", b"\"", Tok::Cstr),
+    ("inline C source", b"C{", b"}C", Tok::Csrc),
 ];
 
 /// The text of a string token between its delimiters.
-pub(crate) fn string_content(token: &str) -> &str {
+pub(crate) fn string_content(token: &[u8]) -> &[u8] {
     for (_, open, close, _) in DELIMITED {
         if let Some(rest) = token.strip_prefix(open) {
             return rest.strip_suffix(close).unwrap_or(rest);
         }
     }
     token
+}
+
+/// Where the first occurrence of some bytes begins.
+fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    let first = *wanted.first()?;
+    let mut at = 0;
+    loop {
+        at += text[at..].iter().position(|b| *b == first)?;
+        if text[at..].starts_with(wanted) {
+            return Some(at);
+        }
+        at += 1;
+    }
 }
 
 pub(crate) fn is_ident_start(byte: u8) -> bool {
@@ -146,15 +159,14 @@ pub(crate) fn is_tchar(byte: u8) -> bool {
 
 pub(crate) struct Lexer<'a> {
     source: u32,
-    text: &'a str,
     bytes: &'a [u8],
     at: usize,
     tokens: Vec<Token>,
 }
 
 /// Lexes a whole text; the last token is the end of input.
-pub(crate) fn lex(source: u32, text: &str) -> Result<Vec<Token>, LexError> {
-    let mut lexer = Lexer { source, text, bytes: text.as_bytes(), at: 0, tokens: Vec::new() };
+pub(crate) fn lex(source: u32, text: &[u8]) -> Result<Vec<Token>, LexError> {
+    let mut lexer = Lexer { source, bytes: text, at: 0, tokens: Vec::new() };
     while lexer.at < text.len() {
         lexer.next()?;
     }
@@ -202,7 +214,8 @@ impl Lexer<'_> {
                 } else if byte.is_ascii_digit() {
                     self.number()?;
                 } else {
-                    let len = self.text[self.at..].chars().next().map_or(1, char::len_utf8);
+                    let chunk = self.bytes[self.at..].utf8_chunks().next();
+                    let len = chunk.and_then(|c| c.valid().chars().next()).map_or(1, char::len_utf8);
                     return self.fail("Syntax error at\n", self.at, self.at + len);
                 }
             }
@@ -237,13 +250,13 @@ impl Lexer<'_> {
     }
 
     fn delimited(&mut self) -> Result<bool, LexError> {
-        let rest = &self.text[self.at..];
+        let rest = &self.bytes[self.at..];
         let Some((name, open, close, kind)) = DELIMITED.iter().find(|d| rest.starts_with(d.1)) else {
             return Ok(false);
         };
         let inside = &rest[open.len()..];
-        let mut end = inside.find(close);
-        if *name == "string" && inside[..end.unwrap_or(0)].contains(['\r', '\n']) {
+        let mut end = find(inside, close);
+        if *name == "string" && inside[..end.unwrap_or(0)].iter().any(|b| matches!(b, b'\r' | b'\n')) {
             end = None;
         }
         match end {
@@ -402,9 +415,10 @@ fn scan_blob(lexer: &Lexer<'_>, start: usize) -> Result<(Vec<u8>, usize), LexErr
 }
 
 /// The value of a BLOB token.
-pub(crate) fn blob_content(token: &str) -> Vec<u8> {
+pub(crate) fn blob_content(token: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    decode_base64(token.trim_matches(':').as_bytes(), &mut out);
+    let token = token.strip_prefix(b":").unwrap_or(token);
+    decode_base64(token.strip_suffix(b":").unwrap_or(token), &mut out);
     out
 }
 
@@ -413,11 +427,11 @@ mod tests {
     use super::*;
 
     fn kinds(text: &str) -> Vec<Tok> {
-        lex(0, text).unwrap().iter().map(|t| t.kind).collect()
+        lex(0, text.as_bytes()).unwrap().iter().map(|t| t.kind).collect()
     }
 
     fn error(text: &str) -> String {
-        lex(0, text).unwrap_err().message
+        lex(0, text.as_bytes()).unwrap_err().message
     }
 
     #[test]
@@ -426,8 +440,8 @@ mod tests {
         assert_eq!(kinds("a-b_1 != 1.5s // x\n# y\n/* z */ !~"), [Id, Neq, Fnum, Id, NoMatch, Eoi]);
         let strings = kinds("\"a\" {\"b\"c\n\"} \"\"\"d\"e\"\"\" C{ int i; }C :AAAA:");
         assert_eq!(strings, [Cstr, Cstr, Cstr, Csrc, Cblob, Eoi]);
-        assert_eq!(string_content("{\"b\"c\"}"), "b\"c");
-        assert_eq!(blob_content(":aGVsbG8=:"), b"hello");
+        assert_eq!(string_content(b"{\"b\"c\"}"), b"b\"c");
+        assert_eq!(blob_content(b":aGVsbG8=:"), b"hello");
     }
 
     #[test]

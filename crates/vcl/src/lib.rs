@@ -28,6 +28,7 @@ pub mod signature;
 pub mod source;
 mod stmt;
 mod symbols;
+mod text;
 mod toplevel;
 pub mod types;
 pub mod variables_prose_table;
@@ -38,6 +39,7 @@ pub use diagnostics::{Diagnostic, Severity, vcc_text, vcl_load_text};
 pub use lints::lint;
 pub use signature::{Catalogue, NoModules};
 pub use source::{Files, NoFiles, NumericResolver, Resolver, SocketKind};
+pub use text::Text;
 
 use program::Program;
 use source::SourceText;
@@ -95,8 +97,8 @@ pub struct Compiled {
 /// Compiles a text that came without a file; `name` is usually `<vcl.inline>`.
 ///
 /// The error has all diagnostics in their order, warnings included; the last one or more are errors.
-pub fn compile(name: &str, text: &str, options: &Options) -> Result<Compiled, Vec<Diagnostic>> {
-    let mut source = SourceText::new(name, text.to_owned(), None);
+pub fn compile(name: &str, text: impl Into<Text>, options: &Options) -> Result<Compiled, Vec<Diagnostic>> {
+    let mut source = SourceText::new(name, text.into(), None);
     source.inline = true;
     compile_source(source, options)
 }
@@ -119,13 +121,13 @@ fn compile_source(source: SourceText, options: &Options) -> Result<Compiled, Vec
     compiler.declare_language();
     compiler.survey();
     compiler.parse_program();
-    if compiler.errors == 0 {
+    if compiler.errors < options.max_errors {
         compiler.check_program();
     }
     if compiler.errors > 0 {
         return Err(compiler.diagnostics);
     }
     let (program, warnings) = compiler.finish();
-    let sources = texts.sources.into_iter().map(SourceText::finish).collect();
+    let sources = source::finish(texts.sources);
     Ok(Compiled { program: Program { sources, ..program }, warnings })
 }

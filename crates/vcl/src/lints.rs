@@ -3,7 +3,7 @@
 //! Few and well meant: a lint speaks only where the text itself shows the trouble.
 
 use crate::diagnostics::{Diagnostic, Piece, Place, Severity, display_column};
-use crate::program::{At, Expr, ExprKind, Program, Return, SetOp, Stmt};
+use crate::program::{At, Expr, ExprKind, Program, Return, SetOp, Source, Stmt};
 use crate::types::{Action, HttpId, Method};
 use crate::variables_table::Var;
 
@@ -26,28 +26,37 @@ struct Linter<'a> {
     found: Vec<(At, Diagnostic)>,
 }
 
-impl Linter<'_> {
+impl<'a> Linter<'a> {
     fn warn(&mut self, at: At, message: &str, hint: &str) {
         let Some(source) = self.program.sources.get(at.source as usize).filter(|s| !s.builtin) else {
             return;
         };
-        let text = source.text.lines().nth(at.line as usize - 1).unwrap_or_default();
+        let text = source.text.split(|b| *b == b'\n').nth(at.line as usize - 1).unwrap_or_default();
         let start = (0..text.len()).find(|i| display_column(text, *i) >= at.column).unwrap_or(0);
-        let end = text[start..].find(';').map_or(text.len(), |end| start + end + 1);
+        let end = text[start..].iter().position(|b| *b == b';').map_or(text.len(), |end| start + end + 1);
         let place = Place {
             file: source.name.clone(),
             line: at.line,
             start,
             end,
-            text: text.to_owned(),
+            text: text.into(),
             last: None,
             range: false,
-            included_from: Vec::new(),
+            included_from: self.includes_of(source),
         };
         let mut diagnostic = Diagnostic::new(Severity::Warning);
         diagnostic.pieces = vec![Piece::Text(format!("{message}\n")), Piece::Place(place)];
         diagnostic.hint = Some(hint.to_owned());
         self.found.push((at, diagnostic));
+    }
+
+    fn includes_of(&self, mut source: &'a Source) -> Vec<(String, u32)> {
+        let mut chain = Vec::new();
+        while let Some(parent) = source.parent.and_then(|p| self.program.sources.get(p as usize)) {
+            chain.push((parent.name.clone(), source.included_at));
+            source = parent;
+        }
+        chain
     }
 
     fn is_users(&self, at: At) -> bool {
@@ -308,7 +317,7 @@ fn each_expr(expr: &Expr, visit: &mut dyn FnMut(&Expr)) {
 fn each_literal(expr: &Expr, visit: &mut dyn FnMut(&str)) {
     each_expr(expr, &mut |e| {
         if let ExprKind::Str(text) = &e.kind {
-            visit(text);
+            visit(&text.lossy());
         }
     });
 }

@@ -102,7 +102,7 @@ impl Compiler<'_> {
 
     /// The one address that a string literal names.
     pub fn resolve_one(&mut self, token: TokenId) -> Res<SocketAddr> {
-        let host = self.content(token).to_owned();
+        let host = self.content_text(token).into_owned();
         let addresses = self.resolve(&host, token, "IP constant", 1)?;
         match addresses.first() {
             Some(address) => Ok(*address),
@@ -112,7 +112,7 @@ impl Compiler<'_> {
 
     /// All addresses of `host`, `host:port`, `host port` or `[host]:port`; at most `most` of them.
     pub fn resolve(&mut self, host: &str, token: TokenId, what: &str, most: usize) -> Res<Vec<SocketAddr>> {
-        let quoted = self.text(token);
+        let quoted = self.shown(token);
         let resolved = split_port(host)
             .map_err(str::to_owned)
             .and_then(|(host, port)| self.lookup(host, port.unwrap_or("80")));

@@ -45,7 +45,7 @@ impl Compiler<'_> {
                     return self.fail("Quoted headers are available for VCL >= 4.1.\nAt:", token);
                 }
                 if !self.content(token).is_empty() {
-                    node = self.symbols.child(node, self.content(token));
+                    node = self.symbols.child(node, &self.content_text(token));
                 }
             } else {
                 node = self.symbols.child(node, self.text(token));

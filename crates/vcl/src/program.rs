@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::Text;
 use crate::types::{Action, HttpId, Method, Type};
 use crate::variables_table::Var;
 
@@ -16,7 +17,7 @@ pub struct Program {
     pub sources: Vec<Source>,
     /// Header names, one for each spelling; a name keeps the spelling it first has in each message.
     pub headers: Vec<String>,
-    pub regexes: Vec<String>,
+    pub regexes: Vec<Text>,
     pub acls: Vec<Acl>,
     pub probes: Vec<Probe>,
     pub backends: Vec<Backend>,
@@ -39,9 +40,11 @@ pub struct Program {
 pub struct Source {
     /// "<vcl.inline>", a file name, "Builtin".
     pub name: String,
-    pub text: String,
+    pub text: Text,
     /// Index of the source that includes this one, if any.
     pub parent: Option<u32>,
+    /// The line of the include there.
+    pub included_at: u32,
     pub builtin: bool,
 }
 
@@ -76,9 +79,9 @@ pub struct AclEntry {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
     pub name: String,
-    pub url: Option<String>,
+    pub url: Option<Text>,
     /// The lines of `.request`, already joined with CRLF, if given instead of `.url`.
-    pub request: Option<String>,
+    pub request: Option<Text>,
     pub expected_response: Option<u32>,
     pub timeout: Option<f64>,
     pub interval: Option<f64>,
@@ -95,7 +98,7 @@ pub struct Backend {
     pub host: String,
     pub port: Option<String>,
     pub path: Option<String>,
-    pub host_header: Option<String>,
+    pub host_header: Option<Text>,
     /// Addresses resolved when the program was checked.
     pub ipv4: Option<std::net::SocketAddr>,
     pub ipv6: Option<std::net::SocketAddr>,
@@ -274,7 +277,7 @@ pub enum ExprKind {
     Int(i64),
     /// REAL, DURATION and TIME.
     Real(f64),
-    Str(String),
+    Str(Text),
     /// A string that is not there (an unset header compares like this).
     NullStr,
     Ip(std::net::IpAddr, u16),

@@ -1,8 +1,20 @@
 //! Whether a pattern is one: asked of the library that will run it.
 
+use std::borrow::Cow;
+
+fn escaped(byte: u8) -> String {
+    if byte.is_ascii() { char::from(byte).to_string() } else { format!("\\x{byte:02x}") }
+}
+
 /// Compiles a pattern and forgets it. The error is the library's own text.
-pub(crate) fn check(pattern: &str) -> Result<(), String> {
-    let built = pcre2::bytes::RegexBuilder::new().build(pattern);
+///
+/// The crate wants a `str`; a byte that is no UTF-8 stands for itself, as its escape does.
+pub(crate) fn check(pattern: &[u8]) -> Result<(), String> {
+    let pattern = match std::str::from_utf8(pattern) {
+        Ok(pattern) => Cow::Borrowed(pattern),
+        Err(_) => Cow::Owned(pattern.iter().map(|b| escaped(*b)).collect()),
+    };
+    let built = pcre2::bytes::RegexBuilder::new().build(&pattern);
     built.map(|_| ()).map_err(|error| {
         let text = error.to_string();
         // The crate puts its own words and the offset before the library's text.
@@ -15,7 +27,7 @@ pub(crate) fn check(pattern: &str) -> Result<(), String> {
 mod tests {
     #[test]
     fn errors_are_the_librarys_own() {
-        assert_eq!(super::check("^/a(b|c)"), Ok(()));
-        assert_eq!(super::check("(a").unwrap_err(), "missing closing parenthesis");
+        assert_eq!(super::check(b"^/a(b|c)"), Ok(()));
+        assert_eq!(super::check(b"(a").unwrap_err(), "missing closing parenthesis");
     }
 }

@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 
 use crate::diagnostics::{LastLine, Place, display_column};
 use crate::program::{At, Source};
+use crate::text::Text;
 
 /// The caller's file system. The errors are the system's words, such as `No such file or directory`.
 pub trait Files {
-    fn read(&self, path: &str) -> Result<String, String>;
+    fn read(&self, path: &str) -> Result<Vec<u8>, String>;
     fn exists(&self, path: &str) -> bool;
     /// The names that match, sorted; an empty list if none does.
     fn glob(&self, pattern: &str) -> Result<Vec<String>, String>;
@@ -51,7 +52,7 @@ impl Resolver for NumericResolver {
 pub struct NoFiles;
 
 impl Files for NoFiles {
-    fn read(&self, _path: &str) -> Result<String, String> {
+    fn read(&self, _path: &str) -> Result<Vec<u8>, String> {
         Err("No such file or directory".to_owned())
     }
 
@@ -71,7 +72,7 @@ impl Files for NoFiles {
 /// One text with an index of its lines.
 pub(crate) struct SourceText {
     pub name: String,
-    pub text: String,
+    pub text: Text,
     /// The text that includes this one, and the offset of the file name there.
     pub parent: Option<(u32, u32)>,
     pub builtin: bool,
@@ -81,16 +82,16 @@ pub(crate) struct SourceText {
 }
 
 impl SourceText {
-    pub fn new(name: &str, text: String, parent: Option<(u32, u32)>) -> SourceText {
+    pub fn new(name: &str, text: Text, parent: Option<(u32, u32)>) -> SourceText {
         let mut line_starts = vec![0];
-        line_starts.extend(text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i as u32 + 1));
+        line_starts.extend(text.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(i, _)| i as u32 + 1));
         SourceText { name: name.to_owned(), text, parent, builtin: false, inline: false, line_starts }
     }
 
     /// As the program keeps it.
-    pub fn finish(self) -> Source {
+    pub fn finish(self, included_at: u32) -> Source {
         let parent = self.parent.map(|(index, _)| index);
-        Source { name: self.name, text: self.text, parent, builtin: self.builtin }
+        Source { name: self.name, text: self.text, parent, included_at, builtin: self.builtin }
     }
 
     /// Index of the line that holds the offset.
@@ -98,11 +99,18 @@ impl SourceText {
         self.line_starts.partition_point(|start| *start <= offset) - 1
     }
 
-    fn line_text(&self, line: usize) -> &str {
+    fn line_text(&self, line: usize) -> &[u8] {
         let start = self.line_starts[line] as usize;
         let end = self.line_starts.get(line + 1).map_or(self.text.len(), |next| *next as usize - 1);
         &self.text[start..end]
     }
+}
+
+/// The texts as the program keeps them.
+pub(crate) fn finish(sources: Vec<SourceText>) -> Vec<Source> {
+    let line = |s: &SourceText| s.parent.map_or(0, |(by, at)| sources[by as usize].line_of(at) as u32 + 1);
+    let lines: Vec<u32> = sources.iter().map(line).collect();
+    sources.into_iter().zip(lines).map(|(source, line)| source.finish(line)).collect()
 }
 
 /// A span of bytes in one source.
@@ -150,11 +158,11 @@ fn range(sources: &[SourceText], first: Span, last: Span, is_range: bool) -> Pla
         line: line as u32 + 1,
         start: (first.start - source.line_starts[line]) as usize,
         end: (last.end - last_source.line_starts[last_line]) as usize,
-        text: source.line_text(line).to_owned(),
+        text: source.line_text(line).into(),
         last: (!same).then(|| LastLine {
             file: last_source.name.clone(),
             line: last_line as u32 + 1,
-            text: last_source.line_text(last_line).to_owned(),
+            text: last_source.line_text(last_line).into(),
         }),
         range: is_range,
         included_from,

@@ -201,3 +201,26 @@ fn every_expression_has_the_type_its_place_wants() {
     assert!(typed);
     assert_eq!(body(&p, "vcl_recv"), ["ban STRING[\"a\" req.url]"]);
 }
+
+#[test]
+fn sources_and_literals_are_bytes() {
+    let text = b"vcl 4.1; # caf\xe9\nbackend b { .host = \"127.0.0.1\"; .host_header = \"h\xe9te\"; }\n\
+        sub vcl_recv { if (req.url ~ \"[\xe0-\xef]\") { set req.http.x = \"\xe9\" + {\"\xff\"}; } }";
+    let compiled = common::with_options(&common::Memory::default(), |options| {
+        lacquer_vcl::compile("<vcl.inline>", &text[..], &options)
+    });
+    let program = compiled.unwrap_or_else(|errors| panic!("{}", vcc_text(&errors))).program;
+    assert_eq!(&*program.sources[0].text, text);
+    assert_eq!(&*program.regexes[0], b"[\xe0-\xef]");
+    assert_eq!(program.backends[0].host_header.as_deref(), Some(&b"h\xe9te"[..]));
+    let lacquer_vcl::program::Stmt::If { arms, .. } = &program.method(Method::Recv).unwrap().body[1] else {
+        panic!("no condition")
+    };
+    assert!(format!("{:?}", arms[0].1).contains("Str(\"\u{fffd}\u{fffd}\")"), "{:?}", arms[0].1);
+    assert_eq!(postcard_round(&program), format!("{program:?}"));
+}
+
+fn postcard_round(program: &lacquer_vcl::program::Program) -> String {
+    let bytes = postcard::to_stdvec(program).unwrap();
+    format!("{:?}", postcard::from_bytes::<lacquer_vcl::program::Program>(&bytes).unwrap())
+}

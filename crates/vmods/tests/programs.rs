@@ -113,7 +113,7 @@ impl Director for Leaf {
 fn load(text: &str) -> LoadedVcl {
     let options = Options::new(lacquer_vmods::catalogue(), &NoFiles, &NumericResolver);
     let text = format!("vcl 4.1; backend default {{ .host = \"127.0.0.1\"; }}\n{text}");
-    let program = match lacquer_vcl::compile("test", &text, &options) {
+    let program = match lacquer_vcl::compile("test", text.as_str(), &options) {
         Ok(compiled) => compiled.program,
         Err(found) => panic!("{}", found.iter().map(|d| d.pretty()).collect::<String>()),
     };

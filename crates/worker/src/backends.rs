@@ -8,6 +8,7 @@ use lacquer_backend::Endpoint;
 use lacquer_shm::Segment;
 use lacquer_shm::vsc::Vbe;
 use lacquer_shm::vsm::Cluster;
+use lacquer_vcl::Text;
 use lacquer_vcl::program::{Backend, Probe};
 use lacquer_vcl_runtime::{BackendId, Ctx, Director, Health, Instance};
 use parking_lot::RwLock;
@@ -20,7 +21,7 @@ pub struct Origin {
     pub endpoint: Arc<Endpoint>,
     pub created: f64,
     /// `Host` for requests that have none.
-    pub host: String,
+    pub host: Text,
     pub prober: Option<Prober>,
     vcl_name: String,
     counters: RwLock<Option<Arc<Segment<Vbe>>>>,
@@ -50,7 +51,7 @@ impl Origin {
                 Endpoint::new(via.spec.ipv4, via.spec.ipv6, via.spec.path.clone(), preamble)
             }
         };
-        let numeric = || address.map_or_else(|| "0.0.0.0".to_owned(), |a| a.ip().to_string());
+        let numeric = || address.map_or_else(|| "0.0.0.0".into(), |a| a.ip().to_string().into());
         let host = spec.host_header.clone().unwrap_or_else(numeric);
         Origin {
             endpoint,

@@ -10,6 +10,7 @@ use lacquer_backend::endpoint::Holddown;
 use lacquer_backend::poke::{Call, poke};
 use lacquer_backend::probe::{Attempt, Fact, History, Settings, Wanted};
 use lacquer_shm::{Log, Tag, Vxid};
+use lacquer_vcl::Text;
 use lacquer_vcl::program::Probe;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -51,7 +52,7 @@ pub struct Prober {
 }
 
 impl Prober {
-    pub fn new(probe: &Probe, host: &str, now: f64) -> Prober {
+    pub fn new(probe: &Probe, host: &Text, now: f64) -> Prober {
         let settings = Settings::new(Wanted {
             timeout: probe.timeout,
             interval: probe.interval,
@@ -62,13 +63,14 @@ impl Prober {
             expect_close: probe.expect_close,
         });
         let request = probe.request.clone().unwrap_or_else(|| {
-            let url = probe.url.as_deref().unwrap_or("/");
-            format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
+            let url = probe.url.as_deref().unwrap_or(b"/");
+            let parts = [b"GET ", url, b" HTTP/1.1\r\nHost: ", host, b"\r\nConnection: close\r\n\r\n"];
+            parts.concat().into()
         });
         Prober {
             history: Mutex::new(History::new(&settings)),
             settings,
-            request: request.into_bytes(),
+            request: request.0,
             sick: AtomicBool::new(false),
             changed: AtomicU64::new(now.to_bits()),
             task: Mutex::new(None),

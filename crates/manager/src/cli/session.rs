@@ -81,7 +81,7 @@ impl Session {
     }
 
     fn write(&self, reply: &Reply) -> std::io::Result<()> {
-        let wire = frame::encode(reply.status, reply.text.as_bytes());
+        let wire = frame::encode(reply.status, &reply.text);
         let output = self.output.as_ref().map_or(self.input.as_fd(), |output| output.as_fd());
         let mut rest = wire.as_slice();
         while !rest.is_empty() {
@@ -142,7 +142,7 @@ impl Session {
             return Verdict::Fatal(Fault::usage(text));
         }
         let limit = manager.params.values().cli_limit as usize;
-        if frame::truncate(&mut reply.text, limit) && reply.status == status::OK {
+        if frame::truncate(&mut reply.text.0, limit) && reply.status == status::OK {
             reply.status = status::TRUNCATED;
         }
         // Strangers are not given a second chance.

@@ -3,9 +3,10 @@
 
 use lacquer_cli::link::{Request, VclState};
 use lacquer_cli::status;
+use lacquer_vcl::Text;
 
 use super::catalogue::{CannotDiscard, Entry};
-use super::compile::{Surroundings, Text, compile};
+use super::compile::{Input, Surroundings, compile};
 use crate::complain::Level;
 use crate::manager::{Manager, Reply};
 use crate::options::named::invalid_in_name;
@@ -15,7 +16,7 @@ const LISTED_DEPENDENTS: usize = 5;
 
 type Done = Result<String, Reply>;
 
-fn refuse<T>(status: u16, text: impl Into<String>) -> Result<T, Reply> {
+fn refuse<T>(status: u16, text: impl Into<Text>) -> Result<T, Reply> {
     Err(Reply { status, text: text.into() })
 }
 
@@ -64,7 +65,7 @@ impl Manager {
     }
 
     /// Compiles a program, adds it and loads it into the worker.
-    pub(crate) fn new_vcl(&mut self, name: &str, text: Text<'_>, state: Option<&str>) -> Done {
+    pub(crate) fn new_vcl(&mut self, name: &str, text: Input<'_>, state: Option<&str>) -> Done {
         let (limit, handling) = {
             let params = self.params.values();
             (params.max_vcl as usize, params.max_vcl_handling)
@@ -99,13 +100,13 @@ impl Manager {
         let now = self.uptime();
         if let Err(reply) = self.ask_for_success(body) {
             self.catalogue.remove(name, now);
-            return refuse(reply.status, out + &reply.text);
+            return refuse(reply.status, format!("{out}{}", reply.text));
         }
         self.catalogue.consider_idle(name, now);
         Ok(out)
     }
 
-    fn load_command(&mut self, name: &str, text: Text<'_>, state: Option<&str>) -> Done {
+    fn load_command(&mut self, name: &str, text: Input<'_>, state: Option<&str>) -> Done {
         check_name(name)?;
         if self.catalogue.get(name).is_some() {
             return refuse(status::PARAM, format!("Already a VCL named {name}"));
@@ -118,14 +119,14 @@ impl Manager {
     }
 
     /// `vcl.inline`
-    pub(crate) fn vcl_inline(&mut self, args: &[String]) -> Done {
-        let text = Text::Given { name: "<vcl.inline>", text: &args[1] };
+    pub(crate) fn vcl_inline(&mut self, args: &[String], text: &[u8]) -> Done {
+        let text = Input::Given { name: "<vcl.inline>", text };
         self.load_command(&args[0], text, args.get(2).map(String::as_str))
     }
 
     /// `vcl.load`
     pub(crate) fn vcl_load(&mut self, args: &[String]) -> Done {
-        self.load_command(&args[0], Text::File(&args[1]), args.get(2).map(String::as_str))
+        self.load_command(&args[0], Input::File(&args[1]), args.get(2).map(String::as_str))
     }
 
     /// `vcl.use`
@@ -268,7 +269,7 @@ impl Manager {
     }
 
     /// `vcl.show`
-    pub(crate) fn vcl_show(&self, args: &[String]) -> Done {
+    pub(crate) fn vcl_show(&self, args: &[String]) -> Result<Text, Reply> {
         let (verbose, args) = match args {
             [flag, rest @ ..] if flag == "-v" => (true, rest),
             _ => (false, args),
@@ -291,10 +292,13 @@ impl Manager {
         if !verbose {
             return Ok(compiled.sources.first().map(|(_, text)| text.clone()).unwrap_or_default());
         }
-        let show = |(at, (name, text)): (usize, &(String, String))| {
-            format!("// VCL.SHOW {at} {} {name}\n{text}\n", text.len())
-        };
-        Ok(compiled.sources.iter().enumerate().map(show).collect())
+        let mut out = Vec::new();
+        for (at, (name, text)) in compiled.sources.iter().enumerate() {
+            out.extend_from_slice(format!("// VCL.SHOW {at} {} {name}\n", text.len()).as_bytes());
+            out.extend_from_slice(text);
+            out.push(b'\n');
+        }
+        Ok(out.into())
     }
 }
 

@@ -79,7 +79,7 @@ impl Manager {
         self.state = State::Starting;
         let outcome = self.launch_steps();
         if let Err(reply) = &outcome {
-            self.complain.say(Level::Error, &reply.text);
+            self.complain.say(Level::Error, &reply.text.lossy());
             match self.worker {
                 Some(_) => self.stop(),
                 None => self.state = State::Stopped,
@@ -222,7 +222,7 @@ impl Manager {
             return;
         }
         let reply = self.ask(Request::Ping);
-        if reply.status != status::OK || !reply.text.starts_with("PONG ") {
+        if reply.status != status::OK || !reply.text.starts_with(b"PONG ") {
             let text = format!("Unexpected reply from ping: {} {}", reply.status, reply.text);
             self.complain.say(Level::Error, &text);
             if reply.status != status::COMMS {

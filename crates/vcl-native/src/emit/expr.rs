@@ -88,7 +88,11 @@ impl SubEmitter<'_, '_, '_> {
                 let v = self.b.ins().f64const(*v);
                 self.convert(Val::Real(v), e.ty)
             }
-            ExprKind::Str(text) | ExprKind::Enum(text) => {
+            ExprKind::Str(text) => {
+                let (p, n) = self.text(text);
+                Val::Str(p, n)
+            }
+            ExprKind::Enum(text) => {
                 let (p, n) = self.text(text.as_bytes());
                 Val::Str(p, n)
             }

@@ -21,7 +21,8 @@ fn parts(e: &Expr) -> Vec<&Expr> {
 
 fn constant(e: &Expr) -> Option<&[u8]> {
     match &e.kind {
-        ExprKind::Str(text) | ExprKind::Enum(text) => Some(text.as_bytes()),
+        ExprKind::Str(text) => Some(text),
+        ExprKind::Enum(text) => Some(text.as_bytes()),
         ExprKind::Concat(parts) => match parts.as_slice() {
             [one] => constant(one),
             _ => None,

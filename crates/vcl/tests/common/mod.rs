@@ -49,8 +49,11 @@ impl Catalogue for Modules {
 pub struct Memory(pub BTreeMap<String, String>);
 
 impl Files for Memory {
-    fn read(&self, path: &str) -> Result<String, String> {
-        self.0.get(path).cloned().ok_or_else(|| "No such file or directory".to_owned())
+    fn read(&self, path: &str) -> Result<Vec<u8>, String> {
+        self.0
+            .get(path)
+            .map(|text| text.clone().into_bytes())
+            .ok_or_else(|| "No such file or directory".to_owned())
     }
 
     fn exists(&self, path: &str) -> bool {

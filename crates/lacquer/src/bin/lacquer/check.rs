@@ -35,19 +35,18 @@ pub fn ensure_correct(file: &str) -> Result<(), Failure> {
     Err(Failure::new(format_args!("{file}: {}", verdict(&diagnostics))))
 }
 
-fn read(file: &str) -> Result<String, Failure> {
+fn read(file: &str) -> Result<Vec<u8>, Failure> {
     let bytes = if file == "-" {
         let mut bytes = Vec::new();
         io::stdin().read_to_end(&mut bytes).map(|_| bytes)
     } else {
         fs::read(file)
     };
-    let bytes = bytes.map_err(|error| Failure::new(format_args!("{file}: {error}")))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    bytes.map_err(|error| Failure::new(format_args!("{file}: {error}")))
 }
 
 /// Errors and warnings, then what is correct but likely to hurt.
-fn diagnose(name: &str, text: &str) -> Vec<Diagnostic> {
+fn diagnose(name: &str, text: &[u8]) -> Vec<Diagnostic> {
     let machine = Machine;
     let mut options = Options::new(lacquer_vmods::catalogue(), &machine, &machine);
     options.max_errors = MAX_ERRORS;
@@ -85,13 +84,13 @@ mod tests {
         let good =
             "vcl 4.1;\nimport std;\nbackend b { .host = \"127.0.0.1\"; }\nsub vcl_recv { std.log(\"x\"); }\n";
         assert_eq!(
-            count(&diagnose("good.vcl", good), Severity::Error),
+            count(&diagnose("good.vcl", good.as_bytes()), Severity::Error),
             0,
             "{:?}",
-            diagnose("good.vcl", good)
+            diagnose("good.vcl", good.as_bytes())
         );
         let bad = "vcl 4.1;\nbackend b { .host = \"127.0.0.1\"; }\nsub vcl_recv { set req.nothing = 1; }\n";
-        let found = diagnose("bad.vcl", bad);
+        let found = diagnose("bad.vcl", bad.as_bytes());
         assert_eq!(count(&found, Severity::Error), 1);
         assert!(found[0].pretty().contains("bad.vcl:3"), "{}", found[0].pretty());
     }
