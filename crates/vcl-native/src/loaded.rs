@@ -16,7 +16,7 @@ pub struct LoadedVcl {
     methods: [Option<SubFn>; Method::COUNT],
     may_suspend: u32,
     /// What compiled code points to, and the code itself.
-    _constants: Constants,
+    _constants: Vec<Constants>,
     _code: Code,
 }
 

@@ -6,6 +6,17 @@ use lacquer_vcl_runtime::Instance;
 /// Calls nest at most this deep. With the frames that compiled subs have, it fits a coroutine's stack.
 const MAX_DEPTH: usize = 100;
 
+/// How many statements there are, those in blocks included.
+pub fn statements(body: &[Stmt]) -> usize {
+    let inside = |stmt: &Stmt| match stmt {
+        Stmt::If { arms, otherwise } => {
+            statements(otherwise) + arms.iter().map(|(_, arm)| 1 + statements(arm)).sum::<usize>()
+        }
+        _ => 1,
+    };
+    body.iter().map(inside).sum()
+}
+
 /// What a sub's own text refers to.
 #[derive(Default)]
 struct Uses {

@@ -136,6 +136,23 @@ fn an_object_left_unmade_fails_the_load() {
     assert_eq!((action, journal), (Action::Fail, vec!["fail Object o not initialized".to_owned()]));
 }
 
+/// Large programs are compiled by several threads; calls from one share of the subs to another arrive.
+#[test]
+fn a_large_program_is_compiled_in_shares() {
+    let mut text = String::new();
+    for i in 0..400 {
+        let more = format!("if (req.url ~ \"^/{i}\") {{ set req.http.no = \"{i}\"; }}").repeat(3);
+        text += &format!("sub s{i} {{ set req.http.seen = req.http.seen + \"{},\"; {more} }}\n", i % 10);
+    }
+    text += "sub vcl_recv {";
+    (0..400).rev().for_each(|i| text += &format!(" call s{i};"));
+    let loaded = load(&(text + " return (hash); }"));
+    let (action, journal) = run(&loaded, request("GET"));
+    let wanted = "9,8,7,6,5,4,3,2,1,0,".repeat(40);
+    assert_eq!(action, Action::Hash);
+    assert_eq!(journal.last().map(String::as_str), Some(format!("Req seen: \"{wanted}\"").as_str()));
+}
+
 #[test]
 fn a_deep_program_is_refused() {
     let mut text = String::new();

@@ -11,6 +11,35 @@ use crate::memory::Code;
 /// Functions start at multiples of this.
 const ALIGNMENT: usize = 16;
 
+/// The code of one sub.
+pub struct Emitted {
+    bytes: Vec<u8>,
+    /// Their places count from its start.
+    calls: Vec<Call>,
+}
+
+impl Emitted {
+    pub fn new(
+        code: &[u8],
+        relocations: &[FinalizedMachReloc],
+        names: &FunctionParameters,
+    ) -> Result<Emitted, String> {
+        let mut calls = Vec::with_capacity(relocations.len());
+        for relocation in relocations {
+            let FinalizedRelocTarget::ExternalName(ExternalName::User(name)) = &relocation.target else {
+                return Err(format!("unexpected reference {:?}", relocation.target));
+            };
+            if !matches!(relocation.kind, Reloc::X86CallPCRel4 | Reloc::Arm64Call) {
+                return Err(format!("unexpected reference of kind {:?}", relocation.kind));
+            }
+            let sub = names.user_named_funcs()[*name].index as usize;
+            let at = relocation.offset as usize;
+            calls.push(Call { at, kind: relocation.kind, addend: relocation.addend, sub });
+        }
+        Ok(Emitted { bytes: code.to_vec(), calls })
+    }
+}
+
 #[derive(Default)]
 pub struct Linker {
     bytes: Vec<u8>,
@@ -19,6 +48,7 @@ pub struct Linker {
 }
 
 /// A call from one sub to another, to be filled in.
+#[derive(Clone, Copy)]
 struct Call {
     at: usize,
     kind: Reloc,
@@ -28,28 +58,12 @@ struct Call {
 
 impl Linker {
     /// Adds the code of the next sub.
-    pub fn add(
-        &mut self,
-        code: &[u8],
-        relocations: &[FinalizedMachReloc],
-        names: &FunctionParameters,
-    ) -> Result<(), String> {
+    pub fn add(&mut self, function: &Emitted) {
         self.bytes.resize(self.bytes.len().next_multiple_of(ALIGNMENT), 0);
         let start = self.bytes.len();
         self.starts.push(start);
-        self.bytes.extend_from_slice(code);
-        for relocation in relocations {
-            let FinalizedRelocTarget::ExternalName(ExternalName::User(name)) = &relocation.target else {
-                return Err(format!("unexpected reference {:?}", relocation.target));
-            };
-            if !matches!(relocation.kind, Reloc::X86CallPCRel4 | Reloc::Arm64Call) {
-                return Err(format!("unexpected reference of kind {:?}", relocation.kind));
-            }
-            let sub = names.user_named_funcs()[*name].index as usize;
-            let at = start + relocation.offset as usize;
-            self.calls.push(Call { at, kind: relocation.kind, addend: relocation.addend, sub });
-        }
-        Ok(())
+        self.bytes.extend_from_slice(&function.bytes);
+        self.calls.extend(function.calls.iter().map(|call| Call { at: start + call.at, ..*call }));
     }
 
     /// Maps the code; the entries are in the order of the subs.

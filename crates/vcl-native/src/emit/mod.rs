@@ -14,54 +14,121 @@ mod stmt;
 mod string;
 mod sub;
 
+use std::ops::Range;
+
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{AbiParam, Function, Signature, UserFuncName, types};
-use cranelift_codegen::isa::{CallConv, OwnedTargetIsa};
+use cranelift_codegen::isa::{CallConv, OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::FunctionBuilderContext;
+use lacquer_vcl::program::Sub;
 use lacquer_vcl_runtime::Instance;
 use lacquer_vcl_runtime::instance::SubFn;
 
 pub use constants::Constants;
-use link::Linker;
+use link::{Emitted, Linker};
 use sub::SubEmitter;
 
 use crate::memory::Code;
 use crate::reach;
 
-/// What the emitters of all subs share.
+/// What the emitters of a share of the subs have in common.
 struct Shared<'p> {
     instance: &'p Instance,
     /// Which subs can be called dynamically; calls to them by name go the same checked way.
-    dynamic: Vec<bool>,
+    dynamic: &'p [bool],
     constants: Constants,
 }
 
+/// More statements than this are shared among threads, if there are processors for them.
+const ALONE: usize = 1000;
+const MOST_THREADS: usize = 4;
+/// Deep expressions are walked by recursion.
+const STACK: usize = 16 << 20;
+
 /// Compiles a program: the code, the entry of each sub, and the data that the code points to.
-pub fn program(instance: &Instance) -> Result<(Code, Vec<SubFn>, Constants), String> {
+pub fn program(instance: &Instance) -> Result<(Code, Vec<SubFn>, Vec<Constants>), String> {
     let isa = isa()?;
-    let mut shared =
-        Shared { instance, dynamic: reach::dynamic_subs(&instance.program), constants: Constants::default() };
+    let dynamic = reach::dynamic_subs(&instance.program);
+    let shares = shares(&instance.program.subs);
+    let compile = |share: Range<usize>| {
+        let constants = Constants::default();
+        compile_share(Shared { instance, dynamic: &dynamic, constants }, isa.as_ref(), share)
+    };
+    let compile = &compile;
+    let compiled = std::thread::scope(|scope| {
+        let (first, others) = shares.split_first().ok_or("A program without subs")?;
+        let spawn = |share: &Range<usize>| {
+            let (share, thread) = (share.clone(), std::thread::Builder::new().name("vcl-code".to_owned()));
+            let thread = thread.stack_size(STACK).spawn_scoped(scope, move || compile(share));
+            thread.map_err(|e| format!("No thread for the code generator: {e}"))
+        };
+        let others = others.iter().map(spawn).collect::<Result<Vec<_>, _>>()?;
+        let mut all = vec![compile(first.clone())?];
+        for thread in others {
+            all.push(thread.join().map_err(|_| "The code generator fell over")??);
+        }
+        Ok::<_, String>(all)
+    })?;
     let mut linker = Linker::default();
+    let mut constants = Vec::new();
+    for (functions, data) in compiled {
+        for function in &functions {
+            linker.add(function);
+        }
+        constants.push(data);
+    }
+    let (code, subs) = linker.finish()?;
+    Ok((code, subs, constants))
+}
+
+/// Runs of subs of about the same size, one for each thread.
+fn shares(subs: &[Sub]) -> Vec<Range<usize>> {
+    let sizes: Vec<usize> = subs.iter().map(|sub| 1 + reach::statements(&sub.body)).collect();
+    let all: usize = sizes.iter().sum();
+    let threads = if all <= ALONE { 1 } else { MOST_THREADS.min(processors()) };
+    let mut shares = Vec::new();
+    let (mut start, mut done) = (0, 0);
+    for (index, size) in sizes.iter().enumerate() {
+        done += size;
+        if done * threads >= all * (shares.len() + 1) {
+            shares.push(start..index + 1);
+            start = index + 1;
+        }
+    }
+    shares
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+fn compile_share(
+    mut shared: Shared<'_>,
+    isa: &dyn TargetIsa,
+    share: Range<usize>,
+) -> Result<(Vec<Emitted>, Constants), String> {
+    let mut functions = Vec::with_capacity(share.len());
     let mut context = Context::new();
     let mut builder_context = FunctionBuilderContext::new();
     let mut control = ControlPlane::default();
-    for (index, sub) in instance.program.subs.iter().enumerate() {
+    for index in share {
+        let sub = &shared.instance.program.subs[index];
         context.clear();
         context.func = Function::with_name_signature(
             UserFuncName::user(0, index as u32),
             signature(isa.default_call_conv()),
         );
-        SubEmitter::emit(&mut context.func, &mut builder_context, &mut shared, isa.as_ref(), sub)?;
+        SubEmitter::emit(&mut context.func, &mut builder_context, &mut shared, isa, sub)?;
         let fault = |e| format!("Compiling sub {} failed: {e}", sub.name);
-        let compiled = context.compile(isa.as_ref(), &mut control);
+        let compiled = context.compile(isa, &mut control);
         compiled.map_err(|e| fault(format!("{:?}", e.inner)))?;
         let code = context.compiled_code().ok_or("The code generator gave no code")?;
-        linker.add(code.code_buffer(), code.buffer.relocs(), &context.func.params).map_err(fault)?;
+        let emitted = Emitted::new(code.code_buffer(), code.buffer.relocs(), &context.func.params);
+        functions.push(emitted.map_err(fault)?);
     }
-    let (code, subs) = linker.finish()?;
-    Ok((code, subs, shared.constants))
+    Ok((functions, shared.constants))
 }
 
 /// The signature of every sub.
