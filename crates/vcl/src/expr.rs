@@ -136,6 +136,9 @@ impl Compiler<'_> {
             return Ok(());
         }
         let (has, wanted) = (self.type_name(value.fmt), fmt.user_name());
+        if fmt == Fmt::Duration && matches!(value.fmt, Fmt::Int | Fmt::Real) {
+            self.hint("a duration has a unit: 10s, 5m, 1.5h; std.duration() makes one of a number");
+        }
         self.fail_range(format!("Expression has type {has}, expected {wanted}\n"), first, self.t)
     }
 

@@ -13,13 +13,23 @@ pub fn lint(program: &Program) -> Vec<Diagnostic> {
     for sub in &program.subs {
         linter.unreachable(&sub.body);
         linter.zero_ttl(&sub.body);
-        each_stmt(&sub.body, &mut |stmt| linter.ban(stmt));
+        each_stmt(&sub.body, &mut |stmt| {
+            linter.ban(stmt);
+            linter.deprecated(stmt);
+        });
     }
     linter.raw_hash();
     linter.cached_cookies();
     linter.found.sort_by_key(|(at, _)| (at.source, at.line, at.column));
     linter.found.into_iter().map(|(_, diagnostic)| diagnostic).collect()
 }
+
+const DEPRECATED: [(&str, &str); 4] = [
+    ("real2integer", "std.integer(real=...)"),
+    ("real2time", "std.time(real=...)"),
+    ("time2integer", "std.integer(time=...)"),
+    ("time2real", "std.real(time=...)"),
+];
 
 struct Linter<'a> {
     program: &'a Program,
@@ -138,12 +148,31 @@ impl<'a> Linter<'a> {
         }
     }
 
+    /// What Varnish will drop one day, and what has taken its place.
+    fn deprecated(&mut self, stmt: &Stmt) {
+        let mut old = Vec::new();
+        each_own_expr(stmt, &mut |e| {
+            if let ExprKind::Call { function, at, .. } = e.kind
+                && let Some(name) = self.function_of_std(function)
+                && let Some((_, instead)) = DEPRECATED.iter().find(|(name_, _)| *name_ == name)
+            {
+                old.push((at, name.to_owned(), *instead));
+            }
+        });
+        for (at, name, instead) in old {
+            let message = format!("std.{name} is kept for old VCL only [deprecated]");
+            self.warn(at, &message, &format!("use '{instead}'"));
+        }
+    }
+
+    fn function_of_std(&self, function: u32) -> Option<&str> {
+        let function = self.program.functions.get(function as usize)?;
+        let module = self.program.imports.get(function.import as usize)?;
+        (module.module == "std" && function.object.is_empty()).then_some(function.name.as_str())
+    }
+
     fn is_ban(&self, function: u32) -> bool {
-        let function = self.program.functions.get(function as usize);
-        function.is_some_and(|f| {
-            let module = self.program.imports.get(f.import as usize);
-            f.name == "ban" && module.is_some_and(|m| m.module == "std")
-        })
+        self.function_of_std(function) == Some("ban")
     }
 
     /// A header of the request in the hash that nobody tidied: one object for each spelling.

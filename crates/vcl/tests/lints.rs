@@ -22,6 +22,8 @@ const HURT: &[(&str, &str)] = &[
     ),
     ("sub vcl_recv { ban(\"req.url ~ \" + req.url); }", "[ban-req]"),
     ("sub vcl_recv { ban(\"obj.status == 200 && req.http.host == a\"); }", "[ban-req]"),
+    ("sub vcl_recv { set req.http.a = \"at \" + std.real2time(1.0, now); }", "[deprecated]"),
+    ("sub vcl_recv { if (now > std.real2time(1.0, now)) { return (pass); } }", "[deprecated]"),
     ("sub vcl_hash { hash_data(req.http.User-Agent); }", "[raw-hash]"),
     ("sub vcl_backend_response { set beresp.ttl = 1h; return (deliver); }", "[cached-cookie]"),
 ];
