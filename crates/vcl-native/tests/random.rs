@@ -72,6 +72,7 @@ impl Writer {
     fn text(&mut self, depth: usize) -> Expr {
         let pick = if depth == 0 { self.dice.below(4) } else { self.dice.below(17) };
         match pick {
+            13.. => self.text_of_call(pick, depth),
             0 if self.dice.rarely() => e(Type::String, ExprKind::NullStr),
             0 if self.dice.rarely() => e(Type::String, ExprKind::Str(vec![b'\xe9', 0xff, b'a'].into())),
             0 => text(self.dice.one(TEXTS)),
@@ -110,6 +111,21 @@ impl Writer {
                 let value = self.boxed(value);
                 e(Type::String, ExprKind::ChangeCase { upper: self.dice.below(2) == 0, value })
             }
+            11 if self.dice.rarely() => call(Type::String, module::FAIL, vec![]),
+            11 => {
+                let arg = self.text(depth - 1);
+                call(Type::String, module::ECHO, vec![arg])
+            }
+            _ => {
+                let n = self.dice.below(4);
+                let parts = (0..n).map(|_| self.text(depth - 1)).collect();
+                call(Type::String, module::TAIL, vec![strands(parts)])
+            }
+        }
+    }
+
+    fn text_of_call(&mut self, pick: usize, depth: usize) -> Expr {
+        match pick {
             13 => {
                 let args = vec![
                     self.text(depth - 1),
@@ -130,17 +146,7 @@ impl Writer {
             }
             15 if self.dice.rarely() => call(Type::String, module::LIE, vec![]),
             15 => call(Type::String, module::NOTHING, vec![]),
-            16 => to_string(self.ip()),
-            11 if self.dice.rarely() => call(Type::String, module::FAIL, vec![]),
-            11 => {
-                let arg = self.text(depth - 1);
-                call(Type::String, module::ECHO, vec![arg])
-            }
-            _ => {
-                let n = self.dice.below(4);
-                let parts = (0..n).map(|_| self.text(depth - 1)).collect();
-                call(Type::String, module::TAIL, vec![strands(parts)])
-            }
+            _ => to_string(self.ip()),
         }
     }
 

@@ -59,7 +59,9 @@ fn encode(out: &mut Vec<u8>, datum: &Datum) {
         }
         Datum::List(items) => {
             control(out, 11, items.len());
-            items.iter().for_each(|item| encode(out, item));
+            for item in items {
+                encode(out, item);
+            }
         }
     }
 }
@@ -73,7 +75,9 @@ fn database(network: [u8; 4], bits: u32, datum: &Datum) -> Vec<u8> {
         let on = if node + 1 == bits { bits + 16 } else { node + 1 };
         let right = address >> (31 - node) & 1 == 1;
         let records = if right { [bits, on] } else { [on, bits] };
-        records.iter().for_each(|record| out.extend(&record.to_be_bytes()[1..]));
+        for record in records {
+            out.extend(&record.to_be_bytes()[1..]);
+        }
     }
     out.extend([0; 16]);
     encode(&mut out, datum);
