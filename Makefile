@@ -1,7 +1,7 @@
 # Everything a visitor or a contributor runs. `make` alone lists the targets.
 
 BUILD_PACKAGES = gcc libc6-dev pkg-config libpcre2-dev
-TEST_PACKAGES  = $(BUILD_PACKAGES) python3
+TEST_PACKAGES  = $(BUILD_PACKAGES) python3 util-linux valgrind strace
 
 .PHONY: help run test build conformance cache-tests bench bench-guard fuzz-smoke clean
 
@@ -33,13 +33,14 @@ cache-tests: build
 	@test -n "$(CT)" || { echo 'say where the checkout is: make cache-tests CT=/path/to/cache-tests'; exit 2; }
 	@conformance/cache-tests --suite $(CT) $(ARGS)
 
-## make bench                 side by side with the peers; takes long, wants a quiet machine
+## make bench                 side by side with the peers: some 35 minutes on a quiet machine
 bench: build
 	@bench/setup
-	@bench/run $(SCENARIOS)
+	@bench/run $(SCENARIOS) $(ARGS)
 
 ## make bench-guard           deterministic costs against their budgets
 bench-guard: build
+	@scripts/need $(TEST_PACKAGES)
 	@bench/guard
 
 ## make fuzz-smoke            each fuzz target for a minute; needs a nightly toolchain

@@ -16,6 +16,10 @@ class Cli:
         if status != 200:
             raise RuntimeError(f"the management port refused us: {status}")
 
+    @classmethod
+    def of(cls, setup):
+        return cls(setup.cli_port, setup.dir / "secret")
+
     def read(self):
         status, length = self.stream.readline().split()
         body = self.stream.read(int(length) + 1)

@@ -1,6 +1,7 @@
 """Drives the servers: wrk for a length of time, lacquer-bench load for a number of requests."""
 
 import contextlib
+import http.client
 import json
 import os
 import subprocess
@@ -11,20 +12,25 @@ from .servers import BENCH, HELPER, LOAD_CORE, pinned
 LUA = BENCH / "lua"
 
 
-def wrk(port, path, connections, seconds, headers=(), script="report.lua", arguments=()):
+def wrk(port, path, connections, seconds, headers=(), script="report.lua", arguments=(), cores=LOAD_CORE, threads=1):
     """One run; what report.lua printed."""
-    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s", "-s", LUA / script]
+    command = ["wrk", f"-t{threads}", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s", "-s", LUA / script]
     for header in ("Host: bench", *headers):  # the same key as for lacquer-bench load
         command += ["-H", header]
     command += [f"http://127.0.0.1:{port}{path}"]
     if arguments:
         command += ["--", *map(str, arguments)]
-    done = subprocess.run(pinned(LOAD_CORE, command), capture_output=True, text=True,
+    done = subprocess.run(pinned(cores, command), capture_output=True, text=True,
                           env=dict(os.environ, BENCH_LUA=str(LUA)))
-    for line in done.stdout.splitlines():
+    return reported(done.stdout, done.stderr)
+
+
+def reported(out, err=""):
+    """The line of JSON among what wrk printed."""
+    for line in out.splitlines():
         if line.startswith("BENCH "):
             return json.loads(line[6:])
-    raise RuntimeError(f"wrk failed: {done.stdout[-500:]}{done.stderr[-500:]}")
+    raise RuntimeError(f"wrk failed: {out[-500:]}{err[-500:]}")
 
 
 def counted(port, count, connections=32, path="/", first=0, header=""):
@@ -51,16 +57,28 @@ def holding(port, idle, slow):
         holder.wait()
 
 
-def measured(server, drive):
-    """Runs `drive` against a server and adds what it cost there."""
+def asked(origin_port):
+    """How many requests the origin has had."""
+    connection = http.client.HTTPConnection("127.0.0.1", origin_port, timeout=10)
+    connection.request("GET", "/asked")
+    number = int(connection.getresponse().read())
+    connection.close()
+    return number
+
+
+def measured(server, drive, origin_port=None):
+    """Runs `drive` against a server and adds what it cost there, and at the origin when that is named."""
+    asked_before = origin_port and asked(origin_port)
     before = measure.CpuSample(server.pid)
     outcome = drive(server.port)
     cpu = measure.CpuSample(server.pid).since(before)
     requests = max(outcome["requests"], 1)
+    fetched = {"fetched": (asked(origin_port) - asked_before) * 100 / requests} if origin_port else {}
     return {
+        **fetched,
         "rps": outcome["requests"] / outcome["seconds"],
         "cpu_us": cpu * 1e6 / requests,
         **{name: us / 1000 for name, us in outcome["latency_us"].items()},
         "errors": outcome["errors"],
-        "memory_mb": measure.memory(server.pid) / 1e6,
+        "memory_mb": (measure.memory(server.pid) + measure.files(server.dir / "cache")) / 1e6,
     }

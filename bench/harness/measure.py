@@ -63,6 +63,22 @@ def memory(root):
     return total
 
 
+def files(folder):
+    """Bytes in a cache's files: on tmpfs they are memory too."""
+    return sum(f.stat().st_blocks * 512 for f in folder.rglob("*") if f.is_file()) if folder.is_dir() else 0
+
+
+def threads(root, prefix):
+    """How many threads of a server are named so."""
+    names = (t.read_text() for pid in family(root) for t in (PROC / str(pid) / "task").glob("*/comm"))
+    return sum(name.startswith(prefix) for name in names)
+
+
+def available_memory():
+    lines = (PROC / "meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+
+
 def workers(root):
     """The children of the process that was started."""
     def parent(pid):

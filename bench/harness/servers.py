@@ -17,14 +17,15 @@ BENCH = pathlib.Path(__file__).resolve().parent.parent
 ROOT = BENCH.parent
 PROGRAMS = ROOT / "target/release"
 HELPER = PROGRAMS / "lacquer-bench"
+PEERS_PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 
 CORES = sorted(os.sched_getaffinity(0))
 SERVER_CORE = CORES[0]
 LOAD_CORE = CORES[1 % len(CORES)]
 ORIGIN_CORE = CORES[2] if len(CORES) > 2 else LOAD_CORE
 
-# What every cache may use; far more than any scenario but `memory` fills.
-STORAGE = "malloc,1G"
+# What every cache may use, in MB. Scenarios that keep more say so.
+STORAGE_MB = 256
 
 
 def free_port():
@@ -44,31 +45,39 @@ class Setup:
     origin: int
     dir: pathlib.Path
     sizes: tuple = (1400,)
-    storage: str = STORAGE
+    storage_mb: int = STORAGE_MB
+    origin_options: tuple = ()
+    floor_options: tuple = ()
+    log_socket: str = ""
     cli_port: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Server:
     name: str
-    kind: str  # cache, file or floor
+    kind: str  # cache, file, floor or origin
     program: str
     command: object  # Setup to a list of words
 
     def installed(self):
-        return shutil.which(self.program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is not None
+        return shutil.which(self.program, path=PEERS_PATH) is not None
 
 
 def most_connections():
-    """What a proxy can hold: two descriptors for each, and some to spare."""
-    return min(20_000, (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 200) // 2)
+    """What a server is told to hold. A hit takes one descriptor and a pass two, but no scenario has more
+    than a few passes under way."""
+    return min(20_000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] * 55 // 100)
 
 
-def filled(template, setup):
+def filled(template, setup, **more):
+    """A peer's file with this setup's ports and paths in it, in the server's own folder."""
     text = string.Template((BENCH / "peers" / template).read_text())
     target = setup.dir / template
-    target.write_text(text.substitute(port=setup.port, origin=setup.origin, dir=setup.dir,
-                                      connections=most_connections()))
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(text.substitute(
+        port=setup.port, origin=setup.origin, dir=setup.dir, connections=most_connections(),
+        descriptors=resource.getrlimit(resource.RLIMIT_NOFILE)[0], storage_mb=setup.storage_mb, twice_storage_mb=2 * setup.storage_mb,
+        storage_bytes=setup.storage_mb << 20, **more))
     return target
 
 
@@ -78,7 +87,14 @@ def varnish_like(program):
         secret.write_text("bench\n")
         s.cli_port = free_port()
         return [program, "-F", "-a", f"127.0.0.1:{s.port}", "-b", f"127.0.0.1:{s.origin}", "-n", s.dir / "name",
-                "-s", s.storage, "-T", f"127.0.0.1:{s.cli_port}", "-S", secret]
+                "-s", f"malloc,{s.storage_mb}M", "-T", f"127.0.0.1:{s.cli_port}", "-S", secret]
+    return command
+
+
+def haproxy(logs):
+    def command(s):
+        to, what = (f"    log {s.log_socket} local0", "    log global\n    option httplog") if logs else ("", "")
+        return ["haproxy", "-db", "-f", filled("haproxy.cfg", s, log_to=to, log_what=what)]
     return command
 
 
@@ -92,19 +108,43 @@ def nginx(template):
     return command
 
 
-def floor(*more):
-    return lambda s: [HELPER, "floor", "--listen", f"127.0.0.1:{s.port}", "--size", s.sizes[0], *more]
+def trafficserver(s):
+    for folder in ("cache", "log", "run"):
+        (s.dir / folder).mkdir()
+        (s.dir / folder).chmod(0o777)  # it drops its privileges
+    for template in (BENCH / "peers/trafficserver").iterdir():
+        filled(template.relative_to(BENCH / "peers"), s)
+    return ["traffic_server", f"--run-root={s.dir}/trafficserver/runroot.yaml"]
 
+
+def floor(*more):
+    return lambda s: [HELPER, "floor", "--listen", f"127.0.0.1:{s.port}", "--size", s.sizes[0], *s.floor_options, *more]
+
+
+def forward(s):
+    return [HELPER, "forward", "--listen", f"127.0.0.1:{s.port}", "--to", f"127.0.0.1:{s.origin}",
+            *(["--close"] if "--close" in s.origin_options else [])]
+
+
+def origin(s):
+    return [HELPER, "origin", "--listen", f"127.0.0.1:{s.port}", *s.origin_options]
+
+
+LACQUERD = os.environ.get("LACQUERD", str(PROGRAMS / "lacquerd"))
 
 SERVERS = {s.name: s for s in [
-    Server("lacquer", "cache", str(PROGRAMS / "lacquerd"), varnish_like(os.environ.get("LACQUERD", PROGRAMS / "lacquerd"))),
+    Server("lacquer", "cache", LACQUERD, varnish_like(LACQUERD)),
     Server("varnish", "cache", "varnishd", varnish_like("varnishd")),
-    Server("haproxy", "cache", "haproxy", lambda s: ["haproxy", "-db", "-f", filled("haproxy.cfg", s)]),
+    Server("haproxy", "cache", "haproxy", haproxy(logs=True)),
+    Server("haproxy-nolog", "cache", "haproxy", haproxy(logs=False)),
     Server("nginx", "cache", "nginx", nginx("nginx.conf")),
     Server("squid", "cache", "squid", lambda s: ["squid", "-N", "-f", filled("squid.conf", s)]),
+    Server("trafficserver", "cache", "traffic_server", trafficserver),
     Server("nginx-file", "file", "nginx", nginx("nginx-file.conf")),
     Server("floor", "floor", str(HELPER), floor()),
     Server("floor-sendfile", "floor", str(HELPER), floor("--sendfile")),
+    Server("floor-forward", "floor", str(HELPER), forward),
+    Server("origin", "origin", str(HELPER), origin),
 ]}
 
 
@@ -115,8 +155,9 @@ class Running:
         self.name, self.port, self.dir = name, port, directory
         self.log = open((directory or pathlib.Path("/tmp")) / f"bench-{name}.log", "wb")
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
-                                        start_new_session=True, env=dict(os.environ, PATH=f"{os.environ['PATH']}:/usr/sbin"))
-        self.wait_until_it_answers(patience)
+                                        start_new_session=True, env=dict(os.environ, PATH=PEERS_PATH))
+        if port:
+            self.wait_until_it_answers(patience)
 
     @property
     def pid(self):
@@ -156,29 +197,36 @@ class Running:
 class Field:
     """The origin and the chosen servers of one scenario, running side by side."""
 
-    def __init__(self, names, sizes=(1400,), storage=STORAGE, origin_options=()):
+    def __init__(self, names, sizes=(1400,), storage_mb=STORAGE_MB, origin_options=(), floor_options=()):
         base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="bench", dir=base))
         self.dir.chmod(0o755)
-        self.servers, self.setups = {}, {}
-        origin_port = free_port()
-        command = [HELPER, "origin", "--listen", f"127.0.0.1:{origin_port}", *origin_options]
-        self.origin = Running("origin", pinned(ORIGIN_CORE, command), origin_port, self.dir)
+        self.servers, self.setups, self.helpers = {}, {}, []
+        self.settings = dict(sizes=tuple(sizes), storage_mb=storage_mb, origin_options=tuple(origin_options),
+                             floor_options=floor_options, log_socket=str(self.dir / "syslog"))
         try:
+            self.origin_port = free_port()
+            self.help("origin", ORIGIN_CORE, self.origin_port, "--listen", f"127.0.0.1:{self.origin_port}", *origin_options)
+            self.help("syslog", LOAD_CORE, None, "--socket", self.settings["log_socket"])
             for name in names:
-                self.start(name, origin_port, sizes, storage)
+                self.start(name)
         except BaseException:
             self.close()
             raise
 
-    def start(self, name, origin_port, sizes, storage, label=None):
-        directory = self.dir / (label or name)
+    def help(self, program, core, port, *options):
+        self.helpers.append(Running(program, pinned(core, [HELPER, program, *options]), port, self.dir))
+
+    def start(self, name, label=None, cores=SERVER_CORE, under=(), options=(), patience=30):
+        """Starts a server; `under` goes before its command (a tool), `options` after it."""
+        label = label or name
+        directory = self.dir / label.replace(" ", "-")
         directory.mkdir()
         directory.chmod(0o777)  # peers drop their privileges and must write here
-        setup = Setup(free_port(), origin_port, directory, tuple(sizes), storage)
-        command = SERVERS[name].command(setup)
-        self.servers[name] = Running(name, pinned(SERVER_CORE, command), setup.port, directory)
-        self.setups[name] = setup
+        setup = Setup(free_port(), self.origin_port, directory, **self.settings)
+        command = [*under, *SERVERS[name].command(setup), *options]
+        self.servers[label] = Running(name, pinned(cores, command), setup.port, directory, patience)
+        self.setups[label] = setup
 
     def __enter__(self):
         return self
@@ -187,7 +235,6 @@ class Field:
         self.close()
 
     def close(self):
-        for server in self.servers.values():
-            server.stop()
-        self.origin.stop()
+        for running in [*self.servers.values(), *self.helpers]:
+            running.stop()
         shutil.rmtree(self.dir, ignore_errors=True)

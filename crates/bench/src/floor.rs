@@ -8,25 +8,33 @@ use std::rc::Rc;
 use std::time::Duration;
 
 struct Canned {
+    close: bool,
     bytes: Rc<[u8]>,
     file: Option<Rc<Body>>,
 }
 
 impl Answer for Canned {
     fn answer(&mut self, _request: &[u8]) -> Reply {
-        Reply { bytes: self.bytes.clone(), file: self.file.clone(), delay: Duration::ZERO, close: false }
+        Reply { bytes: self.bytes.clone(), file: self.file.clone(), delay: Duration::ZERO, close: self.close }
     }
 }
 
 pub fn run(options: &Options) -> Result<(), String> {
     let size: usize = options.number("size", 1400)?;
-    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {size}\r\n\r\n");
+    let close = options.is_set("close");
+    let connection = if close { "Connection: close\r\n" } else { "" };
+    let head =
+        format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n{connection}Content-Length: {size}\r\n\r\n");
     let body = vec![b'x'; size];
     let canned = if options.is_set("sendfile") {
         let file = in_memory_file(&body).map_err(|error| format!("cannot make a file in memory: {error}"))?;
-        Canned { bytes: head.into_bytes().into(), file: Some(Rc::new(Body { file, size: size as u64 })) }
+        Canned {
+            close,
+            bytes: head.into_bytes().into(),
+            file: Some(Rc::new(Body { file, size: size as u64 })),
+        }
     } else {
-        Canned { bytes: [head.as_bytes(), &body].concat().into(), file: None }
+        Canned { close, bytes: [head.as_bytes(), &body].concat().into(), file: None }
     };
     let address = options.address("listen")?;
     Server::new(address, canned).and_then(Server::run).map_err(|error| format!("{address}: {error}"))

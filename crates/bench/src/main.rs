@@ -1,26 +1,32 @@
 //! The bench's own programs: `floor` (the least a server of HTTP can cost on this machine), `origin` (a
-//! fast web server to put the caches in front of) and `load` (a counted number of requests, for what wrk,
-//! which runs by the clock, cannot do). `bench/run` starts them.
+//! fast web server to put the caches in front of), `load` (a counted number of requests, for what wrk, which
+//! runs by the clock, cannot do) and smaller helpers. `bench/run` starts them.
 
 #![forbid(unsafe_code)]
 
 mod floor;
+mod forward;
 mod hold;
 mod load;
 mod options;
 mod origin;
 mod server;
+mod syslog;
 
 use options::Options;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage:
-  lacquer-bench floor  --listen ADDR --size BYTES [--sendfile]
+  lacquer-bench floor  --listen ADDR --size BYTES [--sendfile] [--close]
   lacquer-bench origin --listen ADDR [--size BYTES] [--cache-control TEXT] [--cpu-ms N] [--delay-ms N] [--close]
                        a path that begins with a number (/1400/page) is answered with that many bytes, one with
-                       /zero/ or /private/ in it with a Cache-Control that forbids keeping it
+                       /zero/ or /private/ in it with a Cache-Control that forbids keeping it;
+                       /asked with the number of requests so far;
+                       requests with a header X-Warm cost no CPU time
+  lacquer-bench forward --listen ADDR --to ADDR [--close]
   lacquer-bench load   --connect ADDR --count N [--connections N] [--path /o/{}] [--first N] [--header LINE]
   lacquer-bench hold   --connect ADDR [--idle N] [--slow N]
+  lacquer-bench syslog --socket PATH
 ";
 
 fn main() -> ExitCode {
@@ -31,9 +37,11 @@ fn main() -> ExitCode {
     };
     let outcome = Options::parse(rest).and_then(|options| match program.as_str() {
         "floor" => floor::run(&options),
+        "forward" => forward::run(&options),
         "origin" => origin::run(&options),
         "load" => load::run(&options),
         "hold" => hold::run(&options),
+        "syslog" => syslog::run(&options),
         _ => Err(format!("no program {program}\n{USAGE}")),
     });
     match outcome {

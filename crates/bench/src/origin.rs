@@ -1,11 +1,16 @@
 //! The origin all caches fetch from: as fast as the floor, with size, cacheability, delay and the cost of
-//! a page in CPU time as options. Responses of one size are made once.
+//! a page in CPU time as options. Responses of one size are made once a second, for they are dated (Squid
+//! keeps nothing that has no Date).
 
 use crate::options::Options;
 use crate::server::{Answer, Reply, Server};
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Answered with the number of requests so far, itself not among them.
+const ASKED: &[u8] = b"GET /asked ";
 
 /// What an answer says about keeping it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,11 +27,20 @@ struct Origin {
     delay: Duration,
     close: bool,
     made: HashMap<(usize, Kept), Rc<[u8]>>,
+    made_at: u64,
+    asked: u64,
 }
 
 impl Answer for Origin {
     fn answer(&mut self, request: &[u8]) -> Reply {
-        burn(self.cpu);
+        if request.starts_with(ASKED) {
+            return self.answer_how_often();
+        }
+        self.asked += 1;
+        if !self.cpu.is_zero() && !has(request, b"\r\nX-Warm:") {
+            burn(self.cpu);
+        }
+        self.forget_what_is_old();
         let wanted = (size_in_path(request).unwrap_or(self.size), kept(request));
         let bytes = match self.made.get(&wanted) {
             Some(bytes) => bytes.clone(),
@@ -37,6 +51,20 @@ impl Answer for Origin {
 }
 
 impl Origin {
+    fn answer_how_often(&self) -> Reply {
+        let number = self.asked.to_string();
+        let bytes = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{number}", number.len());
+        Reply { bytes: bytes.into_bytes().into(), file: None, delay: Duration::ZERO, close: false }
+    }
+
+    fn forget_what_is_old(&mut self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        if now != self.made_at {
+            self.made.clear();
+            self.made_at = now;
+        }
+    }
+
     fn make(&mut self, wanted: (usize, Kept)) -> Rc<[u8]> {
         let (size, kept) = wanted;
         let cache_control = match kept {
@@ -45,8 +73,10 @@ impl Origin {
             Kept::NoTime => "max-age=0",
         };
         let connection = if self.close { "Connection: close\r\n" } else { "" };
+        let date = lacquer_http::date::format(self.made_at as f64);
+        let date = String::from_utf8_lossy(&date);
         let head = format!(
-            "HTTP/1.1 200 OK\r\nServer: origin\r\nContent-Type: text/html; charset=utf-8\r\n\
+            "HTTP/1.1 200 OK\r\nServer: origin\r\nDate: {date}\r\nContent-Type: text/html; charset=utf-8\r\n\
              Cache-Control: {cache_control}\r\nLast-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n{connection}\
              Content-Length: {size}\r\n\r\n"
         );
@@ -56,22 +86,30 @@ impl Origin {
     }
 }
 
-/// Keeps the processor busy, as a page made by a script does.
+/// Spends processor time, as a page made by a script does.
 fn burn(time: Duration) {
-    let started = Instant::now();
-    while started.elapsed() < time {
+    let started = cpu_time();
+    while cpu_time().saturating_sub(started) < time {
         std::hint::spin_loop();
     }
 }
 
+fn cpu_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
 fn kept(request: &[u8]) -> Kept {
     let line = request.split(|&b| b == b'\r').next().unwrap_or_default();
-    let has = |part: &[u8]| line.windows(part.len()).any(|w| w == part);
-    match (has(b"/private/"), has(b"/zero/")) {
+    match (has(line, b"/private/"), has(line, b"/zero/")) {
         (true, _) => Kept::NotAtAll,
         (_, true) => Kept::NoTime,
         _ => Kept::AsSaid,
     }
+}
+
+fn has(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|w| w.eq_ignore_ascii_case(part))
 }
 
 /// `/1400/anything` asks for 1400 bytes.
@@ -89,6 +127,8 @@ pub fn run(options: &Options) -> Result<(), String> {
         delay: Duration::from_millis(options.number("delay-ms", 0)?),
         close: options.is_set("close"),
         made: HashMap::new(),
+        made_at: 0,
+        asked: 0,
     };
     let address = options.address("listen")?;
     Server::new(address, origin).and_then(Server::run).map_err(|error| format!("{address}: {error}"))

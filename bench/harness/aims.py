@@ -1,0 +1,65 @@
+"""What Lacquer is to cost beside its peers, and whether a run of the bench reached it."""
+
+import typing
+
+
+class Aim(typing.NamedTuple):
+    text: str
+    result: str     # id of the result
+    figure: str     # key of the column
+    against: str    # label of the ratio; none for an absolute figure
+    limit: float
+    at_least: bool = False
+
+
+AIMS = (
+    Aim("small hit: CPU, of Varnish", "hit-small", "cpu_us", "varnish", 0.40),
+    Aim("small hit: CPU, of HAProxy", "hit-small", "cpu_us", "haproxy", 0.85),
+    Aim("small hit: CPU, of HAProxy without its log", "hit-small", "cpu_us", "haproxy-nolog", 0.85),
+    Aim("100 kB hit: CPU, of Varnish", "hit-100k", "cpu_us", "varnish", 0.60),
+    Aim("100 kB hit: CPU, of nginx sending a file", "hit-100k", "cpu_us", "nginx-file", 1.00),
+    Aim("pass: CPU, of Varnish", "pass-kept", "cpu_us", "varnish", 0.25),
+    Aim("pass: CPU, of HAProxy", "pass-kept", "cpu_us", "haproxy", 1.00),
+    Aim("pass: CPU, of HAProxy without its log", "pass-kept", "cpu_us", "haproxy-nolog", 1.00),
+    Aim("miss: CPU, of Varnish", "miss-kept", "cpu_us", "varnish", 0.27),
+    Aim("small hit: p99, of the best peer", "hit-small", "p99", "best peer", 1.00),
+    Aim("100 kB hit: p99, of the best peer", "hit-100k", "p99", "best peer", 1.00),
+    Aim("pass: p99, of the best peer", "pass-kept", "p99", "best peer", 1.00),
+    Aim("miss: p99, of the best peer", "miss-kept", "p99", "best peer", 1.00),
+    Aim("memory beside the body of a 100-byte object, of Varnish", "memory-100", "overhead", "varnish", 0.45),
+    Aim("two reactors: requests/s, of one", "reactors", "rps", "1 reactor", 1.80, at_least=True),
+    Aim("two reactors: CPU per request, of one", "reactors", "cpu_us", "1 reactor", 1.10),
+    Aim("built-in VCL, CPU µs per hit", "vcl-cost", "builtin_us", "", 0.25),
+    Aim("ten headers and five regexes, CPU µs per hit", "vcl-cost", "headers_us", "", 1.50),
+)
+
+
+def checked(results):
+    """(aim, measured) for every aim whose scenario was run."""
+    by_id = {result["id"]: result for result in results}
+    pairs = ((aim, measured(aim, by_id.get(aim.result))) for aim in AIMS)
+    return [(aim, value) for aim, value in pairs if value is not None]
+
+
+def measured(aim, result):
+    if result is None or result["subject"] not in result["rows"]:
+        return None
+    if aim.against in result["ratios"]:
+        return result["ratios"][aim.against].get(aim.figure)
+    own = result["rows"][result["subject"]].get(aim.figure)
+    if own is None or not aim.against:
+        return own and own["median"]
+    other = result["rows"].get(aim.against, {}).get(aim.figure)
+    return own["median"] / other["median"] if other and other["median"] else None
+
+
+def is_met(aim, value):
+    return value >= aim.limit if aim.at_least else value <= aim.limit
+
+
+def table(results):
+    lines = ["| aim | wanted | measured | |", "|---|---:|---:|---|"]
+    for aim, value in checked(results):
+        sign = "≥" if aim.at_least else "≤"
+        lines.append(f"| {aim.text} | {sign} {aim.limit:.2f} | {value:.2f} | {'met' if is_met(aim, value) else '**missed**'} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,127 @@
+"""What a request costs in numbers that do not depend on the machine's mood: instructions and heap
+allocations of the reactor under callgrind, system calls of the worker under strace."""
+
+import collections
+import os
+import re
+import subprocess
+import time
+
+from . import load, measure
+from .cli import Cli
+from .servers import Field
+
+TOLERANCE = 0.02
+# Instructions on another kind of machine than the budgets were measured on.
+TOLERANCE_ELSEWHERE = 0.10
+# So that a budget of nothing is not broken by a timer.
+SLACK = 0.05
+CALLGRIND = "valgrind --quiet --tool=callgrind --separate-threads=yes --callgrind-out-file={dir}/callgrind.%p"
+STRACE = "strace -f -qq -o {dir}/strace"
+ALLOCATORS = re.compile(r"\b(malloc|calloc|realloc|posix_memalign|aligned_alloc|mi_malloc\w*|mi_realloc\w*)\b")
+
+REQUESTS = {
+    "hit": lambda port, n, first: load.counted(port, n, 1, "/1400/page"),
+    "pass": lambda port, n, first: load.counted(port, n, 1, "/1400/page", header="Cookie: a=b"),
+    "miss": lambda port, n, first: load.counted(port, n, 1, "/100/{}", first=first),
+}
+
+
+def is_over(cost, budget, tolerance=TOLERANCE):
+    return cost > budget * (1 + tolerance) + SLACK
+
+
+def machine_kind():
+    """What decides which instructions are run: valgrind shows a program the vector extensions of the real
+    processor, by which the C library and others choose among their routines."""
+    cpu = measure.PROC.joinpath("cpuinfo").read_text()
+    rustc = subprocess.run(["rustc", "--version"], capture_output=True, text=True).stdout.split()[:2]
+    return ", ".join([os.uname().machine, "AVX2" if re.search(r"\bavx2\b", cpu) else "no AVX2",
+                      os.confstr("CS_GNU_LIBC_VERSION") or "another C library", " ".join(rustc)])
+
+
+class Daemon(Field):
+    """lacquerd with its worker under an optional tool such as valgrind, and the worker's process id."""
+
+    def __init__(self, tool=""):
+        super().__init__(())
+        try:
+            under = ["env", f"LACQUER_WORKER_UNDER={tool.format(dir=self.dir)}"] if tool else []
+            patient = [word for p in ("cli_timeout", "startup_timeout") for word in ("-p", f"{p}=300")]
+            self.start("lacquer", under=under, options=[*patient, "-j", "none"], patience=120)
+            server = self.servers["lacquer"]
+            self.port = server.port
+            load.counted(self.port, 200, 1, "/1400/page")
+            self.worker = measure.workers(server.pid)[0]
+        except BaseException:
+            self.close()
+            raise
+
+    def cli(self):
+        return Cli.of(self.setups["lacquer"])
+
+
+class Callgrind:
+    """Counts of the reactor, the busiest of the worker's threads, between two moments."""
+
+    def __init__(self, daemon):
+        self.pid, self.dir, self.dumps, self.asked = daemon.worker, daemon.dir, 0, 0
+
+    def control(self, word):
+        subprocess.run(["callgrind_control", word, str(self.pid)], check=True, capture_output=True)
+
+    def during(self, drive):
+        """Instructions and allocations while `drive` runs."""
+        self.control("--zero")
+        drive()
+        self.control("--dump")
+        self.dumps += 1
+        return max(parse_dump(dump.read_text(errors="replace")) for dump in self.last_dumps())
+
+    def last_dumps(self):
+        """One for each thread."""
+        return self.dir.glob(f"callgrind.{self.pid}.{self.dumps}-*")
+
+    def busiest(self):
+        return max(self.last_dumps(), key=lambda dump: parse_dump(dump.read_text(errors="replace")))
+
+    def per_request(self, port, drive, short, long):
+        """What is spent once (start-up, timers) cancels out: the difference between a long and a short drive."""
+        counts = []
+        for n in (short, long):
+            counts.append(self.during(lambda: drive(port, n, self.asked)))
+            self.asked += n
+        (i, a), (more_i, more_a) = counts
+        return (more_i - i) / (long - short), (more_a - a) / (long - short)
+
+
+def parse_dump(text):
+    names, instructions, allocations, callee = {}, 0, 0, None
+    for line in text.splitlines():
+        if line.startswith(("totals:", "summary:")):
+            instructions = max(instructions, int(line.split()[1]))
+        elif line.startswith(("fn=", "cfn=")):
+            number, _, name = line.split("=", 1)[1].partition(" ")
+            if name:
+                names[number] = name
+            if line.startswith("cfn="):
+                callee = names.get(number, "")
+        elif line.startswith("calls=") and callee and ALLOCATORS.search(callee):
+            allocations += int(line[6:].split()[0])
+    return instructions, allocations
+
+
+def calls_during(log, drive):
+    """System calls by kind while `drive` runs."""
+    before = log.stat().st_size
+    drive()
+    time.sleep(0.1)  # what is still being written
+    with log.open(errors="replace") as lines:
+        lines.seek(before)
+        return count_calls(lines)
+
+
+def count_calls(lines):
+    """Calls that were interrupted have two lines, of which the second begins with `<...`."""
+    names = (re.match(r"(?:\d+ +)?(\w+)\(", line) for line in lines)
+    return collections.Counter(name[1] for name in names if name)

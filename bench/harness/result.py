@@ -1,0 +1,69 @@
+"""What a scenario measured: for every server the values of every round, and what follows from them."""
+
+import dataclasses
+import statistics
+import typing
+
+
+class Column(typing.NamedTuple):
+    key: str
+    label: str
+    digits: int = 2
+    better: str = "less"  # or "more", or "" for figures that are not compared
+
+
+@dataclasses.dataclass
+class Result:
+    id: str
+    title: str
+    columns: list
+    primary: str
+    rows: dict = dataclasses.field(default_factory=dict)
+    subject: str = "lacquer"
+    references: tuple = ()  # names of rows; without any, Varnish, the best peer and the floors
+
+    def add(self, server, values):
+        row = self.rows.setdefault(server, {})
+        for key, value in values.items():
+            row.setdefault(key, []).append(value)
+
+    def as_dict(self, kinds):
+        """The form that is kept as JSON and that tables, charts and the page are made from."""
+        rows = {name: {key: figure(values) for key, values in row.items()} for name, row in self.rows.items()}
+        return {"id": self.id, "title": self.title, "primary": self.primary, "subject": self.subject,
+                "columns": [column._asdict() for column in self.columns], "rows": rows,
+                "ratios": ratios(self, rows, kinds)}
+
+
+def figure(values):
+    return {"median": statistics.median(values), "spread_percent": spread(values), "values": values}
+
+
+def spread(values):
+    """Half the distance between the largest and the smallest value, in per cent of the median."""
+    middle = statistics.median(values)
+    return (max(values) - min(values)) / 2 / abs(middle) * 100 if middle else 0
+
+
+def ratios(result, rows, kinds):
+    """The subject's figures divided by those of each reference, label by label."""
+    groups = {name: [name] for name in result.references} or usual_references(rows, kinds, result.subject)
+    found = {}
+    for label, names in groups.items():
+        found[label] = {}
+        for column in result.columns:
+            own = rows.get(result.subject, {}).get(column.key)
+            others = [rows[n][column.key]["median"] for n in names if column.key in rows.get(n, {})]
+            if column.better and own and others:
+                best = max(others) if column.better == "more" else min(others)
+                if best > 0:
+                    found[label][column.key] = own["median"] / best
+    return {label: by_key for label, by_key in found.items() if by_key}
+
+
+def usual_references(rows, kinds, subject):
+    """Varnish; the best of the other caches, for each figure anew; files, floors and the origin alone."""
+    peers = [n for n in rows if kinds.get(n) == "cache" and n != subject]
+    groups = {"varnish": ["varnish"], "best peer": peers if len(peers) > 1 else []}
+    groups.update({n: [n] for n in rows if kinds.get(n) in ("file", "floor", "origin")})
+    return groups

@@ -1,0 +1,32 @@
+"""The scenarios, each a published comparison or a cost that users pay. A scenario is a function of the
+options that returns Results: for every server the values of every round."""
+
+from .common import Options
+from .management import bans, restart, startup, vcl_cost, vcl_load
+from .memory import churn, memory
+from .traffic import burden, connections, dynamic, hit_sizes, image, misses, news, passes, reactors
+
+SCENARIOS = {
+    "hit-small": hit_sizes("hit-small", 1400, "1.4 kB"),
+    "hit-16k": hit_sizes("hit-16k", 16_000, "16 kB"),
+    "hit-100k": hit_sizes("hit-100k", 100_000, "100 kB"),
+    "hit-1m": hit_sizes("hit-1m", 1_000_000, "1 MB"),
+    "connections": connections,
+    "pass": passes,
+    "miss": misses,
+    "dynamic": dynamic,
+    "news": news,
+    "image": image,
+    "memory": memory,
+    "vcl-load": vcl_load,
+    "vcl-cost": vcl_cost,
+    "bans": bans,
+    "restart": restart,
+    "reactors": reactors,
+    "startup": startup,
+}
+
+# Long, and about endurance rather than speed: measured when they are named.
+BY_NAME_ONLY = {"churn": churn, "burden": burden}
+
+__all__ = ["BY_NAME_ONLY", "SCENARIOS", "Options"]

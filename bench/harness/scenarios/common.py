@@ -1,0 +1,50 @@
+"""What scenarios share: the options, the usual columns, and rounds in which every server has its turn."""
+
+import dataclasses
+import random
+
+from .. import load
+from ..result import Column, Result
+from ..servers import SERVERS, Field
+
+CACHES = ("lacquer", "varnish", "haproxy", "nginx", "squid", "trafficserver")
+FLOORS = ("floor", "floor-sendfile")
+VCL_SERVERS = ("lacquer", "varnish")
+
+THROUGHPUT = (Column("rps", "requests/s", 0, "more"), Column("cpu_us", "CPU µs/request"), Column("p50", "p50 ms"),
+              Column("p99", "p99 ms"), Column("max", "max ms", 1), Column("memory_mb", "memory MB", 0),
+              Column("fetched", "% fetched", 0, ""), Column("errors", "errors", 0, ""))
+TRANSACTIONS = (Column("rps", "transactions/s", 0, "more"), *THROUGHPUT[1:])
+
+
+@dataclasses.dataclass
+class Options:
+    rounds: int
+    seconds: int
+    servers: list
+    objects: int
+    minutes: float
+
+    def chosen(self, names):
+        return [n for n in names if (not self.servers or n in self.servers) and SERVERS[n].installed()]
+
+
+def token():
+    """Makes the URLs of this run differ from those of any other."""
+    return f"{random.getrandbits(40):x}"
+
+
+def interleaved(result, options, names, drive, warm, **field):
+    """All servers run side by side; each round drives every one of them once."""
+    with Field(options.chosen(names), **field) as running:
+        for server in running.servers.values():
+            warm(server.port)
+        for _ in range(options.rounds):
+            for name, server in running.servers.items():
+                asks = SERVERS[name].kind == "cache"
+                result.add(name, load.measured(server, drive, running.origin_port if asks else None))
+    return result
+
+
+def throughput(id, title, columns=THROUGHPUT, primary="cpu_us"):
+    return Result(id, title, list(columns), primary)

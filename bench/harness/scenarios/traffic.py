@@ -1,0 +1,163 @@
+"""Requests of all kinds: hits by size and by connections, passes, misses, mixes."""
+
+import contextlib
+
+from .. import load, measure
+from ..result import Column, Result
+from ..servers import CORES, LOAD_CORE, SERVER_CORE, Field, most_connections
+from .common import CACHES, FLOORS, THROUGHPUT, TRANSACTIONS, interleaved, throughput, token
+
+# ---------------------------------------------------------------- hits
+
+
+def hit(id, title, options, size, connections=64, headers=(), names=CACHES + ("nginx-file",) + FLOORS, **field):
+    seconds = max(options.seconds, connections // 2500)  # opening them takes wrk a while
+
+    def drive(port):
+        return load.wrk(port, f"/{size}/page", connections, seconds, headers)
+
+    def warm(port):
+        return load.counted(port, 500, 2, f"/{size}/page")
+    return interleaved(throughput(id, title), options, names, drive, warm, sizes=(size,), **field)
+
+
+def hit_sizes(id, size, label):
+    names = CACHES + ("haproxy-nolog", "nginx-file") + FLOORS
+    return lambda options: [hit(id, f"hit, {label}, 64 connections", options, size, names=names)]
+
+
+def connections(options):
+    """Hits by the number of connections; 64 are hit-small's. Then a new connection for each request."""
+    names = CACHES + FLOORS
+    counts = (1, 1000, min(10_000, most_connections() - 100))
+    results = [hit(f"connections-{n}", f"hit, 1.4 kB, {n:,} connection{'s' * (n > 1)}", options, 1400, n, names=names)
+               for n in counts]
+    closing = hit("connections-new", "hit, 1.4 kB, 64 connections, a new one for each request", options, 1400, 64,
+                  ("Connection: close",), names, floor_options=("--close",))
+    return results + [closing]
+
+
+# ---------------------------------------------------------------- pass and miss
+
+
+def passing(id, title, options, *origin):
+    cookie = "Cookie: visitor=1"
+
+    def drive(port):
+        return load.wrk(port, "/1400/page", 64, options.seconds, (cookie,))
+
+    def warm(port):
+        return load.counted(port, 500, 8, "/1400/page", header=cookie)
+    names = CACHES + ("haproxy-nolog", "floor-forward")
+    return interleaved(throughput(id, title), options, names, drive, warm,
+                       origin_options=("--cache-control", "private", *origin))
+
+
+def missing(id, title, options, *origin):
+    def drive(port):
+        return load.wrk(port, "/", 64, options.seconds, script="unique.lua", arguments=(f"/100/{token()}",))
+
+    def warm(port):
+        return load.counted(port, 500, 8, f"/100/{token()}/{{}}")
+    names = CACHES + ("haproxy-nolog", "floor-forward")
+    return interleaved(throughput(id, title), options, names, drive, warm, origin_options=origin, storage_mb=1024)
+
+
+def passes(options):
+    return [passing("pass-kept", "pass, 1.4 kB, origin kept alive", options),
+            passing("pass-closed", "pass, 1.4 kB, origin closes each time", options, "--close")]
+
+
+def misses(options):
+    return [missing("miss-kept", "miss, 100 B, origin kept alive", options),
+            missing("miss-closed", "miss, 100 B, origin closes each time", options, "--close")]
+
+
+# ---------------------------------------------------------------- mixes
+
+
+def dynamic(options):
+    """Pages that cost the origin 3 ms of CPU each: 300 a second without a cache."""
+    def drive(port):
+        return load.wrk(port, "/8000/page", 64, options.seconds)
+
+    def warm(port):
+        return load.counted(port, 500, 2, "/8000/page", header="X-Warm: 1")
+    result = throughput("dynamic", "pages of 8 kB that cost the origin 3 ms of CPU", primary="rps")
+    return [interleaved(result, options, CACHES + ("origin",), drive, warm, origin_options=("--cpu-ms", "3"))]
+
+
+def news(options):
+    """The pages of a news site on election night; each costs the origin 1 ms of CPU."""
+    def drive_with(word):
+        return lambda port: load.wrk(port, "/", 64, options.seconds, script="news.lua", arguments=(word or token(),))
+
+    def every_page(port):
+        for path in ("/60000/news", "/80000/election", "/60000/election/news", "/40000/election/trend",
+                     "/50000/election/candidates", "/60000/politics", "/60000/entertainment"):
+            load.counted(port, 2, 1, f"{path}/{word}", header="X-Warm: 1")
+        for _ in range(2):  # what a cache writes late is in memory after the second time
+            load.counted(port, 20_000, 64, f"/30000/article/{word}/{{}}", first=1, header="X-Warm: 1")
+    word, names = token(), CACHES + ("origin",)
+    field = dict(origin_options=("--cpu-ms", "1"), storage_mb=1024)
+    cold = throughput("news-cold", "news mix, from a cold start", TRANSACTIONS, "rps")
+    steady = throughput("news-steady", "news mix, steady state", TRANSACTIONS, "rps")
+    return [interleaved(cold, options, names, drive_with(None), lambda port: None, **field),
+            interleaved(steady, options, names, drive_with(word), every_page, **field)]
+
+
+def image(options):
+    """10,000 requests for one picture at concurrency 100, the whole distribution."""
+    shares = ("p1", "p10", "p50", "p75", "p90", "p99", "p99.9", "max")
+    columns = (THROUGHPUT[0], THROUGHPUT[1], *(Column(p, f"{p} ms") for p in shares), THROUGHPUT[-1])
+    result = throughput("image", "one image of 43 kB, 10,000 requests, 100 connections", columns)
+    return [interleaved(result, options, CACHES + ("nginx-file",) + FLOORS,
+                        lambda port: load.counted(port, 10_000, 100, "/43000/page"),
+                        lambda port: load.counted(port, 500, 2, "/43000/page"), sizes=(43_000,))]
+
+
+# ---------------------------------------------------------------- cores
+
+
+def reactors(options):
+    """One core and two. With less than four the load has no core of its own and bounds the requests per
+    second; then the CPU time per request tells whether a second reactor disturbs the first."""
+    own = len(CORES) >= 4
+    two = f"{SERVER_CORE},{CORES[3] if own else LOAD_CORE}"
+    load_cores, threads = (f"{LOAD_CORE},{CORES[2]}", 2) if own else (LOAD_CORE, 1)
+    columns = [c for c in THROUGHPUT if c.key != "fetched"] + [Column("reactors", "reactors", 0, "")]
+    result = Result("reactors", "hit, 1.4 kB, 64 connections, one and two reactors", columns, "cpu_us", subject="2 reactors",
+                    references=("1 reactor",))
+    if not options.chosen(("lacquer",)):
+        return [result]
+    with Field(()) as running:
+        running.start("lacquer", "1 reactor", cores=SERVER_CORE)
+        running.start("lacquer", "2 reactors", cores=two)
+        for _ in range(options.rounds):
+            for name, server in running.servers.items():
+                load.counted(server.port, 500, 64, "/1400/page")
+                values = load.measured(server, lambda port: load.wrk(
+                    port, "/1400/page", 64, options.seconds, cores=load_cores, threads=threads))
+                result.add(name, {**values, "reactors": measure.threads(server.pid, "reactor-")})
+    return [result]
+
+
+# ---------------------------------------------------------------- burdens
+
+
+def burden(options):
+    """Hits beside 10,000 idle connections and 1,000 that send or read a byte a second."""
+    idle = min(10_000, most_connections() - 1200)
+    results = []
+    for id, title, held in (("burden-none", "hits alone", None),
+                            ("burden", f"hits beside {idle:,} idle and 1,000 slow connections", (idle, 1000))):
+        result = throughput(id, title, primary="p99")
+        with Field(options.chosen(CACHES)) as running:
+            for name, server in running.servers.items():
+                load.counted(server.port, 500, 2, "/1400/page")
+                with load.holding(server.port, *held) if held else contextlib.nullcontext():
+                    for _ in range(options.rounds):
+                        result.add(name, load.measured(server, lambda port: load.wrk(
+                            port, "/1400/page", 16, options.seconds)))
+        results.append(result)
+    return results
