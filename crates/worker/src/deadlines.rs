@@ -1,8 +1,8 @@
 //! Idle deadlines of a reactor's connections, looked at in turns instead of one timer each.
 //!
 //! A connection is idle between any two requests, so a timer would be set and taken back for every
-//! request. Here both are a store into a cell; a sweep finds those that have run out. The price is
-//! precision: a connection may stay a sweep's interval longer than it should.
+//! request. Here both are a store into a cell, and the time is that of the last sweep: no clock is read.
+//! The price is precision: a connection may stay two sweeps' intervals longer than it should.
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
@@ -10,27 +10,37 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use crate::clock;
 
-/// How late a deadline may be noticed.
+/// How late a deadline may be noticed, and how old the time may be that it is counted from.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(50);
 
+/// A moment of the sweeps' clock, in seconds.
+#[derive(Clone, Copy)]
+pub struct Moment(f64);
+
 /// One connection's deadline.
-#[derive(Default)]
 pub struct Deadline {
-    at: Cell<Option<Instant>>,
+    clock: Rc<Cell<f64>>,
+    at: Cell<f64>,
     expired: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl Deadline {
-    pub fn arm(&self, at: Instant) {
+    /// The time of the last sweep.
+    pub fn now(&self) -> Moment {
+        Moment(self.clock.get())
+    }
+
+    /// Runs out so many seconds after a moment, never earlier.
+    pub fn arm(&self, since: Moment, seconds: f64) {
         self.expired.set(false);
-        self.at.set(Some(at));
+        self.at.set(since.0 + seconds.max(0.0) + SWEEP_INTERVAL.as_secs_f64());
     }
 
     pub fn disarm(&self) {
-        self.at.set(None);
+        self.at.set(f64::INFINITY);
     }
 
     /// Whether the time is over; else the task is woken when it is.
@@ -45,10 +55,10 @@ impl Deadline {
         false
     }
 
-    /// What the work gives; `None` if it gives nothing in time.
-    pub async fn limit<T>(&self, at: Instant, work: impl Future<Output = T>) -> Option<T> {
+    /// What the work gives; `None` if it gives nothing within so many seconds after a moment.
+    pub async fn limit<T>(&self, since: Moment, seconds: f64, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
-        self.arm(at);
+        self.arm(since, seconds);
         let done = std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
             Poll::Ready(done) => Poll::Ready(Some(done)),
             Poll::Pending if self.poll_expired(cx) => Poll::Ready(None),
@@ -61,21 +71,35 @@ impl Deadline {
 }
 
 /// All deadlines of one reactor.
-#[derive(Default)]
-pub struct Deadlines(RefCell<Vec<Weak<Deadline>>>);
+pub struct Deadlines {
+    clock: Rc<Cell<f64>>,
+    all: RefCell<Vec<Weak<Deadline>>>,
+}
+
+impl Default for Deadlines {
+    fn default() -> Deadlines {
+        Deadlines { clock: Rc::new(Cell::new(clock::monotonic())), all: RefCell::default() }
+    }
+}
 
 impl Deadlines {
     pub fn enlist(&self) -> Rc<Deadline> {
-        let deadline = Rc::new(Deadline::default());
-        self.0.borrow_mut().push(Rc::downgrade(&deadline));
+        let deadline = Rc::new(Deadline {
+            clock: self.clock.clone(),
+            at: Cell::new(f64::INFINITY),
+            expired: Cell::new(false),
+            waker: RefCell::new(None),
+        });
+        self.all.borrow_mut().push(Rc::downgrade(&deadline));
         deadline
     }
 
-    fn sweep(&self, now: Instant) {
-        self.0.borrow_mut().retain(|entry| {
+    fn sweep(&self, now: f64) {
+        self.clock.set(now);
+        self.all.borrow_mut().retain(|entry| {
             let Some(deadline) = entry.upgrade() else { return false };
-            if deadline.at.get().is_some_and(|at| at <= now) {
-                deadline.at.set(None);
+            if deadline.at.get() <= now {
+                deadline.disarm();
                 deadline.expired.set(true);
                 if let Some(waker) = deadline.waker.borrow().as_ref() {
                     waker.wake_by_ref();
@@ -88,7 +112,7 @@ impl Deadlines {
     pub async fn keep_sweeping(&self) {
         loop {
             tokio::time::sleep(SWEEP_INTERVAL).await;
-            self.sweep(Instant::now());
+            self.sweep(clock::monotonic());
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::any::Any;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, UnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::task::Poll;
 
-/// Runs a future; a panic inside it becomes its text.
-pub async fn caught<T>(work: impl Future<Output = T> + UnwindSafe) -> Result<T, String> {
-    let mut work = pin!(work);
+/// Runs a future; a panic inside it becomes its text. The future comes pinned, since moving one that
+/// holds a whole request's steps costs more than running it.
+pub async fn caught<F: Future>(mut work: Pin<&mut F>) -> Result<F::Output, String> {
     std::future::poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(done)) => Poll::Ready(Ok(done)),

@@ -5,14 +5,14 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use lacquer_cache::{FrontTable, Lookup, LookupArgs, Resumed};
 use lacquer_http::date::DateCache;
 use lacquer_params::Params;
 use lacquer_shm::vsc::{LocalMain, LocalSet};
 
-use crate::client::Memory;
+use crate::client::{Memory, Req};
 use crate::clock;
 use crate::deadlines::Deadlines;
 use crate::fetch;
@@ -42,12 +42,19 @@ pub struct Reactor {
     front: RefCell<FrontTable>,
     pub deadlines: Deadlines,
     unflushed: Cell<u32>,
-    last_flush: Cell<Instant>,
+    last_flush: Cell<f64>,
+    /// Where requests lie while they run; a place of one that ended is the next one's.
+    places: RefCell<Vec<Place>>,
 }
+
+/// The memory of a request itself.
+pub type Place = Box<Option<Req>>;
 
 const FRONT_ENTRIES: usize = 4096;
 const FLUSH_EVERY: u32 = 64;
-const FLUSH_AFTER: Duration = Duration::from_millis(1);
+/// Seconds.
+const FLUSH_AFTER: f64 = 0.001;
+const MOST_PLACES: usize = 100;
 
 impl Reactor {
     pub fn new(shared: Arc<Shared>, id: usize) -> Rc<Reactor> {
@@ -70,7 +77,8 @@ impl Reactor {
             front: RefCell::new(FrontTable::new(FRONT_ENTRIES)),
             deadlines: Deadlines::default(),
             unflushed: Cell::new(0),
-            last_flush: Cell::new(Instant::now()),
+            last_flush: Cell::new(0.0),
+            places: RefCell::default(),
             shared,
         })
     }
@@ -118,15 +126,22 @@ impl Reactor {
     }
 
     pub fn flush_counters(&self) {
+        self.flush_counters_at(clock::real());
+    }
+
+    fn flush_counters_at(&self, now: f64) {
         self.counters.flush(&self.shared.counters);
         self.parts.flush(&self.shared.parts);
         self.unflushed.set(0);
-        self.last_flush.set(Instant::now());
+        self.last_flush.set(now);
     }
 
     /// Memory for a request.
-    pub fn take_memory(&self) -> Memory {
-        self.spare.take(&self.parts.req).unwrap_or_else(|| Memory::new(self))
+    pub fn take_memory(&self, params: &Params) -> Memory {
+        let spare = self.spare.take(&self.parts.req);
+        let mut memory = spare.unwrap_or_else(|| Memory::new(self, params));
+        memory.refresh(params);
+        memory
     }
 
     pub fn give_memory(&self, memory: Memory) {
@@ -170,21 +185,36 @@ impl Reactor {
         self.front.borrow_mut().lookup(&self.shared.cache, digest, args, resumed)
     }
 
-    /// Counters reach shared memory with every request while there are few, else now and then.
-    pub fn flush_if_due(&self) {
+    /// Counters reach shared memory with every request while there are few, else now and then. `now` may
+    /// be a little old.
+    pub fn flush_if_due(&self, now: f64) {
         let n = self.unflushed.get() + 1;
-        let due = n >= FLUSH_EVERY || self.last_flush.get().elapsed() > FLUSH_AFTER;
         self.unflushed.set(n);
-        if due {
-            self.flush_counters();
+        if n >= FLUSH_EVERY || (now - self.last_flush.get()).abs() > FLUSH_AFTER {
+            self.flush_counters_at(now);
         }
+    }
+
+    pub fn take_place(&self) -> Place {
+        self.places.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Takes the request out, and keeps its place.
+    pub fn vacate(&self, mut place: Place) -> Option<Req> {
+        let req = place.take();
+        let mut places = self.places.borrow_mut();
+        if places.len() < MOST_PLACES {
+            places.push(place);
+        }
+        req
     }
 
     fn tidy_spares(&self) {
         let now = Instant::now();
         self.tidied.set(now);
-        let limits = self.parts.share(self.params().pool_req);
-        self.spare.tidy(now, limits, &self.parts.req, || Memory::new(self));
+        let params = self.params();
+        let limits = self.parts.share(params.pool_req);
+        self.spare.tidy(now, limits, &self.parts.req, || Memory::new(self, &params));
     }
 
     /// Once a second: what must not wait for the next request.

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use lacquer_backend::RxHalf;
 use lacquer_cache::{BodyWriter, ChunkSizes, Nuke, Object, ObjectSpec, Stevedore, Timers, flag};
@@ -27,14 +28,18 @@ impl Rx {
     }
 
     /// Bytes that are there already, else what the socket has.
-    pub async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+    pub fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         if self.pending.is_empty() {
-            return self.half.read(buf).await;
+            return self.half.poll_read(cx, buf);
         }
         let n = buf.len().min(self.pending.len());
         buf[..n].copy_from_slice(&self.pending[..n]);
         self.pending.drain(..n);
-        Ok(n)
+        Poll::Ready(Ok(n))
+    }
+
+    pub async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        std::future::poll_fn(|cx| self.poll_read(cx, buf)).await
     }
 
     /// Puts bytes back that belong to the next message.

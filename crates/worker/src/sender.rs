@@ -117,35 +117,51 @@ impl Sender {
 
     /// Sends the head alone.
     pub async fn finish_head(&mut self) -> Result<(), SendError> {
-        self.write_parts(&mut []).await?;
+        Ok(self.write_head().await?)
+    }
+
+    /// Writes what is left of the head.
+    async fn write_head(&mut self) -> io::Result<()> {
+        while self.head_sent < self.head.len() {
+            match self.tx.try_write(&self.head[self.head_sent..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => self.head_sent += n,
+                Err(e) => self.wait_after(e).await?,
+            }
+        }
         Ok(())
     }
 
     /// Writes what is left of the head and then the parts, completely.
     async fn write_parts(&mut self, parts: &mut [&[u8]]) -> io::Result<()> {
-        loop {
-            let mut slices = [IoSlice::new(&[]); GATHER + 3];
-            let mut used = 0;
-            let head = &self.head[self.head_sent..];
-            for part in std::iter::once(&head).chain(parts.iter()).filter(|p| !p.is_empty()) {
-                slices[used] = IoSlice::new(part);
-                used += 1;
-            }
-            if used == 0 {
-                return Ok(());
-            }
-            let written = if used == 1 {
-                self.tx.try_write(&slices[0])
-            } else {
-                self.tx.try_write_vectored(&slices[..used])
-            };
-            match written {
+        while self.head_sent < self.head.len() || parts.iter().any(|p| !p.is_empty()) {
+            match self.try_parts(parts) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(n) => self.advance(n, parts),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
+                Err(e) => self.wait_after(e).await?,
             }
+        }
+        Ok(())
+    }
+
+    /// Hands the kernel as much as it takes at once.
+    fn try_parts(&self, parts: &[&[u8]]) -> io::Result<usize> {
+        let mut slices = [IoSlice::new(&[]); GATHER + 3];
+        let mut used = 0;
+        let head = &self.head[self.head_sent..];
+        for part in std::iter::once(&head).chain(parts.iter()).filter(|p| !p.is_empty()) {
+            slices[used] = IoSlice::new(part);
+            used += 1;
+        }
+        if used == 1 { self.tx.try_write(&slices[0]) } else { self.tx.try_write_vectored(&slices[..used]) }
+    }
+
+    /// A write did not go through: a full socket is waited for, anything worse ends the response.
+    async fn wait_after(&mut self, e: io::Error) -> io::Result<()> {
+        match e.kind() {
+            io::ErrorKind::WouldBlock => self.writable().await,
+            io::ErrorKind::Interrupted => Ok(()),
+            _ => Err(e),
         }
     }
 
@@ -186,7 +202,7 @@ impl Sender {
         self.body += piece.len() as u64;
         self.pieces += 1;
         self.head.extend_from_slice(piece);
-        Ok(self.write_parts(&mut []).await?)
+        Ok(self.write_head().await?)
     }
 
     /// A piece of body that may be sent together with what follows.
@@ -199,6 +215,9 @@ impl Sender {
     }
 
     async fn send_gathered(&mut self) -> Result<(), SendError> {
+        if self.gathered.is_empty() {
+            return Ok(());
+        }
         let mut gathered = std::mem::take(&mut self.gathered);
         let sent = self.body(&gathered).await;
         gathered.clear();
@@ -209,7 +228,7 @@ impl Sender {
     /// Sends what is held back, the head too.
     pub async fn flush(&mut self) -> Result<(), SendError> {
         self.send_gathered().await?;
-        self.write_parts(&mut []).await?;
+        self.write_head().await?;
         Ok(())
     }
 
@@ -217,7 +236,7 @@ impl Sender {
     pub async fn end(&mut self) -> Result<(), SendError> {
         self.send_gathered().await?;
         match self.frame {
-            BodyFrame::Plain => self.write_parts(&mut []).await?,
+            BodyFrame::Plain => self.write_head().await?,
             BodyFrame::Chunked => self.write_parts(&mut [b"0\r\n\r\n"]).await?,
         }
         Ok(())
@@ -228,13 +247,16 @@ impl Sender {
         let mut at = from;
         let to = to.unwrap_or(u64::MAX);
         let only_reader = object.is(flag::PRIVATE | flag::HFM | flag::HFP);
+        if self.frame == BodyFrame::Plain && !only_reader && object.state() == BodyState::Complete {
+            return self.complete(object, from, to.min(object.body_len())).await;
+        }
         if object.state() == BodyState::Fetching {
             self.deadline();
         }
         while at < to {
             if object.body_len() <= at && !self.head.is_empty() {
                 // Nothing to send yet: the client need not wait for the head as well.
-                self.write_parts(&mut []).await?;
+                self.write_head().await?;
             }
             let state = self.more_than(object, at).await?;
             if self.deadline.is_some_and(|d| Instant::now() > d) {
@@ -255,6 +277,15 @@ impl Sender {
         Ok(())
     }
 
+    /// A body that is all there and goes out as it is.
+    async fn complete(&mut self, object: &Object, from: u64, to: u64) -> Result<(), SendError> {
+        let mut at = from;
+        while at < to {
+            at = self.stored(object, at, to).await?;
+        }
+        Ok(())
+    }
+
     /// Waits for more of the body than `at`. The head waits too, for it should share a packet with the
     /// first of the body, but not for long: a client may live on what the head says.
     async fn more_than(&mut self, object: &Object, at: u64) -> io::Result<BodyState> {
@@ -262,7 +293,7 @@ impl Sender {
         if waits && self.head_sent < self.head.len() {
             match tokio::time::timeout(HEAD_WAITS, crate::extra::more_than(object, at)).await {
                 Ok(state) => return Ok(state),
-                Err(_) => self.write_parts(&mut []).await?,
+                Err(_) => self.write_head().await?,
             }
         }
         Ok(crate::extra::more_than(object, at).await)
@@ -285,6 +316,17 @@ impl Sender {
             self.one_piece(first.bytes()).await?;
             return Ok(to);
         }
+        Box::pin(self.small_chunks(object, first, from, to)).await
+    }
+
+    /// Small chunks of a stored body in one write.
+    async fn small_chunks(
+        &mut self,
+        object: &Object,
+        first: Chunk<'_>,
+        from: u64,
+        to: u64,
+    ) -> Result<u64, SendError> {
         let mut chunks: [Option<Chunk<'_>>; GATHER] = Default::default();
         let mut at = from + first.len() as u64;
         chunks[0] = Some(first);
@@ -311,9 +353,8 @@ impl Sender {
         // The head is small: marked as "more to come" it shares the first packet with the body.
         while self.head_sent < self.head.len() {
             match self.tx.try_send_more(&self.head[self.head_sent..]) {
-                Ok(n) => self.advance(n, &mut []),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
-                Err(e) => return Err(e.into()),
+                Ok(n) => self.head_sent += n,
+                Err(e) => self.wait_after(e).await?,
             }
         }
         let mut offset = range.offset;
@@ -326,9 +367,7 @@ impl Sender {
                     self.body += n as u64;
                     self.pieces += 1;
                 }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e.into()),
+                Err(e) => self.wait_after(e).await?,
             }
         }
         Ok(from + range.len as u64)

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -11,15 +11,15 @@ use lacquer_backend::{RxHalf, Stream, TxHalf};
 use lacquer_http::h1::{self, HeadScan};
 use lacquer_http::proxy_protocol::{self, Scan};
 use lacquer_http::{SessClose, Text};
-use lacquer_params::FeatureBits;
+use lacquer_params::{FeatureBits, Params};
 use lacquer_shm::{Tag, Vxid};
 use tokio::time::{Instant, timeout_at};
 
 use crate::client::{Memory, Req, Start};
 use crate::clock;
-use crate::deadlines::Deadline;
+use crate::deadlines::{Deadline, Moment};
 use crate::parts;
-use crate::reactor::Reactor;
+use crate::reactor::{Place, Reactor};
 use crate::req_body::{ReqBody, Rx};
 use crate::sess::{Listener, Override, Sess, Side, count_close, shortage};
 
@@ -41,7 +41,7 @@ pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) 
     let sess = new_sess(vxid, listener, &half, opened);
     sess.log_open(&reactor);
     let mut rx = Rx::new(half);
-    let (sess, reason) = match receive_proxy(&reactor, sess, &mut rx).await {
+    let (sess, reason) = match settled(&reactor, sess, &mut rx).await {
         Ok(sess) => {
             let sess = Rc::new(sess);
             let mut connection = Connection {
@@ -99,11 +99,13 @@ fn new_sess(vxid: u64, listener: Arc<Listener>, rx: &RxHalf, opened: f64) -> Ses
     }
 }
 
-/// Reads the PROXY header where the socket asks for one.
+/// The session when it is known who the client is.
+async fn settled(reactor: &Reactor, sess: Sess, rx: &mut Rx) -> Result<Sess, (Sess, SessClose)> {
+    if sess.listener.proxy { Box::pin(receive_proxy(reactor, sess, rx)).await } else { Ok(sess) }
+}
+
+/// Reads the PROXY header.
 async fn receive_proxy(reactor: &Reactor, mut sess: Sess, rx: &mut Rx) -> Result<Sess, (Sess, SessClose)> {
-    if !sess.listener.proxy {
-        return Ok(sess);
-    }
     let deadline = Instant::now() + clock::seconds(sess.idle_limit(&reactor.params()));
     let mut buf = Vec::new();
     loop {
@@ -154,19 +156,29 @@ async fn receive_proxy(reactor: &Reactor, mut sess: Sess, rx: &mut Rx) -> Result
 
 /// How the wait for a request ended.
 enum Received {
-    /// `rx` holds the whole head; time of its first and last byte.
-    Head {
-        rx: Text,
-        first: f64,
-        complete: f64,
-    },
+    Head(Head),
     Closed(SessClose),
     Overflow,
 }
 
+/// A whole head as it came, and the time of its first and last byte.
+struct Head {
+    rx: Text,
+    first: f64,
+    complete: f64,
+}
+
+/// What came of a head.
+enum Begun {
+    Request(Place),
+    /// It is no HTTP and is answered with this status.
+    Refused(Place, u16),
+    Closed(SessClose),
+}
+
 async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose {
     loop {
-        let idle_since = Instant::now();
+        let idle_since = connection.idle.now();
         let mut herded = false;
         if connection.body.has_pending() {
             reactor.counters.sess_readahead.add(1);
@@ -179,31 +191,36 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
         if crate::control::knobs::take_refusal() {
             return SessClose::Overload;
         }
-        let mut memory = reactor.take_memory();
-        memory.refresh(reactor);
-        let received = receive_head(reactor, connection, &mut memory, idle_since).await;
+        let params = reactor.params();
+        let mut memory = reactor.take_memory(&params);
+        let limit = connection.sess.idle_limit(&params);
+        connection.idle.arm(idle_since, limit);
+        let received = receive_head(&params, connection, &mut memory).await;
+        connection.idle.disarm();
         if herded {
             let w = &reactor.parts.waiter;
             let gone = memory.received == 0 && matches!(received, Received::Closed(_));
             if gone { w.remclose.add(1) } else { w.action.add(1) }
         }
-        let reason = match received {
+        let ended = match received {
             Received::Closed(reason) => {
                 charge_partial(reactor, &memory);
                 reactor.give_memory(memory);
                 Some(reason)
             }
             Received::Overflow => {
-                refuse_overflow(reactor, connection).await;
+                Box::pin(refuse_overflow(reactor, connection)).await;
                 charge_partial(reactor, &memory);
                 reactor.give_memory(memory);
                 Some(SessClose::RxOverflow)
             }
-            Received::Head { rx, first, complete } => {
-                request(reactor, connection, memory, rx, (first, complete)).await
-            }
+            Received::Head(head) => match begin(reactor, params, connection, memory, &head) {
+                Begun::Request(place) => process(reactor, connection, place).await,
+                Begun::Refused(place, status) => Box::pin(refuse(reactor, connection, place, status)).await,
+                Begun::Closed(reason) => Some(reason),
+            },
         };
-        if let Some(reason) = reason {
+        if let Some(reason) = ended {
             return reason;
         }
     }
@@ -214,14 +231,15 @@ async fn wait_idle(reactor: &Reactor, connection: &mut Connection) -> Result<boo
     let params = reactor.params();
     let limit = connection.sess.idle_limit(&params);
     let linger = connection.sess.timeout_linger.get(params.timeout_linger).min(limit);
-    let since = Instant::now();
-    if let Some(woken) = readable_until(connection, since + clock::seconds(linger)).await {
+    drop(params);
+    let since = connection.idle.now();
+    if let Some(woken) = readable_until(connection, since, linger).await {
         return woken.map(|()| false);
     }
     let waiter = &reactor.parts.waiter;
     reactor.counters.sess_herd.add(1);
     waiter.conns.add(1);
-    let woken = readable_until(connection, since + clock::seconds(limit)).await;
+    let woken = readable_until(connection, since, limit).await;
     waiter.conns.sub(1);
     match woken {
         Some(Ok(())) => Ok(true),
@@ -237,9 +255,13 @@ async fn wait_idle(reactor: &Reactor, connection: &mut Connection) -> Result<boo
 }
 
 /// Waits until something has arrived; `None` if the time is over first.
-async fn readable_until(connection: &Connection, deadline: Instant) -> Option<Result<(), SessClose>> {
+async fn readable_until(
+    connection: &Connection,
+    since: Moment,
+    seconds: f64,
+) -> Option<Result<(), SessClose>> {
     let Some(rx) = connection.body.rx.as_ref() else { return Some(Err(SessClose::RxBody)) };
-    connection.idle.arm(deadline);
+    connection.idle.arm(since, seconds);
     let ready = std::future::poll_fn(|cx| match rx.half.poll_readable(cx) {
         Poll::Pending if connection.idle.poll_expired(cx) => Poll::Ready(None),
         Poll::Pending => Poll::Pending,
@@ -264,16 +286,8 @@ async fn refuse_overflow(reactor: &Reactor, connection: &Connection) {
     }
 }
 
-/// Reads until a whole head is there.
-async fn receive_head(
-    reactor: &Reactor,
-    connection: &mut Connection,
-    memory: &mut Memory,
-    idle_since: Instant,
-) -> Received {
-    let params = reactor.params();
-    let limit = connection.sess.idle_limit(&params);
-    let deadline = idle_since + clock::seconds(limit);
+/// Reads until a whole head is there, or the connection's time is over.
+async fn receive_head(params: &Params, connection: &mut Connection, memory: &mut Memory) -> Received {
     let max = (params.http_req_size as usize).min(memory.ws.free_space().saturating_sub(1));
     let Some(rx) = connection.body.rx.as_mut() else { return Received::Closed(SessClose::RxBody) };
     let mut have = 0;
@@ -284,7 +298,7 @@ async fn receive_head(
         if have >= max {
             return Received::Overflow;
         }
-        let n = match timed(deadline, rx.read(&mut window[have..max])).await {
+        let n = match read_in_time(rx, &connection.idle, &mut window[have..max]).await {
             Ok(0) => return Received::Closed(SessClose::RemClose),
             Ok(n) => n,
             Err(e) if e.kind() == io::ErrorKind::TimedOut => {
@@ -311,15 +325,19 @@ async fn receive_head(
                 if first.is_nan() {
                     first = now;
                 }
-                let text = memory.ws.commit(have);
-                return Received::Head { rx: text, first, complete: now };
+                let rx = memory.ws.commit(have);
+                return Received::Head(Head { rx, first, complete: now });
             }
         }
     }
 }
 
-async fn timed(deadline: Instant, read: impl Future<Output = io::Result<usize>>) -> io::Result<usize> {
-    timeout_at(deadline, read).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+async fn read_in_time(rx: &mut Rx, idle: &Deadline, buf: &mut [u8]) -> io::Result<usize> {
+    std::future::poll_fn(|cx| match rx.poll_read(cx, buf) {
+        Poll::Pending if idle.poll_expired(cx) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+        polled => polled,
+    })
+    .await
 }
 
 /// The session's record of its request, which belongs to no transaction's batch.
@@ -335,80 +353,116 @@ fn log_link(reactor: &Reactor, sess: &Sess, request: Vxid) {
     reactor.shared.log.write(Tag::Link, Vxid::client(sess.vxid), &text[..len]);
 }
 
-/// One request from its head to the end of its response. `Some`: the connection ends.
-async fn request(
+/// Makes a request of a head, in a place where it stays.
+fn begin(
     reactor: &Rc<Reactor>,
+    params: Rc<Params>,
     connection: &mut Connection,
     mut memory: Memory,
-    rx: Text,
-    (first, complete): (f64, f64),
-) -> Option<SessClose> {
+    head: &Head,
+) -> Begun {
     let Some(vcl) = reactor.vcl() else {
         reactor.give_memory(memory);
-        return Some(SessClose::Overload);
+        return Begun::Closed(SessClose::Overload);
     };
-    if memory.ws.get(rx).starts_with(h1::H2_PREFACE) {
+    if memory.ws.get(head.rx).starts_with(h1::H2_PREFACE) {
         reactor.give_memory(memory);
-        return Some(SessClose::ReqHttp20);
+        return Begun::Closed(SessClose::ReqHttp20);
     }
     let vxid = Vxid::client(reactor.vxid());
     memory.log.begin(vxid);
     memory.log.put_relation(Tag::Begin, "req", Vxid::client(connection.sess.vxid), "rxreq");
     log_link(reactor, &connection.sess, vxid);
-    memory.log.put_timestamp("Start", first, first, first);
-    memory.log.put_timestamp("Req", complete, first, first);
+    memory.log.put_timestamp("Start", head.first, head.first, head.first);
+    memory.log.put_timestamp("Req", head.complete, head.first, head.first);
 
-    let params = reactor.params();
-    let parsed = h1::parse_request(&mut memory.ws, rx, &mut memory.http, params.http_req_hdr_len as usize);
-    let head = match parsed {
-        Ok(head) => head,
-        Err(bad) => return refuse(reactor, connection, memory, (rx, vcl), bad).await,
+    let max_line = params.http_req_hdr_len as usize;
+    let parsed = h1::parse_request(&mut memory.ws, head.rx, &mut memory.http, max_line);
+    let start = Start {
+        reactor: reactor.clone(),
+        params,
+        sess: connection.sess.clone(),
+        vcl,
+        tx: connection.tx.clone(),
+        t_first: head.first,
+        t_req: head.complete,
     };
-    let surplus = rx.tail(head.len);
+    let mut place = reactor.take_place();
+    let req = place.insert(Req::new(start, memory));
+    req.task.t_prev = head.complete;
+    match parsed {
+        Ok(parsed) => accept(req, connection, head, &parsed),
+        Err(bad) => {
+            log_garbage(req, head, &bad);
+            return Begun::Refused(place, bad.status);
+        }
+    }
+    Begun::Request(place)
+}
+
+/// The head is a request's: what came behind it waits, and the body may be read.
+fn accept(req: &mut Req, connection: &mut Connection, head: &Head, parsed: &h1::RequestHead) {
+    let memory = &mut req.task.ws;
+    let surplus = head.rx.tail(parsed.len);
     if !surplus.is_empty()
         && let Some(rx) = connection.body.rx.as_mut()
     {
-        rx.unread(memory.ws.get(surplus));
+        rx.unread(memory.get(surplus));
     }
-    let https = params.feature.has(FeatureBits::HTTPS_SCHEME)
-        && h1::rehost_https(&mut memory.ws, &mut memory.http).unwrap_or(false);
-    if head.rehosted || https {
-        reactor.counters.http1_absolute_form.add(1);
+    let https = req.task.params.feature.has(FeatureBits::HTTPS_SCHEME)
+        && h1::rehost_https(memory, &mut req.http).unwrap_or(false);
+    if parsed.rehosted || https {
+        req.task.reactor.counters.http1_absolute_form.add(1);
     }
-    connection.body.begin(head.framing);
-    let rx_half = connection.body.rx.take();
-    let mut body = ReqBody::idle_without(rx_half);
-    body.begin(head.framing);
-    let mut req = Req::new(
-        Start {
-            reactor: reactor.clone(),
-            sess: connection.sess.clone(),
-            vcl,
-            tx: connection.tx.clone(),
-            body,
-            t_first: first,
-            t_req: complete,
-        },
-        memory,
-    );
-    req.task.t_prev = complete;
-    req.account.req_header += head.len as u64;
+    connection.body.begin(parsed.framing);
+    req.body.rx = connection.body.rx.take();
+    req.body.begin(parsed.framing);
+    req.account.req_header += parsed.len as u64;
     req.task.log.put(Tag::VCL_use, req.task.vcl.name.as_bytes());
-    process(reactor, connection, Box::new(req)).await
+}
+
+/// A head that is not HTTP: the log gets it as it came.
+fn log_garbage(req: &mut Req, head: &Head, bad: &h1::BadHead) {
+    let (ws, log) = (&req.task.ws, &mut req.task.log);
+    if let Some(bogo) = &bad.bogo {
+        let mut text = Vec::new();
+        bogo.write(ws, &mut text);
+        log.put(Tag::BogoHeader, &text);
+    }
+    log.put(Tag::HttpGarbage, ws.get(head.rx));
+    req.task.reactor.counters.client_req_400.add(1);
+    req.account.req_header += head.rx.len() as u64;
+    crate::client::log_start(req);
+    req.close = Some(SessClose::RxJunk);
 }
 
 /// Runs the request; a fault in it costs this connection only.
-async fn process(reactor: &Reactor, connection: &mut Connection, mut req: Box<Req>) -> Option<SessClose> {
-    let fault = crate::faults::caught(AssertUnwindSafe(req.run())).await;
+async fn process(reactor: &Reactor, connection: &mut Connection, mut place: Place) -> Option<SessClose> {
+    let req = place.as_mut().as_mut()?;
+    let fault = crate::faults::caught(pin!(req.run())).await;
     if let Err(text) = fault {
         req.task.log.put(Tag::Error, format!("Fault in this request: {text}").as_bytes());
         req.close = Some(SessClose::VclFailure);
     }
     reactor.counters.client_req.add(1);
-    finish(reactor, connection, req)
+    finish(reactor, connection, place)
 }
 
-fn finish(reactor: &Reactor, connection: &mut Connection, mut req: Box<Req>) -> Option<SessClose> {
+/// What is no request is told so.
+async fn refuse(
+    reactor: &Reactor,
+    connection: &mut Connection,
+    mut place: Place,
+    status: u16,
+) -> Option<SessClose> {
+    let req = place.as_mut().as_mut()?;
+    req.body.rx = connection.body.rx.take();
+    req.minimal_response(status).await;
+    finish(reactor, connection, place)
+}
+
+fn finish(reactor: &Reactor, connection: &mut Connection, place: Place) -> Option<SessClose> {
+    let mut req = reactor.vacate(place)?;
     req.account.req_body += req.body.take_counted();
     req.charge();
     req.task.log.end();
@@ -416,46 +470,11 @@ fn finish(reactor: &Reactor, connection: &mut Connection, mut req: Box<Req>) -> 
         reactor.counters.ws_client_overflow.add(1);
     }
     let mut reason = req.close;
-    let (memory, body) = req.into_parts();
-    reactor.give_memory(memory);
-    if reason.is_none() && (body.rx.is_none() || !body.is_settled()) {
+    if reason.is_none() && (req.body.rx.is_none() || !req.body.is_settled()) {
         reason = Some(SessClose::RxBody);
     }
-    connection.body.rx = body.rx;
-    reactor.flush_if_due();
+    connection.body.rx = req.body.rx.take();
+    reactor.flush_if_due(req.task.t_prev);
+    reactor.give_memory(req.into_memory());
     reason
-}
-
-/// A head that is not HTTP: the log gets it as it came, the client a 400.
-async fn refuse(
-    reactor: &Rc<Reactor>,
-    connection: &mut Connection,
-    mut memory: Memory,
-    (rx, vcl): (Text, Rc<crate::vcl_table::VclRef>),
-    bad: h1::BadHead,
-) -> Option<SessClose> {
-    if let Some(bogo) = &bad.bogo {
-        let mut text = Vec::new();
-        bogo.write(&memory.ws, &mut text);
-        memory.log.put(Tag::BogoHeader, &text);
-    }
-    memory.log.put(Tag::HttpGarbage, memory.ws.get(rx));
-    reactor.counters.client_req_400.add(1);
-    let now = clock::real();
-    let body = ReqBody::idle_without(connection.body.rx.take());
-    let start = Start {
-        reactor: reactor.clone(),
-        sess: connection.sess.clone(),
-        vcl,
-        tx: connection.tx.clone(),
-        body,
-        t_first: now,
-        t_req: now,
-    };
-    let mut req = Box::new(Req::new(start, memory));
-    req.account.req_header += rx.len() as u64;
-    crate::client::log_start(&mut req);
-    req.close = Some(SessClose::RxJunk);
-    req.minimal_response(bad.status).await;
-    finish(reactor, connection, req)
 }

@@ -13,7 +13,6 @@ use lacquer_shm::{Tag, Vxid};
 use super::outlet::{Outlet, Seam};
 use super::{Memory, Req, Start};
 use crate::clock;
-use crate::req_body::ReqBody;
 use crate::sender::SendError;
 use crate::task::{Logged, REQ};
 
@@ -111,8 +110,8 @@ async fn run(req: &mut Req, url: &[u8], host: &[u8], seam: Box<Seam>) -> Option<
     reactor.counters.esi_req.add(1);
     let level = req.esi_level + 1;
     let vxid = Vxid::client(reactor.vxid());
-    let mut memory = reactor.take_memory();
-    memory.refresh(&reactor);
+    let params = reactor.params();
+    let mut memory = reactor.take_memory(&params);
     let why = format!("esi {level}");
     memory.log.begin(vxid);
     memory.log.put_relation(Tag::Begin, "req", req.task.vxid(), &why);
@@ -125,10 +124,10 @@ async fn run(req: &mut Req, url: &[u8], host: &[u8], seam: Box<Seam>) -> Option<
     req.top = Some(top.clone());
     let start = Start {
         reactor: reactor.clone(),
+        params,
         sess: req.task.sess.clone(),
         vcl: req.first_vcl.as_ref().unwrap_or(&req.task.vcl).clone(),
         tx: req.tx.clone(),
-        body: ReqBody::idle_without(None),
         t_first: now,
         t_req: req.t_req,
     };
@@ -147,7 +146,7 @@ async fn run(req: &mut Req, url: &[u8], host: &[u8], seam: Box<Seam>) -> Option<
     }
     req.top_privates = std::mem::take(&mut child.top_privates);
     let seam = child.seam.take();
-    reactor.give_memory(child.into_parts().0);
+    reactor.give_memory(child.into_memory());
     seam
 }
 

@@ -19,7 +19,7 @@ pub async fn lookup(req: &mut Req) -> Step {
             Lookup::Wait(wait) => {
                 waited = true;
                 req.task.reactor.flush_counters();
-                req.flush_enclosing().await;
+                Box::pin(req.flush_enclosing()).await;
                 resumed = Some(wait.await);
             }
             found => break found,
@@ -136,7 +136,7 @@ async fn hit(req: &mut Req, object: ObjRef, refresh: Option<Busy>) -> Step {
                 let c = &req.task.reactor.counters;
                 c.s_fetch.add(1);
                 c.s_bgfetch.add(1);
-                fetch::in_background(req, busy, object.to_shared()).await;
+                Box::pin(fetch::in_background(req, busy, object.to_shared())).await;
             } else {
                 req.ignore_body().await;
             }

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use lacquer_backend::TxHalf;
 use lacquer_cache::{Busy, ObjRef, Object};
 use lacquer_http::{Message, SessClose, Text, Workspace};
+use lacquer_params::Params;
 use lacquer_params::bits::DebugBits as Debug;
 use lacquer_shm::{Tag, TxLog, Vxid};
 use lacquer_vcl::types::{Action, Method};
@@ -82,8 +83,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    pub fn new(reactor: &Reactor) -> Memory {
-        let params = reactor.params();
+    pub fn new(reactor: &Reactor, params: &Params) -> Memory {
         let max_hdr = params.http_max_hdr as usize;
         Memory {
             ws: Workspace::new(params.workspace_client as usize),
@@ -98,8 +98,7 @@ impl Memory {
     }
 
     /// Ready for a request under the parameters of now.
-    pub fn refresh(&mut self, reactor: &Reactor) {
-        let params = reactor.params();
+    pub fn refresh(&mut self, params: &Params) {
         if self.ws.capacity() != params.workspace_client as usize {
             self.ws.resize(params.workspace_client as usize);
         }
@@ -176,21 +175,20 @@ pub struct Req {
 /// What a request needs from its session.
 pub struct Start {
     pub reactor: Rc<Reactor>,
+    pub params: Rc<Params>,
     pub sess: Rc<Sess>,
     pub vcl: Rc<VclRef>,
     pub tx: Rc<TxHalf>,
-    pub body: ReqBody,
     pub t_first: f64,
     pub t_req: f64,
 }
 
 impl Req {
     pub fn new(start: Start, memory: Memory) -> Req {
-        let params = start.reactor.params();
         let snapshot = memory.ws.mark();
         Req {
             task: Task {
-                params,
+                params: start.params,
                 reactor: start.reactor,
                 sess: start.sess,
                 vcl: start.vcl,
@@ -209,7 +207,7 @@ impl Req {
             resp: memory.resp,
             bereq: None,
             tx: start.tx,
-            body: start.body,
+            body: ReqBody::idle_without(None),
             out: memory.out,
             synth_body: memory.body,
             account: Account::default(),
@@ -253,9 +251,9 @@ impl Req {
         }
     }
 
-    /// Parts the request into what is kept for the next one and the session's own things.
-    pub fn into_parts(self) -> (Memory, ReqBody) {
-        let memory = Memory {
+    /// What is kept for the next request.
+    pub fn into_memory(self) -> Memory {
+        Memory {
             ws: self.task.ws,
             log: self.task.log,
             http: self.http,
@@ -264,8 +262,7 @@ impl Req {
             out: self.out,
             body: self.synth_body,
             received: 0,
-        };
-        (memory, self.body)
+        }
     }
 
     pub fn req_headers(&mut self) -> Logged<'_> {
@@ -276,7 +273,8 @@ impl Req {
         Logged { message: &mut self.resp, ws: &mut self.task.ws, log: &mut self.task.log, tags: RESP }
     }
 
-    /// Runs the flow chart from the beginning to the end of the response.
+    /// Runs the flow chart from the beginning to the end of the response. Steps that a hit does not take are
+    /// boxed: their size would be that of every connection.
     pub async fn run(&mut self) {
         let mut step = recv::transport(self).await;
         loop {
@@ -286,11 +284,11 @@ impl Req {
             step = match step {
                 Step::Recv => recv::recv(self).await,
                 Step::Lookup => lookup::lookup(self).await,
-                Step::Miss { busy, stale } => miss::miss(self, busy, stale).await,
-                Step::Pass => miss::pass(self).await,
-                Step::Pipe => pipe::pipe(self).await,
-                Step::Purge => lookup::purge(self).await,
-                Step::Synth => synth::synth(self).await,
+                Step::Miss { busy, stale } => Box::pin(miss::miss(self, busy, stale)).await,
+                Step::Pass => Box::pin(miss::pass(self)).await,
+                Step::Pipe => Box::pin(pipe::pipe(self)).await,
+                Step::Purge => Box::pin(lookup::purge(self)).await,
+                Step::Synth => Box::pin(synth::synth(self)).await,
                 Step::VclFail => synth::vcl_fail(self),
                 Step::Restart => self.restart(),
                 Step::Deliver(object) => deliver::deliver(self, object).await,
@@ -352,7 +350,7 @@ impl Req {
         let mut ctx = Ctx::new(self, vcl.loaded.instance());
         ctx.trace = u32::from(trace);
         let action = if vcl.loaded.may_suspend(method) {
-            vcl.loaded.run_suspendable(method, &mut ctx).await
+            Box::pin(vcl.loaded.run_suspendable(method, &mut ctx)).await
         } else {
             vcl.loaded.run(method, &mut ctx)
         };

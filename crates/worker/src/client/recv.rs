@@ -14,7 +14,7 @@ pub async fn transport(req: &mut Req) -> Step {
     if let Some(expect) = req.http.get(ws, h::EXPECT) {
         if !expect.eq_ignore_ascii_case(b"100-continue") {
             req.close = Some(SessClose::RxJunk);
-            req.minimal_response(417).await;
+            Box::pin(req.minimal_response(417)).await;
             req.task.reactor.counters.client_req_417.add(1);
             return Step::Done;
         }
@@ -27,7 +27,7 @@ pub async fn transport(req: &mut Req) -> Step {
     req.close = decided.unwrap_or(Some(SessClose::RxBad));
     if req.close == Some(SessClose::RxBad) {
         req.task.reactor.counters.client_req_400.add(1);
-        req.minimal_response(400).await;
+        Box::pin(req.minimal_response(400)).await;
         return Step::Done;
     }
     req.snapshot = req.task.ws.mark();
@@ -99,7 +99,7 @@ pub async fn recv(req: &mut Req) -> Step {
     log_start(req);
     req.req_headers().log_all();
     if let Some(why) = h1::request_duplicate(&req.http0, &req.task.ws) {
-        return refuse(req, why).await;
+        return Box::pin(refuse(req, why)).await;
     }
     prepare(req);
     if req.body.status() == BodyStatus::Error {
@@ -130,7 +130,7 @@ pub async fn recv(req: &mut Req) -> Step {
     }
     if req.want_100 && !req.late_100 {
         req.want_100 = false;
-        if !req.minimal_response(100).await {
+        if !Box::pin(req.minimal_response(100)).await {
             req.close = Some(SessClose::RemClose);
             return Step::Done;
         }

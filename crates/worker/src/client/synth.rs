@@ -101,14 +101,18 @@ impl Req {
             return;
         }
         if self.body.is_available() {
-            self.send_late_100().await;
-            let read = self.body.drain(&self.task.params).await;
-            self.account.req_body += self.body.take_counted();
-            self.task.stamp("ReqBody");
-            if read.is_err() {
-                self.close = Some(SessClose::RxBody);
-            }
+            Box::pin(self.drain_body()).await;
         } else if self.body.status() == lacquer_http::BodyStatus::Error {
+            self.close = Some(SessClose::RxBody);
+        }
+    }
+
+    async fn drain_body(&mut self) {
+        self.send_late_100().await;
+        let read = self.body.drain(&self.task.params).await;
+        self.account.req_body += self.body.take_counted();
+        self.task.stamp("ReqBody");
+        if read.is_err() {
             self.close = Some(SessClose::RxBody);
         }
     }

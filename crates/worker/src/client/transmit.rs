@@ -170,7 +170,7 @@ fn set_range(req: &mut Req, plan: &mut Plan) {
 
 async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     if req.seam.is_some() {
-        return send_included(req, source, plan, send_body).await;
+        return Box::pin(send_included(req, source, plan, send_body)).await;
     }
     settle_connection(req);
     let mut frame = BodyFrame::Plain;
@@ -183,10 +183,10 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
         }
     }
     if req.task.ws.overflowed() {
-        return internal_error(req, "workspace_client overflow").await;
+        return Box::pin(internal_error(req, "workspace_client overflow")).await;
     }
     if let Some(which) = crate::vars::workspace::exhausted(&mut req.task) {
-        return internal_error(req, &format!("{which} overflow")).await;
+        return Box::pin(internal_error(req, &format!("{which} overflow"))).await;
     }
     req.out.clear();
     let head_len = h1::write_response_head(&req.resp, &req.task.ws, &mut req.out);
@@ -202,7 +202,7 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
         sender.finish_head().await
     } else if plan.esi || !plan.filters.is_empty() {
         let outlet = Outlet::new(plan.filters, Below::Client(sender));
-        let (outlet, poured) = pour(req, source, plan.esi, outlet).await;
+        let (outlet, poured) = Box::pin(pour(req, source, plan.esi, outlet)).await;
         let Below::Client(back) = outlet.below else { return };
         sender = back;
         match poured {
@@ -216,7 +216,7 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     };
     let sent = sender.body_bytes();
     if send_body {
-        req.task.log.put_fmt(Tag::VdpAcct, format_args!("V1B {} {sent}", sender.pieces()));
+        req.task.log.record(Tag::VdpAcct).str("V1B ").u64(sender.pieces()).sp().u64(sent).end();
     }
     req.account.resp_body += sent;
     req.out = sender.into_head();

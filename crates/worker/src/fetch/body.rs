@@ -6,11 +6,9 @@ use lacquer_cache::{BodyState, ChunkSizes, Nuke, ObjectSpec, Tag as Mark, Timers
 use lacquer_filters::Chain;
 use lacquer_http::{BodyStatus, Filter, SessClose, Text, conditional, header_table as h, pack, vary};
 use lacquer_shm::Tag;
-use tokio::time::Instant;
 
 use super::connection::OriginConnection;
 use super::{Fetch, Step, Target};
-use crate::clock;
 use crate::deadlines::Deadline;
 use crate::task::names;
 
@@ -554,7 +552,6 @@ async fn read_timed(
         0 => buf.len(),
         fragment => fragment.min(buf.len()),
     };
-    let until = Instant::now() + clock::seconds(limit);
-    let read = deadline.limit(until, connection.rx.read(&mut buf[..most])).await;
+    let read = deadline.limit(deadline.now(), limit, connection.rx.read(&mut buf[..most])).await;
     read.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
 }

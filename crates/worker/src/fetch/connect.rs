@@ -8,7 +8,6 @@ use lacquer_http::h1::{self, ChunkHeader, HeadScan};
 use lacquer_http::{BodyStatus, SessClose, header_table as h};
 use lacquer_shm::Tag;
 use lacquer_vcl_runtime::{BackendId, Ctx};
-use tokio::time::Instant;
 
 use super::Fetch;
 use super::connection::{
@@ -16,7 +15,6 @@ use super::connection::{
 };
 use super::queue::Entry;
 use crate::backends::{Origin, OriginLeaf};
-use crate::clock;
 
 /// Seconds that are waited for an answer even where none are allowed.
 const SHORTEST_WAIT: f64 = 1e-3;
@@ -266,7 +264,7 @@ impl Fetch {
         let max = (self.task.params.http_resp_size as usize).min(self.task.ws.free_space().saturating_sub(1));
         let first = connection.first_byte.max(SHORTEST_WAIT);
         let between = connection.between_bytes.max(SHORTEST_WAIT);
-        let deadline = Instant::now() + clock::seconds(first);
+        let begun = self.deadline.now();
         let mut have = 0;
         let mut scanned = 0;
         let (text, close) = loop {
@@ -274,8 +272,9 @@ impl Fetch {
                 break ("overflow", SessClose::RxOverflow);
             }
             let Ok(window) = self.task.ws.reserve(max) else { break ("overflow", SessClose::RxOverflow) };
-            let next = if have == 0 { deadline } else { Instant::now() + clock::seconds(between) };
-            let n = match self.deadline.limit(next, connection.rx.read(&mut window[have..max])).await {
+            let (since, limit) = if have == 0 { (begun, first) } else { (self.deadline.now(), between) };
+            let read = connection.rx.read(&mut window[have..max]);
+            let n = match self.deadline.limit(since, limit, read).await {
                 Some(Ok(n)) if n > 0 => n,
                 Some(_) => break ("HTC eof (Unexpected end of input)", SessClose::RxBad),
                 None if have == 0 && connection.reused => {

@@ -17,7 +17,7 @@ mod response;
 mod runner;
 mod start;
 
-use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -190,7 +190,7 @@ fn start(req: &mut Req, mode: Mode, how: &str, background: bool) -> (Runner, boo
 }
 
 async fn run(fetch: &mut Fetch) {
-    let fault = crate::faults::caught(AssertUnwindSafe(fetch.steps())).await;
+    let fault = crate::faults::caught(pin!(fetch.steps())).await;
     if let Err(text) = fault {
         fetch.task.log.put(Tag::Error, format!("Fault in this fetch: {text}").as_bytes());
         fetch.fail();
@@ -313,6 +313,6 @@ impl Fetch {
             self.task.reactor.counters.ws_backend_overflow.add(1);
         }
         self.announce(None);
-        self.task.reactor.flush_if_due();
+        self.task.reactor.flush_if_due(self.task.t_prev);
     }
 }
