@@ -2,20 +2,16 @@
 
 use std::time::Duration;
 
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use crate::sys;
 
 /// Seconds since the epoch.
 pub fn real() -> f64 {
-    as_seconds(clock_gettime(ClockId::Realtime))
+    sys::seconds_of(libc::CLOCK_REALTIME)
 }
 
 /// Seconds since some moment before; never goes back.
 pub fn monotonic() -> f64 {
-    as_seconds(clock_gettime(ClockId::Monotonic))
-}
-
-fn as_seconds(t: Timespec) -> f64 {
-    t.tv_sec as f64 + t.tv_nsec as f64 * 1e-9
+    sys::seconds_of(libc::CLOCK_MONOTONIC)
 }
 
 /// A duration from a parameter: negative and absurd values are bounded.
