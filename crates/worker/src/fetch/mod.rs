@@ -178,7 +178,7 @@ fn take_back(req: &mut Req, body: ReqBody) {
 /// Somebody who does the fetch, and whether the request's body is lent to it.
 fn start(req: &mut Req, mode: Mode, how: &str, background: bool) -> (Runner, bool) {
     let vxid = Vxid::backend(req.task.reactor.vxid());
-    let mut runner = req.task.reactor.take_runner();
+    let runner = req.task.reactor.take_runner();
     let mut fetch = start::from_request(req, mode, vxid, runner.news());
     fetch.is_bgfetch = background;
     fetch.task.log.put_relation(Tag::Begin, "bereq", req.task.vxid(), how);

@@ -61,13 +61,18 @@ impl Default for Runner {
 
 impl Runner {
     /// Where the next fetch puts what it has to say.
-    pub fn news(&mut self) -> Rc<News> {
-        self.desk.news.body.set(None);
-        self.desk.news.started.set(None);
+    pub fn news(&self) -> Rc<News> {
+        self.forget();
         self.desk.news.clone()
     }
 
-    pub fn begin(&mut self, fetch: Fetch) {
+    /// Drops what nobody asked for: it may be the last to hold an object.
+    fn forget(&self) {
+        self.desk.news.body.set(None);
+        self.desk.news.started.set(None);
+    }
+
+    pub fn begin(&self, fetch: Fetch) {
         self.desk.done.set(false);
         *self.desk.next.borrow_mut() = Some(fetch);
     }
@@ -135,6 +140,7 @@ impl Runners {
     }
 
     pub fn give(&self, runner: Runner) {
+        runner.forget();
         let mut idle = self.0.borrow_mut();
         if idle.len() < KEPT {
             idle.push(runner);
