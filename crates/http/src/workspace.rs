@@ -220,6 +220,13 @@ impl Workspace {
         Ok(with_nul.slice(0, len))
     }
 
+    /// The place of bytes that lie in this workspace already.
+    pub fn place_of(&self, bytes: &[u8]) -> Option<Text> {
+        let from = (bytes.as_ptr() as usize).checked_sub(self.bytes.as_ptr() as usize)?;
+        let within = from.checked_add(bytes.len())? <= self.free;
+        within.then(|| Text::at(from, bytes.len()))
+    }
+
     pub fn copy(&mut self, bytes: &[u8]) -> Result<Text, Overflow> {
         let text = self.alloc_text(bytes.len())?;
         self.get_mut(text).copy_from_slice(bytes);

@@ -6,7 +6,7 @@ use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::{Args, Ctx, ModuleError, ObjectState, ObjectType, Value};
 
 use crate::standard::{GlobFlags, glob_matches};
-use crate::support::{Answer, DONE, Table, text, word};
+use crate::support::{Answer, DONE, Table, copy_if_room, text, word};
 
 pub(crate) static MODULE: Table = Table {
     name: "querystring",
@@ -134,8 +134,10 @@ fn rebuilt(path: &[u8], query: &[u8]) -> Vec<u8> {
     if query.is_empty() { path.to_vec() } else { [path, b"?", query].concat() }
 }
 
+/// The changed URL; the URL as it was when the workspace has no room for another.
 fn answer<'a>(ctx: &mut Ctx<'a>, url: &'a [u8], changed: &[u8]) -> Answer<'a> {
-    if changed == url { Ok(Value::Str(Some(url))) } else { text(ctx, changed) }
+    let copied = if changed == url { None } else { copy_if_room(ctx, changed) };
+    Ok(Value::Str(copied.or(Some(url))))
 }
 
 fn apply<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {

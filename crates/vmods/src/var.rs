@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use lacquer_vcl_runtime::{Args, BackendId, Ctx, Func, Value};
+use lacquer_vcl_runtime::{Args, BackendId, Ctx, Func, ModuleError, Value};
 
-use crate::support::{Answer, DONE, Table, text};
+use crate::support::{Answer, DONE, Table, room, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "var",
@@ -48,8 +48,25 @@ enum Held {
 #[derive(Default)]
 struct Variables(HashMap<Vec<u8>, Held>);
 
+/// What a variable takes of the workspace beside its texts: it bounds how many a task can make.
+const VARIABLE: usize = 56;
+
+fn charge(ctx: &mut Ctx<'_>, bytes: usize, what: &str) -> Result<(), ModuleError> {
+    if bytes > room(ctx) || ctx.host.alloc(bytes).is_none() {
+        return Err(format!("vmod_var: {what}: out of workspace").into());
+    }
+    Ok(())
+}
+
 fn set<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let Some(name) = args.str(0) else { return DONE };
+    if !ctx.task::<Variables>(0).0.contains_key(name) {
+        charge(ctx, VARIABLE, "alloc var")?;
+        charge(ctx, name.len() + 1, "copy name")?;
+    }
+    if let Value::Str(Some(value)) = args.get(1) {
+        charge(ctx, value.len() + 1, "copy value")?;
+    }
     let held = match args.get(1) {
         Value::Int(n) => Held::Int(n),
         Value::Real(n) => Held::Real(n),

@@ -213,9 +213,12 @@ impl Message {
         }
     }
 
-    /// Copies `bytes` into the workspace as a field of the start line.
+    /// Makes `bytes` a field of the start line; they are copied into the workspace if they lie elsewhere.
     pub fn put_copy(&mut self, ws: &mut Workspace, slot: Slot, bytes: &[u8]) -> Result<Text, Overflow> {
-        let text = ws.copy(bytes)?;
+        let text = match ws.place_of(bytes) {
+            Some(text) => text,
+            None => ws.copy(bytes)?,
+        };
         self.put(ws, slot, text);
         Ok(text)
     }
