@@ -8,7 +8,7 @@ WIDTH, LEFT, RIGHT, BAR, GAP, TOP = 640, 120, 100, 18, 6, 44
 STYLE = """<style>
 svg{--back:#fff;--ink:#222;--faint:#777;--own:#b3261e;--peer:#c9a27e;--floor:#b9b6b0}
 @media (prefers-color-scheme:dark){svg{--back:#16181c;--ink:#e6e6e6;--faint:#9a9a9a;--own:#f2695f;--peer:#8f7153;--floor:#5b5e63}}
-text{fill:var(--ink);font:12px system-ui,sans-serif}.title{font-weight:600;font-size:14px}.faint{fill:var(--faint)}
+.back{fill:var(--back)}text{fill:var(--ink);font:12px system-ui,sans-serif}.title{font-weight:600;font-size:14px}.faint{fill:var(--faint)}
 .own{fill:var(--own)}.peer{fill:var(--peer)}.floor{fill:var(--floor)}.bold{font-weight:600}
 .line{fill:none;stroke:var(--peer);stroke-width:1.5}.line.own{stroke:var(--own);stroke-width:2.5}
 .range{stroke:var(--ink);stroke-opacity:.6}.grid{stroke:var(--faint);stroke-opacity:.3}
@@ -17,7 +17,7 @@ text{fill:var(--ink);font:12px system-ui,sans-serif}.title{font-weight:600;font-
 
 def frame(height, title, subtitle, parts):
     head = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">', STYLE,
-            f'<rect width="{WIDTH}" height="{height}" fill="var(--back)"/>',
+            f'<rect class="back" width="{WIDTH}" height="{height}"/>',
             f'<text class="title" x="12" y="20">{html.escape(title)}</text>',
             f'<text class="faint" x="12" y="36">{html.escape(subtitle)}</text>']
     return "\n".join([*head, *parts, "</svg>", ""])

@@ -10,6 +10,7 @@ import signal
 import socket
 import string
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -146,6 +147,11 @@ SERVERS = {s.name: s for s in [
     Server("floor-forward", "floor", str(HELPER), forward),
     Server("origin", "origin", str(HELPER), origin),
 ]}
+
+
+def end_in_order_when_told():
+    """Lets what is running be stopped and folders be removed when this program is ended."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
 class Running:
