@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use lacquer_shm::Tag;
 use lacquer_vcl_runtime::{Args, Ctx, ModuleError, ObjectState, ObjectType, Value};
-use maxminddb::{PathElement, Reader};
+use maxminddb::{MaxMindDbError, PathElement, Reader};
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use crate::support::{Answer, Table, log, shown, text};
+use crate::support::{Answer, Table, copy_if_room, log, shown};
 
 pub(crate) static MODULE: Table = Table {
     name: "geoip2",
@@ -22,18 +22,35 @@ pub(crate) static MODULE: Table = Table {
 const PATH_MAX: usize = 100;
 const PARTS_MAX: usize = 9;
 
-fn new<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleError> {
+fn new<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleError> {
+    ctx.host.log_as(0, Tag::Debug as u8, b"geoip2.geoip2: Using maxminddb 2 (the format's version)");
     let name = shown(args.str(0));
-    let reader = Reader::open_readfile(&*name);
-    Ok(Arc::new(reader.map_err(|error| format!("geoip2.geoip2: {name}: {error}"))?))
+    let reader = Reader::open_readfile(&*name).map_err(|error| {
+        let text = format!("geoip2.geoip2: {}: {name}", cause(&error));
+        ctx.host.log_as(0, Tag::Error as u8, text.as_bytes());
+        text
+    })?;
+    Ok(Arc::new(reader))
+}
+
+/// In the words of MaxMind's own library, for which people search their logs.
+fn cause(error: &MaxMindDbError) -> String {
+    match error {
+        MaxMindDbError::Io(_) => "Error opening the specified MaxMind DB file".to_owned(),
+        other => other.to_string(),
+    }
 }
 
 /// A value of the database as text; structures have none.
 enum Scalar {
     Text(String),
     Quoted(String),
-    Structure,
+    /// With the format's number of its type.
+    Structure(u8),
 }
+
+const MAP: u8 = 7;
+const ARRAY: u8 = 11;
 
 impl<'de> Deserialize<'de> for Scalar {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -80,18 +97,26 @@ impl<'de> Visitor<'de> for ScalarVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Scalar, A::Error> {
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Scalar::Structure)
+        Ok(Scalar::Structure(MAP))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Scalar, A::Error> {
         while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Scalar::Structure)
+        Ok(Scalar::Structure(ARRAY))
     }
 }
 
 fn path(text: &str) -> Vec<PathElement<'_>> {
     let parts = text.split('/').filter(|part| !part.is_empty()).take(PARTS_MAX);
     parts.map(|part| part.parse().map_or(PathElement::Key(part), PathElement::Index)).collect()
+}
+
+fn answer<'a>(ctx: &mut Ctx<'a>, text: &[u8]) -> Answer<'a> {
+    let copied = copy_if_room(ctx, text);
+    if copied.is_none() {
+        log(ctx, Tag::Error, "geoip2.lookup: Out of workspace");
+    }
+    Ok(Value::Str(copied))
 }
 
 fn lookup<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
@@ -113,10 +138,10 @@ fn lookup<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
         Err(error) => Err(error),
     };
     match found {
-        Ok(Some(Scalar::Quoted(value))) if args.bool(2) => text(ctx, format!("\"{value}\"").as_bytes()),
-        Ok(Some(Scalar::Quoted(value) | Scalar::Text(value))) => text(ctx, value.as_bytes()),
-        Ok(Some(Scalar::Structure)) => {
-            log(ctx, Tag::Error, "geoip2.lookup: Unsupported data type");
+        Ok(Some(Scalar::Quoted(value))) if args.bool(2) => answer(ctx, format!("\"{value}\"").as_bytes()),
+        Ok(Some(Scalar::Quoted(value) | Scalar::Text(value))) => answer(ctx, value.as_bytes()),
+        Ok(Some(Scalar::Structure(kind))) => {
+            log(ctx, Tag::Error, format!("geoip2.lookup: Unsupported data type ({kind})"));
             nothing
         }
         Ok(None) => {
