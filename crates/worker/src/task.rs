@@ -5,8 +5,9 @@ use std::rc::Rc;
 use lacquer_http::{HeaderName, Message, Slot, Text, Workspace, fixed, fixed_text_table};
 use lacquer_params::Params;
 use lacquer_shm::{Tag, TxLog, Vxid};
-use lacquer_vcl::types::Method;
+use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::instance::PrivateMap;
+use lacquer_vcl_runtime::{Ctx, Host};
 
 use crate::clock;
 use crate::reactor::Reactor;
@@ -50,6 +51,35 @@ impl Task {
     pub fn link(&mut self, kind: &str, to: Vxid, why: &str) {
         self.log.put_relation(Tag::Link, kind, to, why);
     }
+}
+
+/// What VCL runs for.
+pub trait Scene: Host + Sized {
+    fn task(&mut self) -> &mut Task;
+}
+
+/// Runs one subroutine of VCL, with its records in the log.
+pub async fn run_vcl<S: Scene>(scene: &mut S, method: Method) -> Action {
+    let task = scene.task();
+    task.method = method;
+    task.failed = false;
+    task.now = task.t_prev;
+    task.log.put(Tag::VCL_call, method.log_name().as_bytes());
+    let (vcl, trace) = (task.vcl.clone(), task.trace);
+    let mut ctx = Ctx::new(scene, vcl.loaded.instance());
+    ctx.trace = u32::from(trace);
+    let action = if vcl.loaded.may_suspend(method) {
+        Box::pin(vcl.loaded.run_suspendable(method, &mut ctx)).await
+    } else {
+        vcl.loaded.run(method, &mut ctx)
+    };
+    let task = scene.task();
+    let action = if task.failed { Action::Fail } else { action };
+    if action == Action::Fail {
+        task.reactor.counters.vcl_fail.add(1);
+    }
+    task.log.put(Tag::VCL_return, action.name().as_bytes());
+    action
 }
 
 /// The log tags of one message.

@@ -28,14 +28,14 @@ use lacquer_params::Params;
 use lacquer_params::bits::DebugBits as Debug;
 use lacquer_shm::{Tag, TxLog, Vxid};
 use lacquer_vcl::types::{Action, Method};
+use lacquer_vcl_runtime::BackendId;
 use lacquer_vcl_runtime::instance::PrivateMap;
-use lacquer_vcl_runtime::{BackendId, Ctx};
 use sha2::Sha256;
 
 use crate::reactor::Reactor;
 use crate::req_body::ReqBody;
 use crate::sess::Sess;
-use crate::task::{Logged, REQ, RESP, Task};
+use crate::task::{Logged, REQ, RESP, Scene, Task, run_vcl};
 use crate::vcl_table::VclRef;
 
 /// Bytes of one request, for `ReqAcct`.
@@ -181,6 +181,12 @@ pub struct Start {
     pub tx: Rc<TxHalf>,
     pub t_first: f64,
     pub t_req: f64,
+}
+
+impl Scene for Req {
+    fn task(&mut self) -> &mut Task {
+        &mut self.task
+    }
 }
 
 impl Req {
@@ -339,27 +345,8 @@ impl Req {
         Step::Recv
     }
 
-    /// Runs one subroutine of VCL, with its records in the log.
-    pub async fn vcl(&mut self, method: Method) -> Action {
-        self.task.method = method;
-        self.task.failed = false;
-        self.task.now = self.task.t_prev;
-        self.task.log.put(Tag::VCL_call, method.log_name().as_bytes());
-        let vcl = self.task.vcl.clone();
-        let trace = self.task.trace;
-        let mut ctx = Ctx::new(self, vcl.loaded.instance());
-        ctx.trace = u32::from(trace);
-        let action = if vcl.loaded.may_suspend(method) {
-            Box::pin(vcl.loaded.run_suspendable(method, &mut ctx)).await
-        } else {
-            vcl.loaded.run(method, &mut ctx)
-        };
-        let action = if self.task.failed { Action::Fail } else { action };
-        if action == Action::Fail {
-            self.task.reactor.counters.vcl_fail.add(1);
-        }
-        self.task.log.put(Tag::VCL_return, action.name().as_bytes());
-        action
+    pub fn vcl(&mut self, method: Method) -> impl Future<Output = Action> {
+        run_vcl(self, method)
     }
 
     /// Undoes what VCL did to the request, as for a new start of the same one.

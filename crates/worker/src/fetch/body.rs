@@ -223,14 +223,14 @@ impl Fetch {
 
     fn object_flags(&self, private: bool) -> u32 {
         let ws = &self.task.ws;
-        let validators =
-            conditional::strong_last_modified(&self.beresp, ws).is_some() || self.beresp.has(ws, h::ETAG);
+        let has_validator =
+            || self.beresp.has(ws, h::ETAG) || conditional::strong_last_modified(&self.beresp, ws).is_some();
         let mut flags = 0;
         let mut set = |when: bool, bit: u32| flags |= if when { bit } else { 0 };
         set(private, flag::PRIVATE);
         set(self.uncacheable, flag::HFM);
         set(self.hit_for_pass, flag::HFP);
-        set(!self.uncacheable && self.beresp.status() == 200 && validators, flag::IMSCAND);
+        set(!self.uncacheable && self.beresp.status() == 200 && has_validator(), flag::IMSCAND);
         set(self.gzipped, flag::GZIPED);
         set(self.encoding_changed, flag::CHGCE);
         set(self.has_esi, flag::ESIPROC);

@@ -25,13 +25,12 @@ use lacquer_cache::{BodyState, BodyWriter, Busy, Object};
 use lacquer_http::{Message, SessClose, Text};
 use lacquer_shm::{Tag, Vxid};
 use lacquer_vcl::types::{Action, Method};
-use lacquer_vcl_runtime::{BackendId, Ctx};
+use lacquer_vcl_runtime::BackendId;
 
 use crate::client::Req;
-use crate::clock;
 use crate::deadlines::Deadline;
 use crate::req_body::ReqBody;
-use crate::task::{BEREQ, BERESP, Logged, Task};
+use crate::task::{BEREQ, BERESP, Logged, Scene, Task, run_vcl};
 use runner::{News, Started};
 
 pub use connect::resolve;
@@ -198,11 +197,15 @@ async fn run(fetch: &mut Fetch) {
     fetch.finish();
 }
 
+impl Scene for Fetch {
+    fn task(&mut self) -> &mut Task {
+        &mut self.task
+    }
+}
+
 impl Fetch {
     async fn steps(&mut self) {
-        let now = clock::real();
-        self.task.t_first = now;
-        self.task.t_prev = now;
+        let now = self.task.t_first;
         self.task.timestamp("Start", now);
         start::make_bereq(self);
         let mut step = Step::Start;
@@ -230,26 +233,8 @@ impl Fetch {
         Logged { message: &mut self.beresp, ws: &mut self.task.ws, log: &mut self.task.log, tags: BERESP }
     }
 
-    pub async fn vcl(&mut self, method: Method) -> Action {
-        self.task.method = method;
-        self.task.failed = false;
-        self.task.now = self.task.t_prev;
-        self.task.log.put(Tag::VCL_call, method.log_name().as_bytes());
-        let vcl = self.task.vcl.clone();
-        let trace = self.task.trace;
-        let mut ctx = Ctx::new(self, vcl.loaded.instance());
-        ctx.trace = u32::from(trace);
-        let action = if vcl.loaded.may_suspend(method) {
-            vcl.loaded.run_suspendable(method, &mut ctx).await
-        } else {
-            vcl.loaded.run(method, &mut ctx)
-        };
-        let action = if self.task.failed { Action::Fail } else { action };
-        if action == Action::Fail {
-            self.task.reactor.counters.vcl_fail.add(1);
-        }
-        self.task.log.put(Tag::VCL_return, action.name().as_bytes());
-        action
+    pub fn vcl(&mut self, method: Method) -> impl Future<Output = Action> {
+        run_vcl(self, method)
     }
 
     /// A failure in the way of the body, for the log.
@@ -313,6 +298,5 @@ impl Fetch {
             self.task.reactor.counters.ws_backend_overflow.add(1);
         }
         self.announce(None);
-        self.task.reactor.flush_if_due(self.task.t_prev);
     }
 }

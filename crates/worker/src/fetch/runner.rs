@@ -109,6 +109,7 @@ impl Runner {
         let reactor = reactor.clone();
         tokio::task::spawn_local(async move {
             poll_fn(|cx| self.poll(cx)).await;
+            reactor.flush_if_due(crate::clock::real());
             reactor.give_runner(self);
         });
     }
