@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
+use crate::endpoint::Endpoint;
 use crate::stream::{RxHalf, Stream, TxHalf};
 
 pub struct Connection {
@@ -21,8 +22,12 @@ pub struct Facts {
 }
 
 impl Facts {
-    fn of(rx: &RxHalf) -> Facts {
-        let (remote, local) = (rx.peer_addr(), rx.local_addr());
+    fn of(rx: &RxHalf, endpoint: &Endpoint) -> Facts {
+        let remote = match (endpoint.v4, endpoint.v6) {
+            (Some(_), Some(_)) => rx.peer_addr(),
+            (only, None) | (None, only) => only,
+        };
+        let local = rx.local_addr();
         let ends = format!("{} {}", side(remote), side(local)).into();
         Facts { fd: rx.raw_fd(), remote, ends }
     }
@@ -32,15 +37,14 @@ fn side(addr: Option<SocketAddr>) -> String {
     addr.map_or_else(|| "0.0.0.0 0".to_owned(), |a| format!("{} {}", a.ip().to_canonical(), a.port()))
 }
 
-impl From<Stream> for Connection {
-    fn from(stream: Stream) -> Connection {
+impl Connection {
+    /// A stream that was connected to this endpoint.
+    pub fn new(stream: Stream, endpoint: &Endpoint) -> Connection {
         let (rx, tx) = stream.split();
-        let facts = Facts::of(&rx);
+        let facts = Facts::of(&rx, endpoint);
         Connection { rx, tx, facts }
     }
-}
 
-impl Connection {
     /// Takes the connection off the reactor it was made on and onto the current one.
     pub fn rebind(self) -> Option<Connection> {
         let Connection { rx, tx, facts } = self;

@@ -92,7 +92,8 @@ pub async fn connect_or_reuse(
     // Connecting is rare and its future is large.
     let stream = Box::pin(made).await?;
     reactor.counters.backend_conn.add(1);
-    Ok(OriginConnection::new(stream.into(), origin.clone(), false))
+    let connection = Connection::new(stream, &origin.endpoint);
+    Ok(OriginConnection::new(connection, origin.clone(), false))
 }
 
 /// Sends a body that was cached before; its length.
