@@ -102,11 +102,12 @@ fn compile_here(text: Input<'_>, around: &Surroundings<'_>) -> Result<Compiled, 
         Input::File(name) => lacquer_vcl::compile_file(name, &options),
     };
     let compiled = outcome.map_err(|diagnostics| vcl_load_text(&diagnostics))?;
-    let program = compiled.program;
+    let mut program = compiled.program;
     if around.needs_41 && program.syntax < 41 {
         return Err(TOO_OLD_FOR_UNIX_SOCKETS.to_owned());
     }
-    let sources = program.sources.iter().map(|source| (source.name.clone(), source.text.clone()));
+    // The worker has no use for the text.
+    let sources = std::mem::take(&mut program.sources).into_iter().map(|source| (source.name, source.text));
     let mut modules: Vec<String> = Vec::new();
     for import in &program.imports {
         if !modules.contains(&import.module) {
