@@ -157,13 +157,15 @@ impl Drop for Daemon {
 
 fn resident_of(pid: u32) -> Resident {
     let mut found = Resident { memory: 0, ring: 0 };
-    let mut is_ring = false;
+    let (mut is_ring, mut is_program) = (false, false);
     let maps = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
     for line in maps.lines() {
         let first = line.split_whitespace().next().unwrap_or_default();
         if !first.ends_with(':') {
             is_ring = line.contains("_.Log");
-        } else if let Some(kilobytes) = line.strip_prefix("Pss:") {
+            // How much of a program's file counts as ours depends on who else runs it just now.
+            is_program = line.contains(".so") || line.ends_with("/lacquerd");
+        } else if let Some(kilobytes) = line.strip_prefix("Pss:").filter(|_| !is_program) {
             let bytes = kilobytes.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) * 1024;
             if is_ring { found.ring += bytes } else { found.memory += bytes }
         }
