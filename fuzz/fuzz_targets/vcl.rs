@@ -1,7 +1,7 @@
 //! Any text is a program or has an error that can be shown.
 #![no_main]
 
-use lacquer_vcl::{NoFiles, NumericResolver, Options, Severity, compile, vcl_load_text};
+use lacquer_vcl::{NoFiles, NumericResolver, Options, Severity, compile, lint, vcl_load_text};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -10,7 +10,10 @@ fuzz_target!(|bytes: &[u8]| {
     // The built-in VCL would take most of the time and is the same in every run.
     options.builtin = Some("");
     let shown = match compile("fuzz", bytes, &options) {
-        Ok(compiled) => compiled.warnings,
+        Ok(mut compiled) => {
+            compiled.warnings.extend(lint(&compiled.program));
+            compiled.warnings
+        }
         Err(found) => {
             assert!(found.iter().any(|d| d.severity == Severity::Error));
             found
