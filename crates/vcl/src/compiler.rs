@@ -238,8 +238,13 @@ impl<'a> Compiler<'a> {
     /// Fails with a text that names no place; people are shown the token all the same.
     pub fn fail_unplaced<T>(&mut self, message: impl AsRef<str>, token: TokenId) -> Res<T> {
         self.say(message);
-        self.focus = Some(source::place(self.sources, self.span(token)));
+        self.look_at(token);
         Err(Stop)
+    }
+
+    /// Remembers a place for people, which the traditional text does not name.
+    pub fn look_at(&mut self, token: TokenId) {
+        self.focus = Some(source::place(self.sources, self.span(token)));
     }
 
     /// Closes the report of an error.
@@ -262,6 +267,7 @@ impl<'a> Compiler<'a> {
     pub fn finish_note(&mut self) {
         let mut report = std::mem::replace(&mut self.report, Diagnostic::new(Severity::Error));
         report.severity = Severity::Warning;
+        report.focus = self.focus.take().filter(|_| report.place().is_none());
         self.diagnostics.push(report);
     }
 

@@ -231,6 +231,7 @@ impl Compiler<'_> {
             Ok(addresses) => addresses,
             Err(error) if written.optional => {
                 self.say(format!("Warning: {host} ignored\n  -- {error}\n"));
+                self.look_at(written.entry.address);
                 self.finish_note();
                 return Ok(());
             }

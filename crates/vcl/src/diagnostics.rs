@@ -238,7 +238,8 @@ impl Diagnostic {
             Piece::Place(_) => None,
         });
         let first = texts.into_iter().find(|t| !t.is_empty()).unwrap_or_default();
-        first.lines().next().unwrap_or_default().to_owned()
+        let line = first.lines().next().unwrap_or_default();
+        line.strip_prefix("Warning: ").unwrap_or(line).to_owned()
     }
 
     fn vcc(&self, out: &mut String) {
@@ -305,7 +306,7 @@ fn notes<'t>(lines: impl Iterator<Item = &'t str>) -> Vec<String> {
                 last.push_str(if in_list { ", " } else { " " });
                 last.push_str(line.trim());
             }
-            _ => notes.push(line.trim().to_owned()),
+            _ => notes.push(line.trim().trim_start_matches("-- ").to_owned()),
         }
         in_list = line.starts_with('\t');
     }

@@ -24,6 +24,9 @@ pub fn lint(program: &Program) -> Vec<Diagnostic> {
     linter.found.into_iter().map(|(_, diagnostic)| diagnostic).collect()
 }
 
+/// Headers of few values as they come, or that the built-in VCL hashes itself.
+const PLAIN: [&str; 2] = ["host", "x-forwarded-proto"];
+
 const DEPRECATED: [(&str, &str); 4] = [
     ("real2integer", "std.integer(real=...)"),
     ("real2time", "std.time(real=...)"),
@@ -183,10 +186,15 @@ impl<'a> Linter<'a> {
             each_stmt(&sub.body, &mut |stmt| match stmt {
                 Stmt::SetHeader { http: HttpId::Req, header, .. }
                 | Stmt::UnsetHeader { http: HttpId::Req, header, .. } => tidied.push(*header),
-                Stmt::HashData { at, value } => each_expr(value, &mut |e| {
-                    if let ExprKind::Header(HttpId::Req, header) = e.kind {
-                        hashed.push((*at, header));
-                    }
+                Stmt::HashData { at, value } => each_expr(value, &mut |e| match &e.kind {
+                    ExprKind::Header(HttpId::Req, header) => hashed.push((*at, *header)),
+                    // What a substitution leaves is meant to be little.
+                    ExprKind::Regsub { subject, .. } => each_expr(subject, &mut |e| {
+                        if let ExprKind::Header(HttpId::Req, header) = e.kind {
+                            tidied.push(header);
+                        }
+                    }),
+                    _ => {}
                 }),
                 _ => {}
             });
@@ -197,7 +205,8 @@ impl<'a> Linter<'a> {
             .into_iter()
             .map(|(at, header)| (at, name(header).to_owned()))
             .filter(|(_, n)| {
-                !n.eq_ignore_ascii_case("host") && !known.iter().any(|k| k.eq_ignore_ascii_case(n))
+                !PLAIN.iter().any(|p| n.eq_ignore_ascii_case(p))
+                    && !known.iter().any(|k| k.eq_ignore_ascii_case(n))
             })
             .collect();
         for (at, name) in raw {

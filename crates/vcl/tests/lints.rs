@@ -29,6 +29,7 @@ const HURT: &[(&str, &str)] = &[
 ];
 
 const FINE: &[&str] = &[
+    "sub vcl_hash { hash_data(regsub(req.http.cookie, \"^.*lang=([a-z]+).*$\", \"\\1\")); hash_data(req.http.X-Forwarded-Proto); }",
     "sub vcl_recv { if (req.url) { return (pass); } set req.http.a = \"1\"; return (hash); }",
     "sub vcl_recv { return (hash); }",
     "sub vcl_backend_response { set beresp.ttl = 0s; }",

@@ -14,7 +14,8 @@ const MAX_ERRORS: usize = 10;
 pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     let file = values.operand.as_deref().unwrap_or("-");
     let name = if file == "-" { "<stdin>" } else { file };
-    let diagnostics = diagnose(name, &read(file)?);
+    let around = Around::new(values.many("storage"), values.many("label"));
+    let diagnostics = diagnose(name, &read(file)?, &around);
     for d in &diagnostics {
         println!("{}", d.pretty());
     }
@@ -25,7 +26,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
 
 /// Before the daemon is started with a file: shows what is wrong with it in our words.
 pub fn ensure_correct(file: &str) -> Result<(), Failure> {
-    let diagnostics = diagnose(file, &read(file)?);
+    let diagnostics = diagnose(file, &read(file)?, &Around::new(&[], &[]));
     if count(&diagnostics, Severity::Error) == 0 {
         return Ok(());
     }
@@ -45,11 +46,26 @@ fn read(file: &str) -> Result<Vec<u8>, Failure> {
     bytes.map_err(|error| Failure::new(format_args!("{file}: {error}")))
 }
 
+/// What a daemon has and a file alone does not.
+struct Around {
+    storages: Vec<String>,
+    labels: Vec<String>,
+}
+
+impl Around {
+    /// The storages of a daemon that was given none, and those that were named.
+    fn new(storages: &[String], labels: &[String]) -> Around {
+        let usual = ["s0", "Transient"].map(str::to_owned);
+        Around { storages: [&usual, storages].concat(), labels: labels.to_vec() }
+    }
+}
+
 /// Errors and warnings, then what is correct but likely to hurt.
-fn diagnose(name: &str, text: &[u8]) -> Vec<Diagnostic> {
+fn diagnose(name: &str, text: &[u8], around: &Around) -> Vec<Diagnostic> {
     let machine = Machine;
     let mut options = Options::new(lacquer_vmods::catalogue(), &machine, &machine);
     options.max_errors = MAX_ERRORS;
+    (options.storages, options.labels) = (&around.storages, &around.labels);
     match lacquer_vcl::compile(name, text, &options) {
         Ok(mut compiled) => {
             compiled.warnings.extend(lacquer_vcl::lint(&compiled.program));
@@ -84,13 +100,13 @@ mod tests {
         let good =
             "vcl 4.1;\nimport std;\nbackend b { .host = \"127.0.0.1\"; }\nsub vcl_recv { std.log(\"x\"); }\n";
         assert_eq!(
-            count(&diagnose("good.vcl", good.as_bytes()), Severity::Error),
+            count(&diagnose("good.vcl", good.as_bytes(), &Around::new(&[], &[])), Severity::Error),
             0,
             "{:?}",
-            diagnose("good.vcl", good.as_bytes())
+            diagnose("good.vcl", good.as_bytes(), &Around::new(&[], &[]))
         );
         let bad = "vcl 4.1;\nbackend b { .host = \"127.0.0.1\"; }\nsub vcl_recv { set req.nothing = 1; }\n";
-        let found = diagnose("bad.vcl", bad.as_bytes());
+        let found = diagnose("bad.vcl", bad.as_bytes(), &Around::new(&[], &[]));
         assert_eq!(count(&found, Severity::Error), 1);
         assert!(found[0].pretty().contains("bad.vcl:3"), "{}", found[0].pretty());
     }

@@ -55,7 +55,14 @@ const COMMANDS: &[Command] = &[
         summary: "tell whether a VCL file is correct",
         about: "Compiles a VCL file as the daemon would and prints what is wrong with it: where, why and what\n\
                 to do. Nothing is started. The exit code is 0 when the file is correct and 1 when it is not.",
-        options: &[],
+        options: &[
+            Opt::many("label", "NAME", "a label that return (vcl(NAME)) may name; may be repeated"),
+            Opt::many(
+                "storage",
+                "NAME",
+                "a storage of the daemon, besides s0 and Transient; may be repeated",
+            ),
+        ],
         examples: &[("lacquer check /etc/varnish/default.vcl", "before loading it")],
         run: check::run,
     },
