@@ -16,6 +16,7 @@ use sha2::Digest;
 use super::{Req, deliver, synth};
 use crate::clock;
 use crate::task::{BEREQ, Logged};
+use crate::vars::alike::alike;
 use crate::vars::{body, client as vars, headers, keep, misplaced, object, session, storage, workspace};
 use crate::vcl_table::VclRef;
 
@@ -50,41 +51,7 @@ fn no_message() -> String {
 }
 
 impl Host for Req {
-    fn method(&self) -> Method {
-        self.task.method
-    }
-
-    fn now(&self) -> f64 {
-        self.task.now
-    }
-
-    fn real_now(&self) -> f64 {
-        clock::real()
-    }
-
-    fn alloc(&mut self, bytes: usize) -> Option<*mut u8> {
-        self.task.alloc(bytes)
-    }
-
-    fn copy(&mut self, bytes: &[u8]) -> Option<Str> {
-        self.task.copy(bytes)
-    }
-
-    fn get_bool(&mut self, var: Var) -> bool {
-        vars::get_bool(self, var)
-    }
-
-    fn get_int(&mut self, var: Var) -> i64 {
-        vars::get_int(self, var)
-    }
-
-    fn get_real(&mut self, var: Var) -> f64 {
-        vars::get_real(self, var)
-    }
-
-    fn get_str(&mut self, var: Var) -> Str {
-        vars::get_str(self, var)
-    }
+    alike!(Var::RespBody);
 
     fn get_ip(&mut self, var: Var) -> Option<SocketAddr> {
         session::ip(&self.task.sess, var)
@@ -94,31 +61,11 @@ impl Host for Req {
         vars::get_blob(self, var)
     }
 
-    fn get_backend(&mut self, var: Var) -> BackendId {
-        vars::get_backend(self, var)
-    }
-
-    fn get_stevedore(&mut self, var: Var) -> u32 {
-        vars::get_stevedore(self, var)
-    }
-
-    fn set_bool(&mut self, var: Var, value: bool) -> HostResult<()> {
-        vars::set_bool(self, var, value)
-    }
-
     fn set_int(&mut self, var: Var, value: i64) -> HostResult<()> {
         match var {
             Var::RespStatus => headers::set_status(&mut self.resp_headers(), var, value),
             _ => misplaced(var),
         }
-    }
-
-    fn set_real(&mut self, var: Var, value: f64) -> HostResult<()> {
-        vars::set_real(self, var, value)
-    }
-
-    fn set_str(&mut self, var: Var, value: Str) -> HostResult<()> {
-        vars::set_str(self, var, value)
     }
 
     fn set_backend(&mut self, var: Var, value: BackendId) -> HostResult<()> {
@@ -138,22 +85,6 @@ impl Host for Req {
         Ok(())
     }
 
-    fn unset(&mut self, var: Var) -> HostResult<()> {
-        vars::unset(self, var)
-    }
-
-    fn storage_var(&mut self, name: &str, var: Var) -> i64 {
-        storage::value(&self.task.reactor.shared.stevedores, name, var)
-    }
-
-    fn stevedore_by_name(&mut self, name: &str) -> u32 {
-        storage::by_name(&self.task.reactor.shared.stevedores, name)
-    }
-
-    fn stevedore_name(&mut self, number: u32) -> Str {
-        storage::name(&self.task.reactor.shared.stevedores, number)
-    }
-
     fn header(&mut self, http: HttpId, name: &instance::HeaderName) -> Str {
         if http == HttpId::Obj {
             return self.object.as_ref().map_or(Str::NULL, |o| object::header(o, name));
@@ -165,57 +96,6 @@ impl Host for Req {
         }
         let ws = &self.task.ws;
         Str::from_option(self.message(http).and_then(|message| message.get(ws, name.name.borrow())))
-    }
-
-    fn set_header(&mut self, http: HttpId, name: &instance::HeaderName, value: Str) -> HostResult<()> {
-        let features = self.task.params.feature;
-        headers::set(&mut self.changeable(http)?, name.name.borrow(), value, features)
-    }
-
-    fn unset_header(&mut self, http: HttpId, name: &instance::HeaderName) -> HostResult<()> {
-        self.changeable(http)?.unset(name.name.borrow());
-        Ok(())
-    }
-
-    fn collect_header(
-        &mut self,
-        http: HttpId,
-        name: &instance::HeaderName,
-        separator: &[u8],
-    ) -> HostResult<()> {
-        headers::collect(&mut self.changeable(http)?, name.name.borrow(), separator);
-        Ok(())
-    }
-
-    fn append_header(&mut self, http: HttpId, name: &[u8], value: &[u8]) -> HostResult<()> {
-        let features = self.task.params.feature;
-        headers::append(&mut self.changeable(http)?, name, value, features)
-    }
-
-    fn edit_headers(&mut self, http: HttpId, edit: &mut dyn FnMut(&[u8]) -> HeaderEdit) -> HostResult<()> {
-        headers::edit(&mut self.changeable(http)?, edit);
-        Ok(())
-    }
-
-    fn set_body(&mut self, var: Var, append: bool, content: &[u8]) -> HostResult<()> {
-        if var != Var::RespBody {
-            return misplaced(var);
-        }
-        if !append {
-            self.synth_body.clear();
-        }
-        self.synth_body.extend_from_slice(content);
-        Ok(())
-    }
-
-    fn return_status(&mut self, status: i64, reason: Str) -> HostResult<()> {
-        self.err_code = status as u16;
-        self.err_reason = if reason.is_null() {
-            fixed_text_table::reason_text(self.err_code)
-        } else {
-            keep(&mut self.task.ws, reason)
-        };
-        if self.err_reason.is_none() { Err("Workspace overflow".to_owned()) } else { Ok(()) }
     }
 
     fn return_pass_for(&mut self, _seconds: f64) -> HostResult<()> {
@@ -249,30 +129,6 @@ impl Host for Req {
         Ok(())
     }
 
-    fn log(&mut self, tag: u8, text: &[u8]) {
-        self.task.put(tag, text);
-    }
-
-    fn log_as(&mut self, vxid: u64, tag: u8, text: &[u8]) {
-        self.task.put_as(vxid, tag, text);
-    }
-
-    fn trace(&mut self, text: &str) {
-        self.task.log.put(Tag::VCL_trace, text.as_bytes());
-    }
-
-    fn regex_limits(&self) -> RegexLimits {
-        self.task.regex_limits()
-    }
-
-    fn fail(&mut self, text: &str) {
-        self.task.fail(text);
-    }
-
-    fn timestamp(&mut self, label: &[u8]) {
-        self.task.stamp(&String::from_utf8_lossy(label));
-    }
-
     /// Back to the request as it came; a response that was being made is made again.
     fn rollback(&mut self, http: HttpId) -> HostResult<()> {
         if self.task.method == Method::Pipe {
@@ -298,10 +154,6 @@ impl Host for Req {
             }
             _ => Ok(()),
         }
-    }
-
-    fn ban(&mut self, expression: &[u8]) -> Result<(), String> {
-        crate::control::ban_from_vcl(&self.task.reactor.shared, expression)
     }
 
     fn purge(&mut self, mode: PurgeMode) -> HostResult<i64> {
@@ -343,14 +195,6 @@ impl Host for Req {
         self.body.cached().map(|body| crate::extra::body_of(&body))
     }
 
-    fn peer_credentials(&mut self) -> Option<(u32, u32)> {
-        self.task.sess.credentials
-    }
-
-    fn proxy_tlv(&mut self, kind: u8) -> Option<Vec<u8>> {
-        self.task.proxy_tlv(kind)
-    }
-
     fn tcp_congestion(&mut self, algorithm: &str) -> bool {
         let fd = self.tx.as_fd();
         socket2::SockRef::from(&fd).set_tcp_congestion(algorithm.as_bytes()).is_ok()
@@ -362,38 +206,6 @@ impl Host for Req {
 
     fn tcp_info(&mut self) -> Option<TcpInfo> {
         crate::sys::tcp_info(self.tx.as_fd())
-    }
-
-    fn workspace_free(&mut self, which: &str) -> Option<usize> {
-        workspace::free(&mut self.task, which)
-    }
-
-    fn workspace_alloc(&mut self, which: &str, bytes: usize) -> bool {
-        workspace::alloc(&mut self.task, which, bytes)
-    }
-
-    fn workspace_overflow(&mut self, which: &str) {
-        workspace::overflow(&mut self.task, which);
-    }
-
-    fn workspace_overflowed(&mut self, which: &str) -> bool {
-        workspace::overflowed(&mut self.task, which)
-    }
-
-    fn workspace_snapshot(&mut self, which: &str) {
-        workspace::snapshot(&mut self.task, which);
-    }
-
-    fn workspace_reset(&mut self, which: &str) {
-        workspace::reset(&mut self.task, which);
-    }
-
-    fn workspace_dump(&mut self, which: &str, at: u8, offset: usize, length: usize) -> HostResult<Vec<u8>> {
-        workspace::dump(&mut self.task, which, at, offset, length)
-    }
-
-    fn task_privates(&mut self) -> &mut PrivateMap {
-        &mut self.task.privates
     }
 
     fn top_privates(&mut self) -> &mut PrivateMap {

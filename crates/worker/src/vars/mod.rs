@@ -3,6 +3,7 @@
 //! The two hosts (`client::host`, `fetch::host`) say which message, object and log are meant; here is what
 //! reading and changing them means, with Varnish's limits and texts.
 
+pub mod alike;
 pub mod body;
 pub mod client;
 pub mod fetch;
