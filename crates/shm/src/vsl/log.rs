@@ -15,9 +15,6 @@ use crate::vsm::{VsmDir, VsmError};
 const MAX_RECLEN: usize = 0xffff;
 const MIN_RECLEN: usize = 16;
 
-/// Texts below this are composed on the stack.
-const SHORT: usize = 128;
-
 /// The log's sizes, each a parameter of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -113,16 +110,7 @@ impl Log {
             return;
         }
         let len = text.len().min(self.reclen.load(Relaxed) - 1);
-        let mut short = [0; SHORT];
-        if len < SHORT {
-            short[..len].copy_from_slice(&text[..len]);
-            self.ring.write_record(tag, vxid, &short[..=len]);
-            return;
-        }
-        let mut record = Vec::with_capacity(len + 1);
-        record.extend_from_slice(&text[..len]);
-        record.push(0);
-        self.ring.write_record(tag, vxid, &record);
+        self.ring.write_record(tag, vxid, &text[..len]);
     }
 
     /// `write` for formatted text.

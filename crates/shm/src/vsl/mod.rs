@@ -26,11 +26,11 @@ pub(crate) const RECORD_HEAD: usize = 12;
 
 /// Bytes that a text of this length takes in the log.
 pub(crate) const fn padded(len: usize) -> usize {
-    len.next_multiple_of(4)
+    (len + 3) & !3
 }
 
 /// A record's head, in the machine's own byte order.
-#[inline]
+#[inline(always)]
 pub(crate) fn record_head(tag: Tag, len: usize, vxid: Vxid) -> [u8; RECORD_HEAD] {
     const VERSION_3: u32 = 1 << 16;
     let mut head = [0; RECORD_HEAD];

@@ -3,70 +3,91 @@
 use std::fmt;
 
 use super::text::{self, MAX};
-use super::{RECORD_HEAD, Tag, TxLog, padded};
+use super::{RECORD_HEAD, Tag, TxLog, padded, record_head};
 
 /// A record being written. It counts once `end` is called; what exceeds the record length is cut off.
+///
+/// There is room in the buffer for the longest record from the beginning on, so that a piece costs no more than
+/// the test whether it must be cut.
 #[must_use = "a record is written by its `end`"]
 #[derive(Debug)]
 pub struct Record<'a> {
     tx: &'a mut TxLog,
     tag: Tag,
-    /// Bytes of text so far.
-    len: usize,
-    /// Bytes of text there may be, besides the NUL; zero for a masked tag.
-    room: usize,
+    /// Where the next piece goes.
+    at: usize,
+    /// Where the text must end, the NUL apart. A masked tag has no room at all.
+    limit: usize,
     masked: bool,
 }
 
 impl<'a> Record<'a> {
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(tx: &'a mut TxLog, tag: Tag) -> Self {
         let masked = tx.is_masked(tag);
-        let room = if masked { 0 } else { tx.reclen - 1 };
-        Self { tx, tag, len: 0, room, masked }
+        let at = if masked { 0 } else { tx.open_record() };
+        let limit = if masked { 0 } else { at + tx.reclen - 1 };
+        Self { tx, tag, at, limit, masked }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn bytes(mut self, bytes: &[u8]) -> Self {
         self.push(bytes);
         self
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn str(self, text: &str) -> Self {
         self.bytes(text.as_bytes())
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn byte(mut self, byte: u8) -> Self {
-        self.push(&[byte]);
+        if self.at < self.limit
+            && let Some(place) = self.tx.buf.get_mut(self.at)
+        {
+            *place = byte;
+            self.at += 1;
+        }
         self
     }
 
     /// A space, as it stands between most fields.
-    #[inline]
+    #[inline(always)]
     pub fn sp(self) -> Self {
         self.byte(b' ')
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn u64(self, n: u64) -> Self {
         self.number(|out| text::decimal(n, out))
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn i64(self, n: i64) -> Self {
         self.number(|out| text::signed(n, out))
     }
 
     /// A time with six decimals, cut off (see `text::seconds`).
-    #[inline]
+    #[inline(always)]
     pub fn seconds(self, t: f64) -> Self {
         self.number(|out| text::seconds(t, out))
     }
 
+    /// As `seconds`, for the time of day.
+    #[inline(always)]
+    pub(super) fn clock(mut self, t: f64) -> Self {
+        if self.limit - self.at >= MAX
+            && let Some(out) = self.tx.buf.get_mut(self.at..).and_then(|rest| rest.first_chunk_mut())
+        {
+            self.at += self.tx.clock.seconds(t, out);
+            return self;
+        }
+        self.seconds(t)
+    }
+
     /// `%.6f`.
-    #[inline]
+    #[inline(always)]
     pub fn fixed6(self, x: f64) -> Self {
         self.number(|out| text::fixed6(x, out))
     }
@@ -78,83 +99,41 @@ impl<'a> Record<'a> {
     }
 
     /// Finishes the record.
-    #[inline]
-    pub fn end(mut self) {
-        if self.masked {
-            return;
+    #[inline(always)]
+    pub fn end(self) {
+        if !self.masked {
+            self.tx.close_record(self.tag, self.at);
         }
-        self.reach(self.len + 1);
-        let at = self.tx.len;
-        let len = self.len + 1;
-        let head = self.tx.head_for(self.tag, len);
-        self.tx.buf[at..at + RECORD_HEAD].copy_from_slice(&head);
-        self.tx.buf[at + RECORD_HEAD + self.len] = 0;
-        self.tx.added(len);
     }
 
-    /// Lets `write` put a number where it belongs if there is surely room, else copies it there.
-    #[inline]
+    /// Lets `write` put a number where it belongs if there is surely room, else what fits of it.
+    #[inline(always)]
     fn number(mut self, write: impl FnOnce(&mut [u8; MAX]) -> usize) -> Self {
-        let at = self.tx.len + RECORD_HEAD + self.len;
-        if self.room - self.len >= MAX
-            && let Some(out) = self.tx.buf.get_mut(at..).and_then(|rest| rest.first_chunk_mut())
+        if self.limit - self.at >= MAX
+            && let Some(out) = self.tx.buf.get_mut(self.at..).and_then(|rest| rest.first_chunk_mut())
         {
-            self.len += write(out);
+            self.at += write(out);
             return self;
         }
+        if self.masked { self } else { self.number_slowly(write) }
+    }
+
+    #[cold]
+    fn number_slowly(mut self, write: impl FnOnce(&mut [u8; MAX]) -> usize) -> Self {
         let mut out = [0; MAX];
         let len = write(&mut out);
         self.push(&out[..len]);
         self
     }
 
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, bytes: &[u8]) {
-        let at = self.tx.len + RECORD_HEAD + self.len;
-        if bytes.len() <= self.room - self.len
-            && let Some(place) = self.tx.buf.get_mut(at..at + bytes.len())
-        {
-            place.copy_from_slice(bytes);
-            self.len += bytes.len();
-            return;
+        let whole = bytes.len() <= self.limit - self.at;
+        let bytes = if whole { bytes } else { &bytes[..self.limit - self.at] };
+        if let Some(place) = self.tx.buf.get_mut(self.at..self.at + bytes.len()) {
+            text::copy(bytes, place);
+            self.at += bytes.len();
         }
-        self.push_slowly(bytes);
-    }
-
-    /// For what must be cut, or needs a larger buffer.
-    #[cold]
-    fn push_slowly(&mut self, bytes: &[u8]) {
-        let n = bytes.len().min(self.room - self.len);
-        if n == 0 {
-            return;
-        }
-        self.reach(self.len + n);
-        let at = self.tx.len + RECORD_HEAD + self.len;
-        self.tx.buf[at..at + n].copy_from_slice(&bytes[..n]);
-        self.len += n;
-    }
-
-    /// Sees to it that the buffer holds `len` bytes of this record's text.
-    #[inline]
-    fn reach(&mut self, len: usize) {
-        if self.tx.len + RECORD_HEAD + padded(len) > self.tx.buf.len() {
-            self.reach_slowly(len);
-        }
-    }
-
-    #[cold]
-    fn reach_slowly(&mut self, len: usize) {
-        let need = RECORD_HEAD + padded(len);
-        let at = self.tx.len;
-        if at > 0 && at + need > self.tx.limit {
-            // The finished records go out, and the unfinished one moves to the front.
-            let text = at + RECORD_HEAD;
-            self.tx.write(true);
-            if self.len > 0 {
-                self.tx.buf.copy_within(text..text + self.len, RECORD_HEAD);
-            }
-        }
-        self.tx.grow(self.tx.len + need);
     }
 }
 
@@ -162,5 +141,30 @@ impl fmt::Write for Record<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.push(text.as_bytes());
         Ok(())
+    }
+}
+
+impl TxLog {
+    /// Makes room for the longest record; the answer is where its text begins.
+    #[inline(always)]
+    fn open_record(&mut self) -> usize {
+        if self.len + RECORD_HEAD + padded(self.reclen) > self.buf.len() {
+            self.make_room_slowly(self.reclen);
+        }
+        self.len + RECORD_HEAD
+    }
+
+    /// Closes the record whose text reaches to `end`.
+    fn close_record(&mut self, tag: Tag, end: usize) {
+        let len = end + 1 - (self.len + RECORD_HEAD);
+        let head = record_head(tag, len, self.vxid());
+        let Some(record) = self.buf.get_mut(self.len..=end) else { return };
+        if let Some(place) = record.first_chunk_mut() {
+            *place = head;
+        }
+        if let Some(nul) = record.last_mut() {
+            *nul = 0;
+        }
+        self.added(len);
     }
 }

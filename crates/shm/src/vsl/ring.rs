@@ -98,14 +98,17 @@ impl Ring {
         self.word(at).store(BATCH, Release);
     }
 
-    /// Writes a single record. `text` has its closing NUL, if it has one, and fits a record.
+    /// Writes a single record of text, which with the NUL that it is given fits a record.
     pub(super) fn write_record(&self, tag: Tag, vxid: Vxid, text: &[u8]) {
-        self.write_raw(record_head(tag, text.len(), vxid), text);
+        let len = text.len() + 1;
+        self.write_raw(record_head(tag, len, vxid), text, b"\0");
     }
 
-    fn write_raw(&self, head: [u8; RECORD_HEAD], text: &[u8]) {
-        let at = self.reserve(text.len(), 1, false);
+    /// Writes a single record of two parts.
+    fn write_raw(&self, head: [u8; RECORD_HEAD], text: &[u8], end: &[u8]) {
+        let at = self.reserve(text.len() + end.len(), 1, false);
         self.mapping.write(self.byte(at) + RECORD_HEAD, text);
+        self.mapping.write(self.byte(at) + RECORD_HEAD + text.len(), end);
         let word = |i: usize| u32::from_ne_bytes([head[i], head[i + 1], head[i + 2], head[i + 3]]);
         self.word(at + 2).store(word(8), Relaxed);
         self.word(at + 1).store(word(4), Relaxed);
@@ -117,7 +120,7 @@ impl Ring {
         while let Some((head, rest)) = records.split_first_chunk::<RECORD_HEAD>() {
             let len = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]) as usize & 0xffff;
             let Some(text) = rest.get(..len) else { return };
-            self.write_raw(*head, text);
+            self.write_raw(*head, text, b"");
             records = rest.get(padded(len)..).unwrap_or_default();
         }
     }
@@ -153,7 +156,7 @@ impl Ring {
         cursor.at += words;
         self.word(cursor.at).store(END_MARKER, Relaxed);
         let before = cursor.segment;
-        while cursor.at / self.segment_size > (cursor.segment % SEGMENTS) as usize {
+        while cursor.at >= ((cursor.segment % SEGMENTS) as usize + 1) * self.segment_size {
             cursor.segment = cursor.segment.wrapping_add(1);
             self.offset_of(cursor.segment).store(cursor.at as u64, Relaxed);
         }

@@ -1,75 +1,220 @@
-//! Numbers as text without the formatting machinery: log records are mostly numbers, and are many.
+//! Numbers as text without the formatting machinery, and copies of a few bytes without a call: log records
+//! are mostly numbers and short texts, and are many.
 
-const DIGIT_PAIRS: &[u8; 200] = b"0001020304050607080910111213141516171819\
-    2021222324252627282930313233343536373839\
-    4041424344454647484950515253545556575859\
-    6061626364656667686970717273747576777879\
-    8081828384858687888990919293949596979899";
+/// Room for the longest number (sign, 14 digits, point and six decimals, or 20 digits), and a little more: eight
+/// bytes at a time are written, so what lies behind a number's end is overwritten too.
+pub const MAX: usize = 24;
 
-/// Room for the longest number: sign, 14 digits and six decimals, or 20 digits; rounded up.
-pub const MAX: usize = 32;
+const HUNDRED_MILLION: u64 = 100_000_000;
+const ASCII_ZEROS: u64 = 0x3030_3030_3030_3030;
+
+/// The numbers below 100 in two digits.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut n = 0;
+    while n < 100 {
+        pairs[n] = [b'0' + n as u8 / 10, b'0' + n as u8 % 10];
+        n += 1;
+    }
+    pairs
+};
+
+#[inline(always)]
+const fn pair(n: u32) -> [u8; 2] {
+    PAIRS[(n % 100) as usize]
+}
+
+/// The eight digits of `n` (below 100 million), one in a byte, the first one lowest.
+#[inline]
+const fn eight(n: u64) -> u64 {
+    // Halves of four digits, then quarters of two, then digits: each step divides all parts at once, by
+    // multiplying with a rounded inverse that is exact in this range.
+    let halves = n / 10_000 + ((n % 10_000) << 32);
+    let hundreds = ((halves * 5_243) >> 19) & 0x0000_007f_0000_007f;
+    let quarters = hundreds | (halves - 100 * hundreds) << 16;
+    let tens = ((quarters * 103) >> 10) & 0x000f_000f_000f_000f;
+    tens | (quarters - 10 * tens) << 8
+}
+
+#[inline(always)]
+fn put<const N: usize>(out: &mut [u8; MAX], at: usize, bytes: [u8; N]) {
+    if let Some(place) = out.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
+        *place = bytes;
+    }
+}
 
 /// Writes `n` in decimal and returns its length.
 #[inline]
 pub fn decimal(n: u64, out: &mut [u8; MAX]) -> usize {
-    let len = n.checked_ilog10().unwrap_or(0) as usize + 1;
-    backwards(n, &mut out[..len]);
-    len
+    decimal_at(n, 0, out)
+}
+
+/// Writes `n` in decimal at `at` and returns where it ends.
+#[inline(always)]
+fn decimal_at(n: u64, at: usize, out: &mut [u8; MAX]) -> usize {
+    if n < 10 {
+        put(out, at, [b'0' + n as u8]);
+        return at + 1;
+    }
+    if n < 10_000 {
+        return short(n as u32, at, out);
+    }
+    long(n, at, out)
+}
+
+/// Two to four digits.
+#[inline(always)]
+fn short(n: u32, at: usize, out: &mut [u8; MAX]) -> usize {
+    let (upper, lower) = (n / 100, n % 100);
+    let mut end = at;
+    if upper >= 10 {
+        put(out, end, pair(upper));
+        end += 2;
+    } else if upper > 0 {
+        put(out, end, [b'0' + upper as u8]);
+        end += 1;
+    }
+    put(out, end, pair(lower));
+    end + 2
+}
+
+/// Up to eight digits, without zeros before them.
+#[inline]
+fn leading(n: u64, at: usize, out: &mut [u8; MAX]) -> usize {
+    let digits = eight(n);
+    let zeros = (digits.trailing_zeros() / 8).min(7);
+    put(out, at, ((digits | ASCII_ZEROS) >> (8 * zeros)).to_le_bytes());
+    at + 8 - zeros as usize
+}
+
+fn long(n: u64, at: usize, out: &mut [u8; MAX]) -> usize {
+    if n < HUNDRED_MILLION {
+        return leading(n, at, out);
+    }
+    let (upper, last) = (n / HUNDRED_MILLION, n % HUNDRED_MILLION);
+    let mut end = at;
+    if upper < HUNDRED_MILLION {
+        end = leading(upper, end, out);
+    } else {
+        end = leading(upper / HUNDRED_MILLION, end, out);
+        put(out, end, (eight(upper % HUNDRED_MILLION) | ASCII_ZEROS).to_le_bytes());
+        end += 8;
+    }
+    put(out, end, (eight(last) | ASCII_ZEROS).to_le_bytes());
+    end + 8
 }
 
 /// `decimal` for signed numbers.
 #[inline]
 pub fn signed(n: i64, out: &mut [u8; MAX]) -> usize {
-    let negative = usize::from(n < 0);
     out[0] = b'-';
-    let n = n.unsigned_abs();
-    let end = negative + n.checked_ilog10().unwrap_or(0) as usize + 1;
-    backwards(n, &mut out[negative..end]);
-    end
+    decimal_at(n.unsigned_abs(), usize::from(n < 0), out)
 }
 
 /// A time as Varnish's timestamps show it: six decimals, cut off and not rounded. Negative and absurd
 /// times are zero.
 #[inline]
 pub fn seconds(t: f64, out: &mut [u8; MAX]) -> usize {
-    micros((t.max(0.0) * 1e6) as u64, 0, out)
+    micros(to_micros(t), 0, out)
+}
+
+#[inline(always)]
+fn to_micros(t: f64) -> u64 {
+    ((t * 1e6) as i64).max(0) as u64
+}
+
+/// The clock, which is asked for many times in a second and whose seconds are ten digits long: they are kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Clock {
+    second: u64,
+    digits: [u8; 10],
+}
+
+impl Clock {
+    /// As [`seconds`].
+    #[inline(always)]
+    pub fn seconds(&mut self, t: f64, out: &mut [u8; MAX]) -> usize {
+        let now = to_micros(t);
+        let (second, fraction) = (now / 1_000_000, now % 1_000_000);
+        if second != self.second && !self.turn(second) {
+            return micros(now, 0, out);
+        }
+        put(out, 0, self.digits);
+        decimals(fraction as u32, self.digits.len(), out)
+    }
+
+    /// False if that second is not ten digits long.
+    #[cold]
+    fn turn(&mut self, second: u64) -> bool {
+        let mut out = [0; MAX];
+        let len = decimal(second, &mut out);
+        if len != self.digits.len() {
+            return false;
+        }
+        self.second = second;
+        self.digits.copy_from_slice(&out[..len]);
+        true
+    }
 }
 
 /// `%.6f`: six decimals, rounded. Beyond what 64 bits of millionths hold, the number sticks at the limit.
 #[inline]
 pub fn fixed6(x: f64, out: &mut [u8; MAX]) -> usize {
-    out[0] = b'-';
-    micros((x.abs() * 1e6).round_ties_even() as u64, usize::from(x.is_sign_negative()), out)
+    // From here on doubles have no fraction: what is added to it is rounded, to even, and stands in the
+    // lower bits.
+    const WHOLE: f64 = (1_u64 << 52) as f64;
+    put(out, 0, [b'-']);
+    let scaled = x.abs() * 1e6;
+    let rounded = if scaled < WHOLE { (scaled + WHOLE).to_bits() - WHOLE.to_bits() } else { scaled as u64 };
+    micros(rounded, usize::from(x.is_sign_negative()), out)
 }
 
 /// Millionths, written from `at`; the answer is where they end.
-#[inline]
+#[inline(always)]
 fn micros(n: u64, at: usize, out: &mut [u8; MAX]) -> usize {
+    if n < 1_000_000 {
+        put(out, at, [b'0']);
+        return decimals(n as u32, at + 1, out);
+    }
     let (whole, fraction) = (n / 1_000_000, n % 1_000_000);
-    let point = at + whole.checked_ilog10().unwrap_or(0) as usize + 1;
-    backwards(whole, &mut out[at..point]);
-    let Some([dot, decimals @ ..]) = out[point..].first_chunk_mut::<7>() else { return point };
-    *dot = b'.';
-    backwards(fraction, decimals);
-    point + 7
+    let point = decimal_at(whole, at, out);
+    decimals(fraction as u32, point, out)
 }
 
-/// Fills `out` with the last digits of `n`, as many as there is room for.
-#[inline]
-fn backwards(n: u64, out: &mut [u8]) {
-    let mut n = n;
-    let (pairs, odd) = {
-        let odd = out.len() % 2;
-        let (first, rest) = out.split_at_mut(odd);
-        (rest, first)
-    };
-    for pair in pairs.rchunks_exact_mut(2) {
-        let digits = (n % 100) as usize * 2;
-        n /= 100;
-        pair.copy_from_slice(&DIGIT_PAIRS[digits..digits + 2]);
+/// The point and six decimals.
+#[inline(always)]
+fn decimals(fraction: u32, at: usize, out: &mut [u8; MAX]) -> usize {
+    let ([a, b], [c, d], [e, f]) = (pair(fraction / 10_000), pair(fraction / 100), pair(fraction));
+    put(out, at, [b'.', a, b, c, d, e, f]);
+    at + 7
+}
+
+/// Copies all of `from` to the beginning of `to`, which must not be shorter. What is short, as most
+/// parts of a record are, is copied as two overlapping pieces of a fixed size.
+#[inline(always)]
+pub(super) fn copy(from: &[u8], to: &mut [u8]) {
+    let to = &mut to[..from.len()];
+    match from.len() {
+        65.. => to.copy_from_slice(from),
+        33.. => ends::<32>(from, to),
+        16.. => ends::<16>(from, to),
+        8.. => ends::<8>(from, to),
+        4.. => ends::<4>(from, to),
+        2.. => ends::<2>(from, to),
+        _ => ends::<1>(from, to),
     }
-    if let [digit] = odd {
-        *digit = b'0' + (n % 10) as u8;
+}
+
+/// The first and the last `N` bytes, which are all.
+#[inline(always)]
+fn ends<const N: usize>(from: &[u8], to: &mut [u8]) {
+    if let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) {
+        if let Some(place) = to.first_chunk_mut() {
+            *place = *first;
+        }
+        if let Some(place) = to.last_chunk_mut() {
+            *place = *last;
+        }
     }
 }
 
@@ -85,7 +230,13 @@ mod tests {
 
     #[test]
     fn integers_match_the_formatter() {
-        for n in [0, 7, 10, 99, 100, 101, 12345, 1 << 32, u64::MAX] {
+        let mut numbers = vec![0, 7, 10, 99, 100, 101, 12345, 1 << 32, u64::MAX];
+        for power in 1..20 {
+            let ten = 10_u64.pow(power);
+            numbers.extend([ten - 1, ten, ten + 1, ten / 5 * 9]);
+        }
+        numbers.extend((0..20_000_u64).map(|n| n * 4_999 + n % 7));
+        for n in numbers {
             assert_eq!(shown(|out| decimal(n, out)), n.to_string());
         }
         for n in [0, -1, 42, -100, i64::MIN, i64::MAX] {
@@ -98,9 +249,25 @@ mod tests {
         assert_eq!(shown(|out| seconds(1_700_000_000.25, out)), "1700000000.250000");
         assert_eq!(shown(|out| seconds(0.000_001_9, out)), "0.000001");
         assert_eq!(shown(|out| seconds(-1.0, out)), "0.000000");
-        for x in [0.0, 120.0, -1.5, 0.000_001_9, 119.999_999_9, 1_700_000_000.123_456] {
+        assert_eq!(shown(|out| seconds(12.25, out)), "12.250000");
+        let mut clock = Clock::default();
+        for t in [1_700_000_000.25, 1_700_000_000.5, 1_700_000_001.0, 0.0, 99.5, 1_700_000_001.125] {
+            assert_eq!(shown(|out| clock.clone().seconds(t, out)), format!("{t:.6}"));
+            clock.seconds(t, &mut [0; MAX]);
+        }
+        for x in [0.0, 120.0, -1.5, 0.000_001_9, 119.999_999_9, 9.5, 10.0, 1_700_000_000.123_456, 5e9] {
             assert_eq!(shown(|out| fixed6(x, out)), format!("{x:.6}"));
         }
         assert_eq!(shown(|out| fixed6(f64::NEG_INFINITY, out)), "-18446744073709.551615");
+    }
+    #[test]
+    fn short_copies_are_whole() {
+        let from: Vec<u8> = (1..=80).collect();
+        for len in 0..=80 {
+            let mut to = [0; 84];
+            copy(&from[..len], &mut to);
+            assert_eq!(to[..len], from[..len]);
+            assert!(to[len..].iter().all(|&b| b == 0));
+        }
     }
 }
