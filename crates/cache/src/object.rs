@@ -136,27 +136,28 @@ impl Object {
         }))
     }
 
-    fn fixed(&self) -> (f64, usize) {
-        let head = self.stored.head();
-        let last_modified = head.get(..8).and_then(|b| b.try_into().ok()).unwrap_or_default();
-        let vary = head.get(8..FIXED).and_then(|b| b.try_into().ok()).unwrap_or_default();
-        (f64::from_le_bytes(last_modified), u32::from_le_bytes(vary) as usize)
+    /// Time of the last change, Vary specification, packed head.
+    #[inline]
+    fn parts(&self) -> Option<(f64, &[u8], &[u8])> {
+        let (fixed, rest) = self.stored.head().split_first_chunk::<FIXED>()?;
+        let (last_modified, vary) = fixed.split_first_chunk()?;
+        let (vary, head) = rest.split_at_checked(u32::from_le_bytes(vary.try_into().ok()?) as usize)?;
+        Some((f64::from_le_bytes(*last_modified), vary, head))
     }
 
     /// The packed head.
     pub fn head(&self) -> &[u8] {
-        self.stored.head().get(FIXED + self.fixed().1..).unwrap_or_default()
+        self.parts().map(|parts| parts.2).unwrap_or_default()
     }
 
     /// The Vary specification, if the object varies.
     pub fn vary(&self) -> Option<&[u8]> {
-        let len = self.fixed().1;
-        self.stored.head().get(FIXED..FIXED + len).filter(|v| !v.is_empty())
+        self.parts().map(|parts| parts.1).filter(|v| !v.is_empty())
     }
 
     /// 0 if unknown.
     pub fn last_modified(&self) -> f64 {
-        self.fixed().0
+        self.parts().map(|parts| parts.0).unwrap_or_default()
     }
 
     pub fn extra(&self) -> &[u8] {

@@ -94,6 +94,23 @@ fn word(buf: &[u8], i: usize) -> Option<u64> {
     buf.get(i..)?.first_chunk::<8>().map(|c| u64::from_le_bytes(*c))
 }
 
+/// Index of the first blank or control character from `i` on, or the length.
+#[inline]
+pub fn find_blank_or_ctl(buf: &[u8], mut i: usize) -> usize {
+    while let Some(x) = word(buf, i) {
+        let blank_or_below = x.wrapping_sub(ONES * 0x21) & !x & HIGHS;
+        let hit = blank_or_below | zero_bytes(x ^ (ONES * 0x7f));
+        if hit != 0 {
+            return i + (hit.trailing_zeros() / 8) as usize;
+        }
+        i += 8;
+    }
+    while i < buf.len() && buf[i] != b' ' && !is_ctl(buf[i]) {
+        i += 1;
+    }
+    i.min(buf.len())
+}
+
 /// Index of the first byte from `i` on that no header line may contain, or the length.
 #[inline]
 pub fn find_bad_header_char(buf: &[u8], mut i: usize) -> usize {
@@ -192,6 +209,8 @@ mod tests {
                 for at in 0..len {
                     let mut line = vec![b'a'; len];
                     line[at] = bad;
+                    let ends_word = bad <= b' ' || bad == 0x7f;
+                    assert_eq!(find_blank_or_ctl(&line, 0), if ends_word { at } else { len });
                     let expected = if is_header_char(bad) { len } else { at };
                     assert_eq!(find_bad_header_char(&line, 0), expected, "byte {bad} at {at} of {len}");
                     let found = find_byte(&line, 0, bad);

@@ -107,6 +107,9 @@ fixed_texts! {
     }
 }
 
+/// The start line of most responses: protocol, status and reason.
+pub(crate) const OK_START: [Text; 3] = [fixed::HTTP_11, locate("200"), locate("OK")];
+
 /// Where `text` stands in the pool; runs while compiling.
 const fn locate(text: &str) -> Text {
     let (pool, needle) = (POOL.as_bytes(), text.as_bytes());
@@ -127,6 +130,7 @@ const fn locate(text: &str) -> Text {
 static POOL_BYTES: &[u8] = POOL.as_bytes();
 
 /// The bytes of a fixed text; empty for [`Text::NONE`].
+#[inline]
 pub(crate) fn bytes(text: Text) -> &'static [u8] {
     if text.is_none() {
         return b"";

@@ -13,7 +13,7 @@
 
 use crate::fixed_text_table::{fixed, reason_text, status_text};
 use crate::header_table::{self, Filter, HeaderName, UNKNOWN};
-use crate::message::{Field, Message, Slot};
+use crate::message::{Field, Message, Slot, skip_blanks};
 use crate::workspace::{Overflow, Text, Workspace};
 
 const CANONICAL: u8 = 1;
@@ -81,6 +81,11 @@ struct Entry {
     id: u8,
 }
 
+#[inline]
+fn narrow_entry(&[a, b, name, id]: &[u8; NARROW_ENTRY]) -> Entry {
+    Entry { line: u16::from_le_bytes([a, b]) as usize, name: name as usize, id }
+}
+
 /// A packed head, read in place.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedHead<'a> {
@@ -126,7 +131,7 @@ impl<'a> PackedHead<'a> {
                 let line = u32::from_le_bytes([a, b, c, d]) as usize;
                 Entry { line, name: u16::from_le_bytes([n0, n1]) as usize, id }
             }
-            [a, b, name, id] => Entry { line: u16::from_le_bytes([a, b]) as usize, name: name as usize, id },
+            [a, b, name, id] => narrow_entry(&[a, b, name, id]),
             _ => Entry { line: 0, name: 0, id: UNKNOWN },
         })
     }
@@ -209,15 +214,27 @@ impl<'a> PackedHead<'a> {
         Ok(lines_at)
     }
 
-    fn push_fields(&self, msg: &mut Message, mut at: usize) {
+    fn push_fields(&self, msg: &mut Message, at: usize) {
         msg.reserve_fields(self.count());
-        for (entry, line) in self.lines_with_entries() {
-            if line.len() != entry.line {
-                return; // a damaged table
-            }
-            let value = line.len() - line.get(entry.name + 1..).map_or(0, |v| skip_ows(v).len());
-            msg.push_unchecked(Field::from_parts(Text::at(at, line.len()), entry.name, value, entry.id));
+        // The usual form deserves a loop of its own.
+        if self.flags & WIDE == 0 {
+            let entries = self.entries.as_chunks().0.iter();
+            self.push_each(msg, at, entries.map(narrow_entry));
+        } else {
+            self.push_each(msg, at, self.entries());
+        }
+    }
+
+    #[inline]
+    fn push_each(&self, msg: &mut Message, mut at: usize, entries: impl Iterator<Item = Entry>) {
+        let mut rest = &self.text[self.start_line().1..];
+        for entry in entries {
+            // A damaged table ends the list.
+            let Some((line, behind)) = rest.split_at_checked(entry.line) else { return };
+            let value = skip_blanks(line, entry.name + 1);
+            msg.push_unchecked(Field::from_parts(Text::at(at, entry.line), entry.name, value, entry.id));
             at += entry.line + LINE_END.len();
+            rest = behind.get(LINE_END.len()..).unwrap_or_default();
         }
     }
 

@@ -180,12 +180,23 @@ impl Workspace {
         }
     }
 
+    /// Whether `next` stands right behind `line` in this workspace, a line end between them.
+    #[inline]
+    pub(crate) fn follows(&self, line: Text, next: Text) -> bool {
+        let end = line.offset() + line.len();
+        next.offset() == end + 2
+            && !line.is_fixed()
+            && self.bytes.get(end..end + 2).is_some_and(|between| between == b"\r\n")
+    }
+
     /// The bytes of `text`, or nothing for [`Text::NONE`].
+    #[inline]
     pub fn get_opt(&self, text: Text) -> Option<&[u8]> {
         text.is_some().then(|| self.get(text))
     }
 
     /// The bytes of a text of this workspace for change in place; empty for fixed texts.
+    #[inline]
     pub fn get_mut(&mut self, text: Text) -> &mut [u8] {
         if text.is_fixed() {
             return &mut [];
@@ -194,30 +205,38 @@ impl Workspace {
         &mut self.bytes[off..off + text.len as usize]
     }
 
+    #[inline]
     fn ensure_memory(&mut self) {
         if self.bytes.is_empty() {
-            self.bytes = vec![0; self.capacity].into_boxed_slice();
+            self.take_memory();
         }
     }
 
+    #[cold]
+    fn take_memory(&mut self) {
+        self.bytes = vec![0; self.capacity].into_boxed_slice();
+    }
+
     /// Allocates `len` bytes of unspecified content.
+    #[inline]
     pub fn alloc(&mut self, len: usize) -> Result<Text, Overflow> {
-        let end = self.free.saturating_add(round_up(len));
-        if end > self.capacity {
+        // Both are multiples of the alignment, so the length rounded up fits if the length does.
+        if len > self.free_space() {
             self.overflowed = true;
             return Err(Overflow);
         }
         self.ensure_memory();
         let text = Text::at(self.free, len);
-        self.free = end;
+        self.free += round_up(len);
         Ok(text)
     }
 
     /// Allocates a text of `len` bytes and its NUL.
+    #[inline]
     pub fn alloc_text(&mut self, len: usize) -> Result<Text, Overflow> {
-        let with_nul = self.alloc(len.saturating_add(1))?;
-        self.bytes[with_nul.offset() + len] = 0;
-        Ok(with_nul.slice(0, len))
+        let at = self.alloc(len.saturating_add(1))?.offset();
+        self.bytes[at + len] = 0;
+        Ok(Text::at(at, len))
     }
 
     /// The place of bytes that lie in this workspace already.
@@ -307,7 +326,7 @@ impl Workspace {
 }
 
 const fn round_up(len: usize) -> usize {
-    len.saturating_add(ALIGN - 1) & !(ALIGN - 1)
+    (len + ALIGN - 1) & !(ALIGN - 1)
 }
 
 #[cfg(test)]

@@ -165,6 +165,14 @@ impl Logged<'_> {
         }
     }
 
+    /// Adds a header line that is fixed.
+    pub fn add_line(&mut self, name: HeaderName<'_>, line: Text) {
+        match self.message.append_named_line(self.ws, name, line) {
+            Ok(line) => self.log.put(self.tags.header, self.ws.get(line)),
+            Err(_) => self.lost(&[name.as_bytes(), b":"]),
+        }
+    }
+
     /// Replaces all headers of this name by one.
     pub fn set(&mut self, name: HeaderName<'_>, value: &[&[u8]]) -> bool {
         self.unset(name);

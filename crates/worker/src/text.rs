@@ -1,16 +1,11 @@
 //! Numbers as text without the formatting machinery, for the way of every request.
 
-/// The decimal digits of `n`, written to the end of `buffer`.
-pub fn decimal(mut n: u64, buffer: &mut [u8; 24]) -> &[u8] {
-    let mut at = buffer.len();
-    loop {
-        at -= 1;
-        buffer[at] = b'0' + (n % 10) as u8;
-        n /= 10;
-        if n == 0 {
-            return &buffer[at..];
-        }
-    }
+use lacquer_shm::vsl::text;
+
+/// The decimal digits of `n`.
+pub fn decimal(n: u64, buffer: &mut [u8; text::MAX]) -> &[u8] {
+    let len = text::decimal(n, buffer);
+    &buffer[..len]
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Writing heads. Lines that came in one block and still stand one behind the other, line ends
 //! included, are copied as one.
 
-use crate::fixed_text_table::reason_of;
+use crate::fixed_text_table::{OK_START, reason_of};
 use crate::message::{Message, Slot};
 use crate::workspace::{Text, Workspace};
 
@@ -17,33 +17,29 @@ pub fn write_response_head(msg: &Message, ws: &Workspace, out: &mut Vec<u8>) -> 
 
 fn write_head(msg: &Message, ws: &Workspace, start: [Slot; 3], out: &mut Vec<u8>) -> usize {
     let before = out.len();
-    for (slot, end) in start.into_iter().zip([&b" "[..], b" ", b"\r\n"]) {
-        out.extend_from_slice(ws.get(msg.text(slot)));
-        out.extend_from_slice(end);
-    }
-    let mut run = Text::EMPTY;
-    for field in msg.fields() {
-        let line = field.line;
-        if !run.is_empty() && !line.is_fixed() && line.offset() == run.offset() + run.len() + 2 {
-            let joined = Text::at(run.offset(), run.len() + 2 + line.len());
-            if ws.get(joined)[run.len()..].starts_with(b"\r\n") {
-                run = joined;
-                continue;
-            }
+    if start.map(|slot| msg.text(slot)) == OK_START {
+        out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    } else {
+        for (slot, end) in start.into_iter().zip([&b" "[..], b" ", b"\r\n"]) {
+            out.extend_from_slice(ws.get(msg.text(slot)));
+            out.extend_from_slice(end);
         }
-        flush(ws, run, out);
-        run = line;
     }
-    flush(ws, run, out);
-    out.extend_from_slice(b"\r\n");
-    out.len() - before
-}
-
-fn flush(ws: &Workspace, run: Text, out: &mut Vec<u8>) {
-    if !run.is_empty() {
+    let mut fields = msg.fields();
+    while let [first, rest @ ..] = fields {
+        let mut run = first.line;
+        fields = rest;
+        while let [next, rest @ ..] = fields
+            && ws.follows(run, next.line)
+        {
+            run = Text::at(run.offset(), run.len() + 2 + next.line.len());
+            fields = rest;
+        }
         out.extend_from_slice(ws.get(run));
         out.extend_from_slice(b"\r\n");
     }
+    out.extend_from_slice(b"\r\n");
+    out.len() - before
 }
 
 /// A response of nothing but its status line, for requests that could not be understood and for

@@ -3,10 +3,11 @@
 
 use super::framing::{Framing, request_framing, response_framing};
 use crate::ascii::{
-    crlf_len, find_bad_header_char, is_ctl, is_lws, is_ows, is_tchar, starts_with_nocase, trim_ows_end,
+    crlf_len, find_bad_header_char, find_blank_or_ctl, find_byte, is_ctl, is_lws, is_ows, is_tchar,
+    starts_with_nocase, trim_ows_end,
 };
 use crate::fixed_text_table::{fixed, reason_text};
-use crate::header_table::{HOST, UPGRADE};
+use crate::header_table::{HOST, UNKNOWN, UPGRADE, classify};
 use crate::message::{Field, MAX_NAME, Message, Slot};
 use crate::workspace::{Text, Workspace};
 use std::ops::Range;
@@ -101,10 +102,6 @@ pub fn parse_request(
     msg.put(ws, Slot::Method, part(rx, &start[0]));
     msg.put(ws, Slot::Url, part(rx, &start[1]));
     msg.put(ws, Slot::Proto, part(rx, &start[2]));
-    // Varnish lets methods through that are not tokens; only what could split the line is refused.
-    if msg.method(ws).iter().any(|&b| b <= b' ' || b == 0x7f) {
-        return Err(bad(None));
-    }
     let len = parse_headers(ws, rx, headers_at, msg, hdr_len).map_err(bad)?;
     if !matches!(msg.version(), 10 | 11) {
         return Err(bad(None));
@@ -152,28 +149,37 @@ fn part(rx: Text, range: &Range<usize>) -> Text {
     rx.slice(range.start, range.end)
 }
 
-/// The three fields of the start line and where the next line begins. The third may be empty.
+/// The three fields of the start line and where the next line begins. The third may be empty. As in Varnish
+/// a method need not be a token; only what could split the line is refused.
 fn split_start_line(buf: &[u8]) -> Option<([Range<usize>; 3], usize)> {
     let mut at = buf.iter().position(|&b| !is_lws(b))?;
     let first = at;
-    at += buf[at..].iter().position(|&b| is_ows(b) || is_ctl(b))?;
+    at = find_blank_or_ctl(buf, at);
     let first = first..at;
-    if !is_ows(buf[at]) {
+    if !is_ows(*buf.get(at)?) {
         return None;
     }
-    at += 1;
-    at += buf[at..].iter().position(|&b| b != b' ')?;
+    at = skip_spaces(buf, at + 1)?;
     let second = at;
-    at += buf[at..].iter().position(|&b| b == b' ' || is_ctl(b))?;
-    if is_ctl(buf[at]) && !is_lws(buf[at]) || second == at {
+    at = find_blank_or_ctl(buf, at);
+    let end = *buf.get(at)?;
+    if is_ctl(end) && !is_lws(end) || second == at {
         return None;
     }
     let second = second..at;
-    at += buf[at..].iter().position(|&b| b != b' ')?;
+    at = skip_spaces(buf, at)?;
     let third = at;
     at = find_bad_header_char(buf, at);
     let line_end = crlf_len(buf, at);
     (line_end > 0 && buf[second.end] != b'\t').then_some(([first, second, third..at], at + line_end))
+}
+
+/// Where the spaces from `at` on end; `None` at the end of the input.
+fn skip_spaces(buf: &[u8], mut at: usize) -> Option<usize> {
+    while *buf.get(at)? == b' ' {
+        at += 1;
+    }
+    Some(at)
 }
 
 /// Adds the header lines from `at` on; answers where the head ends.
@@ -184,17 +190,17 @@ fn parse_headers(
     msg: &mut Message,
     hdr_len: usize,
 ) -> Result<usize, Fail> {
+    let buf = ws.get_mut(rx);
     loop {
-        let end = crlf_len(ws.get(rx), at);
+        let end = crlf_len(buf, at);
         if end > 0 {
             return Ok(at + end);
         }
         if at >= rx.len() {
             return Err(None);
         }
-        let (line_end, next) = find_line_end(ws.get_mut(rx), at)
+        let (line_end, next) = find_line_end(buf, at)
             .map_err(|b| Some(BogoHeader { kind: BogoKind::ControlChar(b), excerpt: Text::EMPTY }))?;
-        let buf = ws.get(rx);
         let bogo = |kind| Some(BogoHeader { kind, excerpt: rx.slice(at, line_end.min(at + EXCERPT)) });
         let field = parse_line(rx, buf, at, line_end, hdr_len).map_err(bogo)?;
         if !msg.has_room() {
@@ -215,7 +221,7 @@ fn find_line_end(buf: &mut [u8], at: usize) -> Result<(usize, usize), u8> {
             return Err(buf.get(end).copied().unwrap_or(0));
         }
         let next = end + newline;
-        if crlf_len(buf, next) > 0 || !buf.get(next).is_some_and(|&b| is_ows(b)) {
+        if !buf.get(next).is_some_and(|&b| is_ows(b)) {
             return Ok((end, next));
         }
         let blanks = buf[next..].iter().take_while(|&&b| is_ows(b)).count();
@@ -228,12 +234,20 @@ fn parse_line(rx: Text, buf: &[u8], at: usize, end: usize, hdr_len: usize) -> Re
     if line.len() > hdr_len {
         return Err(BogoKind::TooLong);
     }
+    let trimmed = trim_ows_end(line);
+    // A name that is known needs no look at its characters.
+    if let Some(colon) = find_byte(trimmed, 0, b':')
+        && let id = classify(&trimmed[..colon])
+        && id != UNKNOWN
+    {
+        return Ok(Field::classified(rx.slice(at, at + trimmed.len()), trimmed, colon, id));
+    }
     match line.first() {
         Some(&b) if is_ows(b) => return Err(BogoKind::LeadingBlank),
         Some(b':') => return Err(BogoKind::NoName),
         _ => {}
     }
-    let line = trim_ows_end(line);
+    let line = trimmed;
     let colon = line.iter().position(|&b| !is_tchar(b)).ok_or(BogoKind::NoColon)?;
     if line[colon] != b':' {
         return Err(BogoKind::BadNameChar(line[colon]));

@@ -1,7 +1,7 @@
 //! Changing headers, with the semantics of VCL: `set` removes all of the name and appends. What is
 //! removed is handed to the caller, who writes the log.
 
-use super::{Field, MAX_NAME, Message};
+use super::{Field, MAX_NAME, Message, bit, skip_blanks};
 use crate::header_table::HeaderName;
 use crate::workspace::{Overflow, Text, Workspace};
 
@@ -16,11 +16,13 @@ impl Message {
             ws.set_overflowed();
             return Err(Overflow);
         }
-        self.fields.push(field);
+        self.push_unchecked(field);
         Ok(field.line)
     }
 
+    #[inline]
     pub(crate) fn push_unchecked(&mut self, field: Field) {
+        self.seen |= bit(field.id());
         self.fields.push(field);
     }
 
@@ -65,6 +67,17 @@ impl Message {
         }
     }
 
+    /// Appends a whole line whose name is this one.
+    pub fn append_named_line(
+        &mut self,
+        ws: &mut Workspace,
+        name: HeaderName<'_>,
+        line: Text,
+    ) -> Result<Text, Overflow> {
+        let field = Field::classified(line, ws.get(line), name.bytes.len(), name.id);
+        self.push(ws, field)
+    }
+
     /// Copies a whole line ("Name: value") into the workspace and appends it.
     pub fn append_line_copy(&mut self, ws: &mut Workspace, line: &[u8]) -> Result<Text, Overflow> {
         let text = ws.copy(line)?;
@@ -72,7 +85,15 @@ impl Message {
     }
 
     /// Removes all headers of that name; `removed` sees each line. Answers how many there were.
-    pub fn unset(&mut self, ws: &Workspace, name: HeaderName<'_>, mut removed: impl FnMut(&[u8])) -> usize {
+    #[inline]
+    pub fn unset(&mut self, ws: &Workspace, name: HeaderName<'_>, removed: impl FnMut(&[u8])) -> usize {
+        if self.may_have(name) { self.remove(ws, name, removed) } else { 0 }
+    }
+
+    fn remove(&mut self, ws: &Workspace, name: HeaderName<'_>, mut removed: impl FnMut(&[u8])) -> usize {
+        if name.is_known() {
+            self.seen &= !bit(name.id);
+        }
         let before = self.fields.len();
         self.fields.retain(|field| {
             let keep = !field.is(ws, name);
@@ -143,6 +164,9 @@ impl Message {
         value: &[u8],
         removed: impl FnMut(&[u8]),
     ) -> Result<Text, Overflow> {
+        if !self.may_have(name) {
+            return self.append(ws, name, value);
+        }
         self.collect(ws, name, b", ")?;
         let Some(old) = self.find(ws, name).copied() else {
             return self.append(ws, name, value);
@@ -164,12 +188,17 @@ impl Message {
 
     /// Merges all headers of that name into the first one, separated by `separator`
     /// (", " but for Cookie). Without duplicates nothing is copied.
+    #[inline]
     pub fn collect(
         &mut self,
         ws: &mut Workspace,
         name: HeaderName<'_>,
         separator: &[u8],
     ) -> Result<(), Overflow> {
+        if self.may_have(name) { self.join(ws, name, separator) } else { Ok(()) }
+    }
+
+    fn join(&mut self, ws: &mut Workspace, name: HeaderName<'_>, separator: &[u8]) -> Result<(), Overflow> {
         let Some(first) = self.fields.iter().position(|f| f.is(ws, name)) else { return Ok(()) };
         let rest = &self.fields[first + 1..];
         let extra: usize =
@@ -208,16 +237,17 @@ fn build_line(ws: &mut Workspace, name: HeaderName<'_>, value: &[&[u8]]) -> Resu
         return Err(Overflow);
     }
     let value_len: usize = value.iter().map(|p| p.len()).sum();
-    let value_at = name.bytes.len() + 2;
-    let line = ws.alloc_text(value_at + value_len)?;
+    let line = ws.alloc_text(name.bytes.len() + 2 + value_len)?;
     let bytes = ws.get_mut(line);
-    bytes[..name.bytes.len()].copy_from_slice(name.bytes);
-    bytes[name.bytes.len()..value_at].copy_from_slice(b": ");
-    let mut at = value_at;
+    let (to_name, rest) = bytes.split_at_mut(name.bytes.len());
+    to_name.copy_from_slice(name.bytes);
+    let (colon, mut rest) = rest.split_at_mut(2);
+    colon.copy_from_slice(b": ");
     for part in value {
-        bytes[at..at + part.len()].copy_from_slice(part);
-        at += part.len();
+        let (place, behind) = rest.split_at_mut(part.len());
+        place.copy_from_slice(part);
+        rest = behind;
     }
-    let blanks = bytes[value_at..].iter().take_while(|&&b| crate::ascii::is_ows(b)).count();
-    Ok(Field::from_parts(line, name.bytes.len(), value_at + blanks, name.id))
+    let value_at = skip_blanks(bytes, name.bytes.len() + 2);
+    Ok(Field::from_parts(line, name.bytes.len(), value_at, name.id))
 }

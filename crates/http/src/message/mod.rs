@@ -49,19 +49,13 @@ pub const MAX_NAME: usize = u16::MAX as usize;
 impl Field {
     /// From a line and the place of its colon; the value begins behind the blanks.
     pub(crate) fn new(line: Text, bytes: &[u8], colon: usize) -> Field {
-        let mut value = colon + 1;
-        while value < bytes.len() && is_ows(bytes[value]) {
-            value += 1;
-        }
-        let name = &bytes[..colon];
-        let id = header_table::classify(name);
-        Field {
-            line,
-            value_off: value.min(bytes.len()) as u32,
-            name_len: name.len() as u16,
-            id,
-            dropped: false,
-        }
+        Field::classified(line, bytes, colon, header_table::classify(&bytes[..colon]))
+    }
+
+    /// As [`Field::new`], the name being known already.
+    #[inline]
+    pub(crate) fn classified(line: Text, bytes: &[u8], colon: usize, id: u8) -> Field {
+        Field::from_parts(line, colon, skip_blanks(bytes, colon + 1), id)
     }
 
     /// From a line without knowledge of its parts; `None` when it has no name.
@@ -70,6 +64,7 @@ impl Field {
         (colon > 0).then(|| Field::new(line, bytes, colon))
     }
 
+    #[inline]
     pub(crate) fn from_parts(line: Text, name_len: usize, value_off: usize, id: u8) -> Field {
         Field { line, value_off: value_off as u32, name_len: name_len as u16, id, dropped: false }
     }
@@ -78,6 +73,7 @@ impl Field {
         self.id
     }
 
+    #[inline]
     pub fn line<'w>(&self, ws: &'w Workspace) -> &'w [u8] {
         ws.get(self.line)
     }
@@ -90,10 +86,12 @@ impl Field {
         ws.get(self.name_text())
     }
 
+    #[inline]
     pub fn value_text(&self) -> Text {
         self.line.tail(self.value_off as usize)
     }
 
+    #[inline]
     pub fn value<'w>(&self, ws: &'w Workspace) -> &'w [u8] {
         ws.get(self.value_text())
     }
@@ -120,7 +118,25 @@ pub struct Message {
     status: u16,
     version: u8,
     max_fields: u16,
+    /// By number, the known headers that there may be; bit 0 stands for the unknown ones. What is not in
+    /// here need not be looked for.
+    seen: u64,
     fields: Vec<Field>,
+}
+
+const _: () = assert!(header_table::COUNT <= 64, "the numbers of known headers fit `seen`");
+
+const fn bit(id: u8) -> u64 {
+    1 << (id % 64)
+}
+
+/// Where the blanks from `at` on end.
+#[inline]
+pub(crate) fn skip_blanks(line: &[u8], mut at: usize) -> usize {
+    while line.get(at).is_some_and(|&b| is_ows(b)) {
+        at += 1;
+    }
+    at.min(line.len())
 }
 
 impl Clone for Message {
@@ -134,6 +150,7 @@ impl Clone for Message {
         self.status = source.status;
         self.version = source.version;
         self.max_fields = source.max_fields;
+        self.seen = source.seen;
         self.fields.clone_from(&source.fields);
     }
 }
@@ -146,6 +163,7 @@ impl Message {
             status: 0,
             version: 0,
             max_fields: 0,
+            seen: 0,
             fields: Vec::new(),
         };
         message.set_max_hdr(max_hdr);
@@ -160,6 +178,7 @@ impl Message {
         self.start = [Text::NONE; FIRST_HEADER];
         self.status = 0;
         self.version = 0;
+        self.seen = 0;
         self.fields.clear();
     }
 
@@ -206,10 +225,11 @@ impl Message {
 
     /// Sets a field of the start line to a text of the message's workspace (or a fixed one).
     /// `Slot::Status` is better set by [`Message::set_status`].
+    #[inline]
     pub fn put(&mut self, ws: &Workspace, slot: Slot, text: Text) {
         self.start[slot as usize] = text;
         if slot == Slot::Proto {
-            self.version = version_of(ws.get(text));
+            self.version = if text == fixed::HTTP_11 { 11 } else { version_of(ws.get(text)) };
         }
     }
 
@@ -273,9 +293,24 @@ impl Message {
         self.fields.iter().map(|f| ws.get(f.line))
     }
 
+    /// False: there is certainly no such header.
+    #[inline]
+    fn may_have(&self, name: HeaderName<'_>) -> bool {
+        self.seen & bit(name.id) != 0
+    }
+
     #[inline]
     pub fn find(&self, ws: &Workspace, name: HeaderName<'_>) -> Option<&Field> {
-        self.fields.iter().find(|f| f.is(ws, name))
+        if self.may_have(name) { self.search(ws, name) } else { None }
+    }
+
+    #[inline(never)]
+    fn search(&self, ws: &Workspace, name: HeaderName<'_>) -> Option<&Field> {
+        if name.id == UNKNOWN {
+            self.fields.iter().find(|f| f.is(ws, name))
+        } else {
+            self.fields.iter().find(|f| f.id == name.id)
+        }
     }
 
     /// The value of the first header of that name, without leading blanks.
@@ -285,6 +320,7 @@ impl Message {
     }
 
     /// As [`Message::get`]; [`Text::NONE`] without such a header.
+    #[inline]
     pub fn get_text(&self, ws: &Workspace, name: HeaderName<'_>) -> Text {
         self.find(ws, name).map_or(Text::NONE, Field::value_text)
     }
@@ -293,15 +329,21 @@ impl Message {
         self.fields.iter().filter(move |f| f.is(ws, name)).map(|f| f.value(ws))
     }
 
+    #[inline]
     pub fn has(&self, ws: &Workspace, name: HeaderName<'_>) -> bool {
         self.find(ws, name).is_some()
     }
 
+    #[inline]
     pub fn count(&self, ws: &Workspace, name: HeaderName<'_>) -> usize {
+        if !self.may_have(name) {
+            return 0;
+        }
         self.fields.iter().filter(|f| f.is(ws, name)).count()
     }
 
     /// Whether the first header of that name has exactly this value, without regard to case.
+    #[inline]
     pub fn value_is(&self, ws: &Workspace, name: HeaderName<'_>, value: &[u8]) -> bool {
         self.get(ws, name).is_some_and(|v| v.eq_ignore_ascii_case(value))
     }
@@ -310,6 +352,7 @@ impl Message {
 /// "HTTP/1.1" is 11; anything else than HTTP/d.d is 0.
 fn version_of(proto: &[u8]) -> u8 {
     match proto {
+        b"HTTP/1.1" => 11,
         [name @ .., b'/', major, b'.', minor]
             if name.eq_ignore_ascii_case(b"HTTP") && major.is_ascii_digit() && minor.is_ascii_digit() =>
         {

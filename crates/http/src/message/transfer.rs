@@ -35,6 +35,7 @@ impl Message {
             copied
         };
         self.start = from.start.map(&mut take);
+        self.seen = from.seen;
         for field in from.fields.iter().filter(|f| !f.is_filtered(filter)) {
             self.fields.push(Field { line: take(field.line), dropped: false, ..*field });
         }
@@ -48,6 +49,7 @@ impl Message {
         self.start = from.start;
         self.status = from.status;
         self.version = from.version;
+        self.seen = from.seen;
         self.fields.clear();
         let kept = from.fields.iter().filter(|f| !f.is_filtered(filter)).take(self.max_fields());
         self.fields.extend(kept.map(|f| Field { dropped: false, ..*f }));

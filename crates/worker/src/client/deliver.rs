@@ -93,7 +93,7 @@ pub async fn deliver(req: &mut Req, object: ObjRef) -> Step {
 /// Whether the client's conditions make the body unnecessary.
 fn not_modified(req: &Req, object: &ObjRef) -> bool {
     let ws = &req.task.ws;
-    conditional::not_modified(&req.http, ws, &req.resp, ws, req.t_req, object.last_modified())
+    conditional::not_modified(&req.http, ws, &req.resp, ws, req.t_req, || object.last_modified())
 }
 
 /// The connection is not kept when the response says so, or because of what happened before.
@@ -109,9 +109,9 @@ pub fn settle_connection(req: &mut Req) {
         if !says_close {
             let mut headers = req.resp_headers();
             headers.unset(h::CONNECTION);
-            headers.add(h::CONNECTION, &[b"close"]);
+            headers.add_line(h::CONNECTION, fixed::CONNECTION_CLOSE);
         }
     } else if !req.resp.has(ws, h::CONNECTION) {
-        req.resp_headers().add(h::CONNECTION, &[b"keep-alive"]);
+        req.resp_headers().add_line(h::CONNECTION, fixed::CONNECTION_KEEP_ALIVE);
     }
 }

@@ -99,7 +99,9 @@ fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>) -> Loo
         log.borrow_mut().put_fmt(Tag::Notice, text);
     }
     predicted.clear();
-    vary::predict(&other_variant.borrow(), http, ws, predicted);
+    if !matches!(found, Lookup::Hit(_)) {
+        vary::predict(&other_variant.borrow(), http, ws, predicted);
+    }
     found
 }
 
