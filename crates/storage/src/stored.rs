@@ -51,6 +51,13 @@ pub enum Stored {
     Streamed(Arc<Body>),
 }
 
+/// The lengths of head and extra.
+#[inline]
+fn lengths(prefix: [u8; PREFIX]) -> (usize, usize) {
+    let both = u64::from_le_bytes(prefix);
+    (both as u32 as usize, (both >> 32) as usize)
+}
+
 /// Head, extra and the beginning of the body within a first span.
 struct First<'a> {
     head: &'a [u8],
@@ -59,15 +66,12 @@ struct First<'a> {
 }
 
 impl<'a> First<'a> {
+    #[inline]
     fn of(span: &'a Span) -> Self {
-        let bytes = span.bytes();
-        let number = |at: usize| {
-            let raw = bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).unwrap_or_default();
-            u32::from_le_bytes(raw) as usize
-        };
-        let head_end = PREFIX + number(0);
-        let body_from = head_end + number(4);
-        Self { head: &bytes[PREFIX..head_end], extra: &bytes[head_end..body_from], body_from }
+        let (prefix, rest) = span.bytes().split_first_chunk().expect("a first span begins with its prefix");
+        let (head_len, extra_len) = lengths(*prefix);
+        let (head, rest) = rest.split_at(head_len);
+        Self { head, extra: &rest[..extra_len], body_from: PREFIX + head_len + extra_len }
     }
 }
 

@@ -99,6 +99,7 @@ impl<'a> Ctx<'a> {
 
     // Headers.
 
+    #[inline]
     pub fn header_name(&self, name: u32) -> Option<&'a HeaderName> {
         self.vcl.headers.get(name as usize)
     }

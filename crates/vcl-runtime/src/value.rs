@@ -31,6 +31,7 @@ impl Str {
         Str { ptr: bytes.as_ptr(), len: bytes.len() }
     }
 
+    #[inline]
     pub fn from_option(bytes: Option<&[u8]>) -> Str {
         bytes.map_or(Str::NULL, Str::new)
     }
@@ -40,6 +41,7 @@ impl Str {
     }
 
     /// The bytes, for as long as this value is looked at.
+    #[inline]
     pub fn get(&self) -> Option<&[u8]> {
         // SAFETY: whoever made the value promised bytes that outlive the task, and `self` is inside it.
         unsafe { self.bytes() }
@@ -178,6 +180,7 @@ const HTTPS: [HttpId; 7] =
     [HttpId::Req, HttpId::ReqTop, HttpId::Bereq, HttpId::Beresp, HttpId::Obj, HttpId::Resp, HttpId::ObjStale];
 
 /// The message with this number, as compiled code passes it.
+#[inline]
 pub fn http_from_code(code: u64) -> HttpId {
     HTTPS.get(code as usize).copied().unwrap_or(HttpId::Req)
 }

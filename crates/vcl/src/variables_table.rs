@@ -344,6 +344,7 @@ impl Var {
     ];
 
     /// The variable with this number, as compiled code passes it.
+    #[inline]
     pub fn from_code(code: u32) -> Option<Var> {
         Var::EVERY.get(code as usize).copied()
     }

@@ -5,6 +5,7 @@
 //! - [`text`]: joining, comparing, matching and substituting strings, conversions to STRING;
 //! - [`flow`]: module functions, objects, dynamic subs, returns with arguments, hashing, tracing.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lacquer_vcl::types::HttpId;
@@ -17,7 +18,9 @@ pub mod flow;
 pub mod text;
 pub mod vars;
 
-/// Runs `body`; an error or a panic fails the transaction and gives `neutral`.
+/// Runs `body`; an error or a panic fails the transaction and gives `neutral`. Inlined, because what it guards
+/// is mostly a few instructions; only what follows a fault is not.
+#[inline(always)]
 fn guard<'a, R>(
     ctx: &mut Ctx<'a>,
     neutral: R,
@@ -25,26 +28,38 @@ fn guard<'a, R>(
 ) -> R {
     match catch_unwind(AssertUnwindSafe(|| body(ctx))) {
         Ok(Ok(value)) => value,
-        Ok(Err(ModuleError(text))) => {
-            ctx.fail(&text);
+        Ok(Err(error)) => {
+            failed(ctx, error);
             neutral
         }
         Err(panic) => {
-            let text = panic.downcast_ref::<&str>().copied();
-            let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-            let text = format!("Internal error: {}", text.unwrap_or("panic"));
-            // The host may be what panicked, so it is not trusted to stay calm now.
-            let _ = catch_unwind(AssertUnwindSafe(|| ctx.fail(&text)));
-            ctx.handling = lacquer_vcl::types::Action::Fail as u32;
+            panicked(ctx, panic);
             neutral
         }
     }
 }
 
+#[cold]
+fn failed(ctx: &mut Ctx<'_>, ModuleError(text): ModuleError) {
+    ctx.fail(&text);
+}
+
+#[cold]
+fn panicked(ctx: &mut Ctx<'_>, panic: Box<dyn Any + Send>) {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text = format!("Internal error: {}", text.unwrap_or("panic"));
+    // The host may be what panicked, so it is not trusted to stay calm now.
+    let _ = catch_unwind(AssertUnwindSafe(|| ctx.fail(&text)));
+    ctx.handling = lacquer_vcl::types::Action::Fail as u32;
+}
+
+#[inline(always)]
 fn var(code: u32) -> Result<Var, ModuleError> {
     Var::from_code(code).ok_or_else(|| "No such variable".into())
 }
 
+#[inline(always)]
 fn http_and_name<'a>(ctx: &Ctx<'a>, http: u32, name: u32) -> Result<(HttpId, &'a HeaderName), ModuleError> {
     let name = ctx.header_name(name).ok_or("No such header name")?;
     Ok((http_from_code(u64::from(http)), name))
