@@ -199,14 +199,15 @@ impl Reactor {
         self.places.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Takes the request out, and keeps its place.
-    pub fn vacate(&self, mut place: Place) -> Option<Req> {
-        let req = place.take();
+    /// The request has ended: its memory and its place are the next one's.
+    pub fn vacate(&self, mut place: Place) {
+        if let Some(req) = place.take() {
+            self.give_memory(req.into_memory());
+        }
         let mut places = self.places.borrow_mut();
         if places.len() < MOST_PLACES {
             places.push(place);
         }
-        req
     }
 
     fn tidy_spares(&self) {

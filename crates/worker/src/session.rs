@@ -461,8 +461,8 @@ async fn refuse(
     finish(reactor, connection, place)
 }
 
-fn finish(reactor: &Reactor, connection: &mut Connection, place: Place) -> Option<SessClose> {
-    let mut req = reactor.vacate(place)?;
+fn finish(reactor: &Reactor, connection: &mut Connection, mut place: Place) -> Option<SessClose> {
+    let req = place.as_mut().as_mut()?;
     req.account.req_body += req.body.take_counted();
     req.charge();
     req.task.log.end();
@@ -475,6 +475,6 @@ fn finish(reactor: &Reactor, connection: &mut Connection, place: Place) -> Optio
     }
     connection.body.rx = req.body.rx.take();
     reactor.flush_if_due(req.task.t_prev);
-    reactor.give_memory(req.into_memory());
+    reactor.vacate(place);
     reason
 }

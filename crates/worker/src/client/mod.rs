@@ -258,6 +258,7 @@ impl Req {
     }
 
     /// What is kept for the next request.
+    #[inline]
     pub fn into_memory(self) -> Memory {
         Memory {
             ws: self.task.ws,
