@@ -1,11 +1,12 @@
 //! Connections that are only a burden: idle ones that never send, and slow ones of which half send a
-//! request and half read an answer, one byte a second. They stay until this program is ended.
+//! request and half read an answer, one byte a second, each at its own moment of the second. They stay until
+//! this program is ended.
 
 use crate::options::Options;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longer than anyone waits for.
 const ENDLESS: &[u8] = b"GET /1400/page HTTP/1.1\r\nHost: bench\r\nX-Slow: ";
@@ -25,11 +26,40 @@ pub fn run(options: &Options) -> Result<(), String> {
     println!("holding {} idle and {slow} slow connections", idle.len());
     for second in 0.. {
         let byte = ENDLESS.get(second).copied().unwrap_or(b'x');
-        senders.retain_mut(|s| s.write_all(&[byte]).is_ok());
-        readers.retain_mut(|r| r.read(&mut [0]).is_ok_and(|n| n > 0));
-        thread::sleep(Duration::from_secs(1));
+        let mut pace = Pace::new(senders.len() + readers.len());
+        senders.retain_mut(|sender| {
+            pace.wait();
+            sender.write_all(&[byte]).is_ok()
+        });
+        readers.retain_mut(|reader| {
+            pace.wait();
+            reader.read(&mut [0]).is_ok_and(|n| n > 0)
+        });
+        pace.end();
     }
     Ok(())
+}
+
+/// Spreads turns evenly over a second.
+struct Pace {
+    begun: Instant,
+    each: Duration,
+    turns: u32,
+}
+
+impl Pace {
+    fn new(turns: usize) -> Self {
+        Self { begun: Instant::now(), each: Duration::from_secs(1) / turns.max(1) as u32, turns: 0 }
+    }
+
+    fn wait(&mut self) {
+        thread::sleep((self.each * self.turns).saturating_sub(self.begun.elapsed()));
+        self.turns += 1;
+    }
+
+    fn end(self) {
+        thread::sleep(Duration::from_secs(1).saturating_sub(self.begun.elapsed()));
+    }
 }
 
 fn open(address: SocketAddr, count: usize) -> io::Result<Vec<TcpStream>> {

@@ -1,6 +1,11 @@
 //! Dates of HTTP: the three formats of RFC 9110 section 5.6.7 and ISO 8601 are read, the first is
 //! written. Times are seconds since the epoch; 0 stands for "no date", as in Varnish's logs.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether days may have one digit: the bit `http_date_postel` of the parameter `feature`.
+static TOLERANT: AtomicBool = AtomicBool::new(false);
+
 const WEEKDAYS: [&[u8; 3]; 7] = [b"Sun", b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat"];
 const WEEKDAY_RESTS: [&[u8]; 7] = [b"day", b"day", b"sday", b"nesday", b"rsday", b"day", b"urday"];
 const MONTHS: [&[u8; 3]; 12] =
@@ -67,23 +72,26 @@ struct Fields {
     weekday: Option<i64>,
 }
 
-struct Cursor<'a>(&'a [u8]);
+struct Cursor<'a> {
+    rest: &'a [u8],
+    tolerant: bool,
+}
 
 impl Cursor<'_> {
     fn literal(&mut self, text: &[u8]) -> Option<()> {
-        self.0 = self.0.strip_prefix(text)?;
+        self.rest = self.rest.strip_prefix(text)?;
         Some(())
     }
 
     fn digits(&mut self, n: usize) -> Option<i64> {
-        let (digits, rest) = self.0.split_at_checked(n)?;
-        self.0 = rest;
+        let (digits, rest) = self.rest.split_at_checked(n)?;
+        self.rest = rest;
         digits.iter().try_fold(0, |sum, b| b.is_ascii_digit().then(|| sum * 10 + i64::from(b - b'0')))
     }
 
     fn one_of(&mut self, names: &[&[u8; 3]]) -> Option<i64> {
-        let (name, rest) = self.0.split_first_chunk::<3>()?;
-        self.0 = rest;
+        let (name, rest) = self.rest.split_first_chunk::<3>()?;
+        self.rest = rest;
         names.iter().position(|n| *n == name).map(|n| n as i64)
     }
 
@@ -97,14 +105,14 @@ impl Cursor<'_> {
     }
 
     fn skip_spaces(&mut self) {
-        while let [b' ', rest @ ..] = self.0 {
-            self.0 = rest;
+        while let [b' ', rest @ ..] = self.rest {
+            self.rest = rest;
         }
     }
 
     fn date(&mut self) -> Option<Fields> {
         let mut f = Fields::default();
-        if self.0.first()?.is_ascii_digit() {
+        if self.rest.first()?.is_ascii_digit() {
             f.year = self.digits(4)?;
             self.literal(b"-")?;
             f.month = self.digits(2)?;
@@ -116,7 +124,7 @@ impl Cursor<'_> {
         }
         let weekday = self.one_of(&WEEKDAYS)?;
         f.weekday = Some(weekday);
-        match *self.0.first()? {
+        match *self.rest.first()? {
             b',' => self.rfc1123(&mut f)?,
             b' ' => self.asctime(&mut f)?,
             _ => {
@@ -129,7 +137,8 @@ impl Cursor<'_> {
 
     fn rfc1123(&mut self, f: &mut Fields) -> Option<()> {
         self.literal(b", ")?;
-        f.day = self.digits(2)?;
+        let short = self.tolerant && self.rest.get(1) == Some(&b' ');
+        f.day = self.digits(if short { 1 } else { 2 })?;
         self.literal(b" ")?;
         f.month = self.one_of(&MONTHS)? + 1;
         self.literal(b" ")?;
@@ -143,7 +152,7 @@ impl Cursor<'_> {
         self.literal(b" ")?;
         f.month = self.one_of(&MONTHS)? + 1;
         self.literal(b" ")?;
-        f.day = if self.0.first() == Some(&b' ') {
+        f.day = if self.rest.first() == Some(&b' ') {
             self.literal(b" ")?;
             self.digits(1)?
         } else {
@@ -181,14 +190,23 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
+/// Sets whether days may have one digit, for all threads.
+pub fn set_tolerant(tolerant: bool) {
+    TOLERANT.store(tolerant, Ordering::Relaxed);
+}
+
 /// The time a text stands for; `None` when it is no date, the weekday is wrong, or the year is
 /// before 1899.
 pub fn parse(text: &[u8]) -> Option<f64> {
-    let mut cursor = Cursor(text);
+    parse_as(text, TOLERANT.load(Ordering::Relaxed))
+}
+
+fn parse_as(text: &[u8], tolerant: bool) -> Option<f64> {
+    let mut cursor = Cursor { rest: text, tolerant };
     cursor.skip_spaces();
     let f = cursor.date()?;
     cursor.skip_spaces();
-    let in_range = cursor.0.is_empty()
+    let in_range = cursor.rest.is_empty()
         && f.second <= 60
         && f.minute <= 59
         && f.hour <= 23
@@ -275,6 +293,13 @@ mod tests {
         ] {
             assert_eq!(parse(text.as_bytes()), None, "{text}");
         }
+    }
+
+    #[test]
+    fn tolerance_is_for_the_day_only() {
+        assert_eq!(parse_as(b"Sun, 6 Nov 1994 08:49:37 GMT", true), Some(784111777.0));
+        assert_eq!(parse_as(b"Sun, 06 Nov 1994 08:49:37 GMT", true), Some(784111777.0));
+        assert_eq!(parse_as(b"Sun, 6 Nov 1994 8:49:37 GMT", true), None);
     }
 
     #[test]

@@ -91,15 +91,14 @@ impl Meant {
     }
 
     fn take(&mut self, option: &Ordered, jail: &Jail) -> Outcome<()> {
-        let wrong = |text: String| Fault::plain(format!("\n{text}"));
+        let wrong = |text: String| Fault::plain(one_line(&text));
         match option {
             Ordered::Listen(argument) => self.listeners.add(argument, jail),
             Ordered::Vcl(file) if file.is_empty() => Ok(()),
             Ordered::Vcl(file) => {
                 let path = &self.params.values().vcl_path;
-                let (path, text) = read_along(path, file).map_err(|error| {
-                    Fault::usage(format!("Cannot read -f file '{file}' ({})", words(&error)))
-                })?;
+                let (path, text) =
+                    read_along(path, file).map_err(|error| cannot_read(file, path, &words(&error)))?;
                 self.vcl.push(StartVcl { origin: path.display().to_string(), text });
                 Ok(())
             }
@@ -128,6 +127,25 @@ impl Meant {
             }
         }
     }
+}
+
+/// A name without a leading slash is looked for in the folders of `vcl_path` only, as varnishd does.
+fn cannot_read(file: &str, path: &str, why: &str) -> Fault {
+    let fault = format!("Cannot read -f file '{file}' ({why})");
+    let hint = match std::env::current_dir() {
+        Ok(here) if !file.starts_with('/') => {
+            let whole = here.join(file);
+            if whole.exists() { format!("; say -f {}", whole.display()) } else { format!(" in {path}") }
+        }
+        _ => String::new(),
+    };
+    Fault::usage(fault + &hint)
+}
+
+/// What the management port says in several lines.
+fn one_line(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines.join(" ")
 }
 
 fn identity(said: &Said, host: &str) -> Outcome<String> {

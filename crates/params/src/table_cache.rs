@@ -41,7 +41,7 @@ vary_notice: Uint = "10" { units = "variants", min = "1" }
 lru_interval: Duration = "2.000" { units = "seconds", min = "0", flags = EXPERIMENTAL }
     "An object that was moved to the front of the LRU list this recently is not moved again.";
 nuke_limit: Uint = "50" { units = "allocations", min = "0", flags = EXPERIMENTAL }
-    "How many objects may be evicted to make room for one body.";
+    "How many objects may be evicted to make room for a body, for each megabyte of it.";
 fetch_chunksize: Bytes = "16k" { units = "bytes", min = "4k", flags = EXPERIMENTAL }
     "How much storage a fetch asks for at a time when it does not know the length. Should be more than \
      most objects need.";

@@ -271,11 +271,15 @@ impl BodyWriter {
         let len = self.len();
         let mut size = self.wants();
         let least = self.sizes.first.max(least).min(size);
+        let arena = self.body.first.arena();
         let writer = loop {
-            match SpanWriter::new(self.body.first.arena(), size) {
+            match SpanWriter::new(arena, size) {
                 Ok(writer) => break writer,
                 Err(full) if size <= least => return Err(full),
-                Err(_) => size = (size / 2).max(least),
+                Err(_) => {
+                    let longest = usize::try_from(arena.longest_free()).unwrap_or(usize::MAX);
+                    size = longest.clamp(least, size - 1);
+                }
             }
         };
         self.next = size.saturating_mul(2).min(self.sizes.max);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use lacquer_cache::Cache;
 use lacquer_cli::link::{self, FromWorker, ToWorker, WorkerConfig};
 use lacquer_params::Params;
-use lacquer_params::bits::DebugBits as Debug;
+use lacquer_params::bits::{DebugBits as Debug, FeatureBits as Feature};
 use lacquer_shm::vsl::{Limits, Mask};
 use lacquer_shm::{Log, Main, Segment, Tag, VsmDir, vsm};
 
@@ -48,7 +48,7 @@ fn share(config: WorkerConfig) -> Result<Arc<Shared>, String> {
     let counters: Arc<Segment<Main>> = Arc::new(Segment::create(&dir, "").map_err(text)?);
     let space = config.params.vsl_space as usize;
     let log = Log::create(&dir, space, counters.clone()).map_err(text)?;
-    apply_log_settings(&log, &config.params);
+    apply_settings(&log, &config.params);
     let stevedores = Stevedores::open(&config.storages, &dir)?;
     stevedores.publish();
     let cache = Cache::new(crate::helpers::cache_config(&config.params, &stevedores), crate::clock::real());
@@ -66,7 +66,8 @@ fn share(config: WorkerConfig) -> Result<Arc<Shared>, String> {
     })))
 }
 
-pub fn apply_log_settings(log: &Log, params: &Params) {
+/// Sets what is not looked up in the parameters every time.
+pub fn apply_settings(log: &Log, params: &Params) {
     let mut mask = Mask::default();
     for tag in Tag::ALL {
         mask.set(*tag, params.vsl_mask.hides(*tag as u8));
@@ -74,6 +75,7 @@ pub fn apply_log_settings(log: &Log, params: &Params) {
     log.set_mask(&mask);
     log.set_limits(Limits { buffer: params.vsl_buffer as usize, reclen: params.vsl_reclen as usize });
     log.set_unbuffered(params.debug.has(Debug::SYNCVSL));
+    lacquer_http::date::set_tolerant(params.feature.has(Feature::HTTP_DATE_POSTEL));
 }
 
 fn reactor_count() -> usize {

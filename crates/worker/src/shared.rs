@@ -48,13 +48,13 @@ impl Shared {
     }
 
     pub fn set_params(&self, params: Params) {
-        self.apply_log_settings(&params);
+        self.apply_settings(&params);
         *self.params.write() = Arc::new(params);
         self.params_generation.fetch_add(1, Ordering::Release);
     }
 
-    fn apply_log_settings(&self, params: &Params) {
-        crate::boot::apply_log_settings(&self.log, params);
+    fn apply_settings(&self, params: &Params) {
+        crate::boot::apply_settings(&self.log, params);
         self.cache.set_trace(!self.log.is_masked(lacquer_shm::Tag::ExpKill));
     }
 

@@ -25,7 +25,7 @@ enum Gets {
 const OK: &str = "HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\n";
 
 /// Path, what follows the head `OK` (or, with a leading `!`, replaces it) before the connection is closed.
-const ANSWERS: [(&str, &str, Gets); 24] = [
+const ANSWERS: [(&str, &str, Gets); 33] = [
     ("/nothing", "!", Gets::Error),
     ("/half-a-line", "!HTTP/1.1 20", Gets::Error),
     ("/half-a-head", "X-More: to", Gets::Error),
@@ -45,6 +45,13 @@ const ANSWERS: [(&str, &str, Gets); 24] = [
         "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n",
         Gets::Error,
     ),
+    ("/blank-before-colon", "Content-Length : 2\r\n\r\nno", Gets::Error),
+    ("/blank-in-name", "Content Length: 2\r\n\r\nno", Gets::Error),
+    ("/no-colon", "Content-Length\r\n\r\nno", Gets::Error),
+    ("/bare-cr", "X-Cr: a\rContent-Length: 2\r\n\r\nno", Gets::Error),
+    ("/fold-before-headers", "!HTTP/1.1 200 OK\r\n Content-Length: 2\r\n\r\nno", Gets::Error),
+    ("/list-of-lengths", "Content-Length: 2, 2\r\n\r\nno", Gets::Error),
+    ("/chunks-twice", "Transfer-Encoding: chunked, chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n", Gets::Error),
     ("/unknown-coding", "Transfer-Encoding: rot13\r\n\r\nno", Gets::Error),
     ("/closes-early", "Content-Length: 1000\r\n\r\nno", Gets::Any),
     ("/closes-before-body", "Content-Length: 1000\r\n\r\n", Gets::Any),
@@ -53,6 +60,8 @@ const ANSWERS: [(&str, &str, Gets); 24] = [
     ("/chunk-size-no-number", "Transfer-Encoding: chunked\r\n\r\nz\r\nno\r\n0\r\n\r\n", Gets::Any),
     ("/chunk-size-huge", "Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\nno\r\n0\r\n\r\n", Gets::Any),
     ("/chunk-longer-than-size", "Transfer-Encoding: chunked\r\n\r\n1\r\nno\r\n0\r\n\r\n", Gets::Any),
+    ("/chunk-extension", "Transfer-Encoding: chunked\r\n\r\n2;a=b\r\nno\r\n0\r\n\r\n", Gets::Any),
+    ("/chunk-size-with-nul", "Transfer-Encoding: chunked\r\n\r\n2\0\r\nno\r\n0\r\n\r\n", Gets::Any),
     ("/chunk-size-signed", "Transfer-Encoding: chunked\r\n\r\n-2\r\nno\r\n0\r\n\r\n", Gets::Any),
 ];
 

@@ -43,8 +43,12 @@ impl Client {
     }
 
     pub fn ask(&mut self, request: &str) -> io::Result<Answer> {
-        self.stream.get_mut().write_all(request.as_bytes())?;
+        self.send(request)?;
         self.answer()
+    }
+
+    pub fn send(&mut self, request: &str) -> io::Result<()> {
+        self.stream.get_mut().write_all(request.as_bytes())
     }
 
     fn line(&mut self) -> io::Result<String> {

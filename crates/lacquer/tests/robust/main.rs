@@ -8,6 +8,7 @@ mod client;
 mod daemon;
 mod memory;
 mod origin;
+mod refusals;
 mod smuggling;
 mod startup;
 mod vcl_switch;

@@ -2,10 +2,11 @@
 //! hidden behind it nothing reaches the origin.
 
 use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::time::Duration;
 
-use crate::client::get;
-use crate::daemon::{Daemon, PATIENCE, vcl};
+use crate::client::{Client, get};
+use crate::daemon::{Daemon, PATIENCE, until, vcl};
 use crate::origin::{Origin, sized};
 
 /// What comes behind each; an origin that gets it was deceived.
@@ -62,7 +63,7 @@ const FIRST_LINES: [(&str, &str); 8] = [
 
 /// Bodies in chunks that are none. Their heads are in order and may reach the origin; what is hidden
 /// behind them may not.
-const CHUNKS: [(&str, &str); 11] = [
+const CHUNKS: [(&str, &str); 14] = [
     ("a size that is none", "z\r\nabc\r\n0\r\n\r\n"),
     ("a signed size", "+3\r\nabc\r\n0\r\n\r\n"),
     ("a negative size", "-3\r\nabc\r\n0\r\n\r\n"),
@@ -74,6 +75,57 @@ const CHUNKS: [(&str, &str); 11] = [
     ("a bare CR after the size", "3\rabc\r\n0\r\n\r\n"),
     ("a NUL in the size", "3\0\r\nabc\r\n0\r\n\r\n"),
     ("a minus zero", "-0\r\n\r\n"),
+    ("an extension", "3;name=value\r\nabc\r\n0\r\n\r\n"),
+    ("an extension with a bare LF", "3;\nabc\r\n0\r\n\r\n"),
+    ("a trailer", "3\r\nabc\r\n0\r\nContent-Length: 5\r\n\r\n"),
+];
+
+/// Requests that are served although others might read them otherwise: what the origin gets has one meaning.
+/// Name, request, what the origin must get and may not get.
+const HARMLESS: [(&str, &str, &[&str], &[&str]); 7] = [
+    (
+        "folded lines",
+        "GET /folded HTTP/1.1\r\nHost: a\r\nX-Fold: one\r\n two\r\n\tTransfer-Encoding: chunked\r\n\r\n",
+        &["\r\nX-Fold: one   two   Transfer-Encoding: chunked\r\n"],
+        &["\r\nTransfer-Encoding", "\r\n ", "\t"],
+    ),
+    (
+        "a folded coding",
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        &["\r\nTransfer-Encoding: chunked\r\n", "\r\n\r\n3\r\nabc\r\n0\r\n\r\n"],
+        &["Content-Length"],
+    ),
+    (
+        "lines that end in a bare LF",
+        "GET /lines HTTP/1.1\nHost: a\nX-A: b\n\n",
+        &["GET /lines HTTP/1.1\r\n", "\r\nHost: a\r\n", "\r\nX-A: b\r\n"],
+        &["[^\r]\n"],
+    ),
+    (
+        "a length that a connection header takes away",
+        "POST / HTTP/1.1\r\nHost: a\r\nConnection: Transfer-Encoding\r\n\
+         Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        &["\r\nTransfer-Encoding: chunked\r\n", "\r\n\r\n3\r\nabc\r\n0\r\n\r\n"],
+        &["Connection"],
+    ),
+    (
+        "a body that its method does not have",
+        "GET /method HTTP/1.1\r\nHost: a\r\nContent-Length: 26\r\n\r\nGET /hidden HTTP/1.1\r\nA: b\r\n",
+        &["GET /method HTTP/1.1\r\n"],
+        &["hidden", "Content-Length"],
+    ),
+    (
+        "a coding in other letters",
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: cHuNkEd\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        &["\r\nTransfer-Encoding: chunked\r\n"],
+        &["cHuNkEd"],
+    ),
+    (
+        "another host in the target",
+        "GET http://a/target HTTP/1.1\r\nHost: b\r\n\r\n",
+        &["GET /target HTTP/1.1\r\n", "\r\nHost: a\r\n"],
+        &["Host: b"],
+    ),
 ];
 
 /// Everything that is answered until the connection is closed; None when it is left open.
@@ -97,6 +149,52 @@ fn exchange(daemon: &Daemon, request: &str) -> Option<String> {
         }
     }
     Some(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// What an origin gets until nothing more comes; then it answers.
+fn receive(listener: &TcpListener) -> String {
+    listener.set_nonblocking(true).expect("sockets can be asked");
+    let mut arrived = None;
+    until(|| {
+        arrived = listener.accept().ok();
+        arrived.is_some()
+    });
+    let Some((mut stream, _)) = arrived else { return "nothing".to_owned() };
+    stream.set_nonblocking(false).expect("sockets can wait");
+    stream.set_read_timeout(Some(Duration::from_millis(300))).expect("sockets have time-outs");
+    let (mut got, mut piece) = (Vec::new(), [0; 4096]);
+    while let Ok(n) = stream.read(&mut piece)
+        && n > 0
+    {
+        got.extend_from_slice(&piece[..n]);
+    }
+    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
+    String::from_utf8_lossy(&got).into_owned()
+}
+
+#[test]
+fn what_is_accepted_has_one_meaning_for_the_origin() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let daemon = Daemon::start(&vcl(address, ""), &["-s", "malloc,32M"]);
+    let mut faults = Vec::new();
+    for (name, request, wanted, unwanted) in HARMLESS {
+        let mut client = Client::connect(daemon.address).expect("connections are accepted");
+        client.send(request).expect("requests can be written");
+        let got = receive(&listener);
+        let has = |text: &&str| match text.strip_prefix("[^\r]") {
+            Some(text) => got.matches(text).count() > got.matches(&format!("\r{text}")).count(),
+            None => got.contains(*text),
+        };
+        if !wanted.iter().all(has) || unwanted.iter().any(has) {
+            faults.push(format!("{name}: {got:?}"));
+        }
+        match client.answer() {
+            Ok(answer) if answer.status == 200 => {}
+            other => faults.push(format!("{name}: {other:?}")),
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
 fn start() -> (Origin, Daemon) {

@@ -15,7 +15,10 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+
+/// The unit in which memory is given back.
+pub(crate) const PAGE: usize = 4096;
 
 /// A shared mapping of a whole file, unmapped when dropped.
 #[derive(Debug)]
@@ -85,6 +88,19 @@ impl Mapping {
         // SAFETY: in bounds; `bytes` is ordinary memory of this process and cannot overlap the mapping,
         // of which no slice is ever handed out.
         unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) }
+    }
+
+    /// Lets go of the whole pages within a range: they leave this process, not the file, and come back
+    /// with the next touch.
+    pub(crate) fn release(&self, offset: usize, len: usize) {
+        let from = offset.next_multiple_of(PAGE);
+        let to = (offset + len) / PAGE * PAGE;
+        if from < to {
+            let at = self.at(from, to - from, 1);
+            // SAFETY: in bounds, and whole pages since mappings begin at one. The mapping is shared, so the
+            // advice changes no contents: who touches the range meanwhile or later finds what was there.
+            let _ = unsafe { madvise(at.as_ptr().cast(), to - from, Advice::LinuxDontNeed) };
+        }
     }
 
     /// Copies bytes out.

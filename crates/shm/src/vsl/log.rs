@@ -121,6 +121,12 @@ impl Log {
         self.write(tag, vxid, text.to_string().as_bytes());
     }
 
+    /// Lets go of memory that holds what was written, at most so many bytes; readers have the file. Called now
+    /// and then, it keeps the log from counting as this process's memory. Answers how many bytes went.
+    pub fn release(&self, most: usize) -> usize {
+        self.ring.release(most)
+    }
+
     pub(super) fn ring(&self) -> &Ring {
         &self.ring
     }

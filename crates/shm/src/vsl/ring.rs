@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, fence};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use super::{RECORD_HEAD, Tag, Vxid, padded, record_head};
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, PAGE};
 use crate::vsc::{Main, Segment};
 use crate::vsm::{Block, VsmDir, VsmError};
 
@@ -46,6 +46,8 @@ pub(super) struct Ring {
     capacity: usize,
     segment_size: usize,
     cursor: Mutex<Cursor>,
+    /// How far the ring was given back, in words written since the beginning.
+    released: Mutex<usize>,
     counters: Arc<Segment<Main>>,
     _block: Option<Block>,
 }
@@ -55,6 +57,8 @@ struct Cursor {
     /// Where the next record begins, in words.
     at: usize,
     segment: u32,
+    /// Turns of the ring so far.
+    turns: usize,
 }
 
 impl Ring {
@@ -82,8 +86,30 @@ impl Ring {
     ) -> Self {
         let segment_size = segment_size(space);
         let capacity = segment_size * SEGMENTS as usize;
-        let cursor = Mutex::new(Cursor { at: 0, segment: FIRST_SEGMENT });
-        Self { mapping, base, capacity, segment_size, cursor, counters, _block: block }
+        let cursor = Mutex::new(Cursor { at: 0, segment: FIRST_SEGMENT, turns: 0 });
+        let released = Mutex::new(0);
+        Self { mapping, base, capacity, segment_size, cursor, released, counters, _block: block }
+    }
+
+    /// Lets go of memory behind the writers, the oldest first and at most so many bytes; readers have the
+    /// file. Answers how many bytes those were.
+    pub(super) fn release(&self, most: usize) -> usize {
+        let written = {
+            let cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+            cursor.turns * self.capacity + cursor.at
+        };
+        let mut released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
+        // What was passed over a turn ago is being written again.
+        let from = (*released).max(written.saturating_sub(self.capacity));
+        let (start, rest) = (self.byte(from % self.capacity), self.capacity - from % self.capacity);
+        let mut end = start + written.saturating_sub(from).min(most / WORD).min(rest) * WORD;
+        if end < start + rest * WORD {
+            // The page that is being filled goes with the next ones.
+            end = start.max(end / PAGE * PAGE);
+        }
+        self.mapping.release(start, end - start);
+        *released = from + (end - start) / WORD;
+        end - start
     }
 
     /// Writes finished records as one batch. `early` says that the transaction goes on.
@@ -175,6 +201,7 @@ impl Ring {
             self.word(cursor.at).store(WRAP_MARKER, Relaxed);
             cursor.at = 0;
         }
+        cursor.turns += 1;
         self.segment_number().store(cursor.segment, Release);
         self.counters.shm_cycles.add_as_only_writer(1);
     }
@@ -356,5 +383,27 @@ mod tests {
         }
         assert_eq!(ring.segment_number().load(Relaxed), 0, "overflows on the first turn");
         assert_eq!(walk(ring).len(), 1);
+    }
+
+    #[test]
+    fn memory_behind_the_writer_goes_once_a_turn_and_its_contents_stay() {
+        let log = Log::detached().expect("memory");
+        let ring = log.ring();
+        assert_eq!(log.release(usize::MAX), 0, "nothing was written");
+        let text = [b'r'; 200];
+        while ring.counters.shm_bytes.get() < MIN_SPACE as u64 / 2 {
+            log.write(Tag::VCL_Log, Vxid::NONE, &text);
+        }
+        let seen = walk(ring);
+        let at_once = log.release(10 * PAGE);
+        assert!(at_once > 9 * PAGE && at_once <= 10 * PAGE, "{at_once}");
+        let rest = log.release(usize::MAX);
+        assert!(rest + at_once > MIN_SPACE / 2 - 2 * PAGE && rest + at_once <= MIN_SPACE / 2 + PAGE);
+        assert_eq!((log.release(usize::MAX), walk(ring)), (0, seen));
+        while ring.counters.shm_cycles.get() < 3 {
+            log.write(Tag::VCL_Log, Vxid::NONE, &text);
+        }
+        let (end, beginning) = (log.release(usize::MAX), log.release(usize::MAX));
+        assert!(end + beginning > MIN_SPACE - 3 * PAGE && end + beginning <= MIN_SPACE);
     }
 }

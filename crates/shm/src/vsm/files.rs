@@ -10,11 +10,10 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, PAGE};
 
 /// Readers belong to the writer's group.
 pub(super) const FILE_MODE: Mode = Mode::from_raw_mode(0o640);
-const PAGE: usize = 4096;
 
 pub(super) fn make_dir(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     rustix::fs::mkdir(path, Mode::from_raw_mode(mode))?;

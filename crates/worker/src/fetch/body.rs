@@ -270,7 +270,7 @@ impl Fetch {
         let sizes = ChunkSizes { first: p.fetch_chunksize as usize, max: p.fetch_maxchunksize as usize };
         let log = &mut self.task.log;
         let mut note = |text: &str| log.put(Tag::ExpKill, text.as_bytes());
-        let mut nuke = Nuke { left: self.nuke_left, log: &mut note };
+        let mut nuke = Nuke { left: p.nuke_limit, log: &mut note };
         // What is kept as a mark only lets go of its body later: no span for head and body together.
         let expected = expected.filter(|_| !self.uncacheable || flags & flag::PRIVATE != 0);
         let made = match content {
@@ -283,7 +283,7 @@ impl Fetch {
                 begun.map(|(object, writer)| (object, Some(writer)))
             }
         };
-        self.nuke_left = nuke.left;
+        self.nuked = p.nuke_limit - nuke.left;
         let kind = stevedore.kind().name();
         let Ok((object, writer)) = made else {
             let text = format_args!("Failed to create object from {kind} {}", stevedore.name());
@@ -360,9 +360,12 @@ impl Fetch {
         let Some(stevedore) = shared.stevedores.get(u32::from(object.stevedore())) else { return false };
         let log = &mut self.task.log;
         let mut note = |text: &str| log.put(Tag::ExpKill, text.as_bytes());
-        let mut nuke = Nuke { left: self.nuke_left, log: &mut note };
+        // A body of many megabytes may take the place of as many objects as if it came in several.
+        let megabytes = u32::try_from(writer.len() >> 20).unwrap_or(u32::MAX);
+        let limit = self.task.params.nuke_limit.saturating_mul(megabytes.saturating_add(1));
+        let mut nuke = Nuke { left: limit.saturating_sub(self.nuked), log: &mut note };
         let reserved = shared.cache.reserve(stevedore, writer, &mut nuke);
-        self.nuke_left = nuke.left;
+        self.nuked = limit - nuke.left;
         if reserved.is_err() {
             self.fetch_error("Could not get storage");
             return false;

@@ -108,8 +108,8 @@ pub struct Fetch {
     pub was_304: bool,
     pub gzipped: bool,
     pub has_esi: bool,
-    /// Objects that may still be evicted for this one.
-    pub nuke_left: u32,
+    /// Objects evicted for this one.
+    pub nuked: u32,
     pub encoding_changed: bool,
     pub backend: BackendId,
     pub backend_resp: BackendId,

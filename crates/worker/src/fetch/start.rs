@@ -37,7 +37,7 @@ pub fn from_request(req: &mut Req, mode: Mode, vxid: Vxid, news: Rc<News>) -> Fe
     let client_body = req.body.is_available().then(|| req.body.take());
     let now = clock::real();
     let snapshot = ws.mark();
-    let (nuke_left, transit_buffer) = (params.nuke_limit, params.transit_buffer);
+    let transit_buffer = params.transit_buffer;
     Fetch {
         task: Task {
             reactor,
@@ -83,7 +83,7 @@ pub fn from_request(req: &mut Req, mode: Mode, vxid: Vxid, news: Rc<News>) -> Fe
         was_304: false,
         gzipped: false,
         has_esi: false,
-        nuke_left,
+        nuked: 0,
         encoding_changed: false,
         backend: req.backend_hint,
         backend_resp: BackendId::NONE,

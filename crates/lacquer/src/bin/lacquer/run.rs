@@ -45,6 +45,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     for listen in &listens {
         command.arg("-a").arg(listen.argument());
     }
+    let is_demo = matches!(source, Source::Demo);
     let origin = match source {
         Source::Backend(backend) => {
             note_silent_backend(&backend);
@@ -61,7 +62,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
             format!("the demonstration site (http://{address}/)")
         }
     };
-    print!("{}", banner(&listens, &origin, &storage, &name));
+    print!("{}", banner(&listens, &origin, &storage, &name, is_demo));
     let error = command.exec();
     Err(Failure::new(format_args!("cannot start {}: {error}", daemon.display())))
 }
@@ -246,11 +247,38 @@ fn instance_folder(given: Option<&str>, first: &Listen) -> Result<PathBuf, Failu
     }
 }
 
-fn banner(listens: &[Listen], origin: &str, storage: &str, name: &Path) -> String {
-    let first = listens[0].curl();
+/// What to try first: with our own site something that shows, with another's its front page.
+fn first_steps(place: &str, is_demo: bool) -> String {
+    if is_demo {
+        format!(
+            "  curl -i {place}slow
+      twice: the first takes a second to make, the second comes from the cache at once;
+      a browser at the address above shows more"
+        )
+    } else {
+        format!(
+            "  curl -i {place}
+      twice: if X-Varnish then has two numbers, the answer came from the cache, Age seconds old"
+        )
+    }
+}
+
+/// The tools that look at a running instance are not ours.
+fn where_tools_are() -> &'static str {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if std::env::split_paths(&path).any(|dir| dir.join("varnishlog").exists()) {
+        ""
+    } else {
+        "  (the tools are Varnish's own, 7.3 to 8.0: in Debian the package varnish)\n"
+    }
+}
+
+fn banner(listens: &[Listen], origin: &str, storage: &str, name: &Path, is_demo: bool) -> String {
+    let steps = first_steps(&listens[0].curl(), is_demo);
     let places: Vec<String> = listens.iter().map(Listen::curl).collect();
     let places = places.join("\n                     ");
     let name = name.display();
+    let tools = where_tools_are();
     format!(
         "
 Lacquer is serving   {places}
@@ -258,14 +286,13 @@ in front of          {origin}
 with memory for it   {storage}
 
 Try:
-  curl -i {first}
-      twice: the second answer has an Age and comes from the cache
+{steps}
   varnishlog -n {name}
       every request as it passes; varnishncsa and varnishstat likewise
   varnishadm -n {name} ban 'req.url ~ .'
       empties the cache
-
-Ctrl-C ends it.
+{tools}
+Ctrl-C ends it. From here on speaks the daemon itself.
 
 "
     )

@@ -1,0 +1,148 @@
+//! What cannot be is refused: the daemon does not start and says why in one line, and a running one stays
+//! as it was.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use crate::client::get;
+use crate::daemon::{Daemon, vcl};
+use crate::origin::{Origin, sized};
+
+/// Arguments, and what the only line on standard error has in it.
+const ARGUMENTS: [(&[&str], &str); 19] = [
+    (&[], "Neither -b nor -f given"),
+    (&["-b", "127.0.0.1:1", "-f", "x"], "Only one of -b or -f"),
+    (&["-b", "127.0.0.1:1", "surplus"], "Too many arguments (surplus"),
+    (&["-f", "/nowhere/site.vcl"], "Cannot read -f file '/nowhere/site.vcl' (No such file or directory)"),
+    (&["-f", "nowhere.vcl"], "in /etc/varnish"),
+    (&["-b", "127.0.0.1:1", "-p", "nope=1"], "Unknown parameter \"nope\""),
+    (&["-b", "127.0.0.1:1", "-p", "default_ttl"], "-p lacks '='"),
+    (&["-b", "127.0.0.1:1", "-p", "default_ttl=x"], "'default_ttl' to 'x'"),
+    (&["-b", "127.0.0.1:1", "-t", "x"], "'default_ttl' to 'x'"),
+    (&["-b", "127.0.0.1:1", "-p", "vsl_space=1k"], "Must be at least 1M"),
+    (&["-b", "127.0.0.1:1", "-s", "malloc,1k"], "too small"),
+    (&["-b", "127.0.0.1:1", "-s", "tape"], "Unknown stevedore method \"tape\""),
+    (&["-b", "127.0.0.1:1", "-a", "127.0.0.1:99999"], "127.0.0.1:99999"),
+    (&["-b", "127.0.0.1:1", "-j", "nope"], "Unknown jail method \"nope\""),
+    (&["-b", "127.0.0.1:1", "-n", "/dev/null/dir"], "Cannot create working directory '/dev/null/dir'"),
+    (&["-b", "127.0.0.1:1", "-S", "/nowhere"], "Cannot open -S file (/nowhere)"),
+    (&["-b", "127.0.0.1:1", "-I", "/nowhere"], "Can't open /nowhere"),
+    (&["-b", "127.0.0.1:1", "-P", "/nowhere/pid"], "Could not open pid-file (/nowhere/pid)"),
+    (&["-b", "127.0.0.1:1", "-r", "nope"], "Unknown parameter nope"),
+];
+
+/// A folder of its own for a daemon that shall not start.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("lacquer-refused-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).expect("a temporary folder can be made");
+        Folder(path)
+    }
+
+    /// What the daemon says with these arguments; it ends by itself.
+    fn start(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lacquerd"));
+        command
+            .args(["-F", "-n"])
+            .arg(self.0.join("name"))
+            .args(arguments)
+            .output()
+            .expect("it can be started")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Exit code 2 and one line, which may be followed by where to find help.
+fn fault_of(output: &Output, text: &str) -> Option<String> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<&str> = said.lines().filter(|l| *l != "(-? gives usage)" && !l.is_empty()).collect();
+    let clear = lines.len() == 1 && lines[0].starts_with("Error: ") && lines[0].contains(text);
+    (!clear || output.status.code() != Some(2)).then(|| format!("{text}: {} {said:?}", output.status))
+}
+
+#[test]
+fn wrong_arguments_are_told_in_one_line() {
+    let folder = Folder::new("arguments");
+    let faults: Vec<_> =
+        ARGUMENTS.iter().filter_map(|(arguments, text)| fault_of(&folder.start(arguments), text)).collect();
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+    let unknown = folder.start(&["--nope"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert_eq!(String::from_utf8_lossy(&unknown.stderr).lines().count(), 1);
+    assert!(String::from_utf8_lossy(&unknown.stdout).contains("Usage: "));
+}
+
+#[test]
+fn what_is_taken_is_told_in_one_line() {
+    let folder = Folder::new("taken");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let address = taken.local_addr().expect("it is bound").to_string();
+    let listen = folder.start(&["-b", "127.0.0.1:1", "-a", &address]);
+    let manage = folder.start(&["-b", "127.0.0.1:1", "-a", "127.0.0.1:0", "-T", &address]);
+    let mut faults: Vec<_> = [listen, manage].iter().filter_map(|said| fault_of(said, &address)).collect();
+    // Nobody but the superuser is kept out of a folder by its mode.
+    if !rustix::process::geteuid().is_root() {
+        let closed = folder.0.join("closed");
+        fs::create_dir(&closed).expect("it can be made");
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).expect("it is ours");
+        let inside = closed.join("name").display().to_string();
+        faults.extend(fault_of(&folder.start(&["-b", "127.0.0.1:1", "-n", &inside]), "Permission denied"));
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+#[test]
+fn a_faulty_vcl_does_not_start() {
+    let folder = Folder::new("vcl");
+    let file = folder.0.join("faulty.vcl");
+    fs::write(&file, "vcl 4.1;\nbackend b { .host = \"127.0.0.1\"; }\nsub vcl_recv { set req.nope = 1; }\n")
+        .expect("the folder is ours");
+    let output = folder.start(&["-a", "127.0.0.1:0", "-f", &file.display().to_string()]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("faulty.vcl' Line 3 Pos 20") && said.contains("----"), "{said}");
+}
+
+#[test]
+fn a_faulty_vcl_leaves_the_old_one_at_work() {
+    let origin = Origin::start(sized);
+    let subs = "sub vcl_deliver { set resp.http.version = \"old\"; }";
+    let mut daemon = Daemon::start(&vcl(origin.address, subs), &["-s", "malloc,32M"]);
+    let worker = daemon.worker();
+    let version = |address: SocketAddr| {
+        let answer = get(address, "/100/kept/a").expect("it answers");
+        answer.header("version").unwrap_or_default().to_owned()
+    };
+    assert_eq!(version(daemon.address), "old");
+    for faulty in ["vcl 4.1; backend b none; sub vcl_recv { set req.nope = 1; }", "vcl 4.1;", "", "\0\u{7f}"]
+    {
+        let (status, text) = daemon.cli(&format!("vcl.inline next << %%\n{faulty}\n%%"));
+        assert_eq!(status, 106, "{faulty}: {text}");
+        assert!(!text.trim().is_empty(), "{faulty}");
+    }
+    assert_eq!(daemon.cli("vcl.use next").0, 106);
+    assert_eq!((version(daemon.address).as_str(), daemon.worker()), ("old", worker));
+    for (command, status) in [
+        ("param.set default_ttl x", 106),
+        ("param.set nope 1", 106),
+        ("vcl.discard boot", 300),
+        ("nope", 101),
+        ("vcl.load next", 104),
+        ("vcl.load next a b c", 105),
+        ("vcl.load \"next", 100),
+    ] {
+        let (found, text) = daemon.cli(command);
+        assert_eq!(found, status, "{command}: {text}");
+    }
+    assert_eq!((version(daemon.address).as_str(), daemon.worker()), ("old", worker));
+}
