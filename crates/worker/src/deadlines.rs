@@ -1,10 +1,13 @@
 //! Idle deadlines of a reactor's connections, looked at in turns instead of one timer each.
 //!
 //! A connection is idle between any two requests, so a timer would be set and taken back for every
-//! request. Here both are a store into a cell, and the time is that of the last sweep: no clock is read.
+//! request. Here both are a store into a cell, and the time is that of the last sweep: no clock is read. A
+//! deadline stands in the queue of one turn, and what became of it is seen when that turn comes: thousands
+//! of idle connections cost nothing until then.
 //! The price is precision: a connection may stay two sweeps' intervals longer than it should.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
@@ -14,6 +17,19 @@ use crate::clock;
 
 /// How late a deadline may be noticed, and how old the time may be that it is counted from.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(50);
+/// No turn is planned further ahead, in seconds, so that connections that are gone are soon forgotten.
+const HORIZON: f64 = 10.0;
+/// The turn of a deadline that stands in no queue.
+const NO_TURN: u64 = u64::MAX;
+
+/// Turns are counted in sweeps' intervals.
+fn turn_before(at: f64) -> u64 {
+    (at / SWEEP_INTERVAL.as_secs_f64()) as u64
+}
+
+fn time_of(turn: u64) -> f64 {
+    turn as f64 * SWEEP_INTERVAL.as_secs_f64()
+}
 
 /// A moment of the sweeps' clock, in seconds.
 #[derive(Clone, Copy)]
@@ -21,8 +37,11 @@ pub struct Moment(f64);
 
 /// One connection's deadline.
 pub struct Deadline {
-    clock: Rc<Cell<f64>>,
+    me: Weak<Deadline>,
+    queues: Rc<Queues>,
     at: Cell<f64>,
+    /// When it is looked at.
+    turn: Cell<u64>,
     expired: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
@@ -30,13 +49,40 @@ pub struct Deadline {
 impl Deadline {
     /// The time of the last sweep.
     pub fn now(&self) -> Moment {
-        Moment(self.clock.get())
+        Moment(self.queues.clock.get())
     }
 
     /// Runs out so many seconds after a moment, never earlier.
     pub fn arm(&self, since: Moment, seconds: f64) {
         self.expired.set(false);
-        self.at.set(since.0 + seconds.max(0.0) + SWEEP_INTERVAL.as_secs_f64());
+        let at = since.0 + seconds.max(0.0) + SWEEP_INTERVAL.as_secs_f64();
+        self.at.set(at);
+        if time_of(self.turn.get()) > at {
+            self.queue(0);
+        }
+    }
+
+    /// Puts it into the queue of the last turn before its time, but none before `least`. Where it stood
+    /// before, it is not found any more.
+    fn queue(&self, least: u64) {
+        let turn = turn_before(self.at.get().min(self.queues.clock.get() + HORIZON)).max(least);
+        self.turn.set(turn);
+        self.queues.turns.borrow_mut().entry(turn).or_default().push(self.me.clone());
+    }
+
+    /// Its turn has come.
+    fn look(&self, now: f64) {
+        self.turn.set(NO_TURN);
+        let at = self.at.get();
+        if at <= now {
+            self.disarm();
+            self.expired.set(true);
+            if let Some(waker) = self.waker.borrow().as_ref() {
+                waker.wake_by_ref();
+            }
+        } else if at < f64::INFINITY {
+            self.queue(turn_before(now) + 1);
+        }
     }
 
     pub fn disarm(&self) {
@@ -70,43 +116,49 @@ impl Deadline {
     }
 }
 
-/// All deadlines of one reactor.
-pub struct Deadlines {
-    clock: Rc<Cell<f64>>,
-    all: RefCell<Vec<Weak<Deadline>>>,
+/// What a reactor's deadlines share.
+struct Queues {
+    /// The time of the last sweep.
+    clock: Cell<f64>,
+    turns: RefCell<BTreeMap<u64, Vec<Weak<Deadline>>>>,
 }
+
+/// All deadlines of one reactor.
+pub struct Deadlines(Rc<Queues>);
 
 impl Default for Deadlines {
     fn default() -> Deadlines {
-        Deadlines { clock: Rc::new(Cell::new(clock::monotonic())), all: RefCell::default() }
+        Deadlines::beginning(clock::monotonic())
     }
 }
 
 impl Deadlines {
+    fn beginning(now: f64) -> Deadlines {
+        Deadlines(Rc::new(Queues { clock: Cell::new(now), turns: RefCell::default() }))
+    }
+
     pub fn enlist(&self) -> Rc<Deadline> {
-        let deadline = Rc::new(Deadline {
-            clock: self.clock.clone(),
+        Rc::new_cyclic(|me| Deadline {
+            me: me.clone(),
+            queues: self.0.clone(),
             at: Cell::new(f64::INFINITY),
+            turn: Cell::new(NO_TURN),
             expired: Cell::new(false),
             waker: RefCell::new(None),
-        });
-        self.all.borrow_mut().push(Rc::downgrade(&deadline));
-        deadline
+        })
     }
 
     fn sweep(&self, now: f64) {
-        self.clock.set(now);
-        self.all.borrow_mut().retain(|entry| {
-            let Some(deadline) = entry.upgrade() else { return false };
-            if deadline.at.get() <= now {
-                deadline.disarm();
-                deadline.expired.set(true);
-                if let Some(waker) = deadline.waker.borrow().as_ref() {
-                    waker.wake_by_ref();
-                }
-            }
-            true
-        });
+        self.0.clock.set(now);
+        let due = turn_before(now);
+        loop {
+            let mut turns = self.0.turns.borrow_mut();
+            let Some(first) = turns.first_entry().filter(|first| *first.key() <= due) else { return };
+            let (turn, queue) = first.remove_entry();
+            drop(turns);
+            let waiting = queue.iter().filter_map(Weak::upgrade);
+            waiting.filter(|deadline| deadline.turn.get() == turn).for_each(|deadline| deadline.look(now));
+        }
     }
 
     pub async fn keep_sweeping(&self) {
@@ -114,5 +166,55 @@ impl Deadlines {
             tokio::time::sleep(SWEEP_INTERVAL).await;
             self.sweep(clock::monotonic());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(deadlines: &Deadlines) -> usize {
+        deadlines.0.turns.borrow().values().map(Vec::len).sum()
+    }
+
+    #[test]
+    fn deadlines_expire_soon_after_their_time_and_not_before() {
+        let deadlines = Deadlines::beginning(1000.0);
+        let (soon, far) = (deadlines.enlist(), deadlines.enlist());
+        let begun = soon.now();
+        soon.arm(begun, 0.12);
+        far.arm(begun, 600.0);
+        for sweep in 1..20_000 {
+            let passed = f64::from(sweep) * 0.05;
+            deadlines.sweep(1000.0 + passed);
+            for (deadline, seconds) in [(&soon, 0.12), (&far, 600.0)] {
+                let expired = deadline.expired.get();
+                assert!(!expired || passed >= seconds, "{passed}");
+                assert!(expired || passed < seconds + 0.11, "{passed}");
+            }
+        }
+        assert_eq!(waiting(&deadlines), 0);
+    }
+
+    #[test]
+    fn what_is_armed_again_is_found_once_and_early_enough() {
+        let deadlines = Deadlines::beginning(0.0);
+        let one = deadlines.enlist();
+        for seconds in 0..9 {
+            one.arm(one.now(), 1.0 + f64::from(seconds));
+        }
+        assert_eq!(waiting(&deadlines), 1, "later is seen when its turn comes");
+        one.arm(one.now(), 0.5);
+        deadlines.sweep(0.6);
+        assert!(one.expired.get(), "sooner is not missed");
+        one.arm(one.now(), 1.0);
+        assert!(!one.expired.get());
+        one.disarm();
+        deadlines.sweep(20.0);
+        assert!(!one.expired.get());
+        one.arm(one.now(), 1.0);
+        drop(one);
+        deadlines.sweep(30.0);
+        assert_eq!(waiting(&deadlines), 0, "who is gone is forgotten");
     }
 }
