@@ -3,9 +3,10 @@
 import contextlib
 
 from .. import load, measure
+from ..cli import Cli
 from ..result import Column, Result
 from ..servers import CORES, LOAD_CORE, SERVER_CORE, Field, most_connections
-from .common import CACHES, FLOORS, THROUGHPUT, TRANSACTIONS, interleaved, throughput, token
+from .common import CACHES, FLOORS, THROUGHPUT, TRANSACTIONS, VCL_SERVERS, interleaved, throughput, token
 
 # ---------------------------------------------------------------- hits
 
@@ -145,6 +146,15 @@ def reactors(options):
 # ---------------------------------------------------------------- burdens
 
 
+def keep_idle(running):
+    """Has those that close idle and slow clients after seconds keep them as long as the others do."""
+    for name in VCL_SERVERS:
+        if name in running.setups:
+            cli = Cli.of(running.setups[name])
+            cli.ok("param.set timeout_idle 300")
+            cli.close()
+
+
 def burden(options):
     """Hits beside 10,000 idle connections and 1,000 that send or read a byte a second."""
     idle = min(10_000, most_connections() - 1200)
@@ -153,6 +163,7 @@ def burden(options):
                             ("burden", f"hits beside {idle:,} idle and 1,000 slow connections", (idle, 1000))):
         result = throughput(id, title, primary="p99")
         with Field(options.chosen(CACHES)) as running:
+            keep_idle(running)
             for name, server in running.servers.items():
                 load.counted(server.port, 500, 2, "/1400/page")
                 with load.holding(server.port, *held) if held else contextlib.nullcontext():
