@@ -3,7 +3,7 @@ options that returns Results: for every server the values of every round."""
 
 from .common import Options
 from .management import bans, restart, startup, vcl_cost, vcl_load
-from .memory import churn, memory
+from .objects import churn, memory
 from .traffic import burden, connections, dynamic, hit_sizes, image, misses, news, passes, reactors
 
 SCENARIOS = {
