@@ -282,7 +282,8 @@ fn depth_and_size_are_bounded() {
     assert!(compile_text(&with_head(&subs)).is_ok());
 }
 
-/// Cuts, doubles and swaps tokens of a program: whatever comes out, it is a program or an error.
+/// Cuts, doubles and swaps tokens of a program: whatever comes out, it is a program or an error. With
+/// `FUZZ_SECONDS=n` it goes on for so long, with other texts in each run.
 #[test]
 fn no_text_brings_the_compiler_down() {
     let seed = with_head(
@@ -294,12 +295,16 @@ fn no_text_brings_the_compiler_down() {
            set req.backend_hint = d.backend(); ban(\"a\"); return (synth(200 + 1, regsub(req.url, \"a\", \"b\"))); }",
     );
     let words: Vec<&str> = seed.split_inclusive([' ', ';', '.', '(']).collect();
-    let mut state = 7_u64;
+    let seconds = std::env::var("FUZZ_SECONDS").ok().and_then(|s| s.parse().ok());
+    let mut state = if seconds.is_some() { std::process::id().into() } else { 7_u64 };
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(seconds.unwrap_or(0));
+    let mut done = 0;
     let mut random = |n: usize| {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (state >> 33) as usize % n
     };
-    for _ in 0..3000 {
+    while done < 3000 || std::time::Instant::now() < end {
+        done += 1;
         let mut text: Vec<&str> = words.clone();
         for _ in 0..=random(3) {
             let (a, b) = (random(text.len()), random(text.len()));
@@ -310,9 +315,22 @@ fn no_text_brings_the_compiler_down() {
                 _ => text.truncate(a.max(5)),
             }
         }
-        let text = text.concat();
-        if let Err(errors) = compile_text(&text) {
-            assert!(errors.iter().all(|e| !e.pretty().is_empty()) && !vcc_text(&errors).is_empty(), "{text}");
+        let mut text = text.concat().into_bytes();
+        for _ in 0..random(3) {
+            let at = random(text.len());
+            text[at] = [b'"', b'{', b'}', b';', b'\n', 0, 0xe9, random(256) as u8][random(8)];
         }
+        let compiled = with_options(&Memory::default(), |o| {
+            compile("x", &text[..], &Options { max_errors: 1 + done % 4, ..o })
+        });
+        let shown = match compiled {
+            Ok(compiled) => lacquer_vcl::lint(&compiled.program),
+            Err(errors) => {
+                assert!(!vcc_text(&errors).is_empty(), "{}", String::from_utf8_lossy(&text));
+                errors
+            }
+        };
+        assert!(shown.iter().all(|e| !e.pretty().is_empty()), "{}", String::from_utf8_lossy(&text));
     }
+    eprintln!("{done} texts");
 }
