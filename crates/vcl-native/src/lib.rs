@@ -16,6 +16,7 @@ mod loaded;
 mod memory;
 mod reach;
 mod rt;
+mod split;
 
 pub use lacquer_vcl_runtime::{Ctx, Host, Instance};
 pub use loaded::{LoadedVcl, compile};

@@ -8,6 +8,7 @@ use crate::coroutine;
 use crate::emit::{self, Constants};
 use crate::memory::Code;
 use crate::reach;
+use crate::split;
 
 /// A program ready to run. Shared by all threads; the machine code goes when this is dropped, so whoever
 /// runs a task of it holds it (an `Arc`) until the task's end.
@@ -24,6 +25,8 @@ pub struct LoadedVcl {
 pub fn compile(mut instance: Instance) -> Result<LoadedVcl, String> {
     reach::check_depth(&instance.program)?;
     let may_suspend = reach::suspending_methods(&instance);
+    split::long_subs(&mut instance.program.subs);
+    reach::check_depth(&instance.program)?;
     let (code, subs, constants) = emit::program(&instance)?;
     let mut methods = [None; Method::COUNT];
     for (method, &sub) in methods.iter_mut().zip(&instance.program.methods) {

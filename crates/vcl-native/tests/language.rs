@@ -153,6 +153,30 @@ fn a_large_program_is_compiled_in_shares() {
     assert_eq!(journal.last().map(String::as_str), Some(format!("Req seen: \"{wanted}\"").as_str()));
 }
 
+/// Long subs are compiled in pieces: each runs, an action in one ends all, and so does a bare return.
+#[test]
+fn a_long_sub_is_compiled_in_pieces() {
+    let long = "if (req.url == \"/x\") { set req.http.no = \"1\"; }\n".repeat(1500);
+    let mut arms = String::new();
+    for i in 0..4500 {
+        arms += &format!("elseif (req.http.n == \"{i}\") {{ set req.http.a = \"{i}\"; }}");
+    }
+    let text = format!(
+        "sub helper {{ {long} if (req.http.leave) {{ return; }} {long} set req.http.b = \"helper\"; }}
+         sub vcl_recv {{ {long} if (req.url == \"/y\") {{ {long} }} {arms} else {{ set req.http.a = \"else\"; }}
+           call helper; {long} if (req.http.pass) {{ return (pass); }} {long} return (hash); }}"
+    );
+    let loaded = load(&text);
+    let with = |name: &str, value: &str| request("GET").with_header(HttpId::Req, name, value);
+    let journal = |lines: &[&str]| lines.iter().map(|l| (*l).to_owned()).collect::<Vec<_>>();
+    let (action, seen) = run(&loaded, with("n", "4321"));
+    assert_eq!((action, seen), (Action::Hash, journal(&["Req a: \"4321\"", "Req b: \"helper\""])));
+    let (action, seen) = run(&loaded, with("leave", "1"));
+    assert_eq!((action, seen), (Action::Hash, journal(&["Req a: \"else\""])));
+    let (action, _) = run(&loaded, with("pass", "1"));
+    assert_eq!(action, Action::Pass);
+}
+
 #[test]
 fn a_deep_program_is_refused() {
     let mut text = String::new();

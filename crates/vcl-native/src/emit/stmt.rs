@@ -12,6 +12,7 @@ impl SubEmitter<'_, '_, '_> {
     /// Emits statements; true if control never gets past them.
     pub fn stmts(&mut self, body: &[Stmt]) -> Result<bool, String> {
         for stmt in body {
+            self.spread_exits();
             let mark = self.mark();
             let ended = self.stmt(stmt)?;
             self.release(mark);

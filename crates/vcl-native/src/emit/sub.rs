@@ -40,6 +40,8 @@ passed! {
     Str => &[types::I64, types::I64];
 }
 
+const MOST_WAYS: usize = 64;
+
 /// A value of VCL in machine values.
 #[derive(Clone, Copy, Debug)]
 pub enum Val {
@@ -72,6 +74,10 @@ pub struct SubEmitter<'f, 'p, 's> {
     pub ctx: Value,
     /// Leaves with `Ctx::handling`.
     pub exit: Block,
+    /// All blocks that do, and how many ways there are to the last. The register allocator suffers from
+    /// blocks with thousands of ways into them.
+    exits: Vec<Block>,
+    ways: usize,
     scratch: StackSlot,
     /// Bytes of the scratch area in use, and the most so far.
     used: u32,
@@ -94,7 +100,6 @@ impl<'p> SubEmitter<'_, 'p, '_> {
         b.switch_to_block(entry);
         let ctx = b.block_params(entry)[0];
         let exit = b.create_block();
-        b.set_cold_block(exit);
         let scratch = b.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, 0, 3));
         let mut emitter = SubEmitter {
             b,
@@ -102,6 +107,8 @@ impl<'p> SubEmitter<'_, 'p, '_> {
             convention: isa.default_call_conv(),
             ctx,
             exit,
+            exits: vec![exit],
+            ways: 0,
             scratch,
             used: 0,
             most: 0,
@@ -112,9 +119,12 @@ impl<'p> SubEmitter<'_, 'p, '_> {
             let none = emitter.b.ins().iconst(types::I32, 0);
             emitter.b.ins().return_(&[none]);
         }
-        emitter.b.switch_to_block(exit);
-        let handling = emitter.handling();
-        emitter.b.ins().return_(&[handling]);
+        for exit in std::mem::take(&mut emitter.exits) {
+            emitter.b.set_cold_block(exit);
+            emitter.b.switch_to_block(exit);
+            let handling = emitter.handling();
+            emitter.b.ins().return_(&[handling]);
+        }
         emitter.b.func.sized_stack_slots[scratch].size = emitter.most;
         emitter.b.seal_all_blocks();
         emitter.b.finalize(isa.frontend_config());
@@ -222,8 +232,18 @@ impl<'p> SubEmitter<'_, 'p, '_> {
         )
     }
 
+    /// Between statements: goes on with another exit when many ways lead to this one.
+    pub fn spread_exits(&mut self) {
+        if self.ways >= MOST_WAYS {
+            self.exit = self.b.create_block();
+            self.exits.push(self.exit);
+            self.ways = 0;
+        }
+    }
+
     /// Leaves the sub if the run has to end.
     pub fn check(&mut self) {
+        self.ways += 1;
         let handling = self.handling();
         let go_on = self.b.create_block();
         self.b.ins().brif(handling, self.exit, &[], go_on, &[]);
