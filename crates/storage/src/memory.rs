@@ -90,7 +90,7 @@ impl Span {
         for part in parts {
             writer.append(part);
         }
-        Ok(Arc::into_inner(writer.span).expect("a new writer holds the only reference"))
+        Ok(writer.into_span())
     }
 
     pub fn arena(&self) -> &Arc<Arena> {
@@ -210,5 +210,10 @@ impl SpanWriter {
 
     pub(crate) fn trim(&mut self) {
         self.span.trim();
+    }
+
+    /// What is written is all; for a writer whose span nobody else has.
+    pub(crate) fn into_span(self) -> Span {
+        Arc::into_inner(self.span).expect("nobody else has the span")
     }
 }

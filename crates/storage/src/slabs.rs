@@ -3,6 +3,7 @@
 //! above. When a class has no room, the next larger class with a free slot serves.
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::runs::Runs;
 
@@ -77,12 +78,33 @@ impl Slab {
     }
 }
 
+/// Page numbers are ours, so that nobody can choose them badly: one multiplication spreads them.
+#[derive(Debug, Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u32(u32::from(byte));
+        }
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        let spread = (self.0 ^ u64::from(n)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = spread ^ (spread >> 32);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 /// All slabs of an arena.
 #[derive(Debug)]
 pub(crate) struct Slabs {
     geometry: Geometry,
     /// By first page.
-    slabs: HashMap<u32, Slab>,
+    slabs: HashMap<u32, Slab, BuildHasherDefault<Spread>>,
     /// (slot size, first page) of slabs with a free slot; lowest address first, so that slabs at the
     /// end run empty and go back.
     partial: BTreeSet<(u32, u32)>,
@@ -94,7 +116,7 @@ pub(crate) struct Slabs {
 impl Slabs {
     /// What comes and goes one at a time needs no new slab each time where `most_empty` is not zero.
     pub(crate) fn new(geometry: Geometry, most_empty: u32) -> Self {
-        Self { geometry, slabs: HashMap::new(), partial: BTreeSet::new(), empty: 0, most_empty }
+        Self { geometry, slabs: HashMap::default(), partial: BTreeSet::new(), empty: 0, most_empty }
     }
 
     /// Takes a slot; answers its byte offset and its size.

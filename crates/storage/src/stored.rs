@@ -78,12 +78,10 @@ impl<'a> First<'a> {
 impl Stored {
     /// Stores an object whose body is at hand.
     pub fn complete(arena: &Arc<Arena>, parts: Parts<'_>, body: &[u8]) -> Result<Self, Full> {
-        let prefix = parts.prefix();
-        let mut pieces = Vec::with_capacity(parts.head.len() + 3);
-        pieces.push(prefix.as_slice());
-        pieces.extend_from_slice(parts.head);
-        pieces.extend([parts.extra, body]);
-        Span::with_contents(arena, &pieces).map(Self::Whole)
+        let mut writer = SpanWriter::new(arena, parts.stored_len() + body.len())?;
+        parts.write(&mut writer);
+        writer.append(body);
+        Ok(Self::Whole(writer.into_span()))
     }
 
     /// Stores the head of an object whose body comes through the writer; `expected` is its length, if

@@ -121,13 +121,11 @@ impl Fetch {
             return false;
         }
         match self.open(origin, fresh_only).await {
-            Ok(connection) => {
-                log_open(&mut self.task.log, &connection);
+            Ok(()) => {
                 origin.count(|c| {
                     c.conn.add(1);
                     c.req.add(1);
                 });
-                self.origin = Some(connection);
                 true
             }
             Err(e) => {
@@ -138,31 +136,39 @@ impl Fetch {
         }
     }
 
-    async fn open(
-        &mut self,
-        origin: &Arc<Origin>,
-        fresh_only: bool,
-    ) -> Result<OriginConnection, endpoint::ConnectError> {
+    async fn open(&mut self, origin: &Arc<Origin>, fresh_only: bool) -> Result<(), endpoint::ConnectError> {
         let limits = Limits::of(origin, &self.task.params, self.connect_timeout);
-        let mut connection = connect_or_reuse(&self.task.reactor, origin, &limits, fresh_only).await?;
+        let found = connect_or_reuse(&self.task.reactor, origin, &limits, fresh_only).await?;
         self.task.stamp("Connected");
+        let connection = self.origin.insert(found);
         let (spec, p) = (&origin.spec, &self.task.params);
         connection.between_bytes =
             choose(self.between_bytes_timeout, spec.between_bytes_timeout, p.between_bytes_timeout);
         connection.first_byte =
             choose(self.first_byte_timeout, spec.first_byte_timeout, p.first_byte_timeout);
         if !connection.reused {
-            self.account.bereq_header += introduce(&connection, &self.task.sess).await;
+            self.account.bereq_header += introduce(connection, &self.task.sess).await;
         }
-        Ok(connection)
+        log_open(&mut self.task.log, connection);
+        Ok(())
     }
 
     /// Sends the request and reads the head of the answer.
     async fn exchange(&mut self) -> Tried {
-        let sent = self.send_request().await;
+        let Some(mut connection) = self.origin.take() else { return Tried::Bad };
+        let tried = self.exchange_on(&mut connection).await;
+        self.origin = Some(connection);
+        tried
+    }
+
+    async fn exchange_on(&mut self, connection: &mut OriginConnection) -> Tried {
+        let sent = self.send_request(connection).await;
         self.task.stamp("Bereq");
         match sent {
-            Ok(()) => self.receive_head().await,
+            Ok(()) => {
+                self.task.reactor.counters.backend_req.add(1);
+                self.receive_head(connection).await
+            }
             Err(e) => {
                 let reason = match e.kind() {
                     io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => SessClose::RemClose,
@@ -171,29 +177,14 @@ impl Fetch {
                 let errno = e.raw_os_error().unwrap_or(0);
                 let text = crate::sys::error_text(errno);
                 self.fetch_error(&format!("backend write error: {errno} ({text}) ({})", reason.text()));
-                self.set_close(reason);
+                connection.close = connection.close.or(Some(reason));
                 // An origin that closed an idle connection is not to blame.
                 if self.no_retry.is_none() { Tried::Silent } else { Tried::Bad }
             }
         }
     }
 
-    fn set_close(&mut self, reason: SessClose) {
-        if let Some(origin) = &mut self.origin
-            && origin.close.is_none()
-        {
-            origin.close = Some(reason);
-        }
-    }
-
-    async fn send_request(&mut self) -> io::Result<()> {
-        let Some(mut connection) = self.origin.take() else { return Err(io::ErrorKind::NotConnected.into()) };
-        let result = self.send_request_on(&mut connection).await;
-        self.origin = Some(connection);
-        result
-    }
-
-    async fn send_request_on(&mut self, connection: &mut OriginConnection) -> io::Result<()> {
+    async fn send_request(&mut self, connection: &mut OriginConnection) -> io::Result<()> {
         let chunked = match (&self.cached_body, &self.client_body) {
             (None, Some(body)) => body.announced().is_none(),
             _ => false,
@@ -252,15 +243,7 @@ impl Fetch {
         Ok(())
     }
 
-    async fn receive_head(&mut self) -> Tried {
-        let Some(mut connection) = self.origin.take() else { return Tried::Bad };
-        self.task.reactor.counters.backend_req.add(1);
-        let result = self.receive_head_on(&mut connection).await;
-        self.origin = Some(connection);
-        result
-    }
-
-    async fn receive_head_on(&mut self, connection: &mut OriginConnection) -> Tried {
+    async fn receive_head(&mut self, connection: &mut OriginConnection) -> Tried {
         let max = (self.task.params.http_resp_size as usize).min(self.task.ws.free_space().saturating_sub(1));
         let first = connection.first_byte.max(SHORTEST_WAIT);
         let between = connection.between_bytes.max(SHORTEST_WAIT);
