@@ -101,7 +101,11 @@ impl Field {
         if name.id != UNKNOWN || self.id != UNKNOWN {
             return self.id == name.id;
         }
-        self.name_len as usize == name.bytes.len() && self.name(ws).eq_ignore_ascii_case(name.bytes)
+        // Names that a site makes up tend to have their beginning in common, and tell apart at the end.
+        let last = |name: &[u8]| name.last().map(|b| b | 0x20);
+        self.name_len as usize == name.bytes.len()
+            && last(self.name(ws)) == last(name.bytes)
+            && self.name(ws).eq_ignore_ascii_case(name.bytes)
     }
 
     /// Whether the header is dropped on the way `filter`.
