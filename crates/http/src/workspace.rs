@@ -252,6 +252,29 @@ impl Workspace {
         Ok(text)
     }
 
+    /// "name: value", the value in parts, as a text.
+    pub(crate) fn write_line(&mut self, name: &[u8], value: &[&[u8]]) -> Result<Text, Overflow> {
+        let mut len = name.len() + 2;
+        for part in value {
+            len += part.len();
+        }
+        let line = self.alloc(len + 1)?.slice(0, len);
+        let Some(out) = self.bytes.get_mut(line.offset()..line.offset() + len + 1) else {
+            return Err(Overflow);
+        };
+        let (place, out) = out.split_at_mut(name.len());
+        place.copy_from_slice(name);
+        let (colon, mut out) = out.split_at_mut(2);
+        colon.copy_from_slice(b": ");
+        for part in value {
+            let (place, behind) = out.split_at_mut(part.len());
+            place.copy_from_slice(part);
+            out = behind;
+        }
+        out.fill(0);
+        Ok(line)
+    }
+
     /// One text made of the parts, in order.
     pub fn copy_parts(&mut self, parts: &[&[u8]]) -> Result<Text, Overflow> {
         let text = self.alloc_text(parts.iter().map(|p| p.len()).sum())?;

@@ -2,6 +2,7 @@
 //! removed is handed to the caller, who writes the log.
 
 use super::{Field, MAX_NAME, Message, bit, skip_blanks};
+use crate::ascii::is_ows;
 use crate::header_table::HeaderName;
 use crate::workspace::{Overflow, Text, Workspace};
 
@@ -56,7 +57,8 @@ impl Message {
             return Err(Overflow);
         }
         let field = build_line(ws, name, value)?;
-        self.push(ws, field)
+        self.push_unchecked(field);
+        Ok(field.line)
     }
 
     /// Appends a whole line that is in the workspace or fixed.
@@ -231,23 +233,16 @@ impl Message {
     }
 }
 
+#[inline]
 fn build_line(ws: &mut Workspace, name: HeaderName<'_>, value: &[&[u8]]) -> Result<Field, Overflow> {
     if name.bytes.is_empty() || name.bytes.len() > MAX_NAME {
         ws.set_overflowed();
         return Err(Overflow);
     }
-    let value_len: usize = value.iter().map(|p| p.len()).sum();
-    let line = ws.alloc_text(name.bytes.len() + 2 + value_len)?;
-    let bytes = ws.get_mut(line);
-    let (to_name, rest) = bytes.split_at_mut(name.bytes.len());
-    to_name.copy_from_slice(name.bytes);
-    let (colon, mut rest) = rest.split_at_mut(2);
-    colon.copy_from_slice(b": ");
-    for part in value {
-        let (place, behind) = rest.split_at_mut(part.len());
-        place.copy_from_slice(part);
-        rest = behind;
+    let line = ws.write_line(name.bytes, value)?;
+    let mut value_at = name.bytes.len() + 2;
+    if value.first().is_none_or(|part| part.first().is_none_or(|&b| is_ows(b))) {
+        value_at = skip_blanks(ws.get(line), value_at);
     }
-    let value_at = skip_blanks(bytes, name.bytes.len() + 2);
     Ok(Field::from_parts(line, name.bytes.len(), value_at, name.id))
 }

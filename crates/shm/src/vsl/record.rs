@@ -74,18 +74,6 @@ impl<'a> Record<'a> {
         self.number(|out| text::seconds(t, out))
     }
 
-    /// As `seconds`, for the time of day.
-    #[inline(always)]
-    pub(super) fn clock(mut self, t: f64) -> Self {
-        if self.limit - self.at >= MAX
-            && let Some(out) = self.tx.buf.get_mut(self.at..).and_then(|rest| rest.first_chunk_mut())
-        {
-            self.at += self.tx.clock.seconds(t, out);
-            return self;
-        }
-        self.seconds(t)
-    }
-
     /// `%.6f`.
     #[inline(always)]
     pub fn fixed6(self, x: f64) -> Self {
@@ -147,7 +135,7 @@ impl fmt::Write for Record<'_> {
 impl TxLog {
     /// Makes room for the longest record; the answer is where its text begins.
     #[inline(always)]
-    fn open_record(&mut self) -> usize {
+    pub(super) fn open_record(&mut self) -> usize {
         if self.len + RECORD_HEAD + padded(self.reclen) > self.buf.len() {
             self.make_room_slowly(self.reclen);
         }
@@ -155,7 +143,7 @@ impl TxLog {
     }
 
     /// Closes the record whose text reaches to `end`.
-    fn close_record(&mut self, tag: Tag, end: usize) {
+    pub(super) fn close_record(&mut self, tag: Tag, end: usize) {
         let len = end + 1 - (self.len + RECORD_HEAD);
         let head = record_head(tag, len, self.vxid());
         let Some(record) = self.buf.get_mut(self.len..=end) else { return };

@@ -37,7 +37,7 @@ const fn eight(n: u64) -> u64 {
 }
 
 #[inline(always)]
-fn put<const N: usize>(out: &mut [u8; MAX], at: usize, bytes: [u8; N]) {
+fn put<const N: usize>(out: &mut [u8], at: usize, bytes: [u8; N]) {
     if let Some(place) = out.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
         *place = bytes;
     }
@@ -51,7 +51,7 @@ pub fn decimal(n: u64, out: &mut [u8; MAX]) -> usize {
 
 /// Writes `n` in decimal at `at` and returns where it ends.
 #[inline(always)]
-fn decimal_at(n: u64, at: usize, out: &mut [u8; MAX]) -> usize {
+fn decimal_at(n: u64, at: usize, out: &mut [u8]) -> usize {
     if n < 10 {
         put(out, at, [b'0' + n as u8]);
         return at + 1;
@@ -64,7 +64,7 @@ fn decimal_at(n: u64, at: usize, out: &mut [u8; MAX]) -> usize {
 
 /// Two to four digits.
 #[inline(always)]
-fn short(n: u32, at: usize, out: &mut [u8; MAX]) -> usize {
+fn short(n: u32, at: usize, out: &mut [u8]) -> usize {
     let (upper, lower) = (n / 100, n % 100);
     let mut end = at;
     if upper >= 10 {
@@ -80,14 +80,14 @@ fn short(n: u32, at: usize, out: &mut [u8; MAX]) -> usize {
 
 /// Up to eight digits, without zeros before them.
 #[inline]
-fn leading(n: u64, at: usize, out: &mut [u8; MAX]) -> usize {
+fn leading(n: u64, at: usize, out: &mut [u8]) -> usize {
     let digits = eight(n);
     let zeros = (digits.trailing_zeros() / 8).min(7);
     put(out, at, ((digits | ASCII_ZEROS) >> (8 * zeros)).to_le_bytes());
     at + 8 - zeros as usize
 }
 
-fn long(n: u64, at: usize, out: &mut [u8; MAX]) -> usize {
+fn long(n: u64, at: usize, out: &mut [u8]) -> usize {
     if n < HUNDRED_MILLION {
         return leading(n, at, out);
     }
@@ -131,16 +131,16 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// As [`seconds`].
+    /// As [`seconds`], written at `at`; the answer is where it ends.
     #[inline(always)]
-    pub fn seconds(&mut self, t: f64, out: &mut [u8; MAX]) -> usize {
+    fn seconds_at(&mut self, t: f64, at: usize, out: &mut [u8]) -> usize {
         let now = to_micros(t);
         let (second, fraction) = (now / 1_000_000, now % 1_000_000);
         if second != self.second && !self.turn(second) {
-            return micros(now, 0, out);
+            return micros(now, at, out);
         }
-        put(out, 0, self.digits);
-        decimals(fraction as u32, self.digits.len(), out)
+        put(out, at, self.digits);
+        decimals(fraction as u32, at + self.digits.len(), out)
     }
 
     /// False if that second is not ten digits long.
@@ -160,18 +160,27 @@ impl Clock {
 /// `%.6f`: six decimals, rounded. Beyond what 64 bits of millionths hold, the number sticks at the limit.
 #[inline]
 pub fn fixed6(x: f64, out: &mut [u8; MAX]) -> usize {
-    // From here on doubles have no fraction: what is added to it is rounded, to even, and stands in the
+    fixed6_at(x, 0, out)
+}
+
+#[inline(always)]
+fn fixed6_at(x: f64, at: usize, out: &mut [u8]) -> usize {
+    // From this on doubles have no fraction: what is added to it is rounded, to even, and stands in the
     // lower bits.
-    const WHOLE: f64 = (1_u64 << 52) as f64;
-    put(out, 0, [b'-']);
+    const NO_FRACTION: f64 = (1_u64 << 52) as f64;
+    put(out, at, [b'-']);
     let scaled = x.abs() * 1e6;
-    let rounded = if scaled < WHOLE { (scaled + WHOLE).to_bits() - WHOLE.to_bits() } else { scaled as u64 };
-    micros(rounded, usize::from(x.is_sign_negative()), out)
+    let rounded = if scaled < NO_FRACTION {
+        (scaled + NO_FRACTION).to_bits() - NO_FRACTION.to_bits()
+    } else {
+        scaled as u64
+    };
+    micros(rounded, at + usize::from(x.is_sign_negative()), out)
 }
 
 /// Millionths, written from `at`; the answer is where they end.
 #[inline(always)]
-fn micros(n: u64, at: usize, out: &mut [u8; MAX]) -> usize {
+fn micros(n: u64, at: usize, out: &mut [u8]) -> usize {
     if n < 1_000_000 {
         put(out, at, [b'0']);
         return decimals(n as u32, at + 1, out);
@@ -183,10 +192,77 @@ fn micros(n: u64, at: usize, out: &mut [u8; MAX]) -> usize {
 
 /// The point and six decimals.
 #[inline(always)]
-fn decimals(fraction: u32, at: usize, out: &mut [u8; MAX]) -> usize {
+fn decimals(fraction: u32, at: usize, out: &mut [u8]) -> usize {
     let ([a, b], [c, d], [e, f]) = (pair(fraction / 10_000), pair(fraction / 100), pair(fraction));
     put(out, at, [b'.', a, b, c, d, e, f]);
     at + 7
+}
+
+/// Room for the texts that are made at once: two words and a number, a word and three times, seven numbers.
+pub(super) const WHOLE: usize = 160;
+/// Words in them are cut to this length.
+pub(super) const WORD: usize = 64;
+const NUMBERS: usize = 7;
+
+/// Writes a word at `at`; the answer is where it ends.
+#[inline(always)]
+fn word(word: &[u8], at: usize, out: &mut [u8]) -> usize {
+    let word = &word[..word.len().min(WORD)];
+    if let Some(place) = out.get_mut(at..at + word.len()) {
+        copy(word, place);
+    }
+    at + word.len()
+}
+
+/// The text of a `Timestamp`: when, how long since the first, and since the previous one.
+#[inline(always)]
+pub(super) fn stamp(
+    event: &[u8],
+    [now, first, previous]: [f64; 3],
+    clock: &mut Clock,
+    out: &mut [u8; WHOLE],
+) -> usize {
+    let mut at = word(event, 0, out);
+    put(out, at, *b": ");
+    at = clock.seconds_at(now, at + 2, out);
+    for since in [first, previous] {
+        put(out, at, *b" ");
+        at = micros(to_micros(now - since), at + 1, out);
+    }
+    at
+}
+
+/// The text of a `Begin` or `Link`.
+#[inline(always)]
+pub(super) fn relation(kind: &[u8], number: u64, why: &[u8], out: &mut [u8; WHOLE]) -> usize {
+    let mut at = word(kind, 0, out);
+    put(out, at, *b" ");
+    at = decimal_at(number, at + 1, out);
+    put(out, at, *b" ");
+    word(why, at + 1, out)
+}
+
+/// Up to [`NUMBERS`] numbers with spaces between them.
+#[inline(always)]
+pub(super) fn numbers(numbers: &[u64], out: &mut [u8; WHOLE]) -> usize {
+    let mut at = 0;
+    for &n in numbers.iter().take(NUMBERS) {
+        at = decimal_at(n, at, out);
+        put(out, at, *b" ");
+        at += 1;
+    }
+    at.saturating_sub(1)
+}
+
+/// The text of a `Hit`: a number and three durations.
+#[inline(always)]
+pub(super) fn hit(number: u64, durations: [f64; 3], out: &mut [u8; WHOLE]) -> usize {
+    let mut at = decimal_at(number, 0, out);
+    for seconds in durations {
+        put(out, at, *b" ");
+        at = fixed6_at(seconds, at + 1, out);
+    }
+    at
 }
 
 /// Copies all of `from` to the beginning of `to`, which must not be shorter. What is short, as most
@@ -252,8 +328,7 @@ mod tests {
         assert_eq!(shown(|out| seconds(12.25, out)), "12.250000");
         let mut clock = Clock::default();
         for t in [1_700_000_000.25, 1_700_000_000.5, 1_700_000_001.0, 0.0, 99.5, 1_700_000_001.125] {
-            assert_eq!(shown(|out| clock.clone().seconds(t, out)), format!("{t:.6}"));
-            clock.seconds(t, &mut [0; MAX]);
+            assert_eq!(shown(|out| clock.seconds_at(t, 0, out)), format!("{t:.6}"));
         }
         for x in [0.0, 120.0, -1.5, 0.000_001_9, 119.999_999_9, 9.5, 10.0, 1_700_000_000.123_456, 5e9] {
             assert_eq!(shown(|out| fixed6(x, out)), format!("{x:.6}"));
@@ -269,5 +344,25 @@ mod tests {
             assert_eq!(to[..len], from[..len]);
             assert!(to[len..].iter().all(|&b| b == 0));
         }
+    }
+
+    #[test]
+    fn texts_made_at_once_fit_their_room() {
+        let mut out = [b'#'; WHOLE];
+        let len = numbers(&[u64::MAX; NUMBERS], &mut out);
+        assert_eq!(out[..len], *vec![u64::MAX.to_string(); NUMBERS].join(" ").as_bytes());
+        let len = numbers(&[0, 10, 1400], &mut out);
+        assert_eq!(out[..len], *b"0 10 1400");
+        let (mut clock, event) = (Clock::default(), [b'e'; WORD]);
+        let len = stamp(&event, [1e300, 0.0, 0.0], &mut clock, &mut out);
+        assert_eq!(len, WORD + 2 + 3 * 20 + 2);
+        let len = stamp(b"Resp", [1_700_000_000.5, 1_700_000_000.25, 1_700_000_001.0], &mut clock, &mut out);
+        assert_eq!(out[..len], *b"Resp: 1700000000.500000 0.250000 0.000000");
+        let len = relation(&event, u64::MAX, &event, &mut out);
+        assert_eq!(len, 2 * WORD + 2 + 20);
+        let len = relation(b"req", 32769, b"rxreq", &mut out);
+        assert_eq!(out[..len], *b"req 32769 rxreq");
+        let len = hit(3, [-0.5, 10.0, 0.0], &mut out);
+        assert_eq!(out[..len], *b"3 -0.500000 10.000000 0.000000");
     }
 }

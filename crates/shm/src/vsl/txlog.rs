@@ -28,7 +28,7 @@ pub struct TxLog {
     /// Texts below this length may take the short way: none when every record is written at once.
     short: usize,
     unbuffered: bool,
-    pub(super) clock: text::Clock,
+    clock: text::Clock,
 }
 
 impl TxLog {
@@ -163,13 +163,45 @@ impl TxLog {
 
     /// The record by which transactions find each other: `Begin` names the parent, `Link` a child.
     pub fn put_relation(&mut self, tag: Tag, kind: &str, other: Vxid, why: &str) {
-        self.record(tag).str(kind).byte(b' ').u64(other.number()).byte(b' ').str(why).end();
+        self.put_whole(tag, |out, _| text::relation(kind.as_bytes(), other.number(), why.as_bytes(), out));
     }
 
     /// A `Timestamp` record: when, how long since the work began, and since the previous stamp.
     pub fn put_timestamp(&mut self, event: &str, now: f64, first: f64, previous: f64) {
-        let record = self.record(Tag::Timestamp).str(event).bytes(b": ").clock(now).sp();
-        record.seconds(now - first).sp().seconds(now - previous).end();
+        if event.len() > text::WORD {
+            let record = self.record(Tag::Timestamp).str(event).bytes(b": ").seconds(now).sp();
+            return record.seconds(now - first).sp().seconds(now - previous).end();
+        }
+        let times = [now, first, previous];
+        self.put_whole(Tag::Timestamp, |out, clock| text::stamp(event.as_bytes(), times, clock, out));
+    }
+
+    /// A record of numbers with spaces between them; at most seven.
+    pub fn put_numbers(&mut self, tag: Tag, numbers: &[u64]) {
+        self.put_whole(tag, |out, _| text::numbers(numbers, out));
+    }
+
+    /// A `Hit` record of a complete object: its number and how long it lives.
+    pub fn put_hit(&mut self, vxid: u64, ttl: f64, grace: f64, keep: f64) {
+        self.put_whole(Tag::Hit, |out, _| text::hit(vxid, [ttl, grace, keep], out));
+    }
+
+    /// Adds a record whose text is made at once: in its place, if it cannot be too long for a record.
+    #[inline(always)]
+    fn put_whole(&mut self, tag: Tag, write: impl FnOnce(&mut [u8; text::WHOLE], &mut text::Clock) -> usize) {
+        if self.is_masked(tag) {
+            return;
+        }
+        let at = self.open_record();
+        if self.reclen > text::WHOLE
+            && let Some(out) = self.buf.get_mut(at..).and_then(|rest| rest.first_chunk_mut())
+        {
+            let len = write(out, &mut self.clock);
+            return self.close_record(tag, at + len);
+        }
+        let mut out = [0; text::WHOLE];
+        let len = write(&mut out, &mut self.clock);
+        self.put_slowly(tag, &out[..len]);
     }
 
     /// Ends this transaction with a link to the next, and begins that: a restart, a retry.

@@ -109,16 +109,15 @@ fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>) -> Loo
 fn log_hit(req: &mut Req, object: &Object) {
     let ttl = object.fresh_until(req.req_ttl) - req.t_req;
     let timers = object.timers();
+    let (grace, keep) = (f64::from(timers.grace), f64::from(timers.keep));
+    if object.state() != BodyState::Fetching {
+        return req.task.log.put_hit(object.vxid(), ttl, grace, keep);
+    }
     let record = req.task.log.record(Tag::Hit).u64(object.vxid()).sp().fixed6(ttl).sp();
-    let record = record.fixed6(f64::from(timers.grace)).sp().fixed6(f64::from(timers.keep));
-    if object.state() == BodyState::Fetching {
-        let record = record.sp().u64(object.body_len());
-        match lacquer_http::pack::packed_header(object.head(), lacquer_http::header_table::CONTENT_LENGTH) {
-            Some(length) => record.sp().bytes(length).end(),
-            None => record.end(),
-        }
-    } else {
-        record.end();
+    let record = record.fixed6(grace).sp().fixed6(keep).sp().u64(object.body_len());
+    match lacquer_http::pack::packed_header(object.head(), lacquer_http::header_table::CONTENT_LENGTH) {
+        Some(length) => record.sp().bytes(length).end(),
+        None => record.end(),
     }
 }
 

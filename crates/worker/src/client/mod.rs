@@ -393,21 +393,9 @@ impl Req {
     pub fn charge(&mut self) {
         let a = std::mem::take(&mut self.account);
         if !self.piped && !self.task.vxid().is_none() {
-            self.task
-                .log
-                .record(Tag::ReqAcct)
-                .u64(a.req_header)
-                .sp()
-                .u64(a.req_body)
-                .sp()
-                .u64(a.req_header + a.req_body)
-                .sp()
-                .u64(a.resp_header)
-                .sp()
-                .u64(a.resp_body)
-                .sp()
-                .u64(a.resp_header + a.resp_body)
-                .end();
+            let (request, response) = (a.req_header + a.req_body, a.resp_header + a.resp_body);
+            let numbers = [a.req_header, a.req_body, request, a.resp_header, a.resp_body, response];
+            self.task.log.put_numbers(Tag::ReqAcct, &numbers);
         }
         if self.esi_level > 0 {
             return;

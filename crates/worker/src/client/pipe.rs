@@ -121,17 +121,8 @@ async fn start(req: &mut Req) -> Step {
     let mut account = Account { req: std::mem::take(&mut req.account.req_header), ..Account::default() };
     req.piped = true;
     let reason = converse(req, &mut account).await;
-    req.task
-        .log
-        .record(Tag::PipeAcct)
-        .u64(account.req)
-        .sp()
-        .u64(account.bereq)
-        .sp()
-        .u64(account.from_client)
-        .sp()
-        .u64(account.from_origin)
-        .end();
+    let numbers = [account.req, account.bereq, account.from_client, account.from_origin];
+    req.task.log.put_numbers(Tag::PipeAcct, &numbers);
     let c = &req.task.reactor.counters;
     c.s_pipe_hdrbytes.add(account.req);
     c.s_pipe_in.add(account.from_client);
