@@ -63,6 +63,10 @@ impl Around {
 /// Errors and warnings, then what is correct but likely to hurt.
 fn diagnose(name: &str, text: &[u8], around: &Around) -> Vec<Diagnostic> {
     let machine = Machine;
+    // Includes beside the file are found by its full name.
+    let absolute = std::path::absolute(name).ok().filter(|path| path.exists());
+    let absolute = absolute.as_deref().map(std::path::Path::to_string_lossy);
+    let name = absolute.as_deref().unwrap_or(name);
     let mut options = Options::new(lacquer_vmods::catalogue(), &machine, &machine);
     options.max_errors = MAX_ERRORS;
     (options.storages, options.labels) = (&around.storages, &around.labels);
