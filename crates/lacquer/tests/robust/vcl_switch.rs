@@ -14,10 +14,11 @@ const WARM: usize = 200;
 /// Some 50 kB were measured; the rest is room for what allocators do.
 const MAY_GROW: u64 = 2 << 20;
 
+/// Answers that are not kept are passed: each that came as a miss would leave a note of that for two minutes.
 /// Both subroutines and the string between them belong to the same VCL.
 fn subs(number: usize) -> String {
     format!(
-        "sub vcl_recv {{ set req.http.seen = \"{number}\"; if (req.url ~ \"/miss/[a-z]*{number}$\") \
+        "sub vcl_recv {{ set req.http.seen = \"{number}\"; if (req.url ~ \"/private/|/[a-z]*{number}$\") \
          {{ return (pass); }} }} sub vcl_deliver {{ set resp.http.seen = req.http.seen; \
          set resp.http.mine = \"{number}\"; }}"
     )
