@@ -35,15 +35,22 @@ def token():
 
 
 def interleaved(result, options, names, drive, warm, **field):
-    """All servers run side by side; each round drives every one of them once."""
+    """All servers run side by side; each round drives every one of them once. Each round begins with
+    another: who follows the warming has the leftovers of all others on its core."""
     with Field(options.chosen(names), **field) as running:
         for server in running.servers.values():
             warm(server.port)
-        for _ in range(options.rounds):
-            for name, server in running.servers.items():
+        turns = list(running.servers.items())
+        for at in range(options.rounds):
+            for name, server in rotated(turns, at):
                 asks = SERVERS[name].kind == "cache"
                 result.add(name, load.measured(server, drive, running.origin_port if asks else None))
     return result
+
+
+def rotated(turns, by):
+    by %= max(len(turns), 1)
+    return turns[by:] + turns[:by]
 
 
 def throughput(id, title, columns=THROUGHPUT, primary="cpu_us"):
