@@ -5,13 +5,20 @@ import html
 import math
 
 WIDTH, LEFT, RIGHT, BAR, GAP, TOP = 640, 120, 100, 18, 6, 44
+def colours(back, ink, faint, own, peer, floor):
+    """Written out, as not every viewer of SVG knows variables."""
+    return (f".back{{fill:{back}}}text{{fill:{ink}}}.faint{{fill:{faint}}}.own{{fill:{own}}}.peer{{fill:{peer}}}"
+            f".floor{{fill:{floor}}}.line{{fill:none;stroke:{peer}}}.line.own{{stroke:{own}}}"
+            f".range{{stroke:{ink}}}.grid{{stroke:{faint}}}")
+
+
 STYLE = """<style>
-svg{--back:#fff;--ink:#222;--faint:#777;--own:#b3261e;--peer:#c9a27e;--floor:#b9b6b0}
-@media (prefers-color-scheme:dark){svg{--back:#16181c;--ink:#e6e6e6;--faint:#9a9a9a;--own:#f2695f;--peer:#8f7153;--floor:#5b5e63}}
-.back{fill:var(--back)}text{fill:var(--ink);font:12px system-ui,sans-serif}.title{font-weight:600;font-size:14px}.faint{fill:var(--faint)}
-.own{fill:var(--own)}.peer{fill:var(--peer)}.floor{fill:var(--floor)}.bold{font-weight:600}
-.line{fill:none;stroke:var(--peer);stroke-width:1.5}.line.own{stroke:var(--own);stroke-width:2.5}
-.range{stroke:var(--ink);stroke-opacity:.6}.grid{stroke:var(--faint);stroke-opacity:.3}
+text{font:12px system-ui,sans-serif}.title{font-weight:600;font-size:14px}.bold{font-weight:600}
+.line{fill:none;stroke-width:1.5}.line.own{stroke-width:2.5}.range{stroke-opacity:.6}.grid{stroke-opacity:.3}
+""" + colours("#fff", "#222", "#777", "#b3261e", "#c9a27e", "#b9b6b0") + """
+@media (prefers-color-scheme:dark){
+""" + colours("#16181c", "#e6e6e6", "#9a9a9a", "#f2695f", "#8f7153", "#5b5e63") + """
+}
 </style>"""
 
 
