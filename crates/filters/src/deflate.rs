@@ -244,13 +244,7 @@ fn skip_symbols<R: BufRead>(bits: &mut Bits<R>, (literals, distances): &Codes) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Filter, Gzip};
-
-    fn pack(text: &[u8], level: u32) -> Vec<u8> {
-        let mut out = Vec::new();
-        Gzip::new(level).push(text, true, &mut out).unwrap();
-        out
-    }
+    use crate::gzip::pack;
 
     #[test]
     fn the_end_of_a_stream_is_eight_bytes_before_its_end() {

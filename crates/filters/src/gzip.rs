@@ -233,6 +233,14 @@ impl Filter for Gzip {
     }
 }
 
+/// A whole text as one stream.
+#[cfg(test)]
+pub(crate) fn pack(text: &[u8], level: u32) -> Vec<u8> {
+    let mut out = Vec::new();
+    Gzip::new(level).push(text, true, &mut out).unwrap();
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -132,13 +132,8 @@ impl Strip {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Filter, Gunzip, Gzip};
-
-    fn pack(text: &[u8], level: u32) -> Vec<u8> {
-        let mut out = Vec::new();
-        Gzip::new(level).push(text, true, &mut out).unwrap();
-        out
-    }
+    use crate::gzip::pack;
+    use crate::{Filter, Gunzip};
 
     #[test]
     fn checksums_of_parts_add_up() {
