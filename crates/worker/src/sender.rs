@@ -6,7 +6,6 @@ use lacquer_cache::{BodyState, Chunk, Object, flag};
 use lacquer_http::h1::ChunkHeader;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
-use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::clock;
@@ -61,8 +60,6 @@ pub struct Sender {
 
 /// From this size on a stored body is sent by the kernel without copying. Below, the copy is cheaper.
 const SENDFILE_MIN: usize = 48 * 1024;
-/// How long a head waits for a body that is still being fetched.
-const HEAD_WAITS: Duration = Duration::from_millis(2);
 /// Pieces of body smaller than this are sent together.
 const GATHER_MAX: usize = 32 * 1024;
 /// Chunks of a stored body that go into one write.
@@ -254,11 +251,11 @@ impl Sender {
             self.deadline();
         }
         while at < to {
-            if object.body_len() <= at && !self.head.is_empty() {
+            if object.body_len() <= at {
                 // Nothing to send yet: the client need not wait for the head as well.
                 self.write_head().await?;
             }
-            let state = self.more_than(object, at).await?;
+            let state = crate::extra::more_than(object, at).await;
             if self.deadline.is_some_and(|d| Instant::now() > d) {
                 return Err(io::Error::from_raw_os_error(11).into());
             }
@@ -284,19 +281,6 @@ impl Sender {
             at = self.stored(object, at, to).await?;
         }
         Ok(())
-    }
-
-    /// Waits for more of the body than `at`. The head waits too, for it should share a packet with the
-    /// first of the body, but not for long: a client may live on what the head says.
-    async fn more_than(&mut self, object: &Object, at: u64) -> io::Result<BodyState> {
-        let waits = object.state() == BodyState::Fetching && object.body_len() <= at;
-        if waits && self.head_sent < self.head.len() {
-            match tokio::time::timeout(HEAD_WAITS, crate::extra::more_than(object, at)).await {
-                Ok(state) => return Ok(state),
-                Err(_) => self.write_head().await?,
-            }
-        }
-        Ok(crate::extra::more_than(object, at).await)
     }
 
     /// One piece of stored body; where it ends.
