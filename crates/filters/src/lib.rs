@@ -13,6 +13,19 @@ pub mod splice;
 pub use gzip::{Gunzip, Gzip, TestGunzip};
 pub use range::RangeOf;
 
+/// The names in a list of filters, each with the list from there on.
+pub fn names(list: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let is_space = |b: u8| b.is_ascii_whitespace() || b == 0x0b;
+    let mut rest = list;
+    std::iter::from_fn(move || {
+        let start = rest.iter().position(|&b| !is_space(b))?;
+        let from_here = &rest[start..];
+        let end = from_here.iter().position(|&b| is_space(b)).unwrap_or(from_here.len());
+        rest = &from_here[end..];
+        Some((&from_here[..end], from_here))
+    })
+}
+
 /// What filters have to tell beside their output.
 #[derive(Debug, Default)]
 pub struct Report {
@@ -102,5 +115,19 @@ impl Chain {
             work.made += out.len() as u64;
         }
         Ok(self.stages.last().map_or(input, |s| s.out.as_slice()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names;
+
+    #[test]
+    fn a_list_is_split_at_any_blank() {
+        let list: Vec<_> = names(b" gunzip\tesi\n nope  ").collect();
+        let expected: [(&[u8], &[u8]); 3] =
+            [(b"gunzip", b"gunzip\tesi\n nope  "), (b"esi", b"esi\n nope  "), (b"nope", b"nope  ")];
+        assert_eq!(list, expected);
+        assert_eq!(names(b" \x0b ").count(), 0);
     }
 }

@@ -27,6 +27,16 @@ impl BodyStatus {
         }
     }
 
+    /// Who takes such a body off a connection, as `VfpAcct` records name it.
+    pub const fn receiver(self) -> &'static str {
+        match self {
+            BodyStatus::Length => "V1F_STRAIGHT",
+            BodyStatus::Chunked => "V1F_CHUNKED",
+            BodyStatus::Eof => "V1F_EOF",
+            _ => "",
+        }
+    }
+
     pub const fn number(self) -> u8 {
         self as u8
     }

@@ -23,6 +23,7 @@ mod probes;
 mod proxy_out;
 mod reactor;
 mod req_body;
+mod req_filters;
 mod sender;
 mod sess;
 mod session;

@@ -14,6 +14,7 @@ use lacquer_http::h1::{ChunkedDecoder, Framing};
 use lacquer_params::Params;
 
 use crate::clock;
+use crate::req_filters::BodyFilters;
 use crate::shared::Shared;
 
 /// The receiving half with what was read beyond the last message.
@@ -60,6 +61,8 @@ pub enum BodyError {
     NoRoom(String),
     /// The framing is wrong; the text is for the log.
     Framing(&'static str),
+    /// A filter cannot make anything of it. What, is told with the report of the filters.
+    Filter,
     /// More than the limit given.
     TooBig,
 }
@@ -69,6 +72,7 @@ impl BodyError {
         match self {
             BodyError::NoRoom(text) => text.clone(),
             BodyError::Framing(text) => (*text).to_owned(),
+            BodyError::Filter => "0 (Success)".to_owned(),
             BodyError::TooBig => "Request body too big to cache".to_owned(),
         }
     }
@@ -83,6 +87,12 @@ pub struct ReqBody {
     decoder: ChunkedDecoder,
     cached: Option<Arc<Object>>,
     counted: u64,
+    /// In so many reads.
+    reads: u64,
+    /// How the body came, whatever became of it.
+    framing: BodyStatus,
+    /// What it goes through when it is read.
+    pub filters: Option<Box<BodyFilters>>,
     buffer: Vec<u8>,
 }
 
@@ -104,6 +114,9 @@ impl ReqBody {
             decoder: ChunkedDecoder::new(),
             cached: None,
             counted: 0,
+            reads: 0,
+            framing: BodyStatus::None,
+            filters: None,
             buffer: Vec::new(),
         }
     }
@@ -115,11 +128,14 @@ impl ReqBody {
 
     pub fn begin(&mut self, framing: Framing) {
         self.status = framing.status;
+        self.framing = framing.status;
+        self.filters = None;
         self.length = framing.content_length;
         self.left = framing.content_length;
         self.decoder = ChunkedDecoder::new();
         self.cached = None;
         self.counted = 0;
+        self.reads = 0;
     }
 
     pub fn status(&self) -> BodyStatus {
@@ -139,17 +155,28 @@ impl ReqBody {
         self.rx.as_ref().is_some_and(|rx| !rx.pending.is_empty())
     }
 
+    /// How long the body will be, if that is known.
     pub fn announced(&self) -> Option<u64> {
-        (self.status == BodyStatus::Length).then_some(self.length)
+        let resized = self.filters.as_ref().is_some_and(|filters| filters.resize());
+        (self.status == BodyStatus::Length && !resized).then_some(self.length)
+    }
+
+    pub fn framing(&self) -> BodyStatus {
+        self.framing
     }
 
     pub fn cached(&self) -> Option<Arc<Object>> {
         self.cached.clone()
     }
 
-    /// Body bytes received since the last call.
-    pub fn take_counted(&mut self) -> u64 {
-        std::mem::take(&mut self.counted)
+    /// Something came of it since the last account.
+    pub fn was_read(&self) -> bool {
+        self.reads > 0
+    }
+
+    /// Reads, and body bytes received by them, since the last call.
+    pub fn take_counted(&mut self) -> (u64, u64) {
+        (std::mem::take(&mut self.reads), std::mem::take(&mut self.counted))
     }
 
     /// Marks the body as being read; the reader gets all that reading needs.
@@ -162,6 +189,9 @@ impl ReqBody {
             decoder: std::mem::take(&mut self.decoder),
             cached: self.cached.clone(),
             counted: 0,
+            reads: 0,
+            framing: self.framing,
+            filters: self.filters.take(),
             buffer: std::mem::take(&mut self.buffer),
         };
         self.status = BodyStatus::Taken;
@@ -171,9 +201,11 @@ impl ReqBody {
     /// The reader is done; the connection comes back.
     pub fn give_back(&mut self, reader: ReqBody) {
         self.counted += reader.counted;
+        self.reads += reader.reads;
         // What failed stays failed: nobody knows where the next request begins.
         let taken = reader.status != BodyStatus::Error && reader.is_done();
         self.status = if taken { BodyStatus::Taken } else { reader.status };
+        self.filters = reader.filters;
         self.rx = reader.rx;
         self.left = reader.left;
         self.decoder = reader.decoder;
@@ -192,6 +224,41 @@ impl ReqBody {
 
     /// The next piece of the body; empty at its end.
     pub async fn next(&mut self, params: &Params) -> Result<&[u8], BodyError> {
+        if self.filters.is_some() {
+            Box::pin(self.next_filtered(params)).await
+        } else {
+            self.receive(params).await
+        }
+    }
+
+    /// The next piece that comes out of the filters.
+    async fn next_filtered(&mut self, params: &Params) -> Result<&[u8], BodyError> {
+        let Some(mut filters) = self.filters.take() else { return Ok(&[]) };
+        let outcome = loop {
+            if filters.is_done() {
+                filters.clear();
+                break Ok(());
+            }
+            if !filters.is_broken() {
+                match self.receive(params).await {
+                    Ok(piece) => filters.push(piece),
+                    Err(e) => break Err(e),
+                }
+            }
+            if filters.is_broken() {
+                self.status = BodyStatus::Error;
+                break Err(BodyError::Filter);
+            }
+            if !filters.out().is_empty() {
+                break Ok(());
+            }
+        };
+        let filters = self.filters.insert(filters);
+        outcome.map(|()| filters.out())
+    }
+
+    /// The next piece as it comes from the client.
+    async fn receive(&mut self, params: &Params) -> Result<&[u8], BodyError> {
         if self.is_done() {
             return Ok(&[]);
         }
@@ -205,6 +272,7 @@ impl ReqBody {
         match outcome {
             Ok((from, to)) => {
                 self.counted += (to - from) as u64;
+                self.reads += 1;
                 Ok(&self.buffer[from..to])
             }
             Err(e) => {
@@ -245,7 +313,7 @@ impl ReqBody {
 
     /// Reads and forgets the rest.
     pub async fn drain(&mut self, params: &Params) -> Result<(), BodyError> {
-        while !self.next(params).await?.is_empty() {}
+        while !self.receive(params).await?.is_empty() {}
         self.status = BodyStatus::Taken;
         Ok(())
     }

@@ -463,7 +463,7 @@ async fn refuse(
 
 fn finish(reactor: &Reactor, connection: &mut Connection, mut place: Place) -> Option<SessClose> {
     let req = place.as_mut().as_mut()?;
-    req.account.req_body += req.body.take_counted();
+    req.account.req_body += req.body.take_counted().1;
     req.charge();
     req.task.log.end();
     if req.task.ws.overflowed() {

@@ -110,7 +110,7 @@ impl Req {
     async fn drain_body(&mut self) {
         self.send_late_100().await;
         let read = self.body.drain(&self.task.params).await;
-        self.account.req_body += self.body.take_counted();
+        self.account_body();
         self.task.stamp("ReqBody");
         if read.is_err() {
             self.close = Some(SessClose::RxBody);

@@ -106,7 +106,7 @@ impl Req {
 
 fn plan(req: &mut Req, filters: &[u8], source: &Source, stored: Option<u64>) -> Option<Plan> {
     let mut plan = Plan { length: stored, from: 0, to: None, filters: Vec::new(), esi: false, ranged: false };
-    for name in filters.split(|&b| b == b' ').filter(|n| !n.is_empty()) {
+    for (name, rest) in lacquer_filters::names(filters) {
         match name {
             b"gunzip" => {
                 req.task.reactor.counters.n_gunzip.add(1);
@@ -125,9 +125,8 @@ fn plan(req: &mut Req, filters: &[u8], source: &Source, stored: Option<u64>) -> 
                     plan.length = plan.length.filter(|&n| n == 0);
                 }
             }
-            other => {
-                let other = String::from_utf8_lossy(other).into_owned();
-                req.task.log.put_fmt(Tag::Error, format_args!("Filter '...{other}' not found"));
+            _ => {
+                req.log_error(&crate::req_filters::unknown(rest));
                 return None;
             }
         }

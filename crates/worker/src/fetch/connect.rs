@@ -4,16 +4,17 @@ use std::io;
 use std::sync::Arc;
 
 use lacquer_backend::endpoint;
-use lacquer_http::h1::{self, ChunkHeader, HeadScan};
+use lacquer_http::h1::{self, HeadScan};
 use lacquer_http::{BodyStatus, SessClose, header_table as h};
 use lacquer_shm::Tag;
 use lacquer_vcl_runtime::{BackendId, Ctx};
 
 use super::Fetch;
 use super::connection::{
-    Limits, OriginConnection, choose, connect_or_reuse, introduce, log_close, log_open, refused, send_cached,
+    Limits, OriginConnection, choose, connect_or_reuse, introduce, log_close, log_open, refused,
 };
 use super::queue::Entry;
+use super::upload::Upload;
 use crate::backends::{Origin, OriginLeaf};
 
 /// Seconds that are waited for an answer even where none are allowed.
@@ -162,7 +163,12 @@ impl Fetch {
     }
 
     async fn exchange_on(&mut self, connection: &mut OriginConnection) -> Tried {
-        let sent = self.send_request(connection).await;
+        let Some(upload) = self.open_upload() else {
+            self.task.stamp("Bereq");
+            connection.close = Some(SessClose::Overload);
+            return Tried::Bad;
+        };
+        let sent = self.send_request(connection, upload).await;
         self.task.stamp("Bereq");
         match sent {
             Ok(()) => {
@@ -184,63 +190,17 @@ impl Fetch {
         }
     }
 
-    async fn send_request(&mut self, connection: &mut OriginConnection) -> io::Result<()> {
-        let chunked = match (&self.cached_body, &self.client_body) {
-            (None, Some(body)) => body.announced().is_none(),
-            _ => false,
-        };
-        if chunked && !self.bereq.has(&self.task.ws, h::TRANSFER_ENCODING) {
-            self.bereq_headers().add(h::TRANSFER_ENCODING, &[b"chunked"]);
-        }
+    async fn send_request(&mut self, connection: &mut OriginConnection, upload: Upload) -> io::Result<()> {
         self.out.clear();
         let head = h1::write_request_head(&self.bereq, &self.task.ws, &mut self.out);
         connection.tx.write_all(&self.out).await?;
         self.account.bereq_header += head as u64;
-        if let Some(body) = &self.cached_body {
-            self.account.bereq_body += send_cached(&connection.tx, body).await?;
+        if self.cached_body.is_none() && self.client_body.is_none() {
+            self.task.log.put(Tag::VdpAcct, b"V1B 0 0");
             return Ok(());
         }
-        if let Some(mut body) = self.client_body.take() {
-            let result = self.forward_body(&mut body, connection, chunked).await;
-            self.client_body = Some(body);
-            result?;
-        }
-        Ok(())
-    }
-
-    /// The client's body goes on as it comes; it can be read only once.
-    async fn forward_body(
-        &mut self,
-        body: &mut crate::req_body::ReqBody,
-        connection: &mut OriginConnection,
-        chunked: bool,
-    ) -> io::Result<()> {
-        self.no_retry = Some("req.body not cached");
-        let params = self.task.params.clone();
-        loop {
-            let piece = match body.next(&params).await {
-                Ok(piece) => piece,
-                Err(e) => {
-                    self.fetch_error(&format!("req.body read error: {}", e.text()));
-                    return Err(io::ErrorKind::InvalidData.into());
-                }
-            };
-            if piece.is_empty() {
-                break;
-            }
-            if chunked {
-                connection.tx.write_all(ChunkHeader::new(piece.len()).as_bytes()).await?;
-            }
-            connection.tx.write_all(piece).await?;
-            self.account.bereq_body += piece.len() as u64;
-            if chunked {
-                connection.tx.write_all(b"\r\n").await?;
-            }
-        }
-        if chunked {
-            connection.tx.write_all(b"0\r\n\r\n").await?;
-        }
-        Ok(())
+        // Few requests have a body, and the future is large.
+        Box::pin(self.send_body(&connection.tx, upload)).await
     }
 
     async fn receive_head(&mut self, connection: &mut OriginConnection) -> Tried {

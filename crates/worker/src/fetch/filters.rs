@@ -10,7 +10,7 @@ use super::Fetch;
 use crate::extra;
 
 /// What Varnish keeps of a body filter in the workspace.
-const FILTER_COST: usize = 64;
+pub(super) const FILTER_COST: usize = 64;
 
 impl Fetch {
     /// VCL's list, or what encoding and VCL's flags ask for.
@@ -45,7 +45,7 @@ impl Fetch {
 
     /// Filters, and the one that takes the body off the connection, have a place in the workspace.
     pub(super) fn pay_for_filters(&mut self, list: &[u8], no_body: bool) -> bool {
-        let named = list.split(|&b| b == b' ').filter(|name| !name.is_empty()).count();
+        let named = lacquer_filters::names(list).count();
         let paid = self.task.ws.alloc((named + usize::from(!no_body)) * FILTER_COST).is_ok();
         if !paid {
             self.fetch_error("Workspace overflow");
@@ -57,13 +57,12 @@ impl Fetch {
     pub(super) fn filters_from(&mut self, list: &[u8]) -> Result<Chain, SessClose> {
         self.task.log.put(Tag::Filters, list);
         let mut filters: Vec<Box<dyn BodyFilter>> = Vec::new();
-        for name in list.split(|&b| b == b' ').filter(|n| !n.is_empty()) {
+        for (name, rest) in lacquer_filters::names(list) {
             match name {
                 b"gunzip" | b"gzip" | b"testgunzip" => filters.extend(self.gzip_filter(name)),
                 b"esi" | b"esi_gzip" => filters.push(self.esi_filter(name == b"esi_gzip")?),
-                other => {
-                    let other = String::from_utf8_lossy(other).into_owned();
-                    self.fetch_error(&format!("Filter '...{other}' not found"));
+                _ => {
+                    self.fetch_error(&crate::req_filters::unknown(rest));
                     return Err(SessClose::Overload);
                 }
             }
@@ -178,12 +177,7 @@ impl Fetch {
             let text = format_args!("{} {} {}", work.name, work.calls, work.made);
             self.task.log.put_fmt(Tag::VfpAcct, text);
         }
-        let receiver = match framing {
-            BodyStatus::Length => "V1F_STRAIGHT",
-            BodyStatus::Chunked => "V1F_CHUNKED",
-            BodyStatus::Eof => "V1F_EOF",
-            _ => "",
-        };
+        let receiver = framing.receiver();
         if !receiver.is_empty() {
             let (reads, bytes) = (self.account.beresp_reads, self.account.beresp_body);
             self.task.log.record(Tag::VfpAcct).str(receiver).sp().u64(reads).sp().u64(bytes).end();

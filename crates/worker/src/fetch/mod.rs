@@ -16,6 +16,7 @@ mod queue;
 mod response;
 mod runner;
 mod start;
+mod upload;
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -167,9 +168,13 @@ pub async fn in_background(req: &mut Req, busy: Busy, stale: Arc<Object>) {
 
 fn take_back(req: &mut Req, body: ReqBody) {
     req.body.give_back(body);
-    let read = req.body.take_counted();
-    req.account.req_body += read;
-    if read > 0 {
+    if req.body.was_read()
+        && let Some(filters) = req.body.filters.take()
+    {
+        req.show_body_filters(&filters);
+        req.body.filters = Some(filters);
+    }
+    if req.account_body() > 0 {
         req.task.stamp("ReqBody");
     }
 }

@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use lacquer_cache::flag;
 use lacquer_http::range::PartialCheck;
-use lacquer_http::{BodyStatus, Filter, SessClose, Slot, Text, conditional, header_table as h};
+use lacquer_http::{BodyStatus, Filter, Message, SessClose, Slot, Text, Workspace};
+use lacquer_http::{conditional, header_table as h};
 use lacquer_http::{fixed, freshness, pack, range};
 use lacquer_shm::{Tag, Vxid};
 use lacquer_vcl::types::{Action, Method};
@@ -27,10 +28,7 @@ pub fn from_request(req: &mut Req, mode: Mode, vxid: Vxid, news: Rc<News>) -> Fe
         Mode::Pass => (Target::Private, None, true),
         Mode::Fetch { busy, stale } => (Target::Cache(busy), stale, false),
     };
-    let filter = if is_pass { Filter::PASS } else { Filter::FETCH };
-    if bereq0.copy_from(&mut ws, &req.http, &req.task.ws, filter).is_err() {
-        ws.set_overflowed();
-    }
+    copy_head(req, is_pass, &mut bereq0, &mut ws);
     let identity = req.task.ws.get_opt(req.identity).map(<[u8]>::to_vec);
     let identity = identity.and_then(|i| ws.copy(&i).ok()).unwrap_or(Text::NONE);
     let cached_body = req.body.cached();
@@ -108,6 +106,18 @@ pub fn from_request(req: &mut Req, mode: Mode, vxid: Vxid, news: Rc<News>) -> Fe
         snapshot,
         out,
         deadline,
+    }
+}
+
+/// The request's head for the origin, true to the body that goes with it.
+fn copy_head(req: &mut Req, is_pass: bool, bereq0: &mut Message, ws: &mut Workspace) {
+    req.filter_body_for_fetch();
+    let filter = if is_pass { Filter::PASS } else { Filter::FETCH };
+    if bereq0.copy_from(ws, &req.http, &req.task.ws, filter).is_err() {
+        ws.set_overflowed();
+    }
+    if let Some(filters) = &req.body.filters {
+        filters.change_framing(bereq0, ws);
     }
 }
 

@@ -5,7 +5,7 @@ use lacquer_shm::Tag;
 use lacquer_vcl::types::Method;
 
 use crate::client::Req;
-use crate::req_body::Keep;
+use crate::req_body::{BodyError, Keep};
 use crate::task::{Logged, REQ};
 
 /// Reads the whole body before it goes anywhere. Its length, or negative if that cannot be.
@@ -31,6 +31,10 @@ pub async fn cache(req: &mut Req, limit: u64) -> i64 {
         req.task.log.put(Tag::FetchError, b"Request body too big to cache");
         return -1;
     }
+    if !open_filters(req) {
+        return -1;
+    }
+    let resized = req.body.filters.as_ref().is_some_and(|filters| filters.resize());
     if announced != Some(0) {
         req.send_late_100().await;
     }
@@ -40,16 +44,38 @@ pub async fn cache(req: &mut Req, limit: u64) -> i64 {
     let place = chosen.unwrap_or_else(|| shared.stevedores.transient());
     let Some(stevedore) = shared.stevedores.get(place) else { return -1 };
     let read = req.body.cache(limit, &params, Keep { shared: &shared, stevedore }).await;
-    req.account.req_body += req.body.take_counted();
-    if let Err(fault) = &read {
-        req.task.log.put(Tag::FetchError, fault.text().as_bytes());
+    match &read {
+        Err(BodyError::Filter) | Ok(_) => {}
+        Err(fault) => req.task.log.put(Tag::FetchError, fault.text().as_bytes()),
     }
+    req.account_body();
     req.task.stamp("ReqBody");
     let Ok(length) = read else { return -1 };
-    if announced != Some(length) {
+    if announced != Some(length) || resized {
         announce_length(req, length);
     }
     length as i64
+}
+
+/// Puts VCL's filters before the cache; false if there is none of such a name.
+fn open_filters(req: &mut Req) -> bool {
+    if !req.filters.is_some() {
+        return true;
+    }
+    match req.open_body_filters() {
+        Ok(filters) => {
+            req.show_body_filters(&filters);
+            // A rollback does not give back the body as it came.
+            filters.change_framing(&mut req.http0, &mut req.task.ws);
+            req.body.filters = Some(Box::new(filters));
+            true
+        }
+        Err(fault) => {
+            req.task.log.put(Tag::FetchError, fault.as_bytes());
+            req.body.set_status(BodyStatus::Error);
+            false
+        }
+    }
 }
 
 /// From now on the body's length is known, also to what a restart or a rollback goes back to.

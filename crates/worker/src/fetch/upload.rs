@@ -1,0 +1,158 @@
+//! The request's body on its way to the origin: through the filters of `bereq.filters`, and framed.
+
+use std::io;
+
+use lacquer_backend::TxHalf;
+use lacquer_cache::Object;
+use lacquer_filters::{Chain, Filter, Gunzip};
+use lacquer_http::h1::ChunkHeader;
+use lacquer_http::header_table as h;
+use lacquer_shm::Tag;
+
+use super::Fetch;
+use super::filters::FILTER_COST;
+use crate::req_body::ReqBody;
+
+/// A body as the origin gets it.
+pub(super) struct Upload {
+    chain: Chain,
+    chunked: bool,
+    sent: u64,
+    pieces: u64,
+}
+
+impl Upload {
+    /// One piece of the body; an empty one is the end.
+    async fn push(&mut self, tx: &TxHalf, piece: &[u8]) -> io::Result<()> {
+        let pushed = self.chain.push(piece, piece.is_empty());
+        let out = pushed.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        if out.is_empty() {
+            return Ok(());
+        }
+        self.pieces += 1;
+        self.sent += out.len() as u64;
+        if !self.chunked {
+            return tx.write_all(out).await;
+        }
+        tx.write_all(ChunkHeader::new(out.len()).as_bytes()).await?;
+        tx.write_all(out).await?;
+        tx.write_all(b"\r\n").await
+    }
+
+    async fn end(&mut self, tx: &TxHalf) -> io::Result<()> {
+        self.push(tx, &[]).await?;
+        if self.chunked { tx.write_all(b"0\r\n\r\n").await } else { Ok(()) }
+    }
+
+    /// A body that was cached before.
+    async fn object(&mut self, tx: &TxHalf, body: &Object) -> io::Result<()> {
+        let mut at = 0;
+        while let Some(chunk) = body.chunk_at(at).filter(|c| !c.is_empty()) {
+            self.push(tx, chunk.bytes()).await?;
+            at += chunk.len() as u64;
+        }
+        self.end(tx).await
+    }
+}
+
+impl Fetch {
+    /// Makes ready for the body, and the head true to it. `None` with the reason in the log.
+    pub(super) fn open_upload(&mut self) -> Option<Upload> {
+        let length_known = match (&self.cached_body, &self.client_body) {
+            (None, Some(body)) => body.announced().is_some(),
+            _ => true,
+        };
+        let mut upload = Upload { chain: Chain::default(), chunked: !length_known, sent: 0, pieces: 0 };
+        let has_body = self.cached_body.is_some() || self.client_body.is_some();
+        if self.bereq_filters.is_some() && !self.push_filters(&mut upload) {
+            self.fetch_error("Failure to push processors");
+            return None;
+        }
+        let has_coding = has_body && self.bereq.has(&self.task.ws, h::TRANSFER_ENCODING);
+        // A try before this one may have said that the body comes in chunks.
+        upload.chunked |= has_coding && !self.bereq.has(&self.task.ws, h::CONTENT_LENGTH);
+        if upload.chunked {
+            let mut headers = self.bereq_headers();
+            headers.unset(h::CONTENT_LENGTH);
+            if !has_coding {
+                headers.add(h::TRANSFER_ENCODING, &[b"chunked"]);
+            }
+        }
+        Some(upload)
+    }
+
+    /// The filters that VCL named. Where there is no body they have nothing to do.
+    fn push_filters(&mut self, upload: &mut Upload) -> bool {
+        let list = self.task.ws.get(self.bereq_filters).to_vec();
+        self.task.log.put(Tag::Filters, &list);
+        let has_body = self.cached_body.is_some() || self.client_body.is_some();
+        let mut filters: Vec<Box<dyn Filter>> = Vec::new();
+        for (name, rest) in lacquer_filters::names(&list) {
+            if self.task.ws.alloc(FILTER_COST).is_err() {
+                return false;
+            }
+            match name {
+                b"gunzip" if has_body => {
+                    self.task.reactor.counters.n_gunzip.add(1);
+                    self.bereq_headers().unset(h::CONTENT_ENCODING);
+                    upload.chunked = true;
+                    filters.push(Box::new(Gunzip::for_delivery()));
+                }
+                b"range" => {
+                    self.task.log.put(Tag::Error, b"range can only be used on the client side");
+                }
+                // A request's body has no ESI that was looked for before.
+                b"gunzip" | b"esi" => {}
+                _ => {
+                    self.task.log.put(Tag::Error, crate::req_filters::unknown(rest).as_bytes());
+                    return false;
+                }
+            }
+        }
+        upload.chain = Chain::new(filters);
+        true
+    }
+
+    /// Sends the request's body, if it has one.
+    pub(super) async fn send_body(&mut self, tx: &TxHalf, mut upload: Upload) -> io::Result<()> {
+        let result = if let Some(body) = self.cached_body.clone() {
+            upload.object(tx, &body).await
+        } else if let Some(mut body) = self.client_body.take() {
+            let result = self.forward_body(&mut body, tx, &mut upload).await;
+            self.client_body = Some(body);
+            result
+        } else {
+            Ok(())
+        };
+        self.account.bereq_body += upload.sent;
+        let report = upload.chain.report();
+        for work in report.work.iter().rev() {
+            let text = format_args!("{} {} {}", work.name, work.calls, work.taken);
+            self.task.log.put_fmt(Tag::VdpAcct, text);
+        }
+        for record in &report.gzip {
+            self.task.log.put(Tag::Gzip, record.as_bytes());
+        }
+        self.task.log.record(Tag::VdpAcct).str("V1B ").u64(upload.pieces).sp().u64(upload.sent).end();
+        result
+    }
+
+    /// The client's body goes on as it comes; it can be read only once.
+    async fn forward_body(&mut self, body: &mut ReqBody, tx: &TxHalf, upload: &mut Upload) -> io::Result<()> {
+        self.no_retry = Some("req.body not cached");
+        let params = self.task.params.clone();
+        loop {
+            let piece = match body.next(&params).await {
+                Ok(piece) => piece,
+                Err(e) => {
+                    self.fetch_error(&format!("req.body read error: {}", e.text()));
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+            };
+            if piece.is_empty() {
+                return upload.end(tx).await;
+            }
+            upload.push(tx, piece).await?;
+        }
+    }
+}

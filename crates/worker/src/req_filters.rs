@@ -1,0 +1,200 @@
+//! The filters of `req.filters`, between a client's body and whoever reads it: the cache or a fetch.
+//!
+//! What they do to the head is known before the body is read, so that the origin is told the truth about
+//! what it gets; the request itself is changed once the body was read.
+
+use lacquer_filters::{Chain, Filter, Gunzip, Gzip, TestGunzip};
+use lacquer_http::{Message, Workspace, conditional, header_table as h};
+use lacquer_shm::Tag;
+
+use crate::client::Req;
+
+/// The complaint about a list that has, from here on, something that is no filter.
+pub fn unknown(rest: &[u8]) -> String {
+    format!("Filter '...{}' not found", String::from_utf8_lossy(rest))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Gunzip,
+    Gzip,
+    TestGunzip,
+}
+
+/// Filters on a body, in the order in which they get it.
+pub struct BodyFilters {
+    chain: Chain,
+    kinds: Vec<Kind>,
+    out: Vec<u8>,
+    ended: bool,
+    /// Why nothing comes out any more; for the log.
+    fault: Option<String>,
+}
+
+impl BodyFilters {
+    fn failing(fault: String) -> BodyFilters {
+        BodyFilters {
+            chain: Chain::default(),
+            kinds: Vec::new(),
+            out: Vec::new(),
+            ended: false,
+            fault: Some(fault),
+        }
+    }
+
+    /// The length of what comes out is not that of what goes in.
+    pub fn resize(&self) -> bool {
+        self.kinds.iter().any(|&kind| kind != Kind::TestGunzip)
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.ended
+    }
+
+    /// What comes out for a piece, which may be nothing; an empty piece is the end.
+    pub fn push(&mut self, piece: &[u8]) {
+        self.out.clear();
+        self.ended = piece.is_empty();
+        match self.chain.push(piece, piece.is_empty()) {
+            Ok(out) => self.out.extend_from_slice(out),
+            Err(fault) => self.fault = Some(fault),
+        }
+    }
+
+    pub fn is_broken(&self) -> bool {
+        self.fault.is_some()
+    }
+
+    pub fn out(&self) -> &[u8] {
+        &self.out
+    }
+
+    pub fn clear(&mut self) {
+        self.out.clear();
+    }
+
+    /// Makes a head true that is to go with the filtered body.
+    pub fn change_framing(&self, message: &mut Message, ws: &mut Workspace) {
+        if !self.resize() {
+            return;
+        }
+        message.unset(ws, h::CONTENT_ENCODING, |_| {});
+        message.unset(ws, h::CONTENT_LENGTH, |_| {});
+        let last = self.kinds.iter().rev().find(|&&kind| kind != Kind::TestGunzip);
+        if last == Some(&Kind::Gzip) && message.append_parts(ws, h::CONTENT_ENCODING, &[b"gzip"]).is_err() {
+            ws.set_overflowed();
+        }
+    }
+}
+
+impl Req {
+    /// VCL's filters for a body that is about to be read. One that cannot be had is the error.
+    pub fn open_body_filters(&mut self) -> Result<BodyFilters, String> {
+        let list = self.task.ws.get(self.filters).to_vec();
+        self.task.log.put(Tag::Filters, &list);
+        let encoding = self.http.get(&self.task.ws, h::CONTENT_ENCODING);
+        let mut encoded = encoding.is_some();
+        let mut gzipped = encoding.is_some_and(|e| e.eq_ignore_ascii_case(b"gzip"));
+        let mut kinds = Vec::new();
+        for (name, rest) in lacquer_filters::names(&list) {
+            let (kind, fits) = match name {
+                b"gunzip" => (Kind::Gunzip, gzipped),
+                b"gzip" => (Kind::Gzip, !encoded),
+                b"testgunzip" => (Kind::TestGunzip, gzipped),
+                b"esi" => return Err("Fetch filter esi failed to open".to_owned()),
+                b"esi_gzip" => return Err("Fetch filter esi_gzip failed to open".to_owned()),
+                _ => return Err(unknown(rest)),
+            };
+            if fits {
+                kinds.push(kind);
+                gzipped = kind != Kind::Gunzip;
+                encoded = gzipped;
+            }
+        }
+        let c = &self.task.reactor.counters;
+        let filter = |kind: &Kind| -> Box<dyn Filter> {
+            match kind {
+                Kind::Gunzip => {
+                    c.n_gunzip.add(1);
+                    Box::new(Gunzip::new())
+                }
+                Kind::Gzip => {
+                    c.n_gzip.add(1);
+                    Box::new(Gzip::new(self.task.params.gzip_level))
+                }
+                Kind::TestGunzip => {
+                    c.n_test_gunzip.add(1);
+                    Box::new(TestGunzip::new())
+                }
+            }
+        };
+        let chain = Chain::new(kinds.iter().map(filter).collect());
+        Ok(BodyFilters { chain, kinds, out: Vec::new(), ended: false, fault: None })
+    }
+
+    /// Filters for a body that a fetch will read: what is wrong with them shows when it does.
+    pub fn filter_body_for_fetch(&mut self) {
+        if self.filters.is_some() && self.body.is_available() {
+            let filters = self.open_body_filters().unwrap_or_else(BodyFilters::failing);
+            self.body.filters = Some(Box::new(filters));
+        }
+    }
+
+    /// What filters say in the head of the request.
+    pub fn show_body_filters(&mut self, filters: &BodyFilters) {
+        for kind in &filters.kinds {
+            if *kind != Kind::TestGunzip {
+                let mut headers = self.req_headers();
+                headers.unset(h::CONTENT_ENCODING);
+                headers.unset(h::CONTENT_LENGTH);
+                let log = &mut self.task.log;
+                let unset = |line: &[u8]| log.put(Tag::ReqUnset, line);
+                let line = conditional::weaken_etag(&mut self.http, &mut self.task.ws, unset);
+                self.log_changed(line.ok().flatten());
+            }
+            if *kind == Kind::Gzip {
+                self.req_headers().add(h::CONTENT_ENCODING, &[b"gzip"]);
+            }
+            if *kind != Kind::Gunzip {
+                let log = &mut self.task.log;
+                let unset = |line: &[u8]| log.put(Tag::ReqUnset, line);
+                let line = conditional::vary_on_encoding(&mut self.http, &mut self.task.ws, unset);
+                self.log_changed(line.ok().flatten());
+            }
+        }
+    }
+
+    fn log_changed(&mut self, line: Option<lacquer_http::Text>) {
+        if let Some(line) = line {
+            self.task.log.put(Tag::ReqHeader, self.task.ws.get(line));
+        }
+    }
+
+    /// Books what was read of the body, and tells of the filters it went through. How much was read.
+    pub fn account_body(&mut self) -> u64 {
+        if let Some(filters) = self.body.filters.take() {
+            self.tell_of_filters(*filters);
+        }
+        let (reads, bytes) = self.body.take_counted();
+        self.account.req_body += bytes;
+        if reads > 0 {
+            let receiver = self.body.framing().receiver();
+            self.task.log.record(Tag::VfpAcct).str(receiver).sp().u64(reads).sp().u64(bytes).end();
+        }
+        bytes
+    }
+
+    fn tell_of_filters(&mut self, mut filters: BodyFilters) {
+        if let Some(fault) = &filters.fault {
+            self.task.log.put(Tag::FetchError, fault.as_bytes());
+        }
+        let report = filters.chain.report();
+        for record in &report.gzip {
+            self.task.log.put(Tag::Gzip, record.as_bytes());
+        }
+        for work in &report.work {
+            let text = format_args!("{} {} {}", work.name, work.calls, work.made);
+            self.task.log.put_fmt(Tag::VfpAcct, text);
+        }
+    }
+}
