@@ -1,6 +1,7 @@
 //! The context of one run of VCL: who runs it, which program, and whether it has failed. For modules it is
 //! also the way to everything they may ask of the transaction; [`module`](crate::module) lists it.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::director::BackendId;
 use crate::host::{Host, HostResult, LocalFuture};
 use crate::instance::{HeaderName, Instance};
 use crate::module::{Args, ModuleError};
-use crate::value::Str;
+use crate::value::{NameRef, Str};
 
 /// Where VCL can be suspended: the coroutine it runs on. Made by the code generator's crate.
 pub trait Suspend {
@@ -104,10 +105,18 @@ impl<'a> Ctx<'a> {
         self.vcl.headers.get(name as usize)
     }
 
-    /// The value of a header by the index of its name, as HEADER arguments have it.
-    pub fn header(&mut self, http: HttpId, name: u32) -> Option<&'a [u8]> {
-        let name = self.header_name(name)?;
-        let value = self.host.header(http, name);
+    /// The name of a HEADER value, ready for look-ups.
+    pub fn named(&self, name: NameRef<'a>) -> Option<Cow<'a, HeaderName>> {
+        match name {
+            NameRef::Written(name) => self.header_name(name).map(Cow::Borrowed),
+            NameRef::Made(name) => Some(Cow::Owned(HeaderName::new(&String::from_utf8_lossy(name)))),
+        }
+    }
+
+    /// The value of a header by its name as HEADER arguments have it.
+    pub fn header(&mut self, http: HttpId, name: NameRef<'a>) -> Option<&'a [u8]> {
+        let name = self.named(name)?;
+        let value = self.host.header(http, &name);
         self.read(value)
     }
 

@@ -21,4 +21,4 @@ pub use host::{H2Setting, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, 
 pub use instance::{HeaderName, Instance, ObjectState, PrivateMap};
 pub use module::{Args, Constructor, Event, Func, Module, ModuleError, ObjectType};
 pub use regex::{Regex, RegexLimits};
-pub use value::{Blob, Raw, RawKind, Str, Value};
+pub use value::{Blob, NameRef, Raw, RawKind, Str, Value};

@@ -59,7 +59,7 @@ use crate::ctx::Ctx;
 use crate::director::BackendId;
 use crate::instance::ObjectState;
 use crate::regex::Regex;
-use crate::value::{Blob, Str, Value};
+use crate::value::{Blob, NameRef, Str, Value};
 
 /// A module's failure: the text goes to `VCL_Error` and the transaction fails.
 #[derive(Debug)]
@@ -220,8 +220,8 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The message and the header's name.
-    pub fn header(&self, i: usize) -> Result<(HttpId, u32), ModuleError> {
+    /// The message and the header's name, for [`Ctx::header`] and [`Ctx::named`].
+    pub fn header(&self, i: usize) -> Result<(HttpId, NameRef<'a>), ModuleError> {
         match self.get(i) {
             Value::Header(http, name) => Ok((http, name)),
             _ => Err("a header is wanted".into()),

@@ -127,7 +127,8 @@ pub enum RawKind {
     Sub,
     /// `a` is a storage's index plus one (0: none).
     Stevedore,
-    /// `a` is the `HttpId`, `b` the index of the header name.
+    /// The low byte of `a` is the `HttpId`. If the rest is 0, `b` is the index of a name that the program
+    /// writes; else it is the length plus one of a name that `b` points to.
     Header,
     /// `a` is the `HttpId`.
     Http,
@@ -146,6 +147,15 @@ pub struct Raw {
 
 impl Raw {
     pub const ABSENT: Raw = Raw { kind: RawKind::Absent, a: 0, b: 0 };
+}
+
+/// The name of a header, as HEADER values have it.
+#[derive(Clone, Copy, Debug)]
+pub enum NameRef<'a> {
+    /// The index of a name that the program writes.
+    Written(u32),
+    /// A name that was put together at run time.
+    Made(&'a [u8]),
 }
 
 /// One value as modules see and return it.
@@ -170,8 +180,8 @@ pub enum Value<'a> {
     /// An index for [`Ctx::call_sub`](crate::Ctx::call_sub).
     Sub(Option<u32>),
     Stevedore(Option<u32>),
-    /// A message and an index for [`Ctx::header`](crate::Ctx::header).
-    Header(HttpId, u32),
+    /// A message and a name for [`Ctx::header`](crate::Ctx::header).
+    Header(HttpId, NameRef<'a>),
     Http(HttpId),
     Regex(Option<&'a Regex>),
 }
@@ -214,7 +224,16 @@ impl<'a> Value<'a> {
                 RawKind::Acl => Value::Acl(less_one(a)),
                 RawKind::Sub => Value::Sub(less_one(a)),
                 RawKind::Stevedore => Value::Stevedore(less_one(a)),
-                RawKind::Header => Value::Header(http_from_code(a), b as u32),
+                RawKind::Header => {
+                    let name = match (a >> 8).checked_sub(1) {
+                        None => NameRef::Written(b as u32),
+                        Some(len) => {
+                            let name = Str { ptr: b as *const u8, len: len as usize };
+                            NameRef::Made(name.bytes().unwrap_or_default())
+                        }
+                    };
+                    Value::Header(http_from_code(a & 0xff), name)
+                }
                 RawKind::Http => Value::Http(http_from_code(a)),
                 RawKind::Regex => Value::Regex(less_one(a).and_then(|i| vcl.regexes.get(i as usize))),
             }
@@ -248,7 +267,11 @@ impl<'a> Value<'a> {
             Value::Acl(v) => (RawKind::Acl, one(v), 0),
             Value::Sub(v) => (RawKind::Sub, one(v), 0),
             Value::Stevedore(v) => (RawKind::Stevedore, one(v), 0),
-            Value::Header(http, name) => (RawKind::Header, http as u64, u64::from(name)),
+            Value::Header(http, NameRef::Written(name)) => (RawKind::Header, http as u64, u64::from(name)),
+            Value::Header(http, NameRef::Made(name)) => {
+                let len = name.len() as u64 + 1;
+                (RawKind::Header, http as u64 | len << 8, name.as_ptr() as u64)
+            }
             Value::Http(http) => (RawKind::Http, http as u64, 0),
             Value::Regex(v) => {
                 let at = v.and_then(|p| vcl.regexes.iter().position(|q| std::ptr::eq(p, q)));

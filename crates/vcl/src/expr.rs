@@ -150,9 +150,9 @@ impl Compiler<'_> {
             return Err(Stop);
         }
         let depth = value.depth + 1;
-        let kind = match value.fmt {
-            Fmt::Header => value.expr().kind,
-            _ => ExprKind::ToString(Box::new(value.expr())),
+        let kind = match (value.fmt, value.expr()) {
+            (Fmt::Header, Expr { kind: kind @ (ExprKind::Header(..) | ExprKind::NullStr), .. }) => kind,
+            (_, expr) => ExprKind::ToString(Box::new(expr)),
         };
         Ok(Value { depth, ..Value::string(kind) })
     }

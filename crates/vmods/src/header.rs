@@ -1,25 +1,44 @@
 //! Module header: headers that come several times, and changes to headers by regular expression.
 
+use std::borrow::Cow;
+
 use lacquer_vcl::types::HttpId;
-use lacquer_vcl_runtime::{Args, Ctx, HeaderEdit, HeaderName, ModuleError, Regex, Value};
+use lacquer_vcl_runtime::{Args, Ctx, HeaderEdit, HeaderName, ModuleError, NameRef, Regex, Value};
 
 use crate::support::{Answer, DONE, Table, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "header",
     signatures: include_str!("../vcc/header.vcc"),
-    functions: &[("append", append), ("copy", copy), ("get", get), ("remove", remove), ("regsub", regsub)],
+    functions: &[
+        ("append", append),
+        ("copy", copy),
+        ("dyn", dyn_),
+        ("get", get),
+        ("remove", remove),
+        ("regsub", regsub),
+    ],
     objects: &[],
     suspends: &[],
 };
 
-fn target<'a>(ctx: &Ctx<'a>, args: &Args<'a>, i: usize) -> Result<(HttpId, &'a HeaderName), ModuleError> {
+/// Names have at most this many bytes.
+const LONGEST: usize = 126;
+
+fn target<'a>(
+    ctx: &Ctx<'a>,
+    args: &Args<'a>,
+    i: usize,
+) -> Result<(HttpId, Cow<'a, HeaderName>), ModuleError> {
     let (http, name) = args.header(i)?;
-    Ok((http, ctx.header_name(name).ok_or("header: a header is wanted")?))
+    Ok((http, ctx.named(name).ok_or("header: a header is wanted")?))
 }
 
-/// The value of a line if it is that header's.
+/// The value of a line if it is that header's. The empty name is every line's, and the line its value.
 fn value_of<'l>(line: &'l [u8], name: &HeaderName) -> Option<&'l [u8]> {
+    if name.lower.is_empty() {
+        return Some(line);
+    }
     let (found, rest) = line.split_at_checked(name.name.as_bytes().len())?;
     let value = rest.strip_prefix(b":")?;
     found.eq_ignore_ascii_case(name.name.as_bytes()).then(|| value.trim_ascii_start())
@@ -47,29 +66,45 @@ fn matching(
 
 fn append<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let (http, name) = target(ctx, args, 0)?;
-    ctx.host.append_header(http, name.name.as_bytes(), &args.joined(1))?;
+    add(ctx, http, &name, &args.joined(1))
+}
+
+fn add<'a>(ctx: &mut Ctx<'a>, http: HttpId, name: &HeaderName, value: &[u8]) -> Answer<'a> {
+    if name.lower.is_empty() {
+        return Err("header: a line needs a name".into());
+    }
+    ctx.host.append_header(http, name.name.as_bytes(), value)?;
     DONE
 }
 
 fn copy<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let (from, from_name) = target(ctx, args, 0)?;
     let (to, to_name) = target(ctx, args, 1)?;
-    for value in matching(ctx, from, from_name, None)? {
-        ctx.host.append_header(to, to_name.name.as_bytes(), &value)?;
+    for value in matching(ctx, from, &from_name, None)? {
+        add(ctx, to, &to_name, &value)?;
     }
     DONE
 }
 
+fn dyn_<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    let name = args.str(1).unwrap_or_default();
+    let name = name.split(|&b| b == b':').next().unwrap_or_default();
+    if name.len() > LONGEST {
+        return Err("header.dyn(): the name is too long".into());
+    }
+    Ok(Value::Header(args.http(0)?, NameRef::Made(ctx.copy(name)?)))
+}
+
 fn get<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let (http, name) = target(ctx, args, 0)?;
-    let found = matching(ctx, http, name, Some(args.regex(1)?))?;
+    let found = matching(ctx, http, &name, Some(args.regex(1)?))?;
     found.first().map_or(Ok(Value::Str(None)), |value| text(ctx, value))
 }
 
 fn remove<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let (http, name) = target(ctx, args, 0)?;
     let (regex, limits) = (args.regex(1)?, ctx.host.regex_limits());
-    ctx.host.edit_headers(http, &mut |line| match value_of(line, name) {
+    ctx.host.edit_headers(http, &mut |line| match value_of(line, &name) {
         Some(value) if !value.is_empty() && regex.is_match(value, limits).unwrap_or(false) => {
             HeaderEdit::Remove
         }

@@ -364,6 +364,47 @@ fn changes_to_headers() {
 }
 
 #[test]
+fn names_of_headers_are_made_at_run_time() {
+    let loaded = load(
+        "import header; import std;
+         sub vcl_recv {
+            header.append(header.dyn(req, 35 + 7), \"the answer\");
+            header.copy(header.dyn(req, req.http.name), req.http.copy);
+            set req.http.text = header.dyn(req, req.http.name + \": and more\");
+            set req.http.none = header.dyn(req, \"absent\");
+            if (header.dyn(req, \"FOO\") && !header.dyn(req, \"absent\")) {
+                set req.http.there = \"yes\";
+            }
+            std.collect(header.dyn(req, \"a\" + \"b\"), \"-\");
+            set req.http.line = header.get(header.dyn(req, \"\"), \"(?i)^name\");
+            header.remove(header.dyn(req, req.http.name), \".\");
+            return (hash);
+         }",
+    );
+    let (action, request) = recv(&loaded, &[("name", "foo"), ("foo", "value"), ("ab", "1"), ("ab", "2")]);
+    assert_eq!(action, Action::Hash, "{:?}", request.log);
+    for (name, value) in [
+        ("42", Some("the answer")),
+        ("copy", Some("value")),
+        ("text", Some("value")),
+        ("none", Some("")),
+        ("there", Some("yes")),
+        ("ab", Some("1-2")),
+        ("line", Some("name: foo")),
+        ("foo", None),
+    ] {
+        assert_eq!(request.header_text(name).as_deref(), value, "{name}");
+    }
+    let long: &str = "x".repeat(200).leak();
+    for made in
+        ["header.append(header.dyn(req, req.http.none), \"x\");", "std.log(header.dyn(req, req.http.long));"]
+    {
+        let loaded = load(&format!("import header; import std; sub vcl_recv {{ {made} return (hash); }}"));
+        assert_eq!(recv(&loaded, &[("long", long)]).0, Action::Fail);
+    }
+}
+
+#[test]
 fn failed_conversions_fail_the_request() {
     let loaded =
         load("import std; sub vcl_recv { set req.http.x = std.integer(req.http.n); return (hash); }");

@@ -64,7 +64,7 @@ impl SubEmitter<'_, '_, '_> {
             Val::None => return Err("An argument without a value".to_owned()),
             Val::Bool(v) | Val::Number(v) => (self.b.ins().uextend(types::I64, v), None),
             Val::Int(v) | Val::Real(v) | Val::Pointer(v) => (v, None),
-            Val::Str(p, n) | Val::Strands(p, n) => (p, Some(n)),
+            Val::Str(p, n) | Val::Strands(p, n) | Val::Named(p, n) => (p, Some(n)),
             Val::Header(http, name) => (self.word(i64::from(http)), Some(self.word(i64::from(name)))),
             Val::Http(http) => (self.word(i64::from(http)), None),
         };
@@ -130,7 +130,11 @@ impl SubEmitter<'_, '_, '_> {
             | RawKind::Sub
             | RawKind::Stevedore
             | RawKind::Regex => Val::Number(self.scratch_load(types::I32, cell + A)),
-            RawKind::Header | RawKind::Http => {
+            RawKind::Header => {
+                let http = self.scratch_load(types::I64, cell + A);
+                Val::Named(http, self.scratch_load(types::I64, cell + B))
+            }
+            RawKind::Http => {
                 return Err(format!("A function cannot return {ty:?}"));
             }
         })

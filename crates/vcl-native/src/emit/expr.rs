@@ -359,7 +359,7 @@ impl SubEmitter<'_, '_, '_> {
                 Val::Str(p, _) => self.b.ins().icmp_imm_s(IntCC::NotEqual, p, 0),
                 other => return Err(format!("{other:?} is no condition")),
             },
-            Val::None | Val::Http(_) => return Err("No condition".to_owned()),
+            Val::None | Val::Named(..) | Val::Http(_) => return Err("No condition".to_owned()),
         })
     }
 }

@@ -84,6 +84,7 @@ impl SubEmitter<'_, '_, '_> {
             Val::Number(v) if ty == Type::Stevedore => self.rt1(rt::text::stevedore_text, &[v]),
             Val::Number(v) if ty == Type::Acl => self.rt1(rt::text::acl_text, &[v]),
             Val::Header(http, name) => return Ok(self.header(http, name)),
+            Val::Named(http, name) => self.rt2(rt::vars::get_named, &[http, name]),
             Val::None | Val::Number(_) | Val::Http(_) => return Err(format!("No STRING for {ty:?}")),
         };
         let text = self.string(call);

@@ -63,6 +63,8 @@ pub enum Val {
     Number(Value),
     /// HEADER: message and name, known at compile time.
     Header(u32, u32),
+    /// HEADER: as [`RawKind::Header`](lacquer_vcl_runtime::RawKind::Header) has it, known at run time.
+    Named(Value, Value),
     /// HTTP.
     Http(u32),
 }

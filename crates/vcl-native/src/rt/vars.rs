@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use lacquer_vcl::types::Method;
 use lacquer_vcl::variables_table::Var;
-use lacquer_vcl_runtime::{BackendId, Blob, Ctx, ModuleError, Str};
+use lacquer_vcl_runtime::{BackendId, Blob, Ctx, ModuleError, Raw, RawKind, Str, Value};
 
 use super::{guard, http_and_name, strands, var};
 
@@ -115,6 +115,17 @@ pub extern "C" fn get_header(ctx: &mut Ctx<'_>, http: u32, name: u32) -> Str {
     guard(ctx, Str::NULL, |ctx| {
         let (http, name) = http_and_name(ctx, http, name)?;
         Ok(ctx.host.header(http, name))
+    })
+}
+
+pub extern "C" fn get_named(ctx: &mut Ctx<'_>, a: u64, b: u64) -> Str {
+    guard(ctx, Str::NULL, |ctx| {
+        let raw = Raw { kind: RawKind::Header, a, b };
+        // SAFETY: compiled code passes on what a module answered, and that lives as long as the task.
+        let Value::Header(http, name) = (unsafe { Value::from_raw(raw, ctx.vcl) }) else {
+            return Ok(Str::NULL);
+        };
+        Ok(Str::from_option(ctx.header(http, name)))
     })
 }
 

@@ -74,9 +74,9 @@ fn round<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
 }
 
 fn collect<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
-    let found = args.header(0).ok().and_then(|(http, name)| Some((http, ctx.header_name(name)?)));
+    let found = args.header(0).ok().and_then(|(http, name)| Some((http, ctx.named(name)?)));
     let (http, name) = found.ok_or("std.collect(): header argument is NULL")?;
-    let joined = ctx.host.collect_header(http, name, args.str(1).unwrap_or_default());
+    let joined = ctx.host.collect_header(http, &name, args.str(1).unwrap_or_default());
     joined.map_err(|_| "std.collect(): header argument cannot be used here")?;
     DONE
 }
