@@ -18,6 +18,7 @@ mod faults;
 mod fetch;
 mod helpers;
 mod locks;
+mod memory;
 mod parts;
 mod probes;
 mod proxy_out;

@@ -12,10 +12,10 @@ use lacquer_http::date::DateCache;
 use lacquer_params::Params;
 use lacquer_shm::vsc::{LocalMain, LocalSet};
 
-use crate::client::{Memory, Req};
+use crate::client::{Place, Seat};
 use crate::clock;
 use crate::deadlines::Deadlines;
-use crate::fetch;
+use crate::fetch::Runner;
 use crate::parts::LocalParts;
 use crate::shared::Shared;
 use crate::spares::Spares;
@@ -31,10 +31,9 @@ pub struct Reactor {
     params_generation: Cell<u64>,
     vcl: RefCell<Option<Rc<VclRef>>>,
     vcl_generation: Cell<u64>,
-    /// Memory of requests and fetches that ended, for the next ones.
-    spare: Spares<Memory>,
-    spare_fetch: Spares<fetch::Memory>,
-    runners: fetch::Runners,
+    /// What requests and fetches that ended leave to the next ones.
+    seats: Spares<Seat>,
+    runners: Spares<Runner>,
     /// The time of the last housekeeping.
     tidied: Cell<Instant>,
     date: RefCell<DateCache>,
@@ -43,18 +42,12 @@ pub struct Reactor {
     pub deadlines: Deadlines,
     unflushed: Cell<u32>,
     last_flush: Cell<f64>,
-    /// Where requests lie while they run; a place of one that ended is the next one's.
-    places: RefCell<Vec<Place>>,
 }
-
-/// The memory of a request itself.
-pub type Place = Box<Option<Req>>;
 
 const FRONT_ENTRIES: usize = 4096;
 const FLUSH_EVERY: u32 = 64;
 /// Seconds.
 const FLUSH_AFTER: f64 = 0.001;
-const MOST_PLACES: usize = 100;
 
 impl Reactor {
     pub fn new(shared: Arc<Shared>, id: usize) -> Rc<Reactor> {
@@ -68,9 +61,8 @@ impl Reactor {
             vxid_chunk: Cell::new((0, 0)),
             vcl: RefCell::new(None),
             vcl_generation: Cell::new(0),
-            spare: Spares::default(),
-            spare_fetch: Spares::default(),
-            runners: fetch::Runners::default(),
+            seats: Spares::default(),
+            runners: Spares::default(),
             tidied: Cell::new(Instant::now()),
             date: RefCell::new(DateCache::default()),
             via: format!("1.1 {} (Varnish/7.7)", shared.config.identity).into(),
@@ -78,7 +70,6 @@ impl Reactor {
             deadlines: Deadlines::default(),
             unflushed: Cell::new(0),
             last_flush: Cell::new(0.0),
-            places: RefCell::default(),
             shared,
         })
     }
@@ -136,38 +127,33 @@ impl Reactor {
         self.last_flush.set(now);
     }
 
-    /// Memory for a request.
-    pub fn take_memory(&self, params: &Params) -> Memory {
-        let spare = self.spare.take(&self.parts.req);
-        let mut memory = spare.unwrap_or_else(|| Memory::new(self, params));
-        memory.refresh(params);
-        memory
+    /// Where the next request finds its place and its memory.
+    pub fn take_seat(&self, params: &Params) -> Seat {
+        let mut seat = self.seats.take(&self.parts.req).unwrap_or_else(|| Seat::new(self, params));
+        seat.refresh(params);
+        seat
     }
 
-    pub fn give_memory(&self, memory: Memory) {
+    pub fn give_seat(&self, seat: Seat) {
         let limits = self.parts.share(self.params.borrow().pool_req);
-        self.spare.give(memory, self.tidied.get(), limits, &self.parts.req);
+        self.seats.give(seat, self.tidied.get(), limits, &self.parts.req);
     }
 
-    /// Memory for a fetch.
-    pub fn take_fetch_memory(&self) -> fetch::Memory {
-        let spare = self.spare_fetch.take(&self.parts.busyobj);
-        let mut memory = spare.unwrap_or_else(|| fetch::Memory::new(self));
-        memory.refresh(self);
-        memory
+    /// The request has ended.
+    pub fn vacate(&self, place: Place) {
+        if let Some(seat) = Seat::vacated(place) {
+            self.give_seat(seat);
+        }
     }
 
-    pub fn give_fetch_memory(&self, memory: fetch::Memory) {
+    /// Who runs the next fetch.
+    pub fn take_runner(&self) -> Runner {
+        self.runners.take(&self.parts.busyobj).unwrap_or_else(|| Runner::new(self, &self.params()))
+    }
+
+    pub fn give_runner(&self, runner: Runner) {
         let limits = self.parts.share(self.params.borrow().pool_vbo);
-        self.spare_fetch.give(memory, self.tidied.get(), limits, &self.parts.busyobj);
-    }
-
-    pub fn take_runner(&self) -> fetch::Runner {
-        self.runners.take()
-    }
-
-    pub fn give_runner(&self, runner: fetch::Runner) {
-        self.runners.give(runner);
+        self.runners.give(runner, self.tidied.get(), limits, &self.parts.busyobj);
     }
 
     /// The time as HTTP writes it.
@@ -195,27 +181,14 @@ impl Reactor {
         }
     }
 
-    pub fn take_place(&self) -> Place {
-        self.places.borrow_mut().pop().unwrap_or_default()
-    }
-
-    /// The request has ended: its memory and its place are the next one's.
-    pub fn vacate(&self, mut place: Place) {
-        if let Some(req) = place.take() {
-            self.give_memory(req.into_memory());
-        }
-        let mut places = self.places.borrow_mut();
-        if places.len() < MOST_PLACES {
-            places.push(place);
-        }
-    }
-
     fn tidy_spares(&self) {
         let now = Instant::now();
         self.tidied.set(now);
         let params = self.params();
         let limits = self.parts.share(params.pool_req);
-        self.spare.tidy(now, limits, &self.parts.req, || Memory::new(self, &params));
+        self.seats.tidy(now, limits, &self.parts.req, || Seat::new(self, &params));
+        let limits = self.parts.share(params.pool_vbo);
+        self.runners.tidy(now, limits, &self.parts.busyobj, || Runner::new(self, &params));
     }
 
     /// Once a second: what must not wait for the next request.

@@ -15,11 +15,12 @@ use lacquer_params::{FeatureBits, Params};
 use lacquer_shm::{Tag, Vxid};
 use tokio::time::{Instant, timeout_at};
 
-use crate::client::{Memory, Req, Start};
+use crate::client::{Place, Req, Seat, Start};
 use crate::clock;
 use crate::deadlines::{Deadline, Moment};
+use crate::memory::Memory;
 use crate::parts;
-use crate::reactor::{Place, Reactor};
+use crate::reactor::Reactor;
 use crate::req_body::{ReqBody, Rx};
 use crate::sess::{Listener, Override, Sess, Side, count_close, shortage};
 
@@ -29,6 +30,8 @@ struct Connection {
     tx: Rc<TxHalf>,
     body: ReqBody,
     idle: Rc<Deadline>,
+    /// Bytes of a head that is not complete yet.
+    received: usize,
 }
 
 /// Serves a connection to its end.
@@ -49,6 +52,7 @@ pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) 
                 tx: Rc::new(tx),
                 body: ReqBody::idle(rx),
                 idle: reactor.deadlines.enlist(),
+                received: 0,
             };
             let reason = serve(&reactor, &mut connection).await;
             close(connection);
@@ -192,29 +196,29 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
             return SessClose::Overload;
         }
         let params = reactor.params();
-        let mut memory = reactor.take_memory(&params);
+        let mut seat = reactor.take_seat(&params);
         let limit = connection.sess.idle_limit(&params);
         connection.idle.arm(idle_since, limit);
-        let received = receive_head(&params, connection, &mut memory).await;
+        let received = receive_head(&params, connection, &mut seat.memory).await;
         connection.idle.disarm();
         if herded {
             let w = &reactor.parts.waiter;
-            let gone = memory.received == 0 && matches!(received, Received::Closed(_));
+            let gone = connection.received == 0 && matches!(received, Received::Closed(_));
             if gone { w.remclose.add(1) } else { w.action.add(1) }
         }
         let ended = match received {
             Received::Closed(reason) => {
-                charge_partial(reactor, &memory);
-                reactor.give_memory(memory);
+                charge_partial(reactor, connection);
+                reactor.give_seat(seat);
                 Some(reason)
             }
             Received::Overflow => {
                 Box::pin(refuse_overflow(reactor, connection)).await;
-                charge_partial(reactor, &memory);
-                reactor.give_memory(memory);
+                charge_partial(reactor, connection);
+                reactor.give_seat(seat);
                 Some(SessClose::RxOverflow)
             }
-            Received::Head(head) => match begin(reactor, params, connection, memory, &head) {
+            Received::Head(head) => match begin(reactor, params, connection, seat, &head) {
                 Begun::Request(place) => process(reactor, connection, place).await,
                 Begun::Refused(place, status) => Box::pin(refuse(reactor, connection, place, status)).await,
                 Begun::Closed(reason) => Some(reason),
@@ -273,8 +277,8 @@ async fn readable_until(
     woken
 }
 
-fn charge_partial(reactor: &Reactor, memory: &Memory) {
-    reactor.counters.s_req_hdrbytes.add(memory.received as u64);
+fn charge_partial(reactor: &Reactor, connection: &Connection) {
+    reactor.counters.s_req_hdrbytes.add(connection.received as u64);
 }
 
 async fn refuse_overflow(reactor: &Reactor, connection: &Connection) {
@@ -289,6 +293,7 @@ async fn refuse_overflow(reactor: &Reactor, connection: &Connection) {
 /// Reads until a whole head is there, or the connection's time is over.
 async fn receive_head(params: &Params, connection: &mut Connection, memory: &mut Memory) -> Received {
     let max = (params.http_req_size as usize).min(memory.ws.free_space().saturating_sub(1));
+    connection.received = 0;
     let Some(rx) = connection.body.rx.as_mut() else { return Received::Closed(SessClose::RxBody) };
     let mut have = 0;
     let mut scanned = 0;
@@ -309,7 +314,7 @@ async fn receive_head(params: &Params, connection: &mut Connection, memory: &mut
         };
         let now = clock::real();
         have += n;
-        memory.received = have;
+        connection.received = have;
         match h1::head_complete(memory.ws.reserved(have), scanned) {
             HeadScan::Empty => {
                 have = 0;
@@ -358,17 +363,18 @@ fn begin(
     reactor: &Rc<Reactor>,
     params: Rc<Params>,
     connection: &mut Connection,
-    mut memory: Memory,
+    seat: Seat,
     head: &Head,
 ) -> Begun {
     let Some(vcl) = reactor.vcl() else {
-        reactor.give_memory(memory);
+        reactor.give_seat(seat);
         return Begun::Closed(SessClose::Overload);
     };
-    if memory.ws.get(head.rx).starts_with(h1::H2_PREFACE) {
-        reactor.give_memory(memory);
+    if seat.memory.ws.get(head.rx).starts_with(h1::H2_PREFACE) {
+        reactor.give_seat(seat);
         return Begun::Closed(SessClose::ReqHttp20);
     }
+    let Seat { mut place, mut memory } = seat;
     let vxid = Vxid::client(reactor.vxid());
     memory.log.begin(vxid);
     memory.log.put_relation(Tag::Begin, "req", Vxid::client(connection.sess.vxid), "rxreq");
@@ -377,7 +383,7 @@ fn begin(
     memory.log.put_timestamp("Req", head.complete, head.first, head.first);
 
     let max_line = params.http_req_hdr_len as usize;
-    let parsed = h1::parse_request(&mut memory.ws, head.rx, &mut memory.http, max_line);
+    let parsed = h1::parse_request(&mut memory.ws, head.rx, &mut memory.request, max_line);
     let start = Start {
         reactor: reactor.clone(),
         params,
@@ -387,7 +393,6 @@ fn begin(
         t_first: head.first,
         t_req: head.complete,
     };
-    let mut place = reactor.take_place();
     let req = place.insert(Req::new(start, memory));
     req.task.t_prev = head.complete;
     match parsed {

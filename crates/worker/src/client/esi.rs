@@ -11,8 +11,9 @@ use lacquer_params::bits::FeatureBits;
 use lacquer_shm::{Tag, Vxid};
 
 use super::outlet::{Outlet, Seam};
-use super::{Memory, Req, Start};
+use super::{Req, Seat, Start};
 use crate::clock;
+use crate::memory::Memory;
 use crate::sender::SendError;
 use crate::task::{Logged, REQ};
 
@@ -111,7 +112,7 @@ async fn run(req: &mut Req, url: &[u8], host: &[u8], seam: Box<Seam>) -> Option<
     let level = req.esi_level + 1;
     let vxid = Vxid::client(reactor.vxid());
     let params = reactor.params();
-    let mut memory = reactor.take_memory(&params);
+    let Seat { mut place, mut memory } = reactor.take_seat(&params);
     let why = format!("esi {level}");
     memory.log.begin(vxid);
     memory.log.put_relation(Tag::Begin, "req", req.task.vxid(), &why);
@@ -131,10 +132,10 @@ async fn run(req: &mut Req, url: &[u8], host: &[u8], seam: Box<Seam>) -> Option<
         t_first: now,
         t_req: req.t_req,
     };
-    let mut child = Req::new(start, memory);
+    let child = place.insert(Req::new(start, memory));
     child.esi_level = level;
     child.top = Some(top);
-    child.first_vcl = req.first_vcl.clone();
+    child.first_vcl.clone_from(&req.first_vcl);
     child.top_privates = std::mem::take(&mut req.top_privates);
     child.seam = Some(seam);
     Box::pin(child.run()).await;
@@ -146,13 +147,13 @@ async fn run(req: &mut Req, url: &[u8], host: &[u8], seam: Box<Seam>) -> Option<
     }
     req.top_privates = std::mem::take(&mut child.top_privates);
     let seam = child.seam.take();
-    reactor.give_memory(child.into_memory());
+    reactor.vacate(place);
     seam
 }
 
 /// The including request as it came in, for another URL and without what cannot be asked for a part.
 fn make_request(memory: &mut Memory, req: &Req, url: &[u8], host: &[u8], gzip: bool) {
-    let Memory { ws, log, http, .. } = memory;
+    let Memory { ws, log, request: http, .. } = memory;
     if http.copy_from(ws, &req.http0, &req.task.ws, Filter::NOTHING).is_err() {
         ws.set_overflowed();
     }

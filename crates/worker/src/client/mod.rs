@@ -23,15 +23,16 @@ use std::sync::Arc;
 
 use lacquer_backend::TxHalf;
 use lacquer_cache::{Busy, ObjRef, Object};
-use lacquer_http::{Message, SessClose, Text, Workspace};
+use lacquer_http::{Message, SessClose, Text};
 use lacquer_params::Params;
 use lacquer_params::bits::DebugBits as Debug;
-use lacquer_shm::{Tag, TxLog, Vxid};
+use lacquer_shm::{Tag, Vxid};
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::BackendId;
 use lacquer_vcl_runtime::instance::PrivateMap;
 use sha2::Sha256;
 
+use crate::memory::Memory;
 use crate::reactor::Reactor;
 use crate::req_body::ReqBody;
 use crate::sess::Sess;
@@ -69,47 +70,29 @@ pub enum Step {
     Done,
 }
 
-/// The memory of a request that the next one uses again.
-pub struct Memory {
-    pub ws: Workspace,
-    pub log: TxLog,
-    pub http: Message,
-    pub http0: Message,
-    pub resp: Message,
-    pub out: Vec<u8>,
-    pub body: Vec<u8>,
-    /// Bytes of a head that is not complete yet.
-    pub received: usize,
+/// Where a request lies while it runs, and its memory; the next one uses both again.
+pub struct Seat {
+    pub place: Place,
+    pub memory: Memory,
 }
 
-impl Memory {
-    pub fn new(reactor: &Reactor, params: &Params) -> Memory {
-        let max_hdr = params.http_max_hdr as usize;
-        Memory {
-            ws: Workspace::new(params.workspace_client as usize),
-            log: reactor.shared.log.transaction(),
-            http: Message::new(max_hdr),
-            http0: Message::new(max_hdr),
-            resp: Message::new(max_hdr),
-            out: Vec::new(),
-            body: Vec::new(),
-            received: 0,
-        }
+/// Requests are large: they are made here and moved no more.
+pub type Place = Box<Option<Req>>;
+
+impl Seat {
+    pub fn new(reactor: &Reactor, params: &Params) -> Seat {
+        Seat { place: Place::default(), memory: Memory::new(reactor, params, params.workspace_client) }
     }
 
     /// Ready for a request under the parameters of now.
     pub fn refresh(&mut self, params: &Params) {
-        if self.ws.capacity() != params.workspace_client as usize {
-            self.ws.resize(params.workspace_client as usize);
-        }
-        self.ws.reset();
-        for message in [&mut self.http, &mut self.http0, &mut self.resp] {
-            message.clear();
-            message.set_max_hdr(params.http_max_hdr as usize);
-        }
-        self.out.clear();
-        self.body.clear();
-        self.received = 0;
+        self.memory.refresh(params, params.workspace_client);
+    }
+
+    /// Free again after the request that lies in this place.
+    pub fn vacated(mut place: Place) -> Option<Seat> {
+        let memory = place.take()?.into_memory();
+        Some(Seat { place, memory })
     }
 }
 
@@ -208,14 +191,14 @@ impl Req {
                 trace: false,
                 failed: false,
             },
-            http: memory.http,
-            http0: memory.http0,
-            resp: memory.resp,
+            http: memory.request,
+            http0: memory.request0,
+            resp: memory.response,
             bereq: None,
             tx: start.tx,
             body: ReqBody::idle_without(None),
             out: memory.out,
-            synth_body: memory.body,
+            synth_body: memory.synth_body,
             account: Account::default(),
             close: None,
             t_req: start.t_req,
@@ -257,18 +240,16 @@ impl Req {
         }
     }
 
-    /// What is kept for the next request.
     #[inline]
-    pub fn into_memory(self) -> Memory {
+    fn into_memory(self) -> Memory {
         Memory {
             ws: self.task.ws,
             log: self.task.log,
-            http: self.http,
-            http0: self.http0,
-            resp: self.resp,
+            request: self.http,
+            request0: self.http0,
+            response: self.resp,
             out: self.out,
-            body: self.synth_body,
-            received: 0,
+            synth_body: self.synth_body,
         }
     }
 

@@ -38,7 +38,7 @@ pub async fn fetch(f: &mut Fetch) -> Step {
         f.beresp_headers().unset(h::CONTENT_ENCODING);
         f.do_gzip = false;
         f.do_gunzip = false;
-        f.do_stream = false;
+        f.attempt.do_stream = false;
         Vec::new()
     } else {
         f.filter_list()
@@ -67,10 +67,10 @@ pub async fn fetch(f: &mut Fetch) -> Step {
         return Step::Error;
     }
     let whole = matches!(content, Content::Whole(_));
-    if f.do_stream && !whole {
+    if f.attempt.do_stream && !whole {
         f.publish();
     }
-    let how = if f.do_stream { "stream" } else { "-" };
+    let how = if f.attempt.do_stream { "stream" } else { "-" };
     let status = framing.status;
     let record = f.task.log.record(Tag::Fetch_Body).u64(status.number().into()).sp().str(status.name());
     record.sp().str(how).end();
@@ -85,7 +85,7 @@ pub async fn fetch(f: &mut Fetch) -> Step {
         return broken(f, &why);
     }
     f.close_origin(None);
-    f.complete(f.do_stream && !whole);
+    f.complete(f.attempt.do_stream && !whole);
     Step::Done
 }
 
@@ -95,7 +95,7 @@ fn broken(f: &mut Fetch, why: &str) -> Step {
         f.fetch_error(why);
     }
     f.close_origin(Some(SessClose::RxBody));
-    if f.do_stream {
+    if f.attempt.do_stream {
         f.task.reactor.counters.fetch_failed.add(1);
         return Step::Fail;
     }
@@ -112,13 +112,13 @@ pub async fn refresh(f: &mut Fetch) -> Step {
     if stale.state() == BodyState::Failed || stale.is(flag::FAILED) {
         return template_failed(f, "Template object failed");
     }
-    f.gzipped = stale.is(flag::GZIPED);
-    f.encoding_changed = stale.is(flag::CHGCE);
-    f.has_esi = stale.is(flag::ESIPROC);
+    f.attempt.gzipped = stale.is(flag::GZIPED);
+    f.attempt.encoding_changed = stale.is(flag::CHGCE);
+    f.attempt.has_esi = stale.is(flag::ESIPROC);
     if !f.store_head(Content::Again(stale.body_len(), stale.extra())) {
         return template_failed(f, "");
     }
-    if f.do_stream {
+    if f.attempt.do_stream {
         f.publish();
     }
     let mut at = 0;
@@ -132,7 +132,7 @@ pub async fn refresh(f: &mut Fetch) -> Step {
         at += chunk.len() as u64;
     }
     f.close_origin(None);
-    f.complete(f.do_stream);
+    f.complete(f.attempt.do_stream);
     Step::Done
 }
 
@@ -231,9 +231,9 @@ impl Fetch {
         set(self.uncacheable, flag::HFM);
         set(self.hit_for_pass, flag::HFP);
         set(!self.uncacheable && self.beresp.status() == 200 && has_validator(), flag::IMSCAND);
-        set(self.gzipped, flag::GZIPED);
-        set(self.encoding_changed, flag::CHGCE);
-        set(self.has_esi, flag::ESIPROC);
+        set(self.attempt.gzipped, flag::GZIPED);
+        set(self.attempt.encoding_changed, flag::CHGCE);
+        set(self.attempt.has_esi, flag::ESIPROC);
         flags
     }
 
@@ -308,7 +308,7 @@ impl Fetch {
             c.beresp_shortlived.add(1);
             return Some(transient);
         }
-        self.storage
+        self.attempt.storage
     }
 
     /// What the origin lets the object be purged by.
@@ -508,7 +508,7 @@ impl Fetch {
     /// With `beresp.transit_buffer`, the fetch does not run ahead of its only reader by more than that.
     async fn wait_for_reader(&mut self) {
         let limit = self.transit_buffer;
-        if limit == 0 || !self.uncacheable || !self.do_stream {
+        if limit == 0 || !self.uncacheable || !self.attempt.do_stream {
             return;
         }
         if let Some(writer) = &mut self.writer {

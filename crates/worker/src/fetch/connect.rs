@@ -138,15 +138,15 @@ impl Fetch {
     }
 
     async fn open(&mut self, origin: &Arc<Origin>, fresh_only: bool) -> Result<(), endpoint::ConnectError> {
-        let limits = Limits::of(origin, &self.task.params, self.connect_timeout);
+        let limits = Limits::of(origin, &self.task.params, self.attempt.connect_timeout);
         let found = connect_or_reuse(&self.task.reactor, origin, &limits, fresh_only).await?;
         self.task.stamp("Connected");
         let connection = self.origin.insert(found);
         let (spec, p) = (&origin.spec, &self.task.params);
         connection.between_bytes =
-            choose(self.between_bytes_timeout, spec.between_bytes_timeout, p.between_bytes_timeout);
+            choose(self.attempt.between_bytes_timeout, spec.between_bytes_timeout, p.between_bytes_timeout);
         connection.first_byte =
-            choose(self.first_byte_timeout, spec.first_byte_timeout, p.first_byte_timeout);
+            choose(self.attempt.first_byte_timeout, spec.first_byte_timeout, p.first_byte_timeout);
         if !connection.reused {
             self.account.bereq_header += introduce(connection, &self.task.sess).await;
         }

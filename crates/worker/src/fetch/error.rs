@@ -13,7 +13,7 @@ const SHARED_GRACE: f64 = 5.0;
 const SHARED_KEEP: f64 = 5.0;
 
 pub async fn error(f: &mut Fetch) -> Step {
-    if !f.error_action {
+    if !f.attempt.error_action {
         f.task.reactor.counters.fetch_failed.add(1);
     }
     let now = f.task.stamp("Error");
@@ -31,15 +31,15 @@ pub async fn error(f: &mut Fetch) -> Step {
     (f.ttl, f.grace, f.keep) =
         if awaited { (SHARED_TTL, SHARED_GRACE, SHARED_KEEP) } else { (0.0, 0.0, 0.0) };
     f.synth_body.clear();
-    f.storage = f.storage.or_else(|| Some(f.storage_choice()));
-    f.was_304 = false;
-    (f.gzipped, f.encoding_changed, f.has_esi) = (false, false, false);
+    f.attempt.storage = f.attempt.storage.or_else(|| Some(f.storage_choice()));
+    f.attempt.was_304 = false;
+    (f.attempt.gzipped, f.attempt.encoding_changed, f.attempt.has_esi) = (false, false, false);
     match f.vcl(Method::BackendError).await {
         Action::Deliver => {}
         Action::Retry => {
             f.retries += 1;
             if f.retries <= f.task.params.max_retries {
-                f.error_action = false;
+                f.attempt.error_action = false;
                 return Step::Retry;
             }
             f.task.log.put(Tag::VCL_Error, b"Too many retries, failing");
@@ -51,7 +51,7 @@ pub async fn error(f: &mut Fetch) -> Step {
     if !f.store_head(Content::Coming(Some(body.len() as u64))) || !f.append(&body) {
         return Step::Fail;
     }
-    f.do_stream = false;
+    f.attempt.do_stream = false;
     // An error that does not last leaves the stale object in its place.
     if let Some(stale) = f.stale.take()
         && !awaited

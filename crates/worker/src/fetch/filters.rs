@@ -24,12 +24,12 @@ impl Fetch {
         let gunzip = support && self.do_gunzip && is_gzip;
         let gzip = support && self.do_gzip && encoding.is_none();
         let mut names: Vec<&str> = Vec::new();
-        if gunzip || (is_gzip && self.do_esi) {
+        if gunzip || (is_gzip && self.attempt.do_esi) {
             names.push("gunzip");
         }
-        if self.do_esi && (gzip || (is_gzip && !gunzip)) {
+        if self.attempt.do_esi && (gzip || (is_gzip && !gunzip)) {
             names.push("esi_gzip");
-        } else if self.do_esi {
+        } else if self.attempt.do_esi {
             names.push("esi");
         } else {
             if gzip {
@@ -86,7 +86,7 @@ impl Fetch {
             b"gunzip" => {
                 c.n_gunzip.add(1);
                 self.change_encoding();
-                self.gzipped = false;
+                self.attempt.gzipped = false;
                 Box::new(Gunzip::new())
             }
             b"gzip" => {
@@ -98,7 +98,7 @@ impl Fetch {
             _ => {
                 c.n_test_gunzip.add(1);
                 self.vary_on_encoding();
-                self.gzipped = true;
+                self.attempt.gzipped = true;
                 Box::new(TestGunzip::new())
             }
         })
@@ -117,7 +117,7 @@ impl Fetch {
             ignore_other_elements: features.has(FeatureBits::ESI_IGNORE_OTHER_ELEMENTS),
             remove_bom: features.has(FeatureBits::ESI_REMOVE_BOM),
         };
-        self.has_esi = true;
+        self.attempt.has_esi = true;
         let url = self.bereq.url(&self.task.ws).to_vec();
         if !gzip {
             return Ok(Box::new(Esi::new(&url, options)));
@@ -134,13 +134,13 @@ impl Fetch {
         headers.unset(h::CONTENT_ENCODING);
         headers.unset(h::CONTENT_LENGTH);
         self.weaken();
-        self.encoding_changed = true;
+        self.attempt.encoding_changed = true;
     }
 
     fn say_gzip(&mut self) {
         self.beresp_headers().add(h::CONTENT_ENCODING, &[b"gzip"]);
         self.vary_on_encoding();
-        self.gzipped = true;
+        self.attempt.gzipped = true;
     }
 
     fn weaken(&mut self) {

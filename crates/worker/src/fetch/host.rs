@@ -70,7 +70,7 @@ impl Host for Fetch {
         if var != Var::BerespStorage {
             return misplaced(var);
         }
-        self.storage = value.checked_sub(1);
+        self.attempt.storage = value.checked_sub(1);
         Ok(())
     }
 

@@ -10,7 +10,6 @@ mod connection;
 mod error;
 mod filters;
 mod host;
-mod memory;
 mod pipe;
 mod queue;
 mod response;
@@ -30,15 +29,15 @@ use lacquer_vcl_runtime::BackendId;
 
 use crate::client::Req;
 use crate::deadlines::Deadline;
+use crate::memory::Memory;
 use crate::req_body::ReqBody;
 use crate::task::{BEREQ, BERESP, Logged, Scene, Task, run_vcl};
 use runner::{News, Started};
 
 pub use connect::resolve;
 pub use connection::{OriginConnection, log_close, send_cached};
-pub use memory::Memory;
 pub use pipe::PipeCall;
-pub use runner::{Runner, Runners};
+pub use runner::Runner;
 
 /// What the fetch is for.
 pub enum Mode {
@@ -77,6 +76,29 @@ enum Step {
     Done,
 }
 
+/// What one attempt at the origin is told and finds out. A retry begins with a new one.
+#[derive(Default)]
+pub struct Attempt {
+    /// VCL may choose none, which fails.
+    pub storage: Option<u32>,
+    pub do_stream: bool,
+    pub do_esi: bool,
+    pub was_304: bool,
+    pub gzipped: bool,
+    pub has_esi: bool,
+    pub encoding_changed: bool,
+    pub error_action: bool,
+    pub connect_timeout: Option<f64>,
+    pub first_byte_timeout: Option<f64>,
+    pub between_bytes_timeout: Option<f64>,
+}
+
+impl Attempt {
+    pub fn new() -> Attempt {
+        Attempt { do_stream: true, ..Attempt::default() }
+    }
+}
+
 pub struct Fetch {
     pub task: Task,
     pub bereq: Message,
@@ -101,21 +123,14 @@ pub struct Fetch {
     pub uncacheable: bool,
     pub hit_for_pass: bool,
     pub retries: u32,
+    pub attempt: Attempt,
     pub no_retry: Option<&'static str>,
-    pub do_stream: bool,
     pub do_gzip: bool,
     pub do_gunzip: bool,
-    pub do_esi: bool,
-    pub was_304: bool,
-    pub gzipped: bool,
-    pub has_esi: bool,
     /// Objects evicted for this one.
     pub nuked: u32,
-    pub encoding_changed: bool,
     pub backend: BackendId,
     pub backend_resp: BackendId,
-    /// VCL may choose none, which fails.
-    pub storage: Option<u32>,
     pub t_origin: f64,
     pub ttl: f64,
     pub grace: f64,
@@ -123,10 +138,6 @@ pub struct Fetch {
     pub t_resp: f64,
     pub err_code: u16,
     pub err_reason: Text,
-    pub error_action: bool,
-    pub connect_timeout: Option<f64>,
-    pub first_byte_timeout: Option<f64>,
-    pub between_bytes_timeout: Option<f64>,
     pub filters: Text,
     pub bereq_filters: Text,
     pub synth_body: Vec<u8>,
@@ -183,7 +194,7 @@ fn take_back(req: &mut Req, body: ReqBody) {
 fn start(req: &mut Req, mode: Mode, how: &str, background: bool) -> (Runner, bool) {
     let vxid = Vxid::backend(req.task.reactor.vxid());
     let runner = req.task.reactor.take_runner();
-    let mut fetch = start::from_request(req, mode, vxid, runner.news());
+    let mut fetch = start::from_request(req, mode, vxid, &runner);
     fetch.is_bgfetch = background;
     fetch.task.log.put_relation(Tag::Begin, "bereq", req.task.vxid(), how);
     fetch.task.log.put(Tag::VCL_use, fetch.task.vcl.name.as_bytes());
@@ -227,6 +238,18 @@ impl Fetch {
                 }
                 Step::Done => break,
             };
+        }
+    }
+
+    fn into_memory(self) -> Memory {
+        Memory {
+            ws: self.task.ws,
+            log: self.task.log,
+            request: self.bereq,
+            request0: self.bereq0,
+            response: self.beresp,
+            out: self.out,
+            synth_body: self.synth_body,
         }
     }
 

@@ -21,7 +21,7 @@ pub async fn respond(f: &mut Fetch) -> Step {
     match handling {
         Action::Deliver | Action::Pass => {}
         Action::Error => {
-            f.error_action = true;
+            f.attempt.error_action = true;
             f.close_origin(Some(SessClose::RespClose));
             return Step::Error;
         }
@@ -33,14 +33,14 @@ pub async fn respond(f: &mut Fetch) -> Step {
     }
     f.task.stamp("Process");
     f.release_request();
-    if f.do_esi {
-        f.do_stream = false;
+    if f.attempt.do_esi {
+        f.attempt.do_stream = false;
     }
     if handling == Action::Pass {
         f.hit_for_pass = true;
         f.uncacheable = true;
     }
-    if f.was_304 { Step::Refresh } else { Step::Body }
+    if f.attempt.was_304 { Step::Refresh } else { Step::Body }
 }
 
 fn again(f: &mut Fetch) -> Step {

@@ -1,7 +1,7 @@
 //! Who runs fetches. A fetch runs within the task of the request that waits for it; only when that has
 //! what it waits for, and the fetch has not ended, does it get a task of its own. Most answers are short
 //! and there at once: they cost no task, no wake-up between tasks, and no memory, for a runner is kept
-//! and runs one fetch after the other.
+//! and runs one fetch after the other, with the same memory.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -12,12 +12,13 @@ use std::task::{Context, Poll};
 
 use lacquer_cache::Object;
 
-use super::{Fetch, Memory, run};
+use lacquer_params::Params;
+
+use super::{Fetch, run};
+use crate::deadlines::Deadline;
+use crate::memory::Memory;
 use crate::reactor::Reactor;
 use crate::req_body::ReqBody;
-
-/// Idle runners that a reactor keeps.
-const KEPT: usize = 256;
 
 /// What a fetch has to say to the request that waits for it.
 #[derive(Default)]
@@ -45,25 +46,35 @@ struct Desk {
     next: RefCell<Option<Fetch>>,
     news: Rc<News>,
     done: Cell<bool>,
+    /// While no fetch has it.
+    memory: Cell<Option<Memory>>,
 }
 
 pub struct Runner {
     work: Pin<Box<dyn Future<Output = ()>>>,
     desk: Rc<Desk>,
-}
-
-impl Default for Runner {
-    fn default() -> Runner {
-        let desk = Rc::new(Desk::default());
-        Runner { work: Box::pin(one_after_the_other(desk.clone())), desk }
-    }
+    pub deadline: Rc<Deadline>,
 }
 
 impl Runner {
+    pub fn new(reactor: &Reactor, params: &Params) -> Runner {
+        let desk = Rc::new(Desk::default());
+        desk.memory.set(Some(Memory::new(reactor, params, params.workspace_backend)));
+        let work = Box::pin(one_after_the_other(desk.clone()));
+        Runner { work, desk, deadline: reactor.deadlines.enlist() }
+    }
+
     /// Where the next fetch puts what it has to say.
     pub fn news(&self) -> Rc<News> {
-        self.forget();
         self.desk.news.clone()
+    }
+
+    /// Memory for the next fetch, under the parameters of now.
+    pub fn memory(&self, reactor: &Reactor, params: &Params) -> Memory {
+        let new = || Memory::new(reactor, params, params.workspace_backend);
+        let mut memory = self.desk.memory.take().unwrap_or_else(new);
+        memory.refresh(params, params.workspace_backend);
+        memory
     }
 
     /// Drops what nobody asked for: it may be the last to hold an object.
@@ -104,14 +115,19 @@ impl Runner {
     /// The rest runs by itself.
     pub fn leave(mut self, reactor: &Rc<Reactor>) {
         if self.desk.done.get() {
-            return reactor.give_runner(self);
+            return self.rest(reactor);
         }
         let reactor = reactor.clone();
         tokio::task::spawn_local(async move {
             poll_fn(|cx| self.poll(cx)).await;
+            self.rest(&reactor);
             reactor.flush_if_due(crate::clock::real());
-            reactor.give_runner(self);
         });
+    }
+
+    fn rest(self, reactor: &Reactor) {
+        self.forget();
+        reactor.give_runner(self);
     }
 }
 
@@ -124,27 +140,8 @@ async fn one_after_the_other(desk: Rc<Desk>) {
             run(fetch).await;
         }
         if let Some(fetch) = fetch {
-            let reactor = fetch.task.reactor.clone();
-            reactor.give_fetch_memory(Memory::of(fetch));
+            desk.memory.set(Some(fetch.into_memory()));
         }
         desk.done.set(true);
-    }
-}
-
-/// The idle runners of a reactor.
-#[derive(Default)]
-pub struct Runners(RefCell<Vec<Runner>>);
-
-impl Runners {
-    pub fn take(&self) -> Runner {
-        self.0.borrow_mut().pop().unwrap_or_default()
-    }
-
-    pub fn give(&self, runner: Runner) {
-        runner.forget();
-        let mut idle = self.0.borrow_mut();
-        if idle.len() < KEPT {
-            idle.push(runner);
-        }
     }
 }

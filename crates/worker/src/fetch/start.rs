@@ -7,61 +7,48 @@ use lacquer_http::range::PartialCheck;
 use lacquer_http::{BodyStatus, Filter, Message, SessClose, Slot, Text, Workspace};
 use lacquer_http::{conditional, header_table as h};
 use lacquer_http::{fixed, freshness, pack, range};
-use lacquer_shm::{Tag, Vxid};
+use lacquer_params::Params;
+use lacquer_shm::{Tag, TxLog, Vxid};
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::BackendId;
 use lacquer_vcl_runtime::instance::PrivateMap;
 
-use super::runner::News;
-use super::{Account, Fetch, Memory, Mode, Step, Target};
+use super::runner::Runner;
+use super::{Account, Attempt, Fetch, Mode, Step, Target};
 use crate::client::Req;
 use crate::clock;
 use crate::task::Task;
 
 /// Takes from the request what the fetch needs; texts are copied into the fetch's own workspace.
-pub fn from_request(req: &mut Req, mode: Mode, vxid: Vxid, news: Rc<News>) -> Fetch {
-    let reactor = req.task.reactor.clone();
-    let params = reactor.params();
-    let Memory { mut ws, mut log, bereq, mut bereq0, beresp, out, deadline } = reactor.take_fetch_memory();
-    log.begin(vxid);
+pub fn from_request(req: &mut Req, mode: Mode, vxid: Vxid, runner: &Runner) -> Fetch {
+    let params = req.task.reactor.params();
+    let mut memory = runner.memory(&req.task.reactor, &params);
+    memory.log.begin(vxid);
     let (target, stale, is_pass) = match mode {
         Mode::Pass => (Target::Private, None, true),
         Mode::Fetch { busy, stale } => (Target::Cache(busy), stale, false),
     };
-    copy_head(req, is_pass, &mut bereq0, &mut ws);
+    copy_head(req, is_pass, &mut memory.request0, &mut memory.ws);
     let identity = req.task.ws.get_opt(req.identity).map(<[u8]>::to_vec);
-    let identity = identity.and_then(|i| ws.copy(&i).ok()).unwrap_or(Text::NONE);
+    let identity = identity.and_then(|i| memory.ws.copy(&i).ok()).unwrap_or(Text::NONE);
     let cached_body = req.body.cached();
     let client_body = req.body.is_available().then(|| req.body.take());
-    let now = clock::real();
-    let snapshot = ws.mark();
+    let snapshot = memory.ws.mark();
     let transit_buffer = params.transit_buffer;
+    let task = new_task(req, params, memory.ws, memory.log);
+    let now = task.now;
     Fetch {
-        task: Task {
-            reactor,
-            params,
-            sess: req.task.sess.clone(),
-            vcl: req.task.vcl.clone(),
-            ws,
-            log,
-            privates: PrivateMap::default(),
-            method: Method::BackendFetch,
-            t_first: now,
-            t_prev: now,
-            now,
-            trace: req.task.trace,
-            failed: false,
-        },
-        bereq,
-        bereq0,
-        beresp,
+        task,
+        bereq: memory.request,
+        bereq0: memory.request0,
+        beresp: memory.response,
         target,
         object: None,
         writer: None,
         stale,
         client_body,
         cached_body,
-        news,
+        news: runner.news(),
         announced: false,
         origin: None,
         account: Account::default(),
@@ -73,19 +60,13 @@ pub fn from_request(req: &mut Req, mode: Mode, vxid: Vxid, news: Rc<News>) -> Fe
         uncacheable: is_pass,
         hit_for_pass: false,
         retries: 0,
+        attempt: Attempt::new(),
         no_retry: None,
-        do_stream: true,
         do_gzip: false,
         do_gunzip: false,
-        do_esi: false,
-        was_304: false,
-        gzipped: false,
-        has_esi: false,
         nuked: 0,
-        encoding_changed: false,
         backend: req.backend_hint,
         backend_resp: BackendId::NONE,
-        storage: None,
         t_origin: now,
         ttl: 0.0,
         grace: 0.0,
@@ -93,19 +74,34 @@ pub fn from_request(req: &mut Req, mode: Mode, vxid: Vxid, news: Rc<News>) -> Fe
         t_resp: now,
         err_code: 0,
         err_reason: Text::NONE,
-        error_action: false,
-        connect_timeout: None,
-        first_byte_timeout: None,
-        between_bytes_timeout: None,
         filters: Text::NONE,
         bereq_filters: Text::NONE,
-        synth_body: Vec::new(),
+        synth_body: memory.synth_body,
         identity,
         retry_connect: true,
         transit_buffer,
         snapshot,
-        out,
-        deadline,
+        out: memory.out,
+        deadline: runner.deadline.clone(),
+    }
+}
+
+fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog) -> Task {
+    let now = clock::real();
+    Task {
+        reactor: req.task.reactor.clone(),
+        params,
+        sess: req.task.sess.clone(),
+        vcl: req.task.vcl.clone(),
+        ws,
+        log,
+        privates: PrivateMap::default(),
+        method: Method::BackendFetch,
+        t_first: now,
+        t_prev: now,
+        now,
+        trace: req.task.trace,
+        failed: false,
     }
 }
 
@@ -162,18 +158,9 @@ pub fn retry(f: &mut Fetch) -> Step {
         return Step::Fail;
     }
     f.task.stamp("Retry");
-    f.storage = None;
-    f.do_esi = false;
-    f.gzipped = false;
-    f.has_esi = false;
-    f.encoding_changed = false;
-    f.do_stream = true;
-    f.was_304 = false;
+    f.attempt = Attempt::new();
     f.err_code = 0;
     f.err_reason = Text::NONE;
-    f.connect_timeout = None;
-    f.first_byte_timeout = None;
-    f.between_bytes_timeout = None;
     let next = Vxid::backend(f.task.reactor.vxid());
     f.task.log.continue_as("bereq", "retry", next);
     let previous = f.task.t_prev;
@@ -185,7 +172,7 @@ pub fn retry(f: &mut Fetch) -> Step {
 /// vcl_backend_fetch, the exchange with the origin, and what the protocol says about the answer.
 pub async fn start(f: &mut Fetch) -> Step {
     let stevedores = &f.task.reactor.shared.stevedores;
-    f.storage = Some(if f.uncacheable { stevedores.transient() } else { f.storage_choice() });
+    f.attempt.storage = Some(if f.uncacheable { stevedores.transient() } else { f.storage_choice() });
     let vxid = f.task.vxid().number();
     let retried = f.retries > 0;
     let has_body = f.cached_body.is_some() || f.client_body.is_some();
@@ -201,14 +188,14 @@ pub async fn start(f: &mut Fetch) -> Step {
     match f.vcl(Method::BackendFetch).await {
         Action::Fetch => {}
         Action::Error => {
-            f.error_action = true;
+            f.attempt.error_action = true;
             f.beresp.clear();
             return Step::Error;
         }
         _ => return Step::Fail,
     }
     f.beresp.clear();
-    f.error_action = false;
+    f.attempt.error_action = false;
     f.task.stamp("Fetch");
     let got = f.get_head().await;
     let now = f.task.stamp("Beresp");
@@ -284,7 +271,7 @@ fn accept_304(f: &mut Fetch) -> bool {
             f.task.ws.set_overflowed();
         }
     }
-    f.was_304 = true;
+    f.attempt.was_304 = true;
     true
 }
 

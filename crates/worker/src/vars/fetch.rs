@@ -31,11 +31,11 @@ pub fn get_bool(f: &mut Fetch, var: Var) -> bool {
         Var::BereqRetryConnect => f.retry_connect,
         Var::BereqTrace => f.task.trace,
         Var::BereqUncacheable | Var::BerespUncacheable => f.uncacheable,
-        Var::BerespDoEsi => f.do_esi,
+        Var::BerespDoEsi => f.attempt.do_esi,
         Var::BerespDoGunzip => f.do_gunzip,
         Var::BerespDoGzip => f.do_gzip,
-        Var::BerespDoStream => f.do_stream,
-        Var::BerespWas304 => f.was_304,
+        Var::BerespDoStream => f.attempt.do_stream,
+        Var::BerespWas304 => f.attempt.was_304,
         _ => f.stale.as_ref().is_some_and(|o| object::get_bool(o, var)),
     }
 }
@@ -57,9 +57,11 @@ pub fn get_real(f: &Fetch, var: Var) -> f64 {
     match var {
         Var::Now => f.task.now,
         Var::BereqTime => f.task.t_first,
-        Var::BereqBetweenBytesTimeout => shown(f.between_bytes_timeout.unwrap_or(p.between_bytes_timeout)),
-        Var::BereqConnectTimeout => shown(f.connect_timeout.unwrap_or(p.connect_timeout)),
-        Var::BereqFirstByteTimeout => shown(f.first_byte_timeout.unwrap_or(p.first_byte_timeout)),
+        Var::BereqBetweenBytesTimeout => {
+            shown(f.attempt.between_bytes_timeout.unwrap_or(p.between_bytes_timeout))
+        }
+        Var::BereqConnectTimeout => shown(f.attempt.connect_timeout.unwrap_or(p.connect_timeout)),
+        Var::BereqFirstByteTimeout => shown(f.attempt.first_byte_timeout.unwrap_or(p.first_byte_timeout)),
         Var::BerespAge => age,
         Var::BerespTtl => f.ttl.max(0.0) - age,
         Var::BerespGrace => f.grace.max(0.0),
@@ -132,7 +134,7 @@ pub fn get_backend(f: &Fetch, var: Var) -> BackendId {
 
 pub fn get_stevedore(f: &Fetch, var: Var) -> u32 {
     match (var, &f.stale) {
-        (Var::BerespStorage, _) => f.storage.map_or(0, |index| index + 1),
+        (Var::BerespStorage, _) => f.attempt.storage.map_or(0, |index| index + 1),
         (Var::ObjStaleStorage, Some(object)) => object::storage(object),
         _ => 0,
     }
@@ -145,10 +147,10 @@ pub fn set_bool(f: &mut Fetch, var: Var, value: bool) -> HostResult<()> {
     match var {
         Var::BereqRetryConnect => f.retry_connect = value,
         Var::BereqTrace => f.task.trace = value,
-        Var::BerespDoEsi => f.do_esi = value,
+        Var::BerespDoEsi => f.attempt.do_esi = value,
         Var::BerespDoGunzip => f.do_gunzip = value,
         Var::BerespDoGzip => f.do_gzip = value,
-        Var::BerespDoStream => f.do_stream = value,
+        Var::BerespDoStream => f.attempt.do_stream = value,
         Var::BerespUncacheable => {
             if f.uncacheable && !value {
                 f.task.log.put(Tag::VCL_Error, b"Ignoring attempt to reset beresp.uncacheable");
@@ -163,9 +165,9 @@ pub fn set_bool(f: &mut Fetch, var: Var, value: bool) -> HostResult<()> {
 
 pub fn set_real(f: &mut Fetch, var: Var, value: f64) -> HostResult<()> {
     match var {
-        Var::BereqBetweenBytesTimeout => f.between_bytes_timeout = Some(value),
-        Var::BereqConnectTimeout => f.connect_timeout = Some(value),
-        Var::BereqFirstByteTimeout => f.first_byte_timeout = Some(value),
+        Var::BereqBetweenBytesTimeout => f.attempt.between_bytes_timeout = Some(value),
+        Var::BereqConnectTimeout => f.attempt.connect_timeout = Some(value),
+        Var::BereqFirstByteTimeout => f.attempt.first_byte_timeout = Some(value),
         // VCL counts it from now, the object from its origin.
         Var::BerespTtl => f.ttl = (value + f.task.now - f.t_origin).max(0.0),
         Var::BerespGrace => f.grace = value.max(0.0),
@@ -215,9 +217,9 @@ pub fn rfc_ttl(f: &mut Fetch) {
 
 pub fn unset(f: &mut Fetch, var: Var) -> HostResult<()> {
     match var {
-        Var::BereqBetweenBytesTimeout => f.between_bytes_timeout = None,
-        Var::BereqConnectTimeout => f.connect_timeout = None,
-        Var::BereqFirstByteTimeout => f.first_byte_timeout = None,
+        Var::BereqBetweenBytesTimeout => f.attempt.between_bytes_timeout = None,
+        Var::BereqConnectTimeout => f.attempt.connect_timeout = None,
+        Var::BereqFirstByteTimeout => f.attempt.first_byte_timeout = None,
         Var::BereqBody => {
             f.bereq_headers().unset(lacquer_http::header_table::CONTENT_LENGTH);
             f.cached_body = None;
@@ -248,7 +250,7 @@ pub fn set_str(f: &mut Fetch, var: Var, value: Str) -> HostResult<()> {
         // A name that no storage has changes nothing.
         Var::BerespStorageHint => {
             let name = String::from_utf8_lossy(bytes_of(value).unwrap_or_default());
-            f.storage = f.task.reactor.shared.stevedores.by_name(&name).or(f.storage);
+            f.attempt.storage = f.task.reactor.shared.stevedores.by_name(&name).or(f.attempt.storage);
             Ok(())
         }
         _ => misplaced(var),

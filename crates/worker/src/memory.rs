@@ -1,0 +1,51 @@
+//! The memory of a transaction, be it a request or a fetch, which the next one uses again.
+
+use lacquer_http::{Message, Workspace};
+use lacquer_params::Params;
+use lacquer_shm::TxLog;
+
+use crate::reactor::Reactor;
+
+pub struct Memory {
+    pub ws: Workspace,
+    pub log: TxLog,
+    /// The request as VCL sees and changes it.
+    pub request: Message,
+    /// The same as it was before, for restarts, retries and rollback.
+    pub request0: Message,
+    pub response: Message,
+    /// For what is put together before it goes somewhere else.
+    pub out: Vec<u8>,
+    /// For a body that VCL makes.
+    pub synth_body: Vec<u8>,
+}
+
+impl Memory {
+    /// `workspace` is the parameter that says how many bytes the workspace has.
+    pub fn new(reactor: &Reactor, params: &Params, workspace: u64) -> Memory {
+        let message = || Message::new(params.http_max_hdr as usize);
+        Memory {
+            ws: Workspace::new(workspace as usize),
+            log: reactor.shared.log.transaction(),
+            request: message(),
+            request0: message(),
+            response: message(),
+            out: Vec::new(),
+            synth_body: Vec::new(),
+        }
+    }
+
+    /// Ready for a transaction under the parameters of now.
+    pub fn refresh(&mut self, params: &Params, workspace: u64) {
+        if self.ws.capacity() != workspace as usize {
+            self.ws.resize(workspace as usize);
+        }
+        self.ws.reset();
+        for message in [&mut self.request, &mut self.request0, &mut self.response] {
+            message.clear();
+            message.set_max_hdr(params.http_max_hdr as usize);
+        }
+        self.out.clear();
+        self.synth_body.clear();
+    }
+}
