@@ -28,9 +28,6 @@ mod vsthrottle;
 mod vtc;
 pub mod xkey;
 
-#[cfg(test)]
-mod tests;
-
 use std::sync::OnceLock;
 
 use lacquer_vcl::signature::{Catalogue, ModuleSignatures, parse_module};

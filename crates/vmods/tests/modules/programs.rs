@@ -1,134 +1,22 @@
 //! Modules as programs use them: VCL text, checked against the signatures, compiled and run.
 
-use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use lacquer_vcl::types::{Action, HttpId, Method};
-use lacquer_vcl::variables_table::Var;
-use lacquer_vcl::{NoFiles, NumericResolver, Options};
+use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_native::LoadedVcl;
-use lacquer_vcl_runtime::{
-    BackendId, Ctx, Director, HeaderEdit, HeaderName, Health, Host, HostResult, Instance, PrivateMap, Str,
-};
+use lacquer_vcl_runtime::Ctx;
 
-/// A request in memory. Tests are short: what is allocated stays.
-#[derive(Default)]
-struct Request {
-    method: Option<Method>,
-    headers: Vec<(String, &'static [u8])>,
-    hint: BackendId,
-    log: Vec<String>,
-    privates: PrivateMap,
-}
-
-impl Request {
-    fn header_text(&self, name: &str) -> Option<String> {
-        let found = self.headers.iter().find(|(n, _)| n == name);
-        found.map(|(_, value)| String::from_utf8_lossy(value).into_owned())
-    }
-}
-
-impl Host for Request {
-    fn method(&self) -> Method {
-        self.method.unwrap_or(Method::Recv)
-    }
-    fn now(&self) -> f64 {
-        1e9
-    }
-    fn real_now(&self) -> f64 {
-        1e9
-    }
-    fn alloc(&mut self, bytes: usize) -> Option<*mut u8> {
-        Some(vec![0_u64; bytes.div_ceil(8)].leak().as_mut_ptr().cast())
-    }
-    fn copy(&mut self, bytes: &[u8]) -> Option<Str> {
-        Some(Str::new(bytes.to_vec().leak()))
-    }
-    fn get_str(&mut self, var: Var) -> Str {
-        if var == Var::ReqUrl { Str::new(b"/a?c=1&b=2&utm_x=3") } else { Str::NULL }
-    }
-    fn set_backend(&mut self, _var: Var, value: BackendId) -> HostResult<()> {
-        self.hint = value;
-        Ok(())
-    }
-    fn header(&mut self, _http: HttpId, name: &HeaderName) -> Str {
-        let found = self.headers.iter().find(|(n, _)| *n == name.lower);
-        Str::from_option(found.map(|(_, value)| *value))
-    }
-    fn set_header(&mut self, http: HttpId, name: &HeaderName, value: Str) -> HostResult<()> {
-        self.headers.retain(|(n, _)| *n != name.lower);
-        self.append_header(http, name.lower.as_bytes(), value.get().unwrap_or(b"(undefined)"))
-    }
-    fn append_header(&mut self, _http: HttpId, name: &[u8], value: &[u8]) -> HostResult<()> {
-        let name = String::from_utf8_lossy(name).to_ascii_lowercase();
-        self.headers.push((name, value.to_vec().leak()));
-        Ok(())
-    }
-    fn edit_headers(&mut self, _http: HttpId, edit: &mut dyn FnMut(&[u8]) -> HeaderEdit) -> HostResult<()> {
-        self.headers.retain_mut(|(name, value)| match edit(&[name.as_bytes(), b": ", value].concat()) {
-            HeaderEdit::Keep => true,
-            HeaderEdit::Remove => false,
-            HeaderEdit::Replace(line) => {
-                *value = line[name.len() + 2..].to_vec().leak();
-                true
-            }
-        });
-        Ok(())
-    }
-    fn log(&mut self, _tag: u8, text: &[u8]) {
-        self.log.push(String::from_utf8_lossy(text).into_owned());
-    }
-    fn fail(&mut self, text: &str) {
-        self.log.push(format!("failed: {text}"));
-    }
-    fn task_privates(&mut self) -> &mut PrivateMap {
-        &mut self.privates
-    }
-}
-
-struct Leaf(String);
-
-impl Director for Leaf {
-    fn name(&self) -> &str {
-        &self.0
-    }
-    fn kind(&self) -> &'static str {
-        "backend"
-    }
-    fn resolve(&self, _ctx: &mut Ctx<'_>, me: BackendId) -> BackendId {
-        me
-    }
-    fn healthy(&self, _vcl: &Instance) -> Health {
-        Health { healthy: self.0 != "sick", changed: 0.0 }
-    }
-    fn list(&self, _vcl: &Instance, _details: bool, _json: bool) -> String {
-        String::new()
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
+use crate::host::{Transaction, compile};
 
 fn load(text: &str) -> LoadedVcl {
-    let options = Options::new(lacquer_vmods::catalogue(), &NoFiles, &NumericResolver);
-    let text = format!("vcl 4.1; backend default {{ .host = \"127.0.0.1\"; }}\n{text}");
-    let program = match lacquer_vcl::compile("test", text.as_str(), &options) {
-        Ok(compiled) => compiled.program,
-        Err(found) => panic!("{}", found.iter().map(|d| d.pretty()).collect::<String>()),
-    };
-    let mut instance =
-        Instance::new("test", program, lacquer_vmods::all(), true).expect("all names are known");
-    instance.add_backends(|declared| Arc::new(Leaf(declared.name.clone())));
-    let loaded = lacquer_vcl_native::compile(instance).expect("the program compiles");
-    let mut host = Request { method: Some(Method::Init), ..Request::default() };
-    assert_eq!(loaded.init(&mut host), Ok(()), "{:?}", host.log);
+    let loaded = compile(text);
+    let mut host = Transaction::new(Method::Init);
+    assert_eq!(loaded.init(&mut host), Ok(()), "{:?}", host.logged());
     loaded
 }
 
-fn recv(loaded: &LoadedVcl, headers: &[(&str, &'static str)]) -> (Action, Request) {
-    let headers = headers.iter().map(|(n, v)| ((*n).to_owned(), v.as_bytes())).collect();
-    let mut request = Request { headers, ..Request::default() };
+fn recv(loaded: &LoadedVcl, headers: &[(&str, &'static str)]) -> (Action, Transaction) {
+    let mut request = Transaction::with_headers(Method::Recv, headers);
     let action = loaded.run(Method::Recv, &mut Ctx::new(&mut request, loaded.instance()));
     (action, request)
 }
@@ -150,7 +38,7 @@ fn evaluate(declarations: &str, cases: &[(&str, &str)]) {
     }
     let (action, request) =
         recv(&load(&(text + "  return (hash);\n}\n")), &[("two", "2"), ("cookie", "a=1; b=2")]);
-    assert_eq!(action, Action::Hash, "{:?}", request.log);
+    assert_eq!(action, Action::Hash, "{:?}", request.logged());
     let found: BTreeMap<&str, String> = cases
         .iter()
         .enumerate()
@@ -259,10 +147,7 @@ fn smaller_modules() {
     );
 }
 
-#[test]
-fn directors_choose() {
-    let loaded = load(
-        "import directors; import saintmode; import std;
+const DIRECTORS: &str = "import directors; import saintmode; import std;
          backend a { .host = \"192.0.2.1\"; }
          backend sick { .host = \"192.0.2.2\"; }
          sub vcl_init {
@@ -297,30 +182,38 @@ fn directors_choose() {
             if (req.http.use == \"key\") { set req.backend_hint = sh.backend(by = KEY, key = 1); }
             if (req.http.use == \"bad\") { set req.backend_hint = sh.backend(by = KEY); }
             return (hash);
-         }",
-    );
+         }";
+
+/// The backend that a director chooses, by way of others.
+fn leaf(loaded: &LoadedVcl, request: &mut Transaction) -> String {
+    let vcl = loaded.instance();
+    let mut id = request.hint;
+    loop {
+        let cell = vcl.directors.get(id).expect("a backend was chosen");
+        if cell.director.kind() == "backend" {
+            return cell.director.name().to_owned();
+        }
+        id = cell.director.resolve(&mut Ctx::new(request, vcl), id);
+    }
+}
+
+#[test]
+fn directors_choose() {
+    let loaded = load(DIRECTORS);
     let vcl = loaded.instance();
     for (choice, expected) in [("fb", "a"), ("hash", "a"), ("shard", "a"), ("key", "a")] {
         let (action, mut request) = recv(&loaded, &[("use", choice)]);
-        assert_eq!(action, Action::Hash, "{:?}", request.log);
+        assert_eq!(action, Action::Hash, "{:?}", request.logged());
         assert_eq!(request.header_text("healthy").as_deref(), Some("true"));
         assert_eq!(request.header_text("by").as_deref(), Some("URL"));
         assert_eq!(request.header_text("saint").as_deref(), Some("true"));
-        let mut id = request.hint;
-        loop {
-            let cell = vcl.directors.get(id).expect("a backend was chosen");
-            if cell.director.kind() == "backend" {
-                assert_eq!(cell.director.name(), expected, "{choice}");
-                break;
-            }
-            id = cell.director.resolve(&mut Ctx::new(&mut request, vcl), id);
-        }
+        assert_eq!(leaf(&loaded, &mut request), expected, "{choice}");
     }
     let (action, request) = recv(&loaded, &[("use", "bad")]);
     assert_eq!(action, Action::Fail);
     assert_eq!(
-        request.log,
-        ["failed: vmod_directors: shard sh: shard.backend() missing key argument with by=KEY"]
+        request.logged(),
+        ["VCL_Error vmod_directors: shard sh: shard.backend() missing key argument with by=KEY"]
     );
     let listed: Vec<(String, String)> = vcl
         .directors
@@ -357,7 +250,7 @@ fn changes_to_headers() {
          }",
     );
     let (action, request) = recv(&loaded, &[("foo", "one=1"), ("baz", "abc")]);
-    assert_eq!(action, Action::Hash, "{:?}", request.log);
+    assert_eq!(action, Action::Hash, "{:?}", request.logged());
     for (name, value) in [("foo", "two=2"), ("bar", "two=2"), ("baz", "bc"), ("cookie", "b=2")] {
         assert_eq!(request.header_text(name).as_deref(), Some(value), "{name}");
     }
@@ -381,7 +274,7 @@ fn names_of_headers_are_made_at_run_time() {
          }",
     );
     let (action, request) = recv(&loaded, &[("name", "foo"), ("foo", "value")]);
-    assert_eq!(action, Action::Hash, "{:?}", request.log);
+    assert_eq!(action, Action::Hash, "{:?}", request.logged());
     for (name, value) in [
         ("42", Some("the answer")),
         ("copy", Some("value")),
@@ -409,5 +302,6 @@ fn failed_conversions_fail_the_request() {
     assert_eq!(recv(&loaded, &[("n", "5")]).0, Action::Hash);
     let (action, request) = recv(&loaded, &[("n", "x")]);
     assert_eq!(action, Action::Fail);
-    assert!(request.log[0].starts_with("failed: std.integer: conversion failed"), "{:?}", request.log);
+    let log = request.logged();
+    assert!(log[0].starts_with("VCL_Error std.integer: conversion failed"), "{log:?}");
 }

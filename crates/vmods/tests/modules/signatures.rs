@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use lacquer_vcl::signature::{ModuleSignatures, ParamKind, Signature, parse_module};
 
-use super::names_table::{FUNCTIONS, METHODS, OBJECTS};
+use crate::names_table::{FUNCTIONS, METHODS, OBJECTS};
 
 fn parsed() -> Vec<ModuleSignatures> {
     let parse = |m: &&dyn lacquer_vcl_runtime::Module| match parse_module(m.name(), m.signatures()) {
         Ok(parsed) => parsed,
         Err(error) => panic!("module {}: {error}", m.name()),
     };
-    crate::all().iter().map(parse).collect()
+    lacquer_vmods::all().iter().map(parse).collect()
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn all_names_are_there_with_their_arguments() {
 
 #[test]
 fn signatures_and_functions_are_the_same_names() {
-    for (module, parsed) in crate::all().iter().zip(parsed()) {
+    for (module, parsed) in lacquer_vmods::all().iter().zip(parsed()) {
         let names = |table: &[(&'static str, lacquer_vcl_runtime::Func)]| -> BTreeSet<String> {
             table.iter().map(|(name, _)| (*name).to_owned()).collect()
         };

@@ -1,9 +1,12 @@
 //! Module geoip2 against a database in MaxMind's format, written here: a tree of 24-bit records for IPv4,
 //! a data section, and metadata behind their marker.
 
+use std::path::Path;
+
 use lacquer_vcl::types::Method;
-use lacquer_vcl::{NoFiles, NumericResolver, Options};
-use lacquer_vcl_runtime::{BackendId, Ctx, Host, Instance, PrivateMap, Str};
+use lacquer_vcl_runtime::Ctx;
+
+use crate::host::{Transaction, compile};
 
 enum Datum {
     Text(&'static str),
@@ -97,63 +100,24 @@ fn database(network: [u8; 4], bits: u32, datum: &Datum) -> Vec<u8> {
     out
 }
 
-/// What a request keeps of what VCL does.
-#[derive(Default)]
-struct Task {
-    is_init: bool,
-    log: Vec<String>,
-    privates: PrivateMap,
-}
-
-impl Host for Task {
-    fn method(&self) -> Method {
-        if self.is_init { Method::Init } else { Method::Recv }
-    }
-    fn now(&self) -> f64 {
-        1e9
-    }
-    fn real_now(&self) -> f64 {
-        1e9
-    }
-    fn alloc(&mut self, bytes: usize) -> Option<*mut u8> {
-        Some(vec![0_u64; bytes.div_ceil(8)].leak().as_mut_ptr().cast())
-    }
-    fn copy(&mut self, bytes: &[u8]) -> Option<Str> {
-        Some(Str::new(bytes.to_vec().leak()))
-    }
-    fn log(&mut self, _tag: u8, text: &[u8]) {
-        self.log.push(String::from_utf8_lossy(text).into_owned());
-    }
-    fn fail(&mut self, text: &str) {
-        self.log.push(format!("failed: {text}"));
-    }
-    fn task_privates(&mut self) -> &mut PrivateMap {
-        &mut self.privates
-    }
-}
-
 /// The log of a program that begins with `new db`, and why it could not be loaded.
-fn run(file: &std::path::Path, statements: &str) -> (Result<(), String>, Vec<String>) {
-    let options = Options::new(lacquer_vmods::catalogue(), &NoFiles, &NumericResolver);
-    let text = format!(
-        "vcl 4.1; import geoip2; import std; backend default none;\n\
+fn run(file: &Path, statements: &str) -> (Result<(), String>, Vec<String>) {
+    let loaded = compile(&format!(
+        "import geoip2; import std;\n\
          sub vcl_init {{ new db = geoip2.geoip2(\"{}\"); }} sub vcl_recv {{ {statements} }}",
         file.display()
-    );
-    let program = lacquer_vcl::compile("test", text, &options).expect("the text is correct").program;
-    let mut instance = Instance::new("test", program, lacquer_vmods::all(), true).expect("names are known");
-    instance.default_backend = BackendId::NONE;
-    let loaded = lacquer_vcl_native::compile(instance).expect("the program compiles");
-    let mut task = Task { is_init: true, ..Task::default() };
-    let made = loaded.init(&mut task);
-    if made.is_ok() {
-        task.is_init = false;
-        loaded.run(Method::Recv, &mut Ctx::new(&mut task, loaded.instance()));
+    ));
+    let mut init = Transaction::new(Method::Init);
+    let made = loaded.init(&mut init);
+    if made.is_err() {
+        return (made, init.logged());
     }
-    (made, task.log)
+    let mut request = Transaction::new(Method::Recv);
+    loaded.run(Method::Recv, &mut Ctx::new(&mut request, loaded.instance()));
+    (made, request.logged())
 }
 
-fn with_file<T>(name: &str, bytes: &[u8], run: impl FnOnce(&std::path::Path) -> T) -> T {
+fn with_file<T>(name: &str, bytes: &[u8], run: impl FnOnce(&Path) -> T) -> T {
     let path = std::env::temp_dir().join(format!("lacquer-geoip2-{}-{name}", std::process::id()));
     std::fs::write(&path, bytes).expect("the temporary directory is writable");
     let outcome = run(&path);
@@ -195,7 +159,7 @@ fn addresses_are_looked_up_by_path() {
     let statements: String = paths.iter().map(look_up).collect();
     let (made, log) = with_file("city", &database([192, 0, 2, 0], 24, &here), |path| run(path, &statements));
     assert_eq!(made, Ok(()), "{log:?}");
-    let found: Vec<&str> = log.iter().filter_map(|line| line.strip_prefix('=')).collect();
+    let found: Vec<&str> = log.iter().filter_map(|line| line.strip_prefix("VCL_Log =")).collect();
     let expected: Vec<&str> = paths.iter().map(|(_, _, value)| *value).collect();
     assert_eq!(found, expected, "{log:?}");
 }

@@ -4,7 +4,7 @@ use lacquer_vcl::types::Method;
 use lacquer_vcl_runtime::{BackendId, ModuleError, Str, Value};
 use std::sync::Arc;
 
-use super::host::{Leaf, Object, Task, instance};
+use crate::host::{Leaf, Object, Task, instance};
 
 const NO: Value<'static> = Value::Absent;
 
@@ -124,7 +124,9 @@ fn resolve(task: &mut Task, director: Object) -> String {
 fn with_backends(method: Method, backends: &[(&'static str, bool)]) -> (Task, Vec<Value<'static>>) {
     let task = Task::new(method, instance());
     let add = |(name, healthy): &(&'static str, bool)| {
-        Value::Backend(task.ctx.vcl.directors.add(Arc::new(Leaf(name, *healthy))))
+        Value::Backend(
+            task.ctx.vcl.directors.add(Arc::new(Leaf { name: (*name).to_owned(), healthy: *healthy })),
+        )
     };
     let ids = backends.iter().map(add).collect();
     (task, ids)

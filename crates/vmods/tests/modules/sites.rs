@@ -25,7 +25,7 @@ impl Files for Disk {
 
 #[test]
 fn sites_load_and_compile() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sites");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/modules/sites");
     let storages = ["s0".to_owned(), "Transient".to_owned()];
     for (name, warnings) in [("shop", 0), ("blog", 0), ("portal", 1)] {
         let mut options = Options::new(lacquer_vmods::catalogue(), &Disk, &NumericResolver);
