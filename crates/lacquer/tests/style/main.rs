@@ -4,12 +4,10 @@
 mod source;
 
 use source::{Source, line_of, words};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 const MAX_FILE_LINES: usize = 600;
 const MAX_FUNCTION_LINES: usize = 70;
-const RATCHET: &str = "docs/long-functions.txt";
 
 /// Where `unsafe` may stand: whole crates, or files whose path begins so.
 const UNSAFE_HOMES: [&str; 5] =
@@ -82,33 +80,14 @@ fn no_file_is_too_long() {
 }
 
 #[test]
-fn long_functions_only_become_fewer() {
-    let mut listed = ratchet();
+fn no_function_is_too_long() {
     let mut faults = Vec::new();
     for s in sources().iter().filter(|s| !s.path.contains("table")) {
         for f in s.functions().iter().filter(|f| f.lines > MAX_FUNCTION_LINES) {
-            match listed.remove(&format!("{} {}", s.path, f.name)) {
-                Some(limit) if f.lines <= limit => {}
-                Some(limit) => {
-                    faults.push(format!("{} {} grew from {limit} to {} lines", s.path, f.name, f.lines));
-                }
-                None => faults.push(format!("{} {} {}", s.path, f.name, f.lines)),
-            }
+            faults.push(format!("{}: {} has {} lines", at(s, f.line), f.name, f.lines));
         }
     }
-    faults.extend(listed.into_keys().map(|key| format!("{key}: no longer so long, take it off {RATCHET}")));
-    report("split the function; over 70 lines only what the ratchet list already has", &faults);
-}
-
-/// `path function` to the length it may have at most.
-fn ratchet() -> BTreeMap<String, usize> {
-    let text = std::fs::read_to_string(root().join(RATCHET)).expect("the ratchet list is there");
-    let rows = text.lines().filter(|l| !l.is_empty() && !l.starts_with('#'));
-    let row = |l: &str| {
-        let (key, lines) = l.rsplit_once(' ').expect("path, function, lines");
-        (key.to_owned(), lines.parse().expect("a number of lines"))
-    };
-    rows.map(row).collect()
+    report("split the function by what it does", &faults);
 }
 
 #[test]
@@ -210,17 +189,43 @@ fn nothing_is_left_for_later() {
     report("finish it, or return an error and name the gap in docs/status.md", &faults);
 }
 
+/// Each crate's folder and manifest.
+fn manifests() -> Vec<(PathBuf, String)> {
+    let folders = std::fs::read_dir(root().join("crates")).expect("readable").flatten().map(|e| e.path());
+    let manifest = |folder: PathBuf| {
+        let text = std::fs::read_to_string(folder.join("Cargo.toml")).expect("every crate has one");
+        (folder, text)
+    };
+    folders.map(manifest).collect()
+}
+
 #[test]
 fn every_dependency_is_explained() {
     let listed = std::fs::read_to_string(root().join("docs/dependencies.md")).expect("the list is there");
     let mut faults = Vec::new();
-    for entry in std::fs::read_dir(root().join("crates")).expect("readable").flatten() {
-        let manifest = std::fs::read_to_string(entry.path().join("Cargo.toml")).expect("every crate has one");
+    for (folder, manifest) in manifests() {
         let unknown = |name: &&str| !name.starts_with("lacquer-") && !listed.contains(&format!("`{name}`"));
         let names = dependencies(&manifest).into_iter().filter(unknown);
-        faults.extend(names.map(|name| format!("{}: {name}", entry.file_name().to_string_lossy())));
+        faults.extend(names.map(|name| format!("{}: {name}", folder.display())));
     }
     report("add a line to docs/dependencies.md: why it is there, and its licence", &faults);
+}
+
+#[test]
+fn every_dependency_is_used() {
+    let sources = sources();
+    let mut faults = Vec::new();
+    for (folder, manifest) in manifests() {
+        let krate = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        for name in dependencies(&manifest) {
+            let name = name.replace('-', "_");
+            let used = |s: &Source| s.krate() == krate && words(&s.code, &name).next().is_some();
+            if !sources.iter().any(used) {
+                faults.push(format!("crates/{krate}/Cargo.toml: {name}"));
+            }
+        }
+    }
+    report("take the dependency out of the manifest: no file of the crate names it", &faults);
 }
 
 /// The names in the dependency sections of a manifest.
