@@ -22,6 +22,7 @@ mod standard;
 mod str;
 mod support;
 mod tcp;
+mod tls;
 mod unix;
 mod var;
 mod vsthrottle;
@@ -35,7 +36,7 @@ use lacquer_vcl_runtime::Module;
 
 /// Every module, by name.
 pub fn all() -> &'static [&'static dyn Module] {
-    static ALL: [&dyn Module; 23] = [
+    static ALL: [&dyn Module; 24] = [
         &accept::MODULE,
         &basicauth::MODULE,
         &blob::MODULE,
@@ -54,6 +55,7 @@ pub fn all() -> &'static [&'static dyn Module] {
         &standard::MODULE,
         &str::MODULE,
         &tcp::MODULE,
+        &tls::MODULE,
         &unix::MODULE,
         &var::MODULE,
         &vsthrottle::MODULE,
