@@ -62,7 +62,7 @@ impl std::error::Error for NumberError {}
 
 const MAX_DIGITS: usize = 15;
 /// Decimals have at most twelve digits before the point (RFC 9651).
-const MAX_DECIMAL: f64 = 999_999_999_999.999;
+pub const MAX_DECIMAL: f64 = 999_999_999_999.999;
 
 fn skip_ows(mut s: &[u8]) -> &[u8] {
     while let [b, rest @ ..] = s

@@ -26,6 +26,7 @@ mod workdir;
 mod worker;
 
 use std::ffi::{OsStr, OsString};
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -53,6 +54,12 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// To the standard output; whoever reads it may have seen enough before the end.
+pub fn show(text: &str) {
+    let mut out = std::io::stdout();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
 fn run(program: &OsString, mut arguments: Vec<OsString>) -> Outcome<u8> {
     let in_background = arguments.first().is_some_and(|first| first == daemon::ARGUMENT);
     if in_background {
@@ -69,14 +76,14 @@ fn run(program: &OsString, mut arguments: Vec<OsString>) -> Outcome<u8> {
             Ok(0)
         }
         Request::Document(what) => {
-            print!("{}", documents::document(&what)?);
+            show(&documents::document(&what)?);
             Ok(0)
         }
         Request::Usage(complaint) => {
             if let Some(complaint) = complaint {
                 eprintln!("{}: {complaint}", basename(program));
             }
-            print!("{}", documents::usage(&basename(program)));
+            show(&documents::usage(&basename(program)));
             Ok(2)
         }
         Request::Run(said) if said.mode == Mode::Daemon && !in_background => {

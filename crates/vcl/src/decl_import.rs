@@ -92,7 +92,18 @@ impl Compiler<'_> {
         }
         match self.options.catalogue.module(name) {
             Some(signatures) => Ok(signatures),
-            None => self.fail(format!("Could not find VMOD {name}\n"), module),
+            None => {
+                let names = self.options.catalogue.names();
+                let hint = match crate::hints::nearest(name, names.iter().copied()) {
+                    Some(near) => format!("did you mean '{near}'?"),
+                    None => format!(
+                        "modules compiled for Varnish cannot be loaded; built in are {}",
+                        names.join(", ")
+                    ),
+                };
+                self.hint(hint);
+                self.fail(format!("Could not find VMOD {name}\n"), module)
+            }
         }
     }
 

@@ -218,6 +218,10 @@ impl Compiler<'_> {
                 let message = format!("{a} {} {b} not possible.\n", self.text(operator));
                 return self.fail(message, operator);
             }
+            let of_whole = matches!(left.fmt, Fmt::Int | Fmt::Bytes) && right.fmt == Fmt::Int;
+            if of_whole && op != ArithOp::Mul && matches!(right.content, Content::One(ExprKind::Int(0))) {
+                return self.fail("Division by zero.\n", operator);
+            }
             let result = left.fmt;
             left = self.check_depth(arithmetic(op, result, left, right))?;
         }

@@ -10,6 +10,11 @@ use crate::variables_table::{ALL, BACKEND, CLIENT};
 /// Where the checker finds modules by name.
 pub trait Catalogue {
     fn module(&self, name: &str) -> Option<ModuleSignatures>;
+
+    /// The names of all, for hints.
+    fn names(&self) -> Vec<&str> {
+        Vec::new()
+    }
 }
 
 /// A catalogue without modules.

@@ -225,9 +225,10 @@ impl Compiler<'_> {
             return Ok(());
         }
         self.t = first;
-        let sub = self.expression(Fmt::Sub)?;
+        // Varnish looks for the end of the statement even after a complaint.
+        let sub = self.expression(Fmt::Sub);
         self.skip(Tok::Semi)?;
-        out.push(Stmt::CallDynamic { at, sub });
+        out.push(Stmt::CallDynamic { at, sub: sub? });
         Ok(())
     }
 

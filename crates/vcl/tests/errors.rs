@@ -38,6 +38,9 @@ const WRONG: &[(&str, &str)] = &[
     ("sub vcl_recv { if (1.5 && true) { } }", "'&&' must be preceded by BOOL, found REAL.\n"),
     ("sub vcl_recv { if (true || 1.5) { } }", "'||' must be followed by BOOL, found REAL.\n"),
     ("sub vcl_recv { if (!1.5) { } }", "'!' must be followed by BOOL, found REAL.\n"),
+    ("sub vcl_recv { set req.http.a = 7 / 0; }", "Division by zero.\n"),
+    ("sub vcl_recv { set req.http.a = 7 % 0; }", "Division by zero.\n"),
+    ("sub vcl_recv { call call vcl_pass; }", "Expected ';' got 'vcl_pass'\n"),
     ("sub vcl_recv { set req.ttl = 1 + 1s; }", "INT + DURATION not possible.\n"),
     ("sub vcl_recv { set req.ttl = 1k; }", "Unknown duration unit 'k'\nLegal duration units are"),
     ("sub vcl_recv { set req.http.a = req; }", "Cannot convert HTTP to STRING.\n"),
@@ -183,6 +186,8 @@ const UPGRADES: &[(&str, &str)] = &[
     ("sub vcl_init { new x = directors.random(); x.add_backed(be, 1); }", "did you mean 'add_backend'?"),
     ("sub vcl_recv { call helper; } sub helpr { }", "did you mean 'helpr'?"),
     ("backend x { .hots = \"a\"; }", "did you mean '.host'?"),
+    ("import dirctors;", "did you mean 'directors'?"),
+    ("import foo from \"/lib/libvmod_foo.so\";", "cannot be loaded; built in are std, directors"),
 ];
 
 #[test]

@@ -76,6 +76,10 @@ impl Catalogue for Signatures {
     fn module(&self, name: &str) -> Option<ModuleSignatures> {
         self.0.iter().find(|m| m.name == name).cloned()
     }
+
+    fn names(&self) -> Vec<&str> {
+        self.0.iter().map(|m| m.name.as_str()).collect()
+    }
 }
 
 impl Signatures {

@@ -43,6 +43,10 @@ impl Catalogue for Modules {
         };
         Some(parse_module(name, text).expect("the notation is right"))
     }
+
+    fn names(&self) -> Vec<&str> {
+        vec!["std", "directors"]
+    }
 }
 
 /// Files by name; patterns know `*` at the end only.

@@ -109,6 +109,9 @@ pub fn real<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
         return Ok(Value::Real(args.real(i)));
     }
     match args.str(S).map(|text| number::parse_number(text, false)) {
+        Some(Ok((n, _))) if n.abs() > number::MAX_DECIMAL => {
+            or_fallback(args, FALLBACK, "real", Some(number::NumberError::TooManyDigits.to_string()))
+        }
         Some(Ok((n, []))) => Ok(Value::Real(n)),
         Some(Err(error)) => or_fallback(args, FALLBACK, "real", Some(error.to_string())),
         _ => or_fallback(args, FALLBACK, "real", None),

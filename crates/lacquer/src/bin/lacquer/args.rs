@@ -2,6 +2,7 @@
 //! that a library would cost more than it saves.
 
 use crate::failure::Failure;
+use lacquer_manager::show;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -55,7 +56,7 @@ impl Values {
 /// Finds the command, parses the rest and runs it.
 pub fn dispatch(commands: &[Command], words: &[String]) -> Result<ExitCode, Failure> {
     let Some((first, rest)) = words.split_first() else {
-        print!("{}", overview(commands));
+        show(&overview(commands));
         return Ok(ExitCode::from(2));
     };
     match first.as_str() {
@@ -64,18 +65,18 @@ pub fn dispatch(commands: &[Command], words: &[String]) -> Result<ExitCode, Fail
                 Some(name) => command_help(find(commands, name)?),
                 None => overview(commands),
             };
-            print!("{text}");
+            show(&text);
             return Ok(ExitCode::SUCCESS);
         }
         "-V" | "--version" | "version" => {
-            println!("lacquer {}", env!("CARGO_PKG_VERSION"));
+            show(concat!("lacquer ", env!("CARGO_PKG_VERSION"), "\n"));
             return Ok(ExitCode::SUCCESS);
         }
         _ => {}
     }
     let command = find(commands, first)?;
     if rest.iter().any(|w| w == "-h" || w == "--help") {
-        print!("{}", command_help(command));
+        show(&command_help(command));
         return Ok(ExitCode::SUCCESS);
     }
     (command.run)(&parse(command, rest)?)

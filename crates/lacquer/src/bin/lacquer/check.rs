@@ -2,7 +2,7 @@
 
 use crate::args::Values;
 use crate::failure::Failure;
-use lacquer_manager::Machine;
+use lacquer_manager::{Machine, show};
 use lacquer_vcl::{Diagnostic, Options, Severity};
 use std::fs;
 use std::io::{self, Read};
@@ -17,9 +17,9 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     let around = Around::new(values.many("storage"), values.many("label"));
     let diagnostics = diagnose(name, &read(file)?, &around);
     for d in &diagnostics {
-        println!("{}", d.pretty());
+        show(&format!("{}\n", d.pretty()));
     }
-    println!("{name}: {}", verdict(&diagnostics));
+    show(&format!("{name}: {}\n", verdict(&diagnostics)));
     let correct = count(&diagnostics, Severity::Error) == 0;
     Ok(if correct { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
