@@ -96,7 +96,8 @@ pub trait Host {
     fn get_str(&mut self, _var: Var) -> Str {
         Str::NULL
     }
-    fn get_ip(&mut self, _var: Var) -> Option<SocketAddr> {
+    /// The address stays where it is until the subroutine ends.
+    fn get_ip(&self, _var: Var) -> Option<&SocketAddr> {
         None
     }
     fn get_blob(&mut self, _var: Var) -> Option<Blob> {

@@ -28,9 +28,8 @@ pub extern "C" fn get_str(ctx: &mut Ctx<'_>, code: u32) -> Str {
 }
 
 pub extern "C" fn get_ip(ctx: &mut Ctx<'_>, code: u32) -> *const SocketAddr {
-    guard(ctx, std::ptr::null(), |ctx| match ctx.host.get_ip(var(code)?) {
-        Some(address) => ctx.ip(address).map(std::ptr::from_ref).ok_or_else(overflow),
-        None => Ok(std::ptr::null()),
+    guard(ctx, std::ptr::null(), |ctx| {
+        Ok(ctx.host.get_ip(var(code)?).map_or(std::ptr::null(), std::ptr::from_ref))
     })
 }
 
@@ -41,10 +40,6 @@ pub extern "C" fn get_blob(ctx: &mut Ctx<'_>, code: u32) -> *const Blob {
         let placed = ctx.place(blob).map(std::ptr::from_ref);
         placed.ok_or_else(|| ModuleError(format!("Workspace overflow ({})", var.name())))
     })
-}
-
-fn overflow() -> ModuleError {
-    "Workspace overflow".into()
 }
 
 pub extern "C" fn get_backend(ctx: &mut Ctx<'_>, code: u32) -> u32 {

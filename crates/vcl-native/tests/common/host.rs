@@ -100,8 +100,8 @@ impl Host for MemoryHost {
     fn get_str(&mut self, var: Var) -> Str {
         self.texts.get(&(var as u16)).copied().unwrap_or(Str::NULL)
     }
-    fn get_ip(&mut self, _var: Var) -> Option<SocketAddr> {
-        self.client_ip
+    fn get_ip(&self, _var: Var) -> Option<&SocketAddr> {
+        self.client_ip.as_ref()
     }
     fn get_blob(&mut self, _var: Var) -> Option<Blob> {
         Some(Blob::new(b"hash", 0))

@@ -446,7 +446,7 @@ impl Interpreter<'_> {
                 Value::Real(if var == Var::Now { self.host.now() } else { self.host.get_real(var) })
             }
             Type::String => Value::Text(self.host.get_str(var).get().map(<[u8]>::to_vec)),
-            Type::Ip => Value::Ip(self.host.get_ip(var)),
+            Type::Ip => Value::Ip(self.host.get_ip(var).copied()),
             other => panic!("no variables of type {other:?}"),
         }
     }

@@ -53,7 +53,7 @@ fn no_message() -> String {
 impl Host for Req {
     alike!(Var::RespBody);
 
-    fn get_ip(&mut self, var: Var) -> Option<SocketAddr> {
+    fn get_ip(&self, var: Var) -> Option<&SocketAddr> {
         session::ip(&self.task.sess, var)
     }
 

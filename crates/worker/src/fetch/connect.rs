@@ -158,6 +158,7 @@ impl Fetch {
     async fn exchange(&mut self) -> Tried {
         let Some(mut connection) = self.origin.take() else { return Tried::Bad };
         let tried = self.exchange_on(&mut connection).await;
+        self.origin_addr = connection.facts.remote;
         self.origin = Some(connection);
         tried
     }

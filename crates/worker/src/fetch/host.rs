@@ -39,7 +39,7 @@ impl Fetch {
 impl Host for Fetch {
     alike!(Var::BerespBody);
 
-    fn get_ip(&mut self, var: Var) -> Option<SocketAddr> {
+    fn get_ip(&self, var: Var) -> Option<&SocketAddr> {
         vars::get_ip(self, var)
     }
 

@@ -17,6 +17,7 @@ mod runner;
 mod start;
 mod upload;
 
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -114,6 +115,8 @@ pub struct Fetch {
     news: Rc<News>,
     announced: bool,
     pub origin: Option<OriginConnection>,
+    /// Of the last connection. VCL may still look at it when that is closed.
+    pub origin_addr: Option<SocketAddr>,
     pub account: Account,
     pub digest: [u8; 32],
     pub is_pass: bool,

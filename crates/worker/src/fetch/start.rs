@@ -51,6 +51,7 @@ pub fn from_request(req: &mut Req, mode: Mode, vxid: Vxid, runner: &Runner) -> F
         news: runner.news(),
         announced: false,
         origin: None,
+        origin_addr: None,
         account: Account::default(),
         digest: req.digest,
         is_pass,

@@ -117,9 +117,9 @@ fn backend_name(f: &Fetch) -> Str {
 }
 
 /// `beresp.backend.ip`: where the connection leads.
-pub fn get_ip(f: &Fetch, var: Var) -> Option<SocketAddr> {
+pub fn get_ip(f: &Fetch, var: Var) -> Option<&SocketAddr> {
     match var {
-        Var::BerespBackendIp => f.origin.as_ref().and_then(|origin| origin.facts.remote),
+        Var::BerespBackendIp => f.origin.as_ref().and(f.origin_addr.as_ref()),
         _ => session::ip(&f.task.sess, var),
     }
 }

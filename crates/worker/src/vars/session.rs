@@ -10,7 +10,7 @@ use super::{shown, str_of};
 use crate::sess::{Override, Sess};
 use crate::task::Task;
 
-pub fn ip(sess: &Sess, var: Var) -> Option<SocketAddr> {
+pub fn ip(sess: &Sess, var: Var) -> Option<&SocketAddr> {
     let side = match var {
         Var::ClientIp => &sess.client,
         Var::ServerIp => &sess.server,
@@ -18,7 +18,7 @@ pub fn ip(sess: &Sess, var: Var) -> Option<SocketAddr> {
         Var::LocalIp => &sess.local,
         _ => return None,
     };
-    Some(side.addr)
+    Some(&side.addr)
 }
 
 /// The strings live as long as the session or the worker.
