@@ -78,46 +78,7 @@ pub struct Manager {
     pub(crate) started: Instant,
 }
 
-/// What a manager begins with.
-#[derive(Debug)]
-pub struct Means {
-    pub(crate) complain: Complain,
-    pub(crate) program: OsString,
-    pub(crate) jail: Jail,
-    pub(crate) params: ParamSet,
-    pub(crate) listeners: Listeners,
-    pub(crate) storages: Vec<Storage>,
-    pub(crate) identity: String,
-    pub(crate) platform: String,
-    pub(crate) workdir: PathBuf,
-    pub(crate) secret: Option<PathBuf>,
-}
-
 impl Manager {
-    /// A manager without VCL and without a worker.
-    pub(crate) fn new(means: Means) -> Manager {
-        Manager {
-            complain: means.complain,
-            program: means.program,
-            jail: means.jail,
-            params: means.params,
-            listeners: means.listeners,
-            storages: means.storages,
-            identity: means.identity,
-            platform: means.platform,
-            workdir: means.workdir,
-            secret: means.secret,
-            shm: None,
-            catalogue: Catalogue::default(),
-            state: State::Stopped,
-            worker: None,
-            panic_file: None,
-            panic: None,
-            exit_status: 0,
-            started: Instant::now(),
-        }
-    }
-
     /// Seconds since the start, which never jump.
     pub(crate) fn uptime(&self) -> f64 {
         self.started.elapsed().as_secs_f64()

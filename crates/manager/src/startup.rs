@@ -4,11 +4,13 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use lacquer_cli::words::{Rules, split};
 use lacquer_params::{DebugBits, ParamSet};
 use lacquer_vcl::Text;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::system::Uname;
 
 use crate::cli::{CliSockets, Master};
 use crate::complain::{Complain, Level, say_line};
@@ -16,11 +18,12 @@ use crate::daemon::{self, Background};
 use crate::fault::{Fault, Outcome, words};
 use crate::jail::Jail;
 use crate::listen::{Listeners, is_backend_path};
-use crate::manager::{Manager, Means, Reply};
+use crate::manager::{Manager, Reply};
 use crate::options::said::{Mode, Ordered, Said};
 use crate::service::{Service, Signals};
 use crate::shm::Shm;
-use crate::storage::StorageArguments;
+use crate::storage::{Storage, StorageArguments};
+use crate::vcl::Catalogue;
 use crate::vcl::compile::{Input, read_along};
 use crate::version;
 use crate::workdir::{self, PidFile, make_secret};
@@ -188,6 +191,19 @@ fn check_secret(path: &Path, jail: &Jail) -> Outcome<()> {
     }
 }
 
+/// The machine and the choices that the banner tells, in varnishd's form.
+fn platform(host: &Uname, jail: &Jail, storages: &[Storage]) -> String {
+    let stores: Vec<&str> = storages.iter().filter(|s| s.name() != "Transient").map(|s| s.method()).collect();
+    format!(
+        "{},{},{},-j{},-s{},-sdefault,-hcritbit",
+        host.sysname().to_string_lossy(),
+        host.release().to_string_lossy(),
+        host.machine().to_string_lossy(),
+        jail.name(),
+        stores.join(",-s")
+    )
+}
+
 /// Where `-C` works: nothing of it is to stay.
 fn temporary_workdir() -> PathBuf {
     std::env::temp_dir().join(format!("varnishd_C_{}", std::process::id()))
@@ -218,21 +234,12 @@ pub fn run(said: &Said, program: &OsString, background: &mut Option<Background>)
         None if compile_only => temporary_workdir(),
         named => workdir::path(named),
     };
-    let system = rustix::system::uname();
-    let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
-    let identity = identity(said, &text(system.nodename()))?;
+    let host = rustix::system::uname();
+    let identity = identity(said, &host.nodename().to_string_lossy())?;
     workdir::enter(&workdir, &jail, &complain)?;
     let storages = storages.make(&jail, &complain)?;
-    let stores: Vec<&str> = storages.iter().filter(|s| s.name() != "Transient").map(|s| s.method()).collect();
-    let platform = format!(
-        "{},{},{},-j{},-s{},-sdefault,-hcritbit",
-        text(system.sysname()),
-        text(system.release()),
-        text(system.machine()),
-        jail.name(),
-        stores.join(",-s")
-    );
-    let means = Means {
+    let mut manager = Manager {
+        platform: platform(&host, &jail, &storages),
         complain,
         program: program.clone(),
         jail,
@@ -240,11 +247,17 @@ pub fn run(said: &Said, program: &OsString, background: &mut Option<Background>)
         listeners,
         storages,
         identity,
-        platform,
         workdir,
         secret,
+        shm: None,
+        catalogue: Catalogue::default(),
+        state: State::Stopped,
+        worker: None,
+        panic_file: None,
+        panic: None,
+        exit_status: 0,
+        started: Instant::now(),
     };
-    let mut manager = Manager::new(means);
     if compile_only {
         return Ok(compile_and_print(&mut manager, &vcl));
     }
