@@ -260,11 +260,6 @@ impl Object {
         }
     }
 
-    /// Sets flags a filter found out about while fetching.
-    pub fn set_flags(&self, flags: u32) {
-        self.set(flags & flag::GIVEN);
-    }
-
     pub(crate) fn set(&self, flag: u32) {
         if !self.is(flag) {
             self.flags.fetch_or(flag, Ordering::Release);

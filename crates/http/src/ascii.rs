@@ -60,12 +60,6 @@ pub const fn is_ctl(b: u8) -> bool {
     b < 0x20 || b == 0x7f
 }
 
-/// What a header line may contain.
-#[inline]
-pub const fn is_header_char(b: u8) -> bool {
-    b == b'\t' || !is_ctl(b)
-}
-
 /// Whether all of a line made by VCL may go to the wire (feature `validate_headers`).
 pub fn is_valid_line(line: &[u8]) -> bool {
     find_bad_header_char(line, 0) == line.len()
@@ -211,7 +205,7 @@ mod tests {
                     line[at] = bad;
                     let ends_word = bad <= b' ' || bad == 0x7f;
                     assert_eq!(find_blank_or_ctl(&line, 0), if ends_word { at } else { len });
-                    let expected = if is_header_char(bad) { len } else { at };
+                    let expected = if bad == b'\t' || !is_ctl(bad) { len } else { at };
                     assert_eq!(find_bad_header_char(&line, 0), expected, "byte {bad} at {at} of {len}");
                     let found = find_byte(&line, 0, bad);
                     assert_eq!(found, Some(if bad == b'a' { 0 } else { at }));

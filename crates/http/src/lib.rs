@@ -17,8 +17,7 @@ pub mod number;
 pub mod pack;
 pub mod proxy_protocol;
 pub mod range;
-pub mod session_close_table;
-pub mod url;
+mod session_close_table;
 pub mod vary;
 pub mod workspace;
 

@@ -1,27 +1,18 @@
 //! Numbers as Varnish reads them: plain unsigned integers in headers, and the "Varnish numbers" of VCL
 //! and parameters (up to 15 digits, optional fraction) with units of time and size.
 
-use crate::ascii::{is_hex, is_ows};
+use crate::ascii::is_ows;
 use std::fmt;
 
 /// The leading decimal digits of `s` and what follows. `None`: no digit.
 /// Too large for an i64: `Some` of `u64::MAX`, which no caller takes for a length.
 pub fn parse_uint(s: &[u8]) -> Option<(u64, &[u8])> {
-    parse_radix(s, 10)
-}
-
-/// The leading hexadecimal digits of `s` and what follows.
-pub fn parse_hex(s: &[u8]) -> Option<(u64, &[u8])> {
-    parse_radix(s, 16)
-}
-
-fn parse_radix(s: &[u8], radix: u32) -> Option<(u64, &[u8])> {
     let mut value: u64 = 0;
     let mut n = 0;
-    while let Some(digit) = s.get(n).filter(|b| is_hex(**b)).and_then(|&b| (b as char).to_digit(radix)) {
+    while let Some(digit) = s.get(n).filter(|b| b.is_ascii_digit()) {
         value = value
-            .checked_mul(u64::from(radix))
-            .and_then(|v| v.checked_add(u64::from(digit)))
+            .checked_mul(10)
+            .and_then(|v| v.checked_add(u64::from(digit - b'0')))
             .filter(|&v| i64::try_from(v).is_ok())
             .unwrap_or(u64::MAX);
         n += 1;
@@ -110,18 +101,6 @@ pub fn parse_number(s: &[u8], strict: bool) -> Result<(f64, &[u8]), NumberError>
     Ok((value * sign, skip_ows(rest)))
 }
 
-/// An RFC 9651 integer (15 digits) at the start of `s` and what follows.
-pub fn parse_integer(s: &[u8]) -> Result<(i64, &[u8]), NumberError> {
-    let s = skip_ows(s);
-    let (sign, s) = s.strip_prefix(b"-").map_or((1, s), |rest| (-1, rest));
-    let (digits, rest) = split_digits(s);
-    match digits.len() {
-        0 => Err(NumberError::Invalid),
-        n if n > MAX_DIGITS => Err(NumberError::TooManyDigits),
-        _ => Ok((sign * digits.iter().fold(0i64, |n, b| n * 10 + i64::from(b - b'0')), skip_ows(rest))),
-    }
-}
-
 /// The whole text as a number.
 pub fn number(s: &[u8]) -> Option<f64> {
     parse_number(s, false).ok().filter(|(_, rest)| rest.is_empty()).map(|(n, _)| n)
@@ -199,7 +178,6 @@ mod tests {
         assert_eq!(parse_uint(b""), None);
         assert_eq!(parse_uint(b"9223372036854775807").unwrap().0, i64::MAX as u64);
         assert_eq!(parse_uint(b"9223372036854775808").unwrap().0, u64::MAX);
-        assert_eq!(parse_hex(b"fFg"), Some((255, &b"g"[..])));
     }
 
     #[test]
@@ -218,7 +196,6 @@ mod tests {
         assert_eq!(lax("."), Err(NumberError::Invalid));
         assert_eq!(lax("1234567890123456"), Err(NumberError::TooManyDigits));
         assert_eq!(number(b"1 x"), None);
-        assert_eq!(parse_integer(b" -12 34"), Ok((-12, &b"34"[..])));
     }
 
     #[test]

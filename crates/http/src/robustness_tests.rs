@@ -3,7 +3,7 @@
 
 use crate::h1::{self, ChunkedDecoder, HeadScan};
 use crate::pack::PackedHead;
-use crate::{BodyStatus, Filter, Message, Workspace, date, number, pack, proxy_protocol, range, url, vary};
+use crate::{BodyStatus, Filter, Message, Workspace, date, number, pack, proxy_protocol, range, vary};
 
 struct Random(u64);
 
@@ -67,8 +67,6 @@ fn requests() {
                 assert!(!wire.contains(&0));
                 assert_eq!(wire.windows(4).position(|w| w == b"\r\n\r\n"), Some(wire.len() - 4));
                 let _ = h1::decide_connection(&mut msg, &mut ws, crate::SessClose::ReqClose);
-                let target = msg.text(crate::Slot::Url);
-                let _ = url::sort_query(&mut ws, target);
                 let mut block = Vec::new();
                 pack::pack(&msg, &ws, Filter::NOTHING, &mut block);
                 assert!(PackedHead::new(&block).is_some());

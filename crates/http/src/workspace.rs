@@ -122,17 +122,6 @@ impl Workspace {
         if fresh.capacity == self.capacity { self.reset() } else { *self = fresh }
     }
 
-    /// Forgets everything but `tail` (bytes read beyond the last request), which moves to the
-    /// front of the free space. Returns its length: the caller's next [`Workspace::reserve`] begins with it.
-    pub fn restart_with(&mut self, tail: Text) -> usize {
-        let (off, len) = if tail.is_fixed() { (0, 0) } else { (tail.offset(), tail.len()) };
-        if len > 0 {
-            self.bytes.copy_within(off..off + len, 0);
-        }
-        self.reset();
-        len
-    }
-
     pub fn capacity(&self) -> usize {
         self.capacity
     }
@@ -389,15 +378,5 @@ mod tests {
         assert_eq!(ws.used(), 8);
         assert_eq!(ws.get(Text::NONE), b"");
         assert_eq!(ws.get_opt(Text::NONE), None);
-    }
-
-    #[test]
-    fn read_ahead_survives_a_restart() {
-        let mut ws = Workspace::new(128);
-        ws.reserve_all()[..8].copy_from_slice(b"one two!");
-        let rx = ws.commit(8);
-        assert_eq!(ws.restart_with(rx.tail(4)), 4);
-        assert_eq!(&ws.reserve_all()[..4], b"two!");
-        assert_eq!(ws.used(), 0);
     }
 }

@@ -7,16 +7,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lacquer_shm::vsm::{self, Block, Owner};
+use lacquer_shm::vsm::{self, Block, CHILD_DIRNAME, MGT_DIR_MODE, MGT_DIRNAME, Owner};
 use lacquer_shm::{Mgt, Segment, VsmDir};
 
 use crate::complain::Complain;
 use crate::fault::{Fault, Outcome};
 use crate::jail::Jail;
-
-const MANAGER_DIR: &str = "_.vsm_mgt";
-const WORKER_DIR: &str = "_.vsm_child";
-const MANAGER_MODE: u32 = 0o755;
 
 /// The manager's shared memory.
 #[derive(Debug)]
@@ -42,10 +38,10 @@ impl Shm {
     /// Begins anew in the working directory, which is the current one.
     pub fn create(jail: &Jail) -> Outcome<Shm> {
         let owner = Owner { pid: std::process::id(), birth: now() as u64 };
-        let path = Path::new(MANAGER_DIR);
+        let path = Path::new(MGT_DIRNAME);
         let fd = {
             let _root = jail.raise();
-            vsm::make_dir(path, MANAGER_MODE).map_err(fault)?
+            vsm::make_dir(path, MGT_DIR_MODE).map_err(fault)?
         };
         if jail.manager().is_some() {
             jail.give_to_manager(path).map_err(fault)?;
@@ -77,7 +73,7 @@ impl Shm {
     pub fn worker_dir(jail: &Jail, complain: &Complain) -> io::Result<OwnedFd> {
         let fd = {
             let _root = jail.raise();
-            vsm::make_dir(Path::new(WORKER_DIR), vsm::CHILD_DIR_MODE).map_err(io::Error::other)?
+            vsm::make_dir(Path::new(CHILD_DIRNAME), vsm::CHILD_DIR_MODE).map_err(io::Error::other)?
         };
         jail.give_to_worker(&fd, complain);
         Ok(fd)
@@ -86,7 +82,7 @@ impl Shm {
     /// Removes what a worker left.
     pub fn remove_worker_dir(jail: &Jail) {
         let _root = jail.raise();
-        let _ = vsm::remove_dir(Path::new(WORKER_DIR));
+        let _ = vsm::remove_dir(Path::new(CHILD_DIRNAME));
     }
 
     /// Removes everything; for the end.
@@ -94,7 +90,7 @@ impl Shm {
         let Shm { dir, counters, arguments, worker } = self;
         drop((counters, arguments, worker, dir));
         let _root = jail.raise();
-        let _ = vsm::remove_dir(Path::new(MANAGER_DIR));
-        let _ = vsm::remove_dir(Path::new(WORKER_DIR));
+        let _ = vsm::remove_dir(Path::new(MGT_DIRNAME));
+        let _ = vsm::remove_dir(Path::new(CHILD_DIRNAME));
     }
 }

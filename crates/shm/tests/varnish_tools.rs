@@ -66,8 +66,8 @@ fn log_request(tx: &mut TxLog, session: u64, url: &[u8]) {
     tx.put(Tag::ReqMethod, b"GET");
     tx.put(Tag::ReqURL, url);
     tx.put(Tag::ReqProtocol, b"HTTP/1.1");
-    tx.put_header(Tag::ReqHeader, b"Host", b"example.com");
-    tx.put_header(Tag::ReqHeader, b"User-Agent", b"probe/1");
+    tx.put(Tag::ReqHeader, b"Host: example.com");
+    tx.put(Tag::ReqHeader, b"User-Agent: probe/1");
     tx.put(Tag::VCL_call, b"RECV");
     tx.put(Tag::VCL_return, b"hash");
     tx.put(Tag::Hash, b"masked by default");
@@ -77,7 +77,7 @@ fn log_request(tx: &mut TxLog, session: u64, url: &[u8]) {
     tx.put(Tag::RespProtocol, b"HTTP/1.1");
     tx.put(Tag::RespStatus, b"200");
     tx.put(Tag::RespReason, b"OK");
-    tx.put_header(Tag::RespHeader, b"Content-Length", b"1234");
+    tx.put(Tag::RespHeader, b"Content-Length: 1234");
     tx.put_timestamp("Process", NOW + 0.5, NOW, NOW);
     tx.put_timestamp("Resp", NOW + 1.0, NOW, NOW + 0.5);
     tx.put_fmt(Tag::ReqAcct, format_args!("{} 0 {0} 200 1234 {}", 80, 1434));

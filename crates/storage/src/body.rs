@@ -326,12 +326,6 @@ impl BodyWriter {
         self.len() == 0
     }
 
-    /// Limits the size of further pieces.
-    pub fn set_max(&mut self, max: usize) {
-        self.sizes.max = max.max(1);
-        self.sizes.first = self.sizes.first.min(self.sizes.max);
-    }
-
     /// Ready when fewer than `limit` bytes wait for the reader (`beresp.transit_buffer`).
     pub fn poll_transit(&self, limit: u64, cx: &mut Context<'_>) -> Poll<()> {
         let ready = || self.len().saturating_sub(self.body.delivered.load(Ordering::SeqCst)) < limit;

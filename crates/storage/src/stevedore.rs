@@ -19,14 +19,6 @@ impl Kind {
             Self::File => "file",
         }
     }
-
-    /// The group of its counters.
-    pub fn counter_class(self) -> &'static str {
-        match self {
-            Self::Malloc => "SMA",
-            Self::File => "SMF",
-        }
-    }
 }
 
 /// A configured storage.

@@ -203,11 +203,6 @@ impl Stored {
         }
     }
 
-    /// Ready when the fetch has ended.
-    pub fn poll_end(&self, cx: &mut Context<'_>) -> Poll<BodyState> {
-        self.poll_more(u64::MAX, cx)
-    }
-
     /// Tells the writer how far delivery came, and with `free` lets go of what was delivered: only for
     /// the one reader of an object nobody else can find.
     pub fn delivered(&self, offset: u64, free: bool) {

@@ -120,12 +120,6 @@ impl<'a> Ctx<'a> {
         self.read(value)
     }
 
-    /// The value of a header by name.
-    pub fn header_named(&mut self, http: HttpId, name: &HeaderName) -> Option<&'a [u8]> {
-        let value = self.host.header(http, name);
-        self.read(value)
-    }
-
     pub fn set_header(&mut self, http: HttpId, name: &HeaderName, value: &[u8]) -> Result<(), ModuleError> {
         let value = self.copy(value)?;
         Ok(self.host.set_header(http, name, Str::new(value))?)

@@ -23,7 +23,7 @@ mod literals;
 mod names;
 pub mod program;
 mod regex;
-pub mod returns_table;
+mod returns_table;
 pub mod signature;
 pub mod source;
 mod stmt;
@@ -31,7 +31,7 @@ mod symbols;
 mod text;
 mod toplevel;
 pub mod types;
-pub mod variables_prose_table;
+mod variables_prose_table;
 pub mod variables_table;
 
 pub use builtin::BUILTIN_VCL;

@@ -103,14 +103,8 @@ impl ChunkedDecoder {
         self.state == State::Done
     }
 
-    /// Data bytes missing in the current chunk; a reader may put that many directly where they
-    /// belong and say so by [`ChunkedDecoder::skip`].
-    pub fn left_in_chunk(&self) -> u64 {
-        if self.state == State::Data { self.left } else { 0 }
-    }
-
-    /// `n` bytes of the current chunk (at most [`ChunkedDecoder::left_in_chunk`]) were read elsewhere.
-    pub fn skip(&mut self, n: u64) {
+    /// `n` bytes of the current chunk have been taken.
+    fn skip(&mut self, n: u64) {
         self.left -= n.min(self.left);
         if self.state == State::Data && self.left == 0 {
             self.state = State::DataEnd;

@@ -287,11 +287,6 @@ impl Message {
         &self.fields
     }
 
-    /// Slots in use, the start line's five counted.
-    pub fn slots_used(&self) -> usize {
-        self.fields.len() + FIRST_HEADER
-    }
-
     /// The header lines in order.
     pub fn lines<'w>(&self, ws: &'w Workspace) -> impl Iterator<Item = &'w [u8]> {
         self.fields.iter().map(|f| ws.get(f.line))

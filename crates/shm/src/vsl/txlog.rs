@@ -112,16 +112,6 @@ impl TxLog {
         self.added(len);
     }
 
-    /// Adds a record of bytes, for the tags whose flags are `Binary`.
-    pub fn put_binary(&mut self, tag: Tag, bytes: &[u8]) {
-        if self.is_masked(tag) {
-            return;
-        }
-        let len = bytes.len().min(self.reclen);
-        self.place(tag, len).copy_from_slice(&bytes[..len]);
-        self.added(len);
-    }
-
     /// Adds a record made by the formatter. Slower than `put` and `record`; not for every request.
     pub fn put_fmt(&mut self, tag: Tag, text: fmt::Arguments<'_>) {
         if self.is_masked(tag) {
@@ -141,24 +131,6 @@ impl TxLog {
     #[inline(always)]
     pub fn record(&mut self, tag: Tag) -> Record<'_> {
         Record::new(self, tag)
-    }
-
-    /// A header field's record, `name: value`.
-    pub fn put_header(&mut self, tag: Tag, name: &[u8], value: &[u8]) {
-        if self.is_masked(tag) {
-            return;
-        }
-        let len = name.len() + 2 + value.len() + 1;
-        if len > self.reclen {
-            return self.record(tag).bytes(name).bytes(b": ").bytes(value).end();
-        }
-        let (before, rest) = self.place(tag, len).split_at_mut(name.len());
-        let (colon, rest) = rest.split_at_mut(2);
-        text::copy(name, before);
-        colon.copy_from_slice(b": ");
-        text::copy(value, rest);
-        rest[value.len()] = 0;
-        self.added(len);
     }
 
     /// The record by which transactions find each other: `Begin` names the parent, `Link` a child.

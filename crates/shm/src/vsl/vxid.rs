@@ -40,10 +40,6 @@ impl Vxid {
     pub const fn is_client(self) -> bool {
         self.0 & CLIENT != 0
     }
-
-    pub const fn is_backend(self) -> bool {
-        self.0 & BACKEND != 0
-    }
 }
 
 impl fmt::Display for Vxid {

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -111,11 +111,6 @@ impl VsmDir {
         let index = Index::begin(fd.clone(), owner).map_err(|e| VsmError::new("begin _.index", e))?;
         let inner = Inner { fd, index: Mutex::new(index), docs: Mutex::default() };
         Ok(Self { inner: Arc::new(inner) })
-    }
-
-    /// The directory, for changing its ownership or handing it on.
-    pub fn dirfd(&self) -> BorrowedFd<'_> {
-        self.inner.fd.as_fd()
     }
 
     /// A segment holding these bytes. `class` and `ident` as readers look for them: `Arg` and `-T`.
