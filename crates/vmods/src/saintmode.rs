@@ -11,7 +11,7 @@ use lacquer_vcl_runtime::{
     Args, BackendId, Ctx, Director, Health, Instance, ModuleError, ObjectState, ObjectType, Value,
 };
 
-use crate::directors::{backend_of, name_of};
+use crate::directors::name_of;
 use crate::support::{Answer, DONE, Table, is_backend_side, log, text};
 
 pub(crate) static MODULE: Table = Table {
@@ -136,7 +136,7 @@ struct Object {
 }
 
 fn new<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleError> {
-    let backend = backend_of(ctx, args, 0);
+    let backend = args.backend(0);
     if backend.is_none() {
         return Err(ModuleError(format!("{}: saintmode needs a backend", args.object_name)));
     }

@@ -8,7 +8,7 @@ use lacquer_vcl_runtime::instance::ObjectState;
 use lacquer_vcl_runtime::{Args, BackendId, Ctx, Director, Health, Instance, ModuleError, ObjectType, Value};
 
 use super::group::Group;
-use super::{Object, backend_of, hash_of};
+use super::{Object, hash_of};
 use crate::support::{Answer, DONE};
 
 pub const TYPE: ObjectType = ObjectType {
@@ -60,13 +60,13 @@ fn new<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleErro
     Ok(Arc::new(Object::register(ctx, Hash { group: Group::new(args.object_name) })))
 }
 
-fn add_backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
-    args.this::<Object<Hash>>()?.director.group.add(backend_of(ctx, args, 0), args.real(1))?;
+fn add_backend<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    args.this::<Object<Hash>>()?.director.group.add(args.backend(0), args.real(1))?;
     DONE
 }
 
-fn remove_backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
-    args.this::<Object<Hash>>()?.director.group.remove(backend_of(ctx, args, 0))?;
+fn remove_backend<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    args.this::<Object<Hash>>()?.director.group.remove(args.backend(0))?;
     DONE
 }
 

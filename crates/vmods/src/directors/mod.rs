@@ -43,14 +43,6 @@ impl<D: Director + 'static> Object<D> {
     }
 }
 
-/// A BACKEND argument. One that is declared `none` counts as no backend.
-pub(crate) fn backend_of(ctx: &Ctx<'_>, args: &Args<'_>, i: usize) -> BackendId {
-    let backend = args.backend(i);
-    let index = (backend.0 as usize).checked_sub(1);
-    let declared = index.and_then(|i| ctx.vcl.program.backends.get(i));
-    if declared.is_some_and(|b| b.none) { BackendId::NONE } else { backend }
-}
-
 pub(crate) fn name_of(vcl: &Instance, id: BackendId) -> String {
     vcl.directors.get(id).map_or_else(String::new, |cell| cell.director.name().to_owned())
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use lacquer_vcl_runtime::instance::ObjectState;
 use lacquer_vcl_runtime::{Args, BackendId, Ctx, Director, Health, Instance, ModuleError, ObjectType, Value};
 
+use super::Object;
 use super::group::{Column, Group};
-use super::{Object, backend_of};
 use crate::random::fraction;
 use crate::support::{Answer, DONE};
 
@@ -55,13 +55,13 @@ fn new<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleErro
     Ok(Arc::new(Object::register(ctx, Random { group: Group::new(args.object_name) })))
 }
 
-fn add_backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
-    args.this::<Object<Random>>()?.director.group.add(backend_of(ctx, args, 0), args.real(1))?;
+fn add_backend<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    args.this::<Object<Random>>()?.director.group.add(args.backend(0), args.real(1))?;
     DONE
 }
 
-fn remove_backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
-    args.this::<Object<Random>>()?.director.group.remove(backend_of(ctx, args, 0))?;
+fn remove_backend<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    args.this::<Object<Random>>()?.director.group.remove(args.backend(0))?;
     DONE
 }
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use lacquer_vcl_runtime::instance::ObjectState;
 use lacquer_vcl_runtime::{Args, BackendId, Ctx, Director, Health, Instance, ModuleError, ObjectType, Value};
 
+use super::Object;
 use super::group::{Column, Group};
-use super::{Object, backend_of};
 use crate::support::{Answer, DONE};
 
 pub const TYPE: ObjectType = ObjectType {
@@ -69,13 +69,13 @@ fn new<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleErro
     Ok(Arc::new(Object::register(ctx, director)))
 }
 
-fn add_backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
-    args.this::<Object<RoundRobin>>()?.director.group.add(backend_of(ctx, args, 0), 0.0)?;
+fn add_backend<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    args.this::<Object<RoundRobin>>()?.director.group.add(args.backend(0), 0.0)?;
     DONE
 }
 
-fn remove_backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
-    args.this::<Object<RoundRobin>>()?.director.group.remove(backend_of(ctx, args, 0))?;
+fn remove_backend<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    args.this::<Object<RoundRobin>>()?.director.group.remove(args.backend(0))?;
     DONE
 }
 

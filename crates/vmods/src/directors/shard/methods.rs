@@ -13,7 +13,7 @@ use super::params::{
     task_values,
 };
 use super::{DEFAULT_REPLICAS, Pending, Shard, ShardDirector, failure, key_of, pick};
-use crate::directors::{backend_of, hash_of, name_of};
+use crate::directors::{hash_of, name_of};
 use crate::support::{Answer, DONE, log, word};
 
 pub const TYPE: ObjectType = ObjectType {
@@ -114,7 +114,7 @@ fn ident(args: &Args<'_>, i: usize) -> Option<String> {
 }
 
 fn add_backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
-    let (shard, backend) = (shard(args)?, backend_of(ctx, args, 0));
+    let (shard, backend) = (shard(args)?, args.backend(0));
     if backend.is_none() {
         return Err(shard.fail("None backend cannot be added"));
     }
@@ -138,7 +138,7 @@ fn add_backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
 }
 
 fn remove_backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
-    let (shard, backend) = (shard(args)?, backend_of(ctx, args, 0));
+    let (shard, backend) = (shard(args)?, args.backend(0));
     if backend.is_none() && args.str(1).is_none() {
         return Err(shard.fail(".remove_backend(): either backend or ident are required"));
     }
