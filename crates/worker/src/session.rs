@@ -41,12 +41,17 @@ pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) 
     parts::taken(&reactor.parts.sess);
     let vxid = reactor.vxid();
     let (half, tx) = stream.split();
-    let sess = new_sess(vxid, listener, &half, opened);
+    let mut sess = Box::new(new_sess(vxid, listener, &half, opened));
     sess.log_open(&reactor);
     let mut rx = Rx::new(half);
-    let (sess, reason) = match settled(&reactor, sess, &mut rx).await {
-        Ok(sess) => {
-            let sess = Rc::new(sess);
+    let settled = if sess.listener.proxy {
+        Box::pin(receive_proxy(&reactor, &mut sess, &mut rx)).await
+    } else {
+        Ok(())
+    };
+    let sess = Rc::<Sess>::from(sess);
+    let reason = match settled {
+        Ok(()) => {
             let mut connection = Connection {
                 sess: sess.clone(),
                 tx: Rc::new(tx),
@@ -56,12 +61,12 @@ pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) 
             };
             let reason = serve(&reactor, &mut connection).await;
             close(connection);
-            (sess, reason)
+            reason
         }
-        Err((sess, reason)) => {
+        Err(reason) => {
             tx.forget();
             drop(rx);
-            (Rc::new(sess), reason)
+            reason
         }
     };
     reactor.counters.sess_closed.add(1);
@@ -103,27 +108,22 @@ fn new_sess(vxid: u64, listener: Arc<Listener>, rx: &RxHalf, opened: f64) -> Ses
     }
 }
 
-/// The session when it is known who the client is.
-async fn settled(reactor: &Reactor, sess: Sess, rx: &mut Rx) -> Result<Sess, (Sess, SessClose)> {
-    if sess.listener.proxy { Box::pin(receive_proxy(reactor, sess, rx)).await } else { Ok(sess) }
-}
-
-/// Reads the PROXY header.
-async fn receive_proxy(reactor: &Reactor, mut sess: Sess, rx: &mut Rx) -> Result<Sess, (Sess, SessClose)> {
+/// Reads the PROXY header, which says who the client is.
+async fn receive_proxy(reactor: &Reactor, sess: &mut Sess, rx: &mut Rx) -> Result<(), SessClose> {
     let deadline = Instant::now() + clock::seconds(sess.idle_limit(&reactor.params()));
     let mut buf = Vec::new();
     loop {
         match proxy_protocol::scan(&buf) {
             Scan::Complete => break,
             Scan::More => {}
-            Scan::Junk => return Err((sess, SessClose::RxJunk)),
-            Scan::Overflow => return Err((sess, SessClose::RxOverflow)),
+            Scan::Junk => return Err(SessClose::RxJunk),
+            Scan::Overflow => return Err(SessClose::RxOverflow),
         }
         let mut piece = [0u8; 1024];
         match timeout_at(deadline, rx.read(&mut piece)).await {
             Ok(Ok(n)) if n > 0 => buf.extend_from_slice(&piece[..n]),
-            Ok(_) => return Err((sess, SessClose::RemClose)),
-            Err(_) => return Err((sess, SessClose::RxTimeout)),
+            Ok(_) => return Err(SessClose::RemClose),
+            Err(_) => return Err(SessClose::RxTimeout),
         }
     }
     let log = &reactor.shared.log;
@@ -143,17 +143,17 @@ async fn receive_proxy(reactor: &Reactor, mut sess: Sess, rx: &mut Rx) -> Result
                 if let Some(text) = shortage(&reactor.params(), header.tlvs.len()) {
                     log.write(Tag::Error, vxid, text.as_bytes());
                     reactor.counters.ws_session_overflow.add(1);
-                    return Err((sess, SessClose::RxJunk));
+                    return Err(SessClose::RxJunk);
                 }
             }
             sess.proxy_tlvs = header.tlvs.to_vec();
             rx.unread(&buf[header.len..]);
-            Ok(sess)
+            Ok(())
         }
         Err(refused) => {
             write(Tag::Proxy, &refused.log);
             write(Tag::ProxyGarbage, &refused.garbage);
-            Err((sess, SessClose::RxJunk))
+            Err(SessClose::RxJunk)
         }
     }
 }
@@ -161,6 +161,8 @@ async fn receive_proxy(reactor: &Reactor, mut sess: Sess, rx: &mut Rx) -> Result
 /// How the wait for a request ended.
 enum Received {
     Head(Head),
+    /// The socket only seemed to have something, as one that was just accepted may.
+    Nothing,
     Closed(SessClose),
     Overflow,
 }
@@ -201,12 +203,16 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
         connection.idle.arm(idle_since, limit);
         let received = receive_head(&params, connection, &mut seat.memory).await;
         connection.idle.disarm();
-        if herded {
+        if herded && !matches!(received, Received::Nothing) {
             let w = &reactor.parts.waiter;
             let gone = connection.received == 0 && matches!(received, Received::Closed(_));
             if gone { w.remclose.add(1) } else { w.action.add(1) }
         }
         let ended = match received {
+            Received::Nothing => {
+                reactor.give_memory(memory);
+                None
+            }
             Received::Closed(reason) => {
                 charge_partial(reactor, connection);
                 reactor.give_seat(seat);
@@ -303,7 +309,14 @@ async fn receive_head(params: &Params, connection: &mut Connection, memory: &mut
         if have >= max {
             return Received::Overflow;
         }
-        let n = match read_in_time(rx, &connection.idle, &mut window[have..max]).await {
+        let window = &mut window[have..max];
+        let read = if memory.received == 0 {
+            let Some(read) = read_at_once(rx, window).await else { return Received::Nothing };
+            read
+        } else {
+            read_in_time(rx, &connection.idle, window).await
+        };
+        let n = match read {
             Ok(0) => return Received::Closed(SessClose::RemClose),
             Ok(n) => n,
             Err(e) if e.kind() == io::ErrorKind::TimedOut => {
@@ -335,6 +348,15 @@ async fn receive_head(params: &Params, connection: &mut Connection, memory: &mut
             }
         }
     }
+}
+
+/// `None` if there is nothing to read.
+async fn read_at_once(rx: &mut Rx, buf: &mut [u8]) -> Option<io::Result<usize>> {
+    std::future::poll_fn(|cx| match rx.poll_read(cx, buf) {
+        Poll::Pending => Poll::Ready(None),
+        Poll::Ready(read) => Poll::Ready(Some(read)),
+    })
+    .await
 }
 
 async fn read_in_time(rx: &mut Rx, idle: &Deadline, buf: &mut [u8]) -> io::Result<usize> {
