@@ -26,6 +26,7 @@ AIMS = (
     Aim("100 kB hit: p99, of the best peer", "hit-100k", "p99", "best peer", 1.00),
     Aim("pass: p99, of the best peer", "pass-kept", "p99", "best peer", 1.00),
     Aim("miss: p99, of the best peer", "miss-kept", "p99", "best peer", 1.00),
+    Aim("hits beside idle and slow connections: p99, of hits alone", "burden", "p99", "lacquer alone", 2.00),
     Aim("memory beside the body of a 100-byte object, of Varnish", "memory-100", "overhead", "varnish", 0.45),
     Aim("two reactors: requests/s, of one", "reactors", "rps", "1 reactor", 1.80, at_least=True),
     Aim("two reactors: CPU per request, of one", "reactors", "cpu_us", "1 reactor", 1.10),

@@ -1,12 +1,12 @@
 """Requests of all kinds: hits by size and by connections, passes, misses, mixes."""
 
-import contextlib
+import time
 
 from .. import load, measure
 from ..cli import Cli
 from ..result import Column, Result
 from ..servers import CORES, LOAD_CORE, SERVER_CORE, Field, most_connections
-from .common import CACHES, FLOORS, THROUGHPUT, TRANSACTIONS, VCL_SERVERS, interleaved, throughput, token
+from .common import CACHES, FLOORS, THROUGHPUT, TRANSACTIONS, VCL_SERVERS, interleaved, rotated, throughput, token
 
 # ---------------------------------------------------------------- hits
 
@@ -156,19 +156,24 @@ def keep_idle(running):
 
 
 def burden(options):
-    """Hits beside 10,000 idle connections and 1,000 that send or read a byte a second."""
+    """Hits alone, and beside 10,000 idle connections and 1,000 that send or read a byte a second, by turns."""
     idle = min(10_000, most_connections() - 1200)
-    results = []
-    for id, title, held in (("burden-none", "hits alone", None),
-                            ("burden", f"hits beside {idle:,} idle and 1,000 slow connections", (idle, 1000))):
-        result = throughput(id, title, primary="p99")
-        with Field(options.chosen(CACHES)) as running:
-            keep_idle(running)
-            for name, server in running.servers.items():
-                load.counted(server.port, 500, 2, "/1400/page")
-                with load.holding(server.port, *held) if held else contextlib.nullcontext():
-                    for _ in range(options.rounds):
-                        result.add(name, load.measured(server, lambda port: load.wrk(
-                            port, "/1400/page", 16, options.seconds)))
-        results.append(result)
-    return results
+    columns = [c for c in THROUGHPUT if c.key != "fetched"]
+    result = Result("burden", f"hits alone, and beside {idle:,} idle and 1,000 slow connections", columns, "p99",
+                    references=("lacquer alone",))
+
+    def drive(name, server):
+        result.add(name, load.measured(server, lambda port: load.wrk(port, "/1400/page", 16, options.seconds)))
+    with Field(options.chosen(CACHES)) as running:
+        keep_idle(running)
+        for server in running.servers.values():
+            load.counted(server.port, 500, 2, "/1400/page")
+        turns = list(running.servers.items())
+        for at in range(options.rounds):
+            for name, server in rotated(turns, at):
+                drive(f"{name} alone", server)
+                with load.holding(server.port, idle, 1000):
+                    time.sleep(1)  # what comes of opening them is over
+                    drive(name, server)
+                time.sleep(1)  # and of closing them
+    return [result]
