@@ -210,7 +210,7 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
         }
         let ended = match received {
             Received::Nothing => {
-                reactor.give_memory(memory);
+                reactor.give_seat(seat);
                 None
             }
             Received::Closed(reason) => {
@@ -310,7 +310,7 @@ async fn receive_head(params: &Params, connection: &mut Connection, memory: &mut
             return Received::Overflow;
         }
         let window = &mut window[have..max];
-        let read = if memory.received == 0 {
+        let read = if connection.received == 0 {
             let Some(read) = read_at_once(rx, window).await else { return Received::Nothing };
             read
         } else {
