@@ -94,7 +94,7 @@ impl ChunkedDecoder {
         ChunkedDecoder { state: State::SizeStart, left: 0, zeros: 0, lenient: false }
     }
 
-    /// Accepts what Varnish accepts: line ends and blanks before a size may be missing or many.
+    /// Accepts what Varnish accepts of origins: blanks before a size.
     pub const fn lenient() -> ChunkedDecoder {
         ChunkedDecoder { state: State::SizeStart, left: 0, zeros: 0, lenient: true }
     }
@@ -138,13 +138,9 @@ impl ChunkedDecoder {
         self.state = match (self.state, b) {
             (State::DataEnd, b'\r') => State::DataNewline,
             (State::DataEnd | State::DataNewline, b'\n') => State::SizeStart,
-            (State::DataEnd | State::DataNewline, _) if self.lenient => {
-                self.state = State::SizeStart;
-                return Ok(false);
-            }
             (State::DataEnd | State::DataNewline, _) => return Err(ChunkError::TailNoNewline),
 
-            (State::SizeStart, b' ' | b'\t' | b'\r' | b'\n') if self.lenient => State::SizeStart,
+            (State::SizeStart, b' ' | b'\t') if self.lenient => State::SizeStart,
             (State::SizeStart, _) if is_hex(b) => {
                 (self.left, self.zeros) = (0, 0);
                 self.state = State::Size { digits: 0 };

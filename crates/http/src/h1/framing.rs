@@ -43,11 +43,14 @@ fn framing(msg: &Message, ws: &Workspace, is_request: bool) -> Framing {
     let Ok(length) = content_length(msg, ws) else { return Framing::ERROR };
     let mut codings = msg.get_all(ws, TRANSFER_ENCODING);
     if let Some(coding) = codings.next() {
-        let one_chunked = coding.eq_ignore_ascii_case(b"chunked") && codings.next().is_none();
+        // Origins repeat the header when both framework and application set it; of a client, that is a
+        // sign of something hidden.
+        let repeated = codings.all(|c| !is_request && c.eq_ignore_ascii_case(b"chunked"));
+        let chunked = coding.eq_ignore_ascii_case(b"chunked") && repeated;
         // HTTP/1.0 knows no codings: whoever sends one to us may sit behind a proxy that
         // ignores it (RFC 9112 section 6.1).
         let understood = msg.version() >= 11 || !is_request;
-        return if one_chunked && understood && length.is_none() { Framing::CHUNKED } else { Framing::ERROR };
+        return if chunked && understood && length.is_none() { Framing::CHUNKED } else { Framing::ERROR };
     }
     if let Some(n) = length {
         return Framing::length(n);

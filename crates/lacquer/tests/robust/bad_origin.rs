@@ -25,7 +25,7 @@ enum Gets {
 const OK: &str = "HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\n";
 
 /// Path, what follows the head `OK` (or, with a leading `!`, replaces it) before the connection is closed.
-const ANSWERS: [(&str, &str, Gets); 33] = [
+const ANSWERS: [(&str, &str, Gets); 49] = [
     ("/nothing", "!", Gets::Error),
     ("/half-a-line", "!HTTP/1.1 20", Gets::Error),
     ("/half-a-head", "X-More: to", Gets::Error),
@@ -63,6 +63,45 @@ const ANSWERS: [(&str, &str, Gets); 33] = [
     ("/chunk-extension", "Transfer-Encoding: chunked\r\n\r\n2;a=b\r\nno\r\n0\r\n\r\n", Gets::Any),
     ("/chunk-size-with-nul", "Transfer-Encoding: chunked\r\n\r\n2\0\r\nno\r\n0\r\n\r\n", Gets::Any),
     ("/chunk-size-signed", "Transfer-Encoding: chunked\r\n\r\n-2\r\nno\r\n0\r\n\r\n", Gets::Any),
+    ("/chunk-without-its-end", "Transfer-Encoding: chunked\r\n\r\n2\r\nno0\r\n\r\n", Gets::Any),
+    ("/line-end-before-chunk", "Transfer-Encoding: chunked\r\n\r\n\r\n2\r\nno\r\n0\r\n\r\n", Gets::Any),
+    ("/line-end-between-chunks", "Transfer-Encoding: chunked\r\n\r\n2\r\nno\r\n\r\n0\r\n\r\n", Gets::Any),
+    ("/chunk-line-ends-in-cr", "Transfer-Encoding: chunked\r\n\r\n2\rno\r0\r\r", Gets::Any),
+    ("/chunk-size-as-in-c", "Transfer-Encoding: chunked\r\n\r\n0x2\r\nno\r\n0\r\n\r\n", Gets::Any),
+    ("/trailer", "Transfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\nX-A: b\r\n\r\n", Gets::Any),
+    ("/no-last-line-end", "Transfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n", Gets::Any),
+    (
+        "/chunked-and-identity",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\nno",
+        Gets::Error,
+    ),
+    ("/no-name", ": no\r\nContent-Length: 2\r\n\r\nno", Gets::Error),
+    ("/control-in-value", "X-A: \u{1}\r\nContent-Length: 2\r\n\r\nno", Gets::Error),
+    ("/bracket-in-name", "X(: a\r\nContent-Length: 2\r\n\r\nno", Gets::Error),
+    ("/status-1000", "!HTTP/1.1 1000 OK\r\nContent-Length: 2\r\n\r\nno", Gets::Error),
+    ("/status-signed", "!HTTP/1.1 +20 OK\r\nContent-Length: 2\r\n\r\nno", Gets::Error),
+    ("/cr-in-reason", "!HTTP/1.1 200 O\rK\r\nContent-Length: 2\r\n\r\nno", Gets::Error),
+    ("/version-0.9", "!HTTP/0.9 200 OK\r\nContent-Length: 2\r\n\r\nno", Gets::Error),
+    ("/no-version", "!<html>no</html>\r\n", Gets::Error),
+];
+
+/// Answers that differ from what the standard wants, but in one way only can be meant; all say "odd".
+const ODD: [(&str, &str); 12] = [
+    (
+        "/coding-twice",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: Chunked\r\n\r\n3\r\nodd\r\n0\r\n\r\n",
+    ),
+    ("/coding-in-capitals", "Transfer-Encoding: CHUNKED\r\n\r\n3\r\nodd\r\n0\r\n\r\n"),
+    ("/blanks-around-size", "Transfer-Encoding: chunked\r\n\r\n 3   \r\nodd\r\n0\r\n\r\n"),
+    ("/zeros-before-size", "Transfer-Encoding: chunked\r\n\r\n0000000000000003\r\nodd\r\n000\r\n\r\n"),
+    ("/lf-after-chunks", "Transfer-Encoding: chunked\r\n\r\n3\nodd\n0\n\n"),
+    ("/chunks-in-1.0", "!HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nodd\r\n0\r\n\r\n"),
+    ("/length-twice", "Content-Length: 3\r\nContent-Length: 3\r\n\r\nodd"),
+    ("/lf-in-head", "!HTTP/1.1 200 OK\nContent-Length: 3\n\nodd"),
+    ("/no-reason", "!HTTP/1.1 200\r\nContent-Length: 3\r\n\r\nodd"),
+    ("/later-version", "!HTTP/1.9 200 OK\r\nContent-Length: 3\r\n\r\nodd"),
+    ("/folded", "X-A: b\r\n c\r\nContent-Length: 3\r\n\r\nodd"),
+    ("/until-the-end", "\r\nodd"),
 ];
 
 /// Answers that take their time or never end.
@@ -106,7 +145,8 @@ fn broken(path: &str, stream: &mut TcpStream) {
             repeat(stream, &format!("{OK}Transfer-Encoding: chunked\r\n\r\n"), "00000000");
         }
         _ => {
-            let text = ANSWERS.iter().find(|(of, ..)| *of == path).map_or("!", |(_, text, _)| text);
+            let all = ANSWERS.iter().map(|(of, text, _)| (*of, *text)).chain(ODD);
+            let text = all.into_iter().find(|(of, _)| *of == path).map_or("!", |(_, text)| text);
             let text = text.strip_prefix('!').map_or(format!("{OK}{text}"), str::to_owned);
             let _ = stream.write_all(text.as_bytes());
         }
@@ -151,6 +191,20 @@ fn broken_answers_are_told_and_not_kept() {
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
     assert_eq!(daemon.worker(), worker);
+}
+
+#[test]
+fn odd_answers_with_one_meaning_are_served() {
+    let origin = recovering();
+    let daemon = Daemon::start(&vcl(origin.address, ""), &["-s", "malloc,32M"]);
+    let mut faults = Vec::new();
+    for (path, _) in ODD {
+        match get(daemon.address, path) {
+            Ok(answer) if answer.status == 200 && answer.body == b"odd" => {}
+            other => faults.push(format!("{path}: {other:?}")),
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
 #[test]

@@ -16,7 +16,7 @@ const POST: &str = "POST / HTTP/1.1\r\nHost: robust\r\n";
 const CHUNKED: &str = "POST / HTTP/1.1\r\nHost: robust\r\nTransfer-Encoding: chunked\r\n";
 
 /// Heads that are refused by themselves, after their first line and Host.
-const HEADERS: [(&str, &str); 30] = [
+const HEADERS: [(&str, &str); 47] = [
     ("two lengths", "Content-Length: 5\r\nContent-Length: 6\r\n"),
     ("two equal lengths", "Content-Length: 5\r\nContent-Length: 5\r\n"),
     ("a list of lengths", "Content-Length: 5, 6\r\n"),
@@ -47,10 +47,27 @@ const HEADERS: [(&str, &str); 30] = [
     ("a bare CR in the value", "X-Cr: a\rTransfer-Encoding: chunked\r\n"),
     ("a bare CR before the line's end", "X-Cr: a\r\r\n"),
     ("a second Host", "Host: other\r\n"),
+    ("the same Host twice", "Host: robust\r\n"),
+    ("a list with an empty coding", "Transfer-Encoding: chunked,\r\n"),
+    ("an empty coding first", "Transfer-Encoding: ,chunked\r\n"),
+    ("a coding with a parameter", "Transfer-Encoding: chunked;q=1\r\n"),
+    ("identity and chunks", "Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n"),
+    ("chunks and nonsense", "Transfer-Encoding: chunked\r\nTransfer-Encoding: cow\r\n"),
+    ("a form feed before the coding", "Transfer-Encoding: \x0cchunked\r\n"),
+    ("a vertical tab after the coding", "Transfer-Encoding: chunked\x0b\r\n"),
+    ("more after a folded coding", "Transfer-Encoding: chunked\r\n identity\r\n"),
+    ("a coding with a letter that only looks like k", "Transfer-Encoding: chun\u{212a}ed\r\n"),
+    ("length and identity", "Content-Length: 5\r\nTransfer-Encoding: identity\r\n"),
+    ("a length of zero and chunks", "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n"),
+    ("a quoted length", "Content-Length: \"5\"\r\n"),
+    ("a length with a fraction", "Content-Length: 5.0\r\n"),
+    ("a length with an underscore", "Content-Length: 1_5\r\n"),
+    ("a length in two lines", "Content-Length: 1\r\n 5\r\n"),
+    ("a letter beyond ASCII in the name", "X-\u{e9}: a\r\n"),
 ];
 
 /// First lines, before their Host.
-const FIRST_LINES: [(&str, &str); 8] = [
+const FIRST_LINES: [(&str, &str); 17] = [
     ("no version", "GET /\r\n"),
     ("an unknown version", "GET / HTTP/1.2\r\n"),
     ("version 2", "GET / HTTP/2.0\r\n"),
@@ -59,11 +76,20 @@ const FIRST_LINES: [(&str, &str); 8] = [
     ("a control character in the target", "GET /a\x01b HTTP/1.1\r\n"),
     ("a bare CR", "GET /\rHost: a HTTP/1.1\r\n"),
     ("nothing but a name", "GET\r\n"),
+    ("version 1.10", "GET / HTTP/1.10\r\n"),
+    ("version 0.9", "GET / HTTP/0.9\r\n"),
+    ("a version without a number", "GET / HTTP/\r\n"),
+    ("a comma in the version", "GET / HTTP/1,1\r\n"),
+    ("another protocol", "GET / XTTP/1.1\r\n"),
+    ("a tab after the method", "GET /\tHTTP/1.1\r\n"),
+    ("a vertical tab after the method", "GET\x0b/ HTTP/1.1\r\n"),
+    ("a NUL in the method", "G\0T / HTTP/1.1\r\n"),
+    ("a NUL in the target", "GET /\0 HTTP/1.1\r\n"),
 ];
 
 /// Bodies in chunks that are none. Their heads are in order and may reach the origin; what is hidden
 /// behind them may not.
-const CHUNKS: [(&str, &str); 14] = [
+const CHUNKS: [(&str, &str); 27] = [
     ("a size that is none", "z\r\nabc\r\n0\r\n\r\n"),
     ("a signed size", "+3\r\nabc\r\n0\r\n\r\n"),
     ("a negative size", "-3\r\nabc\r\n0\r\n\r\n"),
@@ -78,6 +104,19 @@ const CHUNKS: [(&str, &str); 14] = [
     ("an extension", "3;name=value\r\nabc\r\n0\r\n\r\n"),
     ("an extension with a bare LF", "3;\nabc\r\n0\r\n\r\n"),
     ("a trailer", "3\r\nabc\r\n0\r\nContent-Length: 5\r\n\r\n"),
+    ("a blank before the size", " 3\r\nabc\r\n0\r\n\r\n"),
+    ("a line end before the size", "\r\n3\r\nabc\r\n0\r\n\r\n"),
+    ("a line end too many", "3\r\nabc\r\n\r\n0\r\n\r\n"),
+    ("other letters as the end of a chunk", "3\r\nabcXX0\r\n\r\n"),
+    ("an extension with a line in quotes", "3;a=\"\r\n\"\r\nabc\r\n0\r\n\r\n"),
+    ("an extension of the last chunk", "3\r\nabc\r\n0;a\r\n\r\n"),
+    ("a letter after a CR", "3\rX\nabc\r\n0\r\n\r\n"),
+    ("two CR after the size", "3\r\r\nabc\r\n0\r\n\r\n"),
+    ("nothing but CR", "3\rabc\r0\r\r"),
+    ("a size that is negative as a word", "ffffffffffffffff\r\nabc\r\n0\r\n\r\n"),
+    ("a size with an underscore", "0_3\r\nabc\r\n0\r\n\r\n"),
+    ("a digit beyond ASCII", "\u{663}\r\nabc\r\n0\r\n\r\n"),
+    ("no last line end", "3\r\nabc\r\n0\r\n"),
 ];
 
 /// Requests that are served although others might read them otherwise: what the origin gets has one meaning.
