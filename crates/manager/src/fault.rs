@@ -38,7 +38,8 @@ impl fmt::Display for Fault {
             return Ok(());
         }
         let hint = if self.hint { "(-? gives usage)\n" } else { "" };
-        write!(f, "Error: {}\n{hint}", self.text.trim_end_matches('\n'))
+        let blank = if self.text.starts_with('\n') { "" } else { " " };
+        write!(f, "Error:{blank}{}\n{hint}", self.text.trim_end_matches('\n'))
     }
 }
 

@@ -92,7 +92,7 @@ fn transport(fields: &[String]) -> Outcome<Transport> {
             return Err(Fault::usage(format!("Too many protocol sub-args in -a ({field})")));
         }
         found = Some(match field.to_ascii_lowercase().as_str() {
-            "http" | "http/1" => Transport::Http,
+            "http" => Transport::Http,
             "proxy" => Transport::Proxy,
             _ => return Err(Fault::usage(format!("Unknown protocol '{field}'"))),
         });
@@ -330,6 +330,7 @@ mod tests {
         let path = "/tmp/lacquer-never-bound.sock";
         for (argument, text) in [
             ("127.0.0.1:80000,FOO".to_owned(), "Unknown protocol 'FOO'"),
+            ("127.0.0.1:80000,HTTP/1".to_owned(), "Unknown protocol 'HTTP/1'"),
             ("127.0.0.1:80000,PROXY,FOO".to_owned(), "Too many protocol sub-args"),
             ("foo/bar.sock".to_owned(), "Unix domain socket addresses must be absolute paths"),
             ("127.0.0.1:80000,user=u".to_owned(), "Invalid sub-arg user=u"),

@@ -181,7 +181,7 @@ impl Manager {
             "stop" => self.stop_command(),
             "storage.list" if json => in_envelope(&storage::list_json(&self.storages)),
             "storage.list" => Reply::ok(storage::list(&self.storages)),
-            "vcl.deps" if json => in_envelope(&self.catalogue.deps_json()),
+            "vcl.deps" if json => Reply::ok(json::reply(1, words, now(), &self.catalogue.deps_json())),
             "vcl.deps" => Reply::ok(self.catalogue.deps()),
             "vcl.discard" => self.vcl_discard(args).into(),
             "vcl.inline" => self.vcl_inline(args, command.bytes(2)).into(),

@@ -52,9 +52,9 @@ pub fn port_number(port: &str) -> Result<u16, String> {
     }
 }
 
-/// All addresses of a host; without one, those that mean any.
+/// All addresses of a host; without one, or for `*`, those that mean any.
 pub fn lookup(host: Option<&str>, port: u16) -> Result<Vec<SocketAddr>, String> {
-    let Some(host) = host else {
+    let Some(host) = host.filter(|&host| host != "*") else {
         let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
         return Ok(any.iter().map(|ip| SocketAddr::new(*ip, port)).collect());
     };
@@ -74,7 +74,12 @@ pub fn lookup(host: Option<&str>, port: u16) -> Result<Vec<SocketAddr>, String> 
 /// All addresses that `text` means; without a port it is `default_port`.
 pub fn resolve(text: &str, default_port: u16) -> Result<Vec<SocketAddr>, String> {
     let HostPort { host, port } = take_apart(text)?;
-    let port = port.map_or(Ok(default_port), port_number)?;
+    let port = match port {
+        None => default_port,
+        // As the C library has it: whichever is free.
+        Some("") => 0,
+        Some(port) => port_number(port)?,
+    };
     lookup(host, port)
 }
 
@@ -116,6 +121,13 @@ mod tests {
         assert_eq!(hp("::1"), Ok((Some("::1"), None)));
         assert_eq!(hp(":80"), Ok((None, Some("80"))));
         assert!(hp("[::1").is_err());
+    }
+
+    #[test]
+    fn as_the_c_library_has_it() {
+        assert_eq!(resolve("*:80", 0), lookup(None, 80));
+        assert_eq!(resolve("127.0.0.1:", 80), resolve("127.0.0.1:0", 80));
+        assert!(resolve("127.0.0.1:65536", 80).is_err());
     }
 
     #[test]

@@ -32,6 +32,7 @@ struct Wanted {
 #[derive(Debug)]
 pub struct Storage {
     name: String,
+    method: String,
     kind: StorageKind,
     size: Option<u64>,
     file: OwnedFd,
@@ -115,7 +116,13 @@ impl Wanted {
     fn limited_memory(&self, size: Option<u64>) -> Outcome<Storage> {
         let file = rustix::fs::memfd_create(format!("storage.{}", self.name), MemfdFlags::CLOEXEC)
             .map_err(|error| Fault::plain(format!("(-smalloc) cannot make memory: {error}")))?;
-        let storage = Storage { name: self.name.clone(), kind: StorageKind::Malloc, size, file };
+        let storage = Storage {
+            name: self.name.clone(),
+            method: self.method.clone(),
+            kind: StorageKind::Malloc,
+            size,
+            file,
+        };
         storage.clear().map_err(|e| Fault::plain(format!("(-smalloc) allocation error: {}", words(&e))))?;
         Ok(storage)
     }
@@ -142,7 +149,8 @@ impl Wanted {
         let size = file_size(&file, field(1))?;
         jail.give_to_worker(&file, complain);
         let kind = StorageKind::File(PathBuf::from(path));
-        let storage = Storage { name: self.name.clone(), kind, size: Some(size), file: file.into() };
+        let (name, method) = (self.name.clone(), self.method.clone());
+        let storage = Storage { name, method, kind, size: Some(size), file: file.into() };
         storage.clear().map_err(|e| Fault::plain(format!("(-sfile) allocation error: {}", words(&e))))?;
         Ok(storage)
     }
@@ -195,12 +203,9 @@ impl Storage {
         &self.name
     }
 
-    /// What the method is called.
-    pub fn method(&self) -> &'static str {
-        match self.kind {
-            StorageKind::Malloc => "malloc",
-            StorageKind::File(_) => "file",
-        }
+    /// What the method was called when it was asked for.
+    pub fn method(&self) -> &str {
+        &self.method
     }
 
     /// Forgets the content and gives the memory back, before a worker begins with it.
@@ -256,7 +261,7 @@ mod tests {
     #[test]
     fn defaults() {
         let made = make(&[]).unwrap();
-        assert_eq!(list(&made), "Storage devices:\n\tstorage.s0 = malloc\n\tstorage.Transient = malloc\n");
+        assert_eq!(list(&made), "Storage devices:\n\tstorage.s0 = default\n\tstorage.Transient = default\n");
         assert_eq!((made[0].size, made[1].size), (Some(100 << 20), None));
     }
 

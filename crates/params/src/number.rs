@@ -85,7 +85,11 @@ pub fn unit_seconds(unit: &str) -> Option<f64> {
 
 /// Seconds: a plain number, or one with a unit.
 pub fn parse_duration(text: &str) -> Result<f64, &'static str> {
-    let (value, rest) = parse_number(text, false)?;
+    const NO_UNIT: &str = "Invalid duration unit";
+    // What begins with neither digit nor sign is taken for a unit without a number.
+    let letters = text.trim_start_matches([' ', '\t', '-']);
+    let (value, rest) = parse_number(text, false)
+        .map_err(|e| if e == INVALID && !letters.is_empty() { NO_UNIT } else { e })?;
     if value.abs() > LARGEST_DECIMAL {
         return Err(TOO_LONG);
     }
@@ -94,7 +98,7 @@ pub fn parse_duration(text: &str) -> Result<f64, &'static str> {
     }
     unit_seconds(rest.trim_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']))
         .map(|unit| value * unit)
-        .ok_or("Invalid duration unit")
+        .ok_or(NO_UNIT)
 }
 
 /// Bytes: `512`, `64k`, `0.25G`; `relative_to` lets percentages of something in.
@@ -174,7 +178,8 @@ mod tests {
         assert_eq!(parse_duration("1 s"), Ok(1.0));
         assert_eq!(parse_duration(".1"), Ok(0.1));
         assert_eq!(parse_duration("1x"), Err("Invalid duration unit"));
-        assert_eq!(parse_duration("x"), Err("Invalid number"));
+        assert_eq!(parse_duration("x"), Err("Invalid duration unit"));
+        assert_eq!(parse_duration("-"), Err("Invalid number"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use lacquer_backend::endpoint;
 use lacquer_shm::vsc::Lck;
 use lacquer_shm::{Segment, VsmDir};
 
-const CLASSES: [&str; 22] = [
+const CLASSES: [&str; 23] = [
     "ban",
     "busyobj",
     "cli",
@@ -23,6 +23,7 @@ const CLASSES: [&str; 22] = [
     "pipestat",
     "probe",
     "sess",
+    "sma",
     "vbe",
     "vcapace",
     "vcl",

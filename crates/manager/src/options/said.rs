@@ -206,6 +206,24 @@ impl Said {
         self.count(|option| matches!(option, Ordered::Vcl(_))) > 0
     }
 
+    /// Waiters and hashes are Varnish's: nothing depends on which is named, but it must be one.
+    fn check_methods(&self) -> Outcome<()> {
+        if let Some(waiter) = self.waiter.as_deref().filter(|w| !["epoll", "poll"].contains(w)) {
+            return Err(Fault::usage(format!("Unknown waiter method \"{waiter}\"")));
+        }
+        let Some(hash) = &self.hash else { return Ok(()) };
+        let mut words = hash.split([',', ' ', '\t']).filter(|word| !word.is_empty());
+        let method = words.next().ok_or_else(|| Fault::usage("-h argument is empty"))?;
+        match (method, words.count()) {
+            ("critbit" | "simple_list", 0) | ("classic", 0 | 1) => Ok(()),
+            ("critbit" | "simple_list", _) => {
+                Err(Fault::usage(format!("Hash method \"{method}\" takes no arguments")))
+            }
+            ("classic", _) => Err(Fault::usage("(-hclassic) too many arguments")),
+            _ => Err(Fault::usage(format!("Unknown hash method \"{method}\""))),
+        }
+    }
+
     fn check(&mut self, debug: bool, foreground: bool, compile: bool) -> Outcome<()> {
         let has_program = self.backend.is_some() || self.has_vcl();
         let wrong = [
@@ -220,6 +238,7 @@ impl Said {
         if let Some((_, what)) = wrong.iter().find(|(is_wrong, _)| *is_wrong) {
             return Err(Fault::usage(*what));
         }
+        self.check_methods()?;
         self.mode = match (debug, foreground, compile) {
             (true, ..) => Mode::Debug,
             (_, true, _) => Mode::Foreground,
@@ -278,6 +297,11 @@ mod tests {
             ("-C -b None -F", "-F makes no sense with -C"),
             ("-n x", "Neither -b nor -f given"),
             ("-d -I a -I b", "Only one -I allowed"),
+            ("-d -W kqueue", "Unknown waiter method \"kqueue\""),
+            ("-d -h ,", "-h argument is empty"),
+            ("-d -h foo", "Unknown hash method \"foo\""),
+            ("-d -h critbit,1", "Hash method \"critbit\" takes no arguments"),
+            ("-d -h classic,5,6", "(-hclassic) too many arguments"),
         ] {
             let fault = parse_line(line).unwrap_err();
             assert!(fault.to_string().contains(text), "{line}: {fault}");

@@ -160,8 +160,11 @@ pub fn list(shared: &Shared, argv: &[String]) -> Answer {
     for found in &found {
         lines.push(Line::Cells(found.cells()));
         if flags.details {
-            // The text goes on where the row ends, so that its first line is empty.
-            lines.extend(found.list(true, false).trim_end_matches('\n').split('\n').skip(1).map(Line::of));
+            // The text goes on where the row ends, so that its first line is empty; a last one sets it off.
+            let text = found.list(true, false);
+            let mut details = text.trim_end_matches('\n').split('\n').skip(1).map(Line::of).peekable();
+            let set_off = details.peek().map(|_| Line::Text(String::new()));
+            lines.extend(details.chain(set_off));
         }
     }
     Answer::ok(aligned(lines))
