@@ -57,8 +57,10 @@ impl Rx {
 /// Why a body ended early.
 #[derive(Debug)]
 pub enum BodyError {
-    /// No room to keep it; the text is for the log.
-    NoRoom(String),
+    /// Nowhere to begin keeping it; the text is for the log.
+    NoPlace(String),
+    /// No room to keep all of it.
+    NoRoom,
     /// The framing is wrong; the text is for the log.
     Framing(&'static str),
     /// A filter cannot make anything of it. What, is told with the report of the filters.
@@ -70,7 +72,8 @@ pub enum BodyError {
 impl BodyError {
     pub fn text(&self) -> String {
         match self {
-            BodyError::NoRoom(text) => text.clone(),
+            BodyError::NoPlace(text) => text.clone(),
+            BodyError::NoRoom => "Could not get storage".to_owned(),
             BodyError::Framing(text) => (*text).to_owned(),
             BodyError::Filter => "0 (Success)".to_owned(),
             BodyError::TooBig => "Request body too big to cache".to_owned(),
@@ -93,7 +96,18 @@ pub struct ReqBody {
     framing: BodyStatus,
     /// What it goes through when it is read.
     pub filters: Option<Box<BodyFilters>>,
+    /// Reading has begun; the request's log tells so.
+    begun: bool,
+    /// What was wrong with it, for the request's log, and when reading ended.
+    fault: Option<BodyError>,
+    ended: f64,
     buffer: Vec<u8>,
+}
+
+/// How a body was read, for the log.
+pub struct Reading {
+    pub fault: Option<BodyError>,
+    pub ended: f64,
 }
 
 const STEP: usize = 16 * 1024;
@@ -117,6 +131,9 @@ impl ReqBody {
             reads: 0,
             framing: BodyStatus::None,
             filters: None,
+            begun: false,
+            fault: None,
+            ended: 0.0,
             buffer: Vec::new(),
         }
     }
@@ -136,6 +153,8 @@ impl ReqBody {
         self.cached = None;
         self.counted = 0;
         self.reads = 0;
+        self.begun = false;
+        self.fault = None;
     }
 
     pub fn status(&self) -> BodyStatus {
@@ -179,6 +198,14 @@ impl ReqBody {
         (std::mem::take(&mut self.reads), std::mem::take(&mut self.counted))
     }
 
+    /// That the body was read, once.
+    pub fn take_reading(&mut self) -> Option<Reading> {
+        let begun = std::mem::take(&mut self.begun);
+        // Filters tell what is wrong themselves.
+        let fault = self.fault.take().filter(|fault| !matches!(fault, BodyError::Filter));
+        begun.then_some(Reading { fault, ended: self.ended })
+    }
+
     /// Marks the body as being read; the reader gets all that reading needs.
     pub fn take(&mut self) -> ReqBody {
         let placeholder = ReqBody {
@@ -192,6 +219,9 @@ impl ReqBody {
             reads: 0,
             framing: self.framing,
             filters: self.filters.take(),
+            begun: false,
+            fault: None,
+            ended: 0.0,
             buffer: std::mem::take(&mut self.buffer),
         };
         self.status = BodyStatus::Taken;
@@ -202,8 +232,11 @@ impl ReqBody {
     pub fn give_back(&mut self, reader: ReqBody) {
         self.counted += reader.counted;
         self.reads += reader.reads;
+        self.begun = reader.begun;
+        self.ended = reader.ended;
         // What failed stays failed: nobody knows where the next request begins.
         let taken = reader.status != BodyStatus::Error && reader.is_done();
+        self.fault = reader.fault;
         self.status = if taken { BodyStatus::Taken } else { reader.status };
         self.filters = reader.filters;
         self.rx = reader.rx;
@@ -265,10 +298,12 @@ impl ReqBody {
         if self.status == BodyStatus::Error {
             return Err(BodyError::Framing("failed before"));
         }
+        self.begun = true;
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.resize(STEP, 0);
         let outcome = self.fill(&mut buffer, params).await;
         self.buffer = buffer;
+        self.ended = clock::real();
         match outcome {
             Ok((from, to)) => {
                 self.counted += (to - from) as u64;
@@ -311,11 +346,25 @@ impl ReqBody {
         }
     }
 
-    /// Reads and forgets the rest.
-    pub async fn drain(&mut self, params: &Params) -> Result<(), BodyError> {
-        while !self.receive(params).await?.is_empty() {}
+    /// Remembers for the request's log what was wrong.
+    pub fn fail(&mut self, fault: BodyError) {
+        self.fault = Some(fault);
+    }
+
+    /// Reads and forgets the rest; false if that cannot be.
+    pub async fn drain(&mut self, params: &Params) -> bool {
+        loop {
+            match self.receive(params).await {
+                Ok([]) => break,
+                Ok(_) => {}
+                Err(fault) => {
+                    self.fail(fault);
+                    return false;
+                }
+            }
+        }
         self.status = BodyStatus::Taken;
-        Ok(())
+        true
     }
 
     /// Reads the whole body and keeps it, up to `limit` bytes. The result is its length.
@@ -384,7 +433,7 @@ impl Keep<'_> {
         let mut nuke = Nuke { left: params.nuke_limit, log: &mut |_| {} };
         self.shared.cache.begin(self.stevedore, &spec, expected, sizes, &mut nuke).map_err(|_| {
             let place = self.stevedore.name();
-            BodyError::NoRoom(format!("Object allocation failed: Ran out of space in {place}"))
+            BodyError::NoPlace(format!("Object allocation failed: Ran out of space in {place}"))
         })
     }
 
@@ -392,9 +441,9 @@ impl Keep<'_> {
         while !bytes.is_empty() {
             let mut nuke = Nuke { left: params.nuke_limit, log: &mut |_| {} };
             if self.shared.cache.reserve(self.stevedore, writer, &mut nuke).is_err() {
-                return Err(BodyError::NoRoom("Could not get storage".to_owned()));
+                return Err(BodyError::NoRoom);
             }
-            let n = writer.write(bytes).map_err(|_| BodyError::NoRoom("Could not get storage".to_owned()))?;
+            let n = writer.write(bytes).map_err(|_| BodyError::NoRoom)?;
             bytes = &bytes[n..];
         }
         Ok(())

@@ -10,7 +10,7 @@ use std::task::Poll;
 use lacquer_backend::{RxHalf, Stream, TxHalf};
 use lacquer_http::h1::{self, HeadScan};
 use lacquer_http::proxy_protocol::{self, Scan};
-use lacquer_http::{SessClose, Text};
+use lacquer_http::{SessClose, Text, header_table as h};
 use lacquer_params::{FeatureBits, Params};
 use lacquer_shm::{Tag, Vxid};
 use tokio::time::{Instant, timeout_at};
@@ -69,7 +69,6 @@ pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) 
             reason
         }
     };
-    reactor.counters.sess_closed.add(1);
     parts::given(&reactor.parts.sess);
     reactor.counters.ws_session_overflow.add(u64::from(sess.workspace_overflowed()));
     count_close(&reactor, reason);
@@ -208,6 +207,7 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
             let gone = connection.received == 0 && matches!(received, Received::Closed(_));
             if gone { w.remclose.add(1) } else { w.action.add(1) }
         }
+        let head_came = matches!(received, Received::Head(_));
         let ended = match received {
             Received::Nothing => {
                 reactor.give_seat(seat);
@@ -231,6 +231,8 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
             },
         };
         if let Some(reason) = ended {
+            // Sessions that end while they are idle count as what ended them.
+            reactor.counters.sess_closed.add(u64::from(head_came));
             return reason;
         }
     }
@@ -436,16 +438,32 @@ fn accept(req: &mut Req, connection: &mut Connection, head: &Head, parsed: &h1::
     {
         rx.unread(memory.get(surplus));
     }
-    let https = req.task.params.feature.has(FeatureBits::HTTPS_SCHEME)
-        && h1::rehost_https(memory, &mut req.http).unwrap_or(false);
-    if parsed.rehosted || https {
+    let mut rehosted = parsed.rehosted;
+    if req.task.params.feature.has(FeatureBits::HTTPS_SCHEME)
+        && let Ok(Some(old)) = h1::rehost_https(memory, &mut req.http)
+    {
+        rehosted = Some(old);
+    }
+    if let Some(old) = rehosted {
         req.task.reactor.counters.http1_absolute_form.add(1);
+        log_rehost(req, old);
     }
     connection.body.begin(parsed.framing);
     req.body.rx = connection.body.rx.take();
     req.body.begin(parsed.framing);
     req.account.req_header += parsed.len as u64;
     req.task.log.put(Tag::VCL_use, req.task.vcl.name.as_bytes());
+}
+
+/// The target's authority took the place of Host.
+fn log_rehost(req: &mut Req, old: Text) {
+    let (ws, log) = (&req.task.ws, &mut req.task.log);
+    if old.is_some() {
+        log.put(Tag::ReqUnset, ws.get(old));
+    }
+    for field in req.http.fields().iter().filter(|f| f.is(ws, h::HOST)) {
+        log.put(Tag::ReqHeader, field.line(ws));
+    }
 }
 
 /// A head that is not HTTP: the log gets it as it came.
@@ -456,7 +474,7 @@ fn log_garbage(req: &mut Req, head: &Head, bad: &h1::BadHead) {
         bogo.write(ws, &mut text);
         log.put(Tag::BogoHeader, &text);
     }
-    log.put(Tag::HttpGarbage, ws.get(head.rx));
+    log.put(Tag::HttpGarbage, h1::garbage(ws.get(head.rx)));
     req.task.reactor.counters.client_req_400.add(1);
     req.account.req_header += head.rx.len() as u64;
     crate::client::log_start(req);

@@ -54,6 +54,9 @@ pub fn set_pace(fd: BorrowedFd<'_>, kilobytes: i64) -> bool {
     failed == 0
 }
 
+/// What a read says whose time is up.
+pub const EAGAIN: i32 = libc::EAGAIN;
+
 /// The C library's text for an error number.
 pub fn error_text(errno: i32) -> String {
     let mut buffer = [0 as libc::c_char; 128];

@@ -94,6 +94,18 @@ pub struct Tags {
     pub unset: Tag,
 }
 
+impl Tags {
+    fn of(&self, slot: Slot) -> Tag {
+        match slot {
+            Slot::Method => self.method,
+            Slot::Url => self.url,
+            Slot::Proto => self.protocol,
+            Slot::Status => self.status,
+            Slot::Reason => self.reason,
+        }
+    }
+}
+
 macro_rules! tags {
     ($name:ident $m:ident $u:ident $p:ident $s:ident $r:ident $h:ident $un:ident) => {
         pub const $name: Tags = Tags {
@@ -131,6 +143,14 @@ pub fn out_of_workspace(ws: &mut Workspace, log: &mut TxLog) {
 impl Logged<'_> {
     /// Writes the whole message into the log.
     pub fn log_all(&mut self) {
+        self.log_first_line();
+        let (m, ws, t) = (&*self.message, &*self.ws, self.tags);
+        for field in m.fields() {
+            self.log.put(t.header, field.line(ws));
+        }
+    }
+
+    pub fn log_first_line(&mut self) {
         let (m, ws, t) = (&*self.message, &*self.ws, self.tags);
         if m.text(Slot::Method).is_some() {
             self.log.put(t.method, m.method(ws));
@@ -140,9 +160,6 @@ impl Logged<'_> {
             self.log.put(t.protocol, m.proto(ws));
             self.log.put(t.status, m.status_text(ws));
             self.log.put(t.reason, m.reason(ws));
-        }
-        for field in m.fields() {
-            self.log.put(t.header, field.line(ws));
         }
     }
 
@@ -187,6 +204,15 @@ impl Logged<'_> {
         self.set(name, &[value])
     }
 
+    /// A field of the first line becomes this fixed text; the log tells if that changes it.
+    pub fn force_slot(&mut self, slot: Slot, text: Text) {
+        let changes = self.ws.get(self.message.text(slot)) != self.ws.get(text);
+        self.message.put(self.ws, slot, text);
+        if changes {
+            self.log.put(self.tags.of(slot), self.ws.get(text));
+        }
+    }
+
     /// What was not to be lost found no room.
     pub fn lost(&mut self, what: &[&[u8]]) {
         out_of_workspace(self.ws, self.log);
@@ -198,14 +224,7 @@ impl Logged<'_> {
             self.lost(&[bytes]);
             return false;
         }
-        let tag = match slot {
-            Slot::Method => self.tags.method,
-            Slot::Url => self.tags.url,
-            Slot::Proto => self.tags.protocol,
-            Slot::Status => self.tags.status,
-            Slot::Reason => self.tags.reason,
-        };
-        self.log.put(tag, bytes);
+        self.log.put(self.tags.of(slot), bytes);
         true
     }
 
@@ -233,10 +252,7 @@ impl Logged<'_> {
         if !complete {
             self.ws.set_overflowed();
         }
-        let (m, ws) = (&*self.message, &*self.ws);
-        self.log.put(self.tags.protocol, m.proto(ws));
-        self.log.put(self.tags.status, m.status_text(ws));
-        self.log.put(self.tags.reason, m.reason(ws));
+        self.log_first_line();
     }
 }
 

@@ -17,8 +17,8 @@ pub use framing::{
     Framing, content_length, request_duplicate, request_framing, response_body, response_framing,
 };
 pub use parse::{
-    BadHead, BogoHeader, BogoKind, RequestHead, ResponseHead, parse_request, parse_response, rehost_https,
-    wants_h2c,
+    BadHead, BogoHeader, BogoKind, RequestHead, ResponseHead, garbage, parse_request, parse_response,
+    rehost_https, wants_h2c,
 };
 pub use scan::{H2_PREFACE, HeadScan, head_complete};
 

@@ -18,8 +18,8 @@ pub struct RequestHead {
     /// Bytes of the input that are the head, the empty line included.
     pub len: usize,
     pub framing: Framing,
-    /// The target was an absolute URI: its authority became `Host`.
-    pub rehosted: bool,
+    /// The target was an absolute URI: its authority became `Host` instead of this line, if there was one.
+    pub rehosted: Option<Text>,
 }
 
 /// A response's head.
@@ -62,6 +62,15 @@ pub enum BogoKind {
 }
 
 const EXCERPT: usize = 20;
+
+/// What the log shows of a head that is none: as in Varnish it ends where the first field was cut off, if
+/// the parser got that far, and never goes beyond a NUL.
+pub fn garbage(head: &[u8]) -> &[u8] {
+    let start = head.iter().position(|&b| !is_lws(b)).unwrap_or(0);
+    let field = find_blank_or_ctl(head, start);
+    let end = if head.get(field).is_some_and(|&b| is_ows(b)) { field } else { head.len() };
+    &head[..find_byte(&head[..end], 0, 0).unwrap_or(end)]
+}
 
 impl BogoHeader {
     /// The text of the `BogoHeader` record.
@@ -261,32 +270,33 @@ fn parse_line(rx: Text, buf: &[u8], at: usize, end: usize, hdr_len: usize) -> Re
 const HTTP: &[u8] = b"http://";
 
 /// "GET http://host/path": the authority replaces `Host` (RFC 9112 section 3.2.2).
-fn take_host_from_url(ws: &mut Workspace, msg: &mut Message) -> Result<bool, ()> {
+fn take_host_from_url(ws: &mut Workspace, msg: &mut Message) -> Result<Option<Text>, ()> {
     let url = msg.text(Slot::Url);
     if !starts_with_nocase(ws.get(url), HTTP) {
-        return Ok(false);
+        return Ok(None);
     }
     rehost(ws, msg, HTTP.len())
 }
 
-fn rehost(ws: &mut Workspace, msg: &mut Message, authority_at: usize) -> Result<bool, ()> {
+fn rehost(ws: &mut Workspace, msg: &mut Message, authority_at: usize) -> Result<Option<Text>, ()> {
     let url = msg.text(Slot::Url);
-    let Some(len) = ws.get(url)[authority_at..].iter().position(|&b| b == b'/') else { return Ok(false) };
+    let Some(len) = ws.get(url)[authority_at..].iter().position(|&b| b == b'/') else { return Ok(None) };
     let authority = url.slice(authority_at, authority_at + len);
+    let old = msg.fields().iter().find(|f| f.is(ws, HOST)).map_or(Text::NONE, |f| f.line_text());
     msg.unset(ws, HOST, |_| ());
     let prefix = ws.copy(b"Host: ").map_err(drop)?;
     let line = ws.join(&[prefix, authority]).map_err(drop)?;
     msg.append_line(ws, line).map_err(drop)?;
     msg.put(ws, Slot::Url, url.tail(authority_at + len));
-    Ok(true)
+    Ok(Some(old))
 }
 
 /// With the feature `https_scheme`, "https://" targets are treated like "http://" ones; to be called
 /// after [`parse_request`].
-pub fn rehost_https(ws: &mut Workspace, msg: &mut Message) -> Result<bool, BadHead> {
+pub fn rehost_https(ws: &mut Workspace, msg: &mut Message) -> Result<Option<Text>, BadHead> {
     const HTTPS: &[u8] = b"https://";
     if !starts_with_nocase(ws.get(msg.text(Slot::Url)), HTTPS) {
-        return Ok(false);
+        return Ok(None);
     }
     rehost(ws, msg, HTTPS.len()).map_err(|()| BadHead { status: 400, bogo: None })
 }

@@ -81,7 +81,7 @@ fn a_request_is_taken_apart() {
     assert_eq!(p.msg.get(&p.ws, HeaderName::new(b"foo")), Some(&b"b"[..]));
     assert_eq!(p.msg.get(&p.ws, HeaderName::new(b"empty")), Some(&b""[..]));
     assert_eq!(head.framing, Framing::NONE);
-    assert!(!head.rehosted);
+    assert_eq!(head.rehosted, None);
 }
 
 #[test]
@@ -135,14 +135,29 @@ fn malformed_start_lines_are_refused() {
 }
 
 #[test]
+fn the_log_shows_garbage_up_to_where_it_was_cut() {
+    for (head, shown) in [
+        ("GET / HTTP/1.1\r\nA: \x01\r\n\r\n", "GET"),
+        ("\r\n GET\t/", "\r\n GET"),
+        ("GARBAGE\r\n\r\n", "GARBAGE\r\n\r\n"),
+        ("GAR\x01BAGE /\r\n\r\n", "GAR\x01BAGE /\r\n\r\n"),
+        ("GAR\0BAGE /\r\n\r\n", "GAR"),
+        ("", ""),
+    ] {
+        assert_eq!(garbage(head.as_bytes()), shown.as_bytes());
+    }
+}
+
+#[test]
 fn absolute_targets_set_the_host() {
     let (p, head) = request(b"GET HTTP://b:80/x HTTP/1.1\r\nHost: a\r\nX: y\r\n\r\n");
-    assert!(head.unwrap().rehosted);
+    assert!(head.unwrap().rehosted.is_some_and(|old| p.ws.get(old) == b"Host: a"));
     assert_eq!(p.msg.url(&p.ws), b"/x");
     assert_eq!(p.msg.lines(&p.ws).collect::<Vec<_>>(), [&b"X: y"[..], b"Host: b:80"]);
     let (mut p, head) = request(b"GET https://b/x HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert!(!head.unwrap().rehosted);
-    assert_eq!(rehost_https(&mut p.ws, &mut p.msg), Ok(true));
+    assert_eq!(head.unwrap().rehosted, None);
+    let old = rehost_https(&mut p.ws, &mut p.msg).unwrap();
+    assert!(old.is_some_and(|old| p.ws.get(old) == b"Host: a"));
     assert_eq!((p.msg.url(&p.ws), p.msg.get(&p.ws, HOST)), (&b"/x"[..], Some(&b"b"[..])));
 }
 

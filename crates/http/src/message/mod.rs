@@ -78,6 +78,10 @@ impl Field {
         ws.get(self.line)
     }
 
+    pub fn line_text(&self) -> Text {
+        self.line
+    }
+
     pub fn name_text(&self) -> Text {
         self.line.slice(0, self.name_len as usize)
     }

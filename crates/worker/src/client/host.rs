@@ -110,7 +110,9 @@ impl Host for Req {
         }
         let entry = self.task.reactor.shared.vcls.find(label);
         let entry = entry.ok_or_else(|| format!("There is no VCL {label}"))?;
-        self.next_vcl = Some(VclRef::new(entry.program().clone()).into());
+        let next = VclRef::new(entry.program().clone());
+        self.task.log.put_fmt(Tag::VCL_use, format_args!("{} via {label}", next.name));
+        self.next_vcl = Some(next.into());
         self.next_label = Some(label.to_owned());
         Ok(())
     }

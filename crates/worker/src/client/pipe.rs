@@ -25,6 +25,14 @@ pub struct PipeRequest {
     pub t_prev: f64,
 }
 
+impl PipeRequest {
+    pub fn stamp(&mut self, event: &str) {
+        let now = clock::real();
+        self.log.put_timestamp(event, now, self.t_first, self.t_prev);
+        self.t_prev = now;
+    }
+}
+
 /// Bytes of a piped exchange, for `PipeAcct`.
 #[derive(Default)]
 struct Account {
@@ -41,10 +49,9 @@ pub async fn pipe(req: &mut Req) -> Step {
     let step = match handling {
         Action::Synth => Step::Synth,
         Action::Pipe => {
-            let now = req.task.stamp("Process");
+            req.task.stamp("Process");
             if let Some(pipe) = &mut req.bereq {
-                pipe.log.put_timestamp("Process", now, pipe.t_first, pipe.t_prev);
-                pipe.t_prev = now;
+                pipe.stamp("Process");
             }
             start(req).await
         }
@@ -153,8 +160,8 @@ async fn converse(req: &mut Req, account: &mut Account) -> SessClose {
         None => SessClose::TxError,
         Some(mut connection) => {
             let sent = send_head(req, &mut pipe, &mut connection, account).await;
-            let now = req.task.stamp("Pipe");
-            pipe.t_prev = now;
+            pipe.stamp("Bereq");
+            req.task.stamp("Pipe");
             let reason =
                 if sent { carry(req, &pipe, &mut connection, account).await } else { SessClose::TxError };
             req.task.stamp("PipeSess");

@@ -120,8 +120,6 @@ pub async fn recv(req: &mut Req) -> Step {
             req.first_vcl = Some(first);
         }
         req.rollback();
-        let name = req.task.vcl.name.clone();
-        req.task.log.put_fmt(Tag::VCL_use, format_args!("{name} via {}", req.label_used()));
         prepare(req);
         handling = req.vcl(Method::Recv).await;
         if handling == Action::Fail {

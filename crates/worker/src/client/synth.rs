@@ -80,6 +80,7 @@ pub async fn synth(req: &mut Req) -> Step {
         req.task.stamp("Resp");
         return Step::Done;
     }
+    req.log_storage(None);
     Step::Transmit(Source::Bytes(body))
 }
 
@@ -108,13 +109,37 @@ impl Req {
     }
 
     async fn drain_body(&mut self) {
-        self.send_late_100().await;
+        self.begin_reading().await;
         let read = self.body.drain(&self.task.params).await;
-        self.account_body();
-        self.task.stamp("ReqBody");
-        if read.is_err() {
+        self.log_reading();
+        if !read {
             self.close = Some(SessClose::RxBody);
         }
+    }
+
+    /// The body is about to be read: through which storage, and the client is told to send it.
+    pub async fn begin_reading(&mut self) {
+        let chosen = std::mem::take(&mut self.storage).checked_sub(1);
+        self.log_storage(chosen);
+        self.send_late_100().await;
+    }
+
+    /// If the body was read: what was wrong with it, and when that was over.
+    pub fn log_reading(&mut self) {
+        let reading = self.body.take_reading();
+        if let Some(fault) = reading.as_ref().and_then(|reading| reading.fault.as_ref()) {
+            self.task.log.put(Tag::FetchError, fault.text().as_bytes());
+        }
+        self.account_body();
+        let Some(reading) = reading else { return };
+        self.task.timestamp("ReqBody", reading.ended);
+    }
+
+    /// What is made for this request only is in this storage, else in Transient.
+    pub fn log_storage(&mut self, chosen: Option<u32>) {
+        let stevedores = &self.task.reactor.shared.stevedores;
+        let Some(place) = stevedores.get(chosen.unwrap_or_else(|| stevedores.transient())) else { return };
+        self.task.log.record(Tag::Storage).str(place.kind().name()).sp().str(place.name()).end();
     }
 
     /// A body is about to be read: a client that waits for leave is given it now.
@@ -123,10 +148,6 @@ impl Req {
             self.want_100 = false;
             self.minimal_response(100).await;
         }
-    }
-
-    pub fn label_used(&self) -> String {
-        self.next_label.clone().unwrap_or_default()
     }
 
     pub fn log_error(&mut self, text: &str) {

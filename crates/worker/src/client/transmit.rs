@@ -229,8 +229,9 @@ fn settle_failure(req: &mut Req, result: Result<(), SendError>, short: bool, hea
             req.fail_session(SessClose::RangeShort);
         }
         Ok(()) | Err(SendError::Enough) => {}
-        Err(SendError::Source) => req.fail_session(SessClose::TxError),
-        Err(SendError::Filter | SendError::Include) => req.fail_session(SessClose::RemClose),
+        Err(SendError::Source | SendError::Filter | SendError::Include) => {
+            req.fail_session(SessClose::RemClose);
+        }
         Err(SendError::Io(e)) => {
             let text = format!("Write error, retval = -1, len = {}, errno = {}", head_len, os_text(&e));
             req.task.log.put(Tag::Debug, text.as_bytes());

@@ -327,8 +327,20 @@ impl Fetch {
         self.announce(Some(object));
     }
 
-    /// The body is complete; `published` tells whether others have the object already.
-    pub fn complete(&mut self, published: bool) {
+    /// The body came whole; `published` tells whether others have the object already.
+    fn complete(&mut self, published: bool) {
+        self.settle(published);
+        self.task.stamp("BerespBody");
+        if let (Some(stale), Some(object)) = (self.stale.take(), &self.object) {
+            let log = &self.task.reactor.shared.log;
+            let text = format_args!("VBF_Superseded x={} n={}", stale.vxid(), object.vxid());
+            log.write_fmt(Tag::ExpKill, lacquer_shm::Vxid::NONE, text);
+            self.task.reactor.shared.cache.replace(&stale, object);
+        }
+    }
+
+    /// Nothing more comes: the object is what it is.
+    pub fn settle(&mut self, published: bool) {
         if published {
             // Readers hold this object already; the index may take a more compact one.
             if let (Some(writer), Some(object)) = (self.writer.take(), self.object.take()) {
@@ -342,13 +354,6 @@ impl Fetch {
         }
         if let Some(object) = self.object.as_ref().filter(|o| o.is(flag::CANCEL)) {
             object.stored().slim();
-        }
-        self.task.stamp("BerespBody");
-        if let (Some(stale), Some(object)) = (self.stale.take(), &self.object) {
-            let log = &self.task.reactor.shared.log;
-            let text = format_args!("VBF_Superseded x={} n={}", stale.vxid(), object.vxid());
-            log.write_fmt(Tag::ExpKill, lacquer_shm::Vxid::NONE, text);
-            self.task.reactor.shared.cache.replace(&stale, object);
         }
     }
 
@@ -419,7 +424,11 @@ impl Fetch {
             let n = window.len().min(usize::try_from(left).unwrap_or(usize::MAX));
             let got = read_timed(connection, &self.deadline, &mut window[..n]).await;
             match got {
-                Ok(0) | Err(_) => return Err("straight insufficient bytes".into()),
+                Ok(0) => return Err(STRAIGHT_SHORT.into()),
+                Err(e) => {
+                    self.read_error(&e);
+                    return Err(STRAIGHT_SHORT.into());
+                }
                 Ok(n) => {
                     writer.commit(n);
                     left -= n as u64;
@@ -458,8 +467,7 @@ impl Fetch {
             self.wait_for_reader().await;
             let n = match next_piece(connection, &self.deadline, &mut buffer, want).await {
                 Ok(n) => n,
-                Err(_) if status == BodyStatus::Eof => return Err("eof socket fail".into()),
-                Err(_) => 0,
+                Err(e) => self.nothing_more(&e, status)?,
             };
             self.account.beresp_reads += 1;
             let mut input = &buffer[..n];
@@ -471,7 +479,7 @@ impl Fetch {
                 }
                 BodyStatus::Length => {
                     if n == 0 {
-                        return Err("straight insufficient bytes".into());
+                        return Err(STRAIGHT_SHORT.into());
                     }
                     left -= n as u64;
                     ended = left == 0;
@@ -500,6 +508,18 @@ impl Fetch {
         self.through(chain, &[], true)
     }
 
+    /// The socket failed: that is an error of its own where nothing else tells the end.
+    fn nothing_more(&mut self, e: &io::Error, status: BodyStatus) -> Result<usize, String> {
+        self.read_error(e);
+        if status == BodyStatus::Eof { Err("eof socket fail".into()) } else { Ok(0) }
+    }
+
+    /// Why the socket gave nothing more.
+    fn read_error(&mut self, e: &io::Error) {
+        let errno = e.raw_os_error().unwrap_or(crate::sys::EAGAIN);
+        self.fetch_error(&crate::sys::error_text(errno));
+    }
+
     fn through(&mut self, chain: &mut Chain, input: &[u8], end: bool) -> Result<(), String> {
         let out = chain.push(input, end)?;
         if self.append(out) { Ok(()) } else { Err(String::new()) }
@@ -525,6 +545,9 @@ impl Fetch {
         cancelled
     }
 }
+
+/// Less than Content-Length announced.
+const STRAIGHT_SHORT: &str = "straight insufficient bytes";
 
 /// What is read at most at a time.
 const PIECE: usize = 64 * 1024;

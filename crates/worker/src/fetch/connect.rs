@@ -170,9 +170,9 @@ impl Fetch {
             return Tried::Bad;
         };
         let sent = self.send_request(connection, upload).await;
-        self.task.stamp("Bereq");
         match sent {
             Ok(()) => {
+                self.task.stamp("Bereq");
                 self.task.reactor.counters.backend_req.add(1);
                 self.receive_head(connection).await
             }
@@ -184,6 +184,7 @@ impl Fetch {
                 let errno = e.raw_os_error().unwrap_or(0);
                 let text = crate::sys::error_text(errno);
                 self.fetch_error(&format!("backend write error: {errno} ({text}) ({})", reason.text()));
+                self.task.stamp("Bereq");
                 connection.close = connection.close.or(Some(reason));
                 // An origin that closed an idle connection is not to blame.
                 if self.no_retry.is_none() { Tried::Silent } else { Tried::Bad }
@@ -254,13 +255,22 @@ impl Fetch {
                     bogo.write(&self.task.ws, &mut text);
                     self.task.log.put(Tag::BogoHeader, &text);
                 }
-                self.task.log.put(Tag::HttpGarbage, self.task.ws.get(text));
+                self.task.log.put(Tag::HttpGarbage, h1::garbage(self.task.ws.get(text)));
+                self.task.log.put(Tag::BerespStatus, b"503");
+                self.task.log.put(Tag::BerespReason, b"Service Unavailable");
                 self.fetch_error("http format error");
                 connection.close = Some(SessClose::RxJunk);
                 return Tried::Bad;
             }
         };
         self.account.beresp_header += head.len as u64;
+        // The log tells what was changed before it tells all.
+        if head.proto_lowered {
+            self.task.log.put(Tag::BerespProtocol, self.beresp.proto(&self.task.ws));
+        }
+        if head.reason_added {
+            self.task.log.put(Tag::BerespReason, self.beresp.reason(&self.task.ws));
+        }
         connection.ahead = text.tail(head.len);
         let mut close = None;
         if let Ok(decided) = h1::decide_connection(&mut self.beresp, &mut self.task.ws, SessClose::RespClose)
@@ -301,7 +311,8 @@ impl Fetch {
         let proxied = origin.spec.proxy_header.is_some_and(|v| v > 0);
         let unread = !connection.rx.pending.is_empty() || !connection.ahead.is_empty();
         if reason.is_some() || proxied || unread {
-            let why = reason.map_or("REM_CLOSE", SessClose::name);
+            let none = if proxied && !unread { "null" } else { "REM_CLOSE" };
+            let why = reason.map_or(none, SessClose::name);
             log_close(&mut self.task.log, &connection, &["close", why]);
             connection.close();
         } else {

@@ -59,6 +59,6 @@ pub async fn error(f: &mut Fetch) -> Step {
     {
         f.task.reactor.shared.cache.kill(&stale);
     }
-    f.complete(false);
+    f.settle(false);
     Step::Done
 }

@@ -33,7 +33,7 @@ use crate::deadlines::Deadline;
 use crate::memory::Memory;
 use crate::req_body::ReqBody;
 use crate::task::{BEREQ, BERESP, Logged, Scene, Task, run_vcl};
-use runner::{News, Started};
+use runner::{BodyNews, News, Started};
 
 pub use connect::resolve;
 pub use connection::{OriginConnection, log_close, send_cached};
@@ -156,12 +156,9 @@ pub struct Fetch {
 /// Fetches for a request and waits until it can be delivered; `None` if nothing can.
 pub async fn for_request(req: &mut Req, mode: Mode) -> Option<Arc<Object>> {
     let how = if matches!(mode, Mode::Pass) { "pass" } else { "fetch" };
-    if req.body.is_available() {
-        req.send_late_100().await;
-    }
     let (mut runner, lent) = start(req, mode, how, false);
-    if lent && let Some(body) = runner.until(News::body).await {
-        take_back(req, body);
+    if lent {
+        Box::pin(lend_body(req, &mut runner)).await;
     }
     let object = runner.until(News::started).await.and_then(|Started(object)| object);
     runner.leave(&req.task.reactor);
@@ -172,24 +169,32 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Option<Arc<Object>> {
 /// Refreshes an object that is delivered meanwhile.
 pub async fn in_background(req: &mut Req, busy: Busy, stale: Arc<Object>) {
     let (mut runner, lent) = start(req, Mode::Fetch { busy, stale: Some(stale) }, "bgfetch", true);
-    if lent && let Some(body) = runner.until(News::body).await {
-        take_back(req, body);
+    if lent {
+        Box::pin(lend_body(req, &mut runner)).await;
     }
+    // Who got the stale answer may look whether the origin was asked.
+    runner.set_out().await;
     runner.leave(&req.task.reactor);
     req.ignore_body().await;
     req.task.stamp("Fetch");
 }
 
-fn take_back(req: &mut Req, body: ReqBody) {
-    req.body.give_back(body);
-    if req.body.was_read()
-        && let Some(filters) = req.body.filters.take()
-    {
-        req.show_body_filters(&filters);
-        req.body.filters = Some(filters);
-    }
-    if req.account_body() > 0 {
-        req.task.stamp("ReqBody");
+/// The fetch has the request's body until it needs it no more.
+async fn lend_body(req: &mut Req, runner: &mut Runner) {
+    while let Some(news) = runner.until(News::body).await {
+        match news {
+            BodyNews::Begun => req.begin_reading().await,
+            BodyNews::Back(body) => {
+                req.body.give_back(body);
+                if req.body.was_read()
+                    && let Some(filters) = req.body.filters.take()
+                {
+                    req.show_body_filters(&filters);
+                    req.body.filters = Some(filters);
+                }
+                return req.log_reading();
+            }
+        }
     }
 }
 

@@ -8,7 +8,6 @@ use super::connection::{Limits, OriginConnection, connect_or_reuse, introduce, l
 use super::queue::Entry;
 use crate::backends::Origin;
 use crate::client::PipeRequest;
-use crate::clock;
 use crate::task::Task;
 
 pub struct PipeCall<'p> {
@@ -28,9 +27,7 @@ impl PipeCall<'_> {
         let limits = Limits::of(&origin, &self.task.params, self.pipe.connect_timeout);
         match connect_or_reuse(&self.task.reactor, &origin, &limits, false).await {
             Ok(connection) => {
-                let now = clock::real();
-                self.pipe.log.put_timestamp("Connected", now, self.pipe.t_first, self.pipe.t_prev);
-                self.pipe.t_prev = now;
+                self.pipe.stamp("Connected");
                 if !connection.reused {
                     introduce(&connection, &self.task.sess).await;
                 }

@@ -23,17 +23,28 @@ use crate::req_body::ReqBody;
 /// What a fetch has to say to the request that waits for it.
 #[derive(Default)]
 pub struct News {
+    /// The request's body is about to be read.
+    pub reads_body: Cell<bool>,
     /// The request's body is not needed any more.
     pub body: Cell<Option<ReqBody>>,
     pub started: Cell<Option<Started>>,
+}
+
+/// What becomes of the request's body.
+pub enum BodyNews {
+    Begun,
+    Back(ReqBody),
 }
 
 /// There is something to deliver, or there will be nothing.
 pub struct Started(pub Option<Arc<Object>>);
 
 impl News {
-    pub fn body(&self) -> Option<ReqBody> {
-        self.body.take()
+    pub fn body(&self) -> Option<BodyNews> {
+        if self.reads_body.take() {
+            return Some(BodyNews::Begun);
+        }
+        self.body.take().map(BodyNews::Back)
     }
 
     pub fn started(&self) -> Option<Started> {
@@ -79,6 +90,7 @@ impl Runner {
 
     /// Drops what nobody asked for: it may be the last to hold an object.
     fn forget(&self) {
+        self.desk.news.reads_body.set(false);
         self.desk.news.body.set(None);
         self.desk.news.started.set(None);
     }
@@ -110,6 +122,11 @@ impl Runner {
             }
         })
         .await
+    }
+
+    /// Goes as far as it can at once: with a connection at hand, the origin is asked when this returns.
+    pub async fn set_out(&mut self) {
+        poll_fn(|cx| Poll::Ready(self.poll(cx).is_ready())).await;
     }
 
     /// The rest runs by itself.

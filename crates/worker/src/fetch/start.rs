@@ -121,14 +121,17 @@ fn copy_head(req: &mut Req, is_pass: bool, bereq0: &mut Message, ws: &mut Worksp
 /// Completes the pristine request: what a cache asks differs from what the client asked.
 pub fn make_bereq(f: &mut Fetch) {
     std::mem::swap(&mut f.bereq, &mut f.bereq0);
-    if !f.is_pass {
-        f.bereq.put(&f.task.ws, Slot::Method, fixed::GET);
-        if f.task.params.http_gzip_support {
-            let _ = f.bereq.set(&mut f.task.ws, h::ACCEPT_ENCODING, b"gzip", |_| {});
+    let (gzip, for_cache) = (f.task.params.http_gzip_support, !f.is_pass);
+    let mut headers = f.bereq_headers();
+    // The log shows what the client asked, then what is changed for the cache.
+    headers.log_all();
+    if for_cache {
+        headers.force_slot(Slot::Method, fixed::GET);
+        if gzip {
+            headers.force(h::ACCEPT_ENCODING, b"gzip");
         }
     }
-    f.bereq.put(&f.task.ws, Slot::Proto, fixed::HTTP_11);
-    f.bereq_headers().log_all();
+    headers.force_slot(Slot::Proto, fixed::HTTP_11);
     add_conditions(f);
     f.snapshot = f.task.ws.mark();
     f.bereq0.clone_from(&f.bereq);
@@ -266,10 +269,13 @@ fn accept_304(f: &mut Fetch) -> bool {
     headers.unset(h::CONTENT_ENCODING);
     headers.unset(h::CONTENT_LENGTH);
     if let Some(head) = pack::PackedHead::new(stale.head()) {
-        let log = &mut f.task.log;
-        let merged = head.merge_into(&mut f.task.ws, &mut f.beresp, |line| log.put(Tag::BerespHeader, line));
-        if merged.is_err() {
+        let own = f.beresp.fields().len();
+        if head.merge_into(&mut f.task.ws, &mut f.beresp).is_err() {
             f.task.ws.set_overflowed();
+        }
+        f.beresp_headers().log_first_line();
+        for field in &f.beresp.fields()[own..] {
+            f.task.log.put(Tag::BerespHeader, field.line(&f.task.ws));
         }
     }
     f.attempt.was_304 = true;

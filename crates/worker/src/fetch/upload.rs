@@ -140,12 +140,15 @@ impl Fetch {
     /// The client's body goes on as it comes; it can be read only once.
     async fn forward_body(&mut self, body: &mut ReqBody, tx: &TxHalf, upload: &mut Upload) -> io::Result<()> {
         self.no_retry = Some("req.body not cached");
+        self.news.reads_body.set(true);
         let params = self.task.params.clone();
         loop {
             let piece = match body.next(&params).await {
                 Ok(piece) => piece,
-                Err(e) => {
-                    self.fetch_error(&format!("req.body read error: {}", e.text()));
+                Err(fault) => {
+                    // What is wrong with it stands in the log of the request.
+                    body.fail(fault);
+                    self.fetch_error("req.body read error: 0 (Success)");
                     return Err(io::ErrorKind::InvalidData.into());
                 }
             };

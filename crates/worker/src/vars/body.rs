@@ -35,21 +35,25 @@ pub async fn cache(req: &mut Req, limit: u64) -> i64 {
         return -1;
     }
     let resized = req.body.filters.as_ref().is_some_and(|filters| filters.resize());
-    if announced != Some(0) {
-        req.send_late_100().await;
-    }
     let params = req.task.params.clone();
     let shared = req.task.reactor.shared.clone();
     let chosen = std::mem::take(&mut req.storage).checked_sub(1);
     let place = chosen.unwrap_or_else(|| shared.stevedores.transient());
     let Some(stevedore) = shared.stevedores.get(place) else { return -1 };
+    req.log_storage(Some(place));
+    if announced != Some(0) {
+        req.send_late_100().await;
+    }
     let read = req.body.cache(limit, &params, Keep { shared: &shared, stevedore }).await;
+    req.body.take_reading();
     match &read {
         Err(BodyError::Filter) | Ok(_) => {}
         Err(fault) => req.task.log.put(Tag::FetchError, fault.text().as_bytes()),
     }
     req.account_body();
-    req.task.stamp("ReqBody");
+    if !matches!(read, Err(BodyError::NoPlace(_))) {
+        req.task.stamp("ReqBody");
+    }
     let Ok(length) = read else { return -1 };
     if announced != Some(length) || resized {
         announce_length(req, length);
