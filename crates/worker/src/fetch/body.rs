@@ -154,12 +154,13 @@ impl Fetch {
         let mut head = std::mem::take(&mut self.out);
         head.clear();
         pack::pack(&self.beresp, &self.task.ws, filter, &mut head);
-        self.log_obj(&head);
         let stored = self.store(&head, &spec, private, content);
-        self.out = head;
-        if !stored {
+        if stored {
+            self.log_obj(&head);
+        } else {
             self.fetch_error("Could not get storage");
         }
+        self.out = head;
         stored
     }
 
