@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Whether days may have one digit: the bit `http_date_postel` of the parameter `feature`.
 static TOLERANT: AtomicBool = AtomicBool::new(false);
 
-const WEEKDAYS: [&[u8; 3]; 7] = [b"Sun", b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat"];
+/// As HTTP writes them; a week begins with Sunday.
+pub const WEEKDAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const WEEKDAY_RESTS: [&[u8]; 7] = [b"day", b"day", b"sday", b"nesday", b"rsday", b"day", b"urday"];
-const MONTHS: [&[u8; 3]; 12] =
-    [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
+/// As HTTP writes them.
+pub const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const SECONDS_PER_DAY: i64 = 86400;
 
 /// Length of a formatted date.
@@ -24,40 +26,63 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
-/// Year, month, day of a number of days since the epoch.
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+/// A second by the Gregorian calendar, in UTC. Months and days of the month count from 1, the others from 0.
+pub struct Civil {
+    pub year: i64,
+    pub month: i64,
+    pub day: i64,
+    /// 0 is Sunday.
+    pub weekday: i64,
+    pub day_of_year: i64,
+    pub hour: i64,
+    pub minute: i64,
+    pub second: i64,
+}
+
+impl Civil {
+    /// `seconds` since the epoch.
+    pub fn at(seconds: i64) -> Civil {
+        let days = seconds.div_euclid(SECONDS_PER_DAY);
+        let of_day = seconds.rem_euclid(SECONDS_PER_DAY);
+        let shifted = days + 719_468;
+        let era = shifted.div_euclid(146_097);
+        let day_of_era = shifted.rem_euclid(146_097);
+        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146_096) / 365;
+        let from_march = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month_from_march = (5 * from_march + 2) / 153;
+        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+        let year = era * 400 + year_of_era + i64::from(month <= 2);
+        Civil {
+            year,
+            month,
+            day: from_march - (153 * month_from_march + 2) / 5 + 1,
+            weekday: (days + 4).rem_euclid(7),
+            day_of_year: days - days_from_civil(year, 1, 1),
+            hour: of_day / 3600,
+            minute: of_day / 60 % 60,
+            second: of_day % 60,
+        }
+    }
 }
 
 /// "Sun, 06 Nov 1994 08:49:37 GMT". Years outside of 0..=9999 are clipped.
 pub fn format(time: f64) -> [u8; DATE_LEN] {
     const FIRST: f64 = -62_167_219_200.0;
     const LAST: f64 = 253_402_300_799.0;
-    let seconds = time.clamp(FIRST, LAST).trunc() as i64;
-    let days = seconds.div_euclid(SECONDS_PER_DAY);
-    let of_day = seconds.rem_euclid(SECONDS_PER_DAY);
-    let (year, month, day) = civil_from_days(days);
+    let date = Civil::at(time.clamp(FIRST, LAST).trunc() as i64);
     let mut text = *b"Sun, 00 Jan 0000 00:00:00 GMT";
     let mut two = |at: usize, n: i64| {
         text[at] = b'0' + (n / 10 % 10) as u8;
         text[at + 1] = b'0' + (n % 10) as u8;
     };
-    two(5, day);
-    two(12, year / 100);
-    two(14, year % 100);
-    two(17, of_day / 3600);
-    two(20, of_day / 60 % 60);
-    two(23, of_day % 60);
-    text[..3].copy_from_slice(WEEKDAYS[(days + 4).rem_euclid(7) as usize]);
-    text[8..11].copy_from_slice(MONTHS[(month - 1) as usize]);
+    two(5, date.day);
+    two(12, date.year / 100);
+    two(14, date.year % 100);
+    two(17, date.hour);
+    two(20, date.minute);
+    two(23, date.second);
+    text[..3].copy_from_slice(WEEKDAYS[date.weekday as usize].as_bytes());
+    text[8..11].copy_from_slice(MONTHS[(date.month - 1) as usize].as_bytes());
     text
 }
 
@@ -89,10 +114,10 @@ impl Cursor<'_> {
         digits.iter().try_fold(0, |sum, b| b.is_ascii_digit().then(|| sum * 10 + i64::from(b - b'0')))
     }
 
-    fn one_of(&mut self, names: &[&[u8; 3]]) -> Option<i64> {
+    fn one_of(&mut self, names: &[&str]) -> Option<i64> {
         let (name, rest) = self.rest.split_first_chunk::<3>()?;
         self.rest = rest;
-        names.iter().position(|n| *n == name).map(|n| n as i64)
+        names.iter().position(|n| n.as_bytes() == name).map(|n| n as i64)
     }
 
     fn time_of_day(&mut self, f: &mut Fields) -> Option<()> {

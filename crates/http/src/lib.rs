@@ -1,5 +1,5 @@
 //! HTTP messages and their rules, as functions over bytes and values: the workspace a transaction's
-//! texts live in, header lists, the HTTP/1 codec, dates and numbers, freshness, Vary, ranges and the
+//! texts live in, header lists, the HTTP/1 codec, dates, freshness, Vary, ranges and the
 //! PROXY protocol. Nothing here owns a socket or reads a clock, and nothing allocates from the heap
 //! on the way of a request in steady state.
 #![forbid(unsafe_code)]
@@ -13,7 +13,7 @@ pub mod freshness;
 pub mod h1;
 pub mod header_table;
 pub mod message;
-pub mod number;
+mod number;
 pub mod pack;
 pub mod proxy_protocol;
 pub mod range;

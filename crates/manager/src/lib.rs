@@ -18,7 +18,6 @@ mod service;
 mod shm;
 mod startup;
 mod storage;
-mod time;
 mod users;
 mod vcl;
 mod version;

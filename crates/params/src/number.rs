@@ -3,9 +3,12 @@
 
 use std::fmt::Write;
 
-const LARGEST_DECIMAL: f64 = 999_999_999_999.999;
+/// What may stand around a unit.
+const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\x0b', '\x0c'];
+/// Decimals have at most twelve digits before the point (RFC 9651).
+pub const LARGEST_DECIMAL: f64 = 999_999_999_999.999;
 const INVALID: &str = "Invalid number";
-const TOO_LONG: &str = "Too many digits";
+pub const TOO_LONG: &str = "Too many digits";
 
 fn is_blank(b: u8) -> bool {
     b == b' ' || b == b'\t'
@@ -83,6 +86,12 @@ pub fn unit_seconds(unit: &str) -> Option<f64> {
     })
 }
 
+/// Seconds as VCL's conversions and bans want them: a number with its unit.
+pub fn parse_duration_with_unit(text: &str) -> Option<f64> {
+    let (value, rest) = parse_number(text, false).ok()?;
+    unit_seconds(rest.trim_matches(BLANKS)).map(|unit| value * unit)
+}
+
 /// Seconds: a plain number, or one with a unit.
 pub fn parse_duration(text: &str) -> Result<f64, &'static str> {
     const NO_UNIT: &str = "Invalid duration unit";
@@ -96,9 +105,7 @@ pub fn parse_duration(text: &str) -> Result<f64, &'static str> {
     if rest.is_empty() {
         return Ok(value);
     }
-    unit_seconds(rest.trim_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']))
-        .map(|unit| value * unit)
-        .ok_or(NO_UNIT)
+    unit_seconds(rest.trim_matches(BLANKS)).map(|unit| value * unit).ok_or(NO_UNIT)
 }
 
 /// Bytes: `512`, `64k`, `0.25G`; `relative_to` lets percentages of something in.
@@ -180,6 +187,29 @@ mod tests {
         assert_eq!(parse_duration("1x"), Err("Invalid duration unit"));
         assert_eq!(parse_duration("x"), Err("Invalid duration unit"));
         assert_eq!(parse_duration("-"), Err("Invalid number"));
+        assert_eq!(parse_duration_with_unit("-1.5 m "), Some(-90.0));
+        assert_eq!(parse_duration_with_unit(".5h"), Some(1800.0));
+        for text in ["1", "s", "1 x", "1mss", "1 h 2", ""] {
+            assert_eq!(parse_duration_with_unit(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers() {
+        let strict = |s: &str| parse_number(s, true).map(|(n, _)| n);
+        let lax = |s: &str| parse_number(s, false).map(|(n, _)| n);
+        assert_eq!(strict(" 1234 "), Ok(1234.0));
+        assert_eq!(strict(" 1234. "), Err(INVALID));
+        assert_eq!(strict("1234567890123.0"), Err(TOO_LONG));
+        assert_eq!(strict("123456789012.1234"), Err(TOO_LONG));
+        assert_eq!(strict(" -.1"), Err(INVALID));
+        assert!((lax("123456789012.1234").unwrap() - 123_456_789_012.123).abs() < 1e-3);
+        assert!((lax(" -.123456 ").unwrap() + 0.123).abs() < 1e-9);
+        assert_eq!(lax("0."), Ok(0.0));
+        assert_eq!(lax(" - "), Err(INVALID));
+        assert_eq!(lax("."), Err(INVALID));
+        assert_eq!(lax("1234567890123456"), Err(TOO_LONG));
+        assert_eq!(parse_number("1 x", false), Ok((1.0, "x")));
     }
 
     #[test]

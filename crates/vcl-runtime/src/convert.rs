@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
+use lacquer_http::date::{Civil, MONTHS, WEEKDAYS};
+
 /// INT and BYTES outside these bounds do not convert.
 const INT_MAX: i64 = 999_999_999_999_999;
 /// REAL and DURATION likewise: the largest number of the form `999999999999.999`.
@@ -65,40 +67,18 @@ fn exponent(n: f64) -> String {
     format!("{mantissa}e{sign}{:02}", power.abs())
 }
 
-const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-
-/// Year, month from 0 and day from 1 of a day counted from 1970-01-01 in the Gregorian calendar.
-/// Years are counted from March, so that the leap day is a year's last.
-fn civil(days: i64) -> (i64, usize, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = (month_from_march + 2) % 12;
-    let year = era * 400 + year_of_era + i64::from(month < 2);
-    (year, month as usize, day)
-}
-
 /// TIME as HTTP writes dates (RFC 9110, section 5.6.7).
 pub fn time(t: f64) -> Result<Text, String> {
     let fault = || "Unformattable VCL_TIME".to_string();
     if t.is_nan() || t.abs() > 6.0e16 {
         return Err(fault());
     }
-    let t = t as i64;
-    let (days, second) = (t.div_euclid(86_400), t.rem_euclid(86_400));
-    let (year, month, day) = civil(days);
-    if i32::try_from(year).is_err() {
+    let date = Civil::at(t as i64);
+    if i32::try_from(date.year).is_err() {
         return Err(fault());
     }
-    let weekday = DAYS[(days + 4).rem_euclid(7) as usize];
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    let month = MONTHS[month];
+    let (weekday, month) = (WEEKDAYS[date.weekday as usize], MONTHS[date.month as usize - 1]);
+    let Civil { year, day, hour, minute, second, .. } = date;
     Ok(Text::new(format_args!("{weekday}, {day:02} {month} {year:4} {hour:02}:{minute:02}:{second:02} GMT")))
 }
 

@@ -1,5 +1,6 @@
 //! Building a ban from words, with Varnish's error texts.
 
+use lacquer_params::number::parse_duration_with_unit;
 use pcre2::bytes::Regex;
 
 use crate::bans::test::{Field, Oper, Operand, Test};
@@ -58,7 +59,7 @@ impl BanSpec {
             .ok_or_else(|| format!("expected conditional ({}) got \"{oper}\"", either(allowed)))?;
         let operand = if what.is_duration() {
             Operand::Seconds(
-                duration(operand)
+                parse_duration_with_unit(operand)
                     .ok_or_else(|| format!("expected duration <n.nn>[ms|s|m|h|d|w|y] got \"{operand}\""))?,
             )
         } else if matches!(oper, Oper::Match | Oper::NoMatch) {
@@ -88,36 +89,6 @@ fn regex_reason(text: &str) -> &str {
     rest.split_once(": ").map_or(rest, |(_, reason)| reason)
 }
 
-/// A number (three decimals count) with a unit, in seconds.
-fn duration(text: &str) -> Option<f64> {
-    let text = text.trim_matches([' ', '\t']);
-    let (sign, text) = text.strip_prefix('-').map_or((1.0, text), |rest| (-1.0, rest));
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (whole, rest) = text.split_at(digits);
-    let (fraction, unit) = match rest.strip_prefix('.') {
-        Some(rest) => {
-            let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-            rest.split_at(digits)
-        }
-        None => ("", rest),
-    };
-    if whole.len() > 15 || whole.is_empty() && fraction.is_empty() {
-        return None;
-    }
-    let scale = match unit.trim_matches([' ', '\t']) {
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        "d" => 86400.0,
-        "w" => 7.0 * 86400.0,
-        "y" => 365.0 * 86400.0,
-        _ => return None,
-    };
-    let number = format!("0{whole}.{:0<3}", &fraction[..fraction.len().min(3)]);
-    number.parse::<f64>().ok().map(|n| sign * n * scale)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,16 +112,5 @@ mod tests {
             BanSpec::from_words(&["req.url", "~", "a", "&&"]).expect_err("is wrong"),
             "No ban conditions found."
         );
-    }
-
-    #[test]
-    fn durations() {
-        assert_eq!(duration("1d"), Some(86400.0));
-        assert_eq!(duration(" 6.789 s"), Some(6.789));
-        assert_eq!(duration("123ms"), Some(0.123));
-        assert_eq!(duration(".5h"), Some(1800.0));
-        assert_eq!(duration("1"), None);
-        assert_eq!(duration("s"), None);
-        assert_eq!(duration("1 x"), None);
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use lacquer_cli::link::{FromWorker, Request, ToWorker, WorkerConfig};
 use lacquer_cli::status;
+use lacquer_http::date;
 use lacquer_params::{DebugBits, FeatureBits};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -12,7 +13,6 @@ use super::process::{End, Worker, last_words, panic_file};
 use crate::complain::{Complain, Level, say_line};
 use crate::manager::{Manager, Reply, seconds};
 use crate::shm::{Shm, now};
-use crate::time::http_date;
 
 /// What the worker is up to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -340,7 +340,9 @@ impl Manager {
         let limit = self.params.values().panic_buffer;
         let Some(words) = self.panic_file.take().and_then(|file| last_words(&file, limit)) else { return };
         let words = String::from_utf8_lossy(&words);
-        let text = format!("Child ({pid}) Panic at: {}\n{}", http_date(now()), printable(&words));
+        let date = date::format(now());
+        let date = String::from_utf8_lossy(&date);
+        let text = format!("Child ({pid}) Panic at: {date}\n{}", printable(&words));
         self.complain.say(Level::Error, &text);
         self.panic = Some(text);
         if let Some(shm) = &self.shm {

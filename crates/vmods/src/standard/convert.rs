@@ -1,7 +1,8 @@
 //! std's conversions. Each takes exactly one source and an optional fallback; without that a failed
 //! conversion fails the transaction. Fractions are cut off, never rounded.
 
-use lacquer_http::{date, number};
+use lacquer_http::date;
+use lacquer_params::number;
 use lacquer_vcl_runtime::{Args, Ctx, ModuleError, Value};
 
 use super::address;
@@ -21,8 +22,13 @@ fn one_of(args: &Args<'_>, who: &str, sources: &[usize]) -> Result<(), ModuleErr
     }
 }
 
+/// A STRING argument. What is not UTF-8 is no number, date or unit either.
+fn text<'a>(args: &Args<'a>, i: usize) -> Option<&'a str> {
+    args.str(i).and_then(|bytes| std::str::from_utf8(bytes).ok())
+}
+
 /// The fallback, or the failure.
-fn or_fallback<'a>(args: &Args<'a>, i: usize, who: &str, why: Option<String>) -> Answer<'a> {
+fn or_fallback<'a>(args: &Args<'a>, i: usize, who: &str, why: Option<&str>) -> Answer<'a> {
     if args.is_given(i) {
         return Ok(args.get(i));
     }
@@ -38,7 +44,7 @@ pub fn duration<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     if args.is_given(3) {
         return Ok(Value::Duration(args.int(3) as f64));
     }
-    match args.str(0).and_then(number::duration) {
+    match text(args, 0).and_then(number::parse_duration_with_unit) {
         Some(seconds) => Ok(Value::Duration(seconds)),
         None => or_fallback(args, 1, "duration", None),
     }
@@ -52,7 +58,7 @@ pub fn bytes<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     } else if args.is_given(3) {
         Some(args.int(3)).filter(|n| *n >= 0)
     } else {
-        let size = args.str(0).and_then(|text| number::bytes(text, None).ok());
+        let size = text(args, 0).and_then(|text| number::parse_bytes(text, None).ok());
         size.filter(|n| *n <= BYTES_MAX).map(|n| n as i64)
     };
     found.map_or_else(|| or_fallback(args, 1, "bytes", None), |n| Ok(Value::Bytes(n)))
@@ -75,9 +81,9 @@ pub fn integer<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     }
     let mut why = None;
     if args.is_given(S) {
-        match args.str(S).map(|text| number::parse_number(text, false)) {
-            Some(Ok((n, []))) if n.fract() == 0.0 => return Ok(Value::Int(n as i64)),
-            Some(Err(error)) => why = Some(error.to_string()),
+        match text(args, S).map(|text| number::parse_number(text, false)) {
+            Some(Ok((n, ""))) if n.fract() == 0.0 => return Ok(Value::Int(n as i64)),
+            Some(Err(error)) => why = Some(error),
             _ => {}
         }
     } else {
@@ -108,12 +114,12 @@ pub fn real<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     if let Some(i) = [DURATION, TIME].into_iter().find(|i| args.is_given(*i)) {
         return Ok(Value::Real(args.real(i)));
     }
-    match args.str(S).map(|text| number::parse_number(text, false)) {
-        Some(Ok((n, _))) if n.abs() > number::MAX_DECIMAL => {
-            or_fallback(args, FALLBACK, "real", Some(number::NumberError::TooManyDigits.to_string()))
+    match text(args, S).map(|text| number::parse_number(text, false)) {
+        Some(Ok((n, _))) if n.abs() > number::LARGEST_DECIMAL => {
+            or_fallback(args, FALLBACK, "real", Some(number::TOO_LONG))
         }
-        Some(Ok((n, []))) => Ok(Value::Real(n)),
-        Some(Err(error)) => or_fallback(args, FALLBACK, "real", Some(error.to_string())),
+        Some(Ok((n, ""))) => Ok(Value::Real(n)),
+        Some(Err(error)) => or_fallback(args, FALLBACK, "real", Some(error)),
         _ => or_fallback(args, FALLBACK, "real", None),
     }
 }
@@ -126,9 +132,10 @@ pub fn time<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     if args.is_given(2) {
         return Ok(Value::Time(args.real(2)));
     }
-    let parsed = args.str(0).and_then(|text| {
-        let positive = |t: &f64| *t > 0.0;
-        date::parse(text).filter(|t| *t != 0.0).or_else(|| number::number(text).filter(positive))
+    let parsed = text(args, 0).and_then(|text| {
+        let seconds =
+            || number::parse_number(text, false).ok().filter(|(t, rest)| *t > 0.0 && rest.is_empty());
+        date::parse(text.as_bytes()).filter(|t| *t != 0.0).or_else(|| seconds().map(|(t, _)| t))
     });
     parsed.map_or_else(|| or_fallback(args, 1, "time", None), |t| Ok(Value::Time(t)))
 }

@@ -1,5 +1,7 @@
 //! Times as text by a format of strftime(3), in UTC and in English.
 
+use lacquer_http::date::Civil;
+
 const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const MONTHS: [&str; 12] = [
     "January",
@@ -16,66 +18,31 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// A moment's parts.
+/// What a format asks about.
 struct Parts {
     seconds_since_epoch: i64,
-    year: i64,
-    /// From 0.
-    month: usize,
-    day: i64,
-    hour: i64,
-    minute: i64,
-    second: i64,
-    /// From 0, Sunday.
-    weekday: i64,
-    /// From 0.
-    day_of_year: i64,
+    date: Civil,
 }
 
 impl Parts {
     fn of(time: f64) -> Parts {
         let seconds = time.trunc() as i64;
-        let (days, in_day) = (seconds.div_euclid(86400), seconds.rem_euclid(86400));
-        // Years begin in March here, so that the leap day is the last one.
-        let shifted = days + 719_468;
-        let era = shifted.div_euclid(146_097);
-        let day_of_era = shifted.rem_euclid(146_097);
-        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146_096) / 365;
-        let from_march = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let month_from_march = (5 * from_march + 2) / 153;
-        let month = (month_from_march + 2) % 12;
-        let year = year_of_era + era * 400 + i64::from(month < 2);
-        let is_leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-        Parts {
-            seconds_since_epoch: seconds,
-            year,
-            month: month as usize,
-            day: from_march - (153 * month_from_march + 2) / 5 + 1,
-            hour: in_day / 3600,
-            minute: in_day / 60 % 60,
-            second: in_day % 60,
-            weekday: (days + 4).rem_euclid(7),
-            day_of_year: if from_march >= 306 {
-                from_march - 306
-            } else {
-                from_march + 59 + i64::from(is_leap)
-            },
-        }
+        Parts { seconds_since_epoch: seconds, date: Civil::at(seconds) }
     }
+}
 
-    /// Year and week of ISO 8601: weeks begin on Mondays, the first has the year's first Thursday.
-    fn iso_week(&self) -> (i64, i64) {
-        let monday_based = (self.weekday + 6) % 7;
-        let week = (self.day_of_year - monday_based + 10) / 7;
-        if week < 1 {
-            return (self.year - 1, weeks_in(self.year - 1));
-        }
-        if week > weeks_in(self.year) { (self.year + 1, 1) } else { (self.year, week) }
+/// Year and week of ISO 8601: weeks begin on Mondays, the first has the year's first Thursday.
+fn iso_week(date: &Civil) -> (i64, i64) {
+    let monday_based = (date.weekday + 6) % 7;
+    let week = (date.day_of_year - monday_based + 10) / 7;
+    if week < 1 {
+        return (date.year - 1, weeks_in(date.year - 1));
     }
+    if week > weeks_in(date.year) { (date.year + 1, 1) } else { (date.year, week) }
+}
 
-    fn hour12(&self) -> i64 {
-        if self.hour % 12 == 0 { 12 } else { self.hour % 12 }
-    }
+fn hour12(date: &Civil) -> i64 {
+    if date.hour % 12 == 0 { 12 } else { date.hour % 12 }
 }
 
 /// Weeks of a year by ISO 8601.
@@ -131,37 +98,39 @@ fn number(out: &mut Vec<u8>, value: i64, width: usize, padding: u8, flag: Option
 
 /// Writes what one letter asks for; whether the letter is known.
 fn conversion(out: &mut Vec<u8>, p: &Parts, letter: u8, flag: Option<u8>) -> bool {
+    let d = &p.date;
     let mut pad = |value: i64, width: usize, padding: u8| number(out, value, width, padding, flag);
     match letter {
-        b'C' => pad(p.year.div_euclid(100), 2, b'0'),
-        b'd' => pad(p.day, 2, b'0'),
-        b'e' => pad(p.day, 2, b' '),
-        b'G' => pad(p.iso_week().0, 4, b'0'),
-        b'g' => pad(p.iso_week().0.rem_euclid(100), 2, b'0'),
-        b'H' => pad(p.hour, 2, b'0'),
-        b'I' => pad(p.hour12(), 2, b'0'),
-        b'j' => pad(p.day_of_year + 1, 3, b'0'),
-        b'k' => pad(p.hour, 2, b' '),
-        b'l' => pad(p.hour12(), 2, b' '),
-        b'M' => pad(p.minute, 2, b'0'),
-        b'm' => pad(p.month as i64 + 1, 2, b'0'),
-        b'S' => pad(p.second, 2, b'0'),
+        b'C' => pad(d.year.div_euclid(100), 2, b'0'),
+        b'd' => pad(d.day, 2, b'0'),
+        b'e' => pad(d.day, 2, b' '),
+        b'G' => pad(iso_week(d).0, 4, b'0'),
+        b'g' => pad(iso_week(d).0.rem_euclid(100), 2, b'0'),
+        b'H' => pad(d.hour, 2, b'0'),
+        b'I' => pad(hour12(d), 2, b'0'),
+        b'j' => pad(d.day_of_year + 1, 3, b'0'),
+        b'k' => pad(d.hour, 2, b' '),
+        b'l' => pad(hour12(d), 2, b' '),
+        b'M' => pad(d.minute, 2, b'0'),
+        b'm' => pad(d.month, 2, b'0'),
+        b'S' => pad(d.second, 2, b'0'),
         b's' => pad(p.seconds_since_epoch, 1, b'0'),
-        b'U' => pad((p.day_of_year + 7 - p.weekday) / 7, 2, b'0'),
-        b'u' => pad((p.weekday + 6) % 7 + 1, 1, b'0'),
-        b'V' => pad(p.iso_week().1, 2, b'0'),
-        b'W' => pad((p.day_of_year + 7 - (p.weekday + 6) % 7) / 7, 2, b'0'),
-        b'w' => pad(p.weekday, 1, b'0'),
-        b'Y' => pad(p.year, 4, b'0'),
-        b'y' => pad(p.year.rem_euclid(100), 2, b'0'),
+        b'U' => pad((d.day_of_year + 7 - d.weekday) / 7, 2, b'0'),
+        b'u' => pad((d.weekday + 6) % 7 + 1, 1, b'0'),
+        b'V' => pad(iso_week(d).1, 2, b'0'),
+        b'W' => pad((d.day_of_year + 7 - (d.weekday + 6) % 7) / 7, 2, b'0'),
+        b'w' => pad(d.weekday, 1, b'0'),
+        b'Y' => pad(d.year, 4, b'0'),
+        b'y' => pad(d.year.rem_euclid(100), 2, b'0'),
         _ => return word(out, p, letter),
     }
     true
 }
 
 fn word(out: &mut Vec<u8>, p: &Parts, letter: u8) -> bool {
-    let (weekday, month) = (WEEKDAYS[p.weekday as usize], MONTHS[p.month]);
-    let half = if p.hour < 12 { "AM" } else { "PM" };
+    let d = &p.date;
+    let (weekday, month) = (WEEKDAYS[d.weekday as usize], MONTHS[d.month as usize - 1]);
+    let half = if d.hour < 12 { "AM" } else { "PM" };
     let text = match letter {
         b'A' => weekday,
         b'a' => &weekday[..3],
