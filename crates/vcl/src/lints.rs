@@ -223,7 +223,7 @@ impl<'a> Linter<'a> {
         for sub in self.program.subs.iter().filter(|s| s.reachable_from & here != 0 && self.is_users(s.at)) {
             each_stmt(&sub.body, &mut |stmt| {
                 looked |=
-                    self.is_users(place_of(stmt).unwrap_or_default()) && names_set_cookie(self.program, stmt);
+                    self.is_users(stmt.at().unwrap_or_default()) && names_set_cookie(self.program, stmt);
             });
         }
         let unconditional = response.body.iter().find_map(|stmt| match stmt {
@@ -262,27 +262,6 @@ fn ends(stmt: &Stmt) -> bool {
     }
 }
 
-/// The place of a statement that has one of its own.
-fn place_of(stmt: &Stmt) -> Option<At> {
-    match stmt {
-        Stmt::If { .. } => None,
-        Stmt::Set { at, .. }
-        | Stmt::SetHeader { at, .. }
-        | Stmt::SetBody { at, .. }
-        | Stmt::Unset { at, .. }
-        | Stmt::UnsetHeader { at, .. }
-        | Stmt::CallSub { at, .. }
-        | Stmt::CallDynamic { at, .. }
-        | Stmt::Do { at, .. }
-        | Stmt::New { at, .. }
-        | Stmt::HashData { at, .. }
-        | Stmt::Ban { at, .. }
-        | Stmt::Synthetic { at, .. }
-        | Stmt::Return { at, .. }
-        | Stmt::Trace { at, .. } => Some(*at),
-    }
-}
-
 /// The place of a statement or of the first inside it; trace points are none.
 fn first_place(stmt: &Stmt) -> Option<At> {
     match stmt {
@@ -291,7 +270,7 @@ fn first_place(stmt: &Stmt) -> Option<At> {
             let inside = arms.iter().flat_map(|(_, arm)| arm).chain(otherwise);
             inside.into_iter().find_map(first_place)
         }
-        stmt => place_of(stmt),
+        stmt => stmt.at(),
     }
 }
 

@@ -236,6 +236,29 @@ pub enum Stmt {
     },
 }
 
+impl Stmt {
+    /// Its place, if it has one of its own.
+    pub fn at(&self) -> Option<At> {
+        match self {
+            Stmt::If { .. } => None,
+            Stmt::Set { at, .. }
+            | Stmt::SetHeader { at, .. }
+            | Stmt::SetBody { at, .. }
+            | Stmt::Unset { at, .. }
+            | Stmt::UnsetHeader { at, .. }
+            | Stmt::CallSub { at, .. }
+            | Stmt::CallDynamic { at, .. }
+            | Stmt::Do { at, .. }
+            | Stmt::New { at, .. }
+            | Stmt::HashData { at, .. }
+            | Stmt::Ban { at, .. }
+            | Stmt::Synthetic { at, .. }
+            | Stmt::Return { at, .. }
+            | Stmt::Trace { at, .. } => Some(*at),
+        }
+    }
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Return {
     Plain(Action),

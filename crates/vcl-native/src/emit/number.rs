@@ -17,7 +17,7 @@ pub fn is_real(ty: Type) -> bool {
     matches!(ty, Type::Real | Type::Duration | Type::Time)
 }
 
-fn int_condition(op: CompareOp) -> IntCC {
+pub fn int_condition(op: CompareOp) -> IntCC {
     match op {
         CompareOp::Eq => IntCC::Equal,
         CompareOp::Ne => IntCC::NotEqual,

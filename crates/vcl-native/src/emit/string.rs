@@ -5,6 +5,7 @@ use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type as Machine, Value, t
 use lacquer_vcl::program::{CompareOp, Expr, ExprKind};
 use lacquer_vcl::types::Type;
 
+use super::number::int_condition;
 use super::sub::{SubEmitter, Val};
 use crate::rt;
 
@@ -133,15 +134,7 @@ impl SubEmitter<'_, '_, '_> {
             call
         };
         let order = self.one(order);
-        let condition = match op {
-            CompareOp::Eq => IntCC::Equal,
-            CompareOp::Ne => IntCC::NotEqual,
-            CompareOp::Lt => IntCC::SignedLessThan,
-            CompareOp::Le => IntCC::SignedLessThanOrEqual,
-            CompareOp::Gt => IntCC::SignedGreaterThan,
-            CompareOp::Ge => IntCC::SignedGreaterThanOrEqual,
-        };
-        Ok(self.b.ins().icmp_imm_s(condition, order, 0))
+        Ok(self.b.ins().icmp_imm_s(int_condition(op), order, 0))
     }
 
     /// Whether a string is `text`: the length first, then the bytes if it is right.

@@ -126,34 +126,21 @@ pub fn recv(statements: &str) -> Vec<String> {
 
 pub fn body(program: &Program, name: &str) -> Vec<String> {
     let sub = program.subs.iter().find(|s| s.name == name).expect("the subroutine is there");
-    let own = sub.body.iter().filter(|s| at_source(s) == Some(0));
+    let own = sub.body.iter().filter(|s| is_own(s));
     own.map(|s| show_stmt(program, s)).collect()
 }
 
-fn at_source(stmt: &Stmt) -> Option<u32> {
-    Some(match stmt {
-        Stmt::Trace { .. } => return None,
-        Stmt::If { .. } => 0,
-        Stmt::Set { at, .. }
-        | Stmt::SetHeader { at, .. }
-        | Stmt::SetBody { at, .. }
-        | Stmt::Unset { at, .. }
-        | Stmt::UnsetHeader { at, .. }
-        | Stmt::CallSub { at, .. }
-        | Stmt::CallDynamic { at, .. }
-        | Stmt::Do { at, .. }
-        | Stmt::New { at, .. }
-        | Stmt::HashData { at, .. }
-        | Stmt::Ban { at, .. }
-        | Stmt::Synthetic { at, .. }
-        | Stmt::Return { at, .. } => at.source,
-    })
+fn is_own(stmt: &Stmt) -> bool {
+    match stmt {
+        Stmt::Trace { .. } => false,
+        stmt => stmt.at().is_none_or(|at| at.source == 0),
+    }
 }
 
 pub fn show_stmt(program: &Program, stmt: &Stmt) -> String {
     let show = |e: &Expr| show(program, e);
     let list = |b: &[Stmt]| {
-        let shown = b.iter().filter(|s| at_source(s).is_some()).map(|s| show_stmt(program, s));
+        let shown = b.iter().filter(|s| !matches!(s, Stmt::Trace { .. })).map(|s| show_stmt(program, s));
         shown.collect::<Vec<_>>().join("; ")
     };
     match stmt {
