@@ -5,17 +5,24 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use lacquer_backend::Pools;
 use lacquer_cache::Cache;
 use lacquer_cli::link::{self, FromWorker, ToWorker, WorkerConfig};
 use lacquer_params::Params;
 use lacquer_params::bits::{DebugBits as Debug, FeatureBits as Feature};
 use lacquer_shm::vsl::{Limits, Mask};
 use lacquer_shm::{Log, Main, Segment, Tag, VsmDir, vsm};
+use parking_lot::Mutex;
 
 use crate::accept::{Inherited, accept_loop};
+use crate::locks::Locks;
+use crate::pool_counters::PoolCounters;
+use crate::probes::Runtimes;
 use crate::reactor::Reactor;
-use crate::shared::{Parts, Shared};
+use crate::shared::{LiveParams, Shared, Vxids};
 use crate::stevedores::Stevedores;
+use crate::tag_counters::TagCounters;
+use crate::vcl_table::VclTable;
 
 /// Sets everything up; when it returns the reactors run and wait for leave to accept.
 pub fn boot(link: RawFd) -> Result<(Arc<Shared>, UnixStream), String> {
@@ -52,18 +59,25 @@ fn share(config: WorkerConfig) -> Result<Arc<Shared>, String> {
     let stevedores = Stevedores::open(&config.storages, &dir)?;
     stevedores.publish();
     let cache = Cache::new(crate::helpers::cache_config(&config.params, &stevedores), crate::clock::real());
-    let parts = crate::parts::Parts::create(&dir, &config.params, reactor_count())?;
     counters.pools.set(u64::from(config.params.thread_pools));
-    Ok(Arc::new(Shared::new(Parts {
-        reactors: reactor_count(),
+    Ok(Arc::new(Shared {
+        params: LiveParams::new(config.params.clone()),
+        pool_counters: PoolCounters::create(&dir, &config.params, reactor_count())?,
+        pools: Pools::new(reactor_count()),
+        locks: Locks::open(&dir),
+        vsm: Mutex::new(dir),
         config,
         counters,
         log,
-        vsm: dir,
+        tag_counters: TagCounters::default(),
         cache,
         stevedores,
-        parts,
-    })))
+        vcls: VclTable::default(),
+        vxids: Vxids::default(),
+        runtimes: Runtimes::default(),
+        accepting: tokio::sync::watch::Sender::new(false),
+        hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+    }))
 }
 
 /// Sets what is not looked up in the parameters every time.

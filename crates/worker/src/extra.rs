@@ -1,28 +1,6 @@
-//! What the worker keeps with an object beside head and body, and waiting for bodies.
+//! What the worker keeps with an object beside head and body: a length and an ESI program.
 
-use lacquer_cache::{BodyState, Object, flag};
-
-/// Waits until the body is longer than `offset` or has ended.
-pub async fn more_than(object: &Object, offset: u64) -> BodyState {
-    if object.body_len() > offset || object.state() != BodyState::Fetching {
-        return object.state();
-    }
-    object.more(offset).await
-}
-
-/// The only reader of an object that others do not read is done: its body is not needed any more.
-pub fn let_go(object: &Object) {
-    if !object.is(flag::PRIVATE | flag::HFM | flag::HFP) {
-        return;
-    }
-    object.cancel();
-    if object.state() == BodyState::Fetching {
-        // The fetch may be waiting for us to take what it has.
-        object.stored().delivered(u64::MAX, false);
-    } else {
-        object.stored().slim();
-    }
-}
+use lacquer_cache::Object;
 
 /// The first byte of what is kept: which of both there is, in this order.
 const HAS_LENGTH: u8 = 1;
@@ -65,13 +43,4 @@ pub fn of(unpacked: Option<u64>, program: Option<&[u8]>) -> Vec<u8> {
         bytes.extend(program);
     }
     bytes
-}
-
-/// A copy of the whole body.
-pub fn body_of(object: &Object) -> Vec<u8> {
-    let mut all = Vec::new();
-    while let Some(chunk) = object.chunk_at(all.len() as u64).filter(|c| !c.is_empty()) {
-        all.extend_from_slice(chunk.bytes());
-    }
-    all
 }

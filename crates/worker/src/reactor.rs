@@ -16,7 +16,7 @@ use crate::client::{Place, Seat};
 use crate::clock;
 use crate::deadlines::Deadlines;
 use crate::fetch::Runner;
-use crate::parts::LocalParts;
+use crate::pool_counters::LocalPoolCounters;
 use crate::shared::Shared;
 use crate::spares::Spares;
 use crate::vcl_table::VclRef;
@@ -25,7 +25,7 @@ pub struct Reactor {
     pub shared: Arc<Shared>,
     pub id: usize,
     pub counters: LocalMain,
-    pub parts: LocalParts,
+    pub pool_counters: LocalPoolCounters,
     vxid_chunk: Cell<(u64, u64)>,
     params: RefCell<Rc<Params>>,
     params_generation: Cell<u64>,
@@ -53,11 +53,11 @@ impl Reactor {
     pub fn new(shared: Arc<Shared>, id: usize) -> Rc<Reactor> {
         let params = Rc::new(Params::clone(&shared.params()));
         Rc::new(Reactor {
-            params_generation: Cell::new(shared.params_generation()),
+            params_generation: Cell::new(shared.params.generation()),
             params: RefCell::new(params),
             id,
             counters: LocalMain::default(),
-            parts: LocalParts::new(&shared.parts, id),
+            pool_counters: LocalPoolCounters::new(&shared.pool_counters, id),
             vxid_chunk: Cell::new((0, 0)),
             vcl: RefCell::new(None),
             vcl_generation: Cell::new(0),
@@ -79,7 +79,7 @@ impl Reactor {
     }
 
     pub fn params(&self) -> Rc<Params> {
-        let generation = self.shared.params_generation();
+        let generation = self.shared.params.generation();
         if generation != self.params_generation.get() {
             *self.params.borrow_mut() = Rc::new(Params::clone(&self.shared.params()));
             self.params_generation.set(generation);
@@ -122,21 +122,21 @@ impl Reactor {
 
     fn flush_counters_at(&self, now: f64) {
         self.counters.flush(&self.shared.counters);
-        self.parts.flush(&self.shared.parts);
+        self.pool_counters.flush(&self.shared.pool_counters);
         self.unflushed.set(0);
         self.last_flush.set(now);
     }
 
     /// Where the next request finds its place and its memory.
     pub fn take_seat(&self, params: &Params) -> Seat {
-        let mut seat = self.seats.take(&self.parts.req).unwrap_or_else(|| Seat::new(self, params));
+        let mut seat = self.seats.take(&self.pool_counters.req).unwrap_or_else(|| Seat::new(self, params));
         seat.refresh(params);
         seat
     }
 
     pub fn give_seat(&self, seat: Seat) {
-        let limits = self.parts.share(self.params.borrow().pool_req);
-        self.seats.give(seat, self.tidied.get(), limits, &self.parts.req);
+        let limits = self.pool_counters.share(self.params.borrow().pool_req);
+        self.seats.give(seat, self.tidied.get(), limits, &self.pool_counters.req);
     }
 
     /// The request has ended.
@@ -148,12 +148,12 @@ impl Reactor {
 
     /// Who runs the next fetch.
     pub fn take_runner(&self) -> Runner {
-        self.runners.take(&self.parts.busyobj).unwrap_or_else(|| Runner::new(self, &self.params()))
+        self.runners.take(&self.pool_counters.busyobj).unwrap_or_else(|| Runner::new(self, &self.params()))
     }
 
     pub fn give_runner(&self, runner: Runner) {
-        let limits = self.parts.share(self.params.borrow().pool_vbo);
-        self.runners.give(runner, self.tidied.get(), limits, &self.parts.busyobj);
+        let limits = self.pool_counters.share(self.params.borrow().pool_vbo);
+        self.runners.give(runner, self.tidied.get(), limits, &self.pool_counters.busyobj);
     }
 
     /// The time as HTTP writes it.
@@ -185,10 +185,10 @@ impl Reactor {
         let now = Instant::now();
         self.tidied.set(now);
         let params = self.params();
-        let limits = self.parts.share(params.pool_req);
-        self.seats.tidy(now, limits, &self.parts.req, || Seat::new(self, &params));
-        let limits = self.parts.share(params.pool_vbo);
-        self.runners.tidy(now, limits, &self.parts.busyobj, || Runner::new(self, &params));
+        let limits = self.pool_counters.share(params.pool_req);
+        self.seats.tidy(now, limits, &self.pool_counters.req, || Seat::new(self, &params));
+        let limits = self.pool_counters.share(params.pool_vbo);
+        self.runners.tidy(now, limits, &self.pool_counters.busyobj, || Runner::new(self, &params));
     }
 
     /// Once a second: what must not wait for the next request.
@@ -200,9 +200,9 @@ impl Reactor {
             self.front.borrow_mut().sweep(&self.shared.cache);
             let params = self.params();
             let (gone, old) = self.shared.pools.sweep(self.id, params.backend_idle_timeout);
-            self.parts.waiter.remclose.add(gone);
-            self.parts.waiter.timeout.add(old);
-            self.parts.waiter.conns.sub(gone + old);
+            self.pool_counters.waiter.remclose.add(gone);
+            self.pool_counters.waiter.timeout.add(old);
+            self.pool_counters.waiter.conns.sub(gone + old);
             self.shared.vcls.reap();
             // A change of VCL does not wait: the old one may be about to be discarded.
             let _ = tokio::time::timeout(clock::seconds(0.5), self.shared.vcls.changes.notified()).await;

@@ -255,7 +255,7 @@ impl Sender {
                 // Nothing to send yet: the client need not wait for the head as well.
                 self.write_head().await?;
             }
-            let state = crate::extra::more_than(object, at).await;
+            let state = crate::bodies::more_than(object, at).await;
             if self.deadline.is_some_and(|d| Instant::now() > d) {
                 return Err(io::Error::from_raw_os_error(11).into());
             }

@@ -12,6 +12,7 @@ use lacquer_http::h1::{self, HeadScan};
 use lacquer_http::proxy_protocol::{self, Scan};
 use lacquer_http::{SessClose, Text, header_table as h};
 use lacquer_params::{FeatureBits, Params};
+use lacquer_shm::vsl::text;
 use lacquer_shm::{Tag, Vxid};
 use tokio::time::{Instant, timeout_at};
 
@@ -19,7 +20,7 @@ use crate::client::{Place, Req, Seat, Start};
 use crate::clock;
 use crate::deadlines::{Deadline, Moment};
 use crate::memory::Memory;
-use crate::parts;
+use crate::pool_counters;
 use crate::reactor::Reactor;
 use crate::req_body::{ReqBody, Rx};
 use crate::sess::{Listener, Override, Sess, Side, count_close, shortage};
@@ -38,7 +39,7 @@ struct Connection {
 pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) {
     let opened = clock::real();
     reactor.counters.s_sess.add(1);
-    parts::taken(&reactor.parts.sess);
+    pool_counters::taken(&reactor.pool_counters.sess);
     let vxid = reactor.vxid();
     let (half, tx) = stream.split();
     let mut sess = Box::new(new_sess(vxid, listener, &half, opened));
@@ -69,7 +70,7 @@ pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) 
             reason
         }
     };
-    parts::given(&reactor.parts.sess);
+    pool_counters::given(&reactor.pool_counters.sess);
     reactor.counters.ws_session_overflow.add(u64::from(sess.workspace_overflowed()));
     count_close(&reactor, reason);
     sess.log_close(&reactor, reason, clock::real());
@@ -203,7 +204,7 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
         let received = receive_head(&params, connection, &mut seat.memory).await;
         connection.idle.disarm();
         if herded && !matches!(received, Received::Nothing) {
-            let w = &reactor.parts.waiter;
+            let w = &reactor.pool_counters.waiter;
             let gone = connection.received == 0 && matches!(received, Received::Closed(_));
             if gone { w.remclose.add(1) } else { w.action.add(1) }
         }
@@ -248,7 +249,7 @@ async fn wait_idle(reactor: &Reactor, connection: &mut Connection) -> Result<boo
     if let Some(woken) = readable_until(connection, since, linger).await {
         return woken.map(|()| false);
     }
-    let waiter = &reactor.parts.waiter;
+    let waiter = &reactor.pool_counters.waiter;
     reactor.counters.sess_herd.add(1);
     waiter.conns.add(1);
     let woken = readable_until(connection, since, limit).await;
@@ -372,7 +373,7 @@ async fn read_in_time(rx: &mut Rx, idle: &Deadline, buf: &mut [u8]) -> io::Resul
 /// The session's record of its request, which belongs to no transaction's batch.
 fn log_link(reactor: &Reactor, sess: &Sess, request: Vxid) {
     let mut digits = [0; 24];
-    let digits = crate::text::decimal(request.number(), &mut digits);
+    let digits = text::digits(request.number(), &mut digits);
     let mut text = [0; 40];
     let mut len = 0;
     for part in [b"req ".as_slice(), digits, b" rxreq"] {

@@ -11,6 +11,7 @@ use lacquer_shm::{Log, Main, Segment, VsmDir};
 use parking_lot::{Mutex, RwLock};
 
 use crate::locks::Locks;
+use crate::pool_counters::PoolCounters;
 use crate::probes::Runtimes;
 use crate::stevedores::Stevedores;
 use crate::tag_counters::TagCounters;
@@ -18,8 +19,7 @@ use crate::vcl_table::VclTable;
 
 pub struct Shared {
     pub config: WorkerConfig,
-    params: RwLock<Arc<Params>>,
-    params_generation: AtomicU64,
+    pub params: LiveParams,
     pub counters: Arc<Segment<Main>>,
     pub log: Arc<Log>,
     pub locks: Locks,
@@ -27,7 +27,7 @@ pub struct Shared {
     pub vsm: Mutex<VsmDir>,
     pub cache: Arc<Cache>,
     pub stevedores: Stevedores,
-    pub parts: crate::parts::Parts,
+    pub pool_counters: PoolCounters,
     pub pools: Pools,
     pub vcls: VclTable,
     pub vxids: Vxids,
@@ -39,62 +39,36 @@ pub struct Shared {
 
 impl Shared {
     pub fn params(&self) -> Arc<Params> {
-        self.params.read().clone()
-    }
-
-    /// Changes with every change of a parameter; cheap to look at.
-    pub fn params_generation(&self) -> u64 {
-        self.params_generation.load(Ordering::Acquire)
+        self.params.now.read().clone()
     }
 
     pub fn set_params(&self, params: Params) {
         self.apply_settings(&params);
-        *self.params.write() = Arc::new(params);
-        self.params_generation.fetch_add(1, Ordering::Release);
+        *self.params.now.write() = Arc::new(params);
+        self.params.generation.fetch_add(1, Ordering::Release);
     }
 
     fn apply_settings(&self, params: &Params) {
         crate::boot::apply_settings(&self.log, params);
         self.cache.set_trace(!self.log.is_masked(lacquer_shm::Tag::ExpKill));
     }
+}
 
-    pub fn new(parts: Parts) -> Shared {
-        Shared {
-            params: RwLock::new(Arc::new(parts.config.params.clone())),
-            params_generation: AtomicU64::new(1),
-            pools: Pools::new(parts.reactors),
-            config: parts.config,
-            counters: parts.counters,
-            log: parts.log,
-            locks: Locks::open(&parts.vsm),
-            tag_counters: TagCounters::default(),
-            vsm: Mutex::new(parts.vsm),
-            cache: parts.cache,
-            stevedores: parts.stevedores,
-            parts: parts.parts,
-            vcls: VclTable::default(),
-            vxids: Vxids::default(),
-            runtimes: Runtimes::default(),
-            accepting: tokio::sync::watch::Sender::new(false),
-            hostname: hostname(),
-        }
+/// The parameters, as the manager last told them.
+pub struct LiveParams {
+    now: RwLock<Arc<Params>>,
+    generation: AtomicU64,
+}
+
+impl LiveParams {
+    pub fn new(params: Params) -> LiveParams {
+        LiveParams { now: RwLock::new(Arc::new(params)), generation: AtomicU64::new(1) }
     }
-}
 
-/// What [`Shared`] is made of and cannot make itself.
-pub struct Parts {
-    pub config: WorkerConfig,
-    pub reactors: usize,
-    pub counters: Arc<Segment<Main>>,
-    pub log: Arc<Log>,
-    pub vsm: VsmDir,
-    pub cache: Arc<Cache>,
-    pub stevedores: Stevedores,
-    pub parts: crate::parts::Parts,
-}
-
-fn hostname() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
+    /// Changes with every change of a parameter; cheap to look at.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
 }
 
 /// Transaction numbers. Reactors take them in chunks so that they do not meet at one counter.

@@ -49,6 +49,13 @@ pub fn decimal(n: u64, out: &mut [u8; MAX]) -> usize {
     decimal_at(n, 0, out)
 }
 
+/// The decimal digits of `n`, in `buffer`.
+#[inline]
+pub fn digits(n: u64, buffer: &mut [u8; MAX]) -> &[u8] {
+    let len = decimal(n, buffer);
+    &buffer[..len]
+}
+
 /// Writes `n` in decimal at `at` and returns where it ends.
 #[inline(always)]
 fn decimal_at(n: u64, at: usize, out: &mut [u8]) -> usize {

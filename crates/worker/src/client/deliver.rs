@@ -4,6 +4,7 @@ use lacquer_cache::{BodyState, ObjRef, flag};
 use lacquer_http::{BodyStatus, SessClose, Slot, header_table as h};
 use lacquer_http::{conditional, fixed, pack};
 use lacquer_shm::Tag;
+use lacquer_shm::vsl::text;
 use lacquer_vcl::types::{Action, Method};
 
 use super::{Req, Source, Step};
@@ -19,14 +20,14 @@ pub(super) fn set_up(req: &mut Req, object: &ObjRef) -> bool {
     req.resp_headers().log_all();
     let mut numbers = [[0u8; 24]; 3];
     let [a, b, c] = &mut numbers;
-    let own = crate::text::decimal(req.task.vxid().number(), a);
+    let own = text::digits(req.task.vxid().number(), a);
     let age = (req.task.t_prev - object.t_origin()).max(0.0).floor() as u64;
-    let age = crate::text::decimal(age, b);
+    let age = text::digits(age, b);
     let via = req.task.reactor.via();
     let is_hit = req.is_hit;
     let mut headers = req.resp_headers();
     if is_hit {
-        let fetched_by = crate::text::decimal(object.vxid(), c);
+        let fetched_by = text::digits(object.vxid(), c);
         headers.add(crate::task::names::X_VARNISH, &[own, b" ", fetched_by]);
     } else {
         headers.add(crate::task::names::X_VARNISH, &[own]);
@@ -75,7 +76,7 @@ pub async fn deliver(req: &mut Req, object: ObjRef) -> Step {
     let handling = req.vcl(Method::Deliver).await;
     if handling != Action::Deliver {
         req.object = None;
-        crate::extra::let_go(&object);
+        crate::bodies::let_go(&object);
         req.resp.clear();
         return match handling {
             Action::Restart => Step::Restart,

@@ -194,7 +194,7 @@ impl Host for Req {
     }
 
     fn cached_req_body(&mut self) -> Option<Vec<u8>> {
-        self.body.cached().map(|body| crate::extra::body_of(&body))
+        self.body.cached().map(|body| crate::bodies::body_of(&body))
     }
 
     fn tcp_congestion(&mut self, algorithm: &str) -> bool {

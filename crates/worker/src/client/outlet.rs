@@ -7,7 +7,7 @@ use lacquer_cache::{BodyState, Chunk, Object, flag};
 use lacquer_filters::splice::{self, Checksum, Strip};
 use lacquer_filters::{Chain, Filter, Report};
 
-use crate::extra;
+use crate::bodies;
 use crate::sender::{SendError, Sender};
 
 /// What filters are given at a time: what they make of it is held in memory.
@@ -61,7 +61,7 @@ impl Outlet {
             if object.body_len() <= at && object.state() == BodyState::Fetching {
                 self.flush().await?;
             }
-            let state = extra::more_than(object, at).await;
+            let state = bodies::more_than(object, at).await;
             let Some(mut chunk) = object.chunk_at(at).filter(|c| !c.is_empty()) else {
                 return if state == BodyState::Failed { Err(SendError::Source) } else { Ok(()) };
             };

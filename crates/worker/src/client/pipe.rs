@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lacquer_backend::{RxHalf, TxHalf};
 use lacquer_http::{BodyStatus, Filter, Message, SessClose, header_table as h};
+use lacquer_shm::vsl::text;
 use lacquer_shm::{Tag, TxLog, Vxid};
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::{BackendId, Ctx};
@@ -76,7 +77,7 @@ fn make_bereq(req: &mut Req) {
     let mut bereq = Message::new(req.task.params.http_max_hdr as usize);
     bereq.share_from(&req.http, Filter::NOTHING);
     let mut digits = [0; 24];
-    let own = crate::text::decimal(req.task.vxid().number(), &mut digits);
+    let own = text::digits(req.task.vxid().number(), &mut digits);
     let mut headers = Logged { message: &mut bereq, ws: &mut req.task.ws, log: &mut log, tags: BEREQ };
     headers.log_all();
     headers.add(crate::task::names::X_VARNISH, &[own]);

@@ -6,6 +6,7 @@ use lacquer_http::range::{self, Decision};
 use lacquer_http::{BodyStatus, SessClose, Text, conditional, h1, header_table as h};
 use lacquer_params::bits::FeatureBits;
 use lacquer_shm::Tag;
+use lacquer_shm::vsl::text;
 
 use super::deliver::{settle_connection, weaken_etag};
 use super::outlet::{Below, Outlet};
@@ -51,7 +52,7 @@ pub async fn transmit(req: &mut Req, source: Source) -> Step {
         headers.unset(h::CONTENT_LENGTH);
         if let Some(length) = plan.length {
             let mut digits = [0; 24];
-            headers.add(h::CONTENT_LENGTH, &[crate::text::decimal(length, &mut digits)]);
+            headers.add(h::CONTENT_LENGTH, &[text::digits(length, &mut digits)]);
         }
     }
     if plan.length == Some(0) {
@@ -360,7 +361,7 @@ fn finish(req: &mut Req, source: &Source) -> Step {
         if req.close.is_none() && object.state() == BodyState::Failed {
             req.close = Some(SessClose::TxError);
         }
-        crate::extra::let_go(object);
+        crate::bodies::let_go(object);
     }
     if req.body.status() == BodyStatus::Error && req.close.is_none() {
         req.close = Some(SessClose::RxBody);

@@ -84,8 +84,8 @@ pub async fn connect_or_reuse(
 ) -> Result<OriginConnection, endpoint::ConnectError> {
     if !fresh_only && let Some(connection) = reactor.shared.pools.take(reactor.id, origin.endpoint.id) {
         reactor.counters.backend_reuse.add(1);
-        reactor.parts.waiter.conns.sub(1);
-        reactor.parts.waiter.action.add(1);
+        reactor.pool_counters.waiter.conns.sub(1);
+        reactor.pool_counters.waiter.action.add(1);
         return Ok(OriginConnection::new(connection, origin.clone(), true));
     }
     let made = origin.endpoint.connect(limits.connect, limits.prefer_ipv6, limits.holddown);
@@ -166,7 +166,7 @@ impl OriginConnection {
     /// For the next who wants to talk to this origin.
     pub fn recycle(self, reactor: &Reactor) {
         reactor.counters.backend_recycle.add(1);
-        reactor.parts.waiter.conns.add(1);
+        reactor.pool_counters.waiter.conns.add(1);
         let connection = Connection { rx: self.rx.half, tx: self.tx, facts: self.facts };
         reactor.shared.pools.put(reactor.id, &self.origin.endpoint, connection);
     }

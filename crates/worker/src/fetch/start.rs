@@ -3,11 +3,13 @@
 use std::rc::Rc;
 
 use lacquer_cache::flag;
+use lacquer_http::freshness::Freshness;
 use lacquer_http::range::PartialCheck;
 use lacquer_http::{BodyStatus, Filter, Message, SessClose, Slot, Text, Workspace};
 use lacquer_http::{conditional, header_table as h};
 use lacquer_http::{fixed, freshness, pack, range};
 use lacquer_params::Params;
+use lacquer_shm::vsl::text;
 use lacquer_shm::{Tag, TxLog, Vxid};
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::BackendId;
@@ -185,7 +187,7 @@ pub async fn start(f: &mut Fetch) -> Step {
     if retried {
         headers.unset(crate::task::names::X_VARNISH);
     }
-    headers.add(crate::task::names::X_VARNISH, &[crate::text::decimal(vxid, &mut digits)]);
+    headers.add(crate::task::names::X_VARNISH, &[text::digits(vxid, &mut digits)]);
     if !has_body {
         headers.unset(h::CONTENT_LENGTH);
     }
@@ -228,22 +230,9 @@ fn judge(f: &mut Fetch, now: f64) {
     for name in [h::CACHE_CONTROL, h::VARY] {
         let _ = f.beresp.collect(&mut f.task.ws, name, b", ");
     }
-    let p = &f.task.params;
-    let defaults = freshness::Defaults {
-        ttl: p.default_ttl,
-        grace: p.default_grace,
-        keep: p.default_keep,
-        clock_skew: f64::from(p.clock_skew),
-    };
-    let fresh = freshness::freshness(&f.beresp, &f.task.ws, now, &defaults, f.is_pass);
-    f.t_origin = fresh.origin;
-    f.ttl = f64::from(fresh.ttl);
-    f.grace = f64::from(fresh.grace);
-    f.keep = f64::from(fresh.keep);
+    let fresh = f.set_lifetimes(now);
     if !f.is_pass {
-        f.out.clear();
-        fresh.write_log(now, f.uncacheable, &mut f.out);
-        f.task.log.put(Tag::TTL, &f.out);
+        f.log_lifetimes(now, &fresh);
     }
 }
 
@@ -283,6 +272,29 @@ fn accept_304(f: &mut Fetch) -> bool {
 }
 
 impl Fetch {
+    /// How long the answer lives by its headers and the parameters.
+    pub fn set_lifetimes(&mut self, now: f64) -> Freshness {
+        let p = &self.task.params;
+        let defaults = freshness::Defaults {
+            ttl: p.default_ttl,
+            grace: p.default_grace,
+            keep: p.default_keep,
+            clock_skew: f64::from(p.clock_skew),
+        };
+        let fresh = freshness::freshness(&self.beresp, &self.task.ws, now, &defaults, self.is_pass);
+        self.t_origin = fresh.origin;
+        self.ttl = f64::from(fresh.ttl);
+        self.grace = f64::from(fresh.grace);
+        self.keep = f64::from(fresh.keep);
+        fresh
+    }
+
+    pub fn log_lifetimes(&mut self, now: f64, fresh: &Freshness) {
+        self.out.clear();
+        fresh.write_log(now, self.uncacheable, &mut self.out);
+        self.task.log.put(Tag::TTL, &self.out);
+    }
+
     /// What VCL chose, else the default in turn.
     pub fn storage_choice(&self) -> u32 {
         self.task.reactor.shared.stevedores.next()

@@ -2,6 +2,7 @@
 
 use lacquer_http::{BodyStatus, header_table as h};
 use lacquer_shm::Tag;
+use lacquer_shm::vsl::text;
 use lacquer_vcl::types::Method;
 
 use crate::client::Req;
@@ -85,7 +86,7 @@ fn open_filters(req: &mut Req) -> bool {
 /// From now on the body's length is known, also to what a restart or a rollback goes back to.
 fn announce_length(req: &mut Req, length: u64) {
     let mut digits = [0; 24];
-    let length = crate::text::decimal(length, &mut digits);
+    let length = text::digits(length, &mut digits);
     for message in [&mut req.http0, &mut req.http] {
         let mut headers = Logged { message, ws: &mut req.task.ws, log: &mut req.task.log, tags: REQ };
         headers.unset(h::CONTENT_LENGTH);

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use lacquer_http::{BodyStatus, Slot, freshness};
+use lacquer_http::{BodyStatus, Slot};
 use lacquer_shm::Tag;
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::{BackendId, HostResult, Str};
@@ -197,22 +197,9 @@ pub fn pass_for(f: &mut Fetch, seconds: f64) {
 
 /// Forgets what VCL said about the object's life: the headers count.
 pub fn rfc_ttl(f: &mut Fetch) {
-    let p = &f.task.params;
-    let defaults = freshness::Defaults {
-        ttl: p.default_ttl,
-        grace: p.default_grace,
-        keep: p.default_keep,
-        clock_skew: f64::from(p.clock_skew),
-    };
     let now = f.t_resp;
-    let fresh = freshness::freshness(&f.beresp, &f.task.ws, now, &defaults, f.is_pass);
-    f.t_origin = fresh.origin;
-    f.ttl = f64::from(fresh.ttl);
-    f.grace = f64::from(fresh.grace);
-    f.keep = f64::from(fresh.keep);
-    let mut text = Vec::with_capacity(96);
-    fresh.write_log(now, f.uncacheable, &mut text);
-    f.task.log.put(Tag::TTL, &text);
+    let fresh = f.set_lifetimes(now);
+    f.log_lifetimes(now, &fresh);
 }
 
 pub fn unset(f: &mut Fetch, var: Var) -> HostResult<()> {

@@ -1,5 +1,4 @@
-//! Counters of the parts that Varnish is made of and tools ask for: memory pools and waiters. Reactors
-//! stand in for its thread pools.
+//! Counters of pools and waiters, which tools ask for: reactors stand in for Varnish's thread pools.
 
 use std::sync::Arc;
 
@@ -15,14 +14,14 @@ pub struct Pool {
     pub waiter: Segment<Waiter>,
 }
 
-pub struct Parts {
+pub struct PoolCounters {
     pools: Vec<Arc<Pool>>,
     reactors: usize,
     pub busyobj: Segment<Mempool>,
 }
 
-impl Parts {
-    pub fn create(vsm: &VsmDir, params: &Params, reactors: usize) -> Result<Parts, String> {
+impl PoolCounters {
+    pub fn create(vsm: &VsmDir, params: &Params, reactors: usize) -> Result<PoolCounters, String> {
         let text = |e: lacquer_shm::vsm::VsmError| e.to_string();
         let pool = |n: u32| -> Result<Arc<Pool>, String> {
             Ok(Arc::new(Pool {
@@ -31,7 +30,7 @@ impl Parts {
                 waiter: Segment::create(vsm, &format!("pool{n}")).map_err(text)?,
             }))
         };
-        Ok(Parts {
+        Ok(PoolCounters {
             reactors,
             pools: (0..params.thread_pools.max(1)).map(pool).collect::<Result<_, _>>()?,
             busyobj: mempool(vsm, "busyobj", params.workspace_backend)?,
@@ -52,7 +51,7 @@ fn mempool(vsm: &VsmDir, name: &str, size: u64) -> Result<Segment<Mempool>, Stri
 }
 
 /// A reactor's share.
-pub struct LocalParts {
+pub struct LocalPoolCounters {
     pool: Arc<Pool>,
     /// How many reactors count for that pool.
     sharers: u32,
@@ -62,11 +61,11 @@ pub struct LocalParts {
     pub busyobj: LocalMempool,
 }
 
-impl LocalParts {
-    pub fn new(parts: &Parts, reactor: usize) -> LocalParts {
-        LocalParts {
-            pool: parts.pool(reactor),
-            sharers: parts.reactors.div_ceil(parts.pools.len()).max(1) as u32,
+impl LocalPoolCounters {
+    pub fn new(all: &PoolCounters, reactor: usize) -> LocalPoolCounters {
+        LocalPoolCounters {
+            pool: all.pool(reactor),
+            sharers: all.reactors.div_ceil(all.pools.len()).max(1) as u32,
             req: LocalMempool::default(),
             sess: LocalMempool::default(),
             waiter: LocalWaiter::default(),
@@ -80,11 +79,11 @@ impl LocalParts {
         PoolParam { min_pool: share(of.min_pool), max_pool: share(of.max_pool), ..of }
     }
 
-    pub fn flush(&self, parts: &Parts) {
+    pub fn flush(&self, all: &PoolCounters) {
         self.req.flush(&self.pool.req);
         self.sess.flush(&self.pool.sess);
         self.waiter.flush(&self.pool.waiter);
-        self.busyobj.flush(&parts.busyobj);
+        self.busyobj.flush(&all.busyobj);
     }
 }
 
