@@ -216,8 +216,8 @@ impl Cache {
         found
     }
 
-    /// Kills an object because `new` serves in its place.
-    pub fn replace(&self, old: &Object, _new: &Object) {
+    /// Kills an object because a newer one serves in its place.
+    pub fn supersede(&self, old: &Object) {
         if self.kill(old) {
             bump(&self.counters.n_superseded);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::cache::Cache;
-use crate::object::{Object, Timers};
+use crate::object::Object;
 use crate::shard::{After, Shard};
 use crate::stats::bump;
 
@@ -171,54 +171,28 @@ impl Cache {
         }
     }
 
-    /// Changes an object's timers (NaN: leave) and, if it is in the index, its deadline. `ttl` counts
+    /// Shortens an object's ttl, grace and keep to these at most, in seconds (NaN: leave); the ttl counts
     /// from `now`.
-    pub fn rearm(&self, object: &Arc<Object>, now: f64, ttl: f64, grace: f64, keep: f64) {
-        let Some((shard, slot)) = self.locate(object) else { return };
-        let mut shard = shard.lock();
-        let Some(found) = shard.object(slot, object.vxid()).cloned() else { return };
-        self.rearm_slot(&mut shard, slot, &found, now, ttl, grace, keep);
-    }
-
-    /// Like `rearm`, but never lengthens anything.
-    pub(crate) fn reduce_slot(
+    pub(crate) fn shorten(
         &self,
         shard: &mut Shard,
         slot: u32,
         object: &Arc<Object>,
         now: f64,
-        want: (f64, f64, f64),
-    ) {
-        let Timers { ttl, grace, keep } = object.timers();
-        let shorter = |new: f64, old: f32| if new >= f64::from(old) { f64::NAN } else { new };
-        let age = now - object.t_origin();
-        let new_ttl = shorter(want.0 + age, ttl) - age;
-        self.rearm_slot(shard, slot, object, now, new_ttl, shorter(want.1, grace), shorter(want.2, keep));
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn rearm_slot(
-        &self,
-        shard: &mut Shard,
-        slot: u32,
-        object: &Arc<Object>,
-        now: f64,
-        ttl: f64,
-        grace: f64,
-        keep: f64,
+        [ttl, grace, keep]: [f64; 3],
     ) {
         let old = object.expires();
         let mut timers = object.timers();
-        let set = |field: &mut f32, value: f64| {
-            if !value.is_nan() {
+        let limit = |field: &mut f32, most: f64| {
+            if most < f64::from(*field) {
                 // Rounded down: what is to end now ends now.
-                let nearest = value as f32;
-                *field = if f64::from(nearest) > value { nearest.next_down() } else { nearest };
+                let nearest = most as f32;
+                *field = if f64::from(nearest) > most { nearest.next_down() } else { nearest };
             }
         };
-        set(&mut timers.ttl, now + ttl - object.t_origin());
-        set(&mut timers.grace, grace);
-        set(&mut timers.keep, keep);
+        limit(&mut timers.ttl, now + ttl - object.t_origin());
+        limit(&mut timers.grace, grace);
+        limit(&mut timers.keep, keep);
         object.set_timers(timers);
         let key = shard.slab.get(slot).key;
         self.touch(&key);

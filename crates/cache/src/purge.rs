@@ -33,7 +33,7 @@ impl Cache {
                 match purge {
                     Purge::Hard => self.remove(&mut shard, slot, &mut after),
                     Purge::Soft { now, ttl, grace, keep } => {
-                        self.reduce_slot(&mut shard, slot, &object, now, (ttl, grace, keep));
+                        self.shorten(&mut shard, slot, &object, now, [ttl, grace, keep]);
                     }
                 }
             }
@@ -68,7 +68,7 @@ impl Cache {
             Purge::Hard => self.remove(&mut shard, slot, &mut after),
             Purge::Soft { now, .. } if object.fresh_until(0.0) <= now => return false,
             Purge::Soft { now, ttl, grace, keep } => {
-                self.reduce_slot(&mut shard, slot, &object, now, (ttl, grace, keep));
+                self.shorten(&mut shard, slot, &object, now, [ttl, grace, keep]);
             }
         }
         drop(shard);

@@ -215,7 +215,7 @@ fn streamed_objects_are_found_early_and_compact_in_the_end() {
     assert!(matches!(unseen.stored(), Stored::Whole(_)));
     drop(unseen);
     // Either form stands for the object.
-    w.cache.replace(&reader, &object);
+    w.cache.supersede(&reader);
     assert_eq!(w.stat("n_superseded"), 1);
     assert_eq!(outcome(&w.lookup(1)), Outcome::Miss(None));
     drop((reader, object));
@@ -258,7 +258,8 @@ fn expiry_logs_as_varnish_does() {
     let object = w.fill(1, 10.0, |_| {});
     let x = object.vxid();
     assert_eq!(w.expire(), w.now.get() + 10.0);
-    w.cache.rearm(&object, w.now.get(), 5.0, f64::NAN, f64::NAN);
+    let soft = Purge::Soft { now: w.now.get(), ttl: 5.0, grace: f64::NAN, keep: f64::NAN };
+    assert_eq!(w.cache.purge(&digest(1), soft), 1);
     assert_eq!(w.expire(), w.now.get() + 5.0);
     w.cache.kill(&object);
     w.tick(1.0);

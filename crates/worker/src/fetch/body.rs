@@ -336,7 +336,7 @@ impl Fetch {
             let log = &self.task.reactor.shared.log;
             let text = format_args!("VBF_Superseded x={} n={}", stale.vxid(), object.vxid());
             log.write_fmt(Tag::ExpKill, lacquer_shm::Vxid::NONE, text);
-            self.task.reactor.shared.cache.replace(&stale, object);
+            self.task.reactor.shared.cache.supersede(&stale);
         }
     }
 
