@@ -98,14 +98,9 @@ fn contents(modules: &[ModuleSignatures]) -> String {
     let mut out = "# Modules\n\nWhat VCL can `import`. Each page lists a module's functions and objects.\n\n"
         .to_owned();
     for module in modules {
-        let _ = writeln!(out, "- [{}]({0}.md): {}", module.name, lower_first(&module.description));
+        let _ = writeln!(out, "- [{}]({0}.md): {}", module.name, module.description);
     }
     out
-}
-
-fn lower_first(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_lowercase().to_string() + letters.as_str())
 }
 
 fn page(module: &ModuleSignatures) -> String {
