@@ -7,14 +7,9 @@
 mod builtin;
 mod check;
 mod compiler;
-mod decl_acl;
-mod decl_backend;
-mod decl_import;
-mod decl_probe;
+mod decl;
 pub mod diagnostics;
 mod expr;
-mod expr_call;
-mod expr_ops;
 mod hints;
 mod include;
 mod lexer;
