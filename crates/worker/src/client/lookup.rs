@@ -58,7 +58,7 @@ pub async fn lookup(req: &mut Req) -> Step {
 }
 
 fn log_marker(req: &mut Req, tag: Tag, marker: &Object) {
-    let ttl = marker.fresh_until(req.req_ttl) - req.t_req;
+    let ttl = marker.fresh_until(req.rules.ttl) - req.t_req;
     req.task.log.put_fmt(tag, format_args!("{} {ttl:.6}", marker.vxid()));
 }
 
@@ -73,11 +73,11 @@ fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>) -> Loo
     let other_variant = RefCell::new(Vec::new());
     let args = LookupArgs {
         t_req: req.t_req,
-        ttl: req.req_ttl,
-        grace: req.req_grace,
-        always_miss: req.hash_always_miss,
-        ignore_busy: req.hash_ignore_busy,
-        ignore_vary: req.hash_ignore_vary,
+        ttl: req.rules.ttl,
+        grace: req.rules.grace,
+        always_miss: req.rules.always_miss,
+        ignore_busy: req.rules.ignore_busy,
+        ignore_vary: req.rules.ignore_vary,
         ban_any_variant: params.ban_any_variant,
         vary: &|spec| {
             let matches = vary::matches(spec, http, ws, gzip);
@@ -107,7 +107,7 @@ fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>) -> Loo
 
 /// `Hit`: which object, how long it lives, and how far its fetch has come if it still goes on.
 fn log_hit(req: &mut Req, object: &Object) {
-    let ttl = object.fresh_until(req.req_ttl) - req.t_req;
+    let ttl = object.fresh_until(req.rules.ttl) - req.t_req;
     let timers = object.timers();
     let (grace, keep) = (f64::from(timers.grace), f64::from(timers.keep));
     if object.state() != BodyState::Fetching {
@@ -129,7 +129,7 @@ async fn hit(req: &mut Req, object: ObjRef, refresh: Option<Busy>) -> Step {
         Action::Deliver => {
             let c = &req.task.reactor.counters;
             c.cache_hit.add(1);
-            if object.fresh_until(req.req_ttl) < req.t_req {
+            if object.fresh_until(req.rules.ttl) < req.t_req {
                 c.cache_hit_grace.add(1);
             }
             req.is_hit = true;

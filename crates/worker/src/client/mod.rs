@@ -96,6 +96,29 @@ impl Seat {
     }
 }
 
+/// What VCL says about which object will do. Times are in seconds; a negative one says nothing.
+pub struct LookupRules {
+    pub ttl: f64,
+    pub grace: f64,
+    pub max_age: f64,
+    pub always_miss: bool,
+    pub ignore_busy: bool,
+    pub ignore_vary: bool,
+}
+
+impl Default for LookupRules {
+    fn default() -> LookupRules {
+        LookupRules {
+            ttl: -1.0,
+            grace: -1.0,
+            max_age: -1.0,
+            always_miss: false,
+            ignore_busy: false,
+            ignore_vary: false,
+        }
+    }
+}
+
 pub struct Req {
     pub task: Task,
     /// The request as VCL sees and changes it.
@@ -122,15 +145,10 @@ pub struct Req {
     pub is_hit: bool,
     pub is_hitmiss: bool,
     pub is_hitpass: bool,
-    pub hash_always_miss: bool,
-    pub hash_ignore_busy: bool,
-    pub hash_ignore_vary: bool,
     pub can_esi: bool,
     pub backend_hint: BackendId,
     pub storage: u32,
-    pub req_ttl: f64,
-    pub req_grace: f64,
-    pub req_max_age: f64,
+    pub rules: LookupRules,
     pub identity: Text,
     pub filters: Text,
     pub resp_filters: Text,
@@ -211,15 +229,10 @@ impl Req {
             is_hit: false,
             is_hitmiss: false,
             is_hitpass: false,
-            hash_always_miss: false,
-            hash_ignore_busy: false,
-            hash_ignore_vary: false,
             can_esi: true,
             backend_hint: BackendId::NONE,
             storage: 0,
-            req_ttl: -1.0,
-            req_grace: -1.0,
-            req_max_age: -1.0,
+            rules: LookupRules::default(),
             identity: Text::NONE,
             filters: Text::NONE,
             resp_filters: Text::NONE,

@@ -6,7 +6,7 @@ use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 use sha2::{Digest, Sha256};
 
-use super::{Req, Step};
+use super::{LookupRules, Req, Step};
 
 /// Expect and Connection are settled before VCL sees the request.
 pub async fn transport(req: &mut Req) -> Step {
@@ -66,13 +66,8 @@ fn prepare(req: &mut Req) {
         append_value(req, h::VIA, via.as_bytes());
         let _ = req.http.collect(&mut req.task.ws, h::CACHE_CONTROL, b", ");
         req.backend_hint = req.task.vcl.loaded.instance().default_backend;
-        req.req_ttl = -1.0;
-        req.req_grace = -1.0;
-        req.req_max_age = -1.0;
+        req.rules = LookupRules::default();
         req.can_esi = true;
-        req.hash_always_miss = false;
-        req.hash_ignore_busy = false;
-        req.hash_ignore_vary = false;
         req.identity = lacquer_http::Text::NONE;
         req.storage = 0;
         req.task.trace = req.task.params.feature.has(lacquer_params::bits::FeatureBits::TRACE);

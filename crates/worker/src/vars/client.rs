@@ -35,9 +35,9 @@ pub fn get_bool(req: &mut Req, var: Var) -> bool {
             }
             None => req.can_esi,
         },
-        Var::ReqHashAlwaysMiss => req.hash_always_miss,
-        Var::ReqHashIgnoreBusy => req.hash_ignore_busy,
-        Var::ReqHashIgnoreVary => req.hash_ignore_vary,
+        Var::ReqHashAlwaysMiss => req.rules.always_miss,
+        Var::ReqHashIgnoreBusy => req.rules.ignore_busy,
+        Var::ReqHashIgnoreVary => req.rules.ignore_vary,
         Var::ReqIsHitmiss => req.is_hitmiss,
         Var::ReqIsHitpass => req.is_hitpass,
         Var::ReqTrace => req.task.trace,
@@ -64,9 +64,9 @@ pub fn get_int(req: &Req, var: Var) -> i64 {
 pub fn get_real(req: &Req, var: Var) -> f64 {
     match var {
         Var::Now => req.task.now,
-        Var::ReqGrace => req.req_grace,
-        Var::ReqTtl => req.req_ttl,
-        Var::ReqMaxAge => req.req_max_age,
+        Var::ReqGrace => req.rules.grace,
+        Var::ReqTtl => req.rules.ttl,
+        Var::ReqMaxAge => req.rules.max_age,
         Var::ReqTime | Var::ReqTopTime => req.t_req,
         Var::RespTime => req.t_resp,
         Var::ObjAge | Var::ObjGrace | Var::ObjKeep | Var::ObjTime | Var::ObjTtl => {
@@ -174,9 +174,9 @@ pub fn get_stevedore(req: &Req, var: Var) -> u32 {
 
 pub fn set_bool(req: &mut Req, var: Var, value: bool) -> HostResult<()> {
     match var {
-        Var::ReqHashAlwaysMiss => req.hash_always_miss = value,
-        Var::ReqHashIgnoreBusy => req.hash_ignore_busy = value,
-        Var::ReqHashIgnoreVary => req.hash_ignore_vary = value,
+        Var::ReqHashAlwaysMiss => req.rules.always_miss = value,
+        Var::ReqHashIgnoreBusy => req.rules.ignore_busy = value,
+        Var::ReqHashIgnoreVary => req.rules.ignore_vary = value,
         Var::ReqTrace => req.task.trace = value,
         // Of VCL 4.0, which lets only the outermost request turn ESI off.
         Var::ReqEsi if req.esi_level == 0 => req.can_esi = value,
@@ -196,9 +196,9 @@ pub fn set_real(req: &mut Req, var: Var, value: f64) -> HostResult<()> {
     // Not a number counts as 0 too.
     let positive = if value > 0.0 { value } else { 0.0 };
     match (var, &mut req.bereq) {
-        (Var::ReqTtl, _) => req.req_ttl = positive,
-        (Var::ReqGrace, _) => req.req_grace = positive,
-        (Var::ReqMaxAge, _) => req.req_max_age = positive,
+        (Var::ReqTtl, _) => req.rules.ttl = positive,
+        (Var::ReqGrace, _) => req.rules.grace = positive,
+        (Var::ReqMaxAge, _) => req.rules.max_age = positive,
         (Var::BereqConnectTimeout, Some(pipe)) => pipe.connect_timeout = Some(value),
         (Var::BereqTaskDeadline, Some(pipe)) => pipe.task_deadline = Some(value),
         _ if session::set_timeout(&req.task.sess, var, Some(value)) => {}
@@ -209,9 +209,9 @@ pub fn set_real(req: &mut Req, var: Var, value: f64) -> HostResult<()> {
 
 pub fn unset(req: &mut Req, var: Var) -> HostResult<()> {
     match (var, &mut req.bereq) {
-        (Var::ReqTtl, _) => req.req_ttl = -1.0,
-        (Var::ReqGrace, _) => req.req_grace = -1.0,
-        (Var::ReqMaxAge, _) => req.req_max_age = -1.0,
+        (Var::ReqTtl, _) => req.rules.ttl = -1.0,
+        (Var::ReqGrace, _) => req.rules.grace = -1.0,
+        (Var::ReqMaxAge, _) => req.rules.max_age = -1.0,
         (Var::BereqConnectTimeout, Some(pipe)) => pipe.connect_timeout = None,
         (Var::BereqTaskDeadline, Some(pipe)) => pipe.task_deadline = None,
         _ if session::set_timeout(&req.task.sess, var, None) => {}
