@@ -95,7 +95,10 @@ fn pages_are_up_to_date() {
 }
 
 fn contents(modules: &[ModuleSignatures]) -> String {
-    let mut out = "# Modules\n\nWhat VCL can `import`. Each page lists a module's functions and objects.\n\n"
+    let mut out = "# Modules\n\nWhat VCL can `import`. Each page lists a module's functions and objects.\n\n\
+         Modules are part of the program. Of `import NAME from \"PATH\"` only the file's name is looked at: a\n\
+         `libvmod_OTHER.so` is refused, as it is by Varnish, and the parameter `vmod_path` changes nothing. A\n\
+         module that is not in this list cannot be loaded, whatever files there are.\n\n"
         .to_owned();
     for module in modules {
         let _ = writeln!(out, "- [{}]({0}.md): {}", module.name, module.description);
