@@ -13,8 +13,7 @@ pub async fn respond(f: &mut Fetch) -> Step {
     let told_close = f.beresp.has_token(&f.task.ws, h::CONNECTION, b"close");
     f.mark_close(told_close, SessClose::RespClose);
 
-    // After a rollback there is no answer any more, and its texts may have been written over.
-    if f.origin.is_some() && !f.check_range() {
+    if !f.check_range() {
         let reason = f.origin.as_ref().and_then(|o| o.close);
         f.close_origin(reason);
         return Step::Error;

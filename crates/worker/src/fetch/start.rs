@@ -310,7 +310,9 @@ impl Fetch {
             return true;
         }
         let ws = &self.task.ws;
-        match range::check_partial(&self.bereq0, ws, &self.beresp, ws) {
+        // After a rollback there is no answer any more, and its texts may have been written over.
+        let answer = self.origin.is_some().then_some(&self.beresp);
+        match range::check_partial(&self.bereq0, ws, answer, ws) {
             PartialCheck::Fine => true,
             PartialCheck::Odd(note) => {
                 self.task.log.put(Tag::Debug, note.as_bytes());
