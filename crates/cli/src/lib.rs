@@ -1,4 +1,5 @@
-//! The management protocol: words, frames, authentication, the table of commands, JSON replies; and
+//! The management protocol: words, frames, authentication, the table of commands, patterns of
+//! names, JSON replies; and
 //! the messages between manager and worker. Pure but for reading and writing whole messages.
 
 #![forbid(unsafe_code)]
@@ -9,6 +10,7 @@ pub mod collector;
 pub mod columns;
 pub mod command_table;
 pub mod frame;
+pub mod glob;
 pub mod help;
 pub mod json;
 pub mod link;

@@ -6,11 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
+use lacquer_cli::glob;
 use lacquer_vcl::{Files, Resolver, SocketKind};
 
 use crate::fault::words;
 use crate::resolve::{lookup, port_number};
-use crate::vcl::catalogue::glob;
 
 /// The machine we run on.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ fn expand(folder: &str, parts: &[&str], found: &mut Vec<String>) -> io::Result<(
     };
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
     let shown = |name: &String| !name.starts_with('.') || part.starts_with('.');
-    let mut names: Vec<String> = names.filter(shown).filter(|name| glob(part, name)).collect();
+    let mut names: Vec<String> = names.filter(shown).filter(|name| glob::matches(part, name)).collect();
     names.sort();
     names.iter().try_for_each(|name| expand(&below(name), rest, found))
 }

@@ -1,6 +1,7 @@
 //! The VCL programs and labels that are loaded, which is active, and who depends on whom. Pure: what the
 //! worker thinks of it is the caller's business.
 
+use lacquer_cli::glob;
 use lacquer_cli::link::VclState;
 
 use super::compile::Compiled;
@@ -224,7 +225,7 @@ impl Catalogue {
         let mut marked: Vec<&str> = Vec::new();
         for pattern in patterns {
             let mut any = false;
-            for entry in self.entries.iter().filter(|entry| glob(pattern, &entry.name)) {
+            for entry in self.entries.iter().filter(|entry| glob::matches(pattern, &entry.name)) {
                 if self.active.as_deref() == Some(&entry.name) {
                     return Err(CannotDiscard::Active(entry.name.clone()));
                 }
@@ -259,48 +260,6 @@ impl Catalogue {
         }
         self.dependents(name).for_each(|by| self.dependents_first(by, order));
         order.push(name.to_owned());
-    }
-}
-
-/// Shell patterns: `*`, `?`, `[a-z]`, `[!a-z]` and a backslash before what is meant literally.
-pub fn glob(pattern: &str, text: &str) -> bool {
-    let pattern: Vec<char> = pattern.chars().collect();
-    let text: Vec<char> = text.chars().collect();
-    glob_chars(&pattern, &text)
-}
-
-fn glob_chars(pattern: &[char], text: &[char]) -> bool {
-    match pattern {
-        [] => text.is_empty(),
-        ['*', rest @ ..] => (0..=text.len()).any(|skip| glob_chars(rest, &text[skip..])),
-        ['?', rest @ ..] => text.split_first().is_some_and(|(_, text)| glob_chars(rest, text)),
-        ['\\', literal, rest @ ..] => text.first() == Some(literal) && glob_chars(rest, &text[1..]),
-        ['[', inside @ ..] => match (bracket(inside), text) {
-            (Some((set, negated, rest)), [first, text @ ..]) => {
-                in_set(set, *first) != negated && glob_chars(rest, text)
-            }
-            (None, ['[', text @ ..]) => glob_chars(inside, text),
-            _ => false,
-        },
-        [literal, rest @ ..] => text.first() == Some(literal) && glob_chars(rest, &text[1..]),
-    }
-}
-
-/// Splits what follows `[` into the set, whether it is negated, and the rest of the pattern.
-fn bracket(inside: &[char]) -> Option<(&[char], bool, &[char])> {
-    let (negated, set) = match inside {
-        ['!' | '^', set @ ..] => (true, set),
-        set => (false, set),
-    };
-    let end = 1 + set.get(1..)?.iter().position(|c| *c == ']')?;
-    Some((&set[..end], negated, &set[end + 1..]))
-}
-
-fn in_set(set: &[char], c: char) -> bool {
-    match set {
-        [low, '-', high, rest @ ..] => (*low..=*high).contains(&c) || in_set(rest, c),
-        [one, rest @ ..] => *one == c || in_set(rest, c),
-        [] => false,
     }
 }
 
@@ -355,20 +314,5 @@ mod tests {
         all.activate("vcl2", 10.0);
         assert_eq!(all.gone_cold(20.0, 5.0), ["vcl3"]);
         assert!(all.gone_cold(12.0, 5.0).is_empty());
-    }
-
-    #[test]
-    fn patterns() {
-        for (pattern, text, is_match) in [
-            ("a*c", "abbc", true),
-            ("a?c", "ac", false),
-            ("[!a]x", "bx", true),
-            ("[a-c]x", "dx", false),
-            ("\\*", "*", true),
-            ("\\*", "a", false),
-            ("[", "[", true),
-        ] {
-            assert_eq!(glob(pattern, text), is_match, "{pattern} {text}");
-        }
     }
 }

@@ -4,12 +4,12 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use lacquer_cli::columns::{self, Cell, left};
-use lacquer_cli::{json, status};
+use lacquer_cli::{glob, json, status};
 use lacquer_http::date;
 use lacquer_vcl_runtime::director::DirectorCell;
 use lacquer_vcl_runtime::{AdminHealth, BackendId, Health};
 
-use super::{Answer, glob};
+use super::Answer;
 use crate::backends::{Origin, OriginLeaf};
 use crate::clock;
 use crate::shared::Shared;

@@ -7,7 +7,6 @@ pub mod panics;
 
 mod backends;
 mod debug;
-mod glob;
 mod vcl_list;
 
 pub use bans::from_vcl as ban_from_vcl;

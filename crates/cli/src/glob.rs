@@ -1,4 +1,4 @@
-//! Shell patterns as `fnmatch` knows them: `*`, `?`, `[a-z]`, `[!a-z]`, and a backslash before what is
+//! Shell patterns, by which commands name backends and VCLs: `*`, `?`, `[a-z]`, `[!a-z]`, and a backslash before what is
 //! meant literally. Takes time proportional to pattern times text, whatever the pattern.
 
 pub fn matches(pattern: &str, text: &str) -> bool {
