@@ -5,10 +5,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::stream::Stream;
@@ -22,8 +23,14 @@ pub struct Endpoint {
     pub path: Option<String>,
     /// Bytes sent first on every new connection.
     pub preamble: Option<Vec<u8>>,
-    holddown: Mutex<Option<Instant>>,
-    holddown_errno: AtomicI32,
+    held_down: Mutex<Option<HeldDown>>,
+}
+
+/// After a failure nobody tries for a while, and all are told what it was.
+#[derive(Clone, Copy, Debug)]
+struct HeldDown {
+    until: Instant,
+    errno: i32,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -44,7 +51,7 @@ impl Drop for Endpoint {
 /// Known endpoints, so that equal ones share an id. Dead ones fall out when the list is searched.
 static KNOWN: Mutex<Vec<std::sync::Weak<Endpoint>>> = Mutex::new(Vec::new());
 
-/// Why there is no connection. `errno` 0: held down after an earlier failure.
+/// Why there is no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectError {
     pub errno: i32,
@@ -84,8 +91,7 @@ impl Endpoint {
             v6,
             path,
             preamble,
-            holddown: Mutex::new(None),
-            holddown_errno: AtomicI32::new(0),
+            held_down: Mutex::new(None),
         });
         known.push(Arc::downgrade(&endpoint));
         endpoint
@@ -105,14 +111,14 @@ impl Endpoint {
             let limit = Duration::from_secs_f64(timeout.min(1e9));
             tokio::time::timeout(limit, self.connect_any(prefer_ipv6))
                 .await
-                .unwrap_or_else(|_| Err(io::Error::from_raw_os_error(ETIMEDOUT)))
+                .unwrap_or_else(|_| Err(timed_out()))
         } else {
             self.connect_any(prefer_ipv6).await
         };
         result.map_err(|e| {
-            let errno = e.raw_os_error().unwrap_or(ETIMEDOUT);
+            let errno = Errno::from_io_error(&e).unwrap_or(Errno::TIMEDOUT);
             self.hold_down(errno, holddown);
-            ConnectError { errno, held_down: false }
+            ConnectError { errno: errno.raw_os_error(), held_down: false }
         })
     }
 
@@ -134,7 +140,7 @@ impl Endpoint {
             return UnixStream::connect(&*address).await.map(Stream::Unix);
         }
         let order = if prefer_ipv6 { [self.v6, self.v4] } else { [self.v4, self.v6] };
-        let mut last = io::Error::from_raw_os_error(EADDRNOTAVAIL);
+        let mut last = io::Error::from(Errno::ADDRNOTAVAIL);
         for addr in order.into_iter().flatten() {
             match TcpStream::connect(addr).await {
                 Ok(stream) => {
@@ -148,38 +154,30 @@ impl Endpoint {
     }
 
     fn held_down(&self) -> Option<i32> {
-        let mut until = self.holddown.lock();
-        match *until {
-            Some(t) if Instant::now() < t => Some(self.holddown_errno.load(Ordering::Relaxed)),
-            Some(_) => {
-                *until = None;
-                None
-            }
-            None => None,
-        }
+        let mut held = self.held_down.lock();
+        held.take_if(|held| Instant::now() >= held.until);
+        held.map(|held| held.errno)
     }
 
-    fn hold_down(&self, errno: i32, holddown: Holddown) {
+    fn hold_down(&self, errno: Errno, holddown: Holddown) {
         let seconds = match errno {
-            EACCES | EPERM | EADDRNOTAVAIL => holddown.local,
-            ECONNREFUSED | ENETUNREACH => holddown.remote,
+            Errno::ACCESS | Errno::PERM | Errno::ADDRNOTAVAIL => holddown.local,
+            Errno::CONNREFUSED | Errno::NETUNREACH => holddown.remote,
             _ => 0.0,
         };
         if seconds > 0.0 {
-            self.holddown_errno.store(errno, Ordering::Relaxed);
-            *self.holddown.lock() = Some(Instant::now() + Duration::from_secs_f64(seconds));
+            let until = Instant::now() + Duration::from_secs_f64(seconds);
+            *self.held_down.lock() = Some(HeldDown { until, errno: errno.raw_os_error() });
         }
     }
 }
 
-const EPERM: i32 = 1;
-const EACCES: i32 = 13;
-const EADDRNOTAVAIL: i32 = 99;
-const ENETUNREACH: i32 = 101;
-pub const ETIMEDOUT: i32 = 110;
-const ECONNREFUSED: i32 = 111;
+/// What a wait that took too long is reported as.
+pub fn timed_out() -> io::Error {
+    Errno::TIMEDOUT.into()
+}
 
-/// Size of the kernel's receive buffer and the like are left to the system; keep-alive is set by parameter.
+/// Keep-alive in seconds and probes. A socket that has none is left as it is.
 pub fn set_keepalive(socket: impl AsFd, time: f64, interval: f64, probes: u32) {
     let fd = socket.as_fd();
     let sock = socket2::SockRef::from(&fd);

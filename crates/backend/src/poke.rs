@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use crate::endpoint::{ETIMEDOUT, Endpoint, Holddown};
+use crate::endpoint::{Endpoint, Holddown, timed_out};
 use crate::probe::{Attempt, Fact, Settings};
 use crate::stream::{RxHalf, TxHalf};
 
@@ -111,7 +111,7 @@ async fn receive(
             }
             Ok(Err(e)) => return Err(("Read", e)),
             Err(_) if !expect_close => return Ok(answer),
-            Err(_) => return Err(("Poll", io::Error::from_raw_os_error(ETIMEDOUT))),
+            Err(_) => return Err(("Poll", timed_out())),
         }
     }
 }

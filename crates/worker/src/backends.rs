@@ -126,14 +126,15 @@ impl Origin {
         }
     }
 
+    /// Counts why there was no connection; 0: it was not tried, as it failed a moment ago.
     pub fn count_failure(&self, errno: i32) {
         self.count(|c| match errno {
             0 => c.helddown.add(1),
-            1 | 13 => c.fail_eacces.add(1),
-            99 => c.fail_eaddrnotavail.add(1),
-            101 => c.fail_enetunreach.add(1),
-            110 => c.fail_etimedout.add(1),
-            111 => c.fail_econnrefused.add(1),
+            libc::EPERM | libc::EACCES => c.fail_eacces.add(1),
+            libc::EADDRNOTAVAIL => c.fail_eaddrnotavail.add(1),
+            libc::ENETUNREACH => c.fail_enetunreach.add(1),
+            libc::ETIMEDOUT => c.fail_etimedout.add(1),
+            libc::ECONNREFUSED => c.fail_econnrefused.add(1),
             _ => c.fail_other.add(1),
         });
     }

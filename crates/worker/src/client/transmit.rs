@@ -1,5 +1,7 @@
 //! Sends the response: head and body in as few writes as the kernel allows.
 
+use std::io::ErrorKind;
+
 use lacquer_cache::{BodyState, flag};
 use lacquer_filters::{Filter, Gunzip, RangeOf};
 use lacquer_http::range::{self, Decision};
@@ -234,17 +236,13 @@ fn settle_failure(req: &mut Req, result: Result<(), SendError>, short: bool, hea
             req.fail_session(SessClose::RemClose);
         }
         Err(SendError::Io(e)) => {
-            let text = format!("Write error, retval = -1, len = {}, errno = {}", head_len, os_text(&e));
-            req.task.log.put(Tag::Debug, text.as_bytes());
-            let gone = matches!(e.raw_os_error(), Some(32 | 104));
+            let why = e.raw_os_error().map_or_else(|| e.to_string(), crate::sys::error_text);
+            let text = format_args!("Write error, retval = -1, len = {head_len}, errno = {why}");
+            req.task.log.put_fmt(Tag::Debug, text);
+            let gone = matches!(e.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset);
             req.fail_session(if gone { SessClose::RemClose } else { SessClose::TxError });
         }
     }
-}
-
-fn os_text(e: &std::io::Error) -> String {
-    let text = e.to_string();
-    text.split(" (os error").next().unwrap_or("").to_owned()
 }
 
 /// A body as it is stored.
