@@ -5,6 +5,7 @@
 /// bytes at a time are written, so what lies behind a number's end is overwritten too.
 pub const MAX: usize = 24;
 
+const MILLION: u64 = 1_000_000;
 const HUNDRED_MILLION: u64 = 100_000_000;
 const ASCII_ZEROS: u64 = 0x3030_3030_3030_3030;
 
@@ -142,12 +143,12 @@ impl Clock {
     #[inline(always)]
     fn seconds_at(&mut self, t: f64, at: usize, out: &mut [u8]) -> usize {
         let now = to_micros(t);
-        let (second, fraction) = (now / 1_000_000, now % 1_000_000);
+        let (second, fraction) = (now / MILLION, now % MILLION);
         if second != self.second && !self.turn(second) {
             return micros(now, at, out);
         }
         put(out, at, self.digits);
-        decimals(fraction as u32, at + self.digits.len(), out)
+        decimals(fraction, at + self.digits.len(), out)
     }
 
     /// False if that second is not ten digits long.
@@ -188,21 +189,26 @@ fn fixed6_at(x: f64, at: usize, out: &mut [u8]) -> usize {
 /// Millionths, written from `at`; the answer is where they end.
 #[inline(always)]
 fn micros(n: u64, at: usize, out: &mut [u8]) -> usize {
-    if n < 1_000_000 {
-        put(out, at, [b'0']);
-        return decimals(n as u32, at + 1, out);
+    if n < MILLION {
+        put(out, at, fraction(n).to_le_bytes());
+        return at + 8;
     }
-    let (whole, fraction) = (n / 1_000_000, n % 1_000_000);
-    let point = decimal_at(whole, at, out);
-    decimals(fraction as u32, point, out)
+    let point = decimal_at(n / MILLION, at, out);
+    decimals(n % MILLION, point, out)
 }
 
 /// The point and six decimals.
 #[inline(always)]
-fn decimals(fraction: u32, at: usize, out: &mut [u8]) -> usize {
-    let ([a, b], [c, d], [e, f]) = (pair(fraction / 10_000), pair(fraction / 100), pair(fraction));
-    put(out, at, [b'.', a, b, c, d, e, f]);
+fn decimals(millionths: u64, at: usize, out: &mut [u8]) -> usize {
+    put(out, at, (fraction(millionths) >> 8).to_le_bytes());
     at + 7
+}
+
+/// "0." and six decimals, the first one lowest.
+#[inline(always)]
+const fn fraction(millionths: u64) -> u64 {
+    const POINT: u64 = (b'0' - b'.') as u64;
+    (eight(millionths) | ASCII_ZEROS) - (POINT << 8)
 }
 
 /// Room for the texts that are made at once: two words and a number, a word and three times, seven numbers.
