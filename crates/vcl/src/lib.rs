@@ -7,9 +7,14 @@
 mod builtin;
 mod check;
 mod compiler;
-mod decl;
+mod decl_acl;
+mod decl_backend;
+mod decl_import;
+mod decl_probe;
 pub mod diagnostics;
 mod expr;
+mod expr_call;
+mod expr_ops;
 mod hints;
 mod include;
 mod lexer;

@@ -12,7 +12,7 @@ use lacquer_http::date::DateCache;
 use lacquer_params::Params;
 use lacquer_shm::vsc::{LocalMain, LocalSet};
 
-use crate::client::{Place, Seat};
+use crate::client::Seat;
 use crate::clock;
 use crate::deadlines::Deadlines;
 use crate::fetch::Runner;
@@ -128,22 +128,15 @@ impl Reactor {
     }
 
     /// Where the next request finds its place and its memory.
-    pub fn take_seat(&self, params: &Params) -> Seat {
-        let mut seat = self.seats.take(&self.pool_counters.req).unwrap_or_else(|| Seat::new(self, params));
-        seat.refresh(params);
-        seat
+    pub fn take_seat(&self) -> Seat {
+        self.seats.take(&self.pool_counters.req).unwrap_or_default()
     }
 
-    pub fn give_seat(&self, seat: Seat) {
+    /// What lay there has ended.
+    pub fn give_seat(&self, mut seat: Seat) {
+        seat.vacate();
         let limits = self.pool_counters.share(self.params.borrow().pool_req);
         self.seats.give(seat, self.tidied.get(), limits, &self.pool_counters.req);
-    }
-
-    /// The request has ended.
-    pub fn vacate(&self, place: Place) {
-        if let Some(seat) = Seat::vacated(place) {
-            self.give_seat(seat);
-        }
     }
 
     /// Who runs the next fetch.

@@ -12,11 +12,10 @@ use lacquer_http::h1::{self, HeadScan};
 use lacquer_http::proxy_protocol::{self, Scan};
 use lacquer_http::{SessClose, Text, header_table as h};
 use lacquer_params::{FeatureBits, Params};
-use lacquer_shm::vsl::text;
 use lacquer_shm::{Tag, Vxid};
 use tokio::time::{Instant, timeout_at};
 
-use crate::client::{Place, Req, Seat, Start};
+use crate::client::{Req, Seat, Start};
 use crate::clock;
 use crate::deadlines::{Deadline, Moment};
 use crate::memory::Memory;
@@ -176,9 +175,9 @@ struct Head {
 
 /// What came of a head.
 enum Begun {
-    Request(Place),
+    Request(Seat),
     /// It is no HTTP and is answered with this status.
-    Refused(Place, u16),
+    Refused(Seat, u16),
     Closed(SessClose),
 }
 
@@ -198,10 +197,11 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
             return SessClose::Overload;
         }
         let params = reactor.params();
-        let mut seat = reactor.take_seat(&params);
+        let mut seat = reactor.take_seat();
+        let memory = seat.prepare(reactor, &params);
         let limit = connection.sess.idle_limit(&params);
         connection.idle.arm(idle_since, limit);
-        let received = receive_head(&params, connection, &mut seat.memory).await;
+        let received = receive_head(&params, connection, memory).await;
         connection.idle.disarm();
         if herded && !matches!(received, Received::Nothing) {
             let w = &reactor.pool_counters.waiter;
@@ -226,8 +226,8 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
                 Some(SessClose::RxOverflow)
             }
             Received::Head(head) => match begin(reactor, params, connection, seat, &head) {
-                Begun::Request(place) => process(reactor, connection, place).await,
-                Begun::Refused(place, status) => Box::pin(refuse(reactor, connection, place, status)).await,
+                Begun::Request(seat) => process(reactor, connection, seat).await,
+                Begun::Refused(seat, status) => Box::pin(refuse(reactor, connection, seat, status)).await,
                 Begun::Closed(reason) => Some(reason),
             },
         };
@@ -370,45 +370,19 @@ async fn read_in_time(rx: &mut Rx, idle: &Deadline, buf: &mut [u8]) -> io::Resul
     .await
 }
 
-/// The session's record of its request, which belongs to no transaction's batch.
-fn log_link(reactor: &Reactor, sess: &Sess, request: Vxid) {
-    let mut digits = [0; 24];
-    let digits = text::digits(request.number(), &mut digits);
-    let mut text = [0; 40];
-    let mut len = 0;
-    for part in [b"req ".as_slice(), digits, b" rxreq"] {
-        text[len..len + part.len()].copy_from_slice(part);
-        len += part.len();
-    }
-    reactor.shared.log.write(Tag::Link, Vxid::client(sess.vxid), &text[..len]);
-}
-
-/// Makes a request of a head, in a place where it stays.
+/// Makes a request of a head whose bytes are in the seat's memory.
 fn begin(
     reactor: &Rc<Reactor>,
     params: Rc<Params>,
     connection: &mut Connection,
-    seat: Seat,
+    mut seat: Seat,
     head: &Head,
 ) -> Begun {
     let Some(vcl) = reactor.vcl() else {
         reactor.give_seat(seat);
         return Begun::Closed(SessClose::Overload);
     };
-    if seat.memory.ws.get(head.rx).starts_with(h1::H2_PREFACE) {
-        reactor.give_seat(seat);
-        return Begun::Closed(SessClose::ReqHttp20);
-    }
-    let Seat { mut place, mut memory } = seat;
-    let vxid = Vxid::client(reactor.vxid());
-    memory.log.begin(vxid);
-    memory.log.put_relation(Tag::Begin, "req", Vxid::client(connection.sess.vxid), "rxreq");
-    log_link(reactor, &connection.sess, vxid);
-    memory.log.put_timestamp("Start", head.first, head.first, head.first);
-    memory.log.put_timestamp("Req", head.complete, head.first, head.first);
-
     let max_line = params.http_req_hdr_len as usize;
-    let parsed = h1::parse_request(&mut memory.ws, head.rx, &mut memory.request, max_line);
     let start = Start {
         reactor: reactor.clone(),
         params,
@@ -418,16 +392,27 @@ fn begin(
         t_first: head.first,
         t_req: head.complete,
     };
-    let req = place.insert(Req::new(start, memory));
+    let Some(req) = seat.occupy(start) else { return Begun::Closed(SessClose::Overload) };
+    if req.task.ws.get(head.rx).starts_with(h1::H2_PREFACE) {
+        reactor.give_seat(seat);
+        return Begun::Closed(SessClose::ReqHttp20);
+    }
+    let session = Vxid::client(connection.sess.vxid);
+    let log = &mut req.task.log;
+    log.begin(Vxid::client(reactor.vxid()));
+    log.link_from(session, "req", "rxreq");
+    log.put_relation(Tag::Begin, "req", session, "rxreq");
+    log.put_timestamp("Start", head.first, head.first, head.first);
+    log.put_timestamp("Req", head.complete, head.first, head.first);
     req.task.t_prev = head.complete;
-    match parsed {
+    match h1::parse_request(&mut req.task.ws, head.rx, &mut req.http, max_line) {
         Ok(parsed) => accept(req, connection, head, &parsed),
         Err(bad) => {
             log_garbage(req, head, &bad);
-            return Begun::Refused(place, bad.status);
+            return Begun::Refused(seat, bad.status);
         }
     }
-    Begun::Request(place)
+    Begun::Request(seat)
 }
 
 /// The head is a request's: what came behind it waits, and the body may be read.
@@ -483,32 +468,32 @@ fn log_garbage(req: &mut Req, head: &Head, bad: &h1::BadHead) {
 }
 
 /// Runs the request; a fault in it costs this connection only.
-async fn process(reactor: &Reactor, connection: &mut Connection, mut place: Place) -> Option<SessClose> {
-    let req = place.as_mut().as_mut()?;
+async fn process(reactor: &Reactor, connection: &mut Connection, mut seat: Seat) -> Option<SessClose> {
+    let req = seat.req()?;
     let fault = crate::faults::caught(pin!(req.run())).await;
     if let Err(text) = fault {
         req.task.log.put(Tag::Error, format!("Fault in this request: {text}").as_bytes());
         req.close = Some(SessClose::VclFailure);
     }
     reactor.counters.client_req.add(1);
-    finish(reactor, connection, place)
+    finish(reactor, connection, seat)
 }
 
 /// What is no request is told so.
 async fn refuse(
     reactor: &Reactor,
     connection: &mut Connection,
-    mut place: Place,
+    mut seat: Seat,
     status: u16,
 ) -> Option<SessClose> {
-    let req = place.as_mut().as_mut()?;
+    let req = seat.req()?;
     req.body.rx = connection.body.rx.take();
     req.minimal_response(status).await;
-    finish(reactor, connection, place)
+    finish(reactor, connection, seat)
 }
 
-fn finish(reactor: &Reactor, connection: &mut Connection, mut place: Place) -> Option<SessClose> {
-    let req = place.as_mut().as_mut()?;
+fn finish(reactor: &Reactor, connection: &mut Connection, mut seat: Seat) -> Option<SessClose> {
+    let req = seat.req()?;
     req.account.req_body += req.body.take_counted().1;
     req.charge();
     req.task.log.end();
@@ -521,6 +506,6 @@ fn finish(reactor: &Reactor, connection: &mut Connection, mut place: Place) -> O
     }
     connection.body.rx = req.body.rx.take();
     reactor.flush_if_due(req.task.t_prev);
-    reactor.vacate(place);
+    reactor.give_seat(seat);
     reason
 }

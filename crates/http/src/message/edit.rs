@@ -115,7 +115,18 @@ impl Message {
         value: &[u8],
         removed: impl FnMut(&[u8]),
     ) -> Result<Text, Overflow> {
-        let field = build_line(ws, name, &[value])?;
+        self.set_parts(ws, name, &[value], removed)
+    }
+
+    /// [`Message::set`] with the value in parts.
+    pub fn set_parts(
+        &mut self,
+        ws: &mut Workspace,
+        name: HeaderName<'_>,
+        value: &[&[u8]],
+        removed: impl FnMut(&[u8]),
+    ) -> Result<Text, Overflow> {
+        let field = build_line(ws, name, value)?;
         self.unset(ws, name, removed);
         self.push(ws, field)
     }
@@ -130,6 +141,21 @@ impl Message {
     ) -> Result<Text, Overflow> {
         self.unset(ws, name, removed);
         self.append_line(ws, line)
+    }
+
+    /// Sets the header unless it has that value already. `None`: nothing to do.
+    pub fn force(
+        &mut self,
+        ws: &mut Workspace,
+        name: HeaderName<'_>,
+        value: &[u8],
+        removed: impl FnMut(&[u8]),
+    ) -> Result<Option<Text>, Overflow> {
+        if self.value_is(ws, name, value) {
+            return Ok(None);
+        }
+        self.unset(ws, name, removed);
+        self.append(ws, name, value).map(Some)
     }
 
     /// Adds an element to a list header: merges duplicates, then "old, value".

@@ -33,6 +33,9 @@ fn set_removes_all_and_appends() {
     m.set(&mut ws, HeaderName::new(b"A"), b"3", |l| removed.push(l.to_vec())).unwrap();
     assert_eq!(removed, [b"A: 1", b"a: 2"]);
     assert_eq!(lines(&m, &ws), ["Host: x", "A: 3"]);
+    assert_eq!(m.force(&mut ws, HOST, b"X", |_| ()), Ok(None));
+    assert!(m.force(&mut ws, HOST, b"y", |_| ()).unwrap().is_some());
+    assert_eq!(lines(&m, &ws), ["A: 3", "Host: y"]);
 }
 
 #[test]

@@ -112,16 +112,25 @@ impl Ring {
         end - start
     }
 
-    /// Writes finished records as one batch. `early` says that the transaction goes on.
-    pub(super) fn write_batch(&self, records: &[u8], count: u32, early: bool) {
-        if !self.fits(records.len()) {
+    /// Writes finished records as one batch, and `before` it, in the same room, a record of another
+    /// transaction or nothing. `early` says that the transaction goes on.
+    pub(super) fn write_batch(&self, before: &[u8], records: &[u8], count: u32, early: bool) {
+        let len = before.len() + RECORD_HEAD + padded(records.len());
+        if records.is_empty() || !self.fits(len) {
+            self.write_one_by_one(before);
             return self.write_one_by_one(records);
         }
-        let at = self.reserve(records.len(), count, early);
-        self.mapping.write(self.byte(at) + RECORD_HEAD, records);
-        self.word(at + 2).store(0, Relaxed);
-        self.word(at + 1).store(records.len() as u32, Relaxed);
-        self.word(at).store(BATCH, Release);
+        let at = self.reserve(len / WORD, count + u32::from(!before.is_empty()), early);
+        let batch = at + before.len() / WORD;
+        self.mapping.write(self.byte(batch) + RECORD_HEAD, records);
+        self.word(batch + 2).store(0, Relaxed);
+        self.word(batch + 1).store(records.len() as u32, Relaxed);
+        let Some((first, rest)) = before.split_first_chunk() else {
+            return self.word(batch).store(BATCH, Release);
+        };
+        self.word(batch).store(BATCH, Relaxed);
+        self.mapping.write(self.byte(at + 1), rest);
+        self.word(at).store(u32::from_ne_bytes(*first), Release);
     }
 
     /// Writes a single record of text, which with the NUL that it is given fits a record.
@@ -132,7 +141,7 @@ impl Ring {
 
     /// Writes a single record of two parts.
     fn write_raw(&self, head: [u8; RECORD_HEAD], text: &[u8], end: &[u8]) {
-        let at = self.reserve(text.len() + end.len(), 1, false);
+        let at = self.reserve((RECORD_HEAD + padded(text.len() + end.len())) / WORD, 1, false);
         self.mapping.write(self.byte(at) + RECORD_HEAD, text);
         self.mapping.write(self.byte(at) + RECORD_HEAD + text.len(), end);
         let word = |i: usize| u32::from_ne_bytes([head[i], head[i + 1], head[i + 2], head[i + 3]]);
@@ -151,15 +160,14 @@ impl Ring {
         }
     }
 
-    /// Whether a batch of this many bytes may be written at once: at most a segment, so that readers
-    /// never see two segments pass in one step.
+    /// Whether so many bytes may be written at once: at most a segment, so that readers never see two
+    /// segments pass in one step.
     fn fits(&self, len: usize) -> bool {
-        (RECORD_HEAD + padded(len)) / WORD < self.segment_size
+        len / WORD < self.segment_size
     }
 
-    /// Takes room for a record of `len` bytes of text; the answer is where it begins, in words.
-    fn reserve(&self, len: usize, records: u32, early: bool) -> usize {
-        let words = (RECORD_HEAD + padded(len)) / WORD;
+    /// Takes room for so many words of records; the answer is where it begins, in words.
+    fn reserve(&self, words: usize, records: u32, early: bool) -> usize {
         let stats: &Main = &self.counters;
         let mut cursor = match self.cursor.try_lock() {
             Ok(cursor) => cursor,
@@ -290,6 +298,30 @@ mod tests {
         assert_eq!(walk(log.ring()), expected);
         assert_eq!(log.ring().word(0).load(Relaxed), 0xff00_0000);
         assert_eq!(log.ring().word(1).load(Relaxed), 32, "two records of 16 bytes");
+    }
+
+    #[test]
+    fn a_link_goes_with_the_batch_of_what_it_names() {
+        let log = Log::detached().expect("memory");
+        let (session, own) = (Vxid::client(8), Vxid::client(9));
+        let mut tx = log.transaction();
+        tx.begin(own);
+        tx.link_from(session, "req", "rxreq");
+        assert!(walk(log.ring()).is_empty(), "nothing before the transaction's own records");
+        tx.put(Tag::ReqURL, b"/");
+        tx.end();
+        let record = |tag: Tag, vxid: Vxid, text: &[u8]| (tag as u32, vxid.raw(), text.to_vec());
+        let link = record(Tag::Link, session, b"req 9 rxreq\0");
+        let mut expected = vec![link.clone(), record(Tag::ReqURL, own, b"/\0"), record(Tag::End, own, b"\0")];
+        assert_eq!(walk(log.ring()), expected);
+        let counted: &Main = &log.ring().counters;
+        assert_eq!((counted.shm_writes.get(), counted.shm_records.get()), (1, 3));
+
+        tx.begin(own);
+        tx.link_from(session, "req", "rxreq");
+        tx.flush();
+        expected.push(link);
+        assert_eq!(walk(log.ring()), expected, "no batch without records");
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub struct TxLog {
     /// Room; the records are the first `len` bytes.
     pub(super) buf: Vec<u8>,
     pub(super) len: usize,
+    /// The first bytes are a record of another transaction, which is written before the batch.
+    before: usize,
     records: u32,
     vxid: Vxid,
     /// Taken from the log's settings at `begin`.
@@ -37,6 +39,7 @@ impl TxLog {
             log,
             buf: Vec::new(),
             len: 0,
+            before: 0,
             records: 0,
             vxid: Vxid::NONE,
             limit: 0,
@@ -138,6 +141,18 @@ impl TxLog {
         self.put_whole(tag, |out, _| text::relation(kind.as_bytes(), other.number(), why.as_bytes(), out));
     }
 
+    /// The link to this transaction in the name of that which it belongs to: the first record, if any. It is
+    /// written together with this one's batch, so that the ring is asked for room once.
+    pub fn link_from(&mut self, parent: Vxid, kind: &str, why: &str) {
+        let own = std::mem::replace(&mut self.vxid, parent);
+        let unbuffered = std::mem::replace(&mut self.unbuffered, false);
+        self.put_relation(Tag::Link, kind, own, why);
+        self.records = 0;
+        self.before = self.len;
+        self.unbuffered = unbuffered;
+        self.vxid = own;
+    }
+
     /// A `Timestamp` record: when, how long since the work began, and since the previous stamp.
     pub fn put_timestamp(&mut self, event: &str, now: f64, first: f64, previous: f64) {
         if event.len() > text::WORD {
@@ -200,6 +215,7 @@ impl TxLog {
     /// Forgets what was not written yet.
     pub fn discard(&mut self) {
         self.len = 0;
+        self.before = 0;
         self.records = 0;
     }
 
@@ -211,7 +227,8 @@ impl TxLog {
 
     pub(super) fn write(&mut self, early: bool) {
         if self.len > 0 {
-            self.log.ring().write_batch(&self.buf[..self.len], self.records, early);
+            let (before, records) = self.buf[..self.len].split_at(self.before);
+            self.log.ring().write_batch(before, records, self.records, early);
             self.discard();
         }
     }
@@ -242,7 +259,7 @@ impl TxLog {
     #[cold]
     pub(super) fn make_room_slowly(&mut self, len: usize) {
         let need = RECORD_HEAD + padded(len);
-        if self.len + need > self.limit {
+        if self.len - self.before + need > self.limit {
             self.write(true);
         }
         self.grow(self.len + need);
@@ -251,7 +268,7 @@ impl TxLog {
     /// Makes the buffer hold at least `need` bytes.
     fn grow(&mut self, need: usize) {
         if need > self.buf.len() {
-            let doubled = (self.buf.len() * 2).max(FIRST_SIZE).min(self.limit);
+            let doubled = (self.buf.len() * 2).max(FIRST_SIZE).min(self.before + self.limit);
             self.buf.resize(doubled.max(need), 0);
         }
     }

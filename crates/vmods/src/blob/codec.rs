@@ -71,12 +71,6 @@ impl Encoding {
         }
     }
 
-    /// So short that nothing can come of it: a single character of base 64 is then not looked at.
-    pub fn has_no_room(self, parts: &[&[u8]]) -> bool {
-        let length: usize = parts.iter().map(|part| part.len()).sum();
-        length == 0 || length == 1 && self.alphabet().is_some()
-    }
-
     pub fn decode(self, parts: &[&[u8]], limit: usize) -> Result<Vec<u8>, Illegal> {
         match (self, self.alphabet()) {
             (_, Some(alphabet)) => alphabet.decode(parts, limit),

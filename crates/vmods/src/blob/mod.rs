@@ -109,9 +109,6 @@ fn transcode<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let (from, to) = (Encoding::of(word(args, 0)), Encoding::of(word(args, 1)));
     let case = case_of(args, 2, to)?;
     let parts: Vec<&[u8]> = args.parts(4).map(Option::unwrap_or_default).collect();
-    if from.has_no_room(&parts) {
-        return Ok(Value::Str(Some(b"")));
-    }
     let decoded = from.decode(&parts, limit(args.int(3)));
     let decoded = decoded.map_err(|Illegal| illegal(&parts))?;
     let cased = matches!(to, Encoding::Hex | Encoding::Url);
@@ -167,9 +164,7 @@ struct Constant {
 fn new<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleError> {
     let encoding = Encoding::of(word(args, 0));
     let parts: Vec<&[u8]> = args.parts(1).map(Option::unwrap_or_default).collect();
-    let decoded =
-        if encoding.has_no_room(&parts) { Ok(Vec::new()) } else { encoding.decode(&parts, usize::MAX) };
-    let content = decoded.map_err(|Illegal| {
+    let content = encoding.decode(&parts, usize::MAX).map_err(|Illegal| {
         let (name, first) = (args.object_name, shown(parts.first().copied()));
         error(format!("cannot create blob {name}, illegal encoding beginning with \"{first}\""))
     })?;

@@ -1,87 +1,10 @@
-//! The list of backends that most directors keep, each with a weight, its texts for `backend.list`, and
-//! the director that asks for a [`Choice`] among them.
+//! The list of backends that most directors keep, each with a weight, and its texts for `backend.list`.
 
-use std::any::Any;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use lacquer_vcl_runtime::instance::ObjectState;
-use lacquer_vcl_runtime::{Args, BackendId, Ctx, Director, Health, Instance, ModuleError, Value};
+use lacquer_vcl_runtime::{BackendId, Ctx, Health, Instance, ModuleError};
 
-use super::{Object, name_of};
-use crate::support::{Answer, DONE};
-
-/// How a director chooses among the members of its group.
-pub trait Choice: Send + Sync + 'static {
-    const KIND: &'static str;
-    /// Whether `.add_backend()` takes a weight.
-    const WEIGHTED: bool;
-
-    fn choose(&self, members: &Group, ctx: &mut Ctx<'_>) -> BackendId;
-
-    fn column(&self) -> Column<'_>;
-
-    /// The member at this index has left, so many are left.
-    fn removed(&self, _at: usize, _left: usize) {}
-}
-
-/// A director that chooses among a list of backends.
-struct Chooser<C> {
-    group: Group,
-    choice: C,
-}
-
-impl<C: Choice> Director for Chooser<C> {
-    fn name(&self) -> &str {
-        &self.group.name
-    }
-
-    fn kind(&self) -> &'static str {
-        C::KIND
-    }
-
-    fn resolve(&self, ctx: &mut Ctx<'_>, _me: BackendId) -> BackendId {
-        self.choice.choose(&self.group, ctx)
-    }
-
-    fn healthy(&self, vcl: &Instance) -> Health {
-        self.group.any_healthy(vcl)
-    }
-
-    fn healthy_for(&self, ctx: &mut Ctx<'_>) -> Health {
-        self.group.any_healthy_for(ctx)
-    }
-
-    fn list(&self, vcl: &Instance, details: bool, json: bool) -> String {
-        self.group.list(vcl, details, json, &self.choice.column())
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
-
-/// The object of a director that chooses so.
-pub fn object<C: Choice>(ctx: &Ctx<'_>, args: &Args<'_>, choice: C) -> ObjectState {
-    Arc::new(Object::register(ctx, Chooser { group: Group::new(args.object_name), choice }))
-}
-
-pub fn add_backend<'a, C: Choice>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
-    let weight = if C::WEIGHTED { args.real(1) } else { 0.0 };
-    args.this::<Object<Chooser<C>>>()?.director.group.add(args.backend(0), weight)?;
-    DONE
-}
-
-pub fn remove_backend<'a, C: Choice>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
-    let director = &args.this::<Object<Chooser<C>>>()?.director;
-    if let Some((at, left)) = director.group.remove(args.backend(0))? {
-        director.choice.removed(at, left);
-    }
-    DONE
-}
-
-pub fn backend<'a, C: Choice>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
-    Ok(Value::Backend(args.this::<Object<Chooser<C>>>()?.id))
-}
+use super::name_of;
 
 #[derive(Clone, Copy)]
 pub struct Member {

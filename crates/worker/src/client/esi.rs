@@ -11,7 +11,7 @@ use lacquer_params::bits::FeatureBits;
 use lacquer_shm::{Tag, Vxid};
 
 use super::outlet::{Outlet, Seam};
-use super::{Req, Seat, Start};
+use super::{Req, Start};
 use crate::clock;
 use crate::memory::Memory;
 use crate::sender::SendError;
@@ -112,14 +112,15 @@ async fn run(req: &mut Req, url: &[u8], host: &[u8], seam: Box<Seam>) -> Option<
     let level = req.esi_level + 1;
     let vxid = Vxid::client(reactor.vxid());
     let params = reactor.params();
-    let Seat { mut place, mut memory } = reactor.take_seat(&params);
+    let mut seat = reactor.take_seat();
+    let memory = seat.prepare(&reactor, &params);
     let why = format!("esi {level}");
     memory.log.begin(vxid);
     memory.log.put_relation(Tag::Begin, "req", req.task.vxid(), &why);
     req.task.link("req", vxid, &why);
     let now = clock::real();
     memory.log.put_timestamp("Start", now, now, now);
-    make_request(&mut memory, req, url, host, seam.gzip);
+    make_request(memory, req, url, host, seam.gzip);
 
     let top = req.top.clone().unwrap_or_else(|| Rc::new(Top::of(req)));
     req.top = Some(top.clone());
@@ -132,7 +133,7 @@ async fn run(req: &mut Req, url: &[u8], host: &[u8], seam: Box<Seam>) -> Option<
         t_first: now,
         t_req: req.t_req,
     };
-    let child = place.insert(Req::new(start, memory));
+    let child = seat.occupy(start)?;
     child.esi_level = level;
     child.top = Some(top);
     child.first_vcl.clone_from(&req.first_vcl);
@@ -147,7 +148,7 @@ async fn run(req: &mut Req, url: &[u8], host: &[u8], seam: Box<Seam>) -> Option<
     }
     req.top_privates = std::mem::take(&mut child.top_privates);
     let seam = child.seam.take();
-    reactor.vacate(place);
+    reactor.give_seat(seat);
     seam
 }
 

@@ -70,29 +70,48 @@ pub enum Step {
     Done,
 }
 
-/// Where a request lies while it runs, and its memory; the next one uses both again.
-pub struct Seat {
-    pub place: Place,
-    pub memory: Memory,
-}
+/// Where a request lies while it runs, with its memory; the next one uses both again. Both are large: they
+/// stay where they are, and the seat is passed on by its address.
+#[derive(Default)]
+pub struct Seat(Box<Inside>);
 
-/// Requests are large: they are made here and moved no more.
-pub type Place = Box<Option<Req>>;
+#[derive(Default)]
+struct Inside {
+    /// The request has it while there is one.
+    memory: Option<Memory>,
+    req: Option<Req>,
+}
 
 impl Seat {
     pub fn new(reactor: &Reactor, params: &Params) -> Seat {
-        Seat { place: Place::default(), memory: Memory::new(reactor, params, params.workspace_client) }
+        let mut seat = Seat::default();
+        seat.prepare(reactor, params);
+        seat
     }
 
-    /// Ready for a request under the parameters of now.
-    pub fn refresh(&mut self, params: &Params) {
-        self.memory.refresh(params, params.workspace_client);
+    /// Its memory, ready for a request under the parameters of now.
+    pub fn prepare(&mut self, reactor: &Reactor, params: &Params) -> &mut Memory {
+        let workspace = params.workspace_client;
+        let memory = self.0.memory.get_or_insert_with(|| Memory::new(reactor, params, workspace));
+        memory.refresh(params, workspace);
+        memory
     }
 
-    /// Free again after the request that lies in this place.
-    pub fn vacated(mut place: Place) -> Option<Seat> {
-        let memory = place.take()?.into_memory();
-        Some(Seat { place, memory })
+    /// A request with this memory. There is one if the seat was prepared.
+    pub fn occupy(&mut self, start: Start) -> Option<&mut Req> {
+        let memory = self.0.memory.take()?;
+        Some(self.0.req.insert(Req::new(start, memory)))
+    }
+
+    pub fn req(&mut self) -> Option<&mut Req> {
+        self.0.req.as_mut()
+    }
+
+    /// The request has ended.
+    pub fn vacate(&mut self) {
+        if let Some(req) = self.0.req.take() {
+            self.0.memory = Some(req.into_memory());
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The operators, from `||` down to `*`, with the types each goes with.
 
-use super::{Content, Value, to_bool};
 use crate::compiler::{Compiler, Res, Stop};
+use crate::expr::{Content, Value, to_bool};
 use crate::lexer::Tok;
 use crate::program::{ArithOp, CompareOp, Expr, ExprKind};
 use crate::symbols::Fmt;

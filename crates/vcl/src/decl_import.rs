@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use crate::compiler::{Compiler, Mention, Mode, Module, ObjectType, Res};
-use crate::expr::readable;
+use crate::expr_call::readable;
 use crate::lexer::Tok;
 use crate::program::Import;
 use crate::signature::ModuleSignatures;

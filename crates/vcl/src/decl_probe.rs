@@ -1,7 +1,7 @@
 //! `probe name { .url = "/"; ... }`, on its own or inside a backend.
 
-use super::backend::Fields;
 use crate::compiler::{Compiler, Res};
+use crate::decl_backend::Fields;
 use crate::lexer::Tok;
 use crate::program::Probe;
 use crate::symbols::{Fmt, TokenId};

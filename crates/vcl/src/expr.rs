@@ -3,11 +3,6 @@
 //! The grammar is Varnish's: `or` over `and` over `not` over comparison over sum over product over
 //! postfix over primary; the wanted type is passed down, since literals and names depend on it.
 
-mod call;
-mod ops;
-
-pub(crate) use call::readable;
-
 use crate::compiler::{Compiler, MAX_NESTING, Mention, Mode, Res, Stop};
 use crate::lexer::{Tok, blob_content};
 use crate::program::{CompareOp, Expr, ExprKind};

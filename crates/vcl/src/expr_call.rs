@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use super::Value;
 use crate::compiler::{Compiler, Mention, Mode, Res, Stop};
+use crate::expr::Value;
 use crate::lexer::Tok;
 use crate::program::{At, Expr, ExprKind, Function, Stmt};
 use crate::signature::{Param, ParamKind, Private, Signature};
