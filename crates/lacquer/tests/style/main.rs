@@ -80,6 +80,17 @@ fn no_file_is_too_long() {
 }
 
 #[test]
+fn folders_begin_with_mod_rs() {
+    let sources = sources();
+    let beside = |s: &Source| {
+        let folder = format!("{}/", s.path.strip_suffix(".rs").unwrap_or(&s.path));
+        sources.iter().any(|other| other.path.starts_with(&folder)).then(|| s.path.clone())
+    };
+    let faults: Vec<_> = sources.iter().filter_map(beside).collect();
+    report("move the file into the folder of its name, as mod.rs", &faults);
+}
+
+#[test]
 fn no_function_is_too_long() {
     let mut faults = Vec::new();
     for s in sources().iter().filter(|s| !s.path.contains("table")) {
