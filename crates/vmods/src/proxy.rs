@@ -9,17 +9,17 @@ pub(crate) static MODULE: Table = Table {
     name: "proxy",
     signatures: include_str!("../vcc/proxy.vcc"),
     functions: &[
-        ("alpn", alpn),
-        ("authority", authority),
-        ("is_ssl", is_ssl),
-        ("client_has_cert_sess", client_has_cert_sess),
-        ("client_has_cert_conn", client_has_cert_conn),
+        ("alpn", |ctx, _| string(ctx, tlv::ALPN)),
+        ("authority", |ctx, _| string(ctx, tlv::AUTHORITY)),
+        ("is_ssl", |ctx, _| flag(ctx, CLIENT_SSL)),
+        ("client_has_cert_sess", |ctx, _| flag(ctx, CLIENT_CERT_SESS)),
+        ("client_has_cert_conn", |ctx, _| flag(ctx, CLIENT_CERT_CONN)),
         ("ssl_verify_result", ssl_verify_result),
-        ("ssl_version", ssl_version),
-        ("client_cert_cn", client_cert_cn),
-        ("ssl_cipher", ssl_cipher),
-        ("cert_sign", cert_sign),
-        ("cert_key", cert_key),
+        ("ssl_version", |ctx, _| string(ctx, tlv::SSL_VERSION)),
+        ("client_cert_cn", |ctx, _| string(ctx, tlv::SSL_CN)),
+        ("ssl_cipher", |ctx, _| string(ctx, tlv::SSL_CIPHER)),
+        ("cert_sign", |ctx, _| string(ctx, tlv::SSL_SIG_ALG)),
+        ("cert_key", |ctx, _| string(ctx, tlv::SSL_KEY_ALG)),
     ],
     objects: &[],
     suspends: &[],
@@ -42,48 +42,8 @@ fn flag<'a>(ctx: &mut Ctx<'a>, flag: u8) -> Answer<'a> {
     Ok(Value::Bool(flags.is_some_and(|f| f & flag == flag)))
 }
 
-fn is_ssl<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
-    flag(ctx, CLIENT_SSL)
-}
-
-fn client_has_cert_sess<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
-    flag(ctx, CLIENT_CERT_SESS)
-}
-
-fn client_has_cert_conn<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
-    flag(ctx, CLIENT_CERT_CONN)
-}
-
 fn ssl_verify_result<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
     let ssl = ctx.host.proxy_tlv(tlv::SSL);
     let result = ssl.and_then(|v| v.get(1..5).and_then(|b| b.try_into().ok()).map(u32::from_be_bytes));
     Ok(Value::Int(result.map_or(0, i64::from)))
-}
-
-fn alpn<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
-    string(ctx, tlv::ALPN)
-}
-
-fn authority<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
-    string(ctx, tlv::AUTHORITY)
-}
-
-fn ssl_version<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
-    string(ctx, tlv::SSL_VERSION)
-}
-
-fn client_cert_cn<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
-    string(ctx, tlv::SSL_CN)
-}
-
-fn ssl_cipher<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
-    string(ctx, tlv::SSL_CIPHER)
-}
-
-fn cert_sign<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
-    string(ctx, tlv::SSL_SIG_ALG)
-}
-
-fn cert_key<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
-    string(ctx, tlv::SSL_KEY_ALG)
 }
