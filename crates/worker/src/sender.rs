@@ -3,7 +3,7 @@
 
 use lacquer_backend::TxHalf;
 use lacquer_cache::{BodyState, Chunk, Object, flag};
-use lacquer_http::h1::ChunkHeader;
+use lacquer_http::h1::{ChunkHeader, LAST_CHUNK};
 use std::io::{self, IoSlice};
 use std::rc::Rc;
 use tokio::time::Instant;
@@ -234,7 +234,7 @@ impl Sender {
         self.send_gathered().await?;
         match self.frame {
             BodyFrame::Plain => self.write_head().await?,
-            BodyFrame::Chunked => self.write_parts(&mut [b"0\r\n\r\n"]).await?,
+            BodyFrame::Chunked => self.write_parts(&mut [LAST_CHUNK]).await?,
         }
         Ok(())
     }

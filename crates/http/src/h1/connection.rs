@@ -1,6 +1,6 @@
 //! The `Connection` header: does the connection live on, and which headers were meant for this hop only.
 
-use crate::header_table::{self, CONNECTION, Filter, HeaderName};
+use crate::header_table::{CONNECTION, Filter, HeaderName};
 use crate::message::{Message, split_list};
 use crate::session_close_table::SessClose;
 use crate::workspace::{Overflow, Workspace};
@@ -34,9 +34,4 @@ pub fn decide_connection(
         }
     }
     Ok(decision)
-}
-
-/// Whether `Connection` has the token "close", as VCL may have left it.
-pub fn wants_close(msg: &Message, ws: &Workspace) -> bool {
-    msg.has_token(ws, header_table::CONNECTION, b"close")
 }

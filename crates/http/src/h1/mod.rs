@@ -11,14 +11,14 @@ mod parse;
 mod scan;
 
 pub use chunked::{ChunkError, ChunkHeader, ChunkedDecoder, LAST_CHUNK, Piece};
-pub use connection::{decide_connection, wants_close};
+pub use connection::decide_connection;
 pub use emit::{minimal_response, write_request_head, write_response_head};
 pub use framing::{
     Framing, content_length, request_duplicate, request_framing, response_body, response_framing,
 };
 pub use parse::{
     BadHead, BogoHeader, BogoKind, RequestHead, ResponseHead, garbage, parse_request, parse_response,
-    rehost_https, wants_h2c,
+    rehost_https,
 };
 pub use scan::{H2_PREFACE, HeadScan, head_complete};
 

@@ -7,7 +7,7 @@ use crate::ascii::{
     starts_with_nocase, trim_ows_end,
 };
 use crate::fixed_text_table::{fixed, reason_text};
-use crate::header_table::{HOST, UNKNOWN, UPGRADE, classify};
+use crate::header_table::{HOST, UNKNOWN, classify};
 use crate::message::{Field, MAX_NAME, Message, Slot};
 use crate::workspace::{Text, Workspace};
 use std::ops::Range;
@@ -299,9 +299,4 @@ pub fn rehost_https(ws: &mut Workspace, msg: &mut Message) -> Result<Option<Text
         return Ok(None);
     }
     rehost(ws, msg, HTTPS.len()).map_err(|()| BadHead { status: 400, bogo: None })
-}
-
-/// Whether the head asks to upgrade to cleartext HTTP/2.
-pub fn wants_h2c(ws: &Workspace, msg: &Message) -> bool {
-    msg.value_is(ws, UPGRADE, b"h2c")
 }

@@ -5,7 +5,7 @@ use std::io;
 use lacquer_backend::TxHalf;
 use lacquer_cache::Object;
 use lacquer_filters::{Chain, Filter, Gunzip};
-use lacquer_http::h1::ChunkHeader;
+use lacquer_http::h1::{ChunkHeader, LAST_CHUNK};
 use lacquer_http::header_table as h;
 use lacquer_shm::Tag;
 
@@ -41,7 +41,7 @@ impl Upload {
 
     async fn end(&mut self, tx: &TxHalf) -> io::Result<()> {
         self.push(tx, &[]).await?;
-        if self.chunked { tx.write_all(b"0\r\n\r\n").await } else { Ok(()) }
+        if self.chunked { tx.write_all(LAST_CHUNK).await } else { Ok(()) }
     }
 
     /// A body that was cached before.
