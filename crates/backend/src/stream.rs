@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use rustix::net::SendFlags;
 use tokio::io::{AsyncRead, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
@@ -136,10 +137,7 @@ impl TxHalf {
     }
 
     pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
-        match self {
-            TxHalf::Tcp(s) => s.try_write(buf),
-            TxHalf::Unix(s) => s.try_write(buf),
-        }
+        self.try_send(buf, SendFlags::NOSIGNAL)
     }
 
     pub fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -160,9 +158,13 @@ impl TxHalf {
 
     /// Sends bytes that more will follow at once, so that the kernel waits with a short packet.
     pub fn try_send_more(&self, buf: &[u8]) -> io::Result<usize> {
-        use rustix::net::{SendFlags, send};
-        let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
-        let send = || send(self.as_fd(), buf, flags).map_err(io::Error::from);
+        self.try_send(buf, SendFlags::MORE | SendFlags::NOSIGNAL)
+    }
+
+    /// Straight to the kernel: the C library's own call is one that threads can be cancelled in, which it pays
+    /// for with two atomic operations each time.
+    fn try_send(&self, buf: &[u8], flags: SendFlags) -> io::Result<usize> {
+        let send = || rustix::net::send(self.as_fd(), buf, flags).map_err(io::Error::from);
         match self {
             TxHalf::Tcp(s) => s.as_ref().try_io(Interest::WRITABLE, send),
             TxHalf::Unix(s) => s.as_ref().try_io(Interest::WRITABLE, send),
