@@ -2,6 +2,8 @@
 
 mod checksum;
 mod haval;
+mod snefru;
+mod snefru_table;
 
 use lacquer_shm::Tag;
 use lacquer_vcl_runtime::{Args, Ctx, Func, Value};
@@ -97,6 +99,8 @@ const FUNCTIONS: &[(&str, Func)] = &[
     ("hash_haval192", of_text!(|s| hex(&haval::haval192(s)))),
     ("hash_haval224", of_text!(|s| hex(&haval::haval224(s)))),
     ("hash_haval256", of_text!(|s| hex(&haval::haval256(s)))),
+    ("hash_snefru128", of_text!(|s| hex(&snefru::snefru128(s)))),
+    ("hash_snefru256", of_text!(|s| hex(&snefru::snefru256(s)))),
     ("hash_whirlpool", hashed!(whirlpool::Whirlpool)),
     ("hash_gost", hashed!(gost94::Gost94Test)),
     ("hash_crc32", of_text!(|s| hex(&checksum::crc32(s).to_le_bytes()))),
