@@ -176,8 +176,12 @@ impl ReqBody {
 
     /// How long the body will be, if that is known.
     pub fn announced(&self) -> Option<u64> {
-        let resized = self.filters.as_ref().is_some_and(|filters| filters.resize());
-        (self.status == BodyStatus::Length && !resized).then_some(self.length)
+        (self.status == BodyStatus::Length && !self.is_resized()).then_some(self.length)
+    }
+
+    /// Filters make it longer or shorter than it comes.
+    pub fn is_resized(&self) -> bool {
+        self.filters.as_ref().is_some_and(|filters| filters.resize())
     }
 
     pub fn framing(&self) -> BodyStatus {
@@ -208,24 +212,19 @@ impl ReqBody {
 
     /// Marks the body as being read; the reader gets all that reading needs.
     pub fn take(&mut self) -> ReqBody {
-        let placeholder = ReqBody {
-            rx: self.rx.take(),
+        let reader = ReqBody {
             status: self.status,
             length: self.length,
             left: self.left,
             decoder: std::mem::take(&mut self.decoder),
             cached: self.cached.clone(),
-            counted: 0,
-            reads: 0,
             framing: self.framing,
             filters: self.filters.take(),
-            begun: false,
-            fault: None,
-            ended: 0.0,
             buffer: std::mem::take(&mut self.buffer),
+            ..ReqBody::idle_without(self.rx.take())
         };
         self.status = BodyStatus::Taken;
-        placeholder
+        reader
     }
 
     /// The reader is done; the connection comes back.

@@ -4,7 +4,7 @@
 //! what it gets; the request itself is changed once the body was read.
 
 use lacquer_filters::{Chain, Filter, Gunzip, Gzip, TestGunzip};
-use lacquer_http::{Message, Workspace, conditional, header_table as h};
+use lacquer_http::{Message, Workspace, header_table as h};
 use lacquer_shm::Tag;
 
 use crate::client::Req;
@@ -143,58 +143,35 @@ impl Req {
     /// What filters say in the head of the request.
     pub fn show_body_filters(&mut self, filters: &BodyFilters) {
         for kind in &filters.kinds {
+            let mut headers = self.req_headers();
             if *kind != Kind::TestGunzip {
-                let mut headers = self.req_headers();
-                headers.unset(h::CONTENT_ENCODING);
-                headers.unset(h::CONTENT_LENGTH);
-                let log = &mut self.task.log;
-                let unset = |line: &[u8]| log.put(Tag::ReqUnset, line);
-                let line = conditional::weaken_etag(&mut self.http, &mut self.task.ws, unset);
-                self.log_changed(line.ok().flatten());
+                headers.change_encoding();
             }
             if *kind == Kind::Gzip {
-                self.req_headers().add(h::CONTENT_ENCODING, &[b"gzip"]);
+                headers.add(h::CONTENT_ENCODING, &[b"gzip"]);
             }
             if *kind != Kind::Gunzip {
-                let log = &mut self.task.log;
-                let unset = |line: &[u8]| log.put(Tag::ReqUnset, line);
-                let line = conditional::vary_on_encoding(&mut self.http, &mut self.task.ws, unset);
-                self.log_changed(line.ok().flatten());
+                headers.vary_on_encoding();
             }
         }
     }
 
-    fn log_changed(&mut self, line: Option<lacquer_http::Text>) {
-        if let Some(line) = line {
-            self.task.log.put(Tag::ReqHeader, self.task.ws.get(line));
-        }
-    }
-
-    /// Books what was read of the body, and tells of the filters it went through. How much was read.
-    pub fn account_body(&mut self) -> u64 {
+    /// Books what was read of the body, and tells of the filters it went through.
+    pub fn account_body(&mut self) {
         if let Some(filters) = self.body.filters.take() {
             self.tell_of_filters(*filters);
         }
         let (reads, bytes) = self.body.take_counted();
         self.account.req_body += bytes;
         if reads > 0 {
-            let receiver = self.body.framing().receiver();
-            self.task.log.record(Tag::VfpAcct).str(receiver).sp().u64(reads).sp().u64(bytes).end();
+            self.task.log_received(self.body.framing(), reads, bytes);
         }
-        bytes
     }
 
     fn tell_of_filters(&mut self, mut filters: BodyFilters) {
         if let Some(fault) = &filters.fault {
             self.task.log.put(Tag::FetchError, fault.as_bytes());
         }
-        let report = filters.chain.report();
-        for record in &report.gzip {
-            self.task.log.put(Tag::Gzip, record.as_bytes());
-        }
-        for work in &report.work {
-            let text = format_args!("{} {} {}", work.name, work.calls, work.made);
-            self.task.log.put_fmt(Tag::VfpAcct, text);
-        }
+        self.task.log_filtered_in(&filters.chain.report());
     }
 }

@@ -2,7 +2,9 @@
 
 use std::rc::Rc;
 
-use lacquer_http::{HeaderName, Message, Slot, Text, Workspace, fixed, fixed_text_table};
+use lacquer_filters::Report;
+use lacquer_http::{BodyStatus, HeaderName, Message, Overflow, Slot, Text, Workspace};
+use lacquer_http::{conditional, fixed, fixed_text_table, header_table as h};
 use lacquer_params::Params;
 use lacquer_shm::{Tag, TxLog, Vxid};
 use lacquer_vcl::types::{Action, Method};
@@ -46,6 +48,40 @@ impl Task {
         let now = clock::real();
         self.timestamp(event, now);
         now
+    }
+
+    /// What the filters did that a body went through when it came in.
+    pub fn log_filtered_in(&mut self, report: &Report) {
+        for record in &report.gzip {
+            self.log.put(Tag::Gzip, record.as_bytes());
+        }
+        for work in &report.work {
+            self.log.put_fmt(Tag::VfpAcct, format_args!("{} {} {}", work.name, work.calls, work.made));
+        }
+    }
+
+    /// A body of so many bytes came in so many reads.
+    pub fn log_received(&mut self, framing: BodyStatus, reads: u64, bytes: u64) {
+        let receiver = framing.receiver();
+        if !receiver.is_empty() {
+            self.log.record(Tag::VfpAcct).str(receiver).sp().u64(reads).sp().u64(bytes).end();
+        }
+    }
+
+    /// What the filters did that a body went through on its way out, the last one first.
+    pub fn log_filtered_out(&mut self, report: &Report) {
+        for work in report.work.iter().rev() {
+            self.log.put_fmt(Tag::VdpAcct, format_args!("{} {} {}", work.name, work.calls, work.taken));
+        }
+        for record in &report.gzip {
+            self.log.put(Tag::Gzip, record.as_bytes());
+        }
+    }
+
+    /// In so many pieces a body of so many bytes was sent.
+    #[inline(always)]
+    pub fn log_sent(&mut self, pieces: u64, bytes: u64) {
+        self.log.record(Tag::VdpAcct).str("V1B ").u64(pieces).sp().u64(bytes).end();
     }
 
     pub fn link(&mut self, kind: &str, to: Vxid, why: &str) {
@@ -210,6 +246,34 @@ impl Logged<'_> {
         self.message.put(self.ws, slot, text);
         if changes {
             self.log.put(self.tags.of(slot), self.ws.get(text));
+        }
+    }
+
+    /// The body will be coded otherwise than the message says.
+    pub fn change_encoding(&mut self) {
+        self.unset(h::CONTENT_ENCODING);
+        self.unset(h::CONTENT_LENGTH);
+        self.weaken_etag();
+    }
+
+    /// The body will be another than the one the tag was made for.
+    pub fn weaken_etag(&mut self) {
+        let (log, tag) = (&mut *self.log, self.tags.unset);
+        let line = conditional::weaken_etag(self.message, self.ws, |line| log.put(tag, line));
+        self.log_changed(line);
+    }
+
+    /// Others would get the body in another coding.
+    pub fn vary_on_encoding(&mut self) {
+        let (log, tag) = (&mut *self.log, self.tags.unset);
+        let line = conditional::vary_on_encoding(self.message, self.ws, |line| log.put(tag, line));
+        self.log_changed(line);
+    }
+
+    /// The new line, if one was needed and there was room for it.
+    fn log_changed(&mut self, line: Result<Option<Text>, Overflow>) {
+        if let Ok(Some(line)) = line {
+            self.log.put(self.tags.header, self.ws.get(line));
         }
     }
 

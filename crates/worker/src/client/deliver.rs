@@ -38,7 +38,7 @@ pub(super) fn set_up(req: &mut Req, object: &ObjRef) -> bool {
         && object.is(flag::GZIPED)
         && !conditional::accepts_gzip(&req.http, &req.task.ws)
     {
-        weaken_etag(req);
+        req.resp_headers().weaken_etag();
     }
     true
 }
@@ -50,15 +50,6 @@ fn append_via(req: &mut Req, via: &[u8]) {
     match line {
         Ok(line) => req.task.log.put(Tag::RespHeader, req.task.ws.get(line)),
         Err(_) => req.resp_headers().lost(&[b"Via:"]),
-    }
-}
-
-/// The body will be another than the one the tag was made for.
-pub(super) fn weaken_etag(req: &mut Req) {
-    let log = &mut req.task.log;
-    let unset = |line: &[u8]| log.put(Tag::RespUnset, line);
-    if let Ok(Some(line)) = conditional::weaken_etag(&mut req.resp, &mut req.task.ws, unset) {
-        req.task.log.put(Tag::RespHeader, req.task.ws.get(line));
     }
 }
 

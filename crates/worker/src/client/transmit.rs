@@ -10,7 +10,7 @@ use lacquer_params::bits::FeatureBits;
 use lacquer_shm::Tag;
 use lacquer_shm::vsl::text;
 
-use super::deliver::{settle_connection, weaken_etag};
+use super::deliver::settle_connection;
 use super::outlet::{Below, Outlet};
 use super::{Req, Source, Step};
 use crate::sender::{BodyFrame, SendError, Sender};
@@ -123,7 +123,7 @@ fn plan(req: &mut Req, filters: &[u8], source: &Source, stored: Option<u64>) -> 
             b"range" => set_range(req, &mut plan),
             b"esi" => {
                 if matches!(source, Source::Object(o) if crate::extra::esi_program(o).is_some()) {
-                    weaken_etag(req);
+                    req.resp_headers().weaken_etag();
                     plan.esi = true;
                     plan.length = plan.length.filter(|&n| n == 0);
                 }
@@ -218,7 +218,7 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     };
     let sent = sender.body_bytes();
     if send_body {
-        req.task.log.record(Tag::VdpAcct).str("V1B ").u64(sender.pieces()).sp().u64(sent).end();
+        req.task.log_sent(sender.pieces(), sent);
     }
     req.account.resp_body += sent;
     req.out = sender.into_head();
@@ -282,14 +282,7 @@ async fn pour(
         Ok(()) => outlet.end().await,
         failed => failed,
     };
-    let report = outlet.report();
-    for work in report.work.iter().rev() {
-        let text = format_args!("{} {} {}", work.name, work.calls, work.taken);
-        req.task.log.put_fmt(Tag::VdpAcct, text);
-    }
-    for record in report.gzip {
-        req.task.log.put(Tag::Gzip, record.as_bytes());
-    }
+    req.task.log_filtered_out(&outlet.report());
     (outlet, poured)
 }
 

@@ -2,7 +2,7 @@
 
 use lacquer_filters::esi::{Esi, EsiGzip, EsiNote, Options};
 use lacquer_filters::{Chain, Filter as BodyFilter, Gunzip, Gzip, Report, TestGunzip};
-use lacquer_http::{BodyStatus, SessClose, conditional, header_table as h};
+use lacquer_http::{BodyStatus, SessClose, header_table as h};
 use lacquer_params::bits::FeatureBits;
 use lacquer_shm::Tag;
 
@@ -97,7 +97,7 @@ impl Fetch {
             }
             _ => {
                 c.n_test_gunzip.add(1);
-                self.vary_on_encoding();
+                self.beresp_headers().vary_on_encoding();
                 self.attempt.gzipped = true;
                 Box::new(TestGunzip::new())
             }
@@ -130,33 +130,15 @@ impl Fetch {
 
     /// The body will be stored otherwise than it came.
     fn change_encoding(&mut self) {
-        let mut headers = self.beresp_headers();
-        headers.unset(h::CONTENT_ENCODING);
-        headers.unset(h::CONTENT_LENGTH);
-        self.weaken();
+        self.beresp_headers().change_encoding();
         self.attempt.encoding_changed = true;
     }
 
     fn say_gzip(&mut self) {
-        self.beresp_headers().add(h::CONTENT_ENCODING, &[b"gzip"]);
-        self.vary_on_encoding();
+        let mut headers = self.beresp_headers();
+        headers.add(h::CONTENT_ENCODING, &[b"gzip"]);
+        headers.vary_on_encoding();
         self.attempt.gzipped = true;
-    }
-
-    fn weaken(&mut self) {
-        let log = &mut self.task.log;
-        let unset = |line: &[u8]| log.put(Tag::BerespUnset, line);
-        if let Ok(Some(line)) = conditional::weaken_etag(&mut self.beresp, &mut self.task.ws, unset) {
-            self.task.log.put(Tag::BerespHeader, self.task.ws.get(line));
-        }
-    }
-
-    fn vary_on_encoding(&mut self) {
-        let log = &mut self.task.log;
-        let unset = |line: &[u8]| log.put(Tag::BerespUnset, line);
-        if let Ok(Some(line)) = conditional::vary_on_encoding(&mut self.beresp, &mut self.task.ws, unset) {
-            self.task.log.put(Tag::BerespHeader, self.task.ws.get(line));
-        }
     }
 
     /// Logs what the filters have to tell, and keeps with the object what delivery needs of it.
@@ -170,18 +152,8 @@ impl Fetch {
             }
             self.task.log.put_fmt(Tag::ESI_xmlerror, format_args!("{note}"));
         }
-        for record in &report.gzip {
-            self.task.log.put(Tag::Gzip, record.as_bytes());
-        }
-        for work in &report.work {
-            let text = format_args!("{} {} {}", work.name, work.calls, work.made);
-            self.task.log.put_fmt(Tag::VfpAcct, text);
-        }
-        let receiver = framing.receiver();
-        if !receiver.is_empty() {
-            let (reads, bytes) = (self.account.beresp_reads, self.account.beresp_body);
-            self.task.log.record(Tag::VfpAcct).str(receiver).sp().u64(reads).sp().u64(bytes).end();
-        }
+        self.task.log_filtered_in(&report);
+        self.task.log_received(framing, self.account.beresp_reads, self.account.beresp_body);
         let extra = extra::of(report.unpacked, report.program.as_deref());
         if let Some(object) = self.object.as_ref().filter(|_| !extra.is_empty()) {
             object.set_extra(&extra);

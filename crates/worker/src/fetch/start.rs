@@ -248,11 +248,7 @@ fn accept_304(f: &mut Fetch) -> bool {
         return false;
     };
     if stale.is(flag::CHGCE) {
-        let log = &mut f.task.log;
-        let unset = |line: &[u8]| log.put(Tag::BerespUnset, line);
-        if let Ok(Some(line)) = conditional::weaken_etag(&mut f.beresp, &mut f.task.ws, unset) {
-            f.task.log.put(Tag::BerespHeader, f.task.ws.get(line));
-        }
+        f.beresp_headers().weaken_etag();
     }
     let mut headers = f.beresp_headers();
     headers.unset(h::CONTENT_ENCODING);

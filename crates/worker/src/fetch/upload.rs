@@ -136,15 +136,8 @@ impl Fetch {
             Ok(())
         };
         self.account.bereq_body += upload.sent;
-        let report = upload.chain.report();
-        for work in report.work.iter().rev() {
-            let text = format_args!("{} {} {}", work.name, work.calls, work.taken);
-            self.task.log.put_fmt(Tag::VdpAcct, text);
-        }
-        for record in &report.gzip {
-            self.task.log.put(Tag::Gzip, record.as_bytes());
-        }
-        self.task.log.record(Tag::VdpAcct).str("V1B ").u64(upload.pieces).sp().u64(upload.sent).end();
+        self.task.log_filtered_out(&upload.chain.report());
+        self.task.log_sent(upload.pieces, upload.sent);
         result
     }
 

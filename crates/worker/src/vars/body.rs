@@ -35,7 +35,7 @@ pub async fn cache(req: &mut Req, limit: u64) -> i64 {
     if !open_filters(req) {
         return -1;
     }
-    let resized = req.body.filters.as_ref().is_some_and(|filters| filters.resize());
+    let resized = req.body.is_resized();
     let params = req.task.params.clone();
     let shared = req.task.reactor.shared.clone();
     let chosen = std::mem::take(&mut req.storage).checked_sub(1);
