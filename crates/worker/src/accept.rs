@@ -13,8 +13,7 @@ use tokio::net::{TcpListener, UnixListener};
 
 use crate::clock;
 use crate::reactor::Reactor;
-use crate::sess::Listener;
-use crate::session;
+use crate::session::{self, Listener};
 
 enum Socket {
     Tcp(TcpListener),

@@ -27,7 +27,6 @@ mod reactor;
 mod req_body;
 mod req_filters;
 mod sender;
-mod sess;
 mod session;
 mod shared;
 mod spares;

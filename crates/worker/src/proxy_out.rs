@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use lacquer_http::proxy_protocol;
 
-use crate::sess::Sess;
+use crate::session::Sess;
 
 /// `version` 1 or 2. What the client said of itself goes on: TLS server name as the authority.
 pub fn write(version: u32, sess: &Sess, out: &mut Vec<u8>) {

@@ -13,7 +13,7 @@ use lacquer_vcl_runtime::{Ctx, Host};
 
 use crate::clock;
 use crate::reactor::Reactor;
-use crate::sess::Sess;
+use crate::session::Sess;
 use crate::vcl_table::VclRef;
 
 pub struct Task {

@@ -35,7 +35,7 @@ use sha2::Sha256;
 use crate::memory::Memory;
 use crate::reactor::Reactor;
 use crate::req_body::ReqBody;
-use crate::sess::Sess;
+use crate::session::Sess;
 use crate::task::{Logged, REQ, RESP, Scene, Task, run_vcl};
 use crate::vcl_table::VclRef;
 

@@ -14,7 +14,7 @@ use lacquer_shm::{Tag, TxLog};
 use crate::backends::Origin;
 use crate::reactor::Reactor;
 use crate::req_body::Rx;
-use crate::sess::Sess;
+use crate::session::Sess;
 
 /// A connection in use, and how the answer on it is framed.
 pub struct OriginConnection {

@@ -7,7 +7,7 @@ use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::Str;
 
 use super::{shown, str_of};
-use crate::sess::{Override, Sess};
+use crate::session::{Override, Sess};
 use crate::task::Task;
 
 pub fn ip(sess: &Sess, var: Var) -> Option<&SocketAddr> {

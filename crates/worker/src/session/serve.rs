@@ -1,20 +1,18 @@
-//! A client's connection from accept to close: PROXY header, then one request after the other.
+//! Serves a client's connection from accept to close: one request after the other.
 
-use std::cell::RefCell;
 use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use lacquer_backend::{RxHalf, Stream, TxHalf};
+use lacquer_backend::{Stream, TxHalf};
 use lacquer_http::h1::{self, HeadScan};
-use lacquer_http::proxy_protocol::{self, Scan};
 use lacquer_http::{SessClose, Text, header_table as h};
 use lacquer_params::{FeatureBits, Params};
 use lacquer_shm::{Tag, Vxid};
-use tokio::time::{Instant, timeout_at};
 
+use super::{Listener, Sess, count_close, proxy_header};
 use crate::client::{Req, Seat, Start};
 use crate::clock;
 use crate::deadlines::{Deadline, Moment};
@@ -22,7 +20,6 @@ use crate::memory::Memory;
 use crate::pool_counters;
 use crate::reactor::Reactor;
 use crate::req_body::{ReqBody, Rx};
-use crate::sess::{Listener, Override, Sess, Side, count_close, shortage};
 
 /// The connection is open as long as this lives; the reason for its end is decided by [`serve`].
 struct Connection {
@@ -41,11 +38,11 @@ pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) 
     pool_counters::taken(&reactor.pool_counters.sess);
     let vxid = reactor.vxid();
     let (half, tx) = stream.split();
-    let mut sess = Box::new(new_sess(vxid, listener, &half, opened));
+    let mut sess = Box::new(Sess::new(vxid, listener, &half, opened));
     sess.log_open(&reactor);
     let mut rx = Rx::new(half);
     let settled = if sess.listener.proxy {
-        Box::pin(receive_proxy(&reactor, &mut sess, &mut rx)).await
+        Box::pin(proxy_header::receive(&reactor, &mut sess, &mut rx)).await
     } else {
         Ok(())
     };
@@ -82,79 +79,6 @@ fn close(connection: Connection) {
         tx.forget();
     }
     drop(body);
-}
-
-fn new_sess(vxid: u64, listener: Arc<Listener>, rx: &RxHalf, opened: f64) -> Sess {
-    let remote = rx.peer_addr().map_or_else(Side::none, Side::of);
-    let local = rx.local_addr().map_or_else(Side::none, Side::of);
-    let credentials = listener.path.is_some().then(|| crate::sys::peer_credentials(rx.as_fd())).flatten();
-    Sess {
-        vxid,
-        listener,
-        client: remote.clone(),
-        server: local.clone(),
-        remote,
-        local,
-        proxy_tlvs: Vec::new(),
-        credentials,
-        opened,
-        fd: rx.raw_fd(),
-        timeout_idle: Override::default(),
-        timeout_linger: Override::default(),
-        send_timeout: Override::default(),
-        idle_send_timeout: Override::default(),
-        workspace: RefCell::default(),
-    }
-}
-
-/// Reads the PROXY header, which says who the client is.
-async fn receive_proxy(reactor: &Reactor, sess: &mut Sess, rx: &mut Rx) -> Result<(), SessClose> {
-    let deadline = Instant::now() + clock::seconds(sess.idle_limit(&reactor.params()));
-    let mut buf = Vec::new();
-    loop {
-        match proxy_protocol::scan(&buf) {
-            Scan::Complete => break,
-            Scan::More => {}
-            Scan::Junk => return Err(SessClose::RxJunk),
-            Scan::Overflow => return Err(SessClose::RxOverflow),
-        }
-        let mut piece = [0u8; 1024];
-        match timeout_at(deadline, rx.read(&mut piece)).await {
-            Ok(Ok(n)) if n > 0 => buf.extend_from_slice(&piece[..n]),
-            Ok(_) => return Err(SessClose::RemClose),
-            Err(_) => return Err(SessClose::RxTimeout),
-        }
-    }
-    let log = &reactor.shared.log;
-    let vxid = Vxid::client(sess.vxid);
-    let write = |tag: Tag, text: &Option<String>| {
-        if let Some(text) = text {
-            log.write(tag, vxid, text.as_bytes());
-        }
-    };
-    match proxy_protocol::parse(&buf) {
-        Ok(header) => {
-            write(Tag::Proxy, &header.log);
-            write(Tag::ProxyGarbage, &header.garbage);
-            if let Some(ends) = &header.endpoints {
-                sess.client = Side::of(ends.client);
-                sess.server = Side::of(ends.server);
-                if let Some(text) = shortage(&reactor.params(), header.tlvs.len()) {
-                    log.write(Tag::Error, vxid, text.as_bytes());
-                    reactor.counters.ws_session_overflow.add(1);
-                    return Err(SessClose::RxJunk);
-                }
-            }
-            sess.proxy_tlvs = header.tlvs.to_vec();
-            rx.unread(&buf[header.len..]);
-            Ok(())
-        }
-        Err(refused) => {
-            write(Tag::Proxy, &refused.log);
-            write(Tag::ProxyGarbage, &refused.garbage);
-            Err(SessClose::RxJunk)
-        }
-    }
 }
 
 /// How the wait for a request ended.

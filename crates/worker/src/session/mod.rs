@@ -1,14 +1,21 @@
-//! What is known of a client's connection for as long as it lasts.
+//! A client's connection, and what is known of it for as long as it lasts. How it is served stands in
+//! [`serve`], how it tells who the client really is in [`proxy_header`].
+
+mod proxy_header;
+mod serve;
 
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use lacquer_backend::RxHalf;
 use lacquer_http::{SessClose, Workspace};
 use lacquer_params::Params;
 use lacquer_shm::{Tag, Vxid};
 
 use crate::reactor::Reactor;
+
+pub use serve::run;
 
 /// A listening socket as sessions see it.
 #[derive(Debug)]
@@ -44,24 +51,6 @@ impl Side {
 /// IPv4 clients of a dual-stack socket are shown as what they are.
 fn canonical(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip().to_canonical(), addr.port())
-}
-
-/// What does not fit into `workspace_session` of a PROXY header's extensions and what comes after them;
-/// the sizes are Varnish's.
-pub fn shortage(params: &Params, tlvs: usize) -> Option<&'static str> {
-    const SESSION: usize = 304;
-    const ADDRESSES: usize = 64;
-    const TLV_HEAD: usize = 16;
-    const TRANSPORT: usize = 8;
-    let capacity = params.workspace_session as usize;
-    let needed = (SESSION + ADDRESSES + TLV_HEAD + tlvs).next_multiple_of(8);
-    if needed > capacity {
-        Some("insufficient workspace")
-    } else if needed + TRANSPORT > capacity {
-        Some("insufficient workspace (proto_priv)")
-    } else {
-        None
-    }
 }
 
 /// A session timeout: the parameter's value unless VCL has said otherwise.
@@ -102,6 +91,29 @@ pub struct Sess {
 }
 
 impl Sess {
+    pub fn new(vxid: u64, listener: Arc<Listener>, rx: &RxHalf, opened: f64) -> Sess {
+        let remote = rx.peer_addr().map_or_else(Side::none, Side::of);
+        let local = rx.local_addr().map_or_else(Side::none, Side::of);
+        let credentials = listener.path.is_some().then(|| crate::sys::peer_credentials(rx.as_fd())).flatten();
+        Sess {
+            vxid,
+            listener,
+            client: remote.clone(),
+            server: local.clone(),
+            remote,
+            local,
+            proxy_tlvs: Vec::new(),
+            credentials,
+            opened,
+            fd: rx.raw_fd(),
+            timeout_idle: Override::default(),
+            timeout_linger: Override::default(),
+            send_timeout: Override::default(),
+            idle_send_timeout: Override::default(),
+            workspace: RefCell::default(),
+        }
+    }
+
     pub fn log_open(&self, reactor: &Reactor) {
         let log = &reactor.shared.log;
         let vxid = Vxid::client(self.vxid);
