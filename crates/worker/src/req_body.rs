@@ -43,6 +43,11 @@ impl Rx {
         std::future::poll_fn(|cx| self.poll_read(cx, buf)).await
     }
 
+    /// Some of what comes next was read already.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     /// Puts bytes back that belong to the next message.
     pub fn unread(&mut self, bytes: &[u8]) {
         if self.pending.is_empty() {
@@ -113,23 +118,23 @@ pub struct Reading {
 const STEP: usize = 16 * 1024;
 
 impl ReqBody {
-    /// Between requests: no body.
-    pub fn idle(rx: Rx) -> ReqBody {
-        ReqBody::idle_without(Some(rx))
+    /// Of a request without one, or not read yet.
+    pub fn none() -> ReqBody {
+        ReqBody::new(None, Framing::NONE)
     }
 
-    /// Without a connection yet; see [`ReqBody::begin`].
-    pub fn idle_without(rx: Option<Rx>) -> ReqBody {
+    /// What comes behind a head that says `framing`.
+    pub fn new(rx: Option<Rx>, framing: Framing) -> ReqBody {
         ReqBody {
             rx,
-            status: BodyStatus::None,
-            length: 0,
-            left: 0,
+            status: framing.status,
+            length: framing.content_length,
+            left: framing.content_length,
             decoder: ChunkedDecoder::new(),
             cached: None,
             counted: 0,
             reads: 0,
-            framing: BodyStatus::None,
+            framing: framing.status,
             filters: None,
             begun: false,
             fault: None,
@@ -143,20 +148,6 @@ impl ReqBody {
         self.is_done() || !(self.is_available() || self.status == BodyStatus::Error)
     }
 
-    pub fn begin(&mut self, framing: Framing) {
-        self.status = framing.status;
-        self.framing = framing.status;
-        self.filters = None;
-        self.length = framing.content_length;
-        self.left = framing.content_length;
-        self.decoder = ChunkedDecoder::new();
-        self.cached = None;
-        self.counted = 0;
-        self.reads = 0;
-        self.begun = false;
-        self.fault = None;
-    }
-
     pub fn status(&self) -> BodyStatus {
         self.status
     }
@@ -168,10 +159,6 @@ impl ReqBody {
     /// Not yet read, and to be read at most once.
     pub fn is_available(&self) -> bool {
         matches!(self.status, BodyStatus::Length | BodyStatus::Chunked | BodyStatus::Eof)
-    }
-
-    pub fn has_pending(&self) -> bool {
-        self.rx.as_ref().is_some_and(|rx| !rx.pending.is_empty())
     }
 
     /// How long the body will be, if that is known.
@@ -221,7 +208,7 @@ impl ReqBody {
             framing: self.framing,
             filters: self.filters.take(),
             buffer: std::mem::take(&mut self.buffer),
-            ..ReqBody::idle_without(self.rx.take())
+            ..ReqBody::new(self.rx.take(), Framing::NONE)
         };
         self.status = BodyStatus::Taken;
         reader

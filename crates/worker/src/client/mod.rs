@@ -233,7 +233,7 @@ impl Req {
             resp: memory.response,
             bereq: None,
             tx: start.tx,
-            body: ReqBody::idle_without(None),
+            body: ReqBody::none(),
             out: memory.out,
             synth_body: memory.synth_body,
             account: Account::default(),

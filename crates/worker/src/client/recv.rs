@@ -7,6 +7,7 @@ use lacquer_vcl::types::{Action, Method};
 use sha2::{Digest, Sha256};
 
 use super::{LookupRules, Req, Step};
+use crate::req_body::Rx;
 
 /// Expect and Connection are settled before VCL sees the request.
 pub async fn transport(req: &mut Req) -> Step {
@@ -18,7 +19,7 @@ pub async fn transport(req: &mut Req) -> Step {
             req.task.reactor.counters.client_req_417.add(1);
             return Step::Done;
         }
-        if req.http.version() >= 11 && !req.body.has_pending() {
+        if req.http.version() >= 11 && !req.body.rx.as_ref().is_some_and(Rx::has_pending) {
             req.want_100 = true;
         }
         req.req_headers().unset(h::EXPECT);

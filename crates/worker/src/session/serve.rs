@@ -25,7 +25,8 @@ use crate::req_body::{ReqBody, Rx};
 struct Connection {
     sess: Rc<Sess>,
     tx: Rc<TxHalf>,
-    body: ReqBody,
+    /// Absent while a request has it.
+    rx: Option<Rx>,
     idle: Rc<Deadline>,
     /// Bytes of a head that is not complete yet.
     received: usize,
@@ -52,7 +53,7 @@ pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) 
             let mut connection = Connection {
                 sess: sess.clone(),
                 tx: Rc::new(tx),
-                body: ReqBody::idle(rx),
+                rx: Some(rx),
                 idle: reactor.deadlines.enlist(),
                 received: 0,
             };
@@ -74,11 +75,11 @@ pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) 
 }
 
 fn close(connection: Connection) {
-    let Connection { tx, body, .. } = connection;
+    let Connection { tx, rx, .. } = connection;
     if let Ok(tx) = Rc::try_unwrap(tx) {
         tx.forget();
     }
-    drop(body);
+    drop(rx);
 }
 
 /// How the wait for a request ended.
@@ -109,7 +110,7 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
     loop {
         let idle_since = connection.idle.now();
         let mut herded = false;
-        if connection.body.has_pending() {
+        if connection.rx.as_ref().is_some_and(Rx::has_pending) {
             reactor.counters.sess_readahead.add(1);
         } else {
             match wait_idle(reactor, connection).await {
@@ -197,7 +198,7 @@ async fn readable_until(
     since: Moment,
     seconds: f64,
 ) -> Option<Result<(), SessClose>> {
-    let Some(rx) = connection.body.rx.as_ref() else { return Some(Err(SessClose::RxBody)) };
+    let Some(rx) = connection.rx.as_ref() else { return Some(Err(SessClose::RxBody)) };
     connection.idle.arm(since, seconds);
     let ready = std::future::poll_fn(|cx| match rx.half.poll_readable(cx) {
         Poll::Pending if connection.idle.poll_expired(cx) => Poll::Ready(None),
@@ -227,7 +228,7 @@ async fn refuse_overflow(reactor: &Reactor, connection: &Connection) {
 async fn receive_head(params: &Params, connection: &mut Connection, memory: &mut Memory) -> Received {
     let max = (params.http_req_size as usize).min(memory.ws.free_space().saturating_sub(1));
     connection.received = 0;
-    let Some(rx) = connection.body.rx.as_mut() else { return Received::Closed(SessClose::RxBody) };
+    let Some(rx) = connection.rx.as_mut() else { return Received::Closed(SessClose::RxBody) };
     let mut have = 0;
     let mut scanned = 0;
     let mut first = f64::NAN;
@@ -344,7 +345,7 @@ fn accept(req: &mut Req, connection: &mut Connection, head: &Head, parsed: &h1::
     let memory = &mut req.task.ws;
     let surplus = head.rx.tail(parsed.len);
     if !surplus.is_empty()
-        && let Some(rx) = connection.body.rx.as_mut()
+        && let Some(rx) = connection.rx.as_mut()
     {
         rx.unread(memory.get(surplus));
     }
@@ -358,9 +359,7 @@ fn accept(req: &mut Req, connection: &mut Connection, head: &Head, parsed: &h1::
         req.task.reactor.counters.http1_absolute_form.add(1);
         log_rehost(req, old);
     }
-    connection.body.begin(parsed.framing);
-    req.body.rx = connection.body.rx.take();
-    req.body.begin(parsed.framing);
+    req.body = ReqBody::new(connection.rx.take(), parsed.framing);
     req.account.req_header += parsed.len as u64;
     req.task.log.put(Tag::VCL_use, req.task.vcl.name.as_bytes());
 }
@@ -411,7 +410,7 @@ async fn refuse(
     status: u16,
 ) -> Option<SessClose> {
     let req = seat.req()?;
-    req.body.rx = connection.body.rx.take();
+    req.body.rx = connection.rx.take();
     req.minimal_response(status).await;
     finish(reactor, connection, seat)
 }
@@ -428,7 +427,7 @@ fn finish(reactor: &Reactor, connection: &mut Connection, mut seat: Seat) -> Opt
     if reason.is_none() && (req.body.rx.is_none() || !req.body.is_settled()) {
         reason = Some(SessClose::RxBody);
     }
-    connection.body.rx = req.body.rx.take();
+    connection.rx = req.body.rx.take();
     reactor.flush_if_due(req.task.t_prev);
     reactor.give_seat(seat);
     reason
