@@ -13,11 +13,11 @@ use lacquer_vcl_runtime::{
 };
 use sha2::Digest;
 
-use super::{Req, deliver, synth};
+use super::{Req, body, deliver, synth};
 use crate::clock;
 use crate::task::{BEREQ, Logged};
 use crate::vars::alike::alike;
-use crate::vars::{body, client as vars, headers, keep, misplaced, object, session, storage, workspace};
+use crate::vars::{client as vars, headers, keep, misplaced, object, session, storage, workspace};
 use crate::vcl_table::VclRef;
 
 impl Req {

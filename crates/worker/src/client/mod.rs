@@ -4,6 +4,7 @@
 //! step comes next. `Step` carries what was found out, so that for example a hit cannot be delivered
 //! without an object, nor a miss go on without the right to fetch.
 
+mod body;
 mod deliver;
 mod esi;
 mod host;
@@ -400,6 +401,16 @@ impl Req {
             self.close = Some(SessClose::RemClose);
         }
         sent
+    }
+
+    /// Tells which storage holds what is made for this request only.
+    pub fn log_storage(&mut self, place: u32) {
+        let Some(place) = self.task.reactor.shared.stevedores.get(place) else { return };
+        self.task.log.record(Tag::Storage).str(place.kind().name()).sp().str(place.name()).end();
+    }
+
+    pub fn log_error(&mut self, text: &str) {
+        self.task.log.put(Tag::Error, text.as_bytes());
     }
 
     /// Logs and counts the bytes of the request that ends.

@@ -1,7 +1,6 @@
 //! Responses that Lacquer makes itself: vcl_synth, and what is left when VCL has failed.
 
 use lacquer_http::{SessClose, header_table as h};
-use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 
 use super::{Req, Source, Step};
@@ -80,7 +79,7 @@ pub async fn synth(req: &mut Req) -> Step {
         req.task.stamp("Resp");
         return Step::Done;
     }
-    req.log_storage(None);
+    req.log_storage(req.task.reactor.shared.stevedores.transient());
     Step::Transmit(Source::Bytes(body))
 }
 
@@ -93,64 +92,4 @@ fn has_room(req: &Req, body: usize) -> bool {
         transient.counters().c_fail.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
     fits
-}
-
-impl Req {
-    /// Reads what is left of the request's body, unless the connection is closed anyway.
-    pub async fn ignore_body(&mut self) {
-        if self.close.is_some() {
-            return;
-        }
-        if self.body.is_available() {
-            Box::pin(self.drain_body()).await;
-        } else if self.body.status() == lacquer_http::BodyStatus::Error {
-            self.close = Some(SessClose::RxBody);
-        }
-    }
-
-    async fn drain_body(&mut self) {
-        self.begin_reading().await;
-        let read = self.body.drain(&self.task.params).await;
-        self.log_reading();
-        if !read {
-            self.close = Some(SessClose::RxBody);
-        }
-    }
-
-    /// The body is about to be read: through which storage, and the client is told to send it.
-    pub async fn begin_reading(&mut self) {
-        let chosen = std::mem::take(&mut self.storage).checked_sub(1);
-        self.log_storage(chosen);
-        self.send_late_100().await;
-    }
-
-    /// If the body was read: what was wrong with it, and when that was over.
-    pub fn log_reading(&mut self) {
-        let reading = self.body.take_reading();
-        if let Some(fault) = reading.as_ref().and_then(|reading| reading.fault.as_ref()) {
-            self.task.log.put(Tag::FetchError, fault.text().as_bytes());
-        }
-        self.account_body();
-        let Some(reading) = reading else { return };
-        self.task.timestamp("ReqBody", reading.ended);
-    }
-
-    /// What is made for this request only is in this storage, else in Transient.
-    pub fn log_storage(&mut self, chosen: Option<u32>) {
-        let stevedores = &self.task.reactor.shared.stevedores;
-        let Some(place) = stevedores.get(chosen.unwrap_or_else(|| stevedores.transient())) else { return };
-        self.task.log.record(Tag::Storage).str(place.kind().name()).sp().str(place.name()).end();
-    }
-
-    /// A body is about to be read: a client that waits for leave is given it now.
-    pub async fn send_late_100(&mut self) {
-        if self.want_100 {
-            self.want_100 = false;
-            self.minimal_response(100).await;
-        }
-    }
-
-    pub fn log_error(&mut self, text: &str) {
-        self.task.log.put(Tag::Error, text.as_bytes());
-    }
 }

@@ -183,7 +183,9 @@ pub async fn in_background(req: &mut Req, busy: Busy, stale: Arc<Object>) {
 async fn lend_body(req: &mut Req, runner: &mut Runner) {
     while let Some(news) = runner.until(News::body).await {
         match news {
-            BodyNews::Begun => req.begin_reading().await,
+            BodyNews::Begun => {
+                req.begin_reading().await;
+            }
             BodyNews::Back(body) => {
                 req.body.give_back(body);
                 if req.body.was_read()

@@ -4,7 +4,6 @@
 //! reading and changing them means, with Varnish's limits and texts.
 
 pub mod alike;
-pub mod body;
 pub mod client;
 pub mod fetch;
 pub mod headers;

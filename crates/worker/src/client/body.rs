@@ -1,11 +1,12 @@
-//! Caching a request's body: std.cache_req_body().
+//! The request's body, as far as the request deals with it itself: kept by std.cache_req_body(), or read and
+//! thrown away. What forwards it is the fetch.
 
-use lacquer_http::{BodyStatus, header_table as h};
+use lacquer_http::{BodyStatus, SessClose, header_table as h};
 use lacquer_shm::Tag;
 use lacquer_shm::vsl::text;
 use lacquer_vcl::types::Method;
 
-use crate::client::Req;
+use super::Req;
 use crate::req_body::{BodyError, Keep};
 use crate::task::{Logged, REQ};
 
@@ -38,13 +39,8 @@ pub async fn cache(req: &mut Req, limit: u64) -> i64 {
     let resized = req.body.is_resized();
     let params = req.task.params.clone();
     let shared = req.task.reactor.shared.clone();
-    let chosen = std::mem::take(&mut req.storage).checked_sub(1);
-    let place = chosen.unwrap_or_else(|| shared.stevedores.transient());
+    let place = req.begin_reading().await;
     let Some(stevedore) = shared.stevedores.get(place) else { return -1 };
-    req.log_storage(Some(place));
-    if announced != Some(0) {
-        req.send_late_100().await;
-    }
     let read = req.body.cache(limit, &params, Keep { shared: &shared, stevedore }).await;
     req.body.take_reading();
     match &read {
@@ -95,4 +91,56 @@ fn announce_length(req: &mut Req, length: u64) {
     }
     // Rollback gives back the workspace behind this mark, but http0 now has a line there.
     req.snapshot = req.task.ws.mark();
+}
+
+impl Req {
+    /// Reads what is left of the request's body, unless the connection is closed anyway.
+    pub async fn ignore_body(&mut self) {
+        if self.close.is_some() {
+            return;
+        }
+        if self.body.is_available() {
+            Box::pin(self.drain_body()).await;
+        } else if self.body.status() == BodyStatus::Error {
+            self.close = Some(SessClose::RxBody);
+        }
+    }
+
+    async fn drain_body(&mut self) {
+        self.begin_reading().await;
+        let read = self.body.drain(&self.task.params).await;
+        self.log_reading();
+        if !read {
+            self.close = Some(SessClose::RxBody);
+        }
+    }
+
+    /// The body is about to be read, through the storage whose number is the result; the client is told to
+    /// send it.
+    pub async fn begin_reading(&mut self) -> u32 {
+        let chosen = std::mem::take(&mut self.storage).checked_sub(1);
+        let place = chosen.unwrap_or_else(|| self.task.reactor.shared.stevedores.transient());
+        self.log_storage(place);
+        self.send_late_100().await;
+        place
+    }
+
+    /// If the body was read: what was wrong with it, and when that was over.
+    pub fn log_reading(&mut self) {
+        let reading = self.body.take_reading();
+        if let Some(fault) = reading.as_ref().and_then(|reading| reading.fault.as_ref()) {
+            self.task.log.put(Tag::FetchError, fault.text().as_bytes());
+        }
+        self.account_body();
+        let Some(reading) = reading else { return };
+        self.task.timestamp("ReqBody", reading.ended);
+    }
+
+    /// A body is about to be read: a client that waits for leave is given it now.
+    async fn send_late_100(&mut self) {
+        if self.want_100 {
+            self.want_100 = false;
+            self.minimal_response(100).await;
+        }
+    }
 }
