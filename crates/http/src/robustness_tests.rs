@@ -1,40 +1,31 @@
 //! Parsers against mutated input: nothing panics, and what is accepted has only one meaning however it
 //! arrives. The generator is seeded, so a failure can be repeated.
 
+use lacquer_testing::Random;
+
 use crate::h1::{self, ChunkedDecoder, HeadScan};
 use crate::pack::PackedHead;
 use crate::{BodyStatus, Filter, Message, Workspace, date, pack, proxy_protocol, range, vary};
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % n.max(1) as u64) as usize
-    }
-
-    /// A few bytes replaced, inserted, removed or repeated.
-    fn mutate(&mut self, seed: &[u8]) -> Vec<u8> {
-        const SPICE: &[u8] = b"\r\n \t:;,=\0\x7f\xff-09afHT/\"";
-        let mut bytes = seed.to_vec();
-        for _ in 0..=self.below(4) {
-            let at = self.below(bytes.len() + 1);
-            let byte = SPICE[self.below(SPICE.len())];
-            match self.below(4) {
-                0 if at < bytes.len() => bytes[at] = byte,
-                1 if at < bytes.len() => drop(bytes.remove(at)),
-                2 => {
-                    let to = at + self.below(bytes.len() + 1 - at);
-                    let copy = bytes[at..to].to_vec();
-                    bytes.splice(at..at, copy);
-                }
-                _ => bytes.insert(at, byte),
+/// A few bytes replaced, inserted, removed or repeated.
+fn mutate(random: &mut Random, seed: &[u8]) -> Vec<u8> {
+    const SPICE: &[u8] = b"\r\n \t:;,=\0\x7f\xff-09afHT/\"";
+    let mut bytes = seed.to_vec();
+    for _ in 0..=random.below(4) {
+        let at = random.index(bytes.len() + 1);
+        let byte = SPICE[random.index(SPICE.len())];
+        match random.below(4) {
+            0 if at < bytes.len() => bytes[at] = byte,
+            1 if at < bytes.len() => drop(bytes.remove(at)),
+            2 => {
+                let to = at + random.index(bytes.len() + 1 - at);
+                let copy = bytes[at..to].to_vec();
+                bytes.splice(at..at, copy);
             }
+            _ => bytes.insert(at, byte),
         }
-        bytes
     }
+    bytes
 }
 
 const REQUESTS: &[&[u8]] = &[
@@ -49,7 +40,7 @@ fn requests() {
     let mut ws = Workspace::new(65536);
     let mut msg = Message::new(64);
     for round in 0..30_000 {
-        let bytes = random.mutate(REQUESTS[round % REQUESTS.len()]);
+        let bytes = mutate(&mut random, REQUESTS[round % REQUESTS.len()]);
         ws.reset();
         ws.reserve(bytes.len()).unwrap().copy_from_slice(&bytes);
         let rx = ws.commit(bytes.len());
@@ -96,10 +87,10 @@ fn dechunk(input: &[u8], step: usize) -> Result<(Vec<u8>, usize), String> {
 fn chunks_mean_the_same_in_any_split() {
     let mut random = Random(42);
     for _ in 0..20_000 {
-        let bytes = random.mutate(b"5\r\nhello\r\n00a  \r\n0123456789\r\n0\r\n\r\nGET /");
+        let bytes = mutate(&mut random, b"5\r\nhello\r\n00a  \r\n0123456789\r\n0\r\n\r\nGET /");
         let whole = dechunk(&bytes, bytes.len());
         assert_eq!(whole, dechunk(&bytes, 1));
-        assert_eq!(whole, dechunk(&bytes, 1 + random.below(9)));
+        assert_eq!(whole, dechunk(&bytes, 1 + random.index(9)));
     }
 }
 
@@ -117,18 +108,18 @@ fn small_parsers() {
     pack::pack(&msg, &ws, Filter::INSERT, &mut packed);
     for _ in 0..20_000 {
         for seed in [&b"Sun, 06 Nov 1994 08:49:37 GMT"[..], b"Sunday, 06-Nov-94 08:49:37 GMT"] {
-            let _ = date::parse(&random.mutate(seed));
+            let _ = date::parse(&mutate(&mut random, seed));
         }
-        let _ = range::parse_range(&random.mutate(b"bytes=10-20"));
-        let _ = range::parse_content_range(&random.mutate(b"bytes 10-20/30"));
-        vary::entries(&random.mutate(b"\0\x01\x04foo:\0x\xff\xff\0")).for_each(drop);
+        let _ = range::parse_range(&mutate(&mut random, b"bytes=10-20"));
+        let _ = range::parse_content_range(&mutate(&mut random, b"bytes 10-20/30"));
+        vary::entries(&mutate(&mut random, b"\0\x01\x04foo:\0x\xff\xff\0")).for_each(drop);
         for seed in [&proxy[..], b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n"] {
-            let bytes = random.mutate(seed);
+            let bytes = mutate(&mut random, seed);
             if proxy_protocol::scan(&bytes) == proxy_protocol::Scan::Complete {
                 let _ = proxy_protocol::parse(&bytes);
             }
         }
         ws.reset();
-        let _ = pack::unpack(&random.mutate(&packed), &mut ws, &mut msg);
+        let _ = pack::unpack(&mutate(&mut random, &packed), &mut ws, &mut msg);
     }
 }

@@ -8,29 +8,14 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
+use lacquer_testing::Random;
+
 use crate::memory::SpanWriter;
 use crate::*;
 
-/// SplitMix64: a seed is all there is to print.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
-
 fn pattern(seed: u64, len: usize) -> Vec<u8> {
     let mut random = Random(seed);
-    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).collect();
+    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| random.number().to_le_bytes()).collect();
     bytes.truncate(len);
     bytes
 }
@@ -61,7 +46,7 @@ fn arena_against_model() {
                     Err(Full) => refused += 1,
                 }
             } else if !live.is_empty() {
-                let at = random.below(live.len() as u64) as usize;
+                let at = random.index(live.len());
                 let (span, bytes) = live.swap_remove(at);
                 assert!(span.bytes() == bytes);
                 used -= span.capacity() as u64;
@@ -191,7 +176,7 @@ fn readers_on_other_threads_follow_the_writer() {
             let mut random = Random(7);
             let mut written = 0;
             while written < len {
-                let end = len.min(written + 1 + random.below(9000) as usize);
+                let end = len.min(written + 1 + random.index(9000));
                 written += writer.write(&bytes[written..end]).expect("room");
             }
             if fail {

@@ -9,35 +9,11 @@ use common::build::*;
 use common::host::MemoryHost;
 use common::interpreter::Interpreter;
 use common::module;
+use lacquer_testing::Random;
 use lacquer_vcl::program::*;
 use lacquer_vcl::types::{Action, HttpId, Method, Type};
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::Ctx;
-
-/// A small generator of numbers (splitmix64).
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-
-    fn one<T: Clone>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())].clone()
-    }
-
-    fn rarely(&mut self) -> bool {
-        self.below(12) == 0
-    }
-}
 
 const TEXTS: &[&str] = &[
     "",
@@ -58,13 +34,17 @@ const COMPARISONS: &[CompareOp] =
     &[CompareOp::Eq, CompareOp::Ne, CompareOp::Lt, CompareOp::Le, CompareOp::Gt, CompareOp::Ge];
 
 struct Writer {
-    dice: Dice,
+    dice: Random,
     /// Subs from this one on may be called.
     callable: u32,
     subs: u32,
 }
 
 impl Writer {
+    fn rarely(&mut self) -> bool {
+        self.dice.below(12) == 0
+    }
+
     fn boxed(&mut self, e: Expr) -> Box<Expr> {
         Box::new(e)
     }
@@ -73,8 +53,8 @@ impl Writer {
         let pick = if depth == 0 { self.dice.below(4) } else { self.dice.below(17) };
         match pick {
             13.. => self.text_of_call(pick, depth),
-            0 if self.dice.rarely() => e(Type::String, ExprKind::NullStr),
-            0 if self.dice.rarely() => e(Type::String, ExprKind::Str(vec![b'\xe9', 0xff, b'a'].into())),
+            0 if self.rarely() => e(Type::String, ExprKind::NullStr),
+            0 if self.rarely() => e(Type::String, ExprKind::Str(vec![b'\xe9', 0xff, b'a'].into())),
             0 => text(self.dice.one(TEXTS)),
             1 | 2 => header(self.dice.below(8) as u32),
             3 => {
@@ -111,7 +91,7 @@ impl Writer {
                 let value = self.boxed(value);
                 e(Type::String, ExprKind::ChangeCase { upper: self.dice.below(2) == 0, value })
             }
-            11 if self.dice.rarely() => call(Type::String, module::FAIL, vec![]),
+            11 if self.rarely() => call(Type::String, module::FAIL, vec![]),
             11 => {
                 let arg = self.text(depth - 1);
                 call(Type::String, module::ECHO, vec![arg])
@@ -124,7 +104,7 @@ impl Writer {
         }
     }
 
-    fn text_of_call(&mut self, pick: usize, depth: usize) -> Expr {
+    fn text_of_call(&mut self, pick: u64, depth: usize) -> Expr {
         match pick {
             13 => {
                 let args = vec![
@@ -144,7 +124,7 @@ impl Writer {
                 let name = ExprKind::HeaderRef(HttpId::Req, self.dice.below(8) as u32);
                 call(Type::String, module::HEADER, vec![e(Type::Header, name)])
             }
-            15 if self.dice.rarely() => call(Type::String, module::LIE, vec![]),
+            15 if self.rarely() => call(Type::String, module::LIE, vec![]),
             15 => call(Type::String, module::NOTHING, vec![]),
             _ => to_string(self.ip()),
         }
@@ -370,14 +350,14 @@ impl Writer {
                 Stmt::HashData { at: HERE, value: strands(parts) }
             }
             8 if self.callable < self.subs && self.dice.below(2) == 0 => {
-                let sub = self.callable + self.dice.below((self.subs - self.callable) as usize) as u32;
+                let sub = self.callable + self.dice.below(u64::from(self.subs - self.callable)) as u32;
                 if self.dice.below(3) == 0 {
                     return Stmt::CallDynamic { at: HERE, sub: e(Type::Sub, ExprKind::Sub(sub)) };
                 }
                 Stmt::CallSub { at: HERE, sub }
             }
-            8 if self.dice.rarely() => Stmt::Return { at: HERE, how: self.ending() },
-            8 if self.dice.rarely() => act(self.dice.one(&[Action::Hash, Action::Pass, Action::Fail])),
+            8 if self.rarely() => Stmt::Return { at: HERE, how: self.ending() },
+            8 if self.rarely() => act(self.dice.one(&[Action::Hash, Action::Pass, Action::Fail])),
             8 => Stmt::If {
                 arms: vec![(self.truth(1), vec![Stmt::Return { at: HERE, how: Return::FromSub }])],
                 otherwise: vec![],
@@ -393,7 +373,7 @@ impl Writer {
 }
 
 fn random_program(seed: u64) -> Program {
-    let mut writer = Writer { dice: Dice(seed), callable: 0, subs: 0 };
+    let mut writer = Writer { dice: Random(seed), callable: 0, subs: 0 };
     writer.subs = 1 + writer.dice.below(5) as u32;
     let mut subs = Vec::new();
     for i in 0..writer.subs {
@@ -410,7 +390,7 @@ fn random_program(seed: u64) -> Program {
 }
 
 fn random_host(seed: u64) -> MemoryHost {
-    let mut dice = Dice(seed ^ 0x5555);
+    let mut dice = Random(seed ^ 0x5555);
     let mut host = MemoryHost::new(Method::Recv).with_text(Var::ReqMethod, dice.one(&["GET", "POST"]));
     for i in 0..4 {
         host = host.with_header(HttpId::Req, &format!("H{i}"), dice.one(TEXTS));

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Memory, compile_text, error, whole_error, with_head, with_options};
+use lacquer_testing::Random;
 use lacquer_vcl::{Options, Severity, compile, compile_file, vcc_text, vcl_load_text};
 
 /// Declarations after the usual head, and a part of the error text.
@@ -301,19 +302,15 @@ fn no_text_brings_the_compiler_down() {
     );
     let words: Vec<&str> = seed.split_inclusive([' ', ';', '.', '(']).collect();
     let seconds = std::env::var("FUZZ_SECONDS").ok().and_then(|s| s.parse().ok());
-    let mut state = if seconds.is_some() { std::process::id().into() } else { 7_u64 };
+    let mut random = Random(if seconds.is_some() { std::process::id().into() } else { 7 });
     let end = std::time::Instant::now() + std::time::Duration::from_secs(seconds.unwrap_or(0));
     let mut done = 0;
-    let mut random = |n: usize| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) as usize % n
-    };
     while done < 3000 || std::time::Instant::now() < end {
         done += 1;
         let mut text: Vec<&str> = words.clone();
-        for _ in 0..=random(3) {
-            let (a, b) = (random(text.len()), random(text.len()));
-            match random(4) {
+        for _ in 0..=random.below(3) {
+            let (a, b) = (random.index(text.len()), random.index(text.len()));
+            match random.below(4) {
                 0 => drop(text.remove(a)),
                 1 => text.insert(a, words[b % words.len()]),
                 2 => text.swap(a, b),
@@ -321,9 +318,10 @@ fn no_text_brings_the_compiler_down() {
             }
         }
         let mut text = text.concat().into_bytes();
-        for _ in 0..random(3) {
-            let at = random(text.len());
-            text[at] = [b'"', b'{', b'}', b';', b'\n', 0, 0xe9, random(256) as u8][random(8)];
+        for _ in 0..random.below(3) {
+            let at = random.index(text.len());
+            let any = random.below(256) as u8;
+            text[at] = random.one(&[b'"', b'{', b'}', b';', b'\n', 0, 0xe9, any]);
         }
         let compiled = with_options(&Memory::default(), |o| {
             compile("x", &text[..], &Options { max_errors: 1 + done % 4, ..o })

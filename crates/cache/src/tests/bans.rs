@@ -199,7 +199,7 @@ fn run_model(seed: u64) {
                 known.retain(|k| !lurker_kills(k));
             }
             _ if !known.is_empty() => {
-                let at = random.below(known.len() as u64) as usize;
+                let at = random.index(known.len());
                 let kill = random.below(4);
                 let k = &mut known[at];
                 let hit = k.pending.iter().any(|b| b.foo == k.foo && b.kill.is_none_or(|x| x == kill));

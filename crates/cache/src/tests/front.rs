@@ -94,7 +94,7 @@ fn agrees_with_the_index() {
                 _ => {}
             }
             let request = Request(format!("/{key}"), String::new());
-            let front = &mut fronts[random.below(2) as usize];
+            let front = &mut fronts[random.index(2)];
             let (got, is_local) = with_args(
                 w.now.get(),
                 &request,

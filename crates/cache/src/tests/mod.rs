@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use lacquer_storage::{Arena, Kind};
+use lacquer_testing::Random;
 
 use crate::bans::{BanRequest, HeadReader};
 use crate::*;
@@ -52,22 +53,6 @@ impl BanRequest for Request {
     }
 }
 
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
-
 const T0: f64 = 1_700_000_000.0;
 
 struct World {
@@ -81,7 +66,7 @@ fn digest(n: u64) -> Digest {
     let mut random = Random(n);
     let mut digest = [0; 32];
     for part in digest.chunks_mut(8) {
-        part.copy_from_slice(&random.next().to_le_bytes());
+        part.copy_from_slice(&random.number().to_le_bytes());
     }
     digest
 }

@@ -83,7 +83,7 @@ fn run(seed: u64) {
                 }
             }
             5..8 if !busy.is_empty() => {
-                let at = random.below(busy.len() as u64) as usize;
+                let at = random.index(busy.len());
                 let (key, token) = busy.swap_remove(at);
                 publish(&w, &mut random, &mut known, key, token);
             }
@@ -94,7 +94,7 @@ fn run(seed: u64) {
                 assert_eq!(n, before - known.len());
             }
             8 if !busy.is_empty() => {
-                drop(busy.swap_remove(random.below(busy.len() as u64) as usize));
+                drop(busy.swap_remove(random.index(busy.len())));
             }
             _ => {
                 w.tick(random.below(100) as f64 / 10.0);
@@ -116,7 +116,7 @@ fn publish(w: &World, random: &mut Random, known: &mut Vec<Known>, key: u64, tok
     let small = |random: &mut Random| random.below(20) as f32;
     let timers = Timers { ttl: small(random), grace: small(random), keep: small(random) };
     let vary = (random.below(2) == 0).then(|| random.below(3) as u8);
-    let marker = [0, 0, 0, flag::HFM, flag::HFM | flag::HFP][random.below(5) as usize];
+    let marker = [0, 0, 0, flag::HFM, flag::HFM | flag::HFP][random.index(5)];
     let spec = vary.map_or(vec![], |v| vec![v]);
     let object = w.object(
         0.0,

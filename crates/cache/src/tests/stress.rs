@@ -20,7 +20,7 @@ fn fetch(cache: &Cache, random: &mut Random, busy: Busy, vxid: u64, now: f64) {
     };
     let mut log = |_: &str| {};
     let mut nuke = Nuke { left: 50, log: &mut log };
-    let body = vec![vxid as u8; random.below(60_000) as usize];
+    let body = vec![vxid as u8; random.index(60_000)];
     if random.below(2) == 0 {
         if let Ok(object) = cache.create(s0, &spec, &body, &mut nuke) {
             busy.publish(&object);

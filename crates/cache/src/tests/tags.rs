@@ -55,7 +55,7 @@ fn run(seed: u64) {
                 assert!(!known.iter().any(|k| fresh(&k)));
             }
             11 if !known.is_empty() => {
-                let gone = known.swap_remove(random.below(known.len() as u64) as usize);
+                let gone = known.swap_remove(random.index(known.len()));
                 assert!(w.cache.kill(&gone.object));
             }
             12 => {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use lacquer_testing::Random;
+
 use crate::client::Client;
 use crate::daemon::{Daemon, vcl};
 use crate::origin::{Origin, sized};
@@ -30,13 +32,13 @@ fn path(number: u64) -> String {
     format!("/{}/{kind}/{number}", size as u64)
 }
 
-fn churn(address: std::net::SocketAddr, mut seed: u64, seen: &Seen) {
+fn churn(address: std::net::SocketAddr, seed: u64, seen: &Seen) {
+    let mut random = Random(seed);
     let mut client = Client::connect(address).expect("connections are accepted");
     while !seen.ends.load(Ordering::Relaxed) {
-        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        let path = path((seed >> 33) % PATHS);
+        let path = path(random.below(PATHS));
         seen.answered.fetch_add(1, Ordering::Relaxed);
-        let mut reconnect = seed >> 60 == 0;
+        let mut reconnect = random.below(16) == 0;
         match client.get(&path) {
             Ok(answer) => assert_eq!(answer.status, 200, "{path}: {}", answer.head),
             Err(e) => {

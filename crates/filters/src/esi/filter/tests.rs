@@ -1,5 +1,7 @@
 //! What clients would get of ESI bodies: the programs are played without includes.
 
+use lacquer_testing::Random;
+
 use super::super::{EsiNote, Order, Player};
 use super::*;
 use crate::{Gunzip, splice};
@@ -130,15 +132,11 @@ fn random_pieces_do_not_matter() {
         "text",
         "<b>",
     ];
-    let mut seed = 12345u64;
-    let mut random = move |n: usize| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) as usize % n
-    };
+    let mut random = Random(12345);
     for _ in 0..300 {
         let mut body = String::from("<");
         for _ in 0..40 {
-            body.push_str(WORDS[random(WORDS.len())]);
+            body.push_str(random.one(&WORDS));
         }
         let whole = esi(body.as_bytes(), body.len(), Options::default());
         for step in [1, 2, 3, 7] {
