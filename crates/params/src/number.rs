@@ -9,6 +9,8 @@ const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\x0b', '\x0c'];
 pub const LARGEST_DECIMAL: f64 = 999_999_999_999.999;
 const INVALID: &str = "Invalid number";
 pub const TOO_LONG: &str = "Too many digits";
+pub const UNKNOWN_BYTES_UNIT: &str = "Unknown BYTES unit of measurement ([KMGTP][B])";
+pub const FRACTIONAL_BYTES: &str = "Fractional BYTES not allowed";
 
 fn is_blank(b: u8) -> bool {
     b == b' ' || b == b'\t'
@@ -108,30 +110,36 @@ pub fn parse_duration(text: &str) -> Result<f64, &'static str> {
     unit_seconds(rest.trim_matches(BLANKS)).map(|unit| value * unit).ok_or(NO_UNIT)
 }
 
-/// Bytes: `512`, `64k`, `0.25G`; `relative_to` lets percentages of something in.
-pub fn parse_bytes(text: &str, relative_to: Option<u64>) -> Result<u64, &'static str> {
-    const UNKNOWN: &str = "Unknown BYTES unit of measurement ([KMGTP][B])";
-    const FRACTION: &str = "Fractional BYTES not allowed";
-    let (value, rest) = parse_number(text, true)?;
-    if value < 0.0 {
-        return Err(INVALID);
-    }
-    let unit = rest.trim().to_ascii_lowercase();
-    let whole = value.fract() == 0.0;
-    if unit == "%" {
-        return relative_to.map(|total| (value * total as f64 * 0.01) as u64).ok_or(UNKNOWN);
-    }
+/// Bytes in one unit of size: none or `b`, and `k m g t p` with or without a `b`, large or small.
+pub fn unit_bytes(unit: &str) -> Option<f64> {
+    let unit = unit.to_ascii_lowercase();
     let shift = match unit.strip_suffix('b').unwrap_or(&unit) {
-        "" if !whole => return Err(FRACTION),
         "" => 0,
         "k" => 10,
         "m" => 20,
         "g" => 30,
         "t" => 40,
         "p" => 50,
-        _ => return Err(UNKNOWN),
+        _ => return None,
     };
-    Ok((value * 2f64.powi(shift)).trunc() as u64)
+    Some(2f64.powi(shift))
+}
+
+/// Bytes: `512`, `64k`, `0.25G`; `relative_to` lets percentages of something in.
+pub fn parse_bytes(text: &str, relative_to: Option<u64>) -> Result<u64, &'static str> {
+    let (value, rest) = parse_number(text, true)?;
+    if value < 0.0 {
+        return Err(INVALID);
+    }
+    let unit = rest.trim();
+    if unit == "%" {
+        return relative_to.map(|total| (value * total as f64 * 0.01) as u64).ok_or(UNKNOWN_BYTES_UNIT);
+    }
+    let scale = unit_bytes(unit).ok_or(UNKNOWN_BYTES_UNIT)?;
+    if scale == 1.0 && value.fract() != 0.0 {
+        return Err(FRACTIONAL_BYTES);
+    }
+    Ok((value * scale).trunc() as u64)
 }
 
 /// The shortest exact rendering of a size: `80k`, `0.25G`, `267b`.

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use lacquer_params::number;
+
 use crate::compiler::{Compiler, Mention, Mode, Res};
 use crate::lexer::Tok;
 use crate::symbols::{Kind, Meaning, TokenId};
@@ -9,19 +11,10 @@ use crate::symbols::{Kind, Meaning, TokenId};
 impl Compiler<'_> {
     /// The unit in hand, in seconds.
     pub fn duration_unit(&mut self) -> Res<f64> {
-        let seconds = match self.text(self.t) {
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            "d" => 86400.0,
-            "w" => 7.0 * 86400.0,
-            "y" => 365.0 * 86400.0,
-            _ => {
-                let unit = self.quoted(self.t);
-                let legal = "Legal duration units are 'ms', 's', 'm', 'h', 'd', 'w' and 'y'";
-                return self.fail(format!("Unknown duration unit {unit}\n{legal}\n"), self.t);
-            }
+        let Some(seconds) = number::unit_seconds(self.text(self.t)) else {
+            let unit = self.quoted(self.t);
+            let legal = "Legal duration units are 'ms', 's', 'm', 'h', 'd', 'w' and 'y'";
+            return self.fail(format!("Unknown duration unit {unit}\n{legal}\n"), self.t);
         };
         self.advance();
         Ok(seconds)
@@ -49,30 +42,22 @@ impl Compiler<'_> {
         if !matches!(self.now(), Tok::Cnum | Tok::Fnum) {
             self.want(Tok::Cnum)?;
         }
-        let number = self.number(self.t);
+        let value = self.number(self.t);
         self.advance();
         if self.now() != Tok::Id {
             let got = self.quoted(self.t);
             return self.fail(format!("Expected BYTES unit (B, KB, MB...) got {got}\n"), self.t);
         }
-        let unit = self.text(self.t).to_ascii_lowercase();
-        let (scale, rest) = match unit.as_bytes() {
-            [b'k', rest @ ..] => (10, rest),
-            [b'm', rest @ ..] => (20, rest),
-            [b'g', rest @ ..] => (30, rest),
-            [b't', rest @ ..] => (40, rest),
-            [b'p', rest @ ..] => (50, rest),
-            rest => (0, rest),
+        let Some(scale) = number::unit_bytes(self.text(self.t)) else {
+            let quoted = self.quoted(self.t);
+            return self.fail(format!("{}{quoted}", number::UNKNOWN_BYTES_UNIT), self.t);
         };
-        let quoted = self.quoted(self.t);
-        if !(rest == b"b" || (rest.is_empty() && scale > 0)) {
-            return self.fail(format!("Unknown BYTES unit of measurement ([KMGTP][B]){quoted}"), self.t);
-        }
-        if scale == 0 && number.fract() != 0.0 {
-            return self.fail(format!("Fractional BYTES not allowed{quoted}"), self.t);
+        if scale == 1.0 && value.fract() != 0.0 {
+            let quoted = self.quoted(self.t);
+            return self.fail(format!("{}{quoted}", number::FRACTIONAL_BYTES), self.t);
         }
         self.advance();
-        Ok((number * f64::from(1 << (scale / 2)) * f64::from(1 << (scale - scale / 2))) as i64)
+        Ok((value * scale) as i64)
     }
 
     /// `true` or `false`.
