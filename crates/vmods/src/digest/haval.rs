@@ -153,10 +153,7 @@ pub fn haval256(message: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn shown(bytes: &[u8]) -> String {
-        String::from_utf8(super::super::hex(bytes)).unwrap()
-    }
+    use crate::digest::tests::shown;
 
     #[test]
     fn every_length_is_as_published() {

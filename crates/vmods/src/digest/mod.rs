@@ -153,7 +153,7 @@ fn hmac<D: Digest, const BLOCK: usize>(key: &[u8], message: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn shown(bytes: &[u8]) -> String {
+    pub(super) fn shown(bytes: &[u8]) -> String {
         String::from_utf8(hex(bytes)).unwrap()
     }
 

@@ -61,10 +61,7 @@ pub fn snefru256(message: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn shown(bytes: &[u8]) -> String {
-        String::from_utf8(super::super::hex(bytes)).unwrap()
-    }
+    use crate::digest::tests::shown;
 
     #[test]
     fn both_lengths_are_as_published() {
