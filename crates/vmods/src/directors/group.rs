@@ -18,13 +18,13 @@ pub struct Group {
 }
 
 /// What `backend.list -p` says of each member beside its health.
-pub enum Column<'c> {
+pub enum Column {
     Weight,
     Nothing,
     /// Which member is in use.
     Current {
         index: usize,
-        sticky: &'c str,
+        sticky: bool,
     },
 }
 
@@ -90,7 +90,7 @@ impl Group {
         healthy.iter().rfind(|m| m.weight > 0.0).map_or(BackendId::NONE, |m| m.backend)
     }
 
-    pub fn list(&self, vcl: &Instance, details: bool, json: bool, column: &Column<'_>) -> String {
+    pub fn list(&self, vcl: &Instance, details: bool, json: bool, column: &Column) -> String {
         let rows: Vec<Row> = self
             .read()
             .iter()
@@ -138,7 +138,7 @@ pub fn summary(healthy: usize, all: usize, json: bool) -> String {
     if json { format!("[{healthy}, {all}, \"{word}\"]") } else { format!("{healthy}/{all}\t{word}") }
 }
 
-fn text(rows: &[Row], column: &Column<'_>) -> String {
+fn text(rows: &[Row], column: &Column) -> String {
     let title = if matches!(column, Column::Current { .. }) { "Current" } else { "Weight" };
     let mut out = format!("\n\n\tBackend\t{title}\tHealth\n");
     let total: f64 = rows.iter().map(|r| r.weight).sum();
@@ -153,7 +153,7 @@ fn text(rows: &[Row], column: &Column<'_>) -> String {
     out
 }
 
-fn json_text(rows: &[Row], column: &Column<'_>) -> String {
+fn json_text(rows: &[Row], column: &Column) -> String {
     let mut out = "{\n".to_owned();
     match column {
         Column::Weight => {

@@ -3,6 +3,7 @@
 
 mod fallback;
 mod group;
+mod grouped;
 mod hash;
 mod random;
 mod round_robin;

@@ -1,0 +1,84 @@
+//! A director that is a group of backends and a choice among them, with the methods that VCL calls on it.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use lacquer_vcl_runtime::instance::ObjectState;
+use lacquer_vcl_runtime::{Args, BackendId, Ctx, Director, Health, Instance, Value};
+
+use super::Object;
+use super::group::{Column, Group};
+use crate::support::{Answer, DONE};
+
+/// How to choose, which is all that kinds of such directors differ by.
+pub trait Choice: Send + Sync + 'static {
+    const KIND: &'static str;
+
+    fn choose(&self, group: &Group, ctx: &mut Ctx<'_>) -> BackendId;
+
+    fn column(&self) -> Column;
+
+    /// The member at this place was taken out; so many are left.
+    fn removed(&self, _at: usize, _left: usize) {}
+}
+
+pub struct Grouped<C> {
+    group: Group,
+    choice: C,
+}
+
+impl<C: Choice> Director for Grouped<C> {
+    fn name(&self) -> &str {
+        &self.group.name
+    }
+
+    fn kind(&self) -> &'static str {
+        C::KIND
+    }
+
+    fn resolve(&self, ctx: &mut Ctx<'_>, _me: BackendId) -> BackendId {
+        self.choice.choose(&self.group, ctx)
+    }
+
+    fn healthy(&self, vcl: &Instance) -> Health {
+        self.group.any_healthy(vcl)
+    }
+
+    fn healthy_for(&self, ctx: &mut Ctx<'_>) -> Health {
+        self.group.any_healthy_for(ctx)
+    }
+
+    fn list(&self, vcl: &Instance, details: bool, json: bool) -> String {
+        self.group.list(vcl, details, json, &self.choice.column())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+pub fn object<C: Choice>(ctx: &Ctx<'_>, args: &Args<'_>, choice: C) -> ObjectState {
+    Arc::new(Object::register(ctx, Grouped { group: Group::new(args.object_name), choice }))
+}
+
+pub fn add_backend<'a, C: Choice>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    args.this::<Object<Grouped<C>>>()?.director.group.add(args.backend(0), 0.0)?;
+    DONE
+}
+
+pub fn add_weighted<'a, C: Choice>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    args.this::<Object<Grouped<C>>>()?.director.group.add(args.backend(0), args.real(1))?;
+    DONE
+}
+
+pub fn remove_backend<'a, C: Choice>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    let director = &args.this::<Object<Grouped<C>>>()?.director;
+    if let Some((at, left)) = director.group.remove(args.backend(0))? {
+        director.choice.removed(at, left);
+    }
+    DONE
+}
+
+pub fn backend<'a, C: Choice>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
+    Ok(Value::Backend(args.this::<Object<Grouped<C>>>()?.id))
+}
