@@ -1,6 +1,7 @@
 //! The only unsafe code of the crate: a shared mapping, and spans of it that are read while they are
 //! written. A span belongs to one owner from allocation to free; its bytes below `filled` never change
-//! again, and only the one [`SpanWriter`] made with it can touch those above.
+//! again, and only the one [`SpanWriter`] made with it can touch those above. The manager keeps the descriptor,
+//! but neither maps nor writes it.
 
 use std::fmt;
 use std::io;

@@ -60,7 +60,8 @@ pub async fn run<'a>(ctx: &mut Ctx<'a>, body: impl FnOnce(&mut Ctx<'a>) -> Actio
     let on_stack = |yielder: &Yielder<bool, Lent>, _: bool| {
         let waiter = Waiter { yielder, given_up: Cell::new(false) };
         let suspend: &dyn Suspend = &waiter;
-        // SAFETY: only the lifetime changes; the context loses it again before the waiter goes.
+        // SAFETY: only the lifetime changes. The context loses it again before the waiter goes; should a panic
+        // prevent that, it takes the run with it, and no VCL is called with this context any more.
         let suspend = unsafe { std::mem::transmute::<&dyn Suspend, &'a dyn Suspend>(suspend) };
         let outer = ctx.suspend.replace(suspend);
         let action = body(ctx);
@@ -122,7 +123,8 @@ impl Future for Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        while self.coroutine.as_ref().is_some_and(|c| c.started()) {
+        // One that a panic has ended is done, but was not taken out.
+        while self.coroutine.as_ref().is_some_and(|c| c.started() && !c.done()) {
             self.resume(false);
         }
     }

@@ -56,7 +56,9 @@ impl LoadedVcl {
     pub fn run(&self, method: Method, ctx: &mut Ctx<'_>) -> Action {
         let mut code = 0;
         if let Some(sub) = self.methods[method as usize] {
-            // SAFETY: the code was made for this instance and lives as long as `self`; the context is live.
+            debug_assert!(std::ptr::eq(ctx.vcl, &raw const self.instance), "the context is another VCL's");
+            // SAFETY: the code lives as long as `self`; whoever made the context made it of this instance, for
+            // which the code was compiled.
             code = unsafe { sub(ctx) };
         }
         let code = if ctx.handling != 0 { ctx.handling } else { code };

@@ -170,10 +170,11 @@ impl Regex {
             }
             let count = if found == 0 { GROUPS } else { found as usize };
             let mut groups = Groups { spans: [None; GROUPS], count };
-            // SAFETY: the vector has two words for each of the GROUPS pairs made with the match data.
+            // SAFETY: the match wrote two words for each of the `count` groups, at most the GROUPS for which the
+            // match data has room. What is behind them may never have been written.
             let pairs =
-                unsafe { std::slice::from_raw_parts(pcre2_get_ovector_pointer_8(scratch.data), 2 * GROUPS) };
-            for (span, pair) in groups.spans.iter_mut().zip(pairs.chunks_exact(2)).take(count) {
+                unsafe { std::slice::from_raw_parts(pcre2_get_ovector_pointer_8(scratch.data), 2 * count) };
+            for (span, pair) in groups.spans.iter_mut().zip(pairs.chunks_exact(2)) {
                 *span = (pair[0] <= pair[1] && pair[1] <= subject.len()).then_some((pair[0], pair[1]));
             }
             Ok(Some(groups))

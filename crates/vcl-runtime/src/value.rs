@@ -2,6 +2,8 @@
 //!
 //! Compiled code passes [`Raw`] cells (three words, no destructor). A module sees them as [`Value`],
 //! borrowed for `'a`: the life of the task, whose workspace never moves and is not reused before its end.
+//! A rollback does reuse part of it; that is a statement of its own, so that VCL has no value in hand then,
+//! and a module that rolls back looks at none of its arguments afterwards.
 
 use std::net::SocketAddr;
 

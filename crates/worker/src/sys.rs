@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use lacquer_vcl_runtime::{Str, TcpInfo};
+use lacquer_vcl_runtime::TcpInfo;
 
 /// Takes over a descriptor that the manager left open for this process.
 pub fn inherit(fd: RawFd) -> OwnedFd {
@@ -60,20 +60,13 @@ pub const EAGAIN: i32 = libc::EAGAIN;
 /// The C library's text for an error number.
 pub fn error_text(errno: i32) -> String {
     let mut buffer = [0 as libc::c_char; 128];
-    // SAFETY: the buffer is valid for its length, and strerror_r ends the text with NUL within it.
+    // SAFETY: strerror_r writes at most the length given, which is the buffer's.
     let done = unsafe { libc::strerror_r(errno, buffer.as_mut_ptr(), buffer.len()) };
     if done != 0 {
         return format!("error {errno}");
     }
-    // SAFETY: see above.
+    // SAFETY: strerror_r succeeded, so a NUL ends the text within the buffer, which lives until the copy is made.
     unsafe { CStr::from_ptr(buffer.as_ptr()) }.to_string_lossy().into_owned()
-}
-
-/// The bytes of a VCL string.
-pub fn bytes_of<'a>(text: Str) -> Option<&'a [u8]> {
-    // SAFETY: VCL strings live in the workspace of the task that runs, in the loaded program or are
-    // static; a task's workspace is not reused before the task ends, and the task outlives the call.
-    unsafe { text.bytes() }
 }
 
 /// Becomes another user for good.

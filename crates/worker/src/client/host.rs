@@ -121,7 +121,7 @@ impl Host for Req {
         let Some(hasher) = &mut self.hasher else {
             return Err("hash_data() is not available here".to_owned());
         };
-        match crate::sys::bytes_of(data) {
+        match data.get() {
             Some(bytes) => {
                 hasher.update(bytes);
                 self.task.log.put(Tag::Hash, bytes);

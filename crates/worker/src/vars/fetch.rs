@@ -10,7 +10,6 @@ use lacquer_vcl_runtime::{BackendId, HostResult, Str};
 use super::client::{assign, listed, start_text};
 use super::{headers, keep, misplaced, object, params, session, shown, storage, str_of};
 use crate::fetch::Fetch;
-use crate::sys::bytes_of;
 
 /// VCL has said which filters there are, so what they follow from has no meaning any more.
 fn filters_are_fixed(f: &Fetch, var: Var) -> Option<String> {
@@ -236,7 +235,7 @@ pub fn set_str(f: &mut Fetch, var: Var, value: Str) -> HostResult<()> {
         }
         // A name that no storage has changes nothing.
         Var::BerespStorageHint => {
-            let name = String::from_utf8_lossy(bytes_of(value).unwrap_or_default());
+            let name = String::from_utf8_lossy(value.or_empty());
             f.attempt.storage = f.task.reactor.shared.stevedores.by_name(&name).or(f.attempt.storage);
             Ok(())
         }

@@ -7,12 +7,11 @@ use lacquer_shm::Tag;
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::{HeaderEdit, HostResult, Str};
 
-use crate::sys::bytes_of;
 use crate::task::Logged;
 
 /// Sets a text of the start line.
 pub fn set_start(to: &mut Logged<'_>, slot: Slot, var: Var, value: Str) -> HostResult<()> {
-    let value = bytes_of(value).unwrap_or_default();
+    let value = value.get().unwrap_or_default();
     if value.is_empty() {
         return Err(format!("Setting {} to empty string", var.name()));
     }
@@ -65,7 +64,7 @@ fn check(features: FeatureBits, name: &[u8], value: &[u8]) -> HostResult<()> {
 
 /// `set`: all headers of the name go, one comes. What does not fit is lost, which fails the task later.
 pub fn set(to: &mut Logged<'_>, name: HeaderName<'_>, value: Str, features: FeatureBits) -> HostResult<()> {
-    let value = bytes_of(value).unwrap_or_default();
+    let value = value.get().unwrap_or_default();
     check(features, name.as_bytes(), value)?;
     let (log, unset) = (&mut *to.log, to.tags.unset);
     let line = to.message.set(to.ws, name, value, |old| log.put(unset, old));

@@ -35,7 +35,7 @@ pub fn str_of(ws: &Workspace, text: Text) -> Str {
 
 /// A string that VCL hands over, copied into the workspace; undefined is empty. `NONE`: out of workspace.
 pub fn keep(ws: &mut Workspace, value: Str) -> Text {
-    ws.copy(crate::sys::bytes_of(value).unwrap_or_default()).unwrap_or_default()
+    ws.copy(value.or_empty()).unwrap_or_default()
 }
 
 /// The compiler lets no program come here.
