@@ -46,7 +46,7 @@ impl Connection {
     }
 
     /// Takes the connection off the reactor it was made on and onto the current one.
-    pub fn rebind(self) -> Option<Connection> {
+    pub(crate) fn rebind(self) -> Option<Connection> {
         let Connection { rx, tx, facts } = self;
         let (rx, tx) = rx.reunite(tx)?.rebind().ok()?.split();
         Some(Connection { rx, tx, facts })

@@ -173,7 +173,7 @@ impl Endpoint {
 }
 
 /// What a wait that took too long is reported as.
-pub fn timed_out() -> io::Error {
+pub(crate) fn timed_out() -> io::Error {
     Errno::TIMEDOUT.into()
 }
 

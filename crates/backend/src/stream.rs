@@ -52,7 +52,7 @@ impl Stream {
     }
 
     /// Takes the socket off the reactor it was made on and onto the current one.
-    pub fn rebind(self) -> io::Result<Stream> {
+    pub(crate) fn rebind(self) -> io::Result<Stream> {
         Ok(match self {
             Stream::Tcp(s) => Stream::Tcp(TcpStream::from_std(s.into_std()?)?),
             Stream::Unix(s) => Stream::Unix(UnixStream::from_std(s.into_std()?)?),
@@ -76,7 +76,7 @@ impl RxHalf {
     }
 
     /// Whether the peer has closed or sent something unasked; costs no system call while nothing happened.
-    pub fn has_event(&self) -> bool {
+    pub(crate) fn has_event(&self) -> bool {
         let mut probe = [0u8; 1];
         let result = match self {
             RxHalf::Tcp(s) => s.try_read(&mut probe),
@@ -105,7 +105,7 @@ impl RxHalf {
     }
 
     /// Both halves of one socket become one stream again.
-    pub fn reunite(self, tx: TxHalf) -> Option<Stream> {
+    pub(crate) fn reunite(self, tx: TxHalf) -> Option<Stream> {
         match (self, tx) {
             (RxHalf::Tcp(r), TxHalf::Tcp(w)) => r.reunite(w).ok().map(Stream::Tcp),
             (RxHalf::Unix(r), TxHalf::Unix(w)) => r.reunite(w).ok().map(Stream::Unix),

@@ -228,7 +228,7 @@ impl Object {
     }
 
     /// When its grace ends, with `req.ttl` and `req.grace` (none if negative) taken into account.
-    pub fn graceful_until(&self, req_ttl: f64, req_grace: f64) -> f64 {
+    pub(crate) fn graceful_until(&self, req_ttl: f64, req_grace: f64) -> f64 {
         let grace = f64::from(self.timers().grace);
         let grace = if req_grace >= 0.0 && req_grace < grace { req_grace } else { grace };
         self.fresh_until(req_ttl) + grace

@@ -64,11 +64,6 @@ impl Gunzip {
         Gunzip::on(Side::Delivery)
     }
 
-    /// Length of the body as unpacked so far.
-    pub fn total_out(&self) -> u64 {
-        self.state.total_out()
-    }
-
     fn junk(&mut self) -> String {
         if self.side == Side::Delivery {
             self.faults.push("G(un)zip error: 1 (junk after VGZ_END)".to_owned());
@@ -161,10 +156,6 @@ impl TestGunzip {
     pub fn new() -> TestGunzip {
         TestGunzip { inner: Gunzip::on(Side::Test), scratch: Vec::new() }
     }
-
-    pub fn total_out(&self) -> u64 {
-        self.inner.total_out()
-    }
 }
 
 impl Default for TestGunzip {
@@ -199,11 +190,6 @@ impl Gzip {
     /// `level` 0 to 9.
     pub fn new(level: u32) -> Gzip {
         Gzip { state: Compress::new_gzip(Compression::new(level), WINDOW_BITS), ended: false }
-    }
-
-    /// Length of the body before packing, so far.
-    pub fn total_in(&self) -> u64 {
-        self.state.total_in()
     }
 }
 
@@ -262,7 +248,7 @@ mod tests {
         assert_eq!(through(&mut Gunzip::new(), &packed, 77).unwrap(), text);
         let mut test = TestGunzip::new();
         assert_eq!(through(&mut test, &packed, 4096).unwrap(), packed);
-        assert_eq!(test.total_out(), text.len() as u64);
+        assert_eq!(test.inner.state.total_out(), text.len() as u64);
     }
 
     #[test]

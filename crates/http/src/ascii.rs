@@ -39,24 +39,24 @@ pub const fn is_tchar(b: u8) -> bool {
 }
 
 #[inline]
-pub const fn is_hex(b: u8) -> bool {
+pub(crate) const fn is_hex(b: u8) -> bool {
     CLASS[b as usize] & HEX != 0
 }
 
 /// Optional white space: SP and HTAB.
 #[inline]
-pub const fn is_ows(b: u8) -> bool {
+pub(crate) const fn is_ows(b: u8) -> bool {
     b == b' ' || b == b'\t'
 }
 
 /// Linear white space: SP, HTAB, CR and LF.
 #[inline]
-pub const fn is_lws(b: u8) -> bool {
+pub(crate) const fn is_lws(b: u8) -> bool {
     matches!(b, b' ' | b'\t' | b'\r' | b'\n')
 }
 
 #[inline]
-pub const fn is_ctl(b: u8) -> bool {
+pub(crate) const fn is_ctl(b: u8) -> bool {
     b < 0x20 || b == 0x7f
 }
 
@@ -67,7 +67,7 @@ pub fn is_valid_line(line: &[u8]) -> bool {
 
 /// Length of the line end at `i`: 2 for CRLF, 1 for a lone LF, else 0.
 #[inline]
-pub fn crlf_len(buf: &[u8], i: usize) -> usize {
+pub(crate) fn crlf_len(buf: &[u8], i: usize) -> usize {
     match buf.get(i) {
         Some(b'\n') => 1,
         Some(b'\r') if buf.get(i + 1) == Some(&b'\n') => 2,
@@ -90,7 +90,7 @@ fn word(buf: &[u8], i: usize) -> Option<u64> {
 
 /// Index of the first blank or control character from `i` on, or the length.
 #[inline]
-pub fn find_blank_or_ctl(buf: &[u8], mut i: usize) -> usize {
+pub(crate) fn find_blank_or_ctl(buf: &[u8], mut i: usize) -> usize {
     while let Some(x) = word(buf, i) {
         let blank_or_below = x.wrapping_sub(ONES * 0x21) & !x & HIGHS;
         let hit = blank_or_below | zero_bytes(x ^ (ONES * 0x7f));
@@ -107,7 +107,7 @@ pub fn find_blank_or_ctl(buf: &[u8], mut i: usize) -> usize {
 
 /// Index of the first byte from `i` on that no header line may contain, or the length.
 #[inline]
-pub fn find_bad_header_char(buf: &[u8], mut i: usize) -> usize {
+pub(crate) fn find_bad_header_char(buf: &[u8], mut i: usize) -> usize {
     loop {
         while let Some(x) = word(buf, i) {
             let below_space = x.wrapping_sub(ONES * 0x20) & !x & HIGHS;
@@ -130,7 +130,7 @@ pub fn find_bad_header_char(buf: &[u8], mut i: usize) -> usize {
 
 /// Index of the first `needle` from `i` on.
 #[inline]
-pub fn find_byte(buf: &[u8], mut i: usize, needle: u8) -> Option<usize> {
+pub(crate) fn find_byte(buf: &[u8], mut i: usize, needle: u8) -> Option<usize> {
     let pattern = ONES * needle as u64;
     while let Some(x) = word(buf, i) {
         let hit = zero_bytes(x ^ pattern);
@@ -143,7 +143,7 @@ pub fn find_byte(buf: &[u8], mut i: usize, needle: u8) -> Option<usize> {
 }
 
 /// Without SP and HTAB at both ends.
-pub fn trim_ows(mut s: &[u8]) -> &[u8] {
+pub(crate) fn trim_ows(mut s: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = s
         && is_ows(*first)
     {
@@ -152,7 +152,7 @@ pub fn trim_ows(mut s: &[u8]) -> &[u8] {
     trim_ows_end(s)
 }
 
-pub fn trim_ows_end(mut s: &[u8]) -> &[u8] {
+pub(crate) fn trim_ows_end(mut s: &[u8]) -> &[u8] {
     while let [rest @ .., last] = s
         && is_ows(*last)
     {
@@ -162,7 +162,7 @@ pub fn trim_ows_end(mut s: &[u8]) -> &[u8] {
 }
 
 /// Whether `s` begins with `prefix`, without regard to case.
-pub fn starts_with_nocase(s: &[u8], prefix: &[u8]) -> bool {
+pub(crate) fn starts_with_nocase(s: &[u8], prefix: &[u8]) -> bool {
     s.len() >= prefix.len() && s[..prefix.len()].eq_ignore_ascii_case(prefix)
 }
 

@@ -15,12 +15,12 @@ fn is_weak(tag: &[u8]) -> bool {
 }
 
 /// RFC 9110 section 8.8.3.2.
-pub fn strong_compare(a: &[u8], b: &[u8]) -> bool {
+pub(crate) fn strong_compare(a: &[u8], b: &[u8]) -> bool {
     !is_weak(a) && !is_weak(b) && a == b
 }
 
 /// RFC 9110 section 8.8.3.2.
-pub fn weak_compare(a: &[u8], b: &[u8]) -> bool {
+pub(crate) fn weak_compare(a: &[u8], b: &[u8]) -> bool {
     a.strip_prefix(b"W/").unwrap_or(a) == b.strip_prefix(b"W/").unwrap_or(b)
 }
 

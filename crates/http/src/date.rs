@@ -15,7 +15,7 @@ pub const MONTHS: [&str; 12] =
 const SECONDS_PER_DAY: i64 = 86400;
 
 /// Length of a formatted date.
-pub const DATE_LEN: usize = 29;
+pub(crate) const DATE_LEN: usize = 29;
 
 /// Days since the epoch of a date of the Gregorian calendar (eras of 400 years, March first).
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {

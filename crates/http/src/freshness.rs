@@ -33,7 +33,7 @@ pub struct Freshness {
 
 /// Delta-seconds as Varnish reads them: overflow saturates, a list may go on after a comma, a
 /// fraction is ignored, anything else is zero (RFC 9111 section 1.2.2).
-pub fn delta_seconds(text: &[u8]) -> u32 {
+pub(crate) fn delta_seconds(text: &[u8]) -> u32 {
     let start = text.iter().take_while(|&&b| is_ows(b)).count();
     let text = &text[start..];
     let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();

@@ -44,7 +44,7 @@ impl<'a> HeaderName<'a> {
         self.bytes
     }
 
-    pub const fn is_known(&self) -> bool {
+    pub(crate) const fn is_known(&self) -> bool {
         self.id != UNKNOWN
     }
 
@@ -54,7 +54,7 @@ impl<'a> HeaderName<'a> {
     }
 
     /// Whether the header is dropped on the way `filter`.
-    pub const fn is_filtered(&self, filter: Filter) -> bool {
+    pub(crate) const fn is_filtered(&self, filter: Filter) -> bool {
         flags_of(self.id) & filter.0 != 0
     }
 

@@ -29,7 +29,7 @@ fn small_uint<'a>(s: &'a [u8], too_big: &'static str) -> Result<(Option<u64>, &'
 }
 
 /// Parses the value of `Range`. The errors are for the log.
-pub fn parse_range(value: &[u8]) -> Result<Asked, &'static str> {
+pub(crate) fn parse_range(value: &[u8]) -> Result<Asked, &'static str> {
     let equals = value.iter().position(|&b| b == b'=').ok_or("Missing '='")?;
     if !value[..equals].eq_ignore_ascii_case(b"bytes") {
         return Err("Not Bytes");
@@ -92,7 +92,7 @@ pub fn decide(
 
 /// Whether `If-Range` lets the range count: a strong entity tag, or the very date of a
 /// `Last-Modified` (RFC 9110 section 13.1.5).
-pub fn if_range_holds(req: &Message, req_ws: &Workspace, resp: &Message, resp_ws: &Workspace) -> bool {
+pub(crate) fn if_range_holds(req: &Message, req_ws: &Workspace, resp: &Message, resp_ws: &Workspace) -> bool {
     let Some(condition) = req.get(req_ws, IF_RANGE) else { return true };
     if condition.starts_with(b"\"") || condition.starts_with(b"W/") {
         return resp.get(resp_ws, ETAG).is_some_and(|tag| strong_compare(condition, tag));
@@ -137,7 +137,7 @@ pub struct ContentRange {
 }
 
 /// Parses the value of `Content-Range`: `Ok(None)` for units other than bytes.
-pub fn parse_content_range(value: &[u8]) -> Result<Option<ContentRange>, ()> {
+pub(crate) fn parse_content_range(value: &[u8]) -> Result<Option<ContentRange>, ()> {
     let space = value.iter().position(|&b| b == b' ').ok_or(())?;
     if !value[..space].eq_ignore_ascii_case(b"bytes") {
         return Ok(None);

@@ -43,7 +43,7 @@ impl Text {
     }
 
     /// Fixed texts are valid in every workspace and need no copy.
-    pub const fn is_fixed(self) -> bool {
+    pub(crate) const fn is_fixed(self) -> bool {
         self.off >= FIXED_BASE
     }
 
@@ -222,7 +222,7 @@ impl Workspace {
 
     /// Allocates a text of `len` bytes and its NUL.
     #[inline]
-    pub fn alloc_text(&mut self, len: usize) -> Result<Text, Overflow> {
+    pub(crate) fn alloc_text(&mut self, len: usize) -> Result<Text, Overflow> {
         let at = self.alloc(len.saturating_add(1))?.offset();
         self.bytes[at + len] = 0;
         Ok(Text::at(at, len))
@@ -297,11 +297,6 @@ impl Workspace {
 
     pub(crate) fn write_at(&mut self, at: usize, bytes: &[u8]) {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
-    }
-
-    /// A second copy of a text of this workspace.
-    pub fn copy_within(&mut self, source: Text) -> Result<Text, Overflow> {
-        self.join(&[source])
     }
 
     /// Opens `len` bytes for writing; [`Workspace::commit`] turns what was written into a text.

@@ -66,7 +66,7 @@ pub fn parse_number(text: &str, strict: bool) -> Result<(f64, &str), &'static st
 }
 
 /// A decimal number with nothing after it.
-pub fn parse_decimal(text: &str) -> Result<f64, &'static str> {
+pub(crate) fn parse_decimal(text: &str) -> Result<f64, &'static str> {
     let (value, rest) = parse_number(text, false)?;
     if value.abs() > LARGEST_DECIMAL {
         return Err(TOO_LONG);
@@ -143,7 +143,7 @@ pub fn parse_bytes(text: &str, relative_to: Option<u64>) -> Result<u64, &'static
 }
 
 /// The shortest exact rendering of a size: `80k`, `0.25G`, `267b`.
-pub fn show_bytes(bytes: u64) -> String {
+pub(crate) fn show_bytes(bytes: u64) -> String {
     if bytes == 0 || bytes & 0xff != 0 {
         return format!("{bytes}b");
     }
@@ -161,7 +161,7 @@ pub fn show_bytes(bytes: u64) -> String {
 }
 
 /// C's `%g`: six significant digits without trailing zeros.
-pub fn show_general(value: f64) -> String {
+pub(crate) fn show_general(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }

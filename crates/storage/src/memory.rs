@@ -85,7 +85,7 @@ pub struct FileRange<'a> {
 
 impl Span {
     /// A span that holds the parts one after the other and never changes.
-    pub fn with_contents(arena: &Arc<Arena>, parts: &[&[u8]]) -> Result<Self, Full> {
+    pub(crate) fn with_contents(arena: &Arc<Arena>, parts: &[&[u8]]) -> Result<Self, Full> {
         let len = parts.iter().map(|p| p.len()).sum();
         let mut writer = SpanWriter::new(arena, len)?;
         for part in parts {
@@ -120,7 +120,7 @@ impl Span {
     }
 
     /// Whether it has pages of its own (the others share pages with their neighbours).
-    pub fn owns_pages(&self) -> bool {
+    pub(crate) fn owns_pages(&self) -> bool {
         self.place().is_pages()
     }
 
@@ -134,7 +134,7 @@ impl Span {
     }
 
     /// Notes that a socket may hold these pages.
-    pub fn mark_sent(&self) {
+    pub(crate) fn mark_sent(&self) {
         if !self.place().is_sent() {
             self.place.fetch_or(Place::SENT, Ordering::Relaxed);
         }

@@ -252,7 +252,7 @@ impl<'a> Ctx<'a> {
     }
 
     /// The same for work that the host does: `ctx.block_on_host(|host| host.cache_req_body(limit))`.
-    pub fn block_on_host<T>(
+    pub(crate) fn block_on_host<T>(
         &mut self,
         start: impl for<'h> FnOnce(&'h mut dyn Host) -> HostResult<LocalFuture<'h, T>>,
     ) -> Result<T, ModuleError> {

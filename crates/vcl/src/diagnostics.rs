@@ -205,7 +205,7 @@ impl Diagnostic {
     }
 
     /// An error without a place.
-    pub fn plain_error(message: impl Into<String>) -> Diagnostic {
+    pub(crate) fn plain_error(message: impl Into<String>) -> Diagnostic {
         let pieces = vec![Piece::Text(message.into())];
         Diagnostic { severity: Severity::Error, pieces, hint: None, focus: None }
     }

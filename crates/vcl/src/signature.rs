@@ -94,7 +94,7 @@ impl Param {
         }
     }
 
-    pub fn is_private(&self) -> bool {
+    pub(crate) fn is_private(&self) -> bool {
         matches!(self.kind, ParamKind::Private(_))
     }
 }
@@ -105,7 +105,7 @@ impl Signature {
         self.params.iter().filter(|p| !p.is_private())
     }
 
-    pub fn has_private(&self, private: Private) -> bool {
+    pub(crate) fn has_private(&self, private: Private) -> bool {
         self.params.iter().any(|p| p.kind == ParamKind::Private(private))
     }
 }

@@ -54,7 +54,7 @@ pub fn seed(seed: u32) {
 }
 
 /// 31 random bits.
-pub fn bits31() -> u32 {
+pub(crate) fn bits31() -> u32 {
     if SEEDED.load(Ordering::Acquire) {
         return SEQUENCE.lock().unwrap_or_else(PoisonError::into_inner).next();
     }
@@ -77,7 +77,7 @@ pub fn fraction() -> f64 {
 }
 
 /// At least 0, at most 1, with all the bits of a double.
-pub fn fine_fraction() -> f64 {
+pub(crate) fn fine_fraction() -> f64 {
     let high = fraction();
     high + fraction() / f64::from(1_u32 << 31)
 }

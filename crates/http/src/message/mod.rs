@@ -12,7 +12,7 @@ use crate::fixed_text_table::{self, fixed};
 use crate::header_table::{self, Filter, HeaderName, UNKNOWN};
 use crate::workspace::{Overflow, Text, Workspace};
 
-pub use tokens::{get_quality, split_list};
+pub(crate) use tokens::split_list;
 
 /// The fields of the start line, numbered as the log's tags are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub struct Field {
 }
 
 /// Longest header name a field can hold.
-pub const MAX_NAME: usize = u16::MAX as usize;
+pub(crate) const MAX_NAME: usize = u16::MAX as usize;
 
 impl Field {
     /// From a line and the place of its colon; the value begins behind the blanks.
@@ -82,7 +82,7 @@ impl Field {
         self.line
     }
 
-    pub fn name_text(&self) -> Text {
+    pub(crate) fn name_text(&self) -> Text {
         self.line.slice(0, self.name_len as usize)
     }
 
@@ -114,7 +114,7 @@ impl Field {
 
     /// Whether the header is dropped on the way `filter`.
     #[inline]
-    pub fn is_filtered(&self, filter: Filter) -> bool {
+    pub(crate) fn is_filtered(&self, filter: Filter) -> bool {
         self.dropped || header_table::flags_of(self.id) & filter.0 != 0
     }
 }
@@ -191,7 +191,7 @@ impl Message {
     }
 
     /// How many headers the message may have.
-    pub fn max_fields(&self) -> usize {
+    pub(crate) fn max_fields(&self) -> usize {
         self.max_fields as usize
     }
 
@@ -324,7 +324,7 @@ impl Message {
 
     /// As [`Message::get`]; [`Text::NONE`] without such a header.
     #[inline]
-    pub fn get_text(&self, ws: &Workspace, name: HeaderName<'_>) -> Text {
+    pub(crate) fn get_text(&self, ws: &Workspace, name: HeaderName<'_>) -> Text {
         self.find(ws, name).map_or(Text::NONE, Field::value_text)
     }
 

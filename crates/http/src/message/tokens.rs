@@ -8,7 +8,7 @@ use crate::header_table::HeaderName;
 use crate::workspace::Workspace;
 
 /// The non-empty elements of a list, blanks trimmed.
-pub fn split_list(list: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn split_list(list: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     list.split(move |&b| b == separator).map(trim_ows).filter(|e| !e.is_empty())
 }
 
@@ -79,7 +79,7 @@ impl Message {
 }
 
 /// The q value among the parameters that follow a list element.
-pub fn get_quality(parameters: &[u8]) -> f64 {
+pub(crate) fn get_quality(parameters: &[u8]) -> f64 {
     for parameter in split_list(parameters, b';') {
         let Some(rest) = parameter.strip_prefix(b"q") else { continue };
         let Some(number) = trim_ows(rest).strip_prefix(b"=") else { continue };

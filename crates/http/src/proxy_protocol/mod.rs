@@ -17,7 +17,7 @@ const SIGNATURE_2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 /// Longest version 1 line, line end included.
 const MAX_LINE: usize = 107;
 /// Longest payload of version 2 that is accepted.
-pub const MAX_PAYLOAD: usize = 1024;
+pub(crate) const MAX_PAYLOAD: usize = 1024;
 
 /// How much of a header is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ pub fn parse(buf: &[u8]) -> Result<Header<'_>, Refused> {
 }
 
 /// An address as Varnish writes it: IPv4 in IPv6 as IPv4.
-pub fn format_ip(address: IpAddr) -> String {
+pub(crate) fn format_ip(address: IpAddr) -> String {
     let mut text = String::new();
     let plain = match address {
         IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(address, IpAddr::V4),

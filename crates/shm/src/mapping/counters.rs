@@ -38,7 +38,7 @@ impl Counter {
 
     /// Adds without a locked instruction. Right only where one writer at a time is certain.
     #[inline]
-    pub fn add_as_only_writer(&self, n: u64) {
+    pub(crate) fn add_as_only_writer(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 }

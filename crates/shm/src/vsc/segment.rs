@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use super::{CounterSet, SetDesc};
+use super::CounterSet;
 use crate::mapping::{Mapping, View};
 use crate::vsm::{Block, Cluster, VsmDir, VsmError};
 
@@ -65,7 +65,7 @@ impl<T: CounterSet> Segment<T> {
     }
 
     /// Counters that no reader sees, for tests and tools without a working directory.
-    pub fn detached() -> io::Result<Self> {
+    pub(crate) fn detached() -> io::Result<Self> {
         let mapping = Arc::new(Mapping::anonymous(Self::size())?);
         Ok(Self { view: View::new(&mapping, HEAD), mapping, offset: 0, _block: None, _doc: None })
     }
@@ -105,11 +105,4 @@ fn head(mapping: &Mapping, offset: usize, doc_id: u64) {
 fn number(json: &str) -> u64 {
     json.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
-}
-
-impl SetDesc {
-    /// The number under which readers find this description.
-    pub fn doc_id(&self) -> u64 {
-        number(&self.json())
-    }
 }
