@@ -1,4 +1,4 @@
-"""Drives the servers: wrk for a length of time, lacquer-bench load for a number of requests."""
+"""Drives the servers: wrk for a length of time, lacquer-bench load for a number of requests or at a rate."""
 
 import contextlib
 import http.client
@@ -7,7 +7,7 @@ import os
 import subprocess
 
 from . import measure
-from .servers import BENCH, HELPER, LOAD_CORE, pinned
+from .servers import BENCH, CORES, HELPER, LOAD_CORE, pinned
 
 LUA = BENCH / "lua"
 
@@ -33,14 +33,27 @@ def reported(out, err=""):
     raise RuntimeError(f"wrk failed: {out[-500:]}{err[-500:]}")
 
 
-def counted(port, count, connections=32, path="/", first=0, header=""):
-    """A number of requests; {} in the path becomes the number of the request."""
+def counted(port, count, connections=32, path="/", first=0, header="", rate=0):
+    """A number of requests; {} in the path becomes the number of the request. With a rate they are sent
+    when they are due, at random moments, and their latency counts from then."""
     command = [HELPER, "load", "--connect", f"127.0.0.1:{port}", "--count", count, "--connections", connections,
-               "--path", path, "--first", first, "--header", header]
+               "--path", path, "--first", first, "--header", header, "--rate", rate]
     done = subprocess.run(pinned(LOAD_CORE, command), capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr.strip())
     return json.loads(done.stdout)
+
+
+@contextlib.contextmanager
+def awake():
+    """Keeps all cores from sleeping meanwhile; whatever else wants to run on them goes first."""
+    idlers = [subprocess.Popen(["chrt", "--idle", "0", *pinned(core, [HELPER, "awake"])]) for core in CORES]
+    try:
+        yield
+    finally:
+        for idler in idlers:
+            idler.terminate()
+            idler.wait()
 
 
 @contextlib.contextmanager
@@ -79,6 +92,7 @@ def measured(server, drive, origin_port=None):
         "rps": outcome["requests"] / outcome["seconds"],
         "cpu_us": cpu * 1e6 / requests,
         **{name: us / 1000 for name, us in outcome["latency_us"].items()},
+        **{f"late_{name}": us / 1000 for name, us in outcome.get("late_us", {}).items()},
         "errors": outcome["errors"],
         "memory_mb": (measure.memory(server.pid) + measure.files(server.dir / "cache")) / 1e6,
     }

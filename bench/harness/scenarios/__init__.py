@@ -4,7 +4,7 @@ options that returns Results: for every server the values of every round."""
 from .common import Options
 from .management import bans, restart, startup, vcl_cost, vcl_load
 from .objects import churn, memory
-from .traffic import burden, connections, dynamic, hit_sizes, image, misses, news, passes, reactors
+from .traffic import burden, connections, dynamic, hit_sizes, image, latency, misses, news, passes, reactors
 
 SCENARIOS = {
     "hit-small": hit_sizes("hit-small", 1400, "1.4 kB"),
@@ -14,6 +14,7 @@ SCENARIOS = {
     "connections": connections,
     "pass": passes,
     "miss": misses,
+    "latency": latency,
     "dynamic": dynamic,
     "news": news,
     "image": image,

@@ -14,6 +14,9 @@ VCL_SERVERS = ("lacquer", "varnish")
 THROUGHPUT = (Column("rps", "requests/s", 0, "more"), Column("cpu_us", "CPU µs/request"), Column("p50", "p50 ms"),
               Column("p99", "p99 ms"), Column("max", "max ms", 1), Column("memory_mb", "memory MB", 0),
               Column("fetched", "% fetched", 0, ""), Column("errors", "errors", 0, ""))
+PACED = (Column("rps", "requests/s", 0, ""), Column("p50", "p50 ms"), Column("p99", "p99 ms"), Column("p99.9", "p99.9 ms"),
+         Column("max", "max ms", 1), Column("cpu_us", "CPU µs/request"), Column("late_p99", "sent late, p99 ms", 2, ""),
+         Column("errors", "errors", 0, ""))
 TRANSACTIONS = (Column("rps", "transactions/s", 0, "more"), *THROUGHPUT[1:])
 
 

@@ -6,7 +6,7 @@ from .. import load, measure
 from ..cli import Cli
 from ..result import Column, Result
 from ..servers import CORES, LOAD_CORE, SERVER_CORE, Field, most_connections
-from .common import CACHES, FLOORS, THROUGHPUT, TRANSACTIONS, VCL_SERVERS, interleaved, rotated, throughput, token
+from .common import CACHES, FLOORS, PACED, THROUGHPUT, TRANSACTIONS, VCL_SERVERS, interleaved, rotated, throughput, token
 
 # ---------------------------------------------------------------- hits
 
@@ -72,6 +72,33 @@ def passes(options):
 def misses(options):
     return [missing("miss-kept", "miss, 100 B, origin kept alive", options),
             missing("miss-closed", "miss, 100 B, origin closes each time", options, "--close")]
+
+
+# ---------------------------------------------------------------- latency at a rate
+
+PRIVATE = "Cookie: visitor=1"
+RATE = 8000  # of the small hits, passes and misses
+
+
+def latency(options):
+    """The same requests at the same moments for all, at a rate that each can keep: how long they take when
+    the server is not full."""
+    hits, forwards = CACHES + ("nginx-file",) + FLOORS, CACHES + ("haproxy-nolog", "floor-forward")
+    with load.awake():
+        return [paced("latency-hit", "hit, 1.4 kB", RATE, options, hits),
+                paced("latency-100k", "hit, 100 kB", RATE // 2, options, hits, 100_000),
+                paced("latency-pass", "pass, 1.4 kB", RATE, options, forwards, header=PRIVATE,
+                      origin_options=("--cache-control", "private")),
+                paced("latency-miss", "miss, 100 B", RATE, options, forwards, 100, unique=True, storage_mb=1024)]
+
+
+def paced(id, title, rate, options, names, size=1400, header="", unique=False, **field):
+    def requests(port, count, rate=0):
+        page = f"{token()}/{{}}" if unique else "page"
+        return load.counted(port, count, 64, f"/{size}/{page}", header=header, rate=rate)
+    result = Result(id, f"{title}, {rate:,} requests/s", list(PACED), "p99")
+    return interleaved(result, options, names, lambda port: requests(port, rate * options.seconds, rate),
+                       lambda port: requests(port, 500), sizes=(size,), **field)
 
 
 # ---------------------------------------------------------------- mixes
@@ -156,15 +183,15 @@ def keep_idle(running):
 
 
 def burden(options):
-    """Hits alone, and beside 10,000 idle connections and 1,000 that send or read a byte a second, by turns."""
+    """Hits at a rate, alone, and beside 10,000 idle connections and 1,000 that send or read a byte a second, by turns."""
     idle = min(10_000, most_connections() - 1200)
-    columns = [c for c in THROUGHPUT if c.key != "fetched"]
-    result = Result("burden", f"hits alone, and beside {idle:,} idle and 1,000 slow connections", columns, "p99",
-                    references=("lacquer alone",))
+    result = Result("burden", f"hit, 1.4 kB, {RATE:,} requests/s, alone, and beside {idle:,} idle and 1,000 slow connections",
+                    list(PACED), "p99", references=("lacquer alone",))
 
     def drive(name, server):
-        result.add(name, load.measured(server, lambda port: load.wrk(port, "/1400/page", 16, options.seconds)))
-    with Field(options.chosen(CACHES)) as running:
+        result.add(name, load.measured(server, lambda port: load.counted(
+            port, RATE * options.seconds, 64, "/1400/page", rate=RATE)))
+    with Field(options.chosen(CACHES)) as running, load.awake():
         keep_idle(running)
         for server in running.servers.values():
             load.counted(server.port, 500, 2, "/1400/page")

@@ -1,8 +1,10 @@
 //! A counted number of requests over a number of kept connections, each sending its next request when
-//! the last is answered. `{}` in the path becomes a running number, so every request can be for another
-//! object. The latency of each request is kept, so the whole distribution can be told.
+//! the last is answered, or at a given rate ([`paced`]). `{}` in the path becomes a running number, so
+//! every request can be for another object. The latency of each request is kept, so the whole
+//! distribution can be told.
 
 use crate::options::Options;
+use crate::paced;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::fmt::Write as _;
@@ -11,7 +13,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
 /// What to ask for, and how many are left.
-struct Plan {
+pub struct Plan {
     path: String,
     header: String,
     next: u64,
@@ -19,6 +21,10 @@ struct Plan {
 }
 
 impl Plan {
+    pub fn left(&self) -> usize {
+        (self.end - self.next) as usize
+    }
+
     fn request(&mut self) -> Option<String> {
         if self.next == self.end {
             return None;
@@ -30,55 +36,65 @@ impl Plan {
 }
 
 #[derive(Default)]
-struct Tally {
+pub struct Tally {
     micros: Vec<u32>,
+    /// How late requests were sent that were due at a moment.
+    pub late_micros: Vec<u32>,
     bytes: u64,
-    errors: u64,
+    pub errors: u64,
 }
 
-struct Client {
-    stream: TcpStream,
+pub struct Client {
+    pub stream: TcpStream,
     head: Vec<u8>,
     body_left: u64,
     in_body: bool,
-    asked: Instant,
+    since: Instant,
 }
 
 impl Client {
-    fn connect(address: SocketAddr) -> io::Result<Self> {
+    pub fn connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
-        Ok(Self { stream, head: Vec::new(), body_left: 0, in_body: false, asked: Instant::now() })
+        Ok(Self { stream, head: Vec::new(), body_left: 0, in_body: false, since: Instant::now() })
     }
 
-    /// Sends the next request; false when there is none left. Requests are far smaller than a socket
-    /// buffer, so a write that would block is an error here.
-    fn ask(&mut self, plan: &mut Plan) -> io::Result<bool> {
+    /// Sends the next request, whose latency counts from `since`; false when there is none left. Requests
+    /// are far smaller than a socket buffer, so a write that would block is an error here.
+    pub fn ask(&mut self, plan: &mut Plan, since: Instant) -> io::Result<bool> {
         let Some(request) = plan.request() else { return Ok(false) };
-        (self.in_body, self.asked) = (false, Instant::now());
+        (self.in_body, self.since) = (false, since);
         self.head.clear();
         self.stream.write_all(request.as_bytes())?;
         Ok(true)
     }
 
-    /// Reads what there is; true while this client still has something to do.
-    fn drive(&mut self, plan: &mut Plan, tally: &mut Tally, buffer: &mut [u8]) -> io::Result<bool> {
+    /// Reads what there is; true when the response is complete.
+    pub fn receive(&mut self, tally: &mut Tally, buffer: &mut [u8]) -> io::Result<bool> {
         loop {
             let got = match self.stream.read(buffer) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(got) => got,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
             };
             tally.bytes += got as u64;
             if self.take(&buffer[..got])? {
-                tally.micros.push(self.asked.elapsed().as_micros() as u32);
-                if !self.ask(plan)? {
-                    return Ok(false);
-                }
+                tally.micros.push(self.since.elapsed().as_micros() as u32);
+                return Ok(true);
             }
         }
+    }
+
+    /// Asks again as long as there are answers; true while this client still has something to do.
+    fn drive(&mut self, plan: &mut Plan, tally: &mut Tally, buffer: &mut [u8]) -> io::Result<bool> {
+        while self.receive(tally, buffer)? {
+            if !self.ask(plan, Instant::now())? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Takes bytes of a response; true when it is complete.
@@ -105,6 +121,7 @@ pub fn run(options: &Options) -> Result<(), String> {
     let address = options.address("connect")?;
     let first: u64 = options.number("first", 0)?;
     let count: u64 = options.number("count", 1000)?;
+    let rate: f64 = options.number("rate", 0.0)?;
     let connections: usize = options.number("connections", 1)?;
     let header = options.text("header", "");
     let mut plan = Plan {
@@ -114,7 +131,12 @@ pub fn run(options: &Options) -> Result<(), String> {
         end: first + count,
     };
     let started = Instant::now();
-    let tally = drive_all(address, connections, &mut plan).map_err(|error| format!("{address}: {error}"))?;
+    let tally = if rate > 0.0 {
+        paced::drive_all(address, connections, &mut plan, rate)
+    } else {
+        drive_all(address, connections, &mut plan)
+    };
+    let tally = tally.map_err(|error| format!("{address}: {error}"))?;
     println!("{}", report(tally, started.elapsed().as_secs_f64()));
     Ok(())
 }
@@ -125,7 +147,7 @@ fn drive_all(address: SocketAddr, connections: usize, plan: &mut Plan) -> io::Re
     let mut tally = Tally::default();
     for slot in 0..connections {
         let mut client = Client::connect(address)?;
-        if !client.ask(plan)? {
+        if !client.ask(plan, Instant::now())? {
             break;
         }
         epoll::add(&epoll, &client.stream, EventData::new_u64(slot as u64), EventFlags::IN)?;
@@ -151,13 +173,20 @@ fn drive_all(address: SocketAddr, connections: usize, plan: &mut Plan) -> io::Re
     Ok(tally)
 }
 
-fn report(mut tally: Tally, seconds: f64) -> String {
-    tally.micros.sort_unstable();
-    let count = tally.micros.len();
-    let mut text = format!(
-        "{{\"requests\": {count}, \"errors\": {}, \"bytes\": {}, \"seconds\": {seconds:.6}, \"latency_us\": {{",
-        tally.errors, tally.bytes
-    );
+fn report(tally: Tally, seconds: f64) -> String {
+    format!(
+        "{{\"requests\": {}, \"errors\": {}, \"bytes\": {}, \"seconds\": {seconds:.6}, \"latency_us\": {}, \"late_us\": {}}}",
+        tally.micros.len(),
+        tally.errors,
+        tally.bytes,
+        distribution(tally.micros),
+        distribution(tally.late_micros)
+    )
+}
+
+fn distribution(mut micros: Vec<u32>) -> String {
+    micros.sort_unstable();
+    let mut text = String::from("{");
     for (name, share) in [
         ("p1", 0.01),
         ("p10", 0.1),
@@ -167,10 +196,10 @@ fn report(mut tally: Tally, seconds: f64) -> String {
         ("p99", 0.99),
         ("p99.9", 0.999),
     ] {
-        let at = ((count as f64 * share) as usize).min(count.saturating_sub(1));
-        let _ = write!(text, "\"{name}\": {}, ", tally.micros.get(at).copied().unwrap_or(0));
+        let at = ((micros.len() as f64 * share) as usize).min(micros.len().saturating_sub(1));
+        let _ = write!(text, "\"{name}\": {}, ", micros.get(at).copied().unwrap_or(0));
     }
-    let _ = write!(text, "\"max\": {}}}}}", tally.micros.last().copied().unwrap_or(0));
+    let _ = write!(text, "\"max\": {}}}", micros.last().copied().unwrap_or(0));
     text
 }
 
@@ -180,12 +209,12 @@ mod tests {
 
     #[test]
     fn a_report_is_json_with_the_distribution() {
-        let tally = Tally { micros: (1..=100).rev().collect(), bytes: 7, errors: 0 };
+        let tally = Tally { micros: (1..=100).rev().collect(), ..Tally::default() };
         let text = report(tally, 1.5);
         assert!(
             text.contains("\"requests\": 100")
                 && text.contains("\"p50\": 51")
-                && text.ends_with("\"max\": 100}}"),
+                && text.contains("\"max\": 100}, \"late_us\""),
             "{text}"
         );
     }

@@ -4,12 +4,14 @@
 
 #![forbid(unsafe_code)]
 
+mod awake;
 mod floor;
 mod forward;
 mod hold;
 mod load;
 mod options;
 mod origin;
+mod paced;
 mod server;
 mod syslog;
 
@@ -24,9 +26,10 @@ const USAGE: &str = "usage:
                        /asked with the number of requests so far;
                        requests with a header X-Warm cost no CPU time
   lacquer-bench forward --listen ADDR --to ADDR [--close]
-  lacquer-bench load   --connect ADDR --count N [--connections N] [--path /o/{}] [--first N] [--header LINE]
+  lacquer-bench load   --connect ADDR --count N [--connections N] [--path /o/{}] [--first N] [--header LINE] [--rate N]
   lacquer-bench hold   --connect ADDR [--idle N] [--slow N]
   lacquer-bench syslog --socket PATH
+  lacquer-bench awake
 ";
 
 fn main() -> ExitCode {
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         "origin" => origin::run(&options),
         "load" => load::run(&options),
         "hold" => hold::run(&options),
+        "awake" => awake::run(),
         "syslog" => syslog::run(&options),
         _ => Err(format!("no program {program}\n{USAGE}")),
     });

@@ -1,0 +1,128 @@
+//! Requests that are due at moments of their own, at a rate, whether or not those before them are answered:
+//! what many independent visitors do. A request's latency counts from the moment it was due, so a server
+//! that stops for a while is charged with all who had to wait, and not only with those that had been sent.
+//! The moments are random, and the same in every run.
+
+use crate::load::{Client, Plan, Tally};
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fd::OwnedFd;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// Moments of a Poisson process, in seconds: gaps as between visitors who know nothing of each other.
+struct Moments {
+    rate: f64,
+    at: f64,
+    random: u64,
+}
+
+impl Iterator for Moments {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        // A step of xorshift64; its upper bits make a number above 0 and at most 1.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let uniform = ((self.random >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+        self.at -= uniform.ln() / self.rate;
+        Some(Duration::from_secs_f64(self.at))
+    }
+}
+
+fn moments(rate: f64) -> Moments {
+    Moments { rate, at: 0.0, random: 0x2545_F491_4F6C_DD1D }
+}
+
+/// Sends all of the plan. A request that is due while every connection is busy waits for one.
+pub fn drive_all(address: SocketAddr, connections: usize, plan: &mut Plan, rate: f64) -> io::Result<Tally> {
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let mut clients =
+        (0..connections).map(|slot| enlist(&epoll, address, slot)).collect::<Result<Vec<_>, _>>()?;
+    let mut free: VecDeque<usize> = (0..connections).collect();
+    let mut moments = moments(rate).take(plan.left());
+    let mut due = moments.next();
+    let mut tally = Tally::default();
+    let mut buffer = vec![0; 256 * 1024];
+    let mut events = Vec::with_capacity(256);
+    let alarm = Alarm::new(&epoll)?;
+    let begun = Instant::now();
+    while due.is_some() || free.len() < connections {
+        while let Some(at) = due.filter(|at| *at <= begun.elapsed()) {
+            let Some(slot) = free.pop_front() else { break };
+            due = moments.next();
+            if clients[slot].ask(plan, begun + at).is_err() {
+                tally.errors += 1;
+                clients[slot] = enlist(&epoll, address, slot)?;
+                free.push_back(slot);
+            }
+            tally.late_micros.push(begun.elapsed().saturating_sub(at).as_micros() as u32);
+        }
+        if let Some(at) = due.filter(|_| !free.is_empty()) {
+            alarm.set(at.saturating_sub(begun.elapsed()))?;
+        }
+        events.clear();
+        epoll::wait(&epoll, spare_capacity(&mut events), None)?;
+        for event in events.iter().filter(|event| event.data.u64() != ALARM) {
+            let slot = event.data.u64() as usize;
+            match clients[slot].receive(&mut tally, &mut buffer) {
+                Ok(true) => free.push_back(slot),
+                Ok(false) => {}
+                Err(_) => {
+                    clients[slot] = enlist(&epoll, address, slot)?;
+                    if !free.contains(&slot) {
+                        tally.errors += 1;
+                        free.push_back(slot);
+                    }
+                }
+            }
+        }
+    }
+    Ok(tally)
+}
+
+fn enlist(epoll: &OwnedFd, address: SocketAddr, slot: usize) -> io::Result<Client> {
+    let client = Client::connect(address)?;
+    epoll::add(epoll, &client.stream, EventData::new_u64(slot as u64), EventFlags::IN)?;
+    Ok(client)
+}
+
+/// Wakes us when the next request is due; a timeout of `epoll_wait` counts milliseconds.
+struct Alarm(OwnedFd);
+
+const ALARM: u64 = u64::MAX;
+
+impl Alarm {
+    fn new(epoll: &OwnedFd) -> io::Result<Self> {
+        let timer =
+            timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        epoll::add(epoll, &timer, EventData::new_u64(ALARM), EventFlags::IN | EventFlags::ET)?;
+        Ok(Self(timer))
+    }
+
+    fn set(&self, after: Duration) -> io::Result<()> {
+        let after = after.max(Duration::from_nanos(1)); // nothing would put it out
+        let it_value = Timespec { tv_sec: after.as_secs() as i64, tv_nsec: i64::from(after.subsec_nanos()) };
+        let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
+        timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &Itimerspec { it_interval, it_value })?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_keep_to_the_rate_and_are_the_same_every_time() {
+        let hundred_seconds = moments(1000.0).nth(99_999).expect("they never end");
+        assert!((99.0..101.0).contains(&hundred_seconds.as_secs_f64()), "{hundred_seconds:?}");
+        assert!(moments(1000.0).take(1000).eq(moments(1000.0).take(1000)));
+    }
+}
