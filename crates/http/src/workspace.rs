@@ -243,12 +243,9 @@ impl Workspace {
 
     /// "name: value", the value in parts, as a text.
     pub(crate) fn write_line(&mut self, name: &[u8], value: &[&[u8]]) -> Result<Text, Overflow> {
-        let mut len = name.len() + 2;
-        for part in value {
-            len += part.len();
-        }
-        let line = self.alloc(len + 1)?.slice(0, len);
-        let Some(out) = self.bytes.get_mut(line.offset()..line.offset() + len + 1) else {
+        let len = value.iter().fold(name.len() + 2, |len, part| len + part.len());
+        let line = self.alloc_text(len)?;
+        let Some(out) = self.bytes.get_mut(line.offset()..line.offset() + len) else {
             return Err(Overflow);
         };
         let (place, out) = out.split_at_mut(name.len());
@@ -260,7 +257,6 @@ impl Workspace {
             place.copy_from_slice(part);
             out = behind;
         }
-        out.fill(0);
         Ok(line)
     }
 

@@ -26,6 +26,7 @@ mod proxy_out;
 mod reactor;
 mod req_body;
 mod req_filters;
+mod seat;
 mod sender;
 mod session;
 mod shared;

@@ -12,11 +12,12 @@ use lacquer_http::date::DateCache;
 use lacquer_params::Params;
 use lacquer_shm::vsc::{LocalMain, LocalSet};
 
-use crate::client::Seat;
+use crate::client::Req;
 use crate::clock;
 use crate::deadlines::Deadlines;
 use crate::fetch::Runner;
 use crate::pool_counters::LocalPoolCounters;
+use crate::seat::Seat;
 use crate::shared::Shared;
 use crate::spares::Spares;
 use crate::vcl_table::VclRef;
@@ -32,7 +33,7 @@ pub struct Reactor {
     vcl: RefCell<Option<Rc<VclRef>>>,
     vcl_generation: Cell<u64>,
     /// What requests and fetches that ended leave to the next ones.
-    seats: Spares<Seat>,
+    seats: Spares<Seat<Req>>,
     runners: Spares<Runner>,
     /// The time of the last housekeeping.
     tidied: Cell<Instant>,
@@ -128,12 +129,12 @@ impl Reactor {
     }
 
     /// Where the next request finds its place and its memory.
-    pub fn take_seat(&self) -> Seat {
+    pub fn take_seat(&self) -> Seat<Req> {
         self.seats.take(&self.pool_counters.req).unwrap_or_default()
     }
 
     /// What lay there has ended.
-    pub fn give_seat(&self, mut seat: Seat) {
+    pub fn give_seat(&self, mut seat: Seat<Req>) {
         seat.vacate();
         let limits = self.pool_counters.share(self.params.borrow().pool_req);
         self.seats.give(seat, self.tidied.get(), limits, &self.pool_counters.req);

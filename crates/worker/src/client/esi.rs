@@ -133,7 +133,7 @@ async fn run(req: &mut Req, url: &[u8], host: &[u8], seam: Box<Seam>) -> Option<
         t_first: now,
         t_req: req.t_req,
     };
-    let child = seat.occupy(start)?;
+    let child = seat.occupy(|memory| Req::new(start, memory))?;
     child.esi_level = level;
     child.top = Some(top);
     child.first_vcl.clone_from(&req.first_vcl);

@@ -36,6 +36,7 @@ use sha2::Sha256;
 use crate::memory::Memory;
 use crate::reactor::Reactor;
 use crate::req_body::ReqBody;
+use crate::seat::Seated;
 use crate::session::Sess;
 use crate::task::{Logged, REQ, RESP, Scene, Task, run_vcl};
 use crate::vcl_table::VclRef;
@@ -69,51 +70,6 @@ pub enum Step {
     Deliver(ObjRef),
     Transmit(Source),
     Done,
-}
-
-/// Where a request lies while it runs, with its memory; the next one uses both again. Both are large: they
-/// stay where they are, and the seat is passed on by its address.
-#[derive(Default)]
-pub struct Seat(Box<Inside>);
-
-#[derive(Default)]
-struct Inside {
-    /// The request has it while there is one.
-    memory: Option<Memory>,
-    req: Option<Req>,
-}
-
-impl Seat {
-    pub fn new(reactor: &Reactor, params: &Params) -> Seat {
-        let mut seat = Seat::default();
-        seat.prepare(reactor, params);
-        seat
-    }
-
-    /// Its memory, ready for a request under the parameters of now.
-    pub fn prepare(&mut self, reactor: &Reactor, params: &Params) -> &mut Memory {
-        let workspace = params.workspace_client;
-        let memory = self.0.memory.get_or_insert_with(|| Memory::new(reactor, params, workspace));
-        memory.refresh(params, workspace);
-        memory
-    }
-
-    /// A request with this memory. There is one if the seat was prepared.
-    pub fn occupy(&mut self, start: Start) -> Option<&mut Req> {
-        let memory = self.0.memory.take()?;
-        Some(self.0.req.insert(Req::new(start, memory)))
-    }
-
-    pub fn req(&mut self) -> Option<&mut Req> {
-        self.0.req.as_mut()
-    }
-
-    /// The request has ended.
-    pub fn vacate(&mut self) {
-        if let Some(req) = self.0.req.take() {
-            self.0.memory = Some(req.into_memory());
-        }
-    }
 }
 
 /// What VCL says about which object will do. Times are in seconds; a negative one says nothing.
@@ -204,6 +160,18 @@ pub struct Start {
     pub t_req: f64,
 }
 
+impl Seated for Req {
+    fn workspace(params: &Params) -> u64 {
+        params.workspace_client
+    }
+
+    fn leave(place: &mut Option<Req>) -> Option<Memory> {
+        // In one pattern: what is so large is moved as seldom as can be.
+        let Req { task: Task { ws, log, .. }, http, http0, resp, out, synth_body, .. } = place.take()?;
+        Some(Memory { ws, log, request: http, request0: http0, response: resp, out, synth_body })
+    }
+}
+
 impl Scene for Req {
     fn task(&mut self) -> &mut Task {
         &mut self.task
@@ -270,19 +238,6 @@ impl Req {
             top: None,
             first_vcl: None,
             next_label: None,
-        }
-    }
-
-    #[inline]
-    fn into_memory(self) -> Memory {
-        Memory {
-            ws: self.task.ws,
-            log: self.task.log,
-            request: self.http,
-            request0: self.http0,
-            response: self.resp,
-            out: self.out,
-            synth_body: self.synth_body,
         }
     }
 

@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use lacquer_cache::{BodyState, BodyWriter, Busy, Object};
 use lacquer_http::{Message, SessClose, Text};
+use lacquer_params::Params;
 use lacquer_shm::{Tag, Vxid};
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::BackendId;
@@ -32,6 +33,7 @@ use crate::client::Req;
 use crate::deadlines::Deadline;
 use crate::memory::Memory;
 use crate::req_body::ReqBody;
+use crate::seat::Seated;
 use crate::task::{BEREQ, BERESP, Logged, Scene, Task, run_vcl};
 use runner::{BodyNews, News, Started};
 
@@ -203,14 +205,18 @@ async fn lend_body(req: &mut Req, runner: &mut Runner) {
 /// Somebody who does the fetch, and whether the request's body is lent to it.
 fn start(req: &mut Req, mode: Mode, how: &str, background: bool) -> (Runner, bool) {
     let vxid = Vxid::backend(req.task.reactor.vxid());
-    let runner = req.task.reactor.take_runner();
-    let mut fetch = start::from_request(req, mode, vxid, &runner);
+    let reactor = req.task.reactor.clone();
+    let (runner, params) = (reactor.take_runner(), reactor.params());
+    let mut seat = runner.seat();
+    seat.prepare(&reactor, &params);
+    let made = seat.occupy(|memory| start::from_request(req, mode, vxid, params, memory, &runner));
+    let Some(fetch) = made else { return (runner, false) };
     fetch.is_bgfetch = background;
     fetch.task.log.put_relation(Tag::Begin, "bereq", req.task.vxid(), how);
     fetch.task.log.put(Tag::VCL_use, fetch.task.vcl.name.as_bytes());
     req.task.link("bereq", vxid, how);
     let lent = fetch.client_body.is_some();
-    runner.begin(fetch);
+    runner.begin(seat);
     (runner, lent)
 }
 
@@ -221,6 +227,19 @@ async fn run(fetch: &mut Fetch) {
         fetch.fail();
     }
     fetch.finish();
+}
+
+impl Seated for Fetch {
+    fn workspace(params: &Params) -> u64 {
+        params.workspace_backend
+    }
+
+    fn leave(place: &mut Option<Fetch>) -> Option<Memory> {
+        // In one pattern: what is so large is moved as seldom as can be.
+        let Fetch { task: Task { ws, log, .. }, bereq, bereq0, beresp, out, synth_body, .. } =
+            place.take()?;
+        Some(Memory { ws, log, request: bereq, request0: bereq0, response: beresp, out, synth_body })
+    }
 }
 
 impl Scene for Fetch {
@@ -248,18 +267,6 @@ impl Fetch {
                 }
                 Step::Done => break,
             };
-        }
-    }
-
-    fn into_memory(self) -> Memory {
-        Memory {
-            ws: self.task.ws,
-            log: self.task.log,
-            request: self.bereq,
-            request0: self.bereq0,
-            response: self.beresp,
-            out: self.out,
-            synth_body: self.synth_body,
         }
     }
 

@@ -3,7 +3,7 @@
 //! and there at once: they cost no task, no wake-up between tasks, and no memory, for a runner is kept
 //! and runs one fetch after the other, with the same memory.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -16,9 +16,9 @@ use lacquer_params::Params;
 
 use super::{Fetch, run};
 use crate::deadlines::Deadline;
-use crate::memory::Memory;
 use crate::reactor::Reactor;
 use crate::req_body::ReqBody;
+use crate::seat::Seat;
 
 /// What a fetch has to say to the request that waits for it.
 #[derive(Default)]
@@ -54,11 +54,11 @@ impl News {
 
 #[derive(Default)]
 struct Desk {
-    next: RefCell<Option<Fetch>>,
+    next: Cell<Option<Seat<Fetch>>>,
     news: Rc<News>,
     done: Cell<bool>,
-    /// While no fetch has it.
-    memory: Cell<Option<Memory>>,
+    /// Between two fetches.
+    vacant: Cell<Option<Seat<Fetch>>>,
 }
 
 pub struct Runner {
@@ -70,7 +70,7 @@ pub struct Runner {
 impl Runner {
     pub fn new(reactor: &Reactor, params: &Params) -> Runner {
         let desk = Rc::new(Desk::default());
-        desk.memory.set(Some(Memory::new(reactor, params, params.workspace_backend)));
+        desk.vacant.set(Some(Seat::new(reactor, params)));
         let work = Box::pin(one_after_the_other(desk.clone()));
         Runner { work, desk, deadline: reactor.deadlines.enlist() }
     }
@@ -80,12 +80,9 @@ impl Runner {
         self.desk.news.clone()
     }
 
-    /// Memory for the next fetch, under the parameters of now.
-    pub fn memory(&self, reactor: &Reactor, params: &Params) -> Memory {
-        let new = || Memory::new(reactor, params, params.workspace_backend);
-        let mut memory = self.desk.memory.take().unwrap_or_else(new);
-        memory.refresh(params, params.workspace_backend);
-        memory
+    /// For the next fetch.
+    pub fn seat(&self) -> Seat<Fetch> {
+        self.desk.vacant.take().unwrap_or_default()
     }
 
     /// Drops what nobody asked for: it may be the last to hold an object.
@@ -95,9 +92,9 @@ impl Runner {
         self.desk.news.started.set(None);
     }
 
-    pub fn begin(&self, fetch: Fetch) {
+    pub fn begin(&self, fetch: Seat<Fetch>) {
         self.desk.done.set(false);
-        *self.desk.next.borrow_mut() = Some(fetch);
+        self.desk.next.set(Some(fetch));
     }
 
     /// Ready when the fetch has ended.
@@ -150,15 +147,12 @@ impl Runner {
 
 async fn one_after_the_other(desk: Rc<Desk>) {
     loop {
-        poll_fn(|_| if desk.next.borrow().is_some() { Poll::Ready(()) } else { Poll::Pending }).await;
-        // It is large: it is moved here and not again.
-        let mut fetch = desk.next.borrow_mut().take();
-        if let Some(fetch) = &mut fetch {
+        let mut seat = poll_fn(|_| desk.next.take().map_or(Poll::Pending, Poll::Ready)).await;
+        if let Some(fetch) = seat.transaction() {
             run(fetch).await;
         }
-        if let Some(fetch) = fetch {
-            desk.memory.set(Some(fetch.into_memory()));
-        }
+        seat.vacate();
+        desk.vacant.set(Some(seat));
         desk.done.set(true);
     }
 }

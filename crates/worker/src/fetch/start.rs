@@ -19,24 +19,29 @@ use super::runner::Runner;
 use super::{Account, Attempt, Fetch, Mode, Step, Target};
 use crate::client::Req;
 use crate::clock;
+use crate::memory::Memory;
 use crate::task::Task;
 
 /// Takes from the request what the fetch needs; texts are copied into the fetch's own workspace.
-pub fn from_request(req: &mut Req, mode: Mode, vxid: Vxid, runner: &Runner) -> Fetch {
-    let params = req.task.reactor.params();
-    let mut memory = runner.memory(&req.task.reactor, &params);
+pub fn from_request(
+    req: &mut Req,
+    mode: Mode,
+    vxid: Vxid,
+    params: Rc<Params>,
+    mut memory: Memory,
+    runner: &Runner,
+) -> Fetch {
     memory.log.begin(vxid);
     let (target, stale, is_pass) = match mode {
         Mode::Pass => (Target::Private, None, true),
         Mode::Fetch { busy, stale } => (Target::Cache(busy), stale, false),
     };
     copy_head(req, is_pass, &mut memory.request0, &mut memory.ws);
-    let identity = req.task.ws.get_opt(req.identity).map(<[u8]>::to_vec);
-    let identity = identity.and_then(|i| memory.ws.copy(&i).ok()).unwrap_or(Text::NONE);
+    let identity = req.task.ws.get_opt(req.identity);
+    let identity = identity.and_then(|i| memory.ws.copy(i).ok()).unwrap_or(Text::NONE);
     let cached_body = req.body.cached();
     let client_body = req.body.is_available().then(|| req.body.take());
-    let snapshot = memory.ws.mark();
-    let transit_buffer = params.transit_buffer;
+    let (snapshot, transit_buffer) = (memory.ws.mark(), params.transit_buffer);
     let task = new_task(req, params, memory.ws, memory.log);
     let now = task.now;
     Fetch {

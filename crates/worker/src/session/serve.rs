@@ -13,13 +13,14 @@ use lacquer_params::{FeatureBits, Params};
 use lacquer_shm::{Tag, Vxid};
 
 use super::{Listener, Sess, count_close, proxy_header};
-use crate::client::{Req, Seat, Start};
+use crate::client::{Req, Start};
 use crate::clock;
 use crate::deadlines::{Deadline, Moment};
 use crate::memory::Memory;
 use crate::pool_counters;
 use crate::reactor::Reactor;
 use crate::req_body::{ReqBody, Rx};
+use crate::seat::Seat;
 
 /// The connection is open as long as this lives; the reason for its end is decided by [`serve`].
 struct Connection {
@@ -100,9 +101,9 @@ struct Head {
 
 /// What came of a head.
 enum Begun {
-    Request(Seat),
+    Request(Seat<Req>),
     /// It is no HTTP and is answered with this status.
-    Refused(Seat, u16),
+    Refused(Seat<Req>, u16),
     Closed(SessClose),
 }
 
@@ -300,7 +301,7 @@ fn begin(
     reactor: &Rc<Reactor>,
     params: Rc<Params>,
     connection: &mut Connection,
-    mut seat: Seat,
+    mut seat: Seat<Req>,
     head: &Head,
 ) -> Begun {
     let Some(vcl) = reactor.vcl() else {
@@ -317,7 +318,9 @@ fn begin(
         t_first: head.first,
         t_req: head.complete,
     };
-    let Some(req) = seat.occupy(start) else { return Begun::Closed(SessClose::Overload) };
+    let Some(req) = seat.occupy(|memory| Req::new(start, memory)) else {
+        return Begun::Closed(SessClose::Overload);
+    };
     if req.task.ws.get(head.rx).starts_with(h1::H2_PREFACE) {
         reactor.give_seat(seat);
         return Begun::Closed(SessClose::ReqHttp20);
@@ -391,8 +394,8 @@ fn log_garbage(req: &mut Req, head: &Head, bad: &h1::BadHead) {
 }
 
 /// Runs the request; a fault in it costs this connection only.
-async fn process(reactor: &Reactor, connection: &mut Connection, mut seat: Seat) -> Option<SessClose> {
-    let req = seat.req()?;
+async fn process(reactor: &Reactor, connection: &mut Connection, mut seat: Seat<Req>) -> Option<SessClose> {
+    let req = seat.transaction()?;
     let fault = crate::faults::caught(pin!(req.run())).await;
     if let Err(text) = fault {
         req.task.log.put(Tag::Error, format!("Fault in this request: {text}").as_bytes());
@@ -406,17 +409,17 @@ async fn process(reactor: &Reactor, connection: &mut Connection, mut seat: Seat)
 async fn refuse(
     reactor: &Reactor,
     connection: &mut Connection,
-    mut seat: Seat,
+    mut seat: Seat<Req>,
     status: u16,
 ) -> Option<SessClose> {
-    let req = seat.req()?;
+    let req = seat.transaction()?;
     req.body.rx = connection.rx.take();
     req.minimal_response(status).await;
     finish(reactor, connection, seat)
 }
 
-fn finish(reactor: &Reactor, connection: &mut Connection, mut seat: Seat) -> Option<SessClose> {
-    let req = seat.req()?;
+fn finish(reactor: &Reactor, connection: &mut Connection, mut seat: Seat<Req>) -> Option<SessClose> {
+    let req = seat.transaction()?;
     req.account.req_body += req.body.take_counted().1;
     req.charge();
     req.task.log.end();

@@ -1,0 +1,63 @@
+//! Where a transaction lies while it runs, with its memory; the next one uses both again. Both are large: they
+//! stay where they are, and the seat is passed on by its address.
+
+use lacquer_params::Params;
+
+use crate::memory::Memory;
+use crate::reactor::Reactor;
+
+/// A transaction that takes a seat.
+pub trait Seated: Sized {
+    /// How large a workspace it has under these parameters.
+    fn workspace(params: &Params) -> u64;
+
+    /// Ends the transaction that is in this place, if any; its memory comes back.
+    fn leave(place: &mut Option<Self>) -> Option<Memory>;
+}
+
+pub struct Seat<T>(Box<Inside<T>>);
+
+struct Inside<T> {
+    /// The transaction has it while there is one.
+    memory: Option<Memory>,
+    transaction: Option<T>,
+}
+
+impl<T> Default for Seat<T> {
+    fn default() -> Seat<T> {
+        Seat(Box::new(Inside { memory: None, transaction: None }))
+    }
+}
+
+impl<T: Seated> Seat<T> {
+    pub fn new(reactor: &Reactor, params: &Params) -> Seat<T> {
+        let mut seat = Seat::default();
+        seat.prepare(reactor, params);
+        seat
+    }
+
+    /// Its memory, ready for a transaction under the parameters of now.
+    pub fn prepare(&mut self, reactor: &Reactor, params: &Params) -> &mut Memory {
+        let workspace = T::workspace(params);
+        let memory = self.0.memory.get_or_insert_with(|| Memory::new(reactor, params, workspace));
+        memory.refresh(params, workspace);
+        memory
+    }
+
+    /// A transaction made with this memory. There is one if the seat was prepared.
+    pub fn occupy(&mut self, make: impl FnOnce(Memory) -> T) -> Option<&mut T> {
+        let memory = self.0.memory.take()?;
+        Some(self.0.transaction.insert(make(memory)))
+    }
+
+    pub fn transaction(&mut self) -> Option<&mut T> {
+        self.0.transaction.as_mut()
+    }
+
+    /// The transaction has ended.
+    pub fn vacate(&mut self) {
+        if let Some(memory) = T::leave(&mut self.0.transaction) {
+            self.0.memory = Some(memory);
+        }
+    }
+}
