@@ -7,12 +7,14 @@ use std::os::fd::RawFd;
 use crate::endpoint::Endpoint;
 use crate::stream::{RxHalf, Stream, TxHalf};
 
+/// Both halves and the facts, until the connection is closed or put back.
 pub struct Connection {
     pub rx: RxHalf,
     pub tx: TxHalf,
     pub facts: Facts,
 }
 
+/// What the kernel was asked once.
 #[derive(Clone, Debug)]
 pub struct Facts {
     pub fd: RawFd,

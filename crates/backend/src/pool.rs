@@ -38,6 +38,7 @@ impl Shelf {
     }
 }
 
+/// The idle connections of all reactors.
 pub struct Pools {
     shelves: Vec<Mutex<Shelf>>,
     /// Found closed by the peer when they were wanted, since the last sweep.
@@ -74,6 +75,7 @@ impl Pools {
         None
     }
 
+    /// Keeps a connection for the next who wants one, on the shelf of the reactor it is registered with.
     pub fn put(&self, reactor: usize, endpoint: &Arc<Endpoint>, connection: Connection) {
         let entry = Pooled { connection, reactor, since: Instant::now() };
         let mut shelf = self.shelves[reactor].lock();
@@ -101,6 +103,7 @@ impl Pools {
         (gone, old)
     }
 
+    /// How many connections are kept, on all shelves.
     pub fn idle(&self) -> usize {
         self.shelves
             .iter()

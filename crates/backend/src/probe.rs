@@ -31,6 +31,7 @@ pub struct Wanted {
 }
 
 impl Settings {
+    /// What VCL leaves out has Varnish's defaults.
     pub fn new(wanted: Wanted) -> Settings {
         let seconds = |given: Option<f64>, default| given.filter(|&t| t > 0.0).unwrap_or(default);
         let number = |given: Option<u32>, default| given.filter(|&n| n > 0).unwrap_or(default);
@@ -139,6 +140,7 @@ impl History {
         history
     }
 
+    /// Takes an attempt into the history, which judges health anew.
     pub fn add(&mut self, attempt: &Attempt, settings: &Settings) {
         for (map, &fact) in self.maps.iter_mut().zip(&attempt.facts) {
             *map = *map << 1 | u64::from(fact);
@@ -153,6 +155,7 @@ impl History {
         self.good = (self.map(Fact::Happy) & window).count_ones();
     }
 
+    /// Of which attempts the fact is true: the latest is the lowest bit.
     pub fn map(&self, fact: Fact) -> u64 {
         self.maps[fact as usize]
     }

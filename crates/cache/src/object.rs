@@ -160,6 +160,7 @@ impl Object {
         self.parts().map(|parts| parts.0).unwrap_or_default()
     }
 
+    /// What whoever made it keeps beside head and body; empty if nothing.
     pub fn extra(&self) -> &[u8] {
         self.stored.extra()
     }
@@ -206,6 +207,7 @@ impl Object {
         self.vxid
     }
 
+    /// When its life began: the origin's answer, less the age it had then.
     pub fn t_origin(&self) -> f64 {
         self.t_origin
     }
@@ -244,6 +246,7 @@ impl Object {
         self.flags.load(Ordering::Relaxed)
     }
 
+    /// Whether any of these bits of [`flag`] is set.
     pub fn is(&self, flag: u32) -> bool {
         self.flags() & flag != 0
     }

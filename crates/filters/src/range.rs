@@ -2,6 +2,7 @@
 
 use crate::Filter;
 
+/// Drops what lies outside of a range of the body.
 pub struct RangeOf {
     at: u64,
     from: u64,

@@ -8,6 +8,7 @@ const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\x0b', '\x0c'];
 /// Decimals have at most twelve digits before the point (RFC 9651).
 pub const LARGEST_DECIMAL: f64 = 999_999_999_999.999;
 const INVALID: &str = "Invalid number";
+/// Errors that VCL words likewise.
 pub const TOO_LONG: &str = "Too many digits";
 pub const UNKNOWN_BYTES_UNIT: &str = "Unknown BYTES unit of measurement ([KMGTP][B])";
 pub const FRACTIONAL_BYTES: &str = "Fractional BYTES not allowed";

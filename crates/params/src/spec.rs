@@ -35,7 +35,7 @@ pub enum Kind {
     Mask,
 }
 
-/// Flag bits of [`Spec::flags`].
+/// Bits of a [`Spec`]'s flags.
 pub mod flags {
     #![allow(missing_docs)]
     pub const DELAYED_EFFECT: u16 = 1 << 0;

@@ -24,7 +24,7 @@ impl Kind {
 /// A configured storage.
 #[derive(Clone, Debug)]
 pub struct Stevedore {
-    /// "storage.<name>".
+    /// `storage.NAME`.
     vcl_name: Box<str>,
     kind: Kind,
     index: u8,
@@ -51,6 +51,7 @@ impl Stevedore {
         self.kind
     }
 
+    /// Its number in the worker's table.
     pub fn index(&self) -> u8 {
         self.index
     }
@@ -63,6 +64,7 @@ impl Stevedore {
         self.arena.counters()
     }
 
+    /// Bytes that objects take.
     pub fn used_space(&self) -> u64 {
         self.arena.used()
     }
@@ -75,6 +77,7 @@ impl Stevedore {
         }
     }
 
+    /// VCL's `storage.NAME.happy`: memory always is.
     pub fn happy(&self) -> bool {
         true
     }

@@ -21,6 +21,7 @@ struct Ranges<A> {
     rulers: Vec<u32>,
 }
 
+/// An ACL as sorted ranges of addresses, so that a look-up takes the logarithm of its length.
 #[derive(Debug)]
 pub struct AclTable {
     v4: Ranges<u32>,
@@ -113,6 +114,7 @@ impl AclTable {
         AclTable { v4: Ranges::new(v4), v6: Ranges::new(v6), entries, no_match, log: acl.log }
     }
 
+    /// Whether the address matches, and what the log says of it.
     pub fn check(&self, ip: &SocketAddr) -> Verdict<'_> {
         let ruler = match ip.ip() {
             IpAddr::V4(a) => self.v4.ruler(u32::from(a)),

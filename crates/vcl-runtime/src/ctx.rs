@@ -100,6 +100,7 @@ impl<'a> Ctx<'a> {
 
     // Headers.
 
+    /// A name that the program writes, by its index.
     #[inline]
     pub fn header_name(&self, name: u32) -> Option<&'a HeaderName> {
         self.vcl.headers.get(name as usize)
@@ -120,6 +121,7 @@ impl<'a> Ctx<'a> {
         self.read(value)
     }
 
+    /// Copies the value into the workspace; all headers of the name are replaced.
     pub fn set_header(&mut self, http: HttpId, name: &HeaderName, value: &[u8]) -> Result<(), ModuleError> {
         let value = self.copy(value)?;
         Ok(self.host.set_header(http, name, Str::new(value))?)
@@ -252,7 +254,7 @@ impl<'a> Ctx<'a> {
     }
 
     /// The same for work that the host does: `ctx.block_on_host(|host| host.cache_req_body(limit))`.
-    pub(crate) fn block_on_host<T>(
+    pub fn block_on_host<T>(
         &mut self,
         start: impl for<'h> FnOnce(&'h mut dyn Host) -> HostResult<LocalFuture<'h, T>>,
     ) -> Result<T, ModuleError> {

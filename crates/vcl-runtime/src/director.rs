@@ -123,6 +123,7 @@ impl Directors {
         cells.get((id.0 as usize).checked_sub(1)?).cloned()
     }
 
+    /// In the order in which they were added.
     pub fn all(&self) -> Vec<(BackendId, Arc<DirectorCell>)> {
         let cells = self.cells.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         cells.iter().enumerate().map(|(i, c)| (BackendId(i as u32 + 1), c.clone())).collect()

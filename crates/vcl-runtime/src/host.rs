@@ -63,12 +63,15 @@ pub struct TcpInfo {
     pub path_mtu: u32,
 }
 
+/// The error is the text of the failure, for the log.
 pub type HostResult<T> = Result<T, String>;
 
 fn nowhere<T>(what: &str) -> HostResult<T> {
     Err(format!("{what} is not available here"))
 }
 
+/// A transaction as VCL sees it: a client's request, a fetch, or none (vcl_init and vcl_fini). What a kind of
+/// transaction does not have is left to the defaults, which fail or answer neutrally.
 pub trait Host {
     /// The subroutine that runs now.
     fn method(&self) -> Method;

@@ -33,6 +33,7 @@ pub struct PrivateMap {
 }
 
 impl PrivateMap {
+    /// The value, made by default when it is first asked for.
     pub fn get<T: Default + 'static>(&mut self, key: usize) -> &mut T {
         let at = match self.cells.iter().position(|(k, v)| *k == key && v.is::<T>()) {
             Some(at) => at,
@@ -68,6 +69,7 @@ pub struct ResolvedFunction {
     pub suspends: bool,
 }
 
+/// A program with all that it needs at run time; shared by all threads.
 pub struct Instance {
     pub name: String,
     pub program: Program,

@@ -36,8 +36,8 @@
 //!   the name in VCL is [`Args::object_name`].
 //!
 //! **The transaction**: `ctx.host` is everything a [`Host`](crate::Host) offers. Headers by a HEADER argument:
-//! `let (http, name) = args.header(0)?; ctx.header(http, name)`; by name: [`Ctx::header_named`],
-//! [`Ctx::set_header`], [`Ctx::unset_header`] with a [`HeaderName`](crate::HeaderName).
+//! `let (http, name) = args.header(0)?; ctx.header(http, name)`; to change one: [`Ctx::set_header`],
+//! [`Ctx::unset_header`] with the [`HeaderName`](crate::HeaderName) that [`Ctx::named`] makes of it.
 //! Log: [`Ctx::log`] with the tag's number (`lacquer_shm::vsl::Tag::VCL_Log as u8`).
 //!
 //! **What the program declares**: [`Args::regex`] is ready to match with `ctx.host.regex_limits()`;
@@ -91,6 +91,7 @@ pub enum Event {
     Discard,
 }
 
+/// A module as the compiler and compiled code use it; see the top of this file for how to write one.
 pub trait Module: Sync + Send {
     fn name(&self) -> &'static str;
     /// `$Function`, `$Object`, `$Method`, `$Restrict` lines in the notation of vmod interface files.

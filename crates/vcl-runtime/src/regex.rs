@@ -38,6 +38,7 @@ fn message(code: i32) -> String {
     }
 }
 
+/// A compiled pattern, shared by all threads.
 pub struct Regex {
     code: *mut pcre2_code_8,
     /// It has machine code of its own.

@@ -1,6 +1,6 @@
 //! Edge Side Includes: what of a body is delivered, and where other responses go in between.
 //!
-//! The parser runs once, when the body is fetched, and leaves a [`program`] that is kept with the
+//! The parser runs once, when the body is fetched, and leaves a `program` that is kept with the
 //! object. Delivery reads the program beside the stored body ([`Player`]) and never parses again.
 
 mod filter;

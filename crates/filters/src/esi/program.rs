@@ -42,6 +42,7 @@ pub struct Player<'p> {
 }
 
 impl<'p> Player<'p> {
+    /// `program` is what the parser left; an empty one has no steps.
     pub fn new(program: &'p [u8]) -> Player<'p> {
         let (kind, rest) = program.split_first().unwrap_or((&0, &[]));
         Player { rest, gzip: *kind == 1 }

@@ -5,6 +5,7 @@
 use crate::ascii::is_hex;
 use std::fmt;
 
+/// What is wrong with the framing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkError {
     NonHex,
@@ -75,6 +76,7 @@ const MAX_DIGITS: u8 = 19;
 /// Most blanks and zeros around a size.
 const MAX_PADDING: u8 = 255;
 
+/// Where in a chunked body the reading is.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkedDecoder {
     state: State,

@@ -50,6 +50,7 @@ pub struct BogoHeader {
     pub excerpt: Text,
 }
 
+/// The faults that are logged with an excerpt of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BogoKind {
     ControlChar(u8),

@@ -5,6 +5,7 @@ use crate::ascii::{find_byte, is_lws};
 /// What HTTP/2 clients with prior knowledge send first.
 pub const H2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
+/// What a look found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadScan {
     /// Nothing but line ends and blanks: as good as nothing received.
