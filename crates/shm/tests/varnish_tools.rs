@@ -54,6 +54,25 @@ impl Drop for Workdir {
     }
 }
 
+/// What both processes have in shared memory once the worker logs.
+struct Logging {
+    _dirs: [VsmDir; 2],
+    _mgt: Segment<Mgt>,
+    main: Arc<Segment<Main>>,
+    log: Arc<Log>,
+}
+
+impl Logging {
+    fn new(dir: &Workdir) -> Self {
+        let mgt_dir = dir.vsm(MGT_DIRNAME, MGT_DIR_MODE);
+        let mgt = Segment::create(&mgt_dir, "").expect("room");
+        let child_dir = dir.vsm(CHILD_DIRNAME, CHILD_DIR_MODE);
+        let main = Arc::new(Segment::<Main>::create(&child_dir, "").expect("room"));
+        let log = Log::create(&child_dir, 0, main.clone()).expect("room");
+        Self { _dirs: [mgt_dir, child_dir], _mgt: mgt, main, log }
+    }
+}
+
 /// A session with one request, a hit, as the worker logs it.
 fn log_request(tx: &mut TxLog, session: u64, url: &[u8]) {
     let (sess, req) = (Vxid::client(session), Vxid::client(session + 1));
@@ -177,11 +196,7 @@ fn segments_come_and_go_under_a_reader() {
 fn varnishlog_and_varnishncsa_show_the_log() {
     let Some(tools) = tools() else { return };
     let dir = Workdir::new("log");
-    let mgt_dir = dir.vsm(MGT_DIRNAME, MGT_DIR_MODE);
-    let _mgt = Segment::<Mgt>::create(&mgt_dir, "").expect("room");
-    let child_dir = dir.vsm(CHILD_DIRNAME, CHILD_DIR_MODE);
-    let main = Arc::new(Segment::<Main>::create(&child_dir, "").expect("room"));
-    let log = Log::create(&child_dir, 0, main.clone()).expect("room");
+    let Logging { main, log, .. } = &Logging::new(&dir);
     log.write(Tag::CLI, Vxid::NONE, b"Rd ping");
     let mut tx = log.transaction();
     log_request(&mut tx, 1, b"/hello?q=\"1\"");
@@ -219,11 +234,7 @@ fn varnishlog_and_varnishncsa_show_the_log() {
 fn readers_follow_the_ring_round() {
     let Some(tools) = tools() else { return };
     let dir = Workdir::new("ring");
-    let mgt_dir = dir.vsm(MGT_DIRNAME, MGT_DIR_MODE);
-    let _mgt = Segment::<Mgt>::create(&mgt_dir, "").expect("room");
-    let child_dir = dir.vsm(CHILD_DIRNAME, CHILD_DIR_MODE);
-    let main = Arc::new(Segment::<Main>::create(&child_dir, "").expect("room"));
-    let log = Log::create(&child_dir, 0, main.clone()).expect("room");
+    let Logging { main, log, .. } = &Logging::new(&dir);
     let mut tx = log.transaction();
     for i in 0..4000 {
         log_request(&mut tx, 2 * i + 1, format!("/{i}").as_bytes());

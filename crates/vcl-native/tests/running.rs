@@ -140,13 +140,6 @@ fn computes_and_converts() {
     let body = vec![
         set_header(0, number(Type::Int, ArithOp::Mod, int(-7), int(3))),
         set_header(1, number(Type::Int, ArithOp::Div, int(i64::MIN + 1), int(-1))),
-        set_header(2, number(Type::Real, ArithOp::Mul, int(3), real(0.5))),
-        set_header(3, to_string(e(Type::Time, ExprKind::Real(0.0)))),
-        set_header(4, to_string(compare(CompareOp::Ge, real(1.0), real(1.0)))),
-        set_header(5, to_string(var(Type::Ip, Var::ClientIp))),
-        set_header(6, to_string(e(Type::Blob, ExprKind::Blob(b"a".to_vec())))),
-        set(Var::ReqTtl, SetOp::Assign, e(Type::Duration, ExprKind::Real(2.5))),
-        set(Var::ReqTtl, SetOp::Mul, int(2)),
         set(Var::RespStatus, SetOp::Add, int(5)),
         act(Action::Hash),
     ];

@@ -8,7 +8,8 @@ use crate::message::Message;
 use crate::number::parse_uint;
 use crate::workspace::Workspace;
 
-/// How the body is delimited; `content_length` is only meaningful for `None` and `Length`.
+/// How the body is delimited; `content_length` is only meaningful for `None` and `Length`, and for the latter
+/// it is not 0: that would be no body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framing {
     pub status: BodyStatus,

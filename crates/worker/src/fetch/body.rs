@@ -32,8 +32,7 @@ pub async fn fetch(f: &mut Fetch) -> Step {
         return Step::Error;
     };
     let (framing, ahead) = (connection.framing, connection.ahead);
-    let no_body = framing.status == BodyStatus::None
-        || (framing.status == BodyStatus::Length && framing.content_length == 0);
+    let no_body = framing.status == BodyStatus::None;
     let list = if no_body {
         f.beresp_headers().unset(h::CONTENT_ENCODING);
         f.do_gzip = false;

@@ -101,10 +101,7 @@ pub fn get_str(f: &mut Fetch, var: Var) -> Str {
 /// The list that the response would get now; Varnish begins it with a blank.
 fn default_filters(f: &mut Fetch) -> Str {
     let framing = f.origin.as_ref().map(|origin| origin.framing);
-    let has_body = framing.is_some_and(|framing| {
-        framing.status != BodyStatus::None
-            && !(framing.status == BodyStatus::Length && framing.content_length == 0)
-    });
+    let has_body = framing.is_some_and(|framing| framing.status != BodyStatus::None);
     let list = if has_body { f.filter_list() } else { Vec::new() };
     listed(&mut f.task.ws, &list)
 }
