@@ -13,6 +13,7 @@ use lacquer_params::bits::{DebugBits as Debug, FeatureBits as Feature};
 use lacquer_shm::vsl::{Limits, Mask};
 use lacquer_shm::{Log, Main, Segment, Tag, VsmDir, vsm};
 use parking_lot::Mutex;
+use rustix::process::{Resource, getrlimit};
 
 use crate::accept::{Inherited, accept_loop};
 use crate::locks::Locks;
@@ -24,6 +25,9 @@ use crate::stevedores::Stevedores;
 use crate::tag_counters::TagCounters;
 use crate::vcl_table::VclTable;
 
+/// For so many descriptors the kernel's table is made at the start; it takes eight bytes for each.
+const DESCRIPTORS_AT_ONCE: u64 = 1 << 16;
+
 /// Sets everything up; when it returns the reactors run and wait for leave to accept.
 pub fn boot(link: RawFd) -> Result<(Arc<Shared>, UnixStream), String> {
     crate::sys::install_signal_handlers();
@@ -34,6 +38,7 @@ pub fn boot(link: RawFd) -> Result<(Arc<Shared>, UnixStream), String> {
         Ok(_) => return Err("the manager did not send the configuration first".into()),
         Err(e) => return Err(format!("no configuration from the manager: {e}")),
     };
+    make_room_for_descriptors(&link);
     crate::sys::set_last_words_fd(config.panic_fd);
     std::panic::set_hook(Box::new(crate::control::panics::hook));
     let sockets: Vec<Arc<Inherited>> = config.sockets.iter().map(|s| Arc::new(Inherited::new(s))).collect();
@@ -46,6 +51,14 @@ pub fn boot(link: RawFd) -> Result<(Arc<Shared>, UnixStream), String> {
     crate::helpers::start(&shared)?;
     link::send(&mut link, &FromWorker::Ready).map_err(|e| format!("cannot answer the manager: {e}"))?;
     Ok((shared, link))
+}
+
+/// Lets the table of descriptors grow while there is one thread. Once there are more, the kernel waits for
+/// all cores whenever it grows, and `accept` with it: ten milliseconds in which a reactor serves nobody.
+fn make_room_for_descriptors(any: &UnixStream) {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let highest = limit.min(DESCRIPTORS_AT_ONCE).saturating_sub(1);
+    drop(rustix::io::fcntl_dupfd_cloexec(any, highest as RawFd)); // where it fails it grows later
 }
 
 fn share(config: WorkerConfig) -> Result<Arc<Shared>, String> {
