@@ -3,7 +3,7 @@
 BUILD_PACKAGES = gcc libc6-dev pkg-config libpcre2-dev
 TEST_PACKAGES  = $(BUILD_PACKAGES) python3 util-linux valgrind strace
 
-.PHONY: help run test build conformance cache-tests bench bench-guard fuzz-smoke clean
+.PHONY: help run test build dist conformance cache-tests bench bench-guard fuzz-smoke clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -22,6 +22,11 @@ build: cargo
 	@scripts/need $(BUILD_PACKAGES)
 	cargo build --release -p lacquer
 
+## make dist                  the programs to install: built for what traffic showed, in target/dist
+dist: cargo
+	@scripts/need $(BUILD_PACKAGES) python3 util-linux
+	@scripts/dist
+
 ## make conformance VC=DIR    Varnish's own cases, from a checkout of varnish-cache at tag varnish-7.7.0
 conformance: build
 	@scripts/need $(TEST_PACKAGES)
@@ -34,9 +39,9 @@ cache-tests: build
 	@conformance/cache-tests --suite $(CT) $(ARGS)
 
 ## make bench                 side by side with the peers: some 35 minutes on a quiet machine
-bench: build
+bench: dist
 	@bench/setup
-	@bench/run $(SCENARIOS) $(ARGS)
+	@LACQUERD=$(CURDIR)/target/dist/lacquerd bench/run $(SCENARIOS) $(ARGS)
 
 ## make bench-guard           deterministic costs against their budgets
 bench-guard: build

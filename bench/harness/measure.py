@@ -98,4 +98,5 @@ def machine():
     cpu = next((line.split(":", 1)[1].strip() for line in (PROC / "cpuinfo").read_text().splitlines()
                 if line.startswith("model name")), "unknown processor")
     release = os.uname()
-    return f"{os.cpu_count()} × {cpu}, {release.sysname} {release.release}"
+    congestion = (PROC / "sys/net/ipv4/tcp_congestion_control").read_text().strip()
+    return f"{os.cpu_count()} × {cpu}, {release.sysname} {release.release}, TCP {congestion}"

@@ -132,6 +132,7 @@ def origin(s):
 
 
 LACQUERD = os.environ.get("LACQUERD", str(PROGRAMS / "lacquerd"))
+BUILD = "profile-guided build" if pathlib.Path(LACQUERD).is_relative_to(ROOT / "target/dist") else "plain build"
 
 SERVERS = {s.name: s for s in [
     Server("lacquer", "cache", LACQUERD, varnish_like(LACQUERD)),
