@@ -10,6 +10,7 @@ from . import measure
 from .servers import BENCH, CORES, HELPER, LOAD_CORE, pinned
 
 LUA = BENCH / "lua"
+FIRST = ["chrt", "--fifo", "1"] if os.geteuid() == 0 else []
 
 
 def wrk(port, path, connections, seconds, headers=(), script="report.lua", arguments=(), cores=LOAD_CORE, threads=1):
@@ -38,10 +39,25 @@ def counted(port, count, connections=32, path="/", first=0, header="", rate=0):
     when they are due, at random moments, and their latency counts from then."""
     command = [HELPER, "load", "--connect", f"127.0.0.1:{port}", "--count", count, "--connections", connections,
                "--path", path, "--first", first, "--header", header, "--rate", rate]
-    done = subprocess.run(pinned(LOAD_CORE, command), capture_output=True, text=True)
+    first = FIRST if rate else []
+    done = subprocess.run([*first, *pinned(LOAD_CORE, command)], capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr.strip())
     return json.loads(done.stdout)
+
+
+@contextlib.contextmanager
+def first_in_line(server):
+    """Lets a server run before everyone else on the machine meanwhile, as a load at a rate does: so a pause is
+    its own. Only root may; it is over before the server is stopped."""
+    def schedule(*how):
+        for pid in measure.family(server.pid) if FIRST else []:
+            subprocess.run(["chrt", "--all-tasks", *how, str(pid)], stderr=subprocess.DEVNULL)
+    schedule("--fifo", "--pid", "1")
+    try:
+        yield
+    finally:
+        schedule("--other", "--pid", "0")
 
 
 @contextlib.contextmanager

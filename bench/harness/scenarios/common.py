@@ -1,5 +1,6 @@
 """What scenarios share: the options, the usual columns, and rounds in which every server has its turn."""
 
+import contextlib
 import dataclasses
 import random
 
@@ -37,9 +38,10 @@ def token():
     return f"{random.getrandbits(40):x}"
 
 
-def interleaved(result, options, names, drive, warm, **field):
+def interleaved(result, options, names, drive, warm, around=contextlib.nullcontext, **field):
     """All servers run side by side; each round drives every one of them once. Each round begins with
-    another: who follows the warming has the leftovers of all others on its core."""
+    another: who follows the warming has the leftovers of all others on its core. A drive happens within
+    `around` of its server."""
     with Field(options.chosen(names), **field) as running:
         for server in running.servers.values():
             warm(server.port)
@@ -47,7 +49,8 @@ def interleaved(result, options, names, drive, warm, **field):
         for at in range(options.rounds):
             for name, server in rotated(turns, at):
                 asks = SERVERS[name].kind == "cache"
-                result.add(name, load.measured(server, drive, running.origin_port if asks else None))
+                with around(server):
+                    result.add(name, load.measured(server, drive, running.origin_port if asks else None))
     return result
 
 

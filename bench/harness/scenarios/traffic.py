@@ -98,7 +98,7 @@ def paced(id, title, rate, options, names, size=1400, header="", unique=False, *
         return load.counted(port, count, 64, f"/{size}/{page}", header=header, rate=rate)
     result = Result(id, f"{title}, {rate:,} requests/s", list(PACED), "p99")
     return interleaved(result, options, names, lambda port: requests(port, rate * options.seconds, rate),
-                       lambda port: requests(port, 500), sizes=(size,), **field)
+                       lambda port: requests(port, 500), load.first_in_line, sizes=(size,), **field)
 
 
 # ---------------------------------------------------------------- mixes
@@ -189,8 +189,9 @@ def burden(options):
                     list(PACED), "p99", references=("lacquer alone",))
 
     def drive(name, server):
-        result.add(name, load.measured(server, lambda port: load.counted(
-            port, RATE * options.seconds, 64, "/1400/page", rate=RATE)))
+        with load.first_in_line(server):
+            result.add(name, load.measured(server, lambda port: load.counted(
+                port, RATE * options.seconds, 64, "/1400/page", rate=RATE)))
     with Field(options.chosen(CACHES)) as running, load.awake():
         keep_idle(running)
         for server in running.servers.values():
