@@ -138,8 +138,14 @@ impl TxHalf {
         }
     }
 
+    /// Straight to the kernel: the C library's own call is one that threads can be cancelled in, which it pays
+    /// for with two atomic operations each time.
     pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
-        self.try_send(buf, SendFlags::NOSIGNAL)
+        let send = || rustix::net::send(self.as_fd(), buf, SendFlags::NOSIGNAL).map_err(io::Error::from);
+        match self {
+            TxHalf::Tcp(s) => s.as_ref().try_io(Interest::WRITABLE, send),
+            TxHalf::Unix(s) => s.as_ref().try_io(Interest::WRITABLE, send),
+        }
     }
 
     pub fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -152,21 +158,6 @@ impl TxHalf {
     /// Sends a range of a file without copying it; how much went out.
     pub fn try_sendfile(&self, file: BorrowedFd<'_>, offset: &mut u64, len: usize) -> io::Result<usize> {
         let send = || rustix::fs::sendfile(self.as_fd(), file, Some(offset), len).map_err(io::Error::from);
-        match self {
-            TxHalf::Tcp(s) => s.as_ref().try_io(Interest::WRITABLE, send),
-            TxHalf::Unix(s) => s.as_ref().try_io(Interest::WRITABLE, send),
-        }
-    }
-
-    /// Sends bytes that more will follow at once, so that the kernel waits with a short packet.
-    pub fn try_send_more(&self, buf: &[u8]) -> io::Result<usize> {
-        self.try_send(buf, SendFlags::MORE | SendFlags::NOSIGNAL)
-    }
-
-    /// Straight to the kernel: the C library's own call is one that threads can be cancelled in, which it pays
-    /// for with two atomic operations each time.
-    fn try_send(&self, buf: &[u8], flags: SendFlags) -> io::Result<usize> {
-        let send = || rustix::net::send(self.as_fd(), buf, flags).map_err(io::Error::from);
         match self {
             TxHalf::Tcp(s) => s.as_ref().try_io(Interest::WRITABLE, send),
             TxHalf::Unix(s) => s.as_ref().try_io(Interest::WRITABLE, send),

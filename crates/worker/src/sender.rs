@@ -334,13 +334,8 @@ impl Sender {
             self.body(chunk.bytes()).await?;
             return Ok(from + chunk.len() as u64);
         };
-        // The head is small: marked as "more to come" it shares the first packet with the body.
-        while self.head_sent < self.head.len() {
-            match self.tx.try_send_more(&self.head[self.head_sent..]) {
-                Ok(n) => self.head_sent += n,
-                Err(e) => self.wait_after(e).await?,
-            }
-        }
+        // At once: held back for the body ("more to come"), it would spare a packet and cost more time.
+        self.write_head().await?;
         let mut offset = range.offset;
         let mut left = range.len;
         while left > 0 {
