@@ -10,7 +10,7 @@ from . import measure
 from .servers import BENCH, CORES, HELPER, LOAD_CORE, pinned
 
 LUA = BENCH / "lua"
-FIRST = ["chrt", "--fifo", "1"] if os.geteuid() == 0 else []
+MAY_GO_FIRST = os.geteuid() == 0
 
 
 def wrk(port, path, connections, seconds, headers=(), script="report.lua", arguments=(), cores=LOAD_CORE, threads=1):
@@ -39,8 +39,8 @@ def counted(port, count, connections=32, path="/", first=0, header="", rate=0):
     when they are due, at random moments, and their latency counts from then."""
     command = [HELPER, "load", "--connect", f"127.0.0.1:{port}", "--count", count, "--connections", connections,
                "--path", path, "--first", first, "--header", header, "--rate", rate]
-    first = FIRST if rate else []
-    done = subprocess.run([*first, *pinned(LOAD_CORE, command)], capture_output=True, text=True)
+    scheduled = ["chrt", "--fifo", "1"] if rate and MAY_GO_FIRST else []
+    done = subprocess.run([*scheduled, *pinned(LOAD_CORE, command)], capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr.strip())
     return json.loads(done.stdout)
@@ -51,7 +51,7 @@ def first_in_line(server):
     """Lets a server run before everyone else on the machine meanwhile, as a load at a rate does: so a pause is
     its own. Only root may; it is over before the server is stopped."""
     def schedule(*how):
-        for pid in measure.family(server.pid) if FIRST else []:
+        for pid in measure.family(server.pid) if MAY_GO_FIRST else []:
             subprocess.run(["chrt", "--all-tasks", *how, str(pid)], stderr=subprocess.DEVNULL)
     schedule("--fifo", "--pid", "1")
     try:

@@ -40,15 +40,15 @@ def connections(options):
 
 # ---------------------------------------------------------------- pass and miss
 
+PRIVATE = "Cookie: visitor=1"
+
 
 def passing(id, title, options, *origin):
-    cookie = "Cookie: visitor=1"
-
     def drive(port):
-        return load.wrk(port, "/1400/page", 64, options.seconds, (cookie,))
+        return load.wrk(port, "/1400/page", 64, options.seconds, (PRIVATE,))
 
     def warm(port):
-        return load.counted(port, 500, 8, "/1400/page", header=cookie)
+        return load.counted(port, 500, 8, "/1400/page", header=PRIVATE)
     names = CACHES + ("haproxy-nolog", "floor-forward")
     return interleaved(throughput(id, title), options, names, drive, warm,
                        origin_options=("--cache-control", "private", *origin))
@@ -76,7 +76,6 @@ def misses(options):
 
 # ---------------------------------------------------------------- latency at a rate
 
-PRIVATE = "Cookie: visitor=1"
 RATE = 8000  # of the small hits, passes and misses
 
 

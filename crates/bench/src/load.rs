@@ -7,6 +7,7 @@ use crate::options::Options;
 use crate::paced;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fd::OwnedFd;
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -45,7 +46,7 @@ pub struct Tally {
 }
 
 pub struct Client {
-    pub stream: TcpStream,
+    stream: TcpStream,
     head: Vec<u8>,
     body_left: u64,
     in_body: bool,
@@ -53,10 +54,12 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn connect(address: SocketAddr) -> io::Result<Self> {
+    /// Connects; events of the connection carry the number of its slot.
+    pub fn enlist(epoll: &OwnedFd, address: SocketAddr, slot: usize) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
+        epoll::add(epoll, &stream, EventData::new_u64(slot as u64), EventFlags::IN)?;
         Ok(Self { stream, head: Vec::new(), body_left: 0, in_body: false, since: Instant::now() })
     }
 
@@ -146,11 +149,10 @@ fn drive_all(address: SocketAddr, connections: usize, plan: &mut Plan) -> io::Re
     let mut clients: Vec<Option<Client>> = Vec::new();
     let mut tally = Tally::default();
     for slot in 0..connections {
-        let mut client = Client::connect(address)?;
+        let mut client = Client::enlist(&epoll, address, slot)?;
         if !client.ask(plan, Instant::now())? {
             break;
         }
-        epoll::add(&epoll, &client.stream, EventData::new_u64(slot as u64), EventFlags::IN)?;
         clients.push(Some(client));
     }
     let mut busy = clients.len();

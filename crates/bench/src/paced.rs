@@ -4,6 +4,7 @@
 //! The moments are random, and the same in every run.
 
 use crate::load::{Client, Plan, Tally};
+use lacquer_testing::Random;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::OwnedFd;
@@ -19,32 +20,29 @@ use std::time::{Duration, Instant};
 struct Moments {
     rate: f64,
     at: f64,
-    random: u64,
+    random: Random,
 }
 
 impl Iterator for Moments {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        // A step of xorshift64; its upper bits make a number above 0 and at most 1.
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        let uniform = ((self.random >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+        // Its upper bits make a number above 0 and at most 1.
+        let uniform = ((self.random.number() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
         self.at -= uniform.ln() / self.rate;
         Some(Duration::from_secs_f64(self.at))
     }
 }
 
 fn moments(rate: f64) -> Moments {
-    Moments { rate, at: 0.0, random: 0x2545_F491_4F6C_DD1D }
+    Moments { rate, at: 0.0, random: Random(2) }
 }
 
 /// Sends all of the plan. A request that is due while every connection is busy waits for one.
 pub fn drive_all(address: SocketAddr, connections: usize, plan: &mut Plan, rate: f64) -> io::Result<Tally> {
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let mut clients =
-        (0..connections).map(|slot| enlist(&epoll, address, slot)).collect::<Result<Vec<_>, _>>()?;
+        (0..connections).map(|slot| Client::enlist(&epoll, address, slot)).collect::<Result<Vec<_>, _>>()?;
     let mut free: VecDeque<usize> = (0..connections).collect();
     let mut moments = moments(rate).take(plan.left());
     let mut due = moments.next();
@@ -59,7 +57,7 @@ pub fn drive_all(address: SocketAddr, connections: usize, plan: &mut Plan, rate:
             due = moments.next();
             if clients[slot].ask(plan, begun + at).is_err() {
                 tally.errors += 1;
-                clients[slot] = enlist(&epoll, address, slot)?;
+                clients[slot] = Client::enlist(&epoll, address, slot)?;
                 free.push_back(slot);
             }
             tally.late_micros.push(begun.elapsed().saturating_sub(at).as_micros() as u32);
@@ -75,7 +73,7 @@ pub fn drive_all(address: SocketAddr, connections: usize, plan: &mut Plan, rate:
                 Ok(true) => free.push_back(slot),
                 Ok(false) => {}
                 Err(_) => {
-                    clients[slot] = enlist(&epoll, address, slot)?;
+                    clients[slot] = Client::enlist(&epoll, address, slot)?;
                     if !free.contains(&slot) {
                         tally.errors += 1;
                         free.push_back(slot);
@@ -85,12 +83,6 @@ pub fn drive_all(address: SocketAddr, connections: usize, plan: &mut Plan, rate:
         }
     }
     Ok(tally)
-}
-
-fn enlist(epoll: &OwnedFd, address: SocketAddr, slot: usize) -> io::Result<Client> {
-    let client = Client::connect(address)?;
-    epoll::add(epoll, &client.stream, EventData::new_u64(slot as u64), EventFlags::IN)?;
-    Ok(client)
 }
 
 /// Wakes us when the next request is due; a timeout of `epoll_wait` counts milliseconds.

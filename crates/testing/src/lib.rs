@@ -1,7 +1,7 @@
-//! What the tests of several crates share: chance that can be repeated. No program depends on this.
+//! What tests and the bench share: chance that can be repeated. What is installed does not depend on this.
 #![forbid(unsafe_code)]
 
-/// SplitMix64: a test that fails has to print its seed and nothing else.
+/// SplitMix64: who was given the seed has all of it; a test that fails prints nothing else.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
