@@ -1,0 +1,197 @@
+//! Decoding a header block, field by field.
+
+use super::dynamic_table::DynamicTable;
+use super::static_table::{COUNT, STATIC};
+use super::{HpackError, huffman, integer};
+
+/// Between a name and its value.
+const SEPARATOR: &[u8] = b": ";
+
+/// A field, written to the start of the caller's buffer as "name: value".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    pub len: usize,
+    pub name_len: usize,
+}
+
+impl Line {
+    pub fn name<'a>(&self, out: &'a [u8]) -> &'a [u8] {
+        &out[..self.name_len]
+    }
+
+    pub fn value<'a>(&self, out: &'a [u8]) -> &'a [u8] {
+        &out[self.name_len + SEPARATOR.len()..self.len]
+    }
+}
+
+/// What [`Decoder::next`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Field(Line),
+    /// The block is at its end.
+    End,
+    /// The input ends within a field: nothing was consumed, and it takes at least `needed` bytes.
+    More {
+        needed: usize,
+    },
+    /// There is no room for the field: nothing was consumed; see [`Decoder::skip`].
+    Full,
+}
+
+/// Why a field could not be had.
+enum Halt {
+    More(usize),
+    Full,
+    Damaged(HpackError),
+}
+
+impl From<HpackError> for Halt {
+    fn from(error: HpackError) -> Halt {
+        Halt::Damaged(error)
+    }
+}
+
+/// Decodes the header blocks of one direction of a connection.
+#[derive(Debug)]
+pub struct Decoder {
+    table: DynamicTable,
+    /// The largest table that the peer may choose: what was announced as SETTINGS_HEADER_TABLE_SIZE.
+    granted: usize,
+    /// No field of this block was decoded yet.
+    at_start: bool,
+}
+
+impl Decoder {
+    pub fn new(table_size: usize) -> Decoder {
+        Decoder { table: DynamicTable::new(table_size), granted: table_size, at_start: true }
+    }
+
+    /// To be called before the first byte of each block.
+    pub fn begin(&mut self) {
+        self.at_start = true;
+    }
+
+    /// Takes the next field from the front of `input` and writes it to the start of `out`.
+    #[inline]
+    pub fn next(&mut self, input: &mut &[u8], out: &mut [u8]) -> Result<Step, HpackError> {
+        loop {
+            let Some(&first) = input.first() else { return Ok(Step::End) };
+            let field = match first {
+                0x80.. => self.indexed(input, out),
+                0x40..0x80 => self.literal(input, out, 6, true),
+                0x20..0x40 => match self.update(input) {
+                    Ok(len) => {
+                        *input = &input[len..];
+                        continue;
+                    }
+                    Err(halt) => Err(halt),
+                },
+                _ => self.literal(input, out, 4, false),
+            };
+            return match field {
+                Ok((len, line)) => {
+                    *input = &input[len..];
+                    self.at_start = false;
+                    Ok(Step::Field(line))
+                }
+                Err(Halt::More(needed)) => Ok(Step::More { needed }),
+                Err(Halt::Full) => Ok(Step::Full),
+                Err(Halt::Damaged(error)) => Err(error),
+            };
+        }
+    }
+
+    /// Takes a field for which there was no room; only the tables see it. Answers how long it was.
+    #[cold]
+    pub fn skip(&mut self, input: &mut &[u8]) -> Result<usize, HpackError> {
+        // No byte of a string becomes more than two, and a name may come from the table.
+        let room = 2 * input.len() + self.granted + 64;
+        match self.next(input, &mut vec![0; room])? {
+            Step::Field(line) => Ok(line.len),
+            _ => Ok(0),
+        }
+    }
+
+    #[inline]
+    fn line(&self, index: usize) -> Result<(&[u8], usize), HpackError> {
+        match index.checked_sub(1) {
+            Some(row) if row < COUNT => Ok((STATIC[row].line, STATIC[row].name_len)),
+            Some(row) => self.table.get(row - COUNT).ok_or(HpackError::Index),
+            None => Err(HpackError::Index),
+        }
+    }
+
+    /// A field that is in a table. Answers how many bytes of the input it takes.
+    #[inline]
+    fn indexed(&self, input: &[u8], out: &mut [u8]) -> Result<(usize, Line), Halt> {
+        let (index, used) = number(input, 0, 7)?;
+        let (line, name_len) = self.line(index)?;
+        out.get_mut(..line.len()).ok_or(Halt::Full)?.copy_from_slice(line);
+        Ok((used, Line { len: line.len(), name_len }))
+    }
+
+    /// A field whose value follows, and its name too unless that is in a table.
+    fn literal(
+        &mut self,
+        input: &[u8],
+        out: &mut [u8],
+        prefix: u32,
+        remember: bool,
+    ) -> Result<(usize, Line), Halt> {
+        let (index, mut at) = number(input, 0, prefix)?;
+        let name_len = if index == 0 {
+            string(input, &mut at, out)?
+        } else {
+            let (line, name_len) = self.line(index)?;
+            out.get_mut(..name_len).ok_or(Halt::Full)?.copy_from_slice(&line[..name_len]);
+            name_len
+        };
+        let value_at = name_len + SEPARATOR.len();
+        out.get_mut(name_len..value_at).ok_or(Halt::Full)?.copy_from_slice(SEPARATOR);
+        let len = value_at + string(input, &mut at, &mut out[value_at..])?;
+        if remember {
+            self.table.insert(&out[..len], name_len);
+        }
+        Ok((at, Line { len, name_len }))
+    }
+
+    /// A new size for the table, at the start of a block only (RFC 7541 section 4.2).
+    fn update(&mut self, input: &[u8]) -> Result<usize, Halt> {
+        let (size, used) = number(input, 0, 5)?;
+        if size > self.granted || !self.at_start {
+            return Err(Halt::Damaged(HpackError::Update));
+        }
+        self.table.set_max_size(size);
+        Ok(used)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn table(&self) -> &DynamicTable {
+        &self.table
+    }
+}
+
+/// The number at `at`, and where it ends.
+#[inline]
+fn number(input: &[u8], at: usize, prefix: u32) -> Result<(usize, usize), Halt> {
+    let input = input.get(at..).unwrap_or_default();
+    match integer::read(input, prefix)? {
+        Some((value, used)) => Ok((value as usize, at + used)),
+        None => Err(Halt::More(at + input.len() + 1)),
+    }
+}
+
+/// Decodes the string at `at`, which moves behind it, to the start of `out`; answers its length.
+#[inline]
+fn string(input: &[u8], at: &mut usize, out: &mut [u8]) -> Result<usize, Halt> {
+    let is_huffman = input.get(*at).is_some_and(|byte| byte & 0x80 != 0);
+    let (len, start) = number(input, *at, 7)?;
+    let end = start + len;
+    let bytes = input.get(start..end).ok_or(Halt::More(end))?;
+    *at = end;
+    if is_huffman {
+        return huffman::decode(bytes, out)?.ok_or(Halt::Full);
+    }
+    out.get_mut(..len).ok_or(Halt::Full)?.copy_from_slice(bytes);
+    Ok(len)
+}

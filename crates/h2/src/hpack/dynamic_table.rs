@@ -1,0 +1,130 @@
+//! The fields both sides remember (RFC 7541 sections 2.3.2 and 4). They lie behind each other as lines
+//! "name: value"; those evicted leave a gap at the front that is closed when it has become large.
+
+use std::collections::VecDeque;
+
+/// What an entry costs besides its name and value.
+const OVERHEAD: usize = 32;
+
+/// What a line has that name and value have not: the colon and the blank.
+const SEPARATOR: usize = 2;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    start: usize,
+    len: usize,
+    name_len: usize,
+}
+
+impl Entry {
+    const fn size(&self) -> usize {
+        size_of(self.len)
+    }
+}
+
+const fn size_of(line_len: usize) -> usize {
+    line_len - SEPARATOR + OVERHEAD
+}
+
+/// The table; the newest field is number 0.
+#[derive(Debug)]
+pub(crate) struct DynamicTable {
+    lines: Vec<u8>,
+    /// The oldest first.
+    entries: VecDeque<Entry>,
+    size: usize,
+    max_size: usize,
+}
+
+impl DynamicTable {
+    pub(crate) fn new(max_size: usize) -> DynamicTable {
+        DynamicTable { lines: Vec::new(), entries: VecDeque::new(), size: 0, max_size }
+    }
+
+    /// The line of that number, and where its name ends.
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> Option<(&[u8], usize)> {
+        let entry = self.entries.get(self.entries.len().checked_sub(index + 1)?)?;
+        Some((&self.lines[entry.start..entry.start + entry.len], entry.name_len))
+    }
+
+    pub(crate) fn set_max_size(&mut self, max_size: usize) {
+        self.max_size = max_size;
+        self.evict_to(max_size);
+    }
+
+    /// Remembers a line; one that is larger than the table empties it.
+    pub(crate) fn insert(&mut self, line: &[u8], name_len: usize) {
+        let size = size_of(line.len());
+        if size > self.max_size {
+            self.evict_to(0);
+            return;
+        }
+        self.evict_to(self.max_size - size);
+        self.close_gap(line.len());
+        self.entries.push_back(Entry { start: self.lines.len(), len: line.len(), name_len });
+        self.lines.extend_from_slice(line);
+        self.size += size;
+    }
+
+    fn evict_to(&mut self, size: usize) {
+        while self.size > size {
+            let Some(oldest) = self.entries.pop_front() else { break };
+            self.size -= oldest.size();
+        }
+    }
+
+    /// Keeps the lines within twice the table's size.
+    fn close_gap(&mut self, more: usize) {
+        let Some(oldest) = self.entries.front() else {
+            self.lines.clear();
+            return;
+        };
+        if self.lines.len() + more <= 2 * self.max_size {
+            return;
+        }
+        let gap = oldest.start;
+        self.lines.drain(..gap);
+        for entry in &mut self.entries {
+            entry.start -= gap;
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn memory(&self) -> usize {
+        self.lines.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_go_and_the_memory_is_bounded() {
+        let mut table = DynamicTable::new(100);
+        for i in 0..1000 {
+            let line = format!("n: {i:0>width$}", width = 1 + i % 20);
+            table.insert(line.as_bytes(), 1);
+            assert_eq!(table.get(0), Some((line.as_bytes(), 1)));
+            assert!(table.size() <= 100 && table.memory() <= 200);
+        }
+        assert!(table.count() >= 1);
+        assert_eq!(table.get(table.count()), None);
+        table.insert(&[b'x'; 100], 3);
+        assert_eq!((table.count(), table.size()), (0, 0));
+        table.insert(b"a: b", 1);
+        table.set_max_size(33);
+        assert_eq!(table.count(), 0);
+    }
+}

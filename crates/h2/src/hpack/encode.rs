@@ -1,0 +1,120 @@
+//! Writing header blocks. As in Varnish no field is remembered, by us or by who receives it ("never
+//! indexed"), values go as they are, and names that are in the static table by their number.
+
+use super::static_table::{COUNT, STATIC};
+use super::{huffman, integer};
+
+/// Rows of the static table with the usual statuses.
+const STATUSES: [(u16, u8); 7] = [(200, 8), (204, 9), (206, 10), (304, 11), (400, 12), (404, 13), (500, 14)];
+
+/// The first row whose name has no colon.
+const FIRST_PLAIN: usize = 15;
+
+const NEVER_INDEXED: u8 = 0x10;
+
+/// The pseudo-header of a response; the status is taken modulo 1000.
+pub fn status(out: &mut Vec<u8>, status: u16) {
+    let n = status % 1000;
+    if let Some(&(_, row)) = STATUSES.iter().find(|(usual, _)| *usual == n) {
+        out.push(0x80 | row);
+        return;
+    }
+    out.extend_from_slice(&[0x18, 3]);
+    out.extend_from_slice(&[n / 100, n / 10 % 10, n % 10].map(|digit| b'0' + digit as u8));
+}
+
+/// A field; the name is sent in lower case.
+pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    match name_row(name) {
+        Some(row) => integer::write(out, 4, NEVER_INDEXED, row),
+        None => {
+            out.push(NEVER_INDEXED);
+            integer::write(out, 7, 0, name.len());
+            out.extend(name.iter().map(u8::to_ascii_lowercase));
+        }
+    }
+    integer::write(out, 7, 0, value.len());
+    out.extend_from_slice(value);
+}
+
+/// Both strings in Huffman's code, and to be remembered.
+pub fn remembered(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    match name_row(name) {
+        Some(row) => integer::write(out, 6, 0x40, row),
+        None => {
+            out.push(0x40);
+            huffman_string(out, name);
+        }
+    }
+    huffman_string(out, value);
+}
+
+/// A field of the tables, by its number.
+pub fn indexed(out: &mut Vec<u8>, index: usize) {
+    integer::write(out, 7, 0x80, index);
+}
+
+fn huffman_string(out: &mut Vec<u8>, text: &[u8]) {
+    integer::write(out, 7, 0x80, huffman::encoded_len(text));
+    huffman::encode(text, out);
+}
+
+const MAX_NAME: usize = 27;
+
+/// The rows with plain names in order of their lengths, and for each length where they begin.
+const BY_LEN: ([u8; COUNT], [u8; MAX_NAME + 2]) = {
+    let (mut rows, mut starts) = ([0; COUNT], [0; MAX_NAME + 2]);
+    let (mut n, mut len) = (0, 0);
+    while len <= MAX_NAME {
+        starts[len] = n as u8;
+        let mut row = FIRST_PLAIN;
+        while row <= COUNT {
+            if STATIC[row - 1].name_len == len {
+                rows[n] = row as u8;
+                n += 1;
+            }
+            row += 1;
+        }
+        len += 1;
+    }
+    starts[MAX_NAME + 1] = n as u8;
+    (rows, starts)
+};
+
+/// The row of the static table with that name.
+fn name_row(name: &[u8]) -> Option<usize> {
+    let (&start, &end) = (BY_LEN.1.get(name.len())?, BY_LEN.1.get(name.len() + 1)?);
+    let rows = &BY_LEN.0[start as usize..end as usize];
+    let row = rows.iter().find(|&&row| {
+        let known = &STATIC[row as usize - 1].line[..name.len()];
+        known[0] == name[0] | 0x20 && known.eq_ignore_ascii_case(name)
+    });
+    row.map(|&row| row as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_static_table() {
+        for row in FIRST_PLAIN..=COUNT {
+            let entry = &STATIC[row - 1];
+            let name = entry.line[..entry.name_len].to_ascii_uppercase();
+            assert_eq!(name_row(&name), Some(row));
+        }
+        for name in [&b""[..], b"x", b"foo", b"accept-rangez", &[b'x'; 27], &[b'x'; 28], &[b'x'; 29]] {
+            assert_eq!(name_row(name), None);
+        }
+    }
+
+    #[test]
+    fn a_response() {
+        let mut out = Vec::new();
+        status(&mut out, 1200);
+        status(&mut out, 503);
+        field(&mut out, b"Content-Length", b"0");
+        field(&mut out, b"X-Varnish", b"1001");
+        assert_eq!(out, b"\x88\x18\x03503\x1f\x0d\x010\x10\x09x-varnish\x041001");
+    }
+}

@@ -1,0 +1,84 @@
+//! HPACK's static table (RFC 7541 appendix A). Each row is the line its field decodes to, so that an
+//! indexed field is one copy.
+
+/// A row: the line and where its name ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StaticField {
+    pub line: &'static [u8],
+    pub name_len: usize,
+}
+
+macro_rules! rows {
+    ($($name:literal $value:literal)*) => {
+        pub(crate) const STATIC: [StaticField; COUNT] = [
+            $(StaticField { line: concat!($name, ": ", $value).as_bytes(), name_len: $name.len() }),*
+        ];
+    };
+}
+
+/// Rows of the table; the dynamic table's numbers begin behind it. Numbers begin at 1.
+pub(crate) const COUNT: usize = 61;
+
+rows! {
+    ":authority" ""
+    ":method" "GET"
+    ":method" "POST"
+    ":path" "/"
+    ":path" "/index.html"
+    ":scheme" "http"
+    ":scheme" "https"
+    ":status" "200"
+    ":status" "204"
+    ":status" "206"
+    ":status" "304"
+    ":status" "400"
+    ":status" "404"
+    ":status" "500"
+    "accept-charset" ""
+    "accept-encoding" "gzip, deflate"
+    "accept-language" ""
+    "accept-ranges" ""
+    "accept" ""
+    "access-control-allow-origin" ""
+    "age" ""
+    "allow" ""
+    "authorization" ""
+    "cache-control" ""
+    "content-disposition" ""
+    "content-encoding" ""
+    "content-language" ""
+    "content-length" ""
+    "content-location" ""
+    "content-range" ""
+    "content-type" ""
+    "cookie" ""
+    "date" ""
+    "etag" ""
+    "expect" ""
+    "expires" ""
+    "from" ""
+    "host" ""
+    "if-match" ""
+    "if-modified-since" ""
+    "if-none-match" ""
+    "if-range" ""
+    "if-unmodified-since" ""
+    "last-modified" ""
+    "link" ""
+    "location" ""
+    "max-forwards" ""
+    "proxy-authenticate" ""
+    "proxy-authorization" ""
+    "range" ""
+    "referer" ""
+    "refresh" ""
+    "retry-after" ""
+    "server" ""
+    "set-cookie" ""
+    "strict-transport-security" ""
+    "transfer-encoding" ""
+    "user-agent" ""
+    "vary" ""
+    "via" ""
+    "www-authenticate" ""
+}

@@ -1,0 +1,14 @@
+//! HTTP/2 for servers (RFC 9113) and its header compression (RFC 7541), as functions over bytes and
+//! values: frames and settings, header blocks that become requests, the windows of flow control, and
+//! the rules of streams. Nothing here owns a socket or reads a clock. What is a fault, of a stream or
+//! of the whole connection, and what the log says of it, is as in Varnish.
+#![forbid(unsafe_code)]
+
+pub mod error_table;
+pub mod fault;
+pub mod frame;
+pub mod hpack;
+pub mod settings;
+
+pub use error_table::{Error, Reason};
+pub use fault::{Fault, Note, Tag};

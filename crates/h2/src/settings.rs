@@ -1,0 +1,134 @@
+//! The settings of HTTP/2 (RFC 9113 section 6.5.2), as a table: number, name, default and range.
+
+use crate::error_table::{Error, Reason};
+use crate::fault::{Note, Tag};
+
+macro_rules! settings {
+    ($($field:ident $variant:ident $number:literal, $default:literal, $min:literal..=$max:literal, $error:expr;)*) => {
+        /// What one side has announced.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct Settings { $(pub $field: u32),* }
+
+        /// Which setting.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Setting { $($variant = $number),* }
+
+        impl Settings {
+            /// What holds before anything was announced.
+            pub const DEFAULT: Settings = Settings { $($field: $default),* };
+
+            /// Appends the payload of a SETTINGS frame: what differs from the defaults.
+            pub fn encode(&self, out: &mut Vec<u8>) {
+                $(if self.$field != $default {
+                    out.extend_from_slice(&u16::to_be_bytes($number));
+                    out.extend_from_slice(&self.$field.to_be_bytes());
+                })*
+            }
+
+            fn set(&mut self, setting: Setting, value: u32) {
+                match setting { $(Setting::$variant => self.$field = value),* }
+            }
+        }
+
+        impl Setting {
+            pub fn of(number: u16) -> Option<Setting> {
+                match number { $($number => Some(Setting::$variant),)* _ => None }
+            }
+
+            pub const fn name(self) -> &'static str {
+                match self { $(Setting::$variant => stringify!($field)),* }
+            }
+
+            fn check(self, value: u32) -> Result<(), Error> {
+                match self {
+                    $(Setting::$variant if !($min..=$max).contains(&value) => Err(Error::Connection($error)),)*
+                    _ => Ok(()),
+                }
+            }
+        }
+    };
+}
+
+settings! {
+    header_table_size HeaderTableSize 1, 4096, 0..=0xffff_ffff, Reason::ProtocolError;
+    enable_push EnablePush 2, 1, 0..=1, Reason::ProtocolError;
+    max_concurrent_streams MaxConcurrentStreams 3, 0xffff_ffff, 0..=0xffff_ffff, Reason::ProtocolError;
+    initial_window_size InitialWindowSize 4, 65535, 0..=0x7fff_ffff, Reason::FlowControlError;
+    max_frame_size MaxFrameSize 5, 16384, 16384..=0x00ff_ffff, Reason::ProtocolError;
+    max_header_list_size MaxHeaderListSize 6, 0x7fff_ffff, 0..=0xffff_ffff, Reason::ProtocolError;
+}
+
+/// What one entry of a peer's SETTINGS did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    pub note: Note,
+    /// To be added to the send window of each stream that is not closed.
+    pub window_delta: i64,
+    /// The value is out of range. With the debug flag `h2_nocheck` it counts nevertheless.
+    pub error: Option<Error>,
+}
+
+/// The entries of a SETTINGS payload, whose length was checked: number and value.
+pub fn entries(payload: &[u8]) -> impl Iterator<Item = (u16, u32)> {
+    payload.chunks_exact(6).filter_map(|entry| {
+        let (number, value) = entry.split_at(2);
+        Some((u16::from_be_bytes(number.try_into().ok()?), u32::from_be_bytes(value.try_into().ok()?)))
+    })
+}
+
+impl Settings {
+    /// Takes over one entry of the peer's. With `unchecked` a value out of range is taken all the same.
+    pub fn apply(&mut self, (number, value): (u16, u32), unchecked: bool) -> Applied {
+        let note = |text: String| Note::new(Tag::Debug, text);
+        let Some(setting) = Setting::of(number) else {
+            let text = format!("H2SETTING unknown setting 0x{number:04x}={value:08x} (ignored)");
+            return Applied { note: note(text), window_delta: 0, error: None };
+        };
+        let name = setting.name();
+        let error = setting.check(value).err();
+        if error.is_some() && !unchecked {
+            let text = format!("H2SETTING invalid {name}=0x{value:08x}");
+            return Applied { note: note(text), window_delta: 0, error };
+        }
+        let window = self.initial_window_size;
+        self.set(setting, value);
+        let window_delta = i64::from(self.initial_window_size) - i64::from(window);
+        Applied { note: note(format!("H2SETTING {name}=0x{value:08x}")), window_delta, error: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_and_their_ranges() {
+        let mut peer = Settings::DEFAULT;
+        let applied: Vec<Applied> = entries(b"\0\x04\0\0\x03\xe8\0\x03\0\0\0\x64\xff\xff\0\0\0\0")
+            .map(|entry| peer.apply(entry, false))
+            .collect();
+        assert_eq!((peer.initial_window_size, peer.max_concurrent_streams), (1000, 100));
+        assert_eq!(applied[0].window_delta, 1000 - 65535);
+        assert_eq!(applied[1].note.text, "H2SETTING max_concurrent_streams=0x00000064");
+        assert_eq!(applied[2].note.text, "H2SETTING unknown setting 0xffff=00000000 (ignored)");
+
+        let refused = peer.apply((4, 0x8000_0000), false);
+        assert_eq!(refused.error, Some(Error::Connection(Reason::FlowControlError)));
+        assert_eq!(refused.note.text, "H2SETTING invalid initial_window_size=0x80000000");
+        assert_eq!(peer.apply((5, 64), false).error, Some(Error::Connection(Reason::ProtocolError)));
+        assert_eq!(peer.max_frame_size, 16384);
+        assert_eq!(peer.apply((5, 64), true).error, None);
+        assert_eq!(peer.max_frame_size, 64);
+        assert_eq!(peer.apply((2, 2), false).error, Some(Error::Connection(Reason::ProtocolError)));
+    }
+
+    #[test]
+    fn only_differences_are_announced() {
+        let mut out = Vec::new();
+        Settings::DEFAULT.encode(&mut out);
+        assert_eq!(out, b"");
+        Settings { max_concurrent_streams: 100, max_header_list_size: 32768, ..Settings::DEFAULT }
+            .encode(&mut out);
+        assert_eq!(out, b"\0\x03\0\0\0\x64\0\x06\0\0\x80\0");
+    }
+}
