@@ -8,6 +8,7 @@ pub mod error_table;
 pub mod fault;
 pub mod frame;
 pub mod hpack;
+pub mod request;
 pub mod settings;
 
 pub use error_table::{Error, Reason};

@@ -34,7 +34,7 @@ pub enum Step {
     More {
         needed: usize,
     },
-    /// There is no room for the field: nothing was consumed; see [`Decoder::skip`].
+    /// There is no room for the field: nothing was consumed; see [`Decoder::room_for`].
     Full,
 }
 
@@ -101,15 +101,10 @@ impl Decoder {
         }
     }
 
-    /// Takes a field for which there was no room; only the tables see it. Answers how long it was.
-    #[cold]
-    pub fn skip(&mut self, input: &mut &[u8]) -> Result<usize, HpackError> {
-        // No byte of a string becomes more than two, and a name may come from the table.
-        let room = 2 * input.len() + self.granted + 64;
-        match self.next(input, &mut vec![0; room])? {
-            Step::Field(line) => Ok(line.len),
-            _ => Ok(0),
-        }
+    /// Room that surely suffices for the next field of `input`: no byte of a string becomes more than two,
+    /// and a name may come from the table.
+    pub fn room_for(&self, input: &[u8]) -> usize {
+        2 * input.len() + self.granted + 64
     }
 
     #[inline]

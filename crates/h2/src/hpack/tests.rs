@@ -174,7 +174,8 @@ fn a_field_that_is_cut_or_has_no_room() {
         let (mut decoder, mut input) = (Decoder::new(4096), &block[..]);
         assert_eq!(decoder.next(&mut input, &mut vec![0; room]), Ok(Step::Full));
         assert_eq!(decoder.table().count(), 0);
-        assert_eq!(decoder.skip(&mut input), Ok(line.len()));
+        let enough = decoder.room_for(input);
+        assert!(matches!(decoder.next(&mut input, &mut vec![0; enough]), Ok(Step::Field(_))));
         assert_eq!((input.len(), decoder.table().count()), (0, 1));
     }
 }

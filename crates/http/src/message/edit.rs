@@ -80,6 +80,23 @@ impl Message {
         self.push(ws, field)
     }
 
+    /// Appends a whole line that is in the workspace, its first `name_len` bytes being the name and the
+    /// colon following.
+    #[inline]
+    pub fn append_split_line(
+        &mut self,
+        ws: &mut Workspace,
+        line: Text,
+        name_len: usize,
+    ) -> Result<Text, Overflow> {
+        if name_len > MAX_NAME {
+            ws.set_overflowed();
+            return Err(Overflow);
+        }
+        let field = Field::new(line, ws.get(line), name_len);
+        self.push(ws, field)
+    }
+
     /// Copies a whole line ("Name: value") into the workspace and appends it.
     pub fn append_line_copy(&mut self, ws: &mut Workspace, line: &[u8]) -> Result<Text, Overflow> {
         let text = ws.copy(line)?;

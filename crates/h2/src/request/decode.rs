@@ -1,0 +1,306 @@
+//! Decoding a header block that comes in pieces, into a message.
+
+use super::check::{Role, check, shown};
+use super::{Body, Limits};
+use crate::error_table::{Error, Reason};
+use crate::fault::{Fault, Note, Tag};
+use crate::hpack::{Decoder, HpackError, Line, Step, TRUNCATED};
+use lacquer_http::h1::content_length;
+use lacquer_http::header_table::COOKIE;
+use lacquer_http::workspace::Mark;
+use lacquer_http::{Message, Slot, Text, Workspace, fixed};
+
+const REQ_SIZE: Error = Error::Stream(Reason::ReqSize);
+const CALM: Error = Error::Stream(Reason::EnhanceYourCalm);
+const MALFORMED: Error = Error::Stream(Reason::ProtocolError);
+const DAMAGED: Error = Error::Connection(Reason::CompressionError);
+
+/// Where `:authority`, written over in part, becomes `host`.
+const HOST_IN_AUTHORITY: usize = ":authority".len() - "host".len();
+
+type Log<'a> = &'a mut dyn FnMut(Note);
+
+/// A request whose headers are complete and right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestHead {
+    pub body: Body,
+}
+
+/// A header block under way. There is at most one on a connection.
+#[derive(Debug)]
+pub struct RequestDecoder {
+    /// What the workspace had before.
+    mark: Mark,
+    /// Where the lines go, one behind the other with a NUL between.
+    area: Text,
+    used: usize,
+    hdr_len: usize,
+    /// How many bytes more, encoded ones and decoded ones, the block may have.
+    encoded_left: usize,
+    decoded_left: usize,
+    /// A field that has not come whole, and how many bytes of it are needed at least.
+    rest: Vec<u8>,
+    needed: usize,
+    has_scheme: bool,
+    has_authority: bool,
+    /// The fault of the stream, reported at the end of the block.
+    error: Option<Error>,
+    /// Where fields go that nobody will read.
+    spill: Vec<u8>,
+}
+
+impl RequestDecoder {
+    /// Begins a block: clears `msg` and takes an area of the workspace.
+    pub fn begin(
+        decoder: &mut Decoder,
+        ws: &mut Workspace,
+        msg: &mut Message,
+        limits: &Limits,
+    ) -> RequestDecoder {
+        msg.clear();
+        msg.put(ws, Slot::Proto, fixed::HTTP_20);
+        let mark = ws.mark();
+        let area = ws.alloc(limits.req_size.min(ws.free_space())).unwrap_or(Text::EMPTY);
+        RequestDecoder { area, ..RequestDecoder::new(decoder, mark, limits) }
+    }
+
+    /// Begins a block of a stream that is refused with `error`. It is decoded for the tables' sake; the
+    /// workspace and the message that are passed on are not touched.
+    pub fn refused(decoder: &mut Decoder, error: Error, limits: &Limits) -> RequestDecoder {
+        let nowhere = Workspace::new(0).mark();
+        RequestDecoder { error: Some(error), ..RequestDecoder::new(decoder, nowhere, limits) }
+    }
+
+    fn new(decoder: &mut Decoder, mark: Mark, limits: &Limits) -> RequestDecoder {
+        decoder.begin();
+        RequestDecoder {
+            mark,
+            area: Text::EMPTY,
+            used: 0,
+            hdr_len: limits.hdr_len,
+            encoded_left: limits.list_size,
+            decoded_left: limits.list_size,
+            rest: Vec::new(),
+            needed: 0,
+            has_scheme: false,
+            has_authority: false,
+            error: None,
+            spill: Vec::new(),
+        }
+    }
+
+    /// Decodes a piece of the block. Only what ends the connection is an error here.
+    pub fn feed(
+        &mut self,
+        decoder: &mut Decoder,
+        fragment: &[u8],
+        ws: &mut Workspace,
+        msg: &mut Message,
+        log: Log<'_>,
+    ) -> Result<(), Error> {
+        self.encoded_left = self.encoded_left.checked_sub(fragment.len()).ok_or_else(|| too_large(log))?;
+        if self.rest.is_empty() {
+            let consumed = self.fields(decoder, fragment, ws, msg, log)?;
+            self.rest.extend_from_slice(&fragment[consumed..]);
+            return Ok(());
+        }
+        self.rest.extend_from_slice(fragment);
+        if self.rest.len() >= self.needed {
+            let mut rest = std::mem::take(&mut self.rest);
+            let consumed = self.fields(decoder, &rest, ws, msg, log)?;
+            rest.drain(..consumed);
+            self.rest = rest;
+        }
+        Ok(())
+    }
+
+    /// Decodes the fields that `input` has whole; answers how many bytes they take.
+    fn fields(
+        &mut self,
+        decoder: &mut Decoder,
+        input: &[u8],
+        ws: &mut Workspace,
+        msg: &mut Message,
+        log: Log<'_>,
+    ) -> Result<usize, Error> {
+        let mut left = input;
+        loop {
+            let out = match self.error {
+                None => &mut ws.get_mut(self.area)[self.used..],
+                Some(_) => &mut self.spill[..],
+            };
+            let line = match decoder.next(&mut left, out).map_err(|error| damaged(error, log))? {
+                Step::Field(line) => line,
+                Step::End => return Ok(input.len()),
+                Step::More { needed } => {
+                    self.needed = needed;
+                    return Ok(input.len() - left.len());
+                }
+                Step::Full => {
+                    self.error.get_or_insert(REQ_SIZE);
+                    self.spill.resize(decoder.room_for(left), 0);
+                    continue;
+                }
+            };
+            if self.error.is_none() {
+                self.error = self.take(line, ws, msg, log).err();
+            }
+            self.decoded_left = self.decoded_left.checked_sub(line.len + 1).ok_or_else(|| too_large(log))?;
+        }
+    }
+
+    /// Adds the line that was written behind those before it to the message.
+    #[inline]
+    fn take(&mut self, line: Line, ws: &mut Workspace, msg: &mut Message, log: Log<'_>) -> Result<(), Error> {
+        let whole = self.area.slice(self.used, self.used + line.len);
+        let role = check(line, ws.get(whole), self.hdr_len).map_err(|fault| noted(fault, log))?;
+        let end = self.used + line.len;
+        *ws.get_mut(self.area).get_mut(end).ok_or(REQ_SIZE)? = 0;
+        self.used = end + 1;
+        match role {
+            Role::Header => header(whole, whole, line.name_len, ws, msg, log),
+            Role::Method => start_line(Slot::Method, whole, line, ws, msg, log),
+            Role::Path => start_line(Slot::Url, whole, line, ws, msg, log),
+            Role::Scheme => {
+                // An ordinary header for VCL.
+                header(whole.tail(1), whole, line.name_len - 1, ws, msg, log)?;
+                once(&mut self.has_scheme, ":scheme", log)
+            }
+            Role::Authority => {
+                ws.get_mut(whole)[HOST_IN_AUTHORITY..line.name_len].copy_from_slice(b"host");
+                header(whole.tail(HOST_IN_AUTHORITY), whole, "host".len(), ws, msg, log)?;
+                once(&mut self.has_authority, ":authority", log)
+            }
+        }
+    }
+
+    /// Ends the block: a request, if the stream has no fault.
+    pub fn finish(
+        self,
+        ws: &mut Workspace,
+        msg: &mut Message,
+        end_stream: bool,
+        log: Log<'_>,
+    ) -> Result<RequestHead, Error> {
+        if !self.rest.is_empty() {
+            log(Note::new(Tag::BogoHeader, format!("HPACK compression error/fini ({TRUNCATED})")));
+            return Err(DAMAGED);
+        }
+        match self.error {
+            Some(error) => {
+                if error == REQ_SIZE {
+                    log(Note::new(Tag::LostHeader, "Header list too large"));
+                }
+                return Err(error);
+            }
+            None if !self.has_scheme => {
+                log(Note::new(Tag::Debug, "Missing :scheme"));
+                return Err(Error::Stream(Reason::MissingScheme));
+            }
+            None => {}
+        }
+        // What is left of the area goes back to the workspace; the lines stay where they are.
+        ws.release(self.mark);
+        let kept = ws.alloc(self.used).is_ok() && msg.collect(ws, COOKIE, b"; ").is_ok();
+        if !kept {
+            return Err(CALM);
+        }
+        request(ws, msg, end_stream, log)
+    }
+}
+
+/// The rules for the request as a whole.
+fn request(ws: &Workspace, msg: &Message, end_stream: bool, log: Log<'_>) -> Result<RequestHead, Error> {
+    let mut debug = |text: &'static str| {
+        log(Note::new(Tag::Debug, text));
+        MALFORMED
+    };
+    let length = content_length(msg, ws).map_err(|()| debug("Non-parseable Content-Length"))?;
+    let body = match length {
+        Some(1..) if end_stream => {
+            const TEXT: &str = "H2: rx header with END_STREAM and content-length > 0";
+            log(Note::new(Tag::SessError, TEXT));
+            return Err(Error::Connection(Reason::ProtocolError));
+        }
+        _ if end_stream => Body::None,
+        Some(length) => Body::Length(length),
+        None => Body::UntilEnd,
+    };
+    if msg.text(Slot::Method).is_none() {
+        return Err(debug("Missing :method"));
+    }
+    if msg.text(Slot::Url).is_none() {
+        return Err(debug("Missing :path"));
+    }
+    if msg.url(ws) == b"*" && msg.method(ws) != b"OPTIONS" {
+        log(Note::new(Tag::BogoHeader, "Illegal :path pseudo-header"));
+        return Err(MALFORMED);
+    }
+    Ok(RequestHead { body })
+}
+
+#[inline]
+fn header(
+    line: Text,
+    whole: Text,
+    name_len: usize,
+    ws: &mut Workspace,
+    msg: &mut Message,
+    log: Log<'_>,
+) -> Result<(), Error> {
+    if msg.append_split_line(ws, line, name_len).is_ok() {
+        return Ok(());
+    }
+    let text = format!("Too many headers: {}", shown(ws.get(whole), 20));
+    log(Note::new(Tag::LostHeader, text));
+    Err(CALM)
+}
+
+fn start_line(
+    slot: Slot,
+    whole: Text,
+    line: Line,
+    ws: &Workspace,
+    msg: &mut Message,
+    log: Log<'_>,
+) -> Result<(), Error> {
+    if msg.text(slot).is_some() {
+        return Err(duplicate(&shown(ws.get(whole), line.name_len), log));
+    }
+    msg.put(ws, slot, whole.tail(line.name_len + 2));
+    Ok(())
+}
+
+fn once(seen: &mut bool, name: &str, log: Log<'_>) -> Result<(), Error> {
+    if *seen {
+        return Err(duplicate(name, log));
+    }
+    *seen = true;
+    Ok(())
+}
+
+#[cold]
+fn duplicate(name: &str, log: Log<'_>) -> Error {
+    log(Note::new(Tag::BogoHeader, format!("Duplicate pseudo-header {name}")));
+    MALFORMED
+}
+
+#[cold]
+fn noted(fault: Fault, log: Log<'_>) -> Error {
+    if let Some(note) = fault.note {
+        log(note);
+    }
+    fault.error
+}
+
+#[cold]
+fn damaged(error: HpackError, log: Log<'_>) -> Error {
+    log(Note::new(Tag::SessBogoHeader, format!("HPACK compression error ({})", error.text())));
+    DAMAGED
+}
+
+#[cold]
+fn too_large(log: Log<'_>) -> Error {
+    log(Note::new(Tag::SessError, "Header list too large"));
+    Error::Connection(Reason::EnhanceYourCalm)
+}

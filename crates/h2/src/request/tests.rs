@@ -1,0 +1,263 @@
+//! Requests as they should be, and each fault with its record.
+
+use super::{Body, Limits, RequestDecoder, RequestHead};
+use crate::error_table::{Error, Reason};
+use crate::fault::{Note, Tag};
+use crate::hpack::{Decoder, encode};
+use lacquer_http::{Message, Slot, Workspace};
+use lacquer_testing::Random;
+
+const LIMITS: Limits = Limits { req_size: 4096, hdr_len: 200, list_size: 6000 };
+const STREAM: Error = Error::Stream(Reason::ProtocolError);
+const CALM: Error = Error::Stream(Reason::EnhanceYourCalm);
+
+fn block(fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (name, value) in fields {
+        literal(&mut out, name.as_bytes(), value.as_bytes());
+    }
+    out
+}
+
+/// A field as it is, without the tables.
+fn literal(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.push(0);
+    for text in [name, value] {
+        assert!(text.len() < 127);
+        out.push(text.len() as u8);
+        out.extend_from_slice(text);
+    }
+}
+
+struct Outcome {
+    result: Result<RequestHead, Error>,
+    notes: Vec<Note>,
+    ws: Workspace,
+    msg: Message,
+}
+
+impl Outcome {
+    fn lines(&self) -> Vec<String> {
+        self.msg.lines(&self.ws).map(|line| String::from_utf8_lossy(line).into_owned()).collect()
+    }
+}
+
+fn decode_with(decoder: &mut Decoder, limits: &Limits, pieces: &[&[u8]], end_stream: bool) -> Outcome {
+    let (mut ws, mut msg, mut notes) = (Workspace::new(16384), Message::new(16), Vec::new());
+    let mut log = |note| notes.push(note);
+    let mut request = RequestDecoder::begin(decoder, &mut ws, &mut msg, limits);
+    let fed = pieces.iter().try_for_each(|piece| request.feed(decoder, piece, &mut ws, &mut msg, &mut log));
+    let result = match fed {
+        Ok(()) => request.finish(&mut ws, &mut msg, end_stream, &mut log),
+        Err(error) => Err(error),
+    };
+    Outcome { result, notes, ws, msg }
+}
+
+fn decode(pieces: &[&[u8]], end_stream: bool) -> Outcome {
+    decode_with(&mut Decoder::new(4096), &LIMITS, pieces, end_stream)
+}
+
+const MINIMUM: &[(&str, &str)] = &[(":path", "/a?b"), (":method", "GET"), (":scheme", "http")];
+
+fn with(fields: &[(&str, &str)]) -> Vec<u8> {
+    block(&[MINIMUM, fields].concat())
+}
+
+#[test]
+fn a_request() {
+    let bytes = with(&[
+        (":authority", "www.example.com"),
+        ("cookie", "a=b"),
+        ("accept", "*/*"),
+        ("cookie", "c=d"),
+        ("empty", ""),
+        ("te", "trailers"),
+    ]);
+    for cut in 0..bytes.len() {
+        let (head, tail) = bytes.split_at(cut);
+        let outcome = decode(&[head, tail], true);
+        assert_eq!(outcome.result, Ok(RequestHead { body: Body::None }));
+        assert_eq!(outcome.notes, []);
+        assert_eq!(outcome.msg.text(Slot::Proto), lacquer_http::fixed::HTTP_20);
+        assert_eq!(outcome.msg.method(&outcome.ws), b"GET");
+        assert_eq!(outcome.msg.url(&outcome.ws), b"/a?b");
+        let lines = [
+            "scheme: http",
+            "host: www.example.com",
+            "cookie: a=b; c=d",
+            "accept: */*",
+            "empty: ",
+            "te: trailers",
+        ];
+        assert_eq!(outcome.lines(), lines);
+    }
+    let bytewise: Vec<&[u8]> = bytes.chunks(1).collect();
+    assert_eq!(decode(&bytewise, true).lines().len(), 6);
+}
+
+#[test]
+fn only_what_is_used_of_the_workspace_stays_taken() {
+    let bytes = with(&[("a", "b")]);
+    let outcome = decode(&[&bytes], true);
+    assert_eq!(outcome.ws.used(), (":path: /a?b :method: GET :scheme: http a: b ".len() + 7) & !7);
+}
+
+#[test]
+fn bodies() {
+    let body = |fields, end_stream| decode(&[&with(fields)], end_stream).result.map(|head| head.body);
+    assert_eq!(body(&[], false), Ok(Body::UntilEnd));
+    assert_eq!(body(&[("content-length", "7")], false), Ok(Body::Length(7)));
+    assert_eq!(body(&[("content-length", "0")], false), Ok(Body::Length(0)));
+    assert_eq!(body(&[("content-length", "0")], true), Ok(Body::None));
+    assert_eq!(body(&[("content-length", "1")], true), Err(Error::Connection(Reason::ProtocolError)));
+    assert_eq!(body(&[("content-length", "1x")], false), Err(STREAM));
+}
+
+fn fault(fields: &[(&str, &str)], error: Error, tag: Tag, text: &str) {
+    let outcome = decode(&[&block(fields)], true);
+    assert_eq!(outcome.result, Err(error), "{fields:?}");
+    assert_eq!(outcome.notes, [Note::new(tag, text.to_owned())]);
+}
+
+#[test]
+fn fields_that_are_malformed() {
+    for (field, text) in [
+        (("", "x"), "Empty name"),
+        (("snaFu", "foo.bar"), "Illegal field header name (upper-case): snaFu: foo.bar"),
+        (("sna[]fu", "foo.bar"), "Illegal field header name (non-token): sna[]fu: foo.bar"),
+        (("f: o", "bar"), "Illegal field header name (non-token): f: o: bar"),
+        (("::", "bar"), "Illegal field header name (non-token): ::: bar"),
+        (("foo", " bar"), "Illegal field value 0x20 start foo:  bar"),
+        (("foo", "\tbar"), "Illegal field value 0x09 start foo: \tbar"),
+        (("foo", "b\x0car"), "Illegal field value 0x0c foo: b\x0car"),
+        (("foo", "b\0ar"), "Illegal field value 0x00 foo: b"),
+        (("foo", "bar "), "Illegal field value 0x20 (end) at foo: bar "),
+        ((":foo", "bar"), "Unknown pseudo-header: :foo: bar"),
+        ((":status", "200"), "Unknown pseudo-header: :status: 200"),
+        ((":path", "x"), "Illegal :path pseudo-header x"),
+        ((":path", ""), "Empty pseudo-header :path"),
+        ((":method", ""), "Empty pseudo-header :method"),
+        ((":scheme", ""), "Empty pseudo-header :scheme"),
+        (("connection", "close"), "Illegal connection-specific field: connection"),
+        (("transfer-encoding", "chunked"), "Illegal connection-specific field: transfer-encoding"),
+        (("te", "gzip"), "Illegal connection-specific field: te"),
+    ] {
+        fault(&[field], STREAM, Tag::BogoHeader, text);
+        fault(&[&[field], MINIMUM].concat(), STREAM, Tag::BogoHeader, text);
+    }
+    for silent in [(":method", "G T"), (":scheme", "ht/p"), (":path", "/a b")] {
+        let outcome = decode(&[&block(&[silent])], true);
+        assert_eq!((outcome.result, outcome.notes), (Err(STREAM), vec![]));
+    }
+}
+
+#[test]
+fn pseudo_headers_twice_or_not_at_all() {
+    for field in [(":path", "/"), (":method", "PUT"), (":scheme", "https")] {
+        let text = format!("Duplicate pseudo-header {}", field.0);
+        fault(&[MINIMUM, &[field]].concat(), STREAM, Tag::BogoHeader, &text);
+    }
+    let twice = [(":authority", "a"), (":authority", "a")];
+    fault(&[MINIMUM, &twice].concat(), STREAM, Tag::BogoHeader, "Duplicate pseudo-header :authority");
+    fault(&MINIMUM[..2], Error::Stream(Reason::MissingScheme), Tag::Debug, "Missing :scheme");
+    fault(&MINIMUM[1..], STREAM, Tag::Debug, "Missing :path");
+    fault(&[MINIMUM[0], MINIMUM[2]], STREAM, Tag::Debug, "Missing :method");
+    let star = [(":path", "*"), (":method", "GET"), (":scheme", "http")];
+    fault(&star, STREAM, Tag::BogoHeader, "Illegal :path pseudo-header");
+    let options = block(&[(":path", "*"), (":method", "OPTIONS"), (":scheme", "http")]);
+    assert!(decode(&[&options], true).result.is_ok());
+}
+
+#[test]
+fn limits_refuse_the_stream_and_then_end_the_connection() {
+    let long = "x".repeat(120);
+    let limits = Limits { hdr_len: 40, ..LIMITS };
+    let outcome = decode_with(&mut Decoder::new(4096), &limits, &[&with(&[("limit", &long)])], true);
+    assert_eq!(outcome.result, Err(CALM));
+    assert_eq!(
+        outcome.notes,
+        [Note::new(Tag::BogoHeader, format!("Header too large: limit: {}", &long[..13]))]
+    );
+
+    let outcome = decode(&[&with(&[("a", "b"); 12])], true);
+    assert_eq!(outcome.result, Err(CALM));
+    assert_eq!(outcome.notes, [Note::new(Tag::LostHeader, "Too many headers: a: b")]);
+
+    let many = vec![("a", &*long); 8];
+    let small = Limits { req_size: 512, hdr_len: 200, list_size: 2000 };
+    let outcome = decode_with(&mut Decoder::new(4096), &small, &[&with(&many)], true);
+    assert_eq!(outcome.result, Err(Error::Stream(Reason::ReqSize)));
+    assert_eq!(outcome.notes, [Note::new(Tag::LostHeader, "Header list too large")]);
+
+    let small = Limits { list_size: 900, ..small };
+    let outcome = decode_with(&mut Decoder::new(4096), &small, &[&with(&many)], true);
+    assert_eq!(outcome.result, Err(Error::Connection(Reason::EnhanceYourCalm)));
+    assert_eq!(outcome.notes, [Note::new(Tag::SessError, "Header list too large")]);
+
+    assert_eq!(Limits::new(32768, 8192, 0).list_size, 49152);
+    assert_eq!(Limits::new(32768, 8192, 1000).list_size, 49152);
+    assert_eq!(Limits::new(32768, 8192, 100_000).list_size, 100_000);
+}
+
+#[test]
+fn a_refused_stream_keeps_the_tables() {
+    let mut decoder = Decoder::new(4096);
+    let mut remembered = Vec::new();
+    encode::remembered(&mut remembered, b"x-later", b"needed");
+    let error = Error::Stream(Reason::RefusedStream);
+    let mut refused = RequestDecoder::refused(&mut decoder, error, &LIMITS);
+    let (mut ws, mut msg) = (Workspace::new(0), Message::new(0));
+    let (head, tail) = remembered.split_at(3);
+    refused.feed(&mut decoder, head, &mut ws, &mut msg, &mut |_| ()).unwrap();
+    refused.feed(&mut decoder, tail, &mut ws, &mut msg, &mut |_| ()).unwrap();
+    assert_eq!(refused.finish(&mut ws, &mut msg, true, &mut |_| ()), Err(error));
+
+    let mut bytes = with(&[("BAD", "")]);
+    encode::remembered(&mut bytes, b"x-last", b"too");
+    assert_eq!(decode_with(&mut decoder, &LIMITS, &[&bytes], true).result, Err(STREAM));
+
+    let mut bytes = with(&[]);
+    encode::indexed(&mut bytes, 63);
+    encode::indexed(&mut bytes, 62);
+    let outcome = decode_with(&mut decoder, &LIMITS, &[&bytes], true);
+    assert_eq!(outcome.lines(), ["scheme: http", "x-later: needed", "x-last: too"]);
+}
+
+#[test]
+fn damaged_blocks() {
+    const DAMAGED: Error = Error::Connection(Reason::CompressionError);
+    let cut = b"\x82\x86\x84\x41\x0fwww.example.c";
+    let outcome = decode(&[cut], true);
+    assert_eq!(outcome.result, Err(DAMAGED));
+    assert_eq!(outcome.notes, [Note::new(Tag::BogoHeader, "HPACK compression error/fini (Feed me)")]);
+    let outcome = decode(&[&cut[..3], &[0xff; 12]], true);
+    assert_eq!(outcome.result, Err(DAMAGED));
+    assert_eq!(outcome.notes, [Note::new(Tag::SessBogoHeader, "HPACK compression error (Integer overflow)")]);
+}
+
+#[test]
+fn damage_never_makes_a_wrong_request() {
+    let mut random = Random(11);
+    let seed = with(&[("cookie", "a=b"), ("content-length", "5"), ("cookie", "c"), (":authority", "h")]);
+    for _ in 0..30_000 {
+        let mut bytes = seed.clone();
+        for _ in 0..=random.below(3) {
+            let at = random.index(bytes.len());
+            let any = random.number() as u8;
+            bytes[at] = random.one(&[any, b' ', b':', 0x82, 0, 0x7f]);
+        }
+        let cut = random.index(bytes.len());
+        let whole = decode(&[&bytes], false);
+        let pieces = decode(&[&bytes[..cut], &bytes[cut..]], false);
+        assert_eq!(whole.result, pieces.result);
+        assert_eq!(whole.notes, pieces.notes);
+        if whole.result.is_ok() {
+            assert_eq!(whole.lines(), pieces.lines());
+            assert!(!whole.msg.url(&whole.ws).is_empty() && !whole.msg.method(&whole.ws).is_empty());
+            assert!(
+                whole.lines().iter().all(|line| !line.starts_with(':') && !line.contains(['\r', '\n', '\0']))
+            );
+        }
+    }
+}
