@@ -6,10 +6,13 @@
 
 pub mod error_table;
 pub mod fault;
+pub mod flow;
 pub mod frame;
 pub mod hpack;
 pub mod request;
+pub mod rules;
 pub mod settings;
+pub mod stream;
 
 pub use error_table::{Error, Reason};
 pub use fault::{Fault, Note, Tag};

@@ -1,5 +1,5 @@
 //! Frames: nine bytes that say length, type, flags and stream, and a payload (RFC 9113 section 4). Parsing
-//! checks what a frame alone can tell; what depends on the streams there are is in `rules`.
+//! checks what a frame alone can tell; what depends on the streams there are is in [`crate::rules`].
 
 mod parse;
 mod write;

@@ -46,7 +46,7 @@ pub enum Frame<'a> {
     Unknown,
 }
 
-/// Takes the payload apart. The rules about streams come first: see `rules`.
+/// Takes the payload apart. The rules about streams come first: see [`crate::rules::Rules::admit`].
 pub fn parse<'a>(header: &FrameHeader, payload: &'a [u8]) -> Result<Frame<'a>, Fault> {
     let Some(kind) = header.kind() else { return Ok(Frame::Unknown) };
     let fault = |reason, text: &'static str| Err(Fault::connection(reason, text));

@@ -1,0 +1,117 @@
+//! The windows of flow control (RFC 9113 section 5.2): how many bytes of DATA one side may still send. There
+//! are two for each stream and two for the connection.
+
+use crate::error_table::{Error, Reason};
+
+/// No window may grow beyond this.
+pub const MAX_WINDOW: i64 = (1 << 31) - 1;
+
+/// The connection's windows at first, whatever the settings.
+pub const INITIAL_WINDOW: u32 = 65535;
+
+/// What the peer lets us send. A change of its settings can make it negative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendWindow(i64);
+
+impl SendWindow {
+    pub const fn new(initial: u32) -> SendWindow {
+        SendWindow(initial as i64)
+    }
+
+    /// How many bytes may go now.
+    pub fn available(&self) -> usize {
+        usize::try_from(self.0).unwrap_or(0)
+    }
+
+    /// `len` bytes go; no more than are available.
+    pub fn charge(&mut self, len: usize) {
+        debug_assert!(len <= self.available());
+        self.0 -= len as i64;
+    }
+
+    /// A WINDOW_UPDATE came.
+    pub fn credit(&mut self, increment: u32) -> Result<(), Error> {
+        self.0 += i64::from(increment);
+        if self.0 > MAX_WINDOW { Err(Error::Stream(Reason::FlowControlError)) } else { Ok(()) }
+    }
+
+    /// The peer changed SETTINGS_INITIAL_WINDOW_SIZE by `delta`; concerns streams only.
+    pub fn adjust(&mut self, delta: i64) {
+        self.0 += delta;
+    }
+}
+
+/// What we let the peer send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiveWindow(i64);
+
+impl ReceiveWindow {
+    pub const fn new(initial: u32) -> ReceiveWindow {
+        ReceiveWindow(initial as i64)
+    }
+
+    pub const fn left(&self) -> i64 {
+        self.0
+    }
+
+    /// A whole payload came, padding included. False: the peer had no right to send it.
+    #[must_use]
+    pub fn charge(&mut self, len: u32) -> bool {
+        let fits = i64::from(len) <= self.0;
+        if fits {
+            self.0 -= i64::from(len);
+        }
+        fits
+    }
+
+    /// The connection's credit: `increment` whenever less than `low_water` is left. What is not 0 goes into
+    /// a WINDOW_UPDATE.
+    #[must_use]
+    pub fn refill(&mut self, low_water: u32, increment: u32) -> u32 {
+        self.refill_within(low_water, increment, MAX_WINDOW as u32)
+    }
+
+    /// A stream's credit, bounded by the `room` there is for its body.
+    #[must_use]
+    pub fn refill_within(&mut self, low_water: u32, increment: u32, room: u32) -> u32 {
+        if self.0 >= i64::from(low_water) {
+            return 0;
+        }
+        let credit = (i64::from(room) - self.0).clamp(0, i64::from(increment));
+        self.0 += credit;
+        credit as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sending() {
+        let mut window = SendWindow::new(100);
+        window.charge(60);
+        window.adjust(-70);
+        assert_eq!(window.available(), 0);
+        assert_eq!(window.credit(30), Ok(()));
+        assert_eq!(window.available(), 0);
+        assert_eq!(window.credit(0x7fff_ffff), Ok(()));
+        assert_eq!(window.available(), 0x7fff_ffff);
+        assert_eq!(window.credit(1), Err(Error::Stream(Reason::FlowControlError)));
+    }
+
+    #[test]
+    fn receiving() {
+        let mut window = ReceiveWindow::new(100);
+        assert!(window.charge(100));
+        assert!(!window.charge(1));
+        assert_eq!(window.refill_within(50, 1000, 80), 80);
+        assert_eq!(window.refill_within(50, 1000, 80), 0);
+        assert!(window.charge(40));
+        assert_eq!(window.refill_within(50, 30, 200), 30);
+        assert_eq!(window.left(), 70);
+        assert_eq!(window.refill(100, 1 << 30), 1 << 30);
+        assert_eq!(window.refill(u32::MAX, 1 << 30), MAX_WINDOW as u32 - (1 << 30) - 70);
+        assert_eq!(i64::from(u32::MAX) / 2, window.left());
+    }
+}

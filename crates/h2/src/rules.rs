@@ -1,0 +1,289 @@
+//! What holds for a connection as a whole: which frame may come on which stream, header blocks that nothing
+//! may interrupt, how many streams there may be, and how often a client may change its mind.
+
+use crate::error_table::{Error, Reason};
+use crate::fault::{Fault, Note, Tag};
+use crate::frame::{FrameHeader, Kind, flag};
+
+/// CONTINUATIONs of one header block that may be empty.
+const MAX_EMPTY: u32 = 100;
+
+/// What is to be done with a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admit {
+    /// Nothing.
+    Ignore,
+    /// To be parsed. Its stream may be closed; then DATA, RST_STREAM and WINDOW_UPDATE mean nothing once
+    /// they are parsed.
+    Frame(Kind),
+    /// HEADERS, opening a stream.
+    Open,
+    /// HEADERS of a stream that is refused. The header block is to be decoded all the same.
+    Refuse(Fault),
+}
+
+/// The state of a connection that its rules need.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// The highest stream a client has used, for GOAWAY.
+    pub highest: u32,
+    /// Streams that count against the limit.
+    pub open: u32,
+    max_open: u32,
+    /// The stream whose header block is not complete.
+    block: Option<u32>,
+    empty_continuations: u32,
+}
+
+impl Rules {
+    /// `max_open` is our SETTINGS_MAX_CONCURRENT_STREAMS.
+    pub fn new(max_open: u32) -> Rules {
+        Rules { highest: 0, open: 0, max_open, block: None, empty_continuations: 0 }
+    }
+
+    /// The stream of an upgraded connection's first request, which came as HTTP/1 (RFC 7540 section 3.2).
+    pub fn open_upgraded(&mut self) {
+        self.highest = 1;
+        self.open += 1;
+    }
+
+    /// A stream that counted has ended.
+    pub fn close_one(&mut self) {
+        debug_assert!(self.open > 0);
+        self.open = self.open.saturating_sub(1);
+    }
+
+    /// Whether a header block is under way.
+    pub fn in_block(&self) -> bool {
+        self.block.is_some()
+    }
+
+    /// Looks at a frame's header. Clears the flags that mean nothing. `exists`: its stream is one that is
+    /// not closed.
+    pub fn admit(
+        &mut self,
+        header: &mut FrameHeader,
+        exists: bool,
+        log: &mut dyn FnMut(Note),
+    ) -> Result<Admit, Fault> {
+        let Some(kind) = header.kind() else {
+            let text = format!("H2: Unknown frame type 0x{:02x} (ignored)", header.number);
+            log(Note::new(Tag::Debug, text));
+            return Ok(Admit::Ignore);
+        };
+        let unknown = header.flags & !kind.flags();
+        if unknown != 0 {
+            let text = format!("H2: Unknown flags 0x{unknown:02x} on {} (ignored)", kind.name());
+            log(Note::new(Tag::Debug, text));
+            header.flags &= kind.flags();
+        }
+        self.check_stream(kind, header.stream)
+            .map_err(|text| Fault::connection(Reason::ProtocolError, text))?;
+        match kind {
+            Kind::Headers => self.headers(header, exists),
+            Kind::Continuation => self.continuation(header),
+            _ => Ok(Admit::Frame(kind)),
+        }
+    }
+
+    /// Whether this type may come on that stream, now.
+    fn check_stream(&self, kind: Kind, stream: u32) -> Result<(), String> {
+        use Kind::{Continuation, GoAway, Headers, Ping, Priority, Settings, WindowUpdate};
+        let name = kind.name();
+        if stream == 0 && !matches!(kind, Settings | Ping | GoAway | WindowUpdate) {
+            return Err(format!("H2: unexpected {name} frame on stream 0"));
+        }
+        if stream != 0 && matches!(kind, Settings | Ping | GoAway) {
+            return Err(format!("H2: unexpected {name} frame on stream {stream}"));
+        }
+        if stream > self.highest && !matches!(kind, Headers | Priority) {
+            return Err(format!("H2: unexpected {name} frame on idle stream {stream}"));
+        }
+        if stream != 0 && stream.is_multiple_of(2) {
+            return Err(format!("H2: illegal stream (={stream})"));
+        }
+        if self.block.is_some() && kind != Continuation {
+            return Err(format!("H2: expected continuation but  received {name} on stream {stream}"));
+        }
+        Ok(())
+    }
+
+    fn headers(&mut self, header: &FrameHeader, exists: bool) -> Result<Admit, Fault> {
+        let stream = header.stream;
+        if exists {
+            let text = "H2: rx headers on non-idle stream";
+            return Err(Fault::connection(Reason::ProtocolError, text));
+        }
+        if stream <= self.highest {
+            return Err(Fault::connection(Reason::ProtocolError, "H2: new stream ID < highest stream"));
+        }
+        self.highest = stream;
+        self.block = (!header.has(flag::END_HEADERS)).then_some(stream);
+        self.empty_continuations = 0;
+        if self.open >= self.max_open {
+            let text = format!("H2: stream {stream}: Hit maximum number of concurrent streams");
+            return Ok(Admit::Refuse(Error::Stream(Reason::RefusedStream).noted(Tag::Debug, text)));
+        }
+        self.open += 1;
+        Ok(Admit::Open)
+    }
+
+    fn continuation(&mut self, header: &FrameHeader) -> Result<Admit, Fault> {
+        if self.block != Some(header.stream) {
+            let text = format!("H2: rx unexpected CONT frame on stream {}", header.stream);
+            return Err(Fault::connection(Reason::ProtocolError, text));
+        }
+        if header.has(flag::END_HEADERS) {
+            self.block = None;
+        } else if header.len == 0 {
+            // Others are bounded by the limit on the header list.
+            self.empty_continuations += 1;
+            if self.empty_continuations > MAX_EMPTY {
+                return Err(Fault::connection(Reason::EnhanceYourCalm, "H2: too many empty CONT frames"));
+            }
+        }
+        Ok(Admit::Frame(Kind::Continuation))
+    }
+}
+
+/// How often a client may reset streams soon after it opened them, as a budget that refills by time.
+#[derive(Clone, Debug)]
+pub struct RapidReset {
+    /// Older streams may be reset at will.
+    threshold: f64,
+    limit: f64,
+    period: f64,
+    budget: f64,
+    last: f64,
+}
+
+impl RapidReset {
+    /// The parameters `h2_rapid_reset`, `h2_rapid_reset_limit` and `h2_rapid_reset_period`, and when the
+    /// session began.
+    pub fn new(threshold: f64, limit: u64, period: f64, now: f64) -> RapidReset {
+        let limit = limit as f64;
+        RapidReset { threshold, limit, period, budget: limit, last: now }
+    }
+
+    /// A stream is reset whose headers came at `opened`.
+    pub fn reset(&mut self, now: f64, opened: f64) -> Result<(), Fault> {
+        if self.limit == 0.0 || now - opened > self.threshold {
+            return Ok(());
+        }
+        let refill = self.limit * (now - self.last) / self.period;
+        self.budget = (self.budget + refill).min(self.limit);
+        self.last = now;
+        if self.budget < 1.0 {
+            return Err(Fault::connection(Reason::RapidReset, "H2: Hit RST limit. Closing session."));
+        }
+        self.budget -= 1.0;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Connection {
+        rules: Rules,
+        notes: Vec<String>,
+    }
+
+    impl Connection {
+        fn new() -> Connection {
+            Connection { rules: Rules::new(2), notes: Vec::new() }
+        }
+
+        fn frame(&mut self, kind: Kind, flags: u8, stream: u32, len: usize) -> Result<Admit, Fault> {
+            let mut header = FrameHeader::new(kind, flags, stream, len);
+            self.rules.admit(&mut header, false, &mut |note| self.notes.push(note.text.into_owned()))
+        }
+
+        fn fails(&mut self, kind: Kind, stream: u32, text: &str) {
+            let fault = self.frame(kind, 0, stream, 8).unwrap_err();
+            assert_eq!(fault.error, Error::Connection(Reason::ProtocolError));
+            assert_eq!(fault.note, Some(Note::new(Tag::SessError, text.to_owned())));
+        }
+    }
+
+    #[test]
+    fn streams_that_frames_may_not_come_on() {
+        let mut c = Connection::new();
+        for kind in [Kind::Data, Kind::Headers, Kind::Priority, Kind::RstStream, Kind::PushPromise] {
+            c.fails(kind, 0, &format!("H2: unexpected {} frame on stream 0", kind.name()));
+        }
+        for kind in [Kind::Settings, Kind::Ping, Kind::GoAway] {
+            c.fails(kind, 1, &format!("H2: unexpected {} frame on stream 1", kind.name()));
+        }
+        for kind in [Kind::Data, Kind::RstStream, Kind::PushPromise, Kind::WindowUpdate, Kind::Continuation] {
+            c.fails(kind, 7, &format!("H2: unexpected {} frame on idle stream 7", kind.name()));
+        }
+        c.fails(Kind::Priority, 2, "H2: illegal stream (=2)");
+        c.fails(Kind::Headers, 2, "H2: illegal stream (=2)");
+        assert_eq!(c.frame(Kind::Priority, 0, 9, 5), Ok(Admit::Frame(Kind::Priority)));
+        assert_eq!(c.frame(Kind::WindowUpdate, 0, 0, 4), Ok(Admit::Frame(Kind::WindowUpdate)));
+        assert_eq!(c.rules.highest, 0);
+    }
+
+    #[test]
+    fn what_is_unknown_is_ignored() {
+        let mut c = Connection::new();
+        let mut header = FrameHeader { len: 3, number: 0x80, flags: 0, stream: 2 };
+        let mut notes = Vec::new();
+        let admit = c.rules.admit(&mut header, false, &mut |note| notes.push(note));
+        assert_eq!(admit, Ok(Admit::Ignore));
+        assert_eq!(notes, [Note::new(Tag::Debug, "H2: Unknown frame type 0x80 (ignored)")]);
+        c.frame(Kind::Ping, 0x82, 0, 8).unwrap();
+        assert_eq!(c.notes, ["H2: Unknown flags 0x82 on PING (ignored)"]);
+    }
+
+    #[test]
+    fn streams_open_upwards_and_not_too_many() {
+        let mut c = Connection::new();
+        assert_eq!(c.frame(Kind::Headers, flag::END_HEADERS, 3, 1), Ok(Admit::Open));
+        c.fails(Kind::Headers, 1, "H2: new stream ID < highest stream");
+        assert_eq!(c.frame(Kind::Headers, flag::END_HEADERS, 5, 1), Ok(Admit::Open));
+        let Ok(Admit::Refuse(fault)) = c.frame(Kind::Headers, flag::END_HEADERS, 7, 1) else { panic!() };
+        assert_eq!(fault.error, Error::Stream(Reason::RefusedStream));
+        assert_eq!(fault.note.unwrap().text, "H2: stream 7: Hit maximum number of concurrent streams");
+        // What the client had already sent on it does no harm.
+        assert_eq!(c.frame(Kind::Data, 0, 7, 1), Ok(Admit::Frame(Kind::Data)));
+        c.rules.close_one();
+        assert_eq!(c.frame(Kind::Headers, flag::END_HEADERS, 9, 1), Ok(Admit::Open));
+        let mut header = FrameHeader::new(Kind::Headers, 0, 9, 1);
+        let fault = c.rules.admit(&mut header, true, &mut |_| ()).unwrap_err();
+        assert_eq!(fault.note.unwrap().text, "H2: rx headers on non-idle stream");
+    }
+
+    #[test]
+    fn nothing_interrupts_a_header_block() {
+        let mut c = Connection::new();
+        c.frame(Kind::Headers, 0, 1, 1).unwrap();
+        assert!(c.rules.in_block());
+        c.fails(Kind::Headers, 3, "H2: expected continuation but  received HEADERS on stream 3");
+        c.fails(Kind::Ping, 0, "H2: expected continuation but  received PING on stream 0");
+        c.frame(Kind::Continuation, 0, 1, 1).unwrap();
+        c.frame(Kind::Continuation, flag::END_HEADERS, 1, 1).unwrap();
+        c.fails(Kind::Continuation, 1, "H2: rx unexpected CONT frame on stream 1");
+        c.frame(Kind::Headers, 0, 3, 1).unwrap();
+        c.fails(Kind::Continuation, 1, "H2: rx unexpected CONT frame on stream 1");
+        let flood = (0..=MAX_EMPTY).find_map(|_| c.frame(Kind::Continuation, 0, 3, 0).err());
+        assert_eq!(flood.unwrap().error, Error::Connection(Reason::EnhanceYourCalm));
+    }
+
+    #[test]
+    fn resets_have_a_budget() {
+        let mut resets = RapidReset::new(5.0, 3, 60.0, 100.0);
+        for _ in 0..3 {
+            resets.reset(100.0, 99.0).unwrap();
+        }
+        resets.reset(110.0, 104.0).unwrap();
+        let fault = resets.reset(110.0, 105.0).unwrap_err();
+        assert_eq!(fault.error, Error::Connection(Reason::RapidReset));
+        assert_eq!(fault.error.code(), 11);
+        resets.reset(120.0, 119.0).unwrap();
+        assert!(resets.reset(120.0, 119.0).is_err());
+        assert!(RapidReset::new(5.0, 0, 60.0, 0.0).reset(0.0, 0.0).is_ok());
+    }
+}

@@ -1,0 +1,171 @@
+//! One stream: its state, its windows, and what a frame means in that state (RFC 9113 section 5.1).
+
+use crate::error_table::{Error, Reason};
+use crate::fault::{Fault, Tag};
+use crate::flow::{ReceiveWindow, SendWindow};
+use crate::frame::FrameHeader;
+use crate::request::Body;
+
+/// The states of a stream, numbered as Varnish's `Debug` records have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    Idle = 0,
+    /// Headers, and perhaps data, are to come.
+    Open = 3,
+    HalfClosedLocal = 4,
+    /// The request is complete.
+    HalfClosedRemote = 5,
+    Closed = 6,
+}
+
+impl State {
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+}
+
+/// A stream that a client opened.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    pub id: u32,
+    pub state: State,
+    pub send: SendWindow,
+    pub receive: ReceiveWindow,
+    /// What `Content-Length` promised.
+    expected: Option<u64>,
+    /// Bytes of the body that came.
+    received: u64,
+}
+
+impl Stream {
+    /// Opened by HEADERS; the windows are what the settings of both sides say.
+    pub fn open(id: u32, receive_window: u32, send_window: u32) -> Stream {
+        Stream {
+            id,
+            state: State::Open,
+            send: SendWindow::new(send_window),
+            receive: ReceiveWindow::new(receive_window),
+            expected: None,
+            received: 0,
+        }
+    }
+
+    /// The header block is complete; this is the body that is to come.
+    pub fn expect(&mut self, body: Body) {
+        match body {
+            Body::None => self.state = State::HalfClosedRemote,
+            Body::Length(len) => self.expected = Some(len),
+            Body::UntilEnd => {}
+        }
+    }
+
+    /// Whether a change of SETTINGS_INITIAL_WINDOW_SIZE changes the send window.
+    pub fn follows_settings(&self) -> bool {
+        matches!(self.state, State::Idle | State::Open | State::HalfClosedRemote)
+    }
+
+    /// DATA came with `len` bytes besides its padding. The connection's window is charged by the caller,
+    /// before: [`charge_connection`].
+    pub fn data(&mut self, header: &FrameHeader, len: usize, end_stream: bool) -> Result<(), Fault> {
+        let fault = |reason, text: &str| {
+            Err(Error::Stream(reason).noted(Tag::Debug, format!("H2: stream {}: {text}", self.id)))
+        };
+        if self.state >= State::HalfClosedRemote {
+            return Err(Error::Stream(Reason::StreamClosed).into());
+        }
+        let received = self.received + len as u64;
+        if let Some(expected) = self.expected
+            && (received > expected || end_stream && received != expected)
+        {
+            return fault(Reason::ProtocolError, "Received data and Content-Length mismatch");
+        }
+        if !self.receive.charge(header.len) {
+            return fault(Reason::FlowControlError, "Exceeded stream receive window");
+        }
+        self.received = received;
+        if end_stream {
+            self.state = State::HalfClosedRemote;
+        }
+        Ok(())
+    }
+
+    /// All credit is used up and there is nothing to consume that could bring new one: a peer has sent
+    /// nothing but padding. Answers with what to give.
+    #[must_use]
+    pub fn rescue(&mut self, buffered: usize, room: u32) -> u32 {
+        let is_stuck = self.state < State::HalfClosedRemote && self.receive.left() == 0 && buffered == 0;
+        if is_stuck { self.receive.refill_within(1, room, room) } else { 0 }
+    }
+}
+
+/// Charges the connection's window with a DATA frame, whether or not its stream is still there: the peer
+/// has counted it.
+pub fn charge_connection(window: &mut ReceiveWindow, header: &FrameHeader) -> Result<(), Fault> {
+    if window.charge(header.len) {
+        return Ok(());
+    }
+    let text = format!("H2: stream {}: Exceeded connection receive window", header.stream);
+    Err(Fault::connection(Reason::FlowControlError, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{FrameHeader, Kind};
+
+    fn frame(len: usize) -> FrameHeader {
+        FrameHeader::new(Kind::Data, 0, 1, len)
+    }
+
+    fn stream(body: Body) -> Stream {
+        let mut stream = Stream::open(1, 100, 100);
+        stream.expect(body);
+        stream
+    }
+
+    fn note(result: Result<(), Fault>) -> (Error, String) {
+        let fault = result.unwrap_err();
+        (fault.error, fault.note.map(|note| note.text.into_owned()).unwrap_or_default())
+    }
+
+    #[test]
+    fn a_body_until_the_end_of_the_stream() {
+        let mut s = stream(Body::UntilEnd);
+        s.data(&frame(60), 50, false).unwrap();
+        let (error, text) = note(s.data(&frame(41), 41, false));
+        assert_eq!(error, Error::Stream(Reason::FlowControlError));
+        assert_eq!(text, "H2: stream 1: Exceeded stream receive window");
+        s.data(&frame(40), 40, true).unwrap();
+        assert_eq!(s.state, State::HalfClosedRemote);
+        assert_eq!(note(s.data(&frame(0), 0, true)).0, Error::Stream(Reason::StreamClosed));
+    }
+
+    #[test]
+    fn a_body_of_known_length() {
+        let mismatch = "H2: stream 1: Received data and Content-Length mismatch";
+        let mut s = stream(Body::Length(10));
+        s.data(&frame(9), 9, false).unwrap();
+        assert_eq!(note(s.data(&frame(2), 2, false)).1, mismatch);
+        assert_eq!(note(s.data(&frame(0), 0, true)).1, mismatch);
+        s.data(&frame(1), 1, true).unwrap();
+        assert_eq!(note(stream(Body::None).data(&frame(1), 1, true)).0, Error::Stream(Reason::StreamClosed));
+    }
+
+    #[test]
+    fn padding_does_not_strangle_a_stream() {
+        let mut s = stream(Body::UntilEnd);
+        s.data(&frame(100), 0, false).unwrap();
+        assert_eq!(s.rescue(5, 100), 0);
+        assert_eq!(s.rescue(0, 100), 100);
+        assert_eq!(s.rescue(0, 100), 0);
+    }
+
+    #[test]
+    fn the_connection_counts_too() {
+        let mut window = ReceiveWindow::new(10);
+        charge_connection(&mut window, &frame(10)).unwrap();
+        let (error, text) = note(charge_connection(&mut window, &frame(1)));
+        assert_eq!(error, Error::Connection(Reason::FlowControlError));
+        assert_eq!(text, "H2: stream 1: Exceeded connection receive window");
+    }
+}
