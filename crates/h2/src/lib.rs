@@ -10,6 +10,7 @@ pub mod flow;
 pub mod frame;
 pub mod hpack;
 pub mod request;
+pub mod response;
 pub mod rules;
 pub mod settings;
 pub mod stream;

@@ -150,10 +150,13 @@ impl Rules {
 #[derive(Clone, Debug)]
 pub struct RapidReset {
     /// Older streams may be reset at will.
-    threshold: f64,
-    limit: f64,
-    period: f64,
-    budget: f64,
+    pub threshold: f64,
+    /// 0: any number of times.
+    pub limit: f64,
+    /// In which the budget refills.
+    pub period: f64,
+    /// Resets that are left.
+    pub budget: f64,
     last: f64,
 }
 
@@ -163,6 +166,12 @@ impl RapidReset {
     pub fn new(threshold: f64, limit: u64, period: f64, now: f64) -> RapidReset {
         let limit = limit as f64;
         RapidReset { threshold, limit, period, budget: limit, last: now }
+    }
+
+    /// Begins with a full budget, after a change of the limit.
+    pub fn restart(&mut self, now: f64) {
+        self.budget = self.limit;
+        self.last = now;
     }
 
     /// A stream is reset whose headers came at `opened`.

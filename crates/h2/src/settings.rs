@@ -97,9 +97,48 @@ impl Settings {
     }
 }
 
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings::DEFAULT
+    }
+}
+
+/// The payload of SETTINGS that an upgrade from HTTP/1 carries as `HTTP2-Settings`: base64url, padded or
+/// not. `None` when it is damaged.
+pub fn from_base64url(text: &[u8]) -> Option<Vec<u8>> {
+    let padding = text.iter().rev().take_while(|&&c| c == b'=').count();
+    let (mut out, mut bits, mut count) = (Vec::with_capacity(text.len()), 0u32, 0);
+    for &c in &text[..text.len() - padding] {
+        let digit = match c {
+            b'A'..=b'Z' => c - b'A',
+            b'a'..=b'z' => c - b'a' + 26,
+            b'0'..=b'9' => c - b'0' + 52,
+            b'-' => 62,
+            b'_' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(digit);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            out.push((bits >> count) as u8);
+        }
+    }
+    (padding <= 2 && out.len().is_multiple_of(6)).then_some(out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_of_an_upgrade() {
+        assert_eq!(from_base64url(b"AAMAAABkAAQAAP__").unwrap(), b"\0\x03\0\0\0\x64\0\x04\0\0\xff\xff");
+        assert_eq!(from_base64url(b""), Some(vec![]));
+        for damaged in [&b"#######"[..], b"AAMAAAB", b"AAMAAABkAAQAAP__A", b"=AAMAAABkAAQAAP__", b"===="] {
+            assert_eq!(from_base64url(damaged), None);
+        }
+    }
 
     #[test]
     fn entries_and_their_ranges() {

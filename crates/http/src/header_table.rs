@@ -10,6 +10,8 @@ pub struct Filter(pub(crate) u8);
 impl Filter {
     /// Drops only what is marked by `Connection`.
     pub const NOTHING: Filter = Filter(0);
+    /// Into HTTP/2, which has no headers about the connection.
+    pub const HTTP2: Filter = Filter(HOP);
     /// From the client's request to a backend request for a pass.
     pub const PASS: Filter = Filter(PASS);
     /// From the client's request to a backend request for a cache fetch.

@@ -1,6 +1,7 @@
 //! Frames: nine bytes that say length, type, flags and stream, and a payload (RFC 9113 section 4). Parsing
 //! checks what a frame alone can tell; what depends on the streams there are is in [`crate::rules`].
 
+mod describe;
 mod parse;
 mod write;
 
@@ -130,6 +131,7 @@ impl FrameHeader {
         HEADER_LEN + self.len as usize
     }
 
+    /// The type; `None`: one that is ignored.
     pub fn kind(&self) -> Option<Kind> {
         Kind::of(self.number)
     }

@@ -23,9 +23,10 @@ pub fn status(out: &mut Vec<u8>, status: u16) {
     out.extend_from_slice(&[n / 100, n / 10 % 10, n % 10].map(|digit| b'0' + digit as u8));
 }
 
-/// A field; the name is sent in lower case.
-pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    match name_row(name) {
+/// A field; the name is sent in lower case. Answers which row of the static table has the name.
+pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Option<usize> {
+    let row = name_row(name);
+    match row {
         Some(row) => integer::write(out, 4, NEVER_INDEXED, row),
         None => {
             out.push(NEVER_INDEXED);
@@ -35,6 +36,7 @@ pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     }
     integer::write(out, 7, 0, value.len());
     out.extend_from_slice(value);
+    row
 }
 
 /// Both strings in Huffman's code, and to be remembered.
@@ -47,6 +49,12 @@ pub fn remembered(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
         }
     }
     huffman_string(out, value);
+}
+
+/// Name and value of a row of the static table, which begins at 1.
+pub(crate) fn static_row(row: usize) -> (&'static [u8], &'static [u8]) {
+    let entry = &STATIC[row - 1];
+    (&entry.line[..entry.name_len], &entry.line[entry.name_len + 2..])
 }
 
 /// A field of the tables, by its number.

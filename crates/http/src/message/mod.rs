@@ -82,7 +82,7 @@ impl Field {
         self.line
     }
 
-    pub(crate) fn name_text(&self) -> Text {
+    pub fn name_text(&self) -> Text {
         self.line.slice(0, self.name_len as usize)
     }
 
@@ -114,7 +114,7 @@ impl Field {
 
     /// Whether the header is dropped on the way `filter`.
     #[inline]
-    pub(crate) fn is_filtered(&self, filter: Filter) -> bool {
+    pub fn is_filtered(&self, filter: Filter) -> bool {
         self.dropped || header_table::flags_of(self.id) & filter.0 != 0
     }
 }

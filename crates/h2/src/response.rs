@@ -1,0 +1,63 @@
+//! Header blocks of responses, for [`crate::frame::write_headers`].
+
+use crate::hpack::encode;
+use lacquer_http::{Filter, Message, Workspace};
+
+/// The block when there is not enough workspace for the real one: 500, without a body.
+pub const OUT_OF_WORKSPACE: &[u8] = b"\x8e\x1f\x0d\x010\x1f\x27\x07Varnish";
+
+/// A block of nothing but the status, which is taken modulo 1000.
+pub fn write_status(out: &mut Vec<u8>, status: u16) {
+    encode::status(out, status);
+}
+
+/// The block of a response. Headers about the connection are left out (RFC 9113 section 8.2.2). `debug` gets
+/// what Varnish writes into the request's `Debug` records.
+pub fn write(out: &mut Vec<u8>, msg: &Message, ws: &Workspace, mut debug: Option<&mut dyn FnMut(String)>) {
+    encode::status(out, msg.status());
+    for field in msg.fields().iter().filter(|field| !field.is_filtered(Filter::HTTP2)) {
+        let row = encode::field(out, field.name(ws), field.value(ws));
+        if let (Some(debug), Some(row)) = (&mut debug, row) {
+            let (name, value) = encode::static_row(row);
+            let text = |bytes| String::from_utf8_lossy(bytes);
+            debug(format!(
+                "HP {{{row}, \"{}:\", \"{}\"}} <{}>",
+                text(name),
+                text(value),
+                text(field.line(ws))
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hpack::{Decoder, Step};
+    use lacquer_http::SessClose;
+    use lacquer_http::h1::decide_connection;
+
+    #[test]
+    fn a_response_without_what_concerns_the_connection() {
+        let (mut ws, mut msg) = (Workspace::new(4096), Message::new(64));
+        msg.set_response(&mut ws, 404).unwrap();
+        for line in ["Server: x", "Connection: other", "Other: foo", "Keep-Alive: timeout=5", "X-Y: z"] {
+            msg.append_line_copy(&mut ws, line.as_bytes()).unwrap();
+        }
+        decide_connection(&mut msg, &mut ws, SessClose::RespClose).unwrap();
+        let (mut out, mut records) = (Vec::new(), Vec::new());
+        write(&mut out, &msg, &ws, Some(&mut |text| records.push(text)));
+        assert_eq!(out, b"\x8d\x1f\x27\x01x\x10\x03x-y\x01z");
+        assert_eq!(records, ["HP {54, \"server:\", \"\"} <Server: x>"]);
+    }
+
+    #[test]
+    fn the_last_resort_is_a_block() {
+        let (mut decoder, mut input, mut room) = (Decoder::new(0), OUT_OF_WORKSPACE, [0; 64]);
+        for expected in [&b":status: 500"[..], b"content-length: 0", b"server: Varnish"] {
+            let Ok(Step::Field(line)) = decoder.next(&mut input, &mut room) else { panic!() };
+            assert_eq!(&room[..line.len], expected);
+        }
+        assert_eq!(decoder.next(&mut input, &mut room), Ok(Step::End));
+    }
+}
