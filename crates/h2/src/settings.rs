@@ -124,7 +124,7 @@ pub fn from_base64url(text: &[u8]) -> Option<Vec<u8>> {
             out.push((bits >> count) as u8);
         }
     }
-    (padding <= 2 && out.len().is_multiple_of(6)).then_some(out)
+    (padding <= 2 && count < 6 && out.len().is_multiple_of(6)).then_some(out)
 }
 
 #[cfg(test)]

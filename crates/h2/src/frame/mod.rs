@@ -5,6 +5,9 @@ mod describe;
 mod parse;
 mod write;
 
+#[cfg(test)]
+mod tests;
+
 pub use parse::{Frame, parse};
 pub use write::{
     goaway, ping_ack, rst_stream, settings_ack, split, window_update, write_headers, write_settings,
