@@ -24,7 +24,7 @@ TRANSACTIONS = (Column("rps", "transactions/s", 0, "more"), *THROUGHPUT[1:])
 @dataclasses.dataclass
 class Options:
     rounds: int
-    seconds: int
+    seconds: float
     servers: list
     objects: int
     minutes: float

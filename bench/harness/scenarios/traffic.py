@@ -1,5 +1,6 @@
 """Requests of all kinds: hits by size and by connections, passes, misses, mixes."""
 
+import dataclasses
 import time
 
 from .. import load, measure
@@ -77,11 +78,13 @@ def misses(options):
 # ---------------------------------------------------------------- latency at a rate
 
 RATE = 8000  # of the small hits, passes and misses
+SLICES = 5   # of a round; a pause of the machine spoils the slice it falls into, and not the median of them
 
 
 def latency(options):
     """The same requests at the same moments for all, at a rate that each can keep: how long they take when
     the server is not full."""
+    options = dataclasses.replace(options, rounds=options.rounds * SLICES, seconds=options.seconds / SLICES)
     hits, forwards = CACHES + ("nginx-file",) + FLOORS, CACHES + ("haproxy-nolog", "floor-forward")
     with load.awake():
         return [paced("latency-hit", "hit, 1.4 kB", RATE, options, hits),
@@ -96,7 +99,7 @@ def paced(id, title, rate, options, names, size=1400, header="", unique=False, *
         page = f"{token()}/{{}}" if unique else "page"
         return load.counted(port, count, 64, f"/{size}/{page}", header=header, rate=rate)
     result = Result(id, f"{title}, {rate:,} requests/s", list(PACED), "p99")
-    return interleaved(result, options, names, lambda port: requests(port, rate * options.seconds, rate),
+    return interleaved(result, options, names, lambda port: requests(port, int(rate * options.seconds), rate),
                        lambda port: requests(port, 500), load.first_in_line, sizes=(size,), **field)
 
 

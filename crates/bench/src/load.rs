@@ -11,7 +11,7 @@ use rustix::fd::OwnedFd;
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What to ask for, and how many are left.
 pub struct Plan {
@@ -43,6 +43,7 @@ pub struct Tally {
     pub late_micros: Vec<u32>,
     bytes: u64,
     pub errors: u64,
+    pub took: Duration,
 }
 
 pub struct Client {
@@ -131,20 +132,21 @@ pub fn run(options: &Options) -> Result<(), String> {
         path: options.text("path", "/").to_owned(),
         header: if header.is_empty() { String::new() } else { format!("{header}\r\n") },
         next: first,
-        end: first + count,
+        // At a rate each connection begins with a request that is not counted.
+        end: first + count + if rate > 0.0 { connections as u64 } else { 0 },
     };
-    let started = Instant::now();
     let tally = if rate > 0.0 {
         paced::drive_all(address, connections, &mut plan, rate)
     } else {
         drive_all(address, connections, &mut plan)
     };
     let tally = tally.map_err(|error| format!("{address}: {error}"))?;
-    println!("{}", report(tally, started.elapsed().as_secs_f64()));
+    println!("{}", report(tally));
     Ok(())
 }
 
 fn drive_all(address: SocketAddr, connections: usize, plan: &mut Plan) -> io::Result<Tally> {
+    let started = Instant::now();
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let mut clients: Vec<Option<Client>> = Vec::new();
     let mut tally = Tally::default();
@@ -172,15 +174,17 @@ fn drive_all(address: SocketAddr, connections: usize, plan: &mut Plan) -> io::Re
             }
         }
     }
+    tally.took = started.elapsed();
     Ok(tally)
 }
 
-fn report(tally: Tally, seconds: f64) -> String {
+fn report(tally: Tally) -> String {
     format!(
-        "{{\"requests\": {}, \"errors\": {}, \"bytes\": {}, \"seconds\": {seconds:.6}, \"latency_us\": {}, \"late_us\": {}}}",
+        "{{\"requests\": {}, \"errors\": {}, \"bytes\": {}, \"seconds\": {:.6}, \"latency_us\": {}, \"late_us\": {}}}",
         tally.micros.len(),
         tally.errors,
         tally.bytes,
+        tally.took.as_secs_f64(),
         distribution(tally.micros),
         distribution(tally.late_micros)
     )
@@ -212,7 +216,7 @@ mod tests {
     #[test]
     fn a_report_is_json_with_the_distribution() {
         let tally = Tally { micros: (1..=100).rev().collect(), ..Tally::default() };
-        let text = report(tally, 1.5);
+        let text = report(tally);
         assert!(
             text.contains("\"requests\": 100")
                 && text.contains("\"p50\": 51")
