@@ -1,7 +1,8 @@
 //! Decoding a header block, field by field.
 
 use super::dynamic_table::DynamicTable;
-use super::static_table::{COUNT, STATIC};
+use super::static_table::{COUNT, STATIC, StaticField};
+use super::well_formed::is_well_formed;
 use super::{HpackError, huffman, integer};
 
 /// Between a name and its value.
@@ -12,9 +13,21 @@ const SEPARATOR: &[u8] = b": ";
 pub struct Line {
     pub len: usize,
     pub name_len: usize,
+    /// 1 when it is well-formed. A whole word, so that lines are copied word by word.
+    well_formed: usize,
 }
 
 impl Line {
+    pub(crate) const fn new(len: usize, name_len: usize, is_well_formed: bool) -> Line {
+        Line { len, name_len, well_formed: is_well_formed as usize }
+    }
+
+    /// Whether name and value have only what RFC 9113 section 8.2.1 allows; known since the field was first
+    /// seen.
+    pub const fn is_well_formed(&self) -> bool {
+        self.well_formed != 0
+    }
+
     pub fn name<'a>(&self, out: &'a [u8]) -> &'a [u8] {
         &out[..self.name_len]
     }
@@ -76,29 +89,36 @@ impl Decoder {
     pub fn next(&mut self, input: &mut &[u8], out: &mut [u8]) -> Result<Step, HpackError> {
         loop {
             let Some(&first) = input.first() else { return Ok(Step::End) };
-            let field = match first {
-                0x80.. => self.indexed(input, out),
-                0x40..0x80 => self.literal(input, out, 6, true),
+            let halt = match first {
+                0x80.. => match self.indexed(input, out) {
+                    Ok((used, line)) => return Ok(self.take(input, used, line)),
+                    Err(halt) => halt,
+                },
                 0x20..0x40 => match self.update(input) {
-                    Ok(len) => {
-                        *input = &input[len..];
+                    Ok(used) => {
+                        *input = &input[used..];
                         continue;
                     }
-                    Err(halt) => Err(halt),
+                    Err(halt) => halt,
                 },
-                _ => self.literal(input, out, 4, false),
+                _ => match self.literal(input, out) {
+                    Ok((used, line)) => return Ok(self.take(input, used, line)),
+                    Err(halt) => halt,
+                },
             };
-            return match field {
-                Ok((len, line)) => {
-                    *input = &input[len..];
-                    self.at_start = false;
-                    Ok(Step::Field(line))
-                }
-                Err(Halt::More(needed)) => Ok(Step::More { needed }),
-                Err(Halt::Full) => Ok(Step::Full),
-                Err(Halt::Damaged(error)) => Err(error),
+            return match halt {
+                Halt::More(needed) => Ok(Step::More { needed }),
+                Halt::Full => Ok(Step::Full),
+                Halt::Damaged(error) => Err(error),
             };
         }
+    }
+
+    #[inline]
+    fn take(&mut self, input: &mut &[u8], used: usize, line: Line) -> Step {
+        *input = &input[used..];
+        self.at_start = false;
+        Step::Field(line)
     }
 
     /// Room that surely suffices for the next field of `input`: no byte of a string becomes more than two,
@@ -108,9 +128,12 @@ impl Decoder {
     }
 
     #[inline]
-    fn line(&self, index: usize) -> Result<(&[u8], usize), HpackError> {
+    fn line(&self, index: usize) -> Result<(&[u8], Line), HpackError> {
         match index.checked_sub(1) {
-            Some(row) if row < COUNT => Ok((STATIC[row].line, STATIC[row].name_len)),
+            Some(row) if row < COUNT => {
+                let StaticField { line, name_len } = STATIC[row];
+                Ok((line, Line::new(line.len(), name_len, true)))
+            }
             Some(row) => self.table.get(row - COUNT).ok_or(HpackError::Index),
             None => Err(HpackError::Index),
         }
@@ -120,34 +143,31 @@ impl Decoder {
     #[inline]
     fn indexed(&self, input: &[u8], out: &mut [u8]) -> Result<(usize, Line), Halt> {
         let (index, used) = number(input, 0, 7)?;
-        let (line, name_len) = self.line(index)?;
-        out.get_mut(..line.len()).ok_or(Halt::Full)?.copy_from_slice(line);
-        Ok((used, Line { len: line.len(), name_len }))
+        let (bytes, line) = self.line(index)?;
+        out.get_mut(..line.len).ok_or(Halt::Full)?.copy_from_slice(bytes);
+        Ok((used, line))
     }
 
     /// A field whose value follows, and its name too unless that is in a table.
-    fn literal(
-        &mut self,
-        input: &[u8],
-        out: &mut [u8],
-        prefix: u32,
-        remember: bool,
-    ) -> Result<(usize, Line), Halt> {
+    fn literal(&mut self, input: &[u8], out: &mut [u8]) -> Result<(usize, Line), Halt> {
+        let remember = input[0] & 0x40 != 0;
+        let prefix = if remember { 6 } else { 4 };
         let (index, mut at) = number(input, 0, prefix)?;
         let name_len = if index == 0 {
             string(input, &mut at, out)?
         } else {
-            let (line, name_len) = self.line(index)?;
-            out.get_mut(..name_len).ok_or(Halt::Full)?.copy_from_slice(&line[..name_len]);
-            name_len
+            let (bytes, known) = self.line(index)?;
+            out.get_mut(..known.name_len).ok_or(Halt::Full)?.copy_from_slice(&bytes[..known.name_len]);
+            known.name_len
         };
         let value_at = name_len + SEPARATOR.len();
         out.get_mut(name_len..value_at).ok_or(Halt::Full)?.copy_from_slice(SEPARATOR);
         let len = value_at + string(input, &mut at, &mut out[value_at..])?;
+        let line = Line::new(len, name_len, is_well_formed(&out[..name_len], &out[value_at..len]));
         if remember {
-            self.table.insert(&out[..len], name_len);
+            self.table.insert(out, line);
         }
-        Ok((at, Line { len, name_len }))
+        Ok((at, line))
     }
 
     /// A new size for the table, at the start of a block only (RFC 7541 section 4.2).

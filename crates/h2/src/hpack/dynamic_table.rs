@@ -1,6 +1,7 @@
 //! The fields both sides remember (RFC 7541 sections 2.3.2 and 4). They lie behind each other as lines
 //! "name: value"; those evicted leave a gap at the front that is closed when it has become large.
 
+use super::decode::Line;
 use std::collections::VecDeque;
 
 /// What an entry costs besides its name and value.
@@ -12,13 +13,12 @@ const SEPARATOR: usize = 2;
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     start: usize,
-    len: usize,
-    name_len: usize,
+    line: Line,
 }
 
 impl Entry {
     const fn size(&self) -> usize {
-        size_of(self.len)
+        size_of(self.line.len)
     }
 }
 
@@ -41,11 +41,11 @@ impl DynamicTable {
         DynamicTable { lines: Vec::new(), entries: VecDeque::new(), size: 0, max_size }
     }
 
-    /// The line of that number, and where its name ends.
+    /// The line of that number.
     #[inline]
-    pub(crate) fn get(&self, index: usize) -> Option<(&[u8], usize)> {
+    pub(crate) fn get(&self, index: usize) -> Option<(&[u8], Line)> {
         let entry = self.entries.get(self.entries.len().checked_sub(index + 1)?)?;
-        Some((&self.lines[entry.start..entry.start + entry.len], entry.name_len))
+        Some((&self.lines[entry.start..entry.start + entry.line.len], entry.line))
     }
 
     pub(crate) fn set_max_size(&mut self, max_size: usize) {
@@ -53,17 +53,17 @@ impl DynamicTable {
         self.evict_to(max_size);
     }
 
-    /// Remembers a line; one that is larger than the table empties it.
-    pub(crate) fn insert(&mut self, line: &[u8], name_len: usize) {
-        let size = size_of(line.len());
+    /// Remembers the line at the start of `bytes`; one that is larger than the table empties it.
+    pub(crate) fn insert(&mut self, bytes: &[u8], line: Line) {
+        let size = size_of(line.len);
         if size > self.max_size {
             self.evict_to(0);
             return;
         }
         self.evict_to(self.max_size - size);
-        self.close_gap(line.len());
-        self.entries.push_back(Entry { start: self.lines.len(), len: line.len(), name_len });
-        self.lines.extend_from_slice(line);
+        self.close_gap(line.len);
+        self.entries.push_back(Entry { start: self.lines.len(), line });
+        self.lines.extend_from_slice(&bytes[..line.len]);
         self.size += size;
     }
 
@@ -115,15 +115,16 @@ mod tests {
         let mut table = DynamicTable::new(100);
         for i in 0..1000 {
             let line = format!("n: {i:0>width$}", width = 1 + i % 20);
-            table.insert(line.as_bytes(), 1);
-            assert_eq!(table.get(0), Some((line.as_bytes(), 1)));
+            let parts = Line::new(line.len(), 1, true);
+            table.insert(line.as_bytes(), parts);
+            assert_eq!(table.get(0), Some((line.as_bytes(), parts)));
             assert!(table.size() <= 100 && table.memory() <= 200);
         }
         assert!(table.count() >= 1);
         assert_eq!(table.get(table.count()), None);
-        table.insert(&[b'x'; 100], 3);
+        table.insert(&[b'x'; 100], Line::new(100, 3, true));
         assert_eq!((table.count(), table.size()), (0, 0));
-        table.insert(b"a: b", 1);
+        table.insert(b"a: b", Line::new(4, 1, true));
         table.set_max_size(33);
         assert_eq!(table.count(), 0);
     }

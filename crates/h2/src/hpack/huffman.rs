@@ -6,7 +6,7 @@ use super::HpackError;
 use super::huffman_table::CODE_LENGTHS;
 
 /// Bits the table looks at.
-const WINDOW: u32 = 11;
+const WINDOW: u32 = 12;
 
 /// The longest code of a character.
 const MAX_BITS: u32 = 30;

@@ -9,6 +9,7 @@ pub mod huffman;
 mod huffman_table;
 mod integer;
 mod static_table;
+pub(crate) mod well_formed;
 
 #[cfg(test)]
 mod tests;

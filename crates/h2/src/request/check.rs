@@ -3,10 +3,10 @@
 //! has it. In one it is as lax as Varnish: pseudo-headers may follow other fields.
 
 use crate::error_table::{Error, Reason};
-use crate::fault::{Fault, Tag};
+use crate::fault::{Fault, Note, Tag};
 use crate::hpack::Line;
-use lacquer_http::HeaderName;
-use lacquer_http::ascii::{is_tchar, is_valid_line};
+use crate::hpack::well_formed::is_blank;
+use lacquer_http::ascii::is_tchar;
 
 /// Bytes of a field that the log shows.
 const EXCERPT: usize = 20;
@@ -21,12 +21,20 @@ pub(super) enum Role {
     Header,
 }
 
-fn malformed(text: String) -> Fault {
-    Error::Stream(Reason::ProtocolError).noted(Tag::BogoHeader, text)
+#[cold]
+fn malformed(text: String) -> Box<Fault> {
+    Box::new(Error::Stream(Reason::ProtocolError).noted(Tag::BogoHeader, text))
 }
 
-fn silently_malformed() -> Fault {
-    Error::Stream(Reason::ProtocolError).into()
+#[cold]
+fn too_long(line: Line, bytes: &[u8]) -> Box<Fault> {
+    let text = format!("Header too large: {}", shown(&bytes[..line.len], EXCERPT));
+    Box::new(Error::Stream(Reason::EnhanceYourCalm).noted(Tag::BogoHeader, text))
+}
+
+#[cold]
+fn silently_malformed() -> Box<Fault> {
+    Box::new(Error::Stream(Reason::ProtocolError).into())
 }
 
 /// As `%.*s` shows it: up to a NUL.
@@ -36,32 +44,17 @@ pub(super) fn shown(bytes: &[u8], len: usize) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-const fn is_blank(b: u8) -> bool {
-    b == b' ' || b == b'\t'
-}
-
-const fn is_name_char(b: u8) -> bool {
-    is_tchar(b) && !b.is_ascii_uppercase()
-}
-
 /// Checks name and value and tells what the field is.
 #[inline]
-pub(super) fn check(line: Line, bytes: &[u8], hdr_len: usize) -> Result<Role, Fault> {
+pub(super) fn check(line: Line, bytes: &[u8], hdr_len: usize) -> Result<Role, Box<Fault>> {
     let (name, value) = (line.name(bytes), line.value(bytes));
-    let plain_name = name.strip_prefix(b":").unwrap_or(name);
-    let is_good = !name.is_empty()
-        && plain_name.iter().all(|&b| is_name_char(b))
-        && is_valid_line(value)
-        && !value.first().is_some_and(|&b| is_blank(b))
-        && !value.last().is_some_and(|&b| is_blank(b));
-    if !is_good {
+    if !line.is_well_formed() {
         return Err(malformed(what_is_wrong(name, value, &bytes[..line.len])));
     }
     if line.len > hdr_len {
-        let text = format!("Header too large: {}", shown(&bytes[..line.len], EXCERPT));
-        return Err(Error::Stream(Reason::EnhanceYourCalm).noted(Tag::BogoHeader, text));
+        return Err(too_long(line, bytes));
     }
-    if plain_name.len() < name.len() { pseudo(name, value, line, bytes) } else { header(name, value) }
+    if name.starts_with(b":") { pseudo(name, value, line, bytes) } else { Ok(Role::Header) }
 }
 
 /// The record for the first thing that is wrong.
@@ -90,7 +83,7 @@ fn what_is_wrong(name: &[u8], value: &[u8], line: &[u8]) -> String {
     }
 }
 
-fn pseudo(name: &[u8], value: &[u8], line: Line, bytes: &[u8]) -> Result<Role, Fault> {
+fn pseudo(name: &[u8], value: &[u8], line: Line, bytes: &[u8]) -> Result<Role, Box<Fault>> {
     let role = match name {
         b":method" => Role::Method,
         b":path" => Role::Path,
@@ -118,10 +111,8 @@ fn pseudo(name: &[u8], value: &[u8], line: Line, bytes: &[u8]) -> Result<Role, F
     Ok(role)
 }
 
-fn header(name: &[u8], value: &[u8]) -> Result<Role, Fault> {
-    let is_te = name == b"te";
-    if (is_te && value != b"trailers") || (!is_te && HeaderName::new(name).is_hop_by_hop()) {
-        return Err(malformed(format!("Illegal connection-specific field: {}", shown(name, EXCERPT))));
-    }
-    Ok(Role::Header)
+/// The fault of a field that is about a connection.
+#[cold]
+pub(super) fn connection_specific(name: &[u8]) -> Note {
+    Note::new(Tag::BogoHeader, format!("Illegal connection-specific field: {}", shown(name, EXCERPT)))
 }

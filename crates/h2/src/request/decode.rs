@@ -1,6 +1,6 @@
 //! Decoding a header block that comes in pieces, into a message.
 
-use super::check::{Role, check, shown};
+use super::check::{Role, check, connection_specific, shown};
 use super::{Body, Limits};
 use crate::error_table::{Error, Reason};
 use crate::fault::{Fault, Note, Tag};
@@ -8,7 +8,7 @@ use crate::hpack::{Decoder, HpackError, Line, Step, TRUNCATED};
 use lacquer_http::h1::content_length;
 use lacquer_http::header_table::COOKIE;
 use lacquer_http::workspace::Mark;
-use lacquer_http::{Message, Slot, Text, Workspace, fixed};
+use lacquer_http::{Filter, Message, Slot, Text, Workspace, fixed};
 
 const REQ_SIZE: Error = Error::Stream(Reason::ReqSize);
 const CALM: Error = Error::Stream(Reason::EnhanceYourCalm);
@@ -153,7 +153,7 @@ impl RequestDecoder {
     #[inline]
     fn take(&mut self, line: Line, ws: &mut Workspace, msg: &mut Message, log: Log<'_>) -> Result<(), Error> {
         let whole = self.area.slice(self.used, self.used + line.len);
-        let role = check(line, ws.get(whole), self.hdr_len).map_err(|fault| noted(fault, log))?;
+        let role = check(line, ws.get(whole), self.hdr_len).map_err(|fault| noted(*fault, log))?;
         let end = self.used + line.len;
         *ws.get_mut(self.area).get_mut(end).ok_or(REQ_SIZE)? = 0;
         self.used = end + 1;
@@ -244,16 +244,19 @@ fn header(
     line: Text,
     whole: Text,
     name_len: usize,
-    ws: &mut Workspace,
+    ws: &Workspace,
     msg: &mut Message,
     log: Log<'_>,
 ) -> Result<(), Error> {
-    if msg.append_split_line(ws, line, name_len).is_ok() {
-        return Ok(());
+    let Some(field) = msg.append_split_line(ws, line, name_len) else {
+        log(Note::new(Tag::LostHeader, format!("Too many headers: {}", shown(ws.get(whole), 20))));
+        return Err(CALM);
+    };
+    if field.is_filtered(Filter::HTTP2) || field.name(ws) == b"te" && field.value(ws) != b"trailers" {
+        log(connection_specific(field.name(ws)));
+        return Err(MALFORMED);
     }
-    let text = format!("Too many headers: {}", shown(ws.get(whole), 20));
-    log(Note::new(Tag::LostHeader, text));
-    Err(CALM)
+    Ok(())
 }
 
 fn start_line(

@@ -3,7 +3,7 @@
 
 use super::{Field, MAX_NAME, Message, bit, skip_blanks};
 use crate::ascii::is_ows;
-use crate::header_table::HeaderName;
+use crate::header_table::{self, HeaderName};
 use crate::workspace::{Overflow, Text, Workspace};
 
 impl Message {
@@ -80,21 +80,16 @@ impl Message {
         self.push(ws, field)
     }
 
-    /// Appends a whole line that is in the workspace, its first `name_len` bytes being the name and the
-    /// colon following.
+    /// Appends a line of the workspace, "name: value", of which the caller knows that it is well-formed and
+    /// where its name ends. `None`: there is no room.
     #[inline]
-    pub fn append_split_line(
-        &mut self,
-        ws: &mut Workspace,
-        line: Text,
-        name_len: usize,
-    ) -> Result<Text, Overflow> {
-        if name_len > MAX_NAME {
-            ws.set_overflowed();
-            return Err(Overflow);
+    pub fn append_split_line(&mut self, ws: &Workspace, line: Text, name_len: usize) -> Option<&Field> {
+        if !self.has_room() || name_len > MAX_NAME {
+            return None;
         }
-        let field = Field::new(line, ws.get(line), name_len);
-        self.push(ws, field)
+        let id = header_table::classify(&ws.get(line)[..name_len]);
+        self.push_unchecked(Field::from_parts(line, name_len, name_len + 2, id));
+        self.fields.last()
     }
 
     /// Copies a whole line ("Name: value") into the workspace and appends it.
