@@ -62,8 +62,8 @@ def ratios(result, rows, kinds):
 
 
 def usual_references(rows, kinds, subject):
-    """Varnish; the best of the other caches, for each figure anew; files, floors and the origin alone."""
+    """Varnish; the best of the other caches, for each figure anew; variants, files, floors and the origin alone."""
     peers = [n for n in rows if kinds.get(n) == "cache" and n != subject]
     groups = {"varnish": ["varnish"], "best peer": peers if len(peers) > 1 else []}
-    groups.update({n: [n] for n in rows if kinds.get(n) in ("file", "floor", "origin")})
+    groups.update({n: [n] for n in rows if kinds.get(n) in ("variant", "file", "floor", "origin")})
     return groups

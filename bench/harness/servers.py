@@ -56,7 +56,7 @@ class Setup:
 @dataclasses.dataclass(frozen=True)
 class Server:
     name: str
-    kind: str  # cache, file, floor or origin
+    kind: str  # cache, variant (one that is not set up as in production, so no peer), file, floor or origin
     program: str
     command: object  # Setup to a list of words
 
@@ -138,7 +138,7 @@ SERVERS = {s.name: s for s in [
     Server("lacquer", "cache", LACQUERD, varnish_like(LACQUERD)),
     Server("varnish", "cache", "varnishd", varnish_like("varnishd")),
     Server("haproxy", "cache", "haproxy", haproxy(logs=True)),
-    Server("haproxy-nolog", "cache", "haproxy", haproxy(logs=False)),
+    Server("haproxy-nolog", "variant", "haproxy", haproxy(logs=False)),
     Server("nginx", "cache", "nginx", nginx("nginx.conf")),
     Server("squid", "cache", "squid", lambda s: ["squid", "-N", "-f", filled("squid.conf", s)]),
     Server("trafficserver", "cache", "traffic_server", trafficserver),

@@ -48,7 +48,7 @@ def interleaved(result, options, names, drive, warm, around=contextlib.nullconte
         turns = list(running.servers.items())
         for at in range(options.rounds):
             for name, server in rotated(turns, at):
-                asks = SERVERS[name].kind == "cache"
+                asks = SERVERS[name].kind in ("cache", "variant")
                 with around(server):
                     result.add(name, load.measured(server, drive, running.origin_port if asks else None))
     return result
