@@ -2,8 +2,9 @@
 //! one point it is stricter: fields that are about a connection make a request malformed, as the RFC
 //! has it. In one it is as lax as Varnish: pseudo-headers may follow other fields.
 
-use crate::error_table::{Error, Reason};
-use crate::fault::{Fault, Note, Tag};
+use super::decode::{CALM, Log, MALFORMED};
+use crate::error_table::Error;
+use crate::fault::{Note, Tag};
 use crate::hpack::Line;
 use crate::hpack::well_formed::is_blank;
 use lacquer_http::ascii::is_tchar;
@@ -21,22 +22,6 @@ pub(super) enum Role {
     Header,
 }
 
-#[cold]
-fn malformed(text: String) -> Box<Fault> {
-    Box::new(Error::Stream(Reason::ProtocolError).noted(Tag::BogoHeader, text))
-}
-
-#[cold]
-fn too_long(line: Line, bytes: &[u8]) -> Box<Fault> {
-    let text = format!("Header too large: {}", shown(&bytes[..line.len], EXCERPT));
-    Box::new(Error::Stream(Reason::EnhanceYourCalm).noted(Tag::BogoHeader, text))
-}
-
-#[cold]
-fn silently_malformed() -> Box<Fault> {
-    Box::new(Error::Stream(Reason::ProtocolError).into())
-}
-
 /// As `%.*s` shows it: up to a NUL.
 pub(super) fn shown(bytes: &[u8], len: usize) -> String {
     let bytes = &bytes[..bytes.len().min(len)];
@@ -44,17 +29,24 @@ pub(super) fn shown(bytes: &[u8], len: usize) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-/// Checks name and value and tells what the field is.
+/// Writes the record and answers with the error of the stream.
+#[cold]
+fn bogus(log: Log<'_>, error: Error, text: String) -> Error {
+    log(Note::new(Tag::BogoHeader, text));
+    error
+}
+
+/// Checks name and value of the line in `bytes` and tells what the field is.
 #[inline]
-pub(super) fn check(line: Line, bytes: &[u8], hdr_len: usize) -> Result<Role, Box<Fault>> {
+pub(super) fn check(line: Line, bytes: &[u8], hdr_len: usize, log: Log<'_>) -> Result<Role, Error> {
     let (name, value) = (line.name(bytes), line.value(bytes));
     if !line.is_well_formed() {
-        return Err(malformed(what_is_wrong(name, value, &bytes[..line.len])));
+        return Err(bogus(log, MALFORMED, what_is_wrong(name, value, bytes)));
     }
     if line.len > hdr_len {
-        return Err(too_long(line, bytes));
+        return Err(bogus(log, CALM, format!("Header too large: {}", shown(bytes, EXCERPT))));
     }
-    if name.starts_with(b":") { pseudo(name, value, line, bytes) } else { Ok(Role::Header) }
+    if name.starts_with(b":") { pseudo(name, value, bytes, log) } else { Ok(Role::Header) }
 }
 
 /// The record for the first thing that is wrong.
@@ -83,36 +75,34 @@ fn what_is_wrong(name: &[u8], value: &[u8], line: &[u8]) -> String {
     }
 }
 
-fn pseudo(name: &[u8], value: &[u8], line: Line, bytes: &[u8]) -> Result<Role, Box<Fault>> {
+fn pseudo(name: &[u8], value: &[u8], bytes: &[u8], log: Log<'_>) -> Result<Role, Error> {
     let role = match name {
         b":method" => Role::Method,
         b":path" => Role::Path,
         b":scheme" => Role::Scheme,
         b":authority" => return Ok(Role::Authority),
-        _ => {
-            let text = format!("Unknown pseudo-header: {}", shown(&bytes[..line.len], EXCERPT));
-            return Err(malformed(text));
-        }
+        _ => return Err(bogus(log, MALFORMED, format!("Unknown pseudo-header: {}", shown(bytes, EXCERPT)))),
     };
     if role == Role::Path {
         if !value.is_empty() && value[0] != b'/' && value != b"*" {
-            return Err(malformed(format!("Illegal :path pseudo-header {}", shown(value, value.len()))));
+            let text = format!("Illegal :path pseudo-header {}", shown(value, value.len()));
+            return Err(bogus(log, MALFORMED, text));
         }
         // No other control character has come so far.
         if value.iter().any(|&b| is_blank(b)) {
-            return Err(silently_malformed());
+            return Err(MALFORMED);
         }
     } else if !value.iter().all(|&b| is_tchar(b)) {
-        return Err(silently_malformed());
+        return Err(MALFORMED);
     }
     if value.is_empty() {
-        return Err(malformed(format!("Empty pseudo-header {}", shown(name, name.len()))));
+        return Err(bogus(log, MALFORMED, format!("Empty pseudo-header {}", shown(name, name.len()))));
     }
     Ok(role)
 }
 
-/// The fault of a field that is about a connection.
+/// The error of a field that is about a connection.
 #[cold]
-pub(super) fn connection_specific(name: &[u8]) -> Note {
-    Note::new(Tag::BogoHeader, format!("Illegal connection-specific field: {}", shown(name, EXCERPT)))
+pub(super) fn connection_specific(name: &[u8], log: Log<'_>) -> Error {
+    bogus(log, MALFORMED, format!("Illegal connection-specific field: {}", shown(name, EXCERPT)))
 }

@@ -3,7 +3,7 @@
 use super::check::{Role, check, connection_specific, shown};
 use super::{Body, Limits};
 use crate::error_table::{Error, Reason};
-use crate::fault::{Fault, Note, Tag};
+use crate::fault::{Note, Tag};
 use crate::hpack::{Decoder, HpackError, Line, Step, TRUNCATED};
 use lacquer_http::h1::content_length;
 use lacquer_http::header_table::COOKIE;
@@ -11,14 +11,14 @@ use lacquer_http::workspace::Mark;
 use lacquer_http::{Filter, Message, Slot, Text, Workspace, fixed};
 
 const REQ_SIZE: Error = Error::Stream(Reason::ReqSize);
-const CALM: Error = Error::Stream(Reason::EnhanceYourCalm);
-const MALFORMED: Error = Error::Stream(Reason::ProtocolError);
+pub(super) const CALM: Error = Error::Stream(Reason::EnhanceYourCalm);
+pub(super) const MALFORMED: Error = Error::Stream(Reason::ProtocolError);
 const DAMAGED: Error = Error::Connection(Reason::CompressionError);
 
 /// Where `:authority`, written over in part, becomes `host`.
 const HOST_IN_AUTHORITY: usize = ":authority".len() - "host".len();
 
-type Log<'a> = &'a mut dyn FnMut(Note);
+pub(super) type Log<'a> = &'a mut dyn FnMut(Note);
 
 /// A request whose headers are complete and right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +153,7 @@ impl RequestDecoder {
     #[inline]
     fn take(&mut self, line: Line, ws: &mut Workspace, msg: &mut Message, log: Log<'_>) -> Result<(), Error> {
         let whole = self.area.slice(self.used, self.used + line.len);
-        let role = check(line, ws.get(whole), self.hdr_len).map_err(|fault| noted(*fault, log))?;
+        let role = check(line, ws.get(whole), self.hdr_len, log)?;
         let end = self.used + line.len;
         *ws.get_mut(self.area).get_mut(end).ok_or(REQ_SIZE)? = 0;
         self.used = end + 1;
@@ -253,8 +253,7 @@ fn header(
         return Err(CALM);
     };
     if field.is_filtered(Filter::HTTP2) || field.name(ws) == b"te" && field.value(ws) != b"trailers" {
-        log(connection_specific(field.name(ws)));
-        return Err(MALFORMED);
+        return Err(connection_specific(field.name(ws), log));
     }
     Ok(())
 }
@@ -286,14 +285,6 @@ fn once(seen: &mut bool, name: &str, log: Log<'_>) -> Result<(), Error> {
 fn duplicate(name: &str, log: Log<'_>) -> Error {
     log(Note::new(Tag::BogoHeader, format!("Duplicate pseudo-header {name}")));
     MALFORMED
-}
-
-#[cold]
-fn noted(fault: Fault, log: Log<'_>) -> Error {
-    if let Some(note) = fault.note {
-        log(note);
-    }
-    fault.error
 }
 
 #[cold]
