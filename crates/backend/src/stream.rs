@@ -164,6 +164,14 @@ impl TxHalf {
         }
     }
 
+    /// Ready when a write would not have to wait.
+    pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            TxHalf::Tcp(s) => s.as_ref().poll_write_ready(cx),
+            TxHalf::Unix(s) => s.as_ref().poll_write_ready(cx),
+        }
+    }
+
     pub async fn writable(&self) -> io::Result<()> {
         match self {
             TxHalf::Tcp(s) => s.writable().await,

@@ -1,4 +1,5 @@
-//! A panic while serving one request ends that request, not the worker.
+//! A panic while serving one request ends that request, not the worker; and what is rare stays out of the
+//! way of what is not.
 
 use std::any::Any;
 use std::future::Future;
@@ -15,6 +16,14 @@ pub async fn caught<F: Future>(mut work: Pin<&mut F>) -> Result<F::Output, Strin
         Err(fault) => Poll::Ready(Err(text_of(&*fault))),
     })
     .await
+}
+
+/// A future on the heap, made out of line: what is large and seldom needed does not widen the frame of who is
+/// polled all the time.
+#[cold]
+#[inline(never)]
+pub fn apart<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
+    Box::pin(make())
 }
 
 fn text_of(fault: &(dyn Any + Send)) -> String {

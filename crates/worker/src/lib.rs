@@ -17,6 +17,7 @@ mod deadlines;
 mod extra;
 mod faults;
 mod fetch;
+mod h2;
 mod helpers;
 mod locks;
 mod memory;
@@ -38,6 +39,7 @@ mod task;
 mod vars;
 mod vcl_life;
 mod vcl_table;
+mod wire;
 
 use std::os::fd::RawFd;
 use std::process::ExitCode;

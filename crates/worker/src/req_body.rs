@@ -4,6 +4,7 @@
 //! requests, the fetch while it forwards the body.
 
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -14,6 +15,7 @@ use lacquer_http::h1::{ChunkedDecoder, Framing};
 use lacquer_params::Params;
 
 use crate::clock;
+use crate::h2::Stream;
 use crate::req_filters::BodyFilters;
 use crate::shared::Shared;
 
@@ -89,6 +91,8 @@ impl BodyError {
 pub struct ReqBody {
     /// Absent while a fetch has it.
     pub rx: Option<Rx>,
+    /// What it comes by instead, on a connection that has several at a time.
+    stream: Option<Rc<Stream>>,
     status: BodyStatus,
     length: u64,
     left: u64,
@@ -116,6 +120,7 @@ pub struct Reading {
 }
 
 const STEP: usize = 16 * 1024;
+const STEP_MAX: usize = 1024 * 1024;
 
 impl ReqBody {
     /// Of a request without one, or not read yet.
@@ -127,6 +132,7 @@ impl ReqBody {
     pub fn new(rx: Option<Rx>, framing: Framing) -> ReqBody {
         ReqBody {
             rx,
+            stream: None,
             status: framing.status,
             length: framing.content_length,
             left: framing.content_length,
@@ -141,6 +147,11 @@ impl ReqBody {
             ended: 0.0,
             buffer: Vec::new(),
         }
+    }
+
+    /// What comes by a stream.
+    pub fn of_stream(stream: Rc<Stream>, framing: Framing) -> ReqBody {
+        ReqBody { stream: Some(stream), ..ReqBody::new(None, framing) }
     }
 
     /// Nothing of the body is left on the connection.
@@ -205,6 +216,7 @@ impl ReqBody {
             left: self.left,
             decoder: std::mem::take(&mut self.decoder),
             cached: self.cached.clone(),
+            stream: self.stream.clone(),
             framing: self.framing,
             filters: self.filters.take(),
             buffer: std::mem::take(&mut self.buffer),
@@ -234,6 +246,7 @@ impl ReqBody {
     /// All of it was read.
     pub fn is_done(&self) -> bool {
         match self.status {
+            BodyStatus::Length | BodyStatus::Eof if self.stream.is_some() => self.stream_is_drained(),
             BodyStatus::Length => self.left == 0,
             BodyStatus::Chunked => self.decoder.is_done(),
             BodyStatus::Error => false,
@@ -286,7 +299,7 @@ impl ReqBody {
         }
         self.begun = true;
         let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.resize(STEP, 0);
+        buffer.resize(self.step(params), 0);
         let outcome = self.fill(&mut buffer, params).await;
         self.buffer = buffer;
         self.ended = clock::real();
@@ -303,7 +316,30 @@ impl ReqBody {
         }
     }
 
+    /// How much is read at a time. What a stream has may be taken at once, for its client to send more.
+    fn step(&self, params: &Params) -> usize {
+        if self.stream.is_some() { (params.fetch_chunksize as usize).clamp(STEP, STEP_MAX) } else { STEP }
+    }
+
+    /// A stream's body ends where the client says so, whatever length was announced.
+    fn stream_is_drained(&self) -> bool {
+        self.stream.as_ref().is_some_and(|stream| stream.is_drained())
+    }
+
     async fn fill(&mut self, buffer: &mut [u8], params: &Params) -> Result<(usize, usize), BodyError> {
+        let limit = clock::seconds(params.timeout_idle.max(0.001));
+        if let Some(stream) = &self.stream {
+            return match tokio::time::timeout(limit, stream.read(buffer)).await {
+                Ok(Ok(n)) => {
+                    self.left = self.left.saturating_sub(n as u64);
+                    Ok((0, n))
+                }
+                _ => {
+                    stream.refuse_body();
+                    Err(BodyError::Framing("stream gone"))
+                }
+            };
+        }
         loop {
             let want = match self.status {
                 BodyStatus::Length => buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX)),
@@ -312,7 +348,6 @@ impl ReqBody {
             let Some(rx) = self.rx.as_mut() else {
                 return Err(BodyError::Framing("connection is in use"));
             };
-            let limit = clock::seconds(params.timeout_idle.max(0.001));
             let n = match tokio::time::timeout(limit, rx.read(&mut buffer[..want])).await {
                 Ok(Ok(n)) if n > 0 => n,
                 _ if self.status == BodyStatus::Length => {

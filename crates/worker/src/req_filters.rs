@@ -164,7 +164,9 @@ impl Req {
         let (reads, bytes) = self.body.take_counted();
         self.account.req_body += bytes;
         if reads > 0 {
-            self.task.log_received(self.body.framing(), reads, bytes);
+            let receiver =
+                if self.tx.stream().is_some() { "H2_BODY" } else { self.body.framing().receiver() };
+            self.task.log_received(receiver, reads, bytes);
         }
     }
 

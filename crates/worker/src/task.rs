@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use lacquer_filters::Report;
-use lacquer_http::{BodyStatus, HeaderName, Message, Overflow, Slot, Text, Workspace};
+use lacquer_http::{HeaderName, Message, Overflow, Slot, Text, Workspace};
 use lacquer_http::{conditional, fixed, fixed_text_table, header_table as h};
 use lacquer_params::Params;
 use lacquer_shm::{Tag, TxLog, Vxid};
@@ -61,8 +61,7 @@ impl Task {
     }
 
     /// A body of so many bytes came in so many reads.
-    pub fn log_received(&mut self, framing: BodyStatus, reads: u64, bytes: u64) {
-        let receiver = framing.receiver();
+    pub fn log_received(&mut self, receiver: &str, reads: u64, bytes: u64) {
         if !receiver.is_empty() {
             self.log.record(Tag::VfpAcct).str(receiver).sp().u64(reads).sp().u64(bytes).end();
         }
@@ -78,10 +77,10 @@ impl Task {
         }
     }
 
-    /// In so many pieces a body of so many bytes was sent.
+    /// In so many pieces a body of so many bytes was sent; who did it has a blank behind its name.
     #[inline(always)]
-    pub fn log_sent(&mut self, pieces: u64, bytes: u64) {
-        self.log.record(Tag::VdpAcct).str("V1B ").u64(pieces).sp().u64(bytes).end();
+    pub fn log_sent(&mut self, by: &str, pieces: u64, bytes: u64) {
+        self.log.record(Tag::VdpAcct).str(by).u64(pieces).sp().u64(bytes).end();
     }
 
     pub fn link(&mut self, kind: &str, to: Vxid, why: &str) {
@@ -92,10 +91,18 @@ impl Task {
 /// What VCL runs for.
 pub trait Scene: Host + Sized {
     fn task(&mut self) -> &mut Task;
+
+    /// Nobody waits for this any more: no more VCL is run for it.
+    fn is_reset(&mut self) -> bool {
+        false
+    }
 }
 
 /// Runs one subroutine of VCL, with its records in the log.
 pub async fn run_vcl<S: Scene>(scene: &mut S, method: Method) -> Action {
+    if scene.is_reset() {
+        return Action::Fail;
+    }
     let task = scene.task();
     task.method = method;
     task.failed = false;

@@ -113,6 +113,15 @@ impl Log {
         self.ring.write_record(tag, vxid, &text[..len]);
     }
 
+    /// `write` for tags whose records are bytes and have no NUL at their end.
+    pub fn write_binary(&self, tag: Tag, vxid: Vxid, bytes: &[u8]) {
+        if self.is_masked(tag) {
+            return;
+        }
+        let len = bytes.len().min(self.reclen.load(Relaxed) - 1);
+        self.ring.write_binary(tag, vxid, &bytes[..len]);
+    }
+
     /// `write` for formatted text.
     pub fn write_fmt(&self, tag: Tag, vxid: Vxid, text: fmt::Arguments<'_>) {
         if self.is_masked(tag) {

@@ -139,6 +139,11 @@ impl Ring {
         self.write_raw(record_head(tag, len, vxid), text, b"\0");
     }
 
+    /// Writes a single record of bytes, which end where they end.
+    pub(super) fn write_binary(&self, tag: Tag, vxid: Vxid, bytes: &[u8]) {
+        self.write_raw(record_head(tag, bytes.len(), vxid), bytes, b"");
+    }
+
     /// Writes a single record of two parts.
     fn write_raw(&self, head: [u8; RECORD_HEAD], text: &[u8], end: &[u8]) {
         let at = self.reserve((RECORD_HEAD + padded(text.len() + end.len())) / WORD, 1, false);

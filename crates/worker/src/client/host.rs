@@ -8,8 +8,8 @@ use lacquer_vcl::types::{HttpId, Method};
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::instance::PrivateMap;
 use lacquer_vcl_runtime::{
-    BackendId, Blob, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, RegexLimits, Str, TcpInfo,
-    instance,
+    BackendId, Blob, H2Setting, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, RegexLimits, Str,
+    TcpInfo, instance,
 };
 use sha2::Digest;
 
@@ -195,6 +195,20 @@ impl Host for Req {
 
     fn cached_req_body(&mut self) -> Option<Vec<u8>> {
         self.body.cached().map(|body| crate::bodies::body_of(&body))
+    }
+
+    fn is_http2(&mut self) -> bool {
+        self.tx.stream().is_some()
+    }
+
+    fn h2_setting(&mut self, which: H2Setting) -> Option<f64> {
+        Some(self.tx.stream()?.conn.limit(which))
+    }
+
+    fn set_h2_setting(&mut self, which: H2Setting, value: f64) {
+        if let Some(stream) = self.tx.stream() {
+            stream.conn.set_limit(which, value, self.task.now);
+        }
     }
 
     fn tcp_congestion(&mut self, algorithm: &str) -> bool {

@@ -10,6 +10,7 @@ mod esi;
 mod host;
 mod lookup;
 mod miss;
+mod on_stream;
 mod outlet;
 mod pipe;
 mod recv;
@@ -22,7 +23,6 @@ pub use recv::log_start;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use lacquer_backend::TxHalf;
 use lacquer_cache::{Busy, ObjRef, Object};
 use lacquer_http::{Message, SessClose, Text};
 use lacquer_params::Params;
@@ -40,6 +40,7 @@ use crate::seat::Seated;
 use crate::session::Sess;
 use crate::task::{Logged, REQ, RESP, Scene, Task, run_vcl};
 use crate::vcl_table::VclRef;
+use crate::wire::Wire;
 
 /// Bytes of one request, for `ReqAcct`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -104,7 +105,7 @@ pub struct Req {
     pub resp: Message,
     /// In vcl_pipe only.
     pub bereq: Option<Box<pipe::PipeRequest>>,
-    pub tx: Rc<TxHalf>,
+    pub tx: Wire,
     pub body: ReqBody,
     pub out: Vec<u8>,
     /// Body made by VCL, in vcl_synth.
@@ -155,7 +156,7 @@ pub struct Start {
     pub params: Rc<Params>,
     pub sess: Rc<Sess>,
     pub vcl: Rc<VclRef>,
-    pub tx: Rc<TxHalf>,
+    pub tx: Wire,
     pub t_first: f64,
     pub t_req: f64,
 }
@@ -175,6 +176,13 @@ impl Seated for Req {
 impl Scene for Req {
     fn task(&mut self) -> &mut Task {
         &mut self.task
+    }
+
+    fn is_reset(&mut self) -> bool {
+        match &self.tx {
+            Wire::Socket(_) => false,
+            Wire::Stream(stream) => stream.error().is_some() && on_stream::interrupt(self),
+        }
     }
 }
 
@@ -340,6 +348,13 @@ impl Req {
         if self.seam.is_some() {
             return true;
         }
+        let tx = match &self.tx {
+            Wire::Socket(tx) => tx.clone(),
+            Wire::Stream(stream) => {
+                let stream = stream.clone();
+                return crate::faults::apart(|| on_stream::minimal(self, &stream, status)).await;
+            }
+        };
         let reason = lacquer_http::reason_of(status);
         let text = format!("HTTP/1.1 {status:03} {reason}\r\n\r\n");
         let log = &mut self.task.log;
@@ -349,7 +364,7 @@ impl Req {
         if status >= 400 {
             self.err_code = status;
         }
-        let sent = self.tx.write_all(text.as_bytes()).await.is_ok();
+        let sent = tx.write_all(text.as_bytes()).await.is_ok();
         if sent {
             self.account.resp_header += text.len() as u64;
         } else if self.close.is_none() {

@@ -8,6 +8,7 @@ use lacquer_filters::splice::{self, Checksum, Strip};
 use lacquer_filters::{Chain, Filter, Report};
 
 use crate::bodies;
+use crate::h2::StreamSender;
 use crate::sender::{SendError, Sender};
 
 /// What filters are given at a time: what they make of it is held in memory.
@@ -20,6 +21,7 @@ pub struct Outlet {
 
 pub enum Below {
     Client(Sender),
+    Stream(StreamSender),
     Include(Box<Seam>),
     /// Its place while it is lent to an included response.
     Lent,
@@ -79,6 +81,7 @@ impl Outlet {
     pub async fn flush(&mut self) -> Result<(), SendError> {
         match &mut self.below {
             Below::Client(sender) => sender.flush().await,
+            Below::Stream(sender) => Box::pin(sender.flush()).await,
             Below::Include(seam) => Box::pin(seam.outlet.flush()).await,
             Below::Lent => Err(SendError::Source),
         }
@@ -99,6 +102,7 @@ impl Below {
     async fn write(&mut self, piece: &[u8]) -> Result<(), SendError> {
         match self {
             Below::Client(sender) => sender.gather(piece).await,
+            Below::Stream(sender) => Box::pin(sender.gather(piece)).await,
             Below::Include(seam) => Box::pin(seam.write(piece)).await,
             Below::Lent => Err(SendError::Source),
         }

@@ -14,6 +14,7 @@ use super::{Req, Step};
 use crate::clock;
 use crate::fetch::{OriginConnection, PipeCall, log_close};
 use crate::task::{BEREQ, Logged};
+use crate::wire::Wire;
 
 /// The request to the origin, as vcl_pipe sees it.
 pub struct PipeRequest {
@@ -209,6 +210,7 @@ async fn carry(
     account: &mut Account,
 ) -> SessClose {
     let Some(mut client) = req.body.rx.take() else { return SessClose::RxBody };
+    let Wire::Socket(tx) = req.tx.clone() else { return SessClose::RxBody };
     let pending = std::mem::take(&mut client.pending);
     if !pending.is_empty() {
         if connection.tx.write_all(&pending).await.is_err() {
@@ -229,10 +231,10 @@ async fn carry(
     let early = std::mem::take(&mut connection.rx.pending);
     let down = async {
         if !early.is_empty() {
-            let _ = req.tx.write_all(&early).await;
+            let _ = tx.write_all(&early).await;
             account.from_origin += early.len() as u64;
         }
-        one_way(&mut connection.rx.half, &req.tx, &mut account.from_origin, &moved).await;
+        one_way(&mut connection.rx.half, &tx, &mut account.from_origin, &moved).await;
     };
     let both = async { tokio::join!(up, down) };
     let watchdog = stalled(&moved, clock::seconds(idle));

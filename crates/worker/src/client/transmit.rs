@@ -13,20 +13,22 @@ use lacquer_shm::vsl::text;
 use super::deliver::settle_connection;
 use super::outlet::{Below, Outlet};
 use super::{Req, Source, Step};
+use crate::faults::apart;
 use crate::sender::{BodyFrame, SendError, Sender};
+use crate::wire::Wire;
 
 /// Body bytes to send: none, all, or a part of the stored ones.
-struct Plan {
+pub(super) struct Plan {
     /// Length of the body as sent, if known before.
-    length: Option<u64>,
+    pub length: Option<u64>,
     /// What to take of the stored body when no filter changes it.
-    from: u64,
-    to: Option<u64>,
-    filters: Vec<Box<dyn Filter>>,
+    pub from: u64,
+    pub to: Option<u64>,
+    pub filters: Vec<Box<dyn Filter>>,
     /// What the body includes is delivered with it.
-    esi: bool,
+    pub esi: bool,
     /// A range whose end was not reached is an error of its own.
-    ranged: bool,
+    pub ranged: bool,
 }
 
 pub async fn transmit(req: &mut Req, source: Source) -> Step {
@@ -174,9 +176,17 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     if req.seam.is_some() {
         return Box::pin(send_included(req, source, plan, send_body)).await;
     }
+    let tx = match &req.tx {
+        Wire::Socket(tx) => tx.clone(),
+        Wire::Stream(stream) => {
+            let stream = stream.clone();
+            return apart(|| super::on_stream::send(req, stream, source, plan, send_body)).await;
+        }
+    };
     settle_connection(req);
     let mut frame = BodyFrame::Plain;
-    if send_body && !req.resp.has(&req.task.ws, h::CONTENT_LENGTH) {
+    // The header tells the length whenever it is known.
+    if send_body && plan.length.is_none() {
         if req.http.version() >= 11 {
             frame = BodyFrame::Chunked;
             req.resp_headers().add(h::TRANSFER_ENCODING, &[b"chunked"]);
@@ -199,7 +209,7 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     };
     let head = std::mem::take(&mut req.out);
     let wanted = plan.length.filter(|_| plan.ranged);
-    let mut sender = Sender::new(req.tx.clone(), head, frame, limits);
+    let mut sender = Sender::new(tx, head, frame, limits);
     let result = if !send_body {
         sender.finish_head().await
     } else if plan.esi || !plan.filters.is_empty() {
@@ -218,7 +228,7 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     };
     let sent = sender.body_bytes();
     if send_body {
-        req.task.log_sent(sender.pieces(), sent);
+        req.task.log_sent("V1B ", sender.pieces(), sent);
     }
     req.account.resp_body += sent;
     req.out = sender.into_head();
@@ -263,7 +273,7 @@ async fn send_source(
 }
 
 /// A body through filters; what it includes comes with it.
-async fn pour(
+pub(super) async fn pour(
     req: &mut Req,
     source: &Source,
     esi: bool,
@@ -335,7 +345,9 @@ async fn internal_error(req: &mut Req, why: &str) {
     log.put(Tag::RespStatus, b"500");
     log.put(Tag::RespReason, b"Internal Server Error");
     req.task.reactor.counters.client_resp_500.add(1);
-    let _ = req.tx.write_all(TEXT).await;
+    if let Wire::Socket(tx) = &req.tx {
+        let _ = tx.write_all(TEXT).await;
+    }
     req.close = Some(SessClose::TxEof);
 }
 

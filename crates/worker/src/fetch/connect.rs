@@ -198,7 +198,7 @@ impl Fetch {
         connection.tx.write_all(&self.out).await?;
         self.account.bereq_header += head as u64;
         if self.cached_body.is_none() && self.client_body.is_none() {
-            self.task.log_sent(0, 0);
+            self.task.log_sent("V1B ", 0, 0);
             return Ok(());
         }
         // Few requests have a body, and the future is large.

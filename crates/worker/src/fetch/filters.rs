@@ -153,7 +153,7 @@ impl Fetch {
             self.task.log.put_fmt(Tag::ESI_xmlerror, format_args!("{note}"));
         }
         self.task.log_filtered_in(&report);
-        self.task.log_received(framing, self.account.beresp_reads, self.account.beresp_body);
+        self.task.log_received(framing.receiver(), self.account.beresp_reads, self.account.beresp_body);
         let extra = extra::of(report.unpacked, report.program.as_deref());
         if let Some(object) = self.object.as_ref().filter(|_| !extra.is_empty()) {
             object.set_extra(&extra);

@@ -1,6 +1,6 @@
 //! vcl_backend_response (or vcl_backend_refresh) and what it decides.
 
-use lacquer_http::{BodyStatus, SessClose, header_table as h};
+use lacquer_http::{BodyStatus, SessClose, Text, header_table as h};
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 
@@ -15,6 +15,7 @@ pub async fn respond(f: &mut Fetch) -> Step {
 
     if !f.check_range() {
         let reason = f.origin.as_ref().and_then(|o| o.close);
+        f.skip_body_at_hand();
         f.close_origin(reason);
         return Step::Error;
     }
@@ -56,6 +57,16 @@ fn again(f: &mut Fetch) -> Step {
 }
 
 impl Fetch {
+    /// A body that came with its head, and is not wanted, does not cost the connection.
+    fn skip_body_at_hand(&mut self) {
+        if let Some(origin) = &mut self.origin
+            && origin.framing.status == BodyStatus::Length
+            && origin.framing.content_length == origin.ahead.len() as u64
+        {
+            origin.ahead = Text::NONE;
+        }
+    }
+
     fn mark_close(&mut self, when: bool, reason: SessClose) {
         if when
             && let Some(origin) = &mut self.origin

@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use lacquer_backend::{Stream, TxHalf};
 use lacquer_http::h1::{self, HeadScan};
-use lacquer_http::{SessClose, Text, header_table as h};
+use lacquer_http::{BodyStatus, SessClose, Text, header_table as h};
 use lacquer_params::{FeatureBits, Params};
 use lacquer_shm::{Tag, Vxid};
 
@@ -16,11 +16,14 @@ use super::{Listener, Sess, count_close, proxy_header};
 use crate::client::{Req, Start};
 use crate::clock;
 use crate::deadlines::{Deadline, Moment};
+use crate::faults::apart;
+use crate::h2;
 use crate::memory::Memory;
 use crate::pool_counters;
 use crate::reactor::Reactor;
 use crate::req_body::{ReqBody, Rx};
 use crate::seat::Seat;
+use crate::wire::Wire;
 
 /// The connection is open as long as this lives; the reason for its end is decided by [`serve`].
 struct Connection {
@@ -104,6 +107,10 @@ enum Begun {
     Request(Seat<Req>),
     /// It is no HTTP and is answered with this status.
     Refused(Seat<Req>, u16),
+    /// The client speaks HTTP/2, and knows that we do.
+    Http2,
+    /// The client asks to go on with HTTP/2.
+    Upgrade(Seat<Req>),
     Closed(SessClose),
 }
 
@@ -119,7 +126,7 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
                 Err(reason) => return reason,
             }
         }
-        if crate::control::knobs::take_refusal() {
+        if herded && crate::control::knobs::take_refusal() {
             return SessClose::Overload;
         }
         let params = reactor.params();
@@ -154,6 +161,8 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
             Received::Head(head) => match begin(reactor, params, connection, seat, &head) {
                 Begun::Request(seat) => process(reactor, connection, seat).await,
                 Begun::Refused(seat, status) => Box::pin(refuse(reactor, connection, seat, status)).await,
+                Begun::Http2 => return apart(|| speak_http2(reactor, connection)).await,
+                Begun::Upgrade(seat) => return apart(|| upgrade(reactor, connection, seat)).await,
                 Begun::Closed(reason) => Some(reason),
             },
         };
@@ -314,7 +323,7 @@ fn begin(
         params,
         sess: connection.sess.clone(),
         vcl,
-        tx: connection.tx.clone(),
+        tx: Wire::Socket(connection.tx.clone()),
         t_first: head.first,
         t_req: head.complete,
     };
@@ -322,8 +331,16 @@ fn begin(
         return Begun::Closed(SessClose::Overload);
     };
     if req.task.ws.get(head.rx).starts_with(h1::H2_PREFACE) {
+        if !req.task.params.feature.has(FeatureBits::HTTP2) {
+            reactor.give_seat(seat);
+            return Begun::Closed(SessClose::ReqHttp20);
+        }
+        let behind = req.task.ws.get(head.rx.tail(h1::H2_PREFACE.len()));
+        if let Some(rx) = connection.rx.as_mut().filter(|_| !behind.is_empty()) {
+            rx.unread(behind);
+        }
         reactor.give_seat(seat);
-        return Begun::Closed(SessClose::ReqHttp20);
+        return Begun::Http2;
     }
     let session = Vxid::client(connection.sess.vxid);
     let log = &mut req.task.log;
@@ -334,7 +351,12 @@ fn begin(
     log.put_timestamp("Req", head.complete, head.first, head.first);
     req.task.t_prev = head.complete;
     match h1::parse_request(&mut req.task.ws, head.rx, &mut req.http, max_line) {
-        Ok(parsed) => accept(req, connection, head, &parsed),
+        Ok(parsed) => {
+            accept(req, connection, head, &parsed);
+            if h2::is_wanted(req) && may_upgrade(req) {
+                return Begun::Upgrade(seat);
+            }
+        }
         Err(bad) => {
             log_garbage(req, head, &bad);
             return Begun::Refused(seat, bad.status);
@@ -391,6 +413,53 @@ fn log_garbage(req: &mut Req, head: &Head, bad: &h1::BadHead) {
     req.account.req_header += head.rx.len() as u64;
     crate::client::log_start(req);
     req.close = Some(SessClose::RxJunk);
+}
+
+/// Whether HTTP/2 may go on where this request asks for it; the log tells why not.
+fn may_upgrade(req: &mut Req) -> bool {
+    if !req.task.params.feature.has(FeatureBits::HTTP2) {
+        req.task.log.put(Tag::Debug, b"H2 upgrade attempt");
+    } else if req.body.status() != BodyStatus::None {
+        req.task.log.put(Tag::Debug, b"H2 upgrade attempt has body");
+    } else {
+        return true;
+    }
+    false
+}
+
+/// What the connection has is HTTP/2's from now on.
+fn arrive(reactor: &Rc<Reactor>, connection: &mut Connection, rx: Rx) -> h2::Arrival {
+    h2::Arrival {
+        reactor: reactor.clone(),
+        sess: connection.sess.clone(),
+        tx: connection.tx.clone(),
+        rx,
+        idle: connection.idle.clone(),
+    }
+}
+
+fn log_debug(reactor: &Reactor, connection: &Connection, text: &str) {
+    reactor.shared.log.write(Tag::Debug, Vxid::client(connection.sess.vxid), text.as_bytes());
+}
+
+async fn speak_http2(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose {
+    log_debug(reactor, connection, "H2 Prior Knowledge Upgrade");
+    let Some(rx) = connection.rx.take() else { return SessClose::RxBody };
+    h2::serve(arrive(reactor, connection, rx), None).await
+}
+
+async fn upgrade(reactor: &Rc<Reactor>, connection: &mut Connection, mut seat: Seat<Req>) -> SessClose {
+    log_debug(reactor, connection, "H2 Optimistic Upgrade");
+    let rx = seat.transaction().and_then(|req| req.body.rx.take());
+    let Some(rx) = rx else { return SessClose::RxBody };
+    let mut arrival = arrive(reactor, connection, rx);
+    match h2::upgrade(&mut arrival, seat).await {
+        Ok(upgraded) => h2::serve(arrival, Some(upgraded)).await,
+        Err(seat) => {
+            h2::finish(reactor, seat);
+            SessClose::RxJunk
+        }
+    }
 }
 
 /// Runs the request; a fault in it costs this connection only.

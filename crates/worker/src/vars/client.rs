@@ -88,6 +88,11 @@ fn pipe_real(req: &Req, var: Var) -> f64 {
     }
 }
 
+#[cold]
+fn transport(req: &Req) -> Str {
+    Str::new(req.tx.name().as_bytes())
+}
+
 /// A text of a start line.
 pub fn start_text(message: &Message, ws: &Workspace, slot: Slot) -> Str {
     str_of(ws, message.text(slot))
@@ -105,7 +110,7 @@ pub fn get_str(req: &mut Req, var: Var) -> Str {
         Var::ReqTopProto => top_text(req, Slot::Proto),
         Var::ReqFilters if req.filters.is_none() => Str::new(b""),
         Var::ReqFilters => str_of(ws, req.filters),
-        Var::ReqTransport => Str::new(b"HTTP/1"),
+        Var::ReqTransport => transport(req),
         Var::RespProto => start_text(&req.resp, ws, Slot::Proto),
         Var::RespReason => start_text(&req.resp, ws, Slot::Reason),
         Var::RespFilters if req.resp_filters.is_some() => str_of(ws, req.resp_filters),

@@ -1,0 +1,172 @@
+//! Sends the response to a stream of an HTTP/2 connection: the head as a header block, the body in frames.
+
+use std::rc::Rc;
+
+use lacquer_h2::{Error, Reason, frame, response};
+use lacquer_http::{SessClose, h1};
+use lacquer_params::bits::FeatureBits;
+use lacquer_shm::Tag;
+use tokio::time::Instant;
+
+use super::outlet::{Below, Outlet};
+use super::transmit::{Plan, pour};
+use super::{Req, Source};
+use crate::clock;
+use crate::h2::{Stream, StreamSender};
+use crate::sender::SendError;
+
+pub(super) async fn send(
+    req: &mut Req,
+    stream: Rc<Stream>,
+    source: &Source,
+    plan: Plan,
+    mut send_body: bool,
+) {
+    req.task.log.put(Tag::RespProtocol, b"HTTP/2.0");
+    let _ = h1::decide_connection(&mut req.resp, &mut req.task.ws, SessClose::RespClose);
+    let mut block = std::mem::take(&mut req.out);
+    block.clear();
+    if !write_head(req, &mut block) {
+        send_body = false;
+    }
+    let params = &req.task.params;
+    let total = req.task.sess.send_timeout.get(params.send_timeout);
+    if total > 0.0 {
+        let left = req.task.t_prev + total - clock::real();
+        stream.send_by.set(Some(Instant::now() + clock::seconds(left.max(0.0))));
+    }
+    let idle = stream.idle_limit(params);
+    if send_head(&stream, &block, !send_body, idle).await.is_ok() {
+        req.account.resp_header += block.len() as u64;
+        if send_body {
+            send_all(req, stream, source, plan, idle).await;
+        }
+    }
+    req.out = block;
+}
+
+/// The header block; false if all that there was room for is a fault of ours.
+fn write_head(req: &mut Req, block: &mut Vec<u8>) -> bool {
+    if req.task.log.is_masked(Tag::Debug) {
+        response::write(block, &req.resp, &req.task.ws, None);
+    } else {
+        let log = &mut req.task.log;
+        let mut debug = |text: String| log.put(Tag::Debug, text.as_bytes());
+        response::write(block, &req.resp, &req.task.ws, Some(&mut debug));
+    }
+    // It needs no room in the workspace, but a size chosen for Varnish, where it does, means the same.
+    if req.task.ws.free_space() < block.len() {
+        req.task.ws.set_overflowed();
+    }
+    let exhausted = match crate::vars::workspace::exhausted(&mut req.task) {
+        _ if req.task.ws.overflowed() => Some("workspace_client"),
+        other => other,
+    };
+    if let Some(which) = exhausted {
+        req.log_error(&format!("{which} overflow"));
+        req.task.log.put(Tag::RespStatus, b"500");
+        req.task.log.put(Tag::RespReason, b"Internal Server Error");
+        req.task.reactor.counters.client_resp_500.add(1);
+        block.clear();
+        block.extend_from_slice(response::OUT_OF_WORKSPACE);
+        return false;
+    }
+    true
+}
+
+/// Sends a header block, and with `end` the end of the stream.
+async fn send_head(stream: &Stream, block: &[u8], end: bool, idle: f64) -> Result<(), ()> {
+    let conn = &stream.conn;
+    conn.room(stream.id, idle).await?;
+    if stream.error().is_some() {
+        return Err(());
+    }
+    if end {
+        stream.discount();
+    }
+    let max = conn.max_frame();
+    conn.queue(|out| {
+        frame::write_headers(out, stream.id, end, max, |out| out.extend_from_slice(block));
+    });
+    Ok(())
+}
+
+async fn send_all(req: &mut Req, stream: Rc<Stream>, source: &Source, plan: Plan, idle: f64) {
+    let wanted = plan.length.filter(|_| plan.ranged);
+    let mut sender = StreamSender::new(stream.clone(), idle);
+    let result = if plan.esi || !plan.filters.is_empty() {
+        let outlet = Outlet::new(plan.filters, Below::Stream(sender));
+        let (outlet, poured) = Box::pin(pour(req, source, plan.esi, outlet)).await;
+        let Below::Stream(back) = outlet.below else { return };
+        sender = back;
+        match poured {
+            Ok(()) | Err(SendError::Enough) => sender.end().await,
+            Err(SendError::Io(e)) => Err(SendError::Io(e)),
+            // What came before goes out, without an end.
+            failed => sender.flush().await.and(failed),
+        }
+    } else {
+        send_source(&mut sender, source, plan.from, plan.to).await
+    };
+    let sent = sender.body_bytes();
+    req.task.log_sent("H2B ", sender.pieces(), sent);
+    req.account.resp_body += sent;
+    let short = wanted.is_some_and(|n| sent < n);
+    match result {
+        Err(SendError::Io(_)) => {}
+        Ok(()) | Err(SendError::Enough) if short => req.fail_session(SessClose::RangeShort),
+        Ok(()) | Err(SendError::Enough) => {}
+        Err(SendError::Source | SendError::Filter | SendError::Include) => {
+            if stream.error().is_none() {
+                stream.reset(Error::Stream(Reason::InternalError));
+            }
+        }
+    }
+}
+
+/// A body as it is stored.
+async fn send_source(
+    sender: &mut StreamSender,
+    source: &Source,
+    from: u64,
+    to: Option<u64>,
+) -> Result<(), SendError> {
+    match source {
+        Source::Bytes(bytes) => {
+            let to = to.unwrap_or(u64::MAX).min(bytes.len() as u64) as usize;
+            sender.body(&bytes[(from as usize).min(to)..to], true).await?;
+        }
+        Source::Object(object) => sender.object(object, from, to).await?,
+    }
+    sender.end().await
+}
+
+/// The client has reset the stream: VCL is interrupted, unless that is switched off.
+#[cold]
+pub(super) fn interrupt(req: &mut Req) -> bool {
+    if req.reset {
+        return true;
+    }
+    if !req.task.params.feature.has(FeatureBits::VCL_REQ_RESET) {
+        return false;
+    }
+    req.task.stamp("Reset");
+    req.task.reactor.counters.req_reset.add(1);
+    req.reset = true;
+    true
+}
+
+/// A response that has no body and did not come from VCL; false if the stream is gone.
+pub(super) async fn minimal(req: &mut Req, stream: &Stream, status: u16) -> bool {
+    let log = &mut req.task.log;
+    log.put(Tag::RespProtocol, b"HTTP/2.0");
+    log.put_fmt(Tag::RespStatus, format_args!("{status:03}"));
+    log.put(Tag::RespReason, lacquer_http::reason_of(status).as_bytes());
+    if status >= 400 {
+        req.err_code = status;
+    }
+    let mut block = Vec::new();
+    response::write_status(&mut block, status);
+    let idle = stream.idle_limit(&req.task.params);
+    send_head(stream, &block, status >= 200, idle).await.is_ok()
+}

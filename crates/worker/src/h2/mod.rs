@@ -1,0 +1,19 @@
+//! HTTP/2 towards clients. One task per connection reads frames ([`session`]) and writes what was gathered;
+//! each stream's request is like any other, but for where its body comes from and its response goes
+//! ([`stream`], [`sender`]). The protocol itself is `lacquer-h2`.
+
+mod conn;
+mod intake;
+mod opening;
+mod receive;
+mod request;
+mod sender;
+mod session;
+mod stream;
+mod upgrade;
+
+pub use request::finish;
+pub use sender::StreamSender;
+pub use session::{Arrival, serve};
+pub use stream::Stream;
+pub use upgrade::{Upgrade, is_wanted, upgrade};

@@ -1,0 +1,147 @@
+//! A stream that is opening: its header block is being received.
+
+use std::rc::Rc;
+
+use lacquer_h2::hpack::Decoder;
+use lacquer_h2::request::{Body, Limits, RequestDecoder, RequestHead};
+use lacquer_h2::{Error, Note};
+use lacquer_http::BodyStatus;
+use lacquer_http::h1::Framing;
+use lacquer_shm::{Tag, Vxid};
+
+use super::conn::Conn;
+use super::request;
+use super::stream::Stream;
+use crate::client::{Req, Start};
+use crate::clock;
+use crate::req_body::ReqBody;
+use crate::seat::Seat;
+use crate::wire::Wire;
+
+pub struct Opening {
+    pub stream: Rc<Stream>,
+    seat: Seat<Req>,
+    decoder: RequestDecoder,
+    end_stream: bool,
+}
+
+/// The log gets what the rules say, in the transaction it belongs to.
+fn note(conn: &Conn, req: &mut Req, note: &Note) {
+    match note.tag {
+        lacquer_h2::Tag::BogoHeader => req.task.log.put(Tag::BogoHeader, note.text.as_bytes()),
+        lacquer_h2::Tag::LostHeader => req.task.log.put(Tag::LostHeader, note.text.as_bytes()),
+        _ => conn.note(note),
+    }
+}
+
+pub fn limits(conn: &Conn) -> Limits {
+    let params = conn.reactor.params();
+    Limits::new(
+        params.http_req_size as usize,
+        params.http_req_hdr_len as usize,
+        params.h2_max_header_list_size as usize,
+    )
+}
+
+impl Opening {
+    /// `None` if there is no VCL to run.
+    pub fn begin(
+        conn: &Rc<Conn>,
+        id: u32,
+        t_first: f64,
+        end_stream: bool,
+        hpack: &mut Decoder,
+    ) -> Option<Opening> {
+        let reactor = &conn.reactor;
+        let params = reactor.params();
+        let vcl = reactor.vcl()?;
+        let stream = Stream::open(conn, id, t_first);
+        let mut seat = reactor.take_seat();
+        seat.prepare(reactor, &params);
+        let start = Start {
+            reactor: reactor.clone(),
+            params,
+            sess: conn.sess.clone(),
+            vcl,
+            tx: Wire::Stream(stream.clone()),
+            t_first,
+            t_req: t_first,
+        };
+        let req = seat.occupy(|memory| Req::new(start, memory))?;
+        let session = Vxid::client(conn.sess.vxid);
+        let log = &mut req.task.log;
+        log.begin(Vxid::client(reactor.vxid()));
+        log.link_from(session, "req", "rxreq");
+        log.put_relation(Tag::Begin, "req", session, "rxreq");
+        log.put_timestamp("Start", t_first, t_first, t_first);
+        let decoder = RequestDecoder::begin(hpack, &mut req.task.ws, &mut req.http, &limits(conn));
+        Some(Opening { stream, seat, decoder, end_stream })
+    }
+
+    /// The stream of a request that came with the upgrade; all of it is there.
+    pub fn first(conn: &Rc<Conn>, req: &mut Req) -> Rc<Stream> {
+        conn.rules.borrow_mut().open_upgraded();
+        let stream = Stream::open(conn, 1, req.task.t_first);
+        stream.proto.borrow_mut().expect(Body::None);
+        req.tx = Wire::Stream(stream.clone());
+        req.body = ReqBody::new(None, Framing::NONE);
+        stream
+    }
+
+    /// A piece of the header block.
+    pub fn feed(&mut self, hpack: &mut Decoder, fragment: &[u8], len: u32) -> Result<(), Error> {
+        let conn = &self.stream.conn;
+        let Some(req) = self.seat.transaction() else { return Ok(()) };
+        req.account.req_header += u64::from(len);
+        let mut notes = Vec::new();
+        let fed = self.decoder.feed(hpack, fragment, &mut req.task.ws, &mut req.http, &mut |n| notes.push(n));
+        for n in &notes {
+            note(conn, req, n);
+        }
+        fed
+    }
+
+    /// The header block is complete: the request can begin.
+    pub fn finish(mut self) -> Result<(Rc<Stream>, Seat<Req>), Error> {
+        let conn = self.stream.conn.clone();
+        let Some(req) = self.seat.transaction() else { return Ok((self.stream, self.seat)) };
+        let mut notes = Vec::new();
+        let head =
+            self.decoder.finish(&mut req.task.ws, &mut req.http, self.end_stream, &mut |n| notes.push(n));
+        for n in &notes {
+            note(&conn, req, n);
+        }
+        let head = match head {
+            Ok(head) => head,
+            Err(error) => {
+                conn.log(Tag::Debug, format_args!("HPACK/FINI {}", error.name()));
+                request::finish(&conn.reactor, self.seat);
+                self.stream.close();
+                return Err(error);
+            }
+        };
+        accept(req, &self.stream, &head);
+        Ok((self.stream, self.seat))
+    }
+
+    /// The connection ends before the header block does.
+    pub fn abandon(self) {
+        request::finish(&self.stream.conn.reactor, self.seat);
+        self.stream.close();
+    }
+}
+
+fn accept(req: &mut Req, stream: &Rc<Stream>, head: &RequestHead) {
+    let now = clock::real();
+    req.t_req = now;
+    req.task.now = now;
+    req.task.timestamp("Req", now);
+    stream.proto.borrow_mut().expect(head.body);
+    let framing = match head.body {
+        Body::None => Framing::NONE,
+        Body::Length(length) => Framing { status: BodyStatus::Length, content_length: length },
+        Body::UntilEnd => Framing { status: BodyStatus::Eof, content_length: 0 },
+    };
+    req.body = ReqBody::of_stream(stream.clone(), framing);
+    req.task.log.put(Tag::VCL_use, req.task.vcl.name.as_bytes());
+}

@@ -1,0 +1,326 @@
+//! What is done about each frame that a client sends.
+
+use std::rc::Rc;
+use std::task::Context;
+
+use lacquer_h2::flow::INITIAL_WINDOW;
+use lacquer_h2::frame::{self, Frame, FrameHeader};
+use lacquer_h2::hpack::Decoder;
+use lacquer_h2::request::RequestDecoder;
+use lacquer_h2::rules::Admit;
+use lacquer_h2::stream::charge_connection;
+use lacquer_h2::{Error, Reason, settings};
+use lacquer_http::{Message, Workspace};
+use lacquer_params::bits::DebugBits;
+use lacquer_shm::Tag;
+
+use super::conn::Conn;
+use super::opening::{self, Opening};
+use super::request;
+use super::stream::Stream;
+use crate::clock;
+
+/// A client that sends so many frames in a row, within so many seconds, without asking for anything, sending
+/// any of it or getting any of it, only makes work.
+const USELESS_MAX: u32 = 10_000;
+const USELESS_PERIOD: f64 = 60.0;
+
+/// A header block on its way.
+enum Block {
+    Request(Opening),
+    /// Of a stream that was refused; what it says of the tables counts nevertheless.
+    Refused(RequestDecoder, Error),
+}
+
+pub struct Receiver {
+    conn: Rc<Conn>,
+    hpack: Decoder,
+    block: Option<Block>,
+    /// When the frames at hand were read.
+    now: f64,
+    useless: u32,
+    /// Since when they are counted.
+    useless_since: f64,
+}
+
+impl Receiver {
+    pub fn new(conn: &Rc<Conn>) -> Receiver {
+        Receiver {
+            hpack: Decoder::new(conn.local.header_table_size as usize),
+            conn: conn.clone(),
+            block: None,
+            now: clock::real(),
+            useless: 0,
+            useless_since: 0.0,
+        }
+    }
+
+    pub fn read_at(&mut self, now: f64) {
+        self.now = now;
+    }
+
+    /// A frame announces more than fits.
+    pub fn too_long(&self) -> Error {
+        self.conn.log(Tag::SessError, format_args!("H2: HTC overflow (Buffer/workspace too small)"));
+        Error::Connection(Reason::EnhanceYourCalm)
+    }
+
+    /// The connection ends; so does what has not begun yet.
+    pub fn abandon(&mut self) {
+        if let Some(Block::Request(opening)) = self.block.take() {
+            opening.abandon();
+        }
+    }
+
+    /// Acts upon one frame. Only what ends the connection is an error.
+    pub fn frame(&mut self, header: &FrameHeader, payload: &[u8], cx: &mut Context<'_>) -> Result<(), Error> {
+        self.conn.received(header, payload);
+        self.count_useless();
+        let outcome = self.obey(*header, payload, cx);
+        let outcome = match outcome {
+            Err(error) if header.stream == 0 || error.is_connection() => Err(error),
+            Err(error) => {
+                self.conn.reset_stream(header.stream, error);
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        };
+        if self.useless > USELESS_MAX {
+            self.conn.log(Tag::SessError, format_args!("H2: Too many frames without use"));
+            return outcome.and(Err(Error::Connection(Reason::EnhanceYourCalm)));
+        }
+        outcome
+    }
+
+    /// Takes the frame for useless until it turns out to be of use.
+    fn count_useless(&mut self) {
+        if self.conn.take_progress() || self.now - self.useless_since > USELESS_PERIOD {
+            self.useless = 0;
+            self.useless_since = self.now;
+        }
+        self.useless += 1;
+    }
+
+    /// A header block has begun and is not complete.
+    pub fn is_opening(&self) -> bool {
+        matches!(self.block, Some(Block::Request(_)))
+    }
+
+    fn obey(&mut self, mut header: FrameHeader, payload: &[u8], cx: &mut Context<'_>) -> Result<(), Error> {
+        let conn = self.conn.clone();
+        let stream = if header.stream == 0 { None } else { conn.stream(header.stream) };
+        let admit = conn.rules.borrow_mut().admit(&mut header, stream.is_some(), &mut |n| conn.note(&n));
+        let admit = admit.map_err(|fault| conn.told(fault))?;
+        if matches!(admit, Admit::Ignore) {
+            return Ok(());
+        }
+        match frame::parse(&header, payload).map_err(|fault| conn.told(fault))? {
+            Frame::Data { data, end_stream } => {
+                if !data.is_empty() || end_stream {
+                    self.useless = 0;
+                }
+                self.data(stream.as_deref(), &header, data, end_stream)
+            }
+            Frame::Headers { fragment, end_headers, end_stream } => {
+                self.useless = 0;
+                self.headers(&header, admit, end_stream)?;
+                self.fragment(&header, fragment, end_headers, cx)
+            }
+            Frame::Continuation { fragment, end_headers } => {
+                self.fragment(&header, fragment, end_headers, cx)
+            }
+            Frame::RstStream { code } => self.reset(stream.as_deref(), code),
+            Frame::Settings { entries } => self.settings(entries),
+            Frame::Ping { opaque } => {
+                conn.queue(|out| frame::ping_ack(out, opaque));
+                Ok(())
+            }
+            Frame::GoAway { code, .. } => {
+                let error = Error::of_connection(code);
+                conn.goaway.set(true);
+                conn.log(Tag::Debug, format_args!("GOAWAY {}", error.name()));
+                Err(error)
+            }
+            Frame::WindowUpdate { increment } => self.window_update(&header, stream.as_deref(), increment),
+            Frame::Priority | Frame::SettingsAck | Frame::Unknown => Ok(()),
+        }
+    }
+
+    fn headers(&mut self, header: &FrameHeader, admit: Admit, end_stream: bool) -> Result<(), Error> {
+        let conn = &self.conn;
+        let block = match admit {
+            Admit::Refuse(fault) => Err(conn.told(fault)),
+            _ if conn.is_crowded() => Err(self.decline()),
+            _ => Opening::begin(conn, header.stream, self.now, end_stream, &mut self.hpack)
+                .ok_or_else(|| self.decline()),
+        };
+        self.block = Some(match block {
+            Ok(opening) => Block::Request(opening),
+            Err(error) => {
+                let limits = opening::limits(&self.conn);
+                Block::Refused(RequestDecoder::refused(&mut self.hpack, error, &limits), error)
+            }
+        });
+        Ok(())
+    }
+
+    /// A stream that might have been is refused after all.
+    fn decline(&self) -> Error {
+        self.conn.rules.borrow_mut().close_one();
+        Error::Stream(Reason::RefusedStream)
+    }
+
+    /// A piece of the header block; the last one begins the request.
+    fn fragment(
+        &mut self,
+        header: &FrameHeader,
+        fragment: &[u8],
+        last: bool,
+        cx: &mut Context<'_>,
+    ) -> Result<(), Error> {
+        let conn = self.conn.clone();
+        let Some(block) = &mut self.block else { return Ok(()) };
+        let fed = match block {
+            Block::Request(opening) => opening.feed(&mut self.hpack, fragment, header.len),
+            Block::Refused(refused, _) => {
+                let (ws, message) = (&mut Workspace::new(0), &mut Message::new(0));
+                refused.feed(&mut self.hpack, fragment, ws, message, &mut |n| conn.note(&n))
+            }
+        };
+        if let Err(error) = fed {
+            conn.log(Tag::Debug, format_args!("HPACK(hdr) {}", error.name()));
+            self.abandon();
+            return Err(error);
+        }
+        if !last {
+            return Ok(());
+        }
+        match self.block.take() {
+            Some(Block::Request(opening)) => {
+                let (stream, seat) = opening.finish()?;
+                request::start(stream, seat, cx);
+                Ok(())
+            }
+            Some(Block::Refused(_, error)) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    fn data(
+        &mut self,
+        stream: Option<&Stream>,
+        header: &FrameHeader,
+        data: &[u8],
+        end: bool,
+    ) -> Result<(), Error> {
+        self.charge_connection(header)?;
+        let Some(stream) = stream else { return Ok(()) };
+        let outcome = self.data_of(stream, header, data, end);
+        if let Err(error) = outcome {
+            stream.fail(error);
+        }
+        outcome
+    }
+
+    /// The whole frame counts, padding too.
+    fn charge_connection(&self, header: &FrameHeader) -> Result<(), Error> {
+        let conn = &self.conn;
+        let mut window = conn.recv_window.get();
+        charge_connection(&mut window, header).map_err(|fault| conn.told(fault))?;
+        let params = conn.reactor.params();
+        // Varnish takes a larger initial window of streams for the connection's, and then sees no need.
+        let spare = conn.local.initial_window_size.saturating_sub(INITIAL_WINDOW);
+        let low = (params.h2_rx_window_low_water as u32).saturating_sub(spare).max(INITIAL_WINDOW / 2);
+        let more = window.refill(low, params.h2_rx_window_increment as u32);
+        conn.recv_window.set(window);
+        if more > 0 {
+            conn.queue(|out| frame::window_update(out, 0, more));
+        }
+        Ok(())
+    }
+
+    fn data_of(&self, stream: &Stream, header: &FrameHeader, data: &[u8], end: bool) -> Result<(), Error> {
+        let (conn, id) = (&self.conn, stream.id);
+        if let Some(error) = stream.error().filter(|_| !stream.has_ended()) {
+            return Err(error);
+        }
+        stream.proto.borrow_mut().data(header, data.len(), end).map_err(|fault| conn.told(fault))?;
+        if !data.is_empty() && !stream.take_in(data, end) {
+            let text = format_args!("H2: stream {id}: Failed to allocate request body buffer");
+            conn.log(Tag::Debug, text);
+            return Err(Error::Stream(Reason::InternalError));
+        }
+        let room = conn.local.initial_window_size;
+        let more = stream.proto.borrow_mut().rescue(stream.held() as usize, room);
+        if more > 0 {
+            conn.queue(|out| frame::window_update(out, id, more));
+        }
+        if end {
+            stream.end();
+        }
+        Ok(())
+    }
+
+    fn reset(&self, stream: Option<&Stream>, code: u32) -> Result<(), Error> {
+        let Some(stream) = stream else { return Ok(()) };
+        let conn = &self.conn;
+        let now = clock::real();
+        let counted = conn.resets.borrow_mut().reset(now, stream.t_first);
+        stream.kill(Error::of_stream(code));
+        counted.map_err(|fault| conn.told(fault))
+    }
+
+    fn settings(&mut self, entries: &[u8]) -> Result<(), Error> {
+        let conn = &self.conn;
+        apply_settings(conn, entries)?;
+        conn.queue(frame::settings_ack);
+        conn.wake_streams();
+        Ok(())
+    }
+
+    fn window_update(
+        &self,
+        header: &FrameHeader,
+        stream: Option<&Stream>,
+        increment: u32,
+    ) -> Result<(), Error> {
+        let conn = &self.conn;
+        if header.stream == 0 {
+            let mut window = conn.send_window.get();
+            let credited = window.credit(increment);
+            conn.send_window.set(window);
+            conn.wake_streams();
+            return credited;
+        }
+        let Some(stream) = stream else { return Ok(()) };
+        let credited = stream.proto.borrow_mut().send.credit(increment);
+        match credited {
+            Ok(()) => stream.wake(),
+            Err(error) => stream.fail(error),
+        }
+        credited
+    }
+}
+
+/// Takes over what the client announces.
+pub fn apply_settings(conn: &Conn, entries: &[u8]) -> Result<(), Error> {
+    let unchecked = conn.reactor.params().debug.has(DebugBits::H2_NOCHECK);
+    let mut remote = conn.remote.get();
+    for entry in settings::entries(entries) {
+        let applied = remote.apply(entry, unchecked);
+        conn.note(&applied.note);
+        if let Some(error) = applied.error {
+            return Err(error);
+        }
+        if applied.window_delta != 0 {
+            conn.each_stream(|stream| {
+                let mut proto = stream.proto.borrow_mut();
+                if proto.follows_settings() {
+                    proto.send.adjust(applied.window_delta);
+                }
+            });
+        }
+        conn.remote.set(remote);
+    }
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! A stream's request: it runs as a task of its own, unless it needs to wait for nothing.
+
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Context;
+
+use lacquer_h2::{Error, Reason};
+use lacquer_shm::Tag;
+
+use super::stream::Stream;
+use crate::client::Req;
+use crate::reactor::Reactor;
+use crate::seat::Seat;
+
+/// Sets the request going. Most hits are over when this returns.
+pub fn start(stream: Rc<Stream>, seat: Seat<Req>, cx: &mut Context<'_>) {
+    let mut work = Box::pin(run(stream, seat));
+    if work.as_mut().poll(cx).is_pending() {
+        tokio::task::spawn_local(work);
+    }
+}
+
+/// A fault in it costs this stream only.
+async fn run(stream: Rc<Stream>, mut seat: Seat<Req>) {
+    let reactor = stream.conn.reactor.clone();
+    if let Some(req) = seat.transaction() {
+        let fault = crate::faults::caught(pin!(req.run())).await;
+        if let Err(text) = fault {
+            req.task.log.put(Tag::Error, format!("Fault in this request: {text}").as_bytes());
+        }
+        reactor.counters.client_req.add(1);
+    }
+    if !stream.is_answered() && stream.error().is_none() {
+        // The client is not left waiting for the rest.
+        stream.reset(Error::Stream(Reason::InternalError));
+    }
+    finish(&reactor, seat);
+    stream.close();
+}
+
+/// The end of a request's transaction, whatever became of it.
+pub fn finish(reactor: &Reactor, mut seat: Seat<Req>) {
+    if let Some(req) = seat.transaction() {
+        req.account.req_body += req.body.take_counted().1;
+        req.charge();
+        req.task.log.end();
+        if req.task.ws.overflowed() {
+            reactor.counters.ws_client_overflow.add(1);
+        }
+        reactor.flush_if_due(req.task.t_prev);
+    }
+    reactor.give_seat(seat);
+}

@@ -1,0 +1,158 @@
+//! Writes a response to a stream. Small pieces join the frames that wait; large ones go to the socket from
+//! where they are stored, a few frames at a time, so that streams take turns.
+
+use std::io;
+use std::rc::Rc;
+
+use lacquer_cache::{BodyState, Object, flag};
+use lacquer_h2::frame::{FrameHeader, Kind, flag as frame_flag};
+
+use super::stream::{Gone, Stream};
+use crate::sender::SendError;
+
+/// Pieces up to this size are copied behind other frames. Above, a write of their own costs less.
+const COPY_MAX: usize = 8 * 1024;
+/// Pieces of body smaller than this are sent together.
+const GATHER_MAX: usize = 32 * 1024;
+/// The most that is taken of the windows at a time.
+const TURN_MAX: usize = 64 * 1024;
+
+impl From<Gone> for SendError {
+    fn from(_: Gone) -> Self {
+        SendError::Io(io::ErrorKind::ConnectionReset.into())
+    }
+}
+
+pub struct StreamSender {
+    stream: Rc<Stream>,
+    /// Seconds without the client taking a byte.
+    idle: f64,
+    /// Small pieces of body that wait for more.
+    gathered: Vec<u8>,
+    body: u64,
+    pieces: u64,
+    ended: bool,
+}
+
+impl StreamSender {
+    pub fn new(stream: Rc<Stream>, idle: f64) -> StreamSender {
+        StreamSender { stream, idle, gathered: Vec::new(), body: 0, pieces: 0, ended: false }
+    }
+
+    pub fn body_bytes(&self) -> u64 {
+        self.body
+    }
+
+    /// In how many pieces the body was sent.
+    pub fn pieces(&self) -> u64 {
+        self.pieces
+    }
+
+    /// One piece of body, and perhaps the last.
+    pub async fn body(&mut self, mut piece: &[u8], end: bool) -> Result<(), SendError> {
+        self.pieces += 1;
+        while !piece.is_empty() {
+            let taken = self.stream.window(piece.len().min(TURN_MAX)).await?;
+            let ends = end && taken == piece.len();
+            let sent = self.frames(&piece[..taken], ends).await?;
+            self.stream.return_window(taken - sent);
+            self.body += sent as u64;
+            piece = &piece[sent..];
+        }
+        Ok(())
+    }
+
+    /// Frames that the windows have room for; how much of the piece went into them.
+    async fn frames(&mut self, piece: &[u8], end: bool) -> Result<usize, SendError> {
+        let (id, conn) = (self.stream.id, &self.stream.conn);
+        let sent = if piece.len() <= COPY_MAX.min(conn.max_frame()) && conn.has_room(piece.len()) {
+            self.queue(piece);
+            if end {
+                self.queue_end();
+            }
+            piece.len()
+        } else {
+            conn.send_data(id, piece, end, self.idle).await.map_err(|()| Gone)?
+        };
+        if end && sent == piece.len() {
+            self.ended = true;
+            self.stream.discount();
+        }
+        Ok(sent)
+    }
+
+    /// The end has a frame of its own, as Varnish sends and counts it.
+    fn queue_end(&self) {
+        let header = FrameHeader::new(Kind::Data, frame_flag::END_STREAM, self.stream.id, 0);
+        self.stream.conn.queue(|out| out.extend_from_slice(&header.bytes()));
+    }
+
+    fn queue(&self, piece: &[u8]) {
+        let header = FrameHeader::new(Kind::Data, 0, self.stream.id, piece.len());
+        self.stream.conn.queue(|out| {
+            out.extend_from_slice(&header.bytes());
+            out.extend_from_slice(piece);
+        });
+    }
+
+    /// A piece of body that may be sent together with what follows.
+    pub async fn gather(&mut self, piece: &[u8]) -> Result<(), SendError> {
+        if self.gathered.is_empty() && piece.len() >= GATHER_MAX {
+            return self.body(piece, false).await;
+        }
+        self.gathered.extend_from_slice(piece);
+        if self.gathered.len() >= GATHER_MAX { self.send_gathered(false).await } else { Ok(()) }
+    }
+
+    async fn send_gathered(&mut self, end: bool) -> Result<(), SendError> {
+        if self.gathered.is_empty() {
+            return Ok(());
+        }
+        let mut gathered = std::mem::take(&mut self.gathered);
+        let sent = self.body(&gathered, end).await;
+        gathered.clear();
+        self.gathered = gathered;
+        sent
+    }
+
+    /// Sends what is held back.
+    pub async fn flush(&mut self) -> Result<(), SendError> {
+        self.send_gathered(false).await
+    }
+
+    /// The end of the body, unless the last piece was it.
+    pub async fn end(&mut self) -> Result<(), SendError> {
+        self.send_gathered(true).await?;
+        if self.ended {
+            return Ok(());
+        }
+        if self.stream.error().is_some() {
+            return Err(Gone.into());
+        }
+        self.ended = true;
+        self.stream.discount();
+        self.queue_end();
+        Ok(())
+    }
+
+    /// The stored bytes from `from` to `to` (or the end), as they arrive.
+    pub async fn object(&mut self, object: &Object, from: u64, to: Option<u64>) -> Result<(), SendError> {
+        let only_reader = object.is(flag::PRIVATE | flag::HFM | flag::HFP);
+        let to = to.unwrap_or(u64::MAX);
+        let mut at = from;
+        while at < to {
+            let state = crate::bodies::more_than(object, at).await;
+            let Some(mut chunk) = object.chunk_at(at).filter(|c| !c.is_empty()) else {
+                return if state == BodyState::Failed { Err(SendError::Source) } else { Ok(()) };
+            };
+            chunk.truncate(usize::try_from(to - at).unwrap_or(usize::MAX));
+            at += chunk.len() as u64;
+            let last = at == to || (state == BodyState::Complete && at == object.body_len());
+            self.body(chunk.bytes(), last).await?;
+            if only_reader {
+                object.stored().delivered(at, true);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,327 @@
+//! A connection that speaks HTTP/2, from its first frame to its end.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use lacquer_backend::TxHalf;
+use lacquer_h2::frame::{self, FrameHeader};
+use lacquer_h2::{Error, Reason};
+use lacquer_http::SessClose;
+use lacquer_params::Params;
+use lacquer_shm::Tag;
+
+use super::conn::{Conn, Flush};
+use super::opening::Opening;
+use super::receive::Receiver;
+use super::request;
+use crate::client::Req;
+use crate::clock;
+use crate::deadlines::{Deadline, Moment};
+use crate::reactor::Reactor;
+use crate::req_body::Rx;
+use crate::seat::Seat;
+use crate::session::Sess;
+
+/// A connection whose client has chosen HTTP/2.
+pub struct Arrival {
+    pub reactor: Rc<Reactor>,
+    pub sess: Rc<Sess>,
+    pub tx: Rc<TxHalf>,
+    pub rx: Rx,
+    pub idle: Rc<Deadline>,
+}
+
+/// Read at a time; longer frames make it longer.
+const READ: usize = 16 * 1024 + frame::HEADER_LEN;
+
+/// How long a client may go on after it was told that the connection ends.
+const LINGER: Duration = Duration::from_millis(100);
+
+/// Bytes that were read and not understood yet.
+#[derive(Default)]
+struct Buffer {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Buffer {
+    fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    fn held(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    /// The next frame, if all of it is there.
+    fn frame(&self) -> Option<FrameHeader> {
+        FrameHeader::read(self.held()).filter(|header| header.total_len() <= self.end - self.start)
+    }
+
+    /// Where to read to: room for the frame that has begun, and more.
+    fn room(&mut self) -> &mut [u8] {
+        if self.is_empty() {
+            (self.start, self.end) = (0, 0);
+        }
+        let frame = FrameHeader::read(self.held()).map_or(0, |header| header.total_len());
+        let least = (self.start + frame).max(self.end + 1);
+        if least > self.bytes.len() && self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        let wanted = READ.max(frame);
+        if self.bytes.len() < wanted {
+            self.bytes.resize(wanted, 0);
+        }
+        &mut self.bytes[self.end..]
+    }
+
+    /// Nothing is expected soon.
+    fn release(&mut self) {
+        if self.is_empty() {
+            *self = Buffer::default();
+        }
+    }
+}
+
+/// What the connection's deadline is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Awaited {
+    Nothing,
+    /// The next frame, soon: until then the buffer is kept.
+    Soon,
+    Frame,
+    /// That the client takes what it is sent.
+    Progress,
+}
+
+struct Session {
+    conn: Rc<Conn>,
+    rx: Rx,
+    idle: Rc<Deadline>,
+    buffer: Buffer,
+    receiver: Receiver,
+    awaited: Awaited,
+    /// When the last frame came.
+    active: Moment,
+    /// How much of what was sent the client had taken when its deadline was set.
+    taken: u64,
+    /// Nothing more comes from the client.
+    client_is_done: bool,
+}
+
+/// Serves the connection to its end; a request that came with the upgrade from HTTP/1 is the first stream's.
+pub async fn serve(arrival: Arrival, upgraded: Option<super::Upgrade>) -> SessClose {
+    let Arrival { reactor, sess, tx, rx, idle } = arrival;
+    let params = reactor.params();
+    let conn = match upgraded {
+        Some(ref upgrade) => upgrade.conn.clone(),
+        None => Rc::new(Conn::new(reactor, sess, tx, &params)),
+    };
+    conn.log(Tag::Debug, format_args!("H2: Got pu PRISM"));
+    let mut session = Session {
+        receiver: Receiver::new(&conn),
+        rx,
+        buffer: Buffer::default(),
+        awaited: Awaited::Nothing,
+        active: idle.now(),
+        idle,
+        taken: 0,
+        client_is_done: false,
+        conn,
+    };
+    let conn = session.conn.clone();
+    conn.queue(|out| frame::write_settings(out, &conn.local));
+    let mut first = upgraded.map(|upgrade| upgrade.seat);
+    let error = std::future::poll_fn(|cx| {
+        if let Some(seat) = first.take() {
+            session.begin_upgraded(seat, cx);
+        }
+        session.poll(cx)
+    })
+    .await;
+    session.end(error).await;
+    conn.finish();
+    error.close()
+}
+
+impl Session {
+    fn begin_upgraded(&mut self, mut seat: Seat<Req>, cx: &mut Context<'_>) {
+        let Some(req) = seat.transaction() else { return };
+        let stream = Opening::first(&self.conn, req);
+        request::start(stream, seat, cx);
+    }
+
+    /// Reads, acts and writes until there is nothing to do, or the connection ends.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        self.conn.attend(true);
+        let polled = self.work(cx);
+        self.conn.attend(false);
+        if polled.is_pending() {
+            self.conn.register(cx);
+        }
+        polled
+    }
+
+    fn work(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        if self.awaited != Awaited::Nothing
+            && self.idle.poll_expired(cx)
+            && let Some(error) = self.expired()
+        {
+            return Poll::Ready(error);
+        }
+        loop {
+            if let Err(error) = self.act(cx) {
+                return Poll::Ready(error);
+            }
+            let flushed = self.conn.poll_flush(cx);
+            if let Some(error) = self.conn.error() {
+                return Poll::Ready(error);
+            }
+            if self.conn.is_clogged() {
+                // Who does not read what we say is not heard either.
+                self.expect(flushed);
+                return Poll::Pending;
+            }
+            if self.buffer.frame().is_some() {
+                continue;
+            }
+            match self.rx.poll_read(cx, self.buffer.room()) {
+                Poll::Ready(Ok(n)) if n > 0 => {
+                    self.buffer.end += n;
+                    self.receiver.read_at(clock::real());
+                }
+                Poll::Ready(_) => return Poll::Ready(self.eof()),
+                Poll::Pending => {
+                    self.expect(flushed);
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    /// Acts upon the frames that are there, for as long as what they cause finds room.
+    fn act(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+        while let Some(header) = self.buffer.frame()
+            && !self.conn.is_clogged()
+        {
+            self.active = self.idle.now();
+            let from = self.buffer.start + frame::HEADER_LEN;
+            self.buffer.start += header.total_len();
+            let payload = &self.buffer.bytes[from..self.buffer.start];
+            self.receiver.frame(&header, payload, cx)?;
+        }
+        let begun = FrameHeader::read(self.buffer.held());
+        match begun {
+            Some(header) if header.len > self.conn.local.max_frame_size => Err(self.receiver.too_long()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sets the deadline for what is waited for.
+    fn expect(&mut self, flushed: Flush) {
+        let awaited = match flushed {
+            Flush::Blocked => Awaited::Progress,
+            _ if self.is_at_work() => Awaited::Nothing,
+            _ if self.awaited == Awaited::Frame => Awaited::Frame,
+            _ => Awaited::Soon,
+        };
+        let params = self.conn.reactor.params();
+        match awaited {
+            Awaited::Nothing => self.idle.disarm(),
+            Awaited::Progress => {
+                let taken = self.conn.taken();
+                if self.awaited != awaited || self.taken != taken {
+                    self.taken = taken;
+                    let limit = self.conn.sess.idle_send_timeout.get(params.idle_send_timeout);
+                    self.idle.arm(self.idle.now(), if limit > 0.0 { limit } else { 1e9 });
+                }
+            }
+            Awaited::Soon | Awaited::Frame => self.idle.arm(self.active, self.patience(awaited, &params)),
+        }
+        self.awaited = awaited;
+    }
+
+    fn patience(&self, awaited: Awaited, params: &Params) -> f64 {
+        let sess = &self.conn.sess;
+        let limit = sess.idle_limit(params);
+        if awaited == Awaited::Soon {
+            sess.timeout_linger.get(params.timeout_linger).min(limit)
+        } else {
+            limit
+        }
+    }
+
+    /// Requests are being served; one whose head has not come whole does not count.
+    fn is_at_work(&self) -> bool {
+        self.conn.streams() > usize::from(self.receiver.is_opening())
+    }
+
+    /// The deadline is over; why that ends the connection, if it does.
+    fn expired(&mut self) -> Option<Error> {
+        let awaited = std::mem::replace(&mut self.awaited, Awaited::Nothing);
+        match awaited {
+            Awaited::Nothing => None,
+            Awaited::Progress => {
+                self.conn.stalled();
+                self.conn.error()
+            }
+            _ if self.is_at_work() => None,
+            Awaited::Soon => {
+                self.buffer.release();
+                self.awaited = Awaited::Frame;
+                None
+            }
+            Awaited::Frame => Some(Error::Connection(Reason::NoError)),
+        }
+    }
+
+    /// Ends the sending side and reads what still comes: closed with something unread, the connection would
+    /// be reset, and the client might not see the reason.
+    async fn discard(&mut self) {
+        self.conn.tx().shutdown();
+        while let Ok(1..) = self.rx.read(self.buffer.room()).await {}
+    }
+
+    fn eof(&mut self) -> Error {
+        self.client_is_done = true;
+        let frame = if self.buffer.is_empty() { "complete" } else { "partial" };
+        let goaway = u8::from(self.conn.goaway.get());
+        let text = format_args!("H2: HTC eof (Unexpected end of input) frame={frame} goaway={goaway}");
+        self.conn.log(Tag::Debug, text);
+        Error::Connection(Reason::NoError)
+    }
+
+    /// Says goodbye and waits until no request is left that knows this connection.
+    async fn end(&mut self, error: Error) {
+        let conn = self.conn.clone();
+        let tells = !conn.goaway.replace(true) && error.sends_goaway();
+        if tells {
+            conn.queue(|out| frame::goaway(out, conn.rules.borrow().highest, error.code()));
+        }
+        conn.fail(error);
+        conn.log(Tag::Debug, format_args!("H2 CLEANUP {}", error.name()));
+        conn.each_stream(|stream| stream.kill(error));
+        self.receiver.abandon();
+        let limit = conn.sess.idle_send_timeout.get(conn.reactor.params().idle_send_timeout);
+        let limit = clock::seconds(if limit > 0.0 { limit } else { 1e9 });
+        let flushed = std::future::poll_fn(|cx| {
+            conn.register(cx);
+            match conn.poll_flush(cx) {
+                Flush::Done => Poll::Ready(()),
+                _ => Poll::Pending,
+            }
+        });
+        let _ = tokio::time::timeout(limit, flushed).await;
+        if tells && !self.client_is_done {
+            let _ = tokio::time::timeout(LINGER, self.discard()).await;
+        }
+        std::future::poll_fn(|cx| {
+            conn.register(cx);
+            if conn.streams() > 0 { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+    }
+}

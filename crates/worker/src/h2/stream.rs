@@ -1,0 +1,271 @@
+//! One stream: what its request and its connection know of each other. The request reads its body here and
+//! waits here for windows; the connection's own task puts in what the client sends.
+
+use std::cell::{Cell, RefCell};
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use lacquer_h2::stream::{State, Stream as Protocol};
+use lacquer_h2::{Error, Reason, frame};
+use lacquer_params::Params;
+use lacquer_shm::Tag;
+use tokio::time::Instant;
+
+use super::conn::Conn;
+use super::intake::Intake;
+use crate::clock;
+
+/// A stream that ended under its request; what it was is known to the stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Gone;
+
+pub struct Stream {
+    pub id: u32,
+    pub conn: Rc<Conn>,
+    pub t_first: f64,
+    error: Cell<Option<Error>>,
+    /// What the protocol knows of it.
+    pub proto: RefCell<Protocol>,
+    /// Counts among the open ones.
+    counted: Cell<bool>,
+    intake: RefCell<Option<Intake>>,
+    /// Who waits for the body, and who for a window.
+    reader: RefCell<Option<Waker>>,
+    sender: RefCell<Option<Waker>>,
+    /// When the response must have gone out.
+    pub send_by: Cell<Option<Instant>>,
+}
+
+impl Stream {
+    /// Enters the connection's streams.
+    pub fn open(conn: &Rc<Conn>, id: u32, t_first: f64) -> Rc<Stream> {
+        let stream = Rc::new(Stream {
+            id,
+            conn: conn.clone(),
+            t_first,
+            error: Cell::new(None),
+            proto: RefCell::new(Protocol::open(
+                id,
+                conn.local.initial_window_size,
+                conn.remote.get().initial_window_size,
+            )),
+            counted: Cell::new(true),
+            intake: RefCell::default(),
+            reader: RefCell::default(),
+            sender: RefCell::default(),
+            send_by: Cell::new(None),
+        });
+        conn.enter(stream.clone());
+        stream
+    }
+
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.conn.tx().as_fd()
+    }
+
+    /// Why nothing more can come or go.
+    pub fn error(&self) -> Option<Error> {
+        self.error.get().or_else(|| self.conn.error())
+    }
+
+    pub fn fail(&self, error: Error) {
+        if self.error.get().is_none() {
+            self.error.set(Some(error));
+        }
+        self.wake();
+    }
+
+    pub fn wake(&self) {
+        for waker in [&self.reader, &self.sender] {
+            if let Some(waker) = waker.borrow_mut().take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// It does not count towards the limit of open streams any more.
+    pub fn discount(&self) {
+        if self.counted.replace(false) {
+            self.conn.rules.borrow_mut().close_one();
+        }
+    }
+
+    /// All of the response was said, or that none comes.
+    pub fn is_answered(&self) -> bool {
+        !self.counted.get()
+    }
+
+    /// The request is over. Who still reads its body, to pass it on, gets no more of it.
+    pub fn close(&self) {
+        self.discount();
+        self.fail(Error::Stream(Reason::StreamClosed));
+        self.intake.borrow_mut().take();
+        self.conn.leave(self.id);
+    }
+
+    /// The client wants no more of it, or the connection ends.
+    pub fn kill(&self, error: Error) {
+        let state = self.proto.borrow().state.number();
+        self.conn.log(Tag::Debug, format_args!("KILL st={} state={state} sched=1", self.id));
+        self.discount();
+        self.fail(error);
+    }
+
+    /// Tells the client that nothing more comes on this stream.
+    pub fn reset(&self, error: Error) {
+        self.fail(error);
+        self.discount();
+        self.conn.reset_stream(self.id, error);
+    }
+
+    // The request's body.
+
+    pub fn has_ended(&self) -> bool {
+        self.proto.borrow().state >= State::HalfClosedRemote
+    }
+
+    /// The client has sent all of its request.
+    pub fn end(&self) {
+        if let Some(intake) = self.intake.borrow_mut().as_mut() {
+            intake.end();
+        }
+        self.wake();
+    }
+
+    /// Keeps a piece of body until the request reads it; false if there is no room.
+    pub fn take_in(&self, data: &[u8], end: bool) -> bool {
+        let mut intake = self.intake.borrow_mut();
+        if intake.is_none() {
+            let first = if end { data.len() } else { super::intake::PIECE };
+            *intake = Intake::begin(&self.conn.reactor, first);
+        }
+        let kept = intake.as_mut().is_some_and(|intake| intake.append(&self.conn.reactor, data));
+        drop(intake);
+        self.wake();
+        kept
+    }
+
+    /// Bytes of body that nobody has read yet.
+    pub fn held(&self) -> u64 {
+        self.intake.borrow().as_ref().map_or(0, Intake::held)
+    }
+
+    /// What there is of the body; none is its end.
+    pub async fn read(&self, buffer: &mut [u8]) -> Result<usize, Gone> {
+        std::future::poll_fn(|cx| self.poll_read(cx, buffer)).await
+    }
+
+    fn poll_read(&self, cx: &Context<'_>, buffer: &mut [u8]) -> Poll<Result<usize, Gone>> {
+        if self.error().is_some() {
+            return Poll::Ready(Err(Gone));
+        }
+        let n = self.intake.borrow_mut().as_mut().map_or(0, |intake| intake.read(buffer));
+        if n > 0 {
+            self.widen();
+            return Poll::Ready(Ok(n));
+        }
+        if self.has_ended() {
+            self.intake.borrow_mut().take();
+            return Poll::Ready(Ok(0));
+        }
+        *self.reader.borrow_mut() = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// All of the body was sent and read.
+    pub fn is_drained(&self) -> bool {
+        self.has_ended() && self.held() == 0
+    }
+
+    /// The client may send as much more as was read.
+    fn widen(&self) {
+        let params = self.conn.reactor.params();
+        if self.has_ended() {
+            return;
+        }
+        let room = u64::from(self.conn.local.initial_window_size).saturating_sub(self.held()) as u32;
+        let (low, step) = (params.h2_rx_window_low_water as u32, params.h2_rx_window_increment as u32);
+        let more = self.proto.borrow_mut().receive.refill_within(low, step, room);
+        if more > 0 {
+            self.conn.queue(|out| frame::window_update(out, self.id, more));
+        }
+    }
+
+    /// The rest of the body is not wanted, or does not come.
+    pub fn refuse_body(&self) {
+        if self.error().is_none() {
+            self.reset(Error::Stream(Reason::RefusedStream));
+        }
+    }
+
+    // The response.
+
+    /// Waits until something of the response may be sent, and takes as much of the windows as is wanted.
+    pub async fn window(&self, wanted: usize) -> Result<usize, Gone> {
+        if self.error().is_some() {
+            return Err(Gone);
+        }
+        if self.credit() == 0 {
+            Box::pin(self.wait_for_window()).await?;
+        }
+        let taken = self.credit().min(wanted);
+        self.proto.borrow_mut().send.charge(taken);
+        self.conn.charge(taken);
+        Ok(taken)
+    }
+
+    /// Gives back what was taken and not used.
+    pub fn return_window(&self, unused: usize) {
+        if unused > 0 {
+            self.proto.borrow_mut().send.adjust(unused as i64);
+            self.conn.uncharge(unused);
+        }
+    }
+
+    fn credit(&self) -> usize {
+        self.proto.borrow().send.available().min(self.conn.send_window.get().available())
+    }
+
+    async fn wait_for_window(&self) -> Result<(), Gone> {
+        self.conn.count_waiting(1);
+        let patience = self.conn.reactor.params().h2_window_timeout;
+        let patience = if patience > 0.0 { patience } else { 1e9 };
+        let by = Instant::now() + clock::seconds(patience);
+        let until = self.send_by.get().map_or(by, |send_by| send_by.min(by));
+        let windows = std::future::poll_fn(|cx| {
+            if self.error().is_some() || self.credit() > 0 {
+                return Poll::Ready(());
+            }
+            *self.sender.borrow_mut() = Some(cx.waker().clone());
+            Poll::Pending
+        });
+        let opened = tokio::time::timeout_at(until, windows).await.is_ok();
+        if !opened && self.error().is_none() {
+            self.give_up(Instant::now() >= by);
+        }
+        self.conn.count_waiting(-1);
+        if self.error().is_some() { Err(Gone) } else { Ok(()) }
+    }
+
+    /// The client opens no window, or takes too long for all of the response.
+    fn give_up(&self, window: bool) {
+        let (id, conn) = (self.id, &self.conn);
+        if !window {
+            conn.log(Tag::Debug, format_args!("H2: stream {id}: Hit send_timeout"));
+            return self.reset(Error::Stream(Reason::Cancel));
+        }
+        conn.log(Tag::Debug, format_args!("H2: stream {id}: Hit h2_window_timeout"));
+        if conn.is_bankrupt() {
+            conn.log(Tag::SessError, format_args!("H2: window bankrupt"));
+            self.fail(Error::Connection(Reason::Bankrupt));
+            return conn.fail(Error::Connection(Reason::Bankrupt));
+        }
+        self.reset(Error::Stream(Reason::BrokeWindow));
+    }
+
+    /// How long a client may take no bytes, in seconds.
+    pub fn idle_limit(&self, params: &Params) -> f64 {
+        self.conn.sess.idle_send_timeout.get(params.idle_send_timeout)
+    }
+}
