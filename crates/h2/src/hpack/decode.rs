@@ -124,7 +124,7 @@ impl Decoder {
     /// Room that surely suffices for the next field of `input`: no byte of a string becomes more than two,
     /// and a name may come from the table.
     pub fn room_for(&self, input: &[u8]) -> usize {
-        2 * input.len() + self.granted + 64
+        2 * input.len() + self.table.size() + 64
     }
 
     #[inline]

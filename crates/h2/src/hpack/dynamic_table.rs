@@ -90,7 +90,7 @@ impl DynamicTable {
         }
     }
 
-    #[cfg(test)]
+    /// What all entries cost together.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
