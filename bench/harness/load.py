@@ -1,10 +1,14 @@
-"""Drives the servers: wrk for a length of time, lacquer-bench load for a number of requests or at a rate."""
+"""Drives the servers: wrk or, over HTTP/2, h2load for a length of time, lacquer-bench load for a number of requests
+or at a rate."""
 
 import contextlib
 import http.client
 import json
 import os
+import pathlib
+import re
 import subprocess
+import tempfile
 
 from . import measure
 from .servers import BENCH, CORES, HELPER, LOAD_CORE, pinned
@@ -32,6 +36,27 @@ def reported(out, err=""):
         if line.startswith("BENCH "):
             return json.loads(line[6:])
     raise RuntimeError(f"wrk failed: {out[-500:]}{err[-500:]}")
+
+
+def h2load(port, path, connections, streams, seconds):
+    """One run over HTTP/2 without TLS, with so many requests at a time on each connection."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
+        log = pathlib.Path(folder) / "requests"
+        command = ["h2load", "-t1", f"-c{connections}", f"-m{streams}", f"-D{seconds}", f"--log-file={log}",
+                   "-H", ":authority: bench", f"http://127.0.0.1:{port}{path}"]
+        done = subprocess.run(pinned(LOAD_CORE, command), capture_output=True, text=True)
+        return told(done.stdout, log.read_text() if log.exists() else "", seconds)
+
+
+def told(out, log, seconds):
+    """What h2load printed, and what it noted of each request: when, the status, how long in µs."""
+    numbers = re.search(r"(\d+) done, (\d+) succeeded, (\d+) failed, (\d+) errored, (\d+) timeout", out)
+    if not numbers or not log:
+        raise RuntimeError(f"h2load failed: {out[-500:]}")
+    done, succeeded = int(numbers[1]), int(numbers[2])
+    took = sorted(int(line.rsplit("\t", 1)[1]) for line in log.splitlines())
+    latency = {f"p{p:g}": took[min(int(len(took) * p / 100), len(took) - 1)] for p in (50, 75, 90, 99, 99.9)}
+    return {"requests": done, "seconds": seconds, "errors": done - succeeded, "latency_us": {**latency, "max": took[-1]}}
 
 
 def counted(port, count, connections=32, path="/", first=0, header="", rate=0):

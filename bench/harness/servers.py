@@ -50,6 +50,7 @@ class Setup:
     origin_options: tuple = ()
     floor_options: tuple = ()
     log_socket: str = ""
+    http2: bool = False
     cli_port: int = 0
 
 
@@ -88,7 +89,8 @@ def varnish_like(program):
         secret.write_text("bench\n")
         s.cli_port = free_port()
         return [program, "-F", "-a", f"127.0.0.1:{s.port}", "-b", f"127.0.0.1:{s.origin}", "-n", s.dir / "name",
-                "-s", f"malloc,{s.storage_mb}M", "-T", f"127.0.0.1:{s.cli_port}", "-S", secret]
+                "-s", f"malloc,{s.storage_mb}M", "-T", f"127.0.0.1:{s.cli_port}", "-S", secret,
+                *(["-p", "feature=+http2"] if s.http2 else [])]
     return command
 
 
@@ -105,7 +107,7 @@ def nginx(template):
             page = s.dir / "www" / str(size) / "page"
             page.parent.mkdir(parents=True, exist_ok=True)
             page.write_bytes(b"x" * size)
-        return ["nginx", "-p", s.dir, "-c", filled(template, s)]
+        return ["nginx", "-p", s.dir, "-c", filled(template, s, protocol=" http2" if s.http2 else "")]
     return command
 
 
@@ -204,13 +206,13 @@ class Running:
 class Field:
     """The origin and the chosen servers of one scenario, running side by side."""
 
-    def __init__(self, names, sizes=(1400,), storage_mb=STORAGE_MB, origin_options=(), floor_options=()):
+    def __init__(self, names, sizes=(1400,), storage_mb=STORAGE_MB, origin_options=(), floor_options=(), http2=False):
         base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="bench", dir=base))
         self.dir.chmod(0o755)
         self.servers, self.setups, self.helpers = {}, {}, []
         self.settings = dict(sizes=tuple(sizes), storage_mb=storage_mb, origin_options=tuple(origin_options),
-                             floor_options=floor_options, log_socket=str(self.dir / "syslog"))
+                             floor_options=floor_options, http2=http2, log_socket=str(self.dir / "syslog"))
         try:
             self.origin_port = free_port()
             self.help("origin", ORIGIN_CORE, self.origin_port, "--listen", f"127.0.0.1:{self.origin_port}", *origin_options)

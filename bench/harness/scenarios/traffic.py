@@ -28,6 +28,18 @@ def hit_sizes(id, size, label):
     return lambda options: [hit(id, f"hit, {label}, 64 connections", options, size, names=names)]
 
 
+def http2(options):
+    """Hits over HTTP/2 without TLS, with one request at a time on each connection and with many."""
+    def drive(streams):
+        return lambda port: load.h2load(port, "/1400/page", 64, streams, options.seconds)
+
+    def warm(port):
+        load.h2load(port, "/1400/page", 2, 1, 1)
+    return [interleaved(throughput(f"http2-{streams}", f"hit over HTTP/2, 1.4 kB, 64 connections, {label}"), options,
+                        ("lacquer", "varnish", "haproxy", "haproxy-nolog", "nginx"), drive(streams), warm, http2=True)
+            for streams, label in ((1, "one request at a time on each"), (32, "32 requests at a time on each"))]
+
+
 def connections(options):
     """Hits by the number of connections; 64 are hit-small's. Then a new connection for each request."""
     names = CACHES + FLOORS

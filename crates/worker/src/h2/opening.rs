@@ -74,6 +74,7 @@ impl Opening {
         log.link_from(session, "req", "rxreq");
         log.put_relation(Tag::Begin, "req", session, "rxreq");
         log.put_timestamp("Start", t_first, t_first, t_first);
+        log.put(Tag::ReqProtocol, b"HTTP/2.0");
         let decoder = RequestDecoder::begin(hpack, &mut req.task.ws, &mut req.http, &limits(conn));
         Some(Opening { stream, seat, decoder, end_stream })
     }

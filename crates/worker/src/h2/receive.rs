@@ -79,10 +79,7 @@ impl Receiver {
         let outcome = self.obey(*header, payload, cx);
         let outcome = match outcome {
             Err(error) if header.stream == 0 || error.is_connection() => Err(error),
-            Err(error) => {
-                self.conn.reset_stream(header.stream, error);
-                Ok(())
-            }
+            Err(error) => self.answer_by_reset(header.stream, error),
             Ok(()) => Ok(()),
         };
         if self.useless > USELESS_MAX {
@@ -90,6 +87,21 @@ impl Receiver {
             return outcome.and(Err(Error::Connection(Reason::EnhanceYourCalm)));
         }
         outcome
+    }
+
+    /// The frame costs its stream. A client that makes us reset its streams counts as one that does so itself.
+    fn answer_by_reset(&self, id: u32, error: Error) -> Result<(), Error> {
+        let Some(stream) = self.conn.stream(id) else {
+            self.conn.reset_stream(id, error);
+            return Ok(());
+        };
+        stream.reset(error);
+        self.charge_reset(&stream)
+    }
+
+    fn charge_reset(&self, stream: &Stream) -> Result<(), Error> {
+        let counted = self.conn.resets.borrow_mut().reset(clock::real(), stream.t_first);
+        counted.map_err(|fault| self.conn.told(fault))
     }
 
     /// Takes the frame for useless until it turns out to be of use.
@@ -263,11 +275,8 @@ impl Receiver {
 
     fn reset(&self, stream: Option<&Stream>, code: u32) -> Result<(), Error> {
         let Some(stream) = stream else { return Ok(()) };
-        let conn = &self.conn;
-        let now = clock::real();
-        let counted = conn.resets.borrow_mut().reset(now, stream.t_first);
         stream.kill(Error::of_stream(code));
-        counted.map_err(|fault| conn.told(fault))
+        self.charge_reset(stream)
     }
 
     fn settings(&mut self, entries: &[u8]) -> Result<(), Error> {
