@@ -1,77 +1,31 @@
-//! What the streams of one connection share: its socket's sending side, its windows, its end. Frames are
-//! gathered and leave together; whoever has the turn writes what was gathered before its own.
+//! What the streams of one connection share: who they are, its windows, its limits, its end. What it sends is in
+//! [`super::output`].
 
 use std::cell::{Cell, RefCell};
-use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
 use lacquer_backend::TxHalf;
 use lacquer_h2::flow::{INITIAL_WINDOW, ReceiveWindow, SendWindow};
-use lacquer_h2::frame::{self, FrameHeader, Kind, flag};
+use lacquer_h2::frame::{self, FrameHeader, Kind};
 use lacquer_h2::rules::{RapidReset, Rules};
-use lacquer_h2::{Error, Fault, Note, Reason, settings::Settings};
+use lacquer_h2::{Error, Fault, Note, settings::Settings};
 use lacquer_params::Params;
 use lacquer_shm::{Tag, Vxid};
 use lacquer_vcl_runtime::H2Setting;
-use tokio::sync::Mutex;
 
+use super::output::Output;
 use super::stream::Stream;
 use crate::client::Account;
-use crate::clock;
 use crate::reactor::Reactor;
 use crate::session::Sess;
-
-/// More bytes than this that wait to be sent hold up those who would add to them.
-const GATHERED_MAX: usize = 64 * 1024;
-/// What is kept of the buffer while nothing waits.
-const KEPT: usize = 32 * 1024;
-/// Frames of body that go into one write.
-const BATCH: usize = 4;
-/// What was gathered before, the frames with their headers, and the end of the stream.
-const PARTS: usize = 2 * BATCH + 2;
-
-/// Frames that wait to be sent; the first bytes may be on their way already.
-#[derive(Default)]
-struct Gathered {
-    bytes: Vec<u8>,
-    sent: usize,
-}
-
-impl Gathered {
-    fn rest(&self) -> &[u8] {
-        &self.bytes[self.sent..]
-    }
-
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.bytes.shrink_to(KEPT);
-        self.sent = 0;
-    }
-}
-
-/// What came of writing.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Flush {
-    /// Nothing waits any more.
-    Done,
-    /// The socket is full; it wakes us.
-    Blocked,
-    /// Who is sending wakes us afterwards.
-    Others,
-}
 
 pub struct Conn {
     pub reactor: Rc<Reactor>,
     pub sess: Rc<Sess>,
-    vxid: Vxid,
-    tx: Rc<TxHalf>,
-    /// Who has it writes to the socket.
-    turn: Mutex<()>,
-    gathered: RefCell<Gathered>,
+    pub vxid: Vxid,
+    pub output: Output,
     error: Cell<Option<Error>>,
-    /// Half a frame may have gone out, or none can.
-    broken: Cell<bool>,
     streams: RefCell<Vec<Rc<Stream>>>,
     /// Streams that wait for a window.
     waiting: Cell<u32>,
@@ -82,14 +36,10 @@ pub struct Conn {
     pub rules: RefCell<Rules>,
     pub goaway: Cell<bool>,
     pub resets: RefCell<RapidReset>,
-    account: Cell<Account>,
+    pub account: Cell<Account>,
     waker: RefCell<Option<Waker>>,
     /// Its own task is at work and sees what there is to do without being woken.
     attended: Cell<bool>,
-    /// Bytes that the socket took of what was gathered.
-    taken: Cell<u64>,
-    /// Some body went out.
-    progress: Cell<bool>,
 }
 
 impl Conn {
@@ -106,11 +56,8 @@ impl Conn {
             )),
             reactor,
             sess,
-            tx,
-            turn: Mutex::new(()),
-            gathered: RefCell::default(),
+            output: Output::new(tx),
             error: Cell::new(None),
-            broken: Cell::new(false),
             streams: RefCell::default(),
             waiting: Cell::new(0),
             send_window: Cell::new(SendWindow::new(INITIAL_WINDOW)),
@@ -122,13 +69,7 @@ impl Conn {
             account: Cell::default(),
             waker: RefCell::default(),
             attended: Cell::new(false),
-            taken: Cell::new(0),
-            progress: Cell::new(false),
         }
-    }
-
-    pub fn tx(&self) -> &TxHalf {
-        &self.tx
     }
 
     pub fn log(&self, tag: Tag, text: std::fmt::Arguments<'_>) {
@@ -270,11 +211,6 @@ impl Conn {
         self.streams.borrow().len()
     }
 
-    /// Whether any body went out since this was asked before.
-    pub fn take_progress(&self) -> bool {
-        self.progress.replace(false)
-    }
-
     /// So many requests are at work, reset ones among them, that no more should begin.
     pub fn is_crowded(&self) -> bool {
         self.streams() >= 2 * self.local.max_concurrent_streams.max(50) as usize
@@ -303,208 +239,6 @@ impl Conn {
     pub fn is_bankrupt(&self) -> bool {
         self.rules.borrow().open <= self.waiting.get()
     }
-
-    // Sending.
-
-    /// Adds frames to those that wait; they leave before anything that is added later.
-    pub fn queue(&self, write: impl FnOnce(&mut Vec<u8>)) {
-        if self.broken.get() {
-            return;
-        }
-        let mut gathered = self.gathered.borrow_mut();
-        let from = gathered.bytes.len();
-        write(&mut gathered.bytes);
-        for (header, payload) in frame::split(&gathered.bytes[from..]) {
-            self.count_sent(&header);
-            self.log_sent(&header, payload);
-        }
-        drop(gathered);
-        self.wake();
-    }
-
-    fn count_sent(&self, header: &FrameHeader) {
-        let mut account = self.account.get();
-        account.resp_header += frame::HEADER_LEN as u64;
-        if header.kind().is_some_and(Kind::is_overhead) {
-            account.resp_body += u64::from(header.len);
-        }
-        self.progress.set(self.progress.get() || header.number == Kind::Data as u8);
-        self.account.set(account);
-    }
-
-    fn log_sent(&self, header: &FrameHeader, payload: &[u8]) {
-        let log = &self.reactor.shared.log;
-        log.write_binary(Tag::H2TxHdr, self.vxid, &header.bytes());
-        if !payload.is_empty() {
-            log.write_binary(Tag::H2TxBody, self.vxid, payload);
-        }
-    }
-
-    pub fn reset_stream(&self, stream: u32, error: Error) {
-        self.log(Tag::Debug, format_args!("H2: stream {stream}: {}", error.text()));
-        self.queue(|out| frame::rst_stream(out, stream, error.code()));
-    }
-
-    /// The longest payload that the client takes.
-    pub fn max_frame(&self) -> usize {
-        (self.remote.get().max_frame_size as usize).max(1)
-    }
-
-    /// So much waits to be sent that nothing should be added.
-    pub fn is_clogged(&self) -> bool {
-        self.gathered.borrow().rest().len() >= GATHERED_MAX
-    }
-
-    /// Bytes that the socket took so far.
-    pub fn taken(&self) -> u64 {
-        self.taken.get()
-    }
-
-    pub fn has_room(&self, bytes: usize) -> bool {
-        self.gathered.borrow().rest().len() + bytes < GATHERED_MAX
-    }
-
-    /// Sends what waits, as far as the socket takes it and nobody else is sending.
-    pub fn poll_flush(&self, cx: &mut Context<'_>) -> Flush {
-        loop {
-            if self.gathered.borrow().rest().is_empty() || self.broken.get() {
-                return Flush::Done;
-            }
-            let Ok(_turn) = self.turn.try_lock() else { return Flush::Others };
-            let mut gathered = self.gathered.borrow_mut();
-            match self.tx.try_write(gathered.rest()) {
-                Ok(n) => {
-                    self.taken.set(self.taken.get() + n as u64);
-                    gathered.sent += n;
-                    if gathered.rest().is_empty() {
-                        gathered.clear();
-                    }
-                }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    if self.tx.poll_writable(cx).is_pending() {
-                        return Flush::Blocked;
-                    }
-                }
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => {
-                    drop(gathered);
-                    self.write_failed(0, &e);
-                }
-            }
-        }
-    }
-
-    /// Nothing more can be said to this client.
-    fn write_failed(&self, stream: u32, e: &io::Error) {
-        if e.kind() == io::ErrorKind::TimedOut {
-            self.log(Tag::SessError, format_args!("H2: stream {stream}: Hit idle_send_timeout"));
-        } else {
-            let errno = e.raw_os_error().unwrap_or(0);
-            self.log(Tag::Debug, format_args!("H2: stream {stream}: write error s=-1 errno={errno}"));
-        }
-        self.broken.set(true);
-        self.fail(Error::Connection(Reason::ProtocolError));
-    }
-
-    /// The client did not take a byte for too long.
-    pub fn stalled(&self) {
-        self.write_failed(0, &io::ErrorKind::TimedOut.into());
-    }
-
-    /// Sends frames of one stream's body from where they are, with all that was gathered before them. As much
-    /// of `data` goes out as fits a write, which is answered; `end` says that the last of it ends the stream.
-    pub async fn send_data(&self, stream: u32, data: &[u8], end: bool, idle: f64) -> Result<usize, ()> {
-        let _turn = self.turn.lock().await;
-        if self.broken.get() {
-            return Err(());
-        }
-        let max = self.max_frame();
-        let len = data.len().min(max * BATCH);
-        let ends = end && len == data.len();
-        let mut headers = [[0u8; frame::HEADER_LEN]; BATCH];
-        let mut parts: [&[u8]; PARTS] = [&[]; PARTS];
-        let announce = |flags: u8, piece: &[u8]| {
-            let header = FrameHeader::new(Kind::Data, flags, stream, piece.len());
-            self.count_sent(&header);
-            self.log_sent(&header, piece);
-            header.bytes()
-        };
-        for (piece, place) in data[..len].chunks(max).zip(&mut headers) {
-            *place = announce(0, piece);
-        }
-        let last = if ends { announce(flag::END_STREAM, &[]) } else { [0; frame::HEADER_LEN] };
-        let before = std::mem::take(&mut *self.gathered.borrow_mut());
-        parts[0] = before.rest();
-        for (at, (piece, header)) in data[..len].chunks(max).zip(&headers).enumerate() {
-            parts[1 + 2 * at] = header;
-            parts[2 + 2 * at] = piece;
-        }
-        if ends {
-            parts[PARTS - 1] = &last;
-        }
-        let written = self.write_parts(&mut parts, idle).await;
-        self.give_back(before);
-        match written {
-            Ok(()) => Ok(len),
-            Err(e) => {
-                self.write_failed(stream, &e);
-                Err(())
-            }
-        }
-    }
-
-    /// The buffer of what is sent serves again; what came meanwhile is the connection's own task's.
-    fn give_back(&self, mut sent: Gathered) {
-        let mut gathered = self.gathered.borrow_mut();
-        if gathered.bytes.is_empty() {
-            sent.clear();
-            *gathered = sent;
-        }
-        drop(gathered);
-        self.wake();
-    }
-
-    async fn write_parts(&self, parts: &mut [&[u8]], idle: f64) -> io::Result<()> {
-        let mut first = 0;
-        loop {
-            while parts.get(first).is_some_and(|part| part.is_empty()) {
-                first += 1;
-            }
-            if first == parts.len() {
-                return Ok(());
-            }
-            let mut slices = [IoSlice::new(&[]); PARTS];
-            let mut used = 0;
-            for part in parts[first..].iter().filter(|part| !part.is_empty()) {
-                slices[used] = IoSlice::new(part);
-                used += 1;
-            }
-            match self.tx.try_write_vectored(&slices[..used]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(n) => advance(parts, n),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable(idle).await?,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-        }
-    }
-
-    async fn writable(&self, idle: f64) -> io::Result<()> {
-        let idle = if idle > 0.0 { idle } else { 1e9 };
-        match tokio::time::timeout(clock::seconds(idle), self.tx.writable()).await {
-            Ok(done) => done,
-            Err(_) => Err(io::ErrorKind::TimedOut.into()),
-        }
-    }
-
-    /// Waits until frames may be added again.
-    pub async fn room(&self, stream: u32, idle: f64) -> Result<(), ()> {
-        while self.is_clogged() {
-            // Like a piece of body without any: what was gathered leaves first.
-            self.send_data(stream, &[], false, idle).await?;
-        }
-        if self.broken.get() { Err(()) } else { Ok(()) }
-    }
 }
 
 impl Conn {
@@ -522,14 +256,6 @@ impl Conn {
         c.s_req_bodybytes.add(a.req_body);
         c.s_resp_hdrbytes.add(a.resp_header);
         c.s_resp_bodybytes.add(a.resp_body);
-    }
-}
-
-fn advance(parts: &mut [&[u8]], mut n: usize) {
-    for part in parts {
-        let of_part = n.min(part.len());
-        *part = &part[of_part..];
-        n -= of_part;
     }
 }
 

@@ -5,6 +5,7 @@
 mod conn;
 mod intake;
 mod opening;
+mod output;
 mod receive;
 mod request;
 mod sender;

@@ -72,7 +72,14 @@ impl StreamSender {
             }
             piece.len()
         } else {
-            conn.send_data(id, piece, end, self.idle).await.map_err(|()| Gone)?
+            let sent = conn.send_data(id, piece, end, self.idle).await.map_err(|()| Gone)?;
+            if sent < piece.len() || !end {
+                self.stream.check_time()?;
+                if conn.streams() > 1 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            sent
         };
         if end && sent == piece.len() {
             self.ended = true;

@@ -11,8 +11,9 @@ use lacquer_http::SessClose;
 use lacquer_params::Params;
 use lacquer_shm::Tag;
 
-use super::conn::{Conn, Flush};
+use super::conn::Conn;
 use super::opening::Opening;
+use super::output::Flush;
 use super::receive::Receiver;
 use super::request;
 use crate::client::Req;
@@ -264,6 +265,8 @@ impl Session {
         let awaited = std::mem::replace(&mut self.awaited, Awaited::Nothing);
         match awaited {
             Awaited::Nothing => None,
+            // A stream may have been sending meanwhile.
+            Awaited::Progress if self.conn.taken() != self.taken => None,
             Awaited::Progress => {
                 self.conn.stalled();
                 self.conn.error()
@@ -271,6 +274,7 @@ impl Session {
             _ if self.is_at_work() => None,
             Awaited::Soon => {
                 self.buffer.release();
+                self.conn.release();
                 self.awaited = Awaited::Frame;
                 None
             }
@@ -323,5 +327,38 @@ impl Session {
             if conn.streams() > 0 { Poll::Pending } else { Poll::Ready(()) }
         })
         .await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lacquer_h2::frame::Kind;
+
+    #[test]
+    fn frames_come_out_of_the_buffer_as_they_went_in_however_they_were_cut() {
+        let mut wire = Vec::new();
+        for len in [0, 8, 20_000, 1, 16_384, 40_000, 3] {
+            wire.extend_from_slice(&FrameHeader::new(Kind::Data, 0, 1, len).bytes());
+            wire.extend((0..len).map(|at| at as u8));
+        }
+        for step in [1, 7, 9, 1000, 16_393, 30_000] {
+            let (mut buffer, mut seen, mut rest) = (Buffer::default(), Vec::new(), &wire[..]);
+            while !rest.is_empty() {
+                let room = buffer.room();
+                assert!(!room.is_empty());
+                let n = step.min(room.len()).min(rest.len());
+                room[..n].copy_from_slice(&rest[..n]);
+                rest = &rest[n..];
+                buffer.end += n;
+                while let Some(header) = buffer.frame() {
+                    seen.extend_from_slice(&buffer.held()[..header.total_len()]);
+                    buffer.start += header.total_len();
+                }
+            }
+            assert!(seen == wire, "in steps of {step}");
+            buffer.release();
+            assert_eq!(buffer.bytes.capacity(), 0);
+        }
     }
 }

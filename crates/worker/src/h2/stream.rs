@@ -248,6 +248,15 @@ impl Stream {
         if self.error().is_some() { Err(Gone) } else { Ok(()) }
     }
 
+    /// A client that takes what it gets too slowly does not get the rest.
+    pub fn check_time(&self) -> Result<(), Gone> {
+        if self.send_by.get().is_none_or(|by| Instant::now() < by) {
+            return Ok(());
+        }
+        self.give_up(false);
+        Err(Gone)
+    }
+
     /// The client opens no window, or takes too long for all of the response.
     fn give_up(&self, window: bool) {
         let (id, conn) = (self.id, &self.conn);

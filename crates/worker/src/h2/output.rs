@@ -1,0 +1,312 @@
+//! What a connection sends. Frames are gathered and leave together; whoever has the turn writes what was
+//! gathered before its own.
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, IoSlice};
+use std::rc::Rc;
+use std::task::Context;
+
+use lacquer_backend::TxHalf;
+use lacquer_h2::frame::{self, FrameHeader, Kind, flag};
+use lacquer_h2::{Error, Reason};
+use lacquer_shm::Tag;
+use tokio::sync::Mutex;
+
+use super::conn::Conn;
+use crate::clock;
+
+/// More bytes than this that wait to be sent hold up those who would add to them.
+const GATHERED_MAX: usize = 64 * 1024;
+/// What is kept of the buffer while nothing waits.
+const KEPT: usize = 32 * 1024;
+/// Frames of body that go into one write.
+const BATCH: usize = 4;
+/// What was gathered before, the frames with their headers, and the end of the stream.
+const PARTS: usize = 2 * BATCH + 2;
+
+/// Frames that wait to be sent; the first bytes may be on their way already.
+#[derive(Default)]
+struct Gathered {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl Gathered {
+    fn rest(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(KEPT);
+        self.sent = 0;
+    }
+}
+
+/// What came of writing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Flush {
+    /// Nothing waits any more.
+    Done,
+    /// The socket is full; it wakes us.
+    Blocked,
+    /// Who is sending wakes us afterwards.
+    Others,
+}
+
+/// The sending side of a connection.
+pub struct Output {
+    tx: Rc<TxHalf>,
+    /// Who has it writes to the socket.
+    turn: Mutex<()>,
+    gathered: RefCell<Gathered>,
+    /// Half a frame may have gone out, or none can.
+    broken: Cell<bool>,
+    /// Bytes that the socket took.
+    taken: Cell<u64>,
+    /// Some body went out.
+    progress: Cell<bool>,
+}
+
+impl Output {
+    pub fn new(tx: Rc<TxHalf>) -> Output {
+        Output {
+            tx,
+            turn: Mutex::new(()),
+            gathered: RefCell::default(),
+            broken: Cell::new(false),
+            taken: Cell::new(0),
+            progress: Cell::new(false),
+        }
+    }
+}
+
+impl Conn {
+    pub fn tx(&self) -> &TxHalf {
+        &self.output.tx
+    }
+
+    /// Whether any body went out since this was asked before.
+    pub fn take_progress(&self) -> bool {
+        self.output.progress.replace(false)
+    }
+
+    /// Adds frames to those that wait; they leave before anything that is added later.
+    pub fn queue(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.output.broken.get() {
+            return;
+        }
+        let mut gathered = self.output.gathered.borrow_mut();
+        let from = gathered.bytes.len();
+        write(&mut gathered.bytes);
+        for (header, payload) in frame::split(&gathered.bytes[from..]) {
+            self.count_sent(&header);
+            self.log_sent(&header, payload);
+        }
+        drop(gathered);
+        self.wake();
+    }
+
+    fn count_sent(&self, header: &FrameHeader) {
+        let mut account = self.account.get();
+        account.resp_header += frame::HEADER_LEN as u64;
+        if header.kind().is_some_and(Kind::is_overhead) {
+            account.resp_body += u64::from(header.len);
+        }
+        self.output.progress.set(self.output.progress.get() || header.number == Kind::Data as u8);
+        self.account.set(account);
+    }
+
+    fn log_sent(&self, header: &FrameHeader, payload: &[u8]) {
+        let log = &self.reactor.shared.log;
+        log.write_binary(Tag::H2TxHdr, self.vxid, &header.bytes());
+        if !payload.is_empty() {
+            log.write_binary(Tag::H2TxBody, self.vxid, payload);
+        }
+    }
+
+    pub fn reset_stream(&self, stream: u32, error: Error) {
+        self.log(Tag::Debug, format_args!("H2: stream {stream}: {}", error.text()));
+        self.queue(|out| frame::rst_stream(out, stream, error.code()));
+    }
+
+    /// The longest payload that the client takes.
+    pub fn max_frame(&self) -> usize {
+        (self.remote.get().max_frame_size as usize).max(1)
+    }
+
+    /// So much waits to be sent that nothing should be added.
+    pub fn is_clogged(&self) -> bool {
+        self.output.gathered.borrow().rest().len() >= GATHERED_MAX
+    }
+
+    /// Nothing is said for a while.
+    pub fn release(&self) {
+        let mut gathered = self.output.gathered.borrow_mut();
+        if gathered.bytes.is_empty() {
+            *gathered = Gathered::default();
+        }
+    }
+
+    /// Bytes that the socket took so far.
+    pub fn taken(&self) -> u64 {
+        self.output.taken.get()
+    }
+
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.output.gathered.borrow().rest().len() + bytes < GATHERED_MAX
+    }
+
+    /// Sends what waits, as far as the socket takes it and nobody else is sending.
+    pub fn poll_flush(&self, cx: &mut Context<'_>) -> Flush {
+        loop {
+            if self.output.gathered.borrow().rest().is_empty() || self.output.broken.get() {
+                return Flush::Done;
+            }
+            let Ok(_turn) = self.output.turn.try_lock() else { return Flush::Others };
+            let mut gathered = self.output.gathered.borrow_mut();
+            match self.output.tx.try_write(gathered.rest()) {
+                Ok(n) => {
+                    self.output.taken.set(self.output.taken.get() + n as u64);
+                    gathered.sent += n;
+                    if gathered.rest().is_empty() {
+                        gathered.clear();
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    if self.output.tx.poll_writable(cx).is_pending() {
+                        return Flush::Blocked;
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => {
+                    drop(gathered);
+                    self.write_failed(0, &e);
+                }
+            }
+        }
+    }
+
+    /// Nothing more can be said to this client.
+    fn write_failed(&self, stream: u32, e: &io::Error) {
+        if e.kind() == io::ErrorKind::TimedOut {
+            self.log(Tag::SessError, format_args!("H2: stream {stream}: Hit idle_send_timeout"));
+        } else {
+            let errno = e.raw_os_error().unwrap_or(0);
+            self.log(Tag::Debug, format_args!("H2: stream {stream}: write error s=-1 errno={errno}"));
+        }
+        self.output.broken.set(true);
+        self.fail(Error::Connection(Reason::ProtocolError));
+    }
+
+    /// The client did not take a byte for too long.
+    pub fn stalled(&self) {
+        self.write_failed(0, &io::ErrorKind::TimedOut.into());
+    }
+
+    /// Sends frames of one stream's body from where they are, with all that was gathered before them. As much
+    /// of `data` goes out as fits a write, which is answered; `end` says that the last of it ends the stream.
+    pub async fn send_data(&self, stream: u32, data: &[u8], end: bool, idle: f64) -> Result<usize, ()> {
+        let _turn = self.output.turn.lock().await;
+        if self.output.broken.get() {
+            return Err(());
+        }
+        let max = self.max_frame();
+        let len = data.len().min(max * BATCH);
+        let ends = end && len == data.len();
+        let mut headers = [[0u8; frame::HEADER_LEN]; BATCH];
+        let mut parts: [&[u8]; PARTS] = [&[]; PARTS];
+        let announce = |flags: u8, piece: &[u8]| {
+            let header = FrameHeader::new(Kind::Data, flags, stream, piece.len());
+            self.count_sent(&header);
+            self.log_sent(&header, piece);
+            header.bytes()
+        };
+        for (piece, place) in data[..len].chunks(max).zip(&mut headers) {
+            *place = announce(0, piece);
+        }
+        let last = if ends { announce(flag::END_STREAM, &[]) } else { [0; frame::HEADER_LEN] };
+        let before = std::mem::take(&mut *self.output.gathered.borrow_mut());
+        parts[0] = before.rest();
+        for (at, (piece, header)) in data[..len].chunks(max).zip(&headers).enumerate() {
+            parts[1 + 2 * at] = header;
+            parts[2 + 2 * at] = piece;
+        }
+        if ends {
+            parts[PARTS - 1] = &last;
+        }
+        let written = self.write_parts(&mut parts, idle).await;
+        self.give_back(before);
+        match written {
+            Ok(()) => Ok(len),
+            Err(e) => {
+                self.write_failed(stream, &e);
+                Err(())
+            }
+        }
+    }
+
+    /// The buffer of what is sent serves again; what came meanwhile is the connection's own task's.
+    fn give_back(&self, mut sent: Gathered) {
+        let mut gathered = self.output.gathered.borrow_mut();
+        if gathered.bytes.is_empty() {
+            sent.clear();
+            *gathered = sent;
+        }
+        drop(gathered);
+        self.wake();
+    }
+
+    async fn write_parts(&self, parts: &mut [&[u8]], idle: f64) -> io::Result<()> {
+        let mut first = 0;
+        loop {
+            while parts.get(first).is_some_and(|part| part.is_empty()) {
+                first += 1;
+            }
+            if first == parts.len() {
+                return Ok(());
+            }
+            let mut slices = [IoSlice::new(&[]); PARTS];
+            let mut used = 0;
+            for part in parts[first..].iter().filter(|part| !part.is_empty()) {
+                slices[used] = IoSlice::new(part);
+                used += 1;
+            }
+            match self.output.tx.try_write_vectored(&slices[..used]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => {
+                    self.output.taken.set(self.output.taken.get() + n as u64);
+                    advance(parts, n);
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable(idle).await?,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    async fn writable(&self, idle: f64) -> io::Result<()> {
+        let idle = if idle > 0.0 { idle } else { 1e9 };
+        match tokio::time::timeout(clock::seconds(idle), self.output.tx.writable()).await {
+            Ok(done) => done,
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// Waits until frames may be added again.
+    pub async fn room(&self, stream: u32, idle: f64) -> Result<(), ()> {
+        while self.is_clogged() {
+            // Like a piece of body without any: what was gathered leaves first.
+            self.send_data(stream, &[], false, idle).await?;
+        }
+        if self.output.broken.get() { Err(()) } else { Ok(()) }
+    }
+}
+
+fn advance(parts: &mut [&[u8]], mut n: usize) {
+    for part in parts {
+        let of_part = n.min(part.len());
+        *part = &part[of_part..];
+        n -= of_part;
+    }
+}
