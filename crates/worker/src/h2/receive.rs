@@ -29,7 +29,7 @@ const USELESS_PERIOD: f64 = 60.0;
 enum Block {
     Request(Opening),
     /// Of a stream that was refused; what it says of the tables counts nevertheless.
-    Refused(RequestDecoder, Error),
+    Refused(RequestDecoder),
 }
 
 pub struct Receiver {
@@ -170,7 +170,7 @@ impl Receiver {
             Ok(opening) => Block::Request(opening),
             Err(error) => {
                 let limits = opening::limits(&self.conn);
-                Block::Refused(RequestDecoder::refused(&mut self.hpack, error, &limits), error)
+                Block::Refused(RequestDecoder::refused(&mut self.hpack, error, &limits))
             }
         });
         Ok(())
@@ -194,7 +194,7 @@ impl Receiver {
         let Some(block) = &mut self.block else { return Ok(()) };
         let fed = match block {
             Block::Request(opening) => opening.feed(&mut self.hpack, fragment, header.len),
-            Block::Refused(refused, _) => {
+            Block::Refused(refused) => {
                 let (ws, message) = (&mut Workspace::new(0), &mut Message::new(0));
                 refused.feed(&mut self.hpack, fragment, ws, message, &mut |n| conn.note(&n))
             }
@@ -213,7 +213,10 @@ impl Receiver {
                 request::start(stream, seat, cx);
                 Ok(())
             }
-            Some(Block::Refused(_, error)) => Err(error),
+            Some(Block::Refused(refused)) => {
+                let (ws, message) = (&mut Workspace::new(0), &mut Message::new(0));
+                refused.finish(ws, message, false, &mut |n| conn.note(&n)).map(drop)
+            }
             None => Ok(()),
         }
     }
@@ -226,12 +229,11 @@ impl Receiver {
         end: bool,
     ) -> Result<(), Error> {
         self.charge_connection(header)?;
-        let Some(stream) = stream else { return Ok(()) };
-        let outcome = self.data_of(stream, header, data, end);
-        if let Err(error) = outcome {
-            stream.fail(error);
+        match stream {
+            // What was on its way when the stream ended is nobody's.
+            Some(stream) if stream.error().is_none() => self.data_of(stream, header, data, end),
+            _ => Ok(()),
         }
-        outcome
     }
 
     /// The whole frame counts, padding too.
@@ -253,9 +255,6 @@ impl Receiver {
 
     fn data_of(&self, stream: &Stream, header: &FrameHeader, data: &[u8], end: bool) -> Result<(), Error> {
         let (conn, id) = (&self.conn, stream.id);
-        if let Some(error) = stream.error().filter(|_| !stream.has_ended()) {
-            return Err(error);
-        }
         stream.proto.borrow_mut().data(header, data.len(), end).map_err(|fault| conn.told(fault))?;
         if !data.is_empty() && !stream.take_in(data, end) {
             let text = format_args!("H2: stream {id}: Failed to allocate request body buffer");
@@ -303,9 +302,8 @@ impl Receiver {
         }
         let Some(stream) = stream else { return Ok(()) };
         let credited = stream.proto.borrow_mut().send.credit(increment);
-        match credited {
-            Ok(()) => stream.wake(),
-            Err(error) => stream.fail(error),
+        if credited.is_ok() {
+            stream.wake();
         }
         credited
     }
