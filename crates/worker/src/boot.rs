@@ -1,9 +1,10 @@
 //! From the manager's configuration to running reactors.
 
+use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use lacquer_backend::Pools;
 use lacquer_cache::Cache;
@@ -14,6 +15,7 @@ use lacquer_shm::vsl::{Limits, Mask};
 use lacquer_shm::{Log, Main, Segment, Tag, VsmDir, vsm};
 use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
+use tokio::runtime::{LocalOptions, LocalRuntime};
 
 use crate::accept::{Inherited, accept_loop};
 use crate::locks::Locks;
@@ -111,27 +113,39 @@ fn reactor_count() -> usize {
 
 fn start_reactors(shared: &Arc<Shared>, sockets: &[Arc<Inherited>]) -> Result<(), String> {
     for id in 0..reactor_count() {
-        let shared = shared.clone();
-        let sockets = sockets.to_vec();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .event_interval(61)
-            .build()
-            .map_err(|e| format!("cannot make a reactor: {e}"))?;
-        shared.runtimes.add(runtime.handle().clone());
+        let (shared, sockets) = (shared.clone(), sockets.to_vec());
+        let (started, outcome) = mpsc::channel();
         std::thread::Builder::new()
             .name(format!("reactor-{id}"))
-            .spawn(move || {
-                let local = tokio::task::LocalSet::new();
-                let reactor = Reactor::new(shared, id);
-                for socket in sockets {
-                    local.spawn_local(accept_loop(reactor.clone(), socket));
+            .spawn(move || match reactor_runtime() {
+                Ok(runtime) => {
+                    shared.runtimes.add(runtime.handle().clone());
+                    let _ = started.send(Ok(()));
+                    react(&runtime, shared, id, sockets);
                 }
-                let sweeper = reactor.clone();
-                local.spawn_local(async move { sweeper.deadlines.keep_sweeping().await });
-                local.block_on(&runtime, Rc::clone(&reactor).housekeeping());
+                Err(e) => drop(started.send(Err(e))),
             })
             .map_err(|e| format!("cannot start a reactor: {e}"))?;
+        let outcome = outcome.recv().map_err(|e| format!("a reactor did not start: {e}"))?;
+        outcome.map_err(|e| format!("cannot make a reactor: {e}"))?;
     }
     Ok(())
+}
+
+/// An event loop for tasks that stay on their thread. It cannot be moved, so each reactor makes its own.
+fn reactor_runtime() -> io::Result<LocalRuntime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .event_interval(61)
+        .build_local(LocalOptions::default())
+}
+
+fn react(runtime: &LocalRuntime, shared: Arc<Shared>, id: usize, sockets: Vec<Arc<Inherited>>) {
+    let reactor = Reactor::new(shared, id);
+    for socket in sockets {
+        runtime.spawn_local(accept_loop(reactor.clone(), socket));
+    }
+    let sweeper = reactor.clone();
+    runtime.spawn_local(async move { sweeper.deadlines.keep_sweeping().await });
+    runtime.block_on(Rc::clone(&reactor).housekeeping());
 }
