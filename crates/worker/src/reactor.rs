@@ -16,6 +16,7 @@ use crate::client::Req;
 use crate::clock;
 use crate::deadlines::Deadlines;
 use crate::fetch::Runner;
+use crate::h2;
 use crate::pool_counters::LocalPoolCounters;
 use crate::seat::Seat;
 use crate::shared::Shared;
@@ -41,6 +42,7 @@ pub struct Reactor {
     via: Rc<str>,
     front: RefCell<FrontTable>,
     pub deadlines: Deadlines,
+    pub h2_buffers: h2::Buffers,
     unflushed: Cell<u32>,
     last_flush: Cell<f64>,
 }
@@ -69,6 +71,7 @@ impl Reactor {
             via: format!("1.1 {} (Varnish/7.7)", shared.config.identity).into(),
             front: RefCell::new(FrontTable::new(FRONT_ENTRIES)),
             deadlines: Deadlines::default(),
+            h2_buffers: h2::Buffers::default(),
             unflushed: Cell::new(0),
             last_flush: Cell::new(0.0),
             shared,

@@ -17,12 +17,19 @@ use crate::clock;
 
 /// More bytes than this that wait to be sent hold up those who would add to them.
 const GATHERED_MAX: usize = 64 * 1024;
-/// What is kept of the buffer while nothing waits.
+/// A longer buffer is not kept for the next connection.
 const KEPT: usize = 32 * 1024;
 /// Frames of body that go into one write.
 const BATCH: usize = 4;
 /// What was gathered before, the frames with their headers, and the end of the stream.
 const PARTS: usize = 2 * BATCH + 2;
+
+/// Buffers that a reactor's connections lend each other: who waits has none.
+#[derive(Default)]
+pub struct Buffers {
+    pub input: Cell<Vec<u8>>,
+    pub output: Cell<Vec<u8>>,
+}
 
 /// Frames that wait to be sent; the first bytes may be on their way already.
 #[derive(Default)]
@@ -36,10 +43,14 @@ impl Gathered {
         &self.bytes[self.sent..]
     }
 
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.bytes.shrink_to(KEPT);
+    /// All of it was sent; the buffer serves whoever needs one next.
+    fn clear(&mut self, buffers: &Buffers) {
         self.sent = 0;
+        let mut bytes = std::mem::take(&mut self.bytes);
+        if bytes.capacity() <= KEPT {
+            bytes.clear();
+            buffers.output.set(bytes);
+        }
     }
 }
 
@@ -97,6 +108,9 @@ impl Conn {
             return;
         }
         let mut gathered = self.output.gathered.borrow_mut();
+        if gathered.bytes.capacity() == 0 {
+            gathered.bytes = self.reactor.h2_buffers.output.take();
+        }
         let from = gathered.bytes.len();
         write(&mut gathered.bytes);
         for (header, payload) in frame::split(&gathered.bytes[from..]) {
@@ -140,14 +154,6 @@ impl Conn {
         self.output.gathered.borrow().rest().len() >= GATHERED_MAX
     }
 
-    /// Nothing is said for a while.
-    pub fn release(&self) {
-        let mut gathered = self.output.gathered.borrow_mut();
-        if gathered.bytes.is_empty() {
-            *gathered = Gathered::default();
-        }
-    }
-
     /// Bytes that the socket took so far.
     pub fn taken(&self) -> u64 {
         self.output.taken.get()
@@ -170,7 +176,7 @@ impl Conn {
                     self.output.taken.set(self.output.taken.get() + n as u64);
                     gathered.sent += n;
                     if gathered.rest().is_empty() {
-                        gathered.clear();
+                        gathered.clear(&self.reactor.h2_buffers);
                     }
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
@@ -246,14 +252,9 @@ impl Conn {
         }
     }
 
-    /// The buffer of what is sent serves again; what came meanwhile is the connection's own task's.
+    /// What came meanwhile is the connection's own task's.
     fn give_back(&self, mut sent: Gathered) {
-        let mut gathered = self.output.gathered.borrow_mut();
-        if gathered.bytes.is_empty() {
-            sent.clear();
-            *gathered = sent;
-        }
-        drop(gathered);
+        sent.clear(&self.reactor.h2_buffers);
         self.wake();
     }
 

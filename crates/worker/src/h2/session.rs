@@ -1,5 +1,6 @@
 //! A connection that speaks HTTP/2, from its first frame to its end.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -8,7 +9,6 @@ use lacquer_backend::TxHalf;
 use lacquer_h2::frame::{self, FrameHeader};
 use lacquer_h2::{Error, Reason};
 use lacquer_http::SessClose;
-use lacquer_params::Params;
 use lacquer_shm::Tag;
 
 use super::conn::Conn;
@@ -79,10 +79,20 @@ impl Buffer {
         &mut self.bytes[self.end..]
     }
 
-    /// Nothing is expected soon.
-    fn release(&mut self) {
+    /// Where to read to, for as long as the task is at work.
+    fn take(&mut self, spare: &Cell<Vec<u8>>) {
+        if self.bytes.is_empty() {
+            self.bytes = spare.take();
+        }
+    }
+
+    /// Who waits for a frame holds no memory for it.
+    fn give(&mut self, spare: &Cell<Vec<u8>>) {
         if self.is_empty() {
-            *self = Buffer::default();
+            let Buffer { bytes, .. } = std::mem::take(self);
+            if bytes.len() == READ {
+                spare.set(bytes);
+            }
         }
     }
 }
@@ -91,8 +101,6 @@ impl Buffer {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Awaited {
     Nothing,
-    /// The next frame, soon: until then the buffer is kept.
-    Soon,
     Frame,
     /// That the client takes what it is sent.
     Progress,
@@ -157,8 +165,11 @@ impl Session {
 
     /// Reads, acts and writes until there is nothing to do, or the connection ends.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        let reactor = self.conn.reactor.clone();
         self.conn.attend(true);
+        self.buffer.take(&reactor.h2_buffers.input);
         let polled = self.work(cx);
+        self.buffer.give(&reactor.h2_buffers.input);
         self.conn.attend(false);
         if polled.is_pending() {
             self.conn.register(cx);
@@ -226,8 +237,7 @@ impl Session {
         let awaited = match flushed {
             Flush::Blocked => Awaited::Progress,
             _ if self.is_at_work() => Awaited::Nothing,
-            _ if self.awaited == Awaited::Frame => Awaited::Frame,
-            _ => Awaited::Soon,
+            _ => Awaited::Frame,
         };
         let params = self.conn.reactor.params();
         match awaited {
@@ -240,19 +250,9 @@ impl Session {
                     self.idle.arm(self.idle.now(), if limit > 0.0 { limit } else { 1e9 });
                 }
             }
-            Awaited::Soon | Awaited::Frame => self.idle.arm(self.active, self.patience(awaited, &params)),
+            Awaited::Frame => self.idle.arm(self.active, self.conn.sess.idle_limit(&params)),
         }
         self.awaited = awaited;
-    }
-
-    fn patience(&self, awaited: Awaited, params: &Params) -> f64 {
-        let sess = &self.conn.sess;
-        let limit = sess.idle_limit(params);
-        if awaited == Awaited::Soon {
-            sess.timeout_linger.get(params.timeout_linger).min(limit)
-        } else {
-            limit
-        }
     }
 
     /// Requests are being served; one whose head has not come whole does not count.
@@ -272,12 +272,6 @@ impl Session {
                 self.conn.error()
             }
             _ if self.is_at_work() => None,
-            Awaited::Soon => {
-                self.buffer.release();
-                self.conn.release();
-                self.awaited = Awaited::Frame;
-                None
-            }
             Awaited::Frame => Some(Error::Connection(Reason::NoError)),
         }
     }
@@ -357,7 +351,7 @@ mod tests {
                 }
             }
             assert!(seen == wire, "in steps of {step}");
-            buffer.release();
+            buffer.give(&Cell::default());
             assert_eq!(buffer.bytes.capacity(), 0);
         }
     }
