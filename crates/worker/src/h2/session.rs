@@ -173,6 +173,8 @@ impl Session {
         self.conn.attend(false);
         if polled.is_pending() {
             self.conn.register(cx);
+            // The deadline was set for what comes next: who is to be woken it learns here.
+            self.idle.poll_expired(cx);
         }
         polled
     }
