@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use crate::sys;
 
+/// Some thirty years.
+const LONGEST: f64 = 1e9;
+
 /// Seconds since the epoch.
 pub fn real() -> f64 {
     sys::seconds_of(libc::CLOCK_REALTIME)
@@ -14,7 +17,12 @@ pub fn monotonic() -> f64 {
     sys::seconds_of(libc::CLOCK_MONOTONIC)
 }
 
+/// A limit in seconds, of which 0 is none: then longer than anything lasts.
+pub fn limit(seconds: f64) -> f64 {
+    if seconds > 0.0 { seconds } else { LONGEST }
+}
+
 /// A duration from a parameter: negative and absurd values are bounded.
 pub fn seconds(s: f64) -> Duration {
-    Duration::from_secs_f64(if s.is_nan() { 0.0 } else { s.clamp(0.0, 1e9) })
+    Duration::from_secs_f64(if s.is_nan() { 0.0 } else { s.clamp(0.0, LONGEST) })
 }

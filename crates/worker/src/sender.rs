@@ -98,8 +98,8 @@ impl Sender {
 
     /// When the whole response must have been taken; counted from the first wait.
     fn deadline(&mut self) -> Instant {
-        let total = if self.limits.total > 0.0 { self.limits.total } else { 1e9 };
-        *self.deadline.get_or_insert_with(|| Instant::now() + clock::seconds(total))
+        let total = clock::seconds(clock::limit(self.limits.total));
+        *self.deadline.get_or_insert_with(|| Instant::now() + total)
     }
 
     /// Waits until the socket takes more, within the limits.

@@ -218,13 +218,12 @@ async fn carry(
         }
         account.from_client += pending.len() as u64;
     }
-    let idle = req.task.params.pipe_timeout;
-    let idle = if idle > 0.0 { idle } else { 1e9 };
+    let idle = clock::limit(req.task.params.pipe_timeout);
     let deadline = pipe.task_deadline.unwrap_or(req.task.params.pipe_task_deadline);
     let left = if deadline > 0.0 {
         (req.task.sess.opened.max(req.task.t_first) + deadline - clock::real()).max(0.001)
     } else {
-        1e9
+        clock::limit(0.0)
     };
     let moved = std::cell::Cell::new(Instant::now());
     let up = one_way(&mut client.half, &connection.tx, &mut account.from_client, &moved);

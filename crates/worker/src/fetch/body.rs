@@ -573,7 +573,7 @@ async fn read_timed(
     deadline: &Deadline,
     buf: &mut [u8],
 ) -> io::Result<usize> {
-    let limit = if connection.between_bytes > 0.0 { connection.between_bytes } else { 1e9 };
+    let limit = crate::clock::limit(connection.between_bytes);
     let most = match crate::control::knobs::fetch_fragment() {
         0 => buf.len(),
         fragment => fragment.min(buf.len()),

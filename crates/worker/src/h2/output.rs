@@ -287,8 +287,7 @@ impl Conn {
     }
 
     async fn writable(&self, idle: f64) -> io::Result<()> {
-        let idle = if idle > 0.0 { idle } else { 1e9 };
-        match tokio::time::timeout(clock::seconds(idle), self.output.tx.writable()).await {
+        match tokio::time::timeout(clock::seconds(clock::limit(idle)), self.output.tx.writable()).await {
             Ok(done) => done,
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
         }

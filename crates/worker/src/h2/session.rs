@@ -249,7 +249,7 @@ impl Session {
                 if self.awaited != awaited || self.taken != taken {
                     self.taken = taken;
                     let limit = self.conn.sess.idle_send_timeout.get(params.idle_send_timeout);
-                    self.idle.arm(self.idle.now(), if limit > 0.0 { limit } else { 1e9 });
+                    self.idle.arm(self.idle.now(), clock::limit(limit));
                 }
             }
             Awaited::Frame => self.idle.arm(self.active, self.conn.sess.idle_limit(&params)),
@@ -306,7 +306,7 @@ impl Session {
         conn.each_stream(|stream| stream.kill(error));
         self.receiver.abandon();
         let limit = conn.sess.idle_send_timeout.get(conn.reactor.params().idle_send_timeout);
-        let limit = clock::seconds(if limit > 0.0 { limit } else { 1e9 });
+        let limit = clock::seconds(clock::limit(limit));
         let flushed = std::future::poll_fn(|cx| {
             conn.register(cx);
             match conn.poll_flush(cx) {

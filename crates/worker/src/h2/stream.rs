@@ -229,8 +229,7 @@ impl Stream {
 
     async fn wait_for_window(&self) -> Result<(), Gone> {
         self.conn.count_waiting(1);
-        let patience = self.conn.reactor.params().h2_window_timeout;
-        let patience = if patience > 0.0 { patience } else { 1e9 };
+        let patience = clock::limit(self.conn.reactor.params().h2_window_timeout);
         let by = Instant::now() + clock::seconds(patience);
         let until = self.send_by.get().map_or(by, |send_by| send_by.min(by));
         let windows = std::future::poll_fn(|cx| {
