@@ -27,6 +27,7 @@ use lacquer_cache::{Busy, ObjRef, Object};
 use lacquer_http::{Message, SessClose, Text};
 use lacquer_params::Params;
 use lacquer_params::bits::DebugBits as Debug;
+use lacquer_shm::vsc::LocalMain;
 use lacquer_shm::{Tag, Vxid};
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::BackendId;
@@ -49,6 +50,21 @@ pub struct Account {
     pub req_body: u64,
     pub resp_header: u64,
     pub resp_body: u64,
+}
+
+impl Account {
+    /// As `ReqAcct` has them.
+    pub fn numbers(&self) -> [u64; 6] {
+        let (request, response) = (self.req_header + self.req_body, self.resp_header + self.resp_body);
+        [self.req_header, self.req_body, request, self.resp_header, self.resp_body, response]
+    }
+
+    pub fn count(&self, counters: &LocalMain) {
+        counters.s_req_hdrbytes.add(self.req_header);
+        counters.s_req_bodybytes.add(self.req_body);
+        counters.s_resp_hdrbytes.add(self.resp_header);
+        counters.s_resp_bodybytes.add(self.resp_body);
+    }
 }
 
 /// What will be sent as the response's body.
@@ -387,17 +403,11 @@ impl Req {
     pub fn charge(&mut self) {
         let a = std::mem::take(&mut self.account);
         if !self.piped && !self.task.vxid().is_none() {
-            let (request, response) = (a.req_header + a.req_body, a.resp_header + a.resp_body);
-            let numbers = [a.req_header, a.req_body, request, a.resp_header, a.resp_body, response];
-            self.task.log.put_numbers(Tag::ReqAcct, &numbers);
+            self.task.log.put_numbers(Tag::ReqAcct, &a.numbers());
         }
         if self.esi_level > 0 {
             return;
         }
-        let c = &self.task.reactor.counters;
-        c.s_req_hdrbytes.add(a.req_header);
-        c.s_req_bodybytes.add(a.req_body);
-        c.s_resp_hdrbytes.add(a.resp_header);
-        c.s_resp_bodybytes.add(a.resp_body);
+        a.count(&self.task.reactor.counters);
     }
 }

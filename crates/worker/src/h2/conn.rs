@@ -239,23 +239,14 @@ impl Conn {
     pub fn is_bankrupt(&self) -> bool {
         self.rules.borrow().open <= self.waiting.get()
     }
-}
 
-impl Conn {
     /// The last records, and the bytes of frames that belong to no request.
     pub fn finish(&self) {
-        let a = self.account.get();
-        let (request, response) = (a.req_header + a.req_body, a.resp_header + a.resp_body);
-        let text = format_args!(
-            "{} {} {request} {} {} {response}",
-            a.req_header, a.req_body, a.resp_header, a.resp_body
-        );
+        let account = self.account.get();
+        let [header, body, request, sent_header, sent_body, response] = account.numbers();
+        let text = format_args!("{header} {body} {request} {sent_header} {sent_body} {response}");
         self.log(Tag::ReqAcct, text);
-        let c = &self.reactor.counters;
-        c.s_req_hdrbytes.add(a.req_header);
-        c.s_req_bodybytes.add(a.req_body);
-        c.s_resp_hdrbytes.add(a.resp_header);
-        c.s_resp_bodybytes.add(a.resp_body);
+        account.count(&self.reactor.counters);
     }
 }
 
