@@ -415,13 +415,15 @@ impl ReqBody {
         params: &Params,
         keep: Keep<'_>,
     ) -> Result<Arc<Object>, BodyError> {
-        let (object, mut writer) = keep.begin(self.announced(), params)?;
+        let sizes =
+            ChunkSizes { first: params.fetch_chunksize as usize, max: params.fetch_maxchunksize as usize };
+        let (object, mut writer) = keep.begin(self.announced(), sizes)?;
         loop {
             let piece = self.next(params).await?;
             if piece.is_empty() {
                 break;
             }
-            keep.append(&mut writer, piece, params)?;
+            keep.append(&mut writer, piece)?;
             if writer.len() > limit {
                 return Err(BodyError::TooBig);
             }
@@ -431,14 +433,22 @@ impl ReqBody {
     }
 }
 
-/// Where a cached body goes.
+/// Where a body is kept that only its request reads.
 pub struct Keep<'k> {
     pub shared: &'k Shared,
     pub stevedore: &'k Stevedore,
+    /// So many objects may go for each piece.
+    pub nuke_limit: u32,
+    /// Told of each that goes.
+    pub evicted: fn(&Shared, &str),
 }
 
 impl Keep<'_> {
-    fn begin(&self, expected: Option<u64>, params: &Params) -> Result<(Arc<Object>, BodyWriter), BodyError> {
+    pub fn begin(
+        &self,
+        expected: Option<u64>,
+        sizes: ChunkSizes,
+    ) -> Result<(Arc<Object>, BodyWriter), BodyError> {
         let spec = ObjectSpec {
             vxid: 0,
             t_origin: 0.0,
@@ -449,18 +459,18 @@ impl Keep<'_> {
             head: &[],
             extra: &[],
         };
-        let sizes =
-            ChunkSizes { first: params.fetch_chunksize as usize, max: params.fetch_maxchunksize as usize };
-        let mut nuke = Nuke { left: params.nuke_limit, log: &mut |_| {} };
+        let mut note = |text: &str| (self.evicted)(self.shared, text);
+        let mut nuke = Nuke { left: self.nuke_limit, log: &mut note };
         self.shared.cache.begin(self.stevedore, &spec, expected, sizes, &mut nuke).map_err(|_| {
             let place = self.stevedore.name();
             BodyError::NoPlace(format!("Object allocation failed: Ran out of space in {place}"))
         })
     }
 
-    fn append(&self, writer: &mut BodyWriter, mut bytes: &[u8], params: &Params) -> Result<(), BodyError> {
+    pub fn append(&self, writer: &mut BodyWriter, mut bytes: &[u8]) -> Result<(), BodyError> {
         while !bytes.is_empty() {
-            let mut nuke = Nuke { left: params.nuke_limit, log: &mut |_| {} };
+            let mut note = |text: &str| (self.evicted)(self.shared, text);
+            let mut nuke = Nuke { left: self.nuke_limit, log: &mut note };
             if self.shared.cache.reserve(self.stevedore, writer, &mut nuke).is_err() {
                 return Err(BodyError::NoRoom);
             }

@@ -41,7 +41,8 @@ pub async fn cache(req: &mut Req, limit: u64) -> i64 {
     let shared = req.task.reactor.shared.clone();
     let place = req.begin_reading().await;
     let Some(stevedore) = shared.stevedores.get(place) else { return -1 };
-    let read = req.body.cache(limit, &params, Keep { shared: &shared, stevedore }).await;
+    let keep = Keep { shared: &shared, stevedore, nuke_limit: params.nuke_limit, evicted: |_, _| {} };
+    let read = req.body.cache(limit, &params, keep).await;
     req.body.take_reading();
     match &read {
         Err(BodyError::Filter) | Ok(_) => {}

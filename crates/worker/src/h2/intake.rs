@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use lacquer_cache::{BodyWriter, ChunkSizes, Nuke, Object, ObjectSpec, Stevedore, Timers, flag};
+use lacquer_cache::{BodyWriter, ChunkSizes, Object};
 use lacquer_shm::{Tag, Vxid};
 
 use crate::reactor::Reactor;
+use crate::req_body::Keep;
 
 /// Memory is taken, and given back when it was read, in pieces of this size.
 pub const PIECE: usize = 16 * 1024;
@@ -17,48 +18,29 @@ pub struct Intake {
     taken: u64,
 }
 
-fn place(reactor: &Reactor) -> Option<&Stevedore> {
-    let stevedores = &reactor.shared.stevedores;
-    let named = stevedores.by_name(&reactor.params().h2_rxbuf_storage);
-    stevedores.get(named.unwrap_or_else(|| stevedores.transient()))
+fn place(reactor: &Reactor) -> Option<Keep<'_>> {
+    let (shared, params) = (&*reactor.shared, reactor.params());
+    let named = shared.stevedores.by_name(&params.h2_rxbuf_storage);
+    Some(Keep {
+        shared,
+        stevedore: shared.stevedores.get(named.unwrap_or_else(|| shared.stevedores.transient()))?,
+        nuke_limit: params.nuke_limit,
+        evicted: |shared, text| shared.log.write(Tag::ExpKill, Vxid::NONE, text.as_bytes()),
+    })
 }
 
 impl Intake {
     /// `first` is the length of the first piece.
     pub fn begin(reactor: &Reactor, first: usize) -> Option<Intake> {
-        let spec = ObjectSpec {
-            vxid: 0,
-            t_origin: 0.0,
-            timers: Timers::default(),
-            flags: flag::PRIVATE,
-            last_modified: 0.0,
-            vary: &[],
-            head: &[],
-            extra: &[],
-        };
         let sizes = ChunkSizes { first, max: PIECE.max(first) };
-        let shared = &reactor.shared;
-        let mut note = |text: &str| shared.log.write(Tag::ExpKill, Vxid::NONE, text.as_bytes());
-        let mut nuke = Nuke { left: reactor.params().nuke_limit, log: &mut note };
-        let begun = shared.cache.begin(place(reactor)?, &spec, None, sizes, &mut nuke);
-        let (kept, writer) = begun.ok()?;
+        let (kept, writer) = place(reactor)?.begin(None, sizes).ok()?;
         Some(Intake { kept, writer: Some(writer), taken: 0 })
     }
 
     /// False if there is no room.
-    pub fn append(&mut self, reactor: &Reactor, mut data: &[u8]) -> bool {
+    pub fn append(&mut self, reactor: &Reactor, data: &[u8]) -> bool {
         let (Some(writer), Some(place)) = (self.writer.as_mut(), place(reactor)) else { return false };
-        let shared = &reactor.shared;
-        while !data.is_empty() {
-            let mut note = |text: &str| shared.log.write(Tag::ExpKill, Vxid::NONE, text.as_bytes());
-            let mut nuke = Nuke { left: reactor.params().nuke_limit, log: &mut note };
-            if shared.cache.reserve(place, writer, &mut nuke).is_err() {
-                return false;
-            }
-            let Ok(n) = writer.write(data) else { return false };
-            data = &data[n..];
-        }
-        true
+        place.append(writer, data).is_ok()
     }
 
     /// Nothing more comes.
