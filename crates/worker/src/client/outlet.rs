@@ -99,6 +99,22 @@ impl Outlet {
 }
 
 impl Below {
+    /// After the last of a body, which came to this.
+    pub async fn settle(&mut self, poured: Result<(), SendError>) -> Result<(), SendError> {
+        let ends = matches!(poured, Ok(()) | Err(SendError::Enough));
+        if matches!(poured, Err(SendError::Io(_))) {
+            return poured;
+        }
+        // What came before a failure goes out, without an end.
+        match self {
+            Below::Client(sender) if ends => sender.end().await,
+            Below::Client(sender) => sender.flush().await.and(poured),
+            Below::Stream(sender) if ends => sender.end().await,
+            Below::Stream(sender) => sender.flush().await.and(poured),
+            Below::Include(_) | Below::Lent => poured,
+        }
+    }
+
     async fn write(&mut self, piece: &[u8]) -> Result<(), SendError> {
         match self {
             Below::Client(sender) => sender.gather(piece).await,

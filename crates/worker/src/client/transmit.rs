@@ -214,15 +214,11 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
         sender.finish_head().await
     } else if plan.esi || !plan.filters.is_empty() {
         let outlet = Outlet::new(plan.filters, Below::Client(sender));
-        let (outlet, poured) = Box::pin(pour(req, source, plan.esi, outlet)).await;
+        let (mut outlet, poured) = Box::pin(pour(req, source, plan.esi, outlet)).await;
+        let settled = Box::pin(outlet.below.settle(poured)).await;
         let Below::Client(back) = outlet.below else { return };
         sender = back;
-        match poured {
-            Ok(()) | Err(SendError::Enough) => sender.end().await,
-            Err(SendError::Io(e)) => Err(SendError::Io(e)),
-            // What came before goes out, without an end.
-            failed => sender.flush().await.and(failed),
-        }
+        settled
     } else {
         send_source(&mut sender, source, plan.from, plan.to).await
     };
