@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 
 from . import measure
-from .servers import BENCH, CORES, HELPER, LOAD_CORE, pinned
+from .servers import BENCH, CORES, HELPER, LOAD_CORE, SCRATCH, pinned
 
 LUA = BENCH / "lua"
 MAY_GO_FIRST = os.geteuid() == 0
@@ -40,7 +40,7 @@ def reported(out, err=""):
 
 def h2load(port, path, connections, streams, seconds):
     """One run over HTTP/2 without TLS, with so many requests at a time on each connection."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         log = pathlib.Path(folder) / "requests"
         command = ["h2load", "-t1", f"-c{connections}", f"-m{streams}", f"-D{seconds}", f"--log-file={log}",
                    "-H", ":authority: bench", f"http://127.0.0.1:{port}{path}"]

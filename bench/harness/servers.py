@@ -25,6 +25,9 @@ SERVER_CORE = CORES[0]
 LOAD_CORE = CORES[1 % len(CORES)]
 ORIGIN_CORE = CORES[2] if len(CORES) > 2 else LOAD_CORE
 
+# Where servers and loads keep their files: in memory, if there is such a place.
+SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
 # What every cache may use, in MB. Scenarios that keep more say so.
 STORAGE_MB = 256
 
@@ -207,8 +210,7 @@ class Field:
     """The origin and the chosen servers of one scenario, running side by side."""
 
     def __init__(self, names, sizes=(1400,), storage_mb=STORAGE_MB, origin_options=(), floor_options=(), http2=False):
-        base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="bench", dir=base))
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="bench", dir=SCRATCH))
         self.dir.chmod(0o755)
         self.servers, self.setups, self.helpers = {}, {}, []
         self.settings = dict(sizes=tuple(sizes), storage_mb=storage_mb, origin_options=tuple(origin_options),
