@@ -83,46 +83,40 @@ const fn zero_bytes(x: u64) -> u64 {
     x.wrapping_sub(ONES) & !x & HIGHS
 }
 
-#[inline]
-fn word(buf: &[u8], i: usize) -> Option<u64> {
-    buf.get(i..)?.first_chunk::<8>().map(|c| u64::from_le_bytes(*c))
+/// Marks the lowest byte that is DEL or below `limit`, as exactly.
+const fn del_or_below(x: u64, limit: u8) -> u64 {
+    (x.wrapping_sub(ONES * limit as u64) | ((x & !HIGHS) + ONES)) & !x & HIGHS
+}
+
+/// Index of the first byte from `i` on of which `marks` tells among eight and `wanted` alone, or the length.
+#[inline(always)]
+fn find(buf: &[u8], mut i: usize, marks: impl Fn(u64) -> u64, wanted: impl Fn(u8) -> bool) -> usize {
+    for chunk in buf.get(i..).unwrap_or_default().as_chunks().0 {
+        let marks = marks(u64::from_le_bytes(*chunk));
+        if marks != 0 {
+            return i + (marks.trailing_zeros() / 8) as usize;
+        }
+        i += 8;
+    }
+    while i < buf.len() && !wanted(buf[i]) {
+        i += 1;
+    }
+    i.min(buf.len())
 }
 
 /// Index of the first blank or control character from `i` on, or the length.
 #[inline]
-pub(crate) fn find_blank_or_ctl(buf: &[u8], mut i: usize) -> usize {
-    while let Some(x) = word(buf, i) {
-        let blank_or_below = x.wrapping_sub(ONES * 0x21) & !x & HIGHS;
-        let hit = blank_or_below | zero_bytes(x ^ (ONES * 0x7f));
-        if hit != 0 {
-            return i + (hit.trailing_zeros() / 8) as usize;
-        }
-        i += 8;
-    }
-    while i < buf.len() && buf[i] != b' ' && !is_ctl(buf[i]) {
-        i += 1;
-    }
-    i.min(buf.len())
+pub(crate) fn find_blank_or_ctl(buf: &[u8], i: usize) -> usize {
+    find(buf, i, |x| del_or_below(x, b' ' + 1), |b| b == b' ' || is_ctl(b))
 }
 
 /// Index of the first byte from `i` on that no header line may contain, or the length.
 #[inline]
 pub(crate) fn find_bad_header_char(buf: &[u8], mut i: usize) -> usize {
     loop {
-        while let Some(x) = word(buf, i) {
-            let below_space = x.wrapping_sub(ONES * 0x20) & !x & HIGHS;
-            let hit = below_space | zero_bytes(x ^ (ONES * 0x7f));
-            if hit != 0 {
-                i += (hit.trailing_zeros() / 8) as usize;
-                break;
-            }
-            i += 8;
-        }
-        while i < buf.len() && !is_ctl(buf[i]) {
-            i += 1;
-        }
-        if i >= buf.len() || buf[i] != b'\t' {
-            return i.min(buf.len());
+        i = find(buf, i, |x| del_or_below(x, b' '), is_ctl);
+        if buf.get(i) != Some(&b'\t') {
+            return i;
         }
         i += 1;
     }
@@ -130,16 +124,9 @@ pub(crate) fn find_bad_header_char(buf: &[u8], mut i: usize) -> usize {
 
 /// Index of the first `needle` from `i` on.
 #[inline]
-pub(crate) fn find_byte(buf: &[u8], mut i: usize, needle: u8) -> Option<usize> {
-    let pattern = ONES * needle as u64;
-    while let Some(x) = word(buf, i) {
-        let hit = zero_bytes(x ^ pattern);
-        if hit != 0 {
-            return Some(i + (hit.trailing_zeros() / 8) as usize);
-        }
-        i += 8;
-    }
-    buf.get(i..)?.iter().position(|&b| b == needle).map(|n| i + n)
+pub(crate) fn find_byte(buf: &[u8], i: usize, needle: u8) -> Option<usize> {
+    let at = find(buf, i, |x| zero_bytes(x ^ (ONES * needle as u64)), |b| b == needle);
+    (at < buf.len()).then_some(at)
 }
 
 /// Without SP and HTAB at both ends.

@@ -163,6 +163,12 @@ pub fn reason_text(status: u16) -> Text {
     find(status).map_or(fixed::UNKNOWN_STATUS, |row| row.2)
 }
 
+/// The three digits and the reason of a known status.
+#[inline]
+pub(crate) fn known_status(status: u16) -> Option<(Text, Text)> {
+    find(status).map(|row| (row.1, row.2))
+}
+
 /// The three digits of a known status.
 pub(crate) fn status_text(status: u16) -> Option<Text> {
     find(status).map(|row| row.1)

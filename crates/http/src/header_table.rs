@@ -3,24 +3,50 @@
 
 use std::fmt;
 
-/// On which way a header is dropped (bits of a header's flags).
+/// The headers that are dropped on some way: one bit for the number of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Filter(pub(crate) u8);
+pub struct Filter(u64);
 
 impl Filter {
     /// Drops only what is marked by `Connection`.
     pub const NOTHING: Filter = Filter(0);
     /// Into HTTP/2, which has no headers about the connection.
-    pub const HTTP2: Filter = Filter(HOP);
+    pub const HTTP2: Filter = Filter::of(HOP);
     /// From the client's request to a backend request for a pass.
-    pub const PASS: Filter = Filter(PASS);
+    pub const PASS: Filter = Filter::of(PASS);
     /// From the client's request to a backend request for a cache fetch.
-    pub const FETCH: Filter = Filter(FETCH);
+    pub const FETCH: Filter = Filter::of(FETCH);
     /// From a backend response into a cached object.
-    pub const INSERT: Filter = Filter(INSERT);
+    pub const INSERT: Filter = Filter::of(INSERT);
     /// From a backend response into an uncacheable object.
-    pub const PASS_OBJECT: Filter = Filter(PASS_OBJECT);
+    pub const PASS_OBJECT: Filter = Filter::of(PASS_OBJECT);
+
+    const fn of(flag: u8) -> Filter {
+        let mut bits = 0;
+        let mut id = 0;
+        while id < KNOWN.len() {
+            if KNOWN[id].flags & flag != 0 {
+                bits |= bit(id as u8);
+            }
+            id += 1;
+        }
+        Filter(bits)
+    }
+
+    /// Whether the header of that number is dropped.
+    #[inline]
+    pub(crate) const fn has(self, id: u8) -> bool {
+        self.0 & bit(id) != 0
+    }
 }
+
+/// The place of a header's number among bits.
+#[inline]
+pub(crate) const fn bit(id: u8) -> u64 {
+    1 << (id % 64)
+}
+
+const _: () = assert!(KNOWN.len() <= 64, "each number has a bit of its own");
 
 const PASS: u8 = 1;
 const FETCH: u8 = 2;
@@ -52,12 +78,12 @@ impl<'a> HeaderName<'a> {
 
     /// Whether HTTP/2 forbids the header.
     pub const fn is_hop_by_hop(&self) -> bool {
-        flags_of(self.id) & HOP != 0
+        Filter::HTTP2.has(self.id)
     }
 
     /// Whether the header is dropped on the way `filter`.
     pub(crate) const fn is_filtered(&self, filter: Filter) -> bool {
-        flags_of(self.id) & filter.0 != 0
+        filter.has(self.id)
     }
 
     pub fn matches(&self, other: &[u8]) -> bool {
@@ -167,21 +193,23 @@ headers! {
     X_FORWARDED_FOR = "X-Forwarded-For" 0;
 }
 
-const BUCKETS: usize = 128;
-
-const fn hash(name: &[u8]) -> usize {
-    let first = name[0].to_ascii_lowercase() as usize;
-    let middle = name[name.len() / 2].to_ascii_lowercase() as usize;
-    let last = name[name.len() - 1].to_ascii_lowercase() as usize;
-    (name.len() * 29 + first * 36 + last * 23 + middle) % BUCKETS
+/// All known names differ in this; capitals count as small letters.
+const fn hash(name: &[u8]) -> u8 {
+    match name {
+        [first, .., last] => {
+            let (first, last) = ((*first | CASE as u8) as usize, (*last | CASE as u8) as usize);
+            (name.len() + first * 16 + last * 8) as u8
+        }
+        _ => 0,
+    }
 }
 
 /// Built while compiling; a collision stops the build (then search for other factors).
-const TABLE: [u8; BUCKETS] = {
-    let mut table = [UNKNOWN; BUCKETS];
+static TABLE: [u8; 256] = {
+    let mut table = [UNKNOWN; 256];
     let mut id = 1;
     while id < KNOWN.len() {
-        let slot = hash(KNOWN[id].name.as_bytes());
+        let slot = hash(KNOWN[id].name.as_bytes()) as usize;
         assert!(table[slot] == UNKNOWN, "collision in the header table");
         table[slot] = id as u8;
         id += 1;
@@ -189,67 +217,90 @@ const TABLE: [u8; BUCKETS] = {
     table
 };
 
-/// How many numbers there are, `UNKNOWN` among them.
-pub(crate) const COUNT: usize = KNOWN.len();
+/// The known names in small letters, in the form in which others are compared with them.
+static KEYS: [Key; KNOWN.len()] = {
+    let mut keys = [Key { len: 0, words: [0; 3] }; KNOWN.len()];
+    let mut id = 1;
+    while id < KNOWN.len() {
+        let name = KNOWN[id].name.as_bytes();
+        assert!(name.len() <= 24, "a name of three words at most");
+        let words = words(name);
+        keys[id] = Key { len: name.len(), words: [small(words[0]), small(words[1]), small(words[2])] };
+        id += 1;
+    }
+    keys
+};
 
 /// The number of a known header name, else `UNKNOWN`.
 #[inline]
 pub(crate) const fn classify(name: &[u8]) -> u8 {
-    if name.is_empty() {
-        return UNKNOWN;
-    }
-    let id = TABLE[hash(name)];
-    if id != UNKNOWN && is_called(KNOWN[id as usize].name.as_bytes(), name) { id } else { UNKNOWN }
+    let id = TABLE[hash(name) as usize];
+    if KEYS[id as usize].is_called(name) { id } else { UNKNOWN }
 }
 
-/// Whether `name` is the known name, in any case: eight bytes at a time, or four.
-#[inline]
-const fn is_called(known: &[u8], name: &[u8]) -> bool {
-    if known.len() != name.len() {
-        return false;
-    }
-    let mut at = 0;
-    while at + 8 < known.len() {
-        if differ(word(known, at), word(name, at)) {
+/// A name as words, the last of which overlap: no known name is longer than three.
+#[derive(Clone, Copy)]
+struct Key {
+    len: usize,
+    words: [u64; 3],
+}
+
+impl Key {
+    /// Whether `name` is this name, in any case.
+    #[inline]
+    const fn is_called(&self, name: &[u8]) -> bool {
+        if self.len != name.len() {
             return false;
         }
-        at += 8;
-    }
-    match known.len() {
-        8.. => !differ(word(known, known.len() - 8), word(name, known.len() - 8)),
-        4..8 => !differ(half_words(known), half_words(name)),
-        _ => known.eq_ignore_ascii_case(name),
+        let [a, b, c] = words(name);
+        let [x, y, z] = self.words;
+        is_alike(x, a) && is_alike(y, b) && is_alike(z, c)
     }
 }
 
-const fn word(bytes: &[u8], at: usize) -> u64 {
-    match bytes.split_at(at).1.first_chunk() {
-        Some(chunk) => u64::from_le_bytes(*chunk),
-        None => 0,
-    }
-}
-
-/// The first four and the last four bytes.
-const fn half_words(bytes: &[u8]) -> u64 {
-    match (bytes.first_chunk(), bytes.last_chunk()) {
+/// All bytes of a name of up to 24 bytes.
+#[inline]
+const fn words(name: &[u8]) -> [u64; 3] {
+    match (name.first_chunk(), name.last_chunk()) {
         (Some(first), Some(last)) => {
+            let behind = name.split_at(name.len().saturating_sub(16)).1;
+            let middle = match behind.first_chunk() {
+                Some(middle) if name.len() > 16 => u64::from_le_bytes(*middle),
+                _ => 0,
+            };
+            [u64::from_le_bytes(*first), u64::from_le_bytes(*last), middle]
+        }
+        _ => [half_words(name), 0, 0],
+    }
+}
+
+/// All bytes of a name of up to 7 bytes.
+#[inline]
+const fn half_words(name: &[u8]) -> u64 {
+    match (name.first_chunk(), name.last_chunk(), name) {
+        (Some(first), Some(last), _) => {
             u32::from_le_bytes(*first) as u64 | (u32::from_le_bytes(*last) as u64) << 32
         }
+        (.., &[a, b, c]) => u32::from_le_bytes([a, b, c, 0]) as u64,
+        (.., &[a, b]) => u32::from_le_bytes([a, b, 0, 0]) as u64,
         _ => 0,
     }
 }
 
-/// Whether eight bytes of a known name and of another are different by more than the case of letters. Of what
-/// known names are made of, only letters have the bit 0x40.
-const fn differ(known: u64, other: u64) -> bool {
-    const CASE: u64 = 0x2020_2020_2020_2020;
-    let difference = known ^ other;
-    difference & !CASE != 0 || (difference & CASE) << 1 & !known != 0
+const CASE: u64 = 0x2020_2020_2020_2020;
+
+/// Where letters are. Of what known names are made of, only letters have the bit 0x40.
+const fn letters(word: u64) -> u64 {
+    word >> 1 & CASE
 }
 
-#[inline]
-pub(crate) const fn flags_of(id: u8) -> u8 {
-    KNOWN[id as usize].flags
+const fn small(word: u64) -> u64 {
+    word | letters(word)
+}
+
+/// Whether eight bytes differ from those of a known name by no more than the case of letters.
+const fn is_alike(known: u64, other: u64) -> bool {
+    other | letters(known) == known
 }
 
 #[cfg(test)]
@@ -269,7 +320,8 @@ mod tests {
                     let mut other = known.name.as_bytes().to_vec();
                     other[at] ^= flip;
                     let same = other.eq_ignore_ascii_case(known.name.as_bytes());
-                    assert_eq!(is_called(known.name.as_bytes(), &other), same, "{}", known.name);
+                    let id = classify(known.name.as_bytes()) as usize;
+                    assert_eq!(KEYS[id].is_called(&other), same, "{}", known.name);
                 }
             }
         }

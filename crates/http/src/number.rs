@@ -4,19 +4,21 @@
 /// Too large for an i64: `Some` of `u64::MAX`, which no caller takes for a length.
 pub fn parse_uint(s: &[u8]) -> Option<(u64, &[u8])> {
     let mut value: u64 = 0;
-    let mut n = 0;
-    while let Some(digit) = s.get(n).filter(|b| b.is_ascii_digit()) {
-        value = value
-            .checked_mul(10)
-            .and_then(|v| v.checked_add(u64::from(digit - b'0')))
-            .filter(|&v| i64::try_from(v).is_ok())
-            .unwrap_or(u64::MAX);
-        n += 1;
+    let mut rest = s;
+    while let [digit @ b'0'..=b'9', behind @ ..] = rest {
+        rest = behind;
+        // What is below this limit stays below that of an i64 with another digit.
+        if value < i64::MAX as u64 / 10 {
+            value = value * 10 + u64::from(digit - b'0');
+            continue;
+        }
+        let exact = value.checked_mul(10).and_then(|v| v.checked_add(u64::from(digit - b'0')));
+        value = exact.filter(|&v| i64::try_from(v).is_ok()).unwrap_or(u64::MAX);
         if value == u64::MAX {
             break;
         }
     }
-    (n > 0).then(|| (value, &s[n..]))
+    (rest.len() < s.len()).then_some((value, rest))
 }
 
 #[cfg(test)]

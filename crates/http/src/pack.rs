@@ -12,46 +12,30 @@
 //! neither. Blocks do not outlive the program version that wrote them.
 
 use crate::fixed_text_table::{fixed, reason_text, status_text};
-use crate::header_table::{self, Filter, HeaderName, UNKNOWN};
-use crate::message::{Field, Message, Slot, skip_blanks};
+use crate::header_table::{Filter, HeaderName, UNKNOWN};
+use crate::message::{Field, LINE_END, Message, Slot, skip_blanks, write_lines};
 use crate::workspace::{Overflow, Text, Workspace};
 
 const CANONICAL: u8 = 1;
 const WIDE: u8 = 2;
+/// Every value stands one blank behind its colon, in a narrow table.
+const PLAIN: u8 = 4;
 const PREFIX: usize = 10;
 const NARROW_ENTRY: usize = 4;
 const WIDE_ENTRY: usize = 8;
 const START_SLOTS: [Slot; 3] = [Slot::Proto, Slot::Status, Slot::Reason];
-const LINE_END: &[u8] = b"\r\n";
 
 /// Appends the packed head of `msg` to `out`, minus what `filter` drops.
 pub fn pack(msg: &Message, ws: &Workspace, filter: Filter, out: &mut Vec<u8>) {
     let kept = || msg.fields().iter().filter(|f| !f.is_filtered(filter));
-    let narrow = |f: &Field| u16::try_from(f.line.len()).is_ok() && u8::try_from(f.name_text().len()).is_ok();
-    let mut flags = 0;
-    if is_canonical(msg, ws) {
-        flags |= CANONICAL;
-    }
-    if !kept().all(narrow) {
-        flags |= WIDE;
-    }
     let start = out.len();
-    let count = kept().count();
-    out.extend_from_slice(&msg.status().to_le_bytes());
-    out.extend_from_slice(&[msg.version(), flags]);
-    out.extend_from_slice(&(count as u16).to_le_bytes());
-    out.extend_from_slice(&[0; 4]);
-    for field in kept() {
-        let (line, name) = (field.line.len(), field.name_text().len());
-        if flags & WIDE != 0 {
-            out.extend_from_slice(&(line as u32).to_le_bytes());
-            out.extend_from_slice(&(name as u16).to_le_bytes());
-            out.extend_from_slice(&[field.id(), 0]);
-        } else {
-            out.extend_from_slice(&(line as u16).to_le_bytes());
-            out.extend_from_slice(&[name as u8, field.id()]);
-        }
-    }
+    out.extend_from_slice(&[0; PREFIX]);
+    let mut flags = if is_canonical(msg, ws) { CANONICAL } else { 0 };
+    let narrow = put_narrow_table(kept(), out);
+    flags |= narrow.unwrap_or_else(|| {
+        out.truncate(start + PREFIX);
+        put_wide_table(kept(), out)
+    });
     let text_at = out.len();
     if flags & CANONICAL == 0 {
         for slot in START_SLOTS {
@@ -59,12 +43,40 @@ pub fn pack(msg: &Message, ws: &Workspace, filter: Filter, out: &mut Vec<u8>) {
             out.extend_from_slice(LINE_END);
         }
     }
-    for field in kept() {
-        out.extend_from_slice(field.line(ws));
-        out.extend_from_slice(LINE_END);
+    write_lines(kept(), ws, out);
+    let count = (text_at - start - PREFIX) / entry_size(flags);
+    let [s0, s1] = msg.status().to_le_bytes();
+    let [n0, n1] = (count as u16).to_le_bytes();
+    let [t0, t1, t2, t3] = ((out.len() - text_at) as u32).to_le_bytes();
+    out[start..start + PREFIX].copy_from_slice(&[s0, s1, msg.version(), flags, n0, n1, t0, t1, t2, t3]);
+}
+
+/// Answers with the flags of the table; `None`: a length does not fit.
+fn put_narrow_table<'f>(fields: impl Iterator<Item = &'f Field>, out: &mut Vec<u8>) -> Option<u8> {
+    let mut flags = PLAIN;
+    for field in fields {
+        let [a, b] = u16::try_from(field.line.len()).ok()?.to_le_bytes();
+        let name = u8::try_from(field.name_text().len()).ok()?;
+        if !field.is_plain() {
+            flags = 0;
+        }
+        out.extend_from_slice(&[a, b, name, field.id()]);
     }
-    let text_len = (out.len() - text_at) as u32;
-    out[start + 6..start + PREFIX].copy_from_slice(&text_len.to_le_bytes());
+    Some(flags)
+}
+
+#[cold]
+fn put_wide_table<'f>(fields: impl Iterator<Item = &'f Field>, out: &mut Vec<u8>) -> u8 {
+    for field in fields {
+        out.extend_from_slice(&(field.line.len() as u32).to_le_bytes());
+        out.extend_from_slice(&(field.name_text().len() as u16).to_le_bytes());
+        out.extend_from_slice(&[field.id(), 0]);
+    }
+    WIDE
+}
+
+const fn entry_size(flags: u8) -> usize {
+    if flags & WIDE != 0 { WIDE_ENTRY } else { NARROW_ENTRY }
 }
 
 fn is_canonical(msg: &Message, ws: &Workspace) -> bool {
@@ -100,8 +112,8 @@ impl<'a> PackedHead<'a> {
     pub fn new(block: &'a [u8]) -> Option<PackedHead<'a>> {
         let (prefix, rest) = block.split_first_chunk::<PREFIX>()?;
         let [s0, s1, _, flags, n0, n1, t0, t1, t2, t3] = *prefix;
-        let entry = if flags & WIDE != 0 { WIDE_ENTRY } else { NARROW_ENTRY };
-        let (entries, rest) = rest.split_at_checked(u16::from_le_bytes([n0, n1]) as usize * entry)?;
+        let count = u16::from_le_bytes([n0, n1]) as usize;
+        let (entries, rest) = rest.split_at_checked(count * entry_size(flags))?;
         let text = rest.get(..u32::from_le_bytes([t0, t1, t2, t3]) as usize)?;
         Some(PackedHead { status: u16::from_le_bytes([s0, s1]), flags, entries, text })
     }
@@ -121,12 +133,11 @@ impl<'a> PackedHead<'a> {
 
     /// How many headers there are.
     pub fn count(&self) -> usize {
-        self.entries.len() / if self.flags & WIDE != 0 { WIDE_ENTRY } else { NARROW_ENTRY }
+        self.entries.len() / entry_size(self.flags)
     }
 
     fn entries(&self) -> impl Iterator<Item = Entry> + use<'a> {
-        let wide = self.flags & WIDE != 0;
-        self.entries.chunks_exact(if wide { WIDE_ENTRY } else { NARROW_ENTRY }).map(|e| match *e {
+        self.entries.chunks_exact(entry_size(self.flags)).map(|e| match *e {
             [a, b, c, d, n0, n1, id, _] => {
                 let line = u32::from_le_bytes([a, b, c, d]) as usize;
                 Entry { line, name: u16::from_le_bytes([n0, n1]) as usize, id }
@@ -194,17 +205,19 @@ impl<'a> PackedHead<'a> {
             return Err(Overflow);
         }
         let text = ws.copy(self.text)?;
-        let at = self.put_start_line(ws, msg, text)?;
-        self.push_fields(msg, text.offset() + at);
+        let lines_at = self.put_start_line(ws, msg, text)?;
+        if !self.push_fields(msg, text, lines_at) {
+            msg.clear();
+            return Err(Overflow);
+        }
         Ok(())
     }
 
     fn put_start_line(&self, ws: &mut Workspace, msg: &mut Message, text: Text) -> Result<usize, Overflow> {
-        let (parts, lines_at) = self.start_line();
-        if self.flags & CANONICAL != 0 {
-            msg.set_response(ws, self.status)?;
-            return Ok(lines_at);
+        if self.flags & CANONICAL != 0 && msg.set_known_response(self.status) {
+            return Ok(0);
         }
+        let (parts, lines_at) = self.start_line();
         let mut at = 0;
         for (slot, part) in START_SLOTS.into_iter().zip(parts) {
             msg.put(ws, slot, text.slice(at, at + part.len()));
@@ -214,28 +227,15 @@ impl<'a> PackedHead<'a> {
         Ok(lines_at)
     }
 
-    fn push_fields(&self, msg: &mut Message, at: usize) {
-        msg.reserve_fields(self.count());
-        // The usual form deserves a loop of its own.
-        if self.flags & WIDE == 0 {
-            let entries = self.entries.as_chunks().0.iter();
-            self.push_each(msg, at, entries.map(narrow_entry));
-        } else {
-            self.push_each(msg, at, self.entries());
+    /// False: the table is damaged, and does not go with the text.
+    fn push_fields(&self, msg: &mut Message, text: Text, at: usize) -> bool {
+        if self.flags & PLAIN != 0 {
+            let entries = self.entries.as_chunks().0.iter().map(narrow_entry);
+            return msg.push_lines(text.tail(at), entries.map(|e| (e.line, e.name, e.name + 2, e.id)));
         }
-    }
-
-    #[inline]
-    fn push_each(&self, msg: &mut Message, mut at: usize, entries: impl Iterator<Item = Entry>) {
-        let mut rest = &self.text[self.start_line().1..];
-        for entry in entries {
-            // A damaged table ends the list.
-            let Some((line, behind)) = rest.split_at_checked(entry.line) else { return };
-            let value = skip_blanks(line, entry.name + 1);
-            msg.push_unchecked(Field::from_parts(Text::at(at, entry.line), entry.name, value, entry.id));
-            at += entry.line + LINE_END.len();
-            rest = behind.get(LINE_END.len()..).unwrap_or_default();
-        }
+        let lines =
+            self.lines_with_entries().map(|(e, line)| (e.line, e.name, skip_blanks(line, e.name + 1), e.id));
+        msg.push_lines(text.tail(at), lines)
     }
 
     /// Completes the head of a 304 response from the object it confirms: status line and all
@@ -275,7 +275,7 @@ pub fn unpack(block: &[u8], ws: &mut Workspace, msg: &mut Message) -> Result<(),
     PackedHead::new(block).ok_or(Overflow)?.unpack(ws, msg)
 }
 
-const _: () = assert!(header_table::flags_of(UNKNOWN) == 0 && fixed::HTTP_11.is_fixed());
+const _: () = assert!(fixed::HTTP_11.is_fixed());
 
 #[cfg(test)]
 mod tests {
@@ -338,6 +338,16 @@ mod tests {
         assert_eq!(PackedHead::new(&block).unwrap().reason(), b"Fine by me");
         assert_eq!(to.get(&to_ws, HeaderName::new(b"long")).unwrap().len(), 70000);
         assert_eq!(packed_header(&block, VARY), Some(&b"x"[..]));
+    }
+
+    #[test]
+    fn a_table_that_does_not_go_with_the_text_gives_nothing() {
+        let (ws, msg) = sample(&["Date: now", "Vary: x"]);
+        let (mut block, mut to_ws, mut to) = round_trip(&ws, &msg);
+        assert_ne!(block[3] & PLAIN, 0);
+        block[PREFIX] += 1;
+        assert_eq!(unpack(&block, &mut to_ws, &mut to), Err(Overflow));
+        assert!(to.fields().is_empty());
     }
 
     #[test]

@@ -115,7 +115,9 @@ pub fn append_content_range(
     let (low, high) = (Decimal::new(low), Decimal::new(high));
     let length = length.map(Decimal::new);
     let length = length.as_ref().map_or(&b"*"[..], Decimal::as_bytes);
-    resp.append_parts(ws, CONTENT_RANGE, &[b"bytes ", low.as_bytes(), b"-", high.as_bytes(), b"/", length])
+    let parts = [b"Content-Range: bytes ", low.as_bytes(), b"-", high.as_bytes(), b"/", length];
+    let line = ws.copy_parts(&parts)?;
+    resp.append_named_line(ws, CONTENT_RANGE, line)
 }
 
 /// Appends "Content-Range: bytes */length", which goes with 416.
@@ -124,7 +126,8 @@ pub fn append_unsatisfied_range(
     ws: &mut Workspace,
     length: u64,
 ) -> Result<Text, Overflow> {
-    resp.append_parts(ws, CONTENT_RANGE, &[b"bytes */", Decimal::new(length).as_bytes()])
+    let line = ws.copy_parts(&[b"Content-Range: bytes */", Decimal::new(length).as_bytes()])?;
+    resp.append_named_line(ws, CONTENT_RANGE, line)
 }
 
 /// A parsed `Content-Range` of bytes.

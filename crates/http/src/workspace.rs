@@ -210,20 +210,29 @@ impl Workspace {
     #[inline]
     pub fn alloc(&mut self, len: usize) -> Result<Text, Overflow> {
         // Both are multiples of the alignment, so the length rounded up fits if the length does.
-        if len > self.free_space() {
-            self.overflowed = true;
-            return Err(Overflow);
+        if len > self.bytes.len() - self.free {
+            self.find_room(len)?;
         }
-        self.ensure_memory();
         let text = Text::at(self.free, len);
         self.free += round_up(len);
         Ok(text)
     }
 
+    /// There is room only if the memory has not been taken yet.
+    #[cold]
+    fn find_room(&mut self, len: usize) -> Result<(), Overflow> {
+        if len > self.free_space() {
+            self.overflowed = true;
+            return Err(Overflow);
+        }
+        self.ensure_memory();
+        Ok(())
+    }
+
     /// Allocates a text of `len` bytes and its NUL.
     #[inline]
     pub(crate) fn alloc_text(&mut self, len: usize) -> Result<Text, Overflow> {
-        let at = self.alloc(len.saturating_add(1))?.offset();
+        let at = self.alloc(len + 1)?.offset();
         self.bytes[at + len] = 0;
         Ok(Text::at(at, len))
     }
@@ -241,33 +250,19 @@ impl Workspace {
         Ok(text)
     }
 
-    /// "name: value", the value in parts, as a text.
-    pub(crate) fn write_line(&mut self, name: &[u8], value: &[&[u8]]) -> Result<Text, Overflow> {
-        let len = value.iter().fold(name.len() + 2, |len, part| len + part.len());
-        let line = self.alloc_text(len)?;
-        let Some(out) = self.bytes.get_mut(line.offset()..line.offset() + len) else {
-            return Err(Overflow);
-        };
-        let (place, out) = out.split_at_mut(name.len());
-        place.copy_from_slice(name);
-        let (colon, mut out) = out.split_at_mut(2);
-        colon.copy_from_slice(b": ");
-        for part in value {
-            let (place, behind) = out.split_at_mut(part.len());
-            place.copy_from_slice(part);
-            out = behind;
-        }
+    /// "name: value" as a text.
+    #[inline]
+    pub(crate) fn write_line(&mut self, name: &[u8], value: &[u8]) -> Result<Text, Overflow> {
+        let line = self.alloc_text(name.len() + 2 + value.len())?;
+        let behind = put(put(self.get_mut(line), name), b": ");
+        put(behind, value);
         Ok(line)
     }
 
     /// One text made of the parts, in order.
     pub fn copy_parts(&mut self, parts: &[&[u8]]) -> Result<Text, Overflow> {
         let text = self.alloc_text(parts.iter().map(|p| p.len()).sum())?;
-        let mut at = text.offset();
-        for part in parts {
-            self.bytes[at..at + part.len()].copy_from_slice(part);
-            at += part.len();
-        }
+        parts.iter().fold(self.get_mut(text), |out, part| put(out, part));
         Ok(text)
     }
 
@@ -326,6 +321,14 @@ impl Workspace {
         self.reserved = 0;
         text
     }
+}
+
+/// Writes `part` to the beginning of `out`; answers with the rest.
+#[inline(always)]
+pub(crate) fn put<'o>(out: &'o mut [u8], part: &[u8]) -> &'o mut [u8] {
+    let (place, behind) = out.split_at_mut(part.len());
+    place.copy_from_slice(part);
+    behind
 }
 
 const fn round_up(len: usize) -> usize {

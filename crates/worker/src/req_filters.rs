@@ -81,7 +81,7 @@ impl BodyFilters {
         message.unset(ws, h::CONTENT_ENCODING, |_| {});
         message.unset(ws, h::CONTENT_LENGTH, |_| {});
         let last = self.kinds.iter().rev().find(|&&kind| kind != Kind::TestGunzip);
-        if last == Some(&Kind::Gzip) && message.append_parts(ws, h::CONTENT_ENCODING, &[b"gzip"]).is_err() {
+        if last == Some(&Kind::Gzip) && message.append(ws, h::CONTENT_ENCODING, b"gzip").is_err() {
             ws.set_overflowed();
         }
     }
@@ -148,7 +148,7 @@ impl Req {
                 headers.change_encoding();
             }
             if *kind == Kind::Gzip {
-                headers.add(h::CONTENT_ENCODING, &[b"gzip"]);
+                headers.add(h::CONTENT_ENCODING, b"gzip");
             }
             if *kind != Kind::Gunzip {
                 headers.vary_on_encoding();

@@ -211,9 +211,9 @@ impl Logged<'_> {
         self.message.unset(self.ws, name, |line| log.put(tag, line));
     }
 
-    /// Adds a header line made of parts; false if there is no room.
-    pub fn add(&mut self, name: HeaderName<'_>, value: &[&[u8]]) -> bool {
-        match self.message.append_parts(self.ws, name, value) {
+    /// Adds a header line; false if there is no room.
+    pub fn add(&mut self, name: HeaderName<'_>, value: &[u8]) -> bool {
+        match self.message.append(self.ws, name, value) {
             Ok(line) => {
                 self.log.put(self.tags.header, self.ws.get(line));
                 true
@@ -233,18 +233,14 @@ impl Logged<'_> {
         }
     }
 
-    /// Replaces all headers of this name by one.
-    pub fn set(&mut self, name: HeaderName<'_>, value: &[&[u8]]) -> bool {
-        self.unset(name);
-        self.add(name, value)
-    }
-
-    /// As [`Logged::set`], but leaves a header alone that already says this.
-    pub fn force(&mut self, name: HeaderName<'_>, value: &[u8]) -> bool {
+    /// Makes this fixed line the only one of its name; nothing changes if one says so already.
+    pub fn force(&mut self, name: HeaderName<'_>, line: Text) {
+        let value = self.ws.get(line.tail(name.as_bytes().len() + 2));
         if self.message.value_is(self.ws, name, value) && self.message.count(self.ws, name) == 1 {
-            return true;
+            return;
         }
-        self.set(name, &[value])
+        self.unset(name);
+        self.add_line(name, line);
     }
 
     /// A field of the first line becomes this fixed text; the log tells if that changes it.

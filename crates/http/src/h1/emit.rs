@@ -1,9 +1,8 @@
-//! Writing heads. Lines that came in one block and still stand one behind the other, line ends
-//! included, are copied as one.
+//! Writing heads.
 
 use crate::fixed_text_table::{OK_START, reason_of};
-use crate::message::{Message, Slot};
-use crate::workspace::{Text, Workspace};
+use crate::message::{Message, Slot, write_lines};
+use crate::workspace::Workspace;
 
 /// "GET /x HTTP/1.1" and the headers; answers with the number of bytes.
 pub fn write_request_head(msg: &Message, ws: &Workspace, out: &mut Vec<u8>) -> usize {
@@ -25,19 +24,7 @@ fn write_head(msg: &Message, ws: &Workspace, start: [Slot; 3], out: &mut Vec<u8>
             out.extend_from_slice(end);
         }
     }
-    let mut fields = msg.fields();
-    while let [first, rest @ ..] = fields {
-        let mut run = first.line;
-        fields = rest;
-        while let [next, rest @ ..] = fields
-            && ws.follows(run, next.line)
-        {
-            run = Text::at(run.offset(), run.len() + 2 + next.line.len());
-            fields = rest;
-        }
-        out.extend_from_slice(ws.get(run));
-        out.extend_from_slice(b"\r\n");
-    }
+    write_lines(msg.fields().iter(), ws, out);
     out.extend_from_slice(b"\r\n");
     out.len() - before
 }

@@ -206,13 +206,17 @@ fn parse_headers(
         if end > 0 {
             return Ok(at + end);
         }
-        if at >= rx.len() {
-            return Err(None);
+        let mut line_end = find_bad_header_char(buf, at);
+        let mut next = line_end + 2;
+        if !matches!(buf.get(line_end..), Some([b'\r', b'\n', first, ..]) if !is_ows(*first)) {
+            (line_end, next) = find_line_end(buf, at, line_end)?;
         }
-        let (line_end, next) = find_line_end(buf, at)
-            .map_err(|b| Some(BogoHeader { kind: BogoKind::ControlChar(b), excerpt: Text::EMPTY }))?;
+        let line = &buf[at..line_end];
         let bogo = |kind| Some(BogoHeader { kind, excerpt: rx.slice(at, line_end.min(at + EXCERPT)) });
-        let field = parse_line(rx, buf, at, line_end, hdr_len).map_err(bogo)?;
+        let field = match parse_known(line, rx.offset() + at) {
+            Some(field) if line.len() <= hdr_len => field,
+            _ => parse_line(line, rx.offset() + at, hdr_len).map_err(bogo)?,
+        };
         if !msg.has_room() {
             return Err(bogo(BogoKind::TooMany));
         }
@@ -221,14 +225,18 @@ fn parse_headers(
     }
 }
 
-/// Where the (unfolded) line from `at` ends and the next one begins. Fails with a control character.
-fn find_line_end(buf: &mut [u8], at: usize) -> Result<(usize, usize), u8> {
-    let mut end = at;
+/// Where the line from `at` ends, unfolded, and the next one begins, for lines that have no usual end at `end`.
+/// Fails with a control character, and at the end of the input.
+#[inline(never)]
+fn find_line_end(buf: &mut [u8], at: usize, mut end: usize) -> Result<(usize, usize), Fail> {
+    if at >= buf.len() {
+        return Err(None);
+    }
     loop {
-        end = find_bad_header_char(buf, end);
         let newline = crlf_len(buf, end);
         if newline == 0 {
-            return Err(buf.get(end).copied().unwrap_or(0));
+            let kind = BogoKind::ControlChar(buf.get(end).copied().unwrap_or(0));
+            return Err(Some(BogoHeader { kind, excerpt: Text::EMPTY }));
         }
         let next = end + newline;
         if !buf.get(next).is_some_and(|&b| is_ows(b)) {
@@ -236,28 +244,30 @@ fn find_line_end(buf: &mut [u8], at: usize) -> Result<(usize, usize), u8> {
         }
         let blanks = buf[next..].iter().take_while(|&&b| is_ows(b)).count();
         buf[end..next + blanks].fill(b' ');
+        end = find_bad_header_char(buf, end);
     }
 }
 
-fn parse_line(rx: Text, buf: &[u8], at: usize, end: usize, hdr_len: usize) -> Result<Field, BogoKind> {
-    let line = &buf[at..end];
+/// The line at the place `at` if its name is known, which needs no look at its characters.
+#[inline]
+fn parse_known(line: &[u8], at: usize) -> Option<Field> {
+    let line = trim_ows_end(line);
+    let colon = find_byte(line, 0, b':')?;
+    let id = classify(&line[..colon]);
+    (id != UNKNOWN).then(|| Field::classified(Text::at(at, line.len()), line, colon, id))
+}
+
+#[inline(never)]
+fn parse_line(line: &[u8], at: usize, hdr_len: usize) -> Result<Field, BogoKind> {
     if line.len() > hdr_len {
         return Err(BogoKind::TooLong);
-    }
-    let trimmed = trim_ows_end(line);
-    // A name that is known needs no look at its characters.
-    if let Some(colon) = find_byte(trimmed, 0, b':')
-        && let id = classify(&trimmed[..colon])
-        && id != UNKNOWN
-    {
-        return Ok(Field::classified(rx.slice(at, at + trimmed.len()), trimmed, colon, id));
     }
     match line.first() {
         Some(&b) if is_ows(b) => return Err(BogoKind::LeadingBlank),
         Some(b':') => return Err(BogoKind::NoName),
         _ => {}
     }
-    let line = trimmed;
+    let line = trim_ows_end(line);
     let colon = line.iter().position(|&b| !is_tchar(b)).ok_or(BogoKind::NoColon)?;
     if line[colon] != b':' {
         return Err(BogoKind::BadNameChar(line[colon]));
@@ -265,7 +275,7 @@ fn parse_line(rx: Text, buf: &[u8], at: usize, end: usize, hdr_len: usize) -> Re
     if colon > MAX_NAME {
         return Err(BogoKind::TooLong);
     }
-    Ok(Field::new(rx.slice(at, at + line.len()), line, colon))
+    Ok(Field::new(Text::at(at, line.len()), line, colon))
 }
 
 const HTTP: &[u8] = b"http://";

@@ -39,6 +39,7 @@ pub fn head_complete(buf: &[u8], scanned: usize) -> HeadScan {
     if buf.ends_with(b"\r\n\r\n") {
         return HeadScan::Complete;
     }
+    at = skip_lines(buf, at);
     while let Some(newline) = find_byte(buf, at, b'\n') {
         match buf[newline + 1..] {
             [b'\n', ..] | [b'\r', b'\n', ..] => return HeadScan::Complete,
@@ -47,4 +48,17 @@ pub fn head_complete(buf: &[u8], scanned: usize) -> HeadScan {
         }
     }
     HeadScan::More { scanned: buf.len() }
+}
+
+/// Goes on from `at` to where an empty line may begin, sixteen bytes at a time: the compiler compares all of them
+/// at once.
+fn skip_lines(buf: &[u8], mut at: usize) -> usize {
+    while let Some(window) = buf.get(at..).and_then(<[u8]>::first_chunk::<18>) {
+        let is_newline = |i: usize| window[i] == b'\n';
+        if (0..16).fold(false, |any, i| any | is_newline(i) & (is_newline(i + 1) | is_newline(i + 2))) {
+            break;
+        }
+        at += 16;
+    }
+    at
 }

@@ -1,8 +1,7 @@
 //! Changing headers, with the semantics of VCL: `set` removes all of the name and appends. What is
 //! removed is handed to the caller, who writes the log.
 
-use super::{Field, MAX_NAME, Message, bit, skip_blanks};
-use crate::ascii::is_ows;
+use super::{Field, LINE_END, MAX_NAME, Message, bit, skip_blanks};
 use crate::header_table::{self, HeaderName};
 use crate::workspace::{Overflow, Text, Workspace};
 
@@ -27,8 +26,24 @@ impl Message {
         self.fields.push(field);
     }
 
-    pub(crate) fn reserve_fields(&mut self, n: usize) {
-        self.fields.reserve(n);
+    /// Adds the lines that `text` holds, of each the length, that of its name, where the value begins, and the
+    /// name's number. False: that is not what it holds.
+    #[inline]
+    pub(crate) fn push_lines(
+        &mut self,
+        text: Text,
+        lines: impl Iterator<Item = (usize, usize, usize, u8)>,
+    ) -> bool {
+        let mut at = text.offset();
+        let mut seen = 0;
+        self.fields.extend(lines.map(|(len, name_len, value_at, id)| {
+            let line = Text::at(at, len);
+            at += len + LINE_END.len();
+            seen |= bit(id);
+            Field::from_parts(line, name_len, value_at, id)
+        }));
+        self.seen |= seen;
+        at == text.offset() + text.len()
     }
 
     pub(crate) fn fields_mut(&mut self) -> &mut [Field] {
@@ -41,16 +56,6 @@ impl Message {
         ws: &mut Workspace,
         name: HeaderName<'_>,
         value: &[u8],
-    ) -> Result<Text, Overflow> {
-        self.append_parts(ws, name, &[value])
-    }
-
-    /// Appends "name: value", the value given in parts.
-    pub fn append_parts(
-        &mut self,
-        ws: &mut Workspace,
-        name: HeaderName<'_>,
-        value: &[&[u8]],
     ) -> Result<Text, Overflow> {
         if !self.has_room() {
             ws.set_overflowed();
@@ -69,15 +74,15 @@ impl Message {
         }
     }
 
-    /// Appends a whole line whose name is this one.
+    /// Appends a whole line, "name: value", whose name is this one.
     pub fn append_named_line(
         &mut self,
         ws: &mut Workspace,
         name: HeaderName<'_>,
         line: Text,
     ) -> Result<Text, Overflow> {
-        let field = Field::classified(line, ws.get(line), name.bytes.len(), name.id);
-        self.push(ws, field)
+        let name_len = name.bytes.len();
+        self.push(ws, Field::from_parts(line, name_len, name_len + 2, name.id))
     }
 
     /// Appends a line of the workspace, "name: value", of which the caller knows that it is well-formed and
@@ -125,17 +130,6 @@ impl Message {
         ws: &mut Workspace,
         name: HeaderName<'_>,
         value: &[u8],
-        removed: impl FnMut(&[u8]),
-    ) -> Result<Text, Overflow> {
-        self.set_parts(ws, name, &[value], removed)
-    }
-
-    /// [`Message::set`] with the value in parts.
-    pub fn set_parts(
-        &mut self,
-        ws: &mut Workspace,
-        name: HeaderName<'_>,
-        value: &[&[u8]],
         removed: impl FnMut(&[u8]),
     ) -> Result<Text, Overflow> {
         let field = build_line(ws, name, value)?;
@@ -246,15 +240,12 @@ impl Message {
 }
 
 #[inline]
-fn build_line(ws: &mut Workspace, name: HeaderName<'_>, value: &[&[u8]]) -> Result<Field, Overflow> {
+fn build_line(ws: &mut Workspace, name: HeaderName<'_>, value: &[u8]) -> Result<Field, Overflow> {
     if name.bytes.is_empty() || name.bytes.len() > MAX_NAME {
         ws.set_overflowed();
         return Err(Overflow);
     }
     let line = ws.write_line(name.bytes, value)?;
-    let mut value_at = name.bytes.len() + 2;
-    if value.first().is_none_or(|part| part.first().is_none_or(|&b| is_ows(b))) {
-        value_at = skip_blanks(ws.get(line), value_at);
-    }
+    let value_at = name.bytes.len() + 2 + skip_blanks(value, 0);
     Ok(Field::from_parts(line, name.bytes.len(), value_at, name.id))
 }

@@ -9,10 +9,11 @@ mod transfer;
 
 use crate::ascii::is_ows;
 use crate::fixed_text_table::{self, fixed};
-use crate::header_table::{self, Filter, HeaderName, UNKNOWN};
+use crate::header_table::{self, Filter, HeaderName, UNKNOWN, bit};
 use crate::workspace::{Overflow, Text, Workspace};
 
 pub(crate) use tokens::split_list;
+pub(crate) use transfer::{LINE_END, write_lines};
 
 /// The fields of the start line, numbered as the log's tags are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +70,11 @@ impl Field {
         Field { line, value_off: value_off as u32, name_len: name_len as u16, id, dropped: false }
     }
 
+    /// Whether the value stands one blank behind the colon.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.value_off as usize == self.name_len as usize + 2
+    }
+
     pub(crate) fn id(&self) -> u8 {
         self.id
     }
@@ -115,7 +121,7 @@ impl Field {
     /// Whether the header is dropped on the way `filter`.
     #[inline]
     pub fn is_filtered(&self, filter: Filter) -> bool {
-        self.dropped || header_table::flags_of(self.id) & filter.0 != 0
+        self.dropped || filter.has(self.id)
     }
 }
 
@@ -130,12 +136,6 @@ pub struct Message {
     /// here need not be looked for.
     seen: u64,
     fields: Vec<Field>,
-}
-
-const _: () = assert!(header_table::COUNT <= 64, "the numbers of known headers fit `seen`");
-
-const fn bit(id: u8) -> u64 {
-    1 << (id % 64)
 }
 
 /// Where the blanks from `at` on end.
@@ -237,7 +237,17 @@ impl Message {
     pub fn put(&mut self, ws: &Workspace, slot: Slot, text: Text) {
         self.start[slot as usize] = text;
         if slot == Slot::Proto {
-            self.version = if text == fixed::HTTP_11 { 11 } else { version_of(ws.get(text)) };
+            self.put_protocol(ws, text);
+        }
+    }
+
+    #[inline]
+    fn put_protocol(&mut self, ws: &Workspace, text: Text) {
+        if text == fixed::HTTP_11 || ws.get(text) == b"HTTP/1.1" {
+            self.start[Slot::Proto as usize] = fixed::HTTP_11;
+            self.version = 11;
+        } else {
+            self.version = version_of(ws.get(text));
         }
     }
 
@@ -279,6 +289,15 @@ impl Message {
     pub fn set_response(&mut self, ws: &mut Workspace, status: u16) -> Result<(), Overflow> {
         self.put(ws, Slot::Proto, fixed::HTTP_11);
         self.set_status(ws, status)
+    }
+
+    /// [`Message::set_response`] for a status that is known; false if it is not.
+    #[inline]
+    pub(crate) fn set_known_response(&mut self, status: u16) -> bool {
+        let Some((digits, reason)) = fixed_text_table::known_status(status) else { return false };
+        self.start[Slot::Proto as usize..].copy_from_slice(&[fixed::HTTP_11, digits, reason]);
+        (self.status, self.version) = (status, 11);
+        true
     }
 
     pub(crate) fn set_raw_status(&mut self, status: u16) {
@@ -329,7 +348,8 @@ impl Message {
     }
 
     pub fn get_all<'w>(&self, ws: &'w Workspace, name: HeaderName<'_>) -> impl Iterator<Item = &'w [u8]> {
-        self.fields.iter().filter(move |f| f.is(ws, name)).map(|f| f.value(ws))
+        let fields = if self.may_have(name) { &self.fields[..] } else { &[] };
+        fields.iter().filter(move |f| f.is(ws, name)).map(|f| f.value(ws))
     }
 
     #[inline]
@@ -355,7 +375,6 @@ impl Message {
 /// "HTTP/1.1" is 11; anything else than HTTP/d.d is 0.
 fn version_of(proto: &[u8]) -> u8 {
     match proto {
-        b"HTTP/1.1" => 11,
         [name @ .., b'/', major, b'.', minor]
             if name.eq_ignore_ascii_case(b"HTTP") && major.is_ascii_digit() && minor.is_ascii_digit() =>
         {

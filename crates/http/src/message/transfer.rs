@@ -1,8 +1,41 @@
-//! Messages between workspaces: what a client's request becomes on its way to the origin.
+//! Messages on their way out of their workspace: into another, as a client's request becomes one to the
+//! origin, and onto the wire.
 
 use super::{Field, Message};
 use crate::header_table::Filter;
-use crate::workspace::{Overflow, Text, Workspace};
+use crate::workspace::{Overflow, Text, Workspace, put};
+
+pub(crate) const LINE_END: &[u8] = b"\r\n";
+
+/// Shows the lines to `take`, without the last one's end. Those that stand one behind the other in the workspace,
+/// line ends included, are one piece.
+#[inline]
+fn for_runs<'f, 'w>(
+    mut fields: impl Iterator<Item = &'f Field>,
+    ws: &'w Workspace,
+    mut take: impl FnMut(&'w [u8]),
+) {
+    let Some(first) = fields.next() else { return };
+    let mut run = first.line;
+    for field in fields {
+        if ws.follows(run, field.line) {
+            run = Text::at(run.offset(), run.len() + LINE_END.len() + field.line.len());
+        } else {
+            take(ws.get(run));
+            run = field.line;
+        }
+    }
+    take(ws.get(run));
+}
+
+/// Appends the lines, each with its end.
+#[inline]
+pub(crate) fn write_lines<'f>(fields: impl Iterator<Item = &'f Field>, ws: &Workspace, out: &mut Vec<u8>) {
+    for_runs(fields, ws, |run| {
+        out.extend_from_slice(run);
+        out.extend_from_slice(LINE_END);
+    });
+}
 
 impl Message {
     /// Makes this the copy of `from`, minus what `filter` drops, with all texts copied into `ws`.
@@ -14,44 +47,50 @@ impl Message {
         from_ws: &Workspace,
         filter: Filter,
     ) -> Result<(), Overflow> {
-        self.clear();
-        let fields = || from.fields.iter().filter(|f| !f.is_filtered(filter));
-        let texts = || from.start.iter().copied().chain(fields().map(|f| f.line)).filter(|t| !t.is_fixed());
-        let total: usize = texts().map(|t| t.len() + 1).sum();
-        if fields().count() > self.max_fields() {
+        self.take_from(from, filter);
+        if self.fields.len() > self.max_fields() {
+            self.clear();
             ws.set_overflowed();
             return Err(Overflow);
         }
-        let block = ws.alloc(total)?;
-        let mut at = block.offset();
-        let mut take = |text: Text| {
-            if text.is_fixed() {
-                return text;
-            }
-            ws.write_at(at, from_ws.get(text));
-            ws.write_at(at + text.len(), b"\0");
-            let copied = Text::at(at, text.len());
-            at += text.len() + 1;
-            copied
+        let own = |text: &&Text| !text.is_fixed();
+        let start: usize = self.start.iter().filter(own).map(|text| text.len() + 1).sum();
+        let lines: usize = self.fields.iter().map(|f| f.line.len() + LINE_END.len()).sum();
+        let Ok(block) = ws.alloc(start + lines) else {
+            self.clear();
+            return Err(Overflow);
         };
-        self.start = from.start.map(&mut take);
-        self.seen = from.seen;
-        for field in from.fields.iter().filter(|f| !f.is_filtered(filter)) {
-            self.fields.push(Field { line: take(field.line), dropped: false, ..*field });
+        let mut at = block.offset();
+        for text in self.start.iter_mut().filter(|text| !text.is_fixed()) {
+            ws.write_at(at, from_ws.get(*text));
+            *text = Text::at(at, text.len());
+            at += text.len() + 1;
         }
-        self.status = from.status;
-        self.version = from.version;
+        let mut rest = ws.get_mut(block.tail(start));
+        for_runs(self.fields.iter(), from_ws, |run| {
+            rest = put(put(std::mem::take(&mut rest), run), LINE_END);
+        });
+        for field in &mut self.fields {
+            field.line = Text::at(at, field.line.len());
+            at += field.line.len() + LINE_END.len();
+        }
         Ok(())
     }
 
     /// [`Message::copy_from`] within one workspace, which shares the texts.
     pub fn share_from(&mut self, from: &Message, filter: Filter) {
+        self.take_from(from, filter);
+        self.fields.truncate(self.max_fields());
+    }
+
+    /// Makes this the same as `from`, minus what `filter` drops.
+    fn take_from(&mut self, from: &Message, filter: Filter) {
         self.start = from.start;
         self.status = from.status;
         self.version = from.version;
         self.seen = from.seen;
         self.fields.clear();
-        let kept = from.fields.iter().filter(|f| !f.is_filtered(filter)).take(self.max_fields());
+        let kept = from.fields.iter().filter(|f| !f.is_filtered(filter));
         self.fields.extend(kept.map(|f| Field { dropped: false, ..*f }));
     }
 }

@@ -88,7 +88,7 @@ fn announce_length(req: &mut Req, length: u64) {
         let mut headers = Logged { message, ws: &mut req.task.ws, log: &mut req.task.log, tags: REQ };
         headers.unset(h::CONTENT_LENGTH);
         headers.unset(h::TRANSFER_ENCODING);
-        headers.add(h::CONTENT_LENGTH, &[length]);
+        headers.add(h::CONTENT_LENGTH, length);
     }
     // Rollback gives back the workspace behind this mark, but http0 now has a line there.
     req.snapshot = req.task.ws.mark();

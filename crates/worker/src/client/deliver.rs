@@ -18,21 +18,13 @@ pub(super) fn set_up(req: &mut Req, object: &ObjRef) -> bool {
     }
     req.resp.put(&req.task.ws, Slot::Proto, fixed::HTTP_11);
     req.resp_headers().log_all();
-    let mut numbers = [[0u8; 24]; 3];
-    let [a, b, c] = &mut numbers;
-    let own = text::digits(req.task.vxid().number(), a);
+    let fetched_by = req.is_hit.then(|| object.vxid());
     let age = (req.task.t_prev - object.t_origin()).max(0.0).floor() as u64;
-    let age = text::digits(age, b);
     let via = req.task.reactor.via();
-    let is_hit = req.is_hit;
+    let own = req.task.vxid().number();
     let mut headers = req.resp_headers();
-    if is_hit {
-        let fetched_by = text::digits(object.vxid(), c);
-        headers.add(crate::task::names::X_VARNISH, &[own, b" ", fetched_by]);
-    } else {
-        headers.add(crate::task::names::X_VARNISH, &[own]);
-    }
-    headers.add(h::AGE, &[age]);
+    headers.add(crate::task::names::X_VARNISH, numbers(own, fetched_by, &mut [0; TWO_NUMBERS]));
+    headers.add(h::AGE, text::digits(age, &mut [0; text::MAX]));
     append_via(req, via.as_bytes());
     if req.task.params.http_gzip_support
         && object.is(flag::GZIPED)
@@ -41,6 +33,21 @@ pub(super) fn set_up(req: &mut Req, object: &ObjRef) -> bool {
         req.resp_headers().weaken_etag();
     }
     true
+}
+
+const TWO_NUMBERS: usize = 2 * text::MAX + 1;
+
+/// A number, or two with a blank between.
+fn numbers(first: u64, second: Option<u64>, out: &mut [u8; TWO_NUMBERS]) -> &[u8] {
+    let mut len = out.first_chunk_mut().map_or(0, |place| text::decimal(first, place));
+    if let Some(second) = second
+        && let Some((blank, rest)) = out[len..].split_first_mut()
+        && let Some(place) = rest.first_chunk_mut()
+    {
+        *blank = b' ';
+        len += 1 + text::decimal(second, place);
+    }
+    &out[..len]
 }
 
 fn append_via(req: &mut Req, via: &[u8]) {
@@ -59,7 +66,7 @@ pub async fn deliver(req: &mut Req, object: ObjRef) -> Step {
         return Step::Synth;
     }
     if req.task.params.http_range_support && req.resp.status() == 200 && !object.is(flag::PRIVATE) {
-        req.resp_headers().force(h::ACCEPT_RANGES, b"bytes");
+        req.resp_headers().force(h::ACCEPT_RANGES, fixed::ACCEPT_RANGES_BYTES);
     }
     req.t_resp = clock::real();
     req.streaming = object.state() == BodyState::Fetching;
@@ -105,5 +112,18 @@ pub fn settle_connection(req: &mut Req) {
         }
     } else if !req.resp.has(ws, h::CONNECTION) {
         req.resp_headers().add_line(h::CONNECTION, fixed::CONNECTION_KEEP_ALIVE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_in_one_line() {
+        let shown = |a, b| String::from_utf8_lossy(numbers(a, b, &mut [0; TWO_NUMBERS])).into_owned();
+        assert_eq!(shown(32770, None), "32770");
+        assert_eq!(shown(32770, Some(3)), "32770 3");
+        assert_eq!(shown(u64::MAX, Some(u64::MAX)), format!("{0} {0}", u64::MAX));
     }
 }

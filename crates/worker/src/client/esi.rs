@@ -176,7 +176,7 @@ fn make_request(memory: &mut Memory, req: &Req, url: &[u8], host: &[u8], gzip: b
         headers.unset(name);
     }
     if gzip {
-        headers.force(h::ACCEPT_ENCODING, b"gzip");
+        headers.force(h::ACCEPT_ENCODING, fixed::ACCEPT_ENCODING_GZIP);
     } else {
         headers.unset(h::ACCEPT_ENCODING);
     }

@@ -81,10 +81,10 @@ fn make_bereq(req: &mut Req) {
     let own = text::digits(req.task.vxid().number(), &mut digits);
     let mut headers = Logged { message: &mut bereq, ws: &mut req.task.ws, log: &mut log, tags: BEREQ };
     headers.log_all();
-    headers.add(crate::task::names::X_VARNISH, &[own]);
-    headers.force(h::CONNECTION, b"close");
+    headers.add(crate::task::names::X_VARNISH, own);
+    headers.force(h::CONNECTION, lacquer_http::fixed::CONNECTION_CLOSE);
     if req.want_100 {
-        headers.add(h::EXPECT, &[b"100-continue"]);
+        headers.add(h::EXPECT, b"100-continue");
         req.want_100 = false;
     }
     req.bereq = Some(Box::new(PipeRequest {

@@ -28,12 +28,12 @@ pub(super) fn set_up(req: &mut Req) {
     let reason = req.task.ws.get_opt(reason).map(<[u8]>::to_vec);
     let mut headers = req.resp_headers();
     headers.respond(code, reason.as_deref());
-    headers.add(h::DATE, &[&date]);
-    headers.add(h::SERVER, &[b"Varnish"]);
-    headers.add(crate::task::names::X_VARNISH, &[vxid.as_bytes()]);
+    headers.add(h::DATE, &date);
+    headers.add(h::SERVER, b"Varnish");
+    headers.add(crate::task::names::X_VARNISH, vxid.as_bytes());
     // With the client still waiting for 100-continue, closing spares both sides the body. VCL may veto.
     if expects {
-        headers.add(h::CONNECTION, &[b"close"]);
+        headers.add(h::CONNECTION, b"close");
     }
 }
 
@@ -67,7 +67,7 @@ pub async fn synth(req: &mut Req) -> Step {
     let length = req.synth_body.len().to_string();
     let mut headers = req.resp_headers();
     headers.unset(h::CONTENT_LENGTH);
-    headers.add(h::CONTENT_LENGTH, &[length.as_bytes()]);
+    headers.add(h::CONTENT_LENGTH, length.as_bytes());
     if req.close.is_none() && req.resp.value_is(&req.task.ws, h::CONNECTION, b"close") {
         req.close = Some(SessClose::RespClose);
     }

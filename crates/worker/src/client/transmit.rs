@@ -55,8 +55,8 @@ pub async fn transmit(req: &mut Req, source: Source) -> Step {
         let mut headers = req.resp_headers();
         headers.unset(h::CONTENT_LENGTH);
         if let Some(length) = plan.length {
-            let mut digits = [0; 24];
-            headers.add(h::CONTENT_LENGTH, &[text::digits(length, &mut digits)]);
+            let mut digits = [0; text::MAX];
+            headers.add(h::CONTENT_LENGTH, text::digits(length, &mut digits));
         }
     }
     if plan.length == Some(0) {
@@ -189,7 +189,7 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     if send_body && plan.length.is_none() {
         if req.http.version() >= 11 {
             frame = BodyFrame::Chunked;
-            req.resp_headers().add(h::TRANSFER_ENCODING, &[b"chunked"]);
+            req.resp_headers().add(h::TRANSFER_ENCODING, b"chunked");
         } else {
             req.close = Some(SessClose::TxEof);
         }

@@ -84,7 +84,7 @@ impl Fetch {
         };
         self.backend_resp = id;
         if !self.bereq.has(&self.task.ws, h::HOST) {
-            self.bereq_headers().add(h::HOST, &[&origin.host]);
+            self.bereq_headers().add(h::HOST, &origin.host);
         }
         let mut fresh_only = false;
         loop {

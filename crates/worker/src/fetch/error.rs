@@ -24,8 +24,8 @@ pub async fn error(f: &mut Fetch) -> Step {
     let (code, reason) = if f.err_code > 0 { (f.err_code, f.err_reason) } else { (503, fixed::FETCH_FAILED) };
     let mut headers = f.beresp_headers();
     headers.respond_with(code, reason);
-    headers.add(h::DATE, &[&date]);
-    headers.add(h::SERVER, &[b"Varnish"]);
+    headers.add(h::DATE, &date);
+    headers.add(h::SERVER, b"Varnish");
     f.t_origin = now;
     let awaited = matches!(&f.target, Target::Cache(busy) if busy.is_awaited());
     (f.ttl, f.grace, f.keep) =

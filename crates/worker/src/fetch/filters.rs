@@ -136,7 +136,7 @@ impl Fetch {
 
     fn say_gzip(&mut self) {
         let mut headers = self.beresp_headers();
-        headers.add(h::CONTENT_ENCODING, &[b"gzip"]);
+        headers.add(h::CONTENT_ENCODING, b"gzip");
         headers.vary_on_encoding();
         self.attempt.gzipped = true;
     }

@@ -135,7 +135,7 @@ pub fn make_bereq(f: &mut Fetch) {
     if for_cache {
         headers.force_slot(Slot::Method, fixed::GET);
         if gzip {
-            headers.force(h::ACCEPT_ENCODING, b"gzip");
+            headers.force(h::ACCEPT_ENCODING, fixed::ACCEPT_ENCODING_GZIP);
         }
     }
     headers.force_slot(Slot::Proto, fixed::HTTP_11);
@@ -155,10 +155,10 @@ fn add_conditions(f: &mut Fetch) {
     }
     let Some(head) = pack::PackedHead::new(stale.head()) else { return };
     if let Some(modified) = conditional::packed_strong_last_modified(&head) {
-        f.bereq_headers().add(h::IF_MODIFIED_SINCE, &[modified]);
+        f.bereq_headers().add(h::IF_MODIFIED_SINCE, modified);
     }
     if let Some(tag) = head.header(h::ETAG) {
-        f.bereq_headers().add(h::IF_NONE_MATCH, &[tag]);
+        f.bereq_headers().add(h::IF_NONE_MATCH, tag);
     }
 }
 
@@ -192,7 +192,7 @@ pub async fn start(f: &mut Fetch) -> Step {
     if retried {
         headers.unset(crate::task::names::X_VARNISH);
     }
-    headers.add(crate::task::names::X_VARNISH, &[text::digits(vxid, &mut digits)]);
+    headers.add(crate::task::names::X_VARNISH, text::digits(vxid, &mut digits));
     if !has_body {
         headers.unset(h::CONTENT_LENGTH);
     }
@@ -230,7 +230,7 @@ pub async fn start(f: &mut Fetch) -> Step {
 fn judge(f: &mut Fetch, now: f64) {
     if !f.beresp.has(&f.task.ws, h::DATE) {
         let date = f.task.reactor.http_date(now);
-        f.beresp_headers().add(h::DATE, &[&date]);
+        f.beresp_headers().add(h::DATE, &date);
     }
     for name in [h::CACHE_CONTROL, h::VARY] {
         let _ = f.beresp.collect(&mut f.task.ws, name, b", ");

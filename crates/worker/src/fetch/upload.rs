@@ -86,7 +86,7 @@ impl Fetch {
             let mut headers = self.bereq_headers();
             headers.unset(h::CONTENT_LENGTH);
             if !has_coding {
-                headers.add(h::TRANSFER_ENCODING, &[b"chunked"]);
+                headers.add(h::TRANSFER_ENCODING, b"chunked");
             }
         }
         Some(upload)
