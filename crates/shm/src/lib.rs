@@ -2,7 +2,7 @@
 //! the segment index (`vsm`), the counters (`vsc`) and the log (`vsl`).
 //!
 //! Only writers live here; the readers are Varnish's own. Nothing in this crate reads a clock or opens a
-//! socket. All `unsafe` is in `mapping`.
+//! socket. All `unsafe` is in `mapping` and `vsl::room`.
 #![deny(unsafe_code)]
 
 mod mapping;

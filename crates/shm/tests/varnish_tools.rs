@@ -8,6 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use lacquer_shm::vsc::{Lck, LocalMain, LocalSet, Mgt, Sma, Vbe};
+use lacquer_shm::vsl::Field;
 use lacquer_shm::vsm::{CHILD_DIR_MODE, CHILD_DIRNAME, MGT_DIR_MODE, MGT_DIRNAME, Owner, VsmDir};
 use lacquer_shm::{Log, Main, Segment, Tag, TxLog, Vxid};
 
@@ -81,7 +82,7 @@ fn log_request(tx: &mut TxLog, session: u64, url: &[u8]) {
     tx.put_timestamp("Start", NOW, NOW, NOW);
     tx.put_timestamp("Req", NOW, NOW, NOW);
     tx.put(Tag::VCL_use, b"boot");
-    tx.record(Tag::ReqStart).str("192.0.2.7").sp().u64(4711).sp().str("a0").end();
+    tx.put_fields(Tag::ReqStart, &[Field::Text(b"192.0.2.7"), Field::Number(4711), Field::Text(b"a0")]);
     tx.put(Tag::ReqMethod, b"GET");
     tx.put(Tag::ReqURL, url);
     tx.put(Tag::ReqProtocol, b"HTTP/1.1");
@@ -90,7 +91,8 @@ fn log_request(tx: &mut TxLog, session: u64, url: &[u8]) {
     tx.put(Tag::VCL_call, b"RECV");
     tx.put(Tag::VCL_return, b"hash");
     tx.put(Tag::Hash, b"masked by default");
-    tx.record(Tag::Hit).u64(7).sp().fixed6(119.5).sp().fixed6(10.0).sp().fixed6(0.0).end();
+    let [ttl, grace, keep] = [119.5, 10.0, 0.0].map(Field::Seconds);
+    tx.put_fields(Tag::Hit, &[Field::Number(7), ttl, grace, keep]);
     tx.put(Tag::VCL_call, b"HIT");
     tx.put(Tag::VCL_return, b"deliver");
     tx.put(Tag::RespProtocol, b"HTTP/1.1");
@@ -104,9 +106,10 @@ fn log_request(tx: &mut TxLog, session: u64, url: &[u8]) {
 
     tx.begin(sess);
     tx.put_relation(Tag::Begin, "sess", Vxid::NONE, "HTTP/1");
-    tx.record(Tag::SessOpen).str("192.0.2.7 4711 a0 192.0.2.1 80 ").seconds(NOW).str(" 23").end();
+    let ends = Field::Text(b"192.0.2.7 4711 a0 192.0.2.1 80");
+    tx.put_fields(Tag::SessOpen, &[ends, Field::Seconds(NOW), Field::Number(23)]);
     tx.put_relation(Tag::Link, "req", req, "rxreq");
-    tx.record(Tag::SessClose).str("REM_CLOSE ").fixed6(0.001).end();
+    tx.put_fields(Tag::SessClose, &[Field::Text(b"REM_CLOSE"), Field::Seconds(0.001)]);
     tx.end();
 }
 

@@ -6,6 +6,7 @@ use lacquer_filters::Report;
 use lacquer_http::{HeaderName, Message, Overflow, Slot, Text, Workspace};
 use lacquer_http::{conditional, fixed, fixed_text_table, header_table as h};
 use lacquer_params::Params;
+use lacquer_shm::vsl::Field;
 use lacquer_shm::{Tag, TxLog, Vxid};
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::instance::PrivateMap;
@@ -63,7 +64,8 @@ impl Task {
     /// A body of so many bytes came in so many reads.
     pub fn log_received(&mut self, receiver: &str, reads: u64, bytes: u64) {
         if !receiver.is_empty() {
-            self.log.record(Tag::VfpAcct).str(receiver).sp().u64(reads).sp().u64(bytes).end();
+            let fields = [Field::Text(receiver.as_bytes()), Field::Number(reads), Field::Number(bytes)];
+            self.log.put_fields(Tag::VfpAcct, &fields);
         }
     }
 
@@ -77,15 +79,20 @@ impl Task {
         }
     }
 
-    /// In so many pieces a body of so many bytes was sent; who did it has a blank behind its name.
-    #[inline(always)]
+    /// In so many pieces a body of so many bytes was sent.
     pub fn log_sent(&mut self, by: &str, pieces: u64, bytes: u64) {
-        self.log.record(Tag::VdpAcct).str(by).u64(pieces).sp().u64(bytes).end();
+        let fields = [Field::Text(by.as_bytes()), Field::Number(pieces), Field::Number(bytes)];
+        self.log.put_fields(Tag::VdpAcct, &fields);
     }
 
     pub fn link(&mut self, kind: &str, to: Vxid, why: &str) {
         self.log.put_relation(Tag::Link, kind, to, why);
     }
+}
+
+/// Which storage holds what was made.
+pub fn log_storage(log: &mut TxLog, kind: &str, name: &str) {
+    log.put_fields(Tag::Storage, &[Field::Text(kind.as_bytes()), Field::Text(name.as_bytes())]);
 }
 
 /// What VCL runs for.

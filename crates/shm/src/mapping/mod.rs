@@ -1,4 +1,4 @@
-//! Memory shared with readers in other processes: the only module of this crate with `unsafe` code.
+//! Memory shared with readers in other processes.
 //!
 //! The crate-wide rule that makes it sound: plain bytes are written only by the thread that was given the
 //! range (by the directory when a segment is made, by the ring when a batch is reserved); everything that

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::Tag;
 
@@ -118,33 +118,37 @@ impl fmt::Display for Mask {
     }
 }
 
-/// The mask that all threads look at.
+/// The mask that all threads look at: a byte for each tag, since every record asks.
 #[derive(Debug)]
-pub(super) struct SharedMask([AtomicU64; 4]);
+pub(super) struct SharedMask([AtomicBool; 256]);
 
 impl SharedMask {
     pub(super) fn new(mask: Mask) -> Self {
-        Self(mask.0.map(AtomicU64::new))
+        let shared = Self([const { AtomicBool::new(false) }; 256]);
+        shared.store(&mask);
+        shared
     }
 
     pub(super) fn store(&self, mask: &Mask) {
-        for (word, value) in self.0.iter().zip(mask.0) {
-            word.store(value, Relaxed);
+        for tag in Tag::ALL {
+            self.0[*tag as usize].store(mask.is_masked(*tag), Relaxed);
         }
     }
 
     pub(super) fn load(&self) -> Mask {
-        Mask(std::array::from_fn(|i| self.0[i].load(Relaxed)))
+        let mut mask = Mask::ALL;
+        for tag in Tag::ALL {
+            mask.set(*tag, self.is_masked(*tag));
+        }
+        mask
     }
 
     #[inline]
     pub(super) fn is_masked(&self, tag: Tag) -> bool {
-        let (word, bit) = position(tag);
-        self.0[word].load(Relaxed) & bit != 0
+        self.0[tag as usize].load(Relaxed)
     }
 }
 
-#[inline]
 fn position(tag: Tag) -> (usize, u64) {
     (tag as usize / 64, 1 << (tag as usize % 64))
 }

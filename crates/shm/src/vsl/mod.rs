@@ -7,6 +7,7 @@ mod log;
 mod mask;
 mod record;
 mod ring;
+mod room;
 mod tag;
 mod tag_table;
 pub mod text;
@@ -15,7 +16,7 @@ mod vxid;
 
 pub use log::{Limits, Log};
 pub use mask::{Mask, MaskError};
-pub use record::Record;
+pub use record::Field;
 pub use tag::Flags;
 pub use tag_table::Tag;
 pub use txlog::TxLog;

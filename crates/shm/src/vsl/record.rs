@@ -1,158 +1,125 @@
-//! A record composed in place, piece by piece, without the formatter.
+//! What a record's text is made of.
+//!
+//! A request writes a dozen records of several fields. One function makes all of them from a list, so that
+//! the code which does is in the processor's cache when the next one comes.
 
 use std::fmt;
 
-use super::text::{self, MAX};
-use super::{RECORD_HEAD, Tag, TxLog, padded, record_head};
+use super::room::TEXT;
+use super::text::{self, SHORT};
 
-/// A record being written. It counts once `end` is called; what exceeds the record length is cut off.
-///
-/// There is room in the buffer for the longest record from the beginning on, so that a piece costs no more than
-/// the test whether it must be cut.
-#[must_use = "a record is written by its `end`"]
-#[derive(Debug)]
-pub struct Record<'a> {
-    tx: &'a mut TxLog,
-    tag: Tag,
-    /// Where the next piece goes.
-    at: usize,
-    /// Where the text must end, the NUL apart. A masked tag has no room at all.
-    limit: usize,
-    masked: bool,
+/// A field of a record; blanks stand between them.
+#[derive(Clone, Copy, Debug)]
+pub enum Field<'a> {
+    Text(&'a [u8]),
+    Number(u64),
+    /// Seconds with six decimals, rounded.
+    Seconds(f64),
 }
 
-impl<'a> Record<'a> {
-    #[inline(always)]
-    pub(super) fn new(tx: &'a mut TxLog, tag: Tag) -> Self {
-        let masked = tx.is_masked(tag);
-        let at = if masked { 0 } else { tx.open_record() };
-        let limit = if masked { 0 } else { at + tx.reclen - 1 };
-        Self { tx, tag, at, limit, masked }
+/// Writes the fields to the beginning of `out`, with room left for a NUL; nothing if one is too long or they
+/// are too many for that.
+#[inline(always)]
+pub(super) fn compose(fields: &[Field<'_>], out: &mut [u8; TEXT]) -> Option<usize> {
+    let mut at = 0;
+    for field in fields {
+        let place: &mut [u8; SHORT + 1] = out.get_mut(at..)?.first_chunk_mut()?;
+        let len = match *field {
+            Field::Text(text) if text.len() > SHORT => return None,
+            Field::Text(text) => {
+                text::copy(text, place);
+                text.len()
+            }
+            Field::Number(n) => text::decimal(n, 0, place),
+            Field::Seconds(t) => text::fixed6(t, 0, place),
+        };
+        *place.get_mut(len)? = b' ';
+        at += len + 1;
+    }
+    Some(at.saturating_sub(1))
+}
+
+/// A text that is cut where its place ends.
+pub(super) struct Cut<'a> {
+    place: &'a mut [u8],
+    len: usize,
+}
+
+impl<'a> Cut<'a> {
+    pub(super) fn new(place: &'a mut [u8]) -> Self {
+        Self { place, len: 0 }
     }
 
-    #[inline(always)]
-    pub fn bytes(mut self, bytes: &[u8]) -> Self {
-        self.push(bytes);
-        self
+    pub(super) fn len(&self) -> usize {
+        self.len
     }
 
-    #[inline(always)]
-    pub fn str(self, text: &str) -> Self {
-        self.bytes(text.as_bytes())
+    pub(super) fn push(&mut self, text: &[u8]) {
+        let place = &mut self.place[self.len..];
+        let len = text.len().min(place.len());
+        place[..len].copy_from_slice(&text[..len]);
+        self.len += len;
     }
 
-    #[inline(always)]
-    pub fn byte(mut self, byte: u8) -> Self {
-        if self.at < self.limit
-            && let Some(place) = self.tx.buf.get_mut(self.at)
-        {
-            *place = byte;
-            self.at += 1;
-        }
-        self
-    }
-
-    /// A space, as it stands between most fields.
-    #[inline(always)]
-    pub fn sp(self) -> Self {
-        self.byte(b' ')
-    }
-
-    #[inline(always)]
-    pub fn u64(self, n: u64) -> Self {
-        self.number(|out| text::decimal(n, out))
-    }
-
-    #[inline(always)]
-    pub fn i64(self, n: i64) -> Self {
-        self.number(|out| text::signed(n, out))
-    }
-
-    /// A time with six decimals, cut off (see `text::seconds`).
-    #[inline(always)]
-    pub fn seconds(self, t: f64) -> Self {
-        self.number(|out| text::seconds(t, out))
-    }
-
-    /// `%.6f`.
-    #[inline(always)]
-    pub fn fixed6(self, x: f64) -> Self {
-        self.number(|out| text::fixed6(x, out))
-    }
-
-    /// Whatever the formatter makes of it.
-    pub fn display(mut self, value: impl fmt::Display) -> Self {
-        let _ = fmt::Write::write_fmt(&mut self, format_args!("{value}"));
-        self
-    }
-
-    /// Finishes the record.
-    #[inline(always)]
-    pub fn end(self) {
-        if !self.masked {
-            self.tx.close_record(self.tag, self.at);
-        }
-    }
-
-    /// Lets `write` put a number where it belongs if there is surely room, else what fits of it.
-    #[inline(always)]
-    fn number(mut self, write: impl FnOnce(&mut [u8; MAX]) -> usize) -> Self {
-        if self.limit - self.at >= MAX
-            && let Some(out) = self.tx.buf.get_mut(self.at..).and_then(|rest| rest.first_chunk_mut())
-        {
-            self.at += write(out);
-            return self;
-        }
-        if self.masked { self } else { self.number_slowly(write) }
-    }
-
-    #[cold]
-    fn number_slowly(mut self, write: impl FnOnce(&mut [u8; MAX]) -> usize) -> Self {
-        let mut out = [0; MAX];
-        let len = write(&mut out);
-        self.push(&out[..len]);
-        self
-    }
-
-    #[inline(always)]
-    fn push(&mut self, bytes: &[u8]) {
-        let whole = bytes.len() <= self.limit - self.at;
-        let bytes = if whole { bytes } else { &bytes[..self.limit - self.at] };
-        if let Some(place) = self.tx.buf.get_mut(self.at..self.at + bytes.len()) {
-            text::copy(bytes, place);
-            self.at += bytes.len();
+    /// As [`compose`], for what that left out.
+    pub(super) fn push_fields(&mut self, fields: &[Field<'_>]) {
+        for (i, field) in fields.iter().enumerate() {
+            if i > 0 {
+                self.push(b" ");
+            }
+            let mut number = [0; text::MAX];
+            match *field {
+                Field::Text(text) => self.push(text),
+                Field::Number(n) => self.push(text::digits(n, &mut number)),
+                Field::Seconds(t) => {
+                    let len = text::fixed6(t, 0, &mut number);
+                    self.push(&number[..len]);
+                }
+            }
         }
     }
 }
 
-impl fmt::Write for Record<'_> {
+impl fmt::Write for Cut<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.push(text.as_bytes());
         Ok(())
     }
 }
 
-impl TxLog {
-    /// Makes room for the longest record; the answer is where its text begins.
-    #[inline(always)]
-    pub(super) fn open_record(&mut self) -> usize {
-        if self.len + RECORD_HEAD + padded(self.reclen) > self.buf.len() {
-            self.make_room_slowly(self.reclen);
-        }
-        self.len + RECORD_HEAD
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both(fields: &[Field<'_>]) -> (Option<String>, String) {
+        let mut out = [b'#'; TEXT];
+        let composed = compose(fields, &mut out).map(|len| String::from_utf8_lossy(&out[..len]).into_owned());
+        let mut place = [b'#'; 2000];
+        let mut cut = Cut::new(&mut place);
+        cut.push_fields(fields);
+        let len = cut.len();
+        (composed, String::from_utf8_lossy(&place[..len]).into_owned())
     }
 
-    /// Closes the record whose text reaches to `end`.
-    pub(super) fn close_record(&mut self, tag: Tag, end: usize) {
-        let len = end + 1 - (self.len + RECORD_HEAD);
-        let head = record_head(tag, len, self.vxid());
-        let Some(record) = self.buf.get_mut(self.len..=end) else { return };
-        if let Some(place) = record.first_chunk_mut() {
-            *place = head;
+    #[test]
+    fn fields_are_the_same_in_one_go_and_piece_by_piece() {
+        let fields =
+            [Field::Text(b"req"), Field::Number(32_769), Field::Seconds(-0.5), Field::Text(b"rxreq")];
+        for n in 0..=fields.len() {
+            let expected = ["req", "32769", "-0.500000", "rxreq"][..n].join(" ");
+            assert_eq!(both(&fields[..n]), (Some(expected.clone()), expected));
         }
-        if let Some(nul) = record.last_mut() {
-            *nul = 0;
+    }
+
+    #[test]
+    fn only_what_fits_is_made_in_one_go() {
+        let long = [b'x'; SHORT + 1];
+        assert!(both(&[Field::Text(&long[1..])]).0.is_some());
+        assert_eq!(both(&[Field::Text(&long)]), (None, "x".repeat(SHORT + 1)));
+        for count in 1..=20 {
+            let (composed, whole) = both(&vec![Field::Number(u64::MAX); count]);
+            assert!(composed.is_none_or(|text| text == whole && text.len() < TEXT), "{count}");
         }
-        self.added(len);
+        assert!(both(&[Field::Number(u64::MAX); 9]).0.is_some());
     }
 }

@@ -259,7 +259,7 @@ fn write_head(mapping: &Mapping, base: usize, space: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vsl::{Limits, Log, TxLog};
+    use crate::vsl::{Field, Limits, Log, TxLog};
 
     /// The records from the log's beginning to its end, as readers walk it: tag, transaction, text.
     fn walk(ring: &Ring) -> Vec<(u32, u64, Vec<u8>)> {
@@ -295,7 +295,7 @@ mod tests {
         let mut tx = transaction(&log);
         tx.put(Tag::BereqURL, b"/");
         tx.put(Tag::Debug, b"masked");
-        tx.record(Tag::Debug).str("masked").u64(1).end();
+        tx.put_fields(Tag::Debug, &[Field::Text(b"masked"), Field::Number(1)]);
         assert!(walk(log.ring()).is_empty(), "nothing before the end");
         tx.end();
         let vxid = 9 | 1 << 63;
@@ -337,7 +337,7 @@ mod tests {
         log.write(Tag::Error, Vxid::NONE, &long);
         let mut tx = transaction(&log);
         tx.put(Tag::Error, &long);
-        tx.record(Tag::Error).bytes(&long).u64(7).end();
+        tx.put_fields(Tag::Error, &[Field::Text(&long), Field::Number(7)]);
         tx.put_fmt(Tag::Error, format_args!("{:x<100}", 'x'));
         tx.put(Tag::Error, &long[..19]);
         tx.flush();
@@ -354,11 +354,14 @@ mod tests {
             let text = "y".repeat(i as usize);
             tx.put(Tag::VCL_Log, text.as_bytes());
             // Outgrows the buffer halfway through the record.
-            tx.record(Tag::VCL_Log).str(&text).str("-").str(&text).end();
+            tx.put_fields(
+                Tag::VCL_Log,
+                &[Field::Text(text.as_bytes()), Field::Number(7), Field::Text(text.as_bytes())],
+            );
         }
         tx.flush();
         let expected: Vec<String> =
-            (0..20).flat_map(|i| ["y".repeat(i), format!("{0}-{0}", "y".repeat(i))]).collect();
+            (0..20).flat_map(|i| ["y".repeat(i), format!("{0} 7 {0}", "y".repeat(i))]).collect();
         let seen: Vec<String> = texts(&log).iter().map(|text| text.trim_end_matches('\0').into()).collect();
         assert_eq!(seen, expected);
         let stats = &log.ring().counters;
@@ -387,7 +390,7 @@ mod tests {
                 scope.spawn(move || {
                     for i in 0..200 {
                         tx.begin(Vxid::client(writer));
-                        tx.record(Tag::VCL_Log).u64(writer).sp().u64(i).end();
+                        tx.put_fields(Tag::VCL_Log, &[Field::Number(writer), Field::Number(i)]);
                         tx.end();
                     }
                 });

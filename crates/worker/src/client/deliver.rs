@@ -39,15 +39,14 @@ const TWO_NUMBERS: usize = 2 * text::MAX + 1;
 
 /// A number, or two with a blank between.
 fn numbers(first: u64, second: Option<u64>, out: &mut [u8; TWO_NUMBERS]) -> &[u8] {
-    let mut len = out.first_chunk_mut().map_or(0, |place| text::decimal(first, place));
+    let mut end = text::decimal(first, 0, out);
     if let Some(second) = second
-        && let Some((blank, rest)) = out[len..].split_first_mut()
-        && let Some(place) = rest.first_chunk_mut()
+        && let Some(blank) = out.get_mut(end)
     {
         *blank = b' ';
-        len += 1 + text::decimal(second, place);
+        end = text::decimal(second, end + 1, out);
     }
-    &out[..len]
+    &out[..end]
 }
 
 fn append_via(req: &mut Req, via: &[u8]) {

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use lacquer_cache::{BodyState, Busy, Lookup, LookupArgs, ObjRef, Object, Purge, Resumed};
 use lacquer_http::vary;
 use lacquer_shm::Tag;
+use lacquer_shm::vsl::Field;
 use lacquer_vcl::types::{Action, Method};
 
 use super::{Req, Step};
@@ -110,15 +111,15 @@ fn log_hit(req: &mut Req, object: &Object) {
     let ttl = object.fresh_until(req.rules.ttl) - req.t_req;
     let timers = object.timers();
     let (grace, keep) = (f64::from(timers.grace), f64::from(timers.keep));
+    let lives =
+        [Field::Number(object.vxid()), Field::Seconds(ttl), Field::Seconds(grace), Field::Seconds(keep)];
     if object.state() != BodyState::Fetching {
-        return req.task.log.put_hit(object.vxid(), ttl, grace, keep);
+        return req.task.log.put_fields(Tag::Hit, &lives);
     }
-    let record = req.task.log.record(Tag::Hit).u64(object.vxid()).sp().fixed6(ttl).sp();
-    let record = record.fixed6(grace).sp().fixed6(keep).sp().u64(object.body_len());
-    match lacquer_http::pack::packed_header(object.head(), lacquer_http::header_table::CONTENT_LENGTH) {
-        Some(length) => record.sp().bytes(length).end(),
-        None => record.end(),
-    }
+    let length = lacquer_http::pack::packed_header(object.head(), lacquer_http::header_table::CONTENT_LENGTH);
+    let came = [Field::Number(object.body_len()), Field::Text(length.unwrap_or_default())];
+    let came = if length.is_some() { &came[..] } else { &came[..1] };
+    req.task.log.put_fields(Tag::Hit, &[&lives, came].concat());
 }
 
 async fn hit(req: &mut Req, object: ObjRef, refresh: Option<Busy>) -> Step {

@@ -392,7 +392,7 @@ impl Req {
     /// Tells which storage holds what is made for this request only.
     pub fn log_storage(&mut self, place: u32) {
         let Some(place) = self.task.reactor.shared.stevedores.get(place) else { return };
-        self.task.log.record(Tag::Storage).str(place.kind().name()).sp().str(place.name()).end();
+        crate::task::log_storage(&mut self.task.log, place.kind().name(), place.name());
     }
 
     pub fn log_error(&mut self, text: &str) {
@@ -403,7 +403,7 @@ impl Req {
     pub fn charge(&mut self) {
         let a = std::mem::take(&mut self.account);
         if !self.piped && !self.task.vxid().is_none() {
-            self.task.log.put_numbers(Tag::ReqAcct, &a.numbers());
+            self.task.log.put_numbers(Tag::ReqAcct, a.numbers());
         }
         if self.esi_level > 0 {
             return;

@@ -105,7 +105,7 @@ async fn send_all(req: &mut Req, stream: Rc<Stream>, source: &Source, plan: Plan
         send_source(&mut sender, source, plan.from, plan.to).await
     };
     let sent = sender.body_bytes();
-    req.task.log_sent("H2B ", sender.pieces(), sent);
+    req.task.log_sent("H2B", sender.pieces(), sent);
     req.account.resp_body += sent;
     let short = wanted.is_some_and(|n| sent < n);
     match result {

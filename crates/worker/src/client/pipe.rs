@@ -131,7 +131,7 @@ async fn start(req: &mut Req) -> Step {
     req.piped = true;
     let reason = converse(req, &mut account).await;
     let numbers = [account.req, account.bereq, account.from_client, account.from_origin];
-    req.task.log.put_numbers(Tag::PipeAcct, &numbers);
+    req.task.log.put_numbers(Tag::PipeAcct, numbers);
     let c = &req.task.reactor.counters;
     c.s_pipe_hdrbytes.add(account.req);
     c.s_pipe_in.add(account.from_client);
@@ -167,7 +167,7 @@ async fn converse(req: &mut Req, account: &mut Account) -> SessClose {
             let reason =
                 if sent { carry(req, &pipe, &mut connection, account).await } else { SessClose::TxError };
             req.task.stamp("PipeSess");
-            log_close(&mut pipe.log, &connection, &["close", reason.name()]);
+            log_close(&mut pipe.log, &connection, Some(reason.name()));
             connection.origin.count(|c| {
                 c.conn.sub(1);
                 c.pipe_hdrbytes.add(account.bereq);

@@ -3,6 +3,7 @@
 use lacquer_http::header_table as h;
 use lacquer_http::{BodyStatus, SessClose, conditional, h1};
 use lacquer_shm::Tag;
+use lacquer_shm::vsl::Field;
 use lacquer_vcl::types::{Action, Method};
 use sha2::{Digest, Sha256};
 
@@ -39,15 +40,8 @@ pub async fn transport(req: &mut Req) -> Step {
 /// ReqStart: who asks, and through which listening socket.
 pub fn log_start(req: &mut Req) {
     let sess = &req.task.sess;
-    req.task
-        .log
-        .record(Tag::ReqStart)
-        .str(&sess.client.ip)
-        .sp()
-        .str(&sess.client.port)
-        .sp()
-        .str(&sess.listener.name)
-        .end();
+    let fields = [&sess.client.ip, &sess.client.port, &sess.listener.name].map(|s| Field::Text(s.as_bytes()));
+    req.task.log.put_fields(Tag::ReqStart, &fields);
 }
 
 async fn refuse(req: &mut Req, why: &str) -> Step {

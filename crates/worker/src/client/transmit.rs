@@ -224,7 +224,7 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     };
     let sent = sender.body_bytes();
     if send_body {
-        req.task.log_sent("V1B ", sender.pieces(), sent);
+        req.task.log_sent("V1B", sender.pieces(), sent);
     }
     req.account.resp_body += sent;
     req.out = sender.into_head();

@@ -6,6 +6,7 @@ use lacquer_cache::{BodyState, ChunkSizes, Nuke, ObjectSpec, Tag as Mark, Timers
 use lacquer_filters::Chain;
 use lacquer_http::{BodyStatus, Filter, SessClose, Text, conditional, header_table as h, pack, vary};
 use lacquer_shm::Tag;
+use lacquer_shm::vsl::Field;
 
 use super::connection::OriginConnection;
 use super::{Fetch, Step, Target};
@@ -71,8 +72,8 @@ pub async fn fetch(f: &mut Fetch) -> Step {
     }
     let how = if f.attempt.do_stream { "stream" } else { "-" };
     let status = framing.status;
-    let record = f.task.log.record(Tag::Fetch_Body).u64(status.number().into()).sp().str(status.name());
-    record.sp().str(how).end();
+    let [name, how] = [status.name(), how].map(|word| Field::Text(word.as_bytes()));
+    f.task.log.put_fields(Tag::Fetch_Body, &[Field::Number(status.number().into()), name, how]);
     let mut received = Ok(());
     if whole {
         f.count_whole();
@@ -290,7 +291,7 @@ impl Fetch {
             self.task.log.put_fmt(Tag::Error, text);
             return false;
         };
-        self.task.log.record(Tag::Storage).str(kind).sp().str(stevedore.name()).end();
+        crate::task::log_storage(&mut self.task.log, kind, stevedore.name());
         self.object = Some(object);
         self.writer = writer;
         true

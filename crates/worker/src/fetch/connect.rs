@@ -198,7 +198,7 @@ impl Fetch {
         connection.tx.write_all(&self.out).await?;
         self.account.bereq_header += head as u64;
         if self.cached_body.is_none() && self.client_body.is_none() {
-            self.task.log_sent("V1B ", 0, 0);
+            self.task.log_sent("V1B", 0, 0);
             return Ok(());
         }
         // Few requests have a body, and the future is large.
@@ -313,10 +313,10 @@ impl Fetch {
         if reason.is_some() || proxied || unread {
             let none = if proxied && !unread { "null" } else { "REM_CLOSE" };
             let why = reason.map_or(none, SessClose::name);
-            log_close(&mut self.task.log, &connection, &["close", why]);
+            log_close(&mut self.task.log, &connection, Some(why));
             connection.close();
         } else {
-            log_close(&mut self.task.log, &connection, &["recycle"]);
+            log_close(&mut self.task.log, &connection, None);
             connection.recycle(&self.task.reactor);
         }
         let a = self.account;

@@ -9,6 +9,7 @@ use lacquer_cache::Object;
 use lacquer_http::h1::Framing;
 use lacquer_http::{SessClose, Text};
 use lacquer_params::Params;
+use lacquer_shm::vsl::Field;
 use lacquer_shm::{Tag, TxLog};
 
 use crate::backends::Origin;
@@ -121,27 +122,21 @@ pub async fn introduce(connection: &OriginConnection, sess: &Sess) -> u64 {
 }
 
 pub fn log_open(log: &mut TxLog, connection: &OriginConnection) {
-    let state: &[u8] = if connection.reused { b"reuse" } else { b"connect" };
+    let state = if connection.reused { "reuse" } else { "connect" };
     let facts = &connection.facts;
-    log.record(Tag::BackendOpen)
-        .u64(facts.fd.unsigned_abs().into())
-        .sp()
-        .bytes(connection.origin.spec.name.as_bytes())
-        .sp()
-        .bytes(facts.ends.as_bytes())
-        .sp()
-        .bytes(state)
-        .end();
+    let [name, ends, state] =
+        [&*connection.origin.spec.name, &facts.ends, state].map(|s| Field::Text(s.as_bytes()));
+    log.put_fields(Tag::BackendOpen, &[Field::Number(facts.fd.unsigned_abs().into()), name, ends, state]);
 }
 
-/// How the use of a connection ended.
-pub fn log_close(log: &mut TxLog, connection: &OriginConnection, how: &[&str]) {
-    let fd = connection.facts.fd.unsigned_abs().into();
-    let mut record = log.record(Tag::BackendClose).u64(fd).sp().bytes(connection.origin.spec.name.as_bytes());
-    for word in how {
-        record = record.sp().bytes(word.as_bytes());
-    }
-    record.end();
+/// The use of a connection ended: it is kept, unless something speaks against it.
+pub fn log_close(log: &mut TxLog, connection: &OriginConnection, against: Option<&str>) {
+    let fd = Field::Number(connection.facts.fd.unsigned_abs().into());
+    let how = if against.is_some() { "close" } else { "recycle" };
+    let [name, how, why] =
+        [&connection.origin.spec.name, how, against.unwrap_or_default()].map(|s| Field::Text(s.as_bytes()));
+    let fields = [fd, name, how, why];
+    log.put_fields(Tag::BackendClose, if against.is_some() { &fields } else { &fields[..3] });
 }
 
 pub fn log_failure(log: &mut TxLog, text: std::fmt::Arguments<'_>) {

@@ -58,6 +58,15 @@ pub struct Account {
     pub beresp_reads: u64,
 }
 
+impl Account {
+    /// As `BereqAcct` has them.
+    fn numbers(&self) -> [u64; 6] {
+        let (request, response) =
+            (self.bereq_header + self.bereq_body, self.beresp_header + self.beresp_body);
+        [self.bereq_header, self.bereq_body, request, self.beresp_header, self.beresp_body, response]
+    }
+}
+
 /// Where the object under construction will go.
 pub enum Target {
     /// Into the cache, by the right that the look-up gave.
@@ -320,24 +329,9 @@ impl Fetch {
             && object.state() == BodyState::Complete
         {
             let length = object.body_len();
-            self.task.log.record(Tag::Length).u64(length).end();
+            self.task.log.put_numbers(Tag::Length, [length]);
         }
-        let a = self.account;
-        self.task
-            .log
-            .record(Tag::BereqAcct)
-            .u64(a.bereq_header)
-            .sp()
-            .u64(a.bereq_body)
-            .sp()
-            .u64(a.bereq_header + a.bereq_body)
-            .sp()
-            .u64(a.beresp_header)
-            .sp()
-            .u64(a.beresp_body)
-            .sp()
-            .u64(a.beresp_header + a.beresp_body)
-            .end();
+        self.task.log.put_numbers(Tag::BereqAcct, self.account.numbers());
         self.task.log.end();
         if self.task.ws.overflowed() {
             self.task.reactor.counters.ws_backend_overflow.add(1);

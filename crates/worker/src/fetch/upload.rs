@@ -137,7 +137,7 @@ impl Fetch {
         };
         self.account.bereq_body += upload.sent;
         self.task.log_filtered_out(&upload.chain.report());
-        self.task.log_sent("V1B ", upload.pieces, upload.sent);
+        self.task.log_sent("V1B", upload.pieces, upload.sent);
         result
     }
 

@@ -1,0 +1,120 @@
+//! The memory in which a transaction's records are gathered.
+//!
+//! Nearly every record is short, so room is looked for once for any of them: as long as the records end
+//! below the brim, there is space for a head and the longest text that is made in one go. The brim is all
+//! that the hot path tests, and the one thing here that takes `unsafe`.
+#![allow(unsafe_code)]
+
+use super::{RECORD_HEAD, padded};
+
+/// The longest text that is made in its place, its NUL included.
+pub(super) const TEXT: usize = 255;
+const AHEAD: usize = RECORD_HEAD + padded(TEXT);
+const FIRST_SIZE: usize = 2048;
+
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    bytes: Vec<u8>,
+    /// Where the records end.
+    len: usize,
+    /// Below it, `AHEAD` bytes follow. Zero when there are not so many, or nobody may use them.
+    brim: usize,
+    /// Whether records may be made ahead of any look at their length.
+    open: bool,
+}
+
+impl Room {
+    /// The places of the next record's head and text, if every short text fits there and may be written.
+    #[inline(always)]
+    pub(super) fn ahead(&mut self) -> Option<(&mut [u8; RECORD_HEAD], &mut [u8; TEXT])> {
+        if self.len >= self.brim {
+            return None;
+        }
+        // SAFETY: `len < brim`, and `find_brim` set the brim to `bytes.len() - AHEAD + 1` at most; it runs
+        // whenever that length changes. So `AHEAD` bytes from `len` on are within the vector and initialised,
+        // and they are borrowed as `self` is.
+        let ahead = unsafe { &mut *self.bytes.as_mut_ptr().add(self.len).cast::<[u8; AHEAD]>() };
+        let (head, text) = ahead.split_first_chunk_mut()?;
+        Some((head, text.first_chunk_mut()?))
+    }
+
+    /// The record in the next place is finished: it has so many bytes of text.
+    #[inline(always)]
+    pub(super) fn advance(&mut self, text: usize) {
+        self.len += RECORD_HEAD + padded(text);
+    }
+
+    /// Opens or closes the way ahead.
+    pub(super) fn open(&mut self, open: bool) {
+        self.open = open;
+        self.find_brim();
+    }
+
+    fn find_brim(&mut self) {
+        self.brim = if self.open { (self.bytes.len() + 1).saturating_sub(AHEAD) } else { 0 };
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The finished records.
+    pub(super) fn filled(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// So many bytes behind them, for which `grow` was asked.
+    pub(super) fn next(&mut self, size: usize) -> &mut [u8] {
+        &mut self.bytes[self.len..self.len + size]
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Gives the memory back.
+    pub(super) fn drop_memory(&mut self) {
+        self.bytes = Vec::new();
+        self.len = 0;
+        self.find_brim();
+    }
+
+    /// Makes room for `need` bytes more, and for any short record, but the latter only up to `most` in all.
+    pub(super) fn grow(&mut self, need: usize, most: usize) {
+        let short = self.len + need.max(AHEAD);
+        if short > self.bytes.len() {
+            let wanted = short.max(self.bytes.len() * 2).max(FIRST_SIZE).min(most).max(self.len + need);
+            if wanted > self.bytes.len() {
+                self.bytes.resize(wanted, 0);
+                self.find_brim();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_ahead_ends_where_the_longest_text_would_not_fit() {
+        let mut room = Room::default();
+        assert!(room.ahead().is_none(), "no memory");
+        room.grow(1, 2 * AHEAD - 1);
+        assert!(room.ahead().is_none(), "not open");
+        room.open(true);
+        let (head, text) = room.ahead().expect("memory");
+        (*head, *text) = ([1; RECORD_HEAD], [2; TEXT]);
+        room.advance(TEXT);
+        assert_eq!(room.len(), AHEAD);
+        assert!(room.ahead().is_none(), "one byte is missing");
+        room.grow(AHEAD, 2 * AHEAD);
+        assert!(room.ahead().is_some());
+        assert_eq!(room.filled().iter().map(|&b| usize::from(b)).sum::<usize>(), RECORD_HEAD + 2 * TEXT);
+        room.open(false);
+        assert!(room.ahead().is_none());
+        room.open(true);
+        room.drop_memory();
+        assert!(room.ahead().is_none(), "no memory any more");
+    }
+}
