@@ -19,9 +19,6 @@ const ZERO_TO_POINT: u64 = (b'0' - b'.') as u64;
 /// The eight digits of `n` (below 100 million) as characters, the first one lowest.
 #[inline(never)]
 const fn eight(n: u64) -> u64 {
-    if n == 0 {
-        return ASCII_ZEROS;
-    }
     // Halves of four digits, then quarters of two, then digits: each step divides all parts at once, by
     // multiplying with a rounded inverse that is exact in this range.
     let halves = n / 10_000 + ((n % 10_000) << 32);
@@ -29,6 +26,15 @@ const fn eight(n: u64) -> u64 {
     let quarters = hundreds | (halves - 100 * hundreds) << 16;
     let tens = ((quarters * 103) >> 10) & 0x000f_000f_000f_000f;
     (tens | (quarters - 10 * tens) << 8) | ASCII_ZEROS
+}
+
+/// As [`eight`], of a number below ten thousand.
+#[inline(always)]
+const fn four(n: u32) -> u32 {
+    let hundreds = n / 100;
+    let halves = hundreds | (n - 100 * hundreds) << 16;
+    let tens = ((halves * 103) >> 10) & 0x000f_000f;
+    (tens | (halves - 10 * tens) << 8) | ASCII_ZEROS as u32
 }
 
 #[inline(always)]
@@ -51,6 +57,12 @@ pub fn decimal(n: u64, at: usize, out: &mut [u8]) -> usize {
         put(out, at, [b'0' + n as u8]);
         return at + 1;
     }
+    if n < 10_000 {
+        let digits = four(n as u32);
+        let zeros = (digits ^ ASCII_ZEROS as u32 | 1 << 31).trailing_zeros() / 8;
+        put(out, at, (digits >> (8 * zeros)).to_le_bytes());
+        return at + 4 - zeros as usize;
+    }
     if n < HUNDRED_MILLION {
         let digits = eight(n);
         let zeros = (digits ^ ASCII_ZEROS | 1 << 63).trailing_zeros() / 8;
@@ -70,6 +82,10 @@ fn millionths(n: u64, at: usize, out: &mut [u8]) -> usize {
         return at + 8;
     }
     let point = decimal(n / MILLION, at, out);
+    if n % MILLION == 0 {
+        put(out, point, *b".000000");
+        return point + 7;
+    }
     decimals(n % MILLION, point, out)
 }
 
@@ -84,6 +100,10 @@ fn decimals(millionths: u64, at: usize, out: &mut [u8]) -> usize {
 /// times are zero.
 #[inline(never)]
 fn seconds(t: f64, at: usize, out: &mut [u8]) -> usize {
+    if t == 0.0 {
+        put(out, at, *b"0.000000");
+        return at + 8;
+    }
     millionths(to_micros(t), at, out)
 }
 

@@ -84,16 +84,17 @@ impl TxLog {
         if self.is_masked(tag) {
             return;
         }
-        match self.room.ahead() {
-            Some((head, place)) if text.len() <= SHORT => {
-                text::copy(text, place);
-                place[text.len()] = 0;
-                *head = record_head(tag, text.len() + 1, self.vxid);
-                self.room.advance(text.len() + 1);
-                self.records += 1;
-            }
-            _ => self.put_slowly(tag, text.len(), |out| out.push(text)),
+        if text.len() <= SHORT
+            && let Some((head, place)) = self.room.ahead()
+        {
+            text::copy(text, place);
+            place[text.len()] = 0;
+            *head = record_head(tag, text.len() + 1, self.vxid);
+            self.room.advance(text.len() + 1);
+            self.records += 1;
+            return;
         }
+        self.put_slowly(tag, text.len(), |out| out.push(text));
     }
 
     /// Adds a record of several fields with blanks between them.
@@ -120,8 +121,8 @@ impl TxLog {
             return;
         }
         let times = [now, first, previous];
-        if let Some((head, place)) = self.room.ahead()
-            && event.len() <= SHORT
+        if event.len() <= SHORT
+            && let Some((head, place)) = self.room.ahead()
         {
             let len = text::stamp(event.as_bytes(), times, &mut self.clock, place);
             place[len.min(text::STAMP)] = 0;
