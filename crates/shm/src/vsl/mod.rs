@@ -30,6 +30,14 @@ pub(crate) const fn padded(len: usize) -> usize {
     (len + 3) & !3
 }
 
+/// The head of a batch of records, which has their length and no number.
+pub(crate) fn batch_head(len: usize) -> [u8; RECORD_HEAD] {
+    let mut head = [0; RECORD_HEAD];
+    head[..4].copy_from_slice(&((Tag::_Batch as u32) << 24).to_ne_bytes());
+    head[4..8].copy_from_slice(&(len as u32).to_ne_bytes());
+    head
+}
+
 /// A record's head, in the machine's own byte order.
 #[inline(always)]
 pub(crate) fn record_head(tag: Tag, len: usize, vxid: Vxid) -> [u8; RECORD_HEAD] {

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicU32, fence};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-use super::{RECORD_HEAD, Tag, Vxid, padded, record_head};
+use super::{RECORD_HEAD, Tag, Vxid, batch_head, padded, record_head};
 use crate::mapping::{Mapping, PAGE};
 use crate::vsc::{Main, Segment};
 use crate::vsm::{Block, VsmDir, VsmError};
@@ -33,7 +33,6 @@ const HEAD: usize = OFFSETS + SEGMENTS as usize * 8;
 
 const END_MARKER: u32 = (Tag::_Reserved as u32) << 24 | 0x45_4545;
 const WRAP_MARKER: u32 = (Tag::_Reserved as u32) << 24 | 0x57_5757;
-const BATCH: u32 = (Tag::_Batch as u32) << 24;
 
 /// The least room a ring has: every record fits many times.
 const MIN_SPACE: usize = 1 << 20;
@@ -112,25 +111,24 @@ impl Ring {
         end - start
     }
 
-    /// Writes finished records as one batch, and `before` it, in the same room, a record of another
-    /// transaction or nothing. `early` says that the transaction goes on.
-    pub(super) fn write_batch(&self, before: &[u8], records: &[u8], count: u32, early: bool) {
-        let len = before.len() + RECORD_HEAD + padded(records.len());
-        if records.is_empty() || !self.fits(len) {
-            self.write_one_by_one(before);
+    /// Writes finished records as one batch. The bytes begin with a record of another transaction or nothing,
+    /// up to `before`; then comes the place of the batch's head, and the records. `early` says that the
+    /// transaction goes on.
+    pub(super) fn write_batch(&self, bytes: &mut [u8], before: usize, count: u32, early: bool) {
+        let (other, batch) = bytes.split_at_mut(before);
+        let Some((head, records)) = batch.split_first_chunk_mut() else {
+            return self.write_one_by_one(other);
+        };
+        if !self.fits(before + RECORD_HEAD + records.len()) {
+            self.write_one_by_one(other);
             return self.write_one_by_one(records);
         }
-        let at = self.reserve(len / WORD, count + u32::from(!before.is_empty()), early);
-        let batch = at + before.len() / WORD;
-        self.mapping.write(self.byte(batch) + RECORD_HEAD, records);
-        self.word(batch + 2).store(0, Relaxed);
-        self.word(batch + 1).store(records.len() as u32, Relaxed);
-        let Some((first, rest)) = before.split_first_chunk() else {
-            return self.word(batch).store(BATCH, Release);
-        };
-        self.word(batch).store(BATCH, Relaxed);
-        self.mapping.write(self.byte(at + 1), rest);
-        self.word(at).store(u32::from_ne_bytes(*first), Release);
+        *head = batch_head(records.len());
+        let at = self.reserve(bytes.len() / WORD, count + u32::from(before > 0), early);
+        if let Some((first, rest)) = bytes.split_first_chunk() {
+            self.mapping.write(self.byte(at + 1), rest);
+            self.word(at).store(u32::from_ne_bytes(*first), Release);
+        }
     }
 
     /// Writes a single record of text, which with the NUL that it is given fits a record.

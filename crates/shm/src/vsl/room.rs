@@ -1,4 +1,4 @@
-//! The memory in which a transaction's records are gathered.
+//! The memory in which a transaction's records are gathered, behind the place of their batch's head.
 //!
 //! Nearly every record is short, so room is looked for once for any of them: as long as the records end
 //! below the brim, there is space for a head and the longest text that is made in one go. The brim is all
@@ -12,7 +12,7 @@ pub(super) const TEXT: usize = 255;
 const AHEAD: usize = RECORD_HEAD + padded(TEXT);
 const FIRST_SIZE: usize = 2048;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Room {
     bytes: Vec<u8>,
     /// Where the records end.
@@ -24,6 +24,10 @@ pub(super) struct Room {
 }
 
 impl Room {
+    pub(super) const fn new() -> Self {
+        Self { bytes: Vec::new(), len: RECORD_HEAD, brim: 0, open: false }
+    }
+
     /// The places of the next record's head and text, if every short text fits there and may be written.
     #[inline(always)]
     pub(super) fn ahead(&mut self) -> Option<(&mut [u8; RECORD_HEAD], &mut [u8; TEXT])> {
@@ -58,9 +62,9 @@ impl Room {
         self.len
     }
 
-    /// The finished records.
-    pub(super) fn filled(&self) -> &[u8] {
-        &self.bytes[..self.len]
+    /// What was finished, up to `end`.
+    pub(super) fn filled(&mut self, end: usize) -> &mut [u8] {
+        &mut self.bytes[..end]
     }
 
     /// So many bytes behind them, for which `grow` was asked.
@@ -68,14 +72,20 @@ impl Room {
         &mut self.bytes[self.len..self.len + size]
     }
 
+    /// Leaves nothing but the place of a batch's head.
     pub(super) fn clear(&mut self) {
+        self.len = RECORD_HEAD;
+    }
+
+    /// Lets a record go before the batch's head.
+    pub(super) fn rewind(&mut self) {
         self.len = 0;
     }
 
     /// Gives the memory back.
     pub(super) fn drop_memory(&mut self) {
         self.bytes = Vec::new();
-        self.len = 0;
+        self.clear();
         self.find_brim();
     }
 
@@ -98,7 +108,8 @@ mod tests {
 
     #[test]
     fn the_way_ahead_ends_where_the_longest_text_would_not_fit() {
-        let mut room = Room::default();
+        let mut room = Room::new();
+        room.rewind();
         assert!(room.ahead().is_none(), "no memory");
         room.grow(1, 2 * AHEAD - 1);
         assert!(room.ahead().is_none(), "not open");
@@ -110,7 +121,7 @@ mod tests {
         assert!(room.ahead().is_none(), "one byte is missing");
         room.grow(AHEAD, 2 * AHEAD);
         assert!(room.ahead().is_some());
-        assert_eq!(room.filled().iter().map(|&b| usize::from(b)).sum::<usize>(), RECORD_HEAD + 2 * TEXT);
+        assert_eq!(room.filled(AHEAD).iter().map(|&b| usize::from(b)).sum::<usize>(), RECORD_HEAD + 2 * TEXT);
         room.open(false);
         assert!(room.ahead().is_none());
         room.open(true);

@@ -82,7 +82,7 @@ fn millionths(n: u64, at: usize, out: &mut [u8]) -> usize {
         return at + 8;
     }
     let point = decimal(n / MILLION, at, out);
-    if n % MILLION == 0 {
+    if n.is_multiple_of(MILLION) {
         put(out, point, *b".000000");
         return point + 7;
     }

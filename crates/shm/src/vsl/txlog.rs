@@ -35,7 +35,7 @@ impl TxLog {
     pub(super) fn new(log: Arc<Log>) -> Self {
         let mut tx = Self {
             log,
-            room: Room::default(),
+            room: Room::new(),
             before: 0,
             records: 0,
             vxid: Vxid::NONE,
@@ -185,11 +185,14 @@ impl TxLog {
     /// The link to this transaction in the name of that which it belongs to: the first record, if any. It is
     /// written together with this one's batch, so that the ring is asked for room once.
     pub fn link_from(&mut self, parent: Vxid, kind: &str, why: &str) {
+        debug_assert_eq!(self.records, 0, "it would go into the other transaction");
         let own = std::mem::replace(&mut self.vxid, parent);
         let unbuffered = std::mem::replace(&mut self.unbuffered, false);
+        self.room.rewind();
         self.put_relation(Tag::Link, kind, own, why);
         self.records = 0;
         self.before = self.room.len();
+        self.room.advance(0);
         self.unbuffered = unbuffered;
         self.vxid = own;
     }
@@ -229,20 +232,25 @@ impl TxLog {
     }
 
     fn write(&mut self, early: bool) {
-        if self.room.len() > 0 {
-            let (before, records) = self.room.filled().split_at(self.before);
-            self.log.ring().write_batch(before, records, self.records, early);
+        let end = if self.records > 0 { self.room.len() } else { self.before };
+        if end > 0 {
+            self.log.ring().write_batch(self.room.filled(end), self.before, self.records, early);
             self.discard();
         }
+    }
+
+    /// How large the buffer may get: the limit is the records'.
+    fn most(&self) -> usize {
+        self.before + RECORD_HEAD + self.limit
     }
 
     /// Makes room for a record with so many bytes of text. The limits are such that one always fits.
     fn make_room(&mut self, text: usize) {
         let need = RECORD_HEAD + padded(text);
-        if self.room.len() - self.before + need > self.limit {
+        if self.room.len() + need > self.most() {
             self.write(true);
         }
-        self.room.grow(need, self.before + self.limit);
+        self.room.grow(need, self.most());
     }
 }
 
