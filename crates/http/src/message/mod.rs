@@ -329,10 +329,16 @@ impl Message {
     #[inline(never)]
     fn search(&self, ws: &Workspace, name: HeaderName<'_>) -> Option<&Field> {
         if name.id == UNKNOWN {
-            self.fields.iter().find(|f| f.is(ws, name))
+            self.search_unknown(ws, name)
         } else {
             self.fields.iter().find(|f| f.id == name.id)
         }
+    }
+
+    /// Apart, because a search by number needs no more than a few registers.
+    #[inline(never)]
+    fn search_unknown(&self, ws: &Workspace, name: HeaderName<'_>) -> Option<&Field> {
+        self.fields.iter().find(|f| f.is(ws, name))
     }
 
     /// The value of the first header of that name, without leading blanks.
