@@ -72,11 +72,11 @@ def counted(port, count, connections=32, path="/", first=0, header="", rate=0):
 
 
 @contextlib.contextmanager
-def first_in_line(server):
-    """Lets a server run before everyone else on the machine meanwhile, as a load at a rate does: so a pause is
-    its own. Only root may; it is over before the server is stopped."""
+def first_in_line(programs):
+    """Lets these run before everyone else on the machine meanwhile, as a load at a rate does: so a pause is
+    their own. Only root may; it is over before they are stopped."""
     def schedule(*how):
-        for pid in measure.family(server.pid) if MAY_GO_FIRST else []:
+        for pid in [pid for p in programs for pid in measure.family(p.pid)] if MAY_GO_FIRST else []:
             subprocess.run(["chrt", "--all-tasks", *how, str(pid)], stderr=subprocess.DEVNULL)
     schedule("--fifo", "--pid", "1")
     try:
