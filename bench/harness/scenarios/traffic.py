@@ -90,13 +90,14 @@ def misses(options):
 # ---------------------------------------------------------------- latency at a rate
 
 RATE = 8000  # of the small hits, passes and misses
-SLICES = 5   # of a round; a pause of the machine spoils the slice it falls into, and not the median of them
+# A pause of the machine spoils the slice it falls into, and not the median of them.
+SLICES, SLICE = 8, 0.2  # for each round, and how much of a drive one takes
 
 
 def latency(options):
     """The same requests at the same moments for all, at a rate that each can keep: how long they take when
     the server is not full."""
-    options = dataclasses.replace(options, rounds=options.rounds * SLICES, seconds=options.seconds / SLICES)
+    options = dataclasses.replace(options, rounds=options.rounds * SLICES, seconds=options.seconds * SLICE)
     hits, forwards = CACHES + ("nginx-file",) + FLOORS, CACHES + ("haproxy-nolog", "floor-forward")
     with load.awake():
         return [paced("latency-hit", "hit, 1.4 kB", RATE, options, hits),
