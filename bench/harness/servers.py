@@ -239,6 +239,10 @@ class Field:
         self.servers[label] = Running(name, pinned(cores, command), setup.port, directory, patience)
         self.setups[label] = setup
 
+    def crew(self, server):
+        """A server and those who work for it: the origin, and who takes its log."""
+        return [server, *self.helpers]
+
     def __enter__(self):
         return self
 

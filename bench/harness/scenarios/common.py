@@ -41,7 +41,7 @@ def token():
 def interleaved(result, options, names, drive, warm, around=contextlib.nullcontext, **field):
     """All servers run side by side; each round drives every one of them once. Each round begins with
     another: who follows the warming has the leftovers of all others on its core. A drive happens within
-    `around` of its server and those who work for it: the origin, and who takes its log."""
+    `around` of its server's crew."""
     with Field(options.chosen(names), **field) as running:
         for server in running.servers.values():
             warm(server.port)
@@ -49,7 +49,7 @@ def interleaved(result, options, names, drive, warm, around=contextlib.nullconte
         for at in range(options.rounds):
             for name, server in rotated(turns, at):
                 asks = SERVERS[name].kind in ("cache", "variant")
-                with around([server, *running.helpers]):
+                with around(running.crew(server)):
                     result.add(name, load.measured(server, drive, running.origin_port if asks else None))
     return result
 

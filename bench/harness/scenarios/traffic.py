@@ -204,7 +204,7 @@ def burden(options):
                     list(PACED), "p99", references=("lacquer alone",))
 
     def drive(name, server):
-        with load.first_in_line([server]):
+        with load.first_in_line(running.crew(server)):
             result.add(name, load.measured(server, lambda port: load.counted(
                 port, RATE * options.seconds, 64, "/1400/page", rate=RATE)))
     with Field(options.chosen(CACHES)) as running, load.awake():
