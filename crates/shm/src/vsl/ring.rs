@@ -115,11 +115,12 @@ impl Ring {
     /// up to `before`; then comes the place of the batch's head, and the records. `early` says that the
     /// transaction goes on.
     pub(super) fn write_batch(&self, bytes: &mut [u8], before: usize, count: u32, early: bool) {
+        let fits = self.fits(bytes.len());
         let (other, batch) = bytes.split_at_mut(before);
         let Some((head, records)) = batch.split_first_chunk_mut() else {
             return self.write_one_by_one(other);
         };
-        if !self.fits(before + RECORD_HEAD + records.len()) {
+        if !fits {
             self.write_one_by_one(other);
             return self.write_one_by_one(records);
         }

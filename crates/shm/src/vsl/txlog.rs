@@ -84,17 +84,33 @@ impl TxLog {
         if self.is_masked(tag) {
             return;
         }
-        if text.len() <= SHORT
-            && let Some((head, place)) = self.room.ahead()
-        {
-            text::copy(text, place);
-            place[text.len()] = 0;
-            *head = record_head(tag, text.len() + 1, self.vxid);
-            self.room.advance(text.len() + 1);
-            self.records += 1;
-            return;
+        let short = |out: &mut [u8; TEXT], _: &mut text::Clock| {
+            text::copy(text, out);
+            Some(text.len())
+        };
+        if text.len() > SHORT || !self.put_ahead(tag, short) {
+            self.put_slowly(tag, text.len(), |out| out.push(text));
         }
-        self.put_slowly(tag, text.len(), |out| out.push(text));
+    }
+
+    /// Adds a record whose text is made in its place; false if there is no room ahead, or no text was made.
+    #[inline(always)]
+    fn put_ahead(
+        &mut self,
+        tag: Tag,
+        write: impl FnOnce(&mut [u8; TEXT], &mut text::Clock) -> Option<usize>,
+    ) -> bool {
+        if let Some((head, place)) = self.room.ahead()
+            && let Some(len) = write(place, &mut self.clock)
+            && let Some(nul) = place.get_mut(len)
+        {
+            *nul = 0;
+            *head = record_head(tag, len + 1, self.vxid);
+            self.room.advance(len + 1);
+            self.records += 1;
+            return true;
+        }
+        false
     }
 
     /// Adds a record of several fields with blanks between them.
@@ -102,17 +118,9 @@ impl TxLog {
         if self.is_masked(tag) {
             return;
         }
-        if let Some((head, place)) = self.room.ahead()
-            && let Some(len) = compose(fields, place)
-            && let Some(nul) = place.get_mut(len)
-        {
-            *nul = 0;
-            *head = record_head(tag, len + 1, self.vxid);
-            self.room.advance(len + 1);
-            self.records += 1;
-            return;
+        if !self.put_ahead(tag, |out, _| compose(fields, out)) {
+            self.put_slowly(tag, LONG, |out| out.push_fields(fields));
         }
-        self.put_slowly(tag, LONG, |out| out.push_fields(fields));
     }
 
     /// A `Timestamp` record: when, how long since the work began, and since the previous stamp.
@@ -121,14 +129,10 @@ impl TxLog {
             return;
         }
         let times = [now, first, previous];
-        if event.len() <= SHORT
-            && let Some((head, place)) = self.room.ahead()
-        {
-            let len = text::stamp(event.as_bytes(), times, &mut self.clock, place);
-            place[len.min(text::STAMP)] = 0;
-            *head = record_head(Tag::Timestamp, len + 1, self.vxid);
-            self.room.advance(len + 1);
-            self.records += 1;
+        let stamp = |out: &mut [u8; TEXT], clock: &mut text::Clock| {
+            Some(text::stamp(event.as_bytes(), times, clock, out))
+        };
+        if event.len() <= SHORT && self.put_ahead(Tag::Timestamp, stamp) {
             return;
         }
         self.put_slowly(Tag::Timestamp, LONG, |out| {
