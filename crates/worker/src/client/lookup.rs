@@ -111,15 +111,15 @@ fn log_hit(req: &mut Req, object: &Object) {
     let ttl = object.fresh_until(req.rules.ttl) - req.t_req;
     let timers = object.timers();
     let (grace, keep) = (f64::from(timers.grace), f64::from(timers.keep));
-    let lives =
-        [Field::Number(object.vxid()), Field::Seconds(ttl), Field::Seconds(grace), Field::Seconds(keep)];
+    let vxid = Field::Number(object.vxid());
+    let [ttl, grace, keep] = [ttl, grace, keep].map(Field::Seconds);
     if object.state() != BodyState::Fetching {
-        return req.task.log.put_fields(Tag::Hit, &lives);
+        return req.task.log.put_fields(Tag::Hit, &[vxid, ttl, grace, keep]);
     }
     let length = lacquer_http::pack::packed_header(object.head(), lacquer_http::header_table::CONTENT_LENGTH);
-    let came = [Field::Number(object.body_len()), Field::Text(length.unwrap_or_default())];
-    let came = if length.is_some() { &came[..] } else { &came[..1] };
-    req.task.log.put_fields(Tag::Hit, &[&lives, came].concat());
+    let came = Field::Number(object.body_len());
+    let fields = [vxid, ttl, grace, keep, came, Field::Text(length.unwrap_or_default())];
+    req.task.log.put_fields(Tag::Hit, if length.is_some() { &fields } else { &fields[..5] });
 }
 
 async fn hit(req: &mut Req, object: ObjRef, refresh: Option<Busy>) -> Step {
