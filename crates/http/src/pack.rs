@@ -194,7 +194,7 @@ impl<'a> PackedHead<'a> {
                 && (entry.id != UNKNOWN
                     || line.get(..entry.name).is_some_and(|n| n.eq_ignore_ascii_case(name.bytes)))
         });
-        found.and_then(|(entry, line)| line.get(entry.name + 1..)).map(skip_ows)
+        found.and_then(|(entry, line)| line.get(entry.name + 1..)).map(|rest| &rest[skip_blanks(rest, 0)..])
     }
 
     /// Fills `msg` with the head; its texts are one copy in `ws`.
@@ -256,13 +256,6 @@ impl<'a> PackedHead<'a> {
         }
         Ok(())
     }
-}
-
-fn skip_ows(mut s: &[u8]) -> &[u8] {
-    while let [b' ' | b'\t', rest @ ..] = s {
-        s = rest;
-    }
-    s
 }
 
 /// The value of a header of a packed head, without unpacking.

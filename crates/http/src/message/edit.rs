@@ -3,7 +3,7 @@
 
 use super::{Field, LINE_END, MAX_NAME, Message, bit, skip_blanks};
 use crate::header_table::{self, HeaderName};
-use crate::workspace::{Overflow, Text, Workspace};
+use crate::workspace::{Overflow, Text, Workspace, put};
 
 impl Message {
     /// Whether another header fits the limit `http_max_hdr`.
@@ -183,12 +183,9 @@ impl Message {
         let start = line.offset();
         let (from, len) = (old.value_text(), old.value_text().len());
         let value_at = name.bytes.len() + 2;
-        ws.get_mut(line)[..name.bytes.len()].copy_from_slice(name.bytes);
-        ws.get_mut(line)[name.bytes.len()..value_at].copy_from_slice(b": ");
+        put(put(ws.get_mut(line), name.bytes), b": ");
         ws.move_into(from, start + value_at);
-        let bytes = &mut ws.get_mut(line)[value_at + len..];
-        bytes[..2].copy_from_slice(b", ");
-        bytes[2..].copy_from_slice(value);
+        put(put(&mut ws.get_mut(line)[value_at + len..], b", "), value);
         let field = Field::new(line, ws.get(line), name.bytes.len());
         self.unset(ws, name, removed);
         self.push(ws, field)
