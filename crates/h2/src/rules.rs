@@ -4,6 +4,7 @@
 use crate::error_table::{Error, Reason};
 use crate::fault::{Fault, Note, Tag};
 use crate::frame::{FrameHeader, Kind, flag};
+use crate::stream::State;
 
 /// CONTINUATIONs of one header block that may be empty.
 const MAX_EMPTY: u32 = 100;
@@ -18,6 +19,8 @@ pub enum Admit {
     Frame(Kind),
     /// HEADERS, opening a stream.
     Open,
+    /// HEADERS that end the request of a stream.
+    Trailers,
     /// HEADERS of a stream that is refused. The header block is to be decoded all the same.
     Refuse(Fault),
 }
@@ -58,15 +61,19 @@ impl Rules {
         self.block.is_some()
     }
 
-    /// Looks at a frame's header. Clears the flags that mean nothing. `exists`: its stream is one that is
-    /// not closed.
+    /// Looks at a frame's header. Clears the flags that mean nothing. `state`: that of its stream, unless it is
+    /// closed.
     pub fn admit(
         &mut self,
         header: &mut FrameHeader,
-        exists: bool,
+        state: Option<State>,
         log: &mut dyn FnMut(Note),
     ) -> Result<Admit, Fault> {
         let Some(kind) = header.kind() else {
+            if self.in_block() {
+                let text = format!("H2: expected continuation but  received type 0x{:02x}", header.number);
+                return Err(Fault::connection(Reason::ProtocolError, text));
+            }
             let text = format!("H2: Unknown frame type 0x{:02x} (ignored)", header.number);
             log(Note::new(Tag::Debug, text));
             return Ok(Admit::Ignore);
@@ -80,7 +87,7 @@ impl Rules {
         self.check_stream(kind, header.stream)
             .map_err(|text| Fault::connection(Reason::ProtocolError, text))?;
         match kind {
-            Kind::Headers => self.headers(header, exists),
+            Kind::Headers => self.headers(header, state),
             Kind::Continuation => self.continuation(header),
             _ => Ok(Admit::Frame(kind)),
         }
@@ -108,18 +115,23 @@ impl Rules {
         Ok(())
     }
 
-    fn headers(&mut self, header: &FrameHeader, exists: bool) -> Result<Admit, Fault> {
+    fn headers(&mut self, header: &FrameHeader, state: Option<State>) -> Result<Admit, Fault> {
         let stream = header.stream;
-        if exists {
+        let opens = state.is_none();
+        let ends = state == Some(State::Open) && header.has(flag::END_STREAM);
+        if !(opens || ends) {
             let text = "H2: rx headers on non-idle stream";
             return Err(Fault::connection(Reason::ProtocolError, text));
         }
-        if stream <= self.highest {
+        if opens && stream <= self.highest {
             return Err(Fault::connection(Reason::ProtocolError, "H2: new stream ID < highest stream"));
         }
-        self.highest = stream;
         self.block = (!header.has(flag::END_HEADERS)).then_some(stream);
         self.empty_continuations = 0;
+        if !opens {
+            return Ok(Admit::Trailers);
+        }
+        self.highest = stream;
         if self.open >= self.max_open {
             let text = format!("H2: stream {stream}: Hit maximum number of concurrent streams");
             return Ok(Admit::Refuse(Error::Stream(Reason::RefusedStream).noted(Tag::Debug, text)));
@@ -206,7 +218,7 @@ mod tests {
 
         fn frame(&mut self, kind: Kind, flags: u8, stream: u32, len: usize) -> Result<Admit, Fault> {
             let mut header = FrameHeader::new(kind, flags, stream, len);
-            self.rules.admit(&mut header, false, &mut |note| self.notes.push(note.text.into_owned()))
+            self.rules.admit(&mut header, None, &mut |note| self.notes.push(note.text.into_owned()))
         }
 
         fn fails(&mut self, kind: Kind, stream: u32, text: &str) {
@@ -240,7 +252,7 @@ mod tests {
         let mut c = Connection::new();
         let mut header = FrameHeader { len: 3, number: 0x80, flags: 0, stream: 2 };
         let mut notes = Vec::new();
-        let admit = c.rules.admit(&mut header, false, &mut |note| notes.push(note));
+        let admit = c.rules.admit(&mut header, None, &mut |note| notes.push(note));
         assert_eq!(admit, Ok(Admit::Ignore));
         assert_eq!(notes, [Note::new(Tag::Debug, "H2: Unknown frame type 0x80 (ignored)")]);
         c.frame(Kind::Ping, 0x82, 0, 8).unwrap();
@@ -261,8 +273,24 @@ mod tests {
         c.rules.close_one();
         assert_eq!(c.frame(Kind::Headers, flag::END_HEADERS, 9, 1), Ok(Admit::Open));
         let mut header = FrameHeader::new(Kind::Headers, 0, 9, 1);
-        let fault = c.rules.admit(&mut header, true, &mut |_| ()).unwrap_err();
+        let fault = c.rules.admit(&mut header, Some(State::Open), &mut |_| ()).unwrap_err();
         assert_eq!(fault.note.unwrap().text, "H2: rx headers on non-idle stream");
+    }
+
+    #[test]
+    fn trailers_end_a_request_that_has_not_ended() {
+        let mut c = Connection::new();
+        c.frame(Kind::Headers, flag::END_HEADERS, 3, 1).unwrap();
+        let mut trailers = |flags, state| {
+            let mut header = FrameHeader::new(Kind::Headers, flags, 3, 1);
+            c.rules.admit(&mut header, Some(state), &mut |_| ())
+        };
+        let fault = trailers(flag::END_STREAM, State::HalfClosedRemote).unwrap_err();
+        assert_eq!(fault.note.unwrap().text, "H2: rx headers on non-idle stream");
+        assert_eq!(trailers(flag::END_STREAM, State::Open), Ok(Admit::Trailers));
+        assert_eq!((c.rules.in_block(), c.rules.open, c.rules.highest), (true, 1, 3));
+        c.frame(Kind::Continuation, flag::END_HEADERS, 3, 1).unwrap();
+        assert!(!c.rules.in_block());
     }
 
     #[test]
@@ -272,6 +300,10 @@ mod tests {
         assert!(c.rules.in_block());
         c.fails(Kind::Headers, 3, "H2: expected continuation but  received HEADERS on stream 3");
         c.fails(Kind::Ping, 0, "H2: expected continuation but  received PING on stream 0");
+        let mut unknown = FrameHeader { len: 3, number: 0x80, flags: 0, stream: 1 };
+        let fault = c.rules.admit(&mut unknown, None, &mut |_| ()).unwrap_err();
+        assert_eq!(fault.error, Error::Connection(Reason::ProtocolError));
+        assert_eq!(fault.note.unwrap().text, "H2: expected continuation but  received type 0x80");
         c.frame(Kind::Continuation, 0, 1, 1).unwrap();
         c.frame(Kind::Continuation, flag::END_HEADERS, 1, 1).unwrap();
         c.fails(Kind::Continuation, 1, "H2: rx unexpected CONT frame on stream 1");

@@ -67,9 +67,6 @@ impl Stream {
     /// DATA came with `len` bytes besides its padding. The connection's window is charged by the caller,
     /// before: [`charge_connection`].
     pub fn data(&mut self, header: &FrameHeader, len: usize, end_stream: bool) -> Result<(), Fault> {
-        let fault = |reason, text: &str| {
-            Err(Error::Stream(reason).noted(Tag::Debug, format!("H2: stream {}: {text}", self.id)))
-        };
         if self.state >= State::HalfClosedRemote {
             return Err(Error::Stream(Reason::StreamClosed).into());
         }
@@ -77,16 +74,34 @@ impl Stream {
         if let Some(expected) = self.expected
             && (received > expected || end_stream && received != expected)
         {
-            return fault(Reason::ProtocolError, "Received data and Content-Length mismatch");
+            return self.mismatch();
         }
         if !self.receive.charge(header.len) {
-            return fault(Reason::FlowControlError, "Exceeded stream receive window");
+            let text = format!("H2: stream {}: Exceeded stream receive window", self.id);
+            return Err(Error::Stream(Reason::FlowControlError).noted(Tag::Debug, text));
         }
         self.received = received;
         if end_stream {
             self.state = State::HalfClosedRemote;
         }
         Ok(())
+    }
+
+    /// Trailers came, which end the request as END_STREAM does.
+    pub fn trailers(&mut self) -> Result<(), Fault> {
+        if self.state >= State::HalfClosedRemote {
+            return Err(Error::Stream(Reason::StreamClosed).into());
+        }
+        if self.expected.is_some_and(|expected| expected != self.received) {
+            return self.mismatch();
+        }
+        self.state = State::HalfClosedRemote;
+        Ok(())
+    }
+
+    fn mismatch(&self) -> Result<(), Fault> {
+        let text = format!("H2: stream {}: Received data and Content-Length mismatch", self.id);
+        Err(Error::Stream(Reason::ProtocolError).noted(Tag::Debug, text))
     }
 
     /// All credit is used up and there is nothing to consume that could bring new one: a peer has sent
@@ -147,7 +162,11 @@ mod tests {
         s.data(&frame(9), 9, false).unwrap();
         assert_eq!(note(s.data(&frame(2), 2, false)).1, mismatch);
         assert_eq!(note(s.data(&frame(0), 0, true)).1, mismatch);
-        s.data(&frame(1), 1, true).unwrap();
+        assert_eq!(note(s.trailers()).1, mismatch);
+        s.data(&frame(1), 1, false).unwrap();
+        s.trailers().unwrap();
+        assert_eq!(s.state, State::HalfClosedRemote);
+        assert_eq!(note(s.trailers()).0, Error::Stream(Reason::StreamClosed));
         assert_eq!(note(stream(Body::None).data(&frame(1), 1, true)).0, Error::Stream(Reason::StreamClosed));
     }
 

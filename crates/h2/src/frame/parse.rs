@@ -53,6 +53,9 @@ pub fn parse<'a>(header: &FrameHeader, payload: &'a [u8]) -> Result<Frame<'a>, F
     match kind {
         Kind::Data => data(header, payload),
         Kind::Headers => headers(header, payload),
+        Kind::Priority if payload.len() != 5 => {
+            fault(Reason::FrameSizeError, "H2: rx priority with (len != 5)")
+        }
         Kind::Priority => Ok(Frame::Priority),
         Kind::RstStream => match number(payload) {
             Some(code) => Ok(Frame::RstStream { code }),

@@ -40,6 +40,10 @@ fn frames_that_are_right() {
         Ok(Frame::Continuation { fragment, end_headers: true })
     );
     assert_eq!(read(Kind::Priority, 0, b"\0\0\0\0\x10"), Ok(Frame::Priority));
+    for wrong in [&b"\0\0\0\0"[..], b"\0\0\0\0\x10\0"] {
+        let fault = read(Kind::Priority, 0, wrong).unwrap_err();
+        assert_eq!(fault.error, Error::Connection(Reason::FrameSizeError));
+    }
     assert_eq!(read(Kind::RstStream, 0, b"\0\0\0\x08"), Ok(Frame::RstStream { code: 8 }));
     assert_eq!(read(Kind::Settings, 0, b"123456"), Ok(Frame::Settings { entries: b"123456" }));
     assert_eq!(read(Kind::Settings, flag::ACK, b""), Ok(Frame::SettingsAck));

@@ -75,6 +75,14 @@ fn what_is_wrong(name: &[u8], value: &[u8], line: &[u8]) -> String {
     }
 }
 
+/// Checks a line of trailers, which may be about nothing but the body.
+pub(super) fn check_trailer(line: Line, bytes: &[u8], hdr_len: usize, log: Log<'_>) -> Result<(), Error> {
+    match check(line, bytes, hdr_len, log)? {
+        Role::Header => Ok(()),
+        _ => Err(bogus(log, MALFORMED, format!("Pseudo-header in trailers: {}", shown(bytes, EXCERPT)))),
+    }
+}
+
 fn pseudo(name: &[u8], value: &[u8], bytes: &[u8], log: Log<'_>) -> Result<Role, Error> {
     let role = match name {
         b":method" => Role::Method,

@@ -1,6 +1,6 @@
 //! Decoding a header block that comes in pieces, into a message.
 
-use super::check::{Role, check, connection_specific, shown};
+use super::check::{Role, check, check_trailer, connection_specific, shown};
 use super::{Body, Limits};
 use crate::error_table::{Error, Reason};
 use crate::fault::{Note, Tag};
@@ -43,6 +43,8 @@ pub struct RequestDecoder {
     needed: usize,
     has_scheme: bool,
     has_authority: bool,
+    /// Not a request but what follows its body: to be checked, and dropped.
+    is_trailers: bool,
     /// The fault of the stream, reported at the end of the block.
     error: Option<Error>,
     /// Where fields go that nobody will read.
@@ -71,6 +73,13 @@ impl RequestDecoder {
         RequestDecoder { error: Some(error), ..RequestDecoder::new(decoder, nowhere, limits) }
     }
 
+    /// Begins a block that ends a request whose headers came long ago. Ends with
+    /// [`RequestDecoder::finish_trailers`]; nothing is kept of it.
+    pub fn trailers(decoder: &mut Decoder, limits: &Limits) -> RequestDecoder {
+        let nowhere = Workspace::new(0).mark();
+        RequestDecoder { is_trailers: true, ..RequestDecoder::new(decoder, nowhere, limits) }
+    }
+
     fn new(decoder: &mut Decoder, mark: Mark, limits: &Limits) -> RequestDecoder {
         decoder.begin();
         RequestDecoder {
@@ -84,6 +93,7 @@ impl RequestDecoder {
             needed: 0,
             has_scheme: false,
             has_authority: false,
+            is_trailers: false,
             error: None,
             spill: Vec::new(),
         }
@@ -126,8 +136,8 @@ impl RequestDecoder {
         let mut left = input;
         loop {
             let out = match self.error {
-                None => &mut ws.get_mut(self.area)[self.used..],
-                Some(_) => &mut self.spill[..],
+                None if !self.is_trailers => &mut ws.get_mut(self.area)[self.used..],
+                _ => &mut self.spill[..],
             };
             let line = match decoder.next(&mut left, out).map_err(|error| damaged(error, log))? {
                 Step::Field(line) => line,
@@ -137,13 +147,20 @@ impl RequestDecoder {
                     return Ok(input.len() - left.len());
                 }
                 Step::Full => {
-                    self.error.get_or_insert(REQ_SIZE);
+                    if !self.is_trailers {
+                        self.error.get_or_insert(REQ_SIZE);
+                    }
                     self.spill.resize(decoder.room_for(left), 0);
                     continue;
                 }
             };
             if self.error.is_none() {
-                self.error = self.take(line, ws, msg, log).err();
+                let taken = if self.is_trailers {
+                    check_trailer(line, &self.spill[..line.len], self.hdr_len, log)
+                } else {
+                    self.take(line, ws, msg, log)
+                };
+                self.error = taken.err();
             }
             self.decoded_left = self.decoded_left.checked_sub(line.len + 1).ok_or_else(|| too_large(log))?;
         }
@@ -182,10 +199,7 @@ impl RequestDecoder {
         end_stream: bool,
         log: Log<'_>,
     ) -> Result<RequestHead, Error> {
-        if !self.rest.is_empty() {
-            log(Note::new(Tag::BogoHeader, format!("HPACK compression error/fini ({TRUNCATED})")));
-            return Err(DAMAGED);
-        }
+        self.check_end(log)?;
         match self.error {
             Some(error) => {
                 if error == REQ_SIZE {
@@ -206,6 +220,21 @@ impl RequestDecoder {
             return Err(CALM);
         }
         request(ws, msg, end_stream, log)
+    }
+
+    /// Ends a block of trailers.
+    pub fn finish_trailers(self, log: Log<'_>) -> Result<(), Error> {
+        self.check_end(log)?;
+        self.error.map_or(Ok(()), Err)
+    }
+
+    /// A block ends with a field.
+    fn check_end(&self, log: Log<'_>) -> Result<(), Error> {
+        if self.rest.is_empty() {
+            return Ok(());
+        }
+        log(Note::new(Tag::BogoHeader, format!("HPACK compression error/fini ({TRUNCATED})")));
+        Err(DAMAGED)
     }
 }
 

@@ -225,6 +225,36 @@ fn a_refused_stream_keeps_the_tables() {
 }
 
 #[test]
+fn trailers_are_checked_and_forgotten() {
+    let trailers = |decoder: &mut Decoder, fields: &[u8]| {
+        let mut notes = Vec::new();
+        let mut block = RequestDecoder::trailers(decoder, &LIMITS);
+        let (mut ws, mut msg) = (Workspace::new(0), Message::new(0));
+        let (head, tail) = fields.split_at(fields.len() / 2);
+        for piece in [head, tail] {
+            block.feed(decoder, piece, &mut ws, &mut msg, &mut |n| notes.push(n)).unwrap();
+        }
+        let result = block.finish_trailers(&mut |n| notes.push(n));
+        (result, notes.into_iter().map(|n| n.text.into_owned()).collect::<Vec<_>>())
+    };
+    let mut decoder = Decoder::new(4096);
+    let mut fields = block(&[("x-checksum", "7f")]);
+    encode::remembered(&mut fields, b"x-later", b"needed");
+    assert_eq!(trailers(&mut decoder, &fields), (Ok(()), vec![]));
+    let pseudo = trailers(&mut decoder, &block(&[("x-a", "b"), (":method", "GET")]));
+    assert_eq!(pseudo, (Err(STREAM), vec!["Pseudo-header in trailers: :method: GET".to_owned()]));
+    let upper = trailers(&mut decoder, &block(&[("X-A", "b")]));
+    assert_eq!(upper.0, Err(STREAM));
+    let cut = trailers(&mut decoder, b"\x41\x0fwww");
+    assert_eq!(cut.0, Err(Error::Connection(Reason::CompressionError)));
+
+    let mut request = with(&[]);
+    encode::indexed(&mut request, 62);
+    let outcome = decode_with(&mut decoder, &LIMITS, &[&request], true);
+    assert_eq!(outcome.lines(), ["scheme: http", "x-later: needed"]);
+}
+
+#[test]
 fn damaged_blocks() {
     const DAMAGED: Error = Error::Connection(Reason::CompressionError);
     let cut = b"\x82\x86\x84\x41\x0fwww.example.c";

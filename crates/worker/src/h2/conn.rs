@@ -36,6 +36,8 @@ pub struct Conn {
     pub rules: RefCell<Rules>,
     pub goaway: Cell<bool>,
     pub resets: RefCell<RapidReset>,
+    /// The last stream that we reset; 0 if none was.
+    pub last_reset: Cell<u32>,
     pub account: Cell<Account>,
     waker: RefCell<Option<Waker>>,
     /// Its own task is at work and sees what there is to do without being woken.
@@ -54,6 +56,7 @@ impl Conn {
                 params.h2_rapid_reset_period,
                 sess.opened,
             )),
+            last_reset: Cell::new(0),
             reactor,
             sess,
             output: Output::new(tx),

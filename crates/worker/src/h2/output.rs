@@ -140,8 +140,14 @@ impl Conn {
     }
 
     pub fn reset_stream(&self, stream: u32, error: Error) {
+        self.last_reset.set(stream);
         self.log(Tag::Debug, format_args!("H2: stream {stream}: {}", error.text()));
         self.queue(|out| frame::rst_stream(out, stream, error.code()));
+    }
+
+    /// Whether it was the last one that we reset.
+    pub fn was_reset(&self, stream: u32) -> bool {
+        stream != 0 && self.last_reset.get() == stream
     }
 
     /// The longest payload that the client takes.

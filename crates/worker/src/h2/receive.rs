@@ -8,7 +8,7 @@ use lacquer_h2::frame::{self, Frame, FrameHeader};
 use lacquer_h2::hpack::Decoder;
 use lacquer_h2::request::RequestDecoder;
 use lacquer_h2::rules::Admit;
-use lacquer_h2::stream::charge_connection;
+use lacquer_h2::stream::{State, charge_connection};
 use lacquer_h2::{Error, Reason, settings};
 use lacquer_http::{Message, Workspace};
 use lacquer_params::bits::DebugBits;
@@ -30,6 +30,8 @@ enum Block {
     Request(Opening),
     /// Of a stream that was refused; what it says of the tables counts nevertheless.
     Refused(RequestDecoder),
+    /// What follows a body, and its stream unless that is over.
+    Trailers(RequestDecoder, Option<Rc<Stream>>),
 }
 
 pub struct Receiver {
@@ -121,21 +123,17 @@ impl Receiver {
     fn obey(&mut self, mut header: FrameHeader, payload: &[u8], cx: &mut Context<'_>) -> Result<(), Error> {
         let conn = self.conn.clone();
         let stream = if header.stream == 0 { None } else { conn.stream(header.stream) };
-        let admit = conn.rules.borrow_mut().admit(&mut header, stream.is_some(), &mut |n| conn.note(&n));
+        let state = self.state_of(header.stream, stream.as_deref());
+        let admit = conn.rules.borrow_mut().admit(&mut header, state, &mut |n| conn.note(&n));
         let admit = admit.map_err(|fault| conn.told(fault))?;
         if matches!(admit, Admit::Ignore) {
             return Ok(());
         }
         match frame::parse(&header, payload).map_err(|fault| conn.told(fault))? {
-            Frame::Data { data, end_stream } => {
-                if !data.is_empty() || end_stream {
-                    self.useless = 0;
-                }
-                self.data(stream.as_deref(), &header, data, end_stream)
-            }
+            Frame::Data { data, end_stream } => self.data(stream.as_deref(), &header, data, end_stream),
             Frame::Headers { fragment, end_headers, end_stream } => {
                 self.useless = 0;
-                self.headers(&header, admit, end_stream)?;
+                self.headers(&header, admit, end_stream, stream);
                 self.fragment(&header, fragment, end_headers, cx)
             }
             Frame::Continuation { fragment, end_headers } => {
@@ -158,9 +156,23 @@ impl Receiver {
         }
     }
 
-    fn headers(&mut self, header: &FrameHeader, admit: Admit, end_stream: bool) -> Result<(), Error> {
+    /// Whether frames may still come on a stream. What is on its way when we reset one may.
+    fn state_of(&self, id: u32, stream: Option<&Stream>) -> Option<State> {
+        match stream {
+            Some(stream) if stream.is_cancelled() => Some(State::Closed),
+            Some(stream) => Some(stream.proto.borrow().state),
+            None => self.conn.was_reset(id).then_some(State::Open),
+        }
+    }
+
+    fn headers(&mut self, header: &FrameHeader, admit: Admit, end_stream: bool, stream: Option<Rc<Stream>>) {
         let conn = &self.conn;
         let block = match admit {
+            Admit::Trailers => {
+                let decoder = RequestDecoder::trailers(&mut self.hpack, &opening::limits(conn));
+                self.block = Some(Block::Trailers(decoder, stream));
+                return;
+            }
             Admit::Refuse(fault) => Err(conn.told(fault)),
             _ if conn.is_crowded() => Err(self.decline()),
             _ => Opening::begin(conn, header.stream, self.now, end_stream, &mut self.hpack)
@@ -173,7 +185,6 @@ impl Receiver {
                 Block::Refused(RequestDecoder::refused(&mut self.hpack, error, &limits))
             }
         });
-        Ok(())
     }
 
     /// A stream that might have been is refused after all.
@@ -194,9 +205,9 @@ impl Receiver {
         let Some(block) = &mut self.block else { return Ok(()) };
         let fed = match block {
             Block::Request(opening) => opening.feed(&mut self.hpack, fragment, header.len),
-            Block::Refused(refused) => {
+            Block::Refused(decoder) | Block::Trailers(decoder, _) => {
                 let (ws, message) = (&mut Workspace::new(0), &mut Message::new(0));
-                refused.feed(&mut self.hpack, fragment, ws, message, &mut |n| conn.note(&n))
+                decoder.feed(&mut self.hpack, fragment, ws, message, &mut |n| conn.note(&n))
             }
         };
         if let Err(error) = fed {
@@ -217,8 +228,22 @@ impl Receiver {
                 let (ws, message) = (&mut Workspace::new(0), &mut Message::new(0));
                 refused.finish(ws, message, false, &mut |n| conn.note(&n)).map(drop)
             }
+            Some(Block::Trailers(decoder, stream)) => self.trailers(decoder, stream.as_deref()),
             None => Ok(()),
         }
+    }
+
+    /// Trailers are as good as the end of the body, and nobody is told what they say.
+    fn trailers(&self, decoder: RequestDecoder, stream: Option<&Stream>) -> Result<(), Error> {
+        let conn = &self.conn;
+        let sound = decoder.finish_trailers(&mut |n| conn.note(&n));
+        let Some(stream) = stream.filter(|stream| stream.error().is_none()) else {
+            return sound.or_else(|error| if error.is_connection() { Err(error) } else { Ok(()) });
+        };
+        sound?;
+        stream.proto.borrow_mut().trailers().map_err(|fault| conn.told(fault))?;
+        stream.end();
+        Ok(())
     }
 
     fn data(
@@ -229,11 +254,18 @@ impl Receiver {
         end: bool,
     ) -> Result<(), Error> {
         self.charge_connection(header)?;
-        match stream {
-            // What was on its way when the stream ended is nobody's.
-            Some(stream) if stream.error().is_none() => self.data_of(stream, header, data, end),
-            _ => Ok(()),
+        let conn = &self.conn;
+        if let Some(stream) = stream.filter(|stream| stream.error().is_none()) {
+            if !data.is_empty() || end {
+                self.useless = 0;
+            }
+            return self.data_of(stream, header, data, end);
         }
+        // What was on its way when we reset the stream is nobody's; else the client errs, and is told so once.
+        if conn.error().is_none() && !conn.was_reset(header.stream) {
+            conn.reset_stream(header.stream, Error::Stream(Reason::StreamClosed));
+        }
+        Ok(())
     }
 
     /// The whole frame counts, padding too.
@@ -274,7 +306,7 @@ impl Receiver {
 
     fn reset(&self, stream: Option<&Stream>, code: u32) -> Result<(), Error> {
         let Some(stream) = stream else { return Ok(()) };
-        stream.kill(Error::of_stream(code));
+        stream.cancel(Error::of_stream(code));
         self.charge_reset(stream)
     }
 

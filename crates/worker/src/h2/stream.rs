@@ -25,6 +25,8 @@ pub struct Stream {
     pub conn: Rc<Conn>,
     pub t_first: f64,
     error: Cell<Option<Error>>,
+    /// The client reset it.
+    cancelled: Cell<bool>,
     /// What the protocol knows of it.
     pub proto: RefCell<Protocol>,
     /// Counts among the open ones.
@@ -45,6 +47,7 @@ impl Stream {
             conn: conn.clone(),
             t_first,
             error: Cell::new(None),
+            cancelled: Cell::new(false),
             proto: RefCell::new(Protocol::open(
                 id,
                 conn.local.initial_window_size,
@@ -102,6 +105,16 @@ impl Stream {
         self.fail(Error::Stream(Reason::StreamClosed));
         self.intake.borrow_mut().take();
         self.conn.leave(self.id);
+    }
+
+    /// The client wants no more of it.
+    pub fn cancel(&self, error: Error) {
+        self.cancelled.set(true);
+        self.kill(error);
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.get()
     }
 
     /// The client wants no more of it, or the connection ends.
