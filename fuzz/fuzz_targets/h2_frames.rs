@@ -25,6 +25,7 @@ struct Connection {
     streams: Vec<Stream>,
     decoder: Decoder,
     block: Option<(RequestDecoder, u32, bool)>,
+    trailers: bool,
     ws: Workspace,
     msg: Message,
 }
@@ -35,14 +36,16 @@ impl Connection {
     }
 
     fn frame(&mut self, mut header: FrameHeader, payload: &[u8]) -> Result<(), Fault> {
-        let exists = self.stream(header.stream).is_some();
-        let admit = self.rules.admit(&mut header, exists, &mut |_| ())?;
+        let state = self.stream(header.stream).map(|stream| stream.state);
+        let admit = self.rules.admit(&mut header, state, &mut |_| ())?;
         if admit == Admit::Ignore {
             return Ok(());
         }
         match parse(&header, payload)? {
             Frame::Headers { fragment, end_headers, end_stream } => {
+                self.trailers = admit == Admit::Trailers;
                 let request = match admit {
+                    Admit::Trailers => RequestDecoder::trailers(&mut self.decoder, &LIMITS),
                     Admit::Refuse(fault) => RequestDecoder::refused(&mut self.decoder, fault.error, &LIMITS),
                     _ => {
                         let window = self.peer.initial_window_size;
@@ -91,6 +94,10 @@ impl Connection {
             return Ok(());
         }
         let (request, id, end_stream) = self.block.take().expect("as above");
+        if self.trailers {
+            request.finish_trailers(&mut |_| ())?;
+            return self.stream(id).expect("only what is open has trailers").trailers();
+        }
         let head = request.finish(&mut self.ws, &mut self.msg, end_stream, &mut |_| ())?;
         self.stream(id).expect("what is refused has no request").expect(head.body);
         self.check_request();
@@ -133,6 +140,7 @@ fuzz_target!(|bytes: &[u8]| {
         streams: Vec::new(),
         decoder: Decoder::new(256),
         block: None,
+        trailers: false,
         ws: Workspace::new(8192),
         msg: Message::new(32),
     };
