@@ -197,11 +197,11 @@ impl<'a> PackedHead<'a> {
         found.and_then(|(entry, line)| line.get(entry.name + 1..)).map(|rest| &rest[skip_blanks(rest, 0)..])
     }
 
-    /// Fills `msg` with the head; its texts are one copy in `ws`.
+    /// Fills `msg` with the head; its texts are one copy in `ws`. As in Varnish a message that would have no room
+    /// for another header cannot be delivered; that alone does not mark the workspace as overflowed.
     pub fn unpack(&self, ws: &mut Workspace, msg: &mut Message) -> Result<(), Overflow> {
         msg.clear();
-        if self.count() > msg.max_fields() {
-            ws.set_overflowed();
+        if self.count() >= msg.max_fields() {
             return Err(Overflow);
         }
         let text = ws.copy(self.text)?;
@@ -341,6 +341,17 @@ mod tests {
         block[PREFIX] += 1;
         assert_eq!(unpack(&block, &mut to_ws, &mut to), Err(Overflow));
         assert!(to.fields().is_empty());
+    }
+
+    #[test]
+    fn a_head_that_leaves_no_room_is_not_delivered() {
+        let (ws, msg) = sample(&["Date: now", "Vary: x"]);
+        let (block, mut to_ws, _) = round_trip(&ws, &msg);
+        let unpacked = |ws: &mut Workspace, max_hdr| unpack(&block, ws, &mut Message::new(max_hdr));
+        assert_eq!(unpacked(&mut to_ws, 5 + 2), Err(Overflow));
+        assert!(!to_ws.overflowed());
+        assert_eq!(unpacked(&mut to_ws, 5 + 3), Ok(()));
+        assert_eq!(unpacked(&mut Workspace::new(8), 64), Err(Overflow));
     }
 
     #[test]

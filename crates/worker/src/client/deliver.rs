@@ -1,6 +1,7 @@
 //! vcl_deliver: the stored response becomes this client's response.
 
 use lacquer_cache::{BodyState, ObjRef, flag};
+use lacquer_http::message::FIRST_HEADER;
 use lacquer_http::{BodyStatus, SessClose, Slot, header_table as h};
 use lacquer_http::{conditional, fixed, pack};
 use lacquer_shm::Tag;
@@ -14,6 +15,7 @@ use crate::clock;
 pub(super) fn set_up(req: &mut Req, object: &ObjRef) -> bool {
     req.resp.clear();
     if pack::unpack(object.head(), &mut req.task.ws, &mut req.resp).is_err() {
+        log_crowded(req, object);
         return false;
     }
     req.resp.put(&req.task.ws, Slot::Proto, fixed::HTTP_11);
@@ -33,6 +35,14 @@ pub(super) fn set_up(req: &mut Req, object: &ObjRef) -> bool {
         req.resp_headers().weaken_etag();
     }
     true
+}
+
+#[cold]
+fn log_crowded(req: &mut Req, object: &ObjRef) {
+    if let Some(head) = pack::PackedHead::new(object.head()).filter(|_| !req.task.ws.overflowed()) {
+        let (count, room) = (head.count() + FIRST_HEADER, req.task.params.http_max_hdr);
+        req.log_error(&format!("Too many headers to Decode object ({count} vs. {room})"));
+    }
 }
 
 const TWO_NUMBERS: usize = 2 * text::MAX + 1;
