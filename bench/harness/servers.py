@@ -14,6 +14,8 @@ import sys
 import tempfile
 import time
 
+from . import vcls
+
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 ROOT = BENCH.parent
 PROGRAMS = ROOT / "target/release"
@@ -54,6 +56,8 @@ class Setup:
     floor_options: tuple = ()
     log_socket: str = ""
     http2: bool = False
+    vcl: str = ""
+    ssi: bool = False
     cli_port: int = 0
 
 
@@ -86,12 +90,21 @@ def filled(template, setup, **more):
     return target
 
 
+def fetching(s):
+    """The options that say where to fetch, and what else VCL is to do."""
+    if not s.vcl:
+        return ["-b", f"127.0.0.1:{s.origin}"]
+    file = s.dir / "bench.vcl"
+    file.write_text(vcls.HEAD.format(port=s.origin) + s.vcl)
+    return ["-f", file]
+
+
 def varnish_like(program):
     def command(s):
         secret = s.dir / "secret"
         secret.write_text("bench\n")
         s.cli_port = free_port()
-        return [program, "-F", "-a", f"127.0.0.1:{s.port}", "-b", f"127.0.0.1:{s.origin}", "-n", s.dir / "name",
+        return [program, "-F", "-a", f"127.0.0.1:{s.port}", *fetching(s), "-n", s.dir / "name",
                 "-s", f"malloc,{s.storage_mb}M", "-T", f"127.0.0.1:{s.cli_port}", "-S", secret,
                 *(["-p", "feature=+http2"] if s.http2 else [])]
     return command
@@ -110,7 +123,8 @@ def nginx(template):
             page = s.dir / "www" / str(size) / "page"
             page.parent.mkdir(parents=True, exist_ok=True)
             page.write_bytes(b"x" * size)
-        return ["nginx", "-p", s.dir, "-c", filled(template, s, protocol=" http2" if s.http2 else "")]
+        more = {"protocol": " http2" if s.http2 else "", "ssi": "ssi on;" if s.ssi else ""}
+        return ["nginx", "-p", s.dir, "-c", filled(template, s, **more)]
     return command
 
 
@@ -209,12 +223,13 @@ class Running:
 class Field:
     """The origin and the chosen servers of one scenario, running side by side."""
 
-    def __init__(self, names, sizes=(1400,), storage_mb=STORAGE_MB, origin_options=(), floor_options=(), http2=False):
+    def __init__(self, names, sizes=(1400,), storage_mb=STORAGE_MB, origin_options=(), floor_options=(), http2=False,
+                 vcl="", ssi=False):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="bench", dir=SCRATCH))
         self.dir.chmod(0o755)
         self.servers, self.setups, self.helpers = {}, {}, []
         self.settings = dict(sizes=tuple(sizes), storage_mb=storage_mb, origin_options=tuple(origin_options),
-                             floor_options=floor_options, http2=http2, log_socket=str(self.dir / "syslog"))
+                             floor_options=floor_options, http2=http2, vcl=vcl, ssi=ssi, log_socket=str(self.dir / "syslog"))
         try:
             self.origin_port = free_port()
             self.help("origin", ORIGIN_CORE, self.origin_port, "--listen", f"127.0.0.1:{self.origin_port}", *origin_options)

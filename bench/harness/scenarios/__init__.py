@@ -1,6 +1,7 @@
 """The scenarios, each a published comparison or a cost that users pay. A scenario is a function of the
 options that returns Results: for every server the values of every round."""
 
+from .bodies import esi, gzip
 from .common import Options
 from .management import bans, restart, startup, vcl_cost, vcl_load
 from .objects import churn, memory
@@ -16,6 +17,8 @@ SCENARIOS = {
     "pass": passes,
     "miss": misses,
     "latency": latency,
+    "esi": esi,
+    "gzip": gzip,
     "dynamic": dynamic,
     "news": news,
     "image": image,

@@ -12,6 +12,7 @@ mod load;
 mod options;
 mod origin;
 mod paced;
+mod pages;
 mod server;
 mod syslog;
 

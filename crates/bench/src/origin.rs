@@ -3,6 +3,7 @@
 //! keeps nothing that has no Date).
 
 use crate::options::Options;
+use crate::pages::Body;
 use crate::server::{Answer, Reply, Server};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
@@ -20,13 +21,21 @@ enum Kept {
     NoTime,
 }
 
+/// One of the answers there are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Wanted {
+    size: usize,
+    kept: Kept,
+    body: Body,
+}
+
 struct Origin {
     size: usize,
     cache_control: String,
     cpu: Duration,
     delay: Duration,
     close: bool,
-    made: HashMap<(usize, Kept), Rc<[u8]>>,
+    made: HashMap<Wanted, Rc<[u8]>>,
     made_at: u64,
     asked: u64,
 }
@@ -41,7 +50,12 @@ impl Answer for Origin {
             burn(self.cpu);
         }
         self.forget_what_is_old();
-        let wanted = (size_in_path(request).unwrap_or(self.size), kept(request));
+        let path = path(request);
+        let wanted = Wanted {
+            size: size_in(path).unwrap_or(self.size),
+            kept: kept(path),
+            body: Body::wanted_by(path),
+        };
         let bytes = match self.made.get(&wanted) {
             Some(bytes) => bytes.clone(),
             None => self.make(wanted),
@@ -65,9 +79,9 @@ impl Origin {
         }
     }
 
-    fn make(&mut self, wanted: (usize, Kept)) -> Rc<[u8]> {
-        let (size, kept) = wanted;
-        let cache_control = match kept {
+    fn make(&mut self, wanted: Wanted) -> Rc<[u8]> {
+        let body = wanted.body.make(wanted.size);
+        let cache_control = match wanted.kept {
             Kept::AsSaid => &self.cache_control,
             Kept::NotAtAll => "private",
             Kept::NoTime => "max-age=0",
@@ -78,9 +92,10 @@ impl Origin {
         let head = format!(
             "HTTP/1.1 200 OK\r\nServer: origin\r\nDate: {date}\r\nContent-Type: text/html; charset=utf-8\r\n\
              Cache-Control: {cache_control}\r\nLast-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n{connection}\
-             Content-Length: {size}\r\n\r\n"
+             Content-Length: {}\r\n\r\n",
+            body.len()
         );
-        let bytes: Rc<[u8]> = [head.as_bytes(), &vec![b'x'; size]].concat().into();
+        let bytes: Rc<[u8]> = [head.as_bytes(), &body].concat().into();
         self.made.insert(wanted, bytes.clone());
         bytes
     }
@@ -99,9 +114,12 @@ fn cpu_time() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-fn kept(request: &[u8]) -> Kept {
-    let line = request.split(|&b| b == b'\r').next().unwrap_or_default();
-    match (has(line, b"/private/"), has(line, b"/zero/")) {
+fn path(request: &[u8]) -> &[u8] {
+    request.split(|&b| b == b' ').nth(1).unwrap_or_default()
+}
+
+fn kept(path: &[u8]) -> Kept {
+    match (has(path, b"/private/"), has(path, b"/zero/")) {
         (true, _) => Kept::NotAtAll,
         (_, true) => Kept::NoTime,
         _ => Kept::AsSaid,
@@ -113,8 +131,8 @@ fn has(bytes: &[u8], part: &[u8]) -> bool {
 }
 
 /// `/1400/anything` asks for 1400 bytes.
-fn size_in_path(request: &[u8]) -> Option<usize> {
-    let path = request.split(|&b| b == b' ').nth(1)?.strip_prefix(b"/")?;
+fn size_in(path: &[u8]) -> Option<usize> {
+    let path = path.strip_prefix(b"/")?;
     let digits = path.iter().take_while(|b| b.is_ascii_digit()).count();
     std::str::from_utf8(&path[..digits]).ok()?.parse().ok()
 }
@@ -136,11 +154,11 @@ pub fn run(options: &Options) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::size_in_path;
+    use super::{path, size_in};
 
     #[test]
     fn a_path_may_name_its_size() {
-        assert_eq!(size_in_path(b"GET /1400/page HTTP/1.1\r\n\r\n"), Some(1400));
-        assert_eq!(size_in_path(b"GET /page/1400 HTTP/1.1\r\n\r\n"), None);
+        assert_eq!(size_in(path(b"GET /1400/page HTTP/1.1\r\n\r\n")), Some(1400));
+        assert_eq!(size_in(path(b"GET /page/1400 HTTP/1.1\r\n\r\n")), None);
     }
 }
