@@ -1,7 +1,7 @@
 //! Byte ranges: what part of an object a client asked for, and whether an origin's partial response is
 //! the one that was asked for.
 
-use crate::ascii::{Decimal, is_lws};
+use crate::ascii::{Decimal, is_lws, starts_with_nocase};
 use crate::conditional::strong_compare;
 use crate::date;
 use crate::header_table::{CONTENT_RANGE, DATE, ETAG, HeaderName, IF_RANGE, LAST_MODIFIED, RANGE};
@@ -28,10 +28,15 @@ fn small_uint<'a>(s: &'a [u8], too_big: &'static str) -> Result<(Option<u64>, &'
     }
 }
 
+/// As in Varnish the unit may be cut short, down to nothing.
+fn is_bytes(unit: &[u8]) -> bool {
+    starts_with_nocase(b"bytes", unit)
+}
+
 /// Parses the value of `Range`. The errors are for the log.
 pub(crate) fn parse_range(value: &[u8]) -> Result<Asked, &'static str> {
     let equals = value.iter().position(|&b| b == b'=').ok_or("Missing '='")?;
-    if !value[..equals].eq_ignore_ascii_case(b"bytes") {
+    if !is_bytes(&value[..equals]) {
         return Err("Not Bytes");
     }
     let (low, rest) = small_uint(&value[equals + 1..], "Low number too big")?;
@@ -142,7 +147,7 @@ pub struct ContentRange {
 /// Parses the value of `Content-Range`: `Ok(None)` for units other than bytes.
 pub(crate) fn parse_content_range(value: &[u8]) -> Result<Option<ContentRange>, ()> {
     let space = value.iter().position(|&b| b == b' ').ok_or(())?;
-    if !value[..space].eq_ignore_ascii_case(b"bytes") {
+    if !is_bytes(&value[..space]) {
         return Ok(None);
     }
     let rest = &value[space + 1..];
@@ -249,7 +254,9 @@ mod tests {
             ("bytes=99-99", Ok((99, 99))),
             ("bytes=100-", Err("low range beyond object")),
             ("bytes", Err("Missing '='")),
-            ("=", Err("Not Bytes")),
+            ("=", Err("Missing hyphen")),
+            ("Byte=1-2", Ok((1, 2))),
+            ("bytess=1-2", Err("Not Bytes")),
             ("foo=1-2", Err("Not Bytes")),
             ("bytes=1", Err("Missing hyphen")),
             ("bytes=-", Err("Neither high nor low")),
