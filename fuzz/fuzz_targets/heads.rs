@@ -50,8 +50,7 @@ fn parse(head: &[u8]) -> Option<Head> {
     let second: Vec<u8> = head[at..].iter().copied().take_while(|&b| b != b' ' && !is_ctl(b)).collect();
     at += second.len();
     at += head[at..].iter().take_while(|&&b| b == b' ').count();
-    // The third field may begin with a tab only behind a blank.
-    if second.is_empty() || head.get(at) == Some(&b'\t') && head[at - 1] != b' ' {
+    if second.is_empty() || head.get(at) == Some(&b'\t') {
         return None;
     }
     let third: Vec<u8> = head[at..].iter().copied().take_while(|&b| b == b'\t' || !is_ctl(b)).collect();

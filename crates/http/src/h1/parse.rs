@@ -159,8 +159,8 @@ fn part(rx: Text, range: &Range<usize>) -> Text {
     rx.slice(range.start, range.end)
 }
 
-/// The three fields of the start line and where the next line begins. The third may be empty. As in Varnish
-/// a method need not be a token; only what could split the line is refused.
+/// The three fields of the start line and where the next line begins. The third may be empty, but not begin
+/// with a tab. As in Varnish a method need not be a token; only what could split the line is refused.
 fn split_start_line(buf: &[u8]) -> Option<([Range<usize>; 3], usize)> {
     let mut at = buf.iter().position(|&b| !is_lws(b))?;
     let first = at;
@@ -181,7 +181,7 @@ fn split_start_line(buf: &[u8]) -> Option<([Range<usize>; 3], usize)> {
     let third = at;
     at = find_bad_header_char(buf, at);
     let line_end = crlf_len(buf, at);
-    (line_end > 0 && buf[second.end] != b'\t').then_some(([first, second, third..at], at + line_end))
+    (line_end > 0 && buf[third] != b'\t').then_some(([first, second, third..at], at + line_end))
 }
 
 /// Where the spaces from `at` on end; `None` at the end of the input.

@@ -123,6 +123,7 @@ fn malformed_start_lines_are_refused() {
         "GET / FTP/1.1",
         "GET /\t HTTP/1.1",
         "GET /\tHTTP/1.1",
+        "GET / \tHTTP/1.1",
         "GET /a\x01b HTTP/1.1",
         "G\x01T / HTTP/1.1",
         "GET / HTTP/1.1\rX",
@@ -246,6 +247,7 @@ fn responses() {
         "HTTP/1.1 0200",
         "HTTP/1.1 099 x",
         "ICY 200 OK",
+        "HTTP/1.1 200 \tOK",
         "HTTP/1.1 2x0 y",
     ] {
         assert_eq!(
