@@ -3,6 +3,8 @@
 
 use lacquer_params::words::{Rules, split_bytes};
 
+use crate::command_table::{Home, find};
+
 /// Longest line of a client that has not authenticated itself.
 const STRANGERS_LINE: usize = 80;
 
@@ -21,7 +23,7 @@ impl Command {
     fn new(line: String, words: Vec<Vec<u8>>) -> Command {
         let odd = words.iter().any(|word| std::str::from_utf8(word).is_err());
         let raw = if odd { words.clone() } else { Vec::new() };
-        Command { line, words: Ok(words.into_iter().map(text).collect()), raw }
+        Command { line, words: Ok(spread(words.into_iter().map(text).collect())), raw }
     }
 
     /// A word as it was sent.
@@ -29,6 +31,27 @@ impl Command {
         let known = self.words.as_ref().ok().and_then(|words| words.get(word));
         self.raw.get(word).map_or_else(|| known.map_or(&[], |w| w.as_bytes()), Vec::as_slice)
     }
+}
+
+/// Words for the worker come apart at blanks, quoted or not, so that `ban "req.url ~ x"` is the ban it looks
+/// like. Only what a ban compares with stays whole.
+fn spread(words: Vec<String>) -> Vec<String> {
+    let blank = |word: &String| word.contains(|c: char| c.is_ascii_whitespace());
+    let name = words.first().and_then(|word| word.split_ascii_whitespace().next());
+    let Some(spec) = name.and_then(find).filter(|spec| spec.home == Home::Worker) else { return words };
+    if !words.iter().any(blank) {
+        return words;
+    }
+    let mut apart: Vec<String> = Vec::new();
+    for word in words {
+        let compared = spec.name == "ban" && apart.len() % 4 == 3;
+        if compared || word.is_empty() {
+            apart.push(word);
+        } else {
+            apart.extend(word.split_ascii_whitespace().map(str::to_owned));
+        }
+    }
+    apart
 }
 
 struct HereDocument {
@@ -140,6 +163,21 @@ mod tests {
             [words(&["vcl.inline", "x", "vcl 4.1; %X\n%XX y\n"]), words(&["ping"])]
         );
         assert_eq!(commands("a << b\n", false), [words(&["a", "<<", "b"])]);
+    }
+
+    #[test]
+    fn quoted_words_for_the_worker_come_apart() {
+        for (line, seen) in [
+            (r#"ban "req.url ~ x && obj.status == 200""#, "ban|req.url|~|x|&&|obj.status|==|200"),
+            (r#"ban "req.url ~ x" && "obj.http.a == b""#, "ban|req.url|~|x|&&|obj.http.a|==|b"),
+            (r#""ban req.url ~ x""#, "ban|req.url|~|x"),
+            (r#"ban obj.http.a == "b c" "&& req.url" ~ "d e""#, "ban|obj.http.a|==|b c|&&|req.url|~|d e"),
+            (r#"ban req.url == """#, "ban|req.url|==|"),
+            (r#"backend.set_health "b1 sick""#, "backend.set_health|b1|sick"),
+            (r#"param.set "a b" c"#, "param.set|a b|c"),
+        ] {
+            assert_eq!(commands(&format!("{line}\n"), true)[0].as_ref().unwrap().join("|"), seen);
+        }
     }
 
     #[test]
