@@ -28,14 +28,25 @@ pub fn parse_bool(text: &str) -> Result<bool, String> {
     }
 }
 
-/// What C's strtoul with base 0 reads, to the end of the text.
+/// What C's strtoul with base 0 reads, to the end of the text. What is negative counts down from the
+/// largest number, so that -1 is `unlimited`; what is too large is no number.
 fn parse_count(text: &str) -> Option<u32> {
+    let text = text.trim_ascii_start();
+    let (negative, text) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
     let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) => (hex, 16),
         None if text.len() > 1 && text.starts_with('0') => (&text[1..], 8),
-        None => (text.strip_prefix('+').unwrap_or(text), 10),
+        None => (text, 10),
     };
-    u32::from_str_radix(digits, radix).ok()
+    if !digits.starts_with(|c: char| c.is_digit(radix)) {
+        return None;
+    }
+    let value = u32::from_str_radix(digits, radix).ok()?;
+    Some(if negative { value.wrapping_neg() } else { value })
 }
 
 fn count(text: &str, bounds: Bounds<'_>) -> Result<u32, String> {
@@ -126,4 +137,31 @@ pub fn assign(kind: Kind, field: SlotMut<'_>, text: &str, bounds: Bounds<'_>) ->
         SlotMut::Bits(field) => bits::assign(field, text)?,
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts() {
+        for (text, value) in [
+            ("0x10", Some(16)),
+            ("010", Some(8)),
+            ("+5", Some(5)),
+            (" 1", Some(1)),
+            ("-1", Some(u32::MAX)),
+            ("-0", Some(0)),
+            ("4294967295", Some(u32::MAX)),
+            ("4294967296", None),
+            ("1 ", None),
+            ("--1", None),
+            ("+-1", None),
+            ("", None),
+            ("-", None),
+            ("08", None),
+        ] {
+            assert_eq!(parse_count(text), value, "{text:?}");
+        }
+    }
 }

@@ -98,10 +98,10 @@ pub fn parse_duration_with_unit(text: &str) -> Option<f64> {
 /// Seconds: a plain number, or one with a unit.
 pub fn parse_duration(text: &str) -> Result<f64, &'static str> {
     const NO_UNIT: &str = "Invalid duration unit";
-    // What begins with neither digit nor sign is taken for a unit without a number.
+    // Where the number ends for a fault, a unit is looked for all the same.
     let letters = text.trim_start_matches([' ', '\t', '-']);
-    let (value, rest) = parse_number(text, false)
-        .map_err(|e| if e == INVALID && !letters.is_empty() { NO_UNIT } else { e })?;
+    let unit_is_fine = letters.is_empty() || unit_seconds(letters.trim_matches(BLANKS)).is_some();
+    let (value, rest) = parse_number(text, false).map_err(|e| if unit_is_fine { e } else { NO_UNIT })?;
     if value.abs() > LARGEST_DECIMAL {
         return Err(TOO_LONG);
     }
@@ -196,6 +196,8 @@ mod tests {
         assert_eq!(parse_duration("1x"), Err("Invalid duration unit"));
         assert_eq!(parse_duration("x"), Err("Invalid duration unit"));
         assert_eq!(parse_duration("-"), Err("Invalid number"));
+        assert_eq!(parse_duration("s"), Err("Invalid number"));
+        assert_eq!(parse_duration("1234567890123456"), Err("Invalid duration unit"));
         assert_eq!(parse_duration_with_unit("-1.5 m "), Some(-90.0));
         assert_eq!(parse_duration_with_unit(".5h"), Some(1800.0));
         for text in ["1", "s", "1 x", "1mss", "1 h 2", ""] {

@@ -226,10 +226,8 @@ impl ParamSet {
                 )
             }
             "thread_pool_max" => (None, Some(("thread_pool_min", values.thread_pool_max.to_string()))),
-            "vsl_buffer" => {
-                (None, Some(("vsl_reclen", format!("{}b", values.vsl_buffer.saturating_sub(12)))))
-            }
-            "vsl_reclen" => (Some(("vsl_buffer", format!("{}b", values.vsl_reclen + 12))), None),
+            "vsl_buffer" => (None, Some(("vsl_reclen", values.vsl_buffer.saturating_sub(12).to_string()))),
+            "vsl_reclen" => (Some(("vsl_buffer", (values.vsl_reclen + 12).to_string())), None),
             _ => return,
         };
         if let Some((other, bound)) = min
