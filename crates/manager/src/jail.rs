@@ -84,7 +84,7 @@ fn ids(manager: User, worker: Option<User>) -> Outcome<Ids> {
 fn check_huge_pages(value: &str) -> Outcome<()> {
     match value {
         "ignore" | "enable" | "disable" | "try-disable" => Ok(()),
-        _ => Err(Fault::plain(format!(
+        _ => Err(Fault::usage(format!(
             "linux jail: unknown value '{value}' for argument transparent_hugepage."
         ))),
     }

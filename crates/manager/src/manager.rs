@@ -106,7 +106,7 @@ impl Manager {
             Asked::Answer { status, text } => Reply { status, text: text.into() },
             Asked::Silence => {
                 self.give_up_on_worker();
-                Reply::no(status::COMMS, "CLI communication error")
+                Reply::no(status::COMMS, "CLI communication error (hdr)")
             }
         }
     }

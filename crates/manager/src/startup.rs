@@ -193,9 +193,9 @@ fn check_secret(path: &Path, jail: &Jail) -> Outcome<()> {
 
 /// The machine and the choices that the banner tells, in varnishd's form.
 fn platform(host: &Uname, jail: &Jail, storages: &[Storage]) -> String {
-    let stores: Vec<&str> = storages.iter().filter(|s| s.name() != "Transient").map(|s| s.method()).collect();
+    let stores: Vec<&str> = storages.iter().map(|s| s.method()).collect();
     format!(
-        "{},{},{},-j{},-s{},-sdefault,-hcritbit",
+        "{},{},{},-j{},-s{},-hcritbit",
         host.sysname().to_string_lossy(),
         host.release().to_string_lossy(),
         host.machine().to_string_lossy(),

@@ -114,7 +114,9 @@ impl Wanted {
     }
 
     fn limited_memory(&self, size: Option<u64>) -> Outcome<Storage> {
-        let file = rustix::fs::memfd_create(format!("storage.{}", self.name), MemfdFlags::CLOEXEC)
+        // The kernel takes 249 bytes; names are ASCII.
+        let label = format!("storage.{:.200}", self.name);
+        let file = rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC)
             .map_err(|error| Fault::plain(format!("(-smalloc) cannot make memory: {error}")))?;
         let storage = Storage {
             name: self.name.clone(),

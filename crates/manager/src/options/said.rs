@@ -215,8 +215,8 @@ impl Said {
         let mut words = hash.split([',', ' ', '\t']).filter(|word| !word.is_empty());
         let method = words.next().ok_or_else(|| Fault::usage("-h argument is empty"))?;
         match (method, words.count()) {
-            ("critbit" | "simple_list", 0) | ("classic", 0 | 1) => Ok(()),
-            ("critbit" | "simple_list", _) => {
+            ("critbit" | "simple" | "simple_list", 0) | ("classic", 0 | 1) => Ok(()),
+            ("critbit" | "simple" | "simple_list", _) => {
                 Err(Fault::usage(format!("Hash method \"{method}\" takes no arguments")))
             }
             ("classic", _) => Err(Fault::usage("(-hclassic) too many arguments")),
