@@ -56,7 +56,8 @@ pub trait Director: Send + Sync {
     fn judges(&self) -> bool {
         true
     }
-    /// Text for `backend.list`: the "Probe" column; with `details` the `-p` text. `json` asks for a JSON value.
+    /// Text for `backend.list`: the "Probe" column; with `details` the `-p` text, or nothing. `json` asks
+    /// for a JSON value.
     fn list(&self, vcl: &Instance, details: bool, json: bool) -> String;
     fn as_any(&self) -> &dyn Any;
 }

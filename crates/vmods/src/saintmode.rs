@@ -112,8 +112,7 @@ impl Director for SaintDirector {
         match (details, json) {
             (false, false) => format!("0/0\t{word}"),
             (false, true) => format!("[0, 0, \"{word}\"]"),
-            (true, false) => String::new(),
-            (true, true) => "{}".to_owned(),
+            (true, _) => String::new(),
         }
     }
 

@@ -71,7 +71,10 @@ impl Found {
         );
         if details {
             let value = self.list(true, true);
-            let _ = writeln!(out, "    \"probe_details\": {},", value.trim_end().trim_end_matches(','));
+            let value = value.trim_end().trim_end_matches(',');
+            if !value.is_empty() {
+                let _ = writeln!(out, "    \"probe_details\": {value},");
+            }
             if let Some(origin) = self.origin() {
                 for (family, addr) in [("ipv4", origin.spec.ipv4), ("ipv6", origin.spec.ipv6)] {
                     if let Some(addr) = addr {
