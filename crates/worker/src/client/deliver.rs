@@ -106,7 +106,9 @@ fn not_modified(req: &Req, object: &ObjRef) -> bool {
 
 /// The connection is not kept when the response says so, or because of what happened before.
 pub fn settle_connection(req: &mut Req) {
-    if req.close.is_none() && req.body.status() == BodyStatus::Error {
+    if req.body.status() == BodyStatus::Error
+        && matches!(req.close, None | Some(SessClose::ReqClose | SessClose::ReqHttp10))
+    {
         req.close = Some(SessClose::RxBody);
     }
     let ws = &req.task.ws;

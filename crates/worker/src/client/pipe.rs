@@ -130,13 +130,17 @@ async fn start(req: &mut Req) -> Step {
     let mut account = Account { req: std::mem::take(&mut req.account.req_header), ..Account::default() };
     req.piped = true;
     let reason = converse(req, &mut account).await;
+    req.close = Some(reason);
+    if !req.piped {
+        req.account.req_header = account.req;
+        return Step::Done;
+    }
     let numbers = [account.req, account.bereq, account.from_client, account.from_origin];
     req.task.log.put_numbers(Tag::PipeAcct, numbers);
     let c = &req.task.reactor.counters;
     c.s_pipe_hdrbytes.add(account.req);
     c.s_pipe_in.add(account.from_client);
     c.s_pipe_out.add(account.from_origin);
-    req.close = Some(reason);
     Step::Done
 }
 
@@ -155,6 +159,8 @@ async fn converse(req: &mut Req, account: &mut Account) -> SessClose {
         Err(why) => {
             pipe.log.put(Tag::FetchError, why.as_bytes());
             pipe.log.put(Tag::VCL_Error, b"Backend does not support pipe");
+            // Nothing to pipe to: it counts as a request like others.
+            req.piped = false;
             None
         }
     };

@@ -174,7 +174,8 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Option<Arc<Object>> {
     let object = runner.until(News::started).await.and_then(|Started(object)| object);
     runner.leave(&req.task.reactor);
     req.task.stamp("Fetch");
-    object
+    // What came with the head may have told already that the body is broken.
+    object.filter(|object| object.state() != BodyState::Failed)
 }
 
 /// Refreshes an object that is delivered meanwhile.

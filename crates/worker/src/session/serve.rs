@@ -115,11 +115,13 @@ enum Begun {
 }
 
 async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose {
+    let mut served = false;
     loop {
         let idle_since = connection.idle.now();
         let mut herded = false;
         if connection.rx.as_ref().is_some_and(Rx::has_pending) {
-            reactor.counters.sess_readahead.add(1);
+            // What came behind a PROXY header was not read ahead of its time.
+            reactor.counters.sess_readahead.add(u64::from(served));
         } else {
             match wait_idle(reactor, connection).await {
                 Ok(long) => herded = long,
@@ -171,6 +173,7 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
             reactor.counters.sess_closed.add(u64::from(head_came));
             return reason;
         }
+        served = true;
     }
 }
 
