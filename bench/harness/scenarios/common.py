@@ -39,24 +39,24 @@ def token():
 
 
 def interleaved(result, options, names, drive, warm, around=contextlib.nullcontext, **field):
-    """All servers run side by side; each round drives every one of them once. Each round begins with
-    another: who follows the warming has the leftovers of all others on its core. A drive happens within
-    `around` of its server's crew."""
+    """All servers run side by side; each round drives every one of them once. A drive happens within `around`
+    of its server's crew."""
     with Field(options.chosen(names), **field) as running:
         for server in running.servers.values():
             warm(server.port)
-        turns = list(running.servers.items())
-        for at in range(options.rounds):
-            for name, server in rotated(turns, at):
+        for _ in range(options.rounds):
+            for name, server in mixed(running.servers.items()):
                 asks = SERVERS[name].kind in ("cache", "variant")
                 with around(running.crew(server)):
                     result.add(name, load.measured(server, drive, running.origin_port if asks else None))
     return result
 
 
-def rotated(turns, by):
-    by %= max(len(turns), 1)
-    return turns[by:] + turns[:by]
+def mixed(turns, chance=random):
+    """In an order of its own each time: who follows whom, and what the machine does at regular times, falls on
+    one as well as on another."""
+    turns = list(turns)
+    return chance.sample(turns, len(turns))
 
 
 def throughput(id, title, columns=THROUGHPUT, primary="cpu_us"):

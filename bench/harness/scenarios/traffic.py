@@ -7,7 +7,7 @@ from .. import load, measure
 from ..cli import Cli
 from ..result import Column, Result
 from ..servers import CORES, LOAD_CORE, SERVER_CORE, Field, most_connections
-from .common import CACHES, FLOORS, PACED, THROUGHPUT, TRANSACTIONS, VCL_SERVERS, interleaved, rotated, throughput, token
+from .common import CACHES, FLOORS, PACED, THROUGHPUT, TRANSACTIONS, VCL_SERVERS, interleaved, mixed, throughput, token
 
 # ---------------------------------------------------------------- hits
 
@@ -211,9 +211,8 @@ def burden(options):
         keep_idle(running)
         for server in running.servers.values():
             load.counted(server.port, 500, 2, "/1400/page")
-        turns = list(running.servers.items())
-        for at in range(options.rounds):
-            for name, server in rotated(turns, at):
+        for _ in range(options.rounds):
+            for name, server in mixed(running.servers.items()):
                 drive(f"{name} alone", server)
                 with load.holding(server.port, idle, 1000):
                     time.sleep(1)  # what comes of opening them is over
