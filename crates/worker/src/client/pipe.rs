@@ -38,7 +38,6 @@ impl PipeRequest {
 /// Bytes of a piped exchange, for `PipeAcct`.
 #[derive(Default)]
 struct Account {
-    req: u64,
     bereq: u64,
     from_client: u64,
     from_origin: u64,
@@ -127,21 +126,24 @@ async fn start(req: &mut Req) -> Step {
     if req.body.status() != BodyStatus::Cached {
         req.body.set_status(BodyStatus::None);
     }
-    let mut account = Account { req: std::mem::take(&mut req.account.req_header), ..Account::default() };
-    req.piped = true;
+    let mut account = Account::default();
     let reason = converse(req, &mut account).await;
     req.close = Some(reason);
-    if !req.piped {
-        req.account.req_header = account.req;
-        return Step::Done;
+    // With nothing to pipe to it counts as a request like others.
+    if req.piped {
+        charge(req, &account);
     }
-    let numbers = [account.req, account.bereq, account.from_client, account.from_origin];
+    Step::Done
+}
+
+fn charge(req: &mut Req, account: &Account) {
+    let header = std::mem::take(&mut req.account.req_header);
+    let numbers = [header, account.bereq, account.from_client, account.from_origin];
     req.task.log.put_numbers(Tag::PipeAcct, numbers);
     let c = &req.task.reactor.counters;
-    c.s_pipe_hdrbytes.add(account.req);
+    c.s_pipe_hdrbytes.add(header);
     c.s_pipe_in.add(account.from_client);
     c.s_pipe_out.add(account.from_origin);
-    Step::Done
 }
 
 /// Opens the way to the origin and carries bytes until one side has had enough.
@@ -153,14 +155,13 @@ async fn converse(req: &mut Req, account: &mut Account) -> SessClose {
     let found = crate::fetch::resolve(&mut ctx, backend);
     let opened = match found {
         Ok((id, origin)) => {
+            req.piped = true;
             let call = PipeCall { task: &mut req.task, pipe: &mut pipe };
             call.open(id, origin).await
         }
         Err(why) => {
             pipe.log.put(Tag::FetchError, why.as_bytes());
             pipe.log.put(Tag::VCL_Error, b"Backend does not support pipe");
-            // Nothing to pipe to: it counts as a request like others.
-            req.piped = false;
             None
         }
     };
