@@ -104,13 +104,18 @@ fn not_modified(req: &Req, object: &ObjRef) -> bool {
     conditional::not_modified(&req.http, ws, &req.resp, ws, req.t_req, || object.last_modified())
 }
 
-/// The connection is not kept when the response says so, or because of what happened before.
-pub fn settle_connection(req: &mut Req) {
+/// A request's body that is broken ends the connection, even if the request said that it was the last one.
+pub fn blame_body(req: &mut Req) {
     if req.body.status() == BodyStatus::Error
         && matches!(req.close, None | Some(SessClose::ReqClose | SessClose::ReqHttp10))
     {
         req.close = Some(SessClose::RxBody);
     }
+}
+
+/// The connection is not kept when the response says so, or because of what happened before.
+pub fn settle_connection(req: &mut Req) {
+    blame_body(req);
     let ws = &req.task.ws;
     let says_close = req.resp.value_is(ws, h::CONNECTION, b"close");
     if req.close.is_none() && says_close {

@@ -5,12 +5,12 @@ use std::io::ErrorKind;
 use lacquer_cache::{BodyState, flag};
 use lacquer_filters::{Filter, Gunzip, RangeOf};
 use lacquer_http::range::{self, Decision};
-use lacquer_http::{BodyStatus, SessClose, Text, conditional, h1, header_table as h};
+use lacquer_http::{SessClose, Text, conditional, h1, header_table as h};
 use lacquer_params::bits::FeatureBits;
 use lacquer_shm::Tag;
 use lacquer_shm::vsl::text;
 
-use super::deliver::settle_connection;
+use super::deliver::{blame_body, settle_connection};
 use super::outlet::{Below, Outlet};
 use super::{Req, Source, Step};
 use crate::faults::apart;
@@ -362,9 +362,7 @@ fn finish(req: &mut Req, source: &Source) -> Step {
         }
         crate::bodies::let_go(object);
     }
-    if req.body.status() == BodyStatus::Error && req.close.is_none() {
-        req.close = Some(SessClose::RxBody);
-    }
+    blame_body(req);
     req.resp_filters = Text::NONE;
     req.object = None;
     Step::Done
