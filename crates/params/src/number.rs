@@ -98,10 +98,12 @@ pub fn parse_duration_with_unit(text: &str) -> Option<f64> {
 /// Seconds: a plain number, or one with a unit.
 pub fn parse_duration(text: &str) -> Result<f64, &'static str> {
     const NO_UNIT: &str = "Invalid duration unit";
-    // Where the number ends for a fault, a unit is looked for all the same.
-    let letters = text.trim_start_matches([' ', '\t', '-']);
-    let unit_is_fine = letters.is_empty() || unit_seconds(letters.trim_matches(BLANKS)).is_some();
-    let (value, rest) = parse_number(text, false).map_err(|e| if unit_is_fine { e } else { NO_UNIT })?;
+    let (value, rest) = parse_number(text, false).map_err(|fault| {
+        // A unit is looked for all the same.
+        let letters = text.trim_start_matches([' ', '\t', '-']);
+        let unit_is_fine = letters.is_empty() || unit_seconds(letters.trim_matches(BLANKS)).is_some();
+        if unit_is_fine { fault } else { NO_UNIT }
+    })?;
     if value.abs() > LARGEST_DECIMAL {
         return Err(TOO_LONG);
     }
