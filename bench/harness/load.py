@@ -111,13 +111,21 @@ def holding(port, idle, slow):
         holder.wait()
 
 
+def got(port, path, coding=None):
+    """The body of one answer, which has to come in this coding."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", path, headers={"Host": "bench", "Accept-Encoding": coding or "identity"})
+    response = connection.getresponse()
+    body, came_in = response.read(), response.getheader("Content-Encoding")
+    connection.close()
+    if response.status != 200 or came_in != coding:
+        raise RuntimeError(f"port {port}: {path} came with status {response.status}, coded {came_in}, not {coding}")
+    return body
+
+
 def asked(origin_port):
     """How many requests the origin has had."""
-    connection = http.client.HTTPConnection("127.0.0.1", origin_port, timeout=10)
-    connection.request("GET", "/asked")
-    number = int(connection.getresponse().read())
-    connection.close()
-    return number
+    return int(got(origin_port, "/asked"))
 
 
 def measured(server, drive, origin_port=None):

@@ -1,7 +1,5 @@
 """Bodies that a cache puts together from others, packs and unpacks."""
 
-import http.client
-
 from .. import load
 from .common import VCL_SERVERS, interleaved, throughput, token
 
@@ -9,18 +7,6 @@ ESI = 'sub vcl_backend_response { if (bereq.url ~ "/parts/") { set beresp.do_esi
 GZIP = "sub vcl_backend_response { set beresp.do_gzip = true; }"
 ACCEPTS = "Accept-Encoding: gzip"
 TEXT = "/20000/text"
-
-
-def got(port, path, coding=None):
-    """The body of one answer, which has to come in this coding."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    connection.request("GET", path, headers={"Host": "bench", "Accept-Encoding": coding or "identity"})
-    response = connection.getresponse()
-    body, came_in = response.read(), response.getheader("Content-Encoding")
-    connection.close()
-    if response.status != 200 or came_in != coding:
-        raise RuntimeError(f"port {port}: {path} came with status {response.status}, coded {came_in}, not {coding}")
-    return body
 
 
 def esi(options):
@@ -32,7 +18,7 @@ def esi(options):
 
     def warm(port):
         load.counted(port, 500, 2, page)
-        if len(got(port, page)) < own + included:
+        if len(load.got(port, page)) < own + included:
             raise RuntimeError(f"port {port}: {page} came without what it includes")
     result = throughput("esi", "hit, 8 kB with five includes of 1.4 kB, 64 connections; nginx by its SSI")
     return [interleaved(result, options, (*VCL_SERVERS, "nginx"), drive, warm, vcl=ESI, ssi=True)]
@@ -48,7 +34,7 @@ def gzip(options):
 
     def warm(port):
         load.counted(port, 500, 2, f"{TEXT}/page")
-        if len(got(port, f"{TEXT}/page", "gzip")) >= len(got(port, f"{TEXT}/page")):
+        if len(load.got(port, f"{TEXT}/page", "gzip")) >= len(load.got(port, f"{TEXT}/page")):
             raise RuntimeError(f"port {port}: packed, {TEXT} is no smaller")
     kinds = (("gzip-hit", "hit, 20 kB of text, delivered packed", hits(ACCEPTS)),
              ("gunzip-hit", "hit, 20 kB of text, unpacked for each client", hits()),

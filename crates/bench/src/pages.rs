@@ -10,7 +10,7 @@ const WORDS: &str = "the of and a to in is was he for it with as his on be at by
 pub enum Body {
     /// The same byte again and again.
     Filler,
-    /// Words and markup, of which gzip makes about a fourth.
+    /// Words and markup, of which gzip makes a third.
     Text,
     /// As [`Body::Text`], with as many bytes of its own, and other pages included in it.
     Parts,
