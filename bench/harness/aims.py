@@ -2,6 +2,8 @@
 
 import typing
 
+from .result import ratio
+
 
 class Aim(typing.NamedTuple):
     text: str
@@ -55,7 +57,7 @@ def measured(aim, result):
     if own is None or not aim.against:
         return own and own["median"]
     other = result["rows"].get(aim.against, {}).get(aim.figure)
-    return own["median"] / other["median"] if other and other["median"] else None
+    return ratio(own, other) if other and other["median"] else None
 
 
 def is_met(aim, value):

@@ -53,12 +53,20 @@ def ratios(result, rows, kinds):
         found[label] = {}
         for column in result.columns:
             own = rows.get(result.subject, {}).get(column.key)
-            others = [rows[n][column.key]["median"] for n in names if column.key in rows.get(n, {})]
+            others = [rows[n][column.key] for n in names if column.key in rows.get(n, {})]
             if column.better and own and others:
-                best = max(others) if column.better == "more" else min(others)
-                if best > 0:
-                    found[label][column.key] = own["median"] / best
+                best = (max if column.better == "more" else min)(others, key=lambda other: other["median"])
+                if best["median"] > 0:
+                    found[label][column.key] = ratio(own, best)
     return {label: by_key for label, by_key in found.items() if by_key}
+
+
+def ratio(own, other):
+    """The median of the rounds' own ratios: within a round all follow each other closely, so what slows the machine
+    for a while slows them all."""
+    if len(own["values"]) != len(other["values"]) or min(other["values"]) <= 0:
+        return own["median"] / other["median"]
+    return statistics.median(ours / theirs for ours, theirs in zip(own["values"], other["values"]))
 
 
 def usual_references(rows, kinds, subject):

@@ -2,15 +2,15 @@
 options that returns Results: for every server the values of every round."""
 
 from .bodies import esi, gzip
-from .common import Options
+from .common import Options, steadier
 from .management import bans, restart, startup, vcl_cost, vcl_load
 from .objects import churn, memory
 from .traffic import burden, connections, dynamic, hit_sizes, http2, image, latency, misses, news, passes, reactors
 
 SCENARIOS = {
-    "hit-small": hit_sizes("hit-small", 1400, "1.4 kB"),
+    "hit-small": hit_sizes("hit-small", 1400, "1.4 kB", steadier),
     "hit-16k": hit_sizes("hit-16k", 16_000, "16 kB"),
-    "hit-100k": hit_sizes("hit-100k", 100_000, "100 kB"),
+    "hit-100k": hit_sizes("hit-100k", 100_000, "100 kB", steadier),
     "hit-1m": hit_sizes("hit-1m", 1_000_000, "1 MB"),
     "http2": http2,
     "connections": connections,

@@ -33,6 +33,11 @@ class Options:
         return [n for n in names if (not self.servers or n in self.servers) and SERVERS[n].installed()]
 
 
+def steadier(options):
+    """More rounds, for what an aim is set for."""
+    return dataclasses.replace(options, rounds=options.rounds * 3)
+
+
 def token():
     """Makes the URLs of this run differ from those of any other."""
     return f"{random.getrandbits(40):x}"

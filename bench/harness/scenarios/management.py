@@ -10,7 +10,7 @@ from .. import load, measure, vcls
 from ..cli import Cli
 from ..result import Column, Result
 from ..servers import Field
-from .common import CACHES, THROUGHPUT, VCL_SERVERS, token
+from .common import CACHES, THROUGHPUT, VCL_SERVERS, mixed, steadier, token
 
 
 def startup(options):
@@ -64,15 +64,15 @@ def vcl_cost(options):
         for cli in clients.values():
             for kind in vcls.KINDS:
                 cli.ok(inline(kind, vcls.text(kind, running.origin_port)))
-        for _ in range(options.rounds):
-            for name, server in running.servers.items():
+        for _ in range(steadier(options).rounds):
+            for name, server in mixed(running.servers.items()):
                 result.add(name, added(hits_under_each(clients[name], server, options.seconds)))
     return [result]
 
 
 def hits_under_each(cli, server, seconds):
     costs = {}
-    for kind in vcls.KINDS:
+    for kind in mixed(vcls.KINDS):
         cli.ok(f"vcl.use {kind}")
         load.counted(server.port, 500, 64, "/1400/page")
         costs[kind] = load.measured(server, lambda port: load.wrk(port, "/1400/page", 64, seconds))["cpu_us"]
@@ -102,7 +102,7 @@ def bans(options):
                                  ("bans", f"hits on {objects:,} objects, 1,000 new bans each round", 1000)):
             result = Result(id, title, columns, "cpu_us")
             for _ in range(options.rounds):
-                for name, server in running.servers.items():
+                for name, server in mixed(running.servers.items()):
                     spent = time_of_bans(clients[name], count)
                     values = load.measured(server, lambda port: load.wrk(
                         port, "/", 64, options.seconds, script="among.lua", arguments=(path, objects)))

@@ -7,7 +7,8 @@ from .. import load, measure
 from ..cli import Cli
 from ..result import Column, Result
 from ..servers import CORES, LOAD_CORE, SERVER_CORE, Field, most_connections
-from .common import CACHES, FLOORS, PACED, THROUGHPUT, TRANSACTIONS, VCL_SERVERS, interleaved, mixed, throughput, token
+from .common import (CACHES, FLOORS, PACED, THROUGHPUT, TRANSACTIONS, VCL_SERVERS, interleaved, mixed, steadier,
+                     throughput, token)
 
 # ---------------------------------------------------------------- hits
 
@@ -23,9 +24,9 @@ def hit(id, title, options, size, connections=64, headers=(), names=CACHES + ("n
     return interleaved(throughput(id, title), options, names, drive, warm, sizes=(size,), **field)
 
 
-def hit_sizes(id, size, label):
+def hit_sizes(id, size, label, rounds=lambda options: options):
     names = CACHES + ("haproxy-nolog", "nginx-file") + FLOORS
-    return lambda options: [hit(id, f"hit, {label}, 64 connections", options, size, names=names)]
+    return lambda options: [hit(id, f"hit, {label}, 64 connections", rounds(options), size, names=names)]
 
 
 def http2(options):
@@ -78,12 +79,12 @@ def missing(id, title, options, *origin):
 
 
 def passes(options):
-    return [passing("pass-kept", "pass, 1.4 kB, origin kept alive", options),
+    return [passing("pass-kept", "pass, 1.4 kB, origin kept alive", steadier(options)),
             passing("pass-closed", "pass, 1.4 kB, origin closes each time", options, "--close")]
 
 
 def misses(options):
-    return [missing("miss-kept", "miss, 100 B, origin kept alive", options),
+    return [missing("miss-kept", "miss, 100 B, origin kept alive", steadier(options)),
             missing("miss-closed", "miss, 100 B, origin closes each time", options, "--close")]
 
 
@@ -164,11 +165,12 @@ def image(options):
 
 def reactors(options):
     """One core and two. With less than four the load has no core of its own and bounds the requests per
-    second; then the CPU time per request tells whether a second reactor disturbs the first."""
+    second, which are not compared then: the CPU time per request tells whether a second reactor disturbs the first."""
     own = len(CORES) >= 4
     two = f"{SERVER_CORE},{CORES[3] if own else LOAD_CORE}"
     load_cores, threads = (f"{LOAD_CORE},{CORES[2]}", 2) if own else (LOAD_CORE, 1)
-    columns = [c for c in THROUGHPUT if c.key != "fetched"] + [Column("reactors", "reactors", 0, "")]
+    columns = [Column("rps", "requests/s", 0, "more" if own else ""), *(c for c in THROUGHPUT if c.key not in ("rps", "fetched")),
+               Column("reactors", "reactors", 0, "")]
     result = Result("reactors", "hit, 1.4 kB, 64 connections, one and two reactors", columns, "cpu_us", subject="2 reactors",
                     references=("1 reactor",))
     if not options.chosen(("lacquer",)):
@@ -177,7 +179,7 @@ def reactors(options):
         running.start("lacquer", "1 reactor", cores=SERVER_CORE)
         running.start("lacquer", "2 reactors", cores=two)
         for _ in range(options.rounds):
-            for name, server in running.servers.items():
+            for name, server in mixed(running.servers.items()):
                 load.counted(server.port, 500, 64, "/1400/page")
                 values = load.measured(server, lambda port: load.wrk(
                     port, "/1400/page", 64, options.seconds, cores=load_cores, threads=threads))
