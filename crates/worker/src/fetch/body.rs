@@ -2,30 +2,16 @@
 
 use std::io;
 
-use lacquer_cache::{BodyState, ChunkSizes, Nuke, ObjectSpec, Tag as Mark, Timers, flag};
+use lacquer_cache::{BodyState, flag};
 use lacquer_filters::Chain;
-use lacquer_http::{BodyStatus, Filter, SessClose, Text, conditional, header_table as h, pack, vary};
+use lacquer_http::{BodyStatus, SessClose, Text, header_table as h};
 use lacquer_shm::Tag;
 use lacquer_shm::vsl::Field;
 
 use super::connection::OriginConnection;
-use super::{Fetch, Step, Target};
+use super::object::Content;
+use super::{Fetch, Step};
 use crate::deadlines::Deadline;
-use crate::task::names;
-
-/// The body of an object that is made.
-#[derive(Clone, Copy)]
-pub enum Content<'c> {
-    /// It will come, so long if that is known.
-    Coming(Option<u64>),
-    /// It is there already, in the workspace.
-    Whole(Text),
-    /// As [`Content::Coming`], with what filters left behind of an earlier body.
-    Again(u64, &'c [u8]),
-}
-
-/// A body of at most this size may stay with a mark.
-const SMALL: usize = 512;
 
 pub async fn fetch(f: &mut Fetch) -> Step {
     let Some(connection) = &f.origin else {
@@ -146,253 +132,12 @@ fn template_failed(f: &mut Fetch, why: &str) -> Step {
 }
 
 impl Fetch {
-    /// Makes the object with its head; where it is stored follows from how long it will live.
-    pub fn store_head(&mut self, content: Content<'_>) -> bool {
-        let private = matches!(self.target, Target::Private);
-        let spec = if private { Vec::new() } else { self.vary_spec() };
-        let filter = if self.uncacheable { Filter::PASS_OBJECT } else { Filter::INSERT };
-        let mut head = std::mem::take(&mut self.out);
-        head.clear();
-        pack::pack(&self.beresp, &self.task.ws, filter, &mut head);
-        let stored = self.store(&head, &spec, private, content);
-        if stored {
-            self.log_obj(&head);
-        } else {
-            self.fetch_error("Could not get storage");
-        }
-        self.out = head;
-        stored
-    }
-
-    fn store(&mut self, head: &[u8], spec: &[u8], private: bool, content: Content<'_>) -> bool {
-        let Some(chosen) = self.place() else { return false };
-        let flags = self.object_flags(private);
-        if self.make_object(chosen, (head, spec), flags, content) {
-            return true;
-        }
-        let transient = self.task.reactor.shared.stevedores.transient();
-        if chosen == transient {
-            return false;
-        }
-        // Salvage: a short life in Transient is better than no answer.
-        self.ttl = self.ttl.min(self.task.params.shortlived);
-        self.grace = 0.0;
-        self.keep = 0.0;
-        self.make_object(transient, (head, spec), flags, content)
-    }
-
-    /// Whether the object may be made with its body. A mark must be able to let go of it.
-    fn may_be_whole(&self, length: usize) -> bool {
-        !self.uncacheable || length <= SMALL || matches!(self.target, Target::Private)
-    }
-
     /// The body came with the head.
     fn count_whole(&mut self) {
         let Some(connection) = &mut self.origin else { return };
         let whole = std::mem::replace(&mut connection.ahead, Text::NONE);
         self.account.beresp_reads += 1;
         self.account.beresp_body += whole.len() as u64;
-    }
-
-    /// Which requests the object is for; an unusable Vary makes it a pass.
-    fn vary_spec(&mut self) -> Vec<u8> {
-        let mut spec = Vec::new();
-        let made = vary::create(&self.beresp, &self.task.ws, &self.bereq, &self.task.ws, &mut spec);
-        if made.is_err() {
-            let text = b"Illegal 'Vary' header from backend, making this a pass.";
-            self.task.log.put(Tag::Error, text);
-            self.uncacheable = true;
-            spec.clear();
-        }
-        spec
-    }
-
-    /// The stored head as the log shows it where it is not masked.
-    fn log_obj(&mut self, head: &[u8]) {
-        if self.task.log.is_masked(Tag::ObjHeader) && self.task.log.is_masked(Tag::ObjStatus) {
-            return;
-        }
-        let Some(packed) = pack::PackedHead::new(head) else { return };
-        let log = &mut self.task.log;
-        log.put(Tag::ObjProtocol, self.beresp.proto(&self.task.ws));
-        log.put(Tag::ObjStatus, self.beresp.status_text(&self.task.ws));
-        log.put(Tag::ObjReason, packed.reason());
-        for line in packed.lines() {
-            log.put(Tag::ObjHeader, line);
-        }
-    }
-
-    fn object_flags(&self, private: bool) -> u32 {
-        let ws = &self.task.ws;
-        let has_validator =
-            || self.beresp.has(ws, h::ETAG) || conditional::strong_last_modified(&self.beresp, ws).is_some();
-        let mut flags = 0;
-        let mut set = |when: bool, bit: u32| flags |= if when { bit } else { 0 };
-        set(private, flag::PRIVATE);
-        set(self.uncacheable, flag::HFM);
-        set(self.hit_for_pass, flag::HFP);
-        set(!self.uncacheable && self.beresp.status() == 200 && has_validator(), flag::IMSCAND);
-        set(self.attempt.gzipped, flag::GZIPED);
-        set(self.attempt.encoding_changed, flag::CHGCE);
-        set(self.attempt.has_esi, flag::ESIPROC);
-        flags
-    }
-
-    fn make_object(
-        &mut self,
-        place: u32,
-        (head, vary): (&[u8], &[u8]),
-        flags: u32,
-        content: Content<'_>,
-    ) -> bool {
-        let reactor = self.task.reactor.clone();
-        let cache = &reactor.shared.cache;
-        let Some(stevedore) = reactor.shared.stevedores.get(place) else { return false };
-        let last_modified = self
-            .beresp
-            .get(&self.task.ws, h::LAST_MODIFIED)
-            .map_or(self.t_origin.floor(), lacquer_http::date::parse_or_zero);
-        let (expected, extra) = match content {
-            Content::Coming(expected) => (expected, [].as_slice()),
-            Content::Again(length, extra) => (Some(length), extra),
-            Content::Whole(_) => (None, [].as_slice()),
-        };
-        let spec = ObjectSpec {
-            vxid: self.task.vxid().number(),
-            t_origin: self.t_origin,
-            timers: Timers { ttl: self.ttl as f32, grace: self.grace as f32, keep: self.keep as f32 },
-            flags,
-            last_modified,
-            vary,
-            head,
-            extra,
-        };
-        let p = &self.task.params;
-        let sizes = ChunkSizes { first: p.fetch_chunksize as usize, max: p.fetch_maxchunksize as usize };
-        let log = &mut self.task.log;
-        let mut note = |text: &str| log.put(Tag::ExpKill, text.as_bytes());
-        let mut nuke = Nuke { left: p.nuke_limit, log: &mut note };
-        // What is kept as a mark only lets go of its body later: no span for head and body together.
-        let expected = expected.filter(|_| !self.uncacheable || flags & flag::PRIVATE != 0);
-        let made = match content {
-            Content::Whole(body) => {
-                let body = self.task.ws.get(body);
-                cache.create(stevedore, &spec, body, &mut nuke).map(|object| (object, None))
-            }
-            _ => {
-                let begun = cache.begin(stevedore, &spec, expected, sizes, &mut nuke);
-                begun.map(|(object, writer)| (object, Some(writer)))
-            }
-        };
-        self.nuked = p.nuke_limit - nuke.left;
-        let kind = stevedore.kind().name();
-        let Ok((object, writer)) = made else {
-            let text = format_args!("Failed to create object from {kind} {}", stevedore.name());
-            self.task.log.put_fmt(Tag::Error, text);
-            return false;
-        };
-        crate::task::log_storage(&mut self.task.log, kind, stevedore.name());
-        self.object = Some(object);
-        self.writer = writer;
-        true
-    }
-
-    /// VCL may have chosen none.
-    fn place(&mut self) -> Option<u32> {
-        let transient = self.task.reactor.shared.stevedores.transient();
-        let c = &self.task.reactor.counters;
-        if self.uncacheable {
-            c.beresp_uncacheable.add(1);
-            return Some(transient);
-        }
-        if self.ttl + self.grace + self.keep < self.task.params.shortlived {
-            c.beresp_shortlived.add(1);
-            return Some(transient);
-        }
-        self.attempt.storage
-    }
-
-    /// What the origin lets the object be purged by.
-    fn tags(&self) -> Vec<Mark> {
-        let (ws, cache) = (&self.task.ws, &self.task.reactor.shared.cache);
-        let lists = [names::XKEY, names::X_HASH_TWO].into_iter().flat_map(|n| self.beresp.get_all(ws, n));
-        lists.flat_map(lacquer_vmods::xkey::tags).map(|word| cache.tag(word)).collect()
-    }
-
-    /// From now on others may have the object while it is still being fetched.
-    pub fn publish(&mut self) {
-        let Some(object) = self.object.clone() else { return };
-        if let Target::Cache(busy) = std::mem::replace(&mut self.target, Target::Delivered) {
-            busy.publish_tagged(&object, self.tags());
-        }
-        self.announce(Some(object));
-    }
-
-    /// The body came whole; `published` tells whether others have the object already.
-    fn complete(&mut self, published: bool) {
-        self.settle(published);
-        self.task.stamp("BerespBody");
-        if let (Some(stale), Some(object)) = (self.stale.take(), &self.object) {
-            let log = &self.task.reactor.shared.log;
-            let text = format_args!("VBF_Superseded x={} n={}", stale.vxid(), object.vxid());
-            log.write_fmt(Tag::ExpKill, lacquer_shm::Vxid::NONE, text);
-            self.task.reactor.shared.cache.supersede(&stale);
-        }
-    }
-
-    /// Nothing more comes: the object is what it is.
-    pub fn settle(&mut self, published: bool) {
-        if published {
-            // Readers hold this object already; the index may take a more compact one.
-            if let (Some(writer), Some(object)) = (self.writer.take(), self.object.take()) {
-                self.object = Some(self.task.reactor.shared.cache.finish(object, writer));
-            }
-        } else {
-            if let Some(writer) = self.writer.take() {
-                writer.finish();
-            }
-            self.publish();
-        }
-        if let Some(object) = self.object.as_ref().filter(|o| o.is(flag::CANCEL)) {
-            object.stored().slim();
-        }
-    }
-
-    /// Makes sure that the object can take more; false if there is no room even after eviction.
-    fn reserve(&mut self) -> bool {
-        let reactor = self.task.reactor.clone();
-        let shared = &reactor.shared;
-        let (Some(writer), Some(object)) = (&mut self.writer, &self.object) else { return false };
-        let Some(stevedore) = shared.stevedores.get(u32::from(object.stevedore())) else { return false };
-        let log = &mut self.task.log;
-        let mut note = |text: &str| log.put(Tag::ExpKill, text.as_bytes());
-        // A body of many megabytes may take the place of as many objects as if it came in several.
-        let megabytes = u32::try_from(writer.len() >> 20).unwrap_or(u32::MAX);
-        let limit = self.task.params.nuke_limit.saturating_mul(megabytes.saturating_add(1));
-        let mut nuke = Nuke { left: limit.saturating_sub(self.nuked), log: &mut note };
-        let reserved = shared.cache.reserve(stevedore, writer, &mut nuke);
-        self.nuked = limit - nuke.left;
-        if reserved.is_err() {
-            self.fetch_error("Could not get storage");
-            return false;
-        }
-        true
-    }
-
-    /// Adds bytes to the object; false if there is no room for them.
-    pub fn append(&mut self, mut bytes: &[u8]) -> bool {
-        while !bytes.is_empty() {
-            if !self.reserve() {
-                return false;
-            }
-            let Some(writer) = &mut self.writer else { return false };
-            let window = writer.window();
-            let n = window.len().min(bytes.len());
-            window[..n].copy_from_slice(&bytes[..n]);
-            writer.commit(n);
-            bytes = &bytes[n..];
-        }
-        true
     }
 
     /// Receives the whole body. An error is a text for the log, empty if it is there already.

@@ -4,7 +4,7 @@ use lacquer_http::{fixed, header_table as h};
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 
-use super::body::Content;
+use super::object::Content;
 use super::{Fetch, Step, Target};
 
 /// Life of an error that others wait for: they share it instead of asking the origin one by one.

@@ -10,6 +10,7 @@ mod connection;
 mod error;
 mod filters;
 mod host;
+mod object;
 mod pipe;
 mod queue;
 mod response;

@@ -1,7 +1,10 @@
 //! A client's connection, and what is known of it for as long as it lasts. How it is served stands in
-//! [`serve`], how it tells who the client really is in [`proxy_header`].
+//! [`serve`], how heads come in [`receive`], what is made of them in [`begin`], and how it tells who the client
+//! really is in [`proxy_header`].
 
+mod begin;
 mod proxy_header;
+mod receive;
 mod serve;
 
 use std::cell::{Cell, RefCell};

@@ -1,0 +1,48 @@
+//! What a client sends, some of which may have been read ahead.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use lacquer_backend::RxHalf;
+
+/// The receiving half with what was read beyond the last message.
+pub struct Rx {
+    pub half: RxHalf,
+    pub pending: Vec<u8>,
+}
+
+impl Rx {
+    pub fn new(half: RxHalf) -> Rx {
+        Rx { half, pending: Vec::new() }
+    }
+
+    /// Bytes that are there already, else what the socket has.
+    pub fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        if self.pending.is_empty() {
+            return self.half.poll_read(cx, buf);
+        }
+        let n = buf.len().min(self.pending.len());
+        buf[..n].copy_from_slice(&self.pending[..n]);
+        self.pending.drain(..n);
+        Poll::Ready(Ok(n))
+    }
+
+    pub async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        std::future::poll_fn(|cx| self.poll_read(cx, buf)).await
+    }
+
+    /// Some of what comes next was read already.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Puts bytes back that belong to the next message.
+    pub fn unread(&mut self, bytes: &[u8]) {
+        if self.pending.is_empty() {
+            self.pending.extend_from_slice(bytes);
+        } else {
+            let tail = std::mem::take(&mut self.pending);
+            self.pending = [bytes, &tail].concat();
+        }
+    }
+}

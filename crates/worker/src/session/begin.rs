@@ -1,0 +1,151 @@
+//! A request made of a head, or the reason why it is none.
+
+use std::rc::Rc;
+
+use lacquer_http::h1;
+use lacquer_http::{BodyStatus, SessClose, Text, header_table as h};
+use lacquer_params::{FeatureBits, Params};
+use lacquer_shm::{Tag, Vxid};
+
+use super::receive::Head;
+use super::serve::Connection;
+use crate::client::{Req, Start};
+use crate::h2;
+use crate::reactor::Reactor;
+use crate::req_body::ReqBody;
+use crate::seat::Seat;
+use crate::wire::Wire;
+
+/// What came of a head.
+pub enum Begun {
+    Request(Seat<Req>),
+    /// It is no HTTP and is answered with this status.
+    Refused(Seat<Req>, u16),
+    /// The client speaks HTTP/2, and knows that we do.
+    Http2,
+    /// The client asks to go on with HTTP/2.
+    Upgrade(Seat<Req>),
+    Closed(SessClose),
+}
+
+/// Makes a request of a head whose bytes are in the seat's memory.
+pub fn begin(
+    reactor: &Rc<Reactor>,
+    params: Rc<Params>,
+    connection: &mut Connection,
+    mut seat: Seat<Req>,
+    head: &Head,
+) -> Begun {
+    let Some(vcl) = reactor.vcl() else {
+        reactor.give_seat(seat);
+        return Begun::Closed(SessClose::Overload);
+    };
+    let max_line = params.http_req_hdr_len as usize;
+    let start = Start {
+        reactor: reactor.clone(),
+        params,
+        sess: connection.sess.clone(),
+        vcl,
+        tx: Wire::Socket(connection.tx.clone()),
+        t_first: head.first,
+        t_req: head.complete,
+    };
+    let Some(req) = seat.occupy(|memory| Req::new(start, memory)) else {
+        return Begun::Closed(SessClose::Overload);
+    };
+    if req.task.ws.get(head.rx).starts_with(h1::H2_PREFACE) {
+        if !req.task.params.feature.has(FeatureBits::HTTP2) {
+            reactor.give_seat(seat);
+            return Begun::Closed(SessClose::ReqHttp20);
+        }
+        let behind = req.task.ws.get(head.rx.tail(h1::H2_PREFACE.len()));
+        if let Some(rx) = connection.rx.as_mut().filter(|_| !behind.is_empty()) {
+            rx.unread(behind);
+        }
+        reactor.give_seat(seat);
+        return Begun::Http2;
+    }
+    let session = Vxid::client(connection.sess.vxid);
+    let log = &mut req.task.log;
+    log.begin(Vxid::client(reactor.vxid()));
+    log.link_from(session, "req", "rxreq");
+    log.put_relation(Tag::Begin, "req", session, "rxreq");
+    log.put_timestamp("Start", head.first, head.first, head.first);
+    log.put_timestamp("Req", head.complete, head.first, head.first);
+    req.task.t_prev = head.complete;
+    match h1::parse_request(&mut req.task.ws, head.rx, &mut req.http, max_line) {
+        Ok(parsed) => {
+            accept(req, connection, head, &parsed);
+            if h2::is_wanted(req) && may_upgrade(req) {
+                return Begun::Upgrade(seat);
+            }
+        }
+        Err(bad) => {
+            log_garbage(req, head, &bad);
+            return Begun::Refused(seat, bad.status);
+        }
+    }
+    Begun::Request(seat)
+}
+
+/// The head is a request's: what came behind it waits, and the body may be read.
+fn accept(req: &mut Req, connection: &mut Connection, head: &Head, parsed: &h1::RequestHead) {
+    let memory = &mut req.task.ws;
+    let surplus = head.rx.tail(parsed.len);
+    if !surplus.is_empty()
+        && let Some(rx) = connection.rx.as_mut()
+    {
+        rx.unread(memory.get(surplus));
+    }
+    let mut rehosted = parsed.rehosted;
+    if req.task.params.feature.has(FeatureBits::HTTPS_SCHEME)
+        && let Ok(Some(old)) = h1::rehost_https(memory, &mut req.http)
+    {
+        rehosted = Some(old);
+    }
+    if let Some(old) = rehosted {
+        req.task.reactor.counters.http1_absolute_form.add(1);
+        log_rehost(req, old);
+    }
+    req.body = ReqBody::new(connection.rx.take(), parsed.framing);
+    req.account.req_header += parsed.len as u64;
+    req.task.log.put(Tag::VCL_use, req.task.vcl.name.as_bytes());
+}
+
+/// The target's authority took the place of Host.
+fn log_rehost(req: &mut Req, old: Text) {
+    let (ws, log) = (&req.task.ws, &mut req.task.log);
+    if old.is_some() {
+        log.put(Tag::ReqUnset, ws.get(old));
+    }
+    for field in req.http.fields().iter().filter(|f| f.is(ws, h::HOST)) {
+        log.put(Tag::ReqHeader, field.line(ws));
+    }
+}
+
+/// A head that is not HTTP: the log gets it as it came.
+fn log_garbage(req: &mut Req, head: &Head, bad: &h1::BadHead) {
+    let (ws, log) = (&req.task.ws, &mut req.task.log);
+    if let Some(bogo) = &bad.bogo {
+        let mut text = Vec::new();
+        bogo.write(ws, &mut text);
+        log.put(Tag::BogoHeader, &text);
+    }
+    log.put(Tag::HttpGarbage, h1::garbage(ws.get(head.rx)));
+    req.task.reactor.counters.client_req_400.add(1);
+    req.account.req_header += head.rx.len() as u64;
+    crate::client::log_start(req);
+    req.close = Some(SessClose::RxJunk);
+}
+
+/// Whether HTTP/2 may go on where this request asks for it; the log tells why not.
+fn may_upgrade(req: &mut Req) -> bool {
+    if !req.task.params.feature.has(FeatureBits::HTTP2) {
+        req.task.log.put(Tag::Debug, b"H2 upgrade attempt");
+    } else if req.body.status() != BodyStatus::None {
+        req.task.log.put(Tag::Debug, b"H2 upgrade attempt has body");
+    } else {
+        return true;
+    }
+    false
+}
