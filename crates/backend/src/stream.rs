@@ -141,27 +141,31 @@ impl TxHalf {
     /// Straight to the kernel: the C library's own call is one that threads can be cancelled in, which it pays
     /// for with two atomic operations each time.
     pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
-        let send = || rustix::net::send(self.as_fd(), buf, SendFlags::NOSIGNAL).map_err(io::Error::from);
-        match self {
-            TxHalf::Tcp(s) => s.as_ref().try_io(Interest::WRITABLE, send),
-            TxHalf::Unix(s) => s.as_ref().try_io(Interest::WRITABLE, send),
-        }
+        self.try_send(buf.len(), || rustix::net::send(self.as_fd(), buf, SendFlags::NOSIGNAL))
     }
 
     pub fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        match self {
-            TxHalf::Tcp(s) => s.try_write_vectored(bufs),
-            TxHalf::Unix(s) => s.try_write_vectored(bufs),
-        }
+        let len = bufs.iter().map(|buf| buf.len()).sum();
+        self.try_send(len, || rustix::io::writev(self.as_fd(), bufs))
     }
 
     /// Sends a range of a file without copying it; how much went out.
     pub fn try_sendfile(&self, file: BorrowedFd<'_>, offset: &mut u64, len: usize) -> io::Result<usize> {
-        let send = || rustix::fs::sendfile(self.as_fd(), file, Some(offset), len).map_err(io::Error::from);
-        match self {
+        self.try_send(len, || rustix::fs::sendfile(self.as_fd(), file, Some(offset), len))
+    }
+
+    /// What goes out short of `len` has filled the socket, which then is not asked again until it tells of room.
+    fn try_send(&self, len: usize, send: impl FnOnce() -> rustix::io::Result<usize>) -> io::Result<usize> {
+        let mut sent = 0;
+        let send = || {
+            sent = send()?;
+            if sent == 0 || sent == len { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+        };
+        let done = match self {
             TxHalf::Tcp(s) => s.as_ref().try_io(Interest::WRITABLE, send),
             TxHalf::Unix(s) => s.as_ref().try_io(Interest::WRITABLE, send),
-        }
+        };
+        if sent > 0 { Ok(sent) } else { done.map(|()| 0) }
     }
 
     /// Ready when a write would not have to wait.
