@@ -192,10 +192,10 @@ fn check_secret(path: &Path, jail: &Jail) -> Outcome<()> {
 }
 
 /// The machine and the choices that the banner tells, in varnishd's form.
-fn platform(host: &Uname, jail: &Jail, storages: &[Storage]) -> String {
+fn platform(host: &Uname, jail: &Jail, storages: &[Storage], hash: &str) -> String {
     let stores: Vec<&str> = storages.iter().map(|s| s.method()).collect();
     format!(
-        "{},{},{},-j{},-s{},-hcritbit",
+        "{},{},{},-j{},-s{},-h{hash}",
         host.sysname().to_string_lossy(),
         host.release().to_string_lossy(),
         host.machine().to_string_lossy(),
@@ -236,10 +236,11 @@ pub fn run(said: &Said, program: &OsString, background: &mut Option<Background>)
     };
     let host = rustix::system::uname();
     let identity = identity(said, &host.nodename().to_string_lossy())?;
+    let hash = said.hash_method()?;
     workdir::enter(&workdir, &jail, &complain)?;
     let storages = storages.make(&jail, &complain)?;
     let mut manager = Manager {
-        platform: platform(&host, &jail, &storages),
+        platform: platform(&host, &jail, &storages, hash),
         complain,
         program: program.clone(),
         jail,

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use lacquer_cli::check::check;
 use lacquer_cli::collector::{Collector, Command};
 use lacquer_cli::{auth, frame, status};
 
@@ -129,11 +130,11 @@ impl Session {
             say_line(&format!("> {}", command.line));
         }
         manager.complain.say(Level::Cli, &format!("CLI {} Rd {}", self.ident, command.line));
-        let is_answer = command.words.as_ref().is_ok_and(|words| words.first().is_some_and(|w| w == "auth"));
-        let mut reply = manager.run(command, self.challenge.is_none());
-        if is_answer && reply.status == status::UNIMPLEMENTED {
-            reply = self.authenticate(manager, command);
-        }
+        let knows_secret = self.challenge.is_none();
+        let mut reply = match check(&command.words, knows_secret) {
+            Ok(Some(found)) if found.spec.name == "auth" => self.authenticate(manager, command),
+            _ => manager.run(command, knows_secret),
+        };
         manager
             .complain
             .say(Level::Cli, &format!("CLI {} Wr {:03} {}", self.ident, reply.status, reply.text));

@@ -211,13 +211,19 @@ impl Said {
         if let Some(waiter) = self.waiter.as_deref().filter(|w| !["epoll", "poll"].contains(w)) {
             return Err(Fault::usage(format!("Unknown waiter method \"{waiter}\"")));
         }
-        let Some(hash) = &self.hash else { return Ok(()) };
+        self.hash_method().map(drop)
+    }
+
+    /// What `-h` names, for the banner.
+    pub fn hash_method(&self) -> Outcome<&str> {
+        let hash = self.hash.as_deref().unwrap_or("critbit");
         let mut words = hash.split([',', ' ', '\t']).filter(|word| !word.is_empty());
         let method = words.next().ok_or_else(|| Fault::usage("-h argument is empty"))?;
         match (method, words.count()) {
-            ("critbit" | "simple" | "simple_list", 0) | ("classic", 0 | 1) => Ok(()),
+            ("critbit" | "simple" | "simple_list", 0) | ("classic", 0 | 1) => Ok(method),
             ("critbit" | "simple" | "simple_list", _) => {
-                Err(Fault::usage(format!("Hash method \"{method}\" takes no arguments")))
+                let name = method.trim_end_matches("_list");
+                Err(Fault::usage(format!("Hash method \"{name}\" takes no arguments")))
             }
             ("classic", _) => Err(Fault::usage("(-hclassic) too many arguments")),
             _ => Err(Fault::usage(format!("Unknown hash method \"{method}\""))),
@@ -301,6 +307,7 @@ mod tests {
             ("-d -h ,", "-h argument is empty"),
             ("-d -h foo", "Unknown hash method \"foo\""),
             ("-d -h critbit,1", "Hash method \"critbit\" takes no arguments"),
+            ("-d -h simple_list,1", "Hash method \"simple\" takes no arguments"),
             ("-d -h classic,5,6", "(-hclassic) too many arguments"),
         ] {
             let fault = parse_line(line).unwrap_err();
