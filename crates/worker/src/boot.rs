@@ -32,7 +32,7 @@ const DESCRIPTORS_AT_ONCE: u64 = 1 << 16;
 
 /// Sets everything up; when it returns the reactors run and wait for leave to accept.
 pub fn boot(link: RawFd) -> Result<(Arc<Shared>, UnixStream), String> {
-    crate::sys::install_signal_handlers();
+    crate::sys::watch_for_faults(crate::control::panics::last_words);
     crate::sys::die_with_parent();
     let mut link = UnixStream::from(crate::sys::inherit(link));
     let config = match link::receive(&mut link) {
@@ -141,6 +141,7 @@ fn reactor_runtime() -> io::Result<LocalRuntime> {
 }
 
 fn react(runtime: &LocalRuntime, shared: Arc<Shared>, id: usize, sockets: Vec<Arc<Inherited>>) {
+    crate::sys::prepare_thread();
     let reactor = Reactor::new(shared, id);
     for socket in sockets {
         runtime.spawn_local(accept_loop(reactor.clone(), socket));

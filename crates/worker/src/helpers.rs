@@ -81,7 +81,10 @@ pub fn start(shared: &Arc<Shared>) -> Result<(), String> {
         let shared = shared.clone();
         std::thread::Builder::new()
             .name(name.to_owned())
-            .spawn(move || work(&shared))
+            .spawn(move || {
+                crate::sys::prepare_thread();
+                work(&shared);
+            })
             .map_err(|e| format!("cannot start the thread {name}: {e}"))?;
     }
     Ok(())

@@ -77,6 +77,20 @@ fn a_panic_is_shown() {
 }
 
 #[test]
+fn a_fatal_signal_leaves_words() {
+    let mut daemon = Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), ""), &[]);
+    for (name, words) in [("-SEGV", "signal 11 (Segmentation fault)"), ("-ABRT", "signal 6 (Aborted)")] {
+        assert!(until(|| daemon.ok("pid").contains("Worker")), "a worker runs");
+        signal(daemon.worker(), name);
+        assert!(until(|| daemon.cli("panic.show").1.contains(words)), "{words} is shown");
+        let shown = daemon.ok("panic.show");
+        for part in [words, ", sent by process ", "version = ", "Backtrace:", "pthread.name = "] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+    }
+}
+
+#[test]
 fn the_worker_does_not_outlive_the_manager() {
     let mut daemon = Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), ""), &[]);
     let worker = daemon.worker();

@@ -19,7 +19,8 @@ pub fn die(message: &str) -> ! {
     sys::die(&last_words(message))
 }
 
-fn last_words(message: &str) -> String {
+/// A message, and what there is to say of the process and the place.
+pub fn last_words(message: &str) -> String {
     let system = rustix::system::uname();
     let mut out =
         format!("{message}\nversion = varnish-7.7.0 lacquer-{}, vrt api = 21.0\n", env!("CARGO_PKG_VERSION"));

@@ -1,11 +1,15 @@
-//! The operating system where the safe interfaces end: inherited descriptors, identities, signals, last words.
+//! The operating system where the safe interfaces end: inherited descriptors, identities, clocks, and
+//! [fatal](fatal) signals.
 #![allow(unsafe_code)]
+
+mod fatal;
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicI32, Ordering};
 
 use lacquer_vcl_runtime::TcpInfo;
+
+pub use fatal::{die, prepare_thread, set_last_words_fd, watch_for_faults};
 
 /// Takes over a descriptor that the manager left open for this process.
 pub fn inherit(fd: RawFd) -> OwnedFd {
@@ -84,56 +88,6 @@ pub fn die_with_parent() {
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::prctl(libc::PR_SET_DUMPABLE, 1);
-    }
-}
-
-static LAST_WORDS: AtomicI32 = AtomicI32::new(-1);
-
-/// Where [`last_words`] go.
-pub fn set_last_words_fd(fd: RawFd) {
-    LAST_WORDS.store(fd, Ordering::Relaxed);
-}
-
-/// Leaves a text for the manager's `panic.show`.
-pub fn last_words(text: &[u8]) {
-    let fd = LAST_WORDS.load(Ordering::Relaxed);
-    if fd >= 0 {
-        // SAFETY: the descriptor stays open as long as the process; the pointer is valid for the length.
-        unsafe { libc::pwrite(fd, text.as_ptr().cast(), text.len(), 0) };
-    }
-}
-
-/// Ends the process as a fault does, after its last words.
-pub fn die(text: &str) -> ! {
-    last_words(text.as_bytes());
-    std::process::abort()
-}
-
-extern "C" fn on_fault(signal: libc::c_int) {
-    let text: &[u8] = match signal {
-        libc::SIGSEGV => b"Panic: signal 11 (Segmentation fault): the worker touched memory it must not\n",
-        libc::SIGBUS => b"Panic: signal 7 (Bus error): is the disk behind a storage file full?\n",
-        libc::SIGILL => b"Panic: signal 4 (Illegal instruction)\n",
-        _ => b"Panic: signal\n",
-    };
-    last_words(text);
-    // SAFETY: both calls are allowed in signal handlers; the default action then ends the process.
-    unsafe {
-        libc::signal(signal, libc::SIG_DFL);
-        libc::raise(signal);
-    }
-}
-
-/// Fatal signals leave a text; a broken pipe is an ordinary error.
-pub fn install_signal_handlers() {
-    let handler = on_fault as extern "C" fn(libc::c_int) as usize;
-    // SAFETY: the handler only uses calls that are safe in signal handlers.
-    unsafe {
-        for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL] {
-            libc::signal(signal, handler);
-        }
-        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
-        libc::signal(libc::SIGINT, libc::SIG_IGN);
     }
 }
 

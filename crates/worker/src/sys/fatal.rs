@@ -1,0 +1,106 @@
+//! The end of the process: last words for the manager's `panic.show`, and the signals that nobody survives.
+
+use std::io::Write;
+use std::os::fd::RawFd;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+const SIGNALS: [libc::c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
+/// For the handler, which unwinds the stack and names what it finds there. Not touched until then.
+const HANDLER_STACK: usize = 512 * 1024;
+/// How long the handler may look for words, in seconds.
+const PATIENCE: libc::c_uint = 5;
+
+static LAST_WORDS: AtomicI32 = AtomicI32::new(-1);
+static SAID: AtomicBool = AtomicBool::new(false);
+static DESCRIBE: OnceLock<fn(&str) -> String> = OnceLock::new();
+
+/// Where last words go.
+pub fn set_last_words_fd(fd: RawFd) {
+    LAST_WORDS.store(fd, Ordering::Relaxed);
+}
+
+/// Leaves a text for the manager's `panic.show`, in place of any before.
+fn say(text: &[u8]) {
+    let fd = LAST_WORDS.load(Ordering::Relaxed);
+    if fd >= 0 {
+        // SAFETY: the descriptor stays open as long as the process; the pointer is valid for the length.
+        unsafe { libc::pwrite(fd, text.as_ptr().cast(), text.len(), 0) };
+    }
+}
+
+/// Ends the process as a fault does, after its last words.
+pub fn die(text: &str) -> ! {
+    SAID.store(true, Ordering::Relaxed);
+    say(text.as_bytes());
+    std::process::abort()
+}
+
+/// Fatal signals leave words, `describe` made longer; a broken pipe is an ordinary error.
+pub fn watch_for_faults(describe: fn(&str) -> String) {
+    let _ = DESCRIBE.set(describe);
+    prepare_thread();
+    // SAFETY: all zeroes are a value of the structure: no flags, and no signal that is held back.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = on_fault as extern "C" fn(_, _, _) as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESETHAND;
+    // SAFETY: the handler has the form that SA_SIGINFO asks for, and says itself why it may do what it does.
+    unsafe {
+        for signal in SIGNALS {
+            libc::sigaction(signal, &raw const action, std::ptr::null_mut());
+        }
+        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+        libc::signal(libc::SIGINT, libc::SIG_IGN);
+    }
+}
+
+/// Gives the thread, which is to live as long as the process, a stack for the handler: its own may be the fault.
+pub fn prepare_thread() {
+    let stack = vec![0_u8; HANDLER_STACK].leak();
+    let stack = libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: stack.len() };
+    // SAFETY: the memory is never freed, and nothing else uses it.
+    unsafe { libc::sigaltstack(&raw const stack, std::ptr::null_mut()) };
+}
+
+/// Short words first, without any help. The longer ones need the allocator and the unwinder, which may be what
+/// failed; a second fault then ends the process at once, and an alarm does if they wait for ever.
+extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+    if !SAID.swap(true, Ordering::Relaxed) {
+        let mut short = [0; 200];
+        // SAFETY: the kernel hands over what it knows of the signal, for as long as the handler runs.
+        let length = summarize(signal, unsafe { &*info }, &mut short);
+        say(&short[..length]);
+        // SAFETY: no pointers; nothing else in the process sets an alarm.
+        unsafe { libc::alarm(PATIENCE) };
+        if let (Some(describe), Ok(short)) = (DESCRIBE.get(), str::from_utf8(&short[..length])) {
+            say(describe(short).as_bytes());
+        }
+    }
+    // SAFETY: allowed in signal handlers. The default action, which is in force again, ends the process on return.
+    unsafe { libc::raise(signal) };
+}
+
+/// What is known without looking; how long it is.
+fn summarize(signal: libc::c_int, info: &libc::siginfo_t, out: &mut [u8]) -> usize {
+    let size = out.len();
+    let mut rest = out;
+    let what = match signal {
+        libc::SIGSEGV => "11 (Segmentation fault): the worker touched memory it must not",
+        libc::SIGBUS => "7 (Bus error): is the disk behind a storage file full?",
+        libc::SIGILL => "4 (Illegal instruction)",
+        libc::SIGFPE => "8 (Arithmetic error)",
+        _ => "6 (Aborted)",
+    };
+    let _ = write!(rest, "Panic: signal {what}");
+    // SAFETY: which of the two fields is set depends on whether a process or the kernel sent the signal; both are
+    // integers within the structure in any case.
+    let (sender, address) = unsafe { (info.si_pid(), info.si_addr()) };
+    let from_a_process = info.si_code <= 0;
+    let _ = match signal {
+        _ if from_a_process && sender.cast_unsigned() == std::process::id() => Ok(()),
+        _ if from_a_process => write!(rest, ", sent by process {sender}"),
+        _ => write!(rest, ", at {address:?}"),
+    };
+    let left = rest.len();
+    size - left
+}
