@@ -79,7 +79,12 @@ fn a_panic_is_shown() {
 #[test]
 fn a_fatal_signal_leaves_words() {
     let mut daemon = Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), ""), &[]);
-    for (name, words) in [("-SEGV", "signal 11 (Segmentation fault)"), ("-ABRT", "signal 6 (Aborted)")] {
+    let signals = [
+        ("-SEGV", "signal 11 (Segmentation fault)"),
+        ("-ABRT", "signal 6 (Aborted)"),
+        ("-QUIT", "signal 3 (Quit)"),
+    ];
+    for (name, words) in signals {
         assert!(until(|| daemon.ok("pid").contains("Worker")), "a worker runs");
         signal(daemon.worker(), name);
         assert!(until(|| daemon.cli("panic.show").1.contains(words)), "{words} is shown");
@@ -88,6 +93,18 @@ fn a_fatal_signal_leaves_words() {
             assert!(shown.contains(part), "{part}: {shown}");
         }
     }
+}
+
+#[test]
+fn what_a_whole_group_is_sent_is_not_for_the_worker() {
+    let mut daemon =
+        Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), "sub vcl_recv { return (synth(200)); }"), &[]);
+    let worker = daemon.worker();
+    for name in ["-HUP", "-INT", "-PIPE"] {
+        signal(worker, name);
+        assert_eq!(get(daemon.address, "/").expect("the worker answers").status, 200, "after {name}");
+    }
+    assert_eq!(daemon.worker(), worker);
 }
 
 #[test]

@@ -5,7 +5,11 @@ use std::os::fd::RawFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-const SIGNALS: [libc::c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
+/// SIGQUIT is how the manager ends a worker that does not answer: the words tell where it was.
+const FATAL: [libc::c_int; 6] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGQUIT];
+/// A broken pipe is an ordinary error; what a terminal or a service sends to a whole group is for the manager.
+const IGNORED: [libc::c_int; 3] = [libc::SIGPIPE, libc::SIGINT, libc::SIGHUP];
 /// For the handler, which unwinds the stack and names what it finds there. Not touched until then.
 const HANDLER_STACK: usize = 512 * 1024;
 /// How long the handler may look for words, in seconds.
@@ -36,7 +40,7 @@ pub fn die(text: &str) -> ! {
     std::process::abort()
 }
 
-/// Fatal signals leave words, `describe` made longer; a broken pipe is an ordinary error.
+/// Fatal signals leave words, which `describe` makes longer.
 pub fn watch_for_faults(describe: fn(&str) -> String) {
     let _ = DESCRIBE.set(describe);
     prepare_thread();
@@ -46,11 +50,12 @@ pub fn watch_for_faults(describe: fn(&str) -> String) {
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESETHAND;
     // SAFETY: the handler has the form that SA_SIGINFO asks for, and says itself why it may do what it does.
     unsafe {
-        for signal in SIGNALS {
+        for signal in FATAL {
             libc::sigaction(signal, &raw const action, std::ptr::null_mut());
         }
-        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
-        libc::signal(libc::SIGINT, libc::SIG_IGN);
+        for signal in IGNORED {
+            libc::signal(signal, libc::SIG_IGN);
+        }
     }
 }
 
@@ -89,6 +94,7 @@ fn summarize(signal: libc::c_int, info: &libc::siginfo_t, out: &mut [u8]) -> usi
         libc::SIGBUS => "7 (Bus error): is the disk behind a storage file full?",
         libc::SIGILL => "4 (Illegal instruction)",
         libc::SIGFPE => "8 (Arithmetic error)",
+        libc::SIGQUIT => "3 (Quit)",
         _ => "6 (Aborted)",
     };
     let _ = write!(rest, "Panic: signal {what}");
