@@ -164,25 +164,28 @@ def image(options):
 
 
 def reactors(options):
-    """One core and two. With less than four the load has no core of its own and bounds the requests per
-    second, which are not compared then: the CPU time per request tells whether a second reactor disturbs the first."""
-    own = len(CORES) >= 4
-    two = f"{SERVER_CORE},{CORES[3] if own else LOAD_CORE}"
-    load_cores, threads = (f"{LOAD_CORE},{CORES[2]}", 2) if own else (LOAD_CORE, 1)
-    columns = [Column("rps", "requests/s", 0, "more" if own else ""), *(c for c in THROUGHPUT if c.key not in ("rps", "fetched")),
-               Column("reactors", "reactors", 0, "")]
-    result = Result("reactors", "hit, 1.4 kB, 64 connections, one and two reactors", columns, "cpu_us", subject="2 reactors",
-                    references=("1 reactor",))
+    """One core and two, with 64 connections for each reactor. The load has two cores of its own; with less than
+    four there are none, and each core that has a reactor has as much of the load beside it."""
+    if len(CORES) >= 4:
+        load_cores = f"{LOAD_CORE},{CORES[2]}"
+        setups = {"1 reactor": (1, SERVER_CORE, load_cores), "2 reactors": (2, f"{SERVER_CORE},{CORES[3]}", load_cores)}
+    else:
+        one, both = str(SERVER_CORE), f"{SERVER_CORE},{LOAD_CORE}"
+        setups = {"1 reactor": (1, one, one), "2 reactors": (2, both, both)}
+    columns = [c for c in THROUGHPUT if c.key != "fetched"] + [Column("reactors", "reactors", 0, "")]
+    result = Result("reactors", "hit, 1.4 kB, one and two reactors, 64 connections for each", columns, "cpu_us",
+                    subject="2 reactors", references=("1 reactor",))
     if not options.chosen(("lacquer",)):
         return [result]
     with Field(()) as running:
-        running.start("lacquer", "1 reactor", cores=SERVER_CORE)
-        running.start("lacquer", "2 reactors", cores=two)
-        for _ in range(options.rounds):
-            for name, server in mixed(running.servers.items()):
+        for name, (_, cores, _) in setups.items():
+            running.start("lacquer", name, cores=cores)
+        for _ in range(steadier(options).rounds):
+            for name, (count, _, load_cores) in mixed(setups.items()):
+                server = running.servers[name]
                 load.counted(server.port, 500, 64, "/1400/page")
                 values = load.measured(server, lambda port: load.wrk(
-                    port, "/1400/page", 64, options.seconds, cores=load_cores, threads=threads))
+                    port, "/1400/page", 64 * count, options.seconds, cores=load_cores, threads=len(load_cores.split(","))))
                 result.add(name, {**values, "reactors": measure.threads(server.pid, "reactor-")})
     return [result]
 
