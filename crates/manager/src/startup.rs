@@ -340,6 +340,10 @@ fn serve(
         check_secret(secret, &manager.jail)?;
     }
     manager.shm = Some(shm);
+    // Not before everything else is in order: what is wrong is told in one line.
+    if manager.jail.name() == "linux" && !workdir::is_on_tmpfs() {
+        manager.complain.say(Level::Info, "Working directory not mounted on tmpfs partition");
+    }
     manager.complain.say(Level::Debug, &format!("Version: {}", version::SHORT));
     manager.complain.say(Level::Debug, &format!("Platform: {}", manager.platform));
     let signals = Signals::watch()

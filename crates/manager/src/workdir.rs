@@ -49,12 +49,7 @@ pub fn enter(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
     let test = OpenOptions::new().write(true).create_new(true).mode(0o600).open("_.testfile");
     let _ = fs::remove_file("_.testfile");
     match test {
-        Ok(_) => {
-            if jail.name() == "linux" && !is_on_tmpfs() {
-                complain.say(Level::Info, "Working directory not mounted on tmpfs partition");
-            }
-            Ok(())
-        }
+        Ok(_) => Ok(()),
         Err(error) => refuse(format!(
             "Cannot create test-file in {shown} ({})\nCheck permissions (or delete old directory)\n",
             words(&error)
@@ -62,8 +57,8 @@ pub fn enter(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
     }
 }
 
-/// Whether the log's file is in memory; on a disk it would be written there again and again.
-fn is_on_tmpfs() -> bool {
+/// Whether the log's file, in the directory where we are, is in memory; on a disk it is written there again and again.
+pub fn is_on_tmpfs() -> bool {
     const MAGIC: u32 = 0x0102_1994;
     rustix::fs::statfs(".").is_ok_and(|found| u32::try_from(found.f_type) == Ok(MAGIC))
 }
