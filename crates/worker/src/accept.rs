@@ -1,17 +1,20 @@
-//! Accepting connections. Every reactor waits on every socket; the kernel gives each client to one.
+//! Accepting connections. Every reactor waits on every socket; the kernel gives each client to one, which hands it on
+//! where another has less to do.
 
 use std::io;
-use std::net::TcpListener as StdTcp;
+use std::net::{TcpListener as StdListener, TcpStream as StdStream};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixListener as StdUnix;
+use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use lacquer_backend::{Stream, endpoint};
 use lacquer_cli::link::{ListenAddress, ListenSocket, Transport};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::clock;
+use crate::crew::{Arrival, Crew, Place};
 use crate::reactor::Reactor;
 use crate::session::{self, Listener};
 
@@ -33,7 +36,6 @@ impl Socket {
 pub struct Inherited {
     pub fd: OwnedFd,
     pub listener: Arc<Listener>,
-    pub is_unix: bool,
 }
 
 impl Inherited {
@@ -44,7 +46,6 @@ impl Inherited {
         };
         Inherited {
             fd: crate::sys::inherit(config.fd),
-            is_unix: path.is_some(),
             listener: Arc::new(Listener {
                 name: config.name.clone(),
                 endpoint: config.endpoint.clone(),
@@ -56,12 +57,12 @@ impl Inherited {
 
     fn on_this_reactor(&self) -> io::Result<Socket> {
         let fd = self.fd.try_clone()?;
-        if self.is_unix {
-            let listener = StdUnix::from(fd);
+        if self.listener.path.is_some() {
+            let listener = StdUnixListener::from(fd);
             listener.set_nonblocking(true)?;
             UnixListener::from_std(listener).map(Socket::Unix)
         } else {
-            let listener = StdTcp::from(fd);
+            let listener = StdListener::from(fd);
             listener.set_nonblocking(true)?;
             TcpListener::from_std(listener).map(Socket::Tcp)
         }
@@ -69,7 +70,7 @@ impl Inherited {
 }
 
 /// Accepts on one socket for as long as the worker runs.
-pub async fn accept_loop(reactor: Rc<Reactor>, inherited: Arc<Inherited>) {
+pub async fn accept_loop(reactor: Rc<Reactor>, crew: Arc<Crew>, inherited: Arc<Inherited>) {
     let mut accepting = reactor.shared.accepting.subscribe();
     let mut pause = 0.0f64;
     if accepting.wait_for(|&go| go).await.is_err() {
@@ -86,13 +87,57 @@ pub async fn accept_loop(reactor: Rc<Reactor>, inherited: Arc<Inherited>) {
         match socket.accept().await {
             Ok(stream) => {
                 reactor.counters.sess_conn.add(1);
-                tune(&reactor, &stream);
-                tokio::task::spawn_local(session::run(reactor.clone(), stream, inherited.listener.clone()));
                 pause *= reactor.params().acceptor_sleep_decay;
+                let place = crew.place(reactor.id);
+                let listener = inherited.listener.clone();
+                if place.reactor == reactor.id {
+                    welcome(&reactor, stream, listener, place);
+                    continue;
+                }
+                match take_off(stream) {
+                    Ok(socket) => crew.send(Arrival { socket, listener, place }),
+                    Err(e) => pause = failed(&reactor, &e, pause).await,
+                }
             }
             Err(e) => pause = failed(&reactor, &e, pause).await,
         }
     }
+}
+
+/// Serves what others have accepted for this reactor.
+pub async fn arrivals_loop(reactor: Rc<Reactor>, mut arrivals: UnboundedReceiver<Arrival>) {
+    while let Some(Arrival { socket, listener, place }) = arrivals.recv().await {
+        match take_on(socket, &listener) {
+            Ok(stream) => welcome(&reactor, stream, listener, place),
+            Err(e) => drop(failed(&reactor, &e, 0.0).await),
+        }
+    }
+}
+
+/// Out of the event loop that accepted it.
+fn take_off(stream: Stream) -> io::Result<OwnedFd> {
+    match stream {
+        Stream::Tcp(s) => s.into_std().map(OwnedFd::from),
+        Stream::Unix(s) => s.into_std().map(OwnedFd::from),
+    }
+}
+
+/// Into the event loop of this reactor.
+fn take_on(socket: OwnedFd, listener: &Listener) -> io::Result<Stream> {
+    if listener.path.is_some() {
+        UnixStream::from_std(StdUnixStream::from(socket)).map(Stream::Unix)
+    } else {
+        TcpStream::from_std(StdStream::from(socket)).map(Stream::Tcp)
+    }
+}
+
+fn welcome(reactor: &Rc<Reactor>, stream: Stream, listener: Arc<Listener>, place: Place) {
+    tune(reactor, &stream);
+    let reactor = reactor.clone();
+    tokio::task::spawn_local(async move {
+        let _place = place;
+        session::run(reactor, stream, listener).await;
+    });
 }
 
 fn tune(reactor: &Reactor, stream: &Stream) {

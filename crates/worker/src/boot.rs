@@ -16,8 +16,10 @@ use lacquer_shm::{Log, Main, Segment, Tag, VsmDir, vsm};
 use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
 use tokio::runtime::{LocalOptions, LocalRuntime};
+use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::accept::{Inherited, accept_loop};
+use crate::accept::{Inherited, accept_loop, arrivals_loop};
+use crate::crew::{Arrival, Crew};
 use crate::locks::Locks;
 use crate::pool_counters::PoolCounters;
 use crate::probes::Runtimes;
@@ -112,8 +114,9 @@ fn reactor_count() -> usize {
 }
 
 fn start_reactors(shared: &Arc<Shared>, sockets: &[Arc<Inherited>]) -> Result<(), String> {
-    for id in 0..reactor_count() {
-        let (shared, sockets) = (shared.clone(), sockets.to_vec());
+    let (crew, ends) = Crew::new(reactor_count());
+    for (id, arrivals) in ends.into_iter().enumerate() {
+        let (shared, sockets, crew) = (shared.clone(), sockets.to_vec(), crew.clone());
         let (started, outcome) = mpsc::channel();
         std::thread::Builder::new()
             .name(format!("reactor-{id}"))
@@ -121,7 +124,7 @@ fn start_reactors(shared: &Arc<Shared>, sockets: &[Arc<Inherited>]) -> Result<()
                 Ok(runtime) => {
                     shared.runtimes.add(runtime.handle().clone());
                     let _ = started.send(Ok(()));
-                    react(&runtime, shared, id, sockets);
+                    react(&runtime, Reactor::new(shared, id), &crew, arrivals, sockets);
                 }
                 Err(e) => drop(started.send(Err(e))),
             })
@@ -140,12 +143,18 @@ fn reactor_runtime() -> io::Result<LocalRuntime> {
         .build_local(LocalOptions::default())
 }
 
-fn react(runtime: &LocalRuntime, shared: Arc<Shared>, id: usize, sockets: Vec<Arc<Inherited>>) {
+fn react(
+    runtime: &LocalRuntime,
+    reactor: Rc<Reactor>,
+    crew: &Arc<Crew>,
+    arrivals: UnboundedReceiver<Arrival>,
+    sockets: Vec<Arc<Inherited>>,
+) {
     crate::sys::prepare_thread();
-    let reactor = Reactor::new(shared, id);
     for socket in sockets {
-        runtime.spawn_local(accept_loop(reactor.clone(), socket));
+        runtime.spawn_local(accept_loop(reactor.clone(), crew.clone(), socket));
     }
+    runtime.spawn_local(arrivals_loop(reactor.clone(), arrivals));
     let sweeper = reactor.clone();
     runtime.spawn_local(async move { sweeper.deadlines.keep_sweeping().await });
     runtime.block_on(Rc::clone(&reactor).housekeeping());

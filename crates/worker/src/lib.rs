@@ -13,6 +13,7 @@ mod boot;
 mod client;
 mod clock;
 mod control;
+mod crew;
 mod deadlines;
 mod extra;
 mod faults;
