@@ -54,7 +54,7 @@ impl Stream {
     }
 
     /// Takes the socket off the reactor it was made on and onto the current one.
-    pub(crate) fn rebind(self) -> io::Result<Stream> {
+    pub fn rebind(self) -> io::Result<Stream> {
         Ok(match self {
             Stream::Tcp(s) => Stream::Tcp(TcpStream::from_std(s.into_std()?)?),
             Stream::Unix(s) => Stream::Unix(UnixStream::from_std(s.into_std()?)?),

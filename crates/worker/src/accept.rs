@@ -2,15 +2,15 @@
 //! where another has less to do.
 
 use std::io;
-use std::net::{TcpListener as StdListener, TcpStream as StdStream};
+use std::net::TcpListener as StdTcp;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
+use std::os::unix::net::UnixListener as StdUnix;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use lacquer_backend::{Stream, endpoint};
 use lacquer_cli::link::{ListenAddress, ListenSocket, Transport};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::clock;
@@ -58,11 +58,11 @@ impl Inherited {
     fn on_this_reactor(&self) -> io::Result<Socket> {
         let fd = self.fd.try_clone()?;
         if self.listener.path.is_some() {
-            let listener = StdUnixListener::from(fd);
+            let listener = StdUnix::from(fd);
             listener.set_nonblocking(true)?;
             UnixListener::from_std(listener).map(Socket::Unix)
         } else {
-            let listener = StdListener::from(fd);
+            let listener = StdTcp::from(fd);
             listener.set_nonblocking(true)?;
             TcpListener::from_std(listener).map(Socket::Tcp)
         }
@@ -92,11 +92,8 @@ pub async fn accept_loop(reactor: Rc<Reactor>, crew: Arc<Crew>, inherited: Arc<I
                 let listener = inherited.listener.clone();
                 if place.reactor == reactor.id {
                     welcome(&reactor, stream, listener, place);
-                    continue;
-                }
-                match take_off(stream) {
-                    Ok(socket) => crew.send(Arrival { socket, listener, place }),
-                    Err(e) => pause = failed(&reactor, &e, pause).await,
+                } else {
+                    crew.send(Arrival { stream, listener, place });
                 }
             }
             Err(e) => pause = failed(&reactor, &e, pause).await,
@@ -106,28 +103,11 @@ pub async fn accept_loop(reactor: Rc<Reactor>, crew: Arc<Crew>, inherited: Arc<I
 
 /// Serves what others have accepted for this reactor.
 pub async fn arrivals_loop(reactor: Rc<Reactor>, mut arrivals: UnboundedReceiver<Arrival>) {
-    while let Some(Arrival { socket, listener, place }) = arrivals.recv().await {
-        match take_on(socket, &listener) {
+    while let Some(Arrival { stream, listener, place }) = arrivals.recv().await {
+        match stream.rebind() {
             Ok(stream) => welcome(&reactor, stream, listener, place),
             Err(e) => drop(failed(&reactor, &e, 0.0).await),
         }
-    }
-}
-
-/// Out of the event loop that accepted it.
-fn take_off(stream: Stream) -> io::Result<OwnedFd> {
-    match stream {
-        Stream::Tcp(s) => s.into_std().map(OwnedFd::from),
-        Stream::Unix(s) => s.into_std().map(OwnedFd::from),
-    }
-}
-
-/// Into the event loop of this reactor.
-fn take_on(socket: OwnedFd, listener: &Listener) -> io::Result<Stream> {
-    if listener.path.is_some() {
-        UnixStream::from_std(StdUnixStream::from(socket)).map(Stream::Unix)
-    } else {
-        TcpStream::from_std(StdStream::from(socket)).map(Stream::Tcp)
     }
 }
 

@@ -3,10 +3,10 @@
 //! Whoever wakes first accepts all that wait, so a burst of clients who then stay would be one reactor's, and the
 //! other cores would have nothing to do.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use lacquer_backend::Stream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::session::Listener;
@@ -25,7 +25,7 @@ struct Member {
 
 /// A connection that was accepted, on its way to whoever is to serve it.
 pub struct Arrival {
-    pub socket: OwnedFd,
+    pub stream: Stream,
     pub listener: Arc<Listener>,
     pub place: Place,
 }
