@@ -90,23 +90,22 @@ fn summarize(signal: libc::c_int, info: &libc::siginfo_t, out: &mut [u8]) -> usi
     let size = out.len();
     let mut rest = out;
     let what = match signal {
-        libc::SIGSEGV => "11 (Segmentation fault): the worker touched memory it must not",
-        libc::SIGBUS => "7 (Bus error): is the disk behind a storage file full?",
-        libc::SIGILL => "4 (Illegal instruction)",
-        libc::SIGFPE => "8 (Arithmetic error)",
-        libc::SIGQUIT => "3 (Quit)",
-        _ => "6 (Aborted)",
+        libc::SIGSEGV => "(Segmentation fault): the worker touched memory it must not",
+        libc::SIGBUS => "(Bus error): is the disk behind a storage file full?",
+        libc::SIGILL => "(Illegal instruction)",
+        libc::SIGFPE => "(Arithmetic error)",
+        libc::SIGQUIT => "(Quit)",
+        _ => "(Aborted)",
     };
-    let _ = write!(rest, "Panic: signal {what}");
+    let _ = write!(rest, "Panic: signal {signal} {what}");
     // SAFETY: which of the two fields is set depends on whether a process or the kernel sent the signal; both are
     // integers within the structure in any case.
     let (sender, address) = unsafe { (info.si_pid(), info.si_addr()) };
-    let from_a_process = info.si_code <= 0;
-    let _ = match signal {
-        _ if from_a_process && sender.cast_unsigned() == std::process::id() => Ok(()),
-        _ if from_a_process => write!(rest, ", sent by process {sender}"),
-        _ => write!(rest, ", at {address:?}"),
-    };
+    if info.si_code > 0 {
+        let _ = write!(rest, ", at {address:?}");
+    } else if sender.cast_unsigned() != std::process::id() {
+        let _ = write!(rest, ", sent by process {sender}");
+    }
     let left = rest.len();
     size - left
 }
