@@ -13,12 +13,11 @@ pub struct Checked {
     pub json: bool,
 }
 
-/// Checks the words of a command; the error is status and text of the reply. `None` is a well-formed
-/// command that the table does not know.
-pub fn check(
-    words: &Result<Vec<String>, &'static str>,
-    authenticated: bool,
-) -> Result<Option<Checked>, (u16, String)> {
+/// What may be run, or status and text of the reply. `None` is a well-formed command that the table does not know.
+pub type CheckResult = Result<Option<Checked>, (u16, String)>;
+
+/// Checks the words of a command.
+pub fn check(words: &Result<Vec<String>, &'static str>, authenticated: bool) -> CheckResult {
     let words = match words {
         Ok(words) => words,
         Err(fault) => return Err((status::SYNTAX, format!("Syntax Error: {fault}\n"))),

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use lacquer_cli::check::{Checked, check};
+use lacquer_cli::check::{CheckResult, Checked};
 use lacquer_cli::collector::Command;
 use lacquer_cli::command_table::Home;
 use lacquer_cli::help::{self, Asker};
@@ -117,9 +117,9 @@ impl Manager {
         if matches!(reply.status, status::OK | status::TRUNCATED) { Ok(reply) } else { Err(reply) }
     }
 
-    /// Runs a command of the CLI.
-    pub fn run(&mut self, command: &Command, authenticated: bool) -> Reply {
-        let checked = match check(&command.words, authenticated) {
+    /// Runs a command of the CLI, of which `check` said so much.
+    pub fn run(&mut self, checked: CheckResult, command: &Command, authenticated: bool) -> Reply {
+        let checked = match checked {
             Ok(Some(checked)) => checked,
             Ok(None) if self.running() => {
                 return Reply::no(status::UNKNOWN, "Unknown request.\nType 'help' for more info.\n");

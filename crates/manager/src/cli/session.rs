@@ -133,7 +133,7 @@ impl Session {
         let knows_secret = self.challenge.is_none();
         let mut reply = match check(&command.words, knows_secret) {
             Ok(Some(found)) if found.spec.name == "auth" => self.authenticate(manager, command),
-            _ => manager.run(command, knows_secret),
+            checked => manager.run(checked, command, knows_secret),
         };
         manager
             .complain
