@@ -1,6 +1,7 @@
 """Drives the servers: wrk or, over HTTP/2, h2load for a length of time, lacquer-bench load for a number of requests
 or at a rate."""
 
+import concurrent.futures
 import contextlib
 import http.client
 import json
@@ -17,15 +18,15 @@ LUA = BENCH / "lua"
 MAY_GO_FIRST = os.geteuid() == 0
 
 
-def wrk(port, path, connections, seconds, headers=(), script="report.lua", arguments=(), cores=LOAD_CORE, threads=1):
+def wrk(port, path, connections, seconds, headers=(), script="report.lua", arguments=(), core=LOAD_CORE):
     """One run; what report.lua printed."""
-    command = ["wrk", f"-t{threads}", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s", "-s", LUA / script]
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s", "-s", LUA / script]
     for header in ("Host: bench", *headers):  # the same key as for lacquer-bench load
         command += ["-H", header]
     command += [f"http://127.0.0.1:{port}{path}"]
     if arguments:
         command += ["--", *map(str, arguments)]
-    done = subprocess.run(pinned(cores, command), capture_output=True, text=True,
+    done = subprocess.run(pinned(core, command), capture_output=True, text=True,
                           env=dict(os.environ, BENCH_LUA=str(LUA)))
     return reported(done.stdout, done.stderr)
 
@@ -62,9 +63,18 @@ def told(out, log, seconds):
 def counted(port, count, connections=32, path="/", first=0, header="", rate=0):
     """A number of requests; {} in the path becomes the number of the request. With a rate they are sent
     when they are due, at random moments, and their latency counts from then."""
-    command = [HELPER, "load", "--connect", f"127.0.0.1:{port}", "--count", count, "--connections", connections,
-               "--path", path, "--first", first, "--header", header, "--rate", rate]
-    scheduled = ["chrt", "--fifo", "1"] if rate and MAY_GO_FIRST else []
+    return own(port, connections, path, ["--count", count, "--first", first, "--header", header, "--rate", rate], rate)
+
+
+def timed(port, path, connections, seconds):
+    """As many requests as the time allows. The load throws bodies away uncopied, which wrk cannot: with large
+    ones the server has its core full before wrk could have read them."""
+    return own(port, connections, path, ["--seconds", seconds])
+
+
+def own(port, connections, path, options, first_in_line=False):
+    command = [HELPER, "load", "--connect", f"127.0.0.1:{port}", "--connections", connections, "--path", path, *options]
+    scheduled = ["chrt", "--fifo", "1"] if first_in_line and MAY_GO_FIRST else []
     done = subprocess.run([*scheduled, *pinned(LOAD_CORE, command)], capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr.strip())
@@ -128,12 +138,27 @@ def asked(origin_port):
     return int(got(origin_port, "/asked"))
 
 
+def at_once(drive, turns):
+    """Drives several at the same moment: what they did together, and the worst of their latencies."""
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        outcomes = list(threads.map(lambda turn: drive(*turn), turns))
+    latencies = [outcome["latency_us"] for outcome in outcomes]
+    return {"requests": sum(o["requests"] for o in outcomes), "errors": sum(o["errors"] for o in outcomes),
+            "seconds": max(o["seconds"] for o in outcomes),
+            "latency_us": {name: max(latency[name] for latency in latencies) for name in latencies[0]}}
+
+
 def measured(server, drive, origin_port=None):
     """Runs `drive` against a server and adds what it cost there, and at the origin when that is named."""
+    return measured_together([server], lambda: drive(server.port), origin_port)
+
+
+def measured_together(servers, drive, origin_port=None):
     asked_before = origin_port and asked(origin_port)
-    before = measure.CpuSample(server.pid)
-    outcome = drive(server.port)
-    cpu = measure.CpuSample(server.pid).since(before)
+    pids = [server.pid for server in servers]
+    before = measure.CpuSample(*pids)
+    outcome = drive()
+    cpu = measure.CpuSample(*pids).since(before)
     requests = max(outcome["requests"], 1)
     fetched = {"fetched": (asked(origin_port) - asked_before) * 100 / requests} if origin_port else {}
     return {
@@ -143,5 +168,5 @@ def measured(server, drive, origin_port=None):
         **{name: us / 1000 for name, us in outcome["latency_us"].items()},
         **{f"late_{name}": us / 1000 for name, us in outcome.get("late_us", {}).items()},
         "errors": outcome["errors"],
-        "memory_mb": (measure.memory(server.pid) + measure.files(server.dir / "cache")) / 1e6,
+        "memory_mb": sum(measure.memory(s.pid) + measure.files(s.dir / "cache") for s in servers) / 1e6,
     }

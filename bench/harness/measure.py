@@ -31,9 +31,9 @@ class CpuSample:
     """CPU time so far. The scheduler's nanoseconds per thread are exact but forget threads that ended;
     the processes' own totals remember them but count in ticks. The larger difference is the truth."""
 
-    def __init__(self, root):
+    def __init__(self, *roots):
         self.threads, self.ticks = {}, {}
-        for pid in family(root):
+        for pid in {pid for root in roots for pid in family(root)}:
             try:
                 fields = (PROC / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()
                 self.ticks[pid] = int(fields[11]) + int(fields[12])

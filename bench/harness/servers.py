@@ -244,7 +244,7 @@ class Field:
         self.helpers.append(Running(program, pinned(core, [HELPER, program, *options]), port, self.dir))
 
     def start(self, name, label=None, cores=SERVER_CORE, under=(), options=(), patience=30):
-        """Starts a server; `under` goes before its command (a tool), `options` after it."""
+        """Starts a server and gives it back; `under` goes before its command (a tool), `options` after it."""
         label = label or name
         directory = self.dir / label.replace(" ", "-")
         directory.mkdir()
@@ -253,6 +253,7 @@ class Field:
         command = [*under, *SERVERS[name].command(setup), *options]
         self.servers[label] = Running(name, pinned(cores, command), setup.port, directory, patience)
         self.setups[label] = setup
+        return self.servers[label]
 
     def crew(self, server):
         """A server and those who work for it: the origin, and who takes its log."""

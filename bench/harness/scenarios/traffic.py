@@ -1,6 +1,7 @@
 """Requests of all kinds: hits by size and by connections, passes, misses, mixes."""
 
 import dataclasses
+import itertools
 import time
 
 from .. import load, measure
@@ -13,10 +14,15 @@ from .common import (CACHES, FLOORS, PACED, THROUGHPUT, TRANSACTIONS, VCL_SERVER
 # ---------------------------------------------------------------- hits
 
 
+LARGE = 10_000  # from this size on wrk's core would be full of copying before the servers' are
+
+
 def hit(id, title, options, size, connections=64, headers=(), names=CACHES + ("nginx-file",) + FLOORS, **field):
     seconds = max(options.seconds, connections // 2500)  # opening them takes wrk a while
 
     def drive(port):
+        if size >= LARGE:
+            return load.timed(port, f"/{size}/page", connections, seconds)
         return load.wrk(port, f"/{size}/page", connections, seconds, headers)
 
     def warm(port):
@@ -164,29 +170,28 @@ def image(options):
 
 
 def reactors(options):
-    """One core and two, with 64 connections for each reactor. The load has two cores of its own; with less than
-    four there are none, and each core that has a reactor has as much of the load beside it."""
-    if len(CORES) >= 4:
-        load_cores = f"{LOAD_CORE},{CORES[2]}"
-        setups = {"1 reactor": (1, SERVER_CORE, load_cores), "2 reactors": (2, f"{SERVER_CORE},{CORES[3]}", load_cores)}
-    else:
-        one, both = str(SERVER_CORE), f"{SERVER_CORE},{LOAD_CORE}"
-        setups = {"1 reactor": (1, one, one), "2 reactors": (2, both, both)}
+    """One core and two, with 64 connections for each: a daemon with one reactor, one with two, and two daemons with
+    one each, which share nothing, so that they show what the machine has to give. The load has two cores of its own;
+    with less than four there are none, and each core that has a reactor has as much of the load beside it."""
+    first, second = (SERVER_CORE, CORES[3]) if len(CORES) >= 4 else CORES[:2]
+    loads = (LOAD_CORE, CORES[2]) if len(CORES) >= 4 else (first, second)
+    cores = {"1 reactor": [first], "2 reactors": [f"{first},{second}"], "2 daemons": [first, second]}
     columns = [c for c in THROUGHPUT if c.key != "fetched"] + [Column("reactors", "reactors", 0, "")]
     result = Result("reactors", "hit, 1.4 kB, one and two reactors, 64 connections for each", columns, "cpu_us",
-                    subject="2 reactors", references=("1 reactor",))
+                    subject="2 reactors", references=("1 reactor", "2 daemons"))
     if not options.chosen(("lacquer",)):
         return [result]
     with Field(()) as running:
-        for name, (_, cores, _) in setups.items():
-            running.start("lacquer", name, cores=cores)
+        daemons = {setup: [running.start("lacquer", f"{setup} {core}", cores=core) for core in on]
+                   for setup, on in cores.items()}
+        for server in itertools.chain(*daemons.values()):
+            load.counted(server.port, 500, 64, "/1400/page")
         for _ in range(steadier(options).rounds):
-            for name, (count, _, load_cores) in mixed(setups.items()):
-                server = running.servers[name]
-                load.counted(server.port, 500, 64, "/1400/page")
-                values = load.measured(server, lambda port: load.wrk(
-                    port, "/1400/page", 64 * count, options.seconds, cores=load_cores, threads=len(load_cores.split(","))))
-                result.add(name, {**values, "reactors": measure.threads(server.pid, "reactor-")})
+            for setup, servers in mixed(daemons.items()):
+                ports = [servers[0].port, servers[-1].port][:1 if setup == "1 reactor" else 2]
+                values = load.measured_together(servers, lambda: load.at_once(
+                    lambda port, core: load.wrk(port, "/1400/page", 64, options.seconds, core=core), zip(ports, loads)))
+                result.add(setup, {**values, "reactors": sum(measure.threads(s.pid, "reactor-") for s in servers)})
     return [result]
 
 

@@ -144,6 +144,12 @@ impl TxHalf {
         self.try_send(buf.len(), || rustix::net::send(self.as_fd(), buf, SendFlags::NOSIGNAL))
     }
 
+    /// As `try_write`, and the kernel may hold back what does not fill a packet: more follows at once.
+    pub fn try_write_before_more(&self, buf: &[u8]) -> io::Result<usize> {
+        let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
+        self.try_send(buf.len(), || rustix::net::send(self.as_fd(), buf, flags))
+    }
+
     pub fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let len = bufs.iter().map(|buf| buf.len()).sum();
         self.try_send(len, || rustix::io::writev(self.as_fd(), bufs))

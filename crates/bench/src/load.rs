@@ -1,24 +1,31 @@
-//! A counted number of requests over a number of kept connections, each sending its next request when
-//! the last is answered, or at a given rate ([`paced`]). `{}` in the path becomes a running number, so
-//! every request can be for another object. The latency of each request is kept, so the whole
-//! distribution can be told.
+//! A counted number of requests, or as many as some seconds allow, over a number of kept connections, each
+//! sending its next request when the last is answered, or at a given rate ([`paced`]). `{}` in the path becomes
+//! a running number, so every request can be for another object. The latency of each request is kept, so the
+//! whole distribution can be told. Bodies are thrown away by the kernel, uncopied: so a server that sends large
+//! ones has its core full before the load has.
 
 use crate::options::Options;
 use crate::paced;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use std::fmt::Write as _;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// What to ask for, and how many are left.
+/// How much is read while a head is waited for: all of a small answer, and little of a large one's body.
+const HEAD_AND_MORE: usize = 4096;
+
+/// What to ask for, how many are left, and for how long.
 pub struct Plan {
     path: String,
     header: String,
     next: u64,
     end: u64,
+    until: Option<Instant>,
 }
 
 impl Plan {
@@ -26,8 +33,8 @@ impl Plan {
         (self.end - self.next) as usize
     }
 
-    fn request(&mut self) -> Option<String> {
-        if self.next == self.end {
+    fn request(&mut self, now: Instant) -> Option<String> {
+        if self.next == self.end || self.until.is_some_and(|until| now >= until) {
             return None;
         }
         let path = self.path.replace("{}", &self.next.to_string());
@@ -67,7 +74,7 @@ impl Client {
     /// Sends the next request, whose latency counts from `since`; false when there is none left. Requests
     /// are far smaller than a socket buffer, so a write that would block is an error here.
     pub fn ask(&mut self, plan: &mut Plan, since: Instant) -> io::Result<bool> {
-        let Some(request) = plan.request() else { return Ok(false) };
+        let Some(request) = plan.request(since) else { return Ok(false) };
         (self.in_body, self.since) = (false, since);
         self.head.clear();
         self.stream.write_all(request.as_bytes())?;
@@ -77,14 +84,20 @@ impl Client {
     /// Reads what there is; true when the response is complete.
     pub fn receive(&mut self, tally: &mut Tally, buffer: &mut [u8]) -> io::Result<bool> {
         loop {
-            let got = match self.stream.read(buffer) {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(got) => got,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
-                Err(error) => return Err(error),
+            let (room, how) = if self.in_body {
+                (buffer.len(), RecvFlags::TRUNC)
+            } else {
+                (HEAD_AND_MORE, RecvFlags::empty())
+            };
+            let got = match recv(&self.stream, &mut buffer[..room], how) {
+                Ok((_, 0)) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok((_, got)) => got,
+                Err(Errno::WOULDBLOCK) => return Ok(false),
+                Err(error) => return Err(error.into()),
             };
             tally.bytes += got as u64;
-            if self.take(&buffer[..got])? {
+            let complete = if self.in_body { self.pass_over(got as u64) } else { self.take(&buffer[..got])? };
+            if complete {
                 tally.micros.push(self.since.elapsed().as_micros() as u32);
                 return Ok(true);
             }
@@ -101,12 +114,14 @@ impl Client {
         Ok(true)
     }
 
-    /// Takes bytes of a response; true when it is complete.
+    /// So much of the body came; true when it is complete.
+    fn pass_over(&mut self, bytes: u64) -> bool {
+        self.body_left = self.body_left.saturating_sub(bytes);
+        self.body_left == 0
+    }
+
+    /// Takes bytes of a head, with the body's beginning; true when the response is complete.
     fn take(&mut self, bytes: &[u8]) -> io::Result<bool> {
-        if self.in_body {
-            self.body_left = self.body_left.saturating_sub(bytes.len() as u64);
-            return Ok(self.body_left == 0);
-        }
         self.head.extend_from_slice(bytes);
         let Some(end) = self.head.windows(4).position(|w| w == b"\r\n\r\n") else { return Ok(false) };
         let head = String::from_utf8_lossy(&self.head[..end]).to_ascii_lowercase();
@@ -116,16 +131,20 @@ impl Client {
             return Err(io::Error::other(head.lines().next().unwrap_or_default().to_owned()));
         }
         self.in_body = true;
-        self.body_left = length.saturating_sub((self.head.len() - end - 4) as u64);
-        Ok(self.body_left == 0)
+        self.body_left = length;
+        Ok(self.pass_over((self.head.len() - end - 4) as u64))
     }
 }
 
 pub fn run(options: &Options) -> Result<(), String> {
     let address = options.address("connect")?;
     let first: u64 = options.number("first", 0)?;
-    let count: u64 = options.number("count", 1000)?;
+    let seconds: f64 = options.number("seconds", 0.0)?;
+    let count: u64 = options.number("count", if seconds > 0.0 { u64::MAX - first } else { 1000 })?;
     let rate: f64 = options.number("rate", 0.0)?;
+    if seconds > 0.0 && rate > 0.0 {
+        return Err("--rate goes with --count, not with --seconds".into());
+    }
     let connections: usize = options.number("connections", 1)?;
     let header = options.text("header", "");
     let mut plan = Plan {
@@ -134,6 +153,7 @@ pub fn run(options: &Options) -> Result<(), String> {
         next: first,
         // At a rate each connection begins with a request that is not counted.
         end: first + count + if rate > 0.0 { connections as u64 } else { 0 },
+        until: (seconds > 0.0).then(|| Instant::now() + Duration::from_secs_f64(seconds)),
     };
     let tally = if rate > 0.0 {
         paced::drive_all(address, connections, &mut plan, rate)

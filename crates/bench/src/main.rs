@@ -27,7 +27,8 @@ const USAGE: &str = "usage:
                        /asked with the number of requests so far;
                        requests with a header X-Warm cost no CPU time
   lacquer-bench forward --listen ADDR --to ADDR [--close]
-  lacquer-bench load   --connect ADDR --count N [--connections N] [--path /o/{}] [--first N] [--header LINE] [--rate N]
+  lacquer-bench load   --connect ADDR [--count N] [--seconds S] [--connections N] [--path /o/{}] [--first N]
+                       [--header LINE] [--rate N]
   lacquer-bench hold   --connect ADDR [--idle N] [--slow N]
   lacquer-bench syslog --socket PATH
   lacquer-bench awake

@@ -119,8 +119,12 @@ impl Sender {
 
     /// Writes what is left of the head.
     async fn write_head(&mut self) -> io::Result<()> {
+        self.write_head_by(TxHalf::try_write).await
+    }
+
+    async fn write_head_by(&mut self, write: fn(&TxHalf, &[u8]) -> io::Result<usize>) -> io::Result<()> {
         while self.head_sent < self.head.len() {
-            match self.tx.try_write(&self.head[self.head_sent..]) {
+            match write(&self.tx, &self.head[self.head_sent..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(n) => self.head_sent += n,
                 Err(e) => self.wait_after(e).await?,
@@ -334,8 +338,8 @@ impl Sender {
             self.body(chunk.bytes()).await?;
             return Ok(from + chunk.len() as u64);
         };
-        // At once: held back for the body ("more to come"), it would spare a packet and cost more time.
-        self.write_head().await?;
+        // In one packet with the body's beginning, where a packet of its own would cost as much as any.
+        self.write_head_by(TxHalf::try_write_before_more).await?;
         let mut offset = range.offset;
         let mut left = range.len;
         while left > 0 {
