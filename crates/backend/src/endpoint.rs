@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
-use tokio::net::{TcpStream, UnixStream};
+use rustix::net::sockopt;
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 
 use crate::stream::Stream;
 
@@ -142,11 +143,8 @@ impl Endpoint {
         let order = if prefer_ipv6 { [self.v6, self.v4] } else { [self.v4, self.v6] };
         let mut last = io::Error::from(Errno::ADDRNOTAVAIL);
         for addr in order.into_iter().flatten() {
-            match TcpStream::connect(addr).await {
-                Ok(stream) => {
-                    let _ = stream.set_nodelay(true);
-                    return Ok(Stream::Tcp(stream));
-                }
+            match connect_tcp(addr).await {
+                Ok(stream) => return Ok(Stream::Tcp(stream)),
                 Err(e) => last = e,
             }
         }
@@ -170,6 +168,15 @@ impl Endpoint {
             *self.held_down.lock() = Some(HeldDown { until, errno: errno.raw_os_error() });
         }
     }
+}
+
+async fn connect_tcp(addr: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // Who connects speaks at once: the first packet with bytes in it confirms the connection too.
+    let _ = sockopt::set_tcp_quickack(&socket, false);
+    let stream = socket.connect(addr).await?;
+    let _ = stream.set_nodelay(true);
+    Ok(stream)
 }
 
 /// What a wait that took too long is reported as.
