@@ -38,7 +38,7 @@ cache-tests: build
 	@test -n "$(CT)" || { echo 'say where the checkout is: make cache-tests CT=/path/to/cache-tests'; exit 2; }
 	@conformance/cache-tests --suite $(CT) $(ARGS)
 
-## make bench                 side by side with the peers: some 45 minutes on a quiet machine
+## make bench                 side by side with the peers: an hour on a quiet machine
 bench: dist
 	@bench/setup
 	@LACQUERD=$(CURDIR)/target/dist/lacquerd bench/run $(SCENARIOS) $(ARGS)
