@@ -1,6 +1,7 @@
 """A network of the bench's own: nothing but a loopback, with what Linux sets when nobody has changed it. What the
 host is tuned for, its firewall and its other connections say nothing about the servers."""
 
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -23,30 +24,45 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 def enter():
     """This program and what it starts from now on are in it. Only root may; for others the host's has to do."""
+    host = current()
     try:
-        change_to_own()
+        called("unshare", NEW_NETWORK)
     except OSError as error:
         print(f"sharing the host's network, as one of its own is refused: {error}", file=sys.stderr)
-
-
-def change_to_own():
-    host = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    called("unshare", NEW_NETWORK)
-    own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        return
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         fcntl.ioctl(any_socket, SET_INTERFACE_FLAGS, struct.pack("16sh22x", b"lo", IS_UP))
-    if CONGESTION.read_text().strip() != LINUX_DEFAULT:
-        # What a network may choose from, only the host's can say.
-        called("setns", host, NEW_NETWORK)
+    try:
+        choose_default(host, current())
+    except OSError as error:
+        print(f"TCP stays as the host has it, as {LINUX_DEFAULT} is refused: {error}", file=sys.stderr)
+
+
+def choose_default(host, own):
+    if CONGESTION.read_text().strip() == LINUX_DEFAULT:
+        return
+    # What a network may choose from, only the host's can say.
+    with visiting(host, own):
         permitted = PERMITTED.read_text()
         PERMITTED.write_text(f"{permitted.strip()} {LINUX_DEFAULT}")
-        try:
-            called("setns", own, NEW_NETWORK)
-            CONGESTION.write_text(LINUX_DEFAULT)
-        finally:
-            called("setns", host, NEW_NETWORK)
+    try:
+        CONGESTION.write_text(LINUX_DEFAULT)
+    finally:
+        with visiting(host, own):
             PERMITTED.write_text(permitted)
-        called("setns", own, NEW_NETWORK)
+
+
+@contextlib.contextmanager
+def visiting(there, home):
+    called("setns", there, NEW_NETWORK)
+    try:
+        yield
+    finally:
+        called("setns", home, NEW_NETWORK)
+
+
+def current():
+    return os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def called(function, *arguments):
