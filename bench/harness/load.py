@@ -1,5 +1,5 @@
-"""Drives the servers: wrk or, over HTTP/2, h2load for a length of time, lacquer-bench load for a number of requests
-or at a rate."""
+"""Drives the servers: wrk or, over HTTP/2, h2load for a length of time, lacquer-bench load for a number of requests,
+at a rate or, with large bodies, for a length of time."""
 
 import concurrent.futures
 import contextlib
@@ -63,18 +63,19 @@ def told(out, log, seconds):
 def counted(port, count, connections=32, path="/", first=0, header="", rate=0):
     """A number of requests; {} in the path becomes the number of the request. With a rate they are sent
     when they are due, at random moments, and their latency counts from then."""
-    return own(port, connections, path, ["--count", count, "--first", first, "--header", header, "--rate", rate], rate)
+    options = ["--count", count, "--first", first, "--header", header, "--rate", rate]
+    return own_load(port, path, connections, options, goes_first=rate and MAY_GO_FIRST)
 
 
 def timed(port, path, connections, seconds):
     """As many requests as the time allows. The load throws bodies away uncopied, which wrk cannot: with large
     ones the server has its core full before wrk could have read them."""
-    return own(port, connections, path, ["--seconds", seconds])
+    return own_load(port, path, connections, ["--seconds", seconds])
 
 
-def own(port, connections, path, options, first_in_line=False):
+def own_load(port, path, connections, options, goes_first=False):
     command = [HELPER, "load", "--connect", f"127.0.0.1:{port}", "--connections", connections, "--path", path, *options]
-    scheduled = ["chrt", "--fifo", "1"] if first_in_line and MAY_GO_FIRST else []
+    scheduled = ["chrt", "--fifo", "1"] if goes_first else []
     done = subprocess.run([*scheduled, *pinned(LOAD_CORE, command)], capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr.strip())

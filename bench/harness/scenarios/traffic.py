@@ -173,25 +173,26 @@ def reactors(options):
     """One core and two, with 64 connections for each: a daemon with one reactor, one with two, and two daemons with
     one each, which share nothing, so that they show what the machine has to give. The load has two cores of its own;
     with less than four there are none, and each core that has a reactor has as much of the load beside it."""
-    first, second = (SERVER_CORE, CORES[3]) if len(CORES) >= 4 else CORES[:2]
+    first, second = SERVER_CORE, CORES[3] if len(CORES) >= 4 else LOAD_CORE
     loads = (LOAD_CORE, CORES[2]) if len(CORES) >= 4 else (first, second)
-    cores = {"1 reactor": [first], "2 reactors": [f"{first},{second}"], "2 daemons": [first, second]}
+    setups = {"1 reactor": ([first], loads[:1]), "2 reactors": ([f"{first},{second}"], loads),
+              "2 daemons": ([first, second], loads)}
     columns = [c for c in THROUGHPUT if c.key != "fetched"] + [Column("reactors", "reactors", 0, "")]
     result = Result("reactors", "hit, 1.4 kB, one and two reactors, 64 connections for each", columns, "cpu_us",
                     subject="2 reactors", references=("1 reactor", "2 daemons"))
     if not options.chosen(("lacquer",)):
         return [result]
     with Field(()) as running:
-        daemons = {setup: [running.start("lacquer", f"{setup} {core}", cores=core) for core in on]
-                   for setup, on in cores.items()}
+        daemons = {name: [running.start("lacquer", f"{name} {n}", cores=core) for n, core in enumerate(cores)]
+                   for name, (cores, _) in setups.items()}
         for server in itertools.chain(*daemons.values()):
             load.counted(server.port, 500, 64, "/1400/page")
         for _ in range(steadier(options).rounds):
-            for setup, servers in mixed(daemons.items()):
-                ports = [servers[0].port, servers[-1].port][:1 if setup == "1 reactor" else 2]
+            for name, servers in mixed(daemons.items()):
+                turns = zip(itertools.cycle([server.port for server in servers]), setups[name][1])
                 values = load.measured_together(servers, lambda: load.at_once(
-                    lambda port, core: load.wrk(port, "/1400/page", 64, options.seconds, core=core), zip(ports, loads)))
-                result.add(setup, {**values, "reactors": sum(measure.threads(s.pid, "reactor-") for s in servers)})
+                    lambda port, core: load.wrk(port, "/1400/page", 64, options.seconds, core=core), turns))
+                result.add(name, {**values, "reactors": sum(measure.threads(s.pid, "reactor-") for s in servers)})
     return [result]
 
 
