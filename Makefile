@@ -24,7 +24,7 @@ build: cargo
 
 ## make dist                  the programs to install: built for what traffic showed, in target/dist
 dist: cargo
-	@scripts/need $(BUILD_PACKAGES) python3 util-linux bolt-19
+	@scripts/need $(BUILD_PACKAGES) python3 util-linux
 	@scripts/dist
 
 ## make conformance VC=DIR    Varnish's own cases, from a checkout of varnish-cache at tag varnish-7.7.0
