@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use lacquer_testing::Random;
 
-use crate::client::Client;
-use crate::daemon::{Daemon, vcl};
-use crate::origin::{Origin, sized};
+use lacquer_testing::client::Client;
+use lacquer_testing::daemon::{Daemon, vcl};
+use lacquer_testing::origin::{Origin, sized};
 
 const STORAGE: u64 = 64 << 20;
 const LIMIT: u64 = STORAGE + STORAGE * 15 / 100 + (40 << 20);

@@ -7,9 +7,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use crate::client::get;
-use crate::daemon::{Daemon, vcl};
-use crate::origin::{Origin, sized};
+use lacquer_testing::client::get;
+use lacquer_testing::daemon::{Daemon, program, vcl};
+use lacquer_testing::origin::{Origin, sized};
 
 /// Arguments, and what the only line on standard error has in it.
 const ARGUMENTS: [(&[&str], &str); 19] = [
@@ -46,7 +46,7 @@ impl Folder {
 
     /// What the daemon says with these arguments; it ends by itself.
     fn start(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lacquerd"));
+        let mut command = Command::new(program());
         command
             .args(["-F", "-n"])
             .arg(self.0.join("name"))

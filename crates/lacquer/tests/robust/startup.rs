@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::client::get;
-use crate::daemon::{Daemon, vcl};
-use crate::origin::{Origin, sized};
+use lacquer_testing::client::get;
+use lacquer_testing::daemon::{Daemon, vcl};
+use lacquer_testing::origin::{Origin, sized};
 
 /// What an unoptimised build takes on a machine at rest; the least of some tries is compared.
 const WITHIN: Duration = Duration::from_millis(500);

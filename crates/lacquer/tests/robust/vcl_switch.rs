@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::client::Client;
-use crate::daemon::{Daemon, until, vcl};
-use crate::origin::{Origin, sized};
+use lacquer_testing::client::Client;
+use lacquer_testing::daemon::{Daemon, until, vcl};
+use lacquer_testing::origin::{Origin, sized};
 
 const ROUNDS: usize = 1000;
 /// After these everything that grows once has grown.

@@ -53,7 +53,7 @@ impl Source {
 /// All Rust files of the repository, sorted by path.
 pub fn all(root: &Path) -> Vec<Source> {
     let mut paths = Vec::new();
-    for top in ["crates", "fuzz", "bench"] {
+    for top in ["crates", "fuzz", "bench", "tests"] {
         collect(&root.join(top), &mut paths);
     }
     paths.sort();
@@ -98,7 +98,8 @@ fn is_word(c: char) -> bool {
 
 /// Test code by its place: integration tests, examples, and modules kept in files of their own.
 fn is_test_path(path: &str) -> bool {
-    path.contains("/tests/")
+    path.starts_with("tests/")
+        || path.contains("/tests/")
         || path.contains("/examples/")
         || path.ends_with("/tests.rs")
         || path.ends_with("_tests.rs")

@@ -1,22 +1,23 @@
-//! A client of HTTP/1: one request after the other on a kept connection, every answer read to its end.
+//! An HTTP/1 client: sequential requests on one connection, each response read to its end.
 
 use std::io::{self, BufRead, BufReader, Error, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use crate::daemon::PATIENCE;
 
+/// One connection to the daemon.
 pub struct Client {
     stream: BufReader<TcpStream>,
 }
 
 #[derive(Debug)]
-pub struct Answer {
+pub struct Response {
     pub status: u16,
     pub head: String,
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl Response {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (found, value) = line.split_once(':')?;
@@ -25,8 +26,8 @@ impl Answer {
     }
 }
 
-/// One request on a connection of its own.
-pub fn get(address: SocketAddr, path: &str) -> io::Result<Answer> {
+/// Sends one GET on a new connection.
+pub fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
     Client::connect(address)?.get(path)
 }
 
@@ -38,13 +39,13 @@ impl Client {
         Ok(Client { stream: BufReader::with_capacity(64 << 10, stream) })
     }
 
-    pub fn get(&mut self, path: &str) -> io::Result<Answer> {
+    pub fn get(&mut self, path: &str) -> io::Result<Response> {
         self.ask(&format!("GET {path} HTTP/1.1\r\nHost: robust\r\n\r\n"))
     }
 
-    pub fn ask(&mut self, request: &str) -> io::Result<Answer> {
+    pub fn ask(&mut self, request: &str) -> io::Result<Response> {
         self.send(request)?;
-        self.answer()
+        self.response()
     }
 
     pub fn send(&mut self, request: &str) -> io::Result<()> {
@@ -59,11 +60,12 @@ impl Client {
         }
     }
 
-    pub fn answer(&mut self) -> io::Result<Answer> {
+    /// Reads one response.
+    pub fn response(&mut self) -> io::Result<Response> {
         let first = self.line()?;
         let status = first.split(' ').nth(1).and_then(|word| word.parse().ok());
         let mut answer =
-            Answer { status: status.ok_or(ErrorKind::InvalidData)?, head: first, body: Vec::new() };
+            Response { status: status.ok_or(ErrorKind::InvalidData)?, head: first, body: Vec::new() };
         loop {
             let line = self.line()?;
             if line == "\r\n" {

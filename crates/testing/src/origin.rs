@@ -1,4 +1,4 @@
-//! An origin whose answers a function writes as it likes: it may stop, lie or say nothing.
+//! An origin server whose responses a function writes: it may stop, lie or stay silent.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,12 +10,12 @@ pub struct Origin {
     requests: Arc<AtomicUsize>,
 }
 
-/// The path of the request; what it writes to the stream is the answer. False closes the connection.
-pub trait Answers: Fn(&str, &mut TcpStream) -> bool + Send + Sync + 'static {}
-impl<F: Fn(&str, &mut TcpStream) -> bool + Send + Sync + 'static> Answers for F {}
+/// Writes the response for a path to the stream. Returning false closes the connection.
+pub trait Handler: Fn(&str, &mut TcpStream) -> bool + Send + Sync + 'static {}
+impl<F: Fn(&str, &mut TcpStream) -> bool + Send + Sync + 'static> Handler for F {}
 
 impl Origin {
-    pub fn start(answers: impl Answers) -> Origin {
+    pub fn start(answers: impl Handler) -> Origin {
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
         let address = listener.local_addr().expect("it is bound");
         let requests = Arc::new(AtomicUsize::new(0));
@@ -30,13 +30,13 @@ impl Origin {
         Origin { address, requests }
     }
 
-    /// Requests that arrived; lines of bodies are none.
+    /// Returns the number of requests that arrived; lines of bodies do not count.
     pub fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }
 }
 
-fn serve(mut stream: TcpStream, answers: &impl Answers, counted: &AtomicUsize) {
+fn serve(mut stream: TcpStream, answers: &impl Handler, counted: &AtomicUsize) {
     let _ = stream.set_nodelay(true);
     let Ok(input) = stream.try_clone() else { return };
     let mut input = BufReader::new(input);
@@ -64,7 +64,7 @@ fn serve(mut stream: TcpStream, answers: &impl Answers, counted: &AtomicUsize) {
     }
 }
 
-/// `/SIZE/KIND/...`: so many bytes; of the kinds, `private` and `zero` may not be kept.
+/// Serves `/SIZE/KIND/...`: SIZE bytes; the kinds `private` and `zero` are not cacheable.
 pub fn sized(path: &str, stream: &mut TcpStream) -> bool {
     let mut words = path.split('/').skip(1);
     let size = words.next().and_then(|w| w.parse().ok()).unwrap_or(100);

@@ -1,4 +1,5 @@
-//! One `lacquerd` in debug mode: the management port is its standard input, so that it ends with the test.
+//! A running `lacquerd` in debug mode: the management port is its standard input, so that it ends with the test.
+//! Daemons run one at a time in a test program, because many tests measure time or memory.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,28 +14,39 @@ use std::time::{Duration, Instant};
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// Longer than anything takes on a machine that is busy with something else.
+/// A timeout longer than any operation takes, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
 pub struct Daemon {
     pub address: SocketAddr,
     process: Child,
-    say: ChildStdin,
-    hear: BufReader<ChildStdout>,
+    cli_in: ChildStdin,
+    cli_out: BufReader<ChildStdout>,
     dir: PathBuf,
     _turn: MutexGuard<'static, ()>,
 }
 
-/// What is resident of both processes, shared pages counted once.
+/// Resident memory of both processes, shared pages counted once.
 #[derive(Clone, Copy, Debug)]
 pub struct Resident {
-    /// Everything but the log's ring.
+    /// Everything except the log's ring buffer.
     pub memory: u64,
-    /// The log's ring, as far as it was written.
+    /// The pages of the log's ring buffer that were touched.
     pub ring: u64,
 }
 
-/// A VCL with this origin and these subroutines.
+/// Returns the path of the daemon under test: `LACQUERD` from the environment, else the one that was built beside
+/// the running test program.
+pub fn program() -> PathBuf {
+    if let Some(named) = std::env::var_os("LACQUERD") {
+        return named.into();
+    }
+    let test = std::env::current_exe().expect("a running program has a path");
+    let profile = test.ancestors().nth(2).expect("tests are built two folders below the profile's");
+    profile.join("lacquerd")
+}
+
+/// Returns a VCL with this origin and these subroutines.
 pub fn vcl(origin: SocketAddr, subs: &str) -> String {
     format!(
         "vcl 4.1;\nbackend default {{ .host = \"{}\"; .port = \"{}\"; }}\n{subs}\n",
@@ -44,21 +56,22 @@ pub fn vcl(origin: SocketAddr, subs: &str) -> String {
 }
 
 impl Daemon {
-    /// Starts a daemon with this VCL and more options.
+    /// Starts a daemon with this VCL and further options.
     pub fn start(vcl: &str, options: &[&str]) -> Daemon {
         Daemon::start_by(vcl, options, "exec \"$@\"")
     }
 
-    /// The same by a shell script that ends with `exec "$@"`.
+    /// Starts the daemon through a shell script that ends with `exec "$@"`, for limits of the process.
     pub fn start_by(vcl: &str, options: &[&str], script: &str) -> Daemon {
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let dir = std::env::temp_dir().join(format!("lacquer-robust-{}-{number}", std::process::id()));
+        let dir = std::env::temp_dir().join(format!("lacquer-test-{}-{number}", std::process::id()));
         fs::create_dir_all(&dir).expect("a temporary directory can be made");
         fs::write(dir.join("boot.vcl"), vcl).expect("the VCL can be written");
         let errors = fs::File::create(dir.join("stderr")).expect("a file for messages can be made");
         let mut process = Command::new("sh")
-            .args(["-c", script, "sh", env!("CARGO_BIN_EXE_lacquerd")])
+            .args(["-c", script, "sh"])
+            .arg(program())
             .args(["-d", "-j", "none", "-a", "127.0.0.1:0", "-p", "auto_restart=on", "-n"])
             .arg(dir.join("name"))
             .arg("-f")
@@ -69,10 +82,10 @@ impl Daemon {
             .stderr(errors)
             .spawn()
             .expect("the shell runs");
-        let say = process.stdin.take().expect("it was asked for");
-        let hear = BufReader::new(process.stdout.take().expect("it was asked for"));
+        let cli_in = process.stdin.take().expect("it was asked for");
+        let cli_out = BufReader::new(process.stdout.take().expect("it was asked for"));
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut daemon = Daemon { address, process, say, hear, dir, _turn: turn };
+        let mut daemon = Daemon { address, process, cli_in, cli_out, dir, _turn: turn };
         daemon.answer();
         daemon.ok("start");
         daemon.address = daemon.listens();
@@ -89,32 +102,32 @@ impl Daemon {
 
     fn answer(&mut self) -> (u16, String) {
         let mut line = String::new();
-        self.hear.read_line(&mut line).expect("the daemon answers");
+        self.cli_out.read_line(&mut line).expect("the daemon answers");
         let mut words = line.split_whitespace().map(str::parse::<usize>);
         let (Some(Ok(status)), Some(Ok(length))) = (words.next(), words.next()) else {
-            panic!("no answer but {line:?}: {}", self.said());
+            panic!("no answer but {line:?}: {}", self.stderr());
         };
         let mut text = vec![0; length + 1];
-        self.hear.read_exact(&mut text).expect("the daemon answers to the end");
+        self.cli_out.read_exact(&mut text).expect("the daemon answers to the end");
         text.pop();
         (status as u16, String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// The answer to a command.
+    /// Sends a management command and returns its status and text.
     pub fn cli(&mut self, command: &str) -> (u16, String) {
-        writeln!(self.say, "{command}").expect("the daemon reads");
+        writeln!(self.cli_in, "{command}").expect("the daemon reads");
         self.answer()
     }
 
-    /// The answer to a command that succeeds.
+    /// Sends a management command that must succeed and returns its text.
     pub fn ok(&mut self, command: &str) -> String {
         let (status, text) = self.cli(command);
-        assert_eq!(status, 200, "{command}: {text}\n{}", self.said());
+        assert_eq!(status, 200, "{command}: {text}\n{}", self.stderr());
         text
     }
 
-    /// What it wrote to its standard error.
-    pub fn said(&self) -> String {
+    /// Returns the daemon's standard error so far.
+    pub fn stderr(&self) -> String {
         fs::read_to_string(self.dir.join("stderr")).unwrap_or_default()
     }
 
@@ -142,11 +155,11 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let mut text = String::new();
-            let _ = write!(text, "the daemon said:\n{}", self.said());
+            let _ = write!(text, "the daemon said:\n{}", self.stderr());
             eprintln!("{text}");
         }
         // The end of its standard input ends the daemon; if not, the signal ends both processes.
-        let _ = self.say.write_all(b"quit\n");
+        let _ = self.cli_in.write_all(b"quit\n");
         if !until(|| self.process.try_wait().is_ok_and(|end| end.is_some())) {
             let _ = self.process.kill();
         }
@@ -178,7 +191,7 @@ pub fn signal(pid: u32, name: &str) {
     assert!(done.success(), "kill {name} {pid}");
 }
 
-/// Waits for something, not for ever.
+/// Polls a condition until it holds or `PATIENCE` is over; returns whether it held.
 pub fn until(mut done: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + PATIENCE;
     while !done() {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::client::get;
-use crate::daemon::{Daemon, signal, until, vcl};
-use crate::origin::{Origin, sized};
+use lacquer_testing::client::get;
+use lacquer_testing::daemon::{Daemon, signal, until, vcl};
+use lacquer_testing::origin::{Origin, sized};
 
 /// A second by itself; more for a machine that has something else to do.
 const BACK_WITHIN: Duration = Duration::from_secs(4);
@@ -59,7 +59,7 @@ fn a_killed_worker_is_replaced_while_connections_wait() {
         client.join().expect("clients do not panic");
     }
     assert_eq!(seen.refused.load(Ordering::SeqCst), 0);
-    assert_eq!(daemon.said().matches("died signal=9").count(), 2, "{}", daemon.said());
+    assert_eq!(daemon.stderr().matches("died signal=9").count(), 2, "{}", daemon.stderr());
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Duration;
 
-use crate::client::{Client, get};
-use crate::daemon::{Daemon, PATIENCE, until, vcl};
-use crate::origin::{Origin, sized};
+use lacquer_testing::client::{Client, get};
+use lacquer_testing::daemon::{Daemon, PATIENCE, until, vcl};
+use lacquer_testing::origin::{Origin, sized};
 
 /// What comes behind each; an origin that gets it was deceived.
 const HIDDEN: &str = "GET /100/private/hidden HTTP/1.1\r\nHost: robust\r\n\r\n";
@@ -228,7 +228,7 @@ fn what_is_accepted_has_one_meaning_for_the_origin() {
         if !wanted.iter().all(has) || unwanted.iter().any(has) {
             faults.push(format!("{name}: {got:?}"));
         }
-        match client.answer() {
+        match client.response() {
             Ok(answer) if answer.status == 200 => {}
             other => faults.push(format!("{name}: {other:?}")),
         }

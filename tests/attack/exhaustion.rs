@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::client::{Client, get};
-use crate::daemon::{Daemon, PATIENCE, until, vcl};
-use crate::origin::{Origin, sized};
+use lacquer_testing::client::{Client, get};
+use lacquer_testing::daemon::{Daemon, PATIENCE, until, vcl};
+use lacquer_testing::origin::{Origin, sized};
 
 const IDLE: usize = 2000;
 const SLOW: usize = 200;

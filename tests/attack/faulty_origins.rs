@@ -7,9 +7,9 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::client::{Client, get};
-use crate::daemon::{Daemon, vcl};
-use crate::origin::Origin;
+use lacquer_testing::client::{Client, get};
+use lacquer_testing::daemon::{Daemon, vcl};
+use lacquer_testing::origin::Origin;
 
 /// What the client may get of a broken answer.
 #[derive(Clone, Copy, Debug, PartialEq)]

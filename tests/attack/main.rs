@@ -1,0 +1,9 @@
+//! Attacks over real sockets on 127.0.0.1, one file per theme. Each test names the promise it tests; the promises
+//! are listed in `docs/security.md`. The daemon is the program that `LACQUERD` names. Tests run one at a time,
+//! because many of them assert times.
+#![forbid(unsafe_code)]
+
+mod exhaustion;
+mod faulty_origins;
+mod framing;
+mod process_faults;
