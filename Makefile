@@ -3,7 +3,7 @@
 BUILD_PACKAGES = gcc libc6-dev pkg-config libpcre2-dev
 TEST_PACKAGES  = $(BUILD_PACKAGES) python3 util-linux valgrind strace
 
-.PHONY: help run test build dist attack conformance cache-tests bench bench-guard fuzz-smoke clean
+.PHONY: help run test build dist attack deep conformance cache-tests bench bench-guard fuzz-smoke clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -31,6 +31,10 @@ dist: cargo
 attack: build
 	@scripts/need $(TEST_PACKAGES)
 	@ATTACK=whole LACQUERD=$(CURDIR)/target/release/lacquerd cargo test -p lacquer-attack --test attack $(ARGS)
+
+## make deep                  the long tests: attacks in full, fuzzing, and the public suites (VC=DIR CT=DIR)
+deep: cargo
+	@VC="$(VC)" CT="$(CT)" scripts/deep
 
 ## make conformance VC=DIR    Varnish's own cases, from a checkout of varnish-cache at tag varnish-7.7.0
 conformance: build
