@@ -6,4 +6,5 @@
 mod exhaustion;
 mod faulty_origins;
 mod framing;
+mod management;
 mod process_faults;

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use lacquer_testing::client::get;
 use lacquer_testing::daemon::{Daemon, signal, until, vcl};
+use lacquer_testing::effort;
+use lacquer_testing::management::Door;
 use lacquer_testing::origin::{Origin, sized};
 
 /// A second by itself; more for a machine that has something else to do.
@@ -118,4 +120,61 @@ fn the_worker_does_not_outlive_the_manager() {
         stat.map_or(true, |text| text.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z")))
     };
     assert!(until(gone), "the worker still runs");
+}
+
+/// Returns the processes that this one started and that still run.
+fn children(pid: u32) -> Vec<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+/// A launch that fails is tried again with growing pauses, for ever.
+#[test]
+fn a_failed_launch_is_tried_again() {
+    let options = ["-s", "malloc,32M"];
+    let mut daemon =
+        Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), "sub vcl_recv { return (synth(200)); }"), &options);
+    let first = daemon.worker();
+    let manager = daemon.manager();
+    let start = Instant::now();
+    while start.elapsed() < effort(Duration::from_secs(1), Duration::from_secs(30)) {
+        for child in children(manager) {
+            // It may have ended meanwhile.
+            let _ = rustix::process::kill_process(
+                rustix::process::Pid::from_raw(child as i32).expect("not zero"),
+                rustix::process::Signal::KILL,
+            );
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let answered = || get(daemon.address, "/").is_ok_and(|answer| answer.status == 200);
+    assert!(until(answered), "a worker serves again");
+    assert_ne!(daemon.worker(), first);
+    let said = daemon.stderr();
+    assert!(said.contains("trying again in"), "{said}");
+}
+
+/// A working directory that was removed is made anew: tools find the port and the secret again, and a new worker finds
+/// a place for its log.
+#[test]
+fn a_removed_working_directory_is_made_anew() {
+    let options = ["-T", "127.0.0.1:0", "-s", "malloc,32M"];
+    let mut daemon =
+        Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), "sub vcl_recv { return (synth(200)); }"), &options);
+    let directory = daemon.directory();
+    let login = || Door::of(&directory).is_some_and(|door| door.login().is_ok());
+    assert!(login());
+    for _ in 0..2 {
+        std::fs::remove_dir_all(&directory).expect("it can be removed");
+        assert!(until(login), "{}", daemon.stderr());
+        assert!(directory.join("_.pid").exists());
+    }
+    std::fs::remove_dir_all(&directory).expect("it can be removed");
+    let killed = Instant::now();
+    signal(daemon.worker(), "-KILL");
+    let answered = || get(daemon.address, "/").is_ok_and(|answer| answer.status == 200);
+    assert!(until(answered), "a worker serves again");
+    assert!(killed.elapsed() < BACK_WITHIN, "back after {:?}", killed.elapsed());
+    assert!(until(login), "{}", daemon.stderr());
+    assert!(until(|| directory.join("_.vsm_child/_.index").exists()));
 }

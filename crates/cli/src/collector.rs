@@ -8,6 +8,10 @@ use crate::command_table::{Home, find};
 /// Longest line of a client that has not authenticated itself.
 const STRANGERS_LINE: usize = 80;
 
+/// Longest command, its here-document included: VCL of 64 MB in quotes, each byte of it escaped. The caller ends a
+/// client that goes beyond it.
+pub const LONGEST_COMMAND: usize = 130 << 20;
+
 /// One command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
@@ -124,6 +128,12 @@ impl Collector {
         None
     }
 
+    /// Returns how many bytes of an unfinished command are held.
+    pub fn held(&self) -> usize {
+        let here = self.here.as_ref().map_or(0, |here| here.line.len() + here.text.len());
+        self.line.len() + here
+    }
+
     /// The line of a command that was begun and not ended.
     pub fn unfinished(&self) -> Option<String> {
         match &self.here {
@@ -194,5 +204,6 @@ mod tests {
         let mut collector = Collector::default();
         b"foobar << x\nabc".iter().for_each(|b| assert!(collector.feed(*b, true).is_none()));
         assert_eq!(collector.unfinished().as_deref(), Some("foobar << x"));
+        assert_eq!(collector.held(), "foobar << x".len() + "abc".len());
     }
 }

@@ -3,6 +3,9 @@
 use std::cell::Cell;
 use std::io::Write;
 use std::os::unix::net::UnixDatagram;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// How loud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +46,31 @@ impl Level {
     }
 }
 
-/// Writes a line to stderr, whole: others write there too.
+/// A pipe that polls as writable takes this much without blocking.
+const PIECE: usize = 4096;
+/// A reader of stderr that is slow is waited for once; after that its lines are lost until it reads again.
+const SLOW_READER: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+static STUCK: AtomicBool = AtomicBool::new(false);
+
+/// Writes a line to stderr, whole: others write there too. Never blocks for long.
 pub fn say_line(text: &str) {
-    // Nobody to tell when even that fails.
-    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+    let line = format!("{text}\n");
+    let mut stderr = std::io::stderr();
+    for piece in line.as_bytes().chunks(PIECE) {
+        // Nobody to tell when even that fails.
+        if !stderr_has_room() || stderr.write_all(piece).is_err() {
+            return;
+        }
+    }
+}
+
+fn stderr_has_room() -> bool {
+    let patience = if STUCK.load(Relaxed) { Timespec { tv_sec: 0, tv_nsec: 0 } } else { SLOW_READER };
+    let stderr = std::io::stderr();
+    let mut fds = [PollFd::new(&stderr, PollFlags::OUT)];
+    let stuck = poll(&mut fds, Some(&patience)) == Ok(0);
+    STUCK.store(stuck, Relaxed);
+    !stuck
 }
 
 /// Where complaints go.

@@ -16,11 +16,14 @@ use lacquer_vcl::Text;
 use crate::complain::{Complain, Level};
 use crate::jail::Jail;
 use crate::listen::Listeners;
+use crate::renewal::Renewal;
+use crate::secret::Secret;
 use crate::shm::{Shm, now};
 use crate::storage::{self, Storage};
 use crate::vcl::Catalogue;
 use crate::version;
-use crate::worker::{Asked, State, Worker};
+use crate::workdir::PidFile;
+use crate::worker::{Asked, Relaunch, State, Worker};
 
 /// The answer to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,11 +70,14 @@ pub struct Manager {
     pub(crate) identity: String,
     pub(crate) platform: String,
     pub(crate) workdir: PathBuf,
-    pub(crate) secret: Option<PathBuf>,
+    pub(crate) secret: Option<Secret>,
+    pub(crate) pid_files: Vec<PidFile>,
+    pub(crate) renewal: Renewal,
     pub(crate) shm: Option<Shm>,
     pub(crate) catalogue: Catalogue,
     pub(crate) state: State,
     pub(crate) worker: Option<Worker>,
+    pub(crate) relaunch: Relaunch,
     pub(crate) panic_file: Option<std::fs::File>,
     pub(crate) panic: Option<String>,
     pub(crate) exit_status: u8,

@@ -3,7 +3,6 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -11,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::cli::{CliSockets, Master, Origin, Session, Verdict, ident};
+use crate::cli::{CliSockets, Master, Origin, Sessions, Wire};
 use crate::complain::{Level, say_line};
 use crate::fault::{Fault, Outcome};
 use crate::manager::Manager;
@@ -56,7 +55,7 @@ enum Source {
     Terminate,
     Worker,
     CliSocket(usize),
-    Session(usize),
+    Session(usize, PollFlags),
     Master,
 }
 
@@ -78,7 +77,7 @@ pub struct Service {
     pub master: Option<Master>,
     /// Signals that end us.
     pub signals: Signals,
-    sessions: Vec<Session>,
+    sessions: Sessions,
     timers: Timers,
 }
 
@@ -88,7 +87,7 @@ impl Service {
         let now = Instant::now();
         let timers =
             Timers { uptime: now, ping: None, cooling: now + Duration::from_secs_f64(FIRST_COOLING) };
-        Service { manager, sockets, master, signals, sessions: Vec::new(), timers }
+        Service { manager, sockets, master, signals, sessions: Sessions::new(), timers }
     }
 
     /// Takes commands from standard input.
@@ -98,8 +97,8 @@ impl Service {
         };
         let input = duplicate(std::io::stdin().as_fd())?;
         let output = duplicate(std::io::stdout().as_fd())?;
-        let session = Session::begin(&self.manager, input, Some(output), Origin::Stdin, "debug".to_owned());
-        self.sessions.push(session);
+        let wire = Wire { input, output: Some(output), ident: "debug".to_owned(), peer: None };
+        self.sessions.add(&self.manager, wire, Origin::Stdin);
         Ok(())
     }
 
@@ -108,27 +107,11 @@ impl Service {
         say_line("BEGIN of -I file processing");
         let output = std::io::stderr().as_fd().try_clone_to_owned();
         let output = output.map_err(|e| Fault::plain(format!("Cannot use the terminal: {e}")))?;
-        let mut session = Session::begin(
-            &self.manager,
-            OwnedFd::from(file),
-            Some(output),
-            Origin::InitFile,
-            "-I file".to_owned(),
-        );
-        loop {
-            match session.read(&mut self.manager) {
-                Verdict::Keep => {}
-                Verdict::Close => break,
-                Verdict::Fatal(fault) => return Err(fault),
-            }
-        }
+        let input = OwnedFd::from(file);
+        let wire = Wire { input, output: Some(output), ident: "-I file".to_owned(), peer: None };
+        self.sessions.run_file(&mut self.manager, wire)?;
         say_line("END of -I file processing");
         Ok(())
-    }
-
-    fn connected(&mut self, stream: TcpStream, origin: Origin, kind: &str) {
-        let ident = ident(kind, &stream);
-        self.sessions.push(Session::begin(&self.manager, OwnedFd::from(stream), None, origin, ident));
     }
 
     /// Works until a signal or the end of standard input ends it.
@@ -138,39 +121,46 @@ impl Service {
             if let Some(master) = &mut self.master {
                 master.tick();
             }
-            let ready = self.wait();
-            for source in ready.into_iter().rev() {
+            for source in self.wait() {
                 if !self.serve(source) {
                     return;
                 }
+            }
+            if !self.turn_of_sessions() {
+                return;
             }
         }
     }
 
     fn next_deadline(&self) -> Instant {
         let master = self.master.as_ref().and_then(Master::deadline);
-        let timers = [Some(self.timers.uptime), self.timers.ping, Some(self.timers.cooling), master];
+        let sessions = self.sessions.deadline(Instant::now());
+        let relaunch = self.manager.relaunch.due();
+        let Timers { uptime, ping, cooling } = self.timers;
+        let timers = [Some(uptime), ping, Some(cooling), master, sessions, relaunch];
         timers.into_iter().flatten().min().unwrap_or_else(Instant::now)
     }
 
-    /// Sleeps until something is to be done; says what.
+    /// Sleeps until something is to be done. Returns what, sessions first: their indices change with what follows.
     fn wait(&self) -> Vec<Source> {
-        let mut sources = vec![Source::Terminate, Source::Terminate];
-        let mut fds = vec![
-            PollFd::new(&self.signals.terminate, PollFlags::IN),
-            PollFd::new(&self.signals.interrupt, PollFlags::IN),
-        ];
+        let (mut sources, mut fds) = (Vec::new(), Vec::new());
+        for (at, fd) in self.sessions.poll_fds().enumerate() {
+            sources.push(Source::Session(at, PollFlags::empty()));
+            fds.push(fd);
+        }
+        for signal in [&self.signals.terminate, &self.signals.interrupt] {
+            sources.push(Source::Terminate);
+            fds.push(PollFd::new(signal, PollFlags::IN));
+        }
         if let Some(worker) = &self.manager.worker {
             sources.push(Source::Worker);
             fds.push(PollFd::from_borrowed_fd(worker.output(), PollFlags::IN));
         }
-        for (at, fd) in self.sockets.descriptors().enumerate() {
-            sources.push(Source::CliSocket(at));
-            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        }
-        for (at, session) in self.sessions.iter().enumerate() {
-            sources.push(Source::Session(at));
-            fds.push(PollFd::from_borrowed_fd(session.input(), PollFlags::IN));
+        if self.sessions.accepts(Instant::now()) {
+            for (at, fd) in self.sockets.descriptors().enumerate() {
+                sources.push(Source::CliSocket(at));
+                fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            }
         }
         if let Some(fd) = self.master.as_ref().and_then(Master::connecting) {
             sources.push(Source::Master);
@@ -182,7 +172,12 @@ impl Service {
             return Vec::new();
         }
         let ready = fds.iter().zip(sources).filter(|(fd, _)| !fd.revents().is_empty());
-        ready.map(|(_, source)| source).collect()
+        ready
+            .map(|(fd, source)| match source {
+                Source::Session(at, _) => Source::Session(at, fd.revents()),
+                other => other,
+            })
+            .collect()
     }
 
     /// Does what a source asks for; false at the end.
@@ -195,38 +190,29 @@ impl Service {
                 }
             }
             Source::Worker => self.manager.listen_to_worker(),
-            Source::CliSocket(at) => {
-                if let Some(stream) = self.sockets.accept(at) {
-                    self.connected(stream, Origin::Telnet, "telnet");
-                }
-            }
+            Source::CliSocket(at) => self.sessions.accept(&self.sockets, at, &self.manager),
             Source::Master => match self.master.as_mut().map(Master::finish) {
-                Some(Ok(stream)) => self.connected(stream, Origin::Master, "master"),
+                Some(Ok(stream)) => self.sessions.connected(&self.manager, stream),
                 Some(Err(error)) => {
                     let text = format!("Could not connect to CLI-master: {}", crate::fault::words(&error));
                     self.manager.complain.say(Level::Info, &text);
                 }
                 None => {}
             },
-            Source::Session(at) => return self.serve_session(at),
+            Source::Session(at, events) => self.sessions.note(at, events),
         }
         true
     }
 
-    /// Sources are served last first, so that removing a session moves none that is still to be served.
-    fn serve_session(&mut self, at: usize) -> bool {
-        let Some(session) = self.sessions.get_mut(at) else { return true };
-        if session.read(&mut self.manager) == Verdict::Keep {
-            return true;
-        }
-        let origin = session.origin();
-        self.sessions.remove(at);
-        if origin == Origin::Master
+    /// Lets sessions do what they have to; false at the end.
+    fn turn_of_sessions(&mut self) -> bool {
+        let ended = self.sessions.turn(&mut self.manager);
+        if ended.contains(&Origin::Master)
             && let Some(master) = &mut self.master
         {
             master.disconnected();
         }
-        origin != Origin::Stdin
+        !ended.contains(&Origin::Stdin)
     }
 
     fn tick(&mut self) {
@@ -236,7 +222,9 @@ impl Service {
             if let Some(shm) = &self.manager.shm {
                 shm.counters.uptime.set(self.manager.uptime() as u64);
             }
+            self.manager.renew_workdir();
         }
+        self.manager.launch_if_due(now);
         if self.timers.cooling <= now {
             self.manager.cool_vcls();
             let pause = (self.manager.params.values().vcl_cooldown * 0.45).clamp(0.1, 86_400.0);

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use lacquer_shm::vsc::CounterSet;
 use lacquer_shm::vsm::{self, Block, CHILD_DIRNAME, MGT_DIR_MODE, MGT_DIRNAME, Owner};
 use lacquer_shm::{Mgt, Segment, VsmDir};
 
@@ -20,9 +21,17 @@ pub struct Shm {
     dir: VsmDir,
     /// Counters of what happened to workers.
     pub counters: Segment<Mgt>,
-    arguments: Vec<Block>,
+    arguments: Vec<Argument>,
     /// The process id of the worker that runs; by this line in the index readers see that workers changed.
     worker: Option<Block>,
+}
+
+/// An argument that readers can look up.
+#[derive(Debug)]
+struct Argument {
+    name: String,
+    text: String,
+    _block: Block,
 }
 
 /// Seconds since the epoch.
@@ -57,7 +66,21 @@ impl Shm {
     pub fn publish(&mut self, name: &str, text: &str) -> Outcome<()> {
         let mut bytes = text.as_bytes().to_vec();
         bytes.push(0);
-        self.arguments.push(self.dir.publish("Arg", name, &bytes).map_err(fault)?);
+        let block = self.dir.publish("Arg", name, &bytes).map_err(fault)?;
+        self.arguments.push(Argument { name: name.to_owned(), text: text.to_owned(), _block: block });
+        Ok(())
+    }
+
+    /// Makes the directory anew, with the same contents, after it was removed. The worker's line is not in it yet.
+    pub fn renew(&mut self, jail: &Jail) -> Outcome<()> {
+        let mut anew = Shm::create(jail)?;
+        for (counter, before) in anew.counters.counters().iter().zip(self.counters.counters()) {
+            counter.set(before.get());
+        }
+        for argument in &self.arguments {
+            anew.publish(&argument.name, &argument.text)?;
+        }
+        *self = anew;
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use lacquer_cli::words::{Rules, split};
@@ -20,14 +20,16 @@ use crate::jail::Jail;
 use crate::listen::{Listeners, is_backend_path};
 use crate::manager::{Manager, Reply};
 use crate::options::said::{Mode, Ordered, Said};
+use crate::renewal::Renewal;
+use crate::secret::Secret;
 use crate::service::{Service, Signals};
 use crate::shm::Shm;
 use crate::storage::{Storage, StorageArguments};
 use crate::vcl::Catalogue;
 use crate::vcl::compile::{Input, read_along};
 use crate::version;
-use crate::workdir::{self, PidFile, make_secret};
-use crate::worker::State;
+use crate::workdir::{self, PidFile};
+use crate::worker::{Relaunch, State};
 
 const DEFAULT_LISTEN: &str = ":80";
 const DEFAULT_CLI: &str = "localhost:0";
@@ -181,16 +183,6 @@ fn given_secret(said: &Said, jail: &Jail) -> Outcome<Option<PathBuf>> {
     }
 }
 
-fn check_secret(path: &Path, jail: &Jail) -> Outcome<()> {
-    let _root = jail.raise();
-    let shown = path.display();
-    match std::fs::read(path) {
-        Ok(secret) if secret.is_empty() => Err(Fault::plain(format!("Empty secret-file \"{shown}\""))),
-        Ok(_) => Ok(()),
-        Err(error) => Err(Fault::plain(format!("Cannot open secret-file \"{shown}\": {}", words(&error)))),
-    }
-}
-
 /// The machine and the choices that the banner tells, in varnishd's form.
 fn platform(host: &Uname, jail: &Jail, storages: &[Storage], hash: &str) -> String {
     let stores: Vec<&str> = storages.iter().map(|s| s.method()).collect();
@@ -249,11 +241,14 @@ pub fn run(said: &Said, program: &OsString, background: &mut Option<Background>)
         storages,
         identity,
         workdir,
-        secret,
+        secret: secret.map(Secret::given),
+        pid_files: Vec::new(),
+        renewal: Renewal::default(),
         shm: None,
         catalogue: Catalogue::default(),
         state: State::Stopped,
         worker: None,
+        relaunch: Relaunch::default(),
         panic_file: None,
         panic: None,
         exit_status: 0,
@@ -263,15 +258,13 @@ pub fn run(said: &Said, program: &OsString, background: &mut Option<Background>)
         return Ok(compile_and_print(&mut manager, &vcl));
     }
     load_vcl(&mut manager, &vcl)?;
-    let mut pid_files = Vec::new();
     for path in pid_paths.iter().chain([&manager.workdir.join("_.pid")]) {
-        pid_files.push(PidFile::open(path, &manager.jail)?);
+        manager.pid_files.push(PidFile::open(path, &manager.jail)?);
     }
     if manager.listeners.is_empty() {
         manager.listeners.add(DEFAULT_LISTEN, &manager.jail)?;
     }
-    let code = serve(manager, said, init, &mut pid_files, background)?;
-    Ok(code)
+    serve(manager, said, init, background)
 }
 
 fn compile_and_print(manager: &mut Manager, vcl: &[StartVcl]) -> u8 {
@@ -316,7 +309,6 @@ fn serve(
     mut manager: Manager,
     said: &Said,
     init: Option<File>,
-    pid_files: &mut Vec<PidFile>,
     background: &mut Option<Background>,
 ) -> Outcome<u8> {
     let mut shm = Shm::create(&manager.jail)?;
@@ -329,15 +321,15 @@ fn serve(
         let shown = sockets.add(argument, &manager.jail)?;
         shm.publish("-T", &shown)?;
     }
-    for file in pid_files.iter_mut() {
+    for file in &mut manager.pid_files {
         file.write().map_err(|error| Fault::plain(format!("Could not write pid-file: {}", words(&error))))?;
     }
     if said.secret.is_none() {
-        manager.secret = Some(make_secret(&manager.workdir, &manager.jail)?);
+        manager.secret = Some(Secret::make(&manager.workdir, &manager.jail)?);
     }
     if let Some(secret) = &manager.secret {
-        shm.publish("-S", &secret.to_string_lossy())?;
-        check_secret(secret, &manager.jail)?;
+        shm.publish("-S", &secret.path().to_string_lossy())?;
+        secret.check(&manager.jail)?;
     }
     manager.shm = Some(shm);
     // Not before everything else is in order: what is wrong is told in one line.
@@ -350,7 +342,7 @@ fn serve(
         .map_err(|error| Fault::plain(format!("Cannot watch for signals: {}", words(&error))))?;
     let mut service = Service::new(manager, sockets, master, signals);
     let outcome = serve_until_the_end(&mut service, said, init, background);
-    end(service, said, std::mem::take(pid_files));
+    end(service);
     outcome
 }
 
@@ -393,15 +385,14 @@ fn serve_until_the_end(
 }
 
 /// Tidies up, however it went.
-fn end(service: Service, said: &Said, pid_files: Vec<PidFile>) {
+fn end(service: Service) {
     let Service { mut manager, .. } = service;
     manager.stop();
-    for file in pid_files {
+    for file in std::mem::take(&mut manager.pid_files) {
         file.remove(&manager.jail);
     }
-    if said.secret.is_none() {
-        let _root = manager.jail.raise();
-        let _ = std::fs::remove_file(workdir::SECRET);
+    if let Some(secret) = &manager.secret {
+        secret.remove(&manager.jail);
     }
     let keep = manager.params.values().debug.has(DebugBits::VTC_MODE);
     if let Some(shm) = manager.shm.take().filter(|_| !keep) {

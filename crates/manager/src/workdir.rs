@@ -15,34 +15,42 @@ use crate::jail::Jail;
 /// Where instances live that are given by name only.
 pub const STATE_DIR: &str = "/var/lib/varnish";
 const DEFAULT_NAME: &str = "varnishd";
-/// The secret that we make when none is given.
-pub const SECRET: &str = "_.secret";
-const SECRET_LENGTH: usize = 256;
-
 /// The directory that `-n` means.
 pub fn path(argument: Option<&str>) -> PathBuf {
     Path::new(STATE_DIR).join(argument.filter(|a| !a.is_empty()).unwrap_or(DEFAULT_NAME))
 }
 
-/// Makes the directory if need be and goes there.
-pub fn enter(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
+fn refuse(complain: &Complain, text: String) -> Outcome<()> {
+    complain.say(Level::Error, &text);
+    Err(Fault::silent(2))
+}
+
+/// Makes the directory if need be.
+pub fn make(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
     let shown = path.display();
-    let refuse = |text: String| {
-        complain.say(Level::Error, &text);
-        Err(Fault::silent(2))
-    };
     let _root = jail.raise();
     match fs::DirBuilder::new().mode(0o755).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return refuse(format!("Cannot create working directory '{shown}': {}\n", words(&error)));
+            let text = format!("Cannot create working directory '{shown}': {}\n", words(&error));
+            return refuse(complain, text);
         }
         _ => {}
     }
     if let Some(manager) = jail.manager()
         && let Err(error) = std::os::unix::fs::chown(path, None, Some(manager.gid))
     {
-        return refuse(format!("Cannot change group of working directory '{shown}': {}", words(&error)));
+        let text = format!("Cannot change group of working directory '{shown}': {}", words(&error));
+        return refuse(complain, text);
     }
+    Ok(())
+}
+
+/// Goes to the directory, and makes it first if need be.
+pub fn enter(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
+    make(path, jail, complain)?;
+    let shown = path.display();
+    let refuse = |text: String| refuse(complain, text);
+    let _root = jail.raise();
     if let Err(error) = std::env::set_current_dir(path) {
         return refuse(format!("Cannot change to working directory '{shown}': {}\n", words(&error)));
     }
@@ -55,6 +63,13 @@ pub fn enter(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
             words(&error)
         )),
     }
+}
+
+/// Whether the path still leads to the directory where we are.
+pub fn is_current(path: &Path) -> bool {
+    let place = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    let here = place(Path::new("."));
+    here.is_some() && here == place(path)
 }
 
 /// Whether the log's file, in the directory where we are, is in memory; on a disk it is written there again and again.
@@ -117,6 +132,24 @@ impl PidFile {
         write!(self.file, "{}", std::process::id())
     }
 
+    /// Whether the file is where we made it.
+    pub fn is_there(&self) -> bool {
+        fs::metadata(&self.path).is_ok_and(|found| {
+            self.file.metadata().is_ok_and(|ours| (found.ino(), found.dev()) == (ours.ino(), ours.dev()))
+        })
+    }
+
+    /// Makes the file anew if it was removed.
+    pub fn renew(&mut self, jail: &Jail) -> Outcome<()> {
+        if self.is_there() {
+            return Ok(());
+        }
+        let mut anew = PidFile::open(&self.path, jail)?;
+        anew.write().map_err(|error| Fault::plain(format!("Could not write pid-file: {}", words(&error))))?;
+        *self = anew;
+        Ok(())
+    }
+
     /// Removes the file.
     pub fn remove(self, jail: &Jail) {
         let _root = jail.raise();
@@ -132,38 +165,6 @@ enum Held {
 impl From<io::Error> for Held {
     fn from(error: io::Error) -> Held {
         Held::Error(error)
-    }
-}
-
-/// Fills the buffer with random bytes from the kernel.
-pub fn random(buffer: &mut [u8]) -> io::Result<()> {
-    let mut at = 0;
-    while at < buffer.len() {
-        at += rustix::rand::getrandom(&mut buffer[at..], rustix::rand::GetRandomFlags::empty())?;
-    }
-    Ok(())
-}
-
-/// Makes a secret for the CLI in the working directory.
-pub fn make_secret(directory: &Path, jail: &Jail) -> Outcome<PathBuf> {
-    let _root = jail.raise();
-    let shown = directory.display();
-    let path = directory.join(SECRET);
-    match fs::remove_file(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            let text = format!("Cannot remove preexisting secret-file in {shown} ({})", words(&error));
-            return Err(Fault::usage(text));
-        }
-        _ => {}
-    }
-    let mut secret = [0; SECRET_LENGTH];
-    let written = random(&mut secret).and_then(|()| {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o640).open(&path)?;
-        file.write_all(&secret)
-    });
-    match written {
-        Ok(()) => Ok(path),
-        Err(error) => Err(Fault::usage(format!("Cannot create secret-file in {shown} ({})", words(&error)))),
     }
 }
 

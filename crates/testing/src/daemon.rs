@@ -131,6 +131,11 @@ impl Daemon {
         fs::read_to_string(self.dir.join("stderr")).unwrap_or_default()
     }
 
+    /// Returns the working directory.
+    pub fn directory(&self) -> PathBuf {
+        self.dir.join("name")
+    }
+
     pub fn manager(&self) -> u32 {
         self.process.id()
     }

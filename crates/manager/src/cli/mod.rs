@@ -1,9 +1,14 @@
-//! The CLI's connections: who they are, what they send, what they are answered.
+//! The management port's connections: who may have one, what they send, what they are answered.
 
+mod admission;
 mod master;
+mod outbox;
 mod session;
+mod sessions;
 mod sockets;
+mod throttle;
 
 pub use master::Master;
-pub use session::{Origin, Session, Verdict};
-pub use sockets::{CliSockets, ident};
+pub use session::{Origin, Wire};
+pub use sessions::Sessions;
+pub use sockets::CliSockets;

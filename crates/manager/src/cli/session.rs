@@ -1,16 +1,29 @@
-//! One connection of the CLI.
+//! One connection of the management port: the commands it sends, the answers it takes, and whether it has logged in.
+//! Nothing here blocks. A session runs one command at a time and reads no further one while an answer waits for
+//! its client, so that what a client makes us hold is one command and one answer.
 
-use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use lacquer_cli::check::check;
-use lacquer_cli::collector::{Collector, Command};
+use lacquer_cli::collector::{Collector, Command, LONGEST_COMMAND};
 use lacquer_cli::{auth, frame, status};
+use rustix::event::PollFlags;
 
+use super::admission::{Facts, Standing};
+use super::outbox::{Blocking, Outbox};
+use super::throttle::Throttle;
 use crate::complain::{Level, say_line};
-use crate::fault::Fault;
+use crate::fault::{Fault, words};
 use crate::manager::{Manager, Reply};
-use crate::workdir::random;
+use crate::secret::random;
+
+/// A connection that has not logged in is closed after this long.
+pub const LOGIN_WITHIN: Duration = Duration::from_secs(10);
+const CHUNK: usize = 64 << 10;
+/// So much of a command or an answer goes to the system's log.
+const LOGGED: usize = 8 << 10;
 
 /// Where a connection comes from, which decides what its end means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,44 +49,89 @@ pub enum Verdict {
     Fatal(Fault),
 }
 
+/// The descriptors of a connection, its name in the log and the address at its other end.
+#[derive(Debug)]
+pub struct Wire {
+    pub input: OwnedFd,
+    /// Where answers go if not to where commands come from.
+    pub output: Option<OwnedFd>,
+    pub ident: String,
+    pub peer: Option<IpAddr>,
+}
+
+/// How far a connection is with logging in.
+#[derive(Debug)]
+enum Login {
+    Known,
+    Stranger { challenge: String },
+    Checking { challenge: String, given: String, turn: Instant },
+    Refused { answered: Instant },
+}
+
+/// The events of a connection that are waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Its client sends something.
+    Input,
+    /// Its client takes some of the answer.
+    Output,
+    /// Nothing but its end: it waits for the clock.
+    Hangup,
+}
+
 /// A connection.
 pub struct Session {
-    input: OwnedFd,
-    output: Option<OwnedFd>,
+    wire: Wire,
     origin: Origin,
-    ident: String,
     collector: Collector,
-    challenge: Option<String>,
+    /// Bytes that were read, and how many of them the collector took.
+    chunk: Vec<u8>,
+    taken: usize,
+    outbox: Outbox,
+    login: Login,
+    opened: Instant,
+    last_heard: Instant,
+    /// Its client has sent something, or ended.
+    readable: bool,
+    /// Its client is gone for good.
+    gone: bool,
+    /// It ends as soon as its client has its answers.
+    closing: bool,
 }
 
 impl Session {
-    /// Greets, or asks who is there. `output` is where answers go if not to where commands come from.
-    pub fn begin(
-        manager: &Manager,
-        input: OwnedFd,
-        output: Option<OwnedFd>,
-        origin: Origin,
-        ident: String,
-    ) -> Session {
+    /// Greets, or asks who is there.
+    pub fn begin(manager: &Manager, wire: Wire, origin: Origin, now: Instant) -> Session {
         let wants_secret = matches!(origin, Origin::Telnet | Origin::Master) && manager.secret.is_some();
         let mut bytes = [0; auth::CHALLENGE];
-        let challenge = wants_secret.then(|| match random(&mut bytes) {
-            Ok(()) => auth::challenge(bytes),
+        let login = match wants_secret.then(|| random(&mut bytes)) {
+            None => Login::Known,
+            Some(Ok(())) => Login::Stranger { challenge: auth::challenge(bytes) },
             // Without randomness nobody can get in.
-            Err(_) => String::new(),
-        });
-        let session = Session { input, output, origin, ident, collector: Collector::default(), challenge };
-        let greeting = match &session.challenge {
-            Some(challenge) => Reply::no(status::AUTH, format!("{challenge}\n\nAuthentication required.\n")),
-            None => Reply::ok(manager.banner()),
+            Some(Err(_)) => Login::Stranger { challenge: String::new() },
         };
-        let _ = session.write(&greeting);
+        let greeting = match &login {
+            Login::Stranger { challenge } => {
+                Reply::no(status::AUTH, format!("{challenge}\n\nAuthentication required.\n"))
+            }
+            _ => Reply::ok(manager.banner()),
+        };
+        let mut session = Session {
+            wire,
+            origin,
+            collector: Collector::default(),
+            chunk: Vec::new(),
+            taken: 0,
+            outbox: Outbox::new(now),
+            login,
+            opened: now,
+            last_heard: now,
+            readable: false,
+            gone: false,
+            closing: false,
+        };
+        session.push(&greeting, now);
         session
-    }
-
-    /// What to poll for commands.
-    pub fn input(&self) -> BorrowedFd<'_> {
-        self.input.as_fd()
     }
 
     /// Where it comes from.
@@ -81,39 +139,161 @@ impl Session {
         self.origin
     }
 
-    fn write(&self, reply: &Reply) -> std::io::Result<()> {
-        let wire = frame::encode(reply.status, &reply.text);
-        let output = self.output.as_ref().map_or(self.input.as_fd(), |output| output.as_fd());
-        let mut rest = wire.as_slice();
-        while !rest.is_empty() {
-            match rustix::io::write(output, rest) {
-                Ok(written) => rest = &rest[written..],
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
+    /// Bytes of an unfinished command.
+    pub fn held(&self) -> usize {
+        self.collector.held()
     }
 
-    /// Reads what has come and runs the commands in it.
-    pub fn read(&mut self, manager: &mut Manager) -> Verdict {
-        let mut buffer = [0; 8192];
-        let length = match rustix::io::read(&self.input, &mut buffer) {
+    /// What decides whether it gives way to another.
+    pub fn facts(&self) -> Facts {
+        let standing = match self.login {
+            _ if self.origin != Origin::Telnet => Standing::Permanent,
+            Login::Known => Standing::Known,
+            Login::Stranger { .. } => Standing::Stranger,
+            Login::Checking { .. } => Standing::Checking,
+            Login::Refused { .. } => Standing::Refused,
+        };
+        let Session { opened, last_heard, .. } = *self;
+        Facts { standing, peer: self.wire.peer, opened, last_heard }
+    }
+
+    /// What to poll for.
+    pub fn interest(&self) -> (BorrowedFd<'_>, Interest) {
+        if !self.outbox.is_empty() {
+            return (self.output(), Interest::Output);
+        }
+        match self.login {
+            Login::Checking { .. } | Login::Refused { .. } => (self.wire.input.as_fd(), Interest::Hangup),
+            Login::Known | Login::Stranger { .. } => (self.wire.input.as_fd(), Interest::Input),
+        }
+    }
+
+    /// Takes note of the events that a poll for its interest found.
+    pub fn note(&mut self, events: PollFlags) {
+        match self.interest().1 {
+            Interest::Input => self.readable = !events.is_empty(),
+            Interest::Output | Interest::Hangup => {
+                self.gone |= events.intersects(PollFlags::ERR | PollFlags::HUP);
+            }
+        }
+    }
+
+    /// Returns whether its client has taken all answers and nothing ends it.
+    pub fn is_quiet(&self) -> bool {
+        self.outbox.is_empty() && !self.closing
+    }
+
+    /// Returns whether there is something to do without any event: a command that was read already, or the end.
+    pub fn has_work(&self) -> bool {
+        let may_run = matches!(self.login, Login::Known | Login::Stranger { .. });
+        self.outbox.is_empty() && (self.closing || may_run && self.taken < self.chunk.len())
+    }
+
+    /// When the clock has something to do.
+    pub fn deadline(&self) -> Option<Instant> {
+        let login = match self.login {
+            _ if self.closing => None,
+            Login::Known => None,
+            Login::Stranger { .. } => Some(self.opened + LOGIN_WITHIN),
+            Login::Checking { turn, .. } => Some(turn),
+            Login::Refused { answered } => Some(answered),
+        };
+        [login, self.outbox.deadline()].into_iter().flatten().min()
+    }
+
+    fn output(&self) -> BorrowedFd<'_> {
+        self.wire.output.as_ref().map_or(self.wire.input.as_fd(), |output| output.as_fd())
+    }
+
+    fn push(&mut self, reply: &Reply, now: Instant) {
+        self.outbox.push(frame::encode(reply.status, &reply.text), now);
+    }
+
+    /// Writes what the client takes.
+    pub fn flush(&mut self, now: Instant) -> Verdict {
+        let blocking = match self.origin {
+            Origin::Telnet | Origin::Master => Blocking::Never,
+            Origin::Stdin | Origin::InitFile => Blocking::IfFull,
+        };
+        let output = self.wire.output.as_ref().map_or(self.wire.input.as_fd(), |output| output.as_fd());
+        let written = self.outbox.flush(output, blocking, now);
+        if self.gone || written.is_err() || self.closing && self.outbox.is_empty() {
+            return Verdict::Close;
+        }
+        Verdict::Keep
+    }
+
+    /// Does what the clock asks for.
+    pub fn tick(&mut self, manager: &Manager, throttle: &mut Throttle, now: Instant) -> Verdict {
+        if self.outbox.deadline().is_some_and(|until| until <= now) {
+            let text = format!("CLI {} does not read its answer: closed", self.wire.ident);
+            manager.complain.say(Level::Info, &text);
+            return Verdict::Close;
+        }
+        match &self.login {
+            Login::Stranger { .. } if self.opened + LOGIN_WITHIN <= now => return Verdict::Close,
+            Login::Checking { turn, .. } if *turn <= now => self.check_secret(manager, throttle, now),
+            Login::Refused { answered } if *answered <= now => self.refuse(manager, now),
+            _ => {}
+        }
+        Verdict::Keep
+    }
+
+    /// Sends the answer to a wrong secret, its last one.
+    fn refuse(&mut self, manager: &Manager, now: Instant) {
+        if !self.closing {
+            self.answer(manager, Reply::no(status::CLOSE, ""), now);
+            self.closing = true;
+        }
+    }
+
+    /// Makes room for another: says why, if it was refused, as far as that can be said at once.
+    pub fn give_way(mut self, manager: &Manager, now: Instant) {
+        if matches!(self.login, Login::Refused { .. }) {
+            self.refuse(manager, now);
+            self.flush(now);
+        }
+    }
+
+    /// Serves it for its part of a turn: one command at most.
+    pub fn serve(&mut self, manager: &mut Manager, throttle: &mut Throttle, now: Instant) -> Verdict {
+        let mut verdict = self.tick(manager, throttle, now);
+        if verdict == Verdict::Keep {
+            verdict = self.flush(now);
+        }
+        if verdict == Verdict::Keep && self.readable {
+            verdict = self.read(now);
+        }
+        if verdict == Verdict::Keep {
+            verdict = self.step(manager, throttle, now);
+        }
+        if verdict == Verdict::Keep {
+            verdict = self.flush(Instant::now());
+        }
+        verdict
+    }
+
+    /// Reads what has come, unless some of it is still to be done.
+    pub fn read(&mut self, now: Instant) -> Verdict {
+        if self.taken < self.chunk.len() || !self.is_quiet() {
+            return Verdict::Keep;
+        }
+        self.readable = false;
+        self.chunk.resize(CHUNK, 0);
+        self.taken = 0;
+        let length = match rustix::io::read(&self.wire.input, &mut self.chunk) {
             Ok(length) => length,
-            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => return Verdict::Keep,
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {
+                self.chunk.clear();
+                return Verdict::Keep;
+            }
             Err(_) => 0,
         };
+        self.chunk.truncate(length);
         if length == 0 {
             return self.ended();
         }
-        for byte in &buffer[..length] {
-            if let Some(command) = self.collector.feed(*byte, self.challenge.is_none()) {
-                let verdict = self.execute(manager, &command);
-                if verdict != Verdict::Keep {
-                    return verdict;
-                }
-            }
-        }
+        self.last_heard = now;
         Verdict::Keep
     }
 
@@ -124,62 +304,123 @@ impl Session {
         Verdict::Close
     }
 
-    fn execute(&mut self, manager: &mut Manager, command: &Command) -> Verdict {
-        let from_file = self.origin == Origin::InitFile;
-        if from_file {
-            say_line(&format!("> {}", command.line));
-        }
-        manager.complain.say(Level::Cli, &format!("CLI {} Rd {}", self.ident, command.line));
-        let knows_secret = self.challenge.is_none();
-        let mut reply = match check(&command.words, knows_secret) {
-            Ok(Some(found)) if found.spec.name == "auth" => self.authenticate(manager, command),
-            checked => manager.run(checked, command, knows_secret),
-        };
-        manager
-            .complain
-            .say(Level::Cli, &format!("CLI {} Wr {:03} {}", self.ident, reply.status, reply.text));
-        if from_file && reply.status != status::OK && !command.line.starts_with('-') {
-            let text = format!("-I file CLI command failed ({})\n{}", reply.status, reply.text);
-            return Verdict::Fatal(Fault::usage(text));
-        }
-        let limit = manager.params.values().cli_limit as usize;
-        if frame::truncate(&mut reply.text.0, limit) && reply.status == status::OK {
-            reply.status = status::TRUNCATED;
-        }
-        // Strangers are not given a second chance.
-        let stranger = self.challenge.is_some() && reply.status != status::OK;
-        if self.write(&reply).is_err() || reply.status == status::CLOSE || stranger {
-            return Verdict::Close;
+    /// Runs the next command, if it is there and the client has the answer to the one before.
+    pub fn step(&mut self, manager: &mut Manager, throttle: &mut Throttle, now: Instant) -> Verdict {
+        while self.has_work() && !self.closing {
+            let knows_secret = matches!(self.login, Login::Known);
+            let byte = self.chunk[self.taken];
+            self.taken += 1;
+            if self.taken == self.chunk.len() {
+                self.chunk = Vec::new();
+                self.taken = 0;
+            }
+            if let Some(command) = self.collector.feed(byte, knows_secret) {
+                return self.execute(manager, throttle, &command, now);
+            }
+            if self.collector.held() > LONGEST_COMMAND {
+                self.refuse_longer(manager, now);
+            }
         }
         Verdict::Keep
     }
 
-    fn authenticate(&mut self, manager: &Manager, command: &Command) -> Reply {
-        let Some(secret_file) = &manager.secret else {
-            return Reply::no(status::CANT, "Secret file not configured\n");
+    /// Ends a connection whose command is too long.
+    pub fn refuse_longer(&mut self, manager: &Manager, now: Instant) {
+        self.collector = Collector::default();
+        let text = format!("Command too long: at most {} MB are taken\n", LONGEST_COMMAND >> 20);
+        self.answer(manager, Reply::no(status::SYNTAX, text), now);
+        self.closing = true;
+    }
+
+    fn execute(
+        &mut self,
+        manager: &mut Manager,
+        throttle: &mut Throttle,
+        command: &Command,
+        now: Instant,
+    ) -> Verdict {
+        let from_file = self.origin == Origin::InitFile;
+        if from_file {
+            say_line(&format!("> {}", command.line));
+        }
+        let heard = format!("CLI {} Rd {}", self.wire.ident, beginning(&command.line));
+        manager.complain.say(Level::Cli, &heard);
+        let stranger = matches!(self.login, Login::Stranger { .. });
+        let reply = match check(&command.words, !stranger) {
+            Ok(Some(found)) if found.spec.name == "auth" && manager.secret.is_some() => {
+                self.offer(manager, throttle, command, now);
+                return Verdict::Keep;
+            }
+            Ok(Some(found)) if found.spec.name == "auth" => {
+                Reply::no(status::CANT, "Secret file not configured\n")
+            }
+            checked => manager.run(checked, command, !stranger),
         };
-        let secret = {
-            let _root = manager.jail.raise();
-            fs::read(secret_file)
+        if from_file && reply.status != status::OK && !command.line.starts_with('-') {
+            let text = format!("-I file CLI command failed ({})\n{}", reply.status, reply.text);
+            return Verdict::Fatal(Fault::usage(text));
+        }
+        // Strangers are not given a second chance.
+        self.closing = reply.status == status::CLOSE || stranger && reply.status != status::OK;
+        self.answer(manager, reply, now);
+        Verdict::Keep
+    }
+
+    fn answer(&mut self, manager: &Manager, mut reply: Reply, now: Instant) {
+        let shown = reply.text.lossy();
+        let said = format!("CLI {} Wr {:03} {}", self.wire.ident, reply.status, beginning(&shown));
+        manager.complain.say(Level::Cli, &said);
+        let limit = manager.params.values().cli_limit as usize;
+        if frame::truncate(&mut reply.text.0, limit) && reply.status == status::OK {
+            reply.status = status::TRUNCATED;
+        }
+        self.push(&reply, now);
+    }
+
+    /// Takes an offered secret, to be checked when it is this address's turn.
+    fn offer(&mut self, manager: &Manager, throttle: &mut Throttle, command: &Command, now: Instant) {
+        let given = command.words.as_ref().ok().and_then(|words| words.get(1)).cloned().unwrap_or_default();
+        let challenge = match &mut self.login {
+            Login::Stranger { challenge } => std::mem::take(challenge),
+            _ => String::new(),
         };
-        let secret = match secret {
+        let turn = throttle.turn(self.address(), now);
+        self.login = Login::Checking { challenge, given, turn };
+        if turn <= now {
+            self.check_secret(manager, throttle, now);
+        }
+    }
+
+    fn address(&self) -> IpAddr {
+        self.wire.peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+    }
+
+    fn check_secret(&mut self, manager: &Manager, throttle: &mut Throttle, now: Instant) {
+        let Login::Checking { challenge, given, .. } = &self.login else { return };
+        let Some(secret) = &manager.secret else { return };
+        let secret = match secret.read(&manager.jail) {
             Ok(secret) => secret,
             Err(error) => {
-                let text = format!("Cannot open secret file ({})\n", crate::fault::words(&error));
-                return Reply::no(status::CANT, text);
+                self.closing = true;
+                let text = format!("Cannot open secret file ({})\n", words(&error));
+                return self.answer(manager, Reply::no(status::CANT, text), now);
             }
         };
-        let given = command.words.as_ref().ok().and_then(|words| words.get(1));
-        let right = match self.challenge.as_deref() {
-            Some("") => None,
-            challenge => Some(auth::response(challenge.unwrap_or_default(), &secret)),
-        };
-        if given.zip(right).is_some_and(|(given, right)| auth::matches(&right, given)) {
-            self.challenge = None;
-            return Reply::ok(manager.banner());
+        if !challenge.is_empty() && auth::matches(&auth::response(challenge, &secret), given) {
+            self.login = Login::Known;
+            return self.answer(manager, Reply::ok(manager.banner()), now);
         }
-        let text = format!("CLI Authentication failure from {}", self.ident);
+        let text = format!("CLI Authentication failure from {}", self.wire.ident);
         manager.complain.say(Level::Security, &text);
-        Reply::no(status::CLOSE, "")
+        self.login = Login::Refused { answered: throttle.wrong(self.address(), now) };
     }
+}
+
+/// The part of a long text that goes to the system's log.
+fn beginning(text: &str) -> &str {
+    let mut end = text.len().min(LOGGED);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }

@@ -1,18 +1,20 @@
 //! `-T`: sockets on which the CLI can be reached.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::fault::{Fault, Outcome};
 use crate::jail::Jail;
 use crate::resolve::resolve;
 
-const BACKLOG: i32 = 10;
-/// A client that does not read its answers must not hold everybody up.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// As long as the system allows: who floods it must not keep others from connecting.
+const BACKLOG: i32 = 4096;
+/// A client that vanished is noticed after this long.
+const KEEPALIVE: Duration = Duration::from_mins(1);
 
 /// Listening sockets of the CLI.
 #[derive(Debug, Default)]
@@ -33,9 +35,9 @@ pub fn ident(kind: &str, stream: &TcpStream) -> String {
 
 /// Makes a connection fit for a session.
 pub fn prepare(stream: &TcpStream) {
-    let _ = stream.set_nonblocking(false);
-    let _ = stream.set_write_timeout(Some(WRITE_TIMEOUT));
+    let _ = stream.set_nonblocking(true);
     let _ = stream.set_nodelay(true);
+    let _ = SockRef::from(stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
 }
 
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
@@ -77,10 +79,19 @@ impl CliSockets {
         self.listeners.iter().map(|listener| listener.as_fd())
     }
 
-    /// Accepts from the socket with this number.
-    pub fn accept(&self, at: usize) -> Option<TcpStream> {
-        let (stream, _) = self.listeners.get(at)?.accept().ok()?;
-        prepare(&stream);
-        Some(stream)
+    /// Accepts from the socket with this number; `None` if nobody waits there. Fails when there are no descriptors
+    /// or no memory.
+    pub fn accept(&self, at: usize) -> std::io::Result<Option<TcpStream>> {
+        let Some(listener) = self.listeners.get(at) else { return Ok(None) };
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => return Ok(Some(stream)),
+                Err(error) => match error.kind() {
+                    ErrorKind::Interrupted | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset => {}
+                    ErrorKind::WouldBlock => return Ok(None),
+                    _ => return Err(error),
+                },
+            }
+        }
     }
 }

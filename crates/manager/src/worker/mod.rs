@@ -2,7 +2,9 @@
 
 mod lines;
 mod process;
+mod relaunch;
 mod supervise;
 
 pub use process::{Asked, Worker};
+pub use relaunch::Relaunch;
 pub use supervise::State;

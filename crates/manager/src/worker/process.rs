@@ -20,6 +20,8 @@ use super::lines::Lines;
 /// What the worker may write before somebody must read it.
 const OUTPUT_BUFFER: usize = 1 << 20;
 const READ: usize = 64 << 10;
+/// A worker that writes without end is listened to for this long at a time: it has as much ready at most.
+const READS: usize = OUTPUT_BUFFER / 4096;
 
 /// A worker process.
 #[derive(Debug)]
@@ -132,7 +134,7 @@ impl Worker {
     /// Reads what the worker has said. False when it will not say anything more.
     pub fn listen(&mut self, mut line: impl FnMut(&str)) -> bool {
         let mut buffer = [0; 4096];
-        loop {
+        for _ in 0..=READS {
             match rustix::io::read(&self.output, &mut buffer) {
                 Ok(0) => {
                     self.lines.finish(line);
@@ -144,6 +146,7 @@ impl Worker {
                 Err(_) => return false,
             }
         }
+        true
     }
 
     fn send(&mut self, message: &ToWorker, timeout: Duration) -> io::Result<()> {

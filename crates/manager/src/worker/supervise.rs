@@ -50,7 +50,8 @@ impl Manager {
 
     /// `start`
     pub(crate) fn start_command(&mut self) -> Reply {
-        if self.state != State::Stopped {
+        let waits = self.relaunch.due().is_some();
+        if self.state != State::Stopped && !waits {
             return Reply::no(status::CANT, format!("Child in state {}", self.status_text()));
         }
         if let Some(why) = self.catalogue.why_not_ready() {
@@ -64,6 +65,12 @@ impl Manager {
 
     /// `stop`
     pub(crate) fn stop_command(&mut self) -> Reply {
+        if self.relaunch.due().is_some() {
+            self.relaunch.reset();
+            self.state = State::Stopped;
+            self.refuse_connections();
+            return Reply::ok("");
+        }
         if self.state != State::Running {
             return Reply::no(status::CANT, format!("Child in state {}", self.status_text()));
         }
@@ -71,21 +78,48 @@ impl Manager {
         Reply::ok("")
     }
 
-    /// Starts a worker and brings it up to what the catalogue says. What goes wrong is said and returned.
+    /// Starts a worker and brings it up to what the catalogue says. What goes wrong is said and returned. If a worker
+    /// ran before, the launch is tried again later.
     pub(crate) fn launch(&mut self) -> Result<(), Reply> {
         if !matches!(self.state, State::Stopped | State::Died) {
             return Ok(());
         }
+        let again = self.state == State::Died;
         self.state = State::Starting;
         let outcome = self.launch_steps();
-        if let Err(reply) = &outcome {
-            self.complain.say(Level::Error, &reply.text.lossy());
-            match self.worker {
-                Some(_) => self.stop(),
-                None => self.state = State::Stopped,
+        match &outcome {
+            Ok(()) => self.relaunch.reset(),
+            Err(reply) => {
+                self.complain.say(Level::Error, &reply.text.lossy());
+                match self.worker {
+                    _ if again => self.launch_later(),
+                    Some(_) => self.stop(),
+                    None => self.state = State::Stopped,
+                }
             }
         }
         outcome
+    }
+
+    /// Plans another launch after one that failed. Connections wait in the kernel's queue meanwhile.
+    fn launch_later(&mut self) {
+        self.bury();
+        self.state = State::Died;
+        let pause = self.relaunch.failed(Instant::now()).as_secs_f64();
+        self.complain.say(Level::Error, &format!("Child launch failed: trying again in {pause:.1}s"));
+    }
+
+    /// Tries a failed launch again when it is time.
+    pub(crate) fn launch_if_due(&mut self, now: Instant) {
+        if self.relaunch.due().is_none_or(|due| due > now) {
+            return;
+        }
+        if self.params.values().auto_restart {
+            // What goes wrong has been said, and the next try is planned.
+            let _ = self.launch();
+        } else {
+            self.stop_command();
+        }
     }
 
     fn launch_steps(&mut self) -> Result<(), Reply> {
@@ -109,6 +143,7 @@ impl Manager {
         let cannot = |what: &str, error: std::io::Error| {
             Reply::no(status::CANT, format!("Child failed on launch: cannot {what}: {error}"))
         };
+        self.renew_workdir();
         for storage in &self.storages {
             storage.clear().map_err(|error| cannot("empty the storage", error))?;
         }
@@ -253,6 +288,23 @@ impl Manager {
 
     /// Waits for the worker's end, records it, and starts another one if this one was not to end.
     fn reap(&mut self) {
+        if self.worker.is_none() {
+            return;
+        }
+        self.bury();
+        let died = matches!(self.state, State::Running | State::Died);
+        let restart = died && self.params.values().auto_restart;
+        self.state = if restart { State::Died } else { State::Stopped };
+        if restart {
+            // Connections wait in the kernel's queue for the next worker.
+            let _ = self.launch();
+        } else {
+            self.refuse_connections();
+        }
+    }
+
+    /// Waits for the worker's end, records it and removes what is left of it.
+    fn bury(&mut self) {
         let Some(mut worker) = self.worker.take() else { return };
         let pid = worker.pid();
         worker.hang_up();
@@ -265,16 +317,7 @@ impl Manager {
         if let Some(shm) = &mut self.shm {
             shm.show_worker(None);
         }
-        let died = matches!(self.state, State::Running | State::Died);
         self.complain.say(Level::Debug, "Child cleanup complete");
-        let restart = died && self.params.values().auto_restart;
-        self.state = if restart { State::Died } else { State::Stopped };
-        if restart {
-            // Connections wait in the kernel's queue for the next worker.
-            let _ = self.launch();
-        } else {
-            self.refuse_connections();
-        }
     }
 
     fn refuse_connections(&mut self) {

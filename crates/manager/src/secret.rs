@@ -1,0 +1,121 @@
+//! The secret of the management port: the file that `-S` names, or one that we make in the working directory.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::fault::{Fault, Outcome, words};
+use crate::jail::Jail;
+
+/// The name of the secret that we make when none is given.
+const NAME: &str = "_.secret";
+const LENGTH: usize = 256;
+
+/// Where the secret is, and what it is if we made it.
+#[derive(Debug)]
+pub struct Secret {
+    path: PathBuf,
+    made: Option<[u8; LENGTH]>,
+}
+
+/// Fills the buffer with random bytes from the kernel.
+pub fn random(buffer: &mut [u8]) -> io::Result<()> {
+    let mut at = 0;
+    while at < buffer.len() {
+        at += rustix::rand::getrandom(&mut buffer[at..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    Ok(())
+}
+
+impl Secret {
+    /// The secret in a file of the user's. It is read anew for each login, so that it can be changed.
+    pub fn given(path: PathBuf) -> Secret {
+        Secret { path, made: None }
+    }
+
+    /// Makes a secret in the working directory.
+    pub fn make(directory: &Path, jail: &Jail) -> Outcome<Secret> {
+        let mut bytes = [0; LENGTH];
+        let secret = |made| Secret { path: directory.join(NAME), made: Some(made) };
+        let written = random(&mut bytes).and_then(|()| secret(bytes).write(jail));
+        let shown = directory.display();
+        match written {
+            Ok(()) => Ok(secret(bytes)),
+            Err(error) => {
+                Err(Fault::usage(format!("Cannot create secret-file in {shown} ({})", words(&error))))
+            }
+        }
+    }
+
+    /// Writes a secret that we made into its file, in place of what was there.
+    fn write(&self, jail: &Jail) -> io::Result<()> {
+        let Some(bytes) = &self.made else { return Ok(()) };
+        let _root = jail.raise();
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        OpenOptions::new().write(true).create_new(true).mode(0o640).open(&self.path)?.write_all(bytes)
+    }
+
+    /// Writes a secret that we made once more if its file is gone.
+    pub fn restore(&self, jail: &Jail) -> io::Result<()> {
+        if self.made.is_none() || self.path.exists() { Ok(()) } else { self.write(jail) }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads it. One that we made is known without its file.
+    pub fn read(&self, jail: &Jail) -> io::Result<Vec<u8>> {
+        let _root = jail.raise();
+        match (fs::read(&self.path), &self.made) {
+            (Err(error), Some(made)) if error.kind() == io::ErrorKind::NotFound => Ok(made.to_vec()),
+            (read, _) => read,
+        }
+    }
+
+    /// Fails if it cannot be read or is empty.
+    pub fn check(&self, jail: &Jail) -> Outcome<()> {
+        let shown = self.path.display();
+        match self.read(jail) {
+            Ok(secret) if secret.is_empty() => Err(Fault::plain(format!("Empty secret-file \"{shown}\""))),
+            Ok(_) => Ok(()),
+            Err(error) => {
+                Err(Fault::plain(format!("Cannot open secret-file \"{shown}\": {}", words(&error))))
+            }
+        }
+    }
+
+    /// Removes the file of a secret that we made.
+    pub fn remove(&self, jail: &Jail) {
+        if self.made.is_some() {
+            let _root = jail.raise();
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_made_secret_survives_its_file() {
+        let directory = std::env::temp_dir().join(format!("lacquer-secret-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let jail = Jail::none();
+        let secret = Secret::make(&directory, &jail).unwrap();
+        let bytes = secret.read(&jail).unwrap();
+        assert_eq!((bytes.len(), fs::read(secret.path()).unwrap() == bytes), (LENGTH, true));
+        fs::remove_file(secret.path()).unwrap();
+        assert_eq!(secret.read(&jail).unwrap(), bytes);
+        secret.restore(&jail).unwrap();
+        assert_eq!(fs::read(secret.path()).unwrap(), bytes);
+        secret.remove(&jail);
+        fs::remove_dir(&directory).unwrap();
+    }
+}

@@ -1,0 +1,98 @@
+//! A client of the management port of `-T`.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Error, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+
+use crate::daemon::PATIENCE;
+
+/// One connection to the management port.
+pub struct Management {
+    stream: BufReader<TcpStream>,
+    challenge: String,
+}
+
+/// Where the port of a daemon is, and its secret.
+#[derive(Clone, Debug)]
+pub struct Door {
+    pub address: SocketAddr,
+    pub secret: Vec<u8>,
+}
+
+/// Reads an argument (`-T`, `-S`) that the daemon publishes in its working directory, as its tools do.
+pub fn published(directory: &Path, name: &str) -> Option<String> {
+    let shared = directory.join("_.vsm_mgt");
+    let index = fs::read_to_string(shared.join("_.index")).ok()?;
+    let ending = format!(" Arg {name}");
+    let line = index.lines().rfind(|line| line.starts_with('+') && line.ends_with(&ending))?;
+    let text = fs::read(shared.join(line.split_whitespace().nth(1)?)).ok()?;
+    let text: Vec<u8> = text.into_iter().take_while(|byte| *byte != 0).collect();
+    String::from_utf8(text).ok()
+}
+
+impl Door {
+    /// Finds the port of the daemon with this working directory.
+    pub fn of(directory: &Path) -> Option<Door> {
+        let (ip, port) = published(directory, "-T")?
+            .lines()
+            .next()?
+            .split_once(' ')
+            .map(|(ip, port)| (ip.to_owned(), port.to_owned()))?;
+        let secret = fs::read(published(directory, "-S")?).ok()?;
+        Some(Door { address: SocketAddr::new(ip.parse().ok()?, port.parse().ok()?), secret })
+    }
+
+    /// Connects and logs in.
+    pub fn login(&self) -> io::Result<Management> {
+        let mut management = Management::connect(self.address)?;
+        let (status, text) = management.offer(&self.secret)?;
+        if status == 200 { Ok(management) } else { Err(Error::other(format!("refused: {status} {text}"))) }
+    }
+}
+
+impl Management {
+    /// Connects and reads the challenge.
+    pub fn connect(address: SocketAddr) -> io::Result<Management> {
+        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        let mut management = Management { stream: BufReader::new(stream), challenge: String::new() };
+        let (_, text) = management.answer()?;
+        text.lines().next().unwrap_or_default().clone_into(&mut management.challenge);
+        Ok(management)
+    }
+
+    /// Offers a secret; returns status and text of the answer.
+    pub fn offer(&mut self, secret: &[u8]) -> io::Result<(u16, String)> {
+        let response = lacquer_cli::auth::response(&self.challenge, secret);
+        self.cli(&format!("auth {response}"))
+    }
+
+    /// Reads one answer.
+    pub fn answer(&mut self) -> io::Result<(u16, String)> {
+        let mut line = String::new();
+        if self.stream.read_line(&mut line)? == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        let mut words = line.split_whitespace().map(str::parse::<usize>);
+        let (Some(Ok(status)), Some(Ok(length))) = (words.next(), words.next()) else {
+            return Err(Error::other(format!("no answer but {line:?}")));
+        };
+        let mut text = vec![0; length + 1];
+        self.stream.read_exact(&mut text)?;
+        text.pop();
+        Ok((status as u16, String::from_utf8_lossy(&text).into_owned()))
+    }
+
+    /// Sends a command; returns status and text of the answer.
+    pub fn cli(&mut self, command: &str) -> io::Result<(u16, String)> {
+        self.stream().write_all(format!("{command}\n").as_bytes())?;
+        self.answer()
+    }
+
+    /// The connection itself, for what no honest client does.
+    pub fn stream(&mut self) -> &mut TcpStream {
+        self.stream.get_mut()
+    }
+}

@@ -1,0 +1,263 @@
+//! The management port under attack: silent connections, wrong secrets, clients that do not read, endless commands.
+//! An operator logs in and a dead worker is replaced all the while.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use lacquer_testing::client::get;
+use lacquer_testing::daemon::{Daemon, signal, until, vcl};
+use lacquer_testing::effort;
+use lacquer_testing::management::{Door, Management};
+
+/// A login takes less than this, and a killed worker is back within it.
+const SOON: Duration = Duration::from_secs(1);
+const LOGIN_WITHIN: Duration = Duration::from_secs(10);
+const MOST_STRANGERS: usize = 30;
+const SILENT: usize = 500;
+const SYNTH: &str = "sub vcl_recv { return (synth(200)); }";
+
+fn daemon(limit: &str) -> (Daemon, Door) {
+    let script = format!("ulimit -n {limit}; exec \"$@\"");
+    let options = ["-T", "127.0.0.1:0", "-s", "malloc,32M"];
+    let daemon = Daemon::start_by(&vcl(([127, 0, 0, 1], 1).into(), SYNTH), &options, &script);
+    let door = Door::of(&daemon.directory()).expect("the daemon publishes its port");
+    (daemon, door)
+}
+
+/// An attack that goes on, in threads, until it is dropped.
+struct Attack {
+    ends: Arc<AtomicBool>,
+    rounds: Arc<AtomicUsize>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Attack {
+    fn by(count: usize, round: impl Fn(&AtomicBool) + Send + Sync + Clone + 'static) -> Attack {
+        let (ends, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let threads = (0..count)
+            .map(|_| {
+                let (ends, rounds, round) = (ends.clone(), rounds.clone(), round.clone());
+                std::thread::spawn(move || {
+                    while !ends.load(Ordering::Relaxed) {
+                        round(&ends);
+                        rounds.fetch_add(1, Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        Attack { ends, rounds, threads }
+    }
+
+    fn rounds(&self) -> usize {
+        self.rounds.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Attack {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Removes the connections that the daemon has closed; returns how many are left.
+fn still_open(connections: &mut Vec<TcpStream>) -> usize {
+    connections.retain_mut(|stream| {
+        stream.set_nonblocking(true).expect("sockets can be asked");
+        loop {
+            match stream.read(&mut [0; 512]) {
+                Ok(0) => return false,
+                Ok(_) => {}
+                Err(error) => return error.kind() == ErrorKind::WouldBlock,
+            }
+        }
+    });
+    connections.len()
+}
+
+fn connect_many(address: SocketAddr, count: usize) -> Vec<TcpStream> {
+    (0..count).filter_map(|_| TcpStream::connect(address).ok()).collect()
+}
+
+/// Keeps so many silent connections open, and replaces those that are closed.
+fn silent_ones(address: SocketAddr, count: usize) -> Attack {
+    let first = Arc::new(Mutex::new(connect_many(address, count)));
+    Attack::by(1, move |ends| {
+        let mut open = std::mem::take(&mut *first.lock().expect("one thread uses it"));
+        while !ends.load(Ordering::Relaxed) {
+            still_open(&mut open);
+            open.extend(connect_many(address, count - open.len()));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    })
+}
+
+fn wrong_secrets(address: SocketAddr, threads: usize) -> Attack {
+    Attack::by(threads, move |_| {
+        let _ = Management::connect(address).and_then(|mut management| management.offer(b"guessed"));
+    })
+}
+
+/// Logs in, asks for much and reads nothing of it, until dropped or told to end.
+fn non_readers(door: &Door, threads: usize) -> Attack {
+    let door = door.clone();
+    Attack::by(threads, move |ends| {
+        let Ok(mut management) = door.login() else { return };
+        let stream = management.stream();
+        let _ = stream.set_write_timeout(Some(Duration::from_millis(100)));
+        let commands = b"param.show -l\n".repeat(100);
+        while !ends.load(Ordering::Relaxed) {
+            if stream.write_all(&commands).is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
+                return;
+            }
+        }
+    })
+}
+
+/// Logs in and sends a line without end.
+fn endless_lines(door: &Door, threads: usize) -> Attack {
+    let door = door.clone();
+    Attack::by(threads, move |ends| {
+        let Ok(mut management) = door.login() else { return };
+        let stream = management.stream();
+        let _ = stream.set_write_timeout(Some(Duration::from_secs(1)));
+        while !ends.load(Ordering::Relaxed) && stream.write_all(&[b'x'; 64 << 10]).is_ok() {}
+    })
+}
+
+fn timed_login(door: &Door) -> Duration {
+    let start = Instant::now();
+    let mut management = door.login().expect("an operator can log in");
+    assert_eq!(management.cli("ping").expect("the manager answers").0, 200);
+    start.elapsed()
+}
+
+fn longest_login(door: &Door, tries: usize) -> Duration {
+    (0..tries).map(|_| timed_login(door)).max().unwrap_or_default()
+}
+
+fn ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
+    fields.filter_map(|word| word.parse::<u64>().ok()).sum()
+}
+
+/// Kills the worker; returns after how long the next one answers.
+fn back_after_kill(daemon: &mut Daemon) -> Duration {
+    let before = daemon.worker();
+    let killed = Instant::now();
+    signal(before, "-KILL");
+    assert!(until(|| get(daemon.address, "/").is_ok_and(|answer| answer.status == 200)), "a worker answers");
+    let took = killed.elapsed();
+    assert_ne!(daemon.worker(), before);
+    took
+}
+
+/// Silent connections take no more than the places of those who have not logged in, and cost nearly nothing.
+#[test]
+fn silent_connections_give_way() {
+    let (mut daemon, door) = daemon("256");
+    let mut silent = connect_many(door.address, SILENT);
+    assert!(until(|| still_open(&mut silent) <= MOST_STRANGERS), "{} are open", silent.len());
+    assert!(longest_login(&door, 5) < SOON);
+    let before = ticks(daemon.manager());
+    std::thread::sleep(SOON);
+    let spent = ticks(daemon.manager()) - before;
+    assert!(spent < 30, "{spent} of 100 ticks were spent on silent connections");
+    assert!(back_after_kill(&mut daemon) < SOON);
+    let left = still_open(&mut silent);
+    assert!(left > 0, "nobody is thrown out without need");
+}
+
+/// Wrong secrets are answered ever more slowly; right ones are not.
+#[test]
+fn wrong_secrets_are_slowed() {
+    let (daemon, door) = daemon("256");
+    let alone = wrong_secrets(door.address, 1);
+    std::thread::sleep(effort(Duration::from_secs(2), Duration::from_secs(20)));
+    let tries = alone.rounds();
+    assert!((1..=effort(6, 10)).contains(&tries), "{tries} tries by one connection at a time");
+    let many = wrong_secrets(door.address, 50);
+    let longest = longest_login(&door, effort(10, 100));
+    assert!(longest < SOON, "a login beside {} wrong tries took {longest:?}", many.rounds());
+    // Ends the attackers' waiting for answers.
+    drop(daemon);
+}
+
+/// A connection that does not log in ends after ten seconds. One that does not read its answers ends after ten seconds,
+/// and holds up nobody until then.
+#[test]
+fn silent_and_deaf_clients_have_ten_seconds() {
+    let (mut daemon, door) = daemon("256");
+    let mut deaf = door.login().expect("there is room");
+    deaf.stream().set_nonblocking(true).expect("sockets can be asked");
+    let start = Instant::now();
+    let mut stranger = vec![TcpStream::connect(door.address).expect("there is room")];
+    let (mut stranger_for, mut deaf_for) = (None, None);
+    while (stranger_for.is_none() || deaf_for.is_none()) && start.elapsed() < LOGIN_WITHIN * 2 {
+        match deaf.stream().write(b"param.show -l\n") {
+            Ok(_) => continue,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => deaf_for = deaf_for.or(Some(start.elapsed())),
+        }
+        if still_open(&mut stranger) == 0 {
+            stranger_for = stranger_for.or(Some(start.elapsed()));
+        }
+        assert!(longest_login(&door, 1) < SOON);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    for ended in [stranger_for, deaf_for] {
+        let ended = ended.expect("it was closed");
+        assert!(ended > LOGIN_WITHIN - SOON && ended < LOGIN_WITHIN + 2 * SOON, "closed after {ended:?}");
+    }
+    assert!(back_after_kill(&mut daemon) < SOON);
+}
+
+/// Commands have a limit that VCL of 64 MB is below of.
+#[test]
+fn commands_have_a_limit() {
+    let (mut daemon, door) = daemon("256");
+    let mut management = door.login().expect("there is room");
+    let size = effort(4 << 20, 64 << 20);
+    let line = "# what is left of a large configuration that somebody generated .....\n";
+    let comment = line.repeat(size / line.len());
+    let text = format!("vcl.inline large << %END\nvcl 4.1;\nbackend default none;\n{comment}%END\n");
+    management.stream().write_all(text.as_bytes()).expect("the manager reads");
+    let (status, text) = management.answer().expect("the manager answers");
+    assert_eq!(status, 200, "{text}");
+    if effort(false, true) {
+        let endless = endless_lines(&door, 1);
+        assert!(until(|| endless.rounds() > 0), "a line without end is taken");
+    }
+    assert!(longest_login(&door, 3) < SOON);
+    assert!(daemon.resident().memory < 600 << 20);
+}
+
+/// Under all of that at once an operator logs in within a second, and a killed worker is back within a second.
+#[test]
+fn everything_at_once() {
+    let (mut daemon, door) = daemon("256");
+    let silent = silent_ones(door.address, SILENT);
+    let wrong = wrong_secrets(door.address, 20);
+    let deaf = non_readers(&door, 5);
+    let endless = endless_lines(&door, effort(1, 4));
+    std::thread::sleep(Duration::from_millis(500));
+    let before = ticks(daemon.manager());
+    let start = Instant::now();
+    for _ in 0..effort(4, 40) {
+        let login = longest_login(&door, 5);
+        let back = back_after_kill(&mut daemon);
+        eprintln!("under attack: login {login:?}, worker back {back:?}");
+        assert!(login < SOON && back < SOON, "login {login:?}, back {back:?}");
+    }
+    let spent = (ticks(daemon.manager()) - before) as f64 / start.elapsed().as_secs_f64();
+    eprintln!("the manager used {spent:.0} % of a processor");
+    drop(daemon);
+    drop((silent, wrong, deaf, endless));
+}
