@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use lacquer_testing::client::get;
-use lacquer_testing::daemon::{Daemon, signal, until, vcl};
+use lacquer_testing::daemon::{Daemon, refused, signal, until, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::management::Door;
 use lacquer_testing::origin::{Origin, sized};
@@ -177,4 +177,36 @@ fn a_removed_working_directory_is_made_anew() {
     assert!(killed.elapsed() < BACK_WITHIN, "back after {:?}", killed.elapsed());
     assert!(until(login), "{}", daemon.stderr());
     assert!(until(|| directory.join("_.vsm_child/_.index").exists()));
+}
+
+/// Both processes start and serve within 600 MB of address space.
+#[test]
+fn a_limit_on_the_address_space_is_kept() {
+    for storage in ["malloc,64M", "default,100m"] {
+        let origin = Origin::start(sized);
+        let limits = "ulimit -v 614400; exec \"$@\"";
+        let mut daemon = Daemon::start_by(&vcl(origin.address, ""), &["-s", storage], limits);
+        let worker = daemon.worker();
+        for path in ["/1000/kept/a", "/20000000/kept/b", "/20000000/pass/c"] {
+            assert_eq!(get(daemon.address, path).expect("it answers").status, 200);
+        }
+        assert_eq!(daemon.worker(), worker);
+    }
+}
+
+/// Too little address space, or a tmpfs too small for the log, is said in one line before anything else.
+#[test]
+fn what_there_is_too_little_of_is_said_in_one_line() {
+    let said = refused(&[], "ulimit -v 300000; exec \"$@\"");
+    assert!(said.starts_with("Error: Address space is limited to 292 MB (RLIMIT_AS)"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let mount = "mkdir $dir/name && mount -t tmpfs -o size=20m tmpfs $dir/name && exec \"$@\"";
+    let said = refused(&[], &format!("exec unshare -rm sh -c '{mount}' sh \"$@\""));
+    if said.contains("unshare") || said.contains("mount") {
+        eprintln!("no tmpfs can be mounted here: {said}");
+        return;
+    }
+    assert!(said.starts_with("Error: Working directory "), "{said}");
+    assert!(said.contains("(tmpfs) has room for 20 MB, but 82 MB are needed"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
 }

@@ -140,6 +140,8 @@ pub struct WorkerConfig {
     pub sockets: Vec<ListenSocket>,
     /// Where objects go. The one named `Transient` is always there, and last.
     pub storages: Vec<StorageConfig>,
+    /// How much of its address space it may reserve.
+    pub address_space: AddressSpace,
     /// Parameters at the start.
     pub params: Params,
     /// `-j`: who to become, if not who we are.
@@ -150,6 +152,15 @@ pub struct WorkerConfig {
     pub panic_fd: i32,
     /// Process id of the manager.
     pub manager_pid: u32,
+}
+
+/// How a worker divides its address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressSpace {
+    /// Bytes of addresses that each storage without a limit reserves.
+    pub reserve: u64,
+    /// Most heaps of the C library, or `None` for as many as it likes.
+    pub heaps: Option<u32>,
 }
 
 /// A socket that already listens.

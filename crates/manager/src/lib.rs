@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod address_space;
 mod cli;
 mod complain;
 mod daemon;

@@ -8,11 +8,12 @@ use lacquer_cli::check::{CheckResult, Checked};
 use lacquer_cli::collector::Command;
 use lacquer_cli::command_table::Home;
 use lacquer_cli::help::{self, Asker};
-use lacquer_cli::link::{Request, ToWorker};
+use lacquer_cli::link::{AddressSpace, Request, ToWorker};
 use lacquer_cli::{json, status};
 use lacquer_params::{Effect, Listing, ParamSet, SetError};
 use lacquer_vcl::Text;
 
+use crate::address_space::{self, Needs, TooLittle};
 use crate::complain::{Complain, Level};
 use crate::jail::Jail;
 use crate::listen::Listeners;
@@ -93,6 +94,18 @@ impl Manager {
     /// True while there is a worker process that may be asked.
     pub(crate) fn running(&self) -> bool {
         self.worker.is_some()
+    }
+
+    /// Divides the address space of a worker; fails in one line where the limit on it is too low.
+    pub(crate) fn address_space(&self) -> Result<AddressSpace, TooLittle> {
+        let sizes = || self.storages.iter().map(Storage::size);
+        let needs = Needs {
+            log: self.params.values().vsl_space,
+            storage: sizes().flatten().fold(0, u64::saturating_add),
+            unlimited: sizes().filter(Option::is_none).count() as u64,
+            reactors: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
+        };
+        needs.divide(address_space::limit(), address_space::memory())
     }
 
     fn patience(&self) -> Duration {

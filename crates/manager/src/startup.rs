@@ -230,6 +230,9 @@ pub fn run(said: &Said, program: &OsString, background: &mut Option<Background>)
     let identity = identity(said, &host.nodename().to_string_lossy())?;
     let hash = said.hash_method()?;
     workdir::enter(&workdir, &jail, &complain)?;
+    if !compile_only {
+        workdir::check_room(&workdir, params.values().vsl_space)?;
+    }
     let storages = storages.make(&jail, &complain)?;
     let mut manager = Manager {
         platform: platform(&host, &jail, &storages, hash),
@@ -257,6 +260,7 @@ pub fn run(said: &Said, program: &OsString, background: &mut Option<Background>)
     if compile_only {
         return Ok(compile_and_print(&mut manager, &vcl));
     }
+    manager.address_space().map_err(|fault| Fault::plain(fault.to_string()))?;
     load_vcl(&mut manager, &vcl)?;
     for path in pid_paths.iter().chain([&manager.workdir.join("_.pid")]) {
         manager.pid_files.push(PidFile::open(path, &manager.jail)?);

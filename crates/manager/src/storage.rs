@@ -227,6 +227,11 @@ impl Storage {
         }
     }
 
+    /// Bytes it may take, if it has a limit.
+    pub fn size(&self) -> Option<u64> {
+        self.size
+    }
+
     /// The descriptor that the worker inherits.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.file.as_fd()

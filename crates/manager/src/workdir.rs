@@ -6,6 +6,7 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use lacquer_shm::vsm::{CHILD_DIRNAME, MGT_DIRNAME};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::complain::{Complain, Level};
@@ -70,6 +71,35 @@ pub fn is_current(path: &Path) -> bool {
     let place = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
     let here = place(Path::new("."));
     here.is_some() && here == place(path)
+}
+
+/// Room for the counters, the index and the manager's own files.
+const BESIDE_THE_LOG: u64 = 2 << 20;
+
+/// Fails, in one line, if the directory where we are has no room for a log of this size.
+pub fn check_room(path: &Path, log: u64) -> Outcome<()> {
+    let Ok(system) = rustix::fs::statvfs(".") else { return Ok(()) };
+    let wanted = log.saturating_add(BESIDE_THE_LOG);
+    // What an earlier daemon left is removed before ours is made.
+    let left: u64 = [MGT_DIRNAME, CHILD_DIRNAME].map(|name| size_of_files(Path::new(name))).iter().sum();
+    let free = system.f_bavail.saturating_mul(system.f_frsize).saturating_add(left);
+    // A tmpfs without a limit has no blocks.
+    if system.f_blocks == 0 || free >= wanted {
+        return Ok(());
+    }
+    Err(Fault::plain(format!(
+        "Working directory '{}'{} has room for {} MB, but {} MB are needed, most of them for the log (vsl_space): enlarge \
+         the file system or lower -p vsl_space",
+        path.display(),
+        if is_on_tmpfs() { " (tmpfs)" } else { "" },
+        free >> 20,
+        wanted.div_ceil(1 << 20)
+    )))
+}
+
+fn size_of_files(directory: &Path) -> u64 {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.metadata().ok()).map(|found| found.blocks() * 512).sum()
 }
 
 /// Whether the log's file, in the directory where we are, is in memory; on a disk it is written there again and again.

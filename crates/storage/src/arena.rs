@@ -14,9 +14,10 @@ use crate::memory::Mapping;
 use crate::runs::Runs;
 use crate::slabs::{Geometry, PAGE, Slabs};
 
-/// What an unlimited arena reserves of the address space; it costs nothing until touched.
-const RESERVE: u64 = 1 << 40;
-const RESERVE_LEAST: u64 = 1 << 30;
+/// What an unlimited arena reserves of the address space unless it is told otherwise; it costs nothing until touched.
+const RESERVE: u64 = 1 << 36;
+/// Less of it than this is of no use.
+const RESERVE_LEAST: u64 = 16 << 20;
 /// From this many pages on, an unlimited arena gives a freed run back to the system.
 const RETURN_PAGES: u32 = 8;
 /// So many empty slabs an unlimited arena keeps: giving back and touching anew costs more than they do.
@@ -103,8 +104,8 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// An arena over a descriptor: of `size` bytes, or without limit.
-    pub fn from_fd(fd: OwnedFd, size: Option<u64>) -> io::Result<Arc<Self>> {
+    /// An arena over a descriptor: of `size` bytes, or without a limit but the `reserve` of addresses.
+    pub fn from_fd(fd: OwnedFd, size: Option<u64>, reserve: u64) -> io::Result<Arc<Self>> {
         let (mapping, bytes) = match size {
             Some(size) => {
                 let size = size - size % u64::from(PAGE);
@@ -113,7 +114,7 @@ impl Arena {
                 }
                 (Mapping::new(fd, size as usize)?, size)
             }
-            None => reserve(fd)?,
+            None => map_reserve(fd, reserve)?,
         };
         let geometry = Geometry::for_size(bytes);
         let pages = u32::try_from(bytes / u64::from(PAGE)).unwrap_or(u32::MAX);
@@ -133,7 +134,7 @@ impl Arena {
 
     /// An arena over a memfd of its own.
     pub fn anonymous(size: Option<u64>) -> io::Result<Arc<Self>> {
-        Self::from_fd(rustix::fs::memfd_create("lacquer-arena", MemfdFlags::CLOEXEC)?, size)
+        Self::from_fd(rustix::fs::memfd_create("lacquer-arena", MemfdFlags::CLOEXEC)?, size, RESERVE)
     }
 
     pub fn counters(&self) -> &Counters {
@@ -264,15 +265,15 @@ impl fmt::Debug for Arena {
     }
 }
 
-/// Maps as much sparse space as the system lets us.
-fn reserve(fd: OwnedFd) -> io::Result<(Mapping, u64)> {
-    let mut bytes = RESERVE;
+/// Maps sparse space: so many bytes, or as many as the system lets us.
+fn map_reserve(fd: OwnedFd, wanted: u64) -> io::Result<(Mapping, u64)> {
+    let mut bytes = wanted - wanted % u64::from(PAGE);
     loop {
         let sized = rustix::fs::ftruncate(&fd, bytes).map_err(io::Error::from);
         match sized.and_then(|()| Mapping::new(fd.try_clone()?, bytes as usize)) {
             Ok(mapping) => return Ok((mapping, bytes)),
             Err(e) if bytes <= RESERVE_LEAST => return Err(e),
-            Err(_) => bytes /= 2,
+            Err(_) => bytes = bytes / 2 / u64::from(PAGE) * u64::from(PAGE),
         }
     }
 }

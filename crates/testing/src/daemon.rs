@@ -55,6 +55,27 @@ pub fn vcl(origin: SocketAddr, subs: &str) -> String {
     )
 }
 
+/// Runs a daemon that cannot start, through a shell script as in `Daemon::start_by`, in which `$dir` is a new directory.
+/// Returns its standard error.
+pub fn refused(options: &[&str], script: &str) -> String {
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let dir = std::env::temp_dir().join(format!("lacquer-refused-{}-{number}", std::process::id()));
+    fs::create_dir_all(&dir).expect("a temporary directory can be made");
+    let output = Command::new("sh")
+        .args(["-c", script, "sh"])
+        .arg(program())
+        .args(["-F", "-j", "none", "-a", "127.0.0.1:0", "-b", "none", "-n"])
+        .arg(dir.join("name"))
+        .args(options)
+        .env("dir", &dir)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the shell runs");
+    let _ = fs::remove_dir_all(&dir);
+    assert!(!output.status.success());
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
 impl Daemon {
     /// Starts a daemon with this VCL and further options.
     pub fn start(vcl: &str, options: &[&str]) -> Daemon {

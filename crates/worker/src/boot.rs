@@ -42,6 +42,9 @@ pub fn boot(link: RawFd) -> Result<(Arc<Shared>, UnixStream), String> {
         Ok(_) => return Err("the manager did not send the configuration first".into()),
         Err(e) => return Err(format!("no configuration from the manager: {e}")),
     };
+    if let Some(heaps) = config.address_space.heaps {
+        crate::sys::limit_heaps(heaps);
+    }
     make_room_for_descriptors(&link);
     crate::sys::set_last_words_fd(config.panic_fd);
     std::panic::set_hook(Box::new(crate::control::panics::hook));
@@ -73,7 +76,7 @@ fn share(config: WorkerConfig) -> Result<Arc<Shared>, String> {
     let space = config.params.vsl_space as usize;
     let log = Log::create(&dir, space, counters.clone()).map_err(text)?;
     apply_settings(&log, &config.params);
-    let stevedores = Stevedores::open(&config.storages, &dir)?;
+    let stevedores = Stevedores::open(&config.storages, config.address_space.reserve, &dir)?;
     stevedores.publish();
     let cache = Cache::new(crate::helpers::cache_config(&config.params, &stevedores), crate::clock::real());
     counters.pools.set(u64::from(config.params.thread_pools));

@@ -17,13 +17,14 @@ pub struct Stevedores {
 }
 
 impl Stevedores {
-    pub fn open(configs: &[StorageConfig], vsm: &VsmDir) -> Result<Stevedores, String> {
+    /// Maps the storages; one without a limit reserves so many bytes of addresses.
+    pub fn open(configs: &[StorageConfig], reserve: u64, vsm: &VsmDir) -> Result<Stevedores, String> {
         let mut all = Vec::new();
         let mut counters = Vec::new();
         for (index, config) in configs.iter().enumerate() {
             let fd = crate::sys::inherit(config.fd);
             let number = fd.as_raw_fd();
-            let arena = Arena::from_fd(fd, config.size)
+            let arena = Arena::from_fd(fd, config.size, reserve)
                 .map_err(|e| format!("storage {}: cannot map descriptor {number}: {e}", config.name))?;
             let kind = match config.kind {
                 StorageKind::Malloc => Kind::Malloc,

@@ -143,6 +143,9 @@ impl Manager {
         let cannot = |what: &str, error: std::io::Error| {
             Reply::no(status::CANT, format!("Child failed on launch: cannot {what}: {error}"))
         };
+        let address_space = self
+            .address_space()
+            .map_err(|fault| Reply::no(status::CANT, format!("Child failed on launch: {fault}")))?;
         self.renew_workdir();
         for storage in &self.storages {
             storage.clear().map_err(|error| cannot("empty the storage", error))?;
@@ -169,6 +172,7 @@ impl Manager {
             workdir: self.workdir.clone(),
             sockets: self.listeners.for_worker(),
             storages: self.storages.iter().map(|storage| storage.for_worker()).collect(),
+            address_space,
             params: self.params.values().clone(),
             credentials: self.jail.worker(),
             vsm_fd: vsm.as_raw_fd(),

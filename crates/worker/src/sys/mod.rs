@@ -17,6 +17,18 @@ pub fn inherit(fd: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
+/// Limits how many heaps the C library makes for threads. It may make fewer than it was allowed, never more.
+pub fn limit_heaps(most: u32) {
+    #[cfg(target_env = "gnu")]
+    {
+        let most = libc::c_int::try_from(most).unwrap_or(libc::c_int::MAX);
+        // SAFETY: it takes two integers, and changes how memory is found, not memory.
+        let _ = unsafe { libc::mallopt(libc::M_ARENA_MAX, most) };
+    }
+    #[cfg(not(target_env = "gnu"))]
+    let _ = most;
+}
+
 /// uid and gid of the process at the other end of a UNIX socket.
 pub fn peer_credentials(fd: BorrowedFd<'_>) -> Option<(u32, u32)> {
     let creds = rustix::net::sockopt::socket_peercred(fd).ok()?;
