@@ -6,5 +6,6 @@
 mod exhaustion;
 mod faulty_origins;
 mod framing;
+mod holds;
 mod management;
 mod process_faults;

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::bans::BanRequest;
+use crate::bans::{BanRequest, Verdict};
 use crate::cache::{Busy, Cache, Digest, key_of};
 use crate::front::ObjRef;
 use crate::object::{Object, flag};
@@ -31,6 +31,8 @@ pub struct LookupArgs<'a> {
     /// Whether the request matches a Vary specification.
     pub vary: &'a dyn Fn(&[u8]) -> bool,
     pub ban: &'a dyn BanRequest,
+    /// Returns whether the caller's turn is over: then a long list of bans is tested in a later lookup.
+    pub pause: &'a dyn Fn() -> bool,
     /// Told the transaction of each object that a ban removed.
     pub banned: &'a dyn Fn(u64),
     /// Counts the variants that did not match.
@@ -52,6 +54,9 @@ pub enum Lookup {
     HitPass(Arc<Object>),
     /// Somebody else is fetching it.
     Wait(Wait),
+    /// The caller's turn was over before all bans were tested. The tests made so far count: let others run, then
+    /// look again with this.
+    Unfinished(Option<Resumed>),
 }
 
 /// What a walk over a key's places found.
@@ -66,6 +71,8 @@ struct Walk {
     busy: bool,
     /// The first published object.
     first: Option<u32>,
+    /// The turn is over; nothing else here is true.
+    unfinished: bool,
 }
 
 /// A lookup's outcome, and with what generation a front table may remember it.
@@ -91,16 +98,18 @@ impl Cache {
         args: &LookupArgs<'_>,
         resumed: Option<Resumed>,
     ) -> Found {
-        if let Some(resumed) = resumed {
-            resumed.take_turn();
-        }
         let key = key_of(digest);
         let mut after = After::default();
-        let found = {
+        let mut found = {
             let mut shard = self.shard(&key).lock();
             self.decide(&mut shard, &key, args, &mut after)
         };
         after.run();
+        if let Lookup::Unfinished(turn) = &mut found.lookup {
+            *turn = resumed;
+        } else if let Some(resumed) = resumed {
+            resumed.take_turn();
+        }
         found
     }
 
@@ -115,6 +124,9 @@ impl Cache {
             return Found::plain(Lookup::Miss { busy: self.busy(shard, key), stale: None });
         }
         let walk = self.walk(shard, key, args, after);
+        if walk.unfinished {
+            return Found::plain(Lookup::Unfinished(None));
+        }
         let object = |slot: Option<u32>| slot.and_then(|s| shard.slab.get(s).object.clone());
         let (fresh, stale) = (object(walk.fresh), object(walk.stale));
         if let Some(object) = fresh {
@@ -166,7 +178,14 @@ impl Cache {
     }
 
     fn walk(&self, shard: &mut Shard, key: &Key, args: &LookupArgs<'_>, after: &mut After) -> Walk {
-        let mut walk = Walk { t_req: args.t_req, fresh: None, stale: None, busy: false, first: None };
+        let mut walk = Walk {
+            t_req: args.t_req,
+            fresh: None,
+            stale: None,
+            busy: false,
+            first: None,
+            unfinished: false,
+        };
         let mut newest = 0.0;
         let mut banned = Vec::new();
         let mut ban_checks = 0;
@@ -185,15 +204,22 @@ impl Cache {
             }
             let early = ban_checks < args.ban_any_variant;
             ban_checks += 1;
-            if early && self.bans.check(object, args.ban) {
-                banned.push(slot);
+            let is_other = || !args.ignore_vary && object.vary().is_some_and(|v| !args.matches(v));
+            if !early && is_other() {
                 continue;
             }
-            if !args.ignore_vary && object.vary().is_some_and(|v| !args.matches(v)) {
-                continue;
+            match self.bans.check(object, args.ban, args.pause) {
+                Verdict::Clear => {}
+                Verdict::Banned => {
+                    banned.push(slot);
+                    continue;
+                }
+                Verdict::Unfinished => {
+                    walk.unfinished = true;
+                    break;
+                }
             }
-            if !early && self.bans.check(object, args.ban) {
-                banned.push(slot);
+            if early && is_other() {
                 continue;
             }
             if object.fresh_until(args.ttl) > args.t_req {

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod apart;
 mod basicauth;
 mod blob;
 mod bodyaccess;

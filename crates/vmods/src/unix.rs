@@ -4,6 +4,7 @@
 use lacquer_shm::Tag;
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 
+use crate::apart::FILES;
 use crate::support::{Answer, Table, log, text};
 
 pub(crate) static MODULE: Table = Table {
@@ -11,7 +12,7 @@ pub(crate) static MODULE: Table = Table {
     signatures: include_str!("../vcc/unix.vcc"),
     functions: &[("user", user), ("group", group), ("uid", uid), ("gid", gid)],
     objects: &[],
-    suspends: &[],
+    suspends: &["group", "user"],
 };
 
 fn credentials(ctx: &mut Ctx<'_>) -> Option<(u32, u32)> {
@@ -40,9 +41,10 @@ fn group<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
     name(ctx, "/etc/group", id)
 }
 
-fn name<'a>(ctx: &mut Ctx<'a>, file: &str, id: Option<u32>) -> Answer<'a> {
+fn name<'a>(ctx: &mut Ctx<'a>, file: &'static str, id: Option<u32>) -> Answer<'a> {
     let Some(id) = id else { return Ok(Value::Str(None)) };
-    match name_in(&std::fs::read_to_string(file).unwrap_or_default(), id) {
+    let find = move || name_in(&std::fs::read_to_string(file).unwrap_or_default(), id).map(str::to_owned);
+    match FILES.run(ctx, find)? {
         Some(name) => text(ctx, name.as_bytes()),
         None => {
             let message = format!("vmod unix error: could not read peer credentials: {id} is not in {file}");

@@ -21,7 +21,10 @@ const PUBLISH_EVERY: f64 = 0.1;
 /// this is a quarter of a per cent of one core at most, however much is logged.
 const RELEASE_AT_ONCE: usize = 1 << 20;
 /// Objects removed before others may have the locks and the log is written.
-const EXPIRE_AT_ONCE: usize = 1000;
+const EXPIRE_AT_ONCE: usize = 100;
+/// Seconds that the ban lurker works before it leaves its core to reactors, and for how long.
+const LURK_AT_ONCE: f64 = 0.002;
+const LURK_PAUSE: f64 = 0.0002;
 /// Longest sleep, so that a clock that jumps is noticed.
 const LONGEST_SLEEP: f64 = 60.0;
 
@@ -108,7 +111,14 @@ fn lurk(shared: &Shared) {
             batch: params.ban_lurker_batch,
             cutoff: params.ban_cutoff,
         };
-        let mut pace = |seconds: f64| std::thread::sleep(clock::seconds(seconds));
+        let mut awake = clock::monotonic();
+        let mut pace = |seconds: f64| {
+            let pause = if clock::monotonic() - awake > LURK_AT_ONCE { LURK_PAUSE } else { 0.0 };
+            if seconds.max(pause) > 0.0 {
+                std::thread::sleep(clock::seconds(seconds.max(pause)));
+                awake = clock::monotonic();
+            }
+        };
         let mut log = |text: &str| shared.log.write(Tag::ExpBan, Vxid::NONE, text.as_bytes());
         let sleep = shared.cache.lurk(clock::real(), wanted, &mut pace, &mut log);
         if params.debug.has(DebugBits::LURKER) {

@@ -32,6 +32,7 @@ mod seat;
 mod sender;
 mod session;
 mod shared;
+mod slices;
 mod spares;
 mod stevedores;
 mod sys;

@@ -20,6 +20,7 @@ use crate::h2;
 use crate::pool_counters::LocalPoolCounters;
 use crate::seat::Seat;
 use crate::shared::Shared;
+use crate::slices::Shift;
 use crate::spares::Spares;
 use crate::vcl_table::VclRef;
 
@@ -43,6 +44,7 @@ pub struct Reactor {
     front: RefCell<FrontTable>,
     pub deadlines: Deadlines,
     pub h2_buffers: h2::Buffers,
+    pub long_work: Shift,
     unflushed: Cell<u32>,
     last_flush: Cell<f64>,
 }
@@ -72,6 +74,7 @@ impl Reactor {
             front: RefCell::new(FrontTable::new(FRONT_ENTRIES)),
             deadlines: Deadlines::default(),
             h2_buffers: h2::Buffers::default(),
+            long_work: Shift::default(),
             unflushed: Cell::new(0),
             last_flush: Cell::new(0.0),
             shared,

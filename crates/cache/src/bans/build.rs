@@ -5,6 +5,10 @@ use pcre2::bytes::Regex;
 
 use crate::bans::test::{Field, Oper, Operand, Test};
 
+/// Bounds the steps of one match, so that no expression holds a reactor: about a millisecond. PCRE2 reads this
+/// in front of a pattern.
+const LIMIT: &str = "(*LIMIT_MATCH=20000)";
+
 /// The conditions of a ban to be: all must hold.
 #[derive(Debug, Default)]
 pub struct BanSpec {
@@ -63,7 +67,7 @@ impl BanSpec {
                     .ok_or_else(|| format!("expected duration <n.nn>[ms|s|m|h|d|w|y] got \"{operand}\""))?,
             )
         } else if matches!(oper, Oper::Match | Oper::NoMatch) {
-            let regex = Regex::new(operand)
+            let regex = Regex::new(&format!("{LIMIT}{operand}"))
                 .map_err(|e| format!("Regex compile error: {}", regex_reason(&e.to_string())))?;
             Operand::Regex(operand.to_owned(), regex)
         } else {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use crate::bans::list::Ban;
+use crate::bans::list::{Ban, GROUP};
 use crate::cache::Cache;
 use crate::object::Object;
 use crate::shard::Shard;
@@ -37,6 +37,14 @@ struct Step {
     kill: bool,
 }
 
+/// Work that is about to begin.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begun {
+    Object,
+    /// Another group of tests for the same object.
+    Tests,
+}
+
 /// A pass over the list, planned before objects are looked at.
 #[derive(Default)]
 struct Plan {
@@ -48,8 +56,8 @@ struct Plan {
 }
 
 impl Cache {
-    /// One pass; answers how long to sleep unless kicked. `pace` sleeps between batches; `log` gets the
-    /// texts for ExpBan.
+    /// Makes one pass; returns how long to sleep unless kicked. `pace` sleeps between batches for the seconds that
+    /// it gets, and is called with 0 after each group of tests. `log` gets the texts for ExpBan.
     pub fn lurk(
         &self,
         now: f64,
@@ -65,11 +73,13 @@ impl Cache {
         if !plan.steps.is_empty() {
             let mut batch = 0;
             for shard in &self.shards {
-                self.lurk_shard(shard, &plan, log, &mut || {
-                    batch += 1;
+                self.lurk_shard(shard, &plan, log, &mut |begun| {
+                    batch += u32::from(begun == Begun::Object);
                     if batch > params.batch {
                         pace(params.sleep);
                         batch = 0;
+                    } else {
+                        pace(0.0);
                     }
                 });
             }
@@ -84,7 +94,7 @@ impl Cache {
 
     fn plan(&self, now: f64, params: LurkerParams) -> Plan {
         let cutoff = if params.cutoff > 0 { params.cutoff as usize } else { usize::MAX };
-        let list: Vec<Arc<Ban>> = self.bans.bans.read().iter().cloned().collect();
+        let list = self.bans.snapshot();
         let mut plan = Plan { sleep: IDLE, ..Plan::default() };
         let mut to: Option<Arc<Ban>> = None;
         for (i, ban) in list.iter().enumerate() {
@@ -119,7 +129,7 @@ impl Cache {
         shard: &Mutex<Shard>,
         plan: &Plan,
         log: &mut dyn FnMut(&str),
-        pace: &mut dyn FnMut(),
+        pace: &mut dyn FnMut(Begun),
     ) {
         let mut from = 0;
         loop {
@@ -135,8 +145,8 @@ impl Cache {
                 (end, window.filter_map(planned).collect::<Vec<_>>())
             };
             for (slot, object, step, ban) in found {
-                pace();
-                self.lurk_object(shard, slot, &object, plan, step, ban, log);
+                pace(Begun::Object);
+                self.lurk_object(shard, slot, &object, (plan, step), ban, log, pace);
             }
             from += WINDOW;
             if from >= end {
@@ -150,13 +160,16 @@ impl Cache {
         shard: &Mutex<Shard>,
         slot: u32,
         object: &Arc<Object>,
-        plan: &Plan,
-        step: &Step,
+        (plan, step): (&Plan, &Step),
         was: u32,
         log: &mut dyn FnMut(&str),
+        pace: &mut dyn FnMut(Begun),
     ) {
         let c = &self.counters;
-        for ban in plan.bans[..step.newer].iter().rev() {
+        for (i, ban) in plan.bans[..step.newer].iter().rev().enumerate() {
+            if i % GROUP == GROUP - 1 {
+                pace(Begun::Tests);
+            }
             if object.ban() != was {
                 // A lookup was faster.
                 return;

@@ -11,7 +11,7 @@ impl BanList {
     /// The text of `ban.list`; with `debug`, what debug flag `lurker` adds.
     pub fn text(&self, debug: bool) -> String {
         let mut out = String::from("Present bans:\n");
-        for ban in self.bans.read().iter() {
+        for ban in &self.snapshot() {
             let state = if ban.is_completed() { "C" } else { "-" };
             let _ = write!(out, "{:10.6} {:5} {state}", ban.time, ban.objects.load(Ordering::Relaxed));
             if debug {
@@ -26,8 +26,7 @@ impl BanList {
 
     /// The elements of `ban.list -j`'s array after its head, each line indented by two.
     pub fn json(&self, debug: bool) -> String {
-        let bans = self.bans.read();
-        let entries: Vec<String> = bans.iter().map(|ban| json_entry(ban, debug)).collect();
+        let entries: Vec<String> = self.snapshot().iter().map(|ban| json_entry(ban, debug)).collect();
         entries.join(",\n")
     }
 }

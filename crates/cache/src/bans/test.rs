@@ -1,6 +1,7 @@
 //! One condition of a ban: what it looks at, how it compares, and with what.
 
 use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use pcre2::bytes::Regex;
 
@@ -8,7 +9,7 @@ use crate::bans::{BanRequest, HeadReader};
 use crate::object::Object;
 
 /// What a condition looks at.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Field {
     Url,
     ReqHeader(String),
@@ -82,7 +83,7 @@ impl Field {
 }
 
 /// How a condition compares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Oper {
     Eq,
     Ne,
@@ -127,8 +128,24 @@ impl PartialEq for Operand {
     }
 }
 
+impl Hash for Operand {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Self::Text(text) | Self::Regex(text, _) => text.hash(state),
+            Self::Seconds(seconds) => seconds.to_bits().hash(state),
+        }
+    }
+}
+
+/// Returns the same number for equal conditions, and nearly always another for others.
+pub(crate) fn fingerprint(tests: &[Test]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    tests.hash(&mut hasher);
+    hasher.finish()
+}
+
 /// One condition.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, Hash)]
 pub(crate) struct Test {
     pub(crate) field: Field,
     pub(crate) oper: Oper,
@@ -168,8 +185,9 @@ impl Test {
             (_, None) => self.oper == Oper::Ne,
             (Operand::Text(text), Some(value)) => (*value == *text.as_bytes()) == (self.oper == Oper::Eq),
             (Operand::Regex(_, regex), Some(value)) => {
-                // An error (a limit reached) counts as "does not match", as in Varnish.
-                regex.is_match(&value).unwrap_or(false) == (self.oper == Oper::Match)
+                // Where the limit ends the match, the object goes: it is fetched again, rather than served
+                // although the ban means it.
+                regex.is_match(&value).map_or(true, |matches| matches == (self.oper == Oper::Match))
             }
             (Operand::Seconds(_), Some(_)) => false,
         }

@@ -150,6 +150,52 @@ fn list_and_duplicates() {
     assert!(json.contains(r#""spec": "obj.http.Host ~ \"Foo\"""#), "{json}");
 }
 
+/// Looks up with a turn that is over after `groups` groups of bans.
+fn get_within(w: &World, key: u64, groups: u32) -> Outcome {
+    let request = Request(format!("/{key}"), String::new());
+    let asked = std::cell::Cell::new(0);
+    let pause = || asked.replace(asked.get() + 1) >= groups;
+    with_args(w.now.get(), &request, |_| {}, |args| {
+        let args = LookupArgs { pause: &pause, mismatches: Default::default(), ..*args };
+        outcome(&w.cache.lookup(&digest(key), &args, None))
+    })
+}
+
+#[test]
+fn many_bans_are_tested_in_turns() {
+    let w = World::new(None);
+    for key in 1..=3 {
+        w.fill(key, 1e6, |s| s.head = b"Foo: bar");
+    }
+    (0..1000).for_each(|i| ban(&w, &format!("obj.http.foo == {i}")));
+    assert_eq!(get_within(&w, 1, 0), Outcome::Unfinished, "without a turn nothing happens");
+    expect(&w, &[("bans_tests_tested", 0), ("bans_tested", 0)]);
+    assert_eq!(get_within(&w, 1, 1), Outcome::Unfinished);
+    expect(&w, &[("bans_tests_tested", 64), ("bans_tested", 0)]);
+    let turns = (0..).find(|_| get_within(&w, 1, 2) != Outcome::Unfinished).expect("it ends");
+    assert!(turns < 8, "{turns} turns, although each goes on where the last one stopped");
+    expect(&w, &[("bans_tests_tested", 1000), ("bans_tested", 1)]);
+    // A ban that is added, and a purge, between two turns.
+    assert_eq!(get_within(&w, 2, 3), Outcome::Unfinished);
+    assert_eq!(get_within(&w, 3, 3), Outcome::Unfinished);
+    ban(&w, "obj.http.foo == bar");
+    w.cache.purge(&digest(3), Purge::Hard);
+    assert_eq!(get_within(&w, 3, 1), Outcome::Miss(None));
+    assert_eq!(get_within(&w, 2, 100), Outcome::Miss(None));
+    expect(&w, &[("bans_obj_killed", 1), ("n_object", 1)]);
+    assert_eq!(get_within(&w, 1, 0), Outcome::Miss(None), "a short list needs no turn");
+    lurk(&w, EAGER);
+    expect(&w, &[("bans", 1), ("bans_deleted", 1001)]);
+}
+
+#[test]
+fn a_condition_that_takes_too_long_bans() {
+    let w = World::new(None);
+    w.fill(1, 1e6, |s| s.head = b"Foo: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab");
+    ban(&w, "obj.http.foo !~ ^(a+)+$");
+    assert_eq!(get(&w, 1, ""), Outcome::Miss(None));
+}
+
 /// Objects live exactly as long as no newer ban hits them, whoever looks.
 #[test]
 fn bans_against_model() {

@@ -166,6 +166,7 @@ fn with_args<R>(
         ban_any_variant: 0,
         vary: &|_| true,
         ban: request,
+        pause: &|| false,
         banned: &|_| {},
         mismatches: Cell::new(0),
     };
@@ -182,6 +183,7 @@ enum Outcome {
     HitMiss(u64),
     HitPass(u64),
     Wait,
+    Unfinished,
 }
 
 fn outcome(lookup: &Lookup) -> Outcome {
@@ -192,5 +194,6 @@ fn outcome(lookup: &Lookup) -> Outcome {
         Lookup::HitMiss { marker, .. } => Outcome::HitMiss(marker.vxid()),
         Lookup::HitPass(o) => Outcome::HitPass(o.vxid()),
         Lookup::Wait(_) => Outcome::Wait,
+        Lookup::Unfinished(_) => Outcome::Unfinished,
     }
 }

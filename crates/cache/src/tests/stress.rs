@@ -76,7 +76,7 @@ fn client(cache: &Arc<Cache>, thread: u64) {
                     fetch(cache, &mut random, busy, vxid, now);
                 }
             }
-            Lookup::HitPass(_) | Lookup::Wait(_) => {}
+            Lookup::HitPass(_) | Lookup::Wait(_) | Lookup::Unfinished(_) => {}
         }
         match random.below(400) {
             0 => drop(cache.purge(&digest(key), Purge::Hard)),

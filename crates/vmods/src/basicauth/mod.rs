@@ -4,13 +4,14 @@ mod md5crypt;
 mod shacrypt;
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use lacquer_shm::Tag;
-use lacquer_vcl_runtime::{Args, Ctx, Value};
+use lacquer_vcl_runtime::{Args, Ctx, ModuleError, Value};
 use sha1::{Digest, Sha1};
 use sha2::Sha256;
 
+use crate::apart::{FILES, HASHES};
 use crate::blob::base64::STANDARD;
 use crate::support::{Answer, Table, log, shown, text};
 
@@ -19,7 +20,7 @@ pub(crate) static MODULE: Table = Table {
     signatures: include_str!("../../vcc/basicauth.vcc"),
     functions: &[("match", matches), ("getuser", getuser), ("setbasicauth", setbasicauth)],
     objects: &[],
-    suspends: &[],
+    suspends: &["match"],
 };
 
 /// Name and password of an Authorization header.
@@ -44,22 +45,24 @@ static JUDGED: LazyLock<Mutex<HashMap<[u8; 32], bool>>> = LazyLock::new(Mutex::d
 /// When there are more, all are forgotten.
 const JUDGED_MAX: usize = 4096;
 
-/// As `judge`, remembered.
-fn judge_once(password: &[u8], stored: &[u8], judge: fn(&[u8], &[u8]) -> Option<bool>) -> Option<bool> {
+fn judged() -> MutexGuard<'static, HashMap<[u8; 32], bool>> {
+    JUDGED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The key under which a verdict is remembered.
+fn judgement_key(password: &[u8], stored: &[u8]) -> [u8; 32] {
     let length = (password.len() as u64).to_le_bytes();
-    let key =
-        Sha256::new().chain_update(length).chain_update(password).chain_update(stored).finalize().into();
-    let known = || JUDGED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(fits) = known().get(&key) {
-        return Some(*fits);
-    }
-    let fits = judge(password, stored)?;
-    let mut known = known();
+    Sha256::new().chain_update(length).chain_update(password).chain_update(stored).finalize().into()
+}
+
+/// Remembers a verdict of `fits` on a password whose hash is slow.
+fn remember(key: [u8; 32], verdict: Option<bool>) {
+    let Some(fits) = verdict else { return };
+    let mut known = judged();
     if known.len() >= JUDGED_MAX {
         known.clear();
     }
     known.insert(key, fits);
-    Some(fits)
 }
 
 fn fits_bcrypt(password: &[u8], stored: &[u8]) -> Option<bool> {
@@ -82,13 +85,37 @@ fn fits(password: &[u8], stored: &[u8]) -> Option<bool> {
             return Some(is_equal(&md5crypt::hash(password, salt, magic), stored));
         }
     }
-    if [&b"$2y$"[..], b"$2a$", b"$2b$"].iter().any(|magic| stored.starts_with(magic)) {
-        return judge_once(password, stored, fits_bcrypt);
+    if is_bcrypt(stored) {
+        return fits_bcrypt(password, stored);
     }
     if stored.starts_with(b"$5$") || stored.starts_with(b"$6$") {
-        return judge_once(password, stored, fits_sha);
+        return fits_sha(password, stored);
     }
     if stored.starts_with(b"$") { None } else { Some(is_equal(password, stored)) }
+}
+
+fn is_bcrypt(stored: &[u8]) -> bool {
+    [&b"$2y$"[..], b"$2a$", b"$2b$"].iter().any(|magic| stored.starts_with(magic))
+}
+
+/// As [`fits`]. Hashes that are slow by design are computed on a thread of their own, once for each password.
+fn fits_elsewhere(
+    ctx: &mut Ctx<'_>,
+    password: Vec<u8>,
+    stored: Vec<u8>,
+) -> Result<Option<bool>, ModuleError> {
+    if !stored.starts_with(b"$") {
+        return Ok(fits(&password, &stored));
+    }
+    let key = judgement_key(&password, &stored);
+    if let Some(fits) = judged().get(&key) {
+        return Ok(Some(*fits));
+    }
+    HASHES.run(ctx, move || {
+        let verdict = fits(&password, &stored);
+        remember(key, verdict);
+        verdict
+    })
 }
 
 /// The stored form of a user's password.
@@ -102,14 +129,18 @@ fn stored<'f>(file: &'f [u8], user: &[u8]) -> Option<&'f [u8]> {
 fn matches<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let Some((user, password)) = credentials(args.str(1)) else { return Ok(Value::Bool(false)) };
     let name = shown(args.str(0));
-    let file = match std::fs::read(&*name) {
-        Ok(file) => file,
+    let (path, wanted) = (name.clone().into_owned(), user.clone());
+    let found = FILES.run(ctx, move || {
+        std::fs::read(path).map(|file| stored(&file, &wanted).map(<[u8]>::to_vec))
+    });
+    let stored = match found? {
+        Ok(stored) => stored,
         Err(error) => {
             log(ctx, Tag::VCL_Error, format!("basicauth.match(): cannot read {name}: {error}"));
             return Ok(Value::Bool(false));
         }
     };
-    let fits = stored(&file, &user).map(|stored| fits(&password, stored));
+    let fits = stored.map(|stored| fits_elsewhere(ctx, password, stored)).transpose()?;
     if fits == Some(None) {
         let user = shown(Some(&user)).into_owned();
         log(

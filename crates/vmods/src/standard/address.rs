@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
-/// The address, with a port of its own or the one given. Names are looked up only if `resolve` is set;
-/// that waits for the name service.
+/// Returns the address, with a port of its own or the one given. Names are looked up only if `resolve` is set:
+/// that blocks the thread until the name service answers.
 pub fn parse(text: &str, port: &str, resolve: bool) -> Option<SocketAddr> {
     let (host, own_port) = split(text)?;
     let port = own_port.unwrap_or(port);

@@ -6,6 +6,7 @@ use lacquer_params::number;
 use lacquer_vcl_runtime::{Args, Ctx, ModuleError, Value};
 
 use super::address;
+use crate::apart::NAMES;
 use crate::support::{Answer, shown};
 
 /// The largest INT: 15 decimal digits, as in RFC 9651.
@@ -149,7 +150,12 @@ pub fn ip<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
         return Err("std.ip: invalid fallback".into());
     }
     let port = if args.is_given(PORT) { shown(args.str(PORT)) } else { "80".into() };
-    let found = args.str(S).and_then(|s| address::parse(&shown(Some(s)), &port, args.bool(RESOLVE)));
+    let text = args.str(S).map(|s| shown(Some(s)));
+    let mut found = text.as_ref().and_then(|text| address::parse(text, &port, false));
+    if let (None, Some(text), true) = (found, text, args.bool(RESOLVE)) {
+        let (text, port) = (text.into_owned(), port.into_owned());
+        found = NAMES.run(ctx, move || address::parse(&text, &port, true))?;
+    }
     match found {
         Some(found) => Ok(Value::Ip(Some(ctx.ip(found).ok_or("std.ip: insufficient workspace")?))),
         None => or_fallback(args, FALLBACK, "ip", None),

@@ -61,7 +61,7 @@ pub(crate) static MODULE: Table = Table {
         ("time2real", convert::time2real),
     ],
     objects: &[],
-    suspends: &["cache_req_body", "timed_call"],
+    suspends: &["blobread", "cache_req_body", "file_exists", "fileread", "ip", "timed_call"],
 };
 
 fn random<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use lacquer_http::{Message, Text, fixed_text_table};
+use lacquer_http::{Message, fixed_text_table};
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{HttpId, Method};
 use lacquer_vcl::variables_table::Var;
@@ -139,13 +139,7 @@ impl Host for Req {
         if http != HttpId::Req {
             return Err(no_message());
         }
-        if self.task.ws.overflowed() {
-            self.task.reactor.counters.ws_client_overflow.add(1);
-        }
         Req::rollback(self);
-        self.filters = Text::NONE;
-        self.resp_filters = Text::NONE;
-        self.task.ws.release(self.snapshot);
         match (self.task.method, self.object.clone()) {
             (Method::Deliver, Some(object)) if !deliver::set_up(self, &object) => {
                 Err("Workspace overflow".to_owned())

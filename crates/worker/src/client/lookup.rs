@@ -10,13 +10,20 @@ use lacquer_vcl::types::{Action, Method};
 
 use super::{Req, Step};
 use crate::fetch::{self, Mode};
+use crate::slices::{OnShift, Slice};
 
 pub async fn lookup(req: &mut Req) -> Step {
     let mut resumed = None;
     let mut waited = false;
     let mut predicted = Vec::new();
+    let mut on_shift = OnShift::default();
     let found = loop {
-        match look(req, resumed.take(), &mut predicted) {
+        match look(req, resumed.take(), &mut predicted, &on_shift) {
+            Lookup::Unfinished(turn) => {
+                resumed = turn;
+                let reactor = req.task.reactor.clone();
+                Box::pin(on_shift.next(&reactor.long_work)).await;
+            }
             Lookup::Wait(wait) => {
                 waited = true;
                 req.task.reactor.flush_counters();
@@ -54,7 +61,7 @@ pub async fn lookup(req: &mut Req) -> Step {
             req.is_hitpass = true;
             Step::Pass
         }
-        Lookup::Wait(_) => Step::VclFail,
+        Lookup::Wait(_) | Lookup::Unfinished(_) => Step::VclFail,
     }
 }
 
@@ -63,15 +70,21 @@ fn log_marker(req: &mut Req, tag: Tag, marker: &Object) {
     req.task.log.put_fmt(tag, format_args!("{} {ttl:.6}", marker.vxid()));
 }
 
-/// One look into the index. `predicted`: how the result will probably vary, as the variants there do;
+/// Looks into the index once. `predicted` receives how the result will probably vary, as the variants there do;
 /// requests that differ in that need not wait for this one.
-fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>) -> Lookup {
+fn look(
+    req: &mut Req,
+    resumed: Option<Resumed>,
+    predicted: &mut Vec<u8>,
+    on_shift: &OnShift,
+) -> Lookup {
     let reactor = req.task.reactor.clone();
     let (http, ws) = (&req.http, &req.task.ws);
     let params = &req.task.params;
     let gzip = params.http_gzip_support;
     let log = RefCell::new(&mut req.task.log);
     let other_variant = RefCell::new(Vec::new());
+    let slice = Slice::default();
     let args = LookupArgs {
         t_req: req.t_req,
         ttl: req.rules.ttl,
@@ -90,6 +103,7 @@ fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>) -> Loo
             matches
         },
         ban: &crate::bans::RequestSubject { http, ws },
+        pause: &|| slice.is_over() || !on_shift.may_work(&reactor.long_work),
         banned: &|vxid| log.borrow_mut().put_fmt(Tag::ExpBan, format_args!("{vxid} banned lookup")),
         mismatches: Cell::new(0),
     };

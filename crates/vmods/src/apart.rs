@@ -1,0 +1,143 @@
+//! Work that blocks (files, names, slow hashes), done on threads of its own while VCL waits and its reactor serves
+//! others. Each lane has few threads and a bounded queue: who floods one lane does not hold up the others.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lacquer_vcl_runtime::{Ctx, ModuleError};
+use tokio::sync::oneshot;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A thread that had nothing to do for so long ends.
+const IDLE: Duration = Duration::from_secs(10);
+/// Enough for the C library's resolver.
+const STACK: usize = 512 << 10;
+
+/// Reading files.
+pub(crate) static FILES: Lane = Lane::new("files", 4, 1024);
+/// Asking the name service, which may take seconds.
+pub(crate) static NAMES: Lane = Lane::new("names", 16, 256);
+/// Hashes that are slow by design. One thread, because reactors need the other cores.
+pub(crate) static HASHES: Lane = Lane::new("hashes", 1, 256);
+
+/// Threads for one kind of work.
+pub(crate) struct Lane {
+    name: &'static str,
+    most_threads: usize,
+    most_waiting: usize,
+    state: Mutex<State>,
+    arrived: Condvar,
+}
+
+struct State {
+    waiting: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+}
+
+impl Lane {
+    const fn new(name: &'static str, most_threads: usize, most_waiting: usize) -> Lane {
+        let state = State { waiting: VecDeque::new(), threads: 0, idle: 0 };
+        Lane { name, most_threads, most_waiting, state: Mutex::new(state), arrived: Condvar::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does the work on a thread of the lane and waits for it. Where VCL cannot wait (vcl_init) the work is done at
+    /// once. Fails if too much work waits, or if the task ends.
+    pub(crate) fn run<T: Send + 'static>(
+        &'static self,
+        ctx: &mut Ctx<'_>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ModuleError> {
+        if ctx.suspend.is_none() {
+            return Ok(work());
+        }
+        let (done, result) = oneshot::channel();
+        self.submit(Box::new(move || {
+            if !done.is_closed() {
+                let _ = done.send(work());
+            }
+        }))?;
+        ctx.block_on(Box::pin(result))?.map_err(|_| format!("The thread for {} failed", self.name).into())
+    }
+
+    fn submit(&'static self, job: Job) -> Result<(), ModuleError> {
+        let mut state = self.state();
+        if state.waiting.len() >= self.most_waiting {
+            return Err(format!("Too much work waits for {}", self.name).into());
+        }
+        let needs_thread = state.idle <= state.waiting.len() && state.threads < self.most_threads;
+        if needs_thread {
+            let builder = std::thread::Builder::new().name(format!("vmod-{}", self.name)).stack_size(STACK);
+            match builder.spawn(|| self.serve()) {
+                Ok(_) => state.threads += 1,
+                Err(error) if state.threads == 0 => {
+                    return Err(format!("No thread for {}: {error}", self.name).into());
+                }
+                // Those that there are do it.
+                Err(_) => {}
+            }
+        }
+        state.waiting.push_back(job);
+        self.arrived.notify_one();
+        Ok(())
+    }
+
+    fn serve(&self) {
+        let mut state = self.state();
+        loop {
+            while let Some(job) = state.waiting.pop_front() {
+                drop(state);
+                // A job that panics drops its sender, which tells its task.
+                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+                state = self.state();
+            }
+            state.idle += 1;
+            let (woken, timeout) =
+                self.arrived.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            state.idle -= 1;
+            if timeout.timed_out() && state.waiting.is_empty() {
+                state.threads -= 1;
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_full_lane_refuses_and_goes_on() {
+        static LANE: Lane = Lane::new("tests", 1, 2);
+        let (gate, opened) = mpsc::channel::<()>();
+        let (report, done) = mpsc::channel();
+        let first = report.clone();
+        LANE.submit(Box::new(move || {
+            let _ = opened.recv();
+            let _ = first.send(0);
+            panic!("it does not end the thread");
+        }))
+        .expect("there is room");
+        while !LANE.state().waiting.is_empty() {
+            std::thread::yield_now();
+        }
+        for n in 1..=2 {
+            let report = report.clone();
+            LANE.submit(Box::new(move || report.send(n).expect("the test listens"))).expect("there is room");
+        }
+        let refused = LANE.submit(Box::new(|| {})).expect_err("it is full");
+        assert_eq!(refused.0, "Too much work waits for tests");
+        drop(gate);
+        assert_eq!([0, 1, 2].map(|_| done.recv().expect("it runs")), [0, 1, 2]);
+        assert_eq!(LANE.state().threads, 1);
+    }
+}
