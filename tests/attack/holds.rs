@@ -1,7 +1,7 @@
 //! Work that holds a reactor: the clients of the same reactors measure how long they wait meanwhile.
 
-use std::io;
-use std::net::SocketAddr;
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -9,13 +9,17 @@ use std::time::{Duration, Instant};
 
 use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, vcl};
+use lacquer_testing::effort;
 use lacquer_testing::origin::{Origin, sized};
 
 /// Clients whose requests cost nothing, spread over the reactors.
 const PROBES: usize = 4;
-/// The longest wait on a quiet machine is a hold of 2 ms and what the kernel adds; this one is for a machine that
-/// has something else to do. The best round of several counts.
-const LONGEST_WAIT: Duration = Duration::from_millis(12);
+/// The longest wait on a quiet machine is a hold of 2 ms and what the kernel adds. The best round of several counts,
+/// and on a machine that has something else to do a wait must be short beside the work: work that holds a reactor
+/// makes the others wait until it is done.
+const LONGEST_WAIT: Duration = Duration::from_millis(4);
+const SHARE: u32 = 3;
+const ROUNDS: usize = 3;
 
 /// Asks for `/probe` all the time and remembers the longest wait.
 struct Probes {
@@ -52,15 +56,31 @@ impl Probes {
     }
 }
 
-/// Returns the longest wait of the best of `rounds` rounds.
-fn best_round(address: SocketAddr, rounds: usize, mut work: impl FnMut(usize)) -> Duration {
+/// The longest wait of the others beside some work, and how long that took.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    longest: Duration,
+    work: Duration,
+}
+
+impl Hold {
+    fn is_short(self) -> bool {
+        self.longest < LONGEST_WAIT.max(self.work / SHARE)
+    }
+}
+
+/// Prepares and does the work in several rounds and returns the best.
+fn best_round(address: SocketAddr, prepare: &mut dyn FnMut(usize), mut work: impl FnMut(usize)) -> Hold {
     let round = |n| {
+        prepare(n);
         let probes = Probes::start(address);
         std::thread::sleep(Duration::from_millis(20));
+        let begun = Instant::now();
         work(n);
-        probes.longest_wait()
+        let work = begun.elapsed();
+        Hold { longest: probes.longest_wait(), work }
     };
-    (0..rounds).map(round).min().expect("there are some")
+    (0..ROUNDS).map(round).min_by_key(|hold| (!hold.is_short(), hold.longest)).expect("there are some")
 }
 
 const PROBED: &str = "sub vcl_recv { if (req.url == \"/probe\") { return (synth(200)); } }";
@@ -82,7 +102,7 @@ fn testing_many_bans_holds_nobody() {
         daemon.ok(&format!("ban req.url ~ {url}"));
     }
     let before = origin.requests();
-    let longest = best_round(daemon.address, 5, |n| {
+    let hold = best_round(daemon.address, &mut |_| (), |n| {
         // Several clients want the same: the tests are made once, not once for each.
         let ask = |_| {
             let (address, path) = (daemon.address, path(n));
@@ -94,6 +114,51 @@ fn testing_many_bans_holds_nobody() {
     assert_eq!(origin.requests(), before, "what is not banned is served from the cache");
     get(daemon.address, &path(7)).expect("it answers");
     assert_eq!(origin.requests(), before + 1, "what is banned is fetched");
-    eprintln!("longest wait beside a lookup that tests {BANS} bans: {longest:?}");
-    assert!(longest < LONGEST_WAIT, "{longest:?}");
+    eprintln!("longest wait beside lookups that test {BANS} bans: {hold:?}");
+    assert!(hold.is_short(), "{hold:?}");
+}
+
+/// Writes a cacheable answer with the tag `all`.
+fn tagged(_: &str, stream: &mut TcpStream) -> bool {
+    let text = "HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\nxkey: all\r\nContent-Length: 2\r\n\r\nok";
+    stream.write_all(text.as_bytes()).is_ok()
+}
+
+/// Promise: a purge of many objects by a tag does not make the other clients wait for more than 2 ms, and what it
+/// purges is gone when it is answered.
+#[test]
+fn purging_many_objects_holds_nobody() {
+    let objects = effort(8_000, 300_000);
+    let origin = Origin::start(tagged);
+    let subs = "import xkey;
+        sub vcl_recv {
+            if (req.url == \"/probe\") { return (synth(200)); }
+            if (req.method == \"PURGE\") { xkey.purge(\"all\"); return (synth(200)); }
+        }";
+    let daemon = Daemon::start(&vcl(origin.address, subs), &["-s", "malloc,1G"]);
+    let hold = best_round(daemon.address, &mut |n| fill(daemon.address, n, objects), |n| {
+        let purged =
+            Client::connect(daemon.address).and_then(|mut c| c.ask("PURGE / HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert_eq!(purged.expect("it answers").status, 200);
+        let before = origin.requests();
+        for object in [0, objects / 2, objects - 1] {
+            get(daemon.address, &format!("/{n}/{object}")).expect("it answers");
+        }
+        assert_eq!(origin.requests(), before + 3, "what was purged is fetched again");
+    });
+    eprintln!("longest wait beside a purge of {objects} objects: {hold:?}");
+    assert!(hold.is_short(), "{hold:?}");
+}
+
+/// Fetches so many objects.
+fn fill(address: SocketAddr, round: usize, objects: usize) {
+    let fetch = |from: usize| {
+        std::thread::spawn(move || {
+            let mut client = Client::connect(address).expect("connections are accepted");
+            for n in (from..objects).step_by(4) {
+                assert_eq!(client.get(&format!("/{round}/{n}")).expect("it answers").status, 200);
+            }
+        })
+    };
+    (0..4).map(fetch).collect::<Vec<_>>().into_iter().for_each(|c| c.join().expect("it runs"));
 }

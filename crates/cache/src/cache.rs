@@ -78,7 +78,7 @@ fn shard_index(key: &Key) -> usize {
 }
 
 /// The place of a shard's slot in the whole index.
-fn place_of(key: &Key, slot: u32) -> u32 {
+pub(crate) fn place_of(key: &Key, slot: u32) -> u32 {
     slot | (shard_index(key) as u32) << SLOT_BITS
 }
 

@@ -33,7 +33,7 @@ pub use cache::{Busy, Cache, Config, Digest, Hooks};
 pub use front::{FrontTable, ObjRef};
 pub use lookup::{Lookup, LookupArgs};
 pub use object::{Object, ObjectSpec, Timers, flag};
-pub use purge::Purge;
+pub use purge::{Purge, Purging};
 pub use stats::CacheStats;
 pub use tags::{Tag, TagStats};
 pub use waiting::{Resumed, Wait};

@@ -178,14 +178,8 @@ impl Cache {
     }
 
     fn walk(&self, shard: &mut Shard, key: &Key, args: &LookupArgs<'_>, after: &mut After) -> Walk {
-        let mut walk = Walk {
-            t_req: args.t_req,
-            fresh: None,
-            stale: None,
-            busy: false,
-            first: None,
-            unfinished: false,
-        };
+        let mut walk =
+            Walk { t_req: args.t_req, fresh: None, stale: None, busy: false, first: None, unfinished: false };
         let mut newest = 0.0;
         let mut banned = Vec::new();
         let mut ban_checks = 0;

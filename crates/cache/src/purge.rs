@@ -1,10 +1,14 @@
-//! Purging: all variants of one key at once, or all objects with a tag.
+//! Purging: all variants of one key, or all objects with a tag. There may be many, so a purge goes in steps; it is
+//! complete when the last one is done, and everything it found is gone then.
 
-use crate::cache::{Cache, Digest, key_of};
+use crate::cache::{Cache, Digest, key_of, place_of};
 use crate::shard::After;
 use crate::slab::NONE;
 use crate::stats::{add, bump};
 use crate::tags::Tag;
+
+/// Objects that are purged before `pause` is asked.
+const GROUP: usize = 64;
 
 /// What a purge does to the objects it finds.
 #[derive(Clone, Copy, Debug)]
@@ -15,59 +19,99 @@ pub enum Purge {
     Soft { now: f64, ttl: f64, grace: f64, keep: f64 },
 }
 
-impl Cache {
-    /// Purges all objects of a key, not the fetches under way; answers how many there were.
-    pub fn purge(&self, digest: &Digest, purge: Purge) -> usize {
-        let key = key_of(digest);
-        let mut after = After::default();
-        let mut total = 0;
-        {
-            let mut shard = self.shard(&key).lock();
-            let mut next = shard.first(&key);
-            while next != NONE {
-                let slot = next;
-                let place = shard.slab.get(slot);
-                next = place.next;
-                let Some(object) = place.object.clone() else { continue };
-                total += 1;
-                match purge {
-                    Purge::Hard => self.remove(&mut shard, slot, &mut after),
-                    Purge::Soft { now, ttl, grace, keep } => {
-                        self.shorten(&mut shard, slot, &object, now, [ttl, grace, keep]);
-                    }
-                }
+/// Tells whether the object in a place is still the one that was found.
+#[derive(Clone, Copy, Debug)]
+enum Found {
+    Object { vxid: u64 },
+    Tagged { tag: Tag },
+}
+
+/// A purge that is under way.
+#[derive(Debug)]
+#[must_use = "objects are purged by its steps"]
+pub struct Purging {
+    purge: Purge,
+    of_key: bool,
+    /// What is left to do.
+    places: Vec<(u32, Found)>,
+    /// Objects purged so far.
+    total: usize,
+}
+
+impl Purging {
+    /// Goes on until all is done, and returns the number of objects; `None` if `pause`, which is asked after each
+    /// group of objects, ended the step before.
+    pub fn step(&mut self, cache: &Cache, pause: &dyn Fn() -> bool) -> Option<usize> {
+        while !self.places.is_empty() {
+            let rest = self.places.len().saturating_sub(GROUP);
+            for (place, found) in self.places.drain(rest..) {
+                self.total += usize::from(cache.purge_place(place, found, self.purge));
+            }
+            if !self.places.is_empty() && pause() {
+                return None;
             }
         }
-        after.run();
-        if matches!(purge, Purge::Hard) {
-            bump(&self.counters.n_purges);
-            add(&self.counters.n_obj_purged, total as u64);
+        if self.of_key && matches!(self.purge, Purge::Hard) {
+            bump(&cache.counters.n_purges);
+            add(&cache.counters.n_obj_purged, self.total as u64);
         }
-        total
+        Some(self.total)
+    }
+}
+
+impl Cache {
+    /// Begins a purge of all objects of a key, not of the fetches under way.
+    pub fn begin_purge(&self, digest: &Digest, purge: Purge) -> Purging {
+        let key = key_of(digest);
+        let mut places = Vec::new();
+        let shard = self.shard(&key).lock();
+        let mut slot = shard.first(&key);
+        while slot != NONE {
+            let place = shard.slab.get(slot);
+            if let Some(object) = &place.object {
+                places.push((place_of(&key, slot), Found::Object { vxid: object.vxid() }));
+            }
+            slot = place.next;
+        }
+        Purging { purge, of_key: true, places, total: 0 }
     }
 
-    /// Purges all objects that have any of the tags; answers how many there were. An object that is not
-    /// fresh any more is none for a soft purge. Locks one shard at a time, for one object.
+    /// Begins a purge of all objects that have any of the tags. An object that is not fresh any more is none for a
+    /// soft purge.
+    pub fn begin_tag_purge(&self, tags: &[Tag], purge: Purge) -> Purging {
+        let of_tag = |&tag: &Tag| {
+            let tagged = move |place| (place, Found::Tagged { tag });
+            self.tags.places(tag).into_iter().map(tagged)
+        };
+        Purging { purge, of_key: false, places: tags.iter().flat_map(of_tag).collect(), total: 0 }
+    }
+
+    /// Purges all objects of a key in one step; returns how many there were.
+    pub fn purge(&self, digest: &Digest, purge: Purge) -> usize {
+        self.begin_purge(digest, purge).step(self, &|| false).unwrap_or_default()
+    }
+
+    /// Purges all objects that have any of the tags in one step; returns how many there were.
     pub fn purge_tags(&self, tags: &[Tag], purge: Purge) -> usize {
-        let mut total = 0;
-        for &tag in tags {
-            total += self.tags.places(tag).into_iter().filter(|&p| self.purge_place(p, tag, purge)).count();
-        }
-        total
+        self.begin_tag_purge(tags, purge).step(self, &|| false).unwrap_or_default()
     }
 
-    fn purge_place(&self, place: u32, tag: Tag, purge: Purge) -> bool {
+    /// Locks one shard, for one object.
+    fn purge_place(&self, place: u32, found: Found, purge: Purge) -> bool {
         let Some((shard, slot)) = self.at(place) else { return false };
         let mut after = After::default();
         let mut shard = shard.lock();
-        if shard.tags.get(&slot).is_none_or(|tags| tags.binary_search(&tag).is_err()) {
-            return false;
-        }
-        let Some(object) = shard.slab.get(slot).object.clone() else { return false };
-        match purge {
-            Purge::Hard => self.remove(&mut shard, slot, &mut after),
-            Purge::Soft { now, .. } if object.fresh_until(0.0) <= now => return false,
-            Purge::Soft { now, ttl, grace, keep } => {
+        let is_it = match found {
+            Found::Object { vxid } => shard.slab.holds(slot, vxid),
+            Found::Tagged { tag } => shard.tags.get(&slot).is_some_and(|t| t.binary_search(&tag).is_ok()),
+        };
+        let Some(object) = is_it.then(|| shard.slab.get(slot).object.clone()).flatten() else { return false };
+        match (purge, found) {
+            (Purge::Hard, _) => self.remove(&mut shard, slot, &mut after),
+            (Purge::Soft { now, .. }, Found::Tagged { .. }) if object.fresh_until(0.0) <= now => {
+                return false;
+            }
+            (Purge::Soft { now, ttl, grace, keep }, _) => {
                 self.shorten(&mut shard, slot, &object, now, [ttl, grace, keep]);
             }
         }

@@ -209,11 +209,11 @@ pub trait Host {
         nowhere("ban")
     }
     /// Purges the objects under the request's hash; how many there were.
-    fn purge(&mut self, _mode: PurgeMode) -> HostResult<i64> {
+    fn purge(&mut self, _mode: PurgeMode) -> HostResult<LocalFuture<'_, i64>> {
         nowhere("purge")
     }
     /// Purges the objects that carry any of the tags; how many there were (module xkey).
-    fn purge_tags(&mut self, _tags: &[&[u8]], _mode: PurgeMode) -> HostResult<i64> {
+    fn purge_tags(&mut self, _tags: &[&[u8]], _mode: PurgeMode) -> HostResult<LocalFuture<'_, i64>> {
         nowhere("purging by tags")
     }
     fn rfc_ttl(&mut self) -> HostResult<()> {

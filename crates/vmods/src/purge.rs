@@ -9,11 +9,11 @@ pub(crate) static MODULE: Table = Table {
     signatures: include_str!("../vcc/purge.vcc"),
     functions: &[("hard", hard), ("soft", soft)],
     objects: &[],
-    suspends: &[],
+    suspends: &["hard", "soft"],
 };
 
 fn hard<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
-    Ok(Value::Int(ctx.host.purge(PurgeMode::Hard)?))
+    Ok(Value::Int(ctx.block_on_host(|host| host.purge(PurgeMode::Hard))?))
 }
 
 fn soft<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
@@ -23,5 +23,5 @@ fn soft<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
         grace: unless_negative(args.real(1)),
         keep: unless_negative(args.real(2)),
     };
-    Ok(Value::Int(ctx.host.purge(mode)?))
+    Ok(Value::Int(ctx.block_on_host(|host| host.purge(mode))?))
 }

@@ -10,7 +10,7 @@ pub(crate) static MODULE: Table = Table {
     signatures: include_str!("../vcc/xkey.vcc"),
     functions: &[("purge", purge), ("softpurge", softpurge)],
     objects: &[],
-    suspends: &[],
+    suspends: &["purge", "softpurge"],
 };
 
 /// The tags of a header or argument: separated by blanks and commas.
@@ -23,7 +23,7 @@ fn purge_by<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>, mode: PurgeMode) -> Answer<'
     if tags.is_empty() {
         return Ok(Value::Int(0));
     }
-    Ok(Value::Int(ctx.host.purge_tags(&tags, mode)?))
+    Ok(Value::Int(ctx.block_on_host(|host| host.purge_tags(&tags, mode))?))
 }
 
 fn purge<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {

@@ -25,6 +25,7 @@ mod memory;
 mod pool_counters;
 mod probes;
 mod proxy_out;
+mod purge;
 mod reactor;
 mod req_body;
 mod req_filters;

@@ -155,10 +155,15 @@ fn get_within(w: &World, key: u64, groups: u32) -> Outcome {
     let request = Request(format!("/{key}"), String::new());
     let asked = std::cell::Cell::new(0);
     let pause = || asked.replace(asked.get() + 1) >= groups;
-    with_args(w.now.get(), &request, |_| {}, |args| {
-        let args = LookupArgs { pause: &pause, mismatches: Default::default(), ..*args };
-        outcome(&w.cache.lookup(&digest(key), &args, None))
-    })
+    with_args(
+        w.now.get(),
+        &request,
+        |_| {},
+        |args| {
+            let args = LookupArgs { pause: &pause, mismatches: Default::default(), ..*args };
+            outcome(&w.cache.lookup(&digest(key), &args, None))
+        },
+    )
 }
 
 #[test]

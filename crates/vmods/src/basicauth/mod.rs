@@ -130,9 +130,8 @@ fn matches<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let Some((user, password)) = credentials(args.str(1)) else { return Ok(Value::Bool(false)) };
     let name = shown(args.str(0));
     let (path, wanted) = (name.clone().into_owned(), user.clone());
-    let found = FILES.run(ctx, move || {
-        std::fs::read(path).map(|file| stored(&file, &wanted).map(<[u8]>::to_vec))
-    });
+    let found =
+        FILES.run(ctx, move || std::fs::read(path).map(|file| stored(&file, &wanted).map(<[u8]>::to_vec)));
     let stored = match found? {
         Ok(stored) => stored,
         Err(error) => {

@@ -15,6 +15,7 @@ use sha2::Digest;
 
 use super::{Req, body, deliver, synth};
 use crate::clock;
+use crate::purge;
 use crate::task::{BEREQ, Logged};
 use crate::vars::alike::alike;
 use crate::vars::{client as vars, headers, keep, misplaced, object, session, storage, workspace};
@@ -152,12 +153,12 @@ impl Host for Req {
         }
     }
 
-    fn purge(&mut self, mode: PurgeMode) -> HostResult<i64> {
-        vars::purge(self, mode)
+    fn purge(&mut self, mode: PurgeMode) -> HostResult<LocalFuture<'_, i64>> {
+        purge::of_request(self, mode)
     }
 
-    fn purge_tags(&mut self, tags: &[&[u8]], mode: PurgeMode) -> HostResult<i64> {
-        Ok(vars::purge_tags(&self.task, tags, mode))
+    fn purge_tags(&mut self, tags: &[&[u8]], mode: PurgeMode) -> HostResult<LocalFuture<'_, i64>> {
+        Ok(purge::of_tags(&self.task, tags, mode))
     }
 
     fn late_100_continue(&mut self, late: bool) -> HostResult<()> {

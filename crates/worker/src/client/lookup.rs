@@ -72,12 +72,7 @@ fn log_marker(req: &mut Req, tag: Tag, marker: &Object) {
 
 /// Looks into the index once. `predicted` receives how the result will probably vary, as the variants there do;
 /// requests that differ in that need not wait for this one.
-fn look(
-    req: &mut Req,
-    resumed: Option<Resumed>,
-    predicted: &mut Vec<u8>,
-    on_shift: &OnShift,
-) -> Lookup {
+fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>, on_shift: &OnShift) -> Lookup {
     let reactor = req.task.reactor.clone();
     let (http, ws) = (&req.http, &req.task.ws);
     let params = &req.task.params;
@@ -170,8 +165,9 @@ async fn hit(req: &mut Req, object: ObjRef, refresh: Option<Busy>) -> Step {
 }
 
 pub async fn purge(req: &mut Req) -> Step {
-    let cache = req.task.reactor.shared.cache.clone();
-    cache.purge(&req.digest, Purge::Hard);
+    let reactor = req.task.reactor.clone();
+    let purging = reactor.shared.cache.begin_purge(&req.digest, Purge::Hard);
+    crate::purge::finish(reactor, purging).await;
     match req.vcl(Method::Purge).await {
         Action::Restart => Step::Restart,
         Action::Synth => Step::Synth,

@@ -8,14 +8,14 @@ use lacquer_vcl::types::{HttpId, Method};
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::instance::PrivateMap;
 use lacquer_vcl_runtime::{
-    BackendId, Blob, HeaderEdit, Host, HostResult, PurgeMode, RegexLimits, Str, instance,
+    BackendId, Blob, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, RegexLimits, Str, instance,
 };
 
 use super::Fetch;
 use crate::clock;
 use crate::task::Logged;
 use crate::vars::alike::alike;
-use crate::vars::client::{HASH_BLOB, purge_tags};
+use crate::vars::client::HASH_BLOB;
 use crate::vars::{fetch as vars, headers, keep, misplaced, object, storage, workspace};
 
 impl Fetch {
@@ -104,8 +104,8 @@ impl Host for Fetch {
         Ok(())
     }
 
-    fn purge_tags(&mut self, tags: &[&[u8]], mode: PurgeMode) -> HostResult<i64> {
-        Ok(purge_tags(&self.task, tags, mode))
+    fn purge_tags(&mut self, tags: &[&[u8]], mode: PurgeMode) -> HostResult<LocalFuture<'_, i64>> {
+        Ok(crate::purge::of_tags(&self.task, tags, mode))
     }
 
     fn rfc_ttl(&mut self) -> HostResult<()> {

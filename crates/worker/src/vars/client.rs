@@ -1,14 +1,13 @@
 //! The variables of a client's request, by class. In vcl_pipe, `bereq` is here too.
 
-use lacquer_cache::{BodyState, Purge};
+use lacquer_cache::BodyState;
 use lacquer_http::{Message, Slot, Text, Workspace, conditional};
 use lacquer_vcl::types::Method;
 use lacquer_vcl::variables_table::Var;
-use lacquer_vcl_runtime::{BackendId, Blob, HostResult, PurgeMode, Str};
+use lacquer_vcl_runtime::{BackendId, Blob, HostResult, Str};
 
 use super::{headers, keep, misplaced, object, params, session, shown, str_of};
 use crate::client::{Req, Source};
-use crate::task::Task;
 
 /// The kind that a module may ask for in a BLOB that is a hash.
 pub const HASH_BLOB: u32 = 0x00d1_6357;
@@ -269,35 +268,5 @@ fn set_pipe_text(req: &mut Req, slot: Slot, var: Var, value: Str) -> HostResult<
     match req.pipe_headers() {
         Some(mut bereq) => headers::set_start(&mut bereq, slot, var, value),
         None => misplaced(var),
-    }
-}
-
-/// Purges what is stored under the request's hash.
-pub fn purge(req: &Req, mode: PurgeMode) -> HostResult<i64> {
-    if !matches!(req.task.method, Method::Hit | Method::Miss) {
-        return Err("purge can only happen in vcl_hit{} or vcl_miss{}".to_owned());
-    }
-    Ok(req.task.reactor.shared.cache.purge(&req.digest, purge_of(mode, req.t_req)) as i64)
-}
-
-/// Purges what has any of the tags.
-pub fn purge_tags(task: &Task, tags: &[&[u8]], mode: PurgeMode) -> i64 {
-    let cache = &task.reactor.shared.cache;
-    let tags: Vec<_> = tags.iter().map(|tag| cache.tag(tag)).collect();
-    cache.purge_tags(&tags, purge_of(mode, task.now)) as i64
-}
-
-fn purge_of(mode: PurgeMode, now: f64) -> Purge {
-    match mode {
-        PurgeMode::Hard => Purge::Hard,
-        PurgeMode::Soft { ttl, grace: Some(grace), keep: Some(keep) }
-            if ttl <= 0.0 && grace <= 0.0 && keep <= 0.0 =>
-        {
-            Purge::Hard
-        }
-        PurgeMode::Soft { ttl, grace, keep } => {
-            let left = |seconds: Option<f64>| seconds.unwrap_or(f64::NAN);
-            Purge::Soft { now, ttl, grace: left(grace), keep: left(keep) }
-        }
     }
 }

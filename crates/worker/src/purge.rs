@@ -1,0 +1,72 @@
+//! Purges that VCL asks for, in slices: what is purged may be a million objects.
+
+use std::rc::Rc;
+
+use lacquer_cache::{Purge, Purging};
+use lacquer_vcl::types::Method;
+use lacquer_vcl_runtime::{HostResult, LocalFuture, PurgeMode};
+
+use crate::client::Req;
+use crate::reactor::Reactor;
+use crate::slices::{OnShift, Slice};
+use crate::task::Task;
+
+/// Purges what is stored under the request's hash.
+pub fn of_request(req: &Req, mode: PurgeMode) -> HostResult<LocalFuture<'static, i64>> {
+    if !matches!(req.task.method, Method::Hit | Method::Miss) {
+        return Err("purge can only happen in vcl_hit{} or vcl_miss{}".to_owned());
+    }
+    let reactor = req.task.reactor.clone();
+    let purging = reactor.shared.cache.begin_purge(&req.digest, purge_of(mode, req.t_req));
+    Ok(Box::pin(finish(reactor, purging)))
+}
+
+/// Purges what has any of the tags.
+pub fn of_tags(task: &Task, tags: &[&[u8]], mode: PurgeMode) -> LocalFuture<'static, i64> {
+    let reactor = task.reactor.clone();
+    let cache = &reactor.shared.cache;
+    let tags: Vec<_> = tags.iter().map(|tag| cache.tag(tag)).collect();
+    let purging = cache.begin_tag_purge(&tags, purge_of(mode, task.now));
+    Box::pin(finish(reactor, purging))
+}
+
+/// Carries out a purge and returns the number of objects. A purge that was begun is finished, even if the client
+/// does not wait for its end.
+pub async fn finish(reactor: Rc<Reactor>, mut purging: Purging) -> i64 {
+    let on_shift = OnShift::default();
+    if let Some(total) = slice(&reactor, &mut purging, &on_shift) {
+        return total;
+    }
+    // It fails where the rest panics, which was logged.
+    tokio::task::spawn_local(rest(reactor, purging, on_shift)).await.unwrap_or_default()
+}
+
+fn slice(reactor: &Reactor, purging: &mut Purging, on_shift: &OnShift) -> Option<i64> {
+    let slice = Slice::default();
+    let pause = || slice.is_over() || !on_shift.may_work(&reactor.long_work);
+    purging.step(&reactor.shared.cache, &pause).map(|total| total as i64)
+}
+
+async fn rest(reactor: Rc<Reactor>, mut purging: Purging, mut on_shift: OnShift) -> i64 {
+    loop {
+        on_shift.next(&reactor.long_work).await;
+        if let Some(total) = slice(&reactor, &mut purging, &on_shift) {
+            return total;
+        }
+    }
+}
+
+fn purge_of(mode: PurgeMode, now: f64) -> Purge {
+    match mode {
+        PurgeMode::Hard => Purge::Hard,
+        PurgeMode::Soft { ttl, grace: Some(grace), keep: Some(keep) }
+            if ttl <= 0.0 && grace <= 0.0 && keep <= 0.0 =>
+        {
+            Purge::Hard
+        }
+        PurgeMode::Soft { ttl, grace, keep } => {
+            let left = |seconds: Option<f64>| seconds.unwrap_or(f64::NAN);
+            Purge::Soft { now, ttl, grace: left(grace), keep: left(keep) }
+        }
+    }
+}
