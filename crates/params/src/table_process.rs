@@ -89,6 +89,10 @@ thread_pool_add_delay: Duration = "0" { units = "seconds", min = "0", flags = EX
     "Pause after starting a thread.";
 thread_pool_fail_delay: Duration = "0.2" { units = "seconds", min = ".01", flags = EXPERIMENTAL }
     "Pause after a thread could not be started.";
+reactor_watchdog: Duration = "0.050" { units = "seconds", min = "0" }
+    "A task that has a reactor for longer than this is logged with the tag Error and counted in \
+     MAIN.reactor_holds, because the other clients of that reactor wait meanwhile. Time in which the \
+     machine gave the reactor no processor does not count. 0 switches the watchdog off.";
 thread_stats_rate: Uint = "10" { units = "requests", min = "0", flags = EXPERIMENTAL }
     "After this many jobs a thread adds its counts to the shared counters even if it has to wait.";
 thread_queue_limit: Uint = "20" { units = "requests", min = "0", flags = EXPERIMENTAL }

@@ -5,6 +5,7 @@ use std::io;
 use std::net::TcpListener as StdTcp;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener as StdUnix;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use crate::clock;
 use crate::crew::{Arrival, Crew, Place};
 use crate::reactor::Reactor;
 use crate::session::{self, Listener};
+use crate::turn::{self, in_turns};
 
 enum Socket {
     Tcp(TcpListener),
@@ -116,7 +118,9 @@ fn welcome(reactor: &Rc<Reactor>, stream: Stream, listener: Arc<Listener>, place
     let reactor = reactor.clone();
     tokio::task::spawn_local(async move {
         let _place = place;
-        session::run(reactor, stream, listener).await;
+        let watched = reactor.watched.clone();
+        let session = pin!(session::run(reactor, stream, listener));
+        in_turns(&watched.turn, turn::Place::Connection, session).await;
     });
 }
 

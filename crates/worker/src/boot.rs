@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 
@@ -27,6 +28,7 @@ use crate::reactor::Reactor;
 use crate::shared::{LiveParams, Shared, Vxids};
 use crate::stevedores::Stevedores;
 use crate::tag_counters::TagCounters;
+use crate::turn::{Place, in_turns};
 use crate::vcl_table::VclTable;
 
 /// For so many descriptors the kernel's table is made at the start; it takes eight bytes for each.
@@ -97,6 +99,7 @@ fn share(config: WorkerConfig) -> Result<Arc<Shared>, String> {
         runtimes: Runtimes::default(),
         accepting: tokio::sync::watch::Sender::new(false),
         hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        watched: crate::watchdog::watched(reactor_count()),
     }))
 }
 
@@ -146,6 +149,18 @@ fn reactor_runtime() -> io::Result<LocalRuntime> {
         .build_local(LocalOptions::default())
 }
 
+/// Starts a task that the watchdog sees.
+fn spawn(
+    runtime: &LocalRuntime,
+    reactor: &Rc<Reactor>,
+    place: Place,
+    work: impl Future<Output = ()> + 'static,
+) {
+    let watched = reactor.watched.clone();
+    let mut work = Box::pin(work);
+    runtime.spawn_local(async move { in_turns(&watched.turn, place, work.as_mut()).await });
+}
+
 fn react(
     runtime: &LocalRuntime,
     reactor: Rc<Reactor>,
@@ -154,11 +169,14 @@ fn react(
     sockets: Vec<Arc<Inherited>>,
 ) {
     crate::sys::prepare_thread();
+    reactor.watched.on_this_thread();
     for socket in sockets {
-        runtime.spawn_local(accept_loop(reactor.clone(), crew.clone(), socket));
+        spawn(runtime, &reactor, Place::Accepting, accept_loop(reactor.clone(), crew.clone(), socket));
     }
-    runtime.spawn_local(arrivals_loop(reactor.clone(), arrivals));
+    spawn(runtime, &reactor, Place::Accepting, arrivals_loop(reactor.clone(), arrivals));
     let sweeper = reactor.clone();
-    runtime.spawn_local(async move { sweeper.deadlines.keep_sweeping().await });
-    runtime.block_on(Rc::clone(&reactor).housekeeping());
+    let sweeping = async move { sweeper.deadlines.keep_sweeping().await };
+    spawn(runtime, &reactor, Place::Sweeping, sweeping);
+    let housekeeping = pin!(Rc::clone(&reactor).housekeeping());
+    runtime.block_on(in_turns(&reactor.watched.turn, Place::Housekeeping, housekeeping));
 }

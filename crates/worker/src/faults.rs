@@ -5,12 +5,23 @@ use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
+
+use lacquer_shm::Vxid;
+
+use crate::reactor::Reactor;
+use crate::turn::{Place, poll_within};
 
 /// Runs a future; a panic inside it becomes its text. The future comes pinned, since moving one that
-/// holds a whole request's steps costs more than running it.
-pub async fn caught<F: Future>(mut work: Pin<&mut F>) -> Result<F::Output, String> {
-    std::future::poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+/// holds a whole request's steps costs more than running it. The watchdog sees it `at` this transaction and place.
+pub async fn caught<F: Future>(
+    reactor: &Reactor,
+    at: (Vxid, Place),
+    mut work: Pin<&mut F>,
+) -> Result<F::Output, String> {
+    let turn = &reactor.watched.turn;
+    let mut poll = move |cx: &mut Context<'_>| poll_within(turn, at, work.as_mut(), cx);
+    std::future::poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| poll(cx))) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(done)) => Poll::Ready(Ok(done)),
         Err(fault) => Poll::Ready(Err(text_of(&*fault))),

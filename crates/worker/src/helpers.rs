@@ -1,4 +1,5 @@
-//! The threads beside the reactors: one expires objects, one tests bans, one brings counters up to date.
+//! The threads beside the reactors: one expires objects, one tests bans, one brings counters up to date,
+//! one watches the reactors.
 
 use std::fmt;
 use std::sync::Arc;
@@ -78,8 +79,12 @@ pub fn params_changed() {
 
 pub fn start(shared: &Arc<Shared>) -> Result<(), String> {
     publish(shared, clock::real());
-    let helpers: [(&str, fn(&Shared)); 3] =
-        [("cache-exp", expire), ("ban-lurker", lurk), ("counters", publish_for_ever)];
+    let helpers: [(&str, fn(&Shared)); 4] = [
+        ("cache-exp", expire),
+        ("ban-lurker", lurk),
+        ("counters", publish_for_ever),
+        ("watchdog", crate::watchdog::watch),
+    ];
     for (name, work) in helpers {
         let shared = shared.clone();
         std::thread::Builder::new()

@@ -39,9 +39,11 @@ mod stevedores;
 mod sys;
 mod tag_counters;
 mod task;
+mod turn;
 mod vars;
 mod vcl_life;
 mod vcl_table;
+mod watchdog;
 mod wire;
 
 use std::os::fd::RawFd;

@@ -23,6 +23,7 @@ use crate::shared::Shared;
 use crate::slices::Shift;
 use crate::spares::Spares;
 use crate::vcl_table::VclRef;
+use crate::watchdog::Watched;
 
 pub struct Reactor {
     pub shared: Arc<Shared>,
@@ -45,6 +46,7 @@ pub struct Reactor {
     pub deadlines: Deadlines,
     pub h2_buffers: h2::Buffers,
     pub long_work: Shift,
+    pub watched: Arc<Watched>,
     unflushed: Cell<u32>,
     last_flush: Cell<f64>,
 }
@@ -75,6 +77,7 @@ impl Reactor {
             deadlines: Deadlines::default(),
             h2_buffers: h2::Buffers::default(),
             long_work: Shift::default(),
+            watched: shared.watched[id].clone(),
             unflushed: Cell::new(0),
             last_flush: Cell::new(0.0),
             shared,

@@ -16,6 +16,7 @@ use crate::probes::Runtimes;
 use crate::stevedores::Stevedores;
 use crate::tag_counters::TagCounters;
 use crate::vcl_table::VclTable;
+use crate::watchdog::Watched;
 
 pub struct Shared {
     pub config: WorkerConfig,
@@ -35,6 +36,8 @@ pub struct Shared {
     /// Set once the manager says that clients may come.
     pub accepting: tokio::sync::watch::Sender<bool>,
     pub hostname: String,
+    /// One for each reactor.
+    pub watched: Vec<Arc<Watched>>,
 }
 
 impl Shared {

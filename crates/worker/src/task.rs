@@ -15,6 +15,7 @@ use lacquer_vcl_runtime::{Ctx, Host};
 use crate::clock;
 use crate::reactor::Reactor;
 use crate::session::Sess;
+use crate::turn::Place;
 use crate::vcl_table::VclRef;
 
 pub struct Task {
@@ -116,6 +117,7 @@ pub async fn run_vcl<S: Scene>(scene: &mut S, method: Method) -> Action {
     task.now = task.t_prev;
     task.log.put(Tag::VCL_call, method.log_name().as_bytes());
     let (vcl, trace) = (task.vcl.clone(), task.trace);
+    let before = task.reactor.watched.turn.step(Place::Vcl(method));
     let mut ctx = Ctx::new(scene, vcl.loaded.instance());
     ctx.trace = u32::from(trace);
     let action = if vcl.loaded.may_suspend(method) {
@@ -124,6 +126,7 @@ pub async fn run_vcl<S: Scene>(scene: &mut S, method: Method) -> Action {
         vcl.loaded.run(method, &mut ctx)
     };
     let task = scene.task();
+    task.reactor.watched.turn.back(before);
     let action = if task.failed { Action::Fail } else { action };
     if action == Action::Fail {
         task.reactor.counters.vcl_fail.add(1);

@@ -269,6 +269,8 @@ crate::mapping::counter_set! {
     n_gunzip: Counter Info Integer "Bodies decompressed" "How often a body was gunzipped.";
     n_test_gunzip: Counter Info Integer "Bodies tested"
         "How often a gzipped body was checked on its way into storage.";
+    reactor_holds: Counter Diag Integer "Turns that held a reactor"
+        "How often one task had a reactor for longer than the parameter reactor_watchdog, so that the reactor's other clients waited. The log tag Error says which.";
     http1_iovs_flush: Counter Info Integer "Writes for want of vectors"
         "Extra writes on HTTP/1 connections because one call takes only so many pieces.";
     http1_absolute_form: Counter Diag Integer "Requests in absolute form"

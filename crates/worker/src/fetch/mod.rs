@@ -36,6 +36,7 @@ use crate::memory::Memory;
 use crate::req_body::ReqBody;
 use crate::seat::Seated;
 use crate::task::{BEREQ, BERESP, Logged, Scene, Task, run_vcl};
+use crate::turn::Place;
 use runner::{BodyNews, News, Started};
 
 pub use connect::resolve;
@@ -232,7 +233,8 @@ fn start(req: &mut Req, mode: Mode, how: &str, background: bool) -> (Runner, boo
 }
 
 async fn run(fetch: &mut Fetch) {
-    let fault = crate::faults::caught(pin!(fetch.steps())).await;
+    let reactor = fetch.task.reactor.clone();
+    let fault = crate::faults::caught(&reactor, (fetch.task.vxid(), Place::Fetch), pin!(fetch.steps())).await;
     if let Err(text) = fault {
         fetch.task.log.put(Tag::Error, format!("Fault in this fetch: {text}").as_bytes());
         fetch.fail();

@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -19,6 +19,7 @@ use crate::deadlines::Deadline;
 use crate::reactor::Reactor;
 use crate::req_body::ReqBody;
 use crate::seat::Seat;
+use crate::turn::{Place, in_turns};
 
 /// What a fetch has to say to the request that waits for it.
 #[derive(Default)]
@@ -133,7 +134,8 @@ impl Runner {
         }
         let reactor = reactor.clone();
         tokio::task::spawn_local(async move {
-            poll_fn(|cx| self.poll(cx)).await;
+            let work = pin!(poll_fn(|cx| self.poll(cx)));
+            in_turns(&reactor.watched.turn, Place::Fetch, work).await;
             self.rest(&reactor);
             reactor.flush_if_due(crate::clock::real());
         });

@@ -11,12 +11,14 @@ use super::stream::Stream;
 use crate::client::Req;
 use crate::reactor::Reactor;
 use crate::seat::Seat;
+use crate::turn::{Place, in_turns};
 
 /// Sets the request going. Most hits are over when this returns.
 pub fn start(stream: Rc<Stream>, seat: Seat<Req>, cx: &mut Context<'_>) {
+    let watched = stream.conn.reactor.watched.clone();
     let mut work = Box::pin(run(stream, seat));
     if work.as_mut().poll(cx).is_pending() {
-        tokio::task::spawn_local(work);
+        tokio::task::spawn_local(async move { in_turns(&watched.turn, Place::Request, work.as_mut()).await });
     }
 }
 
@@ -24,7 +26,7 @@ pub fn start(stream: Rc<Stream>, seat: Seat<Req>, cx: &mut Context<'_>) {
 async fn run(stream: Rc<Stream>, mut seat: Seat<Req>) {
     let reactor = stream.conn.reactor.clone();
     if let Some(req) = seat.transaction() {
-        let fault = crate::faults::caught(pin!(req.run())).await;
+        let fault = crate::faults::caught(&reactor, (req.task.vxid(), Place::Request), pin!(req.run())).await;
         if let Err(text) = fault {
             req.task.log.put(Tag::Error, format!("Fault in this request: {text}").as_bytes());
         }

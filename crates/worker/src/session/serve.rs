@@ -21,6 +21,7 @@ use crate::pool_counters;
 use crate::reactor::Reactor;
 use crate::req_body::Rx;
 use crate::seat::Seat;
+use crate::turn::Place;
 
 /// The connection is open as long as this lives; the reason for its end is decided by [`serve`].
 pub struct Connection {
@@ -197,7 +198,7 @@ async fn upgrade(reactor: &Rc<Reactor>, connection: &mut Connection, mut seat: S
 /// Runs the request; a fault in it costs this connection only.
 async fn process(reactor: &Reactor, connection: &mut Connection, mut seat: Seat<Req>) -> Option<SessClose> {
     let req = seat.transaction()?;
-    let fault = crate::faults::caught(pin!(req.run())).await;
+    let fault = crate::faults::caught(reactor, (req.task.vxid(), Place::Request), pin!(req.run())).await;
     if let Err(text) = fault {
         req.task.log.put(Tag::Error, format!("Fault in this request: {text}").as_bytes());
         req.close = Some(SessClose::VclFailure);

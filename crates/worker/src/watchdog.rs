@@ -1,0 +1,164 @@
+//! Watches the reactors: a turn that lasts too long is logged and counted, with the transaction and the place.
+//!
+//! A thread looks at each reactor's turn several times within the limit. A turn that is still the same has lasted
+//! since the first look, less the time in which the kernel gave the reactor no processor: that is the machine's
+//! load, not a hold.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, OnceLock};
+
+use lacquer_shm::{Tag, Vxid};
+
+use crate::clock;
+use crate::shared::Shared;
+use crate::turn::Turn;
+use crate::vars::vxid_of;
+
+/// Looks within the time that a turn may last.
+const LOOKS: f64 = 5.0;
+/// Seconds between looks while it is switched off.
+const OFF: f64 = 1.0;
+/// The shortest time between two looks in seconds.
+const SHORTEST: f64 = 0.002;
+
+/// One reactor as the watchdog sees it.
+#[derive(Default)]
+pub struct Watched {
+    pub turn: Turn,
+    /// The kernel's statistics of its thread, where they can be read.
+    schedule: OnceLock<File>,
+}
+
+impl Watched {
+    /// To be called on the reactor's thread.
+    pub fn on_this_thread(&self) {
+        if let Ok(file) = File::open("/proc/thread-self/schedstat") {
+            let _ = self.schedule.set(file);
+        }
+    }
+
+    /// Seconds for which the thread was ready to run and did not get a processor.
+    fn starved(&self) -> f64 {
+        let mut text = [0; 96];
+        let length = self.schedule.get().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
+        waited_in(&text[..length])
+    }
+}
+
+/// The second number is the wait in nanoseconds.
+fn waited_in(schedstat: &[u8]) -> f64 {
+    let text = str::from_utf8(schedstat).unwrap_or_default();
+    text.split_whitespace().nth(1).and_then(|n| n.parse::<f64>().ok()).unwrap_or(0.0) * 1e-9
+}
+
+/// The turn that was seen last.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Sight {
+    turn: Option<u64>,
+    since: f64,
+    starved: f64,
+    reported: bool,
+}
+
+/// What a look at a turn comes to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Finding {
+    Fine,
+    /// It has lasted so long now.
+    Held(f64),
+    /// The turn that was reported is over; it lasted at least so long.
+    Over(f64),
+}
+
+impl Sight {
+    /// Looks again. `starved` is asked where it matters.
+    fn look(&mut self, turn: Option<u64>, now: f64, limit: f64, starved: impl Fn() -> f64) -> Finding {
+        if turn.is_some() && turn == self.turn {
+            let lasted = now - self.since;
+            // The turn began up to one look earlier.
+            if self.reported || lasted < limit * (1.0 - 1.0 / LOOKS) {
+                return Finding::Fine;
+            }
+            let held = lasted - (starved() - self.starved);
+            self.reported = held >= limit * (1.0 - 1.0 / LOOKS);
+            return if self.reported { Finding::Held(held) } else { Finding::Fine };
+        }
+        let over = self.reported.then(|| now - self.since - (starved() - self.starved));
+        let starved = if turn.is_some() { starved() } else { 0.0 };
+        *self = Sight { turn, since: now, starved, reported: false };
+        over.map_or(Finding::Fine, Finding::Over)
+    }
+}
+
+/// Watches for as long as the worker runs.
+pub fn watch(shared: &Shared) {
+    let mut sights = vec![Sight::default(); shared.watched.len()];
+    let mut last = clock::monotonic();
+    loop {
+        let limit = shared.params().reactor_watchdog;
+        let pause = if limit > 0.0 { (limit / LOOKS).max(SHORTEST) } else { OFF };
+        std::thread::sleep(clock::seconds(pause));
+        let now = clock::monotonic();
+        if limit <= 0.0 || now - last > 3.0 * pause {
+            // The process was stopped, or nobody got a processor: what was seen before proves nothing.
+            sights.fill(Sight::default());
+        }
+        last = now;
+        if limit <= 0.0 {
+            continue;
+        }
+        for (id, (watched, sight)) in shared.watched.iter().zip(&mut sights).enumerate() {
+            let finding = sight.look(watched.turn.current(), now, limit, || watched.starved());
+            report(shared, id, &watched.turn, finding);
+        }
+    }
+}
+
+fn report(shared: &Shared, id: usize, turn: &Turn, finding: Finding) {
+    match finding {
+        Finding::Fine => {}
+        Finding::Held(seconds) => {
+            let (vxid, place) = (vxid_of(turn.vxid()), turn.place());
+            let ms = seconds * 1e3;
+            let text = format!("Reactor {id} has been held for {ms:.0} ms: transaction {vxid}, {place}");
+            shared.log.write(Tag::Error, Vxid::NONE, text.as_bytes());
+            shared.counters.reactor_holds.add(1);
+        }
+        Finding::Over(seconds) => {
+            let text = format!("Reactor {id} goes on after {:.0} ms", seconds * 1e3);
+            shared.log.write(Tag::Error, Vxid::NONE, text.as_bytes());
+        }
+    }
+}
+
+/// One for each reactor.
+pub fn watched(reactors: usize) -> Vec<Arc<Watched>> {
+    (0..reactors).map(|_| Arc::default()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hold_is_found_once_and_starving_is_none() {
+        let mut sight = Sight::default();
+        let fed = || 0.0;
+        assert_eq!(sight.look(Some(1), 0.0, 0.05, fed), Finding::Fine);
+        assert_eq!(sight.look(Some(1), 0.03, 0.05, fed), Finding::Fine);
+        assert_eq!(sight.look(Some(1), 0.05, 0.05, fed), Finding::Held(0.05));
+        assert_eq!(sight.look(Some(1), 0.06, 0.05, fed), Finding::Fine);
+        assert_eq!(sight.look(Some(3), 0.07, 0.05, fed), Finding::Over(0.07));
+        assert_eq!(sight.look(Some(5), 0.12, 0.05, fed), Finding::Fine);
+        assert_eq!(sight.look(Some(5), 0.22, 0.05, || 0.09), Finding::Fine, "it had no processor");
+        assert_eq!(sight.look(None, 0.3, 0.05, fed), Finding::Fine);
+        assert_eq!(sight.look(None, 0.9, 0.05, fed), Finding::Fine, "idle");
+    }
+
+    #[test]
+    fn the_kernel_says_who_starves() {
+        assert_eq!(waited_in(b"123 2000000000 5\n"), 2.0);
+        assert_eq!(waited_in(b""), 0.0);
+    }
+}
