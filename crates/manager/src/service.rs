@@ -190,7 +190,7 @@ impl Service {
                 }
             }
             Source::Worker => self.manager.listen_to_worker(),
-            Source::CliSocket(at) => self.sessions.accept(&self.sockets, at, &self.manager),
+            Source::CliSocket(at) => self.sessions.accept(&self.sockets, at, &mut self.manager),
             Source::Master => match self.master.as_mut().map(Master::finish) {
                 Some(Ok(stream)) => self.sessions.connected(&self.manager, stream),
                 Some(Err(error)) => {

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 pub const MOST_STRANGERS: usize = 30;
 /// Most connections in all.
 pub const MOST_SESSIONS: usize = 256;
-/// A new connection has this long to log in before it may have to give way.
-const GRACE: Duration = Duration::from_millis(15);
+/// A new connection has this long to log in before it may have to give way. A newcomer behind 500 silent connections
+/// that come back whenever they are closed thus waits for half a second.
+const GRACE: Duration = Duration::from_millis(25);
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

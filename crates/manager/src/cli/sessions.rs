@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Resource, getrlimit};
 
-use super::admission::{Facts, Room, Standing, room};
+use super::admission::{Facts, MOST_STRANGERS, Room, Standing, room};
 use super::session::{Interest, Origin, Session, Verdict, Wire};
 use super::sockets::{CliSockets, ident, prepare};
 use super::throttle::Throttle;
@@ -142,7 +142,8 @@ impl Sessions {
     }
 
     /// Accepts what waits at a socket. A newcomer takes the place of another if there are too many.
-    pub fn accept(&mut self, sockets: &CliSockets, at: usize, manager: &Manager) {
+    pub fn accept(&mut self, sockets: &CliSockets, at: usize, manager: &mut Manager) {
+        self.hear_strangers(manager);
         let now = Instant::now();
         let secret = manager.secret.is_some();
         self.accepting.paused_until = None;
@@ -196,6 +197,23 @@ impl Sessions {
         if let Some(other) = room_without(&self.facts(), manager.secret.is_some(), now) {
             self.give_way(other, manager, now);
         }
+    }
+
+    /// Hears those who have not logged in, if one may have to give way: the manager may have been busy when they spoke.
+    fn hear_strangers(&mut self, manager: &mut Manager) {
+        let is_stranger = |session: &Session| session.facts().standing == Standing::Stranger;
+        if self.all.iter().filter(|session| is_stranger(session)).count() < MOST_STRANGERS / 2 {
+            return;
+        }
+        let now = Instant::now();
+        let throttle = &mut self.throttle;
+        self.all.retain_mut(|session| {
+            if !is_stranger(session) {
+                return true;
+            }
+            session.note(PollFlags::IN);
+            session.serve(manager, throttle, now) == Verdict::Keep
+        });
     }
 
     /// Serves those that have something to do, for the length of a turn. Returns the origins of those that ended.
