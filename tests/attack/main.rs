@@ -7,5 +7,8 @@ mod exhaustion;
 mod faulty_origins;
 mod framing;
 mod holds;
+mod http2;
+mod limits;
 mod management;
 mod process_faults;
+mod slow;

@@ -57,6 +57,7 @@ reasons! {
     MissingScheme "MISSING_SCHEME" 1 true None, "Missing :scheme pseudo-header";
     BrokeWindow "BROKE_WINDOW" 8 false None, "http/2 stream out of window credits";
     Bankrupt "BANKRUPT" 11 false Some(Bankrupt), "http/2 bankrupt connection";
+    HeaderTimeout "HEADER_TIMEOUT" 11 true Some(RxTimeout), "header block not complete in time";
     ReqSize "REQ_SIZE" 11 false None, "HTTP/2 header list exceeded http_req_size";
     Unknown "UNKNOWN" 0xffff_ffff false Some(RxJunk), "Unknown error number";
 }

@@ -186,10 +186,10 @@ impl RapidReset {
         self.last = now;
     }
 
-    /// A stream is reset whose headers came at `opened`.
-    pub fn reset(&mut self, now: f64, opened: f64) -> Result<(), Fault> {
+    /// Charges the reset of a stream whose headers came at `opened`. Returns whether it counted.
+    pub fn reset(&mut self, now: f64, opened: f64) -> Result<bool, Fault> {
         if self.limit == 0.0 || now - opened > self.threshold {
-            return Ok(());
+            return Ok(false);
         }
         let refill = self.limit * (now - self.last) / self.period;
         self.budget = (self.budget + refill).min(self.limit);
@@ -198,7 +198,7 @@ impl RapidReset {
             return Err(Fault::connection(Reason::RapidReset, "H2: Hit RST limit. Closing session."));
         }
         self.budget -= 1.0;
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -58,6 +58,10 @@ settings! {
     max_header_list_size MaxHeaderListSize 6, 0x7fff_ffff, 0..=0xffff_ffff, Reason::ProtocolError;
 }
 
+/// A frame with more entries is refused: no client has so much to announce, and each entry may cost a visit to all
+/// streams.
+pub const MAX_ENTRIES: usize = 64;
+
 /// What one entry of a peer's SETTINGS did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {

@@ -13,17 +13,28 @@ acceptor_sleep_incr: Duration = "0" { units = "seconds", min = "0", max = "1", f
     "By how much the pause between accepts grows when accepting fails.";
 acceptor_sleep_max: Duration = "0.05" { units = "seconds", min = "0", max = "10", flags = EXPERIMENTAL }
     "The longest pause between accepts.";
+client_ipv6_prefix: Uint = "64" { units = "bits", min = "1", max = "128" }
+    "How much of an IPv6 address is one client: limits per client count networks of this prefix, and each IPv4 \
+     address.";
+client_max_connections: Uint = "0" { units = "connections", min = "0" }
+    "How many connections one client address may have. Further ones are closed at once. 0 is no limit. The \
+     address comes from the PROXY header where there is one; clients of UNIX sockets have none. While this or \
+     client_max_requests is set, VCL reads the number as client.connections; a limit that is never reached only \
+     counts.";
+client_max_requests: Uint = "0" { units = "requests", min = "0" }
+    "How many requests of one client address may be at work, over all its connections. Further ones are answered \
+     with status 429. 0 is no limit. While this is set, VCL reads the number as client.requests.";
 listen_depth: Uint = "1024" { units = "connections", min = "0", flags = MUST_RESTART }
     "How many connections the kernel queues for us.";
 timeout_idle: Duration = "5s" { units = "seconds", min = "0s", max = "1h" }
     "How long a client connection may be idle. A connection is idle until the head of a request is \
-     complete.";
+     complete. Also the limit for a whole PROXY header, and for a whole header block of HTTP/2.";
 timeout_linger: Duration = "0.050" { units = "seconds", min = "0", flags = EXPERIMENTAL }
     "How long a session stays with its thread after a request, in the hope of another.";
 idle_send_timeout: Timeout = "60s" { units = "seconds", min = "0s", max = "1h", flags = DELAYED_EFFECT }
     "How long sending may make no progress before the session is closed; send_timeout may extend it.";
 send_timeout: Timeout = "600.000" { units = "seconds", min = "0", flags = DELAYED_EFFECT }
-    "How long one HTTP/1 response may take in total.";
+    "How long one response may take in total once the client does not take it at once.";
 http_max_hdr: Uint = "64" { units = "header lines", min = "32", max = "65535" }
     "How many header lines a request or response may have. The first line counts as five.";
 http_req_hdr_len: Bytes = "8k" { units = "bytes", min = "40b" }
@@ -50,6 +61,10 @@ pipe_task_deadline: Timeout = "0s" { units = "seconds", min = "0" }
     "A pipe is closed after this long, however busy it is. 0 is no deadline.";
 pipe_timeout: Timeout = "60.000" { units = "seconds", min = "0" }
     "A pipe is closed when nothing has passed in either direction for this long.";
+req_body_min_rate: Bytes = "100b" { units = "bytes/second", min = "0b" }
+    "A request body that comes slower than this ends with an error. Each byte allows for a share of a second of \
+     waiting; six times timeout_idle may be saved up, which is what a body begins with. Only the time in which the \
+     client is waited for counts. 0 is no limit: then a byte per timeout_idle suffices.";
 tcp_fastopen: Bool = "off" { units = "bool", flags = MUST_RESTART | PLATFORM_DEPENDENT }
     "Use TCP Fast Open.";
 tcp_keepalive_intvl: Duration = "75" { units = "seconds", min = "1", max = "100",

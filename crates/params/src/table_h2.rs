@@ -17,6 +17,9 @@ h2_max_header_list_size: Bytes = "0b" { units = "bytes", min = "0b", max = "2147
 h2_rapid_reset: Duration = "1.000" { units = "seconds", min = "0", flags = EXPERIMENTAL | DELAYED_EFFECT }
     "A stream that is reset sooner than this after its headers counts towards h2_rapid_reset_limit. \
      New sessions start with this value.";
+h2_rapid_reset_address_limit: Uint = "10000" { units = "resets", min = "0" }
+    "More rapid resets than this within h2_rapid_reset_period, over all connections of one client address, end \
+     each connection that adds one. Only resets that h2_rapid_reset_limit counts are counted. 0 is no limit.";
 h2_rapid_reset_limit: Uint = "100" { min = "0", flags = EXPERIMENTAL | DELAYED_EFFECT }
     "More rapid resets than this within h2_rapid_reset_period end the connection. 0 is no limit. New \
      sessions start with this value.";

@@ -157,6 +157,19 @@ impl Daemon {
         self.dir.join("name")
     }
 
+    /// Polls the log until a record has this text, or `PATIENCE` is over; returns whether one has.
+    pub fn logs(&self, text: &str) -> bool {
+        until(|| self.log_has(text))
+    }
+
+    /// Whether the log has this text now.
+    pub fn log_has(&self, text: &str) -> bool {
+        let files = fs::read_dir(self.directory().join("_.vsm_child")).into_iter().flatten().flatten();
+        let logs = files.filter(|file| file.file_name().to_string_lossy().starts_with("_.Log"));
+        let has = |bytes: Vec<u8>| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+        logs.filter_map(|file| fs::read(file.path()).ok()).any(has)
+    }
+
     pub fn manager(&self) -> u32 {
         self.process.id()
     }

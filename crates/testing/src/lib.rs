@@ -5,6 +5,7 @@
 pub mod client;
 pub mod daemon;
 mod effort;
+pub mod h2;
 pub mod management;
 pub mod origin;
 mod random;

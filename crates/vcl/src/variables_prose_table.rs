@@ -6,8 +6,10 @@ use crate::variables_table::Var;
 #[rustfmt::skip]
 pub const fn prose(var: Var) -> &'static str {
     match var {
+        Var::ClientConnections => "How many connections the client's address has, this one included; 0 unless client_max_connections or client_max_requests is set",
         Var::ClientIdentity => "Who the client is, for directors that keep a client on one backend; the client's address unless set",
         Var::ClientIp => "Address of the client, as the PROXY header says if there was one",
+        Var::ClientRequests => "How many requests of the client's address are at work, this one included; 0 unless client_max_requests is set",
         Var::ServerHostname => "Host name of this machine",
         Var::ServerIdentity => "Name of this server, from the option -i, else its host name",
         Var::ServerIp => "Address the client connected to, as the PROXY header says if there was one",

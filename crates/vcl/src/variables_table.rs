@@ -48,8 +48,10 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u16)]
 pub enum Var {
+    ClientConnections,
     ClientIdentity,
     ClientIp,
+    ClientRequests,
     ServerHostname,
     ServerIdentity,
     ServerIp,
@@ -195,10 +197,12 @@ pub enum Var {
 }
 
 impl Var {
-    pub const COUNT: usize = 144;
+    pub const COUNT: usize = 146;
     pub const EVERY: [Var; Var::COUNT] = [
+        Var::ClientConnections,
         Var::ClientIdentity,
         Var::ClientIp,
+        Var::ClientRequests,
         Var::ServerHostname,
         Var::ServerIdentity,
         Var::ServerIp,
@@ -374,8 +378,10 @@ const fn row(
 
 #[rustfmt::skip]
 pub const ENTRIES: &[Entry] = &[
+    row(Var::ClientConnections, "client.connections", Type::Int, CLIENT | BACKEND, 0, 0, 40, 41),
     row(Var::ClientIdentity, "client.identity", Type::String, CLIENT | BACKEND, CLIENT, 0, 40, 41),
     row(Var::ClientIp, "client.ip", Type::Ip, CLIENT | BACKEND, 0, 0, 40, 41),
+    row(Var::ClientRequests, "client.requests", Type::Int, CLIENT | BACKEND, 0, 0, 40, 41),
     row(Var::ServerHostname, "server.hostname", Type::String, ALL, 0, 0, 40, 41),
     row(Var::ServerIdentity, "server.identity", Type::String, ALL, 0, 0, 40, 41),
     row(Var::ServerIp, "server.ip", Type::Ip, CLIENT | BACKEND, 0, 0, 40, 41),

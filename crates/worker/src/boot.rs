@@ -96,6 +96,7 @@ fn share(config: WorkerConfig) -> Result<Arc<Shared>, String> {
         stevedores,
         vcls: VclTable::default(),
         vxids: Vxids::default(),
+        addresses: Arc::default(),
         runtimes: Runtimes::default(),
         accepting: tokio::sync::watch::Sender::new(false),
         hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),

@@ -35,6 +35,13 @@ fn time_of(turn: u64) -> f64 {
 #[derive(Clone, Copy)]
 pub struct Moment(f64);
 
+impl Moment {
+    /// Returns the seconds since an earlier moment.
+    pub fn since(self, earlier: Moment) -> f64 {
+        self.0 - earlier.0
+    }
+}
+
 /// One connection's deadline.
 pub struct Deadline {
     me: Weak<Deadline>,

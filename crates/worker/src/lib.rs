@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod accept;
+mod addresses;
 mod backends;
 mod bans;
 mod bodies;

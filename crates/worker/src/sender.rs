@@ -54,6 +54,8 @@ pub struct Sender {
     frame: BodyFrame,
     limits: Limits,
     deadline: Option<Instant>,
+    /// The parameter whose limit ended the response.
+    limit_hit: Option<&'static str>,
     body: u64,
     pieces: u64,
 }
@@ -77,6 +79,7 @@ impl Sender {
             frame,
             limits,
             deadline: None,
+            limit_hit: None,
             body: 0,
             pieces: 0,
         }
@@ -108,8 +111,19 @@ impl Sender {
         let idle = if self.limits.idle > 0.0 { clock::seconds(self.limits.idle) } else { left };
         match tokio::time::timeout(left.min(idle), self.tx.writable()).await {
             Ok(done) => done,
-            Err(_) => Err(io::Error::from_raw_os_error(11)),
+            Err(_) => Err(self.late(if left <= idle { "send_timeout" } else { "idle_send_timeout" })),
         }
+    }
+
+    /// The limit of this parameter is over.
+    fn late(&mut self, limit: &'static str) -> io::Error {
+        self.limit_hit = Some(limit);
+        io::Error::from_raw_os_error(11)
+    }
+
+    /// Returns the parameter whose limit ended the response, if one did.
+    pub fn limit_hit(&self) -> Option<&'static str> {
+        self.limit_hit
     }
 
     /// Sends the head alone.
@@ -261,7 +275,7 @@ impl Sender {
             }
             let state = crate::bodies::more_than(object, at).await;
             if self.deadline.is_some_and(|d| Instant::now() > d) {
-                return Err(io::Error::from_raw_os_error(11).into());
+                return Err(self.late("send_timeout").into());
             }
             if object.body_len() <= at {
                 return if state == BodyState::Failed { Err(SendError::Source) } else { Ok(()) };
@@ -354,6 +368,14 @@ impl Sender {
             }
         }
         Ok(from + range.len as u64)
+    }
+}
+
+/// Writes a short message. A client that takes none of it for `idle` seconds is given up.
+pub async fn write_message(tx: &TxHalf, message: &[u8], idle: f64) -> io::Result<()> {
+    match tokio::time::timeout(clock::seconds(clock::limit(idle)), tx.write_all(message)).await {
+        Ok(done) => done,
+        Err(_) => Err(io::Error::from_raw_os_error(11)),
     }
 }
 

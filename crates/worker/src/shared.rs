@@ -10,6 +10,7 @@ use lacquer_params::Params;
 use lacquer_shm::{Log, Main, Segment, VsmDir};
 use parking_lot::{Mutex, RwLock};
 
+use crate::addresses::AddressTable;
 use crate::locks::Locks;
 use crate::pool_counters::PoolCounters;
 use crate::probes::Runtimes;
@@ -32,6 +33,7 @@ pub struct Shared {
     pub pools: Pools,
     pub vcls: VclTable,
     pub vxids: Vxids,
+    pub addresses: Arc<AddressTable>,
     pub runtimes: Runtimes,
     /// Set once the manager says that clients may come.
     pub accepting: tokio::sync::watch::Sender<bool>,

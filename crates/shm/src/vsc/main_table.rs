@@ -23,6 +23,12 @@ crate::mapping::counter_set! {
         "The kernel had no memory for the socket. Part of sess_fail; should not happen.";
     sess_fail_other: Counter Info Integer "Accept failed: other reasons"
         "Whatever the other sess_fail_* counters do not name; the log tag SessError says what it was.";
+    client_conn_limited: Counter Info Integer "Client connections closed: client_max_connections"
+        "Connections that were closed at once because their address had client_max_connections already.";
+    client_req_limited: Counter Info Integer "Requests answered with 429: client_max_requests"
+        "Requests that were refused because their address had client_max_requests at work already.";
+    client_body_slow: Counter Info Integer "Request bodies given up: req_body_min_rate"
+        "Request bodies that came slower than req_body_min_rate allows.";
     client_req_400: Counter Info Integer "Requests answered with 400"
         "Requests so malformed that nothing could be made of them.";
     client_req_417: Counter Info Integer "Requests answered with 417"
@@ -196,6 +202,8 @@ crate::mapping::counter_set! {
         "Sessions that ended because VCL failed.";
     sc_rapid_reset: Counter Diag Integer "Closed on error: RAPID_RESET"
         "HTTP/2 sessions that ended because the client reset streams faster than the limits allow.";
+    h2_reset_limited: Counter Diag Integer "HTTP/2 sessions closed: h2_rapid_reset_address_limit"
+        "HTTP/2 sessions that ended because their address had used up its budget of rapid resets. Part of sc_rapid_reset.";
     sc_bankrupt: Counter Diag Integer "Closed on error: BANKRUPT"
         "HTTP/2 sessions that ended because no stream got window credit before h2_window_timeout.";
     client_resp_500: Counter Diag Integer "Responses given up for want of workspace"

@@ -46,7 +46,7 @@ pub async fn cache(req: &mut Req, limit: u64) -> i64 {
     req.body.take_reading();
     match &read {
         Err(BodyError::Filter) | Ok(_) => {}
-        Err(fault) => req.task.log.put(Tag::FetchError, fault.text().as_bytes()),
+        Err(fault) => req.log_body_fault(fault),
     }
     req.account_body();
     if !matches!(read, Err(BodyError::NoPlace(_))) {
@@ -130,11 +130,18 @@ impl Req {
     pub fn log_reading(&mut self) {
         let reading = self.body.take_reading();
         if let Some(fault) = reading.as_ref().and_then(|reading| reading.fault.as_ref()) {
-            self.task.log.put(Tag::FetchError, fault.text().as_bytes());
+            self.log_body_fault(fault);
         }
         self.account_body();
         let Some(reading) = reading else { return };
         self.task.timestamp("ReqBody", reading.ended);
+    }
+
+    fn log_body_fault(&mut self, fault: &BodyError) {
+        self.task.log.put(Tag::FetchError, fault.text().as_bytes());
+        if matches!(fault, BodyError::TooSlow) {
+            self.task.reactor.counters.client_body_slow.add(1);
+        }
     }
 
     /// A body is about to be read: a client that waits for leave is given it now.

@@ -34,10 +34,12 @@ use lacquer_vcl_runtime::BackendId;
 use lacquer_vcl_runtime::instance::PrivateMap;
 use sha2::Sha256;
 
+use crate::addresses::RequestAtWork;
 use crate::memory::Memory;
 use crate::reactor::Reactor;
 use crate::req_body::ReqBody;
 use crate::seat::Seated;
+use crate::sender::write_message;
 use crate::session::Sess;
 use crate::task::{Logged, REQ, RESP, Scene, Task, run_vcl};
 use crate::vcl_table::VclRef;
@@ -164,6 +166,8 @@ pub struct Req {
     /// The VCL before `return (vcl(label))`, which included requests begin with.
     pub first_vcl: Option<Rc<VclRef>>,
     pub next_label: Option<String>,
+    /// Counts this request while requests of an address are limited.
+    pub at_work: Option<RequestAtWork>,
 }
 
 /// What a request needs from its session.
@@ -262,6 +266,7 @@ impl Req {
             top: None,
             first_vcl: None,
             next_label: None,
+            at_work: None,
         }
     }
 
@@ -380,7 +385,8 @@ impl Req {
         if status >= 400 {
             self.err_code = status;
         }
-        let sent = tx.write_all(text.as_bytes()).await.is_ok();
+        let idle = self.task.sess.send_idle_limit(&self.task.params);
+        let sent = write_message(&tx, text.as_bytes(), idle).await.is_ok();
         if sent {
             self.account.resp_header += text.len() as u64;
         } else if self.close.is_none() {

@@ -12,7 +12,7 @@ use super::outlet::{Below, Outlet};
 use super::transmit::{Plan, pour};
 use super::{Req, Source};
 use crate::clock;
-use crate::h2::{Stream, StreamSender};
+use crate::h2::{Patience, Stream, StreamSender};
 use crate::sender::SendError;
 
 pub(super) async fn send(
@@ -35,11 +35,11 @@ pub(super) async fn send(
         let left = req.task.t_prev + total - clock::real();
         stream.send_by.set(Some(Instant::now() + clock::seconds(left.max(0.0))));
     }
-    let idle = stream.idle_limit(params);
-    if send_head(&stream, &block, !send_body, idle).await.is_ok() {
+    let patience = stream.patience(params);
+    if send_head(&stream, &block, !send_body, patience).await.is_ok() {
         req.account.resp_header += block.len() as u64;
         if send_body {
-            send_all(req, stream, source, plan, idle).await;
+            send_all(req, stream, source, plan, patience).await;
         }
     }
     req.out = block;
@@ -75,9 +75,9 @@ fn write_head(req: &mut Req, block: &mut Vec<u8>) -> bool {
 }
 
 /// Sends a header block, and with `end` the end of the stream.
-async fn send_head(stream: &Stream, block: &[u8], end: bool, idle: f64) -> Result<(), ()> {
+async fn send_head(stream: &Stream, block: &[u8], end: bool, patience: Patience) -> Result<(), ()> {
     let conn = &stream.conn;
-    conn.room(stream.id, idle).await?;
+    conn.room(stream.id, patience).await?;
     if stream.error().is_some() {
         return Err(());
     }
@@ -91,9 +91,9 @@ async fn send_head(stream: &Stream, block: &[u8], end: bool, idle: f64) -> Resul
     Ok(())
 }
 
-async fn send_all(req: &mut Req, stream: Rc<Stream>, source: &Source, plan: Plan, idle: f64) {
+async fn send_all(req: &mut Req, stream: Rc<Stream>, source: &Source, plan: Plan, patience: Patience) {
     let wanted = plan.length.filter(|_| plan.ranged);
-    let mut sender = StreamSender::new(stream.clone(), idle);
+    let mut sender = StreamSender::new(stream.clone(), patience);
     let result = if plan.esi || !plan.filters.is_empty() {
         let outlet = Outlet::new(plan.filters, Below::Stream(sender));
         let (mut outlet, poured) = Box::pin(pour(req, source, plan.esi, outlet)).await;
@@ -109,7 +109,11 @@ async fn send_all(req: &mut Req, stream: Rc<Stream>, source: &Source, plan: Plan
     req.account.resp_body += sent;
     let short = wanted.is_some_and(|n| sent < n);
     match result {
-        Err(SendError::Io(_)) => {}
+        Err(SendError::Io(_)) => {
+            if let Some(limit) = stream.limit_hit() {
+                req.log_error(&format!("Hit {limit}"));
+            }
+        }
         Ok(()) | Err(SendError::Enough) if short => req.fail_session(SessClose::RangeShort),
         Ok(()) | Err(SendError::Enough) => {}
         Err(SendError::Source | SendError::Filter | SendError::Include) => {
@@ -163,6 +167,6 @@ pub(super) async fn minimal(req: &mut Req, stream: &Stream, status: u16) -> bool
     }
     let mut block = Vec::new();
     response::write_status(&mut block, status);
-    let idle = stream.idle_limit(&req.task.params);
-    send_head(stream, &block, status >= 200, idle).await.is_ok()
+    let patience = stream.patience(&req.task.params);
+    send_head(stream, &block, status >= 200, patience).await.is_ok()
 }

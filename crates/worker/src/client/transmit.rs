@@ -14,7 +14,7 @@ use super::deliver::{blame_body, settle_connection};
 use super::outlet::{Below, Outlet};
 use super::{Req, Source, Step};
 use crate::faults::apart;
-use crate::sender::{BodyFrame, SendError, Sender};
+use crate::sender::{BodyFrame, SendError, Sender, write_message};
 use crate::wire::Wire;
 
 /// Body bytes to send: none, all, or a part of the stored ones.
@@ -205,7 +205,7 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     req.account.resp_header += head_len as u64;
     let limits = crate::sender::Limits {
         total: req.task.sess.send_timeout.get(req.task.params.send_timeout),
-        idle: req.task.sess.idle_send_timeout.get(req.task.params.idle_send_timeout),
+        idle: req.task.sess.send_idle_limit(&req.task.params),
     };
     let head = std::mem::take(&mut req.out);
     let wanted = plan.length.filter(|_| plan.ranged);
@@ -227,6 +227,9 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
         req.task.log_sent("V1B", sender.pieces(), sent);
     }
     req.account.resp_body += sent;
+    if let Some(limit) = sender.limit_hit() {
+        req.log_error(&format!("Hit {limit}"));
+    }
     req.out = sender.into_head();
     let short = send_body && wanted.is_some_and(|n| sent < n);
     settle_failure(req, result, short, head_len);
@@ -342,7 +345,7 @@ async fn internal_error(req: &mut Req, why: &str) {
     log.put(Tag::RespReason, b"Internal Server Error");
     req.task.reactor.counters.client_resp_500.add(1);
     if let Wire::Socket(tx) = &req.tx {
-        let _ = tx.write_all(TEXT).await;
+        let _ = write_message(tx, TEXT, req.task.sess.send_idle_limit(&req.task.params)).await;
     }
     req.close = Some(SessClose::TxEof);
 }

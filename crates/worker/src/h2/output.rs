@@ -11,6 +11,7 @@ use lacquer_h2::frame::{self, FrameHeader, Kind, flag};
 use lacquer_h2::{Error, Reason};
 use lacquer_shm::Tag;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use super::conn::Conn;
 use crate::clock;
@@ -65,6 +66,28 @@ pub enum Flush {
     Others,
 }
 
+/// How long a client may take over what it is sent.
+#[derive(Clone, Copy)]
+pub struct Patience {
+    /// Seconds without taking a byte.
+    pub idle: f64,
+    /// When all of the response must have gone out.
+    pub by: Option<Instant>,
+}
+
+/// Why a write ended early.
+enum Unsent {
+    Io(io::Error),
+    /// The limit of this parameter is over.
+    Late(&'static str),
+}
+
+impl From<io::Error> for Unsent {
+    fn from(e: io::Error) -> Unsent {
+        Unsent::Io(e)
+    }
+}
+
 /// The sending side of a connection.
 pub struct Output {
     tx: Rc<TxHalf>,
@@ -75,8 +98,8 @@ pub struct Output {
     broken: Cell<bool>,
     /// Bytes that the socket took.
     taken: Cell<u64>,
-    /// Some body went out.
-    progress: Cell<bool>,
+    /// Frames of body that went out.
+    progress: Cell<u32>,
 }
 
 impl Output {
@@ -87,7 +110,7 @@ impl Output {
             gathered: RefCell::default(),
             broken: Cell::new(false),
             taken: Cell::new(0),
-            progress: Cell::new(false),
+            progress: Cell::new(0),
         }
     }
 }
@@ -97,9 +120,9 @@ impl Conn {
         &self.output.tx
     }
 
-    /// Whether any body went out since this was asked before.
-    pub fn take_progress(&self) -> bool {
-        self.output.progress.replace(false)
+    /// Returns how many frames of body went out since the last call.
+    pub fn take_progress(&self) -> u32 {
+        self.output.progress.replace(0)
     }
 
     /// Adds frames to those that wait; they leave before anything that is added later.
@@ -127,7 +150,8 @@ impl Conn {
         if header.kind().is_some_and(Kind::is_overhead) {
             account.resp_body += u64::from(header.len);
         }
-        self.output.progress.set(self.output.progress.get() || header.number == Kind::Data as u8);
+        let is_data = u32::from(header.number == Kind::Data as u8);
+        self.output.progress.set(self.output.progress.get().saturating_add(is_data));
         self.account.set(account);
     }
 
@@ -158,6 +182,11 @@ impl Conn {
     /// So much waits to be sent that nothing should be added.
     pub fn is_clogged(&self) -> bool {
         self.output.gathered.borrow().rest().len() >= GATHERED_MAX
+    }
+
+    /// Returns how many bytes of frames wait.
+    pub fn gathered(&self) -> usize {
+        self.output.gathered.borrow().rest().len()
     }
 
     /// Bytes that the socket took so far.
@@ -193,32 +222,39 @@ impl Conn {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => {
                     drop(gathered);
-                    self.write_failed(0, &e);
+                    self.write_failed(0, &Unsent::Io(e));
                 }
             }
         }
     }
 
     /// Nothing more can be said to this client.
-    fn write_failed(&self, stream: u32, e: &io::Error) {
-        if e.kind() == io::ErrorKind::TimedOut {
-            self.log(Tag::SessError, format_args!("H2: stream {stream}: Hit idle_send_timeout"));
-        } else {
-            let errno = e.raw_os_error().unwrap_or(0);
-            self.log(Tag::Debug, format_args!("H2: stream {stream}: write error s=-1 errno={errno}"));
+    fn write_failed(&self, stream: u32, why: &Unsent) {
+        match why {
+            Unsent::Late(limit) => self.log(Tag::SessError, format_args!("H2: stream {stream}: Hit {limit}")),
+            Unsent::Io(e) => {
+                let errno = e.raw_os_error().unwrap_or(0);
+                self.log(Tag::Debug, format_args!("H2: stream {stream}: write error s=-1 errno={errno}"));
+            }
         }
         self.output.broken.set(true);
         self.fail(Error::Connection(Reason::ProtocolError));
     }
 
-    /// The client did not take a byte for too long.
-    pub fn stalled(&self) {
-        self.write_failed(0, &io::ErrorKind::TimedOut.into());
+    /// The client did not take what waits within the limit that this parameter sets.
+    pub fn stalled(&self, limit: &'static str) {
+        self.write_failed(0, &Unsent::Late(limit));
     }
 
     /// Sends frames of one stream's body from where they are, with all that was gathered before them. As much
     /// of `data` goes out as fits a write, which is answered; `end` says that the last of it ends the stream.
-    pub async fn send_data(&self, stream: u32, data: &[u8], end: bool, idle: f64) -> Result<usize, ()> {
+    pub async fn send_data(
+        &self,
+        stream: u32,
+        data: &[u8],
+        end: bool,
+        patience: Patience,
+    ) -> Result<usize, ()> {
         let _turn = self.output.turn.lock().await;
         if self.output.broken.get() {
             return Err(());
@@ -247,7 +283,7 @@ impl Conn {
         if ends {
             parts[PARTS - 1] = &last;
         }
-        let written = self.write_parts(&mut parts, idle).await;
+        let written = self.write_parts(&mut parts, patience).await;
         self.give_back(before);
         match written {
             Ok(()) => Ok(len),
@@ -264,7 +300,7 @@ impl Conn {
         self.wake();
     }
 
-    async fn write_parts(&self, parts: &mut [&[u8]], idle: f64) -> io::Result<()> {
+    async fn write_parts(&self, parts: &mut [&[u8]], patience: Patience) -> Result<(), Unsent> {
         let mut first = 0;
         loop {
             while parts.get(first).is_some_and(|part| part.is_empty()) {
@@ -280,30 +316,35 @@ impl Conn {
                 used += 1;
             }
             match self.output.tx.try_write_vectored(&slices[..used]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
                 Ok(n) => {
                     self.output.taken.set(self.output.taken.get() + n as u64);
                     advance(parts, n);
                 }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable(idle).await?,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable(patience).await?,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
+                Err(e) => return Err(e.into()),
             }
         }
     }
 
-    async fn writable(&self, idle: f64) -> io::Result<()> {
-        match tokio::time::timeout(clock::seconds(clock::limit(idle)), self.output.tx.writable()).await {
-            Ok(done) => done,
-            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    async fn writable(&self, patience: Patience) -> Result<(), Unsent> {
+        let idle = Instant::now() + clock::seconds(clock::limit(patience.idle));
+        let (until, limit) = match patience.by {
+            Some(by) if by < idle => (by, "send_timeout"),
+            _ => (idle, "idle_send_timeout"),
+        };
+        match tokio::time::timeout_at(until, self.output.tx.writable()).await {
+            Ok(done) => Ok(done?),
+            Err(_) => Err(Unsent::Late(limit)),
         }
     }
 
     /// Waits until frames may be added again.
-    pub async fn room(&self, stream: u32, idle: f64) -> Result<(), ()> {
+    pub async fn room(&self, stream: u32, patience: Patience) -> Result<(), ()> {
         while self.is_clogged() {
             // Like a piece of body without any: what was gathered leaves first.
-            self.send_data(stream, &[], false, idle).await?;
+            self.send_data(stream, &[], false, patience).await?;
         }
         if self.output.broken.get() { Err(()) } else { Ok(()) }
     }

@@ -20,10 +20,13 @@ use super::request;
 use super::stream::Stream;
 use crate::clock;
 
-/// A client that sends so many frames in a row, within so many seconds, without asking for anything, sending
-/// any of it or getting any of it, only makes work.
+/// A client whose useless frames exceed those that its useful ones allow for by so many, within so many seconds, only
+/// makes work.
 const USELESS_MAX: u32 = 10_000;
 const USELESS_PERIOD: f64 = 60.0;
+/// How many useless frames a frame of body allows for, in either direction, and how many a request does.
+const ALLOWED_BY_DATA: u32 = 10;
+const ALLOWED_BY_REQUEST: u32 = 1000;
 
 /// A header block on its way.
 enum Block {
@@ -103,19 +106,44 @@ impl Receiver {
 
     fn charge_reset(&self, stream: &Stream) -> Result<(), Error> {
         let counted = self.conn.resets.borrow_mut().reset(clock::real(), stream.t_first);
-        counted.map_err(|fault| self.conn.told(fault))
+        if !counted.map_err(|fault| self.conn.told(fault))? {
+            return Ok(());
+        }
+        self.charge_address()
+    }
+
+    /// A client's connections share a budget of resets, so that a new connection does not begin with a new one.
+    fn charge_address(&self) -> Result<(), Error> {
+        let (conn, reactor) = (&self.conn, &self.conn.reactor);
+        let (table, ip) = (&reactor.shared.addresses, conn.sess.client.addr.ip());
+        if conn.sess.address.charge_reset(table, ip, &reactor.params()) {
+            return Ok(());
+        }
+        conn.log(Tag::SessError, format_args!("H2: Hit h2_rapid_reset_address_limit. Closing session."));
+        reactor.counters.h2_reset_limited.add(1);
+        Err(Error::Connection(Reason::RapidReset))
     }
 
     /// Takes the frame for useless until it turns out to be of use.
     fn count_useless(&mut self) {
-        if self.conn.take_progress() || self.now - self.useless_since > USELESS_PERIOD {
+        if self.now - self.useless_since > USELESS_PERIOD {
             self.useless = 0;
             self.useless_since = self.now;
         }
+        self.allow(self.conn.take_progress().saturating_mul(ALLOWED_BY_DATA));
         self.useless += 1;
     }
 
+    fn allow(&mut self, frames: u32) {
+        self.useless = self.useless.saturating_sub(frames);
+    }
+
     /// A header block has begun and is not complete.
+    pub fn is_in_block(&self) -> bool {
+        self.block.is_some()
+    }
+
+    /// The header block that has begun and is not complete is a request's.
     pub fn is_opening(&self) -> bool {
         matches!(self.block, Some(Block::Request(_)))
     }
@@ -132,7 +160,6 @@ impl Receiver {
         match frame::parse(&header, payload).map_err(|fault| conn.told(fault))? {
             Frame::Data { data, end_stream } => self.data(stream.as_deref(), &header, data, end_stream),
             Frame::Headers { fragment, end_headers, end_stream } => {
-                self.useless = 0;
                 self.headers(&header, admit, end_stream, stream);
                 self.fragment(&header, fragment, end_headers, cx)
             }
@@ -221,6 +248,7 @@ impl Receiver {
         match self.block.take() {
             Some(Block::Request(opening)) => {
                 let (stream, seat) = opening.finish()?;
+                self.allow(ALLOWED_BY_REQUEST);
                 request::start(stream, seat, cx);
                 Ok(())
             }
@@ -257,7 +285,7 @@ impl Receiver {
         let conn = &self.conn;
         if let Some(stream) = stream.filter(|stream| stream.error().is_none()) {
             if !data.is_empty() || end {
-                self.useless = 0;
+                self.allow(ALLOWED_BY_DATA);
             }
             return self.data_of(stream, header, data, end);
         }
@@ -312,6 +340,10 @@ impl Receiver {
 
     fn settings(&mut self, entries: &[u8]) -> Result<(), Error> {
         let conn = &self.conn;
+        if settings::entries(entries).count() > settings::MAX_ENTRIES {
+            conn.log(Tag::SessError, format_args!("H2: Too many entries in a SETTINGS frame"));
+            return Err(Error::Connection(Reason::EnhanceYourCalm));
+        }
         apply_settings(conn, entries)?;
         conn.queue(frame::settings_ack);
         conn.wake_streams();

@@ -11,6 +11,7 @@ use super::stream::Stream;
 use crate::client::Req;
 use crate::reactor::Reactor;
 use crate::seat::Seat;
+use crate::session;
 use crate::turn::{Place, in_turns};
 
 /// Sets the request going. Most hits are over when this returns.
@@ -26,7 +27,8 @@ pub fn start(stream: Rc<Stream>, seat: Seat<Req>, cx: &mut Context<'_>) {
 async fn run(stream: Rc<Stream>, mut seat: Seat<Req>) {
     let reactor = stream.conn.reactor.clone();
     if let Some(req) = seat.transaction() {
-        let fault = crate::faults::caught(&reactor, (req.task.vxid(), Place::Request), pin!(req.run())).await;
+        let work = (req.task.vxid(), Place::Request);
+        let fault = crate::faults::caught(&reactor, work, pin!(serve(req))).await;
         if let Err(text) = fault {
             req.task.log.put(Tag::Error, format!("Fault in this request: {text}").as_bytes());
         }
@@ -38,6 +40,19 @@ async fn run(stream: Rc<Stream>, mut seat: Seat<Req>) {
     }
     finish(&reactor, seat);
     stream.close();
+}
+
+/// Runs the request, unless its address has as many at work as it may.
+async fn serve(req: &mut Req) {
+    if session::begin_request(req) {
+        return req.run().await;
+    }
+    Box::pin(async {
+        crate::client::log_start(req);
+        req.req_headers().log_all();
+        req.minimal_response(session::TOO_MANY_REQUESTS).await;
+    })
+    .await;
 }
 
 /// The end of a request's transaction, whatever became of it.

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use lacquer_cache::{BodyState, Object, flag};
 use lacquer_h2::frame::{FrameHeader, Kind, flag as frame_flag};
 
+use super::output::Patience;
 use super::stream::{Gone, Stream};
 use crate::sender::SendError;
 
@@ -25,8 +26,7 @@ impl From<Gone> for SendError {
 
 pub struct StreamSender {
     stream: Rc<Stream>,
-    /// Seconds without the client taking a byte.
-    idle: f64,
+    patience: Patience,
     /// Small pieces of body that wait for more.
     gathered: Vec<u8>,
     body: u64,
@@ -35,8 +35,8 @@ pub struct StreamSender {
 }
 
 impl StreamSender {
-    pub fn new(stream: Rc<Stream>, idle: f64) -> StreamSender {
-        StreamSender { stream, idle, gathered: Vec::new(), body: 0, pieces: 0, ended: false }
+    pub fn new(stream: Rc<Stream>, patience: Patience) -> StreamSender {
+        StreamSender { stream, patience, gathered: Vec::new(), body: 0, pieces: 0, ended: false }
     }
 
     pub fn body_bytes(&self) -> u64 {
@@ -72,7 +72,7 @@ impl StreamSender {
             }
             piece.len()
         } else {
-            let sent = conn.send_data(id, piece, end, self.idle).await.map_err(|()| Gone)?;
+            let sent = conn.send_data(id, piece, end, self.patience).await.map_err(|()| Gone)?;
             if sent < piece.len() || !end {
                 self.stream.check_time()?;
                 if conn.streams() > 1 {

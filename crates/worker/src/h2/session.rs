@@ -6,9 +6,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use lacquer_backend::TxHalf;
-use lacquer_h2::frame::{self, FrameHeader};
+use lacquer_h2::frame::{self, FrameHeader, Kind};
 use lacquer_h2::{Error, Reason};
 use lacquer_http::SessClose;
+use lacquer_params::Params;
 use lacquer_shm::Tag;
 
 use super::conn::Conn;
@@ -35,6 +36,9 @@ pub struct Arrival {
 
 /// Read at a time; longer frames make it longer.
 const READ: usize = 16 * 1024 + frame::HEADER_LEN;
+
+/// After so many frames the reactor's other connections have their turn.
+const FRAMES_PER_TURN: u32 = 1000;
 
 /// How long a client may go on after it was told that the connection ends.
 const LINGER: Duration = Duration::from_millis(100);
@@ -102,8 +106,18 @@ impl Buffer {
 enum Awaited {
     Nothing,
     Frame,
+    /// The rest of a header block, or of a frame other than DATA.
+    Rest,
     /// That the client takes what it is sent.
     Progress,
+}
+
+/// Frames that wait because the socket is full.
+#[derive(Clone, Copy)]
+struct Blocked {
+    since: Moment,
+    /// How many bytes the socket will have taken when all of them are sent.
+    goal: u64,
 }
 
 struct Session {
@@ -115,8 +129,11 @@ struct Session {
     awaited: Awaited,
     /// When the last frame came.
     active: Moment,
+    /// When the header block or the frame began that is not complete.
+    begun: Option<Moment>,
     /// How much of what was sent the client had taken when its deadline was set.
     taken: u64,
+    blocked: Option<Blocked>,
     /// Nothing more comes from the client.
     client_is_done: bool,
 }
@@ -137,7 +154,9 @@ pub async fn serve(arrival: Arrival, upgraded: Option<super::Upgrade>) -> SessCl
         awaited: Awaited::Nothing,
         active: idle.now(),
         idle,
+        begun: None,
         taken: 0,
+        blocked: None,
         client_is_done: false,
         conn,
     };
@@ -186,8 +205,9 @@ impl Session {
         {
             return Poll::Ready(error);
         }
+        let mut turn = FRAMES_PER_TURN;
         loop {
-            if let Err(error) = self.act(cx) {
+            if let Err(error) = self.act(&mut turn, cx) {
                 return Poll::Ready(error);
             }
             let flushed = self.conn.poll_flush(cx);
@@ -197,6 +217,10 @@ impl Session {
             if self.conn.is_clogged() {
                 // Who does not read what we say is not heard either.
                 self.expect(flushed);
+                return Poll::Pending;
+            }
+            if turn == 0 {
+                cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
             if self.buffer.frame().is_some() {
@@ -217,17 +241,28 @@ impl Session {
     }
 
     /// Acts upon the frames that are there, for as long as what they cause finds room.
-    fn act(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
-        while let Some(header) = self.buffer.frame()
+    fn act(&mut self, turn: &mut u32, cx: &mut Context<'_>) -> Result<(), Error> {
+        while *turn > 0
+            && let Some(header) = self.buffer.frame()
             && !self.conn.is_clogged()
         {
+            *turn -= 1;
             self.active = self.idle.now();
             let from = self.buffer.start + frame::HEADER_LEN;
             self.buffer.start += header.total_len();
             let payload = &self.buffer.bytes[from..self.buffer.start];
-            self.receiver.frame(&header, payload, cx)?;
+            let outcome = self.receiver.frame(&header, payload, cx);
+            if !self.receiver.is_in_block() {
+                self.begun = None;
+            }
+            outcome?;
         }
         let begun = FrameHeader::read(self.buffer.held());
+        // How slow DATA may come is the request's concern: its body has limits of its own.
+        let is_data = begun.is_some_and(|header| header.kind() == Some(Kind::Data));
+        if self.receiver.is_in_block() || !(self.buffer.is_empty() || is_data) {
+            self.begun.get_or_insert(self.idle.now());
+        }
         match begun {
             Some(header) if header.len > self.conn.local.max_frame_size => Err(self.receiver.too_long()),
             _ => Ok(()),
@@ -238,23 +273,43 @@ impl Session {
     fn expect(&mut self, flushed: Flush) {
         let awaited = match flushed {
             Flush::Blocked => Awaited::Progress,
+            _ if self.receiver.is_in_block() || self.begun.is_some() && self.is_at_work() => Awaited::Rest,
             _ if self.is_at_work() => Awaited::Nothing,
             _ => Awaited::Frame,
         };
+        if awaited != Awaited::Progress {
+            self.blocked = None;
+        }
         let params = self.conn.reactor.params();
         match awaited {
             Awaited::Nothing => self.idle.disarm(),
-            Awaited::Progress => {
-                let taken = self.conn.taken();
-                if self.awaited != awaited || self.taken != taken {
-                    self.taken = taken;
-                    let limit = self.conn.sess.idle_send_timeout.get(params.idle_send_timeout);
-                    self.idle.arm(self.idle.now(), clock::limit(limit));
-                }
+            Awaited::Progress => self.expect_progress(&params),
+            Awaited::Rest => {
+                let begun = self.begun.unwrap_or(self.active);
+                self.idle.arm(begun, self.conn.sess.idle_limit(&params));
             }
             Awaited::Frame => self.idle.arm(self.active, self.conn.sess.idle_limit(&params)),
         }
         self.awaited = awaited;
+    }
+
+    /// The client must take something in time, and all of what waits now before `send_timeout`.
+    fn expect_progress(&mut self, params: &Params) {
+        let (now, taken) = (self.idle.now(), self.conn.taken());
+        if self.blocked.is_none_or(|blocked| taken >= blocked.goal) {
+            self.blocked = Some(Blocked { since: now, goal: taken + self.conn.gathered() as u64 });
+        } else if self.awaited == Awaited::Progress && self.taken == taken {
+            return;
+        }
+        self.taken = taken;
+        let limit = clock::limit(self.conn.sess.idle_send_timeout.get(params.idle_send_timeout));
+        self.idle.arm(now, limit.min(self.blocked_left(params)));
+    }
+
+    /// Returns the seconds that are left for the client to take all that waited when the socket became full.
+    fn blocked_left(&self, params: &Params) -> f64 {
+        let total = clock::limit(self.conn.sess.send_timeout.get(params.send_timeout));
+        self.blocked.map_or(total, |blocked| total - self.idle.now().since(blocked.since))
     }
 
     /// Requests are being served; one whose head has not come whole does not count.
@@ -267,13 +322,22 @@ impl Session {
         let awaited = std::mem::replace(&mut self.awaited, Awaited::Nothing);
         match awaited {
             Awaited::Nothing => None,
-            // A stream may have been sending meanwhile.
-            Awaited::Progress if self.conn.taken() != self.taken => None,
             Awaited::Progress => {
-                self.conn.stalled();
+                if self.blocked_left(&self.conn.reactor.params()) <= 0.0 {
+                    self.conn.stalled("send_timeout");
+                } else if self.conn.taken() == self.taken {
+                    self.conn.stalled("idle_send_timeout");
+                }
+                // Else a stream was sending meanwhile.
                 self.conn.error()
             }
-            _ if self.is_at_work() => None,
+            Awaited::Rest if self.begun.is_none() => None,
+            Awaited::Rest => {
+                let what = if self.receiver.is_in_block() { "header block" } else { "frame" };
+                self.conn.log(Tag::SessError, format_args!("H2: Hit timeout_idle in a {what}"));
+                Some(Error::Connection(Reason::HeaderTimeout))
+            }
+            Awaited::Frame if self.is_at_work() => None,
             Awaited::Frame => Some(Error::Connection(Reason::NoError)),
         }
     }
@@ -329,7 +393,6 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lacquer_h2::frame::Kind;
 
     #[test]
     fn frames_come_out_of_the_buffer_as_they_went_in_however_they_were_cut() {

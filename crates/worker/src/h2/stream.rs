@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::conn::Conn;
 use super::intake::Intake;
+use super::output::Patience;
 use crate::clock;
 
 /// A stream that ended under its request; what it was is known to the stream.
@@ -37,6 +38,8 @@ pub struct Stream {
     sender: RefCell<Option<Waker>>,
     /// When the response must have gone out.
     pub send_by: Cell<Option<Instant>>,
+    /// The parameter whose limit ended the response.
+    limit_hit: Cell<Option<&'static str>>,
 }
 
 impl Stream {
@@ -58,6 +61,7 @@ impl Stream {
             reader: RefCell::default(),
             sender: RefCell::default(),
             send_by: Cell::new(None),
+            limit_hit: Cell::new(None),
         });
         conn.enter(stream.clone());
         stream
@@ -272,6 +276,7 @@ impl Stream {
     /// The client opens no window, or takes too long for all of the response.
     fn give_up(&self, window: bool) {
         let (id, conn) = (self.id, &self.conn);
+        self.limit_hit.set(Some(if window { "h2_window_timeout" } else { "send_timeout" }));
         if !window {
             conn.log(Tag::Debug, format_args!("H2: stream {id}: Hit send_timeout"));
             return self.reset(Error::Stream(Reason::Cancel));
@@ -285,8 +290,13 @@ impl Stream {
         self.reset(Error::Stream(Reason::BrokeWindow));
     }
 
-    /// How long a client may take no bytes, in seconds.
-    pub fn idle_limit(&self, params: &Params) -> f64 {
-        self.conn.sess.idle_send_timeout.get(params.idle_send_timeout)
+    /// How long the client may take over this response.
+    pub fn patience(&self, params: &Params) -> Patience {
+        Patience { idle: self.conn.sess.send_idle_limit(params), by: self.send_by.get() }
+    }
+
+    /// Returns the parameter whose limit ended the response, if one did.
+    pub fn limit_hit(&self) -> Option<&'static str> {
+        self.limit_hit.get()
     }
 }

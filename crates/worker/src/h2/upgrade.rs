@@ -12,6 +12,7 @@ use super::session::Arrival;
 use crate::client::Req;
 use crate::clock;
 use crate::seat::Seat;
+use crate::sender::write_message;
 
 const SWITCHING: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
 const UPGRADE: HeaderName<'static> = HeaderName::new(b"Upgrade");
@@ -38,7 +39,7 @@ pub async fn upgrade(arrival: &mut Arrival, mut seat: Seat<Req>) -> Result<Upgra
         conn.log(Tag::Debug, format_args!("H2: Bad HTTP-Settings"));
         return Err(seat);
     }
-    if arrival.tx.write_all(SWITCHING).await.is_err() {
+    if write_message(&arrival.tx, SWITCHING, arrival.sess.send_idle_limit(&params)).await.is_err() {
         conn.log(Tag::Debug, format_args!("H2: Upgrade: Error writing 101 response"));
         return Err(seat);
     }

@@ -4,8 +4,10 @@
 //! requests, the fetch while it forwards the body.
 
 mod keep;
+mod pace;
 mod rx;
 
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -19,6 +21,7 @@ use crate::h2::Stream;
 use crate::req_filters::BodyFilters;
 
 pub use keep::Keep;
+use pace::{Missed, Pace};
 pub use rx::Rx;
 
 /// Why a body ended early.
@@ -34,9 +37,19 @@ pub enum BodyError {
     Filter,
     /// More than the limit given.
     TooBig,
+    /// It came slower than `req_body_min_rate`.
+    TooSlow,
 }
 
 impl BodyError {
+    /// Bytes did not come; `text` is for the log unless the rate was at fault.
+    fn missed(missed: Missed, text: &'static str) -> BodyError {
+        match missed {
+            Missed::Bytes => BodyError::Framing(text),
+            Missed::Rate => BodyError::TooSlow,
+        }
+    }
+
     pub fn text(&self) -> String {
         match self {
             BodyError::NoPlace(text) => text.clone(),
@@ -44,6 +57,7 @@ impl BodyError {
             BodyError::Framing(text) => (*text).to_owned(),
             BodyError::Filter => "0 (Success)".to_owned(),
             BodyError::TooBig => "Request body too big to cache".to_owned(),
+            BodyError::TooSlow => "Hit req_body_min_rate".to_owned(),
         }
     }
 }
@@ -70,6 +84,7 @@ pub struct ReqBody {
     /// What was wrong with it, for the request's log, and when reading ended.
     fault: Option<BodyError>,
     ended: f64,
+    pace: Pace,
     buffer: Vec<u8>,
 }
 
@@ -105,6 +120,7 @@ impl ReqBody {
             begun: false,
             fault: None,
             ended: 0.0,
+            pace: Pace::default(),
             buffer: Vec::new(),
         }
     }
@@ -179,6 +195,7 @@ impl ReqBody {
             stream: self.stream.clone(),
             framing: self.framing,
             filters: self.filters.take(),
+            pace: self.pace,
             buffer: std::mem::take(&mut self.buffer),
             ..ReqBody::new(self.rx.take(), Framing::NONE)
         };
@@ -199,6 +216,7 @@ impl ReqBody {
         self.filters = reader.filters;
         self.rx = reader.rx;
         self.left = reader.left;
+        self.pace = reader.pace;
         self.decoder = reader.decoder;
         self.buffer = reader.buffer;
     }
@@ -287,16 +305,16 @@ impl ReqBody {
     }
 
     async fn fill(&mut self, buffer: &mut [u8], params: &Params) -> Result<(usize, usize), BodyError> {
-        let limit = clock::seconds(params.timeout_idle.max(0.001));
         if let Some(stream) = &self.stream {
-            return match tokio::time::timeout(limit, stream.read(buffer)).await {
-                Ok(Ok(n)) => {
+            let read = async { stream.read(buffer).await.map_err(|_| io::ErrorKind::ConnectionReset.into()) };
+            return match self.pace.wait(params, read).await {
+                Ok(n) => {
                     self.left = self.left.saturating_sub(n as u64);
                     Ok((0, n))
                 }
-                _ => {
+                Err(missed) => {
                     stream.refuse_body();
-                    Err(BodyError::Framing("stream gone"))
+                    Err(BodyError::missed(missed, "stream gone"))
                 }
             };
         }
@@ -308,12 +326,14 @@ impl ReqBody {
             let Some(rx) = self.rx.as_mut() else {
                 return Err(BodyError::Framing("connection is in use"));
             };
-            let n = match tokio::time::timeout(limit, rx.read(&mut buffer[..want])).await {
-                Ok(Ok(n)) if n > 0 => n,
-                _ if self.status == BodyStatus::Length => {
-                    return Err(BodyError::Framing("straight insufficient bytes"));
+            let n = match self.pace.wait(params, rx.read(&mut buffer[..want])).await {
+                Ok(n) if n > 0 => n,
+                other => {
+                    let is_length = self.status == BodyStatus::Length;
+                    let text =
+                        if is_length { "straight insufficient bytes" } else { self.decoder.eof_text() };
+                    return Err(BodyError::missed(other.err().unwrap_or(Missed::Bytes), text));
                 }
-                _ => return Err(BodyError::Framing(self.decoder.eof_text())),
             };
             if self.status == BodyStatus::Length {
                 self.left -= n as u64;

@@ -9,6 +9,7 @@ use lacquer_shm::{Tag, Vxid};
 
 use super::receive::Head;
 use super::serve::Connection;
+use super::{TOO_MANY_REQUESTS, begin_request};
 use crate::client::{Req, Start};
 use crate::h2;
 use crate::reactor::Reactor;
@@ -75,6 +76,10 @@ pub fn begin(
     req.task.t_prev = head.complete;
     match h1::parse_request(&mut req.task.ws, head.rx, &mut req.http, max_line) {
         Ok(parsed) => {
+            if !begin_request(req) {
+                log_unserved(req, head);
+                return Begun::Refused(seat, TOO_MANY_REQUESTS);
+            }
             accept(req, connection, head, &parsed);
             if h2::is_wanted(req) && may_upgrade(req) {
                 return Begun::Upgrade(seat);
@@ -121,6 +126,15 @@ fn log_rehost(req: &mut Req, old: Text) {
     for field in req.http.fields().iter().filter(|f| f.is(ws, h::HOST)) {
         log.put(Tag::ReqHeader, field.line(ws));
     }
+}
+
+/// A request that is refused before its body is looked for: the connection ends with it.
+#[cold]
+fn log_unserved(req: &mut Req, head: &Head) {
+    crate::client::log_start(req);
+    req.req_headers().log_all();
+    req.account.req_header += head.rx.len() as u64;
+    req.close = Some(SessClose::Overload);
 }
 
 /// A head that is not HTTP: the log gets it as it came.

@@ -2,6 +2,7 @@
 //! [`serve`], how heads come in [`receive`], what is made of them in [`begin`], and how it tells who the client
 //! really is in [`proxy_header`].
 
+mod address_limit;
 mod begin;
 mod proxy_header;
 mod receive;
@@ -16,8 +17,10 @@ use lacquer_http::{SessClose, Workspace};
 use lacquer_params::Params;
 use lacquer_shm::{Tag, Vxid};
 
+use crate::addresses::AddressUsage;
 use crate::reactor::Reactor;
 
+pub use address_limit::{TOO_MANY_REQUESTS, begin_request};
 pub use serve::run;
 
 /// A listening socket as sessions see it.
@@ -89,17 +92,19 @@ pub struct Sess {
     pub timeout_linger: Override,
     pub send_timeout: Override,
     pub idle_send_timeout: Override,
+    /// The client address's entry among those that have limits.
+    pub address: AddressUsage,
     /// What stands in for Varnish's workspace of the session, once somebody asks for it.
     pub workspace: RefCell<Option<Workspace>>,
 }
 
 impl Sess {
-    pub fn new(vxid: u64, listener: Arc<Listener>, rx: &RxHalf, opened: f64) -> Sess {
+    pub fn new(reactor: &Reactor, listener: Arc<Listener>, rx: &RxHalf, opened: f64) -> Sess {
         let remote = rx.peer_addr().map_or_else(Side::none, Side::of);
         let local = rx.local_addr().map_or_else(Side::none, Side::of);
         let credentials = listener.path.is_some().then(|| crate::sys::peer_credentials(rx.as_fd())).flatten();
         Sess {
-            vxid,
+            vxid: reactor.vxid(),
             listener,
             client: remote.clone(),
             server: local.clone(),
@@ -113,6 +118,7 @@ impl Sess {
             timeout_linger: Override::default(),
             send_timeout: Override::default(),
             idle_send_timeout: Override::default(),
+            address: AddressUsage::default(),
             workspace: RefCell::default(),
         }
     }
@@ -148,6 +154,11 @@ impl Sess {
 
     pub fn workspace_overflowed(&self) -> bool {
         self.workspace.borrow().as_ref().is_some_and(Workspace::overflowed)
+    }
+
+    /// Returns how long the client may take nothing of what it is sent, in seconds.
+    pub fn send_idle_limit(&self, params: &Params) -> f64 {
+        self.idle_send_timeout.get(params.idle_send_timeout)
     }
 
     pub fn idle_limit(&self, params: &Params) -> f64 {

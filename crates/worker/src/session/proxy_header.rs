@@ -26,7 +26,10 @@ pub async fn receive(reactor: &Reactor, sess: &mut Sess, rx: &mut Rx) -> Result<
         match timeout_at(deadline, rx.read(&mut piece)).await {
             Ok(Ok(n)) if n > 0 => buf.extend_from_slice(&piece[..n]),
             Ok(_) => return Err(SessClose::RemClose),
-            Err(_) => return Err(SessClose::RxTimeout),
+            Err(_) => {
+                super::serve::log_late(reactor, sess, "PROXY header");
+                return Err(SessClose::RxTimeout);
+            }
         }
     }
     let log = &reactor.shared.log;

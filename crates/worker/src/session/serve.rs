@@ -11,7 +11,7 @@ use lacquer_shm::{Tag, Vxid};
 
 use super::begin::{Begun, begin};
 use super::receive::{Received, receive_head, wait_idle};
-use super::{Listener, Sess, count_close, proxy_header};
+use super::{Listener, Sess, address_limit, count_close, proxy_header};
 use crate::client::Req;
 use crate::clock;
 use crate::deadlines::Deadline;
@@ -21,6 +21,7 @@ use crate::pool_counters;
 use crate::reactor::Reactor;
 use crate::req_body::Rx;
 use crate::seat::Seat;
+use crate::sender::write_message;
 use crate::turn::Place;
 
 /// The connection is open as long as this lives; the reason for its end is decided by [`serve`].
@@ -39,9 +40,8 @@ pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) 
     let opened = clock::real();
     reactor.counters.s_sess.add(1);
     pool_counters::taken(&reactor.pool_counters.sess);
-    let vxid = reactor.vxid();
     let (half, tx) = stream.split();
-    let mut sess = Box::new(Sess::new(vxid, listener, &half, opened));
+    let mut sess = Box::new(Sess::new(&reactor, listener, &half, opened));
     sess.log_open(&reactor);
     let mut rx = Rx::new(half);
     let settled = if sess.listener.proxy {
@@ -50,7 +50,7 @@ pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) 
         Ok(())
     };
     let sess = Rc::<Sess>::from(sess);
-    let reason = match settled {
+    let reason = match settled.and_then(|()| address_limit::admit(&reactor, &sess)) {
         Ok(()) => {
             let mut connection = Connection {
                 sess: sess.clone(),
@@ -120,6 +120,9 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
                 None
             }
             Received::Closed(reason) => {
+                if reason == SessClose::RxTimeout {
+                    log_late(reactor, &connection.sess, "request head");
+                }
                 charge_partial(reactor, connection);
                 reactor.give_seat(seat);
                 Some(reason)
@@ -147,6 +150,13 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
     }
 }
 
+/// Names the limit that ends a session whose client was too slow with something.
+#[cold]
+pub fn log_late(reactor: &Reactor, sess: &Sess, what: &str) {
+    let text = format_args!("Hit timeout_idle in a {what}");
+    reactor.shared.log.write_fmt(Tag::SessError, Vxid::client(sess.vxid), text);
+}
+
 fn charge_partial(reactor: &Reactor, connection: &Connection) {
     reactor.counters.s_req_hdrbytes.add(connection.received as u64);
 }
@@ -156,7 +166,8 @@ async fn refuse_overflow(reactor: &Reactor, connection: &Connection) {
     if status != 0 {
         let mut out = Vec::new();
         h1::minimal_response(status, &mut out);
-        let _ = connection.tx.write_all(&out).await;
+        let idle = connection.sess.send_idle_limit(&reactor.params());
+        let _ = write_message(&connection.tx, &out, idle).await;
     }
 }
 

@@ -56,7 +56,7 @@ pub fn get_int(req: &Req, var: Var) -> i64 {
         // A miss delivers an object whose hits are others'.
         Var::ObjHits if req.task.method != Method::Hit && !req.is_hit => 0,
         Var::ObjHits | Var::ObjStatus => req.object.as_ref().map_or(0, |o| object::get_int(o, var)),
-        _ => params::int(&req.task.params, var).unwrap_or(0),
+        _ => session::int(&req.task, var).or_else(|| params::int(&req.task.params, var)).unwrap_or(0),
     }
 }
 

@@ -47,7 +47,7 @@ pub fn get_int(f: &Fetch, var: Var) -> i64 {
         Var::BerespStatus => i64::from(f.beresp.status()),
         Var::BerespTransitBuffer => i64::try_from(f.transit_buffer).unwrap_or(i64::MAX),
         Var::ObjStaleHits | Var::ObjStaleStatus => f.stale.as_ref().map_or(0, |o| object::get_int(o, var)),
-        _ => params::int(&f.task.params, var).unwrap_or(0),
+        _ => session::int(&f.task, var).or_else(|| params::int(&f.task.params, var)).unwrap_or(0),
     }
 }
 

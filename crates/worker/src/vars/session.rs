@@ -21,6 +21,15 @@ pub fn ip(sess: &Sess, var: Var) -> Option<&SocketAddr> {
     Some(&side.addr)
 }
 
+/// Returns the client address's counts.
+pub fn int(task: &Task, var: Var) -> Option<i64> {
+    match var {
+        Var::ClientConnections => Some(i64::from(task.sess.address.connections())),
+        Var::ClientRequests => Some(i64::from(task.sess.address.requests())),
+        _ => None,
+    }
+}
+
 /// The strings live as long as the session or the worker.
 pub fn text(task: &Task, var: Var) -> Option<Str> {
     let shared = &task.reactor.shared;

@@ -1,0 +1,243 @@
+//! Clients that are just fast enough for each single timeout: every transaction has a limit as a whole.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lacquer_testing::client::{self, Client};
+use lacquer_testing::daemon::{Daemon, PATIENCE, vcl};
+use lacquer_testing::h2::{
+    END_HEADERS, END_STREAM, End, H2Client, INITIAL_WINDOW_SIZE, PREFACE, block, kind, put,
+};
+use lacquer_testing::origin::{Origin, sized};
+
+const STEP: Duration = Duration::from_millis(200);
+
+/// A daemon whose timeouts are short.
+fn start(options: &[&str]) -> (Origin, Daemon) {
+    let origin = Origin::start(sized);
+    let subs = "sub vcl_recv { if (req.method == \"POST\") { return (pass); } }";
+    let given = ["-p", "timeout_idle=1", "-p", "feature=+http2"];
+    let daemon = Daemon::start(&vcl(origin.address, subs), &[&given[..], options].concat());
+    (origin, daemon)
+}
+
+/// Sends a byte at a time, one per `step`; returns after how long the peer has closed the connection.
+fn trickle(mut stream: TcpStream, bytes: &[u8], step: Duration) -> Option<Duration> {
+    let begun = Instant::now();
+    stream.set_read_timeout(Some(step)).unwrap();
+    for byte in bytes.iter().cycle() {
+        if begun.elapsed() > PATIENCE {
+            return None;
+        }
+        let _ = stream.write_all(&[*byte]);
+        let mut buffer = [0; 4096];
+        loop {
+            match stream.read(&mut buffer) {
+                Ok(1..) => {}
+                Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock) => break,
+                _ => return Some(begun.elapsed()),
+            }
+        }
+    }
+    None
+}
+
+fn ends(daemon: &Daemon, opening: &[u8], rest: &[u8], record: &str) {
+    let mut stream = daemon.connect();
+    stream.write_all(opening).unwrap();
+    let after = trickle(stream, rest, STEP);
+    assert!(after.is_some_and(|after| after < Duration::from_secs(4)), "{record}: {after:?}");
+    assert!(daemon.logs(record), "{record}");
+}
+
+/// A request's head has `timeout_idle` as a whole, however often a byte of it comes; so has the preface of HTTP/2.
+#[test]
+fn a_head_that_trickles_ends() {
+    let (_origin, daemon) = start(&[]);
+    ends(&daemon, b"GET / HTTP/1.1\r\nHost: a\r\nX: ", b"x", "Hit timeout_idle in a request head");
+    ends(&daemon, b"\r\n\r\n", b"\r\n", "RX_CLOSE_IDLE");
+    ends(&daemon, b"", &PREFACE[..20], "Hit timeout_idle in a request head");
+}
+
+/// A PROXY header has `timeout_idle` as a whole.
+#[test]
+fn a_proxy_header_that_trickles_ends() {
+    let (_origin, mut daemon) = start(&["-a", "proxied=127.0.0.1:0,PROXY"]);
+    let listens = daemon.ok("debug.listen_address");
+    let line = listens.lines().find(|line| line.starts_with("proxied")).unwrap();
+    let port: u16 = line.split_whitespace().last().and_then(|port| port.parse().ok()).unwrap();
+    let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let after = trickle(stream, b"PROXY TCP4 192.0.2.1 192.0.2.2 12345 80", STEP);
+    assert!(after.is_some_and(|after| after < Duration::from_secs(4)), "{after:?}");
+    assert!(daemon.logs("Hit timeout_idle in a PROXY header"));
+}
+
+/// A body that comes slower than `req_body_min_rate` ends after six times `timeout_idle`, framed either way and over
+/// either protocol; a body above the rate is taken, however long it needs.
+#[test]
+fn a_body_that_trickles_ends() {
+    let (_origin, daemon) = start(&[]);
+    let limit = Duration::from_secs(9);
+    thread::scope(|scope| {
+        let length = scope.spawn(|| {
+            let mut stream = daemon.connect();
+            stream.write_all(b"POST /100 HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n").unwrap();
+            trickle(stream, b"x", STEP)
+        });
+        let chunked = scope.spawn(|| {
+            let mut stream = daemon.connect();
+            let head = b"POST /100 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+            stream.write_all(head).unwrap();
+            trickle(stream, b"1\r\nx\r\n", STEP)
+        });
+        let stream_body = scope.spawn(|| {
+            let mut client = H2Client::connect(daemon.address, &[]).unwrap();
+            let begun = Instant::now();
+            client.send(kind::HEADERS, END_HEADERS, 1, &block("POST", "/100", &[])).unwrap();
+            let mut socket = client.socket().unwrap();
+            let sender = thread::spawn(move || {
+                let mut byte = Vec::new();
+                put(&mut byte, kind::DATA, 0, 1, b"x");
+                while begun.elapsed() < PATIENCE && socket.write_all(&byte).is_ok() {
+                    thread::sleep(STEP);
+                }
+            });
+            let ended = client.response(1).ok().map(|_| begun.elapsed());
+            client.close();
+            sender.join().unwrap();
+            ended
+        });
+        let steady = scope.spawn(|| {
+            let mut client = Client::connect(daemon.address).unwrap();
+            client.send("POST /100 HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n").unwrap();
+            for _ in 0..20 {
+                thread::sleep(STEP * 2);
+                client.send(&"x".repeat(50)).unwrap();
+            }
+            client.response().map(|answer| answer.status)
+        });
+        for (name, ended) in [("length", length), ("chunked", chunked), ("stream", stream_body)] {
+            let after = ended.join().unwrap();
+            assert!(after.is_some_and(|after| after > STEP && after < limit), "{name}: {after:?}");
+        }
+        assert_eq!(steady.join().unwrap().unwrap(), 200);
+    });
+    assert!(daemon.logs("Hit req_body_min_rate"));
+}
+
+/// A header block of HTTP/2 has `timeout_idle` as a whole, in frames or in bytes of a frame, also on a connection
+/// with other streams at work.
+#[test]
+fn a_header_block_in_pieces_ends() {
+    let origin = Origin::start(|_, _| {
+        thread::sleep(PATIENCE);
+        false
+    });
+    let options = ["-p", "timeout_idle=1", "-p", "feature=+http2"];
+    let daemon = Daemon::start(&vcl(origin.address, ""), &options);
+    let piece = block("GET", "/", &[("x", "y")]);
+    for busy in [false, true] {
+        for whole_frames in [true, false] {
+            let mut client = H2Client::connect(daemon.address, &[]).unwrap();
+            if busy {
+                client.get("/stuck").unwrap();
+            }
+            let stream = client.new_stream();
+            let mut bytes = Vec::new();
+            put(&mut bytes, kind::HEADERS, END_STREAM, stream, &piece[..1]);
+            if whole_frames {
+                client.send_bytes(&bytes).unwrap();
+                bytes.clear();
+                put(&mut bytes, kind::CONTINUATION, 0, stream, &[]);
+            }
+            let step = bytes.len() / if whole_frames { 1 } else { 10 };
+            let mut socket = client.socket().unwrap();
+            let begun = Instant::now();
+            let sender = thread::spawn(move || {
+                for piece in bytes.chunks(step).cycle() {
+                    if begun.elapsed() > PATIENCE || socket.write_all(piece).is_err() {
+                        return;
+                    }
+                    // Only the first nine bytes of a frame: then it stays as it is.
+                    thread::sleep(if whole_frames { STEP } else { PATIENCE / 4 });
+                }
+            });
+            let end = client.end(Duration::from_secs(4));
+            assert_ne!(end, End::Open, "busy: {busy}, frames: {whole_frames}");
+            client.close();
+            sender.join().unwrap();
+        }
+    }
+    assert!(daemon.logs("Hit timeout_idle in a header block"));
+    assert!(daemon.logs("Hit timeout_idle in a frame"));
+}
+
+/// A client that opens its windows byte by byte gets no more than `send_timeout` for a response.
+#[test]
+fn windows_of_a_byte_do_not_hold_a_response() {
+    let (_origin, daemon) = start(&["-p", "send_timeout=2"]);
+    let mut client = H2Client::connect(daemon.address, &[(INITIAL_WINDOW_SIZE, 1)]).unwrap();
+    let begun = Instant::now();
+    let stream = client.get("/100000").unwrap();
+    let mut socket = client.socket().unwrap();
+    let sender = thread::spawn(move || {
+        let mut byte = Vec::new();
+        put(&mut byte, kind::WINDOW_UPDATE, 0, stream, &1u32.to_be_bytes());
+        while begun.elapsed() < PATIENCE && socket.write_all(&byte).is_ok() {
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let (_, body) = client.response(stream).unwrap();
+    let after = begun.elapsed();
+    assert!(body.len() > 2 && body.len() < 1000, "{} bytes", body.len());
+    assert!(after > Duration::from_secs(1) && after < Duration::from_secs(5), "{after:?}");
+    assert!(daemon.logs("Hit send_timeout"));
+    client.close();
+    sender.join().unwrap();
+}
+
+/// A client that opens no window at all gets `h2_window_timeout`.
+#[test]
+fn windows_that_stay_closed_end_the_stream() {
+    let (_origin, daemon) = start(&["-p", "h2_window_timeout=1"]);
+    let mut client = H2Client::connect(daemon.address, &[(INITIAL_WINDOW_SIZE, 0)]).unwrap();
+    client.get("/100000").unwrap();
+    assert_ne!(client.end(Duration::from_secs(4)), End::Open);
+    assert!(daemon.logs("Hit h2_window_timeout"));
+}
+
+/// A client that reads nothing ends after `idle_send_timeout`, and one that reads a little now and then after
+/// `send_timeout`.
+#[test]
+fn readers_that_are_slow_end() {
+    let (_origin, daemon) = start(&["-p", "idle_send_timeout=1", "-p", "send_timeout=3"]);
+    let request = "GET /30000000 HTTP/1.1\r\nHost: a\r\n\r\n";
+    assert_eq!(client::get(daemon.address, "/30000000").unwrap().body.len(), 30_000_000);
+    let mut silent = daemon.connect();
+    silent.write_all(request.as_bytes()).unwrap();
+    assert!(daemon.logs("Hit idle_send_timeout"));
+    drop(silent);
+
+    let begun = Instant::now();
+    let mut slow = daemon.connect();
+    slow.write_all(request.as_bytes()).unwrap();
+    let (mut got, mut buffer) = (0, vec![0; 300_000]);
+    while begun.elapsed() < PATIENCE {
+        thread::sleep(Duration::from_millis(100));
+        match slow.read(&mut buffer) {
+            Ok(n @ 1..) => got += n,
+            _ => break,
+        }
+    }
+    assert!(begun.elapsed() < PATIENCE && got < 30_000_000, "{got} bytes after {:?}", begun.elapsed());
+    assert!(daemon.logs("Hit send_timeout"));
+
+    let mut deaf = H2Client::connect(daemon.address, &[(INITIAL_WINDOW_SIZE, 1 << 30)]).unwrap();
+    deaf.send(kind::WINDOW_UPDATE, 0, 0, &(1u32 << 30).to_be_bytes()).unwrap();
+    for _ in 0..90 {
+        deaf.get("/30000000").unwrap();
+    }
+    assert!(daemon.logs(": Hit idle_send_timeout"), "over HTTP/2");
+}
