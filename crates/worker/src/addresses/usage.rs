@@ -142,7 +142,7 @@ mod tests {
     fn connections_and_requests_have_limits() {
         let table = Arc::new(AddressTable::default());
         let params = params(|p| (p.client_max_connections, p.client_max_requests) = (2, 1));
-        let sessions: Vec<_> = (0..3).map(AddressUsage::default()).collect();
+        let sessions: Vec<_> = (0..3).map(|_| AddressUsage::default()).collect();
         let admitted: Vec<_> = sessions.iter().map(|usage| usage.connect(&table, HOME, &params)).collect();
         assert_eq!(admitted, [true, true, false]);
         let first = sessions[0].begin_request(&table, HOME, &params);
