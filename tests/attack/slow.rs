@@ -12,13 +12,13 @@ use lacquer_testing::h2::{
 };
 use lacquer_testing::origin::{Origin, sized};
 
-const STEP: Duration = Duration::from_millis(200);
+const STEP: Duration = Duration::from_millis(100);
 
 /// A daemon whose timeouts are short.
 fn start(options: &[&str]) -> (Origin, Daemon) {
     let origin = Origin::start(sized);
     let subs = "sub vcl_recv { if (req.method == \"POST\") { return (pass); } }";
-    let given = ["-p", "timeout_idle=1", "-p", "feature=+http2"];
+    let given = ["-p", "timeout_idle=0.5", "-p", "feature=+http2"];
     let daemon = Daemon::start(&vcl(origin.address, subs), &[&given[..], options].concat());
     (origin, daemon)
 }
@@ -79,7 +79,7 @@ fn a_proxy_header_that_trickles_ends() {
 #[test]
 fn a_body_that_trickles_ends() {
     let (_origin, daemon) = start(&[]);
-    let limit = Duration::from_secs(9);
+    let limit = Duration::from_secs(6);
     thread::scope(|scope| {
         let length = scope.spawn(|| {
             let mut stream = daemon.connect();
@@ -113,7 +113,7 @@ fn a_body_that_trickles_ends() {
             let mut client = Client::connect(daemon.address).unwrap();
             client.send("POST /100 HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n").unwrap();
             for _ in 0..20 {
-                thread::sleep(STEP * 2);
+                thread::sleep(STEP * 3);
                 client.send(&"x".repeat(50)).unwrap();
             }
             client.response().map(|answer| answer.status)
