@@ -2,16 +2,17 @@
 #![no_main]
 
 use lacquer_filters::esi::{Esi, Options, Order, Player};
-use lacquer_filters::{Filter, Report};
+use lacquer_filters::{Filter, Flow, Report};
 use libfuzzer_sys::fuzz_target;
 
 fn program(options: Options, parts: &[&[u8]]) -> Report {
     let mut filter = Esi::new(b"/dir/page", options);
     let (mut stored, mut report) = (Vec::new(), Report::default());
-    for part in parts {
-        filter.push(part, false, &mut stored).expect("ESI never fails");
-    }
-    filter.push(&[], true, &mut stored).expect("ESI never fails");
+    let mut push = |mut part: &[u8], end| {
+        while filter.push(&mut part, end, &mut stored, 1 << 24).expect("ESI never fails") == Flow::Full {}
+    };
+    parts.iter().for_each(|part| push(part, false));
+    push(&[], true);
     assert_eq!(stored, parts.concat());
     filter.report(&mut report);
     report

@@ -6,9 +6,11 @@
 mod exhaustion;
 mod faulty_origins;
 mod framing;
+mod gz;
 mod holds;
 mod http2;
 mod limits;
 mod management;
+mod memory;
 mod process_faults;
 mod slow;

@@ -2,10 +2,9 @@
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
-use crate::{Filter, Report};
+use crate::{Filter, Flow, Report, take_front};
 
 const WINDOW_BITS: u8 = 15;
-const STEP: usize = 32 * 1024;
 /// Bits of a gzip header without optional fields, and bytes of a gzip trailer.
 const HEADER_BITS: u64 = 80;
 const TRAILER: u64 = 8;
@@ -38,20 +37,12 @@ pub struct Gunzip {
     state: Decompress,
     side: Side,
     ended: bool,
-    /// Output for a client waits until there is much of it, or all.
-    held: Vec<u8>,
     faults: Vec<String>,
 }
 
 impl Gunzip {
     fn on(side: Side) -> Gunzip {
-        Gunzip {
-            state: Decompress::new_gzip(WINDOW_BITS),
-            side,
-            ended: false,
-            held: Vec::new(),
-            faults: Vec::new(),
-        }
+        Gunzip { state: Decompress::new_gzip(WINDOW_BITS), side, ended: false, faults: Vec::new() }
     }
 
     /// For a body that comes from an origin.
@@ -89,17 +80,35 @@ impl Filter for Gunzip {
         "gunzip"
     }
 
-    fn push(&mut self, input: &[u8], end: bool, out: &mut Vec<u8>) -> Result<(), String> {
-        if self.side != Side::Delivery {
-            return self.unpack(input, end, out);
+    fn push(&mut self, input: &mut &[u8], end: bool, out: &mut Vec<u8>, step: usize) -> Result<Flow, String> {
+        while !self.ended {
+            if out.len() >= step {
+                return Ok(Flow::Full);
+            }
+            let (taken, made) = (self.state.total_in(), self.state.total_out());
+            out.reserve_exact(step - out.len());
+            let status = self.state.decompress_vec(input, out, FlushDecompress::None);
+            let _ = take_front(input, (self.state.total_in() - taken) as usize);
+            match status {
+                Ok(Status::StreamEnd) => self.ended = true,
+                Ok(_) if self.state.total_in() == taken && self.state.total_out() == made => break,
+                Ok(_) => {}
+                Err(e) => return Err(self.invalid(&e)),
+            }
         }
-        let mut held = std::mem::take(&mut self.held);
-        self.unpack(input, end, &mut held)?;
-        if self.ended || end || held.len() >= STEP {
-            out.append(&mut held);
+        if self.ended && !input.is_empty() {
+            return Err(self.junk());
         }
-        self.held = held;
-        Ok(())
+        match self.side {
+            Side::Fetch if end && !self.ended => Err("Gunzip error at the very end".to_owned()),
+            Side::Test if end && !self.ended => Err("tGunzip failed".to_owned()),
+            _ => Ok(Flow::Taken),
+        }
+    }
+
+    /// Output for a client waits until there is much of it, or all.
+    fn fills_steps(&self) -> bool {
+        self.side == Side::Delivery && !self.ended
     }
 
     fn report(&mut self, report: &mut Report) {
@@ -117,34 +126,9 @@ impl Filter for Gunzip {
     }
 }
 
-impl Gunzip {
-    fn unpack(&mut self, mut input: &[u8], end: bool, out: &mut Vec<u8>) -> Result<(), String> {
-        while !self.ended {
-            let (taken, made) = (self.state.total_in(), self.state.total_out());
-            out.reserve(STEP);
-            let status = self.state.decompress_vec(input, out, FlushDecompress::None);
-            input = &input[(self.state.total_in() - taken) as usize..];
-            match status {
-                Ok(Status::StreamEnd) => self.ended = true,
-                Ok(_) if self.state.total_in() == taken && self.state.total_out() == made => break,
-                Ok(_) => {}
-                Err(e) => return Err(self.invalid(&e)),
-            }
-            if self.side == Side::Test {
-                out.clear();
-            }
-        }
-        if self.ended && !input.is_empty() {
-            return Err(self.junk());
-        }
-        if end && !self.ended && (self.side == Side::Fetch || self.side == Side::Test) {
-            let text =
-                if self.side == Side::Test { "tGunzip failed" } else { "Gunzip error at the very end" };
-            return Err(text.to_owned());
-        }
-        Ok(())
-    }
-}
+/// Steps of unpacked bytes that are looked at before those that they come from are passed on. So much work may a
+/// small piece of input make without a pause.
+const TESTED_STEPS: usize = 16;
 
 /// Passes a gzip body on as it is, after making sure that it can be unpacked.
 pub struct TestGunzip {
@@ -169,10 +153,22 @@ impl Filter for TestGunzip {
         "testgunzip"
     }
 
-    fn push(&mut self, input: &[u8], end: bool, out: &mut Vec<u8>) -> Result<(), String> {
-        self.inner.push(input, end, &mut self.scratch)?;
-        out.extend_from_slice(input);
-        Ok(())
+    fn push(&mut self, input: &mut &[u8], end: bool, out: &mut Vec<u8>, step: usize) -> Result<Flow, String> {
+        let whole = *input;
+        let mut piece = take_front(input, step.saturating_sub(out.len()).max(1));
+        let (start, ends) = (piece, end && input.is_empty());
+        for _ in 0..TESTED_STEPS {
+            self.scratch.clear();
+            let flow = self.inner.push(&mut piece, ends, &mut self.scratch, step)?;
+            if flow == Flow::Taken {
+                break;
+            }
+        }
+        let taken = start.len() - piece.len();
+        out.extend_from_slice(&start[..taken]);
+        *input = &whole[taken..];
+        let is_full = !input.is_empty() || self.scratch.len() >= step;
+        Ok(if is_full { Flow::Full } else { Flow::Taken })
     }
 
     fn report(&mut self, report: &mut Report) {
@@ -198,16 +194,19 @@ impl Filter for Gzip {
         "gzip"
     }
 
-    fn push(&mut self, mut input: &[u8], end: bool, out: &mut Vec<u8>) -> Result<(), String> {
+    fn push(&mut self, input: &mut &[u8], end: bool, out: &mut Vec<u8>, step: usize) -> Result<Flow, String> {
         while !self.ended && (end || !input.is_empty()) {
+            if out.len() >= step {
+                return Ok(Flow::Full);
+            }
             let taken = self.state.total_in();
-            out.reserve(STEP);
+            out.reserve_exact(step - out.len());
             let flush = if end { FlushCompress::Finish } else { FlushCompress::None };
             let status = self.state.compress_vec(input, out, flush).map_err(|e| e.to_string())?;
-            input = &input[(self.state.total_in() - taken) as usize..];
+            let _ = take_front(input, (self.state.total_in() - taken) as usize);
             self.ended = status == Status::StreamEnd;
         }
-        Ok(())
+        Ok(Flow::Taken)
     }
 
     fn report(&mut self, report: &mut Report) {
@@ -223,7 +222,18 @@ impl Filter for Gzip {
 #[cfg(test)]
 pub(crate) fn pack(text: &[u8], level: u32) -> Vec<u8> {
     let mut out = Vec::new();
-    Gzip::new(level).push(text, true, &mut out).unwrap();
+    Gzip::new(level).push(&mut &*text, true, &mut out, 1 << 24).unwrap();
+    out
+}
+
+/// The text of a whole stream.
+#[cfg(test)]
+pub(crate) fn unpack(mut packed: &[u8]) -> Vec<u8> {
+    let mut chain = crate::Chain::new(vec![Box::new(Gunzip::new())], 1 << 15);
+    let mut out = Vec::new();
+    while let Some(piece) = chain.next(&mut packed, true).unwrap() {
+        out.extend_from_slice(piece);
+    }
     out
 }
 
@@ -233,10 +243,10 @@ mod tests {
 
     fn through(filter: &mut dyn Filter, input: &[u8], step: usize) -> Result<Vec<u8>, String> {
         let mut out = Vec::new();
-        for piece in input.chunks(step) {
-            filter.push(piece, false, &mut out)?;
+        for mut piece in input.chunks(step) {
+            while filter.push(&mut piece, false, &mut out, 1 << 24)? == Flow::Full {}
         }
-        filter.push(&[], true, &mut out)?;
+        while filter.push(&mut &[][..], true, &mut out, 1 << 24)? == Flow::Full {}
         Ok(out)
     }
 

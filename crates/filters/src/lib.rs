@@ -1,15 +1,18 @@
 //! Body processors: functions from bytes to bytes that know nothing of sockets or storage.
 //!
-//! A filter is pushed input and appends output; who drives it decides where both go. Pushing costs a
-//! copy into the chain's buffer, which every filter here has to make anyway because it changes the bytes.
+//! A filter takes input and appends output, a bounded step at a time; the driver decides where both go and when the
+//! next step is made ([`Chain`]). A step costs a copy into the chain's buffer, which every filter here has to make
+//! anyway because it changes the bytes.
 #![forbid(unsafe_code)]
 
+mod chain;
 mod deflate;
 pub mod esi;
 mod gzip;
 mod range;
 pub mod splice;
 
+pub use chain::{Chain, STEP_MAX};
 pub use gzip::{Gunzip, Gzip, TestGunzip};
 pub use range::RangeOf;
 
@@ -49,12 +52,26 @@ pub struct Work {
     pub made: u64,
 }
 
+/// Why a filter stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// All input was taken. More comes out only for more input.
+    Taken,
+    /// The output has the length of a step. The filter goes on when that was taken.
+    Full,
+}
+
 /// One body processor.
 pub trait Filter {
     fn name(&self) -> &'static str;
-    /// Takes a piece of the body; `end` says that it is the last. Output is appended.
-    fn push(&mut self, input: &[u8], end: bool, out: &mut Vec<u8>) -> Result<(), String>;
-    /// Adds what there is to tell. To be asked once, when the body has ended or will not be continued.
+    /// Takes bytes from the front of `input` and appends output, until there is no more input or `out` has `step`
+    /// bytes. `end` says that `input` is the last piece.
+    fn push(&mut self, input: &mut &[u8], end: bool, out: &mut Vec<u8>, step: usize) -> Result<Flow, String>;
+    /// Output is passed on in whole steps only, and at the end.
+    fn fills_steps(&self) -> bool {
+        false
+    }
+    /// Adds what there is to report. Called once, when the body has ended or will not be continued.
     fn report(&mut self, _report: &mut Report) {}
     /// Nothing more will come out, whatever goes in.
     fn is_done(&self) -> bool {
@@ -62,60 +79,11 @@ pub trait Filter {
     }
 }
 
-/// A filter of a chain, with its output buffer.
-struct Stage {
-    filter: Box<dyn Filter>,
-    out: Vec<u8>,
-    work: Work,
-}
-
-/// Filters in a row.
-#[derive(Default)]
-pub struct Chain {
-    stages: Vec<Stage>,
-}
-
-impl Chain {
-    pub fn new(filters: Vec<Box<dyn Filter>>) -> Chain {
-        let stage = |filter: Box<dyn Filter>| {
-            let work = Work { name: filter.name(), calls: 0, taken: 0, made: 0 };
-            Stage { filter, out: Vec::new(), work }
-        };
-        Chain { stages: filters.into_iter().map(stage).collect() }
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.stages.is_empty()
-    }
-
-    pub fn is_done(&self) -> bool {
-        self.stages.last().is_some_and(|s| s.filter.is_done())
-    }
-
-    /// What all filters have to tell, the last one first.
-    pub fn report(&mut self) -> Report {
-        let mut report = Report::default();
-        for stage in self.stages.iter_mut().rev() {
-            stage.filter.report(&mut report);
-            report.work.push(stage.work);
-        }
-        report
-    }
-
-    /// Pushes a piece through all filters; what comes out is valid until the next call.
-    pub fn push<'c>(&'c mut self, input: &'c [u8], end: bool) -> Result<&'c [u8], String> {
-        for i in 0..self.stages.len() {
-            let (before, rest) = self.stages.split_at_mut(i);
-            let piece = before.last().map_or(input, |s| s.out.as_slice());
-            let Stage { filter, out, work } = &mut rest[0];
-            out.clear();
-            work.calls += 1;
-            work.taken += piece.len() as u64;
-            filter.push(piece, end, out)?;
-            work.made += out.len() as u64;
-        }
-        Ok(self.stages.last().map_or(input, |s| s.out.as_slice()))
-    }
+/// Splits the next bytes off the front of `input`, at most `most`.
+fn take_front<'i>(input: &mut &'i [u8], most: usize) -> &'i [u8] {
+    let (front, rest) = input.split_at(input.len().min(most));
+    *input = rest;
+    front
 }
 
 #[cfg(test)]

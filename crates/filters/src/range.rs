@@ -1,6 +1,6 @@
 //! Lets a window of the body through.
 
-use crate::Filter;
+use crate::{Filter, Flow, take_front};
 
 /// Drops what lies outside of a range of the body.
 pub struct RangeOf {
@@ -21,13 +21,30 @@ impl Filter for RangeOf {
         "range"
     }
 
-    fn push(&mut self, input: &[u8], _end: bool, out: &mut Vec<u8>) -> Result<(), String> {
-        let end = self.at + input.len() as u64;
-        let from = self.from.clamp(self.at, end) - self.at;
-        let to = self.to.clamp(self.at, end) - self.at;
-        out.extend_from_slice(&input[from as usize..to.max(from) as usize]);
-        self.at = end;
-        Ok(())
+    fn push(
+        &mut self,
+        input: &mut &[u8],
+        _end: bool,
+        out: &mut Vec<u8>,
+        step: usize,
+    ) -> Result<Flow, String> {
+        while !input.is_empty() {
+            let distance = |to: u64| usize::try_from(to.saturating_sub(self.at)).unwrap_or(usize::MAX);
+            let (before, within) = (distance(self.from), distance(self.to));
+            if before > 0 || within == 0 {
+                // Not wanted: up to the window, or all the rest.
+                let most = if within == 0 { usize::MAX } else { before };
+                self.at += take_front(input, most).len() as u64;
+                continue;
+            }
+            if out.len() >= step {
+                return Ok(Flow::Full);
+            }
+            let piece = take_front(input, within.min(step - out.len()));
+            self.at += piece.len() as u64;
+            out.extend_from_slice(piece);
+        }
+        Ok(Flow::Taken)
     }
 
     fn is_done(&self) -> bool {
@@ -43,8 +60,8 @@ mod tests {
     fn window_over_pieces() {
         let mut range = RangeOf::new(2, 5);
         let mut out = Vec::new();
-        for piece in [b"ab".as_slice(), b"c", b"defg", b"h"] {
-            range.push(piece, false, &mut out).unwrap();
+        for mut piece in [b"ab".as_slice(), b"c", b"defg", b"h"] {
+            assert_eq!(range.push(&mut piece, false, &mut out, 100), Ok(Flow::Taken));
         }
         assert_eq!(out, b"cde");
         assert!(range.is_done());

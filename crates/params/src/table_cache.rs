@@ -47,14 +47,17 @@ fetch_chunksize: Bytes = "16k" { units = "bytes", min = "4k", flags = EXPERIMENT
      most objects need.";
 fetch_maxchunksize: Bytes = "0.25G" { units = "bytes", min = "64k", flags = EXPERIMENTAL }
     "The largest piece of storage that is allocated in one go.";
-transit_buffer: Bytes = "0k" { units = "bytes", min = "0k" }
-    "How far a fetch of an uncacheable response may run ahead of its client; 0 is no limit. With slow \
-     clients a limit keeps large responses from being stored whole, at the price of holding the \
-     backend connection longer. Default of beresp.transit_buffer.";
+transit_buffer: Bytes = "1M" { units = "bytes", min = "0k" }
+    "How far a fetch of an uncacheable response may run ahead of its client; 0 is no limit (the default \
+     of Varnish). The limit keeps large responses to slow clients from being stored whole, at the price \
+     of holding the backend connection until the client has all but that much. Responses that go into \
+     the cache are not limited, and neither are those without beresp.do_stream. Default of \
+     beresp.transit_buffer.";
 critbit_cooloff: Duration = "180.000" { units = "seconds", min = "60.000", max = "254.000", flags = WIZARD }
     "How long removed index nodes are kept before they are reused.";
 gzip_buffer: Bytes = "32k" { units = "bytes", min = "2k", flags = EXPERIMENTAL }
-    "Size of the buffer through which bodies are compressed and decompressed.";
+    "Size of the buffer through which bodies are compressed and decompressed: the most that gzip, gunzip, ESI \
+     or range make of a body before that was sent or stored. More than 64k counts as 64k.";
 gzip_level: Uint = "6" { min = "0", max = "9" }
     "Compression level: 1 is fast, 9 is small, 0 stores without compressing.";
 gzip_memlevel: Uint = "8" { min = "1", max = "9" }

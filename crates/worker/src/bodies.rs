@@ -10,6 +10,15 @@ pub async fn more_than(object: &Object, offset: u64) -> BodyState {
     object.more(offset).await
 }
 
+/// Reports how far delivery has come, if the object has one reader only. That lets go of what was delivered, and lets a
+/// fetch go on that waits for it. To be called before waiting for the bytes at `offset`, too: a fetch that waits for
+/// those before would never bring them.
+pub fn delivered(object: &Object, offset: u64) {
+    if object.is(flag::PRIVATE | flag::HFM | flag::HFP) {
+        object.stored().delivered(offset, true);
+    }
+}
+
 /// The only reader of an object that others do not read is done: its body is not needed any more.
 pub fn let_go(object: &Object) {
     if !object.is(flag::PRIVATE | flag::HFM | flag::HFP) {

@@ -23,6 +23,7 @@ mod h2;
 mod helpers;
 mod locks;
 mod memory;
+mod pace;
 mod pool_counters;
 mod probes;
 mod proxy_out;

@@ -3,11 +3,14 @@
 //! What they do to the head is known before the body is read, so that the origin is told the truth about
 //! what it gets; the request itself is changed once the body was read.
 
+use std::ops::Range;
+
 use lacquer_filters::{Chain, Filter, Gunzip, Gzip, TestGunzip};
 use lacquer_http::{Message, Workspace, header_table as h};
 use lacquer_shm::Tag;
 
 use crate::client::Req;
+use crate::pace::Pace;
 
 /// The complaint about a list that has, from here on, something that is no filter.
 pub fn unknown(rest: &[u8]) -> String {
@@ -25,7 +28,11 @@ enum Kind {
 pub struct BodyFilters {
     chain: Chain,
     kinds: Vec<Kind>,
+    pace: Pace,
+    /// The part of the reader's buffer that was not taken yet.
+    input: Range<usize>,
     out: Vec<u8>,
+    /// No more input comes.
     ended: bool,
     /// Why nothing comes out any more; for the log.
     fault: Option<String>,
@@ -36,6 +43,8 @@ impl BodyFilters {
         BodyFilters {
             chain: Chain::default(),
             kinds: Vec::new(),
+            pace: Pace::default(),
+            input: 0..0,
             out: Vec::new(),
             ended: false,
             fault: Some(fault),
@@ -47,30 +56,35 @@ impl BodyFilters {
         self.kinds.iter().any(|&kind| kind != Kind::TestGunzip)
     }
 
-    pub fn is_done(&self) -> bool {
-        self.ended
-    }
-
-    /// What comes out for a piece, which may be nothing; an empty piece is the end.
-    pub fn push(&mut self, piece: &[u8]) {
-        self.out.clear();
-        self.ended = piece.is_empty();
-        match self.chain.push(piece, piece.is_empty()) {
-            Ok(out) => self.out.extend_from_slice(out),
-            Err(fault) => self.fault = Some(fault),
-        }
-    }
-
     pub fn is_broken(&self) -> bool {
         self.fault.is_some()
     }
 
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Returns the last output.
     pub fn out(&self) -> &[u8] {
         &self.out
     }
 
-    pub fn clear(&mut self) {
+    /// Offers the next part of the reader's buffer; an empty one is the end.
+    pub fn take(&mut self, input: Range<usize>) {
+        self.ended = input.is_empty();
+        self.input = input;
+    }
+
+    /// Makes the next output. There is none when all input was taken, or after a fault.
+    pub async fn work(&mut self, buffer: &[u8]) {
         self.out.clear();
+        let mut input = buffer.get(self.input.clone()).unwrap_or_default();
+        match self.chain.next(&mut input, self.ended) {
+            Ok(made) => self.out.extend_from_slice(made.unwrap_or_default()),
+            Err(fault) => self.fault = Some(fault),
+        }
+        self.input.start = self.input.end - input.len();
+        self.pace.made(self.out.len()).await;
     }
 
     /// Makes a head true that is to go with the filtered body.
@@ -128,8 +142,16 @@ impl Req {
                 }
             }
         };
-        let chain = Chain::new(kinds.iter().map(filter).collect());
-        Ok(BodyFilters { chain, kinds, out: Vec::new(), ended: false, fault: None })
+        let chain = Chain::new(kinds.iter().map(filter).collect(), self.task.params.gzip_buffer);
+        Ok(BodyFilters {
+            chain,
+            kinds,
+            pace: Pace::default(),
+            input: 0..0,
+            out: Vec::new(),
+            ended: false,
+            fault: None,
+        })
     }
 
     /// Filters for a body that a fetch will read: what is wrong with them shows when it does.

@@ -193,16 +193,22 @@ impl Sender {
 
     /// One piece of body, framed.
     pub async fn body(&mut self, piece: &[u8]) -> Result<(), SendError> {
-        if piece.is_empty() {
+        self.body_of(piece, &[]).await
+    }
+
+    /// One piece of body, framed, that lies in two places.
+    async fn body_of(&mut self, front: &[u8], back: &[u8]) -> Result<(), SendError> {
+        let length = front.len() + back.len();
+        if length == 0 {
             return Ok(());
         }
-        self.body += piece.len() as u64;
+        self.body += length as u64;
         self.pieces += 1;
         match self.frame {
-            BodyFrame::Plain => self.write_parts(&mut [piece]).await?,
+            BodyFrame::Plain => self.write_parts(&mut [front, back]).await?,
             BodyFrame::Chunked => {
-                let size = ChunkHeader::new(piece.len());
-                self.write_parts(&mut [size.as_bytes(), piece, b"\r\n"]).await?;
+                let size = ChunkHeader::new(length);
+                self.write_parts(&mut [size.as_bytes(), front, back, b"\r\n"]).await?;
             }
         }
         Ok(())
@@ -222,8 +228,8 @@ impl Sender {
 
     /// A piece of body that may be sent together with what follows.
     pub async fn gather(&mut self, piece: &[u8]) -> Result<(), SendError> {
-        if self.gathered.is_empty() && piece.len() >= GATHER_MAX {
-            return self.body(piece).await;
+        if piece.len() >= GATHER_MAX {
+            return self.send_gathered_with(piece).await;
         }
         self.gathered.extend_from_slice(piece);
         if self.gathered.len() >= GATHER_MAX { self.send_gathered().await } else { Ok(()) }
@@ -233,8 +239,13 @@ impl Sender {
         if self.gathered.is_empty() {
             return Ok(());
         }
+        self.send_gathered_with(&[]).await
+    }
+
+    /// Sends what is held back and a piece behind it, which is long enough not to be copied.
+    async fn send_gathered_with(&mut self, piece: &[u8]) -> Result<(), SendError> {
         let mut gathered = std::mem::take(&mut self.gathered);
-        let sent = self.body(&gathered).await;
+        let sent = self.body_of(&gathered, piece).await;
         gathered.clear();
         self.gathered = gathered;
         sent
@@ -265,6 +276,7 @@ impl Sender {
         if self.frame == BodyFrame::Plain && !only_reader && object.state() == BodyState::Complete {
             return self.complete(object, from, to.min(object.body_len())).await;
         }
+        crate::bodies::delivered(object, at);
         if object.state() == BodyState::Fetching {
             self.deadline();
         }
@@ -285,9 +297,7 @@ impl Sender {
             } else {
                 self.piece(object, at, to).await?
             };
-            if only_reader {
-                object.stored().delivered(at, true);
-            }
+            crate::bodies::delivered(object, at);
         }
         Ok(())
     }

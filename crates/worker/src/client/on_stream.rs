@@ -95,7 +95,7 @@ async fn send_all(req: &mut Req, stream: Rc<Stream>, source: &Source, plan: Plan
     let wanted = plan.length.filter(|_| plan.ranged);
     let mut sender = StreamSender::new(stream.clone(), patience);
     let result = if plan.esi || !plan.filters.is_empty() {
-        let outlet = Outlet::new(plan.filters, Below::Stream(sender));
+        let outlet = Outlet::new(plan.filters, req.task.params.gzip_buffer, Below::Stream(sender));
         let (mut outlet, poured) = Box::pin(pour(req, source, plan.esi, outlet)).await;
         let settled = Box::pin(outlet.below.settle(poured)).await;
         let Below::Stream(back) = outlet.below else { return };

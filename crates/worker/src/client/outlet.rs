@@ -3,19 +3,21 @@
 
 use std::io::{self, BufRead, Read};
 
-use lacquer_cache::{BodyState, Chunk, Object, flag};
+use lacquer_cache::{BodyState, Chunk, Object};
 use lacquer_filters::splice::{self, Checksum, Strip};
-use lacquer_filters::{Chain, Filter, Report};
+use lacquer_filters::{Chain, Filter, Report, STEP_MAX};
 
 use crate::bodies;
 use crate::h2::StreamSender;
+use crate::pace::Pace;
 use crate::sender::{SendError, Sender};
 
-/// What filters are given at a time: what they make of it is held in memory.
-const STEP: usize = 64 * 1024;
+/// Bytes of a stored body that are read, or copied, at a time.
+const STEP: usize = STEP_MAX;
 
 pub struct Outlet {
     chain: Chain,
+    pace: Pace,
     pub below: Below,
 }
 
@@ -28,12 +30,13 @@ pub enum Below {
 }
 
 impl Outlet {
-    pub fn new(filters: Vec<Box<dyn Filter>>, below: Below) -> Outlet {
-        Outlet { chain: Chain::new(filters), below }
+    /// `step` is the parameter `gzip_buffer`: the most that a filter holds.
+    pub fn new(filters: Vec<Box<dyn Filter>>, step: u64, below: Below) -> Outlet {
+        Outlet { chain: Chain::new(filters, step), pace: Pace::default(), below }
     }
 
     pub fn lent() -> Outlet {
-        Outlet::new(Vec::new(), Below::Lent)
+        Outlet::new(Vec::new(), 0, Below::Lent)
     }
 
     /// The seam, if what is written becomes part of a gzip stream as it is.
@@ -48,17 +51,27 @@ impl Outlet {
         if self.chain.is_empty() {
             return self.below.write(piece).await;
         }
-        let out = self.chain.push(piece, false).map_err(|_| SendError::Filter)?;
-        if !out.is_empty() {
-            self.below.write(out).await?;
-        }
+        self.filter(piece, false).await?;
         if self.chain.is_done() { Err(SendError::Enough) } else { Ok(()) }
+    }
+
+    /// Sends what the filters make of a piece, a step at a time: the next one is made when the last was taken.
+    async fn filter(&mut self, mut piece: &[u8], end: bool) -> Result<(), SendError> {
+        while let Some(out) = self.chain.next(&mut piece, end).map_err(|_| SendError::Filter)? {
+            let made = out.len();
+            self.below.write(out).await?;
+            if self.chain.is_done() {
+                break;
+            }
+            self.pace.made(made).await;
+        }
+        Ok(())
     }
 
     /// Bytes of a stored body, as they arrive.
     pub async fn stored(&mut self, object: &Object, from: u64, to: u64) -> Result<(), SendError> {
-        let only_reader = object.is(flag::PRIVATE | flag::HFM | flag::HFP);
         let mut at = from;
+        bodies::delivered(object, at);
         while at < to {
             if object.body_len() <= at && object.state() == BodyState::Fetching {
                 self.flush().await?;
@@ -70,9 +83,7 @@ impl Outlet {
             chunk.truncate(usize::try_from(to - at).unwrap_or(usize::MAX).min(STEP));
             at += chunk.len() as u64;
             self.write(chunk.bytes()).await?;
-            if only_reader {
-                object.stored().delivered(at, true);
-            }
+            bodies::delivered(object, at);
         }
         Ok(())
     }
@@ -89,8 +100,7 @@ impl Outlet {
 
     /// The end of the body, for the filters.
     pub async fn end(&mut self) -> Result<(), SendError> {
-        let rest = self.chain.push(&[], true).map_err(|_| SendError::Filter)?;
-        if rest.is_empty() { Ok(()) } else { self.below.write(rest).await }
+        if self.chain.is_empty() { Ok(()) } else { self.filter(&[], true).await }
     }
 
     pub fn report(&mut self) -> Report {
@@ -174,7 +184,15 @@ impl Seam {
         true
     }
 
+    /// A long piece is copied part by part.
     async fn write(&mut self, piece: &[u8]) -> Result<(), SendError> {
+        for part in piece.chunks(STEP) {
+            self.write_part(part).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_part(&mut self, piece: &[u8]) -> Result<(), SendError> {
         self.count += piece.len() as u64;
         self.packed.clear();
         let piece = match &mut self.mode {

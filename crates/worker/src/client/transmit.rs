@@ -213,7 +213,7 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     let result = if !send_body {
         sender.finish_head().await
     } else if plan.esi || !plan.filters.is_empty() {
-        let outlet = Outlet::new(plan.filters, Below::Client(sender));
+        let outlet = Outlet::new(plan.filters, req.task.params.gzip_buffer, Below::Client(sender));
         let (mut outlet, poured) = Box::pin(pour(req, source, plan.esi, outlet)).await;
         let settled = Box::pin(outlet.below.settle(poured)).await;
         let Below::Client(back) = outlet.below else { return };
@@ -321,7 +321,7 @@ async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bo
         let says_gzip = req.resp.value_is(&req.task.ws, h::CONTENT_ENCODING, b"gzip");
         let gzipped = says_gzip && object.is_some_and(|o| o.is(flag::GZIPED));
         if seam.fit(object, gzipped, plan.esi).await {
-            let outlet = Outlet::new(plan.filters, Below::Include(seam));
+            let outlet = Outlet::new(plan.filters, req.task.params.gzip_buffer, Below::Include(seam));
             let (outlet, poured) = pour(req, source, plan.esi, outlet).await;
             let Below::Include(back) = outlet.below else { return };
             seam = back;

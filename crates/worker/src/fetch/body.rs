@@ -205,11 +205,8 @@ impl Fetch {
                 connection.close = Some(SessClose::RxBody);
                 return Ok(());
             }
-            let want = if status == BodyStatus::Length {
-                PIECE.min(usize::try_from(left).unwrap_or(usize::MAX))
-            } else {
-                PIECE
-            };
+            let most = if status == BodyStatus::Length { left } else { u64::MAX };
+            let want = PIECE.min(usize::try_from(most).unwrap_or(usize::MAX));
             self.wait_for_reader().await;
             let n = match next_piece(connection, &self.deadline, &mut buffer, want).await {
                 Ok(n) => n,
@@ -221,7 +218,7 @@ impl Fetch {
                 BodyStatus::Eof => {
                     ended = n == 0;
                     self.account.beresp_body += n as u64;
-                    self.through(chain, input, false)?;
+                    self.through(chain, input, false).await?;
                 }
                 BodyStatus::Length => {
                     if n == 0 {
@@ -230,7 +227,7 @@ impl Fetch {
                     left -= n as u64;
                     ended = left == 0;
                     self.account.beresp_body += n as u64;
-                    self.through(chain, input, false)?;
+                    self.through(chain, input, false).await?;
                 }
                 _ => {
                     if n == 0 {
@@ -241,7 +238,7 @@ impl Fetch {
                         let data = piece.data(input);
                         input = &input[piece.consumed..];
                         self.account.beresp_body += data.len() as u64;
-                        self.through(chain, data, false)?;
+                        self.through(chain, data, false).await?;
                     }
                     connection.rx.unread(input);
                     ended = decoder.is_done();
@@ -251,7 +248,11 @@ impl Fetch {
         if status == BodyStatus::Eof {
             connection.close = Some(connection.close.unwrap_or(SessClose::RespClose));
         }
-        self.through(chain, &[], true)
+        if self.is_cancelled() {
+            // The filters may have been left in the middle.
+            return Ok(());
+        }
+        self.through(chain, &[], true).await
     }
 
     /// The socket failed: that is an error of its own where nothing else tells the end.
@@ -266,20 +267,44 @@ impl Fetch {
         self.fetch_error(&crate::sys::error_text(errno));
     }
 
-    fn through(&mut self, chain: &mut Chain, input: &[u8], end: bool) -> Result<(), String> {
-        let out = chain.push(input, end)?;
-        if self.append(out) { Ok(()) } else { Err(String::new()) }
+    /// Stores what the filters make of a piece, a step at a time. The next step waits for the only reader.
+    async fn through(&mut self, chain: &mut Chain, mut input: &[u8], end: bool) -> Result<(), String> {
+        while let Some(out) = chain.next(&mut input, end)? {
+            if !self.append(out) {
+                return Err(String::new());
+            }
+            let made = out.len();
+            if chain.is_empty() {
+                // A piece of input, and there may be more of its like at once.
+                continue;
+            }
+            self.attempt.pace.made(made).await;
+            self.wait_for_reader().await;
+            if self.object.as_ref().is_some_and(|o| o.is(flag::CANCEL)) {
+                // Nobody will read it: what the rest unpacks to does not matter.
+                return Ok(());
+            }
+        }
+        Ok(())
     }
 
-    /// With `beresp.transit_buffer`, the fetch does not run ahead of its only reader by more than that.
+    /// Returns how far the fetch may run ahead of its only reader, if that is limited (`beresp.transit_buffer`).
+    pub(super) fn transit_limit(&self) -> Option<u64> {
+        let limited = self.transit_buffer > 0 && self.uncacheable && self.attempt.do_stream;
+        limited.then_some(self.transit_buffer)
+    }
+
+    /// Waits until the only reader has taken enough.
     async fn wait_for_reader(&mut self) {
-        let limit = self.transit_buffer;
-        if limit == 0 || !self.uncacheable || !self.attempt.do_stream {
+        let (Some(limit), Some(writer)) = (self.transit_limit(), &self.writer) else { return };
+        if self.is_bgfetch {
+            // There is no reader: of a large body the mark is kept, and the rest left to the origin.
+            if let Some(object) = self.object.as_ref().filter(|_| writer.len() >= limit) {
+                object.cancel();
+            }
             return;
         }
-        if let Some(writer) = &mut self.writer {
-            std::future::poll_fn(|cx| writer.poll_transit(limit, cx)).await;
-        }
+        std::future::poll_fn(|cx| writer.poll_transit(limit, cx)).await;
     }
 
     /// The only reader of a private object has gone.

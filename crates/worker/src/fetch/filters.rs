@@ -67,7 +67,7 @@ impl Fetch {
                 }
             }
         }
-        Ok(Chain::new(filters))
+        Ok(Chain::new(filters, self.task.params.gzip_buffer))
     }
 
     /// None where there is nothing for the filter to do. Parts of a body are neither packed nor unpacked.

@@ -16,6 +16,7 @@ mod queue;
 mod response;
 mod runner;
 mod start;
+mod transit;
 mod upload;
 
 use std::net::SocketAddr;
@@ -33,6 +34,7 @@ use lacquer_vcl_runtime::BackendId;
 use crate::client::Req;
 use crate::deadlines::Deadline;
 use crate::memory::Memory;
+use crate::pace::Pace;
 use crate::req_body::ReqBody;
 use crate::seat::Seated;
 use crate::task::{BEREQ, BERESP, Logged, Scene, Task, run_vcl};
@@ -105,6 +107,8 @@ pub struct Attempt {
     pub connect_timeout: Option<f64>,
     pub first_byte_timeout: Option<f64>,
     pub between_bytes_timeout: Option<f64>,
+    /// Of the work that its filters make.
+    pace: Pace,
 }
 
 impl Attempt {

@@ -1,10 +1,12 @@
 //! The object that a fetch makes: where it is kept and how it grows, and when others may have it.
 
-use lacquer_cache::{ChunkSizes, Nuke, ObjectSpec, Tag as Mark, Timers, flag};
+use std::sync::Arc;
+
+use lacquer_cache::{Nuke, Object, ObjectSpec, Tag as Mark, Timers, flag};
 use lacquer_http::{Filter, Text, conditional, header_table as h, pack, vary};
 use lacquer_shm::Tag;
 
-use super::{Fetch, Target};
+use super::{Fetch, Target, transit};
 use crate::task::names;
 
 /// The body of an object that is made.
@@ -136,7 +138,7 @@ impl Fetch {
             extra,
         };
         let p = &self.task.params;
-        let sizes = ChunkSizes { first: p.fetch_chunksize as usize, max: p.fetch_maxchunksize as usize };
+        let sizes = transit::chunk_sizes(p.fetch_chunksize, p.fetch_maxchunksize, self.transit_limit());
         let log = &mut self.task.log;
         let mut note = |text: &str| log.put(Tag::ExpKill, text.as_bytes());
         let mut nuke = Nuke { left: p.nuke_limit, log: &mut note };
@@ -221,7 +223,9 @@ impl Fetch {
             }
             self.publish();
         }
-        if let Some(object) = self.object.as_ref().filter(|o| o.is(flag::CANCEL)) {
+        // No one reads a body that was abandoned, or fetched in the background for a mark.
+        let unread = |o: &&Arc<Object>| o.is(flag::CANCEL) || self.is_bgfetch && self.uncacheable;
+        if let Some(object) = self.object.as_ref().filter(unread) {
             object.stored().slim();
         }
     }

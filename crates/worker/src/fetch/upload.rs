@@ -4,18 +4,20 @@ use std::io;
 
 use lacquer_backend::TxHalf;
 use lacquer_cache::Object;
-use lacquer_filters::{Chain, Filter, Gunzip};
+use lacquer_filters::{Chain, Filter, Gunzip, STEP_MAX};
 use lacquer_http::h1::{ChunkHeader, LAST_CHUNK};
 use lacquer_http::header_table as h;
 use lacquer_shm::Tag;
 
 use super::Fetch;
 use super::filters::FILTER_COST;
+use crate::pace::Pace;
 use crate::req_body::ReqBody;
 
 /// A body as the origin gets it.
 pub(super) struct Upload {
     chain: Chain,
+    pace: Pace,
     chunked: bool,
     /// A chunk with its frame.
     framed: Vec<u8>,
@@ -26,22 +28,27 @@ pub(super) struct Upload {
 impl Upload {
     /// One piece of the body; an empty one is the end.
     async fn push(&mut self, tx: &TxHalf, piece: &[u8]) -> io::Result<()> {
-        let pushed = self.chain.push(piece, piece.is_empty());
-        let out = pushed.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-        if out.is_empty() {
-            return Ok(());
+        let end = piece.is_empty();
+        let mut rest = piece;
+        while let Some(out) =
+            self.chain.next(&mut rest, end).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?
+        {
+            self.pieces += 1;
+            self.sent += out.len() as u64;
+            let made = out.len();
+            if self.chunked {
+                // A copy costs less than two more writes.
+                self.framed.clear();
+                self.framed.extend_from_slice(ChunkHeader::new(out.len()).as_bytes());
+                self.framed.extend_from_slice(out);
+                self.framed.extend_from_slice(b"\r\n");
+                tx.write_all(&self.framed).await?;
+            } else {
+                tx.write_all(out).await?;
+            }
+            self.pace.made(made).await;
         }
-        self.pieces += 1;
-        self.sent += out.len() as u64;
-        if !self.chunked {
-            return tx.write_all(out).await;
-        }
-        // A copy costs less than two more writes.
-        self.framed.clear();
-        self.framed.extend_from_slice(ChunkHeader::new(out.len()).as_bytes());
-        self.framed.extend_from_slice(out);
-        self.framed.extend_from_slice(b"\r\n");
-        tx.write_all(&self.framed).await
+        Ok(())
     }
 
     async fn end(&mut self, tx: &TxHalf) -> io::Result<()> {
@@ -53,7 +60,9 @@ impl Upload {
     async fn object(&mut self, tx: &TxHalf, body: &Object) -> io::Result<()> {
         let mut at = 0;
         while let Some(chunk) = body.chunk_at(at).filter(|c| !c.is_empty()) {
-            self.push(tx, chunk.bytes()).await?;
+            for piece in chunk.bytes().chunks(STEP_MAX) {
+                self.push(tx, piece).await?;
+            }
             at += chunk.len() as u64;
         }
         self.end(tx).await
@@ -69,6 +78,7 @@ impl Fetch {
         };
         let mut upload = Upload {
             chain: Chain::default(),
+            pace: Pace::default(),
             chunked: !length_known,
             framed: Vec::new(),
             sent: 0,
@@ -120,7 +130,7 @@ impl Fetch {
                 }
             }
         }
-        upload.chain = Chain::new(filters);
+        upload.chain = Chain::new(filters, self.task.params.gzip_buffer);
         true
     }
 

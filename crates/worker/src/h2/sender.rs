@@ -4,7 +4,7 @@
 use std::io;
 use std::rc::Rc;
 
-use lacquer_cache::{BodyState, Object, flag};
+use lacquer_cache::{BodyState, Object};
 use lacquer_h2::frame::{FrameHeader, Kind, flag as frame_flag};
 
 use super::output::Patience;
@@ -144,9 +144,9 @@ impl StreamSender {
 
     /// The stored bytes from `from` to `to` (or the end), as they arrive.
     pub async fn object(&mut self, object: &Object, from: u64, to: Option<u64>) -> Result<(), SendError> {
-        let only_reader = object.is(flag::PRIVATE | flag::HFM | flag::HFP);
         let to = to.unwrap_or(u64::MAX);
         let mut at = from;
+        crate::bodies::delivered(object, at);
         while at < to {
             let state = crate::bodies::more_than(object, at).await;
             let Some(mut chunk) = object.chunk_at(at).filter(|c| !c.is_empty()) else {
@@ -156,9 +156,7 @@ impl StreamSender {
             at += chunk.len() as u64;
             let last = at == to || (state == BodyState::Complete && at == object.body_len());
             self.body(chunk.bytes(), last).await?;
-            if only_reader {
-                object.stored().delivered(at, true);
-            }
+            crate::bodies::delivered(object, at);
         }
         Ok(())
     }

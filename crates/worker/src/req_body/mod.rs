@@ -244,33 +244,39 @@ impl ReqBody {
     /// The next piece that comes out of the filters.
     async fn next_filtered(&mut self, params: &Params) -> Result<&[u8], BodyError> {
         let Some(mut filters) = self.filters.take() else { return Ok(&[]) };
-        let outcome = loop {
-            if filters.is_done() {
-                filters.clear();
-                break Ok(());
-            }
-            if !filters.is_broken() {
-                match self.receive(params).await {
-                    Ok(piece) => filters.push(piece),
-                    Err(e) => break Err(e),
-                }
-            }
-            if filters.is_broken() {
-                self.status = BodyStatus::Error;
-                break Err(BodyError::Filter);
-            }
-            if !filters.out().is_empty() {
-                break Ok(());
-            }
-        };
+        let outcome = self.filter_more(&mut filters, params).await;
         let filters = self.filters.insert(filters);
         outcome.map(|()| filters.out())
     }
 
+    /// Reads until the filters have made something, or all.
+    async fn filter_more(&mut self, filters: &mut BodyFilters, params: &Params) -> Result<(), BodyError> {
+        loop {
+            if !filters.is_broken() {
+                filters.work(&self.buffer).await;
+            }
+            if filters.is_broken() {
+                self.status = BodyStatus::Error;
+                return Err(BodyError::Filter);
+            }
+            if !filters.out().is_empty() || filters.has_ended() {
+                return Ok(());
+            }
+            let (from, to) = self.receive_range(params).await?;
+            filters.take(from..to);
+        }
+    }
+
     /// The next piece as it comes from the client.
     async fn receive(&mut self, params: &Params) -> Result<&[u8], BodyError> {
+        let (from, to) = self.receive_range(params).await?;
+        Ok(&self.buffer[from..to])
+    }
+
+    /// Returns where in the buffer the next piece is; nowhere if there is none.
+    async fn receive_range(&mut self, params: &Params) -> Result<(usize, usize), BodyError> {
         if self.is_done() {
-            return Ok(&[]);
+            return Ok((0, 0));
         }
         if self.status == BodyStatus::Error {
             return Err(BodyError::Framing("failed before"));
@@ -285,7 +291,7 @@ impl ReqBody {
             Ok((from, to)) => {
                 self.counted += (to - from) as u64;
                 self.reads += 1;
-                Ok(&self.buffer[from..to])
+                Ok((from, to))
             }
             Err(e) => {
                 self.status = BodyStatus::Error;

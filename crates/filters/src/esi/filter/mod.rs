@@ -6,7 +6,7 @@ use super::Options;
 use super::layout::{Cut, Packer, Plain};
 use super::parser::Parser;
 use crate::gzip::{Direction, account};
-use crate::{Filter, Report};
+use crate::{Filter, Flow, Report, take_front};
 
 const WINDOW_BITS: u8 = 15;
 const STEP: usize = 16 * 1024;
@@ -17,6 +17,24 @@ fn finish<P: Packer>(parser: &mut Option<Parser<P>>, out: &mut Vec<u8>, report: 
     report.program = program;
     report.notes.extend(notes);
     Some(packer)
+}
+
+/// Parses until the output is a step long. A body in which each byte begins or ends a part comes out longer when it is
+/// packed, by a few bytes a part: so pieces of a quarter of a step are parsed at a time.
+fn parse<P: Packer>(
+    parser: Option<&mut Parser<P>>,
+    input: &mut &[u8],
+    out: &mut Vec<u8>,
+    step: usize,
+) -> Flow {
+    let Some(parser) = parser else { return Flow::Taken };
+    while !input.is_empty() {
+        if out.len() >= step / 2 {
+            return Flow::Full;
+        }
+        parser.push(take_front(input, (step / 4).max(1)), out);
+    }
+    Flow::Taken
 }
 
 /// Finds the ESI in a body and stores it unchanged.
@@ -36,14 +54,12 @@ impl Filter for Esi {
         "esi"
     }
 
-    fn push(&mut self, input: &[u8], end: bool, out: &mut Vec<u8>) -> Result<(), String> {
-        if let Some(parser) = &mut self.parser {
-            parser.push(input, out);
-        }
-        if end {
+    fn push(&mut self, input: &mut &[u8], end: bool, out: &mut Vec<u8>, step: usize) -> Result<Flow, String> {
+        let flow = parse(self.parser.as_mut(), input, out, step);
+        if end && flow == Flow::Taken {
             finish(&mut self.parser, out, &mut self.report);
         }
-        Ok(())
+        Ok(flow)
     }
 
     fn report(&mut self, report: &mut Report) {
@@ -104,14 +120,12 @@ impl Filter for EsiGzip {
         "esi_gzip"
     }
 
-    fn push(&mut self, input: &[u8], end: bool, out: &mut Vec<u8>) -> Result<(), String> {
-        if let Some(parser) = &mut self.parser {
-            parser.push(input, out);
-        }
-        if end {
+    fn push(&mut self, input: &mut &[u8], end: bool, out: &mut Vec<u8>, step: usize) -> Result<Flow, String> {
+        let flow = parse(self.parser.as_mut(), input, out, step);
+        if end && flow == Flow::Taken {
             self.packed = finish(&mut self.parser, out, &mut self.report);
         }
-        Ok(())
+        Ok(flow)
     }
 
     fn report(&mut self, report: &mut Report) {

@@ -1,0 +1,30 @@
+//! How the body of a response that is not for the cache passes through storage: in pieces that its only reader lets
+//! go of one after the other, while the fetch stays a bounded distance ahead (`transit_buffer`).
+
+use lacquer_cache::ChunkSizes;
+
+/// Pieces within the distance by which a fetch may be ahead. With one piece, nothing would be free before all of the
+/// distance was delivered.
+const PIECES: u64 = 4;
+
+/// Returns how large the pieces of a body are: `first` and `max` are `fetch_chunksize` and `fetch_maxchunksize`, and
+/// `transit` the limit for a body that has only one reader.
+pub fn chunk_sizes(first: u64, max: u64, transit: Option<u64>) -> ChunkSizes {
+    let max = transit.map_or(max, |limit| max.min((limit / PIECES).max(first)));
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    ChunkSizes { first: size(first), max: size(max) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_a_transit_are_a_quarter_of_it() {
+        let max = |transit| chunk_sizes(16 << 10, 256 << 20, transit).max;
+        assert_eq!(max(None), 256 << 20);
+        assert_eq!(max(Some(1 << 20)), 256 << 10);
+        assert_eq!(max(Some(1000)), 16 << 10, "not below fetch_chunksize");
+        assert_eq!(max(Some(u64::MAX)), 256 << 20, "not above fetch_maxchunksize");
+    }
+}

@@ -1,0 +1,41 @@
+//! Pauses in long work: a task that makes much out of little lets the others of its reactor run in between.
+
+/// Bytes made between two pauses; unpacking so many takes a fraction of a millisecond.
+const BYTES: usize = 256 * 1024;
+
+/// Counts the work of a task since its last pause.
+#[derive(Debug, Default)]
+pub struct Pace {
+    done: usize,
+}
+
+impl Pace {
+    /// Adds work and returns whether a pause is due, from which the count begins anew.
+    fn is_due(&mut self, bytes: usize) -> bool {
+        self.done = self.done.saturating_add(bytes);
+        let due = self.done >= BYTES;
+        if due {
+            self.done = 0;
+        }
+        due
+    }
+
+    /// Lets others run if so many bytes more are a reason to.
+    pub async fn made(&mut self, bytes: usize) {
+        if self.is_due(bytes) {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_due_after_much_work() {
+        let mut pace = Pace::default();
+        let due: Vec<bool> = [BYTES - 1, 1, BYTES - 2, 1, 1, 10 * BYTES, 1].map(|n| pace.is_due(n)).to_vec();
+        assert_eq!(due, [false, true, false, false, true, true, false]);
+    }
+}
