@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use rustix::fs::MemfdFlags;
 
+use crate::dirty::Dirty;
 use crate::memory::Mapping;
 use crate::runs::Runs;
 use crate::slabs::{Geometry, PAGE, Slabs};
@@ -18,8 +19,13 @@ use crate::slabs::{Geometry, PAGE, Slabs};
 const RESERVE: u64 = 1 << 36;
 /// Less of it than this is of no use.
 const RESERVE_LEAST: u64 = 16 << 20;
-/// From this many pages on, an unlimited arena gives a freed run back to the system.
+/// From this many pages on, an unlimited arena gives a freed run back to the system when it keeps enough already.
+/// Shorter runs are given back by [`Arena::give_back`] only.
 const RETURN_PAGES: u32 = 8;
+/// So many free pages an unlimited arena keeps resident: to take a page anew costs as much as to fill it.
+const KEPT_PAGES: u64 = 2048;
+/// Pages that are given back to the system at a time.
+const AT_ONCE: u32 = 4096;
 /// So many empty slabs an unlimited arena keeps: giving back and touching anew costs more than they do.
 const EMPTY_SLABS: u32 = 8;
 /// No span is longer.
@@ -91,6 +97,7 @@ impl Place {
 struct Allocator {
     runs: Runs,
     slabs: Slabs,
+    dirty: Dirty,
 }
 
 /// A mapped file with an allocator in it.
@@ -126,7 +133,7 @@ impl Arena {
             limit: size,
             geometry,
             counters: Counters::default(),
-            allocator: Mutex::new(Allocator { runs: Runs::new(pages), slabs }),
+            allocator: Mutex::new(Allocator { runs: Runs::new(pages), slabs, dirty: Dirty::default() }),
         };
         arena.counters.g_space.store(size.unwrap_or(0), Ordering::Relaxed);
         Ok(Arc::new(arena))
@@ -189,14 +196,15 @@ impl Arena {
 
     fn find(&self, size: u32) -> Option<(u64, Place)> {
         let mut guard = self.allocator.lock();
-        let Allocator { runs, slabs } = &mut *guard;
+        let Allocator { runs, slabs, dirty } = &mut *guard;
         if size <= self.geometry.max_small()
-            && let Some((at, slot)) = slabs.take(size, runs)
+            && let Some((at, slot)) = slabs.take(size, runs, dirty)
         {
             return Some((at, Place::slot(slot)));
         }
         let pages = size.max(1).div_ceil(PAGE);
         let start = runs.take(pages)?;
+        dirty.take(start, pages);
         Some((u64::from(start) * u64::from(PAGE), Place::pages(pages * PAGE)))
     }
 
@@ -227,17 +235,54 @@ impl Arena {
     }
 
     /// Makes pages free for reuse: first out of the file if a socket may hold them, or if nothing else
-    /// limits what stays resident.
+    /// limits what stays resident and enough is free already.
     fn release_pages(&self, at: u64, bytes: u32, sent: bool) {
         let pages = bytes / PAGE;
-        if sent || self.limit.is_none() && pages >= RETURN_PAGES {
-            let kept = self.mapping.punch(at, u64::from(bytes)).is_err();
-            if kept && sent {
+        let mut allocator = self.allocator.lock();
+        let is_surplus = self.limit.is_none()
+            && pages >= RETURN_PAGES
+            && allocator.dirty.pages() + u64::from(pages) > KEPT_PAGES;
+        if sent || is_surplus {
+            drop(allocator);
+            let is_clean = self.mapping.punch(at, u64::from(bytes)).is_ok();
+            if sent && !is_clean {
                 // Better lost than served to the wrong client. `can_punch` makes this all but impossible.
                 return;
             }
+            allocator = self.allocator.lock();
+        } else {
+            allocator.dirty.give(pages);
         }
-        self.allocator.lock().runs.give((at / u64::from(PAGE)) as u32, pages);
+        allocator.runs.give((at / u64::from(PAGE)) as u32, pages);
+    }
+
+    /// Returns how many bytes are resident but not in use. Memory that is reserved and not yet written counts as
+    /// resident, so there may be more.
+    pub fn surplus(&self) -> u64 {
+        let blocks = rustix::fs::fstat(self.mapping.fd()).map_or(0, |stat| stat.st_blocks);
+        (u64::try_from(blocks).unwrap_or(0) * 512).saturating_sub(self.used())
+    }
+
+    /// Gives all free pages back to the system, some at a time, so that others can allocate meanwhile.
+    pub fn give_back(&self) {
+        let mut from = 0;
+        loop {
+            let next = {
+                let mut allocator = self.allocator.lock();
+                let Allocator { runs, dirty, .. } = &mut *allocator;
+                let next = dirty.next(runs, from, AT_ONCE);
+                if next.is_none() {
+                    dirty.clear();
+                }
+                next
+            };
+            let Some((start, pages)) = next else { return };
+            // Where that fails the pages stay resident, which harms nobody.
+            let _ =
+                self.mapping.punch(u64::from(start) * u64::from(PAGE), u64::from(pages) * u64::from(PAGE));
+            self.allocator.lock().runs.give(start, pages);
+            from = start + pages;
+        }
     }
 
     fn account(&self, bytes: u64) {

@@ -10,6 +10,7 @@
 
 mod arena;
 mod body;
+mod dirty;
 mod memory;
 mod runs;
 mod slabs;

@@ -52,6 +52,22 @@ impl Runs {
         self.insert(start, n);
     }
 
+    /// Returns the free pages that begin at or behind `from`, the lowest first: the first page and how many.
+    pub(crate) fn next_from(&self, from: u32) -> Option<(u32, u32)> {
+        let around = self.by_start.range(..from).next_back().filter(|&(&start, &len)| start + len > from);
+        match around {
+            Some((&start, &len)) => Some((from, len - (from - start))),
+            None => self.by_start.range(from..).next().map(|(&start, &len)| (start, len)),
+        }
+    }
+
+    /// Takes pages that are known to be free.
+    pub(crate) fn take_at(&mut self, start: u32, n: u32) {
+        if let Some((&run, &len)) = self.by_start.range(..=start).next_back() {
+            self.cut(run, len, start, n);
+        }
+    }
+
     /// The longest run.
     pub(crate) fn longest(&self) -> u32 {
         self.by_len.last().map_or(0, |&(len, _)| len)

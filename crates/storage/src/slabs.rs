@@ -5,6 +5,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
+use crate::dirty::Dirty;
 use crate::runs::Runs;
 
 pub(crate) const PAGE: u32 = 4096;
@@ -120,11 +121,11 @@ impl Slabs {
     }
 
     /// Takes a slot; answers its byte offset and its size.
-    pub(crate) fn take(&mut self, size: u32, runs: &mut Runs) -> Option<(u64, u32)> {
+    pub(crate) fn take(&mut self, size: u32, runs: &mut Runs, dirty: &mut Dirty) -> Option<(u64, u32)> {
         let class = class_size(size);
         let exact = self.partial.range((class, 0)..=(class, u32::MAX)).next().copied();
         let found = exact
-            .or_else(|| self.grow(class, runs))
+            .or_else(|| self.grow(class, runs, dirty))
             .or_else(|| self.partial.range((class, 0)..).next().copied())?;
         let (slot, page) = found;
         let slab = self.slabs.get_mut(&page)?;
@@ -161,10 +162,11 @@ impl Slabs {
         Some((page, bytes / PAGE))
     }
 
-    fn grow(&mut self, class: u32, runs: &mut Runs) -> Option<(u32, u32)> {
+    fn grow(&mut self, class: u32, runs: &mut Runs, dirty: &mut Dirty) -> Option<(u32, u32)> {
         let bytes = self.geometry.slab_bytes(class);
         let pages = bytes / PAGE;
         let page = runs.take_aligned(pages, pages)?;
+        dirty.take(page, pages);
         self.slabs.insert(page, Slab::new(class, bytes));
         self.partial.insert((class, page));
         self.empty += 1;
@@ -180,7 +182,9 @@ mod tests {
     fn few_empty_slabs_are_kept() {
         let mut runs = Runs::new(1024);
         let mut slabs = Slabs::new(Geometry::for_size(1 << 20), 1);
-        let mut take = |slabs: &mut Slabs, size| slabs.take(size, &mut runs).expect("there is room");
+        let mut dirty = Dirty::default();
+        let mut take =
+            |slabs: &mut Slabs, size| slabs.take(size, &mut runs, &mut dirty).expect("there is room");
         let (a, b) = (take(&mut slabs, 64), take(&mut slabs, 128));
         assert_eq!(slabs.give(a.0, a.1), None);
         assert!(slabs.give(b.0, b.1).is_some(), "one is enough");

@@ -36,6 +36,7 @@ const DESCRIPTORS_AT_ONCE: u64 = 1 << 16;
 
 /// Sets everything up; when it returns the reactors run and wait for leave to accept.
 pub fn boot(link: RawFd) -> Result<(Arc<Shared>, UnixStream), String> {
+    crate::sys::prepare_heap();
     crate::sys::watch_for_faults(crate::control::panics::last_words);
     crate::sys::die_with_parent();
     let mut link = UnixStream::from(crate::sys::inherit(link));

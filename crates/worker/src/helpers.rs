@@ -13,6 +13,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::bans::PackedHeads;
 use crate::clock;
+use crate::give_back::GiveBack;
 use crate::shared::Shared;
 use crate::stevedores::Stevedores;
 
@@ -136,8 +137,10 @@ fn lurk(shared: &Shared) {
 
 fn publish_for_ever(shared: &Shared) {
     let started = clock::real();
+    let mut give_back = GiveBack::new(shared);
     loop {
         publish(shared, started);
+        give_back.look(shared);
         shared.log.release(RELEASE_AT_ONCE);
         std::thread::sleep(clock::seconds(PUBLISH_EVERY));
     }

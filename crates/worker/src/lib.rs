@@ -19,6 +19,7 @@ mod deadlines;
 mod extra;
 mod faults;
 mod fetch;
+mod give_back;
 mod h2;
 mod helpers;
 mod locks;

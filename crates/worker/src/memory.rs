@@ -20,6 +20,9 @@ pub struct Memory {
     pub synth_body: Vec<u8>,
 }
 
+/// Buffers that grew longer are not kept for the next transaction.
+const KEPT: usize = 64 * 1024;
+
 impl Memory {
     /// `workspace` is the parameter that says how many bytes the workspace has.
     pub fn new(reactor: &Reactor, params: &Params, workspace: u64) -> Memory {
@@ -47,5 +50,14 @@ impl Memory {
         }
         self.out.clear();
         self.synth_body.clear();
+    }
+
+    /// Lets go of buffers that grew: it may be long until the next transaction.
+    pub fn shrink(&mut self) {
+        for buffer in [&mut self.out, &mut self.synth_body] {
+            if buffer.capacity() > KEPT {
+                *buffer = Vec::new();
+            }
+        }
     }
 }

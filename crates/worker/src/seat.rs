@@ -56,7 +56,8 @@ impl<T: Seated> Seat<T> {
 
     /// The transaction has ended.
     pub fn vacate(&mut self) {
-        if let Some(memory) = T::leave(&mut self.0.transaction) {
+        if let Some(mut memory) = T::leave(&mut self.0.transaction) {
+            memory.shrink();
             self.0.memory = Some(memory);
         }
     }

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 mod fatal;
+mod heap;
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -10,6 +11,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use lacquer_vcl_runtime::TcpInfo;
 
 pub use fatal::{die, prepare_thread, set_last_words_fd, watch_for_faults};
+pub use heap::{free_heap, prepare_heap, trim_heap};
 
 /// Takes over a descriptor that the manager left open for this process.
 pub fn inherit(fd: RawFd) -> OwnedFd {

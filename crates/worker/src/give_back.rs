@@ -1,0 +1,106 @@
+//! Gives memory back to the system after a peak: free blocks of the heap, and free pages of the storages. It runs on a
+//! thread of its own every few seconds, and only when there is much, so that a steady load does not pay for it.
+
+use std::time::{Duration, Instant};
+
+use lacquer_storage::Kind;
+
+use crate::shared::Shared;
+use crate::sys;
+
+/// Time between two looks.
+const EVERY: Duration = Duration::from_secs(5);
+/// Less than this is not worth the locks and the page faults.
+const WORTH: u64 = 8 << 20;
+
+/// Looks for memory that is free and was free when it looked before.
+pub struct GiveBack {
+    last: Instant,
+    /// The least that was free in the heap since it was trimmed. What is above it came free later.
+    heap: u64,
+    /// Bytes of each storage that were resident and not in use.
+    storages: Vec<u64>,
+}
+
+impl GiveBack {
+    pub fn new(shared: &Shared) -> GiveBack {
+        GiveBack { last: Instant::now(), heap: 0, storages: vec![0; shared.stevedores.all().len()] }
+    }
+
+    /// Gives back what is due. Cheap if it is not time yet.
+    pub fn look(&mut self, shared: &Shared) {
+        if self.last.elapsed() < EVERY {
+            return;
+        }
+        self.last = Instant::now();
+        if heap_is_due(&mut self.heap, sys::free_heap() as u64) {
+            sys::trim_heap();
+        }
+        for (stevedore, before) in shared.stevedores.all().iter().zip(&mut self.storages) {
+            // Holes in a file on a disk would take away what the manager reserved there.
+            if stevedore.kind() != Kind::Malloc {
+                continue;
+            }
+            let arena = stevedore.arena();
+            let now = arena.surplus();
+            if storage_is_due(*before, now, arena.used(), arena.limit()) {
+                arena.give_back();
+            }
+            *before = now;
+        }
+    }
+}
+
+/// Whether trimming is worth it. A trim does not change how much is free, so what was free then does not count again.
+fn heap_is_due(floor: &mut u64, free: u64) -> bool {
+    let due = free > floor.saturating_add(WORTH);
+    *floor = if due { free } else { free.min(*floor) };
+    due
+}
+
+/// Whether a storage has much free that it will not need soon: it was free at the last look, too, and a limited one is
+/// not nearly full.
+fn storage_is_due(before: u64, now: u64, used: u64, limit: Option<u64>) -> bool {
+    let has_room = limit.is_none_or(|limit| limit.saturating_sub(used) >= limit / 4);
+    before.min(now) >= WORTH && has_room
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_heap_is_trimmed_once_after_each_peak() {
+        const MB: u64 = 1 << 20;
+        let mut floor = 0;
+        let steps = [
+            (7, false),
+            (20, true),
+            (20, false),
+            (25, false),
+            (40, true),
+            (30, false),
+            (37, false),
+            (39, true),
+        ];
+        for (free, due) in steps {
+            assert_eq!(heap_is_due(&mut floor, free * MB), due, "{free} MB are free");
+        }
+    }
+
+    #[test]
+    fn a_storage_gives_back_what_stays_free() {
+        const MB: u64 = 1 << 20;
+        let cases = [
+            (100, 100, 0, None, true),
+            (0, 100, 0, None, false),
+            (100, 4, 0, None, false),
+            (30, 30, 64, Some(100), true),
+            (30, 30, 80, Some(100), false),
+        ];
+        for (before, now, used, limit, due) in cases {
+            let limit = limit.map(|limit| limit * MB);
+            assert_eq!(storage_is_due(before * MB, now * MB, used * MB, limit), due, "{before} {now} {used}");
+        }
+    }
+}

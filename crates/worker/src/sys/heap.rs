@@ -1,0 +1,37 @@
+//! The C library's heap: how it is set up, and how free memory goes back to the system.
+
+/// Longer blocks are mapped by themselves and unmapped when freed. Fixed, since a threshold that grows with what was
+/// freed, as is the default, keeps more and more after each peak.
+#[cfg(target_env = "gnu")]
+const MAPPED_FROM: libc::c_int = 512 * 1024;
+/// So much may stay free at the end of each thread's heap, or a busy server would take and give it all the time.
+#[cfg(target_env = "gnu")]
+const KEPT_AT_END: libc::c_int = 4 << 20;
+
+/// Sets up the heap. Called once, before there are other threads.
+pub fn prepare_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: no pointers; the options only change when memory is taken from the system and given back.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_FROM);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_AT_END);
+    }
+}
+
+/// Returns how many bytes of the heap are free, whether or not their pages are with the system already.
+pub fn free_heap() -> usize {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: no pointers; the call takes the heap's own locks.
+    return unsafe { libc::mallinfo2() }.fordblks;
+    #[cfg(not(target_env = "gnu"))]
+    return 0;
+}
+
+/// Gives the whole pages of the heap's free blocks back to the system.
+pub fn trim_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: no pointers; what is in use is not touched.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
