@@ -117,6 +117,9 @@ pub const COMMANDS: &[CommandSpec] = &[
     ),
     command("banner", "banner", 0, 0, "Say hello."),
     command("debug.fragfetch", "debug.fragfetch", 1, 1, "Fetch bodies in fragments of this size.").worker().debug(),
+    command("debug.jail", "debug.jail", 0, 0, "Make the worker try to start a program, which its jail forbids.")
+        .worker()
+        .debug(),
     command("debug.listen_address", "debug.listen_address", 0, 0, "Report where connections are accepted.")
         .worker()
         .debug(),

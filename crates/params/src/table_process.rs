@@ -20,6 +20,23 @@ sigsegv_handler: Bool = "on" { units = "bool", flags = MUST_RESTART }
     "On a crash signal, leave a report with a backtrace behind.";
 syslog_cli_traffic: Bool = "on" { units = "bool" }
     "Write all CLI traffic to syslog.";
+jail_syscalls: Bool = "on" { units = "bool", flags = MUST_RESTART }
+    "Let the worker make only the system calls that it needs (seccomp). Any other one ends it, and panic.show names \
+     the call.";
+jail_files: Bool = "on" { units = "bool", flags = MUST_RESTART }
+    "Let the worker read files only below jail_read, write only where its shared memory is, and not signal other \
+     processes or serve TCP ports of its own (Landlock).";
+jail_read: Text = "/" { flags = MUST_RESTART }
+    "What the worker may read: files and directories, separated by colons. Files that VCL names (std.fileread, \
+     password files, geographic databases) must be below one of them; /etc, libraries and time zones always are. \
+     The permissions of the worker's user apply in any case.";
+jail_environment: Text = "" { flags = MUST_RESTART }
+    "Names of environment variables that the worker gets, separated by commas or blanks; a name that ends with * \
+     stands for all that begin so. Those of language, time zone and name resolution, and those that a VCL with \
+     std.getenv() mentions, need not be given.";
+jail_dumpable: Bool = "off" { units = "bool", flags = MUST_RESTART }
+    "Let the worker leave a core when it dies (unless the feature no_coredump is set), and let processes of its \
+     user look into it. root may attach a debugger in any case.";
 cc_command: Text = "exec cc %w -shared -o %o %s" { flags = MUST_RELOAD | BUILD_OPTIONS,
         default_reason = "exec $CC $CFLAGS %w -shared -o %o %s" }
     "Accepted for compatibility: VCL is compiled without a C compiler.";

@@ -1,8 +1,12 @@
-//! Executable memory: written once, then read and executed, never both writable and executable.
+//! Executable memory: a sealed memory file that is only ever mapped to be read and executed. There is no address
+//! at which the code could be written, and the worker's jail need not allow memory to become executable.
 
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// Machine code in its own mapping, released on drop.
 pub struct Code {
@@ -10,27 +14,41 @@ pub struct Code {
     size: usize,
 }
 
-// SAFETY: after it is made, the mapping is only read and executed.
+// SAFETY: the mapping is only read and executed.
 unsafe impl Send for Code {}
 // SAFETY: as above.
 unsafe impl Sync for Code {}
+
+/// Returns a file with these bytes that nobody can change any more.
+fn sealed_file(bytes: &[u8]) -> rustix::io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    // The flag says that the file is not a program; kernels before 6.3 do not know it.
+    let file = match memfd_create("vcl", flags | MemfdFlags::NOEXEC_SEAL) {
+        Err(Errno::INVAL) => memfd_create("vcl", flags)?,
+        other => other?,
+    };
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let written = rustix::io::retry_on_intr(|| rustix::io::write(&file, rest))?;
+        rest = &rest[written..];
+    }
+    fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+    Ok(file)
+}
 
 impl Code {
     /// Maps a copy of position-independent `bytes`.
     pub fn new(bytes: &[u8]) -> Result<Code, String> {
         let fault = |e| format!("No memory for machine code: {e}");
+        // A file of no bytes cannot be mapped.
+        let file = sealed_file(if bytes.is_empty() { &[0] } else { bytes }).map_err(fault)?;
         let size = bytes.len().max(1); // The kernel rounds up to pages.
-        // SAFETY: a fresh private mapping at an address of the kernel's choice.
-        let start = unsafe {
-            mmap_anonymous(std::ptr::null_mut(), size, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
-        };
-        let start = NonNull::new(start.map_err(fault)?.cast::<u8>()).ok_or("No memory for machine code")?;
+        let protection = ProtFlags::READ | ProtFlags::EXEC;
+        // SAFETY: a fresh mapping at an address of the kernel's choice, of a file that does not change.
+        let start =
+            unsafe { mmap(std::ptr::null_mut(), size, protection, MapFlags::PRIVATE, &file, 0) }.map_err(fault)?;
+        let start = NonNull::new(start.cast::<u8>()).ok_or("No memory for machine code")?;
         let code = Code { start, size };
-        // SAFETY: the mapping is writable, at least as large and nobody else's.
-        unsafe { start.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-        // SAFETY: the range is the mapping made above.
-        unsafe { mprotect(start.as_ptr().cast(), size, MprotectFlags::READ | MprotectFlags::EXEC) }
-            .map_err(fault)?;
         synchronise(code.address(), size);
         Ok(code)
     }

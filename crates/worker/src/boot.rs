@@ -52,9 +52,8 @@ pub fn boot(link: RawFd) -> Result<(Arc<Shared>, UnixStream), String> {
     crate::sys::set_last_words_fd(config.panic_fd);
     std::panic::set_hook(Box::new(crate::control::panics::hook));
     let sockets: Vec<Arc<Inherited>> = config.sockets.iter().map(|s| Arc::new(Inherited::new(s))).collect();
-    if let Some(who) = &config.credentials {
-        crate::sys::become_user(who.uid, who.gid)?;
-        crate::sys::die_with_parent();
+    if let Some(line) = crate::jail::enter(&config)?.line() {
+        eprintln!("{line}");
     }
     let shared = share(config)?;
     start_reactors(&shared, &sockets)?;

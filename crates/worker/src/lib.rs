@@ -22,6 +22,7 @@ mod fetch;
 mod give_back;
 mod h2;
 mod helpers;
+mod jail;
 mod locks;
 mod memory;
 mod pace;

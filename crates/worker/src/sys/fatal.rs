@@ -6,8 +6,15 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// SIGQUIT is how the manager ends a worker that does not answer: the words tell where it was.
-const FATAL: [libc::c_int; 6] =
-    [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGQUIT];
+const FATAL: [libc::c_int; 7] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGABRT,
+    libc::SIGQUIT,
+    libc::SIGSYS,
+];
 /// A broken pipe is an ordinary error; what a terminal or a service sends to a whole group is for the manager.
 const IGNORED: [libc::c_int; 3] = [libc::SIGPIPE, libc::SIGINT, libc::SIGHUP];
 /// For the handler, which unwinds the stack and names what it finds there. Not touched until then.
@@ -85,6 +92,31 @@ extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, _context
     unsafe { libc::raise(signal) };
 }
 
+/// The part of `siginfo_t` that the kernel fills in for SIGSYS.
+#[repr(C)]
+struct Violation {
+    signal: libc::c_int,
+    errno: libc::c_int,
+    code: libc::c_int,
+    address: *const libc::c_void,
+    call: libc::c_int,
+    architecture: libc::c_uint,
+}
+
+/// `si_code` of a SIGSYS from the filter.
+const SYS_SECCOMP: libc::c_int = 1;
+
+/// Writes the name of the call that the filter did not let pass.
+fn name_violation(info: &libc::siginfo_t, out: &mut impl Write) {
+    // SAFETY: `siginfo_t` is larger and aligned at least as strictly; all fields are plain numbers.
+    let violation = unsafe { &*std::ptr::from_ref(info).cast::<Violation>() };
+    let call = violation.call.cast_unsigned();
+    let _ = match crate::jail::names_table::name(call) {
+        Some(name) => write!(out, ": the jail forbids the worker to call {name}"),
+        None => write!(out, ": the jail forbids the worker to make system call {call}"),
+    };
+}
+
 /// What is known without looking; how long it is.
 fn summarize(signal: libc::c_int, info: &libc::siginfo_t, out: &mut [u8]) -> usize {
     let size = out.len();
@@ -95,13 +127,16 @@ fn summarize(signal: libc::c_int, info: &libc::siginfo_t, out: &mut [u8]) -> usi
         libc::SIGILL => "(Illegal instruction)",
         libc::SIGFPE => "(Arithmetic error)",
         libc::SIGQUIT => "(Quit)",
+        libc::SIGSYS => "(Bad system call)",
         _ => "(Aborted)",
     };
     let _ = write!(rest, "Panic: signal {signal} {what}");
     // SAFETY: which of the two fields is set depends on whether a process or the kernel sent the signal; both are
     // integers within the structure in any case.
     let (sender, address) = unsafe { (info.si_pid(), info.si_addr()) };
-    if info.si_code > 0 {
+    if signal == libc::SIGSYS && info.si_code == SYS_SECCOMP {
+        name_violation(info, &mut rest);
+    } else if info.si_code > 0 {
         let _ = write!(rest, ", at {address:?}");
     } else if sender.cast_unsigned() != std::process::id() {
         let _ = write!(rest, ", sent by process {sender}");

@@ -2,6 +2,7 @@
 //! [fatal](fatal) signals.
 #![allow(unsafe_code)]
 
+pub mod confine;
 mod fatal;
 mod heap;
 
@@ -98,11 +99,14 @@ pub fn become_user(uid: u32, gid: u32) -> Result<(), String> {
 
 /// Dies with the manager, even when that is killed.
 pub fn die_with_parent() {
-    // SAFETY: no pointers; PR_SET_DUMPABLE keeps core dumps possible after the change of user.
-    unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        libc::prctl(libc::PR_SET_DUMPABLE, 1);
-    }
+    // SAFETY: no pointers.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+}
+
+/// Sets whether the process may leave a core and other processes of its user may look into it.
+pub fn set_dumpable(dumpable: bool) {
+    // SAFETY: no pointers.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, libc::c_ulong::from(dumpable), 0, 0, 0) };
 }
 
 /// What a clock says. It is read several times for every request, so the answer is made a number without
