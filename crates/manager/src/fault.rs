@@ -26,6 +26,11 @@ impl Fault {
         Fault { text: String::new(), code, hint: false }
     }
 
+    /// The reason, without what is printed around it.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Exit code of the process.
     pub fn code(&self) -> u8 {
         self.code

@@ -7,12 +7,17 @@ use rustix::fs::{Gid, Uid};
 use rustix::process::{getegid, geteuid, getgid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-use crate::complain::{Complain, Level};
+use crate::complain::{Complain, Level, say_line};
 use crate::fault::{Fault, Outcome};
 use crate::users::{self, User};
 
 const DEFAULT_USER: &str = "varnish";
 const DEFAULT_WORK_USER: &str = "vcache";
+/// Ids for a system without these users: Debian and systemd give them to nobody.
+const SPARE_IDS: (u32, u32) = (65_530, 65_531);
+/// The advice where the automatic choice is impossible.
+const REMEDY: &str = "Make the users varnish and vcache, with the same group, or name another user (-j unix,user=NAME), \
+                      or say -j none to run everything as root.";
 
 /// As whom the processes run.
 #[derive(Clone, Debug)]
@@ -47,7 +52,8 @@ fn unix(arguments: &[String]) -> Outcome<Ids> {
     }
     let (mut manager, mut worker) = (None, None);
     let known = |name: &str| {
-        users::user(name).ok_or_else(|| Fault::usage(format!("Unix jail: {name} user not found.")))
+        let user = users::user(name).or_else(|| numeric(name));
+        user.ok_or_else(|| Fault::usage(format!("Unix jail: {name} user not found.")))
     };
     for argument in arguments {
         match argument.split_once('=') {
@@ -68,8 +74,22 @@ fn unix(arguments: &[String]) -> Outcome<Ids> {
     ids(manager, worker)
 }
 
+/// Returns the user of a number that has no name; its group has the same number.
+fn numeric(name: &str) -> Option<User> {
+    let uid = name.parse().ok().filter(|uid| *uid != 0)?;
+    Some(User { name: name.to_owned(), uid, gid: uid })
+}
+
+/// Returns users that are not in the user database, for a container without any.
+fn spare() -> Ids {
+    let user = |uid: u32| User { name: uid.to_string(), uid, gid: SPARE_IDS.0 };
+    Ids { manager: user(SPARE_IDS.0), worker: user(SPARE_IDS.1), own_gid: getgid() }
+}
+
 fn ids(manager: User, worker: Option<User>) -> Outcome<Ids> {
-    let worker = worker.or_else(|| users::user(DEFAULT_WORK_USER));
+    // A user without a name has no group that another could share.
+    let is_named = manager.name.parse::<u32>().is_err();
+    let worker = worker.or_else(|| users::user(DEFAULT_WORK_USER).filter(|_| is_named));
     if let Some(worker) = worker.as_ref().filter(|worker| worker.gid != manager.gid) {
         return Err(Fault::usage(format!(
             "Unix jail: user {} and {} have different login groups",
@@ -99,24 +119,44 @@ impl Jail {
     /// Reads `-j` and steps back. Without it, the best that is possible.
     pub fn enter(argument: Option<&str>) -> Outcome<Jail> {
         let jail = match argument {
-            None => Jail::automatic(),
+            None => Jail::automatic()?,
             Some(argument) => Jail::parse(argument)?,
         };
+        if jail.worker_is_root() {
+            say_line("Warning: the worker, which faces the network, runs as root. -j linux changes that.");
+        }
         if let Some(ids) = &jail.ids {
             // Supplementary groups of root would outlive stepping back.
             let _ = set_thread_groups(&[Gid::from_raw(ids.manager.gid)]);
         }
-        jail.lower().map_err(|error| Fault::plain(format!("Cannot give up root: {error}")))?;
+        jail.lower().map_err(|error| Fault::plain(format!("Cannot give up root: {error}. {REMEDY}")))?;
         Ok(jail)
     }
 
-    fn automatic() -> Jail {
+    /// Returns the jail for a start without `-j`. Root never stays root here.
+    fn automatic() -> Outcome<Jail> {
         if !geteuid().is_root() {
-            return Jail::none();
+            return Ok(Jail::none());
         }
-        match users::user(DEFAULT_USER).map(|manager| ids(manager, None)) {
-            Some(Ok(ids)) => Jail { name: "linux", ids: Some(ids) },
-            _ => Jail::none(),
+        let ids = match users::user(DEFAULT_USER) {
+            Some(manager) => {
+                ids(manager, None).map_err(|fault| Fault::plain(format!("{}\n{REMEDY}", fault.text())))?
+            }
+            None => {
+                let (manager, worker) = SPARE_IDS;
+                say_line(&format!(
+                    "Info: there is no user {DEFAULT_USER}: the manager runs as uid {manager}, the worker as {worker}"
+                ));
+                spare()
+            }
+        };
+        Ok(Jail { name: "linux", ids: Some(ids) })
+    }
+
+    fn worker_is_root(&self) -> bool {
+        match &self.ids {
+            Some(ids) => ids.worker.uid == 0,
+            None => geteuid().is_root(),
         }
     }
 
@@ -195,5 +235,22 @@ impl Jail {
         let Some(ids) = &self.ids else { return Ok(()) };
         let _root = self.raise();
         std::os::unix::fs::chown(path, Some(ids.manager.uid), Some(ids.manager.gid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_without_names_are_never_root() {
+        assert_eq!(numeric("1234").map(|user| (user.uid, user.gid)), Some((1234, 1234)));
+        assert_eq!(numeric("0"), None);
+        assert_eq!(numeric("nosuchuser"), None);
+        let spare = spare();
+        assert_ne!(spare.manager.uid, spare.worker.uid);
+        assert_eq!(spare.manager.gid, spare.worker.gid);
+        let alone = numeric("1234").and_then(|user| ids(user, None).ok());
+        assert_eq!(alone.map(|ids| ids.worker.uid), Some(1234));
     }
 }

@@ -8,6 +8,7 @@ mod cli;
 mod complain;
 mod daemon;
 mod documents;
+mod environment;
 mod fault;
 mod jail;
 mod listen;

@@ -32,6 +32,8 @@ pub struct Program {
     pub methods: Vec<u32>,
     /// Names given in `return (vcl(name))`, each once.
     pub labels: Vec<String>,
+    /// Environment variables for std.getenv(), from the manager: the worker has a cleaned environment.
+    pub environment: Vec<(String, Vec<u8>)>,
     /// Number of call sites with a private state (PRIV_CALL).
     pub call_sites: u32,
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use lacquer_params::VccFeatureBits;
 use lacquer_vcl::{Options, Text, vcl_load_text};
 
+use crate::environment;
 use crate::machine::Machine;
 
 /// A checked program.
@@ -106,6 +107,7 @@ fn compile_here(text: Input<'_>, around: &Surroundings<'_>) -> Result<Compiled, 
     if around.needs_41 && program.syntax < 41 {
         return Err(TOO_OLD_FOR_UNIX_SOCKETS.to_owned());
     }
+    program.environment = environment::mentioned(std::env::vars_os(), &program);
     // The worker has no use for the text.
     let sources = std::mem::take(&mut program.sources).into_iter().map(|source| (source.name, source.text));
     let mut modules: Vec<String> = Vec::new();

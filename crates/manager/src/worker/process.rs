@@ -16,6 +16,7 @@ use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use rustix::process::{Pid, Signal};
 
 use super::lines::Lines;
+use crate::environment;
 
 /// What the worker may write before somebody must read it.
 const OUTPUT_BUFFER: usize = 1 << 20;
@@ -72,13 +73,17 @@ fn timespec(duration: Duration) -> Timespec {
     Timespec { tv_sec: duration.as_secs() as i64, tv_nsec: duration.subsec_nanos().into() }
 }
 
-/// This program again, whatever has become of its file. With `LACQUER_WORKER_UNDER` set to the command of
-/// a tool (`valgrind --tool=callgrind`, `perf record`) the worker runs under it; whoever starts the
-/// manager may run what they like anyway.
-fn program(name: &OsString) -> io::Result<Command> {
-    let Some(tool) = std::env::var_os("LACQUER_WORKER_UNDER") else {
+/// Returns the command of a tool (`valgrind --tool=callgrind`, `perf record`) that the worker is to run under. It gets
+/// no jail then, because the tool would be in it. The user who starts the manager may run anything anyway.
+pub fn tool() -> Option<OsString> {
+    std::env::var_os("LACQUER_WORKER_UNDER")
+}
+
+/// Returns the command that starts this program again, even if its file was replaced. `more` names variables to pass.
+fn program(name: &OsString, more: &str) -> io::Result<Command> {
+    let Some(tool) = tool() else {
         let mut command = Command::new("/proc/self/exe");
-        command.arg0(name);
+        command.arg0(name).env_clear().envs(environment::for_worker(std::env::vars_os(), more));
         return Ok(command);
     };
     let tool = tool.to_string_lossy();
@@ -89,8 +94,8 @@ fn program(name: &OsString) -> io::Result<Command> {
 }
 
 impl Worker {
-    /// Starts a worker that inherits these descriptors under their numbers.
-    pub fn spawn(name: &OsString, inherited: &[BorrowedFd<'_>]) -> io::Result<Worker> {
+    /// Starts a worker that inherits these descriptors under their numbers, and the variables that `more` names.
+    pub fn spawn(name: &OsString, more: &str, inherited: &[BorrowedFd<'_>]) -> io::Result<Worker> {
         let (link, theirs) = UnixStream::pair()?;
         let (output, said) = pipe_with(PipeFlags::CLOEXEC)?;
         // A small buffer is no reason not to run.
@@ -100,7 +105,7 @@ impl Worker {
         for fd in passed() {
             fcntl_setfd(fd, FdFlags::empty())?;
         }
-        let process = program(name)?
+        let process = program(name, more)?
             .arg(format!("{WORKER_ARGUMENT}{}", theirs.as_raw_fd()))
             .stdin(Stdio::null())
             .stdout(said.try_clone()?)

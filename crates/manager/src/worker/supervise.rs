@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use lacquer_cli::link::{FromWorker, Request, ToWorker, WorkerConfig};
 use lacquer_cli::status;
 use lacquer_http::date;
-use lacquer_params::{DebugBits, FeatureBits};
+use lacquer_params::{DebugBits, FeatureBits, Params};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::process::{End, Worker, last_words, panic_file};
+use super::process::{End, Worker, last_words, panic_file, tool};
 use crate::complain::{Complain, Level, say_line};
 use crate::manager::{Manager, Reply, seconds};
 use crate::shm::{Shm, now};
@@ -159,7 +159,8 @@ impl Manager {
         let mut worker = {
             let _root = self.jail.raise();
             let _cores = NoCores::when(self.params.values().feature.has(FeatureBits::NO_COREDUMP));
-            Worker::spawn(&self.program, &inherited).map_err(|error| cannot("start it", error))?
+            let more = &self.params.values().jail_environment;
+            Worker::spawn(&self.program, more, &inherited).map_err(|error| cannot("start it", error))?
         };
         let pid = worker.pid();
         self.complain.say(Level::Debug, &format!("Child ({pid}) Started"));
@@ -173,7 +174,7 @@ impl Manager {
             sockets: self.listeners.for_worker(),
             storages: self.storages.iter().map(|storage| storage.for_worker()).collect(),
             address_space,
-            params: self.params.values().clone(),
+            params: for_worker(self.params.values()),
             credentials: self.jail.worker(),
             vsm_fd: vsm.as_raw_fd(),
             panic_fd: panic.as_raw_fd(),
@@ -396,6 +397,15 @@ impl Manager {
             shm.counters.child_panic.add(1);
         }
     }
+}
+
+/// Returns the parameters of a worker; one that runs under a tool has no jail.
+fn for_worker(params: &Params) -> Params {
+    let mut params = params.clone();
+    if tool().is_some() {
+        (params.jail_syscalls, params.jail_files, params.jail_dumpable) = (false, false, true);
+    }
+    params
 }
 
 /// Text with what is not printable escaped; lines stay lines.

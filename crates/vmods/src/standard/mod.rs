@@ -114,9 +114,14 @@ fn syntax<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
 fn getenv<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let name = args.str(0).and_then(|name| std::str::from_utf8(name).ok());
     let name = name.filter(|name| !name.is_empty() && !name.contains(['=', '\0']));
-    match name.and_then(std::env::var_os) {
-        Some(value) => text(ctx, value.as_encoded_bytes()),
-        None => Ok(Value::Str(None)),
+    let Some(name) = name else { return Ok(Value::Str(None)) };
+    let vcl = ctx.vcl;
+    match vcl.program.environment.iter().find(|(known, _)| known == name) {
+        Some((_, value)) => text(ctx, value),
+        None => match std::env::var_os(name) {
+            Some(value) => text(ctx, value.as_encoded_bytes()),
+            None => Ok(Value::Str(None)),
+        },
     }
 }
 

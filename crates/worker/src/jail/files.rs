@@ -69,7 +69,11 @@ fn open(path: &str) -> io::Result<OwnedFd> {
 /// Rights for directories are invalid for files.
 fn rights(fd: &OwnedFd, wanted: u64) -> io::Result<u64> {
     let is_directory = fstat(fd)?.st_mode & libc::S_IFMT == libc::S_IFDIR;
-    Ok(if is_directory { wanted } else { wanted & (EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEVICE) })
+    Ok(if is_directory {
+        wanted
+    } else {
+        wanted & (EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEVICE)
+    })
 }
 
 /// Restricts this thread, and those that it starts, to reading `jail_read` and writing below the directory `vsm`.

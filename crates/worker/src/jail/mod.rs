@@ -42,7 +42,8 @@ impl Missing {
 
     /// Returns a line for the log, unless everything is in force.
     pub fn line(&self) -> Option<String> {
-        (!self.0.is_empty()).then(|| format!("The worker's jail is incomplete, without: {}", self.0.join(", ")))
+        (!self.0.is_empty())
+            .then(|| format!("The worker's jail is incomplete, without: {}", self.0.join(", ")))
     }
 }
 

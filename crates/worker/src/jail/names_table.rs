@@ -96,7 +96,9 @@ pub fn first_unknown() -> u32 {
 mod tests {
     #[test]
     fn names_and_numbers_belong_together() {
-        for (call, known) in [("read", libc::SYS_read), ("futex", libc::SYS_futex), ("mseal", libc::SYS_mseal)] {
+        for (call, known) in
+            [("read", libc::SYS_read), ("futex", libc::SYS_futex), ("mseal", libc::SYS_mseal)]
+        {
             assert_eq!(super::number(call), Some(known as u32));
             assert_eq!(super::name(known as u32), Some(call));
         }

@@ -29,15 +29,50 @@ const HOT: &[&str] = &[
 /// Calls that are allowed whatever their arguments are, by purpose.
 const ALLOWED: &[&[&str]] = &[
     // Sockets. No `listen`: the manager does that. `bind` is for the resolver's own sockets.
-    &["accept", "bind", "connect", "getpeername", "getsockname", "getsockopt", "recvmmsg", "recvmsg", "sendmmsg"],
+    &[
+        "accept",
+        "bind",
+        "connect",
+        "getpeername",
+        "getsockname",
+        "getsockopt",
+        "recvmmsg",
+        "recvmsg",
+        "sendmmsg",
+    ],
     &["setsockopt", "shutdown"],
     // Waiting.
     &["epoll_create", "epoll_create1", "epoll_pwait2", "eventfd2", "poll", "ppoll", "pselect6", "select"],
     &["clock_nanosleep", "nanosleep", "timerfd_create", "timerfd_gettime", "timerfd_settime"],
     // Descriptors and files; Landlock and permissions decide which files.
-    &["access", "close_range", "dup", "dup2", "dup3", "faccessat", "faccessat2", "fadvise64", "fcntl", "fdatasync"],
-    &["flock", "fstat", "fstatfs", "fsync", "ftruncate", "getcwd", "getdents64", "lseek", "lstat", "newfstatat"],
-    &["open", "openat", "pipe2", "pread64", "preadv", "preadv2", "pwrite64", "pwritev", "pwritev2", "readlink"],
+    &[
+        "access",
+        "close_range",
+        "dup",
+        "dup2",
+        "dup3",
+        "faccessat",
+        "faccessat2",
+        "fadvise64",
+        "fcntl",
+        "fdatasync",
+    ],
+    &[
+        "flock",
+        "fstat",
+        "fstatfs",
+        "fsync",
+        "ftruncate",
+        "getcwd",
+        "getdents64",
+        "lseek",
+        "lstat",
+        "newfstatat",
+    ],
+    &[
+        "open", "openat", "pipe2", "pread64", "preadv", "preadv2", "pwrite64", "pwritev", "pwritev2",
+        "readlink",
+    ],
     &["readlinkat", "readv", "rename", "renameat", "renameat2", "splice", "stat", "statfs", "statx"],
     &["sync_file_range", "unlink", "unlinkat"],
     // A memory file for machine code gets its mode from PCRE2.
@@ -72,8 +107,13 @@ const NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET
     | libc::CLONE_NEWCGROUP) as u32;
-const OPTIONS_OF_PRCTL: [i32; 5] =
-    [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_GET_DUMPABLE, libc::PR_GET_NO_NEW_PRIVS, libc::PR_SET_VMA];
+const OPTIONS_OF_PRCTL: [i32; 5] = [
+    libc::PR_SET_NAME,
+    libc::PR_GET_NAME,
+    libc::PR_GET_DUMPABLE,
+    libc::PR_GET_NO_NEW_PRIVS,
+    libc::PR_SET_VMA,
+];
 const REQUESTS_OF_IOCTL: [libc::Ioctl; 8] = [
     libc::FIONBIO,
     libc::FIONREAD,
@@ -141,10 +181,8 @@ fn conditional(own: u32) -> Vec<(&'static str, Vec<Vec<Check>>, Verdict)> {
 pub fn program(own: u32) -> Vec<Instruction> {
     let hot: Vec<u32> = HOT.iter().filter_map(|name| names::number(name)).collect();
     let plain = HOT.iter().chain(ALLOWED.iter().copied().flatten());
-    let mut rules: Vec<Rule> = plain
-        .filter_map(|name| names::number(name))
-        .map(|call| Rule::always(call, Verdict::Allow))
-        .collect();
+    let mut rules: Vec<Rule> =
+        plain.filter_map(|name| names::number(name)).map(|call| Rule::always(call, Verdict::Allow)).collect();
     for (name, allowed, otherwise) in conditional(own) {
         rules.extend(names::number(name).map(|call| Rule::when(call, allowed, otherwise)));
     }

@@ -106,8 +106,12 @@ pub fn landlock_enter(ruleset: &OwnedFd) -> io::Result<()> {
 /// of System V objects. New mounts of the system still appear.
 pub fn leave_namespaces() -> io::Result<()> {
     let slave = libc::MS_REC | libc::MS_SLAVE;
-    let attributes =
-        MountAttributes { set: MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID, clear: 0, propagation: 0, user_namespace: 0 };
+    let attributes = MountAttributes {
+        set: MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID,
+        clear: 0,
+        propagation: 0,
+        user_namespace: 0,
+    };
     let root = c"/".as_ptr();
     // SAFETY: no memory is passed, and there is one thread.
     check(unsafe { libc::unshare(libc::CLONE_NEWNS | libc::CLONE_NEWIPC) }.into())?;
@@ -116,7 +120,14 @@ pub fn leave_namespaces() -> io::Result<()> {
     let size = size_of::<MountAttributes>();
     // SAFETY: the structure is valid for the length given.
     check(unsafe {
-        libc::syscall(libc::SYS_mount_setattr, libc::AT_FDCWD, root, AT_RECURSIVE, &raw const attributes, size)
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            root,
+            AT_RECURSIVE,
+            &raw const attributes,
+            size,
+        )
     })
     .map(drop)
 }

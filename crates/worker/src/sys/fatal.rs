@@ -6,15 +6,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// SIGQUIT is how the manager ends a worker that does not answer: the words tell where it was.
-const FATAL: [libc::c_int; 7] = [
-    libc::SIGSEGV,
-    libc::SIGBUS,
-    libc::SIGILL,
-    libc::SIGFPE,
-    libc::SIGABRT,
-    libc::SIGQUIT,
-    libc::SIGSYS,
-];
+const FATAL: [libc::c_int; 7] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGQUIT, libc::SIGSYS];
 /// A broken pipe is an ordinary error; what a terminal or a service sends to a whole group is for the manager.
 const IGNORED: [libc::c_int; 3] = [libc::SIGPIPE, libc::SIGINT, libc::SIGHUP];
 /// For the handler, which unwinds the stack and names what it finds there. Not touched until then.
