@@ -10,6 +10,7 @@ mod gz;
 mod holds;
 mod http2;
 mod limits;
+mod jail;
 mod management;
 mod memory;
 mod process_faults;

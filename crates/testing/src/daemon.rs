@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -84,6 +85,13 @@ impl Daemon {
 
     /// Starts the daemon through a shell script that ends with `exec "$@"`, for limits of the process.
     pub fn start_by(vcl: &str, options: &[&str], script: &str) -> Daemon {
+        // Only root may read the memory maps of a worker that is not dumpable.
+        let readable: &[&str] = if is_root() { &[] } else { &["-p", "jail_dumpable=on"] };
+        Daemon::start_jailed(vcl, &[&["-j", "none"], readable, options].concat(), script)
+    }
+
+    /// Starts the daemon like `start_by`, in the jail that the options say, or in the default one.
+    pub fn start_jailed(vcl: &str, options: &[&str], script: &str) -> Daemon {
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("lacquer-test-{}-{number}", std::process::id()));
@@ -93,7 +101,7 @@ impl Daemon {
         let mut process = Command::new("sh")
             .args(["-c", script, "sh"])
             .arg(program())
-            .args(["-d", "-j", "none", "-a", "127.0.0.1:0", "-p", "auto_restart=on", "-n"])
+            .args(["-d", "-a", "127.0.0.1:0", "-p", "auto_restart=on", "-n"])
             .arg(dir.join("name"))
             .arg("-f")
             .arg(dir.join("boot.vcl"))
@@ -205,6 +213,11 @@ impl Drop for Daemon {
         let _ = self.process.wait();
         let _ = fs::remove_dir_all(&self.dir);
     }
+}
+
+/// Returns whether the test runs as root.
+pub fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
 fn resident_of(pid: u32) -> Resident {

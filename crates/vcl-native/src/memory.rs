@@ -45,8 +45,8 @@ impl Code {
         let size = bytes.len().max(1); // The kernel rounds up to pages.
         let protection = ProtFlags::READ | ProtFlags::EXEC;
         // SAFETY: a fresh mapping at an address of the kernel's choice, of a file that does not change.
-        let start =
-            unsafe { mmap(std::ptr::null_mut(), size, protection, MapFlags::PRIVATE, &file, 0) }.map_err(fault)?;
+        let start = unsafe { mmap(std::ptr::null_mut(), size, protection, MapFlags::PRIVATE, &file, 0) }
+            .map_err(fault)?;
         let start = NonNull::new(start.cast::<u8>()).ok_or("No memory for machine code")?;
         let code = Code { start, size };
         synchronise(code.address(), size);
