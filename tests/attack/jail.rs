@@ -176,7 +176,7 @@ fn root_is_never_kept_in_silence() {
     let no_users = "exec unshare --mount sh -c 'grep ^root: /etc/passwd >/tmp/lacquer-passwd.$$ && \
                     mount --bind /tmp/lacquer-passwd.$$ /etc/passwd; rm /tmp/lacquer-passwd.$$; exec \"$@\"' sh \"$@\"";
     let mut daemon = start(&[], no_users);
-    assert!(daemon.stderr().contains("there is no user varnish"), "{}", daemon.stderr());
+    assert!(daemon.stderr().contains("There is no user varnish"), "{}", daemon.stderr());
     let worker = daemon.worker();
     assert!(ids(worker).iter().all(|id| *id > 65_000), "{:?}", ids(worker));
     assert_confined(&mut daemon);

@@ -7,7 +7,7 @@ use rustix::fs::{Gid, Uid};
 use rustix::process::{getegid, geteuid, getgid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-use crate::complain::{Complain, Level, say_line};
+use crate::complain::{Complain, Level};
 use crate::fault::{Fault, Outcome};
 use crate::users::{self, User};
 
@@ -122,9 +122,6 @@ impl Jail {
             None => Jail::automatic()?,
             Some(argument) => Jail::parse(argument)?,
         };
-        if jail.worker_is_root() {
-            say_line("Warning: the worker, which faces the network, runs as root. -j linux changes that.");
-        }
         if let Some(ids) = &jail.ids {
             // Supplementary groups of root would outlive stepping back.
             let _ = set_thread_groups(&[Gid::from_raw(ids.manager.gid)]);
@@ -142,21 +139,24 @@ impl Jail {
             Some(manager) => {
                 ids(manager, None).map_err(|fault| Fault::plain(format!("{}\n{REMEDY}", fault.text())))?
             }
-            None => {
-                let (manager, worker) = SPARE_IDS;
-                say_line(&format!(
-                    "Info: there is no user {DEFAULT_USER}: the manager runs as uid {manager}, the worker as {worker}"
-                ));
-                spare()
-            }
+            None => spare(),
         };
         Ok(Jail { name: "linux", ids: Some(ids) })
     }
 
-    fn worker_is_root(&self) -> bool {
-        match &self.ids {
-            Some(ids) => ids.worker.uid == 0,
-            None => geteuid().is_root(),
+    /// Returns what the log should say of the users, if they are not what an administrator expects.
+    pub fn notice(&self) -> Option<String> {
+        let worker = self.ids.as_ref().map_or(geteuid().as_raw(), |ids| ids.worker.uid);
+        match worker {
+            0 => Some(
+                "Warning: the worker, which faces the network, runs as root. -j linux changes that."
+                    .to_owned(),
+            ),
+            _ if worker == SPARE_IDS.1 => Some(format!(
+                "There is no user {DEFAULT_USER}: the manager runs as uid {}, the worker as {worker}",
+                SPARE_IDS.0
+            )),
+            _ => None,
         }
     }
 

@@ -337,6 +337,9 @@ fn serve(
     }
     manager.shm = Some(shm);
     // Not before everything else is in order: what is wrong is told in one line.
+    if let Some(notice) = manager.jail.notice() {
+        manager.complain.say(Level::Info, &notice);
+    }
     if manager.jail.name() == "linux" && !workdir::is_on_tmpfs() {
         manager.complain.say(Level::Info, "Working directory not mounted on tmpfs partition");
     }
