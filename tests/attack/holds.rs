@@ -162,3 +162,45 @@ fn fill(address: SocketAddr, round: usize, objects: usize) {
     };
     (0..4).map(fetch).collect::<Vec<_>>().into_iter().for_each(|c| c.join().expect("it runs"));
 }
+
+/// Returns a VCL that takes its time to compile and to free.
+fn large_vcl(origin: SocketAddr) -> String {
+    let mut subs = PROBED.to_owned();
+    for n in 0..effort(300, 3000) {
+        subs.push_str(&format!(
+            "backend b{n} {{ .host = \"127.0.0.1\"; .port = \"{}\"; }}
+            sub part_{n} {{
+                if (req.url ~ \"^/(foo|bar)+{n}/[a-z]*$\") {{ set req.http.x-{n} = req.url + \"{n}\"; }}
+                set req.backend_hint = b{n};
+            }}
+            sub vcl_recv {{ if (req.url == \"/{n}\") {{ call part_{n}; }} }}\n",
+            origin.port()
+        ));
+    }
+    vcl(origin, &subs)
+}
+
+/// Promise: management commands, the loading and discarding of VCL programs among them, do not make clients wait.
+#[test]
+fn management_commands_hold_nobody() {
+    let origin = Origin::start(sized);
+    let mut daemon = Daemon::start(&vcl(origin.address, PROBED), &[]);
+    let file = std::env::temp_dir().join(format!("lacquer-large-{}.vcl", std::process::id()));
+    std::fs::write(&file, large_vcl(origin.address)).expect("a file can be written");
+    let address = daemon.address;
+    let hold = best_round(address, &mut |_| (), |n| {
+        let begun = Instant::now();
+        daemon.ok(&format!("vcl.load large{n} {}", file.display()));
+        daemon.ok(&format!("vcl.use large{n}"));
+        for command in ["param.show -j", "param.show", "backend.list -j", "vcl.list -j", "ban.list -j"] {
+            daemon.cli(command);
+        }
+        daemon.ok("vcl.use boot");
+        daemon.ok(&format!("vcl.discard large{n}"));
+        // It is freed once the reactors have let go of it.
+        std::thread::sleep(Duration::from_millis(250).max(begun.elapsed() / 4));
+    });
+    let _ = std::fs::remove_file(&file);
+    eprintln!("longest wait beside management commands: {hold:?}");
+    assert!(hold.longest < LONGEST_WAIT * 5, "{hold:?}");
+}

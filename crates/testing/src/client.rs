@@ -60,8 +60,13 @@ impl Client {
         }
     }
 
-    /// Reads one response.
+    /// Reads the response to a request that is not HEAD.
     pub fn response(&mut self) -> io::Result<Response> {
+        self.response_to("GET")
+    }
+
+    /// Reads the response to a request with this method.
+    pub fn response_to(&mut self, method: &str) -> io::Result<Response> {
         let first = self.line()?;
         let status = first.split(' ').nth(1).and_then(|word| word.parse().ok());
         let mut answer =
@@ -72,6 +77,9 @@ impl Client {
                 break;
             }
             answer.head.push_str(&line);
+        }
+        if method == "HEAD" || matches!(answer.status, 204 | 304) {
+            return Ok(answer);
         }
         if answer.header("Transfer-Encoding") == Some("chunked") {
             self.chunks(&mut answer.body)?;

@@ -206,7 +206,6 @@ impl Reactor {
             self.pool_counters.waiter.remclose.add(gone);
             self.pool_counters.waiter.timeout.add(old);
             self.pool_counters.waiter.conns.sub(gone + old);
-            self.shared.vcls.reap();
             // A change of VCL does not wait: the old one may be about to be discarded.
             let _ = tokio::time::timeout(clock::seconds(0.5), self.shared.vcls.changes.notified()).await;
         }

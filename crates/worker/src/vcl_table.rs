@@ -225,12 +225,15 @@ impl VclTable {
         Some(entry)
     }
 
-    /// Frees discarded programs that nobody runs any more, cools those that were asked to.
+    /// Frees discarded programs that nobody runs any more, cools those that were asked to. It runs vcl_fini and
+    /// frees what may be thousands of regexes and backends, so it is not for reactors: a program goes only when no
+    /// task has even its last reference.
     pub fn reap(&self) {
         let mut gone = Vec::new();
         if !self.inner.read().leaving.is_empty() {
             let mut inner = self.inner.write();
-            let (free, busy) = inner.leaving.drain(..).partition(|v| v.busy() == 0);
+            let (free, busy) =
+                inner.leaving.drain(..).partition(|v| v.busy() == 0 && Arc::strong_count(v) == 1);
             inner.leaving = busy;
             gone = free;
         }

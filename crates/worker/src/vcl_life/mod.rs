@@ -1,7 +1,6 @@
 //! The life of VCL programs in the worker: loading, warming and cooling, labels, discarding.
 //!
-//! All of it happens on the main thread, but for the end of a discarded program: that belongs to
-//! whoever finds that nobody runs it any more.
+//! All of it happens on the main thread, the end of a discarded program too, so that no reactor waits for it.
 
 mod host;
 
@@ -25,7 +24,7 @@ use crate::control::Answer;
 use crate::shared::Shared;
 use crate::vcl_table::{Entry, Temperature, Vcl};
 
-/// Where the end of a program, which may come on any thread, finds log and cache.
+/// Where the end of a program finds log and cache.
 static SHARED: OnceLock<Arc<Shared>> = OnceLock::new();
 
 /// Adds a program.
