@@ -21,11 +21,24 @@ fn decode(mut decoder: ChunkedDecoder, parts: &[&[u8]]) -> Option<(Vec<u8>, bool
     Some((data, decoder.is_done(), taken))
 }
 
+/// The same in runs, as bodies are decoded.
+fn decode_runs(mut decoder: ChunkedDecoder, body: &[u8]) -> Option<(Vec<u8>, bool, usize)> {
+    let (mut data, mut taken, mut rest) = (Vec::new(), 0, body.to_vec());
+    while !rest.is_empty() && !decoder.is_done() {
+        let run = decoder.decode_run(&mut rest).ok()?;
+        data.extend_from_slice(&rest[run.start..run.end]);
+        taken += run.consumed;
+        rest.drain(..run.consumed);
+    }
+    Some((data, decoder.is_done(), taken))
+}
+
 fuzz_target!(|bytes: &[u8]| {
     let Some((&cut, body)) = bytes.split_first() else { return };
     let (a, b) = body.split_at((cut as usize).min(body.len()));
     let whole = decode(ChunkedDecoder::new(), &[body]);
     assert_eq!(whole, decode(ChunkedDecoder::new(), &[a, b]));
+    assert_eq!(whole, decode_runs(ChunkedDecoder::new(), body));
     let lenient = decode(ChunkedDecoder::lenient(), &[body]);
     assert_eq!(lenient, decode(ChunkedDecoder::lenient(), &[a, b]));
     if let Some(strict) = whole {

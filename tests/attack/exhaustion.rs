@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use lacquer_testing::client::{Client, get};
-use lacquer_testing::daemon::{Daemon, PATIENCE, until, vcl};
+use lacquer_testing::daemon::{Daemon, PATIENCE, ticks, until, vcl};
 use lacquer_testing::origin::{Origin, sized};
 
 const IDLE: usize = 2000;
@@ -88,13 +88,6 @@ fn idle_and_slow_clients_cost_the_others_nothing() {
     }
     eprintln!("p99 of hits alone {alone:?}, beside {share} idle and {SLOW} slow clients {beside:?}");
     assert!(beside < alone * FACTOR + SLACK, "p99 of hits: alone {alone:?}, beside them {beside:?}");
-}
-
-/// Time the process had a processor, in ticks of 10 ms.
-fn ticks(pid: u32) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
-    fields.filter_map(|word| word.parse::<u64>().ok()).sum()
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use lacquer_testing::client::get;
-use lacquer_testing::daemon::{Daemon, signal, until, vcl};
+use lacquer_testing::daemon::{Daemon, signal, ticks, until, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::management::{Door, Management};
 
@@ -145,12 +145,6 @@ fn timed_login(door: &Door) -> Duration {
 
 fn longest_login(door: &Door, tries: usize) -> Duration {
     (0..tries).map(|_| timed_login(door)).max().unwrap_or_default()
-}
-
-fn ticks(pid: u32) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
-    fields.filter_map(|word| word.parse::<u64>().ok()).sum()
 }
 
 /// Kills the worker; returns after how long the next one answers.

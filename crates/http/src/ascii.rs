@@ -2,6 +2,7 @@
 
 const TCHAR: u8 = 1;
 const HEX: u8 = 2;
+const REG_NAME: u8 = 4;
 
 const CLASS: [u8; 256] = {
     let mut table = [0u8; 256];
@@ -26,11 +27,39 @@ const CLASS: [u8; 256] = {
                 | b'~'
         );
         table[c] = if b.is_ascii_alphanumeric() || symbol { TCHAR } else { 0 }
-            | if b.is_ascii_hexdigit() { HEX } else { 0 };
+            | if b.is_ascii_hexdigit() { HEX } else { 0 }
+            | if b.is_ascii_alphanumeric() || is_reg_name_symbol(b) { REG_NAME } else { 0 };
         c += 1;
     }
     table
 };
+
+/// The symbols of `unreserved` and `sub-delims` (RFC 3986 section 2).
+const fn is_reg_name_symbol(b: u8) -> bool {
+    matches!(
+        b,
+        b'-' | b'.'
+            | b'_'
+            | b'~'
+            | b'!'
+            | b'$'
+            | b'&'
+            | b'\''
+            | b'('
+            | b')'
+            | b'*'
+            | b'+'
+            | b','
+            | b';'
+            | b'='
+    )
+}
+
+/// A character of a registered name, except for percent-encoded ones.
+#[inline]
+pub(crate) const fn is_reg_name(b: u8) -> bool {
+    CLASS[b as usize] & REG_NAME != 0
+}
 
 /// A character of a token (method, header name).
 #[inline]

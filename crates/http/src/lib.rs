@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ascii;
+pub mod authority;
 pub mod body_status;
 pub mod conditional;
 pub mod date;
@@ -13,6 +14,7 @@ pub mod freshness;
 pub mod h1;
 pub mod header_table;
 pub mod message;
+pub mod multipart;
 mod number;
 pub mod pack;
 pub mod proxy_protocol;

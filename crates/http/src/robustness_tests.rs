@@ -64,7 +64,7 @@ fn requests() {
             }
             Err(bad) => {
                 if let Some(bogo) = bad.bogo {
-                    bogo.write(&ws, &mut Vec::new());
+                    bogo.write(&ws, "http_req_hdr_len", &mut Vec::new());
                 }
             }
         }

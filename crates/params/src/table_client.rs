@@ -35,6 +35,13 @@ idle_send_timeout: Timeout = "60s" { units = "seconds", min = "0s", max = "1h", 
     "How long sending may make no progress before the session is closed; send_timeout may extend it.";
 send_timeout: Timeout = "600.000" { units = "seconds", min = "0", flags = DELAYED_EFFECT }
     "How long one response may take in total once the client does not take it at once.";
+lingering_close: Duration = "1s" { units = "seconds", min = "0s", max = "1m" }
+    "How long a client that was answered, but may not have sent all of its request, is listened to before \
+     its connection is closed. What it sends is thrown away; without the wait it might lose the answer. \
+     At most 16 MB are taken. 0 closes at once.";
+http_max_ranges: UintOrZero = "16" { units = "ranges", min = "2", max = "1000" }
+    "How many ranges of a body one request may ask for; they are sent as multipart/byteranges. More are ignored, \
+     and the whole body is sent. 0 refuses several ranges with status 416, as Varnish does.";
 http_max_hdr: Uint = "64" { units = "header lines", min = "32", max = "65535" }
     "How many header lines a request or response may have. The first line counts as five.";
 http_req_hdr_len: Bytes = "8k" { units = "bytes", min = "40b" }

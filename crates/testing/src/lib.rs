@@ -9,6 +9,8 @@ pub mod h2;
 pub mod management;
 pub mod origin;
 mod random;
+pub mod raw;
+pub mod recorder;
 
 pub use effort::effort;
 pub use random::Random;

@@ -34,6 +34,10 @@ sub vcl_req_method {
         # The preface of HTTP/2, which has no place inside a connection.
         return (synth(405));
     }
+    if (req.method == "CONNECT") {
+        # Only a VCL that pipes it by itself opens tunnels.
+        return (synth(405));
+    }
     if (req.method != "GET" &&
         req.method != "HEAD" &&
         req.method != "PUT" &&
@@ -42,7 +46,7 @@ sub vcl_req_method {
         req.method != "OPTIONS" &&
         req.method != "DELETE" &&
         req.method != "PATCH") {
-        # CONNECT, or a method nobody knows: let the two sides talk.
+        # A method nobody knows: let the two sides talk.
         return (pipe);
     }
     if (req.method != "GET" && req.method != "HEAD") {

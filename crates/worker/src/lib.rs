@@ -23,6 +23,7 @@ mod give_back;
 mod h2;
 mod helpers;
 mod jail;
+mod linger;
 mod locks;
 mod memory;
 mod pace;

@@ -44,7 +44,11 @@ pub(super) fn check(line: Line, bytes: &[u8], hdr_len: usize, log: Log<'_>) -> R
         return Err(bogus(log, MALFORMED, what_is_wrong(name, value, bytes)));
     }
     if line.len > hdr_len {
-        return Err(bogus(log, CALM, format!("Header too large: {}", shown(bytes, EXCERPT))));
+        return Err(bogus(
+            log,
+            CALM,
+            format!("Header too large: {} (http_req_hdr_len)", shown(bytes, EXCERPT)),
+        ));
     }
     if name.starts_with(b":") { pseudo(name, value, bytes, log) } else { Ok(Role::Header) }
 }

@@ -5,8 +5,8 @@ use super::{Body, Limits};
 use crate::error_table::{Error, Reason};
 use crate::fault::{Note, Tag};
 use crate::hpack::{Decoder, HpackError, Line, Step, TRUNCATED};
-use lacquer_http::h1::content_length;
-use lacquer_http::header_table::COOKIE;
+use lacquer_http::h1::{canonical_request_length, content_length};
+use lacquer_http::header_table::{COOKIE, HOST};
 use lacquer_http::workspace::Mark;
 use lacquer_http::{Filter, Message, Slot, Text, Workspace, fixed};
 
@@ -219,6 +219,12 @@ impl RequestDecoder {
         if !kept {
             return Err(CALM);
         }
+        if canonical_request_length(msg, ws).is_err() {
+            return Err(CALM);
+        }
+        if self.has_authority {
+            join_hosts(ws, msg);
+        }
         request(ws, msg, end_stream, log)
     }
 
@@ -235,6 +241,20 @@ impl RequestDecoder {
         }
         log(Note::new(Tag::BogoHeader, format!("HPACK compression error/fini ({TRUNCATED})")));
         Err(DAMAGED)
+    }
+}
+
+/// `:authority` and `Host` may both be there if they are the same (RFC 9113 section 8.3.1); then one is kept. A
+/// request with two that differ is refused like any with several `Host` headers.
+fn join_hosts(ws: &mut Workspace, msg: &mut Message) {
+    if msg.count(ws, HOST) < 2 {
+        return;
+    }
+    let first = msg.get(ws, HOST).unwrap_or_default();
+    let agree = msg.get_all(ws, HOST).all(|host| host.eq_ignore_ascii_case(first));
+    if agree && let Some(line) = msg.find(ws, HOST).map(|field| field.line_text()) {
+        // The line is in the workspace, and there is room where two were taken away.
+        let _ = msg.set_line(ws, HOST, line, |_| ());
     }
 }
 

@@ -104,6 +104,27 @@ fn only_what_is_used_of_the_workspace_stays_taken() {
 }
 
 #[test]
+fn authority_and_host_are_one_if_they_agree() {
+    let hosts = |fields| {
+        let outcome = decode(&[&with(fields)], true);
+        assert_eq!(outcome.result, Ok(RequestHead { body: Body::None }));
+        outcome.lines().into_iter().filter(|line| line.starts_with("host")).collect::<Vec<_>>()
+    };
+    assert_eq!(hosts(&[(":authority", "a"), ("host", "a")]), ["host: a"]);
+    assert_eq!(hosts(&[("host", "A"), (":authority", "a")]), ["host: A"]);
+    // The request is refused when it is logged.
+    assert_eq!(hosts(&[(":authority", "a"), ("host", "b")]), ["host: a", "host: b"]);
+    assert_eq!(hosts(&[("host", "a"), ("host", "a")]), ["host: a", "host: a"]);
+}
+
+#[test]
+fn lengths_become_canonical() {
+    let outcome = decode(&[&with(&[("content-length", "007")])], false);
+    assert_eq!(outcome.result, Ok(RequestHead { body: Body::Length(7) }));
+    assert_eq!(outcome.lines(), ["scheme: http", "Content-Length: 7"]);
+}
+
+#[test]
 fn bodies() {
     let body = |fields, end_stream| decode(&[&with(fields)], end_stream).result.map(|head| head.body);
     assert_eq!(body(&[], false), Ok(Body::UntilEnd));
@@ -177,7 +198,7 @@ fn limits_refuse_the_stream_and_then_end_the_connection() {
     assert_eq!(outcome.result, Err(CALM));
     assert_eq!(
         outcome.notes,
-        [Note::new(Tag::BogoHeader, format!("Header too large: limit: {}", &long[..13]))]
+        [Note::new(Tag::BogoHeader, format!("Header too large: limit: {} (http_req_hdr_len)", &long[..13]))]
     );
 
     let outcome = decode(&[&with(&[("a", "b"); 12])], true);

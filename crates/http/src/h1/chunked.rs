@@ -1,6 +1,6 @@
 //! Chunked transfer coding. The decoder is fed whatever was read and says which part of it is data, so
 //! that nothing is copied twice; its state is a few words and a chunk's size line is bounded.
-//! Extensions and trailers are refused, as Varnish does.
+//! Extensions and trailers are refused, as Varnish does, and so are line ends other than CRLF (RFC 9112 section 7.1).
 
 use crate::ascii::is_hex;
 use std::fmt;
@@ -51,6 +51,15 @@ impl Piece {
     pub fn data<'a>(&self, input: &'a [u8]) -> &'a [u8] {
         &input[self.consumed - self.data_len..self.consumed]
     }
+}
+
+/// The data that one call of [`ChunkedDecoder::decode_run`] found, which is `buffer[start..end]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Bytes of the buffer that are decoded; what follows them is unchanged.
+    pub consumed: usize,
+    pub start: usize,
+    pub end: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,11 +144,34 @@ impl ChunkedDecoder {
         Ok(Piece { consumed: at, data_len: 0, done: self.state == State::Done })
     }
 
+    /// Decodes all of the buffer, or up to the end of the body, and moves the data of its chunks together: the
+    /// cost of a chunk of one byte is then that of decoding it. An error that follows some data is
+    /// returned by the next call.
+    pub fn decode_run(&mut self, buffer: &mut [u8]) -> Result<Run, ChunkError> {
+        let mut run = Run { consumed: 0, start: 0, end: 0 };
+        while run.consumed < buffer.len() && self.state != State::Done {
+            let piece = match self.decode(&buffer[run.consumed..]) {
+                Ok(piece) => piece,
+                Err(_) if run.end > run.start => return Ok(run),
+                Err(error) => return Err(error),
+            };
+            let from = run.consumed + piece.consumed - piece.data_len;
+            run.consumed += piece.consumed;
+            if run.start == run.end {
+                (run.start, run.end) = (from, run.consumed);
+            } else {
+                buffer.copy_within(from..run.consumed, run.end);
+                run.end += piece.data_len;
+            }
+        }
+        Ok(run)
+    }
+
     /// One byte outside of data; false: look at it again in the new state.
     fn step(&mut self, b: u8) -> Result<bool, ChunkError> {
         self.state = match (self.state, b) {
             (State::DataEnd, b'\r') => State::DataNewline,
-            (State::DataEnd | State::DataNewline, b'\n') => State::SizeStart,
+            (State::DataNewline, b'\n') => State::SizeStart,
             (State::DataEnd | State::DataNewline, _) => return Err(ChunkError::TailNoNewline),
 
             (State::SizeStart, b' ' | b'\t') if self.lenient => State::SizeStart,
@@ -155,7 +187,7 @@ impl ChunkedDecoder {
             (State::SizeBlank { count: MAX_PADDING }, _) => return Err(ChunkError::HeaderTooLong),
             (State::SizeBlank { count }, b' ' | b'\t') => State::SizeBlank { count: count + 1 },
             (State::Size { .. } | State::SizeBlank { .. }, b'\r') => State::SizeNewline,
-            (State::Size { .. } | State::SizeBlank { .. } | State::SizeNewline, b'\n') => {
+            (State::SizeNewline, b'\n') => {
                 if i64::try_from(self.left).is_err() {
                     return Err(ChunkError::TooLarge);
                 }
@@ -166,7 +198,7 @@ impl ChunkedDecoder {
             }
 
             (State::Tail, b'\r') => State::TailNewline,
-            (State::Tail | State::TailNewline, b'\n') => State::Done,
+            (State::TailNewline, b'\n') => State::Done,
             (State::Tail | State::TailNewline, _) => return Err(ChunkError::TailNoNewline),
 
             (State::Data | State::Done, _) => return Ok(false),

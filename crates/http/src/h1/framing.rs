@@ -2,6 +2,7 @@
 //! what request smuggling lives on (RFC 9112 section 6.3).
 
 use crate::ascii::trim_ows;
+use crate::authority::is_valid_host;
 use crate::body_status::BodyStatus;
 use crate::header_table::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use crate::message::Message;
@@ -81,11 +82,13 @@ pub fn request_framing(msg: &Message, ws: &Workspace) -> Option<Framing> {
     Some(framing)
 }
 
-/// A header that a request has twice but may not; the text for the `BogoHeader` record. Looked for
-/// when the request is logged, then answered with 400.
-pub fn request_duplicate(msg: &Message, ws: &Workspace) -> Option<&'static str> {
+/// Returns the text of the `BogoHeader` record for a request that is answered with 400 after it was logged:
+/// it has a header twice that it may not, or its `Host` is malformed.
+pub fn request_fault(msg: &Message, ws: &Workspace) -> Option<&'static str> {
     if msg.count(ws, HOST) > 1 {
         Some("Multiple Host: headers")
+    } else if msg.get(ws, HOST).is_some_and(|host| !is_valid_host(host)) {
+        Some("Illegal Host: header")
     } else if msg.count(ws, CONTENT_LENGTH) > 1 {
         Some("Multiple Content-Length: headers")
     } else {

@@ -7,15 +7,16 @@ mod chunked;
 mod connection;
 mod emit;
 mod framing;
+mod length;
 mod parse;
 mod scan;
+mod target;
 
-pub use chunked::{ChunkError, ChunkHeader, ChunkedDecoder, LAST_CHUNK, Piece};
+pub use chunked::{ChunkError, ChunkHeader, ChunkedDecoder, LAST_CHUNK, Piece, Run};
 pub use connection::decide_connection;
 pub use emit::{minimal_response, write_request_head, write_response_head};
-pub use framing::{
-    Framing, content_length, request_duplicate, request_framing, response_body, response_framing,
-};
+pub use framing::{Framing, content_length, request_fault, request_framing, response_body, response_framing};
+pub use length::canonical_request_length;
 pub use parse::{
     BadHead, BogoHeader, BogoKind, RequestHead, ResponseHead, garbage, parse_request, parse_response,
     rehost_https,

@@ -2,9 +2,11 @@
 //! are unfolded by overwriting the line end with blanks.
 
 use super::framing::{Framing, request_framing, response_framing};
+use super::length::{canonical_request_length, canonical_response_length};
+use super::target::{self, Target};
 use crate::ascii::{
     crlf_len, find_bad_header_char, find_blank_or_ctl, find_byte, is_ctl, is_lws, is_ows, is_tchar,
-    starts_with_nocase, trim_ows_end,
+    trim_ows_end,
 };
 use crate::fixed_text_table::{fixed, reason_text};
 use crate::header_table::{HOST, UNKNOWN, classify};
@@ -60,6 +62,8 @@ pub enum BogoKind {
     BadNameChar(u8),
     NoColon,
     TooMany,
+    /// The request target has a form that is refused, for this reason.
+    Target(&'static str),
 }
 
 const EXCERPT: usize = 20;
@@ -74,8 +78,13 @@ pub fn garbage(head: &[u8]) -> &[u8] {
 }
 
 impl BogoHeader {
-    /// The text of the `BogoHeader` record.
-    pub fn write(&self, ws: &Workspace, out: &mut Vec<u8>) {
+    /// The line is longer than the parameter `http_req_hdr_len` or `http_resp_hdr_len` allows.
+    pub fn is_too_long(&self) -> bool {
+        self.kind == BogoKind::TooLong
+    }
+
+    /// Writes the text of the `BogoHeader` record; `hdr_len` is the name of the parameter that limits a line.
+    pub fn write(&self, ws: &Workspace, hdr_len: &str, out: &mut Vec<u8>) {
         let (text, byte) = match self.kind {
             BogoKind::ControlChar(b) => ("Header has ctrl char 0x", Some(b)),
             BogoKind::BadNameChar(b) => ("Illegal char 0x", Some(b)),
@@ -84,14 +93,26 @@ impl BogoHeader {
             BogoKind::NoName => ("Missing header name: ", None),
             BogoKind::NoColon => ("Header without ':' ", None),
             BogoKind::TooMany => ("Too many headers: ", None),
+            BogoKind::Target(_) => ("Illegal request target: ", None),
         };
         out.extend_from_slice(text.as_bytes());
         match byte {
             Some(b) => out.extend([b >> 4, b & 15].map(|d| b"0123456789abcdef"[d as usize])),
             None => out.extend_from_slice(ws.get(self.excerpt)),
         }
-        if matches!(self.kind, BogoKind::BadNameChar(_)) {
-            out.extend_from_slice(b" in header name");
+        let why = match self.kind {
+            BogoKind::BadNameChar(_) => " in header name",
+            BogoKind::TooLong => hdr_len,
+            BogoKind::TooMany => "http_max_hdr",
+            BogoKind::Target(why) => why,
+            _ => return,
+        };
+        if !why.starts_with(' ') {
+            out.extend_from_slice(b" (");
+        }
+        out.extend_from_slice(why.as_bytes());
+        if !why.starts_with(' ') {
+            out.push(b')');
         }
     }
 }
@@ -109,6 +130,9 @@ pub fn parse_request(
     msg.clear();
     let bad = |bogo| BadHead { status: 400, bogo };
     let (start, headers_at) = split_start_line(ws.get(rx)).ok_or(bad(None))?;
+    if !is_method(&ws.get(rx)[start[0].clone()]) {
+        return Err(bad(None));
+    }
     msg.put(ws, Slot::Method, part(rx, &start[0]));
     msg.put(ws, Slot::Url, part(rx, &start[1]));
     msg.put(ws, Slot::Proto, part(rx, &start[2]));
@@ -116,8 +140,17 @@ pub fn parse_request(
     if !matches!(msg.version(), 10 | 11) {
         return Err(bad(None));
     }
-    let rehosted = take_host_from_url(ws, msg).map_err(|()| bad(None))?;
+    let url = msg.text(Slot::Url);
+    let rehosted = match target::classify(msg.method(ws), ws.get(url)) {
+        Ok(Target::Keep | Target::Https(_)) => None,
+        Ok(Target::Http(authority)) => Some(rehost(ws, msg, authority).map_err(|()| bad(None))?),
+        Err(why) => {
+            let excerpt = url.slice(0, url.len().min(EXCERPT));
+            return Err(bad(Some(BogoHeader { kind: BogoKind::Target(why), excerpt })));
+        }
+    };
     let framing = request_framing(msg, ws).ok_or(bad(None))?;
+    canonical_request_length(msg, ws).map_err(|_| bad(None))?;
     Ok(RequestHead { len, framing, rehosted })
 }
 
@@ -148,6 +181,7 @@ pub fn parse_response(
     msg.set_raw_status(status);
     msg.put(ws, Slot::Reason, if reason.is_empty() { reason_text(status) } else { reason });
     let framing = response_framing(msg, ws);
+    canonical_response_length(msg, ws).map_err(|_| bad(None))?;
     let proto_lowered = msg.version() > request_version;
     if proto_lowered {
         msg.put(ws, Slot::Proto, if request_version == 10 { fixed::HTTP_10 } else { fixed::HTTP_11 });
@@ -160,7 +194,7 @@ fn part(rx: Text, range: &Range<usize>) -> Text {
 }
 
 /// The three fields of the start line and where the next line begins. The third may be empty, but not begin
-/// with a tab. As in Varnish a method need not be a token; only what could split the line is refused.
+/// with a tab.
 fn split_start_line(buf: &[u8]) -> Option<([Range<usize>; 3], usize)> {
     let mut at = buf.iter().position(|&b| !is_lws(b))?;
     let first = at;
@@ -182,6 +216,13 @@ fn split_start_line(buf: &[u8]) -> Option<([Range<usize>; 3], usize)> {
     at = find_bad_header_char(buf, at);
     let line_end = crlf_len(buf, at);
     (line_end > 0 && buf[third] != b'\t').then_some(([first, second, third..at], at + line_end))
+}
+
+/// A method is a token (RFC 9110 section 9.1), but for a colon before it, which one of Varnish's public cases has.
+#[inline]
+fn is_method(method: &[u8]) -> bool {
+    let token = method.strip_prefix(b":").unwrap_or(method);
+    !token.is_empty() && token.iter().all(|&b| is_tchar(b))
 }
 
 /// Where the spaces from `at` on end; `None` at the end of the input.
@@ -278,36 +319,26 @@ fn parse_line(line: &[u8], at: usize, hdr_len: usize) -> Result<Field, BogoKind>
     Ok(Field::new(Text::at(at, line.len()), line, colon))
 }
 
-const HTTP: &[u8] = b"http://";
-
-/// "GET http://host/path": the authority replaces `Host` (RFC 9112 section 3.2.2).
-fn take_host_from_url(ws: &mut Workspace, msg: &mut Message) -> Result<Option<Text>, ()> {
+/// "GET http://host/path": the authority replaces `Host` (RFC 9112 section 3.2.2). Returns the line that it
+/// replaced.
+fn rehost(ws: &mut Workspace, msg: &mut Message, authority: Range<usize>) -> Result<Text, ()> {
     let url = msg.text(Slot::Url);
-    if !starts_with_nocase(ws.get(url), HTTP) {
-        return Ok(None);
-    }
-    rehost(ws, msg, HTTP.len())
-}
-
-fn rehost(ws: &mut Workspace, msg: &mut Message, authority_at: usize) -> Result<Option<Text>, ()> {
-    let url = msg.text(Slot::Url);
-    let Some(len) = ws.get(url)[authority_at..].iter().position(|&b| b == b'/') else { return Ok(None) };
-    let authority = url.slice(authority_at, authority_at + len);
     let old = msg.fields().iter().find(|f| f.is(ws, HOST)).map_or(Text::NONE, |f| f.line_text());
     msg.unset(ws, HOST, |_| ());
     let prefix = ws.copy(b"Host: ").map_err(drop)?;
-    let line = ws.join(&[prefix, authority]).map_err(drop)?;
+    let line = ws.join(&[prefix, url.slice(authority.start, authority.end)]).map_err(drop)?;
     msg.append_line(ws, line).map_err(drop)?;
-    msg.put(ws, Slot::Url, url.tail(authority_at + len));
-    Ok(Some(old))
+    msg.put(ws, Slot::Url, url.tail(authority.end));
+    Ok(old)
 }
 
 /// With the feature `https_scheme`, "https://" targets are treated like "http://" ones; to be called
 /// after [`parse_request`].
 pub fn rehost_https(ws: &mut Workspace, msg: &mut Message) -> Result<Option<Text>, BadHead> {
-    const HTTPS: &[u8] = b"https://";
-    if !starts_with_nocase(ws.get(msg.text(Slot::Url)), HTTPS) {
-        return Ok(None);
+    match target::classify(msg.method(ws), msg.url(ws)) {
+        Ok(Target::Https(authority)) => {
+            rehost(ws, msg, authority).map(Some).map_err(|()| BadHead { status: 400, bogo: None })
+        }
+        _ => Ok(None),
     }
-    rehost(ws, msg, HTTPS.len()).map_err(|()| BadHead { status: 400, bogo: None })
 }

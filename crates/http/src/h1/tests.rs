@@ -41,7 +41,7 @@ fn bogo(bytes: &[u8]) -> String {
     assert_eq!(bad.status, 400);
     let mut text = Vec::new();
     if let Some(bogo) = bad.bogo {
-        bogo.write(&parsed.ws, &mut text);
+        bogo.write(&parsed.ws, "http_req_hdr_len", &mut text);
     }
     String::from_utf8_lossy(&text).into_owned()
 }
@@ -104,9 +104,12 @@ fn malformed_headers_are_named() {
     assert_eq!(with(b"Foo"), "Header without ':' Foo");
     assert_eq!(bogo(b"GET / HTTP/1.1\r\n Foo: a\r\n\r\n"), "1st header has white space:  Foo: a");
     let long = [b"X: ".as_slice(), &[b'y'; HDR_LEN]].concat();
-    assert_eq!(with(&long), "Header too long: X: yyyyyyyyyyyyyyyyy");
+    assert_eq!(with(&long), "Header too long: X: yyyyyyyyyyyyyyyyy (http_req_hdr_len)");
     let many = b"A: b\r\n".repeat(70);
-    assert_eq!(bogo(&[b"GET / HTTP/1.1\r\n", &many[..], b"\r\n"].concat()), "Too many headers: A: b");
+    assert_eq!(
+        bogo(&[b"GET / HTTP/1.1\r\n", &many[..], b"\r\n"].concat()),
+        "Too many headers: A: b (http_max_hdr)"
+    );
 }
 
 #[test]
@@ -129,6 +132,12 @@ fn malformed_start_lines_are_refused() {
         "GET / HTTP/1.1\rX",
         "GET\x7f / HTTP/1.1",
         "GET / HTTP/1.1\0",
+        "G(T / HTTP/1.1",
+        "G/T / HTTP/1.1",
+        "G:T / HTTP/1.1",
+        ": / HTTP/1.1",
+        "\"GET\" / HTTP/1.1",
+        "G\u{c9}T / HTTP/1.1",
     ] {
         let (_, head) = request(format!("{line}\r\nHost: h\r\n\r\n").as_bytes());
         assert_eq!(head, Err(BadHead { status: 400, bogo: None }), "{line:?}");
@@ -214,15 +223,18 @@ fn request_bodies_have_one_meaning_or_none() {
 }
 
 #[test]
-fn duplicates_are_found() {
+fn faults_of_the_request_as_a_whole_are_found() {
     let dup = |headers: &str| {
         let (p, head) = request(format!("POST / HTTP/1.1\r\n{headers}\r\n").as_bytes());
         head.unwrap();
-        request_duplicate(&p.msg, &p.ws)
+        request_fault(&p.msg, &p.ws)
     };
     assert_eq!(dup("Host: a\r\nhost: a\r\n"), Some("Multiple Host: headers"));
     assert_eq!(dup("Content-Length: 1\r\ncontent-length: 1\r\n"), Some("Multiple Content-Length: headers"));
     assert_eq!(dup("Host: a\r\n"), None);
+    assert_eq!(dup("Host:\r\n"), None);
+    assert_eq!(dup("Host: a/b\r\n"), Some("Illegal Host: header"));
+    assert_eq!(dup("Host: u@a\r\n"), Some("Illegal Host: header"));
 }
 
 #[test]
@@ -297,11 +309,62 @@ fn decode(mut decoder: ChunkedDecoder, input: &[u8], step: usize) -> Result<(Vec
 
 #[test]
 fn chunks_decode_in_any_split() {
-    let input = b"5\r\nhello\r\n0000000000006  \r\n world\r\n1\n!\n000\r\n\r\nGET";
+    let input = b"5\r\nhello\r\n0000000000006  \r\n world\r\n1\r\n!\r\n000\r\n\r\nGET";
     for step in 1..input.len() {
         let (body, used) = decode(ChunkedDecoder::new(), input, step).unwrap();
         assert_eq!((&body[..], &input[used..]), (&b"hello world!"[..], &b"GET"[..]));
     }
+}
+
+/// Decodes in runs, as bodies are: the pieces of each window are moved together.
+fn decode_runs(mut decoder: ChunkedDecoder, input: &[u8], step: usize) -> Result<(Vec<u8>, usize), String> {
+    let (mut out, mut at) = (Vec::new(), 0);
+    while at < input.len() && !decoder.is_done() {
+        let mut window = input[at..input.len().min(at + step)].to_vec();
+        let run = decoder.decode_run(&mut window).map_err(|e| e.to_string())?;
+        assert!(run.consumed > 0 && run.end <= run.consumed);
+        out.extend_from_slice(&window[run.start..run.end]);
+        assert_eq!(window[run.consumed..], input[at + run.consumed..input.len().min(at + step)]);
+        at += run.consumed;
+    }
+    if decoder.is_done() { Ok((out, at)) } else { Err(decoder.eof_text().into()) }
+}
+
+#[test]
+fn runs_of_chunks_decode_as_single_ones_do() {
+    let tiny = b"1\r\nx\r\n".repeat(50);
+    for input in [
+        b"5\r\nhello\r\n6\r\n world\r\n1\r\n!\r\n0\r\n\r\nGET".to_vec(),
+        [&tiny, &b"0\r\n\r\nrest"[..]].concat(),
+        [&tiny, &b"z\r\n"[..]].concat(),
+        [&tiny, &b"5\r\nhe"[..]].concat(),
+        b"z".to_vec(),
+        b"10000000000000005\r\n".to_vec(),
+    ] {
+        for step in 1..=input.len() {
+            let expected = decode(ChunkedDecoder::new(), &input, step);
+            assert_eq!(decode_runs(ChunkedDecoder::new(), &input, step), expected, "step {step}");
+        }
+    }
+}
+
+#[test]
+fn lengths_are_forwarded_in_canonical_form() {
+    for (head, expected) in [
+        ("Content-Length: 005", "Content-Length: 5"),
+        ("content-length: 00", "Content-Length: 0"),
+        ("Content-Length: 5", "Content-Length: 5"),
+        ("Content-Length: 0", "Content-Length: 0"),
+    ] {
+        let (p, parsed) = request(format!("POST / HTTP/1.1\r\n{head}\r\n\r\n").as_bytes());
+        parsed.unwrap();
+        assert_eq!(p.msg.lines(&p.ws).collect::<Vec<_>>(), [expected.as_bytes()]);
+    }
+    let (p, parsed) = response(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nA: b\r\nContent-Length: 05\r\n\r\n");
+    assert_eq!(parsed.unwrap().framing, Framing::length(5));
+    assert_eq!(p.msg.lines(&p.ws).collect::<Vec<_>>(), [&b"A: b"[..], b"Content-Length: 5"]);
+    let (_, parsed) = response(b"HTTP/1.1 200 OK\r\nContent-Length: 05\r\nContent-Length: 6\r\n\r\n");
+    assert_eq!(parsed.unwrap().framing, Framing::ERROR);
 }
 
 #[test]
@@ -319,6 +382,10 @@ fn bad_chunks_are_refused() {
         ("12345678901234567890\r\n", "chunked header too long"),
         ("5\r\nhello0\r\n\r\n", "chunked tail no NL"),
         ("5\r\nhello\r0\r\n\r\n", "chunked tail no NL"),
+        ("5\nhello\r\n0\r\n\r\n", "chunked header no NL"),
+        ("5\r\nhello\n0\r\n\r\n", "chunked tail no NL"),
+        ("0\n\r\n", "chunked header no NL"),
+        ("0\r\n\n", "chunked tail no NL"),
         ("0\r\nTrailer: x\r\n\r\n", "chunked tail no NL"),
         ("0\r\n\rX", "chunked tail no NL"),
         ("5\r\nhel", "chunked insufficient bytes"),

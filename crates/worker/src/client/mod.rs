@@ -12,6 +12,7 @@ mod lookup;
 mod miss;
 mod on_stream;
 mod outlet;
+mod partial;
 mod pipe;
 mod recv;
 mod synth;

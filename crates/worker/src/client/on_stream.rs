@@ -94,9 +94,9 @@ async fn send_head(stream: &Stream, block: &[u8], end: bool, patience: Patience)
 async fn send_all(req: &mut Req, stream: Rc<Stream>, source: &Source, plan: Plan, patience: Patience) {
     let wanted = plan.length.filter(|_| plan.ranged);
     let mut sender = StreamSender::new(stream.clone(), patience);
-    let result = if plan.esi || !plan.filters.is_empty() {
+    let result = if plan.is_poured() {
         let outlet = Outlet::new(plan.filters, req.task.params.gzip_buffer, Below::Stream(sender));
-        let (mut outlet, poured) = Box::pin(pour(req, source, plan.esi, outlet)).await;
+        let (mut outlet, poured) = Box::pin(pour(req, source, plan.esi, plan.parts.as_deref(), outlet)).await;
         let settled = Box::pin(outlet.below.settle(poured)).await;
         let Below::Stream(back) = outlet.below else { return };
         sender = back;

@@ -88,7 +88,7 @@ fn append_value(req: &mut Req, name: lacquer_http::HeaderName<'_>, value: &[u8])
 pub async fn recv(req: &mut Req) -> Step {
     log_start(req);
     req.req_headers().log_all();
-    if let Some(why) = h1::request_duplicate(&req.http0, &req.task.ws) {
+    if let Some(why) = h1::request_fault(&req.http0, &req.task.ws) {
         return Box::pin(refuse(req, why)).await;
     }
     prepare(req);
@@ -138,7 +138,20 @@ pub async fn recv(req: &mut Req) -> Step {
     if !hash(req).await {
         return Step::VclFail;
     }
-    next_step(req, handling)
+    match next_step(req, handling) {
+        Step::Lookup | Step::Pass if req.http0.method(&req.task.ws) == b"CONNECT" => refuse_connect(req),
+        step => step,
+    }
+}
+
+/// A client takes what follows a 2xx answer to CONNECT for a tunnel, so that an ordinary response would be
+/// misread. Only a pipe is one.
+#[cold]
+fn refuse_connect(req: &mut Req) -> Step {
+    req.log_error("CONNECT is refused, because VCL did not pipe it");
+    req.err_code = 405;
+    req.close = Some(SessClose::RxBad);
+    Step::Synth
 }
 
 /// Runs vcl_hash; what it hashes is the key under which the request is looked up.

@@ -3,8 +3,8 @@
 use std::io::ErrorKind;
 
 use lacquer_cache::{BodyState, flag};
-use lacquer_filters::{Filter, Gunzip, RangeOf};
-use lacquer_http::range::{self, Decision};
+use lacquer_filters::{Filter, Gunzip};
+use lacquer_http::multipart::Multipart;
 use lacquer_http::{SessClose, Text, conditional, h1, header_table as h};
 use lacquer_params::bits::FeatureBits;
 use lacquer_shm::Tag;
@@ -12,7 +12,7 @@ use lacquer_shm::vsl::text;
 
 use super::deliver::{blame_body, settle_connection};
 use super::outlet::{Below, Outlet};
-use super::{Req, Source, Step};
+use super::{Req, Source, Step, partial};
 use crate::faults::apart;
 use crate::sender::{BodyFrame, SendError, Sender, write_message};
 use crate::wire::Wire;
@@ -29,6 +29,15 @@ pub(super) struct Plan {
     pub esi: bool,
     /// A range whose end was not reached is an error of its own.
     pub ranged: bool,
+    /// Several ranges of the body, each in a part of its own.
+    pub parts: Option<Box<Multipart>>,
+}
+
+impl Plan {
+    /// The body goes through the pipeline, instead of from storage to the connection.
+    pub(super) fn is_poured(&self) -> bool {
+        self.esi || !self.filters.is_empty() || self.parts.is_some()
+    }
 }
 
 pub async fn transmit(req: &mut Req, source: Source) -> Step {
@@ -110,7 +119,15 @@ impl Req {
 }
 
 fn plan(req: &mut Req, filters: &[u8], source: &Source, stored: Option<u64>) -> Option<Plan> {
-    let mut plan = Plan { length: stored, from: 0, to: None, filters: Vec::new(), esi: false, ranged: false };
+    let mut plan = Plan {
+        length: stored,
+        from: 0,
+        to: None,
+        filters: Vec::new(),
+        esi: false,
+        ranged: false,
+        parts: None,
+    };
     for (name, rest) in lacquer_filters::names(filters) {
         match name {
             b"gunzip" => {
@@ -122,7 +139,7 @@ fn plan(req: &mut Req, filters: &[u8], source: &Source, stored: Option<u64>) -> 
                 };
                 plan.filters.push(Box::new(Gunzip::for_delivery()));
             }
-            b"range" => set_range(req, &mut plan),
+            b"range" => partial::set_range(req, source, &mut plan),
             b"esi" => {
                 if matches!(source, Source::Object(o) if crate::extra::esi_program(o).is_some()) {
                     req.resp_headers().weaken_etag();
@@ -137,39 +154,6 @@ fn plan(req: &mut Req, filters: &[u8], source: &Source, stored: Option<u64>) -> 
         }
     }
     Some(plan)
-}
-
-fn set_range(req: &mut Req, plan: &mut Plan) {
-    let ws = &mut req.task.ws;
-    let (low, high) = match range::decide(&req.http, ws, &req.resp, ws, plan.length) {
-        Decision::Whole => return,
-        Decision::Part { low, high } => (low, high),
-        Decision::Unsatisfiable(why) => {
-            req.task.log.put_fmt(Tag::Debug, format_args!("RANGE_FAIL {why}"));
-            if let Some(length) = plan.length
-                && let Ok(line) = range::append_unsatisfied_range(&mut req.resp, ws, length)
-            {
-                req.task.log.put(Tag::RespHeader, ws.get(line));
-            }
-            req.resp_headers().respond(416, None);
-            plan.length = Some(0);
-            return;
-        }
-    };
-    if let Ok(line) = range::append_content_range(&mut req.resp, ws, low, high, plan.length) {
-        req.task.log.put(Tag::RespHeader, ws.get(line));
-    }
-    req.resp_headers().respond(206, None);
-    if plan.length.is_some() {
-        plan.length = Some(high - low + 1);
-        plan.ranged = true;
-    }
-    if plan.filters.is_empty() && !plan.esi {
-        plan.from = low;
-        plan.to = Some(high + 1);
-    } else {
-        plan.filters.push(Box::new(RangeOf::new(low, high + 1)));
-    }
 }
 
 async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
@@ -212,9 +196,9 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     let mut sender = Sender::new(tx, head, frame, limits);
     let result = if !send_body {
         sender.finish_head().await
-    } else if plan.esi || !plan.filters.is_empty() {
+    } else if plan.is_poured() {
         let outlet = Outlet::new(plan.filters, req.task.params.gzip_buffer, Below::Client(sender));
-        let (mut outlet, poured) = Box::pin(pour(req, source, plan.esi, outlet)).await;
+        let (mut outlet, poured) = Box::pin(pour(req, source, plan.esi, plan.parts.as_deref(), outlet)).await;
         let settled = Box::pin(outlet.below.settle(poured)).await;
         let Below::Client(back) = outlet.below else { return };
         sender = back;
@@ -276,9 +260,11 @@ pub(super) async fn pour(
     req: &mut Req,
     source: &Source,
     esi: bool,
+    parts: Option<&Multipart>,
     mut outlet: Outlet,
 ) -> (Outlet, Result<(), SendError>) {
     let poured = match source {
+        _ if let Some(parts) = parts => partial::pour_parts(source, parts, &mut outlet).await,
         Source::Object(object) if esi => {
             let poured;
             (outlet, poured) = super::esi::play(req, object, outlet).await;
@@ -322,7 +308,7 @@ async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bo
         let gzipped = says_gzip && object.is_some_and(|o| o.is(flag::GZIPED));
         if seam.fit(object, gzipped, plan.esi).await {
             let outlet = Outlet::new(plan.filters, req.task.params.gzip_buffer, Below::Include(seam));
-            let (outlet, poured) = pour(req, source, plan.esi, outlet).await;
+            let (outlet, poured) = pour(req, source, plan.esi, plan.parts.as_deref(), outlet).await;
             let Below::Include(back) = outlet.below else { return };
             seam = back;
             if let Err(failed) = poured {

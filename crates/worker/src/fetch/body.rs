@@ -213,12 +213,11 @@ impl Fetch {
                 Err(e) => self.nothing_more(&e, status)?,
             };
             self.account.beresp_reads += 1;
-            let mut input = &buffer[..n];
             match status {
                 BodyStatus::Eof => {
                     ended = n == 0;
                     self.account.beresp_body += n as u64;
-                    self.through(chain, input, false).await?;
+                    self.through(chain, &buffer[..n], false).await?;
                 }
                 BodyStatus::Length => {
                     if n == 0 {
@@ -227,20 +226,20 @@ impl Fetch {
                     left -= n as u64;
                     ended = left == 0;
                     self.account.beresp_body += n as u64;
-                    self.through(chain, input, false).await?;
+                    self.through(chain, &buffer[..n], false).await?;
                 }
                 _ => {
                     if n == 0 {
                         return Err(decoder.eof_text().into());
                     }
-                    while !input.is_empty() && !decoder.is_done() {
-                        let piece = decoder.decode(input).map_err(|e| e.text().to_owned())?;
-                        let data = piece.data(input);
-                        input = &input[piece.consumed..];
-                        self.account.beresp_body += data.len() as u64;
-                        self.through(chain, data, false).await?;
+                    let mut rest = &mut buffer[..n];
+                    while !rest.is_empty() && !decoder.is_done() {
+                        let run = decoder.decode_run(rest).map_err(|e| e.text().to_owned())?;
+                        self.account.beresp_body += (run.end - run.start) as u64;
+                        self.through(chain, &rest[run.start..run.end], false).await?;
+                        rest = &mut rest[run.consumed..];
                     }
-                    connection.rx.unread(input);
+                    connection.rx.unread(rest);
                     ended = decoder.is_done();
                 }
             }

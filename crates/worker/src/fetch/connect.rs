@@ -69,6 +69,9 @@ impl Origins for lacquer_vcl_runtime::Instance {
 /// What Varnish keeps of a connection in the workspace; counted, so that a size chosen for it means the same.
 const CONNECTION_COST: usize = 112;
 
+/// The parameter that limits a header line of a response.
+const RESP_HDR_LEN: &str = "http_resp_hdr_len";
+
 impl Fetch {
     /// Gets the head of an answer into `beresp`; false if there is none.
     pub async fn get_head(&mut self) -> bool {
@@ -237,6 +240,9 @@ impl Fetch {
         };
         self.account.beresp_header += have as u64;
         self.fetch_error(text);
+        if close == SessClose::RxOverflow {
+            self.blame_limit("http_resp_size");
+        }
         connection.close = Some(close);
         if have == 0 && close != SessClose::RxTimeout { Tried::Silent } else { Tried::Bad }
     }
@@ -252,8 +258,11 @@ impl Fetch {
                 self.account.beresp_header += have as u64;
                 if let Some(bogo) = &bad.bogo {
                     let mut text = Vec::new();
-                    bogo.write(&self.task.ws, &mut text);
+                    bogo.write(&self.task.ws, RESP_HDR_LEN, &mut text);
                     self.task.log.put(Tag::BogoHeader, &text);
+                    if bogo.is_too_long() {
+                        self.blame_limit(RESP_HDR_LEN);
+                    }
                 }
                 self.task.log.put(Tag::HttpGarbage, h1::garbage(self.task.ws.get(text)));
                 self.task.log.put(Tag::BerespStatus, b"503");
@@ -283,6 +292,16 @@ impl Fetch {
         self.count_framing(connection.framing.status);
         self.beresp_headers().log_all();
         Tried::Good
+    }
+
+    /// Names the parameter that the response's head exceeds, in the log and as the reason on the error page.
+    #[cold]
+    fn blame_limit(&mut self, parameter: &str) {
+        let text = format!("Backend response exceeds {parameter}");
+        self.fetch_error(&text);
+        if let Ok(reason) = self.task.ws.copy(text.as_bytes()) {
+            (self.err_code, self.err_reason) = (503, reason);
+        }
     }
 
     fn count_framing(&self, framing: BodyStatus) {

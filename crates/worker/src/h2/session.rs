@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use lacquer_backend::TxHalf;
 use lacquer_h2::frame::{self, FrameHeader, Kind};
@@ -20,6 +19,7 @@ use super::request;
 use crate::client::Req;
 use crate::clock;
 use crate::deadlines::{Deadline, Moment};
+use crate::linger::linger;
 use crate::reactor::Reactor;
 use crate::req_body::Rx;
 use crate::seat::Seat;
@@ -40,8 +40,8 @@ const READ: usize = 16 * 1024 + frame::HEADER_LEN;
 /// After so many frames the reactor's other connections have their turn.
 const FRAMES_PER_TURN: u32 = 1000;
 
-/// How long a client may go on after it was told that the connection ends.
-const LINGER: Duration = Duration::from_millis(100);
+/// Seconds that a client may go on after it was told that the connection ends without an error.
+const GRACE: f64 = 0.1;
 
 /// Bytes that were read and not understood yet.
 #[derive(Default)]
@@ -342,13 +342,6 @@ impl Session {
         }
     }
 
-    /// Ends the sending side and reads what still comes: closed with something unread, the connection would
-    /// be reset, and the client might not see the reason.
-    async fn discard(&mut self) {
-        self.conn.tx().shutdown();
-        while let Ok(1..) = self.rx.read(self.buffer.room()).await {}
-    }
-
     fn eof(&mut self) -> Error {
         self.client_is_done = true;
         let frame = if self.buffer.is_empty() { "complete" } else { "partial" };
@@ -380,7 +373,9 @@ impl Session {
         });
         let _ = tokio::time::timeout(limit, flushed).await;
         if tells && !self.client_is_done {
-            let _ = tokio::time::timeout(LINGER, self.discard()).await;
+            let most = conn.reactor.params().lingering_close;
+            let seconds = if error == Error::Connection(Reason::NoError) { most.min(GRACE) } else { most };
+            linger(conn.tx(), &mut self.rx, &self.idle, seconds).await;
         }
         std::future::poll_fn(|cx| {
             conn.register(cx);

@@ -345,10 +345,10 @@ impl ReqBody {
                 self.left -= n as u64;
                 return Ok((0, n));
             }
-            let piece = self.decoder.decode(&buffer[..n]).map_err(|e| BodyError::Framing(e.text()))?;
-            rx.unread(&buffer[piece.consumed..n]);
-            if piece.data_len > 0 || self.decoder.is_done() {
-                return Ok((piece.consumed - piece.data_len, piece.consumed));
+            let run = self.decoder.decode_run(&mut buffer[..n]).map_err(|e| BodyError::Framing(e.text()))?;
+            rx.unread(&buffer[run.consumed..n]);
+            if run.end > run.start || self.decoder.is_done() {
+                return Ok((run.start, run.end));
             }
         }
     }

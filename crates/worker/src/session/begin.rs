@@ -142,7 +142,7 @@ fn log_garbage(req: &mut Req, head: &Head, bad: &h1::BadHead) {
     let (ws, log) = (&req.task.ws, &mut req.task.log);
     if let Some(bogo) = &bad.bogo {
         let mut text = Vec::new();
-        bogo.write(ws, &mut text);
+        bogo.write(ws, "http_req_hdr_len", &mut text);
         log.put(Tag::BogoHeader, &text);
     }
     log.put(Tag::HttpGarbage, h1::garbage(ws.get(head.rx)));

@@ -17,6 +17,7 @@ use crate::clock;
 use crate::deadlines::Deadline;
 use crate::faults::apart;
 use crate::h2;
+use crate::linger;
 use crate::pool_counters;
 use crate::reactor::Reactor;
 use crate::req_body::Rx;
@@ -33,6 +34,8 @@ pub struct Connection {
     pub idle: Rc<Deadline>,
     /// Bytes of a head that is not complete yet.
     pub received: usize,
+    /// The client may not have sent all of it yet when the connection ends.
+    pub unread: bool,
 }
 
 /// Serves a connection to its end.
@@ -50,6 +53,7 @@ pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) 
         Ok(())
     };
     let sess = Rc::<Sess>::from(sess);
+    let mut lingering = None;
     let reason = match settled.and_then(|()| address_limit::admit(&reactor, &sess)) {
         Ok(()) => {
             let mut connection = Connection {
@@ -58,9 +62,14 @@ pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) 
                 rx: Some(rx),
                 idle: reactor.deadlines.enlist(),
                 received: 0,
+                unread: false,
             };
             let reason = serve(&reactor, &mut connection).await;
-            close(connection);
+            if linger::is_due(reason, connection.unread) {
+                lingering = Some(Box::new(connection));
+            } else {
+                close(connection);
+            }
             reason
         }
         Err(reason) => {
@@ -74,6 +83,18 @@ pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) 
     count_close(&reactor, reason);
     sess.log_close(&reactor, reason, clock::real());
     reactor.flush_counters();
+    if let Some(connection) = lingering {
+        Box::pin(say_goodbye(&reactor, connection)).await;
+    }
+}
+
+/// Closes a connection whose client may still be sending, such that it gets what it was sent.
+async fn say_goodbye(reactor: &Reactor, mut connection: Box<Connection>) {
+    if let Some(rx) = &mut connection.rx {
+        let seconds = reactor.params().lingering_close;
+        linger::linger(&connection.tx, rx, &connection.idle, seconds).await;
+    }
+    close(*connection);
 }
 
 fn close(connection: Connection) {
@@ -244,6 +265,7 @@ fn finish(reactor: &Reactor, connection: &mut Connection, mut seat: Seat<Req>) -
         reason = Some(SessClose::RxBody);
     }
     connection.rx = req.body.rx.take();
+    connection.unread = !req.body.is_settled() || connection.rx.as_ref().is_some_and(Rx::has_pending);
     reactor.flush_if_due(req.task.t_prev);
     reactor.give_seat(seat);
     reason

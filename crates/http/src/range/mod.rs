@@ -1,13 +1,15 @@
 //! Byte ranges: what part of an object a client asked for, and whether an origin's partial response is
 //! the one that was asked for.
 
-use crate::ascii::{Decimal, is_lws, starts_with_nocase};
+use crate::ascii::{Decimal, is_lws, is_tchar, starts_with_nocase};
 use crate::conditional::strong_compare;
 use crate::date;
 use crate::header_table::{CONTENT_RANGE, DATE, ETAG, HeaderName, IF_RANGE, LAST_MODIFIED, RANGE};
 use crate::message::Message;
 use crate::number::parse_uint;
 use crate::workspace::{Overflow, Text, Workspace};
+
+mod ranges;
 
 /// A parsed `Range`; both numbers inclusive. "low-" has no high, "-n" has no low.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,18 +30,33 @@ fn small_uint<'a>(s: &'a [u8], too_big: &'static str) -> Result<(Option<u64>, &'
     }
 }
 
-/// As in Varnish the unit may be cut short, down to nothing.
+/// As in Varnish the unit of `Content-Range` may be cut short, down to nothing.
 fn is_bytes(unit: &[u8]) -> bool {
     starts_with_nocase(b"bytes", unit)
 }
 
-/// Parses the value of `Range`. The errors are for the log.
-pub(crate) fn parse_range(value: &[u8]) -> Result<Asked, &'static str> {
+/// The value of `Range` at its unit: what follows "bytes=", or `None` for a unit that is not ours, which is to be
+/// ignored (RFC 9110 section 14.2).
+fn range_set(value: &[u8]) -> Result<Option<&[u8]>, &'static str> {
     let equals = value.iter().position(|&b| b == b'=').ok_or("Missing '='")?;
-    if !is_bytes(&value[..equals]) {
-        return Err("Not Bytes");
+    let (unit, set) = (&value[..equals], &value[equals + 1..]);
+    if unit.eq_ignore_ascii_case(b"bytes") {
+        Ok(Some(set))
+    } else if !unit.is_empty() && unit.iter().all(|&b| is_tchar(b)) {
+        Ok(None)
+    } else {
+        Err("Not Bytes")
     }
-    let (low, rest) = small_uint(&value[equals + 1..], "Low number too big")?;
+}
+
+/// Parses the value of `Range`, which has one range. The errors are for the log.
+pub(crate) fn parse_range(value: &[u8]) -> Result<Asked, &'static str> {
+    parse_spec(range_set(value)?.ok_or("Not Bytes")?)
+}
+
+/// Parses one range of a set.
+pub(crate) fn parse_spec(spec: &[u8]) -> Result<Asked, &'static str> {
+    let (low, rest) = small_uint(spec, "Low number too big")?;
     let rest = rest.strip_prefix(b"-").ok_or("Missing hyphen")?;
     let (high, rest) = small_uint(rest, "High number too big")?;
     match (low, high) {
@@ -54,13 +71,27 @@ pub(crate) fn parse_range(value: &[u8]) -> Result<Asked, &'static str> {
     Ok(Asked { low, high })
 }
 
-/// What to do about a request's `Range`.
+/// What to do about a request that asks for several ranges at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Several {
+    /// Status 416, as Varnish answers.
+    Refuse,
+    /// Deliver the whole.
+    Ignore,
+    /// Deliver them, unless there are more of them than this.
+    UpTo(usize),
+}
+
+/// What to do about a request's `Range`.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Deliver the whole.
     Whole,
     /// 206 with the bytes `low..=high`.
     Part { low: u64, high: u64 },
+    /// 206 with these ranges, both ends inclusive, as a multipart body. There are at least two, and they neither
+    /// overlap nor touch.
+    Parts(Vec<(u64, u64)>),
     /// 416 and no body; the text is for the `Debug` record "RANGE_FAIL ...".
     Unsatisfiable(&'static str),
 }
@@ -72,26 +103,45 @@ pub fn decide(
     resp: &Message,
     resp_ws: &Workspace,
     length: Option<u64>,
+    several: Several,
 ) -> Decision {
     let Some(value) = req.get(req_ws, RANGE) else { return Decision::Whole };
     if !if_range_holds(req, req_ws, resp, resp_ws) {
         return Decision::Whole;
     }
-    let asked = match parse_range(value) {
+    let set = match range_set(value) {
+        Ok(Some(set)) => set,
+        Ok(None) => return Decision::Whole,
+        Err(text) => return Decision::Unsatisfiable(text),
+    };
+    if several != Several::Refuse && set.contains(&b',') {
+        return ranges::decide(set, length, several);
+    }
+    let asked = match parse_spec(set) {
         Ok(asked) => asked,
         Err(text) => return Decision::Unsatisfiable(text),
     };
-    let Some(length) = length.filter(|&n| n > 0) else {
-        return match (asked.low, asked.high) {
-            (Some(low), Some(high)) => Decision::Part { low, high },
-            _ => Decision::Whole,
-        };
-    };
-    let last = length - 1;
-    match (asked.low, asked.high) {
-        (Some(low), _) if low > last => Decision::Unsatisfiable("low range beyond object"),
-        (Some(low), high) => Decision::Part { low, high: high.map_or(last, |h| h.min(last)) },
-        (None, high) => Decision::Part { low: length.saturating_sub(high.unwrap_or(0)), high: last },
+    match (length, asked.low, asked.high) {
+        // As in Varnish 9 there is nothing to choose from.
+        (Some(0), ..) => Decision::Whole,
+        (Some(length), ..) => match asked.resolve(length) {
+            Some((low, high)) => Decision::Part { low, high },
+            None => Decision::Unsatisfiable("low range beyond object"),
+        },
+        (None, Some(low), Some(high)) => Decision::Part { low, high },
+        (None, ..) => Decision::Whole,
+    }
+}
+
+impl Asked {
+    /// Returns the range of a body of `length` bytes, which is not empty; `None` if it begins beyond the body.
+    fn resolve(self, length: u64) -> Option<(u64, u64)> {
+        let last = length.checked_sub(1)?;
+        match (self.low, self.high) {
+            (Some(low), _) if low > last => None,
+            (Some(low), high) => Some((low, high.map_or(last, |h| h.min(last)))),
+            (None, high) => Some((length.saturating_sub(high.unwrap_or(0)), last)),
+        }
     }
 }
 
@@ -195,7 +245,12 @@ pub fn check_partial(
     ws: &Workspace,
 ) -> PartialCheck {
     let refuse = |text: &str| PartialCheck::Refused(text.to_owned());
-    let asked = match bereq.get(bereq_ws, RANGE).map(parse_range).transpose() {
+    let range = bereq.get(bereq_ws, RANGE);
+    if range.is_some_and(ranges::is_sound_list) {
+        // Of several ranges the origin may send any that it likes, in one part or in many.
+        return PartialCheck::Fine;
+    }
+    let asked = match range.map(parse_range).transpose() {
         Ok(asked) => asked,
         Err(text) => return PartialCheck::Refused(format!("Invalid range header ({text})")),
     };
@@ -254,10 +309,8 @@ mod tests {
             ("bytes=99-99", Ok((99, 99))),
             ("bytes=100-", Err("low range beyond object")),
             ("bytes", Err("Missing '='")),
-            ("=", Err("Missing hyphen")),
-            ("Byte=1-2", Ok((1, 2))),
-            ("bytess=1-2", Err("Not Bytes")),
-            ("foo=1-2", Err("Not Bytes")),
+            ("=1-2", Err("Not Bytes")),
+            ("bytes =1-2", Err("Not Bytes")),
             ("bytes=1", Err("Missing hyphen")),
             ("bytes=-", Err("Neither high nor low")),
             ("bytes=-0", Err("No low, high is zero")),
@@ -275,8 +328,18 @@ mod tests {
                 Ok((low, high)) => Decision::Part { low, high },
                 Err(text) => Decision::Unsatisfiable(text),
             };
-            assert_eq!(decide(&req, &req_ws, &resp, &resp_ws, Some(100)), expected, "{value}");
+            assert_eq!(
+                decide(&req, &req_ws, &resp, &resp_ws, Some(100), Several::Refuse),
+                expected,
+                "{value}"
+            );
         }
+        for value in ["Byte=1-2", "bytess=1-2", "foo=1-2", "foo=x"] {
+            let (req, ws) = message(200, &[&format!("Range: {value}")]);
+            assert_eq!(decide(&req, &ws, &req, &ws, Some(100), Several::Refuse), Decision::Whole, "{value}");
+        }
+        let (req, ws) = message(200, &["Range: bytes=0-0"]);
+        assert_eq!(decide(&req, &ws, &req, &ws, Some(0), Several::Refuse), Decision::Whole);
     }
 
     #[test]
@@ -288,7 +351,7 @@ mod tests {
             ("bytes=-0", Decision::Unsatisfiable("No low, high is zero")),
         ] {
             let (req, ws) = message(200, &[&format!("Range: {value}")]);
-            assert_eq!(decide(&req, &ws, &req, &ws, None), expected, "{value}");
+            assert_eq!(decide(&req, &ws, &req, &ws, None, Several::Ignore), expected, "{value}");
         }
     }
 
@@ -310,7 +373,7 @@ mod tests {
         for (value, resp, expected) in table {
             let (req, req_ws) = message(200, &["Range: bytes=0-1", &format!("If-Range: {value}")]);
             let (resp, resp_ws) = message(200, resp);
-            let decision = decide(&req, &req_ws, &resp, &resp_ws, Some(10));
+            let decision = decide(&req, &req_ws, &resp, &resp_ws, Some(10), Several::Ignore);
             assert_eq!(decision != Decision::Whole, *expected, "{value}");
         }
     }

@@ -1,0 +1,146 @@
+//! The forms of a request target (RFC 9112 section 3.2), and which of them are refused: two readers that
+//! disagree about host or path of a target are a way around access rules and into foreign cache entries.
+//!
+//! As in Varnish a target may also be a relative path, which VCL can complete; Varnish's public cases use
+//! "foo" and ":x".
+
+use std::ops::Range;
+
+use crate::ascii::starts_with_nocase;
+use crate::authority::{has_port, is_valid_authority};
+
+/// What to do about an acceptable target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// VCL gets it as it is.
+    Keep,
+    /// It begins with "http://"; this part of it is the authority.
+    Http(Range<usize>),
+    /// The same for "https://".
+    Https(Range<usize>),
+}
+
+/// Tells the form of a target, or why it is refused.
+#[inline]
+pub(super) fn classify(method: &[u8], url: &[u8]) -> Result<Target, &'static str> {
+    if url.first() == Some(&b'/') && method != b"CONNECT" { Ok(Target::Keep) } else { unusual(method, url) }
+}
+
+#[cold]
+fn unusual(method: &[u8], url: &[u8]) -> Result<Target, &'static str> {
+    if method == b"CONNECT" {
+        return if has_port(url) { Ok(Target::Keep) } else { Err("CONNECT needs host and port") };
+    }
+    if url.first() == Some(&b'*') {
+        let alone = url.len() == 1 && method == b"OPTIONS";
+        return if alone { Ok(Target::Keep) } else { Err("\"*\" is for OPTIONS only") };
+    }
+    if starts_with_nocase(url, b"http://") {
+        return authority(url, "http://".len()).map(Target::Http);
+    }
+    if starts_with_nocase(url, b"https://") {
+        return authority(url, "https://".len()).map(Target::Https);
+    }
+    relative(url).map(|()| Target::Keep)
+}
+
+/// The authority at `start` of an absolute target, which a path must follow.
+fn authority(url: &[u8], start: usize) -> Result<Range<usize>, &'static str> {
+    let len = url[start..].iter().position(|b| b"/?#".contains(b)).ok_or("absolute form without a path")?;
+    let range = start..start + len;
+    if url[range.end] != b'/' {
+        return Err("absolute form without a path");
+    }
+    if url[range.clone()].contains(&b'@') {
+        return Err("absolute form with user information");
+    }
+    if is_valid_authority(&url[range.clone()]) { Ok(range) } else { Err("invalid authority") }
+}
+
+/// A target that only VCL can make sense of. It must not turn into an authority when somebody puts
+/// "http://host" before it, and must not be an authority or another scheme's URI.
+fn relative(url: &[u8]) -> Result<(), &'static str> {
+    let end = url.iter().position(|b| b"/?#".contains(b)).unwrap_or(url.len());
+    let (segment, rest) = url.split_at(end);
+    if segment.is_empty() {
+        return Err(if rest.starts_with(b"?") { "no path before the query" } else { "no path" });
+    }
+    if segment.contains(&b'@') {
+        return Err("user information without a scheme");
+    }
+    match segment.iter().position(|&b| b == b':') {
+        None => Ok(()),
+        Some(0) if segment.get(1).is_some_and(u8::is_ascii_alphabetic) && !segment[1..].contains(&b':') => {
+            Ok(())
+        }
+        Some(0) => Err("port without a host"),
+        Some(_) => Err("authority or foreign scheme"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accepted_targets() {
+        let table: &[(&str, &str, Target)] = &[
+            ("GET", "/", Target::Keep),
+            ("GET", "//a@b:80/x", Target::Keep),
+            ("GET", "/a:b@c", Target::Keep),
+            ("OPTIONS", "*", Target::Keep),
+            ("GET", "http://host/", Target::Http(7..11)),
+            ("GET", "HTTP://h:80/p?q", Target::Http(7..11)),
+            ("GET", "http://[::1]:80/", Target::Http(7..15)),
+            ("GET", "http://h//x@y", Target::Http(7..8)),
+            ("GET", "https://h/", Target::Https(8..9)),
+            ("CONNECT", "host:443", Target::Keep),
+            ("CONNECT", "[::1]:443", Target::Keep),
+            ("GET", "foo", Target::Keep),
+            ("GET", "foo?a:b@c", Target::Keep),
+            (":x", ":x", Target::Keep),
+        ];
+        for (method, url, expected) in table {
+            assert_eq!(classify(method.as_bytes(), url.as_bytes()).as_ref(), Ok(expected), "{method} {url}");
+        }
+    }
+
+    #[test]
+    fn refused_targets() {
+        for (method, url) in [
+            ("GET", "*"),
+            ("OPTIONS", "*a"),
+            ("OPTIONSx", "*"),
+            ("options", "*"),
+            ("GET", "http://"),
+            ("GET", "http:///"),
+            ("GET", "http://host"),
+            ("GET", "http://host?q"),
+            ("GET", "http://host#f/"),
+            ("GET", "http://user@host/"),
+            ("GET", "http://user:secret@host/"),
+            ("GET", "http://:80/"),
+            ("GET", "http://host:80:80/"),
+            ("GET", "http://ho\\st/"),
+            ("GET", "http://host:x/"),
+            ("GET", "https://host"),
+            ("GET", "https://user@host/"),
+            ("GET", "ftp://host/"),
+            ("GET", "urn:a:b"),
+            ("GET", "host:80"),
+            ("GET", "user@host"),
+            ("GET", "@host/"),
+            ("GET", ":80/"),
+            ("GET", ":a:b@c"),
+            ("GET", "?q"),
+            ("GET", "#f"),
+            ("CONNECT", "/"),
+            ("CONNECT", "host"),
+            ("CONNECT", "http://host:80/"),
+            ("CONNECT", "u@host:443"),
+            ("CONNECT", "*"),
+        ] {
+            assert!(classify(method.as_bytes(), url.as_bytes()).is_err(), "{method} {url}");
+        }
+    }
+}

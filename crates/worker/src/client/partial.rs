@@ -1,0 +1,107 @@
+//! Responses to requests with `Range`: which part of the body they get, or which parts.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+
+use lacquer_cache::{BodyState, flag};
+use lacquer_filters::RangeOf;
+use lacquer_http::header_table as h;
+use lacquer_http::multipart::Multipart;
+use lacquer_http::range::{self, Decision, Several};
+use lacquer_shm::Tag;
+
+use super::outlet::Outlet;
+use super::transmit::Plan;
+use super::{Req, Source};
+use crate::sender::SendError;
+
+/// Applies the request's `Range` to the plan and the response.
+pub(super) fn set_range(req: &mut Req, source: &Source, plan: &mut Plan) {
+    let several = several(req, source, plan);
+    let ws = &req.task.ws;
+    let (low, high) = match range::decide(&req.http, ws, &req.resp, ws, plan.length, several) {
+        Decision::Whole => return,
+        Decision::Part { low, high } => (low, high),
+        Decision::Parts(ranges) => return set_parts(req, ranges, plan),
+        Decision::Unsatisfiable(why) => return refuse(req, why, plan),
+    };
+    if let Ok(line) = range::append_content_range(&mut req.resp, &mut req.task.ws, low, high, plan.length) {
+        req.task.log.put(Tag::RespHeader, req.task.ws.get(line));
+    }
+    req.resp_headers().respond(206, None);
+    if plan.length.is_some() {
+        plan.length = Some(high - low + 1);
+        plan.ranged = true;
+    }
+    if plan.filters.is_empty() && !plan.esi {
+        plan.from = low;
+        plan.to = Some(high + 1);
+    } else {
+        plan.filters.push(Box::new(RangeOf::new(low, high + 1)));
+    }
+}
+
+/// Several ranges are taken from a body that is complete and stored as it is sent: only there can a delivery go back
+/// and forth at no cost.
+fn several(req: &Req, source: &Source, plan: &Plan) -> Several {
+    let complete = match source {
+        Source::Bytes(_) => true,
+        Source::Object(object) => {
+            object.state() == BodyState::Complete && !object.is(flag::PRIVATE | flag::HFM | flag::HFP)
+        }
+    };
+    match req.task.params.http_max_ranges {
+        0 => Several::Refuse,
+        most if complete && plan.filters.is_empty() && !plan.esi && req.esi_level == 0 => {
+            Several::UpTo(most as usize)
+        }
+        _ => Several::Ignore,
+    }
+}
+
+fn refuse(req: &mut Req, why: &str, plan: &mut Plan) {
+    req.task.log.put_fmt(Tag::Debug, format_args!("RANGE_FAIL {why}"));
+    let ws = &mut req.task.ws;
+    if let Some(length) = plan.length
+        && let Ok(line) = range::append_unsatisfied_range(&mut req.resp, ws, length)
+    {
+        req.task.log.put(Tag::RespHeader, ws.get(line));
+    }
+    req.resp_headers().respond(416, None);
+    plan.length = Some(0);
+}
+
+fn set_parts(req: &mut Req, ranges: Vec<(u64, u64)>, plan: &mut Plan) {
+    let ws = &req.task.ws;
+    let whole = plan.length.unwrap_or_default();
+    let seed = RandomState::new().hash_one(req.task.vxid().number());
+    let parts = Multipart::new(ranges, whole, req.resp.get(ws, h::CONTENT_TYPE), seed);
+    let media_type = parts.media_type();
+    let mut headers = req.resp_headers();
+    headers.unset(h::CONTENT_TYPE);
+    headers.add(h::CONTENT_TYPE, &media_type);
+    headers.respond(206, None);
+    plan.length = Some(parts.length());
+    plan.ranged = true;
+    plan.parts = Some(Box::new(parts));
+}
+
+/// Sends the parts of a body, each behind its head.
+pub(super) async fn pour_parts(
+    source: &Source,
+    parts: &Multipart,
+    outlet: &mut Outlet,
+) -> Result<(), SendError> {
+    for (number, &(low, high)) in parts.ranges().iter().enumerate() {
+        outlet.write(&parts.part_head(number)).await?;
+        match source {
+            Source::Object(object) => outlet.stored(object, low, high + 1).await?,
+            Source::Bytes(bytes) => {
+                let part = usize::try_from(low).ok().zip(usize::try_from(high).ok());
+                let part = part.and_then(|(low, high)| bytes.get(low..=high));
+                outlet.write(part.ok_or(SendError::Source)?).await?;
+            }
+        }
+    }
+    outlet.write(&parts.end()).await
+}
