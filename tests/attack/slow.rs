@@ -59,6 +59,9 @@ fn a_head_that_trickles_ends() {
     ends(&daemon, b"GET / HTTP/1.1\r\nHost: a\r\nX: ", b"x", "Hit timeout_idle in a request head");
     ends(&daemon, b"\r\n\r\n", b"\r\n", "RX_CLOSE_IDLE");
     ends(&daemon, b"", &PREFACE[..20], "Hit timeout_idle in a request head");
+    let upgrade = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
+        HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n";
+    ends(&daemon, upgrade, &PREFACE[..20], "Hit timeout_idle in a preface");
 }
 
 /// A PROXY header has `timeout_idle` as a whole.

@@ -262,6 +262,9 @@ impl Session {
         let is_data = begun.is_some_and(|header| header.kind() == Some(Kind::Data));
         if self.receiver.is_in_block() || !(self.buffer.is_empty() || is_data) {
             self.begun.get_or_insert(self.idle.now());
+        } else {
+            // The first bytes of a frame of DATA did not show yet that they are.
+            self.begun = None;
         }
         match begun {
             Some(header) if header.len > self.conn.local.max_frame_size => Err(self.receiver.too_long()),

@@ -13,6 +13,7 @@ use crate::client::Req;
 use crate::clock;
 use crate::seat::Seat;
 use crate::sender::write_message;
+use crate::session::log_late;
 
 const SWITCHING: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
 const UPGRADE: HeaderName<'static> = HeaderName::new(b"Upgrade");
@@ -81,5 +82,9 @@ async fn receive_preface(arrival: &mut Arrival) -> bool {
         }
         true
     };
-    tokio::time::timeout(limit, receive).await.unwrap_or(false)
+    let in_time = tokio::time::timeout(limit, receive).await;
+    if in_time.is_err() {
+        log_late(&arrival.reactor, &arrival.sess, "preface");
+    }
+    in_time.unwrap_or(false)
 }

@@ -21,7 +21,7 @@ use crate::addresses::AddressUsage;
 use crate::reactor::Reactor;
 
 pub use address_limit::{TOO_MANY_REQUESTS, begin_request};
-pub use serve::run;
+pub use serve::{log_late, run};
 
 /// A listening socket as sessions see it.
 #[derive(Debug)]

@@ -27,7 +27,7 @@ pub async fn receive(reactor: &Reactor, sess: &mut Sess, rx: &mut Rx) -> Result<
             Ok(Ok(n)) if n > 0 => buf.extend_from_slice(&piece[..n]),
             Ok(_) => return Err(SessClose::RemClose),
             Err(_) => {
-                super::serve::log_late(reactor, sess, "PROXY header");
+                super::log_late(reactor, sess, "PROXY header");
                 return Err(SessClose::RxTimeout);
             }
         }
