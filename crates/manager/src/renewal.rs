@@ -8,7 +8,7 @@ use lacquer_shm::vsm::{CHILD_DIRNAME, MGT_DIRNAME};
 use crate::complain::Level;
 use crate::fault::Outcome;
 use crate::manager::Manager;
-use crate::workdir;
+use crate::workdir::{self, PidFile};
 
 /// Tracks what was said about the directory, so that it is said once.
 #[derive(Debug, Default)]
@@ -23,9 +23,7 @@ impl Manager {
         if self.shm.is_none() {
             return;
         }
-        let moved = !workdir::is_current(&self.workdir);
-        let index = Path::new(MGT_DIRNAME).join("_.index");
-        if moved || !index.exists() || self.pid_files.iter().any(|file| !file.is_there()) {
+        if !self.workdir_is_whole() {
             let shown = self.workdir.display();
             let text = format!("Working directory '{shown}' was removed or emptied: making it anew");
             if !self.renewal.failed {
@@ -47,6 +45,13 @@ impl Manager {
         self.say_that_the_log_is_unseen();
     }
 
+    fn workdir_is_whole(&self) -> bool {
+        let _root = self.jail.raise();
+        workdir::is_current(&self.workdir)
+            && Path::new(MGT_DIRNAME).join("_.index").exists()
+            && self.pid_files.iter().all(PidFile::is_there)
+    }
+
     fn renew(&mut self) -> Outcome<()> {
         workdir::make(&self.workdir, &self.jail, &self.complain)?;
         // The lock first: another daemon may have taken the place.
@@ -62,7 +67,10 @@ impl Manager {
     }
 
     fn say_that_the_log_is_unseen(&mut self) {
-        let unseen = self.worker.is_some() && !Path::new(CHILD_DIRNAME).exists();
+        let unseen = {
+            let _root = self.jail.raise();
+            self.worker.is_some() && !Path::new(CHILD_DIRNAME).exists()
+        };
         if unseen && !self.renewal.worker_unseen {
             let text = "Log and counters of the running child cannot be read until it is restarted: its \
                         shared memory was removed";

@@ -194,11 +194,16 @@ impl Session {
         let login = match self.login {
             _ if self.closing => None,
             Login::Known => None,
-            Login::Stranger { .. } => Some(self.opened + LOGIN_WITHIN),
+            Login::Stranger { .. } => self.login_deadline(),
             Login::Checking { turn, .. } => Some(turn),
             Login::Refused { answered } => Some(answered),
         };
         [login, self.outbox.deadline()].into_iter().flatten().min()
+    }
+
+    /// When it must have logged in. An address that we connect to ourselves has all the time it wants.
+    fn login_deadline(&self) -> Option<Instant> {
+        (self.origin == Origin::Telnet).then(|| self.opened + LOGIN_WITHIN)
     }
 
     fn output(&self) -> BorrowedFd<'_> {
@@ -231,7 +236,9 @@ impl Session {
             return Verdict::Close;
         }
         match &self.login {
-            Login::Stranger { .. } if self.opened + LOGIN_WITHIN <= now => return Verdict::Close,
+            Login::Stranger { .. } if self.login_deadline().is_some_and(|until| until <= now) => {
+                return Verdict::Close;
+            }
             Login::Checking { turn, .. } if *turn <= now => self.check_secret(manager, throttle, now),
             Login::Refused { answered } if *answered <= now => self.refuse(manager, now),
             _ => {}
