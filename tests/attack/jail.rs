@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::process::Command;
 
 use lacquer_testing::client::get;
 use lacquer_testing::daemon::{Daemon, is_root, signal, until};
@@ -183,4 +184,40 @@ fn root_is_never_kept_in_silence() {
     drop(daemon);
     let daemon = start(&["-j", "none"], PLAIN);
     assert!(daemon.stderr().contains("runs as root"), "{}", daemon.stderr());
+}
+
+/// Promise: the unit in docs/ leaves a service an exposure below 3, by systemd's own measure.
+#[test]
+fn the_unit_is_hardened() {
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lacquer.service");
+    let analyze =
+        Command::new("systemd-analyze").args(["security", "--offline=true", "--no-pager", unit]).output();
+    let Ok(output) = analyze else {
+        eprintln!("no systemd-analyze here");
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let level = text.split("Overall exposure level for lacquer.service: ").nth(1);
+    let Some(level) = level.and_then(|rest| rest.split_whitespace().next()) else {
+        eprintln!("no verdict: {}", String::from_utf8_lossy(&output.stderr));
+        return;
+    };
+    assert!(level.parse::<f64>().expect("a number") < 3.0, "{text}");
+}
+
+/// Promise: the capabilities that the unit leaves to the manager are enough.
+#[test]
+fn the_manager_needs_few_capabilities() {
+    if !is_root() {
+        return;
+    }
+    let few = "exec setpriv --no-new-privs --bounding-set=-all,+net_bind_service,+setuid,+setgid,+setpcap,+chown,\
+               +dac_override,+fowner,+kill \"$@\"";
+    let mut daemon = start(&["-p", "cli_timeout=1"], few);
+    assert_confined(&mut daemon);
+    let worker = daemon.worker();
+    // It can end a worker of another user that hangs, and start the next.
+    signal(worker, "-STOP");
+    assert!(daemon.cli("stop").0 != 0);
+    assert!(until(|| fs::metadata(format!("/proc/{worker}")).is_err()), "{}", daemon.stderr());
 }

@@ -18,6 +18,7 @@ use std::io;
 
 use lacquer_cli::link::WorkerConfig;
 use lacquer_params::Params;
+use rustix::fs::StatVfsMountFlags;
 use rustix::process::getpid;
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
 
@@ -51,7 +52,7 @@ impl Missing {
 pub fn enter(config: &WorkerConfig) -> Result<Missing, String> {
     let mut missing = Missing::default();
     if let Some(who) = &config.credentials {
-        missing.note("namespaces", confine::leave_namespaces());
+        missing.note("namespaces", namespaces());
         confine::drop_bounding_set();
         sys::become_user(who.uid, who.gid)?;
     } else {
@@ -78,6 +79,15 @@ fn confine_by_parameters(params: &Params, vsm: i32, missing: &mut Missing) {
     } else {
         missing.off("seccomp", "jail_syscalls");
     }
+}
+
+/// A service manager that has mounted everything read-only (`ProtectSystem=strict`) has done that part already, and
+/// leaves no right to do it again.
+fn namespaces() -> io::Result<()> {
+    confine::leave_namespaces().or_else(|error| match rustix::fs::statvfs("/") {
+        Ok(root) if root.f_flag.contains(StatVfsMountFlags::RDONLY) => Ok(()),
+        _ => Err(error),
+    })
 }
 
 /// Root without its user's change (`-j none`) keeps no capabilities either.
