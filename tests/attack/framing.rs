@@ -284,3 +284,61 @@ fn broken_chunks_hide_nothing() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
     assert_eq!(get(daemon.address, "/100/kept/a").expect("it answers").status, 200);
 }
+
+/// Responses that others might read otherwise. Name, what the origin sends, and all that the client gets of it as
+/// body; `None` stands for an error of the daemon's own, or a body that ends early.
+const RESPONSES: [(&str, &str, Option<&str>); 14] = [
+    ("a length", "Content-Length: 4\r\n\r\nbody", Some("body")),
+    ("a length with zeros", "Content-Length: 0004\r\n\r\nbody", Some("body")),
+    ("a length twice", "Content-Length: 4\r\nContent-Length: 4\r\n\r\nbody", Some("body")),
+    ("chunks", "Transfer-Encoding: chunked\r\n\r\n2\r\nbo\r\n2\r\ndy\r\n0\r\n\r\n", Some("body")),
+    (
+        "chunks twice",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
+        Some("body"),
+    ),
+    ("a folded line", "X-Fold: a\r\n Content-Length: 9\r\nContent-Length: 4\r\n\r\nbody", Some("body")),
+    ("until the end", "Connection: close\r\n\r\nbody", Some("body")),
+    ("two lengths", "Content-Length: 4\r\nContent-Length: 5\r\n\r\nbody", None),
+    (
+        "length and chunks",
+        "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
+        None,
+    ),
+    ("chunks that end in LF", "Transfer-Encoding: chunked\r\n\r\n4\nbody\n0\n\n", Some("body")),
+    ("an extension with a bare CR", "Transfer-Encoding: chunked\r\n\r\n4;\rx\r\nbody\r\n0\r\n\r\n", None),
+    ("a line end in a value", "X-Split: a\rX-Injected: 1\r\nContent-Length: 4\r\n\r\nbody", None),
+    ("a NUL in a value", "X-Nul: a\0b\r\nContent-Length: 4\r\n\r\nbody", None),
+    ("a chunk too long", "Transfer-Encoding: chunked\r\n\r\n2\r\nbody\r\n0\r\n\r\n", None),
+];
+
+/// A response reaches the client with one meaning, byte for byte, or not as a success.
+#[test]
+fn responses_have_one_meaning_for_the_client() {
+    let origin = Origin::start(|path, stream| {
+        let number = path.trim_start_matches('/').parse::<usize>();
+        let (_, answer, _) = RESPONSES[number.unwrap_or_default()];
+        let _ = stream.write_all(format!("HTTP/1.1 200 OK\r\n{answer}").as_bytes());
+        false
+    });
+    let daemon = Daemon::start(&vcl(origin.address, "sub vcl_recv { return (pass); }"), &[]);
+    let mut faults = Vec::new();
+    for (number, (name, _, expected)) in RESPONSES.iter().enumerate() {
+        let mut client = Client::connect(daemon.address).expect("connections are accepted");
+        let answer = client.get(&format!("/{number}"));
+        let good = match (&answer, expected) {
+            (Ok(answer), Some(body)) => {
+                let lengths = answer.head.lines().filter(|line| line.starts_with("Content-Length:")).count();
+                let canonical = lengths == 0 || answer.header("Content-Length") == Some("4");
+                answer.status == 200 && answer.body == body.as_bytes() && lengths < 2 && canonical
+            }
+            (Ok(answer), None) => answer.status == 503 && !answer.head.contains("X-Injected"),
+            (Err(_), None) => true,
+            (Err(_), Some(_)) => false,
+        };
+        if !good {
+            faults.push(format!("{name}: {answer:?}"));
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}

@@ -1,6 +1,6 @@
 //! Chunked transfer coding. The decoder is fed whatever was read and says which part of it is data, so
 //! that nothing is copied twice; its state is a few words and a chunk's size line is bounded.
-//! Extensions and trailers are refused, as Varnish does, and so are line ends other than CRLF (RFC 9112 section 7.1).
+//! Extensions and trailers are refused, as Varnish does, and so are a client's line ends other than CRLF (RFC 9112 section 7.1).
 
 use crate::ascii::is_hex;
 use std::fmt;
@@ -105,7 +105,7 @@ impl ChunkedDecoder {
         ChunkedDecoder { state: State::SizeStart, left: 0, zeros: 0, lenient: false }
     }
 
-    /// Accepts what Varnish accepts of origins: blanks before a size.
+    /// Accepts what Varnish accepts of origins: blanks before a size, and lines that end in a lone LF.
     pub const fn lenient() -> ChunkedDecoder {
         ChunkedDecoder { state: State::SizeStart, left: 0, zeros: 0, lenient: true }
     }
@@ -150,9 +150,14 @@ impl ChunkedDecoder {
     pub fn decode_run(&mut self, buffer: &mut [u8]) -> Result<Run, ChunkError> {
         let mut run = Run { consumed: 0, start: 0, end: 0 };
         while run.consumed < buffer.len() && self.state != State::Done {
+            let before = *self;
             let piece = match self.decode(&buffer[run.consumed..]) {
                 Ok(piece) => piece,
-                Err(_) if run.end > run.start => return Ok(run),
+                Err(_) if run.end > run.start => {
+                    // The next call begins where this piece did.
+                    *self = before;
+                    return Ok(run);
+                }
                 Err(error) => return Err(error),
             };
             let from = run.consumed + piece.consumed - piece.data_len;
@@ -172,6 +177,7 @@ impl ChunkedDecoder {
         self.state = match (self.state, b) {
             (State::DataEnd, b'\r') => State::DataNewline,
             (State::DataNewline, b'\n') => State::SizeStart,
+            (State::DataEnd, b'\n') if self.lenient => State::SizeStart,
             (State::DataEnd | State::DataNewline, _) => return Err(ChunkError::TailNoNewline),
 
             (State::SizeStart, b' ' | b'\t') if self.lenient => State::SizeStart,
@@ -187,23 +193,28 @@ impl ChunkedDecoder {
             (State::SizeBlank { count: MAX_PADDING }, _) => return Err(ChunkError::HeaderTooLong),
             (State::SizeBlank { count }, b' ' | b'\t') => State::SizeBlank { count: count + 1 },
             (State::Size { .. } | State::SizeBlank { .. }, b'\r') => State::SizeNewline,
-            (State::SizeNewline, b'\n') => {
-                if i64::try_from(self.left).is_err() {
-                    return Err(ChunkError::TooLarge);
-                }
-                if self.left == 0 { State::Tail } else { State::Data }
-            }
+            (State::SizeNewline, b'\n') => self.after_size()?,
+            (State::Size { .. } | State::SizeBlank { .. }, b'\n') if self.lenient => self.after_size()?,
             (State::Size { .. } | State::SizeBlank { .. } | State::SizeNewline, _) => {
                 return Err(ChunkError::HeaderNoNewline);
             }
 
             (State::Tail, b'\r') => State::TailNewline,
             (State::TailNewline, b'\n') => State::Done,
+            (State::Tail, b'\n') if self.lenient => State::Done,
             (State::Tail | State::TailNewline, _) => return Err(ChunkError::TailNoNewline),
 
             (State::Data | State::Done, _) => return Ok(false),
         };
         Ok(true)
+    }
+
+    /// The state behind the line of a size.
+    fn after_size(&self) -> Result<State, ChunkError> {
+        if i64::try_from(self.left).is_err() {
+            return Err(ChunkError::TooLarge);
+        }
+        Ok(if self.left == 0 { State::Tail } else { State::Data })
     }
 
     fn digit(&mut self, digits: u8, b: u8) -> Result<State, ChunkError> {

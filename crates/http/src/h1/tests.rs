@@ -338,6 +338,10 @@ fn runs_of_chunks_decode_as_single_ones_do() {
         [&tiny, &b"0\r\n\r\nrest"[..]].concat(),
         [&tiny, &b"z\r\n"[..]].concat(),
         [&tiny, &b"5\r\nhe"[..]].concat(),
+        [&tiny, &b"0\r\nGET / HTTP/1.1\r\n\r\n"[..]].concat(),
+        [&tiny, &b"0\r\nContent-Length: 5\r\n\r\n"[..]].concat(),
+        [&tiny, &b"5 x\r\nhello\r\n0\r\n\r\n"[..]].concat(),
+        b"3\r\nabcdef\r\n0\r\n\r\n".to_vec(),
         b"z".to_vec(),
         b"10000000000000005\r\n".to_vec(),
     ] {
@@ -407,6 +411,7 @@ fn bad_chunks_are_refused() {
     assert_eq!(decode(ChunkedDecoder::new(), blanks.as_bytes(), 400), Err("chunked header too long".into()));
     let of_origin = |input: &[u8]| decode(ChunkedDecoder::lenient(), input, 100).map(|(data, _)| data);
     assert_eq!(of_origin(b" \t5 \r\nhello\r\n\t0\r\n\r\n").unwrap(), b"hello");
+    assert_eq!(of_origin(b"5\nhello\n0\n\n").unwrap(), b"hello");
     // What a chunk holds and where the next one begins must not depend on the reader.
     assert_eq!(of_origin(b"5\r\nhello0\r\n\r\n"), Err("chunked tail no NL".into()));
     assert_eq!(of_origin(b"\r\n5\r\nhello\r\n0\r\n\r\n"), Err("chunked header non-hex".into()));
