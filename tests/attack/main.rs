@@ -3,6 +3,7 @@
 //! because many of them assert times.
 #![forbid(unsafe_code)]
 
+mod bombs;
 mod concurrency;
 mod exhaustion;
 mod faulty_origins;

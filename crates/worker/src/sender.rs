@@ -4,6 +4,7 @@
 use lacquer_backend::TxHalf;
 use lacquer_cache::{BodyState, Chunk, Object, flag};
 use lacquer_http::h1::{ChunkHeader, LAST_CHUNK};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use std::io::{self, IoSlice};
 use std::rc::Rc;
 use tokio::time::Instant;
@@ -103,6 +104,21 @@ impl Sender {
     fn deadline(&mut self) -> Instant {
         let total = clock::seconds(clock::limit(self.limits.total));
         *self.deadline.get_or_insert_with(|| Instant::now() + total)
+    }
+
+    /// Fails if the client's time is over, or its connection. Looks into the socket.
+    pub fn check(&mut self) -> Result<(), SendError> {
+        if Instant::now() > self.deadline() {
+            return Err(io::Error::from_raw_os_error(crate::sys::EAGAIN).into());
+        }
+        let mut states = [PollFd::from_borrowed_fd(self.tx.as_fd(), PollFlags::empty())];
+        let gone = PollFlags::ERR | PollFlags::HUP;
+        match rustix::event::poll(&mut states, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Ok(_) if states[0].revents().intersects(gone) => {
+                Err(io::Error::from(io::ErrorKind::ConnectionReset).into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Waits until the socket takes more, within the limits.

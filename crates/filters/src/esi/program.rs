@@ -7,6 +7,9 @@
 //!         | 2 length                 pass over so many stored bytes
 //!         | 3 text text              include URL with Host header line (empty: the same), or fail
 //!         | 4 text text              the same, but go on if it fails
+//!         | 5 text                   relative URLs that follow begin with this
+//!         | 6 text                   include relative URL with the same Host, or fail
+//!         | 7 text                   the same, but go on if it fails
 //! text    = length bytes             length, origin: LEB128; crc: 4 bytes, little endian
 //! ```
 
@@ -14,6 +17,10 @@ const SEND: u8 = 1;
 const SKIP: u8 = 2;
 const INCLUDE: u8 = 3;
 const INCLUDE_OR_NOT: u8 = 4;
+/// The base is said once: it may be thousands of bytes that the client chose, and a page may have many includes.
+const BASE: u8 = 5;
+const RELATIVE: u8 = 6;
+const RELATIVE_OR_NOT: u8 = 7;
 
 /// One step of delivery.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,7 +34,9 @@ pub enum Order<'p> {
     Skip {
         length: u64,
     },
+    /// The URL is `base` and `url`.
     Include {
+        base: &'p [u8],
         url: &'p [u8],
         host: &'p [u8],
         or_fail: bool,
@@ -38,6 +47,7 @@ pub enum Order<'p> {
 #[derive(Clone, Debug)]
 pub struct Player<'p> {
     rest: &'p [u8],
+    base: &'p [u8],
     gzip: bool,
 }
 
@@ -45,7 +55,7 @@ impl<'p> Player<'p> {
     /// `program` is what the parser left; an empty one has no steps.
     pub fn new(program: &'p [u8]) -> Player<'p> {
         let (kind, rest) = program.split_first().unwrap_or((&0, &[]));
-        Player { rest, gzip: *kind == 1 }
+        Player { rest, base: &[], gzip: *kind == 1 }
     }
 
     /// Whether the stored body is gzipped.
@@ -88,7 +98,15 @@ impl<'p> Player<'p> {
             SKIP => Some(Order::Skip { length: self.number()? }),
             INCLUDE | INCLUDE_OR_NOT => {
                 let host = self.text()?;
-                Some(Order::Include { url: self.text()?, host, or_fail: *code == INCLUDE })
+                Some(Order::Include { base: &[], url: self.text()?, host, or_fail: *code == INCLUDE })
+            }
+            BASE => {
+                self.base = self.text()?;
+                self.order()
+            }
+            RELATIVE | RELATIVE_OR_NOT => {
+                let url = self.text()?;
+                Some(Order::Include { base: self.base, url, host: &[], or_fail: *code == RELATIVE })
             }
             _ => None,
         }
@@ -107,11 +125,12 @@ impl<'p> Iterator for Player<'p> {
 #[derive(Debug)]
 pub struct Recorder {
     bytes: Vec<u8>,
+    has_base: bool,
 }
 
 impl Recorder {
     pub fn new(gzip: bool) -> Recorder {
-        Recorder { bytes: vec![u8::from(gzip)] }
+        Recorder { bytes: vec![u8::from(gzip)], has_base: false }
     }
 
     fn number(&mut self, mut value: u64) {
@@ -129,6 +148,16 @@ impl Recorder {
         }
     }
 
+    /// Records a URL that is relative to `base`, which is the same in all of a program.
+    pub fn include_relative(&mut self, base: &[u8], url: &[u8], or_fail: bool) {
+        if !std::mem::replace(&mut self.has_base, true) {
+            self.bytes.push(BASE);
+            self.text(&[base, b"/"]);
+        }
+        self.bytes.push(if or_fail { RELATIVE } else { RELATIVE_OR_NOT });
+        self.text(&[url]);
+    }
+
     /// With what the bytes unpack to, if gzipped: its length and CRC.
     pub fn send(&mut self, length: u64, unpacked: Option<(u64, u32)>) {
         self.bytes.push(SEND);
@@ -144,14 +173,14 @@ impl Recorder {
         self.number(length);
     }
 
-    pub fn include(&mut self, host: &[u8], url: &[&[u8]], or_fail: bool) {
+    pub fn include(&mut self, host: &[u8], url: &[u8], or_fail: bool) {
         self.bytes.push(if or_fail { INCLUDE } else { INCLUDE_OR_NOT });
         if host.is_empty() {
             self.number(0);
         } else {
             self.text(&[b"Host: ", host]);
         }
-        self.text(url);
+        self.text(&[url]);
     }
 
     /// The program, if there is any order in it.

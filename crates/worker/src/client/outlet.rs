@@ -98,6 +98,16 @@ impl Outlet {
         }
     }
 
+    /// Fails if nobody waits for more: the client is gone, or had its time.
+    pub fn check(&mut self) -> Result<(), SendError> {
+        match &mut self.below {
+            Below::Client(sender) => sender.check(),
+            Below::Stream(sender) => sender.check(),
+            Below::Include(seam) => seam.outlet.check(),
+            Below::Lent => Err(SendError::Source),
+        }
+    }
+
     /// The end of the body, for the filters.
     pub async fn end(&mut self) -> Result<(), SendError> {
         if self.chain.is_empty() { Ok(()) } else { self.filter(&[], true).await }

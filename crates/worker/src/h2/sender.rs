@@ -122,6 +122,12 @@ impl StreamSender {
         sent
     }
 
+    /// Fails if the stream is gone or had its time.
+    pub fn check(&self) -> Result<(), SendError> {
+        self.stream.check_time()?;
+        if self.stream.error().is_some() { Err(Gone.into()) } else { Ok(()) }
+    }
+
     /// Sends what is held back.
     pub async fn flush(&mut self) -> Result<(), SendError> {
         self.send_gathered(false).await

@@ -37,9 +37,10 @@ fn shown(stored: &[u8], program: &[u8]) -> String {
                 at += length as usize;
             }
             Order::Skip { length } => at += length as usize,
-            Order::Include { url, host, or_fail } => {
+            Order::Include { base, url, host, or_fail } => {
                 let mark = if or_fail { "!" } else { "" };
-                let (url, host) = (String::from_utf8_lossy(url), String::from_utf8_lossy(host));
+                let url = [base, url].concat();
+                let (url, host) = (String::from_utf8_lossy(&url), String::from_utf8_lossy(host));
                 out.extend_from_slice(format!("[{url} {host}{mark}]").as_bytes());
             }
         }
@@ -68,6 +69,28 @@ fn elements() {
         seen("<!-- <esi:include src='/x'/> --><![CDATA[<esi:remove>]]><esi:remove></esi:remove>"),
         "<!-- <esi:include src='/x'/> --><![CDATA[<esi:remove>]]>"
     );
+}
+
+/// What is kept of a body beside its bytes does not depend on the length of the client's URL, nor on how many faults
+/// there are or how long an attribute goes on.
+#[test]
+fn programs_and_faults_are_bounded() {
+    let url = [b"/".as_slice(), &vec![b'u'; 60_000], b"/page"].concat();
+    let page = "<a/>".to_owned() + &"<esi:include src=\"x\"/>".repeat(1000);
+    let mut filter = Esi::new(&url, Options::default());
+    let (stored, program, _) = fed(&mut filter, page.as_bytes(), 4096);
+    let program = program.unwrap();
+    assert!(program.len() < 70_000, "{} bytes of program", program.len());
+    let first = Player::new(&program).find(|order| matches!(order, Order::Include { .. })).unwrap();
+    let Order::Include { base, url: relative, .. } = first else { unreachable!() };
+    assert_eq!([base, relative].concat(), [b"/".as_slice(), &vec![b'u'; 60_000], b"/x"].concat());
+    assert_eq!(stored, page.as_bytes());
+
+    let (_, _, notes) = esi("<esi:x>".repeat(50_000).as_bytes(), 4096, Options::default());
+    assert_eq!(notes.len(), 10_000);
+    let endless = format!("<esi:include src=\"{}", "x".repeat(1 << 20));
+    let (_, _, notes) = esi(endless.as_bytes(), 4096, Options::default());
+    assert_eq!(notes[0].to_string(), "ERR after 0 ESI 1.0 attribute value too long");
 }
 
 #[test]

@@ -43,6 +43,8 @@ enum Attribute {
     OnError,
 }
 
+/// Faults that are reported of one body.
+const NOTES_MAX: usize = 10_000;
 /// The end of `<!--esi`.
 const COMMENT_END: &[u8] = b"-->";
 
@@ -129,11 +131,18 @@ impl<P: Packer> Parser<P> {
     }
 
     fn error(&mut self, text: &'static str) {
-        self.notes.push(EsiNote::Error(self.layout.recorded(), text));
+        self.note(EsiNote::Error(self.layout.recorded(), text));
     }
 
     fn warning(&mut self, text: &'static str) {
-        self.notes.push(EsiNote::Warning(self.layout.recorded(), text));
+        self.note(EsiNote::Warning(self.layout.recorded(), text));
+    }
+
+    /// Notes are kept until the end of the body: of a body that consists of faults the first ones will do.
+    fn note(&mut self, note: EsiNote) {
+        if self.notes.len() < NOTES_MAX {
+            self.notes.push(note);
+        }
     }
 
     fn tag_error(&mut self, text: &'static str) {

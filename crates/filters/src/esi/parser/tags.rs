@@ -4,6 +4,9 @@ use super::super::layout::{Packer, Part};
 use super::super::words::{self, Found};
 use super::{Attribute, Element, Flow, Parser, Scan, State};
 
+/// No request could be made for a longer URL: it is kept in memory until its end.
+const VALUE_MAX: usize = 64 * 1024;
+
 impl<P: Packer> Parser<P> {
     pub(super) fn in_tag(&mut self, s: &mut Scan<'_>, out: &mut Vec<u8>) {
         while !self.empty_tag && s.peek().is_some_and(words::is_blank) {
@@ -95,6 +98,10 @@ impl<P: Packer> Parser<P> {
         let delimiter = self.delimiter;
         let ends = |c: &u8| *c == b'>' || *c == delimiter || (delimiter == b' ' && words::is_space(*c));
         let n = s.rest().iter().position(ends).unwrap_or(s.rest().len());
+        if self.attribute.is_some() && self.value.len() + n > VALUE_MAX {
+            s.at += n;
+            return self.tag_error("ESI 1.0 attribute value too long");
+        }
         if self.attribute.is_some() {
             self.value.extend_from_slice(&s.rest()[..n]);
         }
@@ -165,10 +172,10 @@ impl<P: Packer> Parser<P> {
             self.warning("ESI 1.0 <esi:include> https:// treated as http://");
             self.include_from(place, or_fail);
         } else if src.starts_with(b"/") {
-            self.layout.program.include(b"", &[&words::resolve(&src)], or_fail);
+            self.layout.program.include(b"", &words::resolve(&src), or_fail);
             self.go_on = false;
         } else {
-            self.layout.program.include(b"", &[&self.base, b"/", &words::resolve(&src)], or_fail);
+            self.layout.program.include_relative(&self.base, &words::resolve(&src), or_fail);
             self.go_on = false;
         }
     }
@@ -179,7 +186,7 @@ impl<P: Packer> Parser<P> {
             return self.error("ESI 1.0 <esi:include> invalid src= URL");
         };
         let (host, path) = place.split_at(slash);
-        self.layout.program.include(host, &[&words::resolve(path)], or_fail);
+        self.layout.program.include(host, &words::resolve(path), or_fail);
         self.go_on = false;
     }
 }

@@ -1,0 +1,191 @@
+//! Bodies that are small on the wire and make much work: gzip streams that expand a thousandfold, never get to the
+//! point or never end, and ESI pages that include themselves.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use lacquer_testing::client::{Client, get};
+use lacquer_testing::daemon::{Daemon, vcl};
+use lacquer_testing::effort;
+use lacquer_testing::origin::Origin;
+
+use crate::gz;
+
+const MB: u64 = 1 << 20;
+
+/// Starts a daemon with one reactor only: an attack that holds it holds all.
+fn one_reactor(origin: &Origin) -> Daemon {
+    let script = "exec taskset -c 0 \"$@\"";
+    Daemon::start_by(&vcl(origin.address, SUBS), &["-s", "malloc,64M"], script)
+}
+
+fn send(stream: &mut TcpStream, head: &str, body: &[u8]) -> bool {
+    let head = format!("HTTP/1.1 200 OK\r\n{head}Content-Length: {}\r\n\r\n", body.len());
+    stream.write_all(head.as_bytes()).is_ok() && stream.write_all(body).is_ok()
+}
+
+/// The parts of a gzip header before an optional file name.
+const NAMED: [u8; 10] = [0x1f, 0x8b, 8, 8, 0, 0, 0, 0, 0, 3];
+
+/// Bodies by path. The answers for `/endless...` do not end by themselves.
+fn origin() -> Origin {
+    let bomb = gz::zeros(effort(50, 500) << 20);
+    let twice = [gz::zeros(1000), gz::zeros(1000)].concat();
+    let itself = "<esi:include src=\"itself\"/>".repeat(200);
+    let many = format!("<p>{}</p>", "<esi:include src=\"x\"/>".repeat(2000));
+    Origin::start(move |path, stream| match path.rsplit('/').next().unwrap_or_default() {
+        "bomb" => send(stream, "Content-Encoding: gzip\r\n", &bomb),
+        "members" => send(stream, "Content-Encoding: gzip\r\n", &twice),
+        "itself" => send(stream, "X-Esi: yes\r\n", itself.as_bytes()),
+        "many" => send(stream, "X-Esi: yes\r\n", many.as_bytes()),
+        "x" => send(stream, "", b""),
+        "endless-header" => endless(stream, "Content-Encoding: gzip\r\n", &NAMED, &[b'n'; 1 << 16]),
+        "endless-attribute" => endless(stream, "X-Esi: yes\r\n", b"<esi:include src=\"", &[b'n'; 1 << 16]),
+        "endless-faults" => endless(stream, "X-Esi: yes\r\n", b"<", &b"<esi:x>".repeat(9000)),
+        _ => send(stream, "", b"small"),
+    })
+}
+
+/// Sends as much as the cache takes, 2 GB at most.
+fn endless(stream: &mut TcpStream, head: &str, first: &[u8], then: &[u8]) -> bool {
+    let head = format!("HTTP/1.1 200 OK\r\n{head}\r\n");
+    let mut sent = stream.write_all(head.as_bytes()).is_ok() && stream.write_all(first).is_ok();
+    for _ in 0..(2 << 30) / then.len() {
+        sent = sent && stream.write_all(then).is_ok();
+    }
+    false
+}
+
+const SUBS: &str = "sub vcl_backend_response {
+    if (beresp.http.X-Esi) { set beresp.do_esi = true; }
+    if (bereq.url ~ \"^/unpacked\") { set beresp.do_gunzip = true; }
+    if (bereq.url ~ \"^/repacked\") { set beresp.do_gzip = true; } }
+    sub vcl_recv { if (req.url ~ \"^/pass\") { return (pass); } }";
+
+/// Asks for hits until told to stop; returns the longest time one took.
+fn hits(address: SocketAddr, ends: &AtomicBool) -> Duration {
+    let mut client = Client::connect(address).expect("connections are accepted");
+    let mut longest = Duration::ZERO;
+    while !ends.load(Ordering::Relaxed) {
+        let asked = Instant::now();
+        assert_eq!(client.get("/hit").expect("hits are answered").status, 200);
+        longest = longest.max(asked.elapsed());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    longest
+}
+
+/// Runs an attack beside hits; returns the longest time that a hit took and the most memory above idle.
+fn beside(daemon: &mut Daemon, attack: impl FnOnce(SocketAddr) + Send + 'static) -> (Duration, u64) {
+    let address = daemon.address;
+    get(address, "/hit").expect("it is answered");
+    let idle = daemon.resident().memory;
+    let ends = Arc::new(AtomicBool::new(false));
+    let until_then = ends.clone();
+    let asking = std::thread::spawn(move || hits(address, &until_then));
+    let attacking = std::thread::spawn(move || attack(address));
+    let mut most = 0;
+    while !attacking.is_finished() {
+        most = daemon.resident().memory.max(most);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    attacking.join().expect("the attack runs");
+    ends.store(true, Ordering::Relaxed);
+    (asking.join().expect("hits are answered"), most.saturating_sub(idle))
+}
+
+/// Reads an answer to its end, or the connection's, and returns how many bytes came.
+fn swallow(address: SocketAddr, path: &str, header: &str) -> usize {
+    let mut stream = TcpStream::connect(address).expect("connections are accepted");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: attack\r\n{header}Connection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("requests can be written");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("sockets have time-outs");
+    let (mut all, mut buffer) = (0, vec![0; 1 << 18]);
+    while let Ok(n @ 1..) = stream.read(&mut buffer) {
+        all += n;
+    }
+    all
+}
+
+/// Checks an attack: hits take less than 100 ms (three times that on a busy machine) and memory stays below a limit.
+fn check(name: &str, (longest, most): (Duration, u64), megabytes: u64) {
+    eprintln!("{name}: hits took up to {longest:?}, {} MB above idle", most / MB);
+    assert!(longest < Duration::from_millis(300), "{name}: a hit took {longest:?}");
+    assert!(most < megabytes * MB, "{name}: {} MB above idle", most / MB);
+}
+
+/// Unpacking for clients, whole or a part, neither holds the reactor nor memory.
+#[test]
+fn unpacking_a_bomb_lets_others_run() {
+    let origin = origin();
+    let mut daemon = one_reactor(&origin);
+    let done = beside(&mut daemon, |address| {
+        let length = effort(50, 500) << 20;
+        assert!(swallow(address, "/bomb", "") > length);
+        let last = format!("Range: bytes={}-\r\n", length - 5);
+        assert!(swallow(address, "/bomb", &last) < 1000);
+        swallow(address, "/pass/bomb", "");
+    });
+    check("bombs for clients", done, 20);
+}
+
+/// A bomb that is unpacked, tested or packed anew before it is stored does not hold the reactor, and takes no more than
+/// the storage has.
+#[test]
+fn storing_a_bomb_lets_others_run() {
+    let origin = origin();
+    let mut daemon = one_reactor(&origin);
+    let done = beside(&mut daemon, |address| {
+        for path in ["/unpacked/1/bomb", "/unpacked/2/bomb", "/repacked/bomb", "/unpacked/3/bomb"] {
+            swallow(address, path, "");
+        }
+    });
+    check("bombs for the cache", done, 64 + 20);
+}
+
+/// A stream without end, or with another behind it, is refused or cut without being kept in memory.
+#[test]
+fn endless_and_joined_streams_are_bounded() {
+    let origin = origin();
+    let mut daemon = one_reactor(&origin);
+    let done = beside(&mut daemon, |address| {
+        for path in
+            ["/members", "/unpacked/members", "/endless-attribute", "/endless-faults", "/endless-header"]
+        {
+            swallow(address, path, "Accept-Encoding: gzip\r\n");
+        }
+    });
+    check("endless bodies", done, 64 + 30);
+}
+
+/// A page that includes itself on all levels lets others run, and ends when its client leaves.
+#[test]
+fn a_page_that_includes_itself_lets_others_run() {
+    let origin = origin();
+    let mut daemon = one_reactor(&origin);
+    let worker = daemon.worker();
+    let done = beside(&mut daemon, |address| {
+        let mut clients: Vec<_> = (0..3).map(|_| TcpStream::connect(address).expect("it accepts")).collect();
+        for client in &mut clients {
+            client
+                .write_all(b"GET /itself HTTP/1.1\r\nHost: attack\r\n\r\n")
+                .expect("requests can be written");
+        }
+        std::thread::sleep(Duration::from_secs(effort(2, 20)));
+        let long = format!("/{}/many", "u".repeat(7000));
+        swallow(address, &long, "");
+    });
+    check("pages that include themselves", done, 30);
+    std::thread::sleep(Duration::from_secs(2));
+    let ticks = || {
+        let stat = std::fs::read_to_string(format!("/proc/{worker}/stat")).unwrap_or_default();
+        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
+        fields.filter_map(|word| word.parse::<u64>().ok()).sum::<u64>()
+    };
+    let before = ticks();
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(ticks() - before < 20, "it works for clients that left");
+}
