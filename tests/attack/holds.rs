@@ -204,3 +204,32 @@ fn management_commands_hold_nobody() {
     eprintln!("longest wait beside management commands: {hold:?}");
     assert!(hold.longest < LONGEST_WAIT * 5, "{hold:?}");
 }
+
+/// Promise: passwords with slow hashes hold up neither the other clients nor users whose password is known.
+#[test]
+fn slow_passwords_hold_nobody() {
+    // A cost of 12 takes a good part of a second; the password is another.
+    const STORED: &str = "joe:$2y$12$abcdefghijklmnopqrstuuhKF09ZYWwH2zP/0fwE1X8e/Q1YNx/hO\n";
+    let file = std::env::temp_dir().join(format!("lacquer-htpasswd-{}", std::process::id()));
+    std::fs::write(&file, STORED).expect("a file can be written");
+    let subs = format!(
+        "import basicauth;
+        sub vcl_recv {{
+            if (req.url == \"/probe\") {{ return (synth(200)); }}
+            if (!basicauth.match(\"{}\", req.http.Authorization)) {{ return (synth(401)); }}
+        }}",
+        file.display()
+    );
+    let daemon = Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), &subs), &[]);
+    let hold = best_round(daemon.address, &mut |_| (), |n| {
+        // "joe:" and a password that differs from round to round.
+        let credentials = ["am9lOmE=", "am9lOmI=", "am9lOmM="][n];
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {credentials}\r\n\r\n");
+        let refused = Client::connect(daemon.address).and_then(|mut client| client.ask(&request));
+        assert_eq!(refused.expect("it answers").status, 401);
+    });
+    let _ = std::fs::remove_file(&file);
+    eprintln!("longest wait beside a slow password: {hold:?}");
+    assert!(hold.work > Duration::from_millis(30), "the password was tested: {hold:?}");
+    assert!(hold.is_short(), "{hold:?}");
+}
