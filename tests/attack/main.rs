@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod bombs;
+mod abandoned;
 mod concurrency;
 mod exhaustion;
 mod faulty_origins;

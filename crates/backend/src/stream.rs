@@ -189,6 +189,26 @@ impl TxHalf {
         }
     }
 
+    /// Waits until the peer has shut its sending side down or the connection is broken, without a system call and
+    /// without touching what the peer has sent. Data to be read does not end the wait.
+    pub async fn peer_shut_down(&self) {
+        // Nothing is registered for priority data, so that of its readiness only "read closed" remains.
+        self.becomes(Interest::PRIORITY | Interest::ERROR).await;
+    }
+
+    /// Waits until the connection is broken: reset by the peer, or timed out.
+    pub async fn broken(&self) {
+        self.becomes(Interest::ERROR).await;
+    }
+
+    async fn becomes(&self, interest: Interest) {
+        // An error means that the runtime is shutting down.
+        let _ = match self {
+            TxHalf::Tcp(s) => s.ready(interest).await,
+            TxHalf::Unix(s) => s.ready(interest).await,
+        };
+    }
+
     pub async fn write_all(&self, mut buf: &[u8]) -> io::Result<()> {
         while !buf.is_empty() {
             match self.try_write(buf) {

@@ -205,6 +205,11 @@ impl Body {
         }
     }
 
+    /// Wakes the writer's task at the next [`delivered`](Self::delivered).
+    pub(crate) fn watch_delivery(&self, cx: &Context<'_>) {
+        self.waiters.lock().writer = Some(cx.waker().clone());
+    }
+
     /// Makes the last piece no longer than it needs to be.
     fn trim(&self, writer: Option<SpanWriter>) {
         let Some(mut writer) = writer else { return };

@@ -211,6 +211,13 @@ impl Stored {
         }
     }
 
+    /// Wakes the writer's task at the next [`delivered`](Self::delivered), however far that came.
+    pub fn watch_delivery(&self, cx: &Context<'_>) {
+        if let Self::Streamed(body) = self {
+            body.watch_delivery(cx);
+        }
+    }
+
     /// Lets go of the whole body, for an object whose body nobody will ask for again; what shares a span with
     /// the head stays as long as that.
     pub fn slim(&self) {

@@ -1,13 +1,10 @@
-//! Bodies of objects: waiting for one that grows, letting go of one, copying one.
+//! Bodies of objects: whether there is more of one that grows, letting go of one, copying one.
 
 use lacquer_cache::{BodyState, Object, flag};
 
-/// Waits until the body is longer than `offset` or has ended.
-pub async fn more_than(object: &Object, offset: u64) -> BodyState {
-    if object.body_len() > offset || object.state() != BodyState::Fetching {
-        return object.state();
-    }
-    object.more(offset).await
+/// Whether the body is longer than `offset` or has ended.
+pub fn has_more_than(object: &Object, offset: u64) -> bool {
+    object.body_len() > offset || object.state() != BodyState::Fetching
 }
 
 /// Reports how far delivery has come, if the object has one reader only. That lets go of what was delivered, and lets a

@@ -9,6 +9,7 @@ use std::io::{self, IoSlice};
 use std::rc::Rc;
 use tokio::time::Instant;
 
+use crate::client::Patience;
 use crate::clock;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct Limits {
     pub total: f64,
     /// Seconds without the client taking a byte.
     pub idle: f64,
+    /// When a client counts as gone while its response waits for more of the body.
+    pub patience: Patience,
 }
 
 #[derive(Debug)]
@@ -301,7 +304,7 @@ impl Sender {
                 // Nothing to send yet: the client need not wait for the head as well.
                 self.write_head().await?;
             }
-            let state = crate::bodies::more_than(object, at).await;
+            let state = self.more_than(object, at).await?;
             if self.deadline.is_some_and(|d| Instant::now() > d) {
                 return Err(self.late("send_timeout").into());
             }
@@ -316,6 +319,15 @@ impl Sender {
             crate::bodies::delivered(object, at);
         }
         Ok(())
+    }
+
+    /// Waits until there is more of a body to send, or until the client is gone.
+    pub async fn more_than(&self, object: &Object, at: u64) -> Result<BodyState, SendError> {
+        if crate::bodies::has_more_than(object, at) {
+            return Ok(object.state());
+        }
+        let more = self.limits.patience.while_connected(&self.tx, object.more(at));
+        Box::pin(more).await.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionReset).into())
     }
 
     /// A body that is all there and goes out as it is.

@@ -169,7 +169,12 @@ async fn run(req: &mut Req, url: [&[u8]; 2], host: &[u8], seam: Box<Seam>) -> Op
         reactor.counters.ws_client_overflow.add(1);
     }
     req.top_privates = std::mem::take(&mut child.top_privates);
-    let seam = child.seam.take();
+    let mut seam = child.seam.take();
+    if child.reset
+        && let Some(seam) = &mut seam
+    {
+        seam.broken(SendError::Io(std::io::ErrorKind::ConnectionReset.into()));
+    }
     reactor.give_seat(seat);
     seam
 }

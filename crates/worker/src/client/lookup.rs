@@ -8,8 +8,8 @@ use lacquer_shm::Tag;
 use lacquer_shm::vsl::Field;
 use lacquer_vcl::types::{Action, Method};
 
-use super::{Req, Step};
-use crate::fetch::{self, Mode};
+use super::{Req, Step, presence};
+use crate::fetch::{self, Mode, Outcome};
 use crate::slices::{OnShift, Slice};
 
 pub async fn lookup(req: &mut Req) -> Step {
@@ -28,7 +28,11 @@ pub async fn lookup(req: &mut Req) -> Step {
                 waited = true;
                 req.task.reactor.flush_counters();
                 Box::pin(req.flush_enclosing()).await;
-                resumed = Some(wait.await);
+                let waiting = presence::while_waiting(&req.tx, &req.task.params, wait);
+                resumed = Box::pin(waiting).await;
+                if resumed.is_none() {
+                    return presence::abandon(req);
+                }
             }
             found => break found,
         }
@@ -180,10 +184,13 @@ pub async fn fetch_and_deliver(req: &mut Req, mode: Mode) -> Step {
     req.task.reactor.counters.s_fetch.add(1);
     req.flush_enclosing().await;
     let outcome = fetch::for_request(req, mode).await;
+    if matches!(outcome, Outcome::ClientGone) {
+        return presence::abandon(req);
+    }
     req.ignore_body().await;
     match outcome {
-        Some(object) => Step::Deliver(ObjRef::shared(object)),
-        None => {
+        Outcome::Object(object) => Step::Deliver(ObjRef::shared(object)),
+        Outcome::Nothing | Outcome::ClientGone => {
             req.err_code = 503;
             Step::Synth
         }

@@ -14,11 +14,13 @@ mod on_stream;
 mod outlet;
 mod partial;
 mod pipe;
+mod presence;
 mod recv;
 mod synth;
 mod transmit;
 
 pub use pipe::PipeRequest;
+pub use presence::{Patience, while_waiting};
 pub use recv::log_start;
 
 use std::rc::Rc;
@@ -201,7 +203,7 @@ impl Scene for Req {
 
     fn is_reset(&mut self) -> bool {
         match &self.tx {
-            Wire::Socket(_) => false,
+            Wire::Socket(_) => self.reset,
             Wire::Stream(stream) => stream.error().is_some() && on_stream::interrupt(self),
         }
     }

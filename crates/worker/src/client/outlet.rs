@@ -76,7 +76,7 @@ impl Outlet {
             if object.body_len() <= at && object.state() == BodyState::Fetching {
                 self.flush().await?;
             }
-            let state = bodies::more_than(object, at).await;
+            let state = self.below.more_than(object, at).await?;
             let Some(mut chunk) = object.chunk_at(at).filter(|c| !c.is_empty()) else {
                 return if state == BodyState::Failed { Err(SendError::Source) } else { Ok(()) };
             };
@@ -132,6 +132,19 @@ impl Below {
             Below::Stream(sender) if ends => sender.end().await,
             Below::Stream(sender) => sender.flush().await.and(poured),
             Below::Include(_) | Below::Lent => poured,
+        }
+    }
+
+    /// Waits until there is more of a body to send, or until the client is gone.
+    async fn more_than(&self, object: &Object, at: u64) -> Result<BodyState, SendError> {
+        if bodies::has_more_than(object, at) {
+            return Ok(object.state());
+        }
+        match self {
+            Below::Client(sender) => sender.more_than(object, at).await,
+            Below::Stream(sender) => Box::pin(sender.more_than(object, at)).await,
+            Below::Include(seam) => Box::pin(seam.outlet.below.more_than(object, at)).await,
+            Below::Lent => Err(SendError::Source),
         }
     }
 

@@ -12,9 +12,14 @@ pub fn vcl_fail(req: &mut Req) -> Step {
     let (code, reason) = if req.reset { (408, "Client disconnected") } else { (503, "VCL failed") };
     req.err_code = code;
     req.err_reason = req.task.ws.copy(reason.as_bytes()).unwrap_or_default();
-    req.close = Some(SessClose::VclFailure);
+    req.close = Some(failure(req));
     req.resp_filters = lacquer_http::Text::NONE;
     Step::Synth
+}
+
+/// Why the session of a request ends whose VCL failed or was interrupted.
+fn failure(req: &Req) -> SessClose {
+    if req.reset { SessClose::RemClose } else { SessClose::VclFailure }
 }
 
 pub(super) fn set_up(req: &mut Req) {
@@ -53,7 +58,7 @@ pub async fn synth(req: &mut Req) -> Step {
         req.ignore_body().await;
         let status = if req.reset { 408 } else { 500 };
         req.minimal_response(status).await;
-        req.close = Some(SessClose::VclFailure);
+        req.close = Some(failure(req));
         req.task.stamp("Resp");
         return Step::Done;
     }

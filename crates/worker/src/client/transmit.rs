@@ -12,7 +12,7 @@ use lacquer_shm::vsl::text;
 
 use super::deliver::{blame_body, settle_connection};
 use super::outlet::{Below, Outlet};
-use super::{Req, Source, Step, partial};
+use super::{Patience, Req, Source, Step, partial};
 use crate::faults::apart;
 use crate::sender::{BodyFrame, SendError, Sender, write_message};
 use crate::wire::Wire;
@@ -190,6 +190,7 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     let limits = crate::sender::Limits {
         total: req.task.sess.send_timeout.get(req.task.params.send_timeout),
         idle: req.task.sess.send_idle_limit(&req.task.params),
+        patience: Patience::of(&req.task.params),
     };
     let head = std::mem::take(&mut req.out);
     let wanted = plan.length.filter(|_| plan.ranged);

@@ -156,10 +156,10 @@ impl Fetch {
     /// Content-Length and no filter: from the socket straight into storage.
     async fn receive_straight(&mut self, connection: &mut OriginConnection) -> Result<(), String> {
         let mut left = connection.framing.content_length;
+        let abandonment = self.abandonment();
         while left > 0 {
             if self.is_cancelled() {
-                connection.close = Some(SessClose::RxBody);
-                return Ok(());
+                return self.stop(connection);
             }
             self.wait_for_reader().await;
             if !self.reserve() {
@@ -168,7 +168,8 @@ impl Fetch {
             let Some(writer) = &mut self.writer else { return Err(String::new()) };
             let window = writer.window();
             let n = window.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-            let got = read_timed(connection, &self.deadline, &mut window[..n]).await;
+            let read = read_timed(connection, &self.deadline, &mut window[..n]);
+            let Some(got) = abandonment.unless(read).await else { return self.stop(connection) };
             match got {
                 Ok(0) => return Err(STRAIGHT_SHORT.into()),
                 Err(e) => {
@@ -200,15 +201,17 @@ impl Fetch {
         let status = connection.framing.status;
         let mut decoder = lacquer_http::h1::ChunkedDecoder::lenient();
         let mut ended = false;
+        let abandonment = self.abandonment();
         while !ended {
             if self.is_cancelled() {
-                connection.close = Some(SessClose::RxBody);
-                return Ok(());
+                return self.stop(connection);
             }
             let most = if status == BodyStatus::Length { left } else { u64::MAX };
             let want = PIECE.min(usize::try_from(most).unwrap_or(usize::MAX));
             self.wait_for_reader().await;
-            let n = match next_piece(connection, &self.deadline, &mut buffer, want).await {
+            let piece = next_piece(connection, &self.deadline, &mut buffer, want);
+            let Some(piece) = abandonment.unless(piece).await else { return self.stop(connection) };
+            let n = match piece {
                 Ok(n) => n,
                 Err(e) => self.nothing_more(&e, status)?,
             };
@@ -307,12 +310,15 @@ impl Fetch {
     }
 
     /// The only reader of a private object has gone.
-    fn is_cancelled(&mut self) -> bool {
-        let cancelled = self.object.as_ref().is_some_and(|o| o.is(flag::CANCEL));
-        if cancelled {
-            self.task.log.put(Tag::Debug, b"Fetch: Pass delivery abandoned");
-        }
-        cancelled
+    fn is_cancelled(&self) -> bool {
+        self.is_abandoned() || self.object.as_ref().is_some_and(|o| o.is(flag::CANCEL))
+    }
+
+    /// Nobody wants the rest of the body.
+    fn stop(&mut self, connection: &mut OriginConnection) -> Result<(), String> {
+        self.task.log.put(Tag::Debug, b"Fetch: Pass delivery abandoned");
+        connection.close = Some(SessClose::RxBody);
+        if self.is_abandoned() { Err(String::new()) } else { Ok(()) }
     }
 }
 

@@ -20,6 +20,9 @@ use crate::backends::{Origin, OriginLeaf};
 /// Seconds that are waited for an answer even where none are allowed.
 const SHORTEST_WAIT: f64 = 1e-3;
 
+/// Instead of a failure to connect: the wait for it was given up.
+const ABANDONED: i32 = libc::ECANCELED;
+
 /// Outcome of one try on one connection.
 enum Tried {
     Good,
@@ -112,12 +115,18 @@ impl Fetch {
 
     /// Opens or reuses a connection; false with the reason in the log.
     async fn connect(&mut self, id: BackendId, origin: &Arc<Origin>, fresh_only: bool) -> bool {
+        let abandonment = self.abandonment();
         let task = &mut self.task;
         let counters = &task.reactor.shared.counters;
         let instance = task.vcl.loaded.instance();
         let entry = Entry { origin, id, instance, params: &task.params, counters };
-        if !entry.pass(&mut task.log).await {
-            return false;
+        match abandonment.unless(entry.pass(&mut task.log)).await {
+            Some(true) => {}
+            Some(false) => return false,
+            None => {
+                self.log_abandoned();
+                return false;
+            }
         }
         if self.task.ws.alloc(CONNECTION_COST).is_err() {
             self.fetch_error("out of workspace");
@@ -132,6 +141,11 @@ impl Fetch {
                 });
                 true
             }
+            Err(e) if e.errno == ABANDONED => {
+                origin.leave();
+                self.log_abandoned();
+                false
+            }
             Err(e) => {
                 refused(&mut self.task.log, origin, e);
                 self.task.reactor.shared.counters.backend_fail.add(1);
@@ -142,7 +156,11 @@ impl Fetch {
 
     async fn open(&mut self, origin: &Arc<Origin>, fresh_only: bool) -> Result<(), endpoint::ConnectError> {
         let limits = Limits::of(origin, &self.task.params, self.attempt.connect_timeout);
-        let found = connect_or_reuse(&self.task.reactor, origin, &limits, fresh_only).await?;
+        let found = connect_or_reuse(&self.task.reactor, origin, &limits, fresh_only);
+        let Some(found) = self.abandonment().unless(found).await else {
+            return Err(endpoint::ConnectError { errno: ABANDONED, held_down: false });
+        };
+        let found = found?;
         self.task.stamp("Connected");
         let connection = self.origin.insert(found);
         let (spec, p) = (&origin.spec, &self.task.params);
@@ -172,7 +190,9 @@ impl Fetch {
             connection.close = Some(SessClose::Overload);
             return Tried::Bad;
         };
-        let sent = self.send_request(connection, upload).await;
+        let abandonment = self.abandonment();
+        let sent = abandonment.unless(self.send_request(connection, upload)).await;
+        let Some(sent) = sent else { return self.abandon(connection) };
         match sent {
             Ok(()) => {
                 self.task.stamp("Bereq");
@@ -195,6 +215,13 @@ impl Fetch {
         }
     }
 
+    /// Nobody waits for the answer: the connection is closed with the request under way.
+    fn abandon(&mut self, connection: &mut OriginConnection) -> Tried {
+        self.log_abandoned();
+        connection.close = Some(SessClose::RemClose);
+        Tried::Bad
+    }
+
     async fn send_request(&mut self, connection: &mut OriginConnection, upload: Upload) -> io::Result<()> {
         self.out.clear();
         let head = h1::write_request_head(&self.bereq, &self.task.ws, &mut self.out);
@@ -213,6 +240,7 @@ impl Fetch {
         let first = connection.first_byte.max(SHORTEST_WAIT);
         let between = connection.between_bytes.max(SHORTEST_WAIT);
         let begun = self.deadline.now();
+        let abandonment = self.abandonment();
         let mut have = 0;
         let mut scanned = 0;
         let (text, close) = loop {
@@ -221,10 +249,11 @@ impl Fetch {
             }
             let Ok(window) = self.task.ws.reserve(max) else { break ("overflow", SessClose::RxOverflow) };
             let (since, limit) = if have == 0 { (begun, first) } else { (self.deadline.now(), between) };
-            let read = connection.rx.read(&mut window[have..max]);
+            let read = abandonment.unless(connection.rx.read(&mut window[have..max]));
             let n = match self.deadline.limit(since, limit, read).await {
-                Some(Ok(n)) if n > 0 => n,
-                Some(_) => break ("HTC eof (Unexpected end of input)", SessClose::RxBad),
+                Some(None) => return self.abandon(connection),
+                Some(Some(Ok(n))) if n > 0 => n,
+                Some(Some(_)) => break ("HTC eof (Unexpected end of input)", SessClose::RxBad),
                 None if have == 0 && connection.reused => {
                     break ("first byte timeout (reused connection)", SessClose::RxTimeout);
                 }

@@ -4,6 +4,7 @@
 //! messages go back to that request: its body's connection once the body is not needed any more, and the
 //! object once there is something to deliver (or the news that there will be none).
 
+mod abandon;
 mod body;
 mod connect;
 mod connection;
@@ -31,7 +32,7 @@ use lacquer_shm::{Tag, Vxid};
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::BackendId;
 
-use crate::client::Req;
+use crate::client::{Req, while_waiting};
 use crate::deadlines::Deadline;
 use crate::memory::Memory;
 use crate::pace::Pace;
@@ -170,18 +171,40 @@ pub struct Fetch {
     pub deadline: Rc<Deadline>,
 }
 
-/// Fetches for a request and waits until it can be delivered; `None` if nothing can.
-pub async fn for_request(req: &mut Req, mode: Mode) -> Option<Arc<Object>> {
+/// How a fetch ended for the request that waited for it.
+pub enum Outcome {
+    /// There is something to deliver.
+    Object(Arc<Object>),
+    /// There is nothing.
+    Nothing,
+    /// The client left before.
+    ClientGone,
+}
+
+/// Fetches for a request and waits until it can be delivered, or until the client is gone.
+pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
     let how = if matches!(mode, Mode::Pass) { "pass" } else { "fetch" };
     let (mut runner, lent) = start(req, mode, how, false);
-    if lent {
-        Box::pin(lend_body(req, &mut runner)).await;
-    }
-    let object = runner.until(News::started).await.and_then(|Started(object)| object);
+    let (tx, params) = (req.tx.clone(), req.task.params.clone());
+    let waiting = async {
+        if lent {
+            Box::pin(lend_body(req, &mut runner)).await;
+        }
+        runner.until(News::started).await
+    };
+    let Some(started) = while_waiting(&tx, &params, waiting).await else {
+        runner.abandon().await;
+        runner.leave(&req.task.reactor);
+        return Outcome::ClientGone;
+    };
     runner.leave(&req.task.reactor);
     req.task.stamp("Fetch");
+    let object = started.and_then(|Started(object)| object);
     // What came with the head may have told already that the body is broken.
-    object.filter(|object| object.state() != BodyState::Failed)
+    match object.filter(|object| object.state() != BodyState::Failed) {
+        Some(object) => Outcome::Object(object),
+        None => Outcome::Nothing,
+    }
 }
 
 /// Refreshes an object that is delivered meanwhile.
@@ -272,6 +295,9 @@ impl Fetch {
         start::make_bereq(self);
         let mut step = Step::Start;
         loop {
+            if self.is_abandoned() && !matches!(step, Step::Done) {
+                step = Step::Fail;
+            }
             step = match step {
                 Step::Start => start::start(self).await,
                 Step::Retry => start::retry(self),
@@ -302,6 +328,11 @@ impl Fetch {
     /// A failure in the way of the body, for the log.
     pub fn fetch_error(&mut self, text: &str) {
         self.task.log.put(Tag::FetchError, text.as_bytes());
+    }
+
+    /// The fetch ends early because nobody waits for it.
+    fn log_abandoned(&mut self) {
+        self.fetch_error("abandoned, the client is gone");
     }
 
     /// The request's body is not needed any more: its connection goes back.

@@ -17,6 +17,15 @@ pub struct Entry<'e> {
     pub counters: &'e Main,
 }
 
+/// A place in the queue, given back when this is dropped.
+struct Queued<'o>(&'o Origin);
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.0.unqueue();
+    }
+}
+
 impl Entry<'_> {
     /// Takes a place, to be given back by [`Origin::leave`]; what stands in the way is logged and counted.
     pub async fn pass(&self, log: &mut TxLog) -> bool {
@@ -48,6 +57,7 @@ impl Entry<'_> {
         if places == 0 || patience <= 0.0 || !self.origin.queue(places) {
             return false;
         }
+        let _queued = Queued(self.origin);
         self.counters.backend_wait.add(1);
         let deadline = Instant::now() + clock::seconds(patience);
         let entered = loop {
@@ -62,7 +72,6 @@ impl Entry<'_> {
                 break self.is_healthy() && self.origin.enter();
             }
         };
-        self.origin.unqueue();
         if !entered {
             self.counters.backend_wait_fail.add(1);
         }

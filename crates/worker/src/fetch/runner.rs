@@ -29,6 +29,8 @@ pub struct News {
     /// The request's body is not needed any more.
     pub body: Cell<Option<ReqBody>>,
     pub started: Cell<Option<Started>>,
+    /// In the other direction: the request's client is gone.
+    pub client_gone: Cell<bool>,
 }
 
 /// What becomes of the request's body.
@@ -95,6 +97,7 @@ impl Runner {
 
     pub fn begin(&self, fetch: Seat<Fetch>) {
         self.desk.done.set(false);
+        self.desk.news.client_gone.set(false);
         self.desk.next.set(Some(fetch));
     }
 
@@ -125,6 +128,12 @@ impl Runner {
     /// Goes as far as it can at once: with a connection at hand, the origin is asked when this returns.
     pub async fn set_out(&mut self) {
         poll_fn(|cx| Poll::Ready(self.poll(cx).is_ready())).await;
+    }
+
+    /// Tells the fetch that its client is gone, and lets it end if it is for nobody else.
+    pub async fn abandon(&mut self) {
+        self.desk.news.client_gone.set(true);
+        self.set_out().await;
     }
 
     /// The rest runs by itself.

@@ -148,13 +148,25 @@ impl StreamSender {
         Ok(())
     }
 
+    /// Waits until there is more of a body to send, or until the stream has ended.
+    pub async fn more_than(&self, object: &Object, at: u64) -> Result<BodyState, SendError> {
+        if crate::bodies::has_more_than(object, at) {
+            return Ok(object.state());
+        }
+        let (more, gone) = (object.more(at), self.stream.gone());
+        tokio::select! {
+            state = more => Ok(state),
+            () = gone => Err(Gone.into()),
+        }
+    }
+
     /// The stored bytes from `from` to `to` (or the end), as they arrive.
     pub async fn object(&mut self, object: &Object, from: u64, to: Option<u64>) -> Result<(), SendError> {
         let to = to.unwrap_or(u64::MAX);
         let mut at = from;
         crate::bodies::delivered(object, at);
         while at < to {
-            let state = crate::bodies::more_than(object, at).await;
+            let state = self.more_than(object, at).await?;
             let Some(mut chunk) = object.chunk_at(at).filter(|c| !c.is_empty()) else {
                 return if state == BodyState::Failed { Err(SendError::Source) } else { Ok(()) };
             };

@@ -33,9 +33,10 @@ pub struct Stream {
     /// Counts among the open ones.
     counted: Cell<bool>,
     intake: RefCell<Option<Intake>>,
-    /// Who waits for the body, and who for a window.
+    /// Who waits for the body, who for a window, and who for the end of the stream.
     reader: RefCell<Option<Waker>>,
     sender: RefCell<Option<Waker>>,
+    watcher: RefCell<Option<Waker>>,
     /// When the response must have gone out.
     pub send_by: Cell<Option<Instant>>,
     /// The parameter whose limit ended the response.
@@ -60,6 +61,7 @@ impl Stream {
             intake: RefCell::default(),
             reader: RefCell::default(),
             sender: RefCell::default(),
+            watcher: RefCell::default(),
             send_by: Cell::new(None),
             limit_hit: Cell::new(None),
         });
@@ -84,11 +86,23 @@ impl Stream {
     }
 
     pub fn wake(&self) {
-        for waker in [&self.reader, &self.sender] {
+        for waker in [&self.reader, &self.sender, &self.watcher] {
             if let Some(waker) = waker.borrow_mut().take() {
                 waker.wake();
             }
         }
+    }
+
+    /// Waits until nothing can come or go any more.
+    pub async fn gone(&self) {
+        std::future::poll_fn(|cx| {
+            if self.error().is_some() {
+                return Poll::Ready(());
+            }
+            *self.watcher.borrow_mut() = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
     }
 
     /// It does not count towards the limit of open streams any more.

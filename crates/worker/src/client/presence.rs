@@ -1,0 +1,77 @@
+//! Whether a client that waits for its response is still there. Looking costs no system call: the reactor is told
+//! when a connection is closed, and an HTTP/2 connection's task when a stream is reset.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
+use lacquer_backend::TxHalf;
+use lacquer_http::SessClose;
+use lacquer_params::Params;
+
+use super::{Req, Step};
+use crate::clock;
+use crate::wire::Wire;
+
+/// When a client counts as gone.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Seconds after the client has shut down its sending side; `None` if it is not watched.
+    half_closed: Option<f64>,
+}
+
+impl Patience {
+    pub fn of(params: &Params) -> Patience {
+        Patience { half_closed: params.cancel_abandoned.then_some(params.half_close_timeout) }
+    }
+
+    /// Runs `work` until it is done; returns `None` if the client of this HTTP/1 connection is gone before.
+    pub async fn while_connected<T>(self, tx: &TxHalf, work: impl Future<Output = T>) -> Option<T> {
+        unless(work, self.disconnected(tx)).await
+    }
+
+    /// Runs `work` until it is done; returns `None` if the client is gone before.
+    async fn while_present<T>(self, wire: &Wire, work: impl Future<Output = T>) -> Option<T> {
+        let gone = async {
+            match wire {
+                Wire::Socket(tx) => self.disconnected(tx).await,
+                Wire::Stream(stream) if self.half_closed.is_some() => stream.gone().await,
+                Wire::Stream(_) => std::future::pending().await,
+            }
+        };
+        unless(work, gone).await
+    }
+
+    async fn disconnected(self, tx: &TxHalf) {
+        let Some(seconds) = self.half_closed else { return std::future::pending().await };
+        tx.peer_shut_down().await;
+        if seconds > 0.0 {
+            let _ = tokio::time::timeout(clock::seconds(seconds), tx.broken()).await;
+        }
+    }
+}
+
+async fn unless<T>(work: impl Future<Output = T>, end: impl Future<Output = ()>) -> Option<T> {
+    let (mut work, mut end) = (pin!(work), pin!(end));
+    poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => end.as_mut().poll(cx).map(|()| None),
+    })
+    .await
+}
+
+/// Runs what a request waits for; returns `None` if its client is gone first.
+pub async fn while_waiting<T>(wire: &Wire, params: &Params, work: impl Future<Output = T>) -> Option<T> {
+    Patience::of(params).while_present(wire, work).await
+}
+
+/// Ends a request whose client is gone, as the reset of a stream ends one that runs VCL.
+pub fn abandon(req: &mut Req) -> Step {
+    if !req.reset {
+        req.task.stamp("Reset");
+        req.task.reactor.counters.req_reset.add(1);
+        req.reset = true;
+    }
+    req.close = Some(SessClose::RemClose);
+    Step::VclFail
+}

@@ -1,0 +1,75 @@
+//! The end of fetches that nobody waits for: the client of a pass is gone, or the only reader of a private object
+//! has stopped reading. A fetch looks at it wherever it waits for the origin, and ends in order from there.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use lacquer_cache::{Object, flag};
+
+use super::runner::News;
+use super::{Fetch, Target};
+
+/// What tells a fetch that it is not wanted any more. It is made for one wait: what the fetch is for may change.
+pub struct Abandonment {
+    news: Rc<News>,
+    /// The fetch is not for the cache, so that it ends with its client.
+    private: bool,
+    /// What its only reader may stop reading.
+    object: Option<Arc<Object>>,
+}
+
+impl Abandonment {
+    fn is_due(&self) -> bool {
+        (self.private && self.news.client_gone.get())
+            || self.object.as_ref().is_some_and(|object| object.is(flag::CANCEL))
+    }
+
+    /// Runs `work` until it is done; returns `None` if the fetch is abandoned before.
+    ///
+    /// While the request waits for the fetch it runs it too, and wakes it so. Later the reader's last word does.
+    pub async fn unless<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        poll_fn(|cx| {
+            if self.is_due() {
+                return Poll::Ready(None);
+            }
+            if let Poll::Ready(done) = work.as_mut().poll(cx) {
+                return Poll::Ready(Some(done));
+            }
+            self.watch(cx);
+            if self.is_due() { Poll::Ready(None) } else { Poll::Pending }
+        })
+        .await
+    }
+
+    fn watch(&self, cx: &Context<'_>) {
+        if let Some(object) = &self.object {
+            object.stored().watch_delivery(cx);
+        }
+    }
+}
+
+impl Fetch {
+    /// Whether it is known not to be for the cache, or was not the last time.
+    fn is_private(&self) -> bool {
+        let awaited = || matches!(&self.target, Target::Cache(busy) if busy.is_awaited());
+        self.uncacheable || (self.is_hitmiss && self.object.is_none() && !awaited())
+    }
+
+    /// For a wait that begins now.
+    pub(super) fn abandonment(&self) -> Abandonment {
+        Abandonment {
+            news: self.news.clone(),
+            private: !self.is_bgfetch && self.is_private(),
+            object: self.object.clone().filter(|_| self.uncacheable),
+        }
+    }
+
+    /// Its client is gone, and nobody else wants what it gets.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.news.client_gone.get() && !self.is_bgfetch && self.is_private()
+    }
+}
