@@ -2,83 +2,21 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use lacquer_testing::client::{Client, get};
-use lacquer_testing::daemon::{Daemon, PATIENCE, until, vcl};
-use lacquer_testing::http2::Http2;
-use lacquer_testing::origin::Origin;
+use lacquer_testing::daemon::{Daemon, PATIENCE, until};
+use lacquer_testing::h2::H2Client;
+
+use crate::stuck::{LATE, Stuck};
 
 /// How soon the connection to the origin must be closed after the client's.
 const SOON: Duration = Duration::from_secs(1);
-/// How long an origin waits that is late.
-const LATE: Duration = Duration::from_millis(500);
 
-/// An origin that never completes some of its responses.
-struct Stuck {
-    origin: Origin,
-    /// How many requests it has received and not answered on connections that are still open.
-    held: Arc<AtomicUsize>,
-}
-
-impl Stuck {
-    /// `/head/` stays silent, `/body/` stops within the body, `/late/` answers late and cacheable, `/slow/` late
-    /// and private, everything else is answered at once.
-    fn start() -> Stuck {
-        let held = Arc::new(AtomicUsize::new(0));
-        let count = held.clone();
-        let origin = Origin::start(move |path: &str, stream: &mut TcpStream| {
-            let kind = path.split('/').nth(1).unwrap_or_default();
-            match kind {
-                "head" => return hold(stream, &count),
-                "body" => {
-                    let head =
-                        b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\nCache-Control: private\r\n\r\n";
-                    let sent = stream.write_all(head).and_then(|()| stream.write_all(&[b'x'; 1000]));
-                    return sent.is_ok() && hold(stream, &count);
-                }
-                "late" | "slow" => std::thread::sleep(LATE),
-                _ => {}
-            }
-            let control = if kind == "late" { "max-age=3600" } else { "private" };
-            let length = path.len();
-            let head =
-                format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nCache-Control: {control}\r\n\r\n");
-            stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(path.as_bytes())).is_ok()
-        });
-        Stuck { origin, held }
-    }
-
-    fn daemon(&self, options: &[&str]) -> Daemon {
-        let subs = "sub vcl_recv { if (req.url ~ \"^/(head|body|slow)/\") { return (pass); } }
-            sub vcl_backend_response { if (bereq.url ~ \"whole\") { set beresp.do_stream = false; } }";
-        let always = ["-s", "malloc,32M", "-p", "feature=+http2"];
-        Daemon::start(&vcl(self.origin.address, subs), &[&always[..], options].concat())
-    }
-
-    fn held(&self) -> usize {
-        self.held.load(Ordering::SeqCst)
-    }
-
-    fn comes_to_hold(&self, count: usize) {
-        assert!(until(|| self.held() == count), "the origin holds {} requests, not {count}", self.held());
-    }
-
-    fn lets_go_soon(&self) {
-        let asked = Instant::now();
-        self.comes_to_hold(0);
-        assert!(asked.elapsed() < SOON, "it took {:?}", asked.elapsed());
-    }
-}
-
-/// Waits until the daemon closes the connection.
-fn hold(stream: &mut TcpStream, count: &AtomicUsize) -> bool {
-    count.fetch_add(1, Ordering::SeqCst);
-    let _ = stream.read(&mut [0]);
-    count.fetch_sub(1, Ordering::SeqCst);
-    false
+fn lets_go_soon(stuck: &Stuck) {
+    let asked = Instant::now();
+    stuck.comes_to_hold(0);
+    assert!(asked.elapsed() < SOON, "it took {:?}", asked.elapsed());
 }
 
 fn ask(daemon: &Daemon, path: &str) -> TcpStream {
@@ -98,14 +36,14 @@ fn passes_end_with_their_client() {
         let clients: Vec<_> = (0..10).map(|_| ask(&daemon, path)).collect();
         stuck.comes_to_hold(clients.len());
         drop(clients);
-        stuck.lets_go_soon();
+        lets_go_soon(&stuck);
     }
     let mut upload = daemon.connect();
     let request = b"POST /head/ HTTP/1.1\r\nHost: robust\r\nContent-Length: 5\r\n\r\nhello";
     upload.write_all(request).expect("requests can be written");
     stuck.comes_to_hold(1);
     drop(upload);
-    stuck.lets_go_soon();
+    lets_go_soon(&stuck);
     assert_eq!(get(daemon.address, "/now/").expect("it serves").status, 200);
 }
 
@@ -114,25 +52,22 @@ fn passes_end_with_their_client() {
 fn passes_end_with_their_stream() {
     let stuck = Stuck::start();
     let daemon = stuck.daemon(&[]);
-    let mut client = Http2::connect(daemon.address).expect("connections are accepted");
+    let mut client = H2Client::connect(daemon.address, &[]).expect("connections are accepted");
     for path in ["/head/", "/body/", "/body/whole"] {
         let streams: Vec<_> = (0..10).map(|_| client.get(path).expect("it can be asked")).collect();
         stuck.comes_to_hold(streams.len());
         for stream in streams {
             client.reset(stream).expect("streams can be reset");
         }
-        stuck.lets_go_soon();
+        lets_go_soon(&stuck);
         let alive = client.get("/now/").expect("it can be asked");
-        let answered = |client: &mut Http2| {
-            let frame = client.event().expect("the connection is open");
-            frame.stream == alive && frame.is_ok()
-        };
-        while !answered(&mut client) {}
+        let (status, _) = client.response(alive).expect("the connection is open");
+        assert_eq!(status, Some(200));
     }
     client.get("/head/").expect("it can be asked");
     stuck.comes_to_hold(1);
     drop(client);
-    stuck.lets_go_soon();
+    lets_go_soon(&stuck);
 }
 
 /// A fetch for the cache goes on without its client, and so does one that another request waits for.
@@ -194,7 +129,7 @@ fn parameters_decide_who_is_gone() {
     client.write_all(b"GET /head/ HTTP/1.1\r\nHost: robust\r\n\r\n").expect("requests can be written");
     stuck.comes_to_hold(1);
     drop(client);
-    stuck.lets_go_soon();
+    lets_go_soon(&stuck);
     daemon.ok("param.set cancel_abandoned off");
     assert!(half(&daemon, "/slow/").starts_with("HTTP/1.1 200 OK"));
     drop(ask(&daemon, "/head/"));

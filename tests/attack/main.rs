@@ -20,3 +20,4 @@ mod memory;
 mod process_faults;
 mod slow;
 mod strict;
+mod stuck;

@@ -53,6 +53,17 @@ impl Stream {
         }
     }
 
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Tcp(s) => s.as_fd(),
+            Stream::Unix(s) => s.as_fd(),
+        }
+    }
+
+    pub fn raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+
     /// Takes the socket off the reactor it was made on and onto the current one.
     pub fn rebind(self) -> io::Result<Stream> {
         Ok(match self {

@@ -82,11 +82,26 @@ pool_vbo: Pool = "10,100,10" { }
     "How many fetch workspaces are kept for reuse.\n\nThe three numbers are:\n\
      \tmin_pool\tminimum size of free pool.\n\tmax_pool\tmaximum size of free pool.\n\
      \tmax_age\tmax age of free element.";
+descriptor_reserve: Uint = "0" { units = "descriptors", min = "0", default_reason = "0 (auto: a sixteenth of RLIMIT_NOFILE, at least 16, at most 256)" }
+    "How many of the worker's file descriptors clients may not use up: they are for accepting, the manager, the \
+     log and new programs, and half of them for connections to backends too. When only half as many again are \
+     left, idle client connections are closed, first those that never asked for anything; when the reserve is \
+     reached, accepting pauses. 0 is a sixteenth of all, at least 16 and at most 256.";
+max_waiting: Uint = "0" { units = "requests", min = "0", default_reason = "0 (auto: a third of RLIMIT_NOFILE)" }
+    "How many requests may wait at once for a backend, for the fetch of another request or for a body that is being \
+     fetched; fetches in the background count too. One more makes a fetch give way that nobody waits for, if \
+     there is one. If not, half as many again wait for their turn (sess_queued), for a second at most, and the \
+     others are answered with 503 (counted in sess_dropped, or over HTTP/2 in req_dropped). \
+     A single backend gets at most three quarters of it. What the cache can deliver is not bounded. 0 is a third \
+     of the worker's file descriptors. See also thread_pool_max.";
 thread_pools: Uint = "2" { units = "pools", min = "1", max = "32", flags = EXPERIMENTAL | DELAYED_EFFECT }
     "Number of thread pools. More can be added while running; fewer need a restart unless the \
      experimental bit drop_pools is set.";
 thread_pool_max: Uint = "5000" { units = "threads", flags = DELAYED_EFFECT, min_reason = "thread_pool_min" }
-    "The most threads in each pool.";
+    "The most threads in each pool. Lacquer has one thread for each core. But where this or thread_queue_limit is \
+     not at its default, and thread_pools times this is less than max_waiting allows, it is the number of \
+     requests that may wait at once for a backend or a body. Further ones queue (sess_queued), and when the \
+     queue is full their session is closed (sess_dropped) or their stream refused (req_dropped).";
 thread_pool_min: Uint = "100" { units = "threads", min = "5", flags = DELAYED_EFFECT, max_reason = "thread_pool_max" }
     "The fewest threads in each pool. Below 10 is not advisable.";
 thread_pool_reserve: Uint = "0" { units = "threads", flags = DELAYED_EFFECT,
@@ -113,7 +128,8 @@ reactor_watchdog: Duration = "0.050" { units = "seconds", min = "0" }
 thread_stats_rate: Uint = "10" { units = "requests", min = "0", flags = EXPERIMENTAL }
     "After this many jobs a thread adds its counts to the shared counters even if it has to wait.";
 thread_queue_limit: Uint = "20" { units = "requests", min = "0", flags = EXPERIMENTAL }
-    "How many requests may wait for a thread of one pool; more are dropped.";
+    "How many requests may wait for a thread of one pool; more are dropped. In Lacquer they wait for leave to ask \
+     a backend, see thread_pool_max; what the cache can deliver does not queue.";
 debug: Debug = "none" { }
     "Bits that help debugging.\n\tnone\tDisable all debugging\n\n\
      Use +/- prefix to set/reset individual bits:";

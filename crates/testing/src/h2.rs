@@ -124,6 +124,11 @@ impl H2Client {
         Ok(stream)
     }
 
+    /// Resets a stream with the code CANCEL.
+    pub fn reset(&mut self, stream: u32) -> io::Result<()> {
+        self.send(kind::RST_STREAM, 0, stream, &8u32.to_be_bytes())
+    }
+
     /// Reads one frame.
     pub fn frame(&mut self) -> io::Result<Frame> {
         let mut head = [0u8; 9];

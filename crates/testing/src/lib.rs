@@ -6,7 +6,6 @@ pub mod client;
 pub mod daemon;
 mod effort;
 pub mod h2;
-pub mod http2;
 pub mod management;
 pub mod origin;
 mod random;

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixListener as StdUnix;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use lacquer_backend::{Stream, endpoint};
 use lacquer_cli::link::{ListenAddress, ListenSocket, Transport};
@@ -16,9 +17,13 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::clock;
 use crate::crew::{Arrival, Crew, Place};
+use crate::descriptors::Need;
 use crate::reactor::Reactor;
 use crate::session::{self, Listener};
 use crate::turn::{self, in_turns};
+
+/// How long room is waited for before clients are sent away that have asked for something before.
+const URGENT_AFTER: Duration = Duration::from_millis(250);
 
 enum Socket {
     Tcp(TcpListener),
@@ -90,6 +95,9 @@ pub async fn accept_loop(reactor: Rc<Reactor>, crew: Arc<Crew>, inherited: Arc<I
             Ok(stream) => {
                 reactor.counters.sess_conn.add(1);
                 pause *= reactor.params().acceptor_sleep_decay;
+                if stream.raw_fd() >= reactor.shared.descriptors.marks(&reactor.params()).crowded {
+                    pause = make_room(&reactor, &stream, pause).await;
+                }
                 let place = crew.place(reactor.id);
                 let listener = inherited.listener.clone();
                 if place.reactor == reactor.id {
@@ -100,6 +108,23 @@ pub async fn accept_loop(reactor: Rc<Reactor>, crew: Arc<Crew>, inherited: Arc<I
             }
             Err(e) => pause = failed(&reactor, &e, pause).await,
         }
+    }
+}
+
+/// Has idle connections closed, and waits while there are only descriptors in reserve: those who connect wait in
+/// the kernel's queue meanwhile.
+async fn make_room(reactor: &Reactor, accepted: &Stream, mut pause: f64) -> f64 {
+    let mut lowest = accepted.raw_fd();
+    let since = Instant::now();
+    loop {
+        // Those who came last are taken for idle only after a while, and are to go first.
+        let need = if since.elapsed() > URGENT_AFTER { Need::Urgent } else { Need::Soon };
+        reactor.need_descriptors(need);
+        if lowest < reactor.shared.descriptors.marks(&reactor.params()).clients {
+            return pause;
+        }
+        pause = failed(reactor, &io::Error::from_raw_os_error(libc::EMFILE), pause).await;
+        lowest = crate::sys::lowest_free_descriptor(accepted.as_fd());
     }
 }
 

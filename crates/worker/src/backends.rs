@@ -139,11 +139,17 @@ impl Origin {
         });
     }
 
-    /// Takes a place among the connections; false if there is none.
-    pub fn enter(&self) -> bool {
-        let limit = self.spec.max_connections.unwrap_or(0);
+    /// How many connections there may be: as many as were declared, but no more than `most`.
+    pub fn connection_limit(&self, most: u32) -> u32 {
+        self.spec.max_connections.filter(|&n| n > 0).map_or(most, |n| n.min(most))
+    }
+
+    /// Takes a place among the connections, of which there may be as many as were declared but no more than
+    /// `most`; false if there is none.
+    pub fn enter(&self, most: u32) -> bool {
+        let limit = self.connection_limit(most);
         let before = self.connections.fetch_add(1, Ordering::Relaxed);
-        if limit > 0 && before >= limit {
+        if before >= limit {
             self.connections.fetch_sub(1, Ordering::Relaxed);
             return false;
         }
@@ -156,8 +162,8 @@ impl Origin {
     }
 
     /// As [`Origin::enter`] for one who has just come: those in the queue go first.
-    pub fn enter_directly(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) == 0 && self.enter()
+    pub fn enter_directly(&self, most: u32) -> bool {
+        self.waiting.load(Ordering::Relaxed) == 0 && self.enter(most)
     }
 
     /// Takes a place in the queue for a connection; false if it is full.

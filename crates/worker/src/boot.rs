@@ -21,6 +21,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::accept::{Inherited, accept_loop, arrivals_loop};
 use crate::crew::{Arrival, Crew};
+use crate::descriptors::Descriptors;
 use crate::locks::Locks;
 use crate::pool_counters::PoolCounters;
 use crate::probes::Runtimes;
@@ -62,11 +63,15 @@ pub fn boot(link: RawFd) -> Result<(Arc<Shared>, UnixStream), String> {
     Ok((shared, link))
 }
 
+/// How many descriptors the process may have.
+fn descriptor_limit() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
 /// Lets the table of descriptors grow while there is one thread. Once there are more, the kernel waits for
 /// all cores whenever it grows, and `accept` with it: ten milliseconds in which a reactor serves nobody.
 fn make_room_for_descriptors(any: &UnixStream) {
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let highest = limit.min(DESCRIPTORS_AT_ONCE).saturating_sub(1);
+    let highest = descriptor_limit().min(DESCRIPTORS_AT_ONCE).saturating_sub(1);
     drop(rustix::io::fcntl_dupfd_cloexec(any, highest as RawFd)); // where it fails it grows later
 }
 
@@ -99,6 +104,8 @@ fn share(config: WorkerConfig) -> Result<Arc<Shared>, String> {
         addresses: Arc::default(),
         runtimes: Runtimes::default(),
         accepting: tokio::sync::watch::Sender::new(false),
+        admission: Arc::default(),
+        descriptors: Descriptors::new(descriptor_limit()),
         hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         watched: crate::watchdog::watched(reactor_count()),
     }))
@@ -175,9 +182,7 @@ fn react(
         spawn(runtime, &reactor, Place::Accepting, accept_loop(reactor.clone(), crew.clone(), socket));
     }
     spawn(runtime, &reactor, Place::Accepting, arrivals_loop(reactor.clone(), arrivals));
-    let sweeper = reactor.clone();
-    let sweeping = async move { sweeper.deadlines.keep_sweeping().await };
-    spawn(runtime, &reactor, Place::Sweeping, sweeping);
+    spawn(runtime, &reactor, Place::Sweeping, reactor.clone().keep_sweeping());
     let housekeeping = pin!(Rc::clone(&reactor).housekeeping());
     runtime.block_on(in_turns(&reactor.watched.turn, Place::Housekeeping, housekeeping));
 }

@@ -42,6 +42,17 @@ impl Moment {
     }
 }
 
+/// Whether a connection may be closed before its time where descriptors are needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idleness {
+    /// Something goes on.
+    Busy,
+    /// It waits for a request after others.
+    Kept,
+    /// It never asked for anything.
+    Silent,
+}
+
 /// One connection's deadline.
 pub struct Deadline {
     me: Weak<Deadline>,
@@ -50,6 +61,7 @@ pub struct Deadline {
     /// When it is looked at.
     turn: Cell<u64>,
     expired: Cell<bool>,
+    idleness: Cell<Idleness>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -62,6 +74,7 @@ impl Deadline {
     /// Runs out so many seconds after a moment, never earlier.
     pub fn arm(&self, since: Moment, seconds: f64) {
         self.expired.set(false);
+        self.idleness.set(Idleness::Busy);
         let at = since.0 + seconds.max(0.0) + SWEEP_INTERVAL.as_secs_f64();
         self.at.set(at);
         if time_of(self.turn.get()) > at {
@@ -82,18 +95,28 @@ impl Deadline {
         self.turn.set(NO_TURN);
         let at = self.at.get();
         if at <= now {
-            self.disarm();
-            self.expired.set(true);
-            if let Some(waker) = self.waker.borrow().as_ref() {
-                waker.wake_by_ref();
-            }
+            self.expire();
         } else if at < f64::INFINITY {
             self.queue(turn_before(now) + 1);
         }
     }
 
+    fn expire(&self) {
+        self.disarm();
+        self.expired.set(true);
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
     pub fn disarm(&self) {
         self.at.set(f64::INFINITY);
+        self.idleness.set(Idleness::Busy);
+    }
+
+    /// Until it is armed or disarmed, the deadline may be brought forward; see [`Deadlines::shed`].
+    pub fn offer(&self, idleness: Idleness) {
+        self.idleness.set(idleness);
     }
 
     /// Whether the time is over; else the task is woken when it is.
@@ -151,6 +174,7 @@ impl Deadlines {
             at: Cell::new(f64::INFINITY),
             turn: Cell::new(NO_TURN),
             expired: Cell::new(false),
+            idleness: Cell::new(Idleness::Busy),
             waker: RefCell::new(None),
         })
     }
@@ -168,11 +192,27 @@ impl Deadlines {
         }
     }
 
-    pub async fn keep_sweeping(&self) {
-        loop {
-            tokio::time::sleep(SWEEP_INTERVAL).await;
-            self.sweep(clock::monotonic());
-        }
+    /// Lets the next turn come.
+    pub async fn next_turn(&self) {
+        tokio::time::sleep(SWEEP_INTERVAL).await;
+        self.sweep(clock::monotonic());
+    }
+
+    /// Ends the time of at most so many idle connections, those whose time is over first; returns how many.
+    pub fn shed(&self, idleness: Idleness, most: usize) -> usize {
+        let found = self.find_idle(idleness, most);
+        found.iter().for_each(|deadline| deadline.expire());
+        found.len()
+    }
+
+    fn find_idle(&self, idleness: Idleness, most: usize) -> Vec<Rc<Deadline>> {
+        let turns = self.0.turns.borrow();
+        let of_turn = |(turn, queue): (&u64, &'_ Vec<Weak<Deadline>>)| {
+            let fits =
+                |deadline: &Rc<Deadline>| deadline.turn.get() == *turn && deadline.idleness.get() == idleness;
+            queue.iter().filter_map(Weak::upgrade).filter(fits).collect::<Vec<_>>()
+        };
+        turns.iter().flat_map(of_turn).take(most).collect()
     }
 }
 
@@ -201,6 +241,23 @@ mod tests {
             }
         }
         assert_eq!(waiting(&deadlines), 0);
+    }
+
+    #[test]
+    fn idle_connections_give_way() {
+        let deadlines = Deadlines::beginning(0.0);
+        let all: Vec<_> = (0..6).map(|_| deadlines.enlist()).collect();
+        for (n, deadline) in all.iter().enumerate() {
+            deadline.arm(deadline.now(), 9.0 - n as f64);
+            deadline.offer([Idleness::Busy, Idleness::Kept, Idleness::Silent][n % 3]);
+        }
+        let gone = || all.iter().map(|deadline| u8::from(deadline.expired.get())).collect::<Vec<_>>();
+        assert_eq!(deadlines.shed(Idleness::Silent, 1), 1);
+        assert_eq!(gone(), [0, 0, 0, 0, 0, 1], "the one whose time is over first");
+        assert_eq!(deadlines.shed(Idleness::Silent, 8), 1);
+        assert_eq!(gone(), [0, 0, 1, 0, 0, 1]);
+        assert_eq!([Idleness::Kept, Idleness::Kept].map(|kind| deadlines.shed(kind, 8)), [2, 0]);
+        assert_eq!(gone(), [0, 1, 1, 0, 1, 1], "who is busy stays");
     }
 
     #[test]

@@ -158,6 +158,8 @@ fn publish(shared: &Shared, started: f64) {
     // Reactors stand in for the threads that Varnish would run; who watches these gauges set the parameters.
     main.pools.set(u64::from(params.thread_pools));
     main.threads.set(u64::from(params.thread_pools) * u64::from(params.thread_pool_min));
+    main.n_waiting.set(shared.admission.waiting());
+    main.thread_queue_len.set(shared.admission.queued());
     shared.cache.set_trace(!shared.log.is_masked(Tag::ExpKill));
     shared.cache.set_rush_exponent(params.rush_exponent);
     shared.cache.set_lru_interval(params.lru_interval);

@@ -7,6 +7,7 @@
 
 mod accept;
 mod addresses;
+mod admission;
 mod backends;
 mod bans;
 mod bodies;
@@ -16,6 +17,7 @@ mod clock;
 mod control;
 mod crew;
 mod deadlines;
+mod descriptors;
 mod extra;
 mod faults;
 mod fetch;

@@ -14,7 +14,8 @@ use lacquer_shm::vsc::{LocalMain, LocalSet};
 
 use crate::client::Req;
 use crate::clock;
-use crate::deadlines::Deadlines;
+use crate::deadlines::{Deadlines, Idleness};
+use crate::descriptors::Need;
 use crate::fetch::Runner;
 use crate::h2;
 use crate::pool_counters::LocalPoolCounters;
@@ -52,6 +53,8 @@ pub struct Reactor {
 }
 
 const FRONT_ENTRIES: usize = 4096;
+/// Idle connections that are closed at a time where descriptors are needed.
+const SHED_AT_ONCE: usize = 8;
 const FLUSH_EVERY: u32 = 64;
 /// Seconds.
 const FLUSH_AFTER: f64 = 0.001;
@@ -192,6 +195,33 @@ impl Reactor {
         self.seats.tidy(now, limits, &self.pool_counters.req, || Seat::new(self, &params));
         let limits = self.pool_counters.share(params.pool_vbo);
         self.runners.tidy(now, limits, &self.pool_counters.busyobj, || Runner::new(self, &params));
+    }
+
+    /// Sweeps the deadlines for as long as the worker runs, and helps where another reactor needs descriptors.
+    pub async fn keep_sweeping(self: Rc<Self>) {
+        let mut heard = self.shared.descriptors.calls();
+        loop {
+            self.deadlines.next_turn().await;
+            let calls = self.shared.descriptors.calls();
+            if let Some(need) = calls.since(std::mem::replace(&mut heard, calls)) {
+                self.shed_idle(need);
+            }
+        }
+    }
+
+    /// Asks for descriptors: here at once, and of the other reactors.
+    pub fn need_descriptors(&self, need: Need) {
+        self.shared.descriptors.call(need);
+        self.shed_idle(need);
+    }
+
+    /// Closes idle connections, to clients and to origins.
+    fn shed_idle(&self, need: Need) {
+        if self.deadlines.shed(Idleness::Silent, SHED_AT_ONCE) == 0 && need == Need::Urgent {
+            self.deadlines.shed(Idleness::Kept, SHED_AT_ONCE);
+        }
+        let (gone, old) = self.shared.pools.sweep(self.id, 0.0);
+        self.pool_counters.waiter.conns.sub(gone + old);
     }
 
     /// Once a second: what must not wait for the next request.

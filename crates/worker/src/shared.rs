@@ -11,6 +11,8 @@ use lacquer_shm::{Log, Main, Segment, VsmDir};
 use parking_lot::{Mutex, RwLock};
 
 use crate::addresses::AddressTable;
+use crate::admission::Admission;
+use crate::descriptors::Descriptors;
 use crate::locks::Locks;
 use crate::pool_counters::PoolCounters;
 use crate::probes::Runtimes;
@@ -40,6 +42,8 @@ pub struct Shared {
     pub hostname: String,
     /// One for each reactor.
     pub watched: Vec<Arc<Watched>>,
+    pub admission: Arc<Admission>,
+    pub descriptors: Descriptors,
 }
 
 impl Shared {

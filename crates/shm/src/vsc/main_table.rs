@@ -111,6 +111,10 @@ crate::mapping::counter_set! {
         "HTTP/2 streams refused because too many waited already.";
     req_reset: Counter Info Integer "Requests given up by the client"
         "Requests whose client went away, or reset the stream, before VCL was through with them.";
+    fetch_abandoned: Counter Info Integer "Fetches ended for want of a client"
+        "Fetches that ended early because their client was gone and they were not for the cache, or because requests with a client needed their place.";
+    n_waiting: Gauge Info Integer "Requests that wait for a backend"
+        "Requests that wait for a backend, for another's fetch or for a body that is being fetched, and fetches that go on without a client; bounded by max_waiting.";
     n_object: Gauge Info Integer "Objects in the cache"
         "About how many responses, with head and body, the cache holds.";
     n_vampireobject: Gauge Diag Integer "Objects not yet read back"

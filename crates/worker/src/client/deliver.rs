@@ -8,6 +8,7 @@ use lacquer_shm::Tag;
 use lacquer_shm::vsl::text;
 use lacquer_vcl::types::{Action, Method};
 
+use super::admit::admit;
 use super::{Req, Source, Step};
 use crate::clock;
 
@@ -79,6 +80,13 @@ pub async fn deliver(req: &mut Req, object: ObjRef) -> Step {
     }
     req.t_resp = clock::real();
     req.streaming = object.state() == BodyState::Fetching;
+    if req.streaming
+        && req.is_hit
+        && let Err(step) = Box::pin(admit(req)).await
+    {
+        req.resp.clear();
+        return step;
+    }
     req.object = Some(object.clone());
     let handling = req.vcl(Method::Deliver).await;
     if handling != Action::Deliver {

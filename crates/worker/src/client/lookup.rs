@@ -2,12 +2,13 @@
 
 use std::cell::{Cell, RefCell};
 
-use lacquer_cache::{BodyState, Busy, Lookup, LookupArgs, ObjRef, Object, Purge, Resumed};
+use lacquer_cache::{BodyState, Busy, Lookup, LookupArgs, ObjRef, Object, Purge, Resumed, Wait};
 use lacquer_http::vary;
 use lacquer_shm::Tag;
 use lacquer_shm::vsl::Field;
 use lacquer_vcl::types::{Action, Method};
 
+use super::admit::admit;
 use super::{Req, Step, presence};
 use crate::fetch::{self, Mode, Outcome};
 use crate::slices::{OnShift, Slice};
@@ -28,17 +29,19 @@ pub async fn lookup(req: &mut Req) -> Step {
                 waited = true;
                 req.task.reactor.flush_counters();
                 Box::pin(req.flush_enclosing()).await;
-                let waiting = presence::while_waiting(&req.tx, &req.task.params, wait);
-                resumed = Box::pin(waiting).await;
-                if resumed.is_none() {
-                    return presence::abandon(req);
-                }
+                resumed = match Box::pin(wait_for_other(req, wait)).await {
+                    Ok(resumed) => Some(resumed),
+                    Err(step) => return step,
+                };
             }
             found => break found,
         }
     };
     if waited {
         req.task.stamp("Waitinglist");
+        if matches!(&found, Lookup::Hit(object) if object.state() == BodyState::Complete) {
+            req.permit = None;
+        }
     }
     match found {
         Lookup::Hit(object) => {
@@ -67,6 +70,13 @@ pub async fn lookup(req: &mut Req) -> Step {
         }
         Lookup::Wait(_) | Lookup::Unfinished(_) => Step::VclFail,
     }
+}
+
+/// Waits for another's fetch, if there is leave to wait and the client stays.
+async fn wait_for_other(req: &mut Req, wait: Wait) -> Result<Resumed, Step> {
+    admit(req).await?;
+    let resumed = presence::while_waiting(&req.tx, &req.task.params, wait).await;
+    resumed.ok_or_else(|| presence::abandon(req))
 }
 
 fn log_marker(req: &mut Req, tag: Tag, marker: &Object) {
@@ -148,9 +158,6 @@ async fn hit(req: &mut Req, object: ObjRef, refresh: Option<Busy>) -> Step {
             }
             req.is_hit = true;
             if let Some(busy) = refresh {
-                let c = &req.task.reactor.counters;
-                c.s_fetch.add(1);
-                c.s_bgfetch.add(1);
                 Box::pin(fetch::in_background(req, busy, object.to_shared())).await;
             } else {
                 req.ignore_body().await;
@@ -181,6 +188,9 @@ pub async fn purge(req: &mut Req) -> Step {
 
 /// Starts a fetch for this request and waits until there is something to deliver.
 pub async fn fetch_and_deliver(req: &mut Req, mode: Mode) -> Step {
+    if let Err(step) = admit(req).await {
+        return step;
+    }
     req.task.reactor.counters.s_fetch.add(1);
     req.flush_enclosing().await;
     let outcome = fetch::for_request(req, mode).await;

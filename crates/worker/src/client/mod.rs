@@ -4,6 +4,7 @@
 //! step comes next. `Step` carries what was found out, so that for example a hit cannot be delivered
 //! without an object, nor a miss go on without the right to fetch.
 
+mod admit;
 mod body;
 mod deliver;
 mod esi;
@@ -38,6 +39,7 @@ use lacquer_vcl_runtime::instance::PrivateMap;
 use sha2::Sha256;
 
 use crate::addresses::RequestAtWork;
+use crate::admission::Permit;
 use crate::memory::Memory;
 use crate::reactor::Reactor;
 use crate::req_body::ReqBody;
@@ -164,6 +166,8 @@ pub struct Req {
     pub esi_level: u32,
     /// For an included response: where it goes.
     pub seam: Option<Box<outlet::Seam>>,
+    /// Leave to wait, while the request has it; a fetch takes it along.
+    pub permit: Option<Permit>,
     /// The client's own request, for those that it includes.
     pub top: Option<Rc<esi::Top>>,
     /// The VCL before `return (vcl(label))`, which included requests begin with.
@@ -266,6 +270,7 @@ impl Req {
             reset: false,
             esi_level: 0,
             seam: None,
+            permit: None,
             top: None,
             first_vcl: None,
             next_label: None,

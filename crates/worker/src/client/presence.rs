@@ -30,16 +30,13 @@ impl Patience {
         unless(work, self.disconnected(tx)).await
     }
 
-    /// Runs `work` until it is done; returns `None` if the client is gone before.
-    async fn while_present<T>(self, wire: &Wire, work: impl Future<Output = T>) -> Option<T> {
-        let gone = async {
-            match wire {
-                Wire::Socket(tx) => self.disconnected(tx).await,
-                Wire::Stream(stream) if self.half_closed.is_some() => stream.gone().await,
-                Wire::Stream(_) => std::future::pending().await,
-            }
-        };
-        unless(work, gone).await
+    /// Waits until the client is gone.
+    async fn gone(self, wire: &Wire) {
+        match wire {
+            Wire::Socket(tx) => self.disconnected(tx).await,
+            Wire::Stream(stream) if self.half_closed.is_some() => stream.gone().await,
+            Wire::Stream(_) => std::future::pending().await,
+        }
     }
 
     async fn disconnected(self, tx: &TxHalf) {
@@ -62,7 +59,13 @@ async fn unless<T>(work: impl Future<Output = T>, end: impl Future<Output = ()>)
 
 /// Runs what a request waits for; returns `None` if its client is gone first.
 pub async fn while_waiting<T>(wire: &Wire, params: &Params, work: impl Future<Output = T>) -> Option<T> {
-    Patience::of(params).while_present(wire, work).await
+    unless(work, Patience::of(params).gone(wire)).await
+}
+
+/// Whether the client is known to be gone.
+pub async fn is_gone(wire: &Wire, params: &Params) -> bool {
+    let mut gone = pin!(Patience::of(params).gone(wire));
+    poll_fn(|cx| Poll::Ready(gone.as_mut().poll(cx).is_ready())).await
 }
 
 /// Ends a request whose client is gone, as the reset of a stream ends one that runs VCL.

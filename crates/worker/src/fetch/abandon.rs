@@ -24,6 +24,7 @@ pub struct Abandonment {
 impl Abandonment {
     fn is_due(&self) -> bool {
         (self.private && self.news.client_gone.get())
+            || self.news.is_evicted()
             || self.object.as_ref().is_some_and(|object| object.is(flag::CANCEL))
     }
 
@@ -49,6 +50,16 @@ impl Abandonment {
         if let Some(object) = &self.object {
             object.stored().watch_delivery(cx);
         }
+        if let Some(orphan) = &*self.news.orphan.borrow() {
+            orphan.watch(cx);
+        }
+    }
+}
+
+impl News {
+    /// It has to give way to requests that somebody waits for.
+    fn is_evicted(&self) -> bool {
+        self.orphan.borrow().as_ref().is_some_and(|orphan| orphan.is_evicted())
     }
 }
 
@@ -68,8 +79,9 @@ impl Fetch {
         }
     }
 
-    /// Its client is gone, and nobody else wants what it gets.
+    /// Its client is gone, and nobody else wants what it gets or there is no room for it.
     pub(super) fn is_abandoned(&self) -> bool {
-        self.news.client_gone.get() && !self.is_bgfetch && self.is_private()
+        let news = &self.news;
+        news.is_evicted() || (news.client_gone.get() && !self.is_bgfetch && self.is_private())
     }
 }

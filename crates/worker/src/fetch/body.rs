@@ -317,6 +317,7 @@ impl Fetch {
     /// Nobody wants the rest of the body.
     fn stop(&mut self, connection: &mut OriginConnection) -> Result<(), String> {
         self.task.log.put(Tag::Debug, b"Fetch: Pass delivery abandoned");
+        self.task.reactor.counters.fetch_abandoned.add(1);
         connection.close = Some(SessClose::RxBody);
         if self.is_abandoned() { Err(String::new()) } else { Ok(()) }
     }

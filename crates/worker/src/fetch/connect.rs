@@ -15,6 +15,7 @@ use super::connection::{
 };
 use super::queue::Entry;
 use super::upload::Upload;
+use crate::admission::Bound;
 use crate::backends::{Origin, OriginLeaf};
 
 /// Seconds that are waited for an answer even where none are allowed.
@@ -119,7 +120,11 @@ impl Fetch {
         let task = &mut self.task;
         let counters = &task.reactor.shared.counters;
         let instance = task.vcl.loaded.instance();
-        let entry = Entry { origin, id, instance, params: &task.params, counters };
+        let admission = &*task.reactor.shared.admission;
+        let bound = Bound::of(&task.params, task.reactor.shared.descriptors.limit());
+        let most = bound.of_one_backend();
+        let entry = Entry { origin, id, instance, params: &task.params, counters, most, admission };
+        self.news.endpoint.set(origin.endpoint.id);
         match abandonment.unless(entry.pass(&mut task.log)).await {
             Some(true) => {}
             Some(false) => return false,

@@ -2,6 +2,7 @@
 //! in the log.
 
 use std::io;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use lacquer_backend::{Connection, Facts, TxHalf, endpoint};
@@ -13,6 +14,7 @@ use lacquer_shm::vsl::Field;
 use lacquer_shm::{Tag, TxLog};
 
 use crate::backends::Origin;
+use crate::descriptors::Need;
 use crate::reactor::Reactor;
 use crate::req_body::Rx;
 use crate::session::Sess;
@@ -94,7 +96,21 @@ pub async fn connect_or_reuse(
     let stream = Box::pin(made).await?;
     reactor.counters.backend_conn.add(1);
     let connection = Connection::new(stream, &origin.endpoint);
+    check_reserve(reactor, connection.facts.fd)?;
     Ok(OriginConnection::new(connection, origin.clone(), false))
+}
+
+/// Connections to origins leave the last of the descriptors to others.
+fn check_reserve(reactor: &Reactor, fd: RawFd) -> Result<(), endpoint::ConnectError> {
+    let marks = reactor.shared.descriptors.marks(&reactor.params());
+    if fd >= marks.crowded {
+        let need = if fd >= marks.origins { Need::Urgent } else { Need::Soon };
+        reactor.need_descriptors(need);
+    }
+    if fd >= marks.origins {
+        return Err(endpoint::ConnectError { errno: libc::EMFILE, held_down: false });
+    }
+    Ok(())
 }
 
 /// Sends a body that was cached before; its length.

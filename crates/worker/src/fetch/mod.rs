@@ -32,6 +32,7 @@ use lacquer_shm::{Tag, Vxid};
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::BackendId;
 
+use crate::admission::{Bound, Permit};
 use crate::client::{Req, while_waiting};
 use crate::deadlines::Deadline;
 use crate::memory::Memory;
@@ -169,6 +170,8 @@ pub struct Fetch {
     /// For what is put together before it goes somewhere else.
     pub out: Vec<u8>,
     pub deadline: Rc<Deadline>,
+    /// It counts as waiting for as long as it runs.
+    _permit: Option<Permit>,
 }
 
 /// How a fetch ended for the request that waited for it.
@@ -207,8 +210,20 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
     }
 }
 
-/// Refreshes an object that is delivered meanwhile.
+/// Refreshes an object that is delivered meanwhile, if there is room for one more fetch.
 pub async fn in_background(req: &mut Req, busy: Busy, stale: Arc<Object>) {
+    let shared = &req.task.reactor.shared;
+    let bound = Bound::of(&req.task.params, shared.descriptors.limit());
+    let permit = shared.admission.enter(bound);
+    let c = &req.task.reactor.counters;
+    if permit.is_none() {
+        c.bgfetch_no_thread.add(1);
+        req.log_error("No room for a background fetch");
+        return req.ignore_body().await;
+    }
+    c.s_fetch.add(1);
+    c.s_bgfetch.add(1);
+    req.permit = permit;
     let (mut runner, lent) = start(req, Mode::Fetch { busy, stale: Some(stale) }, "bgfetch", true);
     if lent {
         Box::pin(lend_body(req, &mut runner)).await;
@@ -333,6 +348,7 @@ impl Fetch {
     /// The fetch ends early because nobody waits for it.
     fn log_abandoned(&mut self) {
         self.fetch_error("abandoned, the client is gone");
+        self.task.reactor.counters.fetch_abandoned.add(1);
     }
 
     /// The request's body is not needed any more: its connection goes back.

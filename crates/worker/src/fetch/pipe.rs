@@ -6,6 +6,7 @@ use lacquer_vcl_runtime::BackendId;
 
 use super::connection::{Limits, OriginConnection, connect_or_reuse, introduce, log_open, refused};
 use super::queue::Entry;
+use crate::admission::Bound;
 use crate::backends::Origin;
 use crate::client::PipeRequest;
 use crate::task::Task;
@@ -20,7 +21,11 @@ impl PipeCall<'_> {
     pub async fn open(self, id: BackendId, origin: Arc<Origin>) -> Option<OriginConnection> {
         let counters = &self.task.reactor.shared.counters;
         let instance = self.task.vcl.loaded.instance();
-        let entry = Entry { origin: &origin, id, instance, params: &self.task.params, counters };
+        let admission = &*self.task.reactor.shared.admission;
+        let bound = Bound::of(&self.task.params, self.task.reactor.shared.descriptors.limit());
+        let most = bound.of_one_backend();
+        let params = &self.task.params;
+        let entry = Entry { origin: &origin, id, instance, params, counters, most, admission };
         if !entry.pass(&mut self.pipe.log).await {
             return None;
         }

@@ -1,12 +1,20 @@
 //! A place among an origin's connections, waited for where the limits allow it.
 
+use std::time::Duration;
+
 use lacquer_params::Params;
 use lacquer_shm::{Main, TxLog};
 use lacquer_vcl_runtime::{BackendId, Instance};
 use tokio::time::{Instant, timeout_at};
 
+use crate::admission::Admission;
 use crate::backends::Origin;
 use crate::clock;
+
+/// Seconds for which a place is waited for when a backend has its share of all that waits.
+const SHARE_PATIENCE: f64 = 1.0;
+/// How soon those who wait see that a fetch may give way.
+const ORPHANS_AFTER: Duration = Duration::from_millis(10);
 
 /// Who wants to connect, and by which rules.
 pub struct Entry<'e> {
@@ -15,6 +23,9 @@ pub struct Entry<'e> {
     pub instance: &'e Instance,
     pub params: &'e Params,
     pub counters: &'e Main,
+    /// How many connections a backend may have in use beside what it was declared with.
+    pub most: u32,
+    pub admission: &'e Admission,
 }
 
 /// A place in the queue, given back when this is dropped.
@@ -37,7 +48,7 @@ impl Entry<'_> {
             self.counters.backend_unhealthy.add(1);
             return false;
         }
-        let entered = origin.enter_directly() || self.wait().await;
+        let entered = origin.enter_directly(self.most) || self.wait().await;
         if !entered {
             super::connection::log_failure(log, format_args!("backend {name}: busy"));
             origin.count(|c| c.busy.add(1));
@@ -50,31 +61,56 @@ impl Entry<'_> {
         self.instance.directors.healthy(self.id, self.instance).healthy
     }
 
+    /// The share of all that waits is the limit, not what was declared.
+    fn is_share(&self) -> bool {
+        self.origin.connection_limit(self.most) == self.most
+    }
+
     async fn wait(&self) -> bool {
-        let spec = &self.origin.spec;
-        let places = spec.wait_limit.filter(|&n| n > 0).unwrap_or(self.params.backend_wait_limit);
-        let patience = spec.wait_timeout.filter(|&t| t >= 0.0).unwrap_or(self.params.backend_wait_timeout);
+        let (places, patience) = self.queue_limits();
         if places == 0 || patience <= 0.0 || !self.origin.queue(places) {
             return false;
         }
         let _queued = Queued(self.origin);
         self.counters.backend_wait.add(1);
-        let deadline = Instant::now() + clock::seconds(patience);
-        let entered = loop {
-            let freed = self.origin.freed.notified();
-            if !self.is_healthy() {
-                break false;
-            }
-            if self.origin.enter() {
-                break true;
-            }
-            if timeout_at(deadline, freed).await.is_err() {
-                break self.is_healthy() && self.origin.enter();
-            }
-        };
+        let entered = self.wait_until(Instant::now() + clock::seconds(patience)).await;
         if !entered {
             self.counters.backend_wait_fail.add(1);
         }
         entered
+    }
+
+    /// How many may queue, and for how many seconds. What is declared for `max_connections` holds where that is
+    /// the limit; the share of all that waits is often free a moment later.
+    fn queue_limits(&self) -> (u32, f64) {
+        let spec = &self.origin.spec;
+        let places = spec.wait_limit.filter(|&n| n > 0).unwrap_or(self.params.backend_wait_limit);
+        let patience = spec.wait_timeout.filter(|&t| t >= 0.0).unwrap_or(self.params.backend_wait_timeout);
+        if !self.is_share() {
+            return (places, patience);
+        }
+        (places.max(self.most / 2), patience.max(SHARE_PATIENCE))
+    }
+
+    async fn wait_until(&self, deadline: Instant) -> bool {
+        loop {
+            let freed = self.origin.freed.notified();
+            if !self.is_healthy() {
+                return false;
+            }
+            if self.origin.enter(self.most) {
+                return true;
+            }
+            if self.is_share() {
+                // A fetch that nobody waits for gives way.
+                self.admission.evict(Some(self.origin.endpoint.id));
+            }
+            let now = Instant::now();
+            if now >= deadline {
+                return false;
+            }
+            // Nobody tells that a fetch has lost its client.
+            let _ = timeout_at(deadline.min(now + ORPHANS_AFTER), freed).await;
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! and there at once: they cost no task, no wake-up between tasks, and no memory, for a runner is kept
 //! and runs one fetch after the other, with the same memory.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -15,10 +15,12 @@ use lacquer_cache::Object;
 use lacquer_params::Params;
 
 use super::{Fetch, run};
+use crate::admission::Orphan;
 use crate::deadlines::Deadline;
 use crate::reactor::Reactor;
 use crate::req_body::ReqBody;
 use crate::seat::Seat;
+use crate::shared::Shared;
 use crate::turn::{Place, in_turns};
 
 /// What a fetch has to say to the request that waits for it.
@@ -31,6 +33,10 @@ pub struct News {
     pub started: Cell<Option<Started>>,
     /// In the other direction: the request's client is gone.
     pub client_gone: Cell<bool>,
+    /// The endpoint that the fetch is at.
+    pub endpoint: Cell<u64>,
+    /// Set once nobody waits for a fetch that goes on.
+    pub orphan: RefCell<Option<Arc<Orphan>>>,
 }
 
 /// What becomes of the request's body.
@@ -67,6 +73,7 @@ struct Desk {
 pub struct Runner {
     work: Pin<Box<dyn Future<Output = ()>>>,
     desk: Rc<Desk>,
+    shared: Arc<Shared>,
     pub deadline: Rc<Deadline>,
 }
 
@@ -75,7 +82,7 @@ impl Runner {
         let desk = Rc::new(Desk::default());
         desk.vacant.set(Some(Seat::new(reactor, params)));
         let work = Box::pin(one_after_the_other(desk.clone()));
-        Runner { work, desk, deadline: reactor.deadlines.enlist() }
+        Runner { work, desk, shared: reactor.shared.clone(), deadline: reactor.deadlines.enlist() }
     }
 
     /// Where the next fetch puts what it has to say.
@@ -93,6 +100,7 @@ impl Runner {
         self.desk.news.reads_body.set(false);
         self.desk.news.body.set(None);
         self.desk.news.started.set(None);
+        self.desk.news.orphan.take();
     }
 
     pub fn begin(&self, fetch: Seat<Fetch>) {
@@ -134,6 +142,10 @@ impl Runner {
     pub async fn abandon(&mut self) {
         self.desk.news.client_gone.set(true);
         self.set_out().await;
+        if !self.desk.done.get() {
+            let orphan = self.shared.admission.add_orphan(self.desk.news.endpoint.get());
+            *self.desk.news.orphan.borrow_mut() = Some(orphan);
+        }
     }
 
     /// The rest runs by itself.

@@ -37,8 +37,7 @@ pub fn from_request(
         Mode::Fetch { busy, stale } => (Target::Cache(busy), stale, false),
     };
     copy_head(req, is_pass, &mut memory.request0, &mut memory.ws);
-    let identity = req.task.ws.get_opt(req.identity);
-    let identity = identity.and_then(|i| memory.ws.copy(i).ok()).unwrap_or(Text::NONE);
+    let identity = copy_identity(req, &mut memory.ws);
     let cached_body = req.body.cached();
     let client_body = req.body.is_available().then(|| req.body.take());
     let (snapshot, transit_buffer) = (memory.ws.mark(), params.transit_buffer);
@@ -91,7 +90,13 @@ pub fn from_request(
         snapshot,
         out: memory.out,
         deadline: runner.deadline.clone(),
+        _permit: req.permit.take(),
     }
+}
+
+fn copy_identity(req: &Req, ws: &mut Workspace) -> Text {
+    let identity = req.task.ws.get_opt(req.identity);
+    identity.and_then(|identity| ws.copy(identity).ok()).unwrap_or(Text::NONE)
 }
 
 fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog) -> Task {

@@ -8,17 +8,22 @@ use lacquer_h2::{Error, Reason};
 use lacquer_shm::Tag;
 
 use super::stream::Stream;
+use crate::admission::Bound;
 use crate::client::Req;
 use crate::reactor::Reactor;
 use crate::seat::Seat;
 use crate::session;
 use crate::turn::{Place, in_turns};
 
-/// Sets the request going. Most hits are over when this returns.
+/// Sets the request going. Most hits are over when this returns. Where many requests wait it does not begin before
+/// the frames that are there were read: one of them may reset the stream.
 pub fn start(stream: Rc<Stream>, seat: Seat<Req>, cx: &mut Context<'_>) {
-    let watched = stream.conn.reactor.watched.clone();
+    let reactor = stream.conn.reactor.clone();
+    let bound = Bound::of(&reactor.params(), reactor.shared.descriptors.limit());
+    let is_pressed = reactor.shared.admission.is_pressed(bound);
+    let watched = reactor.watched.clone();
     let mut work = Box::pin(run(stream, seat));
-    if work.as_mut().poll(cx).is_pending() {
+    if is_pressed || work.as_mut().poll(cx).is_pending() {
         tokio::task::spawn_local(async move { in_turns(&watched.turn, Place::Request, work.as_mut()).await });
     }
 }

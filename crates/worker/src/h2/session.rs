@@ -18,7 +18,7 @@ use super::receive::Receiver;
 use super::request;
 use crate::client::Req;
 use crate::clock;
-use crate::deadlines::{Deadline, Moment};
+use crate::deadlines::{Deadline, Idleness, Moment};
 use crate::linger::linger;
 use crate::reactor::Reactor;
 use crate::req_body::Rx;
@@ -291,7 +291,11 @@ impl Session {
                 let begun = self.begun.unwrap_or(self.active);
                 self.idle.arm(begun, self.conn.sess.idle_limit(&params));
             }
-            Awaited::Frame => self.idle.arm(self.active, self.conn.sess.idle_limit(&params)),
+            Awaited::Frame => {
+                self.idle.arm(self.active, self.conn.sess.idle_limit(&params));
+                let asked = self.conn.rules.borrow().highest > 0;
+                self.idle.offer(if asked { Idleness::Kept } else { Idleness::Silent });
+            }
         }
         self.awaited = awaited;
     }

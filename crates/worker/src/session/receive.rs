@@ -9,7 +9,7 @@ use lacquer_params::Params;
 
 use super::serve::Connection;
 use crate::clock;
-use crate::deadlines::{Deadline, Moment};
+use crate::deadlines::{Deadline, Idleness, Moment};
 use crate::memory::Memory;
 use crate::reactor::Reactor;
 use crate::req_body::Rx;
@@ -37,13 +37,13 @@ pub async fn wait_idle(reactor: &Reactor, connection: &mut Connection) -> Result
     let linger = connection.sess.timeout_linger.get(params.timeout_linger).min(limit);
     drop(params);
     let since = connection.idle.now();
-    if let Some(woken) = readable_until(connection, since, linger).await {
+    if let Some(woken) = readable_until(connection, since, linger, Idleness::Busy).await {
         return woken.map(|()| false);
     }
     let waiter = &reactor.pool_counters.waiter;
     reactor.counters.sess_herd.add(1);
     waiter.conns.add(1);
-    let woken = readable_until(connection, since, limit).await;
+    let woken = readable_until(connection, since, limit, connection.idleness()).await;
     waiter.conns.sub(1);
     match woken {
         Some(Ok(())) => Ok(true),
@@ -63,9 +63,11 @@ async fn readable_until(
     connection: &Connection,
     since: Moment,
     seconds: f64,
+    idleness: Idleness,
 ) -> Option<Result<(), SessClose>> {
     let Some(rx) = connection.rx.as_ref() else { return Some(Err(SessClose::RxBody)) };
     connection.idle.arm(since, seconds);
+    connection.idle.offer(idleness);
     let ready = std::future::poll_fn(|cx| match rx.half.poll_readable(cx) {
         Poll::Pending if connection.idle.poll_expired(cx) => Poll::Ready(None),
         Poll::Pending => Poll::Pending,
@@ -81,6 +83,7 @@ async fn readable_until(
 pub async fn receive_head(params: &Params, connection: &mut Connection, memory: &mut Memory) -> Received {
     let max = (params.http_req_size as usize).min(memory.ws.free_space().saturating_sub(1));
     connection.received = 0;
+    let idleness = connection.idleness();
     let Some(rx) = connection.rx.as_mut() else { return Received::Closed(SessClose::RxBody) };
     let mut have = 0;
     let mut scanned = 0;
@@ -95,6 +98,7 @@ pub async fn receive_head(params: &Params, connection: &mut Connection, memory: 
             let Some(read) = read_at_once(rx, window).await else { return Received::Nothing };
             read
         } else {
+            connection.idle.offer(idleness);
             read_in_time(rx, &connection.idle, window).await
         };
         let n = match read {

@@ -14,7 +14,7 @@ use super::receive::{Received, receive_head, wait_idle};
 use super::{Listener, Sess, address_limit, count_close, proxy_header};
 use crate::client::Req;
 use crate::clock;
-use crate::deadlines::Deadline;
+use crate::deadlines::{Deadline, Idleness};
 use crate::faults::apart;
 use crate::h2;
 use crate::linger;
@@ -36,6 +36,15 @@ pub struct Connection {
     pub received: usize,
     /// The client may not have sent all of it yet when the connection ends.
     pub unread: bool,
+    /// It has asked for something.
+    pub served: bool,
+}
+
+impl Connection {
+    /// What it is while it waits for a request.
+    pub fn idleness(&self) -> Idleness {
+        if self.served { Idleness::Kept } else { Idleness::Silent }
+    }
 }
 
 /// Serves a connection to its end.
@@ -63,6 +72,7 @@ pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) 
                 idle: reactor.deadlines.enlist(),
                 received: 0,
                 unread: false,
+                served: false,
             };
             let reason = serve(&reactor, &mut connection).await;
             if linger::is_due(reason, connection.unread) {
@@ -106,13 +116,12 @@ fn close(connection: Connection) {
 }
 
 async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose {
-    let mut served = false;
     loop {
         let idle_since = connection.idle.now();
         let mut herded = false;
         if connection.rx.as_ref().is_some_and(Rx::has_pending) {
             // What came behind a PROXY header was not read ahead of its time.
-            reactor.counters.sess_readahead.add(u64::from(served));
+            reactor.counters.sess_readahead.add(u64::from(connection.served));
         } else {
             match wait_idle(reactor, connection).await {
                 Ok(long) => herded = long,
@@ -167,7 +176,7 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
             reactor.counters.sess_closed.add(u64::from(head_came));
             return reason;
         }
-        served = true;
+        connection.served = true;
     }
 }
 

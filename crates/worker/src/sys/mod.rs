@@ -14,6 +14,11 @@ use lacquer_vcl_runtime::TcpInfo;
 pub use fatal::{die, prepare_thread, set_last_words_fd, watch_for_faults};
 pub use heap::{free_heap, prepare_heap, trim_heap};
 
+/// Returns the lowest number that a new descriptor would get, or the highest there is if there can be none.
+pub fn lowest_free_descriptor(any: BorrowedFd<'_>) -> RawFd {
+    rustix::io::fcntl_dupfd_cloexec(any, 0).map_or(RawFd::MAX, |fd| fd.as_raw_fd())
+}
+
 /// Takes over a descriptor that the manager left open for this process.
 pub fn inherit(fd: RawFd) -> OwnedFd {
     // SAFETY: the number comes from the manager, which opened it for this worker alone; each is taken once.

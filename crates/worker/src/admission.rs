@@ -1,0 +1,303 @@
+//! How many requests may wait at once: for an origin, for another's fetch, or for a body that is on its way. What
+//! the cache can deliver needs no more than its client's socket and is not bounded.
+//!
+//! The bound is a share of the descriptors there are, or the threads that Varnish would have. One that is reached
+//! makes room first where a fetch runs that nobody waits for: an orphan, whose client left and which goes on only
+//! to fill the cache.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::task::{Context, Waker};
+
+use lacquer_params::Params;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// Each request that waits takes two descriptors, its client's and the origin's: the rest is left to others.
+const SHARE: u64 = 3;
+/// Seconds after which a request that found no room is refused. What is abandoned ends within milliseconds.
+const PATIENCE: f64 = 1.0;
+/// What Varnish sets where nobody chose.
+const POOL_MAX: u32 = 5000;
+const QUEUE_LIMIT: u32 = 20;
+
+/// How many requests may wait under the parameters of now, and what happens to one more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    most: u64,
+    /// So many more may wait for their turn.
+    queue: u32,
+    /// It comes from the parameters for threads, and a request that finds no room is dropped as in Varnish.
+    is_threads: bool,
+}
+
+impl Bound {
+    pub fn of(params: &Params, descriptors: u64) -> Bound {
+        let share = match params.max_waiting {
+            0 => (descriptors / SHARE).max(1),
+            chosen => u64::from(chosen),
+        };
+        let pools = params.thread_pools.max(1);
+        let threads = u64::from(params.thread_pool_max) * u64::from(pools);
+        let is_chosen = params.thread_pool_max != POOL_MAX || params.thread_queue_limit != QUEUE_LIMIT;
+        if is_chosen && threads <= share {
+            let queue = params.thread_queue_limit.saturating_mul(pools);
+            return Bound { most: threads, queue, is_threads: true };
+        }
+        let queue = u32::try_from(share.div_ceil(2)).unwrap_or(u32::MAX);
+        Bound { most: share, queue, is_threads: false }
+    }
+
+    /// How long a request waits for its turn, in seconds.
+    pub fn patience(self) -> f64 {
+        if self.is_threads { f64::INFINITY } else { PATIENCE }
+    }
+
+    /// Whether a request that finds no room is dropped instead of answered with 503.
+    pub fn drops(self) -> bool {
+        self.is_threads
+    }
+
+    /// How many connections one backend may have in use, so that one that is stuck leaves room for the others.
+    pub fn of_one_backend(self) -> u32 {
+        if self.is_threads {
+            return u32::MAX;
+        }
+        u32::try_from((self.most - self.most / 4).max(1)).unwrap_or(u32::MAX)
+    }
+}
+
+/// Counts what waits, over all reactors.
+#[derive(Default)]
+pub struct Admission {
+    waiting: AtomicU64,
+    queued: AtomicU32,
+    freed: Notify,
+    orphans: Mutex<Orphans>,
+}
+
+/// Leave to wait, for as long as it lives.
+pub struct Permit(Arc<Admission>);
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        if self.0.queued.load(Ordering::Relaxed) > 0 {
+            self.0.freed.notify_one();
+        }
+    }
+}
+
+/// A place in the queue for a permit, for as long as it lives.
+pub struct Queued<'a>(&'a Admission);
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.0.queued.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Admission {
+    /// Returns a permit if there is room.
+    pub fn enter(self: &Arc<Self>, bound: Bound) -> Option<Permit> {
+        // Those who queue go first.
+        if self.queued.load(Ordering::Relaxed) > 0 { None } else { self.take(bound) }
+    }
+
+    fn take(self: &Arc<Self>, bound: Bound) -> Option<Permit> {
+        let before = self.waiting.fetch_add(1, Ordering::Relaxed);
+        if before < bound.most {
+            return Some(Permit(self.clone()));
+        }
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        None
+    }
+
+    /// Returns a permit beyond the bound, for a part of what was admitted already.
+    pub fn force(self: &Arc<Self>) -> Permit {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Permit(self.clone())
+    }
+
+    /// Whether so many wait that none should be let in whose client may be gone already.
+    pub fn is_pressed(&self, bound: Bound) -> bool {
+        2 * self.waiting() > bound.most
+    }
+
+    /// Returns a place in the queue, if that is not full. An orphan gives way for it.
+    pub fn queue(&self, bound: Bound) -> Option<Queued<'_>> {
+        let queued = Queued(self);
+        self.evict(None);
+        (self.queued.fetch_add(1, Ordering::Relaxed) < bound.queue).then_some(queued)
+    }
+
+    /// Waits in the queue for a permit.
+    pub async fn turn(self: &Arc<Self>, bound: Bound, _place: &Queued<'_>) -> Permit {
+        loop {
+            let freed = self.freed.notified();
+            if let Some(permit) = self.take(bound) {
+                // There may be room for the next one too.
+                self.freed.notify_one();
+                return permit;
+            }
+            freed.await;
+        }
+    }
+
+    pub fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    pub fn queued(&self) -> u64 {
+        u64::from(self.queued.load(Ordering::Relaxed))
+    }
+
+    /// Records a fetch that goes on without its client. It gives way for as long as the orphan lives.
+    pub fn add_orphan(&self, endpoint: u64) -> Arc<Orphan> {
+        let orphan = Arc::new(Orphan { endpoint, evicted: AtomicBool::new(false), waker: Mutex::new(None) });
+        if self.queued.load(Ordering::Relaxed) > 0 {
+            orphan.evict();
+        } else {
+            self.orphans.lock().add(orphan.clone());
+        }
+        orphan
+    }
+
+    /// Ends the oldest orphan, of this endpoint if one is named; returns false if there is none.
+    pub fn evict(&self, endpoint: Option<u64>) -> bool {
+        let found = self.orphans.lock().take_oldest(endpoint);
+        found.inspect(|orphan| orphan.evict()).is_some()
+    }
+}
+
+/// A fetch that nobody waits for.
+pub struct Orphan {
+    endpoint: u64,
+    evicted: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Orphan {
+    pub fn is_evicted(&self) -> bool {
+        self.evicted.load(Ordering::Acquire)
+    }
+
+    /// Wakes the fetch's task when it has to give way.
+    pub fn watch(&self, cx: &Context<'_>) {
+        *self.waker.lock() = Some(cx.waker().clone());
+    }
+
+    fn evict(&self) {
+        self.evicted.store(true, Ordering::Release);
+        let waker = self.waker.lock().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// Orphans by age. Those that have ended are swept out when they may be the most.
+#[derive(Default)]
+struct Orphans {
+    all: VecDeque<Arc<Orphan>>,
+    sweep_at: usize,
+}
+
+const SWEEP_LEAST: usize = 64;
+
+impl Orphans {
+    fn add(&mut self, orphan: Arc<Orphan>) {
+        if self.all.len() >= self.sweep_at {
+            self.all.retain(is_running);
+            self.sweep_at = SWEEP_LEAST + 2 * self.all.len();
+        }
+        self.all.push_back(orphan);
+    }
+
+    fn take_oldest(&mut self, endpoint: Option<u64>) -> Option<Arc<Orphan>> {
+        while self.all.front().is_some_and(|oldest| !is_running(oldest)) {
+            self.all.pop_front();
+        }
+        let fits = |orphan: &Arc<Orphan>| {
+            is_running(orphan) && endpoint.is_none_or(|endpoint| endpoint == orphan.endpoint)
+        };
+        let at = self.all.iter().position(fits)?;
+        self.all.remove(at)
+    }
+}
+
+/// Its fetch has it too.
+fn is_running(orphan: &Arc<Orphan>) -> bool {
+    Arc::strong_count(orphan) > 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bound(most: u64) -> Bound {
+        Bound { most, queue: 1, is_threads: false }
+    }
+
+    #[test]
+    fn the_bound_is_a_share_of_the_descriptors_unless_threads_were_chosen() {
+        let defaults = Params::default();
+        assert_eq!((defaults.thread_pool_max, defaults.thread_queue_limit), (POOL_MAX, QUEUE_LIMIT));
+        let with = |change: fn(&mut Params)| {
+            let mut params = defaults.clone();
+            change(&mut params);
+            let Bound { most, queue, is_threads } = Bound::of(&params, 1024);
+            (most, queue, is_threads)
+        };
+        assert_eq!(with(|_| {}), (341, 171, false));
+        assert_eq!(with(|p| p.max_waiting = 10), (10, 5, false));
+        assert_eq!(with(|p| p.thread_pools = 1), (341, 171, false));
+        assert_eq!(with(|p| p.thread_pool_max = 6), (12, 40, true));
+        assert_eq!(
+            with(|p| (p.thread_pools, p.thread_pool_max, p.thread_queue_limit) = (1, 6, 0)),
+            (6, 0, true)
+        );
+        assert_eq!(with(|p| p.thread_pool_max = 6000), (341, 171, false));
+        assert_eq!(with(|p| (p.thread_pool_max, p.max_waiting) = (50, 10)), (10, 5, false));
+        assert_eq!(bound(341).of_one_backend(), 256);
+        assert_eq!(bound(1).of_one_backend(), 1);
+    }
+
+    #[test]
+    fn permits_are_given_back() {
+        let admission = Arc::new(Admission::default());
+        let first = admission.enter(bound(2));
+        let second = admission.enter(bound(2));
+        assert!(first.is_some() && second.is_some());
+        assert!(admission.enter(bound(2)).is_none());
+        let part = admission.force();
+        assert_eq!(admission.waiting(), 3);
+        drop((first, part));
+        assert!(admission.enter(bound(2)).is_some());
+        let place = admission.queue(bound(2));
+        assert!(place.is_some() && admission.queue(bound(2)).is_none());
+        assert!(admission.enter(bound(2)).is_none(), "who queues goes first");
+        drop((second, place));
+        assert_eq!((admission.waiting(), admission.queued()), (0, 0));
+    }
+
+    #[test]
+    fn the_oldest_orphan_gives_way() {
+        let admission = Arc::new(Admission::default());
+        let full = admission.enter(bound(1));
+        let [ended, oldest, other] = [1, 1, 2].map(|endpoint| admission.add_orphan(endpoint));
+        drop(ended);
+        assert!(admission.evict(Some(2)) && other.is_evicted() && !oldest.is_evicted());
+        assert!(!admission.evict(Some(2)));
+        assert!(admission.enter(bound(1)).is_none() && !oldest.is_evicted());
+        let place = admission.queue(bound(1));
+        assert!(place.is_some() && oldest.is_evicted());
+        assert!(admission.add_orphan(1).is_evicted(), "somebody waits");
+        drop((full, place));
+        for _ in 0..10_000 {
+            drop(admission.add_orphan(1));
+        }
+        assert!(admission.orphans.lock().all.len() <= SWEEP_LEAST);
+    }
+}

@@ -1,0 +1,72 @@
+//! Leave to wait, for a request that cannot be answered from the cache at once; see [`crate::admission`].
+
+use lacquer_h2::{Error, Reason};
+use lacquer_http::SessClose;
+use lacquer_shm::Tag;
+
+use super::{Req, Step, presence};
+use crate::admission::Bound;
+use crate::clock;
+use crate::wire::Wire;
+
+/// Gives the request leave to wait. If there is none, returns how the request ends.
+pub async fn admit(req: &mut Req) -> Result<(), Step> {
+    if req.permit.is_some() {
+        return Ok(());
+    }
+    let shared = &req.task.reactor.shared;
+    let bound = Bound::of(&req.task.params, shared.descriptors.limit());
+    if shared.admission.is_pressed(bound) && Box::pin(presence::is_gone(&req.tx, &req.task.params)).await {
+        return Err(presence::abandon(req));
+    }
+    let shared = &req.task.reactor.shared;
+    req.permit = shared.admission.enter(bound);
+    if req.permit.is_some() {
+        return Ok(());
+    }
+    if req.esi_level > 0 {
+        // It was admitted with the request that includes it.
+        req.permit = Some(shared.admission.force());
+        return Ok(());
+    }
+    Box::pin(queue(req, bound)).await
+}
+
+async fn queue(req: &mut Req, bound: Bound) -> Result<(), Step> {
+    let shared = req.task.reactor.shared.clone();
+    let Some(place) = shared.admission.queue(bound) else { return Err(refuse(req, bound)) };
+    req.task.reactor.counters.sess_queued.add(1);
+    let patience = clock::seconds(clock::limit(bound.patience()));
+    let turn = tokio::time::timeout(patience, shared.admission.turn(bound, &place));
+    let Some(turn) = presence::while_waiting(&req.tx, &req.task.params, turn).await else {
+        return Err(presence::abandon(req));
+    };
+    drop(place);
+    req.permit = turn.ok();
+    if req.permit.is_some() { Ok(()) } else { Err(refuse(req, bound)) }
+}
+
+/// Too many wait already.
+#[cold]
+fn refuse(req: &mut Req, bound: Bound) -> Step {
+    req.log_error("Too many requests wait for an origin or a body");
+    let counters = &req.task.reactor.counters;
+    match &req.tx {
+        Wire::Socket(_) => counters.sess_dropped.add(1),
+        Wire::Stream(_) => counters.req_dropped.add(1),
+    }
+    if req.close.is_none() {
+        req.close = Some(SessClose::Overload);
+    }
+    if !bound.drops() {
+        req.err_code = 503;
+        return Step::Synth;
+    }
+    if let Wire::Stream(stream) = &req.tx
+        && stream.error().is_none()
+    {
+        stream.reset(Error::Stream(Reason::RefusedStream));
+    }
+    req.task.log.put(Tag::Debug, b"Dropped, as the parameters for threads say");
+    Step::Done
+}

@@ -1,0 +1,112 @@
+//! Descriptors kept in reserve: what serves clients leaves enough for what keeps the service up (accepting, the
+//! link to the manager, the log, new programs).
+//!
+//! The kernel gives each new descriptor the lowest free number, so that a high number tells that nearly all below
+//! it are in use. Nothing needs to be counted.
+
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lacquer_params::Params;
+
+/// The reserve unless it was chosen: this part of all, within these bounds.
+const PART: u64 = 16;
+const LEAST: u64 = 16;
+const MOST: u64 = 256;
+
+/// The limit of this process, and calls for help.
+pub struct Descriptors {
+    limit: u64,
+    /// How often a reactor found that there are few, and how often that there are none.
+    few: AtomicU64,
+    none: AtomicU64,
+}
+
+/// How much descriptors are needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// There are few: clients that never asked for anything may go.
+    Soon,
+    /// There are none: idle clients may go.
+    Urgent,
+}
+
+/// The calls for help so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Calls {
+    few: u64,
+    none: u64,
+}
+
+impl Calls {
+    /// Returns what was called for since then.
+    pub fn since(self, before: Calls) -> Option<Need> {
+        if self.none != before.none {
+            Some(Need::Urgent)
+        } else {
+            (self.few != before.few).then_some(Need::Soon)
+        }
+    }
+}
+
+/// From which number on something is not done any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// Idle connections are closed to make room.
+    pub crowded: RawFd,
+    /// New clients wait.
+    pub clients: RawFd,
+    /// No connections to origins are made.
+    pub origins: RawFd,
+}
+
+impl Descriptors {
+    pub fn new(limit: u64) -> Descriptors {
+        Descriptors { limit, few: AtomicU64::new(0), none: AtomicU64::new(0) }
+    }
+
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    pub fn marks(&self, params: &Params) -> Marks {
+        marks(self.limit, u64::from(params.descriptor_reserve))
+    }
+
+    /// Asks all reactors to close what is idle.
+    pub fn call(&self, need: Need) {
+        let calls = if need == Need::Urgent { &self.none } else { &self.few };
+        calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often that was asked.
+    pub fn calls(&self) -> Calls {
+        Calls { few: self.few.load(Ordering::Relaxed), none: self.none.load(Ordering::Relaxed) }
+    }
+}
+
+fn marks(limit: u64, chosen: u64) -> Marks {
+    let reserve = if chosen == 0 { (limit / PART).clamp(LEAST, MOST) } else { chosen };
+    let reserve = reserve.min(limit / 2);
+    let below = |n: u64| RawFd::try_from(limit.saturating_sub(n)).unwrap_or(RawFd::MAX);
+    Marks { crowded: below(reserve + reserve / 2), clients: below(reserve), origins: below(reserve / 2) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reserve_is_a_part_of_all() {
+        let numbers = |limit, chosen| {
+            let Marks { crowded, clients, origins } = marks(limit, chosen);
+            (crowded, clients, origins)
+        };
+        assert_eq!(numbers(1024, 0), (928, 960, 992));
+        assert_eq!(numbers(128, 0), (104, 112, 120));
+        assert_eq!(numbers(1 << 20, 0), ((1 << 20) - 384, (1 << 20) - 256, (1 << 20) - 128));
+        assert_eq!(numbers(1024, 100), (874, 924, 974));
+        assert_eq!(numbers(20, 100), (5, 10, 15));
+        assert_eq!(numbers(u64::MAX, 0).0, RawFd::MAX);
+    }
+}
