@@ -3,8 +3,8 @@
 //! because many of them assert times.
 #![forbid(unsafe_code)]
 
-mod bombs;
 mod abandoned;
+mod bombs;
 mod concurrency;
 mod exhaustion;
 mod faulty_origins;
