@@ -201,7 +201,9 @@ impl Deadlines {
     /// Ends the time of at most so many idle connections, those whose time is over first; returns how many.
     pub fn shed(&self, idleness: Idleness, most: usize) -> usize {
         let found = self.find_idle(idleness, most);
-        found.iter().for_each(|deadline| deadline.expire());
+        for deadline in &found {
+            deadline.expire();
+        }
         found.len()
     }
 
