@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, vcl};
@@ -233,5 +233,75 @@ fn what_follows_an_answer_is_no_answer_to_another() {
         let path = format!("/{number}");
         let answer = client.get(&path).expect("it is answered");
         assert!(answer.status == 503 || answer.body == path.as_bytes(), "{path}: {answer:?}");
+    }
+}
+
+/// Interim responses, and whether the final one after them is delivered.
+const INTERIM: [(&str, &str, bool); 8] = [
+    ("/continue", "HTTP/1.1 100 Continue\r\n\r\n", true),
+    ("/processing", "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 102\r\n\r\n", true),
+    ("/hints", "HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n", true),
+    ("/unknown", "HTTP/1.1 199 Unknown\r\nContent-Length: 100\r\n\r\n", true),
+    ("/line-ends", "\r\nHTTP/1.1 100 Continue\n\n\r\n", true),
+    ("/switching", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: a\r\n\r\n", false),
+    ("/many", "many", false),
+    ("/long", "long", false),
+];
+
+/// Interim responses are passed over, within bounds; 101 is no answer to a fetch.
+#[test]
+fn interim_responses_are_passed_over() {
+    let origin = Origin::start(|path, stream| {
+        let path = path.trim_end_matches("-apart");
+        let interim = INTERIM.iter().find(|(of, ..)| *of == path).map_or("", |(_, text, _)| *text);
+        let interim = match interim {
+            "many" => "HTTP/1.1 100 Continue\r\n\r\n".repeat(100),
+            "long" => format!("HTTP/1.1 100 Continue\r\nX-Long: {}\r\n\r\n", "x".repeat(7000)).repeat(6),
+            text => text.to_owned(),
+        };
+        let answer = format!("{OK}Content-Length: {}\r\n\r\n{path}", path.len());
+        for piece in [interim, answer] {
+            if stream.write_all(piece.as_bytes()).is_err() {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        path != "/switching"
+    });
+    let daemon = Daemon::start(&vcl(origin.address, ""), &["-s", "malloc,32M"]);
+    for (path, _, is_delivered) in INTERIM {
+        for _ in 0..2 {
+            let answer = get(daemon.address, path).expect("it is answered");
+            let wanted: (u16, &[u8]) = if is_delivered { (200, path.as_bytes()) } else { (503, &[]) };
+            assert_eq!(answer.status, wanted.0, "{path}: {answer:?}");
+            assert!(!is_delivered || answer.body == wanted.1, "{path}: {answer:?}");
+        }
+    }
+}
+
+/// A response head that trickles ends at a time limit of its own, however short its pauses are.
+#[test]
+fn a_trickling_head_ends() {
+    let origin = Origin::start(|_, stream| {
+        let pieces = OK.bytes().chain(b"X-Long: ".iter().copied()).chain(std::iter::repeat_n(b'x', 200));
+        for byte in pieces {
+            if stream.write_all(&[byte]).is_err() {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        false
+    });
+    let limits = [
+        ["-p", "first_byte_timeout=1", "-p", "between_bytes_timeout=1"],
+        ["-p", "backend_head_timeout=2", "-p", "between_bytes_timeout=60"],
+    ];
+    for limit in limits {
+        let daemon = Daemon::start(&vcl(origin.address, ""), &[&["-s", "malloc,32M"], &limit[..]].concat());
+        let asked = Instant::now();
+        let answer = get(daemon.address, "/").expect("it is answered");
+        assert_eq!(answer.status, 503, "{limit:?}");
+        let took = asked.elapsed();
+        assert!(took > Duration::from_secs(1) && took < Duration::from_secs(5), "{limit:?}: {took:?}");
     }
 }

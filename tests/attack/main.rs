@@ -8,6 +8,7 @@ mod bombs;
 mod concurrency;
 mod exhaustion;
 mod faulty_origins;
+mod foreign_answers;
 mod framing;
 mod gz;
 mod holds;

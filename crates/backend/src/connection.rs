@@ -3,8 +3,10 @@
 
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
+use std::time::Instant;
 
 use crate::endpoint::Endpoint;
+use crate::record::Record;
 use crate::stream::{RxHalf, Stream, TxHalf};
 
 /// Both halves and the facts, until the connection is closed or put back.
@@ -12,6 +14,7 @@ pub struct Connection {
     pub rx: RxHalf,
     pub tx: TxHalf,
     pub facts: Facts,
+    pub record: Box<Record>,
 }
 
 /// What the kernel was asked once.
@@ -44,13 +47,13 @@ impl Connection {
     pub fn new(stream: Stream, endpoint: &Endpoint) -> Connection {
         let (rx, tx) = stream.split();
         let facts = Facts::of(&rx, endpoint);
-        Connection { rx, tx, facts }
+        Connection { rx, tx, facts, record: Box::new(Record::new(Instant::now())) }
     }
 
     /// Takes the connection off the reactor it was made on and onto the current one.
     pub(crate) fn rebind(self) -> Option<Connection> {
-        let Connection { rx, tx, facts } = self;
+        let Connection { rx, tx, facts, record } = self;
         let (rx, tx) = rx.reunite(tx)?.rebind().ok()?.split();
-        Some(Connection { rx, tx, facts })
+        Some(Connection { rx, tx, facts, record })
     }
 }

@@ -14,6 +14,7 @@ use rustix::net::sockopt;
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
 
 use crate::stream::Stream;
+use crate::trust::Trust;
 
 /// The addresses of one origin. Backends of any VCL that name the same addresses share connections.
 #[derive(Debug)]
@@ -24,6 +25,7 @@ pub struct Endpoint {
     pub path: Option<String>,
     /// Bytes sent first on every new connection.
     pub preamble: Option<Vec<u8>>,
+    pub trust: Trust,
     held_down: Mutex<Option<HeldDown>>,
 }
 
@@ -92,6 +94,7 @@ impl Endpoint {
             v6,
             path,
             preamble,
+            trust: Trust::new(Instant::now()),
             held_down: Mutex::new(None),
         });
         known.push(Arc::downgrade(&endpoint));

@@ -7,9 +7,13 @@ pub mod endpoint;
 pub mod poke;
 pub mod pool;
 pub mod probe;
+pub mod record;
 pub mod stream;
+pub mod trust;
 
 pub use connection::{Connection, Facts};
 pub use endpoint::{ConnectError, Endpoint};
-pub use pool::Pools;
-pub use stream::{RxHalf, Stream, TxHalf};
+pub use pool::{Pools, Surplus, Taken};
+pub use record::{Exchange, Received, Record};
+pub use stream::{Look, RxHalf, Stream, TxHalf};
+pub use trust::SpokeFirst;

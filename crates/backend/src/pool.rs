@@ -1,47 +1,112 @@
-//! Idle connections towards origins, one shelf for each reactor.
+//! Idle connections to origins, one shelf for each reactor.
 //!
 //! A reactor takes from its own shelf, which nobody else wants, so that its lock is never waited for. Only
-//! when that is empty does it look at the others': a connection is dearer than a lock. The last one put
+//! when that is empty does it look at the others': a connection costs more than a lock. The last one put
 //! back is taken first: it is the least likely to have been closed by the origin meanwhile.
+//!
+//! A connection is looked at, in the kernel, before it is used again. Bytes that wait there belong to no
+//! request; a request sent now would get them as its response. Connections whose next bytes are in doubt
+//! rest first (see [`crate::record`]), and each shelf has a watcher that learns of bytes on idle connections
+//! when they arrive.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
+use crate::record::{Exchange, Received};
+use crate::stream::Look;
+use crate::trust::SpokeFirst;
 
 /// A connection that may be used again.
 struct Pooled {
     connection: Connection,
     reactor: usize,
     since: Instant,
+    /// Not before this.
+    usable: Instant,
 }
 
 #[derive(Default)]
 struct Shelf {
     idle: HashMap<u64, Idle>,
+    watcher: Option<Waker>,
 }
 
-/// The idle connections to one endpoint. When no backend has it any more they go too.
+/// The idle connections to one endpoint. They are closed when no backend has it any more.
 struct Idle {
     endpoint: Weak<Endpoint>,
-    connections: Vec<Pooled>,
+    ready: Vec<Pooled>,
+    /// Proved nothing yet when they were put here.
+    resting: Vec<Pooled>,
+}
+
+/// Outcome of asking for a connection.
+pub enum Taken {
+    Connection(Connection),
+    /// There is one that rests until then.
+    Resting(Instant),
+    None,
+}
+
+/// A connection that was closed because the origin sent bytes that belong to no request.
+pub struct Surplus {
+    pub endpoint: Weak<Endpoint>,
+    /// Both addresses, as the log shows them.
+    pub ends: Box<str>,
+    /// The first of the bytes.
+    pub sample: Vec<u8>,
+    pub spoke_first: SpokeFirst,
+    /// Objects that came over the connection.
+    pub received: Vec<Received>,
+}
+
+impl Surplus {
+    pub fn new(endpoint: Weak<Endpoint>, connection: &Connection, sample: Vec<u8>) -> Surplus {
+        let record = &connection.record;
+        Surplus {
+            endpoint,
+            ends: connection.facts.ends.clone(),
+            sample,
+            spoke_first: record.spoke_first(),
+            received: record.received().collect(),
+        }
+    }
+}
+
+/// Outcome of tending a shelf: how many connections the peer had closed, how many were idle for too long,
+/// and the faulty ones.
+#[derive(Default)]
+pub struct Tended {
+    pub gone: u64,
+    pub old: u64,
+    pub kept: usize,
+    pub surplus: Vec<Surplus>,
 }
 
 impl Shelf {
-    fn take(&mut self, endpoint: u64) -> Option<Pooled> {
-        self.idle.get_mut(&endpoint)?.connections.pop()
+    /// Takes a usable connection; the error is when the first of those that rest becomes usable.
+    fn take(&mut self, endpoint: u64, now: Instant) -> Result<Pooled, Option<Instant>> {
+        let idle = self.idle.get_mut(&endpoint).ok_or(None)?;
+        if let Some(ready) = idle.ready.pop() {
+            return Ok(ready);
+        }
+        match idle.resting.iter().position(|pooled| pooled.usable <= now) {
+            Some(at) => Ok(idle.resting.swap_remove(at)),
+            None => Err(idle.resting.iter().map(|pooled| pooled.usable).min()),
+        }
     }
 }
 
 /// The idle connections of all reactors.
 pub struct Pools {
     shelves: Vec<Mutex<Shelf>>,
-    /// Found closed by the peer when they were wanted, since the last sweep.
+    /// Closed outside of tending, since the last time.
     lost: AtomicU64,
 }
 
@@ -53,61 +118,148 @@ impl Pools {
         }
     }
 
-    /// An idle connection to the endpoint that still looks alive.
-    pub fn take(&self, reactor: usize, endpoint: u64) -> Option<Connection> {
+    /// Returns an idle connection to the endpoint on which nothing waits to be read. Faulty ones that were
+    /// found on the way are added to `surplus`. `quiet` is the time after which silence is a proof.
+    pub fn take(
+        &self,
+        reactor: usize,
+        endpoint: &Arc<Endpoint>,
+        quiet: Duration,
+        surplus: &mut Vec<Surplus>,
+    ) -> Taken {
+        let now = Instant::now();
+        if endpoint.trust.is_suspected(now) {
+            return Taken::None;
+        }
+        let mut soonest: Option<Instant> = None;
         let n = self.shelves.len();
         for i in 0..n {
             let shelf = &self.shelves[(reactor + i) % n];
             loop {
-                let Some(found) = shelf.lock().take(endpoint) else { break };
-                if found.connection.rx.has_event() {
-                    self.lost.fetch_add(1, Ordering::Relaxed);
-                    continue;
+                let found = shelf.lock().take(endpoint.id, now);
+                let mut pooled = match found {
+                    Ok(pooled) => pooled,
+                    Err(usable) => {
+                        soonest = soonest.into_iter().chain(usable).min();
+                        break;
+                    }
+                };
+                match pooled.connection.rx.look() {
+                    Look::Quiet => {}
+                    Look::Closed => {
+                        self.lost.fetch_add(1, Ordering::Relaxed);
+                        continue;
+                    }
+                    Look::Bytes(sample) => {
+                        self.lost.fetch_add(1, Ordering::Relaxed);
+                        surplus.push(Surplus::new(Arc::downgrade(endpoint), &pooled.connection, sample));
+                        return Taken::None;
+                    }
                 }
-                if found.reactor == reactor {
-                    return Some(found.connection);
+                let idle = now.saturating_duration_since(pooled.since);
+                if pooled.connection.record.was_quiet(idle, quiet, now) {
+                    endpoint.trust.prove();
                 }
-                if let Some(moved) = found.connection.rebind() {
-                    return Some(moved);
+                if pooled.reactor == reactor {
+                    return Taken::Connection(pooled.connection);
+                }
+                if let Some(moved) = pooled.connection.rebind() {
+                    return Taken::Connection(moved);
                 }
             }
         }
-        None
+        soonest.map_or(Taken::None, Taken::Resting)
     }
 
-    /// Keeps a connection for the next who wants one, on the shelf of the reactor it is registered with.
-    pub fn put(&self, reactor: usize, endpoint: &Arc<Endpoint>, connection: Connection) {
-        let entry = Pooled { connection, reactor, since: Instant::now() };
+    /// Keeps a connection for the next request, on the shelf of the reactor it is registered with.
+    pub fn put(
+        &self,
+        reactor: usize,
+        endpoint: &Arc<Endpoint>,
+        mut connection: Connection,
+        exchange: &Exchange,
+        quiet: Duration,
+    ) {
+        let since = Instant::now();
+        let record = &mut connection.record;
+        record.add(exchange);
+        let rest = record.rest(endpoint.trust.is_proven(), quiet, since);
         let mut shelf = self.shelves[reactor].lock();
-        let new = || Idle { endpoint: Arc::downgrade(endpoint), connections: Vec::new() };
-        shelf.idle.entry(endpoint.id).or_insert_with(new).connections.push(entry);
+        if let Some(watcher) = &shelf.watcher {
+            // By an event of the past or a new one: tending finds out.
+            if connection.rx.poll_readable(&mut Context::from_waker(watcher)).is_ready() {
+                watcher.wake_by_ref();
+            }
+        }
+        let entry = Pooled { connection, reactor, since, usable: since + rest };
+        let new = || Idle { endpoint: Arc::downgrade(endpoint), ready: Vec::new(), resting: Vec::new() };
+        let idle = shelf.idle.entry(endpoint.id).or_insert_with(new);
+        if rest.is_zero() { idle.ready.push(entry) } else { idle.resting.push(entry) }
     }
 
-    /// Closes what the peer closed, what was idle for longer than `limit` seconds and what nobody can use;
-    /// how many of the first kind, and of the others.
-    pub fn sweep(&self, reactor: usize, limit: f64) -> (u64, u64) {
-        let (mut gone, mut old) = (self.lost.swap(0, Ordering::Relaxed), 0);
+    /// Closes all idle connections to an endpoint. Returns the objects that came over them and may be the
+    /// responses to other requests.
+    pub fn close_all(&self, endpoint: &Endpoint, quiet: Duration) -> Vec<Received> {
+        let now = Instant::now();
+        let mut doubtful = Vec::new();
+        for shelf in &self.shelves {
+            let Some(closed) = shelf.lock().idle.remove(&endpoint.id) else { continue };
+            for pooled in closed.ready.iter().chain(&closed.resting) {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+                let idle = now.saturating_duration_since(pooled.since);
+                doubtful.extend(pooled.connection.record.doubtful(idle, quiet));
+            }
+        }
+        doubtful
+    }
+
+    /// Closes connections that the peer has closed, that have surplus bytes, that were idle for longer than
+    /// `limit` seconds, and that no backend can use. The task of `cx` is woken when something arrives on one
+    /// of those that stay.
+    pub fn tend(&self, reactor: usize, limit: f64, cx: &mut Context<'_>) -> Tended {
+        let mut tended = Tended { gone: self.lost.swap(0, Ordering::Relaxed), ..Tended::default() };
         let limit = Duration::from_secs_f64(limit.clamp(0.0, 1e9));
+        let now = Instant::now();
         let mut shelf = self.shelves[reactor].lock();
+        if !shelf.watcher.as_ref().is_some_and(|watcher| watcher.will_wake(cx.waker())) {
+            shelf.watcher = Some(cx.waker().clone());
+        }
         shelf.idle.retain(|_, idle| {
-            let useless = idle.endpoint.strong_count() == 0;
-            idle.connections.retain(|c| {
-                let is_gone = c.connection.rx.has_event();
-                let is_old = useless || c.since.elapsed() >= limit;
-                gone += u64::from(is_gone);
-                old += u64::from(is_old && !is_gone);
-                !is_gone && !is_old
-            });
-            !idle.connections.is_empty()
+            let is_useless = idle.endpoint.strong_count() == 0;
+            let Idle { endpoint, ready, resting } = idle;
+            for list in [&mut *ready, &mut *resting] {
+                list.retain(|pooled| {
+                    match pooled.connection.rx.poll_look(cx) {
+                        Poll::Pending => {
+                            let is_old = is_useless || now.saturating_duration_since(pooled.since) >= limit;
+                            tended.old += u64::from(is_old);
+                            return !is_old;
+                        }
+                        Poll::Ready(Look::Bytes(sample)) => {
+                            let found = Surplus::new(endpoint.clone(), &pooled.connection, sample);
+                            tended.surplus.push(found);
+                        }
+                        Poll::Ready(_) => {}
+                    }
+                    tended.gone += 1;
+                    false
+                });
+            }
+            tended.kept += ready.len() + resting.len();
+            !ready.is_empty() || !resting.is_empty()
         });
-        (gone, old)
+        tended
     }
 
-    /// How many connections are kept, on all shelves.
+    /// Closes all idle connections on a reactor's shelf.
+    pub fn clear(&self, reactor: usize) {
+        let closed = std::mem::take(&mut self.shelves[reactor].lock().idle);
+        drop(closed);
+    }
+
+    /// Returns the number of idle connections on all shelves.
     pub fn idle(&self) -> usize {
-        self.shelves
-            .iter()
-            .map(|s| s.lock().idle.values().map(|idle| idle.connections.len()).sum::<usize>())
-            .sum()
+        let count = |idle: &Idle| idle.ready.len() + idle.resting.len();
+        self.shelves.iter().map(|shelf| shelf.lock().idle.values().map(count).sum::<usize>()).sum()
     }
 }

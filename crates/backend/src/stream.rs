@@ -10,7 +10,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use rustix::net::SendFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, sockopt};
 use tokio::io::{AsyncRead, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
@@ -30,6 +31,29 @@ pub enum TxHalf {
 pub enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+}
+
+/// What a look into a socket found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Nothing: the connection is open and all that came was read.
+    Quiet,
+    /// The peer has closed, or the connection is broken.
+    Closed,
+    /// These bytes, and maybe more.
+    Bytes(Vec<u8>),
+}
+
+/// How many bytes a look takes along at most.
+const SAMPLE: usize = 512;
+
+impl Look {
+    /// A server may say why it closes an idle connection (RFC 9110, 15.5.9); that is no fault.
+    fn of(bytes: &[u8]) -> Look {
+        let says_timeout =
+            bytes.starts_with(b"HTTP/1.") && bytes.get(8..).is_some_and(|rest| rest.starts_with(b" 408"));
+        if says_timeout { Look::Closed } else { Look::Bytes(bytes.to_vec()) }
+    }
 }
 
 impl Stream {
@@ -88,14 +112,46 @@ impl RxHalf {
         std::future::poll_fn(|cx| self.poll_read(cx, buf)).await
     }
 
-    /// Whether the peer has closed or sent something unasked; costs no system call while nothing happened.
-    pub(crate) fn has_event(&self) -> bool {
-        let mut probe = [0u8; 1];
-        let result = match self {
-            RxHalf::Tcp(s) => s.try_read(&mut probe),
-            RxHalf::Unix(s) => s.try_read(&mut probe),
-        };
-        !matches!(result, Err(e) if e.kind() == io::ErrorKind::WouldBlock)
+    /// Looks into the kernel's buffer without reading from it, at the cost of a system call.
+    pub fn look(&self) -> Look {
+        let mut window = [0u8; SAMPLE];
+        match rustix::net::recv(self.as_fd(), &mut window, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+            Ok((0, _)) => Look::Closed,
+            Ok((n, _)) => Look::of(&window[..n]),
+            Err(Errno::AGAIN) => Look::Quiet,
+            Err(_) => Look::Closed,
+        }
+    }
+
+    /// Confirms a new connection at once. The peer does not see it before, since the first packet with bytes in it
+    /// is to confirm it too.
+    pub fn confirm(&self) {
+        if let RxHalf::Tcp(_) = self {
+            let _ = sockopt::set_tcp_quickack(self.as_fd(), true);
+        }
+    }
+
+    /// As `look`, but only after the reactor heard of an event; no system call otherwise. While there is nothing
+    /// the task is woken by the next event.
+    pub(crate) fn poll_look(&self, cx: &mut Context<'_>) -> Poll<Look> {
+        loop {
+            if let Err(_gone) = std::task::ready!(self.poll_readable(cx)) {
+                return Poll::Ready(Look::Closed);
+            }
+            let look = || match self.look() {
+                Look::Quiet => Err(io::ErrorKind::WouldBlock.into()),
+                found => Ok(found),
+            };
+            let found = match self {
+                RxHalf::Tcp(s) => s.as_ref().try_io(Interest::READABLE, look),
+                RxHalf::Unix(s) => s.as_ref().try_io(Interest::READABLE, look),
+            };
+            match found {
+                Ok(found) => return Poll::Ready(found),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return Poll::Ready(Look::Closed),
+            }
+        }
     }
 
     /// Ready when a read would not have to wait.

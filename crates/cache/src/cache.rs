@@ -216,6 +216,20 @@ impl Cache {
         found
     }
 
+    /// Kills the object of a transaction if it is still in this place; returns whether it was.
+    pub fn kill_at(&self, place: u32, vxid: u64) -> bool {
+        let mut after = After::default();
+        let Some((shard, slot)) = self.at(place) else { return false };
+        let mut shard = shard.lock();
+        let found = shard.object(slot, vxid).is_some();
+        if found {
+            self.remove(&mut shard, slot, &mut after);
+        }
+        drop(shard);
+        after.run();
+        found
+    }
+
     /// Kills an object because a newer one serves in its place.
     pub fn supersede(&self, old: &Object) {
         if self.kill(old) {

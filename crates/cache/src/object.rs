@@ -315,6 +315,12 @@ impl Object {
         self.ban.store(ban, Ordering::Release);
     }
 
+    /// Returns the object's place in the index, if it was published: with its transaction, what
+    /// [`crate::Cache::kill_at`] takes.
+    pub fn place(&self) -> Option<u32> {
+        Some(self.slot()).filter(|&slot| slot != NO_SLOT)
+    }
+
     pub(crate) fn slot(&self) -> u32 {
         self.slot.load(Ordering::Relaxed)
     }

@@ -313,6 +313,14 @@ impl Workspace {
         &self.bytes[self.free..self.free + len.min(self.reserved)]
     }
 
+    /// Removes the first `skip` of the `len` bytes written so far; returns how many are left.
+    pub fn skip_reserved(&mut self, len: usize, skip: usize) -> usize {
+        let len = len.min(self.reserved);
+        let skip = skip.min(len);
+        self.bytes.copy_within(self.free + skip..self.free + len, self.free);
+        len - skip
+    }
+
     /// Keeps the first `len` bytes of the reservation.
     pub fn commit(&mut self, len: usize) -> Text {
         let len = len.min(self.reserved);
@@ -364,6 +372,8 @@ mod tests {
         let mark = ws.mark();
         ws.reserve(100).unwrap()[..7].copy_from_slice(b"example");
         assert_eq!(ws.reserved(7), b"example");
+        ws.reserve(100).unwrap()[..10].copy_from_slice(b"no example");
+        assert_eq!(ws.skip_reserved(10, 3), 7);
         let b = ws.commit(7);
         let joined = ws.join(&[a, b, crate::fixed::HTTP_11]).unwrap();
         assert_eq!(ws.get(joined), b"Host: exampleHTTP/1.1");

@@ -19,6 +19,17 @@ backend_local_error_holddown: Duration = "10.000" { units = "seconds", min = "0"
 backend_remote_error_holddown: Duration = "0.250" { units = "seconds", min = "0", flags = EXPERIMENTAL }
     "After a failure to connect that is the backend's or the network's fault (ECONNREFUSED, \
      ENETUNREACH), do not try again for this long.";
+backend_head_timeout: Timeout = "60" { units = "seconds", min = "0" }
+    "How long a backend may take from the first to the last byte of its response head. No head takes longer \
+     than first_byte_timeout and between_bytes_timeout together, whatever is set here.";
+backend_quiet_time: Duration = "0.050" { units = "seconds", min = "0", max = "10" }
+    "A backend connection is not used again before it was quiet for this long where more bytes may follow: \
+     after a response without a body by rule (to HEAD, or with status 204 or 304), after the first response \
+     of a backend, and about once a second on a connection in steady use. Other connections are used or \
+     opened meanwhile. 0 turns this off.";
+backend_suspicion_time: Duration = "60" { units = "seconds", min = "0" }
+    "After a backend sent bytes that belong to no request, none of its connections is used for a second \
+     request for this long.";
 backend_wait_timeout: Timeout = "0.000" { units = "seconds", min = "0", flags = EXPERIMENTAL }
     "How long a fetch waits for a connection when its backend has reached max_connections. VCL can say \
      otherwise for a backend. More than a few seconds is not advisable.";

@@ -60,6 +60,21 @@ impl Client {
         }
     }
 
+    /// Reads the head of a response that has no body.
+    pub fn head(&mut self) -> io::Result<Response> {
+        let first = self.line()?;
+        let status = first.split(' ').nth(1).and_then(|word| word.trim().parse().ok());
+        let mut answer =
+            Response { status: status.ok_or(ErrorKind::InvalidData)?, head: first, body: Vec::new() };
+        loop {
+            let line = self.line()?;
+            if line == "\r\n" {
+                return Ok(answer);
+            }
+            answer.head.push_str(&line);
+        }
+    }
+
     /// Reads the response to a request that is not HEAD.
     pub fn response(&mut self) -> io::Result<Response> {
         self.response_to("GET")
@@ -67,17 +82,7 @@ impl Client {
 
     /// Reads the response to a request with this method.
     pub fn response_to(&mut self, method: &str) -> io::Result<Response> {
-        let first = self.line()?;
-        let status = first.split(' ').nth(1).and_then(|word| word.parse().ok());
-        let mut answer =
-            Response { status: status.ok_or(ErrorKind::InvalidData)?, head: first, body: Vec::new() };
-        loop {
-            let line = self.line()?;
-            if line == "\r\n" {
-                break;
-            }
-            answer.head.push_str(&line);
-        }
+        let mut answer = self.head()?;
         if method == "HEAD" || matches!(answer.status, 204 | 304) {
             return Ok(answer);
         }

@@ -10,12 +10,20 @@ pub struct Origin {
     requests: Arc<AtomicUsize>,
 }
 
-/// Writes the response for a path to the stream. Returning false closes the connection.
+/// Writes the response for a path, or for a method and path as in `HEAD /path`, to the stream. Returning false
+/// closes the connection.
 pub trait Handler: Fn(&str, &mut TcpStream) -> bool + Send + Sync + 'static {}
 impl<F: Fn(&str, &mut TcpStream) -> bool + Send + Sync + 'static> Handler for F {}
 
 impl Origin {
     pub fn start(answers: impl Handler) -> Origin {
+        Origin::by_method(move |request, stream| {
+            answers(request.split(' ').nth(1).unwrap_or_default(), stream)
+        })
+    }
+
+    /// As `start`, with a handler that is called with `METHOD /path`.
+    pub fn by_method(answers: impl Handler) -> Origin {
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
         let address = listener.local_addr().expect("it is bound");
         let requests = Arc::new(AtomicUsize::new(0));
@@ -57,8 +65,8 @@ fn serve(mut stream: TcpStream, answers: &impl Handler, counted: &AtomicUsize) {
                 return;
             }
         }
-        let path = first.split(' ').nth(1).unwrap_or_default();
-        if !answers(path, &mut stream) {
+        let request = first.rsplit_once(' ').map_or("", |(request, _)| request);
+        if !answers(request, &mut stream) {
             return;
         }
     }

@@ -144,9 +144,11 @@ impl Origin {
         self.spec.max_connections.filter(|&n| n > 0).map_or(most, |n| n.min(most))
     }
 
-    /// Takes a place among the connections, of which there may be as many as were declared but no more than
+    /// Takes a slot, which [`OriginSlot`] gives back. There may be as many as were declared but no more than
     /// `most`; false if there is none.
-    pub fn enter(&self, most: u32) -> bool {
+    ///
+    /// [`OriginSlot`]: crate::origin_slot::OriginSlot
+    pub(crate) fn enter(&self, most: u32) -> bool {
         let limit = self.connection_limit(most);
         let before = self.connections.fetch_add(1, Ordering::Relaxed);
         if before >= limit {
@@ -156,14 +158,19 @@ impl Origin {
         true
     }
 
-    pub fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
         self.freed.notify_one();
     }
 
-    /// As [`Origin::enter`] for one who has just come: those in the queue go first.
-    pub fn enter_directly(&self, most: u32) -> bool {
-        self.waiting.load(Ordering::Relaxed) == 0 && self.enter(most)
+    /// Whether others are in the queue for a slot; they go first.
+    pub fn has_queue(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether just one connection is in use.
+    pub fn has_one_user(&self) -> bool {
+        self.connections.load(Ordering::Relaxed) == 1
     }
 
     /// Takes a place in the queue for a connection; false if it is full.

@@ -183,6 +183,9 @@ fn react(
     }
     spawn(runtime, &reactor, Place::Accepting, arrivals_loop(reactor.clone(), arrivals));
     spawn(runtime, &reactor, Place::Sweeping, reactor.clone().keep_sweeping());
+    // A round looks at all connections, however many.
+    let watching = tokio::task::unconstrained(crate::origin_watch::watch(reactor.clone()));
+    spawn(runtime, &reactor, Place::Housekeeping, watching);
     let housekeeping = pin!(Rc::clone(&reactor).housekeeping());
     runtime.block_on(in_turns(&reactor.watched.turn, Place::Housekeeping, housekeeping));
 }

@@ -220,8 +220,7 @@ impl Reactor {
         if self.deadlines.shed(Idleness::Silent, SHED_AT_ONCE) == 0 && need == Need::Urgent {
             self.deadlines.shed(Idleness::Kept, SHED_AT_ONCE);
         }
-        let (gone, old) = self.shared.pools.sweep(self.id, 0.0);
-        self.pool_counters.waiter.conns.sub(gone + old);
+        self.shared.pools.clear(self.id);
     }
 
     /// Once a second: what must not wait for the next request.
@@ -231,11 +230,6 @@ impl Reactor {
             self.flush_counters();
             self.drop_idle_vcl();
             self.front.borrow_mut().sweep(&self.shared.cache);
-            let params = self.params();
-            let (gone, old) = self.shared.pools.sweep(self.id, params.backend_idle_timeout);
-            self.pool_counters.waiter.remclose.add(gone);
-            self.pool_counters.waiter.timeout.add(old);
-            self.pool_counters.waiter.conns.sub(gone + old);
             // A change of VCL does not wait: the old one may be about to be discarded.
             let _ = tokio::time::timeout(clock::seconds(0.5), self.shared.vcls.changes.notified()).await;
         }

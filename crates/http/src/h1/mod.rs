@@ -21,7 +21,7 @@ pub use parse::{
     BadHead, BogoHeader, BogoKind, RequestHead, ResponseHead, garbage, parse_request, parse_response,
     rehost_https,
 };
-pub use scan::{H2_PREFACE, HeadScan, head_complete};
+pub use scan::{H2_PREFACE, HeadScan, head_complete, interim_head};
 
 #[cfg(test)]
 mod tests;

@@ -50,6 +50,26 @@ pub fn head_complete(buf: &[u8], scanned: usize) -> HeadScan {
     HeadScan::More { scanned: buf.len() }
 }
 
+/// Returns the status and the length of the interim response (100 to 199) that a complete head is. 101 is a final
+/// response (RFC 9110, 15.2.2).
+pub fn interim_head(buf: &[u8]) -> Option<(u16, usize)> {
+    let start = buf.iter().take_while(|&&b| is_lws(b)).count();
+    let status = buf[start..].strip_prefix(b"HTTP/1.")?.get(1..)?;
+    let [b' ', b'1', tens @ b'0'..=b'9', ones @ b'0'..=b'9', b' ' | b'\r' | b'\n', ..] = *status else {
+        return None;
+    };
+    let status = 100 + u16::from(tens - b'0') * 10 + u16::from(ones - b'0');
+    let mut at = start;
+    while let Some(newline) = find_byte(buf, at, b'\n') {
+        match buf[newline + 1..] {
+            [b'\n', ..] => return Some((status, newline + 2)).filter(|_| status != 101),
+            [b'\r', b'\n', ..] => return Some((status, newline + 3)).filter(|_| status != 101),
+            _ => at = newline + 1,
+        }
+    }
+    None
+}
+
 /// Goes on from `at` to where an empty line may begin, sixteen bytes at a time: the compiler compares all of them
 /// at once.
 fn skip_lines(buf: &[u8], mut at: usize) -> usize {

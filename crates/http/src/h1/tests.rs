@@ -462,3 +462,23 @@ fn connection_header() {
     assert_eq!(decide("1.1", "Connection: Host\r\n"), (Some(SessClose::RxBad), 0));
     assert_eq!(decide("1.1", "Connection: TE, foo\r\nTE: trailers\r\n"), (None, 2));
 }
+
+#[test]
+fn interim_heads_are_told_from_final_ones() {
+    let cases: [(&str, Option<(u16, usize)>); 11] = [
+        ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", Some((100, 25))),
+        ("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", Some((103, 40))),
+        ("\r\nHTTP/1.1 102\r\n\r\n", Some((102, 18))),
+        ("HTTP/1.0 199 x\n\nrest", Some((199, 16))),
+        ("HTTP/1.1 101 Switching Protocols\r\n\r\n", None),
+        ("HTTP/1.1 200 OK\r\n\r\n", None),
+        ("HTTP/1.1 1000 OK\r\n\r\n", None),
+        ("HTTP/1.1 10 OK\r\n\r\n", None),
+        ("HTTP/1.1 100 Continue\r\nA: b\r\n", None),
+        ("HTTP/2.0 100 Continue\r\n\r\n", None),
+        ("garbage\r\n\r\n", None),
+    ];
+    for (head, wanted) in cases {
+        assert_eq!(interim_head(head.as_bytes()), wanted, "{head:?}");
+    }
+}

@@ -64,6 +64,12 @@ crate::mapping::counter_set! {
         "Connections that were put aside after a fetch, to be used again unless the backend closes them.";
     backend_retry: Counter Info Integer "Backend connections retried"
         "Fetches repeated over a fresh connection because a kept one turned out to be closed.";
+    backend_surplus: Counter Info Integer "Backend connections with surplus bytes"
+        "Backend connections closed because bytes arrived on them that belong to no request. The parameter backend_suspicion_time says what follows.";
+    backend_surplus_objects: Counter Info Integer "Objects dropped for surplus bytes"
+        "Objects removed from the cache because they came over a connection on which surplus bytes were found later.";
+    backend_interim: Counter Info Integer "Interim backend responses"
+        "Responses with a status from 100 to 199 that came before the final response.";
     backend_wait: Counter Info Integer "Fetches that queued for a connection"
         "Fetches that found max_connections in use and waited for one to become free. The backend property wait_limit says how many may wait.";
     backend_wait_fail: Counter Info Integer "Fetches that queued in vain"

@@ -175,14 +175,12 @@ async fn converse(req: &mut Req, account: &mut Account) -> SessClose {
                 if sent { carry(req, &pipe, &mut connection, account).await } else { SessClose::TxError };
             req.task.stamp("PipeSess");
             log_close(&mut pipe.log, &connection, Some(reason.name()));
-            connection.origin.count(|c| {
-                c.conn.sub(1);
+            connection.origin().count(|c| {
                 c.pipe_hdrbytes.add(account.bereq);
                 c.pipe_out.add(account.from_client);
                 c.pipe_in.add(account.from_origin);
             });
-            connection.origin.leave();
-            connection.tx.forget();
+            connection.close();
             reason
         }
     };

@@ -70,8 +70,9 @@ pub async fn fetch(f: &mut Fetch) -> Step {
     if let Err(why) = received {
         return broken(f, &why);
     }
-    f.close_origin(None);
+    f.end_origin(None);
     f.complete(f.attempt.do_stream && !whole);
+    f.recycle_origin();
     Step::Done
 }
 
@@ -117,8 +118,9 @@ pub async fn refresh(f: &mut Fetch) -> Step {
         }
         at += chunk.len() as u64;
     }
-    f.close_origin(None);
+    f.end_origin(None);
     f.complete(f.attempt.do_stream);
+    f.recycle_origin();
     Step::Done
 }
 
@@ -136,6 +138,7 @@ impl Fetch {
     fn count_whole(&mut self) {
         let Some(connection) = &mut self.origin else { return };
         let whole = std::mem::replace(&mut connection.ahead, Text::NONE);
+        connection.is_at_end = true;
         self.account.beresp_reads += 1;
         self.account.beresp_body += whole.len() as u64;
     }
@@ -184,6 +187,7 @@ impl Fetch {
                 }
             }
         }
+        connection.is_at_end = true;
         Ok(())
     }
 
@@ -247,6 +251,7 @@ impl Fetch {
                 }
             }
         }
+        connection.is_at_end = status != BodyStatus::Eof;
         if status == BodyStatus::Eof {
             connection.close = Some(connection.close.unwrap_or(SessClose::RespClose));
         }

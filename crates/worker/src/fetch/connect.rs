@@ -1,11 +1,12 @@
-//! The exchange with an origin: a connection, the request with its body, the head of the answer.
+//! The exchange with an origin: a connection, and the request with its body.
 
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
-use lacquer_backend::endpoint;
-use lacquer_http::h1::{self, HeadScan};
-use lacquer_http::{BodyStatus, SessClose, header_table as h};
+use lacquer_backend::{Look, SpokeFirst, endpoint};
+use lacquer_http::h1;
+use lacquer_http::{SessClose, header_table as h};
 use lacquer_shm::Tag;
 use lacquer_vcl_runtime::{BackendId, Ctx};
 
@@ -17,18 +18,19 @@ use super::queue::Entry;
 use super::upload::Upload;
 use crate::admission::Bound;
 use crate::backends::{Origin, OriginLeaf};
-
-/// Seconds that are waited for an answer even where none are allowed.
-const SHORTEST_WAIT: f64 = 1e-3;
+use crate::origin_slot::OriginSlot;
+use crate::surplus;
 
 /// Instead of a failure to connect: the wait for it was given up.
 const ABANDONED: i32 = libc::ECANCELED;
 
 /// Outcome of one try on one connection.
-enum Tried {
+pub(super) enum Tried {
     Good,
     /// Nothing came back: on a reused connection the try may be repeated.
     Silent,
+    /// The response may be another's: the try may be repeated on a connection of its own.
+    Foreign,
     Bad,
 }
 
@@ -73,9 +75,6 @@ impl Origins for lacquer_vcl_runtime::Instance {
 /// What Varnish keeps of a connection in the workspace; counted, so that a size chosen for it means the same.
 const CONNECTION_COST: usize = 112;
 
-/// The parameter that limits a header line of a response.
-const RESP_HDR_LEN: &str = "http_resp_hdr_len";
-
 impl Fetch {
     /// Gets the head of an answer into `beresp`; false if there is none.
     pub async fn get_head(&mut self) -> bool {
@@ -106,8 +105,13 @@ impl Fetch {
                     self.task.reactor.counters.backend_retry.add(1);
                     fresh_only = true;
                 }
-                Tried::Silent | Tried::Bad => {
-                    self.close_origin(None);
+                Tried::Foreign if !fresh_only && self.no_retry.is_none() => {
+                    self.close_origin(Some(SessClose::RxJunk));
+                    self.task.reactor.counters.backend_retry.add(1);
+                    fresh_only = true;
+                }
+                Tried::Silent | Tried::Foreign | Tried::Bad => {
+                    self.close_origin(Some(SessClose::RxBad));
                     return false;
                 }
             }
@@ -125,29 +129,21 @@ impl Fetch {
         let most = bound.of_one_backend();
         let entry = Entry { origin, id, instance, params: &task.params, counters, most, admission };
         self.news.endpoint.set(origin.endpoint.id);
-        match abandonment.unless(entry.pass(&mut task.log)).await {
-            Some(true) => {}
-            Some(false) => return false,
+        let slot = match abandonment.unless(entry.pass(&mut task.log)).await {
+            Some(Some(slot)) => slot,
+            Some(None) => return false,
             None => {
                 self.log_abandoned();
                 return false;
             }
-        }
+        };
         if self.task.ws.alloc(CONNECTION_COST).is_err() {
             self.fetch_error("out of workspace");
-            origin.leave();
             return false;
         }
-        match self.open(origin, fresh_only).await {
-            Ok(()) => {
-                origin.count(|c| {
-                    c.conn.add(1);
-                    c.req.add(1);
-                });
-                true
-            }
+        match self.open(slot, fresh_only).await {
+            Ok(()) => true,
             Err(e) if e.errno == ABANDONED => {
-                origin.leave();
                 self.log_abandoned();
                 false
             }
@@ -159,10 +155,13 @@ impl Fetch {
         }
     }
 
-    async fn open(&mut self, origin: &Arc<Origin>, fresh_only: bool) -> Result<(), endpoint::ConnectError> {
-        let limits = Limits::of(origin, &self.task.params, self.attempt.connect_timeout);
-        let found = connect_or_reuse(&self.task.reactor, origin, &limits, fresh_only);
-        let Some(found) = self.abandonment().unless(found).await else {
+    async fn open(&mut self, slot: OriginSlot, fresh_only: bool) -> Result<(), endpoint::ConnectError> {
+        let origin = slot.origin().clone();
+        let abandonment = self.abandonment();
+        let task = &mut self.task;
+        let limits = Limits::of(&origin, &task.params, self.attempt.connect_timeout);
+        let found = connect_or_reuse(&task.reactor, slot, &limits, fresh_only, &mut task.log);
+        let Some(found) = abandonment.unless(found).await else {
             return Err(endpoint::ConnectError { errno: ABANDONED, held_down: false });
         };
         let found = found?;
@@ -177,16 +176,44 @@ impl Fetch {
             self.account.bereq_header += introduce(connection, &self.task.sess).await;
         }
         log_open(&mut self.task.log, connection);
+        connection.count_request();
         Ok(())
     }
 
     /// Sends the request and reads the head of the answer.
     async fn exchange(&mut self) -> Tried {
         let Some(mut connection) = self.origin.take() else { return Tried::Bad };
-        let tried = self.exchange_on(&mut connection).await;
         self.origin_addr = connection.facts.remote;
+        if !connection.reused
+            && let Some(sample) = self.early_bytes(&connection).await
+        {
+            self.task.stamp("Bereq");
+            log_close(&mut self.task.log, &connection, Some(SessClose::RxJunk.name()));
+            let text = connection.close_faulty(&self.task.reactor, sample, SpokeFirst::Yes);
+            self.task.log.put(Tag::Error, text.as_bytes());
+            return Tried::Foreign;
+        }
+        let tried = self.exchange_on(&mut connection).await;
         self.origin = Some(connection);
         tried
+    }
+
+    /// Returns what came on a new connection before its first request. If the origin is known for that, a while
+    /// is waited for it.
+    async fn early_bytes(&self, connection: &OriginConnection) -> Option<Vec<u8>> {
+        let trust = &connection.origin().endpoint.trust;
+        let is_checked = trust.may_speak_first(Instant::now());
+        if is_checked {
+            connection.rx.half.confirm();
+            Box::pin(tokio::time::sleep(surplus::quiet_time(&self.task.params))).await;
+        }
+        if let Look::Bytes(sample) = connection.rx.half.look() {
+            return Some(sample);
+        }
+        if is_checked {
+            trust.opened_quietly();
+        }
+        None
     }
 
     async fn exchange_on(&mut self, connection: &mut OriginConnection) -> Tried {
@@ -200,7 +227,7 @@ impl Fetch {
         let Some(sent) = sent else { return self.abandon(connection) };
         match sent {
             Ok(()) => {
-                self.task.stamp("Bereq");
+                connection.asked = self.task.stamp("Bereq");
                 self.task.reactor.counters.backend_req.add(1);
                 self.receive_head(connection).await
             }
@@ -221,7 +248,7 @@ impl Fetch {
     }
 
     /// Nobody waits for the answer: the connection is closed with the request under way.
-    fn abandon(&mut self, connection: &mut OriginConnection) -> Tried {
+    pub(super) fn abandon(&mut self, connection: &mut OriginConnection) -> Tried {
         self.log_abandoned();
         connection.close = Some(SessClose::RemClose);
         Tried::Bad
@@ -238,148 +265,5 @@ impl Fetch {
         }
         // Few requests have a body, and the future is large.
         Box::pin(self.send_body(&connection.tx, upload)).await
-    }
-
-    async fn receive_head(&mut self, connection: &mut OriginConnection) -> Tried {
-        let max = (self.task.params.http_resp_size as usize).min(self.task.ws.free_space().saturating_sub(1));
-        let first = connection.first_byte.max(SHORTEST_WAIT);
-        let between = connection.between_bytes.max(SHORTEST_WAIT);
-        let begun = self.deadline.now();
-        let abandonment = self.abandonment();
-        let mut have = 0;
-        let mut scanned = 0;
-        let (text, close) = loop {
-            if have >= max {
-                break ("overflow", SessClose::RxOverflow);
-            }
-            let Ok(window) = self.task.ws.reserve(max) else { break ("overflow", SessClose::RxOverflow) };
-            let (since, limit) = if have == 0 { (begun, first) } else { (self.deadline.now(), between) };
-            let read = abandonment.unless(connection.rx.read(&mut window[have..max]));
-            let n = match self.deadline.limit(since, limit, read).await {
-                Some(None) => return self.abandon(connection),
-                Some(Some(Ok(n))) if n > 0 => n,
-                Some(Some(_)) => break ("HTC eof (Unexpected end of input)", SessClose::RxBad),
-                None if have == 0 && connection.reused => {
-                    break ("first byte timeout (reused connection)", SessClose::RxTimeout);
-                }
-                None if have == 0 => break ("first byte timeout", SessClose::RxTimeout),
-                None => break ("timeout", SessClose::RxTimeout),
-            };
-            have += n;
-            match h1::head_complete(self.task.ws.reserved(have), scanned) {
-                HeadScan::Empty => have = 0,
-                HeadScan::More { scanned: so_far } => scanned = so_far,
-                HeadScan::Complete | HeadScan::H2Preface => return self.parse_head(connection, have),
-            }
-        };
-        self.account.beresp_header += have as u64;
-        self.fetch_error(text);
-        if close == SessClose::RxOverflow {
-            self.blame_limit("http_resp_size");
-        }
-        connection.close = Some(close);
-        if have == 0 && close != SessClose::RxTimeout { Tried::Silent } else { Tried::Bad }
-    }
-
-    fn parse_head(&mut self, connection: &mut OriginConnection, have: usize) -> Tried {
-        let text = self.task.ws.commit(have);
-        let limit = self.task.params.http_resp_hdr_len as usize;
-        let parsed =
-            h1::parse_response(&mut self.task.ws, text, &mut self.beresp, limit, self.bereq.version());
-        let head = match parsed {
-            Ok(head) => head,
-            Err(bad) => {
-                self.account.beresp_header += have as u64;
-                if let Some(bogo) = &bad.bogo {
-                    let mut text = Vec::new();
-                    bogo.write(&self.task.ws, RESP_HDR_LEN, &mut text);
-                    self.task.log.put(Tag::BogoHeader, &text);
-                    if bogo.is_too_long() {
-                        self.blame_limit(RESP_HDR_LEN);
-                    }
-                }
-                self.task.log.put(Tag::HttpGarbage, h1::garbage(self.task.ws.get(text)));
-                self.task.log.put(Tag::BerespStatus, b"503");
-                self.task.log.put(Tag::BerespReason, b"Service Unavailable");
-                self.fetch_error("http format error");
-                connection.close = Some(SessClose::RxJunk);
-                return Tried::Bad;
-            }
-        };
-        self.account.beresp_header += head.len as u64;
-        // The log tells what was changed before it tells all.
-        if head.proto_lowered {
-            self.task.log.put(Tag::BerespProtocol, self.beresp.proto(&self.task.ws));
-        }
-        if head.reason_added {
-            self.task.log.put(Tag::BerespReason, self.beresp.reason(&self.task.ws));
-        }
-        connection.ahead = text.tail(head.len);
-        let mut close = None;
-        if let Ok(decided) = h1::decide_connection(&mut self.beresp, &mut self.task.ws, SessClose::RespClose)
-        {
-            close = decided;
-        }
-        connection.close = close;
-        let method = self.bereq.method(&self.task.ws);
-        connection.framing = h1::response_body(&self.beresp, &self.task.ws, head.framing, method);
-        self.count_framing(connection.framing.status);
-        self.beresp_headers().log_all();
-        Tried::Good
-    }
-
-    /// Names the parameter that the response's head exceeds, in the log and as the reason on the error page.
-    #[cold]
-    fn blame_limit(&mut self, parameter: &str) {
-        let text = format!("Backend response exceeds {parameter}");
-        self.fetch_error(&text);
-        if let Ok(reason) = self.task.ws.copy(text.as_bytes()) {
-            (self.err_code, self.err_reason) = (503, reason);
-        }
-    }
-
-    fn count_framing(&self, framing: BodyStatus) {
-        let c = &self.task.reactor.counters;
-        let counter = match self.beresp.status() {
-            _ if self.bereq.method(&self.task.ws) == b"HEAD" => &c.fetch_head,
-            0..=199 => &c.fetch_1xx,
-            204 => &c.fetch_204,
-            304 => &c.fetch_304,
-            _ => match framing {
-                BodyStatus::Chunked => &c.fetch_chunked,
-                BodyStatus::Length => &c.fetch_length,
-                BodyStatus::Eof => &c.fetch_eof,
-                BodyStatus::Error => &c.fetch_bad,
-                _ => &c.fetch_none,
-            },
-        };
-        counter.add(1);
-    }
-
-    /// Ends the use of the connection: kept for the next, unless something speaks against it.
-    pub fn close_origin(&mut self, reason: Option<SessClose>) {
-        let Some(connection) = self.origin.take() else { return };
-        let reason = connection.close.or(reason);
-        let origin = connection.origin.clone();
-        let proxied = origin.spec.proxy_header.is_some_and(|v| v > 0);
-        let unread = !connection.rx.pending.is_empty() || !connection.ahead.is_empty();
-        if reason.is_some() || proxied || unread {
-            let none = if proxied && !unread { "null" } else { "REM_CLOSE" };
-            let why = reason.map_or(none, SessClose::name);
-            log_close(&mut self.task.log, &connection, Some(why));
-            connection.close();
-        } else {
-            log_close(&mut self.task.log, &connection, None);
-            connection.recycle(&self.task.reactor);
-        }
-        let a = self.account;
-        origin.count(|c| {
-            c.conn.sub(1);
-            c.bereq_hdrbytes.add(a.bereq_header);
-            c.bereq_bodybytes.add(a.bereq_body);
-            c.beresp_hdrbytes.add(a.beresp_header);
-            c.beresp_bodybytes.add(a.beresp_body);
-        });
-        origin.leave();
     }
 }

@@ -4,51 +4,112 @@
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::time::Duration;
 
-use lacquer_backend::{Connection, Facts, TxHalf, endpoint};
+use lacquer_backend::{Connection, Exchange, Facts, Record, SpokeFirst, Surplus, Taken, TxHalf, endpoint};
 use lacquer_cache::Object;
 use lacquer_http::h1::Framing;
-use lacquer_http::{SessClose, Text};
+use lacquer_http::{BodyStatus, SessClose, Text, Workspace};
 use lacquer_params::Params;
 use lacquer_shm::vsl::Field;
 use lacquer_shm::{Tag, TxLog};
 
 use crate::backends::Origin;
 use crate::descriptors::Need;
+use crate::origin_slot::OriginSlot;
 use crate::reactor::Reactor;
 use crate::req_body::Rx;
 use crate::session::Sess;
+use crate::surplus;
 
 /// A connection in use, and how the answer on it is framed.
 pub struct OriginConnection {
     pub rx: Rx,
     pub tx: TxHalf,
     pub facts: Facts,
-    pub origin: Arc<Origin>,
+    record: Box<Record>,
+    slot: OriginSlot,
     pub framing: Framing,
     /// What came with the head and belongs behind it; in the fetch's workspace.
     pub ahead: Text,
+    /// The response was read to its end: bytes after it belong to nothing.
+    pub is_at_end: bool,
+    /// The response has no body by rule, whatever its head says.
+    pub is_bodyless: bool,
     /// Why the connection cannot be kept; `None` if it can.
     pub close: Option<SessClose>,
     pub reused: bool,
+    /// The endpoint's faults when the connection was taken.
+    faults: u32,
+    /// When the request was sent, and how long the head of its response took, in seconds.
+    pub asked: f64,
+    pub took: f64,
     pub between_bytes: f64,
     pub first_byte: f64,
 }
 
 impl OriginConnection {
-    pub fn new(connection: Connection, origin: Arc<Origin>, reused: bool) -> OriginConnection {
-        let Connection { rx, tx, facts } = connection;
+    fn new(connection: Connection, slot: OriginSlot, reused: bool) -> OriginConnection {
+        let Connection { rx, tx, facts, record } = connection;
+        let faults = slot.origin().endpoint.trust.faults();
         OriginConnection {
             rx: Rx::new(rx),
             tx,
             facts,
-            origin,
+            record,
+            slot,
             framing: Framing::length(0),
             ahead: Text::NONE,
+            is_at_end: false,
+            is_bodyless: false,
             close: None,
             reused,
+            faults,
+            asked: 0.0,
+            took: 0.0,
             between_bytes: 0.0,
             first_byte: 0.0,
+        }
+    }
+
+    pub fn origin(&self) -> &Arc<Origin> {
+        self.slot.origin()
+    }
+
+    /// Counts the connection as in use, and its request.
+    pub fn count_request(&mut self) {
+        self.slot.count_request();
+    }
+
+    /// Returns whether the response on a reused connection may be another's: because bytes follow it, or
+    /// because the origin was found faulty meanwhile.
+    pub fn is_in_doubt(&self) -> bool {
+        let has_surplus = || self.body_at_hand().is_some_and(|length| length < self.ahead.len());
+        self.reused && (has_surplus() || self.has_faulty_origin())
+    }
+
+    /// Returns whether the origin was found faulty since the connection was taken or opened.
+    pub fn has_faulty_origin(&self) -> bool {
+        self.origin().endpoint.trust.faults() != self.faults
+    }
+
+    /// Returns the length of the body if all of it came with the head.
+    pub fn body_at_hand(&self) -> Option<usize> {
+        let length = match self.framing.status {
+            BodyStatus::None => 0,
+            BodyStatus::Length => usize::try_from(self.framing.content_length).ok()?,
+            _ => return None,
+        };
+        Some(length).filter(|&length| length <= self.ahead.len())
+    }
+
+    /// Forgets what came with the head, but for bytes after the response's end.
+    pub fn keep_surplus(&mut self, ws: &Workspace) {
+        let length = self.body_at_hand();
+        let ahead = std::mem::replace(&mut self.ahead, Text::NONE);
+        if let Some(length) = length {
+            self.rx.unread(ws.get(ahead.tail(length)));
+            self.is_at_end = true;
         }
     }
 }
@@ -62,6 +123,7 @@ pub fn choose(own: Option<f64>, spec: Option<f64>, param: f64) -> f64 {
 pub struct Limits {
     connect: f64,
     prefer_ipv6: bool,
+    quiet: Duration,
     holddown: endpoint::Holddown,
 }
 
@@ -70,6 +132,7 @@ impl Limits {
         Limits {
             connect: choose(own, origin.spec.connect_timeout, p.connect_timeout),
             prefer_ipv6: p.prefer_ipv6,
+            quiet: surplus::quiet_time(p),
             holddown: endpoint::Holddown {
                 local: p.backend_local_error_holddown,
                 remote: p.backend_remote_error_holddown,
@@ -78,26 +141,47 @@ impl Limits {
     }
 }
 
-/// An idle connection, or a new one.
+/// Returns an idle connection, or a new one. Idle ones with surplus bytes are closed and logged.
 pub async fn connect_or_reuse(
     reactor: &Reactor,
-    origin: &Arc<Origin>,
+    slot: OriginSlot,
     limits: &Limits,
     fresh_only: bool,
+    log: &mut TxLog,
 ) -> Result<OriginConnection, endpoint::ConnectError> {
-    if !fresh_only && let Some(connection) = reactor.shared.pools.take(reactor.id, origin.endpoint.id) {
+    let endpoint = slot.origin().endpoint.clone();
+    if !fresh_only && let Some(connection) = reuse(reactor, &slot, limits, log).await {
         reactor.counters.backend_reuse.add(1);
-        reactor.pool_counters.waiter.conns.sub(1);
         reactor.pool_counters.waiter.action.add(1);
-        return Ok(OriginConnection::new(connection, origin.clone(), true));
+        return Ok(OriginConnection::new(connection, slot, true));
     }
-    let made = origin.endpoint.connect(limits.connect, limits.prefer_ipv6, limits.holddown);
+    let made = endpoint.connect(limits.connect, limits.prefer_ipv6, limits.holddown);
     // Connecting is rare and its future is large.
     let stream = Box::pin(made).await?;
     reactor.counters.backend_conn.add(1);
-    let connection = Connection::new(stream, &origin.endpoint);
+    let connection = Connection::new(stream, &endpoint);
     check_reserve(reactor, connection.facts.fd)?;
-    Ok(OriginConnection::new(connection, origin.clone(), false))
+    Ok(OriginConnection::new(connection, slot, false))
+}
+
+/// Returns an idle connection. May wait until one has rested.
+async fn reuse(reactor: &Reactor, slot: &OriginSlot, limits: &Limits, log: &mut TxLog) -> Option<Connection> {
+    let endpoint = &slot.origin().endpoint;
+    loop {
+        let mut faults = Vec::new();
+        let taken = reactor.shared.pools.take(reactor.id, endpoint, limits.quiet, &mut faults);
+        for fault in &faults {
+            log.put(Tag::Error, surplus::found(reactor, endpoint, fault).as_bytes());
+        }
+        match taken {
+            Taken::Connection(connection) => return Some(connection),
+            Taken::Resting(until) if endpoint.trust.may_wait(slot.origin().has_one_user()) => {
+                endpoint.trust.waited();
+                Box::pin(tokio::time::sleep_until(until.into())).await;
+            }
+            Taken::Resting(_) | Taken::None => return None,
+        }
+    }
 }
 
 /// Connections to origins leave the last of the descriptors to others.
@@ -125,7 +209,7 @@ pub async fn send_cached(tx: &TxHalf, body: &Object) -> io::Result<u64> {
 
 /// The PROXY header on a new connection to an origin that wants one; how many bytes it has.
 pub async fn introduce(connection: &OriginConnection, sess: &Sess) -> u64 {
-    let spec = &connection.origin.spec;
+    let spec = &connection.origin().spec;
     let mut hello = Vec::new();
     if let Some(version) = spec.proxy_header.filter(|&v| v > 0) {
         crate::proxy_out::write(version, sess, &mut hello);
@@ -141,7 +225,7 @@ pub fn log_open(log: &mut TxLog, connection: &OriginConnection) {
     let state = if connection.reused { "reuse" } else { "connect" };
     let facts = &connection.facts;
     let [name, ends, state] =
-        [&*connection.origin.spec.name, &facts.ends, state].map(|s| Field::Text(s.as_bytes()));
+        [&*connection.origin().spec.name, &facts.ends, state].map(|s| Field::Text(s.as_bytes()));
     log.put_fields(Tag::BackendOpen, &[Field::Number(facts.fd.unsigned_abs().into()), name, ends, state]);
 }
 
@@ -150,7 +234,7 @@ pub fn log_close(log: &mut TxLog, connection: &OriginConnection, against: Option
     let fd = Field::Number(connection.facts.fd.unsigned_abs().into());
     let how = if against.is_some() { "close" } else { "recycle" };
     let [name, how, why] =
-        [&connection.origin.spec.name, how, against.unwrap_or_default()].map(|s| Field::Text(s.as_bytes()));
+        [&connection.origin().spec.name, how, against.unwrap_or_default()].map(|s| Field::Text(s.as_bytes()));
     let fields = [fd, name, how, why];
     log.put_fields(Tag::BackendClose, if against.is_some() { &fields } else { &fields[..3] });
 }
@@ -159,9 +243,8 @@ pub fn log_failure(log: &mut TxLog, text: std::fmt::Arguments<'_>) {
     log.put_fmt(Tag::FetchError, text);
 }
 
-/// There was no connection: the place is free again, and the log and the counters tell why.
+/// Logs and counts why there was no connection.
 pub fn refused(log: &mut TxLog, origin: &Origin, e: endpoint::ConnectError) {
-    origin.leave();
     let errno = e.shown();
     origin.count_failure(errno);
     let (name, text) = (&origin.spec.name, crate::sys::error_text(errno));
@@ -169,16 +252,54 @@ pub fn refused(log: &mut TxLog, origin: &Origin, e: endpoint::ConnectError) {
 }
 
 impl OriginConnection {
+    /// Returns the bytes after the response's end; empty if there are none or the end was not reached.
+    pub fn surplus_bytes<'s>(&'s self, ws: &'s Workspace) -> &'s [u8] {
+        let pending = self.rx.pending.as_slice();
+        if !self.is_at_end {
+            &[]
+        } else if pending.is_empty() {
+            ws.get(self.ahead)
+        } else {
+            pending
+        }
+    }
+
     /// Ends it without the half-close that dropping the sending half would do.
     pub fn close(self) {
         self.tx.forget();
     }
 
-    /// For the next who wants to talk to this origin.
-    pub fn recycle(self, reactor: &Reactor) {
+    /// Closes a connection on which bytes were read that belong to no request, and acts on them. Returns the
+    /// text for the log.
+    pub fn close_faulty(self, reactor: &Reactor, sample: Vec<u8>, spoke_first: SpokeFirst) -> String {
+        let endpoint = self.origin().endpoint.clone();
+        let OriginConnection { rx, tx, facts, record, slot: _slot, .. } = self;
+        let connection = Connection { rx: rx.half, tx, facts, record };
+        let fault = Surplus { spoke_first, ..Surplus::new(Arc::downgrade(&endpoint), &connection, sample) };
+        connection.tx.forget();
+        surplus::found(reactor, &endpoint, &fault)
+    }
+
+    /// Drops the objects that came over this connection and may be the responses to other requests.
+    pub fn drop_doubtful(&self, reactor: &Reactor) {
+        let quiet = surplus::quiet_time(&reactor.params());
+        let doubtful: Vec<_> = self.record.doubtful(Duration::ZERO, quiet).collect();
+        surplus::drop_objects(reactor, doubtful.iter());
+    }
+
+    /// Puts the connection aside for the next request to this origin. `object` is the cached object that came
+    /// over it.
+    pub fn recycle(self, reactor: &Reactor, object: Option<&Object>) {
+        let exchange = Exchange {
+            is_bodyless: self.is_bodyless,
+            took: Duration::from_secs_f64(self.took.clamp(0.0, 1e6)),
+            object: object.and_then(|object| Some((object.place()?, object.vxid()))),
+        };
         reactor.counters.backend_recycle.add(1);
-        reactor.pool_counters.waiter.conns.add(1);
-        let connection = Connection { rx: self.rx.half, tx: self.tx, facts: self.facts };
-        reactor.shared.pools.put(reactor.id, &self.origin.endpoint, connection);
+        let quiet = surplus::quiet_time(&reactor.params());
+        let endpoint = self.origin().endpoint.clone();
+        let OriginConnection { rx, tx, facts, record, slot: _slot, .. } = self;
+        let connection = Connection { rx: rx.half, tx, facts, record };
+        reactor.shared.pools.put(reactor.id, &endpoint, connection, &exchange, quiet);
     }
 }

@@ -8,8 +8,10 @@ mod abandon;
 mod body;
 mod connect;
 mod connection;
+mod ending;
 mod error;
 mod filters;
+mod head;
 mod host;
 mod object;
 mod pipe;
@@ -106,6 +108,8 @@ pub struct Attempt {
     pub has_esi: bool,
     pub encoding_changed: bool,
     pub error_action: bool,
+    /// The answer may be another's: nobody finds the object.
+    pub is_foreign: bool,
     pub connect_timeout: Option<f64>,
     pub first_byte_timeout: Option<f64>,
     pub between_bytes_timeout: Option<f64>,
@@ -134,6 +138,8 @@ pub struct Fetch {
     news: Rc<News>,
     announced: bool,
     pub origin: Option<OriginConnection>,
+    /// On its way back to the pool.
+    leaving: Option<OriginConnection>,
     /// Of the last connection. VCL may still look at it when that is closed.
     pub origin_addr: Option<SocketAddr>,
     pub account: Account,

@@ -200,13 +200,23 @@ impl Fetch {
 
     /// The body came whole; `published` tells whether others have the object already.
     pub fn complete(&mut self, published: bool) {
+        self.drop_if_foreign();
         self.settle(published);
+        self.drop_if_foreign();
         self.task.stamp("BerespBody");
         if let (Some(stale), Some(object)) = (self.stale.take(), &self.object) {
             let log = &self.task.reactor.shared.log;
             let text = format_args!("VBF_Superseded x={} n={}", stale.vxid(), object.vxid());
             log.write_fmt(Tag::ExpKill, lacquer_shm::Vxid::NONE, text);
             self.task.reactor.shared.cache.supersede(&stale);
+        }
+    }
+
+    /// Makes an object that may be the answer to another request impossible to find, before and after it is
+    /// published.
+    fn drop_if_foreign(&self) {
+        if let Some(object) = self.object.as_ref().filter(|_| self.attempt.is_foreign) {
+            self.task.reactor.shared.cache.kill(object);
         }
     }
 

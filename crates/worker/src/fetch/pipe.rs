@@ -26,21 +26,16 @@ impl PipeCall<'_> {
         let most = bound.of_one_backend();
         let params = &self.task.params;
         let entry = Entry { origin: &origin, id, instance, params, counters, most, admission };
-        if !entry.pass(&mut self.pipe.log).await {
-            return None;
-        }
+        let slot = entry.pass(&mut self.pipe.log).await?;
         let limits = Limits::of(&origin, &self.task.params, self.pipe.connect_timeout);
-        match connect_or_reuse(&self.task.reactor, &origin, &limits, false).await {
-            Ok(connection) => {
+        match connect_or_reuse(&self.task.reactor, slot, &limits, false, &mut self.pipe.log).await {
+            Ok(mut connection) => {
                 self.pipe.stamp("Connected");
                 if !connection.reused {
                     introduce(&connection, &self.task.sess).await;
                 }
                 log_open(&mut self.pipe.log, &connection);
-                origin.count(|c| {
-                    c.conn.add(1);
-                    c.req.add(1);
-                });
+                connection.count_request();
                 Some(connection)
             }
             Err(e) => {

@@ -1,5 +1,6 @@
-//! A place among an origin's connections, waited for where the limits allow it.
+//! A slot among an origin's connections, waited for where the limits allow it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lacquer_params::Params;
@@ -10,6 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::admission::Admission;
 use crate::backends::Origin;
 use crate::clock;
+use crate::origin_slot::OriginSlot;
 
 /// Seconds for which a place is waited for when a backend has its share of all that waits.
 const SHARE_PATIENCE: f64 = 1.0;
@@ -18,7 +20,7 @@ const ORPHANS_AFTER: Duration = Duration::from_millis(10);
 
 /// Who wants to connect, and by which rules.
 pub struct Entry<'e> {
-    pub origin: &'e Origin,
+    pub origin: &'e Arc<Origin>,
     pub id: BackendId,
     pub instance: &'e Instance,
     pub params: &'e Params,
@@ -28,8 +30,14 @@ pub struct Entry<'e> {
     pub admission: &'e Admission,
 }
 
-/// A place in the queue, given back when this is dropped.
+/// A place in the queue for a slot, given up when this is dropped.
 struct Queued<'o>(&'o Origin);
+
+impl<'o> Queued<'o> {
+    fn enter(origin: &'o Origin, places: u32) -> Option<Queued<'o>> {
+        origin.queue(places).then_some(Queued(origin))
+    }
+}
 
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
@@ -38,23 +46,27 @@ impl Drop for Queued<'_> {
 }
 
 impl Entry<'_> {
-    /// Takes a place, to be given back by [`Origin::leave`]; what stands in the way is logged and counted.
-    pub async fn pass(&self, log: &mut TxLog) -> bool {
+    /// Takes a slot; logs and counts why there is none.
+    pub async fn pass(&self, log: &mut TxLog) -> Option<OriginSlot> {
         let origin = self.origin;
         let name = &origin.spec.name;
         if !self.is_healthy() {
             super::connection::log_failure(log, format_args!("backend {name}: unhealthy"));
             origin.count(|c| c.unhealthy.add(1));
             self.counters.backend_unhealthy.add(1);
-            return false;
+            return None;
         }
-        let entered = origin.enter_directly(self.most) || self.wait().await;
-        if !entered {
+        let direct = if origin.has_queue() { None } else { OriginSlot::take(origin, self.most) };
+        let slot = match direct {
+            Some(slot) => Some(slot),
+            None => self.wait().await,
+        };
+        if slot.is_none() {
             super::connection::log_failure(log, format_args!("backend {name}: busy"));
             origin.count(|c| c.busy.add(1));
             self.counters.backend_busy.add(1);
         }
-        entered
+        slot
     }
 
     fn is_healthy(&self) -> bool {
@@ -66,18 +78,18 @@ impl Entry<'_> {
         self.origin.connection_limit(self.most) == self.most
     }
 
-    async fn wait(&self) -> bool {
+    async fn wait(&self) -> Option<OriginSlot> {
         let (places, patience) = self.queue_limits();
-        if places == 0 || patience <= 0.0 || !self.origin.queue(places) {
-            return false;
+        if places == 0 || patience <= 0.0 {
+            return None;
         }
-        let _queued = Queued(self.origin);
+        let _queued = Queued::enter(self.origin, places)?;
         self.counters.backend_wait.add(1);
-        let entered = self.wait_until(Instant::now() + clock::seconds(patience)).await;
-        if !entered {
+        let slot = self.wait_until(Instant::now() + clock::seconds(patience)).await;
+        if slot.is_none() {
             self.counters.backend_wait_fail.add(1);
         }
-        entered
+        slot
     }
 
     /// How many may queue, and for how many seconds. What is declared for `max_connections` holds where that is
@@ -92,14 +104,14 @@ impl Entry<'_> {
         (places.max(self.most / 2), patience.max(SHARE_PATIENCE))
     }
 
-    async fn wait_until(&self, deadline: Instant) -> bool {
+    async fn wait_until(&self, deadline: Instant) -> Option<OriginSlot> {
         loop {
             let freed = self.origin.freed.notified();
             if !self.is_healthy() {
-                return false;
+                return None;
             }
-            if self.origin.enter(self.most) {
-                return true;
+            if let Some(slot) = OriginSlot::take(self.origin, self.most) {
+                return Some(slot);
             }
             if self.is_share() {
                 // A fetch that nobody waits for gives way.
@@ -107,7 +119,7 @@ impl Entry<'_> {
             }
             let now = Instant::now();
             if now >= deadline {
-                return false;
+                return None;
             }
             // Nobody tells that a fetch has lost its client.
             let _ = timeout_at(deadline.min(now + ORPHANS_AFTER), freed).await;

@@ -1,6 +1,6 @@
 //! vcl_backend_response (or vcl_backend_refresh) and what it decides.
 
-use lacquer_http::{BodyStatus, SessClose, Text, header_table as h};
+use lacquer_http::{BodyStatus, SessClose, header_table as h};
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 
@@ -60,10 +60,9 @@ impl Fetch {
     /// A body that came with its head, and is not wanted, does not cost the connection.
     fn skip_body_at_hand(&mut self) {
         if let Some(origin) = &mut self.origin
-            && origin.framing.status == BodyStatus::Length
-            && origin.framing.content_length == origin.ahead.len() as u64
+            && origin.body_at_hand().is_some()
         {
-            origin.ahead = Text::NONE;
+            origin.keep_surplus(&self.task.ws);
         }
     }
 

@@ -38,8 +38,7 @@ pub fn from_request(
     };
     copy_head(req, is_pass, &mut memory.request0, &mut memory.ws);
     let identity = copy_identity(req, &mut memory.ws);
-    let cached_body = req.body.cached();
-    let client_body = req.body.is_available().then(|| req.body.take());
+    let (cached_body, available) = (req.body.cached(), req.body.is_available());
     let (snapshot, transit_buffer) = (memory.ws.mark(), params.transit_buffer);
     let task = new_task(req, params, memory.ws, memory.log);
     let now = task.now;
@@ -52,11 +51,12 @@ pub fn from_request(
         object: None,
         writer: None,
         stale,
-        client_body,
+        client_body: available.then(|| req.body.take()),
         cached_body,
         news: runner.news(),
         announced: false,
         origin: None,
+        leaving: None,
         origin_addr: None,
         account: Account::default(),
         digest: req.digest,
@@ -216,6 +216,9 @@ pub async fn start(f: &mut Fetch) -> Step {
     let got = f.get_head().await;
     let now = f.task.stamp("Beresp");
     f.t_resp = now;
+    if let Some(origin) = &mut f.origin {
+        origin.took = now - origin.asked;
+    }
     if !got {
         return Step::Error;
     }

@@ -1,0 +1,194 @@
+//! The history of one origin connection: when it was last known to be in step with its requests, how long
+//! it rests before the next one, and which cached objects came over it.
+//!
+//! A response that nobody asked for shifts all later responses by one. Such a shift cannot be seen while the
+//! origin still works on the request before, so a connection in steady use rests once in a while, longer than
+//! the origin's last response took: a late response then shows as surplus bytes.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::trust::SpokeFirst;
+
+/// How many objects are remembered for one connection.
+const MOST_OBJECTS: usize = 1024;
+/// A connection that was quiet this recently needs no further rest.
+const PROOF_LASTS: Duration = Duration::from_secs(1);
+/// No rest for the sake of slow responses is longer than this.
+const LONGEST_REST: Duration = Duration::from_millis(500);
+
+/// A cached object that came over a connection, named by its place in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    pub place: u32,
+    pub vxid: u64,
+    /// It came as the first response of its connection.
+    pub is_first: bool,
+}
+
+/// A response that was read to its end.
+#[derive(Clone, Copy, Debug)]
+pub struct Exchange {
+    /// The response has no body by rule: it answers HEAD, or its status is 204 or 304.
+    pub is_bodyless: bool,
+    /// Time from the request to the response's head.
+    pub took: Duration,
+    /// Place and transaction of the cached object.
+    pub object: Option<(u32, u64)>,
+}
+
+#[derive(Debug)]
+pub struct Record {
+    responses: u32,
+    /// When the connection was opened, or last stayed quiet for long enough.
+    proven: Instant,
+    took: Duration,
+    is_bodyless: bool,
+    received: VecDeque<Received>,
+    /// How many of `received`, the latest, came since the last proof.
+    unproven: usize,
+}
+
+impl Record {
+    pub(crate) fn new(now: Instant) -> Record {
+        Record {
+            responses: 0,
+            proven: now,
+            took: Duration::ZERO,
+            is_bodyless: false,
+            received: VecDeque::new(),
+            unproven: 0,
+        }
+    }
+
+    pub(crate) fn add(&mut self, exchange: &Exchange) {
+        if let Some((place, vxid)) = exchange.object {
+            if self.received.len() >= MOST_OBJECTS {
+                self.received.pop_front();
+            }
+            self.received.push_back(Received { place, vxid, is_first: self.responses == 0 });
+            self.unproven = (self.unproven + 1).min(MOST_OBJECTS);
+        }
+        self.responses = self.responses.saturating_add(1);
+        self.took = exchange.took;
+        self.is_bodyless = exchange.is_bodyless;
+    }
+
+    /// The connection was quiet for `idle`; that is a proof if it is long enough.
+    pub(crate) fn was_quiet(&mut self, idle: Duration, quiet: Duration, now: Instant) -> bool {
+        let proves = idle >= self.proof(quiet);
+        if proves {
+            self.proven = now;
+            self.unproven = 0;
+        }
+        proves
+    }
+
+    /// Returns whether the only response may have been sent before its request. Bytes after a response without a
+    /// body have a likelier cause.
+    pub(crate) fn spoke_first(&self) -> SpokeFirst {
+        if self.responses <= 1 && !self.is_bodyless { SpokeFirst::Maybe } else { SpokeFirst::No }
+    }
+
+    /// Returns the objects that are another request's if the connection was out of step when it was closed, after
+    /// `idle` time without a byte.
+    pub fn doubtful(&self, idle: Duration, quiet: Duration) -> impl Iterator<Item = Received> + '_ {
+        let doubtful = if idle >= self.proof(quiet) { 0 } else { self.unproven };
+        self.received.iter().rev().take(doubtful).copied().filter(|received| !received.is_first)
+    }
+
+    /// Returns how long the connection must stay quiet to prove that no response is missing.
+    fn proof(&self, quiet: Duration) -> Duration {
+        (self.took * 2).min(LONGEST_REST).max(quiet)
+    }
+
+    /// Returns how long the connection rests after its last response. No rest at all if `quiet` is 0.
+    pub(crate) fn rest(&self, origin_is_proven: bool, quiet: Duration, now: Instant) -> Duration {
+        if quiet.is_zero() {
+            Duration::ZERO
+        } else if now.saturating_duration_since(self.proven) > PROOF_LASTS {
+            self.proof(quiet)
+        } else if self.is_bodyless || !origin_is_proven {
+            quiet
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    pub fn received(&self) -> impl Iterator<Item = Received> + '_ {
+        self.received.iter().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUIET: Duration = Duration::from_millis(50);
+
+    fn exchange(millis: u64, vxid: u64) -> Exchange {
+        Exchange { is_bodyless: false, took: Duration::from_millis(millis), object: Some((7, vxid)) }
+    }
+
+    #[test]
+    fn rest_follows_from_response_and_history() {
+        let begun = Instant::now();
+        // Milliseconds the response took and since the last proof, bodyless, origin proven; rest.
+        let cases = [
+            (1, 10, false, true, 0),
+            (1, 10, true, true, 50),
+            (1, 10, false, false, 50),
+            (1, 1001, false, true, 50),
+            (100, 10, true, true, 50),
+            (100, 1001, false, true, 200),
+            (100, 1001, true, false, 200),
+            (9000, 9000, false, true, 500),
+        ];
+        for (took, since, bodyless, proven, rest) in cases {
+            let mut record = Record::new(begun);
+            record.add(&Exchange { is_bodyless: bodyless, ..exchange(took, 1) });
+            let now = begun + Duration::from_millis(since);
+            let found = record.rest(proven, QUIET, now);
+            assert_eq!(found, Duration::from_millis(rest), "{took} {since} {bodyless} {proven}");
+            assert_eq!(record.rest(proven, Duration::ZERO, now), Duration::ZERO);
+        }
+    }
+
+    #[test]
+    fn a_quiet_time_proves_when_it_is_longer_than_a_response() {
+        let begun = Instant::now();
+        let later = begun + Duration::from_secs(5);
+        let mut record = Record::new(begun);
+        record.add(&exchange(100, 1));
+        assert!(!record.was_quiet(Duration::from_millis(199), QUIET, later));
+        assert!(!record.rest(true, QUIET, later).is_zero());
+        assert!(record.was_quiet(Duration::from_millis(200), QUIET, later));
+        assert!(record.rest(true, QUIET, later).is_zero());
+    }
+
+    #[test]
+    fn objects_are_doubtful_until_the_next_proof() {
+        let begun = Instant::now();
+        let mut record = Record::new(begun);
+        let doubtful = |record: &Record, millis| {
+            record.doubtful(Duration::from_millis(millis), QUIET).map(|found| found.vxid).collect::<Vec<_>>()
+        };
+        (1..4).for_each(|vxid| record.add(&exchange(1, vxid)));
+        assert_eq!(doubtful(&record, 10), [3, 2], "the first is not");
+        assert_eq!(doubtful(&record, 50), []);
+        record.was_quiet(QUIET, QUIET, begun);
+        record.add(&exchange(1, 4));
+        assert_eq!(doubtful(&record, 10), [4]);
+    }
+
+    #[test]
+    fn the_latest_objects_are_remembered() {
+        let mut record = Record::new(Instant::now());
+        for vxid in 0..2000 {
+            record.add(&exchange(1, vxid));
+        }
+        let all: Vec<u64> = record.received().map(|received| received.vxid).collect();
+        assert_eq!((all.len(), all[0], all[1023]), (1024, 976, 1999));
+        assert!(record.received().all(|received| !received.is_first));
+    }
+}

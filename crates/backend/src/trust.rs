@@ -1,0 +1,179 @@
+//! Whether an origin keeps to the order of requests and responses.
+//!
+//! An origin is *unproven* until one of its connections stayed quiet for a while after a response. It is
+//! *suspected* for a time after it sent bytes that no request asked for; meanwhile none of its connections
+//! carries a second request.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How many requests wait for a resting connection although a new one could be opened. An origin that serves
+/// one connection at a time would not answer on the new one; all others should not pay for it for long.
+const COURTESY: u32 = 32;
+
+/// How many new connections must be quiet to clear an origin that may have spoken first.
+const CHECKS: u32 = 8;
+/// No new connection is checked.
+const FINE: u32 = 0;
+/// As `FINE`, after some were checked.
+const CLEARED: u32 = u32::MAX - 1;
+/// All new connections are checked.
+const SPEAKS_FIRST: u32 = u32::MAX;
+
+/// Whether an origin sent a response before the first request of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpokeFirst {
+    No,
+    Maybe,
+    Yes,
+}
+
+/// What is known about the behaviour of one origin. All reactors share it.
+#[derive(Debug)]
+pub struct Trust {
+    begun: Instant,
+    faults: AtomicU32,
+    /// Milliseconds after `begun`; 0 if there was no fault.
+    suspected_until: AtomicU64,
+    proven: AtomicBool,
+    /// Whether new connections have to be quiet before their first request: one of the numbers below, or how many
+    /// of them are still to be checked.
+    openings: AtomicU32,
+    courtesy: AtomicU32,
+}
+
+impl Trust {
+    pub(crate) fn new(now: Instant) -> Trust {
+        Trust {
+            begun: now,
+            faults: AtomicU32::new(0),
+            suspected_until: AtomicU64::new(0),
+            proven: AtomicBool::new(false),
+            openings: AtomicU32::new(FINE),
+            courtesy: AtomicU32::new(COURTESY),
+        }
+    }
+
+    fn millis(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.begun).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Records a fault. The origin is suspected for `period` and has to prove itself again after that.
+    pub fn fault(&self, now: Instant, period: Duration, spoke_first: SpokeFirst) {
+        let before = if self.is_suspected(now) { self.openings.load(Ordering::Relaxed) } else { FINE };
+        let openings = match (before, spoke_first) {
+            (_, SpokeFirst::Yes) => SPEAKS_FIRST,
+            (FINE, SpokeFirst::Maybe) => CHECKS,
+            (known, _) => known,
+        };
+        self.openings.store(openings, Ordering::Relaxed);
+        let period = u64::try_from(period.as_millis()).unwrap_or(u64::MAX);
+        self.suspected_until.fetch_max(self.millis(now).saturating_add(period), Ordering::Relaxed);
+        self.proven.store(false, Ordering::Relaxed);
+        self.faults.fetch_add(1, Ordering::Release);
+    }
+
+    /// Returns the number of faults so far; wraps around.
+    pub fn faults(&self) -> u32 {
+        self.faults.load(Ordering::Acquire)
+    }
+
+    pub fn is_suspected(&self, now: Instant) -> bool {
+        let until = self.suspected_until.load(Ordering::Relaxed);
+        until != 0 && self.millis(now) < until
+    }
+
+    /// Returns whether a new connection has to be quiet for a while before its first request is sent.
+    pub fn may_speak_first(&self, now: Instant) -> bool {
+        let openings = self.openings.load(Ordering::Relaxed);
+        openings != FINE && openings != CLEARED && self.is_suspected(now)
+    }
+
+    /// Records that a new connection was quiet before its first request.
+    pub fn opened_quietly(&self) {
+        let next = |openings| match openings {
+            FINE | CLEARED | SPEAKS_FIRST => None,
+            1 => Some(CLEARED),
+            left => Some(left - 1),
+        };
+        let _ = self.openings.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+    }
+
+    pub(crate) fn prove(&self) {
+        if !self.is_proven() {
+            self.proven.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub fn is_proven(&self) -> bool {
+        self.proven.load(Ordering::Relaxed)
+    }
+
+    /// Decides whether a request waits for a connection that rests. `alone`: no other request uses this origin.
+    pub fn may_wait(&self, alone: bool) -> bool {
+        !self.is_proven() || alone && self.courtesy.load(Ordering::Relaxed) > 0
+    }
+
+    /// Records that a request waited for a connection of a proven origin.
+    pub fn waited(&self) {
+        if self.is_proven() {
+            let _ = self.courtesy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suspicion_ends_after_its_period_and_proof_is_needed_again() {
+        let begun = Instant::now();
+        let after = |seconds| begun + Duration::from_secs(seconds);
+        let trust = Trust::new(begun);
+        assert!(!trust.is_suspected(begun) && !trust.is_proven());
+        trust.prove();
+        trust.fault(after(10), Duration::from_mins(1), SpokeFirst::No);
+        assert!(!trust.is_proven() && !trust.may_speak_first(after(11)));
+        trust.fault(after(20), Duration::from_secs(1), SpokeFirst::Yes);
+        assert!(trust.may_speak_first(after(60)) && !trust.may_speak_first(after(70)));
+        for (seconds, suspected) in [(10, true), (30, true), (69, true), (70, false), (500, false)] {
+            assert_eq!(trust.is_suspected(after(seconds)), suspected, "after {seconds} s");
+        }
+        assert_eq!(trust.faults(), 2);
+    }
+
+    #[test]
+    fn doubt_about_openings_ends_after_some_that_were_quiet() {
+        let begun = Instant::now();
+        let trust = Trust::new(begun);
+        let fault = |spoke| trust.fault(begun, Duration::from_mins(1), spoke);
+        let now = begun + Duration::from_secs(1);
+        fault(SpokeFirst::Maybe);
+        for _ in 0..CHECKS {
+            assert!(trust.may_speak_first(now));
+            trust.opened_quietly();
+        }
+        fault(SpokeFirst::Maybe);
+        assert!(!trust.may_speak_first(now), "it was cleared");
+        fault(SpokeFirst::Yes);
+        trust.opened_quietly();
+        assert!(trust.may_speak_first(now));
+        fault(SpokeFirst::No);
+        assert!(trust.may_speak_first(now));
+    }
+
+    #[test]
+    fn requests_wait_for_a_proven_origin_only_so_often() {
+        let trust = Trust::new(Instant::now());
+        trust.waited();
+        assert!(trust.may_wait(false), "an unproven origin is waited for");
+        trust.prove();
+        assert!(!trust.may_wait(false), "others show that it serves several connections");
+        for _ in 0..COURTESY {
+            assert!(trust.may_wait(true));
+            trust.waited();
+        }
+        assert!(!trust.may_wait(true));
+    }
+}

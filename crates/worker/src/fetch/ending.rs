@@ -1,0 +1,81 @@
+//! The end of a connection's use: it is kept for the next request, unless something speaks against it.
+
+use std::time::Instant;
+
+use lacquer_backend::SpokeFirst;
+use lacquer_http::SessClose;
+use lacquer_shm::Tag;
+
+use super::Fetch;
+use super::connection::{OriginConnection, log_close};
+use crate::surplus;
+
+/// How many surplus bytes are looked at.
+const SAMPLE: usize = 512;
+
+impl Fetch {
+    /// Ends the use of the connection, for an answer that makes no object.
+    pub fn close_origin(&mut self, reason: Option<SessClose>) {
+        self.end_origin(reason);
+        self.recycle_origin();
+    }
+
+    /// Ends the use of the connection. One that is kept is put aside by `recycle_origin`, when the object that
+    /// came over it can be named.
+    pub fn end_origin(&mut self, reason: Option<SessClose>) {
+        let Some(connection) = self.origin.take() else { return };
+        let a = self.account;
+        connection.origin().count(|c| {
+            c.bereq_hdrbytes.add(a.bereq_header);
+            c.bereq_bodybytes.add(a.bereq_body);
+            c.beresp_hdrbytes.add(a.beresp_header);
+            c.beresp_bodybytes.add(a.beresp_body);
+        });
+        let surplus = connection.surplus_bytes(&self.task.ws);
+        if !surplus.is_empty() {
+            let sample = surplus[..surplus.len().min(SAMPLE)].to_vec();
+            return self.end_faulty(connection, sample);
+        }
+        if connection.reused && connection.has_faulty_origin() {
+            // This connection may be out of step too, and is not looked at any more.
+            self.attempt.is_foreign = true;
+            connection.drop_doubtful(&self.task.reactor);
+        }
+        let against = objection(&connection, reason);
+        log_close(&mut self.task.log, &connection, against);
+        match against {
+            Some(_) => connection.close(),
+            None => self.leaving = Some(connection),
+        }
+    }
+
+    fn end_faulty(&mut self, connection: OriginConnection, sample: Vec<u8>) {
+        log_close(&mut self.task.log, &connection, Some(SessClose::RxJunk.name()));
+        self.attempt.is_foreign = connection.reused || surplus::may_be_response(&sample);
+        let is_first = !connection.reused && !connection.is_bodyless;
+        let spoke_first = if is_first { SpokeFirst::Maybe } else { SpokeFirst::No };
+        let text = connection.close_faulty(&self.task.reactor, sample, spoke_first);
+        self.task.log.put(Tag::Error, text.as_bytes());
+    }
+
+    /// Puts the connection aside for the next request, if it is kept.
+    pub fn recycle_origin(&mut self) {
+        if let Some(connection) = self.leaving.take() {
+            connection.recycle(&self.task.reactor, self.object.as_deref());
+        }
+    }
+}
+
+/// Returns why the connection is closed; `None` if it can be kept.
+fn objection(connection: &OriginConnection, reason: Option<SessClose>) -> Option<&'static str> {
+    let origin = connection.origin();
+    match connection.close.or(reason) {
+        Some(reason) => Some(reason.name()),
+        None if origin.spec.proxy_header.is_some_and(|version| version > 0) => Some("null"),
+        None if !connection.is_at_end => Some(SessClose::RespClose.name()),
+        None if connection.has_faulty_origin() || origin.endpoint.trust.is_suspected(Instant::now()) => {
+            Some(SessClose::RxJunk.name())
+        }
+        None => None,
+    }
+}

@@ -1,0 +1,63 @@
+//! A slot among the connections of an origin (`max_connections`). It is a value, so that it is given back
+//! however its holder ends, after a panic too.
+
+use std::sync::Arc;
+
+use crate::backends::Origin;
+
+/// One connection in use, or about to be. Dropping it frees the slot for the next in the queue.
+pub struct OriginSlot {
+    origin: Arc<Origin>,
+    is_counted: bool,
+}
+
+impl OriginSlot {
+    /// Takes a slot, of which there are at most `most`; `None` if all are in use.
+    pub fn take(origin: &Arc<Origin>, most: u32) -> Option<OriginSlot> {
+        origin.enter(most).then(|| OriginSlot { origin: origin.clone(), is_counted: false })
+    }
+
+    pub fn origin(&self) -> &Arc<Origin> {
+        &self.origin
+    }
+
+    /// Counts the connection, until the slot is given back, and its request.
+    pub fn count_request(&mut self) {
+        self.is_counted = true;
+        self.origin.count(|c| {
+            c.conn.add(1);
+            c.req.add(1);
+        });
+    }
+}
+
+impl Drop for OriginSlot {
+    fn drop(&mut self) {
+        if self.is_counted {
+            self.origin.count(|c| c.conn.sub(1));
+        }
+        self.origin.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backends::Surroundings;
+
+    #[test]
+    fn a_panic_gives_the_slot_back() {
+        let spec = lacquer_vcl::program::Backend { max_connections: Some(1), ..Default::default() };
+        let around = Surroundings { vcl_name: "boot", probe: None, via: None, prefer_ipv6: false, now: 0.0 };
+        let origin = Arc::new(Origin::new(spec, &around));
+        let taken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let mut slot = OriginSlot::take(&origin, 100).expect("there is one");
+            slot.count_request();
+            assert!(OriginSlot::take(&origin, 100).is_none(), "it is the only one");
+            panic!("a fault while the slot is held");
+        }));
+        assert!(taken.is_err());
+        assert!(OriginSlot::take(&origin, 100).is_some());
+        assert!(OriginSlot::take(&origin, 100).is_some(), "and again");
+    }
+}

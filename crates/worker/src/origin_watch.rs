@@ -1,0 +1,55 @@
+//! The watcher of a reactor's idle origin connections: closes what the origin closed or what was idle for
+//! too long, and notices surplus bytes when they arrive.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use crate::reactor::Reactor;
+use crate::surplus;
+
+/// The longest time between two rounds.
+const ROUND: Duration = Duration::from_millis(500);
+/// The shortest, and its part for each connection: rounds take a small share of the reactor's time.
+const PAUSE: Duration = Duration::from_millis(1);
+const PAUSE_EACH: Duration = Duration::from_micros(1);
+
+pub async fn watch(reactor: Rc<Reactor>) {
+    let mut counted = 0;
+    loop {
+        let mut kept = None;
+        let woken = poll_fn(|cx| match kept {
+            None => {
+                kept = Some(round(&reactor, &mut counted, cx));
+                Poll::Pending
+            }
+            // The task is also polled for the timer: a round too many costs little.
+            Some(_) => Poll::Ready(()),
+        });
+        let _ = timeout(ROUND, woken).await;
+        let kept = u32::try_from(kept.unwrap_or_default()).unwrap_or(u32::MAX);
+        sleep(PAUSE + PAUSE_EACH * kept).await;
+    }
+}
+
+/// Looks at all idle connections and returns how many stay. `counted`: as many as the counter shows.
+fn round(reactor: &Reactor, counted: &mut usize, cx: &mut Context<'_>) -> usize {
+    let limit = reactor.params().backend_idle_timeout;
+    let tended = reactor.shared.pools.tend(reactor.id, limit, cx);
+    for found in &tended.surplus {
+        surplus::found_idle(reactor, found);
+    }
+    let before = std::mem::replace(counted, tended.kept);
+    let waiter = &reactor.pool_counters.waiter;
+    waiter.conns.add(tended.kept.saturating_sub(before) as u64);
+    waiter.conns.sub(before.saturating_sub(tended.kept) as u64);
+    waiter.remclose.add(tended.gone);
+    waiter.timeout.add(tended.old);
+    if before != tended.kept || tended.gone + tended.old > 0 {
+        reactor.flush_counters();
+    }
+    tended.kept
+}

@@ -1,0 +1,60 @@
+//! Consequences of bytes from an origin that belong to no request: the origin is suspected, its idle
+//! connections are closed, and objects that may be the responses to other requests leave the cache.
+
+use std::time::{Duration, Instant};
+
+use lacquer_backend::{Endpoint, Received, SpokeFirst, Surplus};
+use lacquer_params::Params;
+use lacquer_shm::{Tag, Vxid};
+
+use crate::reactor::Reactor;
+
+/// How much of the bytes the log shows.
+const SHOWN: usize = 40;
+
+/// The time after which silence on a connection is a proof.
+pub fn quiet_time(params: &Params) -> Duration {
+    Duration::from_secs_f64(params.backend_quiet_time.clamp(0.0, 10.0))
+}
+
+/// Returns whether the bytes may be the response to another request, or contain one.
+pub fn may_be_response(sample: &[u8]) -> bool {
+    sample.windows(7).any(|bytes| bytes == b"HTTP/1.")
+}
+
+/// Acts on surplus bytes and returns the text for the log.
+pub fn found(reactor: &Reactor, endpoint: &Endpoint, surplus: &Surplus) -> String {
+    let shared = &reactor.shared;
+    let params = reactor.params();
+    let seconds = params.backend_suspicion_time;
+    // The first response of a connection is another's only if its own follows it.
+    let is_response = may_be_response(&surplus.sample);
+    let period = Duration::from_secs_f64(seconds.clamp(0.0, 1e9));
+    let spoke_first = if is_response { surplus.spoke_first } else { SpokeFirst::No };
+    endpoint.trust.fault(Instant::now(), period, spoke_first);
+    let elsewhere = shared.pools.close_all(endpoint, quiet_time(&params));
+    let here = surplus.received.iter().filter(|received| is_response || !received.is_first);
+    let dropped = drop_objects(reactor, here.chain(&elsewhere));
+    reactor.counters.backend_surplus.add(1);
+    let shown = surplus.sample[..surplus.sample.len().min(SHOWN)].escape_ascii();
+    format!(
+        "Origin sent bytes that belong to no request on {}: \"{shown}\" (connection closed, {dropped} objects \
+         dropped, no reuse for {seconds} s)",
+        surplus.ends
+    )
+}
+
+/// Removes objects from the cache that may be the responses to other requests; returns how many were there.
+pub fn drop_objects<'r>(reactor: &Reactor, objects: impl Iterator<Item = &'r Received>) -> usize {
+    let cache = &reactor.shared.cache;
+    let dropped = objects.filter(|object| cache.kill_at(object.place, object.vxid)).count();
+    reactor.counters.backend_surplus_objects.add(dropped as u64);
+    dropped
+}
+
+/// As `found`, outside of any transaction.
+pub fn found_idle(reactor: &Reactor, surplus: &Surplus) {
+    let Some(endpoint) = surplus.endpoint.upgrade() else { return };
+    let text = found(reactor, &endpoint, surplus);
+    reactor.shared.log.write_fmt(Tag::Error, Vxid::NONE, format_args!("{text}"));
+}

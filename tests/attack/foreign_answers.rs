@@ -1,0 +1,344 @@
+//! Origins that send more than one response to a request, or one before there is a request: nobody gets the
+//! response to another request, and none stays in the cache.
+
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lacquer_testing::client::{Client, get};
+use lacquer_testing::daemon::{Daemon, vcl};
+use lacquer_testing::effort;
+use lacquer_testing::origin::Origin;
+
+/// Requests with a `/bodyless` or `/pass` path are not for the cache.
+const SUBS: &str = "sub vcl_recv {
+    if (req.url ~ \"^/bodyless\" || req.url ~ \"^/pass\") { return (pass); }
+}
+sub vcl_backend_response { set beresp.http.X-Count = bereq.url; }";
+
+/// A complete response that no client asked for.
+const FOREIGN: &str = "HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\nContent-Length: 7\r\n\r\nforeign";
+
+/// How an origin sends its surplus bytes.
+#[derive(Clone, Copy, Debug)]
+struct Form {
+    /// Microseconds between the response and the surplus; `None` for the same segment.
+    late: Option<u64>,
+    /// The response, and what it announces, is chunked.
+    chunked: bool,
+}
+
+fn write_apart(stream: &mut TcpStream, first: &str, then: &str, late: Option<u64>) -> bool {
+    match late {
+        None => stream.write_all(format!("{first}{then}").as_bytes()).is_ok(),
+        Some(micros) => {
+            let _ = stream.write_all(first.as_bytes());
+            std::thread::sleep(Duration::from_micros(micros));
+            stream.write_all(then.as_bytes()).is_ok()
+        }
+    }
+}
+
+/// Returns the response with this path as its body.
+fn page(path: &str, chunked: bool) -> String {
+    let head = "HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\n";
+    if chunked {
+        format!("{head}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{path}\r\n0\r\n\r\n", path.len())
+    } else {
+        format!("{head}Content-Length: {}\r\n\r\n{path}", path.len())
+    }
+}
+
+/// Returns a response that has no body by rule, although it is followed by one.
+fn bodyless(number: u64, chunked: bool) -> String {
+    let framing = if chunked {
+        "Transfer-Encoding: chunked".into()
+    } else {
+        format!("Content-Length: {}", FOREIGN.len())
+    };
+    match number % 3 {
+        0 => format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n"),
+        1 => "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
+        _ => "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n".to_owned(),
+    }
+}
+
+/// Sends a body after responses that have none; all others are in order.
+fn surplus_after_bodyless(form: Form) -> Origin {
+    Origin::by_method(move |request, stream| {
+        let (method, path) = request.split_once(' ').unwrap_or_default();
+        if !path.starts_with("/bodyless") {
+            return stream.write_all(page(path, form.chunked).as_bytes()).is_ok();
+        }
+        let number = if method == "HEAD" { 0 } else { path.bytes().last().unwrap_or(0).into() };
+        let body = if form.chunked {
+            format!("{:x}\r\n{FOREIGN}\r\n0\r\n\r\n", FOREIGN.len())
+        } else {
+            FOREIGN.into()
+        };
+        // The bare foreign response is the worst case, whatever was announced.
+        let body = if form.late.is_some_and(|micros| micros % 2 == 1) { body } else { FOREIGN.to_owned() };
+        write_apart(stream, &bodyless(number, form.chunked), &body, form.late)
+    })
+}
+
+/// Answers seen by clients that are not what was asked for.
+#[derive(Default)]
+struct Wrong {
+    count: AtomicUsize,
+    first: Mutex<Option<String>>,
+}
+
+impl Wrong {
+    fn add(&self, text: String) {
+        self.count.fetch_add(1, Ordering::SeqCst);
+        self.first.lock().expect("nobody panics with it").get_or_insert(text);
+    }
+
+    fn count(&self) -> usize {
+        self.count.load(Ordering::SeqCst)
+    }
+}
+
+/// Asks for a page and checks that the body is its path. A 503 is an answer too.
+fn ask_page(client: &mut Client, path: &str, wrong: &Wrong) -> bool {
+    let Ok(answer) = client.get(path) else { return false };
+    if answer.status != 503 && answer.body != path.as_bytes() {
+        wrong.add(format!("{path}: {} {:?}", answer.status, String::from_utf8_lossy(&answer.body)));
+    }
+    true
+}
+
+fn ask_bodyless(client: &mut Client, number: u64, wrong: &Wrong) -> bool {
+    let method = if number % 3 == 0 { "HEAD" } else { "GET" };
+    let path = format!("/bodyless/{number}/{}", number % 3);
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: robust\r\n\r\n");
+    if client.send(&request).is_err() {
+        return false;
+    }
+    let Ok(answer) = client.head() else { return false };
+    if answer.header("X-Count").is_some_and(|url| url != path) {
+        wrong.add(format!("{path}: {}", answer.head));
+    }
+    // Only responses of ours have a body here, and they end the connection's use.
+    answer.status != 503 && !wrong_body(&answer.head)
+}
+
+fn wrong_body(head: &str) -> bool {
+    head.contains("Content-Length: 7\r\n")
+}
+
+/// Clients that ask by turns for what has no body and for pages.
+fn storm(address: SocketAddr, clients: u64, requests: u64, wrong: &Arc<Wrong>) {
+    let number = Arc::new(AtomicU64::new(0));
+    let threads: Vec<_> = (0..clients)
+        .map(|_| {
+            let (number, wrong) = (number.clone(), wrong.clone());
+            std::thread::spawn(move || {
+                let mut client = Client::connect(address).expect("connections are accepted");
+                loop {
+                    let n = number.fetch_add(1, Ordering::SeqCst);
+                    if n >= requests {
+                        return;
+                    }
+                    let alive = if n % 2 == 0 {
+                        ask_bodyless(&mut client, n / 2, &wrong)
+                    } else {
+                        ask_page(&mut client, &format!("/page/{n}"), &wrong)
+                    };
+                    if !alive {
+                        client = Client::connect(address).expect("connections are accepted");
+                    }
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().expect("clients do not panic");
+    }
+}
+
+/// Asks for all pages again; those in the cache must be right.
+fn check_cache(address: SocketAddr, requests: u64, wrong: &Wrong) {
+    let mut client = Client::connect(address).expect("connections are accepted");
+    for n in (1..requests).step_by(2) {
+        if !ask_page(&mut client, &format!("/page/{n}"), wrong) {
+            client = Client::connect(address).expect("connections are accepted");
+        }
+    }
+}
+
+fn bodyless_round(form: Form, clients: u64, requests: u64, options: &[&str]) {
+    let origin = surplus_after_bodyless(form);
+    let all = [&["-s", "malloc,64M"], options].concat();
+    let daemon = Daemon::start(&vcl(origin.address, SUBS), &all);
+    let wrong = Arc::new(Wrong::default());
+    storm(daemon.address, clients, requests, &wrong);
+    check_cache(daemon.address, requests, &wrong);
+    let first = wrong.first.lock().expect("nobody panics with it").clone();
+    assert_eq!(wrong.count(), 0, "{form:?}, {clients} clients, {options:?}: {first:?}");
+}
+
+/// After an answer that has no body by rule, nobody gets the bytes that an origin sends nevertheless.
+#[test]
+fn bodies_of_bodyless_answers_reach_nobody() {
+    let lates = effort(
+        &[None, Some(1), Some(20_000)][..],
+        &[None, Some(0), Some(1), Some(1001), Some(5000), Some(20_000)],
+    );
+    for &late in lates {
+        for clients in effort(&[1, 8][..], &[1, 2, 8]) {
+            for chunked in effort(&[true][..], &[false, true]) {
+                bodyless_round(Form { late, chunked: *chunked }, *clients, effort(100, 20_000), &[]);
+            }
+        }
+    }
+}
+
+/// The same holds where suspicion is turned off, so that each answer is a new danger.
+#[test]
+fn bodies_of_bodyless_answers_reach_nobody_without_suspicion() {
+    for late in effort(&[Some(20_000)][..], &[None, Some(20_000)]) {
+        let form = Form { late: *late, chunked: false };
+        bodyless_round(form, 8, effort(200, 5000), &["-p", "backend_suspicion_time=0"]);
+    }
+}
+
+/// An origin that sends a second response after each `n`-th one.
+fn two_answers(form: Form, nth: u64, slow: Duration) -> Origin {
+    let number = AtomicU64::new(0);
+    Origin::start(move |path, stream| {
+        std::thread::sleep(slow);
+        let own = page(path, form.chunked);
+        if number.fetch_add(1, Ordering::SeqCst) % nth == nth - 1 {
+            write_apart(stream, &own, FOREIGN, form.late)
+        } else {
+            stream.write_all(own.as_bytes()).is_ok()
+        }
+    })
+}
+
+fn pages(address: SocketAddr, clients: u64, requests: u64, wrong: &Arc<Wrong>) {
+    let threads: Vec<_> = (0..clients)
+        .map(|own| {
+            let wrong = wrong.clone();
+            std::thread::spawn(move || {
+                let mut client = Client::connect(address).expect("connections are accepted");
+                for n in (own..requests).step_by(clients as usize) {
+                    if !ask_page(&mut client, &format!("/page/{}", 2 * n + 1), &wrong) {
+                        client = Client::connect(address).expect("connections are accepted");
+                    }
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().expect("clients do not panic");
+    }
+}
+
+fn unsolicited_round(origin: &Origin, clients: u64, requests: u64, most: usize, name: &str) {
+    let daemon = Daemon::start(&vcl(origin.address, SUBS), &["-s", "malloc,64M"]);
+    let wrong = Arc::new(Wrong::default());
+    pages(daemon.address, clients, requests, &wrong);
+    let first = wrong.first.lock().expect("nobody panics with it").clone();
+    assert!(wrong.count() <= most, "{name}: {} wrong, the first {first:?}", wrong.count());
+    std::thread::sleep(Duration::from_secs(1));
+    let cached = Wrong::default();
+    check_cache(daemon.address, 2 * requests, &cached);
+    let first = cached.first.lock().expect("nobody panics with it").clone();
+    assert_eq!(cached.count(), 0, "{name}: in the cache: {first:?}");
+}
+
+/// A response that nobody asked for reaches nobody if it is there when the connection is taken; beyond that at
+/// most one client per origin and minute, and it is not found in the cache a second later.
+#[test]
+fn unsolicited_answers_reach_nobody_twice() {
+    let lates = effort(
+        &[None, Some(100), Some(5000), Some(100_000)][..],
+        &[None, Some(0), Some(100), Some(1000), Some(5000), Some(20_000), Some(100_000)],
+    );
+    for &late in lates {
+        for clients in effort(&[1, 8][..], &[1, 2, 8]) {
+            for chunked in effort(&[false][..], &[false, true]) {
+                let form = Form { late, chunked: *chunked };
+                let origin = two_answers(form, 1, Duration::ZERO);
+                let slow = late.unwrap_or(0) / 1000 + 1;
+                let requests = (effort(300, 20_000) / slow).max(effort(24, 200));
+                let most = usize::from(late.is_some());
+                unsolicited_round(&origin, *clients, requests, most, &format!("{form:?}, {clients} clients"));
+            }
+        }
+    }
+}
+
+/// One unsolicited response shifts the answers of a slow origin for at most a second, not for ever.
+#[test]
+fn a_shift_ends_by_itself() {
+    let once = AtomicU64::new(0);
+    let origin = Origin::start(move |path, stream| {
+        std::thread::sleep(Duration::from_millis(10));
+        let n = once.fetch_add(1, Ordering::SeqCst);
+        if n == 20 {
+            let late = stream.try_clone().expect("sockets can be cloned");
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(5));
+                let _ = (&late).write_all(FOREIGN.as_bytes());
+            });
+        }
+        stream.write_all(page(path, false).as_bytes()).is_ok()
+    });
+    unsolicited_round(&origin, 1, effort(150, 3000), 120, "one shift");
+}
+
+/// A response that is there before the request was sent is not taken for its answer.
+#[test]
+fn an_answer_before_the_request_is_none() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let address = listener.local_addr().expect("it is bound");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.write_all(FOREIGN.as_bytes());
+            std::thread::spawn(move || {
+                let mut head = [0; 4096];
+                while stream.read(&mut head).is_ok_and(|n| n > 0) {
+                    let _ = stream.write_all(page("/own", false).as_bytes());
+                }
+            });
+        }
+    });
+    let daemon = Daemon::start(&vcl(address, ""), &["-s", "malloc,32M"]);
+    let mut foreign = 0;
+    for n in 0..effort(15, 1000) {
+        let answer = get(daemon.address, &format!("/{n}")).expect("each request is answered");
+        foreign += usize::from(answer.body == b"foreign");
+    }
+    assert!(foreign < 2, "{foreign} responses were taken although they came before the request");
+}
+
+/// What came over a connection that has surplus bytes later is fetched anew.
+#[test]
+fn objects_of_a_faulty_connection_leave_the_cache() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let paths = seen.clone();
+    let origin = Origin::start(move |path, stream| {
+        paths.lock().expect("nobody panics with it").push(path.to_owned());
+        let late = if path == "/late" { FOREIGN } else { "" };
+        write_apart(stream, &page(path, false), late, Some(100_000))
+    });
+    let daemon = Daemon::start(&vcl(origin.address, SUBS), &["-s", "malloc,32M"]);
+    let mut client = Client::connect(daemon.address).expect("connections are accepted");
+    for path in ["/a", "/b", "/late"] {
+        assert_eq!(client.get(path).expect("it answers").body, path.as_bytes());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let before = origin.requests();
+    for path in ["/a", "/b", "/late"] {
+        assert_eq!(client.get(path).expect("it answers").body, path.as_bytes());
+    }
+    let again: HashSet<_> = seen.lock().expect("nobody panics with it")[before..].iter().cloned().collect();
+    assert_eq!(again.len(), 3, "{again:?}");
+}
