@@ -7,8 +7,10 @@ use crate::ascii::{is_hex, is_reg_name};
 
 /// Returns whether `value` may be the value of `Host`. An empty one is valid: a target without an authority
 /// is sent with it (RFC 9112 section 3.2).
+#[inline]
 pub fn is_valid_host(value: &[u8]) -> bool {
-    value.is_empty() || is_valid_authority(value)
+    // Most hosts are a name and nothing else.
+    value.iter().all(|&b| is_reg_name(b)) || is_valid_authority(value)
 }
 
 /// Returns whether `authority` is a host, which is not empty, with an optional port.

@@ -221,6 +221,9 @@ fn split_start_line(buf: &[u8]) -> Option<([Range<usize>; 3], usize)> {
 /// A method is a token (RFC 9110 section 9.1), but for a colon before it, which one of Varnish's public cases has.
 #[inline]
 fn is_method(method: &[u8]) -> bool {
+    if matches!(method, b"GET" | b"HEAD" | b"POST") {
+        return true;
+    }
     let token = method.strip_prefix(b":").unwrap_or(method);
     !token.is_empty() && token.iter().all(|&b| is_tchar(b))
 }

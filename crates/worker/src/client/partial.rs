@@ -15,7 +15,8 @@ use super::transmit::Plan;
 use super::{Req, Source};
 use crate::sender::SendError;
 
-/// Applies the request's `Range` to the plan and the response.
+/// Applies the request's `Range` to the plan and the response. Never inlined, because few requests have one.
+#[inline(never)]
 pub(super) fn set_range(req: &mut Req, source: &Source, plan: &mut Plan) {
     let several = several(req, source, plan);
     let ws = &req.task.ws;
