@@ -137,3 +137,39 @@ fn parameters_decide_who_is_gone() {
     std::thread::sleep(SOON);
     assert_eq!(stuck.held(), 1);
 }
+
+/// Beyond the bound requests are refused, with 503 or as the parameters for threads say, and hits are not bounded.
+#[test]
+fn what_waits_is_bounded() {
+    let stuck = Stuck::start();
+    let mut daemon = stuck.daemon(&["-p", "max_waiting=8", "-p", "timeout_idle=1"]);
+    assert_eq!(get(daemon.address, "/kept/a").expect("it serves").status, 200);
+    let told = |mut client: TcpStream| {
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).expect("the daemon closes in order");
+        answer
+    };
+    // One backend gets three quarters; two more wait for it.
+    let clients: Vec<_> = (0..6).map(|_| ask(&daemon, "/head/")).collect();
+    stuck.comes_to_hold(6);
+    assert!(told(ask(&daemon, "/head/close")).starts_with("HTTP/1.1 503 Backend fetch failed"));
+    assert_eq!(get(daemon.address, "/fresh/").expect("the other backend is free").status, 200);
+    drop(clients);
+    stuck.comes_to_hold(0);
+    for (name, value) in [("thread_pools", 1), ("thread_pool_min", 5), ("thread_pool_max", 5)] {
+        daemon.ok(&format!("param.set {name} {value}"));
+    }
+    daemon.ok("param.set thread_queue_limit 2");
+    let clients: Vec<_> = (0..7).map(|_| ask(&daemon, "/head/")).collect();
+    stuck.comes_to_hold(5);
+    std::thread::sleep(LATE / 5);
+    assert_eq!(told(ask(&daemon, "/head/")), "", "it is dropped without an answer");
+    let mut streams = H2Client::connect(daemon.address, &[]).expect("connections are accepted");
+    let stream = streams.get("/head/").expect("it can be asked");
+    assert_eq!(streams.response(stream).expect("the connection is open").0, None, "it is reset");
+    assert_eq!(get(daemon.address, "/kept/a").expect("hits are not bounded").status, 200);
+    assert_eq!(stuck.held(), 5);
+    drop(clients);
+    stuck.comes_to_hold(0);
+    assert_eq!(get(daemon.address, "/fresh/").expect("there is room again").status, 200);
+}
