@@ -1,5 +1,7 @@
 //! Leave to wait, for a request that cannot be answered from the cache at once; see [`crate::admission`].
 
+use std::pin::pin;
+
 use lacquer_h2::{Error, Reason};
 use lacquer_http::SessClose;
 use lacquer_shm::Tag;
@@ -38,7 +40,7 @@ async fn queue(req: &mut Req, bound: Bound) -> Result<(), Step> {
     req.task.reactor.counters.sess_queued.add(1);
     let patience = clock::seconds(clock::limit(bound.patience()));
     let turn = tokio::time::timeout(patience, shared.admission.turn(bound, &place));
-    let Some(turn) = presence::while_waiting(&req.tx, &req.task.params, turn).await else {
+    let Some(turn) = presence::while_waiting(&req.tx, &req.task.params, pin!(turn)).await else {
         return Err(presence::abandon(req));
     };
     drop(place);

@@ -1,6 +1,7 @@
 //! Is it in the cache? Look-up, vcl_hit and vcl_purge.
 
 use std::cell::{Cell, RefCell};
+use std::pin::pin;
 
 use lacquer_cache::{BodyState, Busy, Lookup, LookupArgs, ObjRef, Object, Purge, Resumed, Wait};
 use lacquer_http::vary;
@@ -75,7 +76,7 @@ pub async fn lookup(req: &mut Req) -> Step {
 /// Waits for another's fetch, if there is leave to wait and the client stays.
 async fn wait_for_other(req: &mut Req, wait: Wait) -> Result<Resumed, Step> {
     admit(req).await?;
-    let resumed = presence::while_waiting(&req.tx, &req.task.params, wait).await;
+    let resumed = presence::while_waiting(&req.tx, &req.task.params, pin!(wait)).await;
     resumed.ok_or_else(|| presence::abandon(req))
 }
 

@@ -2,7 +2,7 @@
 //! when a connection is closed, and an HTTP/2 connection's task when a stream is reset.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use lacquer_backend::TxHalf;
@@ -27,7 +27,7 @@ impl Patience {
 
     /// Runs `work` until it is done; returns `None` if the client of this HTTP/1 connection is gone before.
     pub async fn while_connected<T>(self, tx: &TxHalf, work: impl Future<Output = T>) -> Option<T> {
-        unless(work, self.disconnected(tx)).await
+        unless(pin!(work), self.disconnected(tx)).await
     }
 
     /// Waits until the client is gone.
@@ -43,22 +43,34 @@ impl Patience {
         let Some(seconds) = self.half_closed else { return std::future::pending().await };
         tx.peer_shut_down().await;
         if seconds > 0.0 {
-            let _ = tokio::time::timeout(clock::seconds(seconds), tx.broken()).await;
+            // Timers are large, and this one is rare.
+            let _ = Box::pin(tokio::time::timeout(clock::seconds(seconds), tx.broken())).await;
         }
     }
 }
 
-async fn unless<T>(work: impl Future<Output = T>, end: impl Future<Output = ()>) -> Option<T> {
-    let (mut work, mut end) = (pin!(work), pin!(end));
-    poll_fn(|cx| match work.as_mut().poll(cx) {
-        Poll::Ready(done) => Poll::Ready(Some(done)),
-        Poll::Pending => end.as_mut().poll(cx).map(|()| None),
+/// Runs `work` until it is done; returns `None` if `end` comes first. That is looked at only where `work` has to
+/// wait. The work comes pinned, for it may be large.
+async fn unless<F: Future>(mut work: Pin<&mut F>, end: impl Future<Output = ()>) -> Option<F::Output> {
+    if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
+        return Some(done);
+    }
+    let mut end = pin!(end);
+    // The work was polled a moment ago, for the same waker.
+    let mut polled = true;
+    poll_fn(|cx| {
+        if !std::mem::take(&mut polled)
+            && let Poll::Ready(done) = work.as_mut().poll(cx)
+        {
+            return Poll::Ready(Some(done));
+        }
+        end.as_mut().poll(cx).map(|()| None)
     })
     .await
 }
 
 /// Runs what a request waits for; returns `None` if its client is gone first.
-pub async fn while_waiting<T>(wire: &Wire, params: &Params, work: impl Future<Output = T>) -> Option<T> {
+pub async fn while_waiting<F: Future>(wire: &Wire, params: &Params, work: Pin<&mut F>) -> Option<F::Output> {
     unless(work, Patience::of(params).gone(wire)).await
 }
 

@@ -2,7 +2,7 @@
 //! has stopped reading. A fetch looks at it wherever it waits for the origin, and ends in order from there.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -31,8 +31,8 @@ impl Abandonment {
     /// Runs `work` until it is done; returns `None` if the fetch is abandoned before.
     ///
     /// While the request waits for the fetch it runs it too, and wakes it so. Later the reader's last word does.
-    pub async fn unless<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let mut work = pin!(work);
+    /// The work comes pinned: to move it would cost more than to look.
+    pub async fn unless<F: Future>(&self, mut work: Pin<&mut F>) -> Option<F::Output> {
         poll_fn(|cx| {
             if self.is_due() {
                 return Poll::Ready(None);

@@ -1,6 +1,7 @@
 //! The body of the answer into storage, through the filters that VCL or the encoding ask for.
 
 use std::io;
+use std::pin::pin;
 
 use lacquer_cache::{BodyState, flag};
 use lacquer_filters::Chain;
@@ -172,7 +173,7 @@ impl Fetch {
             let window = writer.window();
             let n = window.len().min(usize::try_from(left).unwrap_or(usize::MAX));
             let read = read_timed(connection, &self.deadline, &mut window[..n]);
-            let Some(got) = abandonment.unless(read).await else { return self.stop(connection) };
+            let Some(got) = abandonment.unless(pin!(read)).await else { return self.stop(connection) };
             match got {
                 Ok(0) => return Err(STRAIGHT_SHORT.into()),
                 Err(e) => {
@@ -214,7 +215,7 @@ impl Fetch {
             let want = PIECE.min(usize::try_from(most).unwrap_or(usize::MAX));
             self.wait_for_reader().await;
             let piece = next_piece(connection, &self.deadline, &mut buffer, want);
-            let Some(piece) = abandonment.unless(piece).await else { return self.stop(connection) };
+            let Some(piece) = abandonment.unless(pin!(piece)).await else { return self.stop(connection) };
             let n = match piece {
                 Ok(n) => n,
                 Err(e) => self.nothing_more(&e, status)?,

@@ -1,6 +1,7 @@
 //! The exchange with an origin: a connection, and the request with its body.
 
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -129,7 +130,8 @@ impl Fetch {
         let most = bound.of_one_backend();
         let entry = Entry { origin, id, instance, params: &task.params, counters, most, admission };
         self.news.endpoint.set(origin.endpoint.id);
-        let slot = match abandonment.unless(entry.pass(&mut task.log)).await {
+        let passed = abandonment.unless(pin!(entry.pass(&mut task.log))).await;
+        let slot = match passed {
             Some(Some(slot)) => slot,
             Some(None) => return false,
             None => {
@@ -161,7 +163,7 @@ impl Fetch {
         let task = &mut self.task;
         let limits = Limits::of(&origin, &task.params, self.attempt.connect_timeout);
         let found = connect_or_reuse(&task.reactor, slot, &limits, fresh_only, &mut task.log);
-        let Some(found) = abandonment.unless(found).await else {
+        let Some(found) = abandonment.unless(pin!(found)).await else {
             return Err(endpoint::ConnectError { errno: ABANDONED, held_down: false });
         };
         let found = found?;
@@ -223,7 +225,7 @@ impl Fetch {
             return Tried::Bad;
         };
         let abandonment = self.abandonment();
-        let sent = abandonment.unless(self.send_request(connection, upload)).await;
+        let sent = abandonment.unless(pin!(self.send_request(connection, upload))).await;
         let Some(sent) = sent else { return self.abandon(connection) };
         match sent {
             Ok(()) => {

@@ -1,5 +1,7 @@
 //! The head of an origin's response: received within its limits, past interim responses, and parsed.
 
+use std::pin::pin;
+
 use lacquer_http::h1::{self, HeadScan};
 use lacquer_http::{BodyStatus, Mark, SessClose};
 use lacquer_shm::Tag;
@@ -62,8 +64,11 @@ impl Fetch {
             }
             let Ok(window) = self.task.ws.reserve(max) else { break (OVERFLOW, SessClose::RxOverflow) };
             let (since, limit, late) = limits.wait(begun, head_begun, self.deadline.now(), connection.reused);
-            let read = abandonment.unless(connection.rx.read(&mut window[have..max]));
-            let n = match self.deadline.limit(since, limit, read).await {
+            let read = {
+                let read = pin!(connection.rx.read(&mut window[have..max]));
+                self.deadline.limit(since, limit, abandonment.unless(read)).await
+            };
+            let n = match read {
                 Some(None) => return self.abandon(connection),
                 Some(Some(Ok(n))) if n > 0 => n,
                 Some(Some(_)) => break ("HTC eof (Unexpected end of input)", SessClose::RxBad),

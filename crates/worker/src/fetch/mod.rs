@@ -201,7 +201,7 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
         }
         runner.until(News::started).await
     };
-    let Some(started) = while_waiting(&tx, &params, waiting).await else {
+    let Some(started) = while_waiting(&tx, &params, pin!(waiting)).await else {
         runner.abandon().await;
         runner.leave(&req.task.reactor);
         return Outcome::ClientGone;

@@ -59,7 +59,8 @@ impl Entry<'_> {
         let direct = if origin.has_queue() { None } else { OriginSlot::take(origin, self.most) };
         let slot = match direct {
             Some(slot) => Some(slot),
-            None => self.wait().await,
+            // Few wait, and the future is large.
+            None => Box::pin(self.wait()).await,
         };
         if slot.is_none() {
             super::connection::log_failure(log, format_args!("backend {name}: busy"));
