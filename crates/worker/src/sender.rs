@@ -58,6 +58,8 @@ pub struct Sender {
     frame: BodyFrame,
     limits: Limits,
     deadline: Option<Instant>,
+    /// When a look found that the client had shut down its sending side.
+    half_closed: Option<Instant>,
     /// The parameter whose limit ended the response.
     limit_hit: Option<&'static str>,
     body: u64,
@@ -83,6 +85,7 @@ impl Sender {
             frame,
             limits,
             deadline: None,
+            half_closed: None,
             limit_hit: None,
             body: 0,
             pieces: 0,
@@ -114,14 +117,21 @@ impl Sender {
         if Instant::now() > self.deadline() {
             return Err(io::Error::from_raw_os_error(crate::sys::EAGAIN).into());
         }
-        let mut states = [PollFd::from_borrowed_fd(self.tx.as_fd(), PollFlags::empty())];
-        let gone = PollFlags::ERR | PollFlags::HUP;
-        match rustix::event::poll(&mut states, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
-            Ok(_) if states[0].revents().intersects(gone) => {
-                Err(io::Error::from(io::ErrorKind::ConnectionReset).into())
-            }
-            _ => Ok(()),
+        let mut states = [PollFd::from_borrowed_fd(self.tx.as_fd(), PollFlags::RDHUP)];
+        let looked = rustix::event::poll(&mut states, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        let found = if looked.is_ok() { states[0].revents() } else { PollFlags::empty() };
+        let is_broken = found.intersects(PollFlags::ERR | PollFlags::HUP);
+        if is_broken || found.contains(PollFlags::RDHUP) && self.is_out_of_patience() {
+            return Err(io::Error::from(io::ErrorKind::ConnectionReset).into());
         }
+        Ok(())
+    }
+
+    /// Returns whether a client that shut down its sending side counts as gone by now.
+    fn is_out_of_patience(&mut self) -> bool {
+        let now = Instant::now();
+        let since = *self.half_closed.get_or_insert(now);
+        self.limits.patience.half_closed().is_some_and(|wait| now >= since + clock::seconds(wait))
     }
 
     /// Waits until the socket takes more, within the limits.

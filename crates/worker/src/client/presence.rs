@@ -25,6 +25,11 @@ impl Patience {
         Patience { half_closed: params.cancel_abandoned.then_some(params.half_close_timeout) }
     }
 
+    /// Returns the seconds after which a client that shut down its sending side counts as gone, if it ever does.
+    pub fn half_closed(self) -> Option<f64> {
+        self.half_closed
+    }
+
     /// Runs `work` until it is done; returns `None` if the client of this HTTP/1 connection is gone before.
     pub async fn while_connected<T>(self, tx: &TxHalf, work: impl Future<Output = T>) -> Option<T> {
         unless(pin!(work), self.disconnected(tx)).await
