@@ -23,6 +23,10 @@ use crate::record::{Exchange, Received};
 use crate::stream::Look;
 use crate::trust::SpokeFirst;
 
+/// Most connections to one endpoint that rest on a shelf. A request that would leave one more behind closes it, so
+/// that many responses without a body take neither the descriptors nor the origin's connections.
+const MOST_RESTING: usize = 32;
+
 /// A connection that may be used again.
 struct Pooled {
     connection: Connection,
@@ -191,9 +195,15 @@ impl Pools {
                 watcher.wake_by_ref();
             }
         }
-        let entry = Pooled { connection, reactor, since, usable: since + rest };
         let new = || Idle { endpoint: Arc::downgrade(endpoint), ready: Vec::new(), resting: Vec::new() };
         let idle = shelf.idle.entry(endpoint.id).or_insert_with(new);
+        if !rest.is_zero() && idle.resting.len() >= MOST_RESTING {
+            connection.tx.reset_on_close();
+            connection.tx.forget();
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let entry = Pooled { connection, reactor, since, usable: since + rest };
         if rest.is_zero() { idle.ready.push(entry) } else { idle.resting.push(entry) }
     }
 

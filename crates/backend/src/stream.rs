@@ -294,6 +294,13 @@ impl TxHalf {
         let _ = rustix::net::shutdown(self.as_fd(), rustix::net::Shutdown::Write);
     }
 
+    /// Lets closing reset the connection, so that this end keeps no port in TIME_WAIT. Bytes that the peer has
+    /// not acknowledged are lost: only for connections whose last response is complete.
+    pub fn reset_on_close(&self) {
+        // A UNIX socket has no ports to spare.
+        let _ = rustix::net::sockopt::set_socket_linger(self.as_fd(), Some(std::time::Duration::ZERO));
+    }
+
     /// Lets go of the sending half without the shutdown that dropping it would do.
     pub fn forget(self) {
         match self {

@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lacquer_backend::{Connection, Exchange, Facts, Record, SpokeFirst, Surplus, Taken, TxHalf, endpoint};
 use lacquer_cache::Object;
@@ -266,6 +266,10 @@ impl OriginConnection {
 
     /// Ends it without the half-close that dropping the sending half would do.
     pub fn close(self) {
+        // A suspected origin gets a connection for each request: they must not use up the ports.
+        if self.is_at_end && self.origin().endpoint.trust.is_suspected(Instant::now()) {
+            self.tx.reset_on_close();
+        }
         self.tx.forget();
     }
 
