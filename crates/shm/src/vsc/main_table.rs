@@ -23,7 +23,7 @@ crate::mapping::counter_set! {
         "The kernel had no memory for the socket. Part of sess_fail; should not happen.";
     sess_fail_other: Counter Info Integer "Accept failed: other reasons"
         "Whatever the other sess_fail_* counters do not name; the log tag SessError says what it was.";
-    client_conn_limited: Counter Info Integer "Client connections closed: client_max_connections"
+    client_conn_limited: Counter Info Integer "Connections closed: client_max_connections"
         "Connections that were closed at once because their address had client_max_connections already.";
     client_req_limited: Counter Info Integer "Requests answered with 429: client_max_requests"
         "Requests that were refused because their address had client_max_requests at work already.";
@@ -212,7 +212,7 @@ crate::mapping::counter_set! {
         "Sessions that ended because VCL failed.";
     sc_rapid_reset: Counter Diag Integer "Closed on error: RAPID_RESET"
         "HTTP/2 sessions that ended because the client reset streams faster than the limits allow.";
-    h2_reset_limited: Counter Diag Integer "HTTP/2 sessions closed: h2_rapid_reset_address_limit"
+    h2_reset_limited: Counter Diag Integer "HTTP/2 sessions closed: resets of an address"
         "HTTP/2 sessions that ended because their address had used up its budget of rapid resets. Part of sc_rapid_reset.";
     sc_bankrupt: Counter Diag Integer "Closed on error: BANKRUPT"
         "HTTP/2 sessions that ended because no stream got window credit before h2_window_timeout.";
