@@ -90,7 +90,8 @@ fn answer(path: &str, is_cacheable: bool, stream: &mut TcpStream) -> bool {
 /// Waits until the daemon closes the connection.
 fn hold(stream: &mut TcpStream, count: &AtomicUsize) -> bool {
     count.fetch_add(1, Ordering::SeqCst);
-    let _ = stream.read(&mut [0]);
+    // A request's body may come first.
+    while stream.read(&mut [0; 64]).is_ok_and(|n| n > 0) {}
     count.fetch_sub(1, Ordering::SeqCst);
     false
 }

@@ -11,6 +11,7 @@ use lacquer_params::Params;
 
 use super::{Req, Step};
 use crate::clock;
+use crate::deadlines::Deadline;
 use crate::wire::Wire;
 
 /// When a client counts as gone.
@@ -77,6 +78,22 @@ async fn unless<F: Future>(mut work: Pin<&mut F>, end: impl Future<Output = ()>)
 /// Runs what a request waits for; returns `None` if its client is gone first.
 pub async fn while_waiting<F: Future>(wire: &Wire, params: &Params, work: Pin<&mut F>) -> Option<F::Output> {
     unless(work, Patience::of(params).gone(wire)).await
+}
+
+/// As [`while_waiting`], for what is over within milliseconds as a rule: the client is not looked for before this
+/// deadline's next turns, which costs next to nothing.
+pub async fn while_fetching<F: Future>(
+    wire: &Wire,
+    params: &Params,
+    later: &Deadline,
+    work: Pin<&mut F>,
+) -> Option<F::Output> {
+    let gone = async {
+        later.arm(later.now(), 0.0);
+        poll_fn(|cx| if later.poll_expired(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+        Box::pin(Patience::of(params).gone(wire)).await;
+    };
+    unless(work, gone).await
 }
 
 /// Whether the client is known to be gone.

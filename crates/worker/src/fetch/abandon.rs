@@ -40,19 +40,25 @@ impl Abandonment {
             if let Poll::Ready(done) = work.as_mut().poll(cx) {
                 return Poll::Ready(Some(done));
             }
-            self.watch(cx);
-            if self.is_due() { Poll::Ready(None) } else { Poll::Pending }
+            // What came in between did not see the waker.
+            if self.watch(cx) && self.is_due() { Poll::Ready(None) } else { Poll::Pending }
         })
         .await
     }
 
-    fn watch(&self, cx: &Context<'_>) {
+    /// Has the task woken by what may come from outside of it; returns false if nothing may.
+    fn watch(&self, cx: &Context<'_>) -> bool {
+        let orphan = self.news.orphan.borrow();
+        if self.object.is_none() && orphan.is_none() {
+            return false;
+        }
         if let Some(object) = &self.object {
             object.stored().watch_delivery(cx);
         }
-        if let Some(orphan) = &*self.news.orphan.borrow() {
+        if let Some(orphan) = &*orphan {
             orphan.watch(cx);
         }
+        true
     }
 }
 

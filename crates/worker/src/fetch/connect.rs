@@ -121,24 +121,24 @@ impl Fetch {
 
     /// Opens or reuses a connection; false with the reason in the log.
     async fn connect(&mut self, id: BackendId, origin: &Arc<Origin>, fresh_only: bool) -> bool {
-        let abandonment = self.abandonment();
-        let task = &mut self.task;
-        let counters = &task.reactor.shared.counters;
-        let instance = task.vcl.loaded.instance();
-        let admission = &*task.reactor.shared.admission;
-        let bound = Bound::of(&task.params, task.reactor.shared.descriptors.limit());
+        let shared = &self.task.reactor.shared;
+        let (counters, admission) = (&shared.counters, &*shared.admission);
+        let instance = self.task.vcl.loaded.instance();
+        let bound = Bound::of(&self.task.params, shared.descriptors.limit());
         let most = bound.of_one_backend();
-        let entry = Entry { origin, id, instance, params: &task.params, counters, most, admission };
+        let entry = Entry { origin, id, instance, params: &self.task.params, counters, most, admission };
         self.news.endpoint.set(origin.endpoint.id);
-        let passed = abandonment.unless(pin!(entry.pass(&mut task.log))).await;
-        let slot = match passed {
-            Some(Some(slot)) => slot,
-            Some(None) => return false,
-            None => {
+        let mut passed = entry.pass_at_once();
+        if passed.is_none() {
+            // Few wait, and the future is large.
+            let abandonment = self.abandonment();
+            let waited = abandonment.unless(Box::pin(entry.pass(&mut self.task.log)).as_mut()).await;
+            if waited.is_none() {
                 self.log_abandoned();
-                return false;
             }
-        };
+            passed = waited.flatten();
+        }
+        let Some(slot) = passed else { return false };
         if self.task.ws.alloc(CONNECTION_COST).is_err() {
             self.fetch_error("out of workspace");
             return false;
@@ -224,9 +224,15 @@ impl Fetch {
             connection.close = Some(SessClose::Overload);
             return Tried::Bad;
         };
-        let abandonment = self.abandonment();
-        let sent = abandonment.unless(pin!(self.send_request(connection, upload))).await;
-        let Some(sent) = sent else { return self.abandon(connection) };
+        let sent = if self.cached_body.is_none() && self.client_body.is_none() {
+            self.send_head(connection).await
+        } else {
+            // Few requests have a body, and the future is large.
+            let abandonment = self.abandonment();
+            let sent = abandonment.unless(Box::pin(self.send_request(connection, upload)).as_mut()).await;
+            let Some(sent) = sent else { return self.abandon(connection) };
+            sent
+        };
         match sent {
             Ok(()) => {
                 connection.asked = self.task.stamp("Bereq");
@@ -257,15 +263,18 @@ impl Fetch {
     }
 
     async fn send_request(&mut self, connection: &mut OriginConnection, upload: Upload) -> io::Result<()> {
+        self.send_head(connection).await?;
+        self.send_body(&connection.tx, upload).await
+    }
+
+    async fn send_head(&mut self, connection: &mut OriginConnection) -> io::Result<()> {
         self.out.clear();
         let head = h1::write_request_head(&self.bereq, &self.task.ws, &mut self.out);
         connection.tx.write_all(&self.out).await?;
         self.account.bereq_header += head as u64;
         if self.cached_body.is_none() && self.client_body.is_none() {
             self.task.log_sent("V1B", 0, 0);
-            return Ok(());
         }
-        // Few requests have a body, and the future is large.
-        Box::pin(self.send_body(&connection.tx, upload)).await
+        Ok(())
     }
 }

@@ -35,7 +35,7 @@ use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::BackendId;
 
 use crate::admission::{Bound, Permit};
-use crate::client::{Req, while_waiting};
+use crate::client::{Req, while_fetching, while_waiting};
 use crate::deadlines::Deadline;
 use crate::memory::Memory;
 use crate::pace::Pace;
@@ -194,14 +194,24 @@ pub enum Outcome {
 pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
     let how = if matches!(mode, Mode::Pass) { "pass" } else { "fetch" };
     let (mut runner, lent) = start(req, mode, how, false);
-    let (tx, params) = (req.tx.clone(), req.task.params.clone());
-    let waiting = async {
-        if lent {
-            Box::pin(lend_body(req, &mut runner)).await;
+    let (tx, params, later) = (req.tx.clone(), req.task.params.clone(), runner.presence.clone());
+    let shared = &req.task.reactor.shared;
+    // Where many wait, a client that is gone is to make room at once.
+    let is_pressed = shared.admission.is_pressed(Bound::of(&params, shared.descriptors.limit()));
+    let started = {
+        let waiting = pin!(async {
+            if lent {
+                Box::pin(lend_body(req, &mut runner)).await;
+            }
+            runner.until(News::started).await
+        });
+        if is_pressed {
+            while_waiting(&tx, &params, waiting).await
+        } else {
+            while_fetching(&tx, &params, &later, waiting).await
         }
-        runner.until(News::started).await
     };
-    let Some(started) = while_waiting(&tx, &params, pin!(waiting)).await else {
+    let Some(started) = started else {
         runner.abandon().await;
         runner.leave(&req.task.reactor);
         return Outcome::ClientGone;

@@ -46,7 +46,15 @@ impl Drop for Queued<'_> {
 }
 
 impl Entry<'_> {
-    /// Takes a slot; logs and counts why there is none.
+    /// Takes a slot if one is free and nobody is in the queue.
+    pub fn pass_at_once(&self) -> Option<OriginSlot> {
+        if self.origin.has_queue() || !self.is_healthy() {
+            return None;
+        }
+        OriginSlot::take(self.origin, self.most)
+    }
+
+    /// Takes a slot, and waits for one where the limits allow it; logs and counts why there is none.
     pub async fn pass(&self, log: &mut TxLog) -> Option<OriginSlot> {
         let origin = self.origin;
         let name = &origin.spec.name;
@@ -56,11 +64,9 @@ impl Entry<'_> {
             self.counters.backend_unhealthy.add(1);
             return None;
         }
-        let direct = if origin.has_queue() { None } else { OriginSlot::take(origin, self.most) };
-        let slot = match direct {
+        let slot = match self.pass_at_once() {
             Some(slot) => Some(slot),
-            // Few wait, and the future is large.
-            None => Box::pin(self.wait()).await,
+            None => self.wait().await,
         };
         if slot.is_none() {
             super::connection::log_failure(log, format_args!("backend {name}: busy"));

@@ -75,6 +75,8 @@ pub struct Runner {
     desk: Rc<Desk>,
     shared: Arc<Shared>,
     pub deadline: Rc<Deadline>,
+    /// When the request's client is looked for.
+    pub presence: Rc<Deadline>,
 }
 
 impl Runner {
@@ -82,7 +84,13 @@ impl Runner {
         let desk = Rc::new(Desk::default());
         desk.vacant.set(Some(Seat::new(reactor, params)));
         let work = Box::pin(one_after_the_other(desk.clone()));
-        Runner { work, desk, shared: reactor.shared.clone(), deadline: reactor.deadlines.enlist() }
+        Runner {
+            work,
+            desk,
+            shared: reactor.shared.clone(),
+            deadline: reactor.deadlines.enlist(),
+            presence: reactor.deadlines.enlist(),
+        }
     }
 
     /// Where the next fetch puts what it has to say.

@@ -23,6 +23,8 @@ use crate::memory::Memory;
 use crate::task::Task;
 
 /// Takes from the request what the fetch needs; texts are copied into the fetch's own workspace.
+// Inlined, the fetch is made where it stays; it is too large to be moved.
+#[inline]
 pub fn from_request(
     req: &mut Req,
     mode: Mode,
