@@ -35,7 +35,8 @@ struct Queued<'o>(&'o Origin);
 
 impl<'o> Queued<'o> {
     fn enter(origin: &'o Origin, places: u32) -> Option<Queued<'o>> {
-        origin.queue(places).then_some(Queued(origin))
+        // Made only with a place: dropping it gives one back.
+        origin.queue(places).then(|| Queued(origin))
     }
 }
 
@@ -131,5 +132,24 @@ impl Entry<'_> {
             // Nobody tells that a fetch has lost its client.
             let _ = timeout_at(deadline.min(now + ORPHANS_AFTER), freed).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backends::Surroundings;
+
+    #[test]
+    fn a_full_queue_keeps_count() {
+        let around = Surroundings { vcl_name: "boot", probe: None, via: None, prefer_ipv6: false, now: 0.0 };
+        let origin = Origin::new(lacquer_vcl::program::Backend::default(), &around);
+        let first = Queued::enter(&origin, 1).expect("there is a place");
+        for _ in 0..3 {
+            assert!(Queued::enter(&origin, 1).is_none(), "the place is taken");
+        }
+        assert!(origin.has_queue(), "the first still waits");
+        drop(first);
+        assert!(!origin.has_queue());
     }
 }
