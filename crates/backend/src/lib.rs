@@ -15,5 +15,5 @@ pub use connection::{Connection, Facts};
 pub use endpoint::{ConnectError, Endpoint};
 pub use pool::{Pools, Surplus, Taken};
 pub use record::{Exchange, Received, Record};
-pub use stream::{Look, RxHalf, Stream, TxHalf};
+pub use stream::{Look, RxHalf, SAMPLE, Stream, TxHalf};
 pub use trust::SpokeFirst;

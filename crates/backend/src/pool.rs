@@ -198,8 +198,7 @@ impl Pools {
         let new = || Idle { endpoint: Arc::downgrade(endpoint), ready: Vec::new(), resting: Vec::new() };
         let idle = shelf.idle.entry(endpoint.id).or_insert_with(new);
         if !rest.is_zero() && idle.resting.len() >= MOST_RESTING {
-            connection.tx.reset_on_close();
-            connection.tx.forget();
+            connection.tx.reset();
             self.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }

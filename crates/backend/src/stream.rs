@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, sockopt};
@@ -33,7 +34,7 @@ pub enum Stream {
     Unix(UnixStream),
 }
 
-/// What a look into a socket found.
+/// The outcome of a look into a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
     /// Nothing: the connection is open and all that came was read.
@@ -44,8 +45,8 @@ pub enum Look {
     Bytes(Vec<u8>),
 }
 
-/// How many bytes a look takes along at most.
-const SAMPLE: usize = 512;
+/// The most surplus bytes that are looked at.
+pub const SAMPLE: usize = 512;
 
 impl Look {
     /// A server may say why it closes an idle connection (RFC 9110, 15.5.9); that is no fault.
@@ -294,11 +295,12 @@ impl TxHalf {
         let _ = rustix::net::shutdown(self.as_fd(), rustix::net::Shutdown::Write);
     }
 
-    /// Lets closing reset the connection, so that this end keeps no port in TIME_WAIT. Bytes that the peer has
-    /// not acknowledged are lost: only for connections whose last response is complete.
-    pub fn reset_on_close(&self) {
+    /// Lets go of the sending half such that closing resets the connection: this end keeps no port in TIME_WAIT.
+    /// Bytes that the peer has not acknowledged are lost: only for connections whose last response is complete.
+    pub fn reset(self) {
         // A UNIX socket has no ports to spare.
-        let _ = rustix::net::sockopt::set_socket_linger(self.as_fd(), Some(std::time::Duration::ZERO));
+        let _ = sockopt::set_socket_linger(self.as_fd(), Some(Duration::ZERO));
+        self.forget();
     }
 
     /// Lets go of the sending half without the shutdown that dropping it would do.

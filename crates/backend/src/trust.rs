@@ -28,7 +28,7 @@ pub enum SpokeFirst {
     Yes,
 }
 
-/// What is known about the behaviour of one origin. All reactors share it.
+/// Records the behaviour of one origin. All reactors share it.
 #[derive(Debug)]
 pub struct Trust {
     begun: Instant,

@@ -32,7 +32,7 @@ enum Found {
 pub struct Purging {
     purge: Purge,
     of_key: bool,
-    /// What is left to do.
+    /// Objects that are still to be purged.
     places: Vec<(u32, Found)>,
     /// Objects purged so far.
     total: usize,

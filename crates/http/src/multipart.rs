@@ -30,7 +30,7 @@ impl Multipart {
         &self.ranges
     }
 
-    /// What precedes the data of the part with this number.
+    /// Returns the bytes before the data of the part with this number.
     pub fn part_head(&self, number: usize) -> Vec<u8> {
         let (low, high) = self.ranges.get(number).copied().unwrap_or_default();
         let [low, high, whole] = [low, high, self.whole].map(Decimal::new);
@@ -39,7 +39,7 @@ impl Multipart {
         [line_end, b"--", &self.boundary, b"\r\n", &self.content_type, &range.concat(), b"\r\n\r\n"].concat()
     }
 
-    /// What follows the last part.
+    /// Returns the bytes after the last part.
     pub fn end(&self) -> Vec<u8> {
         [b"\r\n--", &self.boundary[..], b"--\r\n"].concat()
     }

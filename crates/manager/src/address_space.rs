@@ -23,7 +23,7 @@ const TIMES_MEMORY: u64 = 4;
 const MOST_RESERVE: u64 = 1 << 40;
 const PAGE: u64 = 4096;
 
-/// What a worker maps.
+/// The memory that a worker maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
     /// Bytes of the log.

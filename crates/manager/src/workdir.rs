@@ -80,7 +80,7 @@ const BESIDE_THE_LOG: u64 = 2 << 20;
 pub fn check_room(path: &Path, log: u64) -> Outcome<()> {
     let Ok(system) = rustix::fs::statvfs(".") else { return Ok(()) };
     let wanted = log.saturating_add(BESIDE_THE_LOG);
-    // What an earlier daemon left is removed before ours is made.
+    // The files of an earlier daemon are removed before ours are made.
     let left: u64 = [MGT_DIRNAME, CHILD_DIRNAME].map(|name| size_of_files(Path::new(name))).iter().sum();
     let free = system.f_bavail.saturating_mul(system.f_frsize).saturating_add(left);
     // A tmpfs without a limit has no blocks.

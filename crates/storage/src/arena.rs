@@ -15,7 +15,7 @@ use crate::memory::Mapping;
 use crate::runs::Runs;
 use crate::slabs::{Geometry, PAGE, Slabs};
 
-/// What an unlimited arena reserves of the address space unless it is told otherwise; it costs nothing until touched.
+/// Bytes of addresses that an unlimited arena reserves by default; they cost nothing until touched.
 const RESERVE: u64 = 1 << 36;
 /// Less of it than this is of no use.
 const RESERVE_LEAST: u64 = 16 << 20;

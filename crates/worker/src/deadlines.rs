@@ -209,12 +209,11 @@ impl Deadlines {
 
     fn find_idle(&self, idleness: Idleness, most: usize) -> Vec<Rc<Deadline>> {
         let turns = self.0.turns.borrow();
-        let of_turn = |(turn, queue): (&u64, &'_ Vec<Weak<Deadline>>)| {
-            let fits =
-                |deadline: &Rc<Deadline>| deadline.turn.get() == *turn && deadline.idleness.get() == idleness;
-            queue.iter().filter_map(Weak::upgrade).filter(fits).collect::<Vec<_>>()
+        let queued = turns.iter().flat_map(|(turn, queue)| queue.iter().map(move |entry| (*turn, entry)));
+        let fits = |(turn, entry): (u64, &Weak<Deadline>)| {
+            entry.upgrade().filter(|found| found.turn.get() == turn && found.idleness.get() == idleness)
         };
-        turns.iter().flat_map(of_turn).take(most).collect()
+        queued.filter_map(fits).take(most).collect()
     }
 }
 

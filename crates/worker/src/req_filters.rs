@@ -25,6 +25,7 @@ enum Kind {
 }
 
 /// Filters on a body, in the order in which they get it.
+#[derive(Default)]
 pub struct BodyFilters {
     chain: Chain,
     kinds: Vec<Kind>,
@@ -40,15 +41,7 @@ pub struct BodyFilters {
 
 impl BodyFilters {
     fn failing(fault: String) -> BodyFilters {
-        BodyFilters {
-            chain: Chain::default(),
-            kinds: Vec::new(),
-            pace: Pace::default(),
-            input: 0..0,
-            out: Vec::new(),
-            ended: false,
-            fault: Some(fault),
-        }
+        BodyFilters { fault: Some(fault), ..BodyFilters::default() }
     }
 
     /// The length of what comes out is not that of what goes in.
@@ -143,15 +136,7 @@ impl Req {
             }
         };
         let chain = Chain::new(kinds.iter().map(filter).collect(), self.task.params.gzip_buffer);
-        Ok(BodyFilters {
-            chain,
-            kinds,
-            pace: Pace::default(),
-            input: 0..0,
-            out: Vec::new(),
-            ended: false,
-            fault: None,
-        })
+        Ok(BodyFilters { chain, kinds, ..BodyFilters::default() })
     }
 
     /// Filters for a body that a fetch will read: what is wrong with them shows when it does.

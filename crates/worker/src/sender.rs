@@ -147,7 +147,7 @@ impl Sender {
     /// The limit of this parameter is over.
     fn late(&mut self, limit: &'static str) -> io::Error {
         self.limit_hit = Some(limit);
-        io::Error::from_raw_os_error(11)
+        io::Error::from_raw_os_error(crate::sys::EAGAIN)
     }
 
     /// Returns the parameter whose limit ended the response, if one did.
@@ -423,7 +423,7 @@ impl Sender {
 pub async fn write_message(tx: &TxHalf, message: &[u8], idle: f64) -> io::Result<()> {
     match tokio::time::timeout(clock::seconds(clock::limit(idle)), tx.write_all(message)).await {
         Ok(done) => done,
-        Err(_) => Err(io::Error::from_raw_os_error(11)),
+        Err(_) => Err(io::Error::from_raw_os_error(crate::sys::EAGAIN)),
     }
 }
 

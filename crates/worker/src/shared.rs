@@ -11,7 +11,7 @@ use lacquer_shm::{Log, Main, Segment, VsmDir};
 use parking_lot::{Mutex, RwLock};
 
 use crate::addresses::AddressTable;
-use crate::admission::Admission;
+use crate::admission::{Admission, Bound};
 use crate::descriptors::Descriptors;
 use crate::locks::Locks;
 use crate::pool_counters::PoolCounters;
@@ -47,6 +47,11 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Returns how many requests may wait at once under these parameters.
+    pub fn bound(&self, params: &Params) -> Bound {
+        Bound::of(params, self.descriptors.limit())
+    }
+
     pub fn params(&self) -> Arc<Params> {
         self.params.now.read().clone()
     }

@@ -69,7 +69,7 @@ impl Turn {
 
     /// Begins the work of a transaction within the turn.
     fn enter(&self, vxid: Vxid, place: Place) -> Before {
-        let before = Before { vxid: self.vxid.load(Ordering::Relaxed), ..self.step(place) };
+        let before = self.step(place);
         self.vxid.store(vxid.raw(), Ordering::Relaxed);
         before
     }

@@ -61,7 +61,7 @@ struct Sight {
     reported: bool,
 }
 
-/// What a look at a turn comes to.
+/// The result of a look at a turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Finding {
     Fine,

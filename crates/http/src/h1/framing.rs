@@ -85,9 +85,11 @@ pub fn request_framing(msg: &Message, ws: &Workspace) -> Option<Framing> {
 /// Returns the text of the `BogoHeader` record for a request that is answered with 400 after it was logged:
 /// it has a header twice that it may not, or its `Host` is malformed.
 pub fn request_fault(msg: &Message, ws: &Workspace) -> Option<&'static str> {
-    if msg.count(ws, HOST) > 1 {
+    let mut hosts = msg.get_all(ws, HOST);
+    let host = hosts.next();
+    if hosts.next().is_some() {
         Some("Multiple Host: headers")
-    } else if msg.get(ws, HOST).is_some_and(|host| !is_valid_host(host)) {
+    } else if host.is_some_and(|host| !is_valid_host(host)) {
         Some("Illegal Host: header")
     } else if msg.count(ws, CONTENT_LENGTH) > 1 {
         Some("Multiple Content-Length: headers")

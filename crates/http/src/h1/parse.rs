@@ -101,19 +101,15 @@ impl BogoHeader {
             None => out.extend_from_slice(ws.get(self.excerpt)),
         }
         let why = match self.kind {
-            BogoKind::BadNameChar(_) => " in header name",
+            BogoKind::BadNameChar(_) => return out.extend_from_slice(b" in header name"),
             BogoKind::TooLong => hdr_len,
             BogoKind::TooMany => "http_max_hdr",
             BogoKind::Target(why) => why,
             _ => return,
         };
-        if !why.starts_with(' ') {
-            out.extend_from_slice(b" (");
-        }
+        out.extend_from_slice(b" (");
         out.extend_from_slice(why.as_bytes());
-        if !why.starts_with(' ') {
-            out.push(b')');
-        }
+        out.push(b')');
     }
 }
 

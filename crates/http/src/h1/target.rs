@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::ascii::starts_with_nocase;
 use crate::authority::{has_port, is_valid_authority};
 
-/// What to do about an acceptable target.
+/// An acceptable target, by what becomes of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// VCL gets it as it is.

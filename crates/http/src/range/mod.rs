@@ -71,7 +71,7 @@ pub(crate) fn parse_spec(spec: &[u8]) -> Result<Asked, &'static str> {
     Ok(Asked { low, high })
 }
 
-/// What to do about a request that asks for several ranges at once.
+/// The treatment of a request that asks for several ranges at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Several {
     /// Status 416, as Varnish answers.
@@ -82,7 +82,7 @@ pub enum Several {
     UpTo(usize),
 }
 
-/// What to do about a request's `Range`.
+/// The treatment of a request's `Range`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Deliver the whole.

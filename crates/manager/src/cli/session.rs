@@ -144,7 +144,7 @@ impl Session {
         self.collector.held()
     }
 
-    /// What decides whether it gives way to another.
+    /// Returns the facts that decide whether it gives way to another.
     pub fn facts(&self) -> Facts {
         let standing = match self.login {
             _ if self.origin != Origin::Telnet => Standing::Permanent,
@@ -157,7 +157,7 @@ impl Session {
         Facts { standing, peer: self.wire.peer, opened, last_heard }
     }
 
-    /// What to poll for.
+    /// Returns the events to poll for.
     pub fn interest(&self) -> (BorrowedFd<'_>, Interest) {
         if !self.outbox.is_empty() {
             return (self.output(), Interest::Output);

@@ -98,7 +98,7 @@ impl Sessions {
         }
     }
 
-    /// What to poll for, in the order of the indices that [`Sessions::note`] takes.
+    /// Returns the events to poll for, in the order of the indices that [`Sessions::note`] takes.
     pub fn poll_fds(&self) -> impl Iterator<Item = PollFd<'_>> {
         self.all.iter().map(|session| {
             let (fd, interest) = session.interest();

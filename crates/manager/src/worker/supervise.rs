@@ -115,7 +115,7 @@ impl Manager {
             return;
         }
         if self.params.values().auto_restart {
-            // What goes wrong has been said, and the next try is planned.
+            // A failure has been reported, and the next try is planned.
             let _ = self.launch();
         } else {
             self.stop_command();

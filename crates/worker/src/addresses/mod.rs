@@ -1,4 +1,4 @@
-//! What each client address does at a time: connections, requests at work, rapid resets.
+//! Counts what each client address does at a time: connections, requests at work, rapid resets.
 //!
 //! The table is used only where something asks for it: a session whose limits are off takes no lock and has no entry.
 //! An entry exists for as long as a session refers to it, and after that until its budget of resets has refilled; of
@@ -26,7 +26,7 @@ const SHARD_MAX: usize = 1024;
 #[cfg(test)]
 const IDLE_MAX: usize = SHARDS * SHARD_MAX;
 
-/// What is counted as one client: an IPv4 address, or an IPv6 network.
+/// Names one client: an IPv4 address, or an IPv6 network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientKey(IpAddr);
 

@@ -1,4 +1,4 @@
-//! What one session takes of its address's limits.
+//! One session's part of its address's limits.
 
 use std::cell::{Cell, OnceCell};
 use std::net::IpAddr;

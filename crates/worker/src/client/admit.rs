@@ -17,7 +17,7 @@ pub async fn admit(req: &mut Req) -> Result<(), Step> {
         return Ok(());
     }
     let shared = &req.task.reactor.shared;
-    let bound = Bound::of(&req.task.params, shared.descriptors.limit());
+    let bound = shared.bound(&req.task.params);
     if shared.admission.is_pressed(bound) && Box::pin(presence::is_gone(&req.tx, &req.task.params)).await {
         return Err(presence::abandon(req));
     }

@@ -12,7 +12,7 @@ use super::outlet::{Below, Outlet};
 use super::transmit::{Plan, pour};
 use super::{Req, Source};
 use crate::clock;
-use crate::h2::{Patience, Stream, StreamSender};
+use crate::h2::{SendLimits, Stream, StreamSender};
 use crate::sender::SendError;
 
 pub(super) async fn send(
@@ -35,11 +35,11 @@ pub(super) async fn send(
         let left = req.task.t_prev + total - clock::real();
         stream.send_by.set(Some(Instant::now() + clock::seconds(left.max(0.0))));
     }
-    let patience = stream.patience(params);
-    if send_head(&stream, &block, !send_body, patience).await.is_ok() {
+    let limits = stream.limits(params);
+    if send_head(&stream, &block, !send_body, limits).await.is_ok() {
         req.account.resp_header += block.len() as u64;
         if send_body {
-            send_all(req, stream, source, plan, patience).await;
+            send_all(req, stream, source, plan, limits).await;
         }
     }
     req.out = block;
@@ -75,9 +75,9 @@ fn write_head(req: &mut Req, block: &mut Vec<u8>) -> bool {
 }
 
 /// Sends a header block, and with `end` the end of the stream.
-async fn send_head(stream: &Stream, block: &[u8], end: bool, patience: Patience) -> Result<(), ()> {
+async fn send_head(stream: &Stream, block: &[u8], end: bool, limits: SendLimits) -> Result<(), ()> {
     let conn = &stream.conn;
-    conn.room(stream.id, patience).await?;
+    conn.room(stream.id, limits).await?;
     if stream.error().is_some() {
         return Err(());
     }
@@ -91,9 +91,9 @@ async fn send_head(stream: &Stream, block: &[u8], end: bool, patience: Patience)
     Ok(())
 }
 
-async fn send_all(req: &mut Req, stream: Rc<Stream>, source: &Source, plan: Plan, patience: Patience) {
+async fn send_all(req: &mut Req, stream: Rc<Stream>, source: &Source, plan: Plan, limits: SendLimits) {
     let wanted = plan.length.filter(|_| plan.ranged);
-    let mut sender = StreamSender::new(stream.clone(), patience);
+    let mut sender = StreamSender::new(stream.clone(), limits);
     let result = if plan.is_poured() {
         let outlet = Outlet::new(plan.filters, req.task.params.gzip_buffer, Below::Stream(sender));
         let (mut outlet, poured) = Box::pin(pour(req, source, plan.esi, plan.parts.as_deref(), outlet)).await;
@@ -167,6 +167,6 @@ pub(super) async fn minimal(req: &mut Req, stream: &Stream, status: u16) -> bool
     }
     let mut block = Vec::new();
     response::write_status(&mut block, status);
-    let patience = stream.patience(&req.task.params);
-    send_head(stream, &block, status >= 200, patience).await.is_ok()
+    let limits = stream.limits(&req.task.params);
+    send_head(stream, &block, status >= 200, limits).await.is_ok()
 }

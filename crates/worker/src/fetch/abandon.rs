@@ -12,12 +12,12 @@ use lacquer_cache::{Object, flag};
 use super::runner::News;
 use super::{Fetch, Target};
 
-/// What tells a fetch that it is not wanted any more. It is made for one wait: what the fetch is for may change.
+/// Tells a fetch that it is not wanted any more. It is made for one wait: what the fetch is for may change.
 pub struct Abandonment {
     news: Rc<News>,
     /// The fetch is not for the cache, so that it ends with its client.
     private: bool,
-    /// What its only reader may stop reading.
+    /// The object that its only reader may stop reading.
     object: Option<Arc<Object>>,
 }
 
@@ -40,7 +40,7 @@ impl Abandonment {
             if let Poll::Ready(done) = work.as_mut().poll(cx) {
                 return Poll::Ready(Some(done));
             }
-            // What came in between did not see the waker.
+            // An event in between did not see the waker.
             if self.watch(cx) && self.is_due() { Poll::Ready(None) } else { Poll::Pending }
         })
         .await
@@ -70,17 +70,18 @@ impl News {
 }
 
 impl Fetch {
-    /// Whether it is known not to be for the cache, or was not the last time.
+    /// Returns whether the fetch is for its client alone: it is known not to be for the cache, or was not the last
+    /// time.
     fn is_private(&self) -> bool {
         let awaited = || matches!(&self.target, Target::Cache(busy) if busy.is_awaited());
-        self.uncacheable || (self.is_hitmiss && self.object.is_none() && !awaited())
+        !self.is_bgfetch && (self.uncacheable || (self.is_hitmiss && self.object.is_none() && !awaited()))
     }
 
     /// For a wait that begins now.
     pub(super) fn abandonment(&self) -> Abandonment {
         Abandonment {
             news: self.news.clone(),
-            private: !self.is_bgfetch && self.is_private(),
+            private: self.is_private(),
             object: self.object.clone().filter(|_| self.uncacheable),
         }
     }
@@ -88,6 +89,6 @@ impl Fetch {
     /// Its client is gone, and nobody else wants what it gets or there is no room for it.
     pub(super) fn is_abandoned(&self) -> bool {
         let news = &self.news;
-        news.is_evicted() || (news.client_gone.get() && !self.is_bgfetch && self.is_private())
+        news.is_evicted() || (news.client_gone.get() && self.is_private())
     }
 }

@@ -17,7 +17,6 @@ use super::connection::{
 };
 use super::queue::Entry;
 use super::upload::Upload;
-use crate::admission::Bound;
 use crate::backends::{Origin, OriginLeaf};
 use crate::origin_slot::OriginSlot;
 use crate::surplus;
@@ -121,12 +120,8 @@ impl Fetch {
 
     /// Opens or reuses a connection; false with the reason in the log.
     async fn connect(&mut self, id: BackendId, origin: &Arc<Origin>, fresh_only: bool) -> bool {
-        let shared = &self.task.reactor.shared;
-        let (counters, admission) = (&shared.counters, &*shared.admission);
         let instance = self.task.vcl.loaded.instance();
-        let bound = Bound::of(&self.task.params, shared.descriptors.limit());
-        let most = bound.of_one_backend();
-        let entry = Entry { origin, id, instance, params: &self.task.params, counters, most, admission };
+        let entry = Entry::new((id, origin), instance, &self.task.params, &self.task.reactor.shared);
         self.news.endpoint.set(origin.endpoint.id);
         let mut passed = entry.pass_at_once();
         if passed.is_none() {

@@ -268,20 +268,26 @@ impl OriginConnection {
     pub fn close(self) {
         // A suspected origin gets a connection for each request: they must not use up the ports.
         if self.is_at_end && self.origin().endpoint.trust.is_suspected(Instant::now()) {
-            self.tx.reset_on_close();
+            self.tx.reset();
+        } else {
+            self.tx.forget();
         }
-        self.tx.forget();
+    }
+
+    /// Returns what outlives this exchange, and the slot that is given back when it is dropped.
+    fn into_parts(self) -> (Connection, OriginSlot) {
+        let OriginConnection { rx, tx, facts, record, slot, .. } = self;
+        (Connection { rx: rx.half, tx, facts, record }, slot)
     }
 
     /// Closes a connection on which bytes were read that belong to no request, and acts on them. Returns the
     /// text for the log.
     pub fn close_faulty(self, reactor: &Reactor, sample: Vec<u8>, spoke_first: SpokeFirst) -> String {
-        let endpoint = self.origin().endpoint.clone();
-        let OriginConnection { rx, tx, facts, record, slot: _slot, .. } = self;
-        let connection = Connection { rx: rx.half, tx, facts, record };
-        let fault = Surplus { spoke_first, ..Surplus::new(Arc::downgrade(&endpoint), &connection, sample) };
+        let (connection, slot) = self.into_parts();
+        let endpoint = &slot.origin().endpoint;
+        let fault = Surplus { spoke_first, ..Surplus::new(Arc::downgrade(endpoint), &connection, sample) };
         connection.tx.forget();
-        surplus::found(reactor, &endpoint, &fault)
+        surplus::found(reactor, endpoint, &fault)
     }
 
     /// Drops the objects that came over this connection and may be the responses to other requests.
@@ -301,9 +307,7 @@ impl OriginConnection {
         };
         reactor.counters.backend_recycle.add(1);
         let quiet = surplus::quiet_time(&reactor.params());
-        let endpoint = self.origin().endpoint.clone();
-        let OriginConnection { rx, tx, facts, record, slot: _slot, .. } = self;
-        let connection = Connection { rx: rx.half, tx, facts, record };
-        reactor.shared.pools.put(reactor.id, &endpoint, connection, &exchange, quiet);
+        let (connection, slot) = self.into_parts();
+        reactor.shared.pools.put(reactor.id, &slot.origin().endpoint, connection, &exchange, quiet);
     }
 }

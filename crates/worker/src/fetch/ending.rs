@@ -2,16 +2,13 @@
 
 use std::time::Instant;
 
-use lacquer_backend::SpokeFirst;
+use lacquer_backend::{SAMPLE, SpokeFirst};
 use lacquer_http::SessClose;
 use lacquer_shm::Tag;
 
 use super::Fetch;
 use super::connection::{OriginConnection, log_close};
 use crate::surplus;
-
-/// How many surplus bytes are looked at.
-const SAMPLE: usize = 512;
 
 impl Fetch {
     /// Ends the use of the connection, for an answer that makes no object.

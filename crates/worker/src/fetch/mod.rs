@@ -34,7 +34,7 @@ use lacquer_shm::{Tag, Vxid};
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::BackendId;
 
-use crate::admission::{Bound, Permit};
+use crate::admission::Permit;
 use crate::client::{Req, while_fetching, while_waiting};
 use crate::deadlines::Deadline;
 use crate::memory::Memory;
@@ -197,7 +197,7 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
     let (tx, params, later) = (req.tx.clone(), req.task.params.clone(), runner.presence.clone());
     let shared = &req.task.reactor.shared;
     // Where many wait, a client that is gone is to make room at once.
-    let is_pressed = shared.admission.is_pressed(Bound::of(&params, shared.descriptors.limit()));
+    let is_pressed = shared.admission.is_pressed(shared.bound(&params));
     let started = {
         let waiting = pin!(async {
             if lent {
@@ -229,8 +229,7 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
 /// Refreshes an object that is delivered meanwhile, if there is room for one more fetch.
 pub async fn in_background(req: &mut Req, busy: Busy, stale: Arc<Object>) {
     let shared = &req.task.reactor.shared;
-    let bound = Bound::of(&req.task.params, shared.descriptors.limit());
-    let permit = shared.admission.enter(bound);
+    let permit = shared.admission.enter(shared.bound(&req.task.params));
     let c = &req.task.reactor.counters;
     if permit.is_none() {
         c.bgfetch_no_thread.add(1);

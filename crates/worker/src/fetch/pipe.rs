@@ -6,7 +6,6 @@ use lacquer_vcl_runtime::BackendId;
 
 use super::connection::{Limits, OriginConnection, connect_or_reuse, introduce, log_open, refused};
 use super::queue::Entry;
-use crate::admission::Bound;
 use crate::backends::Origin;
 use crate::client::PipeRequest;
 use crate::task::Task;
@@ -19,13 +18,9 @@ pub struct PipeCall<'p> {
 impl PipeCall<'_> {
     /// Opens or reuses a connection; `None` with the reason in the log.
     pub async fn open(self, id: BackendId, origin: Arc<Origin>) -> Option<OriginConnection> {
-        let counters = &self.task.reactor.shared.counters;
+        let shared = &self.task.reactor.shared;
         let instance = self.task.vcl.loaded.instance();
-        let admission = &*self.task.reactor.shared.admission;
-        let bound = Bound::of(&self.task.params, self.task.reactor.shared.descriptors.limit());
-        let most = bound.of_one_backend();
-        let params = &self.task.params;
-        let entry = Entry { origin: &origin, id, instance, params, counters, most, admission };
+        let entry = Entry::new((id, &origin), instance, &self.task.params, shared);
         let slot = entry.pass(&mut self.pipe.log).await?;
         let limits = Limits::of(&origin, &self.task.params, self.pipe.connect_timeout);
         match connect_or_reuse(&self.task.reactor, slot, &limits, false, &mut self.pipe.log).await {
@@ -40,7 +35,7 @@ impl PipeCall<'_> {
             }
             Err(e) => {
                 refused(&mut self.pipe.log, &origin, e);
-                counters.backend_fail.add(1);
+                shared.counters.backend_fail.add(1);
                 None
             }
         }

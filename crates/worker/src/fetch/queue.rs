@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lacquer_params::Params;
-use lacquer_shm::{Main, TxLog};
+use lacquer_shm::TxLog;
 use lacquer_vcl_runtime::{BackendId, Instance};
 use tokio::time::{Instant, timeout_at};
 
-use crate::admission::Admission;
 use crate::backends::Origin;
 use crate::clock;
 use crate::origin_slot::OriginSlot;
+use crate::shared::Shared;
 
 /// Seconds for which a place is waited for when a backend has its share of all that waits.
 const SHARE_PATIENCE: f64 = 1.0;
@@ -20,14 +20,13 @@ const ORPHANS_AFTER: Duration = Duration::from_millis(10);
 
 /// Who wants to connect, and by which rules.
 pub struct Entry<'e> {
-    pub origin: &'e Arc<Origin>,
-    pub id: BackendId,
-    pub instance: &'e Instance,
-    pub params: &'e Params,
-    pub counters: &'e Main,
+    origin: &'e Arc<Origin>,
+    id: BackendId,
+    instance: &'e Instance,
+    params: &'e Params,
+    shared: &'e Shared,
     /// How many connections a backend may have in use beside what it was declared with.
-    pub most: u32,
-    pub admission: &'e Admission,
+    most: u32,
 }
 
 /// A place in the queue for a slot, given up when this is dropped.
@@ -46,7 +45,16 @@ impl Drop for Queued<'_> {
     }
 }
 
-impl Entry<'_> {
+impl<'e> Entry<'e> {
+    pub fn new(
+        (id, origin): (BackendId, &'e Arc<Origin>),
+        instance: &'e Instance,
+        params: &'e Params,
+        shared: &'e Shared,
+    ) -> Entry<'e> {
+        Entry { origin, id, instance, params, shared, most: shared.bound(params).of_one_backend() }
+    }
+
     /// Takes a slot if one is free and nobody is in the queue.
     pub fn pass_at_once(&self) -> Option<OriginSlot> {
         if self.origin.has_queue() || !self.is_healthy() {
@@ -62,7 +70,7 @@ impl Entry<'_> {
         if !self.is_healthy() {
             super::connection::log_failure(log, format_args!("backend {name}: unhealthy"));
             origin.count(|c| c.unhealthy.add(1));
-            self.counters.backend_unhealthy.add(1);
+            self.shared.counters.backend_unhealthy.add(1);
             return None;
         }
         let slot = match self.pass_at_once() {
@@ -72,7 +80,7 @@ impl Entry<'_> {
         if slot.is_none() {
             super::connection::log_failure(log, format_args!("backend {name}: busy"));
             origin.count(|c| c.busy.add(1));
-            self.counters.backend_busy.add(1);
+            self.shared.counters.backend_busy.add(1);
         }
         slot
     }
@@ -92,10 +100,10 @@ impl Entry<'_> {
             return None;
         }
         let _queued = Queued::enter(self.origin, places)?;
-        self.counters.backend_wait.add(1);
+        self.shared.counters.backend_wait.add(1);
         let slot = self.wait_until(Instant::now() + clock::seconds(patience)).await;
         if slot.is_none() {
-            self.counters.backend_wait_fail.add(1);
+            self.shared.counters.backend_wait_fail.add(1);
         }
         slot
     }
@@ -123,7 +131,7 @@ impl Entry<'_> {
             }
             if self.is_share() {
                 // A fetch that nobody waits for gives way.
-                self.admission.evict(Some(self.origin.endpoint.id));
+                self.shared.admission.evict(Some(self.origin.endpoint.id));
             }
             let now = Instant::now();
             if now >= deadline {

@@ -13,7 +13,7 @@ mod session;
 mod stream;
 mod upgrade;
 
-pub use output::{Buffers, Patience};
+pub use output::{Buffers, SendLimits};
 pub use request::finish;
 pub use sender::StreamSender;
 pub use session::{Arrival, serve};

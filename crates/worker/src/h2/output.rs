@@ -68,7 +68,7 @@ pub enum Flush {
 
 /// How long a client may take over what it is sent.
 #[derive(Clone, Copy)]
-pub struct Patience {
+pub struct SendLimits {
     /// Seconds without taking a byte.
     pub idle: f64,
     /// When all of the response must have gone out.
@@ -253,7 +253,7 @@ impl Conn {
         stream: u32,
         data: &[u8],
         end: bool,
-        patience: Patience,
+        limits: SendLimits,
     ) -> Result<usize, ()> {
         let _turn = self.output.turn.lock().await;
         if self.output.broken.get() {
@@ -283,7 +283,7 @@ impl Conn {
         if ends {
             parts[PARTS - 1] = &last;
         }
-        let written = self.write_parts(&mut parts, patience).await;
+        let written = self.write_parts(&mut parts, limits).await;
         self.give_back(before);
         match written {
             Ok(()) => Ok(len),
@@ -300,7 +300,7 @@ impl Conn {
         self.wake();
     }
 
-    async fn write_parts(&self, parts: &mut [&[u8]], patience: Patience) -> Result<(), Unsent> {
+    async fn write_parts(&self, parts: &mut [&[u8]], limits: SendLimits) -> Result<(), Unsent> {
         let mut first = 0;
         loop {
             while parts.get(first).is_some_and(|part| part.is_empty()) {
@@ -321,16 +321,16 @@ impl Conn {
                     self.output.taken.set(self.output.taken.get() + n as u64);
                     advance(parts, n);
                 }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable(patience).await?,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable(limits).await?,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e.into()),
             }
         }
     }
 
-    async fn writable(&self, patience: Patience) -> Result<(), Unsent> {
-        let idle = Instant::now() + clock::seconds(clock::limit(patience.idle));
-        let (until, limit) = match patience.by {
+    async fn writable(&self, limits: SendLimits) -> Result<(), Unsent> {
+        let idle = Instant::now() + clock::seconds(clock::limit(limits.idle));
+        let (until, limit) = match limits.by {
             Some(by) if by < idle => (by, "send_timeout"),
             _ => (idle, "idle_send_timeout"),
         };
@@ -341,10 +341,10 @@ impl Conn {
     }
 
     /// Waits until frames may be added again.
-    pub async fn room(&self, stream: u32, patience: Patience) -> Result<(), ()> {
+    pub async fn room(&self, stream: u32, limits: SendLimits) -> Result<(), ()> {
         while self.is_clogged() {
             // Like a piece of body without any: what was gathered leaves first.
-            self.send_data(stream, &[], false, patience).await?;
+            self.send_data(stream, &[], false, limits).await?;
         }
         if self.output.broken.get() { Err(()) } else { Ok(()) }
     }

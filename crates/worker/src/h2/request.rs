@@ -8,7 +8,6 @@ use lacquer_h2::{Error, Reason};
 use lacquer_shm::Tag;
 
 use super::stream::Stream;
-use crate::admission::Bound;
 use crate::client::Req;
 use crate::reactor::Reactor;
 use crate::seat::Seat;
@@ -19,7 +18,7 @@ use crate::turn::{Place, in_turns};
 /// the frames that are there were read: one of them may reset the stream.
 pub fn start(stream: Rc<Stream>, seat: Seat<Req>, cx: &mut Context<'_>) {
     let reactor = stream.conn.reactor.clone();
-    let bound = Bound::of(&reactor.params(), reactor.shared.descriptors.limit());
+    let bound = reactor.shared.bound(&reactor.params());
     let is_pressed = reactor.shared.admission.is_pressed(bound);
     let watched = reactor.watched.clone();
     let mut work = Box::pin(run(stream, seat));

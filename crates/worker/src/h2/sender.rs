@@ -7,7 +7,7 @@ use std::rc::Rc;
 use lacquer_cache::{BodyState, Object};
 use lacquer_h2::frame::{FrameHeader, Kind, flag as frame_flag};
 
-use super::output::Patience;
+use super::output::SendLimits;
 use super::stream::{Gone, Stream};
 use crate::sender::SendError;
 
@@ -26,7 +26,7 @@ impl From<Gone> for SendError {
 
 pub struct StreamSender {
     stream: Rc<Stream>,
-    patience: Patience,
+    limits: SendLimits,
     /// Small pieces of body that wait for more.
     gathered: Vec<u8>,
     body: u64,
@@ -35,8 +35,8 @@ pub struct StreamSender {
 }
 
 impl StreamSender {
-    pub fn new(stream: Rc<Stream>, patience: Patience) -> StreamSender {
-        StreamSender { stream, patience, gathered: Vec::new(), body: 0, pieces: 0, ended: false }
+    pub fn new(stream: Rc<Stream>, limits: SendLimits) -> StreamSender {
+        StreamSender { stream, limits, gathered: Vec::new(), body: 0, pieces: 0, ended: false }
     }
 
     pub fn body_bytes(&self) -> u64 {
@@ -72,7 +72,7 @@ impl StreamSender {
             }
             piece.len()
         } else {
-            let sent = conn.send_data(id, piece, end, self.patience).await.map_err(|()| Gone)?;
+            let sent = conn.send_data(id, piece, end, self.limits).await.map_err(|()| Gone)?;
             if sent < piece.len() || !end {
                 self.stream.check_time()?;
                 if conn.streams() > 1 {

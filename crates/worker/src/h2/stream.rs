@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::conn::Conn;
 use super::intake::Intake;
-use super::output::Patience;
+use super::output::SendLimits;
 use crate::clock;
 
 /// A stream that ended under its request; what it was is known to the stream.
@@ -33,7 +33,7 @@ pub struct Stream {
     /// Counts among the open ones.
     counted: Cell<bool>,
     intake: RefCell<Option<Intake>>,
-    /// Who waits for the body, who for a window, and who for the end of the stream.
+    /// Wakers for the body, for a window, and for the end of the stream.
     reader: RefCell<Option<Waker>>,
     sender: RefCell<Option<Waker>>,
     watcher: RefCell<Option<Waker>>,
@@ -305,8 +305,8 @@ impl Stream {
     }
 
     /// How long the client may take over this response.
-    pub fn patience(&self, params: &Params) -> Patience {
-        Patience { idle: self.conn.sess.send_idle_limit(params), by: self.send_by.get() }
+    pub fn limits(&self, params: &Params) -> SendLimits {
+        SendLimits { idle: self.conn.sess.send_idle_limit(params), by: self.send_by.get() }
     }
 
     /// Returns the parameter whose limit ended the response, if one did.

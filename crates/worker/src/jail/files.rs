@@ -29,8 +29,8 @@ const SCOPE_SIGNAL: u64 = 1 << 1;
 const READ: u64 = READ_FILE | READ_DIR;
 const SHARED_MEMORY: u64 = READ | WRITE_FILE | REMOVE_FILE | MAKE_REGULAR | TRUNCATE;
 
-/// What the worker itself reads when `jail_read` is narrow: the resolver's files and modules, time zones, names of
-/// users, and its own program and mappings for backtraces. Directories, because such files are replaced by others.
+/// The worker's own reading when `jail_read` is narrow: the resolver's files and modules, time zones, names of users,
+/// and its own program and mappings for backtraces. Directories, because such files are replaced by others.
 const NEEDED: &[&str] = &[
     "/etc",
     "/lib",

@@ -3,8 +3,8 @@
 //! Whoever reads the body owns the receiving half of the connection meanwhile: the session between
 //! requests, the fetch while it forwards the body.
 
+mod allowance;
 mod keep;
-mod pace;
 mod rx;
 
 use std::io;
@@ -20,8 +20,8 @@ use crate::clock;
 use crate::h2::Stream;
 use crate::req_filters::BodyFilters;
 
+use allowance::{Allowance, Missed};
 pub use keep::Keep;
-use pace::{Missed, Pace};
 pub use rx::Rx;
 
 /// Why a body ended early.
@@ -84,7 +84,7 @@ pub struct ReqBody {
     /// What was wrong with it, for the request's log, and when reading ended.
     fault: Option<BodyError>,
     ended: f64,
-    pace: Pace,
+    allowance: Allowance,
     buffer: Vec<u8>,
 }
 
@@ -120,7 +120,7 @@ impl ReqBody {
             begun: false,
             fault: None,
             ended: 0.0,
-            pace: Pace::default(),
+            allowance: Allowance::default(),
             buffer: Vec::new(),
         }
     }
@@ -195,7 +195,7 @@ impl ReqBody {
             stream: self.stream.clone(),
             framing: self.framing,
             filters: self.filters.take(),
-            pace: self.pace,
+            allowance: self.allowance,
             buffer: std::mem::take(&mut self.buffer),
             ..ReqBody::new(self.rx.take(), Framing::NONE)
         };
@@ -216,7 +216,7 @@ impl ReqBody {
         self.filters = reader.filters;
         self.rx = reader.rx;
         self.left = reader.left;
-        self.pace = reader.pace;
+        self.allowance = reader.allowance;
         self.decoder = reader.decoder;
         self.buffer = reader.buffer;
     }
@@ -313,7 +313,7 @@ impl ReqBody {
     async fn fill(&mut self, buffer: &mut [u8], params: &Params) -> Result<(usize, usize), BodyError> {
         if let Some(stream) = &self.stream {
             let read = async { stream.read(buffer).await.map_err(|_| io::ErrorKind::ConnectionReset.into()) };
-            return match self.pace.wait(params, read).await {
+            return match self.allowance.wait(params, read).await {
                 Ok(n) => {
                     self.left = self.left.saturating_sub(n as u64);
                     Ok((0, n))
@@ -332,7 +332,7 @@ impl ReqBody {
             let Some(rx) = self.rx.as_mut() else {
                 return Err(BodyError::Framing("connection is in use"));
             };
-            let n = match self.pace.wait(params, rx.read(&mut buffer[..want])).await {
+            let n = match self.allowance.wait(params, rx.read(&mut buffer[..want])).await {
                 Ok(n) if n > 0 => n,
                 other => {
                     let is_length = self.status == BodyStatus::Length;

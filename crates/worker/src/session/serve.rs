@@ -41,7 +41,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// What it is while it waits for a request.
+    /// Returns how idle the connection is while it waits for a request.
     pub fn idleness(&self) -> Idleness {
         if self.served { Idleness::Kept } else { Idleness::Silent }
     }
@@ -94,12 +94,12 @@ pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) 
     sess.log_close(&reactor, reason, clock::real());
     reactor.flush_counters();
     if let Some(connection) = lingering {
-        Box::pin(say_goodbye(&reactor, connection)).await;
+        Box::pin(close_lingering(&reactor, connection)).await;
     }
 }
 
 /// Closes a connection whose client may still be sending, such that it gets what it was sent.
-async fn say_goodbye(reactor: &Reactor, mut connection: Box<Connection>) {
+async fn close_lingering(reactor: &Reactor, mut connection: Box<Connection>) {
     if let Some(rx) = &mut connection.rx {
         let seconds = reactor.params().lingering_close;
         linger::linger(&connection.tx, rx, &connection.idle, seconds).await;

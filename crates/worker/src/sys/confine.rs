@@ -12,7 +12,7 @@ struct Program {
     instructions: *const Instruction,
 }
 
-/// What a set of Landlock rules controls (`struct landlock_ruleset_attr`).
+/// The rights that a set of Landlock rules controls (`struct landlock_ruleset_attr`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Landlock {

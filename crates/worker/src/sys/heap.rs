@@ -18,6 +18,18 @@ pub fn prepare_heap() {
     }
 }
 
+/// Limits how many heaps the C library makes for threads. It may make fewer than it was allowed, never more.
+pub fn limit_heaps(most: u32) {
+    #[cfg(target_env = "gnu")]
+    {
+        let most = libc::c_int::try_from(most).unwrap_or(libc::c_int::MAX);
+        // SAFETY: it takes two integers, and changes how memory is found, not memory.
+        let _ = unsafe { libc::mallopt(libc::M_ARENA_MAX, most) };
+    }
+    #[cfg(not(target_env = "gnu"))]
+    let _ = most;
+}
+
 /// Returns how many bytes of the heap are free, whether or not their pages are with the system already.
 pub fn free_heap() -> usize {
     #[cfg(target_env = "gnu")]

@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use lacquer_vcl_runtime::TcpInfo;
 
 pub use fatal::{die, prepare_thread, set_last_words_fd, watch_for_faults};
-pub use heap::{free_heap, prepare_heap, trim_heap};
+pub use heap::{free_heap, limit_heaps, prepare_heap, trim_heap};
 
 /// Returns the lowest number that a new descriptor would get, or the highest there is if there can be none.
 pub fn lowest_free_descriptor(any: BorrowedFd<'_>) -> RawFd {
@@ -23,18 +23,6 @@ pub fn lowest_free_descriptor(any: BorrowedFd<'_>) -> RawFd {
 pub fn inherit(fd: RawFd) -> OwnedFd {
     // SAFETY: the number comes from the manager, which opened it for this worker alone; each is taken once.
     unsafe { OwnedFd::from_raw_fd(fd) }
-}
-
-/// Limits how many heaps the C library makes for threads. It may make fewer than it was allowed, never more.
-pub fn limit_heaps(most: u32) {
-    #[cfg(target_env = "gnu")]
-    {
-        let most = libc::c_int::try_from(most).unwrap_or(libc::c_int::MAX);
-        // SAFETY: it takes two integers, and changes how memory is found, not memory.
-        let _ = unsafe { libc::mallopt(libc::M_ARENA_MAX, most) };
-    }
-    #[cfg(not(target_env = "gnu"))]
-    let _ = most;
 }
 
 /// uid and gid of the process at the other end of a UNIX socket.

@@ -71,8 +71,8 @@ fn elements() {
     );
 }
 
-/// What is kept of a body beside its bytes does not depend on the length of the client's URL, nor on how many faults
-/// there are or how long an attribute goes on.
+/// Program and notes stay short, however long the client's URL and an attribute are and however many faults there
+/// are.
 #[test]
 fn programs_and_faults_are_bounded() {
     let url = [b"/".as_slice(), &vec![b'u'; 60_000], b"/page"].concat();

@@ -15,7 +15,7 @@ const SAVED_IDLES: f64 = 6.0;
 /// The seconds for which a body's client may still be waited for. Waiting spends them and bytes earn them, up to a
 /// maximum: bytes that came long ago do not pay for a trickle.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Pace {
+pub struct Allowance {
     spent: f64,
 }
 
@@ -32,7 +32,7 @@ fn maximum(params: &Params) -> f64 {
     if params.req_body_min_rate == 0 { f64::INFINITY } else { SAVED_IDLES * params.timeout_idle.max(0.001) }
 }
 
-impl Pace {
+impl Allowance {
     /// Returns how long may be waited for the next byte.
     pub fn left(&self, params: &Params) -> f64 {
         (maximum(params) - self.spent).max(0.0)
@@ -83,13 +83,13 @@ mod tests {
 
     /// Sends pieces of `bytes` every `seconds`; returns when the body is given up, or infinity.
     fn given_up(params: &Params, bytes: usize, seconds: f64) -> f64 {
-        let (mut pace, mut now) = (Pace::default(), 0.0);
+        let (mut allowance, mut now) = (Allowance::default(), 0.0);
         for _ in 0..100_000 {
-            if pace.left(params) < seconds {
-                return now + pace.left(params);
+            if allowance.left(params) < seconds {
+                return now + allowance.left(params);
             }
             now += seconds;
-            pace.account(bytes, seconds, params);
+            allowance.account(bytes, seconds, params);
         }
         f64::INFINITY
     }
@@ -115,8 +115,8 @@ mod tests {
     #[test]
     fn early_bytes_pay_for_no_more_than_the_maximum() {
         let params = Params { timeout_idle: 5.0, req_body_min_rate: 100, ..Params::default() };
-        let mut pace = Pace::default();
-        pace.account(1_000_000_000, 1.0, &params);
-        assert_eq!(pace.left(&params), 30.0);
+        let mut allowance = Allowance::default();
+        allowance.account(1_000_000_000, 1.0, &params);
+        assert_eq!(allowance.left(&params), 30.0);
     }
 }
