@@ -36,32 +36,41 @@ impl Secret {
 
     /// Makes a secret in the working directory.
     pub fn make(directory: &Path, jail: &Jail) -> Outcome<Secret> {
-        let mut bytes = [0; LENGTH];
-        let secret = |made| Secret { path: directory.join(NAME), made: Some(made) };
-        let written = random(&mut bytes).and_then(|()| secret(bytes).write(jail));
         let shown = directory.display();
-        match written {
-            Ok(()) => Ok(secret(bytes)),
-            Err(error) => {
-                Err(Fault::usage(format!("Cannot create secret-file in {shown} ({})", words(&error))))
-            }
+        let cannot = |what: &str, error: &io::Error| {
+            Fault::usage(format!("Cannot {what} secret-file in {shown} ({})", words(error)))
+        };
+        let mut bytes = [0; LENGTH];
+        random(&mut bytes).map_err(|error| cannot("create", &error))?;
+        let secret = Secret { path: directory.join(NAME), made: Some(bytes) };
+        secret.clear(jail).map_err(|error| cannot("remove preexisting", &error))?;
+        secret.write(jail).map_err(|error| cannot("create", &error))?;
+        Ok(secret)
+    }
+
+    /// Removes the file, if there is one.
+    fn clear(&self, jail: &Jail) -> io::Result<()> {
+        let _root = jail.raise();
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
         }
     }
 
-    /// Writes a secret that we made into its file, in place of what was there.
+    /// Writes a secret that we made into a new file.
     fn write(&self, jail: &Jail) -> io::Result<()> {
         let Some(bytes) = &self.made else { return Ok(()) };
         let _root = jail.raise();
-        match fs::remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
         OpenOptions::new().write(true).create_new(true).mode(0o640).open(&self.path)?.write_all(bytes)
     }
 
     /// Writes a secret that we made once more if its file is gone.
     pub fn restore(&self, jail: &Jail) -> io::Result<()> {
-        if self.made.is_none() || self.path.exists() { Ok(()) } else { self.write(jail) }
+        if self.made.is_none() || self.path.exists() {
+            return Ok(());
+        }
+        self.clear(jail)?;
+        self.write(jail)
     }
 
     /// Where it is.
@@ -93,8 +102,7 @@ impl Secret {
     /// Removes the file of a secret that we made.
     pub fn remove(&self, jail: &Jail) {
         if self.made.is_some() {
-            let _root = jail.raise();
-            let _ = fs::remove_file(&self.path);
+            let _ = self.clear(jail);
         }
     }
 }

@@ -59,6 +59,12 @@ pub struct Wire {
     pub peer: Option<IpAddr>,
 }
 
+impl Wire {
+    fn output(&self) -> BorrowedFd<'_> {
+        self.output.as_ref().map_or(self.input.as_fd(), |output| output.as_fd())
+    }
+}
+
 /// How far a connection is with logging in.
 #[derive(Debug)]
 enum Login {
@@ -160,7 +166,7 @@ impl Session {
     /// Returns the events to poll for.
     pub fn interest(&self) -> (BorrowedFd<'_>, Interest) {
         if !self.outbox.is_empty() {
-            return (self.output(), Interest::Output);
+            return (self.wire.output(), Interest::Output);
         }
         match self.login {
             Login::Checking { .. } | Login::Refused { .. } => (self.wire.input.as_fd(), Interest::Hangup),
@@ -206,10 +212,6 @@ impl Session {
         (self.origin == Origin::Telnet).then(|| self.opened + LOGIN_WITHIN)
     }
 
-    fn output(&self) -> BorrowedFd<'_> {
-        self.wire.output.as_ref().map_or(self.wire.input.as_fd(), |output| output.as_fd())
-    }
-
     fn push(&mut self, reply: &Reply, now: Instant) {
         self.outbox.push(frame::encode(reply.status, &reply.text), now);
     }
@@ -220,8 +222,7 @@ impl Session {
             Origin::Telnet | Origin::Master => Blocking::Never,
             Origin::Stdin | Origin::InitFile => Blocking::IfFull,
         };
-        let output = self.wire.output.as_ref().map_or(self.wire.input.as_fd(), |output| output.as_fd());
-        let written = self.outbox.flush(output, blocking, now);
+        let written = self.outbox.flush(self.wire.output(), blocking, now);
         if self.gone || written.is_err() || self.closing && self.outbox.is_empty() {
             return Verdict::Close;
         }

@@ -2,7 +2,7 @@
 //! at most one command of each and ends after a while, so that nobody's commands hold up logins, the worker's
 //! restart or anyone else.
 
-use std::net::IpAddr;
+use std::net::TcpStream;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -58,7 +58,7 @@ impl Sessions {
         Sessions { all: Vec::new(), throttle: Throttle::default(), accepting, next: 0 }
     }
 
-    /// Adds a connection that was not opened through the port.
+    /// Greets a connection and adds it.
     pub fn add(&mut self, manager: &Manager, wire: Wire, origin: Origin) {
         let now = Instant::now();
         let mut session = Session::begin(manager, wire, origin, now);
@@ -68,11 +68,15 @@ impl Sessions {
     }
 
     /// Adds a connection made to the address of `-M`.
-    pub fn connected(&mut self, manager: &Manager, stream: std::net::TcpStream) {
-        let ident = ident("master", &stream);
+    pub fn connected(&mut self, manager: &Manager, stream: TcpStream) {
+        self.add_stream(manager, stream, Origin::Master, "master");
+    }
+
+    fn add_stream(&mut self, manager: &Manager, stream: TcpStream, origin: Origin, kind: &str) {
+        let ident = ident(kind, &stream);
         let peer = stream.peer_addr().ok().map(|address| address.ip());
         let wire = Wire { input: OwnedFd::from(stream), output: None, ident, peer };
-        self.add(manager, wire, Origin::Master);
+        self.add(manager, wire, origin);
     }
 
     /// Runs the commands of a file, all of them before anything else happens.
@@ -169,18 +173,8 @@ impl Sessions {
                     None => continue,
                 }
             }
-            self.welcome(stream, manager, now);
-        }
-    }
-
-    fn welcome(&mut self, stream: std::net::TcpStream, manager: &Manager, now: Instant) {
-        prepare(&stream);
-        let ident = ident("telnet", &stream);
-        let peer: Option<IpAddr> = stream.peer_addr().ok().map(|address| address.ip());
-        let wire = Wire { input: OwnedFd::from(stream), output: None, ident, peer };
-        let mut session = Session::begin(manager, wire, Origin::Telnet, now);
-        if session.flush(now) == Verdict::Keep {
-            self.all.push(session);
+            prepare(&stream);
+            self.add_stream(manager, stream, Origin::Telnet, "telnet");
         }
     }
 
