@@ -115,7 +115,7 @@ impl Sender {
     /// Fails if the client's time is over, or its connection. Looks into the socket.
     pub fn check(&mut self) -> Result<(), SendError> {
         if Instant::now() > self.deadline() {
-            return Err(io::Error::from_raw_os_error(crate::sys::EAGAIN).into());
+            return Err(self.late("send_timeout").into());
         }
         let mut states = [PollFd::from_borrowed_fd(self.tx.as_fd(), PollFlags::RDHUP)];
         let looked = rustix::event::poll(&mut states, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
