@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lacquer_testing::client::Client;
 use lacquer_testing::daemon::{Daemon, vcl};
-use lacquer_testing::raw::h2;
+use lacquer_testing::h2;
 use lacquer_testing::recorder::{Recorder, ok};
 
 /// Each answer of this origin differs from all others.
@@ -44,7 +44,7 @@ fn equal_requests_share_an_entry() {
     }
     let by_http1 = ask(&daemon, &get("/8", "a"));
     let fields = [(":method", "GET"), (":scheme", "http"), (":path", "/8"), (":authority", "A")];
-    let by_http2 = h2(daemon.address, &fields).expect("it answers");
+    let by_http2 = h2::ask(daemon.address, &fields).expect("it answers");
     assert_eq!(by_http1.as_bytes(), by_http2.body);
 }
 

@@ -49,9 +49,7 @@ fn the_limits_count_whom_the_proxy_header_names() {
     let origin = Origin::start(sized);
     let options = ["-a", "proxied=127.0.0.1:0,PROXY", "-p", "client_max_connections=2"];
     let mut daemon = Daemon::start(&vcl(origin.address, ""), &options);
-    let listens = daemon.ok("debug.listen_address");
-    let line = listens.lines().find(|line| line.starts_with("proxied")).unwrap();
-    let port: u16 = line.split_whitespace().last().and_then(|port| port.parse().ok()).unwrap();
+    let port = daemon.port_of("proxied");
     let mut kept = Vec::new();
     let mut served = |family: &str, ip: &str| {
         let mut client = Client::connect(([127, 0, 0, 1], port).into()).unwrap();

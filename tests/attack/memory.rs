@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, until, vcl};
 use lacquer_testing::effort;
+use lacquer_testing::h2::{H2Client, INITIAL_WINDOW_SIZE, kind};
 use lacquer_testing::origin::Origin;
 
 use crate::gz;
@@ -26,20 +27,12 @@ fn ask_and_stall(address: SocketAddr, path: &str) -> TcpStream {
 
 /// Sends a request on a stream of HTTP/2 with the largest windows; the response is not read.
 fn ask_and_stall_h2(address: SocketAddr, path: &str) -> TcpStream {
-    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    // SETTINGS with an initial window of 2^31 - 1, and as much for the connection.
-    bytes.extend_from_slice(&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0x7f, 0xff, 0xff, 0xff]);
-    bytes.extend_from_slice(&[0, 0, 4, 8, 0, 0, 0, 0, 0, 0x7f, 0xff, 0, 0]);
-    // GET, http, :authority "attack" and :path as literals.
-    let mut block = vec![0x82, 0x86, 0x01, 6];
-    block.extend_from_slice(b"attack");
-    block.extend_from_slice(&[0x04, path.len() as u8]);
-    block.extend_from_slice(path.as_bytes());
-    bytes.extend_from_slice(&[0, 0, block.len() as u8, 1, 5, 0, 0, 0, 1]);
-    bytes.extend_from_slice(&block);
-    let mut stream = TcpStream::connect(address).expect("the daemon accepts");
-    stream.write_all(&bytes).expect("requests can be written");
-    stream
+    const MOST: u32 = 0x7fff_ffff;
+    let mut client = H2Client::connect(address, &[(INITIAL_WINDOW_SIZE, MOST)]).expect("the daemon accepts");
+    let more = (MOST - 0xffff).to_be_bytes();
+    client.send(kind::WINDOW_UPDATE, 0, 0, &more).expect("frames can be written");
+    client.get(path).expect("requests can be written");
+    client.socket().expect("there is a handle")
 }
 
 /// Resident memory when it does not grow any more.

@@ -68,9 +68,7 @@ fn a_head_that_trickles_ends() {
 #[test]
 fn a_proxy_header_that_trickles_ends() {
     let (_origin, mut daemon) = start(&["-a", "proxied=127.0.0.1:0,PROXY"]);
-    let listens = daemon.ok("debug.listen_address");
-    let line = listens.lines().find(|line| line.starts_with("proxied")).unwrap();
-    let port: u16 = line.split_whitespace().last().and_then(|port| port.parse().ok()).unwrap();
+    let port = daemon.port_of("proxied");
     let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let after = trickle(stream, b"PROXY TCP4 192.0.2.1 192.0.2.2 12345 80", STEP);
     assert!(after.is_some_and(|after| after < Duration::from_secs(4)), "{after:?}");

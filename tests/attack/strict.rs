@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use lacquer_testing::client::Client;
 use lacquer_testing::daemon::{Daemon, PATIENCE, ticks, vcl};
 use lacquer_testing::effort;
-use lacquer_testing::raw::{exchange, frame, h2, preface, read_stream};
+use lacquer_testing::h2::{self, H2Client, kind, put};
+use lacquer_testing::raw::exchange;
 use lacquer_testing::recorder::{Recorder, ok};
 
 /// Head, and the first line that the origin gets, or the status of the refusal.
@@ -94,7 +95,7 @@ fn http2_requests_are_validated() {
     let accepted: [&[(&str, &str)]; 3] =
         [&[(":authority", "a:80")], &[(":authority", "a"), ("host", "A")], &[("host", "[::1]")]];
     for fields in accepted {
-        let answer = h2(daemon.address, &[&get[..], fields].concat()).expect("it answers");
+        let answer = h2::ask(daemon.address, &[&get[..], fields].concat()).expect("it answers");
         assert_eq!((answer.status, &answer.body[..]), (200, &b"fine"[..]), "{fields:?}");
     }
     assert!(origin.take().iter().all(|request| request.matches("host:").count() == 1));
@@ -119,19 +120,19 @@ fn http2_requests_are_validated() {
         &[(":authority", "a"), ("content-length", "1")],
     ];
     for fields in refused {
-        let answer = h2(daemon.address, &[&get[..], fields].concat());
+        let answer = h2::ask(daemon.address, &[&get[..], fields].concat());
         let good = answer.as_ref().is_ok_and(|a| a.status == 400 || a.reset.is_some_and(|error| error != 0));
         assert!(good && origin.take().is_empty(), "{fields:?}: {answer:?}");
     }
     for path in ["/\r\nX-Smuggled: 1", "/ HTTP/1.1\r\nHost: b", "/a b", "a", "", "http://b/", "?q", "*"] {
         let fields = [(":method", "GET"), (":scheme", "http"), (":path", path), (":authority", "a")];
-        let answer = h2(daemon.address, &fields);
+        let answer = h2::ask(daemon.address, &fields);
         let good = answer.as_ref().is_ok_and(|a| a.status == 400 || a.reset.is_some_and(|error| error != 0));
         assert!(good && origin.take().is_empty(), "{path:?}: {answer:?}");
     }
     for method in ["G T", "GET / HTTP/1.1\r\nX: y", "", "G(T", "CONNECT"] {
         let fields = [(":method", method), (":scheme", "http"), (":path", "/"), (":authority", "a")];
-        let answer = h2(daemon.address, &fields);
+        let answer = h2::ask(daemon.address, &fields);
         let good =
             answer.as_ref().is_ok_and(|a| matches!(a.status, 400 | 405) || a.reset.is_some_and(|e| e != 0));
         assert!(good && origin.take().is_empty(), "{method:?}: {answer:?}");
@@ -254,7 +255,7 @@ fn several_ranges_are_bounded() {
         (":authority", "robust"),
         ("range", "bytes=0-9,50000-50009"),
     ];
-    let answer = h2(daemon.address, &fields).expect("HTTP/2 answers");
+    let answer = h2::ask(daemon.address, &fields).expect("HTTP/2 answers");
     let text = String::from_utf8_lossy(&answer.body).into_owned();
     assert!(answer.status == 206 && text.contains(&body[50_000..=50_009]), "{answer:?}");
     assert!(text.ends_with("--\r\n"), "{text}");
@@ -292,11 +293,14 @@ fn errors_reach_clients_that_are_still_sending() {
     }
     // A frame that is no setting ends an HTTP/2 connection, whatever else is under way.
     for _ in 0..effort(3, 100) {
-        let mut stream = daemon.connect();
-        stream.set_read_timeout(Some(PATIENCE)).expect("sockets have time-outs");
-        let data = frame(0, 0, 1, &[0; 16_000]).repeat(200);
-        let _ = stream.write_all(&[preface(), frame(4, 0, 0, b"odd"), data].concat());
-        let answer = read_stream(&mut stream).expect("GOAWAY arrives");
+        let mut client = H2Client::connect(daemon.address, &[]).expect("the daemon accepts");
+        let mut bytes = Vec::new();
+        put(&mut bytes, kind::SETTINGS, 0, 0, b"odd");
+        for _ in 0..200 {
+            put(&mut bytes, kind::DATA, 0, 1, &[0; 16_000]);
+        }
+        let _ = client.send_bytes(&bytes);
+        let answer = client.outcome().expect("GOAWAY arrives");
         assert!(answer.reset.is_some_and(|error| error != 0), "{answer:?}");
     }
     let begun = Instant::now();

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -11,6 +11,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::management::read_answer;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -129,17 +131,17 @@ impl Daemon {
         SocketAddr::new(ip.expect("an address"), port.expect("a port"))
     }
 
+    /// Returns the port of the listener with this name (`-a NAME=...`).
+    pub fn port_of(&mut self, listener: &str) -> u16 {
+        let text = self.ok("debug.listen_address");
+        let line = text.lines().find(|line| line.split_whitespace().next() == Some(listener));
+        let port = line.and_then(|line| line.split_whitespace().last()?.parse().ok());
+        port.expect("it listens on a port")
+    }
+
     fn answer(&mut self) -> (u16, String) {
-        let mut line = String::new();
-        self.cli_out.read_line(&mut line).expect("the daemon answers");
-        let mut words = line.split_whitespace().map(str::parse::<usize>);
-        let (Some(Ok(status)), Some(Ok(length))) = (words.next(), words.next()) else {
-            panic!("no answer but {line:?}: {}", self.stderr());
-        };
-        let mut text = vec![0; length + 1];
-        self.cli_out.read_exact(&mut text).expect("the daemon answers to the end");
-        text.pop();
-        (status as u16, String::from_utf8_lossy(&text).into_owned())
+        let read = read_answer(&mut self.cli_out);
+        read.unwrap_or_else(|error| panic!("the daemon answers: {error}: {}", self.stderr()))
     }
 
     /// Sends a management command and returns its status and text.

@@ -46,10 +46,15 @@ pub fn put(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) 
 
 /// Returns a header block of a request: nothing is compressed and nothing enters the table.
 pub fn block(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
-    // Scheme "http", from the static table.
-    let mut out = vec![0x86];
     let fields = [(":method", method), (":path", path), (":authority", "robust")];
-    for (name, value) in fields.iter().chain(more) {
+    // Scheme "http", from the static table.
+    [vec![0x86], literals(&[&fields[..], more].concat())].concat()
+}
+
+/// Returns a header block of these fields, which may be anything that is shorter than 127 bytes.
+fn literals(fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (name, value) in fields {
         out.push(0);
         for text in [name, value] {
             assert!(text.len() < 127, "a length of one byte");
@@ -64,6 +69,24 @@ pub fn block(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
 pub fn settings(entries: &[(u16, u32)]) -> Vec<u8> {
     let bytes = |&(number, value): &(u16, u32)| [&number.to_be_bytes()[..], &value.to_be_bytes()].concat();
     entries.iter().flat_map(bytes).collect()
+}
+
+/// The outcome of the request on the only stream of a connection.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Status of the response; 0 without one.
+    pub status: u16,
+    pub body: Vec<u8>,
+    /// The stream or the connection was ended with this error.
+    pub reset: Option<u32>,
+}
+
+/// Sends one request without a body, of any fields, on a new connection.
+pub fn ask(address: SocketAddr, fields: &[(&str, &str)]) -> io::Result<Outcome> {
+    let mut client = H2Client::connect(address, &[])?;
+    let stream = client.new_stream();
+    client.send(kind::HEADERS, END_HEADERS | END_STREAM, stream, &literals(fields))?;
+    client.outcome()
 }
 
 /// How a connection ended.
@@ -155,6 +178,29 @@ impl H2Client {
             }
             if matches!(frame.kind, kind::HEADERS | kind::DATA) && frame.flags & END_STREAM != 0 {
                 return Ok((status, body));
+            }
+        }
+    }
+
+    /// Reads until the only stream, or the connection, has ended.
+    pub fn outcome(&mut self) -> io::Result<Outcome> {
+        let mut outcome = Outcome::default();
+        loop {
+            let frame = self.frame()?;
+            let number = |at: usize| {
+                let bytes = frame.payload.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+                bytes.map_or(0, u32::from_be_bytes)
+            };
+            match frame.kind {
+                kind::HEADERS => outcome.status = status_of(&frame.payload).unwrap_or(0),
+                kind::DATA => outcome.body.extend_from_slice(&frame.payload),
+                kind::RST_STREAM => outcome.reset = Some(number(0)),
+                kind::GOAWAY => outcome.reset = Some(number(4)),
+                _ => {}
+            }
+            let ended = matches!(frame.kind, kind::HEADERS | kind::DATA) && frame.flags & END_STREAM != 0;
+            if ended || outcome.reset.is_some() {
+                return Ok(outcome);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! A client of the management port of `-T`.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader, Error, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, Error, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
@@ -29,6 +29,22 @@ pub fn published(directory: &Path, name: &str) -> Option<String> {
     let text = fs::read(shared.join(line.split_whitespace().nth(1)?)).ok()?;
     let text: Vec<u8> = text.into_iter().take_while(|byte| *byte != 0).collect();
     String::from_utf8(text).ok()
+}
+
+/// Reads the status and the text of one answer.
+pub fn read_answer(from: &mut impl BufRead) -> io::Result<(u16, String)> {
+    let mut line = String::new();
+    if from.read_line(&mut line)? == 0 {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
+    let mut words = line.split_whitespace().map(str::parse::<usize>);
+    let (Some(Ok(status)), Some(Ok(length))) = (words.next(), words.next()) else {
+        return Err(Error::other(format!("no answer but {line:?}")));
+    };
+    let mut text = vec![0; length + 1];
+    from.read_exact(&mut text)?;
+    text.pop();
+    Ok((status as u16, String::from_utf8_lossy(&text).into_owned()))
 }
 
 impl Door {
@@ -71,18 +87,7 @@ impl Management {
 
     /// Reads one answer.
     pub fn answer(&mut self) -> io::Result<(u16, String)> {
-        let mut line = String::new();
-        if self.stream.read_line(&mut line)? == 0 {
-            return Err(ErrorKind::UnexpectedEof.into());
-        }
-        let mut words = line.split_whitespace().map(str::parse::<usize>);
-        let (Some(Ok(status)), Some(Ok(length))) = (words.next(), words.next()) else {
-            return Err(Error::other(format!("no answer but {line:?}")));
-        };
-        let mut text = vec![0; length + 1];
-        self.stream.read_exact(&mut text)?;
-        text.pop();
-        Ok((status as u16, String::from_utf8_lossy(&text).into_owned()))
+        read_answer(&mut self.stream)
     }
 
     /// Sends a command; returns status and text of the answer.
