@@ -14,7 +14,7 @@ const UNSAFE_HOMES: [&str; 5] =
     ["crates/shm/", "crates/storage/", "crates/vcl-native/", "crates/vcl-runtime/", "crates/worker/src/sys"];
 
 /// Functions over bytes and values: no socket and no clock, `now` is an argument.
-const PURE_CRATES: [&str; 7] = ["params", "cli", "http", "h2", "cache", "filters", "vcl"];
+const PURE_CRATES: [&str; 8] = ["params", "cli", "http", "h2", "flow", "cache", "filters", "vcl"];
 
 /// The connection between manager and worker lives in a pure crate, but is itself about a socket.
 const PURE_EXCEPTIONS: [&str; 2] = ["crates/cli/src/link.rs", "crates/cli/src/link/"];

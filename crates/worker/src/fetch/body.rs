@@ -5,6 +5,7 @@ use std::pin::pin;
 
 use lacquer_cache::{BodyState, flag};
 use lacquer_filters::Chain;
+use lacquer_flow::storing::{self, Arrival};
 use lacquer_http::{BodyStatus, SessClose, Text, header_table as h};
 use lacquer_shm::Tag;
 use lacquer_shm::vsl::Field;
@@ -41,13 +42,9 @@ pub async fn fetch(f: &mut Fetch) -> Step {
             return Step::Error;
         }
     };
-    let content = match framing.status {
-        BodyStatus::Length if chain.is_empty() => match framing.content_length {
-            n if n == ahead.len() as u64 && n > 0 && f.may_be_whole(ahead.len()) => Content::Whole(ahead),
-            n => Content::Coming(Some(n)),
-        },
-        BodyStatus::None => Content::Coming(Some(0)),
-        _ => Content::Coming(None),
+    let content = match storing::arrival(framing, !chain.is_empty(), ahead.len(), f.storing()) {
+        Arrival::Whole => Content::Whole(ahead),
+        Arrival::Pieces(length) => Content::Coming(length),
     };
     if !f.store_head(content) {
         f.close_origin(Some(SessClose::RxBody));
@@ -298,8 +295,7 @@ impl Fetch {
 
     /// Returns how far the fetch may run ahead of its only reader, if that is limited (`beresp.transit_buffer`).
     pub(super) fn transit_limit(&self) -> Option<u64> {
-        let limited = self.transit_buffer > 0 && self.uncacheable && self.attempt.do_stream;
-        limited.then_some(self.transit_buffer)
+        storing::transit_limit(self.transit_buffer, self.uncacheable, self.attempt.do_stream)
     }
 
     /// Waits until the only reader has taken enough.

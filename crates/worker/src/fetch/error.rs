@@ -1,16 +1,12 @@
 //! vcl_backend_error: an object made by VCL because the origin gave none.
 
+use lacquer_flow::Lifetime;
 use lacquer_http::{fixed, header_table as h};
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 
 use super::object::Content;
 use super::{Fetch, Step, Target};
-
-/// Life of an error that others wait for: they share it instead of asking the origin one by one.
-const SHARED_TTL: f64 = 1.0;
-const SHARED_GRACE: f64 = 5.0;
-const SHARED_KEEP: f64 = 5.0;
 
 pub async fn error(f: &mut Fetch) -> Step {
     if !f.attempt.error_action {
@@ -26,10 +22,8 @@ pub async fn error(f: &mut Fetch) -> Step {
     headers.respond_with(code, reason);
     headers.add(h::DATE, &date);
     headers.add(h::SERVER, b"Varnish");
-    f.t_origin = now;
     let awaited = matches!(&f.target, Target::Cache(busy) if busy.is_awaited());
-    (f.ttl, f.grace, f.keep) =
-        if awaited { (SHARED_TTL, SHARED_GRACE, SHARED_KEEP) } else { (0.0, 0.0, 0.0) };
+    f.lifetime = Lifetime::of_error(now, awaited);
     f.synth_body.clear();
     f.attempt.storage = f.attempt.storage.or_else(|| Some(f.storage_choice()));
     f.attempt.was_304 = false;
@@ -55,7 +49,7 @@ pub async fn error(f: &mut Fetch) -> Step {
     // An error that does not last leaves the stale object in its place.
     if let Some(stale) = f.stale.take()
         && !awaited
-        && f.ttl > 0.0
+        && f.lifetime.ttl > 0.0
     {
         f.task.reactor.shared.cache.kill(&stale);
     }

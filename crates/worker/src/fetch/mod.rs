@@ -28,6 +28,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use lacquer_cache::{BodyState, BodyWriter, Busy, Object};
+use lacquer_flow::Lifetime;
 use lacquer_http::{Message, SessClose, Text};
 use lacquer_params::Params;
 use lacquer_shm::{Tag, Vxid};
@@ -159,10 +160,7 @@ pub struct Fetch {
     pub nuked: u32,
     pub backend: BackendId,
     pub backend_resp: BackendId,
-    pub t_origin: f64,
-    pub ttl: f64,
-    pub grace: f64,
-    pub keep: f64,
+    pub lifetime: Lifetime,
     pub t_resp: f64,
     pub err_code: u16,
     pub err_reason: Text,

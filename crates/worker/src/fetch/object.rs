@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use lacquer_cache::{Nuke, Object, ObjectSpec, Tag as Mark, Timers, flag};
+use lacquer_flow::Lifetime;
+use lacquer_flow::storing::{self, Place, Storing, Verdict};
 use lacquer_http::{Filter, Text, conditional, header_table as h, pack, vary};
 use lacquer_shm::Tag;
 
@@ -20,19 +22,21 @@ pub enum Content<'c> {
     Again(u64, &'c [u8]),
 }
 
-/// A body of at most this size may stay with a mark.
-const SMALL: usize = 512;
+fn timers(lifetime: Lifetime) -> Timers {
+    let Lifetime { ttl, grace, keep, .. } = lifetime;
+    Timers { ttl: ttl as f32, grace: grace as f32, keep: keep as f32 }
+}
 
 impl Fetch {
     /// Makes the object with its head; where it is stored follows from how long it will live.
     pub fn store_head(&mut self, content: Content<'_>) -> bool {
-        let private = matches!(self.target, Target::Private);
-        let spec = if private { Vec::new() } else { self.vary_spec() };
-        let filter = if self.uncacheable { Filter::PASS_OBJECT } else { Filter::INSERT };
+        let spec = if self.is_pass { Vec::new() } else { self.vary_spec() };
+        let storing = self.storing();
+        let filter = if storing == Storing::Cached { Filter::INSERT } else { Filter::PASS_OBJECT };
         let mut head = std::mem::take(&mut self.out);
         head.clear();
         pack::pack(&self.beresp, &self.task.ws, filter, &mut head);
-        let stored = self.store(&head, &spec, private, content);
+        let stored = self.store(&head, &spec, storing, content);
         if stored {
             self.log_obj(&head);
         } else {
@@ -42,26 +46,27 @@ impl Fetch {
         stored
     }
 
-    fn store(&mut self, head: &[u8], spec: &[u8], private: bool, content: Content<'_>) -> bool {
-        let Some(chosen) = self.place() else { return false };
-        let flags = self.object_flags(private);
-        if self.make_object(chosen, (head, spec), flags, content) {
+    fn store(&mut self, head: &[u8], spec: &[u8], storing: Storing, content: Content<'_>) -> bool {
+        let Some(chosen) = self.place(storing) else { return false };
+        if self.make_object(chosen, (head, spec), storing, content) {
             return true;
         }
         let transient = self.task.reactor.shared.stevedores.transient();
         if chosen == transient {
             return false;
         }
-        // Salvage: a short life in Transient is better than no answer.
-        self.ttl = self.ttl.min(self.task.params.shortlived);
-        self.grace = 0.0;
-        self.keep = 0.0;
-        self.make_object(transient, (head, spec), flags, content)
+        self.lifetime = self.lifetime.salvaged(self.task.params.shortlived);
+        self.make_object(transient, (head, spec), storing, content)
     }
 
-    /// Whether the object may be made with its body. A mark must be able to let go of it.
-    pub fn may_be_whole(&self, length: usize) -> bool {
-        !self.uncacheable || length <= SMALL || matches!(self.target, Target::Private)
+    /// Returns for which requests the response is, as far as VCL has decided.
+    #[inline]
+    pub(super) fn storing(&self) -> Storing {
+        Storing::of(Verdict {
+            is_pass: self.is_pass,
+            is_uncacheable: self.uncacheable,
+            is_pass_wanted: self.hit_for_pass,
+        })
     }
 
     /// Which requests the object is for; an unusable Vary makes it a pass.
@@ -92,16 +97,18 @@ impl Fetch {
         }
     }
 
-    fn object_flags(&self, private: bool) -> u32 {
+    fn object_flags(&self, storing: Storing) -> u32 {
         let ws = &self.task.ws;
         let has_validator =
             || self.beresp.has(ws, h::ETAG) || conditional::strong_last_modified(&self.beresp, ws).is_some();
-        let mut flags = 0;
+        let mut flags = match storing {
+            Storing::Cached => 0,
+            Storing::HitForMiss => flag::HFM,
+            Storing::HitForPass => flag::HFM | flag::HFP,
+            Storing::Private => flag::HFM | flag::PRIVATE,
+        };
         let mut set = |when: bool, bit: u32| flags |= if when { bit } else { 0 };
-        set(private, flag::PRIVATE);
-        set(self.uncacheable, flag::HFM);
-        set(self.hit_for_pass, flag::HFP);
-        set(!self.uncacheable && self.beresp.status() == 200 && has_validator(), flag::IMSCAND);
+        set(storing == Storing::Cached && self.beresp.status() == 200 && has_validator(), flag::IMSCAND);
         set(self.attempt.gzipped, flag::GZIPED);
         set(self.attempt.encoding_changed, flag::CHGCE);
         set(self.attempt.has_esi, flag::ESIPROC);
@@ -112,7 +119,7 @@ impl Fetch {
         &mut self,
         place: u32,
         (head, vary): (&[u8], &[u8]),
-        flags: u32,
+        storing: Storing,
         content: Content<'_>,
     ) -> bool {
         let reactor = self.task.reactor.clone();
@@ -121,7 +128,7 @@ impl Fetch {
         let last_modified = self
             .beresp
             .get(&self.task.ws, h::LAST_MODIFIED)
-            .map_or(self.t_origin.floor(), lacquer_http::date::parse_or_zero);
+            .map_or(self.lifetime.origin.floor(), lacquer_http::date::parse_or_zero);
         let (expected, extra) = match content {
             Content::Coming(expected) => (expected, [].as_slice()),
             Content::Again(length, extra) => (Some(length), extra),
@@ -129,9 +136,9 @@ impl Fetch {
         };
         let spec = ObjectSpec {
             vxid: self.task.vxid().number(),
-            t_origin: self.t_origin,
-            timers: Timers { ttl: self.ttl as f32, grace: self.grace as f32, keep: self.keep as f32 },
-            flags,
+            t_origin: self.lifetime.origin,
+            timers: timers(self.lifetime),
+            flags: self.object_flags(storing),
             last_modified,
             vary,
             head,
@@ -143,7 +150,7 @@ impl Fetch {
         let mut note = |text: &str| log.put(Tag::ExpKill, text.as_bytes());
         let mut nuke = Nuke { left: p.nuke_limit, log: &mut note };
         // What is kept as a mark only lets go of its body later: no span for head and body together.
-        let expected = expected.filter(|_| !self.uncacheable || flags & flag::PRIVATE != 0);
+        let expected = expected.filter(|_| !storing.is_mark());
         let made = match content {
             Content::Whole(body) => {
                 let body = self.task.ws.get(body);
@@ -168,18 +175,14 @@ impl Fetch {
     }
 
     /// VCL may have chosen none.
-    fn place(&mut self) -> Option<u32> {
-        let transient = self.task.reactor.shared.stevedores.transient();
+    fn place(&mut self, storing: Storing) -> Option<u32> {
         let c = &self.task.reactor.counters;
-        if self.uncacheable {
-            c.beresp_uncacheable.add(1);
-            return Some(transient);
+        match storing::place(storing, self.lifetime, self.task.params.shortlived) {
+            Place::Chosen => return self.attempt.storage,
+            Place::TransientUncacheable => c.beresp_uncacheable.add(1),
+            Place::TransientShortlived => c.beresp_shortlived.add(1),
         }
-        if self.ttl + self.grace + self.keep < self.task.params.shortlived {
-            c.beresp_shortlived.add(1);
-            return Some(transient);
-        }
-        self.attempt.storage
+        Some(self.task.reactor.shared.stevedores.transient())
     }
 
     /// What the origin lets the object be purged by.

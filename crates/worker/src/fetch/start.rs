@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use lacquer_cache::flag;
+use lacquer_flow::Lifetime;
 use lacquer_http::freshness::Freshness;
 use lacquer_http::range::PartialCheck;
 use lacquer_http::{BodyStatus, Filter, Message, SessClose, Slot, Text, Workspace};
@@ -76,10 +77,7 @@ pub fn from_request(
         nuked: 0,
         backend: req.backend_hint,
         backend_resp: BackendId::NONE,
-        t_origin: now,
-        ttl: 0.0,
-        grace: 0.0,
-        keep: 0.0,
+        lifetime: Lifetime::none(now),
         t_resp: now,
         err_code: 0,
         err_reason: Text::NONE,
@@ -293,10 +291,7 @@ impl Fetch {
             clock_skew: f64::from(p.clock_skew),
         };
         let fresh = freshness::freshness(&self.beresp, &self.task.ws, now, &defaults, self.is_pass);
-        self.t_origin = fresh.origin;
-        self.ttl = f64::from(fresh.ttl);
-        self.grace = f64::from(fresh.grace);
-        self.keep = f64::from(fresh.keep);
+        self.lifetime = Lifetime::of_headers(&fresh);
         fresh
     }
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use lacquer_flow::Lifetime;
 use lacquer_http::{BodyStatus, Slot};
 use lacquer_shm::Tag;
 use lacquer_vcl::variables_table::Var;
@@ -52,7 +53,7 @@ pub fn get_int(f: &Fetch, var: Var) -> i64 {
 }
 
 pub fn get_real(f: &Fetch, var: Var) -> f64 {
-    let (p, age) = (&f.task.params, f.task.now - f.t_origin);
+    let (p, lifetime, now) = (&f.task.params, f.lifetime, f.task.now);
     match var {
         Var::Now => f.task.now,
         Var::BereqTime => f.task.t_first,
@@ -61,10 +62,10 @@ pub fn get_real(f: &Fetch, var: Var) -> f64 {
         }
         Var::BereqConnectTimeout => shown(f.attempt.connect_timeout.unwrap_or(p.connect_timeout)),
         Var::BereqFirstByteTimeout => shown(f.attempt.first_byte_timeout.unwrap_or(p.first_byte_timeout)),
-        Var::BerespAge => age,
-        Var::BerespTtl => f.ttl.max(0.0) - age,
-        Var::BerespGrace => f.grace.max(0.0),
-        Var::BerespKeep => f.keep.max(0.0),
+        Var::BerespAge => lifetime.age(now),
+        Var::BerespTtl => lifetime.ttl_left(now),
+        Var::BerespGrace => lifetime.grace.max(0.0),
+        Var::BerespKeep => lifetime.keep.max(0.0),
         Var::BerespTime => f.t_resp,
         Var::ObjStaleAge | Var::ObjStaleGrace | Var::ObjStaleKeep | Var::ObjStaleTime | Var::ObjStaleTtl => {
             f.stale.as_ref().map_or(0.0, |o| object::get_real(o, var, f.task.now))
@@ -164,10 +165,9 @@ pub fn set_real(f: &mut Fetch, var: Var, value: f64) -> HostResult<()> {
         Var::BereqBetweenBytesTimeout => f.attempt.between_bytes_timeout = Some(value),
         Var::BereqConnectTimeout => f.attempt.connect_timeout = Some(value),
         Var::BereqFirstByteTimeout => f.attempt.first_byte_timeout = Some(value),
-        // VCL counts it from now, the object from its origin.
-        Var::BerespTtl => f.ttl = (value + f.task.now - f.t_origin).max(0.0),
-        Var::BerespGrace => f.grace = value.max(0.0),
-        Var::BerespKeep => f.keep = value.max(0.0),
+        Var::BerespTtl => f.lifetime.set_ttl(value, f.task.now),
+        Var::BerespGrace => f.lifetime.set_grace(value),
+        Var::BerespKeep => f.lifetime.set_keep(value),
         _ => return misplaced(var),
     }
     if matches!(var, Var::BerespTtl | Var::BerespGrace | Var::BerespKeep) {
@@ -179,15 +179,15 @@ pub fn set_real(f: &mut Fetch, var: Var, value: f64) -> HostResult<()> {
 /// What VCL has made of the object's life.
 fn log_lifetime(f: &mut Fetch) {
     let cacheable = if f.uncacheable { "uncacheable" } else { "cacheable" };
-    let (ttl, grace, keep, origin) = (f.ttl, f.grace, f.keep, f.t_origin);
+    let Lifetime { ttl, grace, keep, origin } = f.lifetime;
     let text = format_args!("VCL {ttl:.0} {grace:.0} {keep:.0} {origin:.0} {cacheable}");
     f.task.log.put_fmt(Tag::TTL, text);
 }
 
 /// `return (pass(duration))`: for so long, requests for this are passed.
 pub fn pass_for(f: &mut Fetch, seconds: f64) {
-    (f.ttl, f.grace, f.keep) = (seconds, 0.0, 0.0);
-    let origin = f.t_origin;
+    f.lifetime = f.lifetime.of_pass(seconds);
+    let origin = f.lifetime.origin;
     f.task.log.put_fmt(Tag::TTL, format_args!("HFP {seconds:.0} 0 0 {origin:.0} uncacheable"));
 }
 

@@ -1,0 +1,188 @@
+//! How a response is stored: for which requests, in which storage, and whether at once.
+
+use lacquer_http::BodyStatus;
+use lacquer_http::h1::Framing;
+
+use crate::lifetime::Lifetime;
+
+/// A body of at most this size may stay in one piece with the head of a mark.
+const SMALL: usize = 512;
+
+/// Which requests an object is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storing {
+    /// All that lookups find it for (RFC 9111 section 3).
+    Cached,
+    /// Its own, as a body; later ones find a mark that they need not wait for each other.
+    HitForMiss,
+    /// Its own, as a body; later ones find a mark that they are to be passed.
+    HitForPass,
+    /// Its own alone: it was passed.
+    Private,
+}
+
+/// What decides about [`Storing`] once VCL has seen the response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// The request was passed, so that the response is not for the index.
+    pub is_pass: bool,
+    /// `beresp.uncacheable`.
+    pub is_uncacheable: bool,
+    /// VCL returned `pass` from `vcl_backend_response`.
+    pub is_pass_wanted: bool,
+}
+
+impl Storing {
+    /// Decides which requests the response is for. Uncacheable responses that came by a lookup leave a mark, as in
+    /// Varnish, so that requests for them are not made to wait in line.
+    #[inline]
+    pub fn of(verdict: Verdict) -> Storing {
+        match verdict {
+            Verdict { is_pass: true, .. } => Storing::Private,
+            Verdict { is_pass_wanted: true, .. } => Storing::HitForPass,
+            Verdict { is_uncacheable: true, .. } => Storing::HitForMiss,
+            _ => Storing::Cached,
+        }
+    }
+
+    /// Returns whether the object stays in the index as a mark, without its body.
+    #[inline]
+    pub fn is_mark(self) -> bool {
+        matches!(self, Storing::HitForMiss | Storing::HitForPass)
+    }
+}
+
+/// The storage of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The one that VCL chose, or the next in turn.
+    Chosen,
+    /// Transient, because the response is not for the cache.
+    TransientUncacheable,
+    /// Transient, because it lives for less than `shortlived`.
+    TransientShortlived,
+}
+
+/// Decides where an object is stored. `shortlived` is the parameter, in seconds.
+#[inline]
+pub fn place(storing: Storing, lifetime: Lifetime, shortlived: f64) -> Place {
+    if storing != Storing::Cached {
+        Place::TransientUncacheable
+    } else if lifetime.total() < shortlived {
+        Place::TransientShortlived
+    } else {
+        Place::Chosen
+    }
+}
+
+/// How the body of an object comes to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It came whole behind the head: head and body are stored together.
+    Whole,
+    /// It is received piece by piece, and is so long if that is known.
+    Pieces(Option<u64>),
+}
+
+/// Decides how a response's body is stored, `ahead` bytes of which came with the head. The length is not that of the
+/// object if filters change the body. A mark must be able to let go of its body, unless that is small.
+#[inline]
+pub fn arrival(framing: Framing, is_filtered: bool, ahead: usize, storing: Storing) -> Arrival {
+    match framing.status {
+        BodyStatus::None => Arrival::Pieces(Some(0)),
+        BodyStatus::Length if !is_filtered => {
+            let length = framing.content_length;
+            let may_be_whole = !storing.is_mark() || ahead <= SMALL;
+            if length == ahead as u64 && may_be_whole {
+                Arrival::Whole
+            } else {
+                Arrival::Pieces(Some(length))
+            }
+        }
+        _ => Arrival::Pieces(None),
+    }
+}
+
+/// Returns how far a fetch may run ahead of the only reader of its response: `beresp.transit_buffer` bytes, where 0
+/// stands for no limit. Responses for the cache and those that are delivered only when complete have none.
+#[inline]
+pub fn transit_limit(transit_buffer: u64, is_uncacheable: bool, is_streamed: bool) -> Option<u64> {
+    (transit_buffer > 0 && is_uncacheable && is_streamed).then_some(transit_buffer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Storing::{Cached, HitForMiss, HitForPass, Private};
+
+    #[test]
+    fn a_response_is_stored_for_whom_vcl_says() {
+        let table = [
+            // was passed, beresp.uncacheable, return (pass)
+            ((false, false, false), Cached),
+            ((false, true, false), HitForMiss),
+            ((false, true, true), HitForPass),
+            ((true, true, false), Private),
+            ((true, true, true), Private),
+        ];
+        for ((is_pass, is_uncacheable, is_pass_wanted), expected) in table {
+            let verdict = Verdict { is_pass, is_uncacheable, is_pass_wanted };
+            assert_eq!(Storing::of(verdict), expected, "{verdict:?}");
+        }
+    }
+
+    #[test]
+    fn storage_goes_by_lifetime() {
+        let lives = |ttl, grace, keep| Lifetime { origin: 0.0, ttl, grace, keep };
+        let table = [
+            (Cached, lives(120.0, 10.0, 0.0), Place::Chosen),
+            (Cached, lives(5.0, 3.0, 2.0), Place::Chosen),
+            (Cached, lives(5.0, 3.0, 1.9), Place::TransientShortlived),
+            (Cached, lives(0.0, 0.0, 0.0), Place::TransientShortlived),
+            (HitForMiss, lives(120.0, 10.0, 0.0), Place::TransientUncacheable),
+            (HitForPass, lives(120.0, 0.0, 0.0), Place::TransientUncacheable),
+            (Private, lives(-1.0, 0.0, 0.0), Place::TransientUncacheable),
+        ];
+        for (storing, lifetime, expected) in table {
+            assert_eq!(place(storing, lifetime, 10.0), expected, "{storing:?} {lifetime:?}");
+        }
+    }
+
+    #[test]
+    fn a_body_that_came_with_its_head_is_stored_with_it() {
+        let long = Framing::length(1000);
+        let table = [
+            (long, false, 1000, Cached, Arrival::Whole),
+            (long, false, 1000, Private, Arrival::Whole),
+            (long, false, 1000, HitForMiss, Arrival::Pieces(Some(1000))),
+            (long, false, 1000, HitForPass, Arrival::Pieces(Some(1000))),
+            (Framing::length(512), false, 512, HitForMiss, Arrival::Whole),
+            (Framing::length(513), false, 513, HitForMiss, Arrival::Pieces(Some(513))),
+            (long, false, 999, Cached, Arrival::Pieces(Some(1000))),
+            // The bytes behind the body are not this response's.
+            (long, false, 1001, Cached, Arrival::Pieces(Some(1000))),
+            (long, true, 1000, Cached, Arrival::Pieces(None)),
+            (Framing::CHUNKED, false, 1000, Cached, Arrival::Pieces(None)),
+            (Framing::EOF, false, 1000, Cached, Arrival::Pieces(None)),
+            (Framing::NONE, false, 0, Cached, Arrival::Pieces(Some(0))),
+        ];
+        for (framing, is_filtered, ahead, storing, expected) in table {
+            let found = arrival(framing, is_filtered, ahead, storing);
+            assert_eq!(found, expected, "{framing:?} filtered {is_filtered} ahead {ahead} {storing:?}");
+        }
+    }
+
+    #[test]
+    fn transit_is_bounded_for_one_reader_only() {
+        let table = [
+            // transit_buffer, uncacheable, do_stream
+            ((1000, true, true), Some(1000)),
+            ((0, true, true), None),
+            ((1000, false, true), None),
+            ((1000, true, false), None),
+        ];
+        for ((buffer, is_uncacheable, is_streamed), expected) in table {
+            assert_eq!(transit_limit(buffer, is_uncacheable, is_streamed), expected);
+        }
+    }
+}
