@@ -9,5 +9,6 @@
 
 pub mod lifetime;
 pub mod storing;
+pub mod validation;
 
 pub use lifetime::Lifetime;

@@ -1,6 +1,6 @@
 //! vcl_backend_error: an object made by VCL because the origin gave none.
 
-use lacquer_flow::Lifetime;
+use lacquer_flow::{Lifetime, validation};
 use lacquer_http::{fixed, header_table as h};
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
@@ -46,10 +46,8 @@ pub async fn error(f: &mut Fetch) -> Step {
         return Step::Fail;
     }
     f.attempt.do_stream = false;
-    // An error that does not last leaves the stale object in its place.
     if let Some(stale) = f.stale.take()
-        && !awaited
-        && f.lifetime.ttl > 0.0
+        && validation::error_replaces_stale(f.lifetime, awaited)
     {
         f.task.reactor.shared.cache.kill(&stale);
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use lacquer_cache::{Nuke, Object, ObjectSpec, Tag as Mark, Timers, flag};
-use lacquer_flow::Lifetime;
 use lacquer_flow::storing::{self, Place, Storing, Verdict};
-use lacquer_http::{Filter, Text, conditional, header_table as h, pack, vary};
+use lacquer_flow::{Lifetime, validation};
+use lacquer_http::{Filter, Text, pack, vary};
 use lacquer_shm::Tag;
 
 use super::{Fetch, Target, transit};
@@ -98,9 +98,6 @@ impl Fetch {
     }
 
     fn object_flags(&self, storing: Storing) -> u32 {
-        let ws = &self.task.ws;
-        let has_validator =
-            || self.beresp.has(ws, h::ETAG) || conditional::strong_last_modified(&self.beresp, ws).is_some();
         let mut flags = match storing {
             Storing::Cached => 0,
             Storing::HitForMiss => flag::HFM,
@@ -108,7 +105,7 @@ impl Fetch {
             Storing::Private => flag::HFM | flag::PRIVATE,
         };
         let mut set = |when: bool, bit: u32| flags |= if when { bit } else { 0 };
-        set(storing == Storing::Cached && self.beresp.status() == 200 && has_validator(), flag::IMSCAND);
+        set(validation::is_possible(storing, &self.beresp, &self.task.ws), flag::IMSCAND);
         set(self.attempt.gzipped, flag::GZIPED);
         set(self.attempt.encoding_changed, flag::CHGCE);
         set(self.attempt.has_esi, flag::ESIPROC);
@@ -125,10 +122,7 @@ impl Fetch {
         let reactor = self.task.reactor.clone();
         let cache = &reactor.shared.cache;
         let Some(stevedore) = reactor.shared.stevedores.get(place) else { return false };
-        let last_modified = self
-            .beresp
-            .get(&self.task.ws, h::LAST_MODIFIED)
-            .map_or(self.lifetime.origin.floor(), lacquer_http::date::parse_or_zero);
+        let last_modified = validation::last_modified(&self.beresp, &self.task.ws, self.lifetime);
         let (expected, extra) = match content {
             Content::Coming(expected) => (expected, [].as_slice()),
             Content::Again(length, extra) => (Some(length), extra),

@@ -1,13 +1,15 @@
 //! The request to the origin: made from the client's, shown to vcl_backend_fetch, sent, answered.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
-use lacquer_cache::flag;
+use lacquer_cache::{Object, flag};
 use lacquer_flow::Lifetime;
+use lacquer_flow::validation::{self, NotModified, Validated};
 use lacquer_http::freshness::Freshness;
+use lacquer_http::header_table as h;
 use lacquer_http::range::PartialCheck;
 use lacquer_http::{BodyStatus, Filter, Message, SessClose, Slot, Text, Workspace};
-use lacquer_http::{conditional, header_table as h};
 use lacquer_http::{fixed, freshness, pack, range};
 use lacquer_params::Params;
 use lacquer_shm::vsl::text;
@@ -152,17 +154,15 @@ pub fn make_bereq(f: &mut Fetch) {
     }
 }
 
-/// A stale object that the origin may confirm is named by its validators.
+/// Adds the conditions by which the origin may confirm a stale object.
 fn add_conditions(f: &mut Fetch) {
     let Some(stale) = f.stale.clone() else { return };
-    if !stale.is(flag::IMSCAND) {
-        return;
-    }
     let Some(head) = pack::PackedHead::new(stale.head()) else { return };
-    if let Some(modified) = conditional::packed_strong_last_modified(&head) {
+    let conditions = validation::conditions(head, stale.is(flag::IMSCAND));
+    if let Some(modified) = conditions.if_modified_since {
         f.bereq_headers().add(h::IF_MODIFIED_SINCE, modified);
     }
-    if let Some(tag) = head.header(h::ETAG) {
+    if let Some(tag) = conditions.if_none_match {
         f.bereq_headers().add(h::IF_NONE_MATCH, tag);
     }
 }
@@ -249,24 +249,25 @@ fn judge(f: &mut Fetch, now: f64) {
     }
 }
 
-/// The origin says that what we have is still good: its head is completed from ours.
+/// Completes the head of a 304 from the stored one that it confirms. Returns false if it makes no sense.
 fn accept_304(f: &mut Fetch) -> bool {
-    let stale = f.stale.clone().filter(|s| s.is(flag::IMSCAND));
-    let Some(stale) = stale else {
-        if f.uncacheable {
-            return true;
+    let stale = f.stale.clone();
+    let validated =
+        |s: &Arc<Object>| Validated { is_possible: s.is(flag::IMSCAND), is_recoded: s.is(flag::CHGCE) };
+    match validation::not_modified(stale.as_ref().map(validated), f.uncacheable) {
+        NotModified::Update { weaken_etag: true } => f.beresp_headers().weaken_etag(),
+        NotModified::Update { weaken_etag: false } => {}
+        NotModified::Forward => return true,
+        NotModified::Refuse => {
+            f.task.log.put(Tag::Error, b"304 response but not conditional fetch");
+            f.close_origin(Some(SessClose::RxBad));
+            return false;
         }
-        f.task.log.put(Tag::Error, b"304 response but not conditional fetch");
-        f.close_origin(Some(SessClose::RxBad));
-        return false;
-    };
-    if stale.is(flag::CHGCE) {
-        f.beresp_headers().weaken_etag();
     }
-    let mut headers = f.beresp_headers();
-    headers.unset(h::CONTENT_ENCODING);
-    headers.unset(h::CONTENT_LENGTH);
-    if let Some(head) = pack::PackedHead::new(stale.head()) {
+    for name in validation::FIELDS_OF_BODY {
+        f.beresp_headers().unset(name);
+    }
+    if let Some(head) = stale.as_ref().and_then(|s| pack::PackedHead::new(s.head())) {
         let own = f.beresp.fields().len();
         if head.merge_into(&mut f.task.ws, &mut f.beresp).is_err() {
             f.task.ws.set_overflowed();

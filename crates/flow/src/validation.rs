@@ -1,0 +1,187 @@
+//! Validation of a stale object with its origin (RFC 9111 section 4.3): which objects can be validated, with which
+//! conditions, and what a 304 changes.
+
+use lacquer_http::pack::PackedHead;
+use lacquer_http::{HeaderName, Message, Workspace, conditional, date, header_table as h};
+
+use crate::lifetime::Lifetime;
+use crate::storing::Storing;
+
+/// Header fields of a 304 that are dropped before it is completed from the stored head: they describe the body, and
+/// the body is the stored one (RFC 9111 section 3.2).
+pub const FIELDS_OF_BODY: [HeaderName<'static>; 2] = [h::CONTENT_ENCODING, h::CONTENT_LENGTH];
+
+/// Returns whether a response that is stored can be validated later: it is complete, for the cache, and has a
+/// validator that is strong enough (RFC 9110 section 8.8).
+#[inline]
+pub fn is_possible(storing: Storing, resp: &Message, ws: &Workspace) -> bool {
+    storing == Storing::Cached
+        && resp.status() == 200
+        && (resp.has(ws, h::ETAG) || conditional::strong_last_modified(resp, ws).is_some())
+}
+
+/// Returns when the content of a response changed last, for `If-Modified-Since` of clients. Without a date of its own
+/// that is when the origin generated it.
+#[inline]
+pub fn last_modified(resp: &Message, ws: &Workspace, lifetime: Lifetime) -> f64 {
+    resp.get(ws, h::LAST_MODIFIED).map_or(lifetime.origin.floor(), date::parse_or_zero)
+}
+
+/// The conditions of a request that validates an object, as values of its header fields (RFC 9111 section 4.3.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Conditions<'h> {
+    pub if_modified_since: Option<&'h [u8]>,
+    pub if_none_match: Option<&'h [u8]>,
+}
+
+/// Returns the conditions by which an object with this head is validated. `is_possible` was decided when it was
+/// stored.
+pub fn conditions(head: PackedHead<'_>, is_possible: bool) -> Conditions<'_> {
+    if !is_possible {
+        return Conditions::default();
+    }
+    Conditions {
+        if_modified_since: conditional::packed_strong_last_modified(&head),
+        if_none_match: head.header(h::ETAG),
+    }
+}
+
+/// The object that a request to the origin validates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validated {
+    /// As [`is_possible`] decided when it was stored.
+    pub is_possible: bool,
+    /// Its body is stored in another coding than the origin sends it in.
+    pub is_recoded: bool,
+}
+
+/// The treatment of a 304 from an origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotModified {
+    /// The stored response is confirmed and its head updated (RFC 9111 section 4.3.4). `weaken_etag`: a tag of the
+    /// origin names a body in another coding than the stored one.
+    Update { weaken_etag: bool },
+    /// The client asked with conditions of its own, and gets the 304.
+    Forward,
+    /// There was no condition: the response makes no sense.
+    Refuse,
+}
+
+/// Decides about a 304. `stale` is the object that was to be validated; `is_uncacheable`: the response is for its
+/// client alone.
+pub fn not_modified(stale: Option<Validated>, is_uncacheable: bool) -> NotModified {
+    match stale {
+        Some(Validated { is_possible: true, is_recoded }) => NotModified::Update { weaken_etag: is_recoded },
+        _ if is_uncacheable => NotModified::Forward,
+        _ => NotModified::Refuse,
+    }
+}
+
+/// Returns whether an error page that VCL made replaces the stale object that was to be validated. Only a page that
+/// VCL gave a lifetime does; one that lives because others wait for it leaves the object for the next try.
+pub fn error_replaces_stale(error: Lifetime, is_awaited: bool) -> bool {
+    error.ttl > 0.0 && !is_awaited
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lacquer_http::{Filter, pack};
+
+    const DATE: &str = "Date: Sun, 06 Nov 1994 08:49:37 GMT";
+    const OLDER: &str = "Last-Modified: Sun, 06 Nov 1994 08:49:00 GMT";
+    const SAME: &str = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
+    const STRONG: &str = "ETag: \"a\"";
+    const WEAK: &str = "ETag: W/\"a\"";
+
+    fn response(status: u16, lines: &[&str]) -> (Message, Workspace) {
+        let mut ws = Workspace::new(4096);
+        let mut msg = Message::new(64);
+        msg.set_response(&mut ws, status).unwrap();
+        for line in lines {
+            msg.append_line_copy(&mut ws, line.as_bytes()).unwrap();
+        }
+        (msg, ws)
+    }
+
+    #[test]
+    fn validators_make_validation_possible() {
+        let table: &[(Storing, u16, &[&str], bool)] = &[
+            (Storing::Cached, 200, &[STRONG], true),
+            (Storing::Cached, 200, &[WEAK], true),
+            (Storing::Cached, 200, &[DATE, OLDER], true),
+            // Not strong: it may have changed once more within the second (RFC 9110 section 8.8.2.2).
+            (Storing::Cached, 200, &[DATE, SAME], false),
+            (Storing::Cached, 200, &[OLDER], false),
+            (Storing::Cached, 200, &[DATE], false),
+            (Storing::Cached, 404, &[STRONG], false),
+            (Storing::Cached, 206, &[STRONG], false),
+            (Storing::HitForMiss, 200, &[STRONG], false),
+            (Storing::HitForPass, 200, &[STRONG], false),
+            (Storing::Private, 200, &[STRONG], false),
+        ];
+        for (storing, status, lines, expected) in table {
+            let (msg, ws) = response(*status, lines);
+            assert_eq!(is_possible(*storing, &msg, &ws), *expected, "{storing:?} {status} {lines:?}");
+        }
+    }
+
+    #[test]
+    fn conditions_are_the_validators() {
+        let none = Conditions::default();
+        let since = Some(&b"Sun, 06 Nov 1994 08:49:00 GMT"[..]);
+        let table: &[(&[&str], bool, Conditions<'_>)] = &[
+            (&[STRONG], true, Conditions { if_none_match: Some(b"\"a\""), ..none }),
+            (&[WEAK], true, Conditions { if_none_match: Some(b"W/\"a\""), ..none }),
+            (&[DATE, OLDER], true, Conditions { if_modified_since: since, ..none }),
+            (
+                &[DATE, OLDER, STRONG],
+                true,
+                Conditions { if_modified_since: since, if_none_match: Some(b"\"a\"") },
+            ),
+            (&[DATE, SAME, STRONG], true, Conditions { if_none_match: Some(b"\"a\""), ..none }),
+            (&[DATE, OLDER, STRONG], false, none),
+        ];
+        for (lines, is_possible, expected) in table {
+            let (msg, ws) = response(200, lines);
+            let mut head = Vec::new();
+            pack::pack(&msg, &ws, Filter::INSERT, &mut head);
+            let head = PackedHead::new(&head).expect("just packed");
+            assert_eq!(conditions(head, *is_possible), *expected, "{lines:?} {is_possible}");
+        }
+    }
+
+    #[test]
+    fn a_304_is_for_whom_it_was_asked() {
+        let stale = |is_possible, is_recoded| Some(Validated { is_possible, is_recoded });
+        let table = [
+            (stale(true, false), false, NotModified::Update { weaken_etag: false }),
+            (stale(true, true), false, NotModified::Update { weaken_etag: true }),
+            (stale(false, false), false, NotModified::Refuse),
+            (None, false, NotModified::Refuse),
+            (None, true, NotModified::Forward),
+        ];
+        for (stale, is_uncacheable, expected) in table {
+            assert_eq!(not_modified(stale, is_uncacheable), expected, "{stale:?} {is_uncacheable}");
+        }
+    }
+
+    #[test]
+    fn errors_and_stale_objects() {
+        let lives = |ttl| Lifetime { ttl, ..Lifetime::none(0.0) };
+        assert!(error_replaces_stale(lives(5.0), false));
+        assert!(!error_replaces_stale(lives(0.0), false));
+        assert!(!error_replaces_stale(Lifetime::of_error(0.0, true), true));
+    }
+
+    #[test]
+    fn content_has_a_date() {
+        let origin = Lifetime::none(784111000.5);
+        for (lines, expected) in
+            [(&[OLDER][..], 784111740.0), (&["Last-Modified: x"], 0.0), (&[], 784111000.0)]
+        {
+            let (msg, ws) = response(200, lines);
+            assert_eq!(last_modified(&msg, &ws, origin), expected, "{lines:?}");
+        }
+    }
+}
