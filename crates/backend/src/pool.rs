@@ -9,7 +9,7 @@
 //! rest first (see [`crate::record`]), and each shelf has a watcher that learns of bytes on idle connections
 //! when they arrive.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
@@ -38,7 +38,7 @@ struct Pooled {
 
 #[derive(Default)]
 struct Shelf {
-    idle: HashMap<u64, Idle>,
+    idle: BTreeMap<u64, Idle>,
     watcher: Option<Waker>,
 }
 

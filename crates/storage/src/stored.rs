@@ -58,11 +58,18 @@ fn lengths(prefix: [u8; PREFIX]) -> (usize, usize) {
     (both as u32 as usize, (both >> 32) as usize)
 }
 
-/// Head, extra and the beginning of the body within a first span.
+/// Returns where the body begins within a first span.
+#[inline]
+fn body_from(span: &Span) -> usize {
+    let prefix = span.bytes().first_chunk().expect("a first span begins with its prefix");
+    let (head_len, extra_len) = lengths(*prefix);
+    PREFIX + head_len + extra_len
+}
+
+/// Head and extra within a first span.
 struct First<'a> {
     head: &'a [u8],
     extra: &'a [u8],
-    body_from: usize,
 }
 
 impl<'a> First<'a> {
@@ -71,7 +78,7 @@ impl<'a> First<'a> {
         let (prefix, rest) = span.bytes().split_first_chunk().expect("a first span begins with its prefix");
         let (head_len, extra_len) = lengths(*prefix);
         let (head, rest) = rest.split_at(head_len);
-        Self { head, extra: &rest[..extra_len], body_from: PREFIX + head_len + extra_len }
+        Self { head, extra: &rest[..extra_len] }
     }
 }
 
@@ -168,10 +175,15 @@ impl Stored {
         }
     }
 
+    /// Returns whether the object is complete and lies in one span, which is given back as a whole.
+    pub fn is_whole(&self) -> bool {
+        matches!(self, Self::Whole(_))
+    }
+
     /// Bytes of the body there are so far.
     pub fn body_len(&self) -> u64 {
         match self {
-            Self::Whole(span) => (span.len() - First::of(span).body_from) as u64,
+            Self::Whole(span) => (span.len() - body_from(span)) as u64,
             Self::Streamed(body) => body.len(),
         }
     }
@@ -187,7 +199,7 @@ impl Stored {
     pub fn chunk_at(&self, offset: u64) -> Option<Chunk<'_>> {
         match self {
             Self::Whole(span) => {
-                let from = First::of(span).body_from.checked_add(usize::try_from(offset).ok()?)?;
+                let from = body_from(span).checked_add(usize::try_from(offset).ok()?)?;
                 let len = span.len().checked_sub(from).filter(|&n| n > 0)?;
                 Some(Chunk::borrowed(span, from, len))
             }

@@ -26,3 +26,9 @@ pub fn limit(seconds: f64) -> f64 {
 pub fn seconds(s: f64) -> Duration {
     Duration::from_secs_f64(if s.is_nan() { 0.0 } else { s.clamp(0.0, LONGEST) })
 }
+
+/// A duration of whole microseconds, cheaper than [`seconds`] and for less than some thousand years: negative times
+/// are zero.
+pub fn micros(s: f64) -> Duration {
+    Duration::from_micros((s * 1e6) as u64)
+}

@@ -302,7 +302,8 @@ impl Sender {
         let mut at = from;
         let to = to.unwrap_or(u64::MAX);
         let only_reader = object.is(flag::PRIVATE | flag::HFM | flag::HFP);
-        if self.frame == BodyFrame::Plain && !only_reader && object.state() == BodyState::Complete {
+        let gives_back = only_reader && !object.stored().is_whole();
+        if self.frame == BodyFrame::Plain && !gives_back && object.state() == BodyState::Complete {
             return self.complete(object, from, to.min(object.body_len())).await;
         }
         crate::bodies::delivered(object, at);

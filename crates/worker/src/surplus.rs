@@ -7,6 +7,7 @@ use lacquer_backend::{Endpoint, Received, SpokeFirst, Surplus};
 use lacquer_params::Params;
 use lacquer_shm::{Tag, Vxid};
 
+use crate::clock;
 use crate::reactor::Reactor;
 
 /// How much of the bytes the log shows.
@@ -14,7 +15,7 @@ const SHOWN: usize = 40;
 
 /// The time after which silence on a connection is a proof.
 pub fn quiet_time(params: &Params) -> Duration {
-    Duration::from_secs_f64(params.backend_quiet_time.clamp(0.0, 10.0))
+    clock::micros(params.backend_quiet_time.min(10.0))
 }
 
 /// Returns whether the bytes may be the response to another request, or contain one.

@@ -28,6 +28,17 @@ const fn eight(n: u64) -> u64 {
     (tens | (quarters - 10 * tens) << 8) | ASCII_ZEROS
 }
 
+/// As [`eight`], of a number below a million: two zeros come first.
+#[inline(always)]
+const fn six(n: u64) -> u64 {
+    let upper = n / 10_000;
+    let lower = n - 10_000 * upper;
+    let hundreds = (lower * 5_243) >> 19;
+    let quarters = upper << 16 | hundreds << 32 | (lower - 100 * hundreds) << 48;
+    let tens = ((quarters * 103) >> 10) & 0x000f_000f_000f_000f;
+    (tens | (quarters - 10 * tens) << 8) | ASCII_ZEROS
+}
+
 /// As [`eight`], of a number below ten thousand.
 #[inline(always)]
 const fn four(n: u32) -> u32 {
@@ -118,6 +129,12 @@ pub(super) fn fixed6(x: f64, at: usize, out: &mut [u8]) -> usize {
     // From this on doubles have no fraction: what is added to it is rounded, to even, and stands in the
     // lower bits.
     const NO_FRACTION: f64 = (1_u64 << 52) as f64;
+    let whole = x as i64;
+    if whole as f64 == x && (whole > 0 || x.to_bits() == 0) {
+        let point = decimal(whole as u64, at, out);
+        put(out, point, *b".000000");
+        return point + 7;
+    }
     put(out, at, [b'-']);
     let scaled = x.abs() * 1e6;
     let rounded = if scaled < NO_FRACTION {
@@ -147,11 +164,17 @@ impl Clock {
     #[inline(always)]
     fn seconds(&mut self, t: f64, at: usize, out: &mut [u8]) -> usize {
         let now = to_micros(t);
-        if now.wrapping_sub(self.second) >= MILLION && !self.turn(now) {
+        if !self.holds(now) {
             return millionths(now, at, out);
         }
         put(out, at, self.digits);
         decimals(now.wrapping_sub(self.second), at + self.digits.len(), out)
+    }
+
+    /// Makes the second that `now` lies in the current one. Returns false if it is not ten digits long.
+    #[inline(always)]
+    fn holds(&mut self, now: u64) -> bool {
+        now.wrapping_sub(self.second) < MILLION || self.turn(now)
     }
 
     /// False if that second is not ten digits long.
@@ -167,6 +190,9 @@ impl Clock {
 /// The longest text of a stamp.
 pub(super) const STAMP: usize = SHORT + 2 + 3 * 20 + 2;
 
+/// The text behind the event of a stamp within a second of the two others.
+const WITHIN_A_SECOND: usize = ": 1700000000.000000 0.000000 0.000000".len();
+
 /// The text of a `Timestamp`: when, how long since the first, and since the previous one. `event` is short.
 #[inline(always)]
 pub(super) fn stamp<const N: usize>(
@@ -176,13 +202,35 @@ pub(super) fn stamp<const N: usize>(
     out: &mut [u8; N],
 ) -> usize {
     copy(event, out);
-    put(out, event.len(), *b": ");
-    let mut at = clock.seconds(now, event.len() + 2, out);
+    let at = event.len();
+    let (micros, since_first, since_previous) =
+        (to_micros(now), to_micros(now - first), to_micros(now - previous));
+    if since_first < MILLION
+        && since_previous < MILLION
+        && clock.holds(micros)
+        && let Some(place) = out.get_mut(at..).and_then(|rest| rest.first_chunk_mut())
+    {
+        within_a_second(clock, micros - clock.second, [since_first, since_previous], place);
+        return at + WITHIN_A_SECOND;
+    }
+    put(out, at, *b": ");
+    let mut at = clock.seconds(now, at + 2, out);
     for since in [first, previous] {
         put(out, at, *b" ");
         at = seconds(now - since, at + 1, out);
     }
     at
+}
+
+/// All parts have fixed places. Each is written eight bytes at a time, from the left to the right.
+#[inline(always)]
+fn within_a_second(clock: &Clock, decimals: u64, since: [u64; 2], place: &mut [u8; WITHIN_A_SECOND]) {
+    place[..2].copy_from_slice(b": ");
+    place[2..12].copy_from_slice(&clock.digits);
+    place[12..20].copy_from_slice(&((six(decimals) >> 8) - ZERO_TO_POINT | 0x20 << 56).to_le_bytes());
+    place[20..28].copy_from_slice(&(six(since[0]) - (ZERO_TO_POINT << 8)).to_le_bytes());
+    place[28] = b' ';
+    place[29..].copy_from_slice(&(six(since[1]) - (ZERO_TO_POINT << 8)).to_le_bytes());
 }
 
 /// Copies a short text to the beginning of `to`, as two overlapping pieces of a fixed size.
@@ -238,13 +286,34 @@ mod tests {
     }
 
     #[test]
+    fn six_digits_match_the_formatter() {
+        for n in (0..MILLION).step_by(7).chain([9_999, 10_000, 999_999]) {
+            assert_eq!(six(n).to_le_bytes(), *format!("{n:08}").as_bytes());
+        }
+    }
+
+    #[test]
     fn times_are_cut_and_fixed_numbers_rounded() {
         assert_eq!(shown(|at, out| seconds(1_700_000_000.25, at, out)), "1700000000.250000");
         assert_eq!(shown(|at, out| seconds(0.000_001_9, at, out)), "0.000001");
         assert_eq!(shown(|at, out| seconds(-1.0, at, out)), "0.000000");
         assert_eq!(shown(|at, out| seconds(f64::NAN, at, out)), "0.000000");
         assert_eq!(shown(|at, out| seconds(12.25, at, out)), "12.250000");
-        for x in [0.0, 120.0, -1.5, 0.000_001_9, 119.999_999_9, 9.5, 10.0, 1_700_000_000.123_456, 5e9] {
+        for x in [
+            0.0,
+            -0.0,
+            1.0,
+            -3.0,
+            120.0,
+            1e12,
+            -1.5,
+            0.000_001_9,
+            119.999_999_9,
+            9.5,
+            10.0,
+            1_700_000_000.123_456,
+            5e9,
+        ] {
             assert_eq!(shown(|at, out| fixed6(x, at, out)), format!("{x:.6}"));
         }
         assert_eq!(shown(|at, out| fixed6(f64::NEG_INFINITY, at, out)), "-18446744073709.551615");
@@ -286,5 +355,9 @@ mod tests {
         assert_eq!(len, STAMP);
         let len = stamp(b"Resp", [1_700_000_000.5, 1_700_000_000.25, 1_700_000_001.0], &mut clock, &mut out);
         assert_eq!(out[..len], *b"Resp: 1700000000.500000 0.250000 0.000000");
+        let len = stamp(b"Resp", [1_700_000_002.5, 1_700_000_002.25, 1_700_000_001.0], &mut clock, &mut out);
+        assert_eq!(out[..len], *b"Resp: 1700000002.500000 0.250000 1.500000");
+        let len = stamp(b"", [1_700_000_003.0, 1_700_000_002.0625, 1_700_000_002.9375], &mut clock, &mut out);
+        assert_eq!(out[..len], *b": 1700000003.000000 0.937500 0.062500");
     }
 }

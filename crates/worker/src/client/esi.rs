@@ -219,7 +219,7 @@ impl Req {
     pub async fn flush_enclosing(&mut self) {
         if let Some(seam) = &mut self.seam {
             // Who writes next notices that the client is gone.
-            let _ = seam.outlet.flush().await;
+            let _ = Box::pin(seam.outlet.flush()).await;
         }
     }
 }

@@ -29,7 +29,7 @@ pub async fn lookup(req: &mut Req) -> Step {
             Lookup::Wait(wait) => {
                 waited = true;
                 req.task.reactor.flush_counters();
-                Box::pin(req.flush_enclosing()).await;
+                req.flush_enclosing().await;
                 resumed = match Box::pin(wait_for_other(req, wait)).await {
                     Ok(resumed) => Some(resumed),
                     Err(step) => return step,

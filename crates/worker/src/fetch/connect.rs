@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use lacquer_backend::{Look, SpokeFirst, endpoint};
+use lacquer_backend::{Look, SpokeFirst, Taken, endpoint};
 use lacquer_http::h1;
 use lacquer_http::{SessClose, header_table as h};
 use lacquer_shm::Tag;
@@ -13,7 +13,7 @@ use lacquer_vcl_runtime::{BackendId, Ctx};
 
 use super::Fetch;
 use super::connection::{
-    Limits, OriginConnection, choose, connect_or_reuse, introduce, log_close, log_open, refused,
+    Limits, OriginConnection, choose, introduce, log_close, log_open, refused, take_idle, wait_or_connect,
 };
 use super::queue::Entry;
 use super::upload::Upload;
@@ -154,16 +154,18 @@ impl Fetch {
 
     async fn open(&mut self, slot: OriginSlot, fresh_only: bool) -> Result<(), endpoint::ConnectError> {
         let origin = slot.origin().clone();
-        let abandonment = self.abandonment();
-        let task = &mut self.task;
-        let limits = Limits::of(&origin, &task.params, self.attempt.connect_timeout);
-        let found = connect_or_reuse(&task.reactor, slot, &limits, fresh_only, &mut task.log);
-        let Some(found) = abandonment.unless(pin!(found)).await else {
-            return Err(endpoint::ConnectError { errno: ABANDONED, held_down: false });
+        let quiet = surplus::quiet_time(&self.task.params);
+        let taken = match fresh_only {
+            false => take_idle(&self.task.reactor, &slot, quiet, &mut self.task.log),
+            true => Taken::None,
         };
-        let found = found?;
+        self.origin = Some(match taken {
+            Taken::Connection(connection) => OriginConnection::reused(&self.task.reactor, connection, slot),
+            // Rare, and the future is large.
+            none => Box::pin(self.wait_or_connect(slot, none)).await?,
+        });
         self.task.stamp("Connected");
-        let connection = self.origin.insert(found);
+        let Some(connection) = &mut self.origin else { return Ok(()) };
         let (spec, p) = (&origin.spec, &self.task.params);
         connection.between_bytes =
             choose(self.attempt.between_bytes_timeout, spec.between_bytes_timeout, p.between_bytes_timeout);
@@ -175,6 +177,19 @@ impl Fetch {
         log_open(&mut self.task.log, connection);
         connection.count_request();
         Ok(())
+    }
+
+    async fn wait_or_connect(
+        &mut self,
+        slot: OriginSlot,
+        taken: Taken,
+    ) -> Result<OriginConnection, endpoint::ConnectError> {
+        let limits = Limits::of(slot.origin(), &self.task.params, self.attempt.connect_timeout);
+        let abandonment = self.abandonment();
+        let task = &mut self.task;
+        let made = wait_or_connect(&task.reactor, slot, &limits, taken, &mut task.log);
+        let abandoned = Err(endpoint::ConnectError { errno: ABANDONED, held_down: false });
+        abandonment.unless(pin!(made)).await.unwrap_or(abandoned)
     }
 
     /// Sends the request and reads the head of the answer.

@@ -15,6 +15,7 @@ use lacquer_shm::vsl::Field;
 use lacquer_shm::{Tag, TxLog};
 
 use crate::backends::Origin;
+use crate::clock;
 use crate::descriptors::Need;
 use crate::origin_slot::OriginSlot;
 use crate::reactor::Reactor;
@@ -72,6 +73,13 @@ impl OriginConnection {
         }
     }
 
+    /// Uses an idle connection again, and counts that.
+    pub fn reused(reactor: &Reactor, connection: Connection, slot: OriginSlot) -> OriginConnection {
+        reactor.counters.backend_reuse.add(1);
+        reactor.pool_counters.waiter.action.add(1);
+        OriginConnection::new(connection, slot, true)
+    }
+
     pub fn origin(&self) -> &Arc<Origin> {
         self.slot.origin()
     }
@@ -123,7 +131,7 @@ pub fn choose(own: Option<f64>, spec: Option<f64>, param: f64) -> f64 {
 pub struct Limits {
     connect: f64,
     prefer_ipv6: bool,
-    quiet: Duration,
+    pub quiet: Duration,
     holddown: endpoint::Holddown,
 }
 
@@ -141,47 +149,42 @@ impl Limits {
     }
 }
 
-/// Returns an idle connection, or a new one. Idle ones with surplus bytes are closed and logged.
-pub async fn connect_or_reuse(
+/// Looks for an idle connection. Those with surplus bytes are closed and logged.
+pub fn take_idle(reactor: &Reactor, slot: &OriginSlot, quiet: Duration, log: &mut TxLog) -> Taken {
+    let endpoint = &slot.origin().endpoint;
+    let mut faults = Vec::new();
+    let taken = reactor.shared.pools.take(reactor.id, endpoint, quiet, &mut faults);
+    for fault in &faults {
+        log.put(Tag::Error, surplus::found(reactor, endpoint, fault).as_bytes());
+    }
+    taken
+}
+
+/// Waits for an idle connection that rests, where that is worth it, or opens one. `taken` is what was found last.
+pub async fn wait_or_connect(
     reactor: &Reactor,
     slot: OriginSlot,
     limits: &Limits,
-    fresh_only: bool,
+    mut taken: Taken,
     log: &mut TxLog,
 ) -> Result<OriginConnection, endpoint::ConnectError> {
     let endpoint = slot.origin().endpoint.clone();
-    if !fresh_only && let Some(connection) = reuse(reactor, &slot, limits, log).await {
-        reactor.counters.backend_reuse.add(1);
-        reactor.pool_counters.waiter.action.add(1);
-        return Ok(OriginConnection::new(connection, slot, true));
+    loop {
+        match taken {
+            Taken::Connection(connection) => return Ok(OriginConnection::reused(reactor, connection, slot)),
+            Taken::Resting(until) if endpoint.trust.may_wait(slot.origin().has_one_user()) => {
+                endpoint.trust.waited();
+                tokio::time::sleep_until(until.into()).await;
+                taken = take_idle(reactor, &slot, limits.quiet, log);
+            }
+            Taken::Resting(_) | Taken::None => break,
+        }
     }
-    let made = endpoint.connect(limits.connect, limits.prefer_ipv6, limits.holddown);
-    // Connecting is rare and its future is large.
-    let stream = Box::pin(made).await?;
+    let stream = endpoint.connect(limits.connect, limits.prefer_ipv6, limits.holddown).await?;
     reactor.counters.backend_conn.add(1);
     let connection = Connection::new(stream, &endpoint);
     check_reserve(reactor, connection.facts.fd)?;
     Ok(OriginConnection::new(connection, slot, false))
-}
-
-/// Returns an idle connection. May wait until one has rested.
-async fn reuse(reactor: &Reactor, slot: &OriginSlot, limits: &Limits, log: &mut TxLog) -> Option<Connection> {
-    let endpoint = &slot.origin().endpoint;
-    loop {
-        let mut faults = Vec::new();
-        let taken = reactor.shared.pools.take(reactor.id, endpoint, limits.quiet, &mut faults);
-        for fault in &faults {
-            log.put(Tag::Error, surplus::found(reactor, endpoint, fault).as_bytes());
-        }
-        match taken {
-            Taken::Connection(connection) => return Some(connection),
-            Taken::Resting(until) if endpoint.trust.may_wait(slot.origin().has_one_user()) => {
-                endpoint.trust.waited();
-                Box::pin(tokio::time::sleep_until(until.into())).await;
-            }
-            Taken::Resting(_) | Taken::None => return None,
-        }
-    }
 }
 
 /// Connections to origins leave the last of the descriptors to others.
@@ -302,7 +305,7 @@ impl OriginConnection {
     pub fn recycle(self, reactor: &Reactor, object: Option<&Object>) {
         let exchange = Exchange {
             is_bodyless: self.is_bodyless,
-            took: Duration::from_secs_f64(self.took.clamp(0.0, 1e6)),
+            took: clock::micros(self.took),
             object: object.and_then(|object| Some((object.place()?, object.vxid()))),
         };
         reactor.counters.backend_recycle.add(1);

@@ -204,7 +204,8 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
             runner.until(News::started).await
         });
         if is_pressed {
-            while_waiting(&tx, &params, waiting).await
+            // Rare, and the future is large.
+            Box::pin(while_waiting(&tx, &params, waiting)).await
         } else {
             while_fetching(&tx, &params, &later, waiting).await
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lacquer_vcl_runtime::BackendId;
 
-use super::connection::{Limits, OriginConnection, connect_or_reuse, introduce, log_open, refused};
+use super::connection::{Limits, OriginConnection, introduce, log_open, refused, take_idle, wait_or_connect};
 use super::queue::Entry;
 use crate::backends::Origin;
 use crate::client::PipeRequest;
@@ -23,7 +23,9 @@ impl PipeCall<'_> {
         let entry = Entry::new((id, &origin), instance, &self.task.params, shared);
         let slot = entry.pass(&mut self.pipe.log).await?;
         let limits = Limits::of(&origin, &self.task.params, self.pipe.connect_timeout);
-        match connect_or_reuse(&self.task.reactor, slot, &limits, false, &mut self.pipe.log).await {
+        let (reactor, log) = (&self.task.reactor, &mut self.pipe.log);
+        let idle = take_idle(reactor, &slot, limits.quiet, log);
+        match wait_or_connect(reactor, slot, &limits, idle, log).await {
             Ok(mut connection) => {
                 self.pipe.stamp("Connected");
                 if !connection.reused {
