@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, PATIENCE, until};
 use lacquer_testing::h2::H2Client;
+use lacquer_testing::turns::beside_others;
 
 use crate::stuck::{LATE, Stuck};
 
@@ -30,6 +31,7 @@ fn ask(daemon: &Daemon, path: &str) -> TcpStream {
 /// A pass ends with its client, whatever it waits for: the head, the body, or the whole body before delivery.
 #[test]
 fn passes_end_with_their_client() {
+    let _turn = beside_others();
     let stuck = Stuck::start();
     let daemon = stuck.daemon(&[]);
     for path in ["/head/", "/body/", "/body/whole"] {
@@ -50,6 +52,7 @@ fn passes_end_with_their_client() {
 /// A pass over HTTP/2 ends with its stream; the connection and its other streams go on.
 #[test]
 fn passes_end_with_their_stream() {
+    let _turn = beside_others();
     let stuck = Stuck::start();
     let daemon = stuck.daemon(&[]);
     let mut client = H2Client::connect(daemon.address, &[]).expect("connections are accepted");
@@ -73,6 +76,7 @@ fn passes_end_with_their_stream() {
 /// A fetch for the cache goes on without its client, and so does one that another request waits for.
 #[test]
 fn fetches_for_the_cache_go_on() {
+    let _turn = beside_others();
     let stuck = Stuck::start();
     let daemon = stuck.daemon(&[]);
     drop(ask(&daemon, "/late/a"));
@@ -92,6 +96,7 @@ fn fetches_for_the_cache_go_on() {
 /// Requests that come behind one that waits are neither lost nor taken for the client's end.
 #[test]
 fn pipelined_requests_are_answered() {
+    let _turn = beside_others();
     let stuck = Stuck::start();
     let daemon = stuck.daemon(&[]);
     let mut client = Client::connect(daemon.address).expect("connections are accepted");
@@ -107,6 +112,7 @@ fn pipelined_requests_are_answered() {
 /// where that is allowed, and is told otherwise where it is not.
 #[test]
 fn parameters_decide_who_is_gone() {
+    let _turn = beside_others();
     let stuck = Stuck::start();
     let half = |daemon: &Daemon, path: &str| {
         let mut client = ask(daemon, path);
@@ -141,6 +147,7 @@ fn parameters_decide_who_is_gone() {
 /// Beyond the bound requests are refused, with 503 or as the parameters for threads say, and hits are not bounded.
 #[test]
 fn what_waits_is_bounded() {
+    let _turn = beside_others();
     let stuck = Stuck::start();
     let mut daemon = stuck.daemon(&["-p", "max_waiting=8", "-p", "timeout_idle=1"]);
     assert_eq!(get(daemon.address, "/kept/a").expect("it serves").status, 200);

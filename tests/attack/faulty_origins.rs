@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, vcl};
 use lacquer_testing::origin::Origin;
+use lacquer_testing::turns::{at_once, beside_others};
 
 /// What the client may get of a broken answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -167,6 +168,7 @@ fn recovering() -> Origin {
 
 #[test]
 fn broken_answers_are_told_and_not_kept() {
+    let _turn = beside_others();
     let origin = recovering();
     let options = ["-s", "malloc,32M", "-p", "first_byte_timeout=1", "-p", "between_bytes_timeout=1"];
     let mut daemon = Daemon::start(&vcl(origin.address, ""), &options);
@@ -195,6 +197,7 @@ fn broken_answers_are_told_and_not_kept() {
 
 #[test]
 fn odd_answers_with_one_meaning_are_served() {
+    let _turn = beside_others();
     let origin = recovering();
     let daemon = Daemon::start(&vcl(origin.address, ""), &["-s", "malloc,32M"]);
     let mut faults = Vec::new();
@@ -209,6 +212,7 @@ fn odd_answers_with_one_meaning_are_served() {
 
 #[test]
 fn a_dead_origin_is_a_503() {
+    let _turn = beside_others();
     let reserved = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let address = reserved.local_addr().expect("it is bound");
     drop(reserved);
@@ -221,6 +225,7 @@ fn a_dead_origin_is_a_503() {
 
 #[test]
 fn what_follows_an_answer_is_no_answer_to_another() {
+    let _turn = beside_others();
     let origin = Origin::start(|path, stream| {
         let surplus = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
         let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{path}{surplus}", path.len());
@@ -251,6 +256,7 @@ const INTERIM: [(&str, &str, bool); 8] = [
 /// Interim responses are passed over, within bounds; 101 is no answer to a fetch.
 #[test]
 fn interim_responses_are_passed_over() {
+    let _turn = beside_others();
     let origin = Origin::start(|path, stream| {
         let path = path.trim_end_matches("-apart");
         let interim = INTERIM.iter().find(|(of, ..)| *of == path).map_or("", |(_, text, _)| *text);
@@ -282,6 +288,7 @@ fn interim_responses_are_passed_over() {
 /// A response head that trickles ends at a time limit of its own, however short its pauses are.
 #[test]
 fn a_trickling_head_ends() {
+    let turn = beside_others();
     let origin = Origin::start(|_, stream| {
         let pieces = OK.bytes().chain(b"X-Long: ".iter().copied()).chain(std::iter::repeat_n(b'x', 200));
         for byte in pieces {
@@ -296,12 +303,12 @@ fn a_trickling_head_ends() {
         ["-p", "first_byte_timeout=1", "-p", "between_bytes_timeout=1"],
         ["-p", "backend_head_timeout=2", "-p", "between_bytes_timeout=60"],
     ];
-    for limit in limits {
+    at_once(&turn, limits, |limit| {
         let daemon = Daemon::start(&vcl(origin.address, ""), &[&["-s", "malloc,32M"], &limit[..]].concat());
         let asked = Instant::now();
         let answer = get(daemon.address, "/").expect("it is answered");
         assert_eq!(answer.status, 503, "{limit:?}");
         let took = asked.elapsed();
         assert!(took > Duration::from_secs(1) && took < Duration::from_secs(5), "{limit:?}: {took:?}");
-    }
+    });
 }

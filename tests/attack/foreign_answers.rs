@@ -12,6 +12,7 @@ use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::origin::Origin;
+use lacquer_testing::turns::{at_once, beside_others};
 
 /// Requests with a `/bodyless` or `/pass` path are not for the cache.
 const SUBS: &str = "sub vcl_recv {
@@ -257,27 +258,30 @@ fn unsolicited_round(origin: &Origin, clients: u64, requests: u64, most: usize, 
 /// most one client per origin and minute, and it is not found in the cache a second later.
 #[test]
 fn unsolicited_answers_reach_nobody_twice() {
+    let turn = beside_others();
     let lates = effort(
         &[None, Some(100), Some(5000), Some(100_000)][..],
         &[None, Some(0), Some(100), Some(1000), Some(5000), Some(20_000), Some(100_000)],
     );
-    for &late in lates {
-        for clients in effort(&[1, 8][..], &[1, 2, 8]) {
-            for chunked in effort(&[false][..], &[false, true]) {
-                let form = Form { late, chunked: *chunked };
-                let origin = two_answers(form, 1, Duration::ZERO);
-                let slow = late.unwrap_or(0) / 1000 + 1;
-                let requests = (effort(300, 20_000) / slow).max(effort(24, 200));
-                let most = usize::from(late.is_some());
-                unsolicited_round(&origin, *clients, requests, most, &format!("{form:?}, {clients} clients"));
-            }
-        }
-    }
+    let forms = lates.iter().flat_map(|&late| {
+        let chunked = effort(&[false][..], &[false, true]);
+        chunked.iter().map(move |&chunked| Form { late, chunked })
+    });
+    let rounds =
+        forms.flat_map(|form| effort(&[1, 8][..], &[1, 2, 8]).iter().map(move |&clients| (form, clients)));
+    at_once(&turn, rounds, |(form, clients)| {
+        let origin = two_answers(form, 1, Duration::ZERO);
+        let slow = form.late.unwrap_or(0) / 1000 + 1;
+        let requests = (effort(300, 20_000) / slow).max(effort(24, 200));
+        let most = usize::from(form.late.is_some());
+        unsolicited_round(&origin, clients, requests, most, &format!("{form:?}, {clients} clients"));
+    });
 }
 
 /// One unsolicited response shifts the answers of a slow origin for at most a second, not for ever.
 #[test]
 fn a_shift_ends_by_itself() {
+    let _turn = beside_others();
     let once = AtomicU64::new(0);
     let origin = Origin::start(move |path, stream| {
         std::thread::sleep(Duration::from_millis(10));
@@ -297,6 +301,7 @@ fn a_shift_ends_by_itself() {
 /// A response that is there before the request was sent is not taken for its answer.
 #[test]
 fn an_answer_before_the_request_is_none() {
+    let _turn = beside_others();
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let address = listener.local_addr().expect("it is bound");
     std::thread::spawn(move || {
@@ -322,6 +327,7 @@ fn an_answer_before_the_request_is_none() {
 /// What came over a connection that has surplus bytes later is fetched anew.
 #[test]
 fn objects_of_a_faulty_connection_leave_the_cache() {
+    let _turn = beside_others();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let paths = seen.clone();
     let origin = Origin::start(move |path, stream| {

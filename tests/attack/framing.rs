@@ -8,6 +8,7 @@ use std::time::Duration;
 use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, PATIENCE, until, vcl};
 use lacquer_testing::origin::{Origin, sized};
+use lacquer_testing::turns::beside_others;
 
 /// What comes behind each; an origin that gets it was deceived.
 const HIDDEN: &str = "GET /100/private/hidden HTTP/1.1\r\nHost: robust\r\n\r\n";
@@ -213,6 +214,7 @@ fn receive(listener: &TcpListener) -> String {
 
 #[test]
 fn what_is_accepted_has_one_meaning_for_the_origin() {
+    let _turn = beside_others();
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let address = listener.local_addr().expect("it is bound");
     let daemon = Daemon::start(&vcl(address, ""), &["-s", "malloc,32M"]);
@@ -247,6 +249,7 @@ fn start() -> (Origin, Daemon) {
 
 #[test]
 fn heads_in_doubt_are_refused() {
+    let _turn = beside_others();
     let (origin, daemon) = start();
     let mut faults = Vec::new();
     let headers = HEADERS.iter().map(|(name, text)| (name, format!("{POST}{text}\r\n0\r\n\r\n")));
@@ -268,6 +271,7 @@ fn heads_in_doubt_are_refused() {
 
 #[test]
 fn broken_chunks_hide_nothing() {
+    let _turn = beside_others();
     let (origin, daemon) = start();
     let mut faults = Vec::new();
     for (name, body) in CHUNKS {
@@ -315,6 +319,7 @@ const RESPONSES: [(&str, &str, Option<&str>); 14] = [
 /// A response reaches the client with one meaning, byte for byte, or not as a success.
 #[test]
 fn responses_have_one_meaning_for_the_client() {
+    let _turn = beside_others();
     let origin = Origin::start(|path, stream| {
         let number = path.trim_start_matches('/').parse::<usize>();
         let (_, answer, _) = RESPONSES[number.unwrap_or_default()];

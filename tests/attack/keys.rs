@@ -7,6 +7,7 @@ use lacquer_testing::client::Client;
 use lacquer_testing::daemon::{Daemon, vcl};
 use lacquer_testing::h2;
 use lacquer_testing::recorder::{Recorder, ok};
+use lacquer_testing::turns::beside_others;
 
 /// Each answer of this origin differs from all others.
 fn numbered() -> Recorder {
@@ -28,6 +29,7 @@ fn get(target: &str, host: &str) -> String {
 /// Requests that mean the same share an entry.
 #[test]
 fn equal_requests_share_an_entry() {
+    let _turn = beside_others();
     let origin = numbered();
     let daemon = Daemon::start(&vcl(origin.address, ""), &["-p", "feature=+http2"]);
     let pairs = [
@@ -51,6 +53,7 @@ fn equal_requests_share_an_entry() {
 /// Requests that an origin may tell apart do not share an entry, however alike they look.
 #[test]
 fn different_requests_never_share_an_entry() {
+    let _turn = beside_others();
     let origin = numbered();
     let daemon = Daemon::start(&vcl(origin.address, ""), &[]);
     let hosts = ["a", "a:80", "a:8080", "a.", "b", "a.b", "[::1]", "a%2e", "a_"];
@@ -106,6 +109,7 @@ fn different_requests_never_share_an_entry() {
 /// A method is no part of the key, but no answer to another method is served to a GET.
 #[test]
 fn answers_to_other_methods_are_not_shared() {
+    let _turn = beside_others();
     let origin = numbered();
     let daemon = Daemon::start(&vcl(origin.address, ""), &[]);
     let mut seen = std::collections::HashSet::new();
@@ -119,6 +123,7 @@ fn answers_to_other_methods_are_not_shared() {
 /// see and hash them.
 #[test]
 fn unkeyed_headers_reach_the_origin_unchanged() {
+    let _turn = beside_others();
     let origin = numbered();
     let daemon = Daemon::start(&vcl(origin.address, "sub vcl_recv { return (pass); }"), &[]);
     let lines = [
@@ -144,6 +149,7 @@ fn unkeyed_headers_reach_the_origin_unchanged() {
 /// A refused request leaves nothing behind that a later one could get.
 #[test]
 fn refusals_are_not_cached() {
+    let _turn = beside_others();
     let origin = numbered();
     let daemon = Daemon::start(&vcl(origin.address, ""), &[]);
     for bad in [

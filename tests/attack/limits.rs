@@ -9,6 +9,7 @@ use lacquer_testing::daemon::{Daemon, PATIENCE, until, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::h2::{END_HEADERS, END_STREAM, End, H2Client, block, kind, put};
 use lacquer_testing::origin::{Origin, sized};
+use lacquer_testing::turns::beside_others;
 
 const PASS: &str = "sub vcl_recv { return (pass); }";
 
@@ -26,6 +27,7 @@ fn slow_origin(after: Duration) -> Origin {
 /// place is free again when one closes.
 #[test]
 fn connections_of_an_address_are_limited() {
+    let _turn = beside_others();
     let origin = Origin::start(sized);
     let daemon = Daemon::start(&vcl(origin.address, ""), &["-p", "client_max_connections=20"]);
     let mut clients: Vec<_> = (0..20).map(|_| Client::connect(daemon.address).unwrap()).collect();
@@ -46,6 +48,7 @@ fn connections_of_an_address_are_limited() {
 /// The address is the one that the PROXY header names, and IPv6 clients are counted by network.
 #[test]
 fn the_limits_count_whom_the_proxy_header_names() {
+    let _turn = beside_others();
     let origin = Origin::start(sized);
     let options = ["-a", "proxied=127.0.0.1:0,PROXY", "-p", "client_max_connections=2"];
     let mut daemon = Daemon::start(&vcl(origin.address, ""), &options);
@@ -68,6 +71,7 @@ fn the_limits_count_whom_the_proxy_header_names() {
 /// A client address has at most `client_max_requests` at work, over both protocols; those beyond get 429 at once.
 #[test]
 fn requests_of_an_address_are_limited() {
+    let _turn = beside_others();
     let origin = slow_origin(Duration::from_secs(2));
     let subs = "sub vcl_recv { if (req.url ~ \"^/stuck\") { return (pass); } }
         sub vcl_deliver { set resp.http.at-work = client.requests; set resp.http.conns = client.connections; }";
@@ -101,6 +105,7 @@ fn requests_of_an_address_are_limited() {
 /// clients of the address who reset nothing are served all the time.
 #[test]
 fn new_connections_bring_no_new_budget_of_resets() {
+    let _turn = beside_others();
     let origin = slow_origin(Duration::from_millis(100));
     let budget = effort(500, 10_000);
     let limit = format!("h2_rapid_reset_address_limit={budget}");

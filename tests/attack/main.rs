@@ -1,6 +1,6 @@
 //! Attacks over real sockets on 127.0.0.1, one file per theme. Each test names the promise it tests; the promises
-//! are listed in `docs/security.md`. The daemon is the program that `LACQUERD` names. Tests run one at a time,
-//! because many of them assert times.
+//! are listed in `docs/security.md`. The daemon is the program that `LACQUERD` names. A test runs alone, because many
+//! assert times, unless it asks for a turn beside others.
 #![forbid(unsafe_code)]
 
 mod abandoned;

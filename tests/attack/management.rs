@@ -12,6 +12,7 @@ use lacquer_testing::client::get;
 use lacquer_testing::daemon::{Daemon, signal, ticks, until, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::management::{Door, Management};
+use lacquer_testing::turns::beside_others;
 
 /// A second, by which deadlines are judged.
 const SECOND: Duration = Duration::from_secs(1);
@@ -177,6 +178,7 @@ fn silent_connections_give_way() {
 /// Wrong secrets are answered ever more slowly; right ones are not.
 #[test]
 fn wrong_secrets_are_slowed() {
+    let _turn = beside_others();
     let (daemon, door) = daemon("256");
     let alone = wrong_secrets(door.address, 1);
     std::thread::sleep(effort(Duration::from_secs(2), Duration::from_secs(20)));
@@ -193,6 +195,7 @@ fn wrong_secrets_are_slowed() {
 /// and holds up nobody until then.
 #[test]
 fn silent_and_deaf_clients_have_ten_seconds() {
+    let _turn = beside_others();
     let (mut daemon, door) = daemon("256");
     let mut deaf = door.login().expect("there is room");
     deaf.stream().set_nonblocking(true).expect("sockets can be asked");
@@ -221,6 +224,7 @@ fn silent_and_deaf_clients_have_ten_seconds() {
 /// Commands have a limit that VCL of 64 MB is below of.
 #[test]
 fn commands_have_a_limit() {
+    let _turn = beside_others();
     let (mut daemon, door) = daemon("256");
     let mut management = door.login().expect("there is room");
     let size = effort(4 << 20, 64 << 20);
@@ -249,8 +253,8 @@ fn everything_at_once() {
     std::thread::sleep(Duration::from_millis(500));
     let before = ticks(daemon.manager());
     let start = Instant::now();
-    for _ in 0..effort(4, 40) {
-        let login = longest_login(&door, 5);
+    for _ in 0..effort(2, 40) {
+        let login = longest_login(&door, effort(3, 5));
         let back = back_after_kill(&mut daemon);
         eprintln!("under attack: login {login:?}, worker back {back:?}");
         assert!(login < soon() && back < soon(), "login {login:?}, back {back:?}");

@@ -11,6 +11,7 @@ use lacquer_testing::daemon::{Daemon, until, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::h2::{H2Client, INITIAL_WINDOW_SIZE, kind};
 use lacquer_testing::origin::Origin;
+use lacquer_testing::turns::beside_others;
 
 use crate::gz;
 
@@ -84,18 +85,21 @@ fn stalls(path: &str, options: &[&str], ask: fn(SocketAddr, &str) -> TcpStream) 
 /// A client that does not read a body while it is unpacked for it costs at most 150 kB.
 #[test]
 fn stalled_clients_of_a_bomb_hold_one_step_each() {
+    let _turn = beside_others();
     stalls("/bomb", &[], ask_and_stall);
 }
 
 /// The same where the body is part of a page.
 #[test]
 fn stalled_clients_of_an_included_bomb_hold_one_step_each() {
+    let _turn = beside_others();
     stalls("/page", &[], ask_and_stall);
 }
 
 /// The same over HTTP/2, whatever windows the client gives.
 #[test]
 fn stalled_streams_of_a_bomb_hold_one_step_each() {
+    let _turn = beside_others();
     stalls("/bomb", &["-p", "feature=+http2"], ask_and_stall_h2);
 }
 
@@ -131,6 +135,7 @@ const PASS: &str = "sub vcl_recv { return (pass); }";
 /// The fetch of a response that is not for the cache stays `transit_buffer` ahead of its client and no more.
 #[test]
 fn a_stalled_pass_waits_for_its_client() {
+    let _turn = beside_others();
     let megabytes = effort(150, 600);
     for form in ["length", "chunked"] {
         let (origin, sent) = large();
@@ -149,6 +154,7 @@ fn a_stalled_pass_waits_for_its_client() {
 /// Bytes far behind `transit_buffer` are reached, though nothing before them is delivered.
 #[test]
 fn a_range_far_into_a_pass_is_delivered() {
+    let _turn = beside_others();
     let (origin, _) = large();
     let subs = "sub vcl_recv { return (pass); } sub vcl_backend_fetch { unset bereq.http.Range; }";
     let daemon = Daemon::start(&vcl(origin.address, subs), &["-s", "malloc,64M"]);
@@ -164,6 +170,7 @@ fn a_range_far_into_a_pass_is_delivered() {
 /// What is fetched in the background and turns out not to be for the cache has no reader: it ends by itself.
 #[test]
 fn a_background_fetch_for_nobody_ends() {
+    let _turn = beside_others();
     let (origin, sent) = large();
     let subs = "sub vcl_backend_response {
         if (bereq.is_bgfetch) { set beresp.uncacheable = true; set beresp.ttl = 60s; }
@@ -182,7 +189,7 @@ fn a_background_fetch_for_nobody_ends() {
 /// After a peak the memory goes back to the system within half a minute.
 #[test]
 fn memory_comes_back_after_abandoned_passes() {
-    let passes = effort(1500, 10_000);
+    let passes = effort(600, 10_000);
     let (origin, _) = large();
     let mut daemon = Daemon::start(&vcl(origin.address, PASS), &["-s", "malloc,64M"]);
     for _ in 0..20 {
@@ -197,7 +204,7 @@ fn memory_comes_back_after_abandoned_passes() {
         if open.len() > 100 {
             drop(open.pop_front());
         }
-        if number % 500 == 0 {
+        if number % 200 == 0 {
             peak = daemon.resident().memory.max(peak);
         }
     }

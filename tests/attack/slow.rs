@@ -11,6 +11,7 @@ use lacquer_testing::h2::{
     END_HEADERS, END_STREAM, End, H2Client, INITIAL_WINDOW_SIZE, PREFACE, block, kind, put,
 };
 use lacquer_testing::origin::{Origin, sized};
+use lacquer_testing::turns::{at_once, beside_others};
 
 const STEP: Duration = Duration::from_millis(100);
 
@@ -55,18 +56,23 @@ fn ends(daemon: &Daemon, opening: &[u8], rest: &[u8], record: &str) {
 /// A request's head has `timeout_idle` as a whole, however often a byte of it comes; so has the preface of HTTP/2.
 #[test]
 fn a_head_that_trickles_ends() {
+    let turn = beside_others();
     let (_origin, daemon) = start(&[]);
-    ends(&daemon, b"GET / HTTP/1.1\r\nHost: a\r\nX: ", b"x", "Hit timeout_idle in a request head");
-    ends(&daemon, b"\r\n\r\n", b"\r\n", "RX_CLOSE_IDLE");
-    ends(&daemon, b"", &PREFACE[..20], "Hit timeout_idle in a request head");
     let upgrade = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
         HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n";
-    ends(&daemon, upgrade, &PREFACE[..20], "Hit timeout_idle in a preface");
+    let heads: [(&[u8], &[u8], &str); 4] = [
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: ", b"x", "Hit timeout_idle in a request head"),
+        (b"\r\n\r\n", b"\r\n", "RX_CLOSE_IDLE"),
+        (b"", &PREFACE[..20], "Hit timeout_idle in a request head"),
+        (upgrade, &PREFACE[..20], "Hit timeout_idle in a preface"),
+    ];
+    at_once(&turn, heads, |(opening, rest, record)| ends(&daemon, opening, rest, record));
 }
 
 /// A PROXY header has `timeout_idle` as a whole.
 #[test]
 fn a_proxy_header_that_trickles_ends() {
+    let _turn = beside_others();
     let (_origin, mut daemon) = start(&["-a", "proxied=127.0.0.1:0,PROXY"]);
     let port = daemon.port_of("proxied");
     let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -79,7 +85,8 @@ fn a_proxy_header_that_trickles_ends() {
 /// either protocol; a body above the rate is taken, however long it needs.
 #[test]
 fn a_body_that_trickles_ends() {
-    let (_origin, daemon) = start(&[]);
+    let _turn = beside_others();
+    let (_origin, daemon) = start(&["-p", "timeout_idle=0.3"]);
     let limit = Duration::from_secs(6);
     thread::scope(|scope| {
         let length = scope.spawn(|| {
@@ -112,10 +119,10 @@ fn a_body_that_trickles_ends() {
         });
         let steady = scope.spawn(|| {
             let mut client = Client::connect(daemon.address).unwrap();
-            client.send("POST /100 HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n").unwrap();
+            client.send("POST /100 HTTP/1.1\r\nHost: a\r\nContent-Length: 500\r\n\r\n").unwrap();
             for _ in 0..20 {
-                thread::sleep(STEP * 3);
-                client.send(&"x".repeat(50)).unwrap();
+                thread::sleep(STEP * 3 / 2);
+                client.send(&"x".repeat(25)).unwrap();
             }
             client.response().map(|answer| answer.status)
         });
@@ -128,49 +135,56 @@ fn a_body_that_trickles_ends() {
     assert!(daemon.logs("Hit req_body_min_rate"));
 }
 
+/// Sends a header block in CONTINUATION frames or in bytes of one, beside another request or not; returns how the
+/// connection ended.
+fn header_block_in_pieces(daemon: &Daemon, busy: bool, whole_frames: bool) -> End {
+    let mut client = H2Client::connect(daemon.address, &[]).unwrap();
+    if busy {
+        client.get("/stuck").unwrap();
+    }
+    let stream = client.new_stream();
+    let piece = block("GET", "/", &[("x", "y")]);
+    let mut bytes = Vec::new();
+    put(&mut bytes, kind::HEADERS, END_STREAM, stream, &piece[..1]);
+    if whole_frames {
+        client.send_bytes(&bytes).unwrap();
+        bytes.clear();
+        put(&mut bytes, kind::CONTINUATION, 0, stream, &[]);
+    }
+    let step = bytes.len() / if whole_frames { 1 } else { 10 };
+    let mut socket = client.socket().unwrap();
+    let begun = Instant::now();
+    let sender = thread::spawn(move || {
+        for piece in bytes.chunks(step).cycle() {
+            if begun.elapsed() > PATIENCE || socket.write_all(piece).is_err() {
+                return;
+            }
+            // Only the first nine bytes of a frame: then it stays as it is.
+            thread::sleep(if whole_frames { STEP } else { PATIENCE / 4 });
+        }
+    });
+    let end = client.end(Duration::from_secs(4));
+    client.close();
+    sender.join().unwrap();
+    end
+}
+
 /// A header block of HTTP/2 has `timeout_idle` as a whole, in frames or in bytes of a frame, also on a connection
 /// with other streams at work.
 #[test]
 fn a_header_block_in_pieces_ends() {
+    let turn = beside_others();
     let origin = Origin::start(|_, _| {
         thread::sleep(PATIENCE);
         false
     });
     let options = ["-p", "timeout_idle=1", "-p", "feature=+http2"];
     let daemon = Daemon::start(&vcl(origin.address, ""), &options);
-    let piece = block("GET", "/", &[("x", "y")]);
-    for busy in [false, true] {
-        for whole_frames in [true, false] {
-            let mut client = H2Client::connect(daemon.address, &[]).unwrap();
-            if busy {
-                client.get("/stuck").unwrap();
-            }
-            let stream = client.new_stream();
-            let mut bytes = Vec::new();
-            put(&mut bytes, kind::HEADERS, END_STREAM, stream, &piece[..1]);
-            if whole_frames {
-                client.send_bytes(&bytes).unwrap();
-                bytes.clear();
-                put(&mut bytes, kind::CONTINUATION, 0, stream, &[]);
-            }
-            let step = bytes.len() / if whole_frames { 1 } else { 10 };
-            let mut socket = client.socket().unwrap();
-            let begun = Instant::now();
-            let sender = thread::spawn(move || {
-                for piece in bytes.chunks(step).cycle() {
-                    if begun.elapsed() > PATIENCE || socket.write_all(piece).is_err() {
-                        return;
-                    }
-                    // Only the first nine bytes of a frame: then it stays as it is.
-                    thread::sleep(if whole_frames { STEP } else { PATIENCE / 4 });
-                }
-            });
-            let end = client.end(Duration::from_secs(4));
-            assert_ne!(end, End::Open, "busy: {busy}, frames: {whole_frames}");
-            client.close();
-            sender.join().unwrap();
-        }
-    }
+    let kinds = [(false, false), (false, true), (true, false), (true, true)];
+    at_once(&turn, kinds, |(busy, whole_frames)| {
+        let end = header_block_in_pieces(&daemon, busy, whole_frames);
+        assert_ne!(end, End::Open, "busy: {busy}, frames: {whole_frames}");
+    });
     assert!(daemon.logs("Hit timeout_idle in a header block"));
     assert!(daemon.logs("Hit timeout_idle in a frame"));
 }
@@ -178,6 +192,7 @@ fn a_header_block_in_pieces_ends() {
 /// A client that opens its windows byte by byte gets no more than `send_timeout` for a response.
 #[test]
 fn windows_of_a_byte_do_not_hold_a_response() {
+    let _turn = beside_others();
     let (_origin, daemon) = start(&["-p", "send_timeout=2"]);
     let mut client = H2Client::connect(daemon.address, &[(INITIAL_WINDOW_SIZE, 1)]).unwrap();
     let begun = Instant::now();
@@ -202,6 +217,7 @@ fn windows_of_a_byte_do_not_hold_a_response() {
 /// A client that opens no window at all gets `h2_window_timeout`.
 #[test]
 fn windows_that_stay_closed_end_the_stream() {
+    let _turn = beside_others();
     let (_origin, daemon) = start(&["-p", "h2_window_timeout=1"]);
     let mut client = H2Client::connect(daemon.address, &[(INITIAL_WINDOW_SIZE, 0)]).unwrap();
     client.get("/100000").unwrap();
@@ -209,24 +225,21 @@ fn windows_that_stay_closed_end_the_stream() {
     assert!(daemon.logs("Hit h2_window_timeout"));
 }
 
-/// A client that reads nothing ends after `idle_send_timeout`, and one that reads a little now and then after
-/// `send_timeout`.
-#[test]
-fn readers_that_are_slow_end() {
-    let (_origin, daemon) = start(&["-p", "idle_send_timeout=1", "-p", "send_timeout=3"]);
-    let request = "GET /30000000 HTTP/1.1\r\nHost: a\r\n\r\n";
-    assert_eq!(client::get(daemon.address, "/30000000").unwrap().body.len(), 30_000_000);
-    let mut silent = daemon.connect();
-    silent.write_all(request.as_bytes()).unwrap();
-    assert!(daemon.logs("Hit idle_send_timeout"));
-    drop(silent);
+const LARGE: &str = "GET /30000000 HTTP/1.1\r\nHost: a\r\n\r\n";
 
+fn reads_nothing(daemon: &Daemon) {
+    let mut silent = daemon.connect();
+    silent.write_all(LARGE.as_bytes()).unwrap();
+    assert!(daemon.logs("Hit idle_send_timeout"));
+}
+
+fn reads_a_little(daemon: &Daemon) {
     let begun = Instant::now();
     let mut slow = daemon.connect();
-    slow.write_all(request.as_bytes()).unwrap();
+    slow.write_all(LARGE.as_bytes()).unwrap();
     let (mut got, mut buffer) = (0, vec![0; 300_000]);
     while begun.elapsed() < PATIENCE {
-        thread::sleep(Duration::from_millis(100));
+        thread::sleep(STEP);
         match slow.read(&mut buffer) {
             Ok(n @ 1..) => got += n,
             _ => break,
@@ -234,11 +247,24 @@ fn readers_that_are_slow_end() {
     }
     assert!(begun.elapsed() < PATIENCE && got < 30_000_000, "{got} bytes after {:?}", begun.elapsed());
     assert!(daemon.logs("Hit send_timeout"));
+}
 
+fn reads_nothing_of_many_streams(daemon: &Daemon) {
     let mut deaf = H2Client::connect(daemon.address, &[(INITIAL_WINDOW_SIZE, 1 << 30)]).unwrap();
     deaf.send(kind::WINDOW_UPDATE, 0, 0, &(1u32 << 30).to_be_bytes()).unwrap();
     for _ in 0..90 {
         deaf.get("/30000000").unwrap();
     }
     assert!(daemon.logs(": Hit idle_send_timeout"), "over HTTP/2");
+}
+
+/// A client that reads nothing ends after `idle_send_timeout`, and one that reads a little now and then after
+/// `send_timeout`.
+#[test]
+fn readers_that_are_slow_end() {
+    let turn = beside_others();
+    let (_origin, daemon) = start(&["-p", "idle_send_timeout=1", "-p", "send_timeout=3"]);
+    assert_eq!(client::get(daemon.address, "/30000000").unwrap().body.len(), 30_000_000);
+    let readers = [reads_nothing, reads_a_little, reads_nothing_of_many_streams];
+    at_once(&turn, readers, |reads| reads(&daemon));
 }

@@ -1,20 +1,20 @@
 //! A running `lacquerd` in debug mode: the management port is its standard input, so that it ends with the test.
-//! Daemons run one at a time in a test program, because many tests measure time or memory.
+//! A daemon runs alone in a test program, because many tests measure time or memory, unless its test has a turn beside
+//! others.
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufReader, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::management::read_answer;
+use crate::turns::{self, Alone};
 
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// A timeout longer than any operation takes, even on a busy machine.
@@ -26,7 +26,7 @@ pub struct Daemon {
     cli_in: ChildStdin,
     cli_out: BufReader<ChildStdout>,
     dir: PathBuf,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Option<Alone>,
 }
 
 /// Resident memory of both processes, shared pages counted once.
@@ -94,7 +94,7 @@ impl Daemon {
 
     /// Starts the daemon like `start_by`, in the jail that the options say, or in the default one.
     pub fn start_jailed(vcl: &str, options: &[&str], script: &str) -> Daemon {
-        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = turns::alone();
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("lacquer-test-{}-{number}", std::process::id()));
         fs::create_dir_all(&dir).expect("a temporary directory can be made");
@@ -172,12 +172,12 @@ impl Daemon {
         until(|| self.log_has(text))
     }
 
-    /// Whether the log has this text now.
+    /// Returns whether the log has this text now.
     pub fn log_has(&self, text: &str) -> bool {
         let files = fs::read_dir(self.directory().join("_.vsm_child")).into_iter().flatten().flatten();
         let logs = files.filter(|file| file.file_name().to_string_lossy().starts_with("_.Log"));
         let has = |bytes: Vec<u8>| bytes.windows(text.len()).any(|window| window == text.as_bytes());
-        logs.filter_map(|file| fs::read(file.path()).ok()).any(has)
+        logs.filter_map(|file| written_part(&file.path()).ok()).any(has)
     }
 
     pub fn manager(&self) -> u32 {
@@ -220,6 +220,19 @@ impl Drop for Daemon {
 /// Returns whether the test runs as root.
 pub fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
+/// Reads a log's file to the end of what was ever written to it.
+fn written_part(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = fs::File::open(path)?;
+    let mut bytes = Vec::new();
+    loop {
+        let start = bytes.len();
+        Read::by_ref(&mut file).take(1 << 20).read_to_end(&mut bytes)?;
+        if bytes[start..].iter().all(|byte| *byte == 0) {
+            return Ok(bytes);
+        }
+    }
 }
 
 fn resident_of(pid: u32) -> Resident {

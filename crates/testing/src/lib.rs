@@ -11,6 +11,7 @@ pub mod origin;
 mod random;
 pub mod raw;
 pub mod recorder;
+pub mod turns;
 
 pub use effort::effort;
 pub use random::Random;
