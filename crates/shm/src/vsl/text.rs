@@ -227,7 +227,7 @@ pub(super) fn stamp<const N: usize>(
 fn within_a_second(clock: &Clock, decimals: u64, since: [u64; 2], place: &mut [u8; WITHIN_A_SECOND]) {
     place[..2].copy_from_slice(b": ");
     place[2..12].copy_from_slice(&clock.digits);
-    place[12..20].copy_from_slice(&((six(decimals) >> 8) - ZERO_TO_POINT | 0x20 << 56).to_le_bytes());
+    place[12..20].copy_from_slice(&(((six(decimals) >> 8) - ZERO_TO_POINT) | (0x20 << 56)).to_le_bytes());
     place[20..28].copy_from_slice(&(six(since[0]) - (ZERO_TO_POINT << 8)).to_le_bytes());
     place[28] = b' ';
     place[29..].copy_from_slice(&(six(since[1]) - (ZERO_TO_POINT << 8)).to_le_bytes());
@@ -357,7 +357,8 @@ mod tests {
         assert_eq!(out[..len], *b"Resp: 1700000000.500000 0.250000 0.000000");
         let len = stamp(b"Resp", [1_700_000_002.5, 1_700_000_002.25, 1_700_000_001.0], &mut clock, &mut out);
         assert_eq!(out[..len], *b"Resp: 1700000002.500000 0.250000 1.500000");
-        let len = stamp(b"", [1_700_000_003.0, 1_700_000_002.0625, 1_700_000_002.9375], &mut clock, &mut out);
+        let len =
+            stamp(b"", [1_700_000_003.0, 1_700_000_002.062_5, 1_700_000_002.937_5], &mut clock, &mut out);
         assert_eq!(out[..len], *b": 1700000003.000000 0.937500 0.062500");
     }
 }

@@ -155,9 +155,10 @@ impl Fetch {
     async fn open(&mut self, slot: OriginSlot, fresh_only: bool) -> Result<(), endpoint::ConnectError> {
         let origin = slot.origin().clone();
         let quiet = surplus::quiet_time(&self.task.params);
-        let taken = match fresh_only {
-            false => take_idle(&self.task.reactor, &slot, quiet, &mut self.task.log),
-            true => Taken::None,
+        let taken = if fresh_only {
+            Taken::None
+        } else {
+            take_idle(&self.task.reactor, &slot, quiet, &mut self.task.log)
         };
         self.origin = Some(match taken {
             Taken::Connection(connection) => OriginConnection::reused(&self.task.reactor, connection, slot),
