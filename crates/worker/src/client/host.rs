@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use lacquer_flow::request;
 use lacquer_http::{Message, fixed_text_table};
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{HttpId, Method};
@@ -104,9 +105,9 @@ impl Host for Req {
         Ok(())
     }
 
-    /// Only before any restart, and only once: else the flow of the request says that it is illegal.
+    /// Does nothing where it is illegal: the step after vcl_recv logs that.
     fn return_vcl(&mut self, label: &str) -> HostResult<()> {
-        if self.restarts > 0 || self.next_label.is_some() {
+        if request::switch_vcl(self.restarts, self.next_label.is_some()).is_err() {
             return Ok(());
         }
         let entry = self.task.reactor.shared.vcls.find(label);

@@ -1,5 +1,6 @@
 //! The first steps: what the protocol says about the request, vcl_recv and vcl_hash.
 
+use lacquer_flow::request::{self, Expectation};
 use lacquer_http::header_table as h;
 use lacquer_http::{BodyStatus, SessClose, conditional, h1};
 use lacquer_shm::Tag;
@@ -12,18 +13,20 @@ use crate::req_body::Rx;
 
 /// Expect and Connection are settled before VCL sees the request.
 pub async fn transport(req: &mut Req) -> Step {
-    let ws = &req.task.ws;
-    if let Some(expect) = req.http.get(ws, h::EXPECT) {
-        if !expect.eq_ignore_ascii_case(b"100-continue") {
+    let expect = req.http.get(&req.task.ws, h::EXPECT);
+    let has_surplus = || req.body.rx.as_ref().is_some_and(Rx::has_pending);
+    match request::expectation(expect, req.http.version(), has_surplus) {
+        Expectation::None => {}
+        Expectation::Refused => {
             req.close = Some(SessClose::RxJunk);
             Box::pin(req.minimal_response(417)).await;
             req.task.reactor.counters.client_req_417.add(1);
             return Step::Done;
         }
-        if req.http.version() >= 11 && !req.body.rx.as_ref().is_some_and(Rx::has_pending) {
-            req.want_100 = true;
+        expectation @ (Expectation::Continue | Expectation::Ignored) => {
+            req.want_100 |= expectation == Expectation::Continue;
+            req.req_headers().unset(h::EXPECT);
         }
-        req.req_headers().unset(h::EXPECT);
     }
     let decided = h1::decide_connection(&mut req.http, &mut req.task.ws, SessClose::ReqClose);
     req.close = decided.unwrap_or(Some(SessClose::RxBad));
@@ -139,13 +142,14 @@ pub async fn recv(req: &mut Req) -> Step {
         return Step::VclFail;
     }
     match next_step(req, handling) {
-        Step::Lookup | Step::Pass if req.http0.method(&req.task.ws) == b"CONNECT" => refuse_connect(req),
+        Step::Lookup | Step::Pass if request::needs_tunnel(req.http0.method(&req.task.ws)) => {
+            refuse_connect(req)
+        }
         step => step,
     }
 }
 
-/// A client takes what follows a 2xx answer to CONNECT for a tunnel, so that an ordinary response would be
-/// misread. Only a pipe is one.
+/// Ends a CONNECT that is not piped.
 #[cold]
 fn refuse_connect(req: &mut Req) -> Step {
     req.log_error("CONNECT is refused, because VCL did not pipe it");
@@ -171,20 +175,17 @@ fn next_step(req: &mut Req, handling: Action) -> Step {
         Action::Pass => Step::Pass,
         Action::Synth => Step::Synth,
         Action::Restart => Step::Restart,
-        Action::Pipe if req.esi_level > 0 => {
-            let text = b"vcl_recv{} returns pipe for ESI included object.  Doing pass.";
-            req.task.log.put(Tag::VCL_Error, text);
-            Step::Pass
-        }
-        Action::Pipe if req.http0.version() > 11 => {
-            let text = b"vcl_recv{} returns pipe for HTTP/2 request.  Doing pass.";
-            req.task.log.put(Tag::VCL_Error, text);
-            Step::Pass
-        }
-        Action::Pipe => Step::Pipe,
+        Action::Pipe => match request::pipe(req.esi_level > 0, req.http0.version()) {
+            Ok(()) => Step::Pipe,
+            Err(why) => {
+                req.task.log.put(Tag::VCL_Error, why.as_bytes());
+                Step::Pass
+            }
+        },
         Action::Vcl => {
-            let why = if req.restarts > 0 { "Not after restarts" } else { "Only from active VCL" };
-            req.task.log.put_fmt(Tag::VCL_Error, format_args!("Illegal return(vcl): {why}"));
+            if let Err(why) = request::switch_vcl(req.restarts, true) {
+                req.task.log.put(Tag::VCL_Error, why.as_bytes());
+            }
             req.err_code = 503;
             Step::Synth
         }

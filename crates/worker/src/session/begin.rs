@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use lacquer_flow::request;
 use lacquer_http::h1;
 use lacquer_http::{BodyStatus, SessClose, Text, header_table as h};
 use lacquer_params::{FeatureBits, Params};
@@ -152,14 +153,12 @@ fn log_garbage(req: &mut Req, head: &Head, bad: &h1::BadHead) {
     req.close = Some(SessClose::RxJunk);
 }
 
-/// Whether HTTP/2 may go on where this request asks for it; the log tells why not.
+/// Returns whether the connection goes on with HTTP/2, and logs why not.
 fn may_upgrade(req: &mut Req) -> bool {
-    if !req.task.params.feature.has(FeatureBits::HTTP2) {
-        req.task.log.put(Tag::Debug, b"H2 upgrade attempt");
-    } else if req.body.status() != BodyStatus::None {
-        req.task.log.put(Tag::Debug, b"H2 upgrade attempt has body");
-    } else {
-        return true;
+    let is_enabled = req.task.params.feature.has(FeatureBits::HTTP2);
+    let decided = request::upgrade_to_h2(is_enabled, req.body.status() != BodyStatus::None);
+    if let Err(why) = decided {
+        req.task.log.put(Tag::Debug, why.as_bytes());
     }
-    false
+    decided.is_ok()
 }

@@ -1,0 +1,136 @@
+//! What is decided about a request before it is looked up: its expectation, whether its connection changes protocol,
+//! and where it may go from `vcl_recv`.
+
+/// The treatment of a request's `Expect` (RFC 9110 section 10.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expectation {
+    /// There is none.
+    None,
+    /// The client waits for a 100 before it sends the body.
+    Continue,
+    /// No 100 is needed.
+    Ignored,
+    /// It is unknown: 417.
+    Refused,
+}
+
+/// Decides about `Expect`. `version` is the request's, 11 for HTTP/1.1; `has_surplus`: bytes came behind the head, so
+/// that the client does not wait.
+#[inline]
+pub fn expectation(expect: Option<&[u8]>, version: u8, has_surplus: impl FnOnce() -> bool) -> Expectation {
+    match expect {
+        None => Expectation::None,
+        Some(value) if !value.eq_ignore_ascii_case(b"100-continue") => Expectation::Refused,
+        Some(_) if version >= 11 && !has_surplus() => Expectation::Continue,
+        Some(_) => Expectation::Ignored,
+    }
+}
+
+/// Decides whether a connection goes on with HTTP/2 where an HTTP/1.1 request asks for it. The error is for the
+/// `Debug` record.
+pub fn upgrade_to_h2(is_enabled: bool, has_body: bool) -> Result<(), &'static str> {
+    match (is_enabled, has_body) {
+        (false, _) => Err("H2 upgrade attempt"),
+        (true, true) => Err("H2 upgrade attempt has body"),
+        (true, false) => Ok(()),
+    }
+}
+
+/// Decides whether a request may be piped: only one that has its connection to itself. Otherwise it is passed; the
+/// error is for the `VCL_Error` record.
+pub fn pipe(is_included: bool, version: u8) -> Result<(), &'static str> {
+    if is_included {
+        Err("vcl_recv{} returns pipe for ESI included object.  Doing pass.")
+    } else if version > 11 {
+        Err("vcl_recv{} returns pipe for HTTP/2 request.  Doing pass.")
+    } else {
+        Ok(())
+    }
+}
+
+/// Returns whether a request must not be answered as others are: a client takes what follows a 2xx answer to CONNECT
+/// for a tunnel (RFC 9110 section 9.3.6), so that an ordinary response would be misread. Only a pipe is a tunnel.
+#[inline]
+pub fn needs_tunnel(method: &[u8]) -> bool {
+    method == b"CONNECT"
+}
+
+/// Decides whether `return (vcl(label))` has an effect: once, before any restart. The error is for the `VCL_Error`
+/// record.
+pub fn switch_vcl(restarts: u32, has_switched: bool) -> Result<(), &'static str> {
+    match (restarts, has_switched) {
+        (1.., _) => Err("Illegal return(vcl): Not after restarts"),
+        (0, true) => Err("Illegal return(vcl): Only from active VCL"),
+        (0, false) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expectations() {
+        let table: &[(Option<&[u8]>, u8, bool, Expectation)] = &[
+            (None, 11, false, Expectation::None),
+            (Some(b"100-continue"), 11, false, Expectation::Continue),
+            (Some(b"100-Continue"), 20, false, Expectation::Continue),
+            // "A server MAY omit sending a 100 response if it has already received some of the content".
+            (Some(b"100-continue"), 11, true, Expectation::Ignored),
+            // "A server that receives a 100-continue expectation in an HTTP/1.0 request MUST ignore it".
+            (Some(b"100-continue"), 10, false, Expectation::Ignored),
+            (Some(b"200-ok"), 11, false, Expectation::Refused),
+            (Some(b""), 10, true, Expectation::Refused),
+        ];
+        for (expect, version, has_surplus, expected) in table {
+            let found = expectation(*expect, *version, || *has_surplus);
+            assert_eq!(found, *expected, "{expect:?} {version} {has_surplus}");
+        }
+    }
+
+    #[test]
+    fn connections_change_protocol_without_a_body() {
+        let table = [
+            ((true, false), Ok(())),
+            ((true, true), Err("H2 upgrade attempt has body")),
+            ((false, false), Err("H2 upgrade attempt")),
+            ((false, true), Err("H2 upgrade attempt")),
+        ];
+        for ((is_enabled, has_body), expected) in table {
+            assert_eq!(upgrade_to_h2(is_enabled, has_body), expected, "{is_enabled} {has_body}");
+        }
+    }
+
+    #[test]
+    fn pipes_need_a_connection_of_their_own() {
+        let table = [
+            ((false, 10), None),
+            ((false, 11), None),
+            ((false, 20), Some("HTTP/2")),
+            ((true, 11), Some("ESI")),
+        ];
+        for ((is_included, version), fault) in table {
+            match (pipe(is_included, version), fault) {
+                (Ok(()), None) => {}
+                (Err(text), Some(word)) => assert!(text.contains(word), "{text}"),
+                other => panic!("{is_included} {version}: {other:?}"),
+            }
+        }
+        assert!(needs_tunnel(b"CONNECT"));
+        assert!(!needs_tunnel(b"connect"), "methods have case");
+        assert!(!needs_tunnel(b"GET"));
+    }
+
+    #[test]
+    fn vcl_is_switched_once() {
+        let table = [
+            ((0, false), Ok(())),
+            ((0, true), Err("Illegal return(vcl): Only from active VCL")),
+            ((1, false), Err("Illegal return(vcl): Not after restarts")),
+            ((2, true), Err("Illegal return(vcl): Not after restarts")),
+        ];
+        for ((restarts, has_switched), expected) in table {
+            assert_eq!(switch_vcl(restarts, has_switched), expected, "{restarts} {has_switched}");
+        }
+    }
+}
