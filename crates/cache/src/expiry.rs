@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use lacquer_flow::lookup::Limits;
+
 use crate::cache::Cache;
 use crate::object::Object;
 use crate::shard::{After, Shard};
@@ -68,7 +70,7 @@ impl Cache {
             for object in after.objects.iter().filter(|_| trace) {
                 let (p, e) = (address(object), object.expires() - now);
                 log(format_args!("EXP_Inspect p={p:#x} e={e:.6} f={:#x}", object.flags()));
-                let (x, t, h) = (object.vxid(), object.fresh_until(0.0) - now, object.hits());
+                let (x, t, h) = (object.vxid(), object.fresh_until(Limits::NONE) - now, object.hits());
                 log(format_args!("EXP_Expired x={x} t={t:.0} h={h}"));
             }
             after.run();
@@ -144,7 +146,7 @@ impl Cache {
     pub(crate) fn note_removed(&self, object: &Object) {
         self.mailed();
         if self.trace.load(Ordering::Relaxed) {
-            let (vxid, fresh_until, hits) = (object.vxid(), object.fresh_until(0.0), object.hits());
+            let (vxid, fresh_until, hits) = (object.vxid(), object.fresh_until(Limits::NONE), object.hits());
             self.note(Note::Removed { vxid, fresh_until, hits });
         }
     }

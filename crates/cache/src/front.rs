@@ -168,7 +168,7 @@ impl FrontTable {
             return None;
         }
         let object = &entry.pinned.object;
-        let good = object.fresh_until(args.ttl) > args.t_req
+        let good = object.fresh_until(args.limits) > args.t_req
             && object.timers().ttl > 0.0
             && cache.bans.is_current(object)
             && object.vary().is_none_or(|v| (args.vary)(v));

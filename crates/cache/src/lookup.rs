@@ -1,9 +1,12 @@
-//! Which object answers a request: the order of the checks is Varnish's (HSH_Lookup), since VCL authors
-//! rely on it.
+//! Finds the objects of a key that may answer a request, and carries out what that means
+//! ([`lacquer_flow::lookup`]).
 
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+use lacquer_flow::lookup::{self, Limits, Meaning, Stale, Standing};
+use lacquer_storage::BodyState;
 
 use crate::bans::{BanRequest, Verdict};
 use crate::cache::{Busy, Cache, Digest, key_of};
@@ -13,16 +16,12 @@ use crate::shard::{After, Shard};
 use crate::slab::{Key, NONE};
 use crate::stats::bump;
 use crate::waiting::{Resumed, Wait, Waiter};
-use lacquer_storage::BodyState;
 
 /// What a request brings to the lookup.
 pub struct LookupArgs<'a> {
     /// When the request began.
     pub t_req: f64,
-    /// `req.ttl`; not positive: none.
-    pub ttl: f64,
-    /// `req.grace`; negative: none.
-    pub grace: f64,
+    pub limits: Limits,
     pub always_miss: bool,
     pub ignore_busy: bool,
     pub ignore_vary: bool,
@@ -129,30 +128,48 @@ impl Cache {
         }
         let object = |slot: Option<u32>| slot.and_then(|s| shard.slab.get(s).object.clone());
         let (fresh, stale) = (object(walk.fresh), object(walk.stale));
-        if let Some(object) = fresh {
-            return self.found_fresh(shard, key, &walk, object, after);
-        }
-        if let Some(marker) = stale.as_ref().filter(|o| o.is(flag::HFM)) {
-            let marker = Arc::clone(marker);
-            return Found::plain(Lookup::HitMiss { busy: self.busy(shard, key), marker, stale: None });
-        }
-        let graceful = |o: &Arc<Object>| o.graceful_until(args.ttl, args.grace) >= args.t_req;
-        if let Some(object) = stale.clone().filter(graceful) {
-            self.count_hit(&object, args.t_req);
-            let busy = (!walk.busy).then(|| self.busy(shard, key));
-            return Found::plain(Lookup::Grace { object: ObjRef::shared(object), busy });
-        }
-        if !walk.busy {
-            return Found::plain(Lookup::Miss { busy: self.busy(shard, key), stale });
-        }
+        let meaning = lookup::meaning(lookup::Found {
+            fresh: fresh.as_ref().map(|object| object.storing()),
+            stale: stale.as_ref().map(|object| Stale {
+                storing: object.storing(),
+                is_in_grace: lookup::is_in_grace(object.lifetime(), args.limits, args.t_req),
+            }),
+            is_fetched: walk.busy,
+        });
+        let lookup = match (meaning, fresh, stale) {
+            (Meaning::Hit, Some(object), _) => return self.hit(shard, key, &walk, object, after),
+            (Meaning::HitPass, Some(marker), _) => {
+                self.rush(shard, key, after);
+                Lookup::HitPass(marker)
+            }
+            (Meaning::HitMiss { .. }, Some(marker), _) => {
+                let stale = Some(Arc::clone(&marker));
+                Lookup::HitMiss { busy: self.busy(shard, key), marker, stale }
+            }
+            (Meaning::HitMiss { .. }, None, Some(marker)) => {
+                Lookup::HitMiss { busy: self.busy(shard, key), marker, stale: None }
+            }
+            (Meaning::Grace { refresh }, _, Some(object)) => {
+                self.count_hit(&object, args.t_req);
+                let busy = refresh.then(|| self.busy(shard, key));
+                Lookup::Grace { object: ObjRef::shared(object), busy }
+            }
+            (Meaning::Wait, ..) => Lookup::Wait(self.wait(shard, key)),
+            (_, _, stale) => Lookup::Miss { busy: self.busy(shard, key), stale },
+        };
+        Found::plain(lookup)
+    }
+
+    /// Puts a request into the queue of those that wait for a fetch.
+    fn wait(self: &Arc<Self>, shard: &mut Shard, key: &Key) -> Wait {
         let waiter = Waiter::new();
         shard.waiting.entry(*key).or_default().push_back(Arc::clone(&waiter));
         self.touch(key);
         bump(&self.counters.busy_sleep);
-        Found::plain(Lookup::Wait(Wait { cache: Arc::clone(self), key: *key, waiter }))
+        Wait { cache: Arc::clone(self), key: *key, waiter }
     }
 
-    fn found_fresh(
+    fn hit(
         self: &Arc<Self>,
         shard: &mut Shard,
         key: &Key,
@@ -160,14 +177,6 @@ impl Cache {
         object: Arc<Object>,
         after: &mut After,
     ) -> Found {
-        if object.is(flag::HFP) {
-            self.rush(shard, key, after);
-            return Found::plain(Lookup::HitPass(object));
-        }
-        if object.is(flag::HFM) {
-            let stale = Some(Arc::clone(&object));
-            return Found::plain(Lookup::HitMiss { busy: self.busy(shard, key), marker: object, stale });
-        }
         self.count_hit(&object, walk.t_req);
         self.rush(shard, key, after);
         let memorable = walk.first == walk.fresh
@@ -216,13 +225,16 @@ impl Cache {
             if early && is_other() {
                 continue;
             }
-            if object.fresh_until(args.ttl) > args.t_req {
-                walk.fresh = Some(slot);
-                break;
-            }
-            if object.fresh_until(0.0) <= args.t_req && object.t_origin() > newest {
-                walk.stale = Some(slot);
-                newest = object.t_origin();
+            match object.standing(args.limits, args.t_req) {
+                Standing::Fresh => {
+                    walk.fresh = Some(slot);
+                    break;
+                }
+                Standing::Stale if object.t_origin() > newest => {
+                    walk.stale = Some(slot);
+                    newest = object.t_origin();
+                }
+                Standing::Stale | Standing::TooOld => {}
             }
         }
         for slot in banned {

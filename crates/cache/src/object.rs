@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
+use lacquer_flow::Lifetime;
+use lacquer_flow::lookup::{self, Limits, Standing};
+use lacquer_flow::storing::Storing;
 use lacquer_storage::{BodyState, Chunk, Stored};
 
 /// What can be said of an object in one bit.
@@ -223,23 +226,48 @@ impl Object {
         self.keep.store(timers.keep.to_bits(), Ordering::Relaxed);
     }
 
-    /// When it stops being fresh, with `req.ttl` (none if not positive) taken into account.
-    pub fn fresh_until(&self, req_ttl: f64) -> f64 {
-        let ttl = f64::from(self.timers().ttl);
-        self.t_origin + if req_ttl > 0.0 && req_ttl < ttl { req_ttl } else { ttl }
-    }
-
-    /// When its grace ends, with `req.ttl` and `req.grace` (none if negative) taken into account.
-    pub(crate) fn graceful_until(&self, req_ttl: f64, req_grace: f64) -> f64 {
-        let grace = f64::from(self.timers().grace);
-        let grace = if req_grace >= 0.0 && req_grace < grace { req_grace } else { grace };
-        self.fresh_until(req_ttl) + grace
-    }
-
-    /// When it must go.
-    pub fn expires(&self) -> f64 {
+    /// Returns its lifetime.
+    pub fn lifetime(&self) -> Lifetime {
         let Timers { ttl, grace, keep } = self.timers();
-        self.t_origin + f64::from(ttl) + f64::from(grace) + f64::from(keep)
+        let [ttl, grace, keep] = [ttl, grace, keep].map(f64::from);
+        Lifetime { origin: self.t_origin, ttl, grace, keep }
+    }
+
+    /// Returns until when it is fresh for a request.
+    #[inline]
+    pub fn fresh_until(&self, limits: Limits) -> f64 {
+        lookup::fresh_until(self.t_origin, self.ttl(), limits)
+    }
+
+    #[inline]
+    pub(crate) fn standing(&self, limits: Limits, t_req: f64) -> Standing {
+        lookup::standing(self.t_origin, self.ttl(), limits, t_req)
+    }
+
+    #[inline]
+    fn ttl(&self) -> f64 {
+        f64::from(f32::from_bits(self.ttl.load(Ordering::Relaxed)))
+    }
+
+    /// Returns which requests it is for.
+    #[inline]
+    pub(crate) fn storing(&self) -> Storing {
+        let flags = self.flags();
+        if flags & (flag::HFM | flag::HFP | flag::PRIVATE) == 0 {
+            Storing::Cached
+        } else if flags & flag::PRIVATE != 0 {
+            Storing::Private
+        } else if flags & flag::HFP != 0 {
+            Storing::HitForPass
+        } else {
+            Storing::HitForMiss
+        }
+    }
+
+    /// Returns when it must go.
+    pub fn expires(&self) -> f64 {
+        let lifetime = self.lifetime();
+        lifetime.origin + lifetime.ttl + lifetime.grace + lifetime.keep
     }
 
     pub fn flags(&self) -> u32 {

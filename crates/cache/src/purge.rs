@@ -1,6 +1,8 @@
 //! Purging: all variants of one key, or all objects with a tag. There may be many, so a purge goes in steps; it is
 //! complete when the last one is done, and everything it found is gone then.
 
+use lacquer_flow::lookup::Limits;
+
 use crate::cache::{Cache, Digest, key_of, place_of};
 use crate::shard::After;
 use crate::slab::NONE;
@@ -108,7 +110,7 @@ impl Cache {
         let Some(object) = is_it.then(|| shard.slab.get(slot).object.clone()).flatten() else { return false };
         match (purge, found) {
             (Purge::Hard, _) => self.remove(&mut shard, slot, &mut after),
-            (Purge::Soft { now, .. }, Found::Tagged { .. }) if object.fresh_until(0.0) <= now => {
+            (Purge::Soft { now, .. }, Found::Tagged { .. }) if object.fresh_until(Limits::NONE) <= now => {
                 return false;
             }
             (Purge::Soft { now, ttl, grace, keep }, _) => {

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod lifetime;
+pub mod lookup;
 pub mod request;
 pub mod storing;
 pub mod validation;

@@ -15,15 +15,15 @@ fn fresh_then_grace_then_keep_then_gone() {
     drop(object);
     w.tick(9.0);
     assert_eq!(outcome(&w.lookup(1)), Outcome::Hit(x));
-    let short = |a: &mut LookupArgs<'_>| a.ttl = 5.0;
+    let short = |a: &mut LookupArgs<'_>| a.limits.ttl = 5.0;
     assert_eq!(outcome(&w.lookup_with(1, short)), Outcome::Miss(None), "fresh but too old for req.ttl");
     w.tick(2.0);
     let first = w.lookup(1);
     assert_eq!(outcome(&first), Outcome::Grace(x, true));
     assert_eq!(outcome(&w.lookup(1)), Outcome::Grace(x, false), "one background fetch");
-    assert_eq!(outcome(&w.lookup_with(1, |a| a.grace = 0.0)), Outcome::Wait);
+    assert_eq!(outcome(&w.lookup_with(1, |a| a.limits.grace = 0.0)), Outcome::Wait);
     drop(first);
-    assert_eq!(outcome(&w.lookup_with(1, |a| a.grace = 0.0)), Outcome::Miss(Some(x)));
+    assert_eq!(outcome(&w.lookup_with(1, |a| a.limits.grace = 0.0)), Outcome::Miss(Some(x)));
     w.tick(10.0);
     assert_eq!(outcome(&w.lookup(1)), Outcome::Miss(Some(x)), "kept for a conditional fetch");
     assert!(w.expire() > w.now.get());

@@ -13,6 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use lacquer_flow::lookup::Limits;
 use lacquer_storage::{Arena, Kind};
 use lacquer_testing::Random;
 
@@ -158,8 +159,7 @@ fn with_args<R>(
 ) -> R {
     let mut args = LookupArgs {
         t_req,
-        ttl: -1.0,
-        grace: -1.0,
+        limits: Limits::NONE,
         always_miss: false,
         ignore_busy: false,
         ignore_vary: false,

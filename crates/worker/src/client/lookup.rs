@@ -4,15 +4,22 @@ use std::cell::{Cell, RefCell};
 use std::pin::pin;
 
 use lacquer_cache::{BodyState, Busy, Lookup, LookupArgs, ObjRef, Object, Purge, Resumed, Wait};
+use lacquer_flow::lookup::Limits;
 use lacquer_http::vary;
 use lacquer_shm::Tag;
 use lacquer_shm::vsl::Field;
 use lacquer_vcl::types::{Action, Method};
 
 use super::admit::admit;
-use super::{Req, Step, presence};
+use super::{LookupRules, Req, Step, presence};
 use crate::fetch::{self, Mode, Outcome};
 use crate::slices::{OnShift, Slice};
+
+impl LookupRules {
+    fn limits(&self) -> Limits {
+        Limits { ttl: self.ttl, grace: self.grace }
+    }
+}
 
 pub async fn lookup(req: &mut Req) -> Step {
     let mut resumed = None;
@@ -81,7 +88,7 @@ async fn wait_for_other(req: &mut Req, wait: Wait) -> Result<Resumed, Step> {
 }
 
 fn log_marker(req: &mut Req, tag: Tag, marker: &Object) {
-    let ttl = marker.fresh_until(req.rules.ttl) - req.t_req;
+    let ttl = marker.fresh_until(req.rules.limits()) - req.t_req;
     req.task.log.put_fmt(tag, format_args!("{} {ttl:.6}", marker.vxid()));
 }
 
@@ -97,8 +104,7 @@ fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>, on_shi
     let slice = Slice::default();
     let args = LookupArgs {
         t_req: req.t_req,
-        ttl: req.rules.ttl,
-        grace: req.rules.grace,
+        limits: req.rules.limits(),
         always_miss: req.rules.always_miss,
         ignore_busy: req.rules.ignore_busy,
         ignore_vary: req.rules.ignore_vary,
@@ -132,7 +138,7 @@ fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>, on_shi
 
 /// `Hit`: which object, how long it lives, and how far its fetch has come if it still goes on.
 fn log_hit(req: &mut Req, object: &Object) {
-    let ttl = object.fresh_until(req.rules.ttl) - req.t_req;
+    let ttl = object.fresh_until(req.rules.limits()) - req.t_req;
     let timers = object.timers();
     let (grace, keep) = (f64::from(timers.grace), f64::from(timers.keep));
     let vxid = Field::Number(object.vxid());
@@ -154,7 +160,7 @@ async fn hit(req: &mut Req, object: ObjRef, refresh: Option<Busy>) -> Step {
         Action::Deliver => {
             let c = &req.task.reactor.counters;
             c.cache_hit.add(1);
-            if object.fresh_until(req.rules.ttl) < req.t_req {
+            if object.fresh_until(req.rules.limits()) < req.t_req {
                 c.cache_hit_grace.add(1);
             }
             req.is_hit = true;
