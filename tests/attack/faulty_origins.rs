@@ -12,7 +12,7 @@ use lacquer_testing::daemon::{Daemon, vcl};
 use lacquer_testing::origin::Origin;
 use lacquer_testing::turns::{at_once, beside_others};
 
-/// What the client may get of a broken answer.
+/// The outcomes of a broken answer for the client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Gets {
     /// A 503 of the cache's own.

@@ -324,7 +324,7 @@ fn an_answer_before_the_request_is_none() {
     assert!(foreign < 2, "{foreign} responses were taken although they came before the request");
 }
 
-/// What came over a connection that has surplus bytes later is fetched anew.
+/// Objects that came over a connection with surplus bytes later are fetched anew.
 #[test]
 fn objects_of_a_faulty_connection_leave_the_cache() {
     let _turn = beside_others();

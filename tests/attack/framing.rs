@@ -10,7 +10,7 @@ use lacquer_testing::daemon::{Daemon, PATIENCE, until, vcl};
 use lacquer_testing::origin::{Origin, sized};
 use lacquer_testing::turns::beside_others;
 
-/// What comes behind each; an origin that gets it was deceived.
+/// A request behind each of them; an origin that gets it was deceived.
 const HIDDEN: &str = "GET /100/private/hidden HTTP/1.1\r\nHost: robust\r\n\r\n";
 
 const POST: &str = "POST / HTTP/1.1\r\nHost: robust\r\n";
@@ -168,9 +168,9 @@ const HARMLESS: [(&str, &str, &[&str], &[&str]); 7] = [
     ),
 ];
 
-/// Everything that is answered until the connection is closed; None when it is left open.
+/// Returns everything that is answered until the connection is closed; `None` when it is left open.
 ///
-/// What is hidden comes at once, and, for a server that takes every read for a message, once more later.
+/// The hidden request is sent at once, and, for a server that takes every read for a message, once more later.
 fn exchange(daemon: &Daemon, request: &str) -> Option<String> {
     let mut stream = daemon.connect();
     stream.set_read_timeout(Some(PATIENCE)).expect("sockets have time-outs");
@@ -191,7 +191,7 @@ fn exchange(daemon: &Daemon, request: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// What an origin gets until nothing more comes; then it answers.
+/// Reads a request until nothing more comes, then answers it; returns what was read.
 fn receive(listener: &TcpListener) -> String {
     listener.set_nonblocking(true).expect("sockets can be asked");
     let mut arrived = None;

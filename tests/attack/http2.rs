@@ -177,7 +177,7 @@ fn resets_of_either_kind_are_budgeted() {
     });
     let subs = "sub vcl_recv { return (pass); }";
     let daemon = Daemon::start(&vcl(origin.address, subs), &["-p", "feature=+http2"]);
-    // What makes a stream end: what a client sends, or what makes the server send the reset.
+    // The client ends a stream, or makes the server send the reset.
     let provoke: [(&str, u8, &[u8]); 4] = [
         ("a reset", kind::RST_STREAM, &[0, 0, 0, 8]),
         ("a window increment of nothing", kind::WINDOW_UPDATE, &[0; 4]),

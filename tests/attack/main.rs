@@ -20,5 +20,6 @@ mod management;
 mod memory;
 mod process_faults;
 mod slow;
+mod stalled;
 mod strict;
 mod stuck;

@@ -167,7 +167,7 @@ fn a_range_far_into_a_pass_is_delivered() {
     }
 }
 
-/// What is fetched in the background and turns out not to be for the cache has no reader: it ends by itself.
+/// A fetch in the background that turns out not to be for the cache has no reader: it ends by itself.
 #[test]
 fn a_background_fetch_for_nobody_ends() {
     let _turn = beside_others();

@@ -21,7 +21,7 @@ pub enum Storing {
     Private,
 }
 
-/// What decides about [`Storing`] once VCL has seen the response.
+/// The facts that decide about [`Storing`] once VCL has seen the response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// The request was passed, so that the response is not for the index.

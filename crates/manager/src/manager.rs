@@ -21,7 +21,7 @@ use crate::renewal::Renewal;
 use crate::secret::Secret;
 use crate::shm::{Shm, now};
 use crate::storage::{self, Storage};
-use crate::vcl::Catalogue;
+use crate::vcl::{Catalogue, Compilation};
 use crate::version;
 use crate::workdir::PidFile;
 use crate::worker::{Asked, Relaunch, State, Worker};
@@ -56,6 +56,21 @@ impl<T: Into<Text>> From<Result<T, Reply>> for Reply {
 impl From<SetError> for Reply {
     fn from(error: SetError) -> Reply {
         Reply { status: error.status, text: error.text.into() }
+    }
+}
+
+/// How a command is answered.
+#[derive(Debug)]
+pub enum Answer {
+    /// With this reply.
+    Now(Reply),
+    /// With what [`Manager::finish_load`] returns once this has ended.
+    Compiling(Compilation),
+}
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Answer {
+        Answer::Now(reply)
     }
 }
 
@@ -136,34 +151,31 @@ impl Manager {
         if matches!(reply.status, status::OK | status::TRUNCATED) { Ok(reply) } else { Err(reply) }
     }
 
-    /// Runs a command of the CLI, of which `check` said so much.
-    pub fn run(&mut self, checked: CheckResult, command: &Command, authenticated: bool) -> Reply {
+    /// Runs a command of the CLI after `check` has looked at it.
+    pub fn run(&mut self, checked: CheckResult, command: &Command, authenticated: bool) -> Answer {
         let checked = match checked {
             Ok(Some(checked)) => checked,
             Ok(None) if self.running() => {
-                return Reply::no(status::UNKNOWN, "Unknown request.\nType 'help' for more info.\n");
+                return Reply::no(status::UNKNOWN, "Unknown request.\nType 'help' for more info.\n").into();
             }
-            Ok(None) => return worker_needed(),
-            Err((status, text)) => return Reply { status, text: text.into() },
+            Ok(None) => return worker_needed().into(),
+            Err((status, text)) => return Reply { status, text: text.into() }.into(),
         };
-        let Ok(words) = &command.words else { return Reply::no(status::SYNTAX, "") };
+        let Ok(words) = &command.words else { return Reply::no(status::SYNTAX, "").into() };
+        if matches!(checked.spec.name, "vcl.inline" | "vcl.load") {
+            return self.begin_load(words, command).map_or_else(Answer::Now, Answer::Compiling);
+        }
         if checked.spec.home == Home::Worker {
             return if self.running() {
-                self.ask(Request::Cli { argv: words.clone() })
+                self.ask(Request::Cli { argv: words.clone() }).into()
             } else {
-                worker_needed()
+                worker_needed().into()
             };
         }
-        self.run_here(checked, command, words, authenticated)
+        self.run_here(checked, words, authenticated).into()
     }
 
-    fn run_here(
-        &mut self,
-        checked: Checked,
-        command: &Command,
-        words: &[String],
-        authenticated: bool,
-    ) -> Reply {
+    fn run_here(&mut self, checked: Checked, words: &[String], authenticated: bool) -> Reply {
         let args = &words[1 + usize::from(checked.json)..];
         let json = checked.json;
         let in_envelope = |elements: &str| Reply::ok(json::reply(2, words, now(), elements));
@@ -203,12 +215,10 @@ impl Manager {
             "vcl.deps" if json => Reply::ok(json::reply(1, words, now(), &self.catalogue.deps_json())),
             "vcl.deps" => Reply::ok(self.catalogue.deps()),
             "vcl.discard" => self.vcl_discard(args).into(),
-            "vcl.inline" => self.vcl_inline(args, command.bytes(2)).into(),
             "vcl.label" => self.vcl_label(&args[0], &args[1]).into(),
             "vcl.list" if self.running() => self.ask(Request::Cli { argv: words.to_vec() }),
             "vcl.list" if json => in_envelope(&self.catalogue.list_json()),
             "vcl.list" => Reply::ok(self.catalogue.list()),
-            "vcl.load" => self.vcl_load(args).into(),
             "vcl.show" => self.vcl_show(args).into(),
             "vcl.state" => self.vcl_state(&args[0], &args[1]).into(),
             "vcl.symtab" => Reply::ok(self.catalogue.symtab()),
@@ -217,7 +227,7 @@ impl Manager {
         }
     }
 
-    /// What a new connection is greeted with.
+    /// Returns the greeting of a new connection.
     pub fn banner(&self) -> String {
         let start = if self.running() { "" } else { "Type 'start' to launch worker process.\n" };
         format!(

@@ -275,7 +275,7 @@ fn compile_and_print(manager: &mut Manager, vcl: &[StartVcl]) -> u8 {
     let mut code = 0;
     for (at, StartVcl { origin, text }) in vcl.iter().enumerate() {
         let name = format!("boot{at}");
-        match manager.new_vcl(&name, Input::Given { name: origin, text }, None) {
+        match manager.new_vcl(&name, Input::Given { name: origin.clone(), text: text.0.clone() }) {
             Ok(warnings) => {
                 let shown = manager.vcl_show(&["-v".to_owned(), name]).unwrap_or_default();
                 say_line(&format!("{warnings}{shown}"));
@@ -298,7 +298,7 @@ fn compile_and_print(manager: &mut Manager, vcl: &[StartVcl]) -> u8 {
 fn load_vcl(manager: &mut Manager, vcl: &[StartVcl]) -> Outcome<()> {
     for (at, StartVcl { origin, text }) in vcl.iter().enumerate() {
         let name = if vcl.len() == 1 { "boot".to_owned() } else { format!("boot{at}") };
-        match manager.new_vcl(&name, Input::Given { name: origin, text }, None) {
+        match manager.new_vcl(&name, Input::Given { name: origin.clone(), text: text.0.clone() }) {
             Ok(warnings) if warnings.is_empty() => {}
             Ok(warnings) => eprintln!("Warnings:\n{warnings}"),
             Err(Reply { text, .. }) => return Err(Fault::plain(format!("\n{text}"))),

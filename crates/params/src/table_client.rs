@@ -37,7 +37,7 @@ send_timeout: Timeout = "600.000" { units = "seconds", min = "0", flags = DELAYE
     "How long one response may take in total once the client does not take it at once.";
 lingering_close: Duration = "1s" { units = "seconds", min = "0s", max = "1m" }
     "How long a client that was answered, but may not have sent all of its request, is listened to before \
-     its connection is closed. What it sends is thrown away; without the wait it might lose the answer. \
+     its connection is closed. Its bytes are thrown away; without the wait it might lose the answer. \
      At most 16 MB are taken. 0 closes at once.";
 http_max_ranges: UintOrZero = "16" { units = "ranges", min = "2", max = "1000" }
     "How many ranges of a body one request may ask for; they are sent as multipart/byteranges. More are ignored, \

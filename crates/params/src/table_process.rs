@@ -92,7 +92,7 @@ max_waiting: Uint = "0" { units = "requests", min = "0", default_reason = "0 (au
      fetched; fetches in the background count too. One more makes a fetch give way that nobody waits for, if \
      there is one. If not, half as many again wait for their turn (sess_queued), for a second at most, and the \
      others are answered with 503 (counted in sess_dropped, or over HTTP/2 in req_dropped). \
-     A single backend gets at most three quarters of it. What the cache can deliver is not bounded. 0 is a third \
+     A single backend gets at most three quarters of it. Deliveries from the cache are not bounded. 0 is a third \
      of the worker's file descriptors. See also thread_pool_max.";
 thread_pools: Uint = "2" { units = "pools", min = "1", max = "32", flags = EXPERIMENTAL | DELAYED_EFFECT }
     "Number of thread pools. More can be added while running; fewer need a restart unless the \

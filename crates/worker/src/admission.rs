@@ -16,9 +16,9 @@ use tokio::sync::Notify;
 
 /// Each request that waits takes two descriptors, its client's and the origin's: the rest is left to others.
 const SHARE: u64 = 3;
-/// Seconds after which a request that found no room is refused. What is abandoned ends within milliseconds.
+/// Seconds after which a request that found no room is refused. Abandoned work ends within milliseconds.
 const PATIENCE: f64 = 1.0;
-/// What Varnish sets where nobody chose.
+/// Varnish's own values where nobody chose.
 const POOL_MAX: u32 = 5000;
 const QUEUE_LIMIT: u32 = 20;
 

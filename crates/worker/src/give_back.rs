@@ -16,7 +16,7 @@ const WORTH: u64 = 8 << 20;
 /// Looks for memory that is free and was free when it looked before.
 pub struct GiveBack {
     last: Instant,
-    /// The least that was free in the heap since it was trimmed. What is above it came free later.
+    /// The least that was free in the heap since it was trimmed. More than that came free later.
     heap: u64,
     /// Bytes of each storage that were resident and not in use.
     storages: Vec<u64>,

@@ -1,4 +1,4 @@
-//! What the clients ask for, the origin that has it, and what was invalidated when.
+//! The pages that clients ask for, the origin that has them, and when each was invalidated.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -77,7 +77,7 @@ impl Target {
     }
 }
 
-/// What all threads share.
+/// The state that all threads share.
 pub struct World {
     /// The generation that the origin serves, by key.
     current: Vec<AtomicU32>,
@@ -108,12 +108,12 @@ impl World {
         self.floor[key].load(Ordering::SeqCst)
     }
 
-    /// The origin has another content from now on.
+    /// Changes the origin's content from now on; returns its generation.
     pub fn change(&self, key: usize) -> u32 {
         self.current[key].fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// What is older than this generation was invalidated.
+    /// Records that everything older than this generation was invalidated.
     pub fn invalidated(&self, key: usize, generation: u32) {
         self.floor[key].fetch_max(generation, Ordering::SeqCst);
         self.invalidated.fetch_add(1, Ordering::Relaxed);

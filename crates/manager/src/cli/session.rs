@@ -16,8 +16,9 @@ use super::outbox::{Blocking, Outbox};
 use super::throttle::Throttle;
 use crate::complain::{Level, say_line};
 use crate::fault::{Fault, words};
-use crate::manager::{Manager, Reply};
+use crate::manager::{Answer, Manager, Reply};
 use crate::secret::random;
+use crate::vcl::Compilation;
 
 /// A connection that has not logged in is closed after this long.
 pub const LOGIN_WITHIN: Duration = Duration::from_secs(10);
@@ -38,7 +39,7 @@ pub enum Origin {
     InitFile,
 }
 
-/// What is to become of a connection.
+/// The outcome of a step for a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It goes on.
@@ -83,6 +84,8 @@ pub enum Interest {
     Output,
     /// Nothing but its end: it waits for the clock.
     Hangup,
+    /// The program that it loads is compiled.
+    Compiled,
 }
 
 /// A connection.
@@ -94,10 +97,12 @@ pub struct Session {
     chunk: Vec<u8>,
     taken: usize,
     outbox: Outbox,
+    /// The program that its command loads. Nothing else is done for it meanwhile.
+    compiling: Option<Compilation>,
     login: Login,
     opened: Instant,
     last_heard: Instant,
-    /// Its client has sent something, or ended.
+    /// Its client has sent something, or ended, or its program is compiled.
     readable: bool,
     /// Its client is gone for good.
     gone: bool,
@@ -129,6 +134,7 @@ impl Session {
             chunk: Vec::new(),
             taken: 0,
             outbox: Outbox::new(now),
+            compiling: None,
             login,
             opened: now,
             last_heard: now,
@@ -168,6 +174,9 @@ impl Session {
         if !self.outbox.is_empty() {
             return (self.wire.output(), Interest::Output);
         }
+        if let Some(compilation) = &self.compiling {
+            return (compilation.ended(), Interest::Compiled);
+        }
         match self.login {
             Login::Checking { .. } | Login::Refused { .. } => (self.wire.input.as_fd(), Interest::Hangup),
             Login::Known | Login::Stranger { .. } => (self.wire.input.as_fd(), Interest::Input),
@@ -177,7 +186,7 @@ impl Session {
     /// Takes note of the events that a poll for its interest found.
     pub fn note(&mut self, events: PollFlags) {
         match self.interest().1 {
-            Interest::Input => self.readable = !events.is_empty(),
+            Interest::Input | Interest::Compiled => self.readable = !events.is_empty(),
             Interest::Output | Interest::Hangup => {
                 self.gone |= events.intersects(PollFlags::ERR | PollFlags::HUP);
             }
@@ -186,13 +195,14 @@ impl Session {
 
     /// Returns whether its client has taken all answers and nothing ends it.
     pub fn is_quiet(&self) -> bool {
-        self.outbox.is_empty() && !self.closing
+        self.outbox.is_empty() && self.compiling.is_none() && !self.closing
     }
 
     /// Returns whether there is something to do without any event: a command that was read already, or the end.
     pub fn has_work(&self) -> bool {
         let may_run = matches!(self.login, Login::Known | Login::Stranger { .. });
-        self.outbox.is_empty() && (self.closing || may_run && self.taken < self.chunk.len())
+        let is_free = self.outbox.is_empty() && self.compiling.is_none();
+        is_free && (self.closing || may_run && self.taken < self.chunk.len())
     }
 
     /// When the clock has something to do.
@@ -270,7 +280,10 @@ impl Session {
             verdict = self.flush(now);
         }
         if verdict == Verdict::Keep && self.readable {
-            verdict = self.read(now);
+            verdict = match self.compiling.take() {
+                Some(compilation) => self.compiled(manager, compilation),
+                None => self.read(now),
+            };
         }
         if verdict == Verdict::Keep {
             verdict = self.step(manager, throttle, now);
@@ -362,7 +375,14 @@ impl Session {
             Ok(Some(found)) if found.spec.name == "auth" => {
                 Reply::no(status::CANT, "Secret file not configured\n")
             }
-            checked => manager.run(checked, command, !stranger),
+            checked => match manager.run(checked, command, !stranger) {
+                Answer::Now(reply) => reply,
+                Answer::Compiling(compilation) if from_file => manager.finish_load(compilation),
+                Answer::Compiling(compilation) => {
+                    self.compiling = Some(compilation);
+                    return Verdict::Keep;
+                }
+            },
         };
         if from_file && reply.status != status::OK && !command.line.starts_with('-') {
             let text = format!("-I file CLI command failed ({})\n{}", reply.status, reply.text);
@@ -371,6 +391,14 @@ impl Session {
         // Strangers are not given a second chance.
         self.closing = reply.status == status::CLOSE || stranger && reply.status != status::OK;
         self.answer(manager, reply, now);
+        Verdict::Keep
+    }
+
+    /// Completes the command that loads a program.
+    fn compiled(&mut self, manager: &mut Manager, compilation: Compilation) -> Verdict {
+        self.readable = false;
+        let reply = manager.finish_load(compilation);
+        self.answer(manager, reply, Instant::now());
         Verdict::Keep
     }
 

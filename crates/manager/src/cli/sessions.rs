@@ -110,6 +110,8 @@ impl Sessions {
                 Interest::Input => PollFlags::IN,
                 Interest::Output => PollFlags::OUT,
                 Interest::Hangup => PollFlags::empty(),
+                // The other end hangs up.
+                Interest::Compiled => PollFlags::IN,
             };
             PollFd::from_borrowed_fd(fd, flags)
         })

@@ -1,12 +1,14 @@
 //! The commands `vcl.*`: what the catalogue allows is tried on the worker, and what the worker accepted
 //! is recorded in the catalogue.
 
+use lacquer_cli::collector::Command;
 use lacquer_cli::link::{Request, VclState};
 use lacquer_cli::status;
 use lacquer_vcl::Text;
 
 use super::catalogue::{CannotDiscard, Entry};
-use super::compile::{Input, Surroundings, compile};
+use super::compilation::Compilation;
+use super::compile::{Input, Surroundings};
 use crate::complain::Level;
 use crate::manager::{Manager, Reply};
 use crate::options::named::invalid_in_name;
@@ -53,10 +55,10 @@ impl Manager {
         }
     }
 
-    fn surroundings(&self) -> Surroundings<'_> {
+    fn surroundings(&self) -> Surroundings {
         let params = self.params.values();
         Surroundings {
-            vcl_path: &params.vcl_path,
+            vcl_path: params.vcl_path.clone(),
             labels: self.catalogue.labels().map(str::to_owned).collect(),
             storages: self.storages.iter().map(|storage| storage.name().to_owned()).collect(),
             features: params.vcc_feature,
@@ -65,29 +67,53 @@ impl Manager {
     }
 
     /// Compiles a program, adds it and loads it into the worker.
-    pub(crate) fn new_vcl(&mut self, name: &str, text: Input<'_>, state: Option<&str>) -> Done {
-        let (limit, handling) = {
-            let params = self.params.values();
-            (params.max_vcl as usize, params.max_vcl_handling)
-        };
-        let count = self.catalogue.programs();
-        if count >= limit && handling == 2 {
-            let text = format!(
-                "Too many ({count}) VCLs already loaded\n(See max_vcl and max_vcl_handling parameters)"
-            );
-            return refuse(status::CANT, text);
-        }
+    pub(crate) fn new_vcl(&mut self, name: &str, text: Input) -> Done {
+        let compilation = self.begin_compilation(name, text, None)?;
+        self.add_compiled(compilation)
+    }
+
+    fn begin_compilation(&self, name: &str, text: Input, state: Option<&str>) -> Result<Compilation, Reply> {
+        self.may_add(name)?;
         let state = state.map_or(Ok(VclState::Auto), parse_state)?;
-        let compiled = match compile(text, &self.surroundings()) {
+        let begun = Compilation::begin(name, state, text, self.surroundings());
+        begun.or_else(|fault| refuse(status::PARAM, fault))
+    }
+
+    /// Fails if there is a program of this name, or no room for another.
+    fn may_add(&self, name: &str) -> Result<(), Reply> {
+        if self.catalogue.get(name).is_some() {
+            return refuse(status::PARAM, format!("Already a VCL named {name}"));
+        }
+        let params = self.params.values();
+        let count = self.catalogue.programs();
+        if count < params.max_vcl as usize || params.max_vcl_handling != 2 {
+            return Ok(());
+        }
+        let text =
+            format!("Too many ({count}) VCLs already loaded\n(See max_vcl and max_vcl_handling parameters)");
+        refuse(status::CANT, text)
+    }
+
+    /// Adds a program and loads it into the worker. Waits until it is compiled.
+    fn add_compiled(&mut self, compilation: Compilation) -> Done {
+        let (name, state) = (compilation.name.clone(), compilation.state);
+        let compiled = match compilation.outcome() {
             Ok(compiled) => compiled,
             Err(fault) => return refuse(status::PARAM, fault),
         };
+        // The catalogue may have changed meanwhile.
+        self.may_add(&name)?;
+        if let Some(gone) = compiled.labels.iter().find(|label| !self.catalogue.labels().any(|l| l == *label))
+        {
+            return refuse(status::PARAM, format!("Label {gone} was discarded meanwhile"));
+        }
         let mut out = compiled.warnings.clone();
         let program = compiled.program.clone();
         let warm = state != VclState::Cold;
-        self.catalogue.add(name, state, Some(compiled));
+        self.catalogue.add(&name, state, Some(compiled));
         let count = self.catalogue.programs();
-        if count > limit && handling == 1 {
+        let params = self.params.values();
+        if count > params.max_vcl as usize && params.max_vcl_handling == 1 {
             out.push_str(&format!(
                 "{count} VCLs loaded\nRemember to vcl.discard the old/unused VCLs.\n\
                  (See max_vcl and max_vcl_handling parameters)"
@@ -96,37 +122,36 @@ impl Manager {
         if !self.running() {
             return Ok(out);
         }
-        let body = Request::LoadVcl { name: name.to_owned(), program, state, warm };
+        let body = Request::LoadVcl { name: name.clone(), program, state, warm };
         let now = self.uptime();
         if let Err(reply) = self.ask_for_success(body) {
-            self.catalogue.remove(name, now);
+            self.catalogue.remove(&name, now);
             return refuse(reply.status, format!("{out}{}", reply.text));
         }
-        self.catalogue.consider_idle(name, now);
+        self.catalogue.consider_idle(&name, now);
         Ok(out)
     }
 
-    fn load_command(&mut self, name: &str, text: Input<'_>, state: Option<&str>) -> Done {
+    /// Begins `vcl.inline` or `vcl.load`.
+    pub(crate) fn begin_load(&mut self, words: &[String], command: &Command) -> Result<Compilation, Reply> {
+        let name = &words[1];
         check_name(name)?;
-        if self.catalogue.get(name).is_some() {
-            return refuse(status::PARAM, format!("Already a VCL named {name}"));
-        }
-        let mut out = self.new_vcl(name, text, state)?;
-        if !self.running() {
-            out.push_str("VCL compiled.\n");
-        }
-        Ok(out)
+        let text = match words[0].as_str() {
+            "vcl.inline" => Input::Given { name: "<vcl.inline>".to_owned(), text: command.bytes(2).to_vec() },
+            _ => Input::File(words[2].clone()),
+        };
+        self.begin_compilation(name, text, words.get(3).map(String::as_str))
     }
 
-    /// `vcl.inline`
-    pub(crate) fn vcl_inline(&mut self, args: &[String], text: &[u8]) -> Done {
-        let text = Input::Given { name: "<vcl.inline>", text };
-        self.load_command(&args[0], text, args.get(2).map(String::as_str))
-    }
-
-    /// `vcl.load`
-    pub(crate) fn vcl_load(&mut self, args: &[String]) -> Done {
-        self.load_command(&args[0], Input::File(&args[1]), args.get(2).map(String::as_str))
+    /// Completes `vcl.inline` or `vcl.load`. Waits until the program is compiled.
+    pub(crate) fn finish_load(&mut self, compilation: Compilation) -> Reply {
+        let done = self.add_compiled(compilation).map(|mut out| {
+            if !self.running() {
+                out.push_str("VCL compiled.\n");
+            }
+            out
+        });
+        done.into()
     }
 
     /// `vcl.use`

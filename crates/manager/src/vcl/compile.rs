@@ -21,15 +21,15 @@ pub struct Compiled {
     pub modules: Vec<String>,
     /// Labels that it hands requests over to.
     pub labels: Vec<String>,
-    /// What the user should know although it compiled.
+    /// Warnings for the user although it compiled.
     pub warnings: String,
 }
 
-/// What the compiler must know besides the text.
+/// The facts besides the text that the compiler needs.
 #[derive(Clone, Debug)]
-pub struct Surroundings<'a> {
+pub struct Surroundings {
     /// `vcl_path`
-    pub vcl_path: &'a str,
+    pub vcl_path: String,
     /// Labels that there are.
     pub labels: Vec<String>,
     /// Storages that there are.
@@ -41,17 +41,17 @@ pub struct Surroundings<'a> {
 }
 
 /// VCL to compile.
-#[derive(Clone, Copy, Debug)]
-pub enum Input<'a> {
+#[derive(Clone, Debug)]
+pub enum Input {
     /// Text, and what to call it.
     Given {
         /// Its name in messages.
-        name: &'a str,
+        name: String,
         /// The text.
-        text: &'a [u8],
+        text: Vec<u8>,
     },
     /// A file, looked for along `vcl_path`.
-    File(&'a str),
+    File(String),
 }
 
 /// Reads a file; one with a relative name is looked for along `path`.
@@ -75,32 +75,19 @@ pub fn read_along(path: &str, name: &str) -> io::Result<(PathBuf, Text)> {
 
 const TOO_OLD_FOR_UNIX_SOCKETS: &str = "Message from dlopen:\nCompiled VCL version (4.0) not supported.\nRunning dlopen failed, exited with 1\nVCL compilation failed";
 
-/// Deeply nested VCL must not be able to end the manager.
-const STACK: usize = 64 << 20;
-
-/// Compiles, on a thread of its own so that a fault of the compiler is a failed compilation and no more.
-/// The error is the text for the user.
-pub fn compile(text: Input<'_>, around: &Surroundings<'_>) -> Result<Compiled, String> {
-    std::thread::scope(|scope| {
-        let builder = std::thread::Builder::new().name("vcl".to_owned()).stack_size(STACK);
-        let thread = builder.spawn_scoped(scope, || compile_here(text, around));
-        let thread = thread.map_err(|error| format!("VCL compilation failed: {error}"))?;
-        thread.join().unwrap_or_else(|_| Err("VCL compilation failed: internal error".to_owned()))
-    })
-}
-
-fn compile_here(text: Input<'_>, around: &Surroundings<'_>) -> Result<Compiled, String> {
+/// Compiles. The error is the text for the user.
+pub fn compile(text: Input, around: &Surroundings) -> Result<Compiled, String> {
     let options = Options {
         err_unref: around.features.has(VccFeatureBits::ERR_UNREF),
         unsafe_path: around.features.has(VccFeatureBits::UNSAFE_PATH),
-        vcl_path: around.vcl_path,
+        vcl_path: &around.vcl_path,
         storages: &around.storages,
         labels: &around.labels,
         ..Options::new(lacquer_vmods::catalogue(), &Machine, &Machine)
     };
     let outcome = match text {
-        Input::Given { name, text } => lacquer_vcl::compile(name, text, &options),
-        Input::File(name) => lacquer_vcl::compile_file(name, &options),
+        Input::Given { name, text } => lacquer_vcl::compile(&name, text, &options),
+        Input::File(name) => lacquer_vcl::compile_file(&name, &options),
     };
     let compiled = outcome.map_err(|diagnostics| vcl_load_text(&diagnostics))?;
     let mut program = compiled.program;

@@ -3,7 +3,9 @@
 
 pub mod catalogue;
 mod commands;
+mod compilation;
 pub mod compile;
 mod list;
 
 pub use catalogue::Catalogue;
+pub use compilation::Compilation;

@@ -78,7 +78,7 @@ impl Manager {
         Reply::ok("")
     }
 
-    /// Starts a worker and brings it up to what the catalogue says. What goes wrong is said and returned. If a worker
+    /// Starts a worker and brings it up to what the catalogue says. A failure is reported and returned. If a worker
     /// ran before, the launch is tried again later.
     pub(crate) fn launch(&mut self) -> Result<(), Reply> {
         if !matches!(self.state, State::Stopped | State::Died) {

@@ -108,8 +108,8 @@ impl<'e> Entry<'e> {
         slot
     }
 
-    /// How many may queue, and for how many seconds. What is declared for `max_connections` holds where that is
-    /// the limit; the share of all that waits is often free a moment later.
+    /// Returns how many may queue, and for how many seconds. The declaration beside `max_connections` holds where that
+    /// is the limit; the share of all that waits is often free a moment later.
     fn queue_limits(&self) -> (u32, f64) {
         let spec = &self.origin.spec;
         let places = spec.wait_limit.filter(|&n| n > 0).unwrap_or(self.params.backend_wait_limit);
