@@ -7,6 +7,8 @@
 //! conditions, ranges) are in `lacquer-http`.
 #![forbid(unsafe_code)]
 
+pub mod delivery;
+pub mod filters;
 pub mod lifetime;
 pub mod lookup;
 pub mod request;

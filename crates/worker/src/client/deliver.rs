@@ -1,6 +1,7 @@
 //! vcl_deliver: the stored response becomes this client's response.
 
 use lacquer_cache::{BodyState, ObjRef, flag};
+use lacquer_flow::delivery;
 use lacquer_http::message::FIRST_HEADER;
 use lacquer_http::{BodyStatus, SessClose, Slot, header_table as h};
 use lacquer_http::{conditional, fixed, pack};
@@ -75,7 +76,8 @@ pub async fn deliver(req: &mut Req, object: ObjRef) -> Step {
         req.err_code = 500;
         return Step::Synth;
     }
-    if req.task.params.http_range_support && req.resp.status() == 200 && !object.is(flag::PRIVATE) {
+    let has_ranges = req.task.params.http_range_support;
+    if delivery::offers_ranges(has_ranges, req.resp.status(), object.is(flag::PRIVATE)) {
         req.resp_headers().force(h::ACCEPT_RANGES, fixed::ACCEPT_RANGES_BYTES);
     }
     req.t_resp = clock::real();

@@ -5,6 +5,7 @@ use std::hash::BuildHasher;
 
 use lacquer_cache::{BodyState, flag};
 use lacquer_filters::RangeOf;
+use lacquer_flow::delivery::{self, SeveralFacts};
 use lacquer_http::header_table as h;
 use lacquer_http::multipart::Multipart;
 use lacquer_http::range::{self, Decision, Several};
@@ -42,22 +43,19 @@ pub(super) fn set_range(req: &mut Req, source: &Source, plan: &mut Plan) {
     }
 }
 
-/// Several ranges are taken from a body that is complete and stored as it is sent: only there can a delivery go back
-/// and forth at no cost.
 fn several(req: &Req, source: &Source, plan: &Plan) -> Several {
-    let complete = match source {
+    let is_complete = match source {
         Source::Bytes(_) => true,
         Source::Object(object) => {
             object.state() == BodyState::Complete && !object.is(flag::PRIVATE | flag::HFM | flag::HFP)
         }
     };
-    match req.task.params.http_max_ranges {
-        0 => Several::Refuse,
-        most if complete && plan.filters.is_empty() && !plan.esi && req.esi_level == 0 => {
-            Several::UpTo(most as usize)
-        }
-        _ => Several::Ignore,
-    }
+    delivery::several_ranges(SeveralFacts {
+        most: req.task.params.http_max_ranges,
+        is_complete,
+        is_unfiltered: plan.filters.is_empty() && !plan.esi,
+        is_included: req.esi_level > 0,
+    })
 }
 
 fn refuse(req: &mut Req, why: &str, plan: &mut Plan) {

@@ -1,9 +1,12 @@
 //! Sends the response: head and body in as few writes as the kernel allows.
 
+use std::borrow::Cow;
 use std::io::ErrorKind;
 
 use lacquer_cache::{BodyState, flag};
 use lacquer_filters::{Filter, Gunzip};
+use lacquer_flow::delivery::{self, End, LengthField};
+use lacquer_flow::filters::{self, Delivered};
 use lacquer_http::multipart::Multipart;
 use lacquer_http::{SessClose, Text, conditional, h1, header_table as h};
 use lacquer_params::bits::FeatureBits;
@@ -44,7 +47,6 @@ pub async fn transmit(req: &mut Req, source: Source) -> Step {
     let announced = h1::content_length(&req.resp, &req.task.ws).ok().flatten();
     let status = req.resp.status();
     let is_head = req.http0.method(&req.task.ws) == b"HEAD";
-    let bodyless = is_head || status < 200 || status == 204 || status == 304;
 
     let stored = stored_length(&source, announced);
     let filters = filter_list(req, &source);
@@ -53,68 +55,58 @@ pub async fn transmit(req: &mut Req, source: Source) -> Step {
         req.close = Some(SessClose::Overload);
         return finish(req, &source);
     };
-    let mut send_body = !bodyless;
-    if status < 200 || status == 204 || req.resp.status() == 304 {
-        req.resp_headers().unset(h::CONTENT_LENGTH);
-    } else if announced.is_some() && announced == plan.length {
-        // The header is right as it stands.
-    } else if is_head && matches!(&source, Source::Object(o) if o.is(flag::HFM)) {
-        // Only the origin knows what the length would have been.
-    } else {
-        let mut headers = req.resp_headers();
-        headers.unset(h::CONTENT_LENGTH);
-        if let Some(length) = plan.length {
-            let mut digits = [0; text::MAX];
-            headers.add(h::CONTENT_LENGTH, text::digits(length, &mut digits));
-        }
-    }
-    if plan.length == Some(0) {
-        send_body = false;
-    }
-    send(req, &source, plan, send_body).await;
+    let is_uncacheable = matches!(&source, Source::Object(o) if o.is(flag::HFM));
+    let facts = delivery::Facts { status, is_head, announced, length: plan.length, is_uncacheable };
+    change_length(req, facts.length_field());
+    send(req, &source, plan, facts.sends_body()).await;
     finish(req, &source)
+}
+
+fn change_length(req: &mut Req, field: LengthField) {
+    if field == LengthField::Keep {
+        return;
+    }
+    let mut headers = req.resp_headers();
+    headers.unset(h::CONTENT_LENGTH);
+    if let LengthField::Set(length) = field {
+        headers.add(h::CONTENT_LENGTH, text::digits(length, &mut [0; text::MAX]));
+    }
 }
 
 fn stored_length(source: &Source, announced: Option<u64>) -> Option<u64> {
     match source {
         Source::Bytes(bytes) => Some(bytes.len() as u64),
-        Source::Object(o) if o.state() == BodyState::Complete => Some(o.body_len()),
-        Source::Object(_) => announced,
+        Source::Object(o) => {
+            delivery::stored_length(o.state() == BodyState::Complete, o.body_len(), announced)
+        }
     }
 }
 
-/// The names of the filters: VCL's choice or what the response needs.
-fn filter_list(req: &mut Req, source: &Source) -> Vec<u8> {
+/// Returns the names of the filters: VCL's choice or what the response needs.
+fn filter_list(req: &mut Req, source: &Source) -> Cow<'static, [u8]> {
     let list = match req.task.ws.get_opt(req.resp_filters) {
-        Some(chosen) => chosen.to_vec(),
-        None => req.default_filters(source),
+        Some(chosen) => Cow::Owned(chosen.to_vec()),
+        None => Cow::Borrowed(req.default_filters(source).as_bytes()),
     };
     req.task.log.put(Tag::Filters, &list);
     list
 }
 
 impl Req {
-    pub fn default_filters(&self, source: &Source) -> Vec<u8> {
-        let mut list = Vec::new();
-        let params = &self.task.params;
-        let ws = &self.task.ws;
-        if let Source::Object(o) = source
-            && self.can_esi
-            && crate::extra::esi_program(o).is_some()
-        {
-            list.extend_from_slice(b" esi");
-        }
-        if let Source::Object(o) = source
-            && params.http_gzip_support
-            && o.is(flag::GZIPED)
-            && !conditional::accepts_gzip(&self.http, ws)
-        {
-            list.extend_from_slice(b" gunzip");
-        }
-        if params.http_range_support && self.resp.status() == 200 && self.http.has(ws, h::RANGE) {
-            list.extend_from_slice(b" range");
-        }
-        list
+    /// Returns the names of the filters that the response needs.
+    pub fn default_filters(&self, source: &Source) -> &'static str {
+        let (params, ws) = (&self.task.params, &self.task.ws);
+        let object = match source {
+            Source::Object(object) => Some(object),
+            Source::Bytes(_) => None,
+        };
+        filters::to_client(Delivered {
+            has_includes: object.is_some_and(|o| self.can_esi && crate::extra::esi_program(o).is_some()),
+            needs_gunzip: object.is_some_and(|o| {
+                params.http_gzip_support && o.is(flag::GZIPED) && !conditional::accepts_gzip(&self.http, ws)
+            }),
+            has_range: params.http_range_support && self.resp.status() == 200 && self.http.has(ws, h::RANGE),
+        })
     }
 }
 
@@ -168,16 +160,17 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
         }
     };
     settle_connection(req);
-    let mut frame = BodyFrame::Plain;
-    // The header tells the length whenever it is known.
-    if send_body && plan.length.is_none() {
-        if req.http.version() >= 11 {
-            frame = BodyFrame::Chunked;
+    let frame = match delivery::end(send_body, plan.length, req.http.version()) {
+        End::Length => BodyFrame::Plain,
+        End::Chunked => {
             req.resp_headers().add(h::TRANSFER_ENCODING, b"chunked");
-        } else {
-            req.close = Some(SessClose::TxEof);
+            BodyFrame::Chunked
         }
-    }
+        End::Close => {
+            req.close = Some(SessClose::TxEof);
+            BodyFrame::Plain
+        }
+    };
     if req.task.ws.overflowed() {
         return Box::pin(internal_error(req, "workspace_client overflow")).await;
     }

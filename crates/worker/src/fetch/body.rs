@@ -1,5 +1,6 @@
 //! The body of the answer into storage, through the filters that VCL or the encoding ask for.
 
+use std::borrow::Cow;
 use std::io;
 use std::pin::pin;
 
@@ -27,7 +28,7 @@ pub async fn fetch(f: &mut Fetch) -> Step {
         f.do_gzip = false;
         f.do_gunzip = false;
         f.attempt.do_stream = false;
-        Vec::new()
+        Cow::default()
     } else {
         f.filter_list()
     };

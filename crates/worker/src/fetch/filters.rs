@@ -1,7 +1,10 @@
 //! The filters between the origin's answer and the storage: which there are, and what they found out.
 
+use std::borrow::Cow;
+
 use lacquer_filters::esi::{Esi, EsiGzip, EsiNote, Options};
 use lacquer_filters::{Chain, Filter as BodyFilter, Gunzip, Gzip, Report, TestGunzip};
+use lacquer_flow::filters::{self, Coding, Fetched, Recoder};
 use lacquer_http::{BodyStatus, SessClose, header_table as h};
 use lacquer_params::bits::FeatureBits;
 use lacquer_shm::Tag;
@@ -13,34 +16,23 @@ use crate::extra;
 pub(super) const FILTER_COST: usize = 64;
 
 impl Fetch {
-    /// VCL's list, or what encoding and VCL's flags ask for.
-    pub fn filter_list(&self) -> Vec<u8> {
+    /// Returns the names of the filters: VCL's list, or what encoding and VCL's flags ask for.
+    pub fn filter_list(&self) -> Cow<'static, [u8]> {
         if let Some(list) = self.task.ws.get_opt(self.filters) {
-            return list.to_vec();
+            return Cow::Owned(list.to_vec());
         }
-        let support = self.task.params.http_gzip_support;
-        let encoding = self.beresp.get(&self.task.ws, h::CONTENT_ENCODING);
-        let is_gzip = encoding.is_some_and(|e| e.eq_ignore_ascii_case(b"gzip"));
-        let gunzip = support && self.do_gunzip && is_gzip;
-        let gzip = support && self.do_gzip && encoding.is_none();
-        let mut names: Vec<&str> = Vec::new();
-        if gunzip || (is_gzip && self.attempt.do_esi) {
-            names.push("gunzip");
-        }
-        if self.attempt.do_esi && (gzip || (is_gzip && !gunzip)) {
-            names.push("esi_gzip");
-        } else if self.attempt.do_esi {
-            names.push("esi");
-        } else {
-            if gzip {
-                names.push("gzip");
-            }
-            if is_gzip && !gunzip {
-                names.push("testgunzip");
-            }
-        }
-        // Each name has a blank before it, as users see the list in Varnish's log.
-        names.iter().flat_map(|n| [" ", n]).collect::<String>().into_bytes()
+        let list = filters::into_storage(Fetched {
+            coding: self.coding(),
+            has_gzip_support: self.task.params.http_gzip_support,
+            do_gzip: self.do_gzip,
+            do_gunzip: self.do_gunzip,
+            do_esi: self.attempt.do_esi,
+        });
+        Cow::Borrowed(list.as_bytes())
+    }
+
+    fn coding(&self) -> Coding {
+        Coding::of(self.beresp.get(&self.task.ws, h::CONTENT_ENCODING))
     }
 
     /// Filters, and the one that takes the body off the connection, have a place in the workspace.
@@ -59,7 +51,9 @@ impl Fetch {
         let mut filters: Vec<Box<dyn BodyFilter>> = Vec::new();
         for (name, rest) in lacquer_filters::names(list) {
             match name {
-                b"gunzip" | b"gzip" | b"testgunzip" => filters.extend(self.gzip_filter(name)),
+                b"gunzip" => filters.extend(self.recoder(Recoder::Gunzip)),
+                b"gzip" => filters.extend(self.recoder(Recoder::Gzip)),
+                b"testgunzip" => filters.extend(self.recoder(Recoder::TestGunzip)),
                 b"esi" | b"esi_gzip" => filters.push(self.esi_filter(name == b"esi_gzip")?),
                 _ => {
                     self.fetch_error(&crate::req_filters::unknown(rest));
@@ -70,32 +64,27 @@ impl Fetch {
         Ok(Chain::new(filters, self.task.params.gzip_buffer))
     }
 
-    /// None where there is nothing for the filter to do. Parts of a body are neither packed nor unpacked.
-    fn gzip_filter(&mut self, name: &[u8]) -> Option<Box<dyn BodyFilter>> {
-        let encoding = self.beresp.get(&self.task.ws, h::CONTENT_ENCODING);
-        let fits = match (name, encoding) {
-            (b"gzip", encoding) => encoding.is_none(),
-            (_, encoding) => encoding.is_some_and(|e| e.eq_ignore_ascii_case(b"gzip")),
-        };
-        if !fits || self.beresp.status() == 206 {
+    /// Makes a filter, if there is something for it to do.
+    fn recoder(&mut self, recoder: Recoder) -> Option<Box<dyn BodyFilter>> {
+        if !filters::has_work(recoder, self.coding(), self.beresp.status()) {
             return None;
         }
         let reactor = self.task.reactor.clone();
         let c = &reactor.counters;
-        Some(match name {
-            b"gunzip" => {
+        Some(match recoder {
+            Recoder::Gunzip => {
                 c.n_gunzip.add(1);
                 self.change_encoding();
                 self.attempt.gzipped = false;
                 Box::new(Gunzip::new())
             }
-            b"gzip" => {
+            Recoder::Gzip => {
                 c.n_gzip.add(1);
                 self.change_encoding();
                 self.say_gzip();
                 Box::new(Gzip::new(self.task.params.gzip_level))
             }
-            _ => {
+            Recoder::TestGunzip => {
                 c.n_test_gunzip.add(1);
                 self.beresp_headers().vary_on_encoding();
                 self.attempt.gzipped = true;

@@ -143,8 +143,8 @@ fn default_filters(req: &mut Req) -> Str {
         Some(object) => Source::Object(object.clone()),
         None => Source::Bytes(Vec::new()),
     };
-    let list = req.default_filters(&source);
-    listed(&mut req.task.ws, &list)
+    let list = req.default_filters(&source).as_bytes();
+    listed(&mut req.task.ws, list)
 }
 
 /// A list of filters with the blank before it; empty without any, and without room for it.

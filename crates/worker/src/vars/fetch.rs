@@ -1,5 +1,6 @@
 //! The variables of a fetch, by class.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use lacquer_flow::Lifetime;
@@ -103,7 +104,7 @@ pub fn get_str(f: &mut Fetch, var: Var) -> Str {
 fn default_filters(f: &mut Fetch) -> Str {
     let framing = f.origin.as_ref().map(|origin| origin.framing);
     let has_body = framing.is_some_and(|framing| framing.status != BodyStatus::None);
-    let list = if has_body { f.filter_list() } else { Vec::new() };
+    let list = if has_body { f.filter_list() } else { Cow::default() };
     listed(&mut f.task.ws, &list)
 }
 

@@ -1,0 +1,194 @@
+//! How a response is sent: whether it has a body, how its length is stated and how it ends (RFC 9110 sections 6.4.1
+//! and 8.6, RFC 9112 section 6), and which ranges of it may be had.
+
+use lacquer_http::range::Several;
+
+/// What decides about the body of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    pub status: u16,
+    /// The client's request was a HEAD.
+    pub is_head: bool,
+    /// The response's `Content-Length`.
+    pub announced: Option<u64>,
+    /// How long the body is as it will be sent, if that is known.
+    pub length: Option<u64>,
+    /// The response is not for the cache: it came from the origin for this request.
+    pub is_uncacheable: bool,
+}
+
+/// The treatment of `Content-Length`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LengthField {
+    /// It is right as it stands, or is not ours to judge.
+    Keep,
+    Remove,
+    Set(u64),
+}
+
+/// Returns whether a response with this status never has a body.
+#[inline]
+fn is_bodyless(status: u16) -> bool {
+    status < 200 || status == 204 || status == 304
+}
+
+impl Facts {
+    /// Decides whether the body is sent.
+    #[inline]
+    pub fn sends_body(self) -> bool {
+        !self.is_head && !is_bodyless(self.status) && self.length != Some(0)
+    }
+
+    /// Decides about `Content-Length`. A response to HEAD that was passed keeps the origin's: what the length would
+    /// have been is not known here.
+    #[inline]
+    pub fn length_field(self) -> LengthField {
+        if is_bodyless(self.status) {
+            LengthField::Remove
+        } else if self.announced.is_some() && self.announced == self.length
+            || self.is_head && self.is_uncacheable
+        {
+            LengthField::Keep
+        } else {
+            self.length.map_or(LengthField::Remove, LengthField::Set)
+        }
+    }
+}
+
+/// Returns how long a body in storage is. While it is being fetched that is what the origin announced.
+#[inline]
+pub fn stored_length(is_complete: bool, stored: u64, announced: Option<u64>) -> Option<u64> {
+    if is_complete { Some(stored) } else { announced }
+}
+
+/// How the end of a body is known on an HTTP/1 connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// By its length, or because there is none.
+    Length,
+    /// By the last chunk.
+    Chunked,
+    /// By the end of the connection.
+    Close,
+}
+
+/// Decides how the end of a body is known. `version` is the request's: clients before HTTP/1.1 know no chunks
+/// (RFC 9112 section 6.1).
+#[inline]
+pub fn end(sends_body: bool, length: Option<u64>, version: u8) -> End {
+    match (sends_body, length) {
+        (false, _) | (_, Some(_)) => End::Length,
+        (true, None) if version >= 11 => End::Chunked,
+        (true, None) => End::Close,
+    }
+}
+
+/// Returns whether a response offers ranges to the client (RFC 9110 section 14.3). One that was passed says itself
+/// what its origin can.
+#[inline]
+pub fn offers_ranges(is_supported: bool, status: u16, is_passed: bool) -> bool {
+    is_supported && status == 200 && !is_passed
+}
+
+/// What decides about several ranges at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeveralFacts {
+    /// Parameter `http_max_ranges`.
+    pub most: u32,
+    /// All of the body is stored, and stays so.
+    pub is_complete: bool,
+    /// The body is sent as it is stored.
+    pub is_unfiltered: bool,
+    /// The response becomes a part of another.
+    pub is_included: bool,
+}
+
+/// Decides about requests for several ranges. They are taken from a body that is complete and stored as it is sent:
+/// only there can a delivery go back and forth at no cost.
+pub fn several_ranges(f: SeveralFacts) -> Several {
+    match f.most {
+        0 => Several::Refuse,
+        most if f.is_complete && f.is_unfiltered && !f.is_included => Several::UpTo(most as usize),
+        _ => Several::Ignore,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use LengthField::{Keep, Remove, Set};
+
+    const GET: bool = false;
+    const HEAD: bool = true;
+
+    #[test]
+    fn bodies_and_their_lengths() {
+        let table = [
+            // status, method, Content-Length, length: is a body sent, and what becomes of Content-Length
+            ((200, GET, Some(9), Some(9)), true, Keep),
+            ((200, GET, Some(9), Some(5)), true, Set(5)),
+            ((200, GET, None, Some(5)), true, Set(5)),
+            ((200, GET, Some(9), None), true, Remove),
+            ((200, GET, None, None), true, Remove),
+            ((200, GET, None, Some(0)), false, Set(0)),
+            ((200, HEAD, Some(9), Some(9)), false, Keep),
+            ((200, HEAD, None, Some(9)), false, Set(9)),
+            ((206, GET, Some(9), Some(4)), true, Set(4)),
+            ((416, GET, Some(9), Some(0)), false, Set(0)),
+            ((100, GET, Some(9), Some(9)), false, Remove),
+            ((204, GET, Some(9), Some(9)), false, Remove),
+            ((204, HEAD, Some(9), Some(9)), false, Remove),
+            ((304, GET, Some(9), Some(9)), false, Remove),
+            ((404, GET, None, Some(9)), true, Set(9)),
+        ];
+        for ((status, is_head, announced, length), sends_body, field) in table {
+            let facts = Facts { status, is_head, announced, length, is_uncacheable: false };
+            assert_eq!((facts.sends_body(), facts.length_field()), (sends_body, field), "{facts:?}");
+        }
+        let passed =
+            Facts { status: 200, is_head: true, announced: Some(9), length: Some(0), is_uncacheable: true };
+        assert_eq!(passed.length_field(), Keep, "the origin's answer to HEAD");
+        assert_eq!(Facts { announced: None, ..passed }.length_field(), Keep);
+        assert_eq!(Facts { is_head: false, ..passed }.length_field(), Set(0));
+        assert_eq!(stored_length(true, 7, Some(9)), Some(7));
+        assert_eq!(stored_length(false, 7, Some(9)), Some(9), "still being fetched");
+    }
+
+    #[test]
+    fn ends_of_bodies() {
+        let table = [
+            ((true, Some(9), 11), End::Length),
+            ((true, Some(9), 10), End::Length),
+            ((true, None, 11), End::Chunked),
+            ((true, None, 20), End::Chunked),
+            ((true, None, 10), End::Close),
+            ((false, None, 10), End::Length),
+            ((false, None, 11), End::Length),
+        ];
+        for ((sends_body, length, version), expected) in table {
+            assert_eq!(end(sends_body, length, version), expected, "{sends_body} {length:?} {version}");
+        }
+    }
+
+    #[test]
+    fn ranges() {
+        for ((is_supported, status, is_passed), expected) in [
+            ((true, 200, false), true),
+            ((true, 200, true), false),
+            ((true, 404, false), false),
+            ((false, 200, false), false),
+        ] {
+            assert_eq!(offers_ranges(is_supported, status, is_passed), expected);
+        }
+        let sound = SeveralFacts { most: 4, is_complete: true, is_unfiltered: true, is_included: false };
+        for (facts, expected) in [
+            (sound, Several::UpTo(4)),
+            (SeveralFacts { most: 0, ..sound }, Several::Refuse),
+            (SeveralFacts { is_complete: false, ..sound }, Several::Ignore),
+            (SeveralFacts { is_unfiltered: false, ..sound }, Several::Ignore),
+            (SeveralFacts { is_included: true, ..sound }, Several::Ignore),
+        ] {
+            assert_eq!(several_ranges(facts), expected, "{facts:?}");
+        }
+    }
+}
