@@ -7,13 +7,12 @@
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, sockopt};
-use tokio::io::{AsyncRead, AsyncWriteExt, Interest, ReadBuf};
+use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
 /// What is read from.
@@ -99,17 +98,35 @@ impl Stream {
 }
 
 impl RxHalf {
-    pub fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
-        let mut window = ReadBuf::new(buf);
-        let done = match self {
-            RxHalf::Tcp(s) => Pin::new(s).poll_read(cx, &mut window),
-            RxHalf::Unix(s) => Pin::new(s).poll_read(cx, &mut window),
+    pub fn poll_read(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        loop {
+            std::task::ready!(self.poll_readable(cx))?;
+            match self.try_read(buf) {
+                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                done => return Poll::Ready(done),
+            }
+        }
+    }
+
+    /// Reads what is there. Makes no system call if the reactor did not hear of any. Those who read again and again
+    /// use `poll_read`, which lets other tasks have their turn.
+    pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        let len = buf.len();
+        let mut read = 0;
+        // A short read has emptied the socket, which then is not asked again until it tells of more.
+        let receive = || {
+            read = rustix::net::recv(self.as_fd(), &mut *buf, RecvFlags::empty())?.0;
+            if read == 0 || read == len { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
         };
-        done.map_ok(|()| window.filled().len())
+        let done = match self {
+            RxHalf::Tcp(s) => s.as_ref().try_io(Interest::READABLE, receive),
+            RxHalf::Unix(s) => s.as_ref().try_io(Interest::READABLE, receive),
+        };
+        if read > 0 { Ok(read) } else { done.map(|()| 0) }
     }
 
     /// Reads what is there, waiting for at least one byte; 0 is the end of the stream.
-    pub async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+    pub async fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
         std::future::poll_fn(|cx| self.poll_read(cx, buf)).await
     }
 

@@ -9,8 +9,12 @@ use crate::ascii::{is_hex, is_reg_name};
 /// is sent with it (RFC 9112 section 3.2).
 #[inline]
 pub fn is_valid_host(value: &[u8]) -> bool {
-    // Most hosts are a name and nothing else.
-    value.iter().all(|&b| is_reg_name(b)) || is_valid_authority(value)
+    // Most hosts are a name, and maybe a port.
+    match value.iter().position(|&b| !is_reg_name(b)) {
+        None => true,
+        Some(end @ 1..) if value[end] == b':' => is_port(&value[end + 1..]),
+        Some(_) => is_valid_authority(value),
+    }
 }
 
 /// Returns whether `authority` is a host, which is not empty, with an optional port.
@@ -71,9 +75,9 @@ fn is_future_address(address: &[u8]) -> bool {
 
 /// A port may be empty: "example.com:" is the default port.
 fn is_port(port: &[u8]) -> bool {
-    port.len() <= 5
-        && port.iter().all(u8::is_ascii_digit)
-        && port.iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0')) <= 65535
+    let add =
+        |number: u32, &digit: &u8| digit.is_ascii_digit().then(|| number * 10 + u32::from(digit - b'0'));
+    port.len() <= 5 && port.iter().try_fold(0, add).is_some_and(|number| number <= 65535)
 }
 
 #[cfg(test)]

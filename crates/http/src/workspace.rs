@@ -91,8 +91,8 @@ impl std::error::Error for Overflow {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(u32);
 
-/// The arena. Its memory is taken at the first allocation and stays where it is.
-#[derive(Debug)]
+/// The arena. Its memory is taken at the first allocation and stays where it is. The default one has no room.
+#[derive(Debug, Default)]
 pub struct Workspace {
     bytes: Box<[u8]>,
     capacity: usize,
@@ -254,8 +254,11 @@ impl Workspace {
     #[inline]
     pub(crate) fn write_line(&mut self, name: &[u8], value: &[u8]) -> Result<Text, Overflow> {
         let line = self.alloc_text(name.len() + 2 + value.len())?;
-        let behind = put(put(self.get_mut(line), name), b": ");
-        put(behind, value);
+        let (name_place, behind) = self.get_mut(line).split_at_mut(name.len());
+        copy_short(name, name_place);
+        let (colon, value_place) = behind.split_at_mut(2);
+        colon.copy_from_slice(b": ");
+        copy_short(value, value_place);
         Ok(line)
     }
 
@@ -337,6 +340,32 @@ pub(crate) fn put<'o>(out: &'o mut [u8], part: &[u8]) -> &'o mut [u8] {
     let (place, behind) = out.split_at_mut(part.len());
     place.copy_from_slice(part);
     behind
+}
+
+/// Copies between slices of the same length. A text of up to 32 bytes is copied as two pieces of a fixed size that
+/// may overlap, without a call.
+#[inline(always)]
+fn copy_short(from: &[u8], to: &mut [u8]) {
+    match from.len() {
+        16..=32 => copy_ends::<16>(from, to),
+        8..16 => copy_ends::<8>(from, to),
+        4..8 => copy_ends::<4>(from, to),
+        2..4 => copy_ends::<2>(from, to),
+        _ => to.copy_from_slice(from),
+    }
+}
+
+/// Copies the first and the last `N` bytes.
+#[inline(always)]
+fn copy_ends<const N: usize>(from: &[u8], to: &mut [u8]) {
+    if let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) {
+        if let Some(place) = to.first_chunk_mut() {
+            *place = *first;
+        }
+        if let Some(place) = to.last_chunk_mut() {
+            *place = *last;
+        }
+    }
 }
 
 const fn round_up(len: usize) -> usize {

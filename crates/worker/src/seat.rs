@@ -11,8 +11,8 @@ pub trait Seated: Sized {
     /// How large a workspace it has under these parameters.
     fn workspace(params: &Params) -> u64;
 
-    /// Ends the transaction that is in this place, if any; its memory comes back.
-    fn leave(place: &mut Option<Self>) -> Option<Memory>;
+    /// Returns the memory of a transaction that has ended.
+    fn take_memory(&mut self) -> Memory;
 }
 
 pub struct Seat<T>(Box<Inside<T>>);
@@ -56,9 +56,10 @@ impl<T: Seated> Seat<T> {
 
     /// The transaction has ended.
     pub fn vacate(&mut self) {
-        if let Some(mut memory) = T::leave(&mut self.0.transaction) {
-            memory.shrink();
-            self.0.memory = Some(memory);
+        if let Some(transaction) = &mut self.0.transaction {
+            // It ends where it lies: what is so large is not moved.
+            self.0.memory.insert(transaction.take_memory()).shrink();
+            self.0.transaction = None;
         }
     }
 }

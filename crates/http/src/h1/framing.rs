@@ -1,6 +1,7 @@
 //! Where does the body end? Everything ambiguous is an error: two readers who disagree about it are
 //! what request smuggling lives on (RFC 9112 section 6.3).
 
+use super::length::ResponseLength;
 use crate::ascii::trim_ows;
 use crate::authority::is_valid_host;
 use crate::body_status::BodyStatus;
@@ -34,15 +35,15 @@ pub fn content_length(msg: &Message, ws: &Workspace) -> Result<Option<u64>, ()> 
     msg.get(ws, CONTENT_LENGTH).map(parse_content_length).transpose()
 }
 
-fn parse_content_length(value: &[u8]) -> Result<u64, ()> {
+pub(super) fn parse_content_length(value: &[u8]) -> Result<u64, ()> {
     match parse_uint(value) {
         Some((n, rest)) if trim_ows(rest).is_empty() && i64::try_from(n).is_ok() => Ok(n),
         _ => Err(()),
     }
 }
 
-fn framing(msg: &Message, ws: &Workspace, is_request: bool) -> Framing {
-    let Ok(length) = content_length(msg, ws) else { return Framing::ERROR };
+fn framing(msg: &Message, ws: &Workspace, length: Result<Option<u64>, ()>, is_request: bool) -> Framing {
+    let Ok(length) = length else { return Framing::ERROR };
     let mut codings = msg.get_all(ws, TRANSFER_ENCODING);
     if let Some(coding) = codings.next() {
         // Origins repeat the header when both framework and application set it; of a client, that is a
@@ -68,7 +69,7 @@ fn framing(msg: &Message, ws: &Workspace, is_request: bool) -> Framing {
 
 /// The framing of a request's body; `None` when the request is to be refused.
 pub fn request_framing(msg: &Message, ws: &Workspace) -> Option<Framing> {
-    let mut framing = framing(msg, ws, true);
+    let mut framing = framing(msg, ws, content_length(msg, ws), true);
     let method = msg.method(ws);
     match framing.status {
         BodyStatus::Error => return None,
@@ -98,15 +99,9 @@ pub fn request_fault(msg: &Message, ws: &Workspace) -> Option<&'static str> {
     }
 }
 
-/// The framing that a response's headers announce.
-pub fn response_framing(msg: &Message, ws: &Workspace) -> Framing {
-    let mut lengths = msg.get_all(ws, CONTENT_LENGTH).map(parse_content_length);
-    if let Some(first) = lengths.next()
-        && lengths.any(|n| n != first)
-    {
-        return Framing::ERROR;
-    }
-    framing(msg, ws, false)
+/// The framing that a response's headers announce, with this length.
+pub(super) fn response_framing(msg: &Message, ws: &Workspace, length: &ResponseLength) -> Framing {
+    framing(msg, ws, length.value, false)
 }
 
 /// The framing of the body that really follows a response, given what was asked.

@@ -1,24 +1,49 @@
 //! `Content-Length` in its one canonical form, so that the next reader cannot take it for another number:
 //! "005" might be octal, and a repeated line might be read as a list.
 
+use super::framing::parse_content_length;
 use crate::ascii::Decimal;
-use crate::h1::content_length;
 use crate::header_table::CONTENT_LENGTH;
 use crate::message::Message;
 use crate::workspace::{Overflow, Workspace};
 
-/// Rewrites a length that is not canonical. A request with several is left alone: it is refused later.
-pub fn canonical_request_length(msg: &mut Message, ws: &mut Workspace) -> Result<(), Overflow> {
-    match msg.get(ws, CONTENT_LENGTH) {
-        Some(value) if !is_canonical(value) && msg.count(ws, CONTENT_LENGTH) == 1 => rewrite(msg, ws),
-        _ => Ok(()),
+/// The lengths that a response announces, taken together.
+pub(super) struct ResponseLength {
+    /// `Ok(None)` without a length; fails if one is malformed or two differ.
+    pub value: Result<Option<u64>, ()>,
+    is_canonical: bool,
+}
+
+impl ResponseLength {
+    pub fn of(msg: &Message, ws: &Workspace) -> ResponseLength {
+        let mut values = msg.get_all(ws, CONTENT_LENGTH);
+        let Some(first) = values.next() else {
+            return ResponseLength { value: Ok(None), is_canonical: true };
+        };
+        let length = parse_content_length(first);
+        let (mut agree, mut is_canonical) = (true, is_canonical(first));
+        for value in values {
+            agree &= parse_content_length(value) == length;
+            is_canonical = false;
+        }
+        ResponseLength { value: length.and_then(|n| agree.then_some(Some(n)).ok_or(())), is_canonical }
+    }
+
+    /// Rewrites a length that is not canonical, and makes one line of several that agree.
+    pub fn make_canonical(&self, msg: &mut Message, ws: &mut Workspace) -> Result<(), Overflow> {
+        match self.value {
+            Ok(Some(length)) if !self.is_canonical => rewrite(msg, ws, length),
+            _ => Ok(()),
+        }
     }
 }
 
-/// Rewrites a length that is not canonical, and makes one line of several that agree.
-pub(super) fn canonical_response_length(msg: &mut Message, ws: &mut Workspace) -> Result<(), Overflow> {
+/// Rewrites a length that is not canonical. A malformed one is refused by the framing, and several later.
+pub fn canonical_request_length(msg: &mut Message, ws: &mut Workspace) -> Result<(), Overflow> {
     match msg.get(ws, CONTENT_LENGTH) {
-        Some(value) if !is_canonical(value) || msg.count(ws, CONTENT_LENGTH) > 1 => rewrite(msg, ws),
+        Some(value) if !is_canonical(value) && msg.count(ws, CONTENT_LENGTH) == 1 => {
+            parse_content_length(value).map_or(Ok(()), |length| rewrite(msg, ws, length))
+        }
         _ => Ok(()),
     }
 }
@@ -32,11 +57,7 @@ fn is_canonical(value: &[u8]) -> bool {
     }
 }
 
-/// Leaves a malformed length as it is, for the framing refuses it.
 #[cold]
-fn rewrite(msg: &mut Message, ws: &mut Workspace) -> Result<(), Overflow> {
-    if let Ok(Some(length)) = content_length(msg, ws) {
-        msg.set(ws, CONTENT_LENGTH, Decimal::new(length).as_bytes(), |_| ())?;
-    }
-    Ok(())
+fn rewrite(msg: &mut Message, ws: &mut Workspace, length: u64) -> Result<(), Overflow> {
+    msg.set(ws, CONTENT_LENGTH, Decimal::new(length).as_bytes(), |_| ()).map(drop)
 }

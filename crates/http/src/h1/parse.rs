@@ -2,7 +2,7 @@
 //! are unfolded by overwriting the line end with blanks.
 
 use super::framing::{Framing, request_framing, response_framing};
-use super::length::{canonical_request_length, canonical_response_length};
+use super::length::{ResponseLength, canonical_request_length};
 use super::target::{self, Target};
 use crate::ascii::{
     crlf_len, find_bad_header_char, find_blank_or_ctl, find_byte, is_ctl, is_lws, is_ows, is_tchar,
@@ -176,8 +176,9 @@ pub fn parse_response(
     };
     msg.set_raw_status(status);
     msg.put(ws, Slot::Reason, if reason.is_empty() { reason_text(status) } else { reason });
-    let framing = response_framing(msg, ws);
-    canonical_response_length(msg, ws).map_err(|_| bad(None))?;
+    let length = ResponseLength::of(msg, ws);
+    let framing = response_framing(msg, ws, &length);
+    length.make_canonical(msg, ws).map_err(|_| bad(None))?;
     let proto_lowered = msg.version() > request_version;
     if proto_lowered {
         msg.put(ws, Slot::Proto, if request_version == 10 { fixed::HTTP_10 } else { fixed::HTTP_11 });

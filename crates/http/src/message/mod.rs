@@ -163,17 +163,24 @@ impl Clone for Message {
     }
 }
 
-impl Message {
-    /// `max_hdr` is the parameter `http_max_hdr`, which counts the start line's five slots too.
-    pub fn new(max_hdr: usize) -> Message {
-        let mut message = Message {
+impl Default for Message {
+    /// A message without room for headers.
+    fn default() -> Message {
+        Message {
             start: [Text::NONE; FIRST_HEADER],
             status: 0,
             version: 0,
             max_fields: 0,
             seen: 0,
             fields: Vec::new(),
-        };
+        }
+    }
+}
+
+impl Message {
+    /// `max_hdr` is the parameter `http_max_hdr`, which counts the start line's five slots too.
+    pub fn new(max_hdr: usize) -> Message {
+        let mut message = Message::default();
         message.set_max_hdr(max_hdr);
         message
     }

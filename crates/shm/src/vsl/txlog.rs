@@ -15,10 +15,11 @@ use super::{Field, Log, RECORD_HEAD, Tag, Vxid, padded, record_head};
 /// As long as a record may be.
 const LONG: usize = usize::MAX;
 
-/// One transaction's records. Reusable: `begin` the next one after `end`.
+/// One transaction's records. Reusable: `begin` the next one after `end`. The default one belongs to no log and
+/// drops all records.
 #[derive(Debug)]
 pub struct TxLog {
-    log: Arc<Log>,
+    log: Option<Arc<Log>>,
     room: Room,
     /// The first bytes are a record of another transaction, which is written before the batch.
     before: usize,
@@ -31,10 +32,10 @@ pub struct TxLog {
     clock: text::Clock,
 }
 
-impl TxLog {
-    pub(super) fn new(log: Arc<Log>) -> Self {
-        let mut tx = Self {
-            log,
+impl Default for TxLog {
+    fn default() -> Self {
+        Self {
+            log: None,
             room: Room::new(),
             before: 0,
             records: 0,
@@ -43,16 +44,24 @@ impl TxLog {
             reclen: 0,
             unbuffered: false,
             clock: text::Clock::new(),
-        };
+        }
+    }
+}
+
+impl TxLog {
+    pub(super) fn new(log: Arc<Log>) -> Self {
+        let mut tx = Self::default();
+        tx.log = Some(log);
         tx.take_settings();
         tx
     }
 
     fn take_settings(&mut self) {
-        let limits = self.log.limits();
+        let Some(log) = &self.log else { return };
+        let limits = log.limits();
         self.limit = limits.buffer;
         self.reclen = limits.reclen;
-        self.unbuffered = self.log.is_unbuffered();
+        self.unbuffered = log.is_unbuffered();
         // What is made ahead is neither cut nor written at once.
         self.room.open(limits.reclen >= TEXT && !self.unbuffered);
     }
@@ -69,14 +78,9 @@ impl TxLog {
         self.vxid
     }
 
-    /// The log that the records go to.
-    pub fn log(&self) -> &Arc<Log> {
-        &self.log
-    }
-
     #[inline]
     pub fn is_masked(&self, tag: Tag) -> bool {
-        self.log.is_masked(tag)
+        self.log.as_ref().is_none_or(|log| log.is_masked(tag))
     }
 
     /// Adds a record of text.
@@ -237,8 +241,10 @@ impl TxLog {
 
     fn write(&mut self, early: bool) {
         let end = if self.records > 0 { self.room.len() } else { self.before };
-        if end > 0 {
-            self.log.ring().write_batch(self.room.filled(end), self.before, self.records, early);
+        if end > 0
+            && let Some(log) = &self.log
+        {
+            log.ring().write_batch(self.room.filled(end), self.before, self.records, early);
             self.discard();
         }
     }

@@ -24,6 +24,7 @@ pub use pipe::PipeRequest;
 pub use presence::{Patience, while_fetching, while_waiting};
 pub use recv::log_start;
 
+use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -193,10 +194,16 @@ impl Seated for Req {
         params.workspace_client
     }
 
-    fn leave(place: &mut Option<Req>) -> Option<Memory> {
-        // In one pattern: what is so large is moved as seldom as can be.
-        let Req { task: Task { ws, log, .. }, http, http0, resp, out, synth_body, .. } = place.take()?;
-        Some(Memory { ws, log, request: http, request0: http0, response: resp, out, synth_body })
+    fn take_memory(&mut self) -> Memory {
+        Memory {
+            ws: mem::take(&mut self.task.ws),
+            log: mem::take(&mut self.task.log),
+            request: mem::take(&mut self.http),
+            request0: mem::take(&mut self.http0),
+            response: mem::take(&mut self.resp),
+            out: mem::take(&mut self.out),
+            synth_body: mem::take(&mut self.synth_body),
+        }
     }
 }
 

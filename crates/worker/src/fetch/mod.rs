@@ -22,6 +22,7 @@ mod start;
 mod transit;
 mod upload;
 
+use std::mem;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
@@ -303,11 +304,16 @@ impl Seated for Fetch {
         params.workspace_backend
     }
 
-    fn leave(place: &mut Option<Fetch>) -> Option<Memory> {
-        // In one pattern: what is so large is moved as seldom as can be.
-        let Fetch { task: Task { ws, log, .. }, bereq, bereq0, beresp, out, synth_body, .. } =
-            place.take()?;
-        Some(Memory { ws, log, request: bereq, request0: bereq0, response: beresp, out, synth_body })
+    fn take_memory(&mut self) -> Memory {
+        Memory {
+            ws: mem::take(&mut self.task.ws),
+            log: mem::take(&mut self.task.log),
+            request: mem::take(&mut self.bereq),
+            request0: mem::take(&mut self.bereq0),
+            response: mem::take(&mut self.beresp),
+            out: mem::take(&mut self.out),
+            synth_body: mem::take(&mut self.synth_body),
+        }
     }
 }
 
@@ -375,7 +381,7 @@ impl Fetch {
     /// Tells the waiting request that there is something to deliver.
     pub fn announce(&mut self, object: Option<Arc<Object>>) {
         self.release_request();
-        if !std::mem::replace(&mut self.announced, true) {
+        if !mem::replace(&mut self.announced, true) {
             self.news.started.set(Some(Started(object)));
         }
     }

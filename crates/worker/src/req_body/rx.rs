@@ -21,10 +21,25 @@ impl Rx {
         if self.pending.is_empty() {
             return self.half.poll_read(cx, buf);
         }
+        Poll::Ready(Ok(self.take_pending(buf)))
+    }
+
+    /// As `poll_read`; `None` if there is nothing at the moment.
+    pub fn try_read(&mut self, buf: &mut [u8]) -> Option<io::Result<usize>> {
+        if self.pending.is_empty() {
+            return match self.half.try_read(buf) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => None,
+                done => Some(done),
+            };
+        }
+        Some(Ok(self.take_pending(buf)))
+    }
+
+    fn take_pending(&mut self, buf: &mut [u8]) -> usize {
         let n = buf.len().min(self.pending.len());
         buf[..n].copy_from_slice(&self.pending[..n]);
         self.pending.drain(..n);
-        Poll::Ready(Ok(n))
+        n
     }
 
     pub async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {

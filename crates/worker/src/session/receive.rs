@@ -95,7 +95,7 @@ pub async fn receive_head(params: &Params, connection: &mut Connection, memory: 
         }
         let window = &mut window[have..max];
         let read = if connection.received == 0 {
-            let Some(read) = read_at_once(rx, window).await else { return Received::Nothing };
+            let Some(read) = rx.try_read(window) else { return Received::Nothing };
             read
         } else {
             connection.idle.offer(idleness);
@@ -133,15 +133,6 @@ pub async fn receive_head(params: &Params, connection: &mut Connection, memory: 
             }
         }
     }
-}
-
-/// `None` if there is nothing to read.
-async fn read_at_once(rx: &mut Rx, buf: &mut [u8]) -> Option<io::Result<usize>> {
-    std::future::poll_fn(|cx| match rx.poll_read(cx, buf) {
-        Poll::Pending => Poll::Ready(None),
-        Poll::Ready(read) => Poll::Ready(Some(read)),
-    })
-    .await
 }
 
 async fn read_in_time(rx: &mut Rx, idle: &Deadline, buf: &mut [u8]) -> io::Result<usize> {
