@@ -253,13 +253,17 @@ impl Workspace {
     /// "name: value" as a text.
     #[inline]
     pub(crate) fn write_line(&mut self, name: &[u8], value: &[u8]) -> Result<Text, Overflow> {
-        let line = self.alloc_text(name.len() + 2 + value.len())?;
-        let (name_place, behind) = self.get_mut(line).split_at_mut(name.len());
+        let len = name.len() + 2 + value.len();
+        let text = self.alloc(len + 1)?.slice(0, len);
+        let line = &mut self.bytes[text.offset()..][..len + 1];
+        let (name_place, behind) = line.split_at_mut(name.len());
         copy_short(name, name_place);
-        let (colon, value_place) = behind.split_at_mut(2);
+        let (colon, behind) = behind.split_at_mut(2);
         colon.copy_from_slice(b": ");
+        let (value_place, nul) = behind.split_at_mut(value.len());
         copy_short(value, value_place);
-        Ok(line)
+        nul[0] = 0;
+        Ok(text)
     }
 
     /// One text made of the parts, in order.

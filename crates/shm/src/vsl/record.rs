@@ -30,7 +30,7 @@ pub(super) fn compose(fields: &[Field<'_>], out: &mut [u8; TEXT]) -> Option<usiz
                 text::copy(text, place);
                 text.len()
             }
-            Field::Number(n) => text::decimal(n, 0, place),
+            Field::Number(n) => text::decimal(n, place.first_chunk_mut()?),
             Field::Seconds(t) => text::fixed6(t, 0, place),
         };
         *place.get_mut(len)? = b' ';

@@ -57,32 +57,52 @@ fn put<const N: usize>(out: &mut [u8], at: usize, bytes: [u8; N]) {
 
 /// The decimal digits of `n`, in `buffer`.
 pub fn digits(n: u64, buffer: &mut [u8; MAX]) -> &[u8] {
-    let len = decimal(n, 0, buffer);
+    let len = decimal(n, buffer);
     &buffer[..len]
 }
 
-/// Writes `n` in decimal at `at`, where there must be [`MAX`] bytes, and returns where it ends.
+/// Writes `n` in decimal and returns its length.
 #[inline(never)]
-pub fn decimal(n: u64, at: usize, out: &mut [u8]) -> usize {
+pub(super) fn decimal(n: u64, out: &mut [u8; MAX]) -> usize {
     if n < 10 {
-        put(out, at, [b'0' + n as u8]);
-        return at + 1;
+        out[0] = b'0' + n as u8;
+        return 1;
     }
     if n < 10_000 {
         let digits = four(n as u32);
         let zeros = (digits ^ ASCII_ZEROS as u32 | 1 << 31).trailing_zeros() / 8;
-        put(out, at, (digits >> (8 * zeros)).to_le_bytes());
-        return at + 4 - zeros as usize;
+        out[..4].copy_from_slice(&(digits >> (8 * zeros)).to_le_bytes());
+        return 4 - zeros as usize;
     }
     if n < HUNDRED_MILLION {
         let digits = eight(n);
         let zeros = (digits ^ ASCII_ZEROS | 1 << 63).trailing_zeros() / 8;
-        put(out, at, (digits >> (8 * zeros)).to_le_bytes());
-        return at + 8 - zeros as usize;
+        out[..8].copy_from_slice(&(digits >> (8 * zeros)).to_le_bytes());
+        return 8 - zeros as usize;
     }
-    let upper = decimal(n / HUNDRED_MILLION, at, out);
+    let upper = decimal(n / HUNDRED_MILLION, out);
     put(out, upper, eight(n % HUNDRED_MILLION).to_le_bytes());
     upper + 8
+}
+
+/// Writes `n` in decimal at `at` and returns where it ends.
+#[inline(always)]
+pub fn decimal_at(n: u64, at: usize, out: &mut [u8]) -> usize {
+    match out.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
+        Some(place) => at + decimal(n, place),
+        None => decimal_at_end(n, at, out),
+    }
+}
+
+/// As [`decimal_at`], where there are fewer than [`MAX`] bytes.
+#[cold]
+fn decimal_at_end(n: u64, at: usize, out: &mut [u8]) -> usize {
+    let mut buffer = [0; MAX];
+    let len = decimal(n, &mut buffer);
+    if let Some(place) = out.get_mut(at..at + len) {
+        place.copy_from_slice(&buffer[..len]);
+    }
+    at + len
 }
 
 /// Writes so many millionths with their six decimals at `at` and returns where they end.
@@ -92,7 +112,7 @@ fn millionths(n: u64, at: usize, out: &mut [u8]) -> usize {
         put(out, at, (eight(n) - (ZERO_TO_POINT << 8)).to_le_bytes());
         return at + 8;
     }
-    let point = decimal(n / MILLION, at, out);
+    let point = decimal_at(n / MILLION, at, out);
     if n.is_multiple_of(MILLION) {
         put(out, point, *b".000000");
         return point + 7;
@@ -131,7 +151,7 @@ pub(super) fn fixed6(x: f64, at: usize, out: &mut [u8]) -> usize {
     const NO_FRACTION: f64 = (1_u64 << 52) as f64;
     let whole = x as i64;
     if whole as f64 == x && (whole > 0 || x.to_bits() == 0) {
-        let point = decimal(whole as u64, at, out);
+        let point = decimal_at(whole as u64, at, out);
         put(out, point, *b".000000");
         return point + 7;
     }
@@ -280,7 +300,7 @@ mod tests {
         }
         numbers.extend((0..20_000_u64).map(|n| n * 4_999 + n % 7));
         for n in numbers {
-            assert_eq!(shown(|at, out| decimal(n, at, out)), n.to_string());
+            assert_eq!(shown(|at, out| decimal_at(n, at, out)), n.to_string());
             assert_eq!(digits(n, &mut [0; MAX]), n.to_string().as_bytes());
         }
     }

@@ -51,12 +51,12 @@ const TWO_NUMBERS: usize = 2 * text::MAX + 1;
 
 /// A number, or two with a blank between.
 fn numbers(first: u64, second: Option<u64>, out: &mut [u8; TWO_NUMBERS]) -> &[u8] {
-    let mut end = text::decimal(first, 0, out);
+    let mut end = text::decimal_at(first, 0, out);
     if let Some(second) = second
         && let Some(blank) = out.get_mut(end)
     {
         *blank = b' ';
-        end = text::decimal(second, end + 1, out);
+        end = text::decimal_at(second, end + 1, out);
     }
     &out[..end]
 }
