@@ -255,7 +255,7 @@ impl Workspace {
     pub(crate) fn write_line(&mut self, name: &[u8], value: &[u8]) -> Result<Text, Overflow> {
         let len = name.len() + 2 + value.len();
         let text = self.alloc(len + 1)?.slice(0, len);
-        let line = &mut self.bytes[text.offset()..][..len + 1];
+        let line = &mut self.bytes[text.offset()..][..=len];
         let (name_place, behind) = line.split_at_mut(name.len());
         copy_short(name, name_place);
         let (colon, behind) = behind.split_at_mut(2);
