@@ -11,6 +11,7 @@ mod faulty_origins;
 mod foreign_answers;
 mod framing;
 mod gz;
+mod half_closed;
 mod holds;
 mod http2;
 mod jail;

@@ -23,7 +23,8 @@ pub struct Stuck {
 
 impl Stuck {
     /// `/head/` and `/miss/` stay silent, `/body/` stops within the body; `/late/` answers late and
-    /// cacheable, `/slow/` late and private, everything else at once and private.
+    /// cacheable, `/slow/` late and private, `/parts/` at once and cacheable with the rest of the body late, and
+    /// everything else at once and private.
     pub fn start() -> Stuck {
         let held = Arc::new(AtomicUsize::new(0));
         let count = held.clone();
@@ -36,6 +37,12 @@ impl Stuck {
                         b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\nCache-Control: private\r\n\r\n";
                     let sent = stream.write_all(head).and_then(|()| stream.write_all(&[b'x'; 1000]));
                     return sent.is_ok() && hold(stream, &count);
+                }
+                "parts" => {
+                    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n/", path.len());
+                    let sent = stream.write_all(head.as_bytes());
+                    std::thread::sleep(LATE);
+                    return sent.is_ok() && stream.write_all(&path.as_bytes()[1..]).is_ok();
                 }
                 "late" | "slow" => std::thread::sleep(LATE),
                 _ => {}

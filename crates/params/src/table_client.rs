@@ -46,10 +46,12 @@ cancel_abandoned: Bool = "on" { units = "bool" }
     "When a client is gone, end what only its request waits for: a pass, a fetch that is not for the cache, \
      its place among those that wait for another's fetch. A fetch for the cache goes on. A client is gone when \
      it has reset its connection or its stream, or has closed the connection (see half_close_timeout).";
-half_close_timeout: Timeout = "0s" { units = "seconds", min = "0" }
+half_close_timeout: Timeout = "1s" { units = "seconds", min = "0" }
     "A client that has shut down its sending side and waits for the response looks like one that has closed \
-     its connection. It counts as gone after this long. 0 is at once; never waits until the connection is \
-     reset, as Varnish does.";
+     its connection. Before its response begins, it is sent the first bytes of the status line ahead, which a \
+     closed connection answers with a reset. In the middle of a pass or of an ESI page the client counts as gone \
+     when nothing could be sent to it for this long. 0 counts each such client as gone at once; never waits \
+     until the connection is reset, as Varnish does.";
 http_max_hdr: Uint = "64" { units = "header lines", min = "32", max = "65535" }
     "How many header lines a request or response may have. The first line counts as five.";
 http_req_hdr_len: Bytes = "8k" { units = "bytes", min = "40b" }

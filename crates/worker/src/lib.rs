@@ -13,6 +13,7 @@ mod bans;
 mod bodies;
 mod boot;
 mod client;
+mod client_socket;
 mod clock;
 mod control;
 mod crew;

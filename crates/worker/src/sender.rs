@@ -10,6 +10,7 @@ use std::rc::Rc;
 use tokio::time::Instant;
 
 use crate::client::Patience;
+use crate::client_socket::ClientSocket;
 use crate::clock;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +50,7 @@ impl From<io::Error> for SendError {
 }
 
 pub struct Sender {
-    tx: Rc<TxHalf>,
+    tx: Rc<ClientSocket>,
     /// What is sent before the body; from `head_sent` on it is not sent yet.
     head: Vec<u8>,
     head_sent: usize,
@@ -58,8 +59,8 @@ pub struct Sender {
     frame: BodyFrame,
     limits: Limits,
     deadline: Option<Instant>,
-    /// When a look found that the client had shut down its sending side.
-    half_closed: Option<Instant>,
+    /// When a look found that the client had shut down its sending side, and how much of the body it had by then.
+    half_closed: Option<(Instant, u64)>,
     /// The parameter whose limit ended the response.
     limit_hit: Option<&'static str>,
     body: u64,
@@ -76,11 +77,11 @@ const GATHER: usize = 16;
 const COPY_MAX: usize = 8 * 1024;
 
 impl Sender {
-    pub fn new(tx: Rc<TxHalf>, head: Vec<u8>, frame: BodyFrame, limits: Limits) -> Self {
+    pub fn new(tx: Rc<ClientSocket>, head: Vec<u8>, frame: BodyFrame, limits: Limits) -> Self {
         Sender {
+            head_sent: tx.take_ahead(),
             tx,
             head,
-            head_sent: 0,
             gathered: Vec::new(),
             frame,
             limits,
@@ -130,7 +131,10 @@ impl Sender {
     /// Returns whether a client that shut down its sending side counts as gone by now.
     fn is_out_of_patience(&mut self) -> bool {
         let now = Instant::now();
-        let since = *self.half_closed.get_or_insert(now);
+        // A connection that takes more is not closed.
+        let (since, had) = self.half_closed.unwrap_or((now, self.body));
+        let since = if had == self.body { since } else { now };
+        self.half_closed = Some((since, self.body));
         self.limits.patience.half_closed().is_some_and(|wait| now >= since + clock::seconds(wait))
     }
 
@@ -301,8 +305,7 @@ impl Sender {
     pub async fn object(&mut self, object: &Object, from: u64, to: Option<u64>) -> Result<(), SendError> {
         let mut at = from;
         let to = to.unwrap_or(u64::MAX);
-        let only_reader = object.is(flag::PRIVATE | flag::HFM | flag::HFP);
-        let gives_back = only_reader && !object.stored().is_whole();
+        let gives_back = is_private(object) && !object.stored().is_whole();
         if self.frame == BodyFrame::Plain && !gives_back && object.state() == BodyState::Complete {
             return self.complete(object, from, to.min(object.body_len())).await;
         }
@@ -337,7 +340,7 @@ impl Sender {
         if crate::bodies::has_more_than(object, at) {
             return Ok(object.state());
         }
-        let more = self.limits.patience.while_connected(&self.tx, object.more(at));
+        let more = self.limits.patience.while_connected(&self.tx, is_private(object), object.more(at));
         Box::pin(more).await.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionReset).into())
     }
 
@@ -420,12 +423,18 @@ impl Sender {
     }
 }
 
-/// Writes a short message. A client that takes none of it for `idle` seconds is given up.
-pub async fn write_message(tx: &TxHalf, message: &[u8], idle: f64) -> io::Result<()> {
-    match tokio::time::timeout(clock::seconds(clock::limit(idle)), tx.write_all(message)).await {
+/// Writes a short message that begins a response. A client that takes none of it for `idle` seconds is given up.
+pub async fn write_message(tx: &ClientSocket, message: &[u8], idle: f64) -> io::Result<()> {
+    let rest = &message[tx.take_ahead().min(message.len())..];
+    match tokio::time::timeout(clock::seconds(clock::limit(idle)), tx.write_all(rest)).await {
         Ok(done) => done,
         Err(_) => Err(io::Error::from_raw_os_error(crate::sys::EAGAIN)),
     }
+}
+
+/// Whether only one client reads the body.
+fn is_private(object: &Object) -> bool {
+    object.is(flag::PRIVATE | flag::HFM | flag::HFP)
 }
 
 /// The stored bytes at `at`, as far as they are in one piece and before `to`.

@@ -4,14 +4,13 @@
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
-use lacquer_backend::TxHalf;
-
+use crate::client_socket::ClientSocket;
 use crate::h2::Stream;
 
 /// Where a response goes.
 #[derive(Clone)]
 pub enum Wire {
-    Socket(Rc<TxHalf>),
+    Socket(Rc<ClientSocket>),
     Stream(Rc<Stream>),
 }
 

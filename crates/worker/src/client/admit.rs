@@ -6,7 +6,8 @@ use lacquer_h2::{Error, Reason};
 use lacquer_http::SessClose;
 use lacquer_shm::Tag;
 
-use super::{Req, Step, presence};
+use super::presence::{self, HalfClosed};
+use super::{Req, Step};
 use crate::admission::Bound;
 use crate::clock;
 use crate::wire::Wire;
@@ -18,7 +19,7 @@ pub async fn admit(req: &mut Req) -> Result<(), Step> {
     }
     let shared = &req.task.reactor.shared;
     let bound = shared.bound(&req.task.params);
-    if shared.admission.is_pressed(bound) && Box::pin(presence::is_gone(&req.tx, &req.task.params)).await {
+    if shared.admission.is_pressed(bound) && Box::pin(presence::is_gone(req)).await {
         return Err(presence::abandon(req));
     }
     let shared = &req.task.reactor.shared;
@@ -40,7 +41,8 @@ async fn queue(req: &mut Req, bound: Bound) -> Result<(), Step> {
     req.task.reactor.counters.sess_queued.add(1);
     let patience = clock::seconds(clock::limit(bound.patience()));
     let turn = tokio::time::timeout(patience, shared.admission.turn(bound, &place));
-    let Some(turn) = presence::while_waiting(&req.tx, &req.task.params, pin!(turn)).await else {
+    let treatment = HalfClosed::of(req, true, true);
+    let Some(turn) = presence::while_waiting(&req.tx, &req.task.params, treatment, pin!(turn)).await else {
         return Err(presence::abandon(req));
     };
     drop(place);

@@ -11,7 +11,8 @@ use lacquer_shm::vsl::Field;
 use lacquer_vcl::types::{Action, Method};
 
 use super::admit::admit;
-use super::{LookupRules, Req, Step, presence};
+use super::presence::{self, HalfClosed};
+use super::{LookupRules, Req, Step};
 use crate::fetch::{self, Mode, Outcome};
 use crate::slices::{OnShift, Slice};
 
@@ -83,7 +84,10 @@ pub async fn lookup(req: &mut Req) -> Step {
 /// Waits for another's fetch, if there is leave to wait and the client stays.
 async fn wait_for_other(req: &mut Req, wait: Wait) -> Result<Resumed, Step> {
     admit(req).await?;
-    let resumed = presence::while_waiting(&req.tx, &req.task.params, pin!(wait)).await;
+    let shared = &req.task.reactor.shared;
+    let is_pressed = shared.admission.is_pressed(shared.bound(&req.task.params));
+    let treatment = HalfClosed::of(req, false, is_pressed);
+    let resumed = presence::while_waiting(&req.tx, &req.task.params, treatment, pin!(wait)).await;
     resumed.ok_or_else(|| presence::abandon(req))
 }
 

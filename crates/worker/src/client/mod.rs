@@ -21,7 +21,7 @@ mod synth;
 mod transmit;
 
 pub use pipe::PipeRequest;
-pub use presence::{Patience, while_fetching, while_waiting};
+pub use presence::{HalfClosed, Patience, while_fetching, while_waiting};
 pub use recv::log_start;
 
 use std::mem;

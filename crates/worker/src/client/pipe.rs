@@ -119,6 +119,11 @@ impl Drop for Place {
 }
 
 async fn start(req: &mut Req) -> Step {
+    if matches!(&req.tx, Wire::Socket(tx) if tx.is_ahead()) {
+        // The origin's first bytes would follow those of a response of ours.
+        req.log_error("Not piped: a response had begun before the restart");
+        return Step::VclFail;
+    }
     let Some(_place) = Place::take(req) else {
         req.task.reactor.counters.pipe_limited.add(1);
         return Step::VclFail;

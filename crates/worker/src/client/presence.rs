@@ -1,18 +1,53 @@
-//! Whether a client that waits for its response is still there. Looking costs no system call: the reactor is told
+//! Whether a client that waits for its response is still there. Looking costs no system call: the reactor learns
 //! when a connection is closed, and an HTTP/2 connection's task when a stream is reset.
+//!
+//! A client that shuts down its sending side (`nc -N`) looks like one that has closed its connection. Before the
+//! response begins it is asked, see [`crate::client_socket`]. Within a response there is nothing to ask with but
+//! the next piece of it: there the client of a pass counts as gone after `half_close_timeout`.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::Poll;
+use std::time::Duration;
 
 use lacquer_backend::TxHalf;
 use lacquer_http::SessClose;
 use lacquer_params::Params;
 
 use super::{Req, Step};
+use crate::client_socket::ClientSocket;
 use crate::clock;
 use crate::deadlines::Deadline;
 use crate::wire::Wire;
+
+/// How long a client may have shut down its sending side before it is asked. Most responses come earlier.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// A client that is asked for room's sake refuses within this time, if it is near.
+const ROUND_TRIP: Duration = Duration::from_millis(20);
+
+/// How a client is treated that has shut down its sending side, or closed its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HalfClosed {
+    /// Nothing of its response was sent: it is asked, the first time after this pause.
+    Ask(Duration),
+    /// It counts as gone after `half_close_timeout`.
+    Limit,
+    /// It is served until its connection breaks.
+    Serve,
+}
+
+impl HalfClosed {
+    /// Returns how the client of this request is treated while it waits. `private` work ends with its client, and
+    /// where it is `urgent` that is to be known at once.
+    pub fn of(req: &Req, private: bool, urgent: bool) -> HalfClosed {
+        match (req.esi_level, private) {
+            (0, _) => HalfClosed::Ask(if urgent { Duration::ZERO } else { FIRST_PAUSE }),
+            // The page that includes it has begun.
+            (_, true) => HalfClosed::Limit,
+            (_, false) => HalfClosed::Serve,
+        }
+    }
+}
 
 /// When a client counts as gone.
 #[derive(Clone, Copy, Debug)]
@@ -32,27 +67,58 @@ impl Patience {
     }
 
     /// Runs `work` until it is done; returns `None` if the client of this HTTP/1 connection is gone before.
-    pub async fn while_connected<T>(self, tx: &TxHalf, work: impl Future<Output = T>) -> Option<T> {
-        unless(pin!(work), self.disconnected(tx)).await
+    pub async fn while_connected<T>(
+        self,
+        tx: &ClientSocket,
+        private: bool,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let treatment = if private { HalfClosed::Limit } else { HalfClosed::Serve };
+        unless(pin!(work), self.disconnected(tx, treatment)).await
     }
 
     /// Waits until the client is gone.
-    async fn gone(self, wire: &Wire) {
+    async fn gone(self, wire: &Wire, treatment: HalfClosed) {
         match wire {
-            Wire::Socket(tx) => self.disconnected(tx).await,
+            Wire::Socket(tx) => self.disconnected(tx, treatment).await,
             Wire::Stream(stream) if self.half_closed.is_some() => stream.gone().await,
             Wire::Stream(_) => std::future::pending().await,
         }
     }
 
-    async fn disconnected(self, tx: &TxHalf) {
+    async fn disconnected(self, tx: &ClientSocket, treatment: HalfClosed) {
         let Some(seconds) = self.half_closed else { return std::future::pending().await };
         tx.peer_shut_down().await;
-        if seconds > 0.0 {
-            // Timers are large, and this one is rare.
-            let _ = Box::pin(tokio::time::timeout(clock::seconds(seconds), tx.broken())).await;
+        if seconds <= 0.0 {
+            return;
+        }
+        // Timers are large, and these are rare.
+        match treatment {
+            HalfClosed::Ask(pause) if seconds.is_finite() => Box::pin(refuses(tx, pause)).await,
+            HalfClosed::Limit => {
+                let _ = Box::pin(tokio::time::timeout(clock::seconds(seconds), tx.broken())).await;
+            }
+            HalfClosed::Ask(_) | HalfClosed::Serve => tx.broken().await,
         }
     }
+}
+
+/// Asks a client with shorter and then longer pauses whether it is there, until it is not.
+async fn refuses(tx: &ClientSocket, mut pause: Duration) {
+    loop {
+        if is_broken_within(tx, pause).await {
+            return;
+        }
+        match tx.send_ahead() {
+            Ok(true) => pause = FIRST_PAUSE.max(2 * pause),
+            Ok(false) => return tx.broken().await,
+            Err(_) => return,
+        }
+    }
+}
+
+async fn is_broken_within(tx: &TxHalf, pause: Duration) -> bool {
+    !pause.is_zero() && tokio::time::timeout(pause, tx.broken()).await.is_ok()
 }
 
 /// Runs `work` until it is done; returns `None` if `end` comes first. That is looked at only where `work` has to
@@ -76,8 +142,13 @@ async fn unless<F: Future>(mut work: Pin<&mut F>, end: impl Future<Output = ()>)
 }
 
 /// Runs what a request waits for; returns `None` if its client is gone first.
-pub async fn while_waiting<F: Future>(wire: &Wire, params: &Params, work: Pin<&mut F>) -> Option<F::Output> {
-    unless(work, Patience::of(params).gone(wire)).await
+pub async fn while_waiting<F: Future>(
+    wire: &Wire,
+    params: &Params,
+    treatment: HalfClosed,
+    work: Pin<&mut F>,
+) -> Option<F::Output> {
+    unless(work, Patience::of(params).gone(wire, treatment)).await
 }
 
 /// As [`while_waiting`], for what is over within milliseconds as a rule: the client is not looked for before this
@@ -85,21 +156,32 @@ pub async fn while_waiting<F: Future>(wire: &Wire, params: &Params, work: Pin<&m
 pub async fn while_fetching<F: Future>(
     wire: &Wire,
     params: &Params,
+    treatment: HalfClosed,
     later: &Deadline,
     work: Pin<&mut F>,
 ) -> Option<F::Output> {
     let gone = async {
         later.arm(later.now(), 0.0);
         poll_fn(|cx| if later.poll_expired(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
-        Box::pin(Patience::of(params).gone(wire)).await;
+        Box::pin(Patience::of(params).gone(wire, treatment)).await;
     };
     unless(work, gone).await
 }
 
-/// Whether the client is known to be gone.
-pub async fn is_gone(wire: &Wire, params: &Params) -> bool {
-    let mut gone = pin!(Patience::of(params).gone(wire));
-    poll_fn(|cx| Poll::Ready(gone.as_mut().poll(cx).is_ready())).await
+/// Returns whether the client is known to be gone. One that has shut down its sending side is asked.
+pub async fn is_gone(req: &Req) -> bool {
+    let patience = Patience::of(&req.task.params);
+    let treatment = HalfClosed::of(req, true, true);
+    let mut gone = pin!(patience.gone(&req.tx, treatment));
+    if is_ready(gone.as_mut()).await {
+        return true;
+    }
+    let Wire::Socket(tx) = &req.tx else { return false };
+    tx.is_ahead() && tokio::time::timeout(ROUND_TRIP, gone).await.is_ok()
+}
+
+async fn is_ready(mut future: Pin<&mut impl Future<Output = ()>>) -> bool {
+    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_ready())).await
 }
 
 /// Ends a request whose client is gone, as the reset of a stream ends one that runs VCL.

@@ -37,7 +37,7 @@ use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::BackendId;
 
 use crate::admission::Permit;
-use crate::client::{Req, while_fetching, while_waiting};
+use crate::client::{HalfClosed, Req, while_fetching, while_waiting};
 use crate::deadlines::Deadline;
 use crate::memory::Memory;
 use crate::pace::Pace;
@@ -191,12 +191,13 @@ pub enum Outcome {
 
 /// Fetches for a request and waits until it can be delivered, or until the client is gone.
 pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
-    let how = if matches!(mode, Mode::Pass) { "pass" } else { "fetch" };
-    let (mut runner, lent) = start(req, mode, how, false);
+    let is_pass = matches!(mode, Mode::Pass);
+    let (mut runner, lent) = start(req, mode, if is_pass { "pass" } else { "fetch" }, false);
     let (tx, params, later) = (req.tx.clone(), req.task.params.clone(), runner.presence.clone());
     let shared = &req.task.reactor.shared;
     // Where many wait, a client that is gone is to make room at once.
     let is_pressed = shared.admission.is_pressed(shared.bound(&params));
+    let treatment = HalfClosed::of(req, is_pass, is_pressed);
     let started = {
         let waiting = pin!(async {
             if lent {
@@ -206,9 +207,9 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
         });
         if is_pressed {
             // Rare, and the future is large.
-            Box::pin(while_waiting(&tx, &params, waiting)).await
+            Box::pin(while_waiting(&tx, &params, treatment, waiting)).await
         } else {
-            while_fetching(&tx, &params, &later, waiting).await
+            while_fetching(&tx, &params, treatment, &later, waiting).await
         }
     };
     let Some(started) = started else {

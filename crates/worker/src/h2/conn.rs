@@ -5,7 +5,6 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
-use lacquer_backend::TxHalf;
 use lacquer_h2::flow::{INITIAL_WINDOW, ReceiveWindow, SendWindow};
 use lacquer_h2::frame::{self, FrameHeader, Kind};
 use lacquer_h2::rules::{RapidReset, Rules};
@@ -17,6 +16,7 @@ use lacquer_vcl_runtime::H2Setting;
 use super::output::Output;
 use super::stream::Stream;
 use crate::client::Account;
+use crate::client_socket::ClientSocket;
 use crate::reactor::Reactor;
 use crate::session::Sess;
 
@@ -45,7 +45,7 @@ pub struct Conn {
 }
 
 impl Conn {
-    pub fn new(reactor: Rc<Reactor>, sess: Rc<Sess>, tx: Rc<TxHalf>, params: &Params) -> Conn {
+    pub fn new(reactor: Rc<Reactor>, sess: Rc<Sess>, tx: Rc<ClientSocket>, params: &Params) -> Conn {
         let local = local_settings(params);
         let remote = Settings::DEFAULT;
         Conn {

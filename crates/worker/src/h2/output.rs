@@ -14,6 +14,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::conn::Conn;
+use crate::client_socket::ClientSocket;
 use crate::clock;
 
 /// More bytes than this that wait to be sent hold up those who would add to them.
@@ -90,7 +91,7 @@ impl From<io::Error> for Unsent {
 
 /// The sending side of a connection.
 pub struct Output {
-    tx: Rc<TxHalf>,
+    tx: Rc<ClientSocket>,
     /// Who has it writes to the socket.
     turn: Mutex<()>,
     gathered: RefCell<Gathered>,
@@ -103,7 +104,7 @@ pub struct Output {
 }
 
 impl Output {
-    pub fn new(tx: Rc<TxHalf>) -> Output {
+    pub fn new(tx: Rc<ClientSocket>) -> Output {
         Output {
             tx,
             turn: Mutex::new(()),

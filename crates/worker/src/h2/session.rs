@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use lacquer_backend::TxHalf;
 use lacquer_h2::frame::{self, FrameHeader, Kind};
 use lacquer_h2::{Error, Reason};
 use lacquer_http::SessClose;
@@ -17,6 +16,7 @@ use super::output::Flush;
 use super::receive::Receiver;
 use super::request;
 use crate::client::Req;
+use crate::client_socket::ClientSocket;
 use crate::clock;
 use crate::deadlines::{Deadline, Idleness, Moment};
 use crate::linger::linger;
@@ -29,7 +29,7 @@ use crate::session::Sess;
 pub struct Arrival {
     pub reactor: Rc<Reactor>,
     pub sess: Rc<Sess>,
-    pub tx: Rc<TxHalf>,
+    pub tx: Rc<ClientSocket>,
     pub rx: Rx,
     pub idle: Rc<Deadline>,
 }

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use lacquer_backend::{Stream, TxHalf};
+use lacquer_backend::Stream;
 use lacquer_http::SessClose;
 use lacquer_http::h1;
 use lacquer_shm::{Tag, Vxid};
@@ -13,6 +13,7 @@ use super::begin::{Begun, begin};
 use super::receive::{Received, receive_head, wait_idle};
 use super::{Listener, Sess, address_limit, count_close, proxy_header};
 use crate::client::Req;
+use crate::client_socket::ClientSocket;
 use crate::clock;
 use crate::deadlines::{Deadline, Idleness};
 use crate::faults::apart;
@@ -28,7 +29,7 @@ use crate::turn::Place;
 /// The connection is open as long as this lives; the reason for its end is decided by [`serve`].
 pub struct Connection {
     pub sess: Rc<Sess>,
-    pub tx: Rc<TxHalf>,
+    pub tx: Rc<ClientSocket>,
     /// Absent while a request has it.
     pub rx: Option<Rx>,
     pub idle: Rc<Deadline>,
@@ -67,7 +68,7 @@ pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) 
         Ok(()) => {
             let mut connection = Connection {
                 sess: sess.clone(),
-                tx: Rc::new(tx),
+                tx: Rc::new(ClientSocket::new(tx)),
                 rx: Some(rx),
                 idle: reactor.deadlines.enlist(),
                 received: 0,

@@ -1,0 +1,62 @@
+//! The sending side of a client's connection, and the first bytes of a response that may go out ahead of the rest.
+//!
+//! A client that has closed its connection and one that has only shut down its sending side look the same to TCP,
+//! until something is sent: the first refuses it with a reset. Every HTTP/1 response begins with the same bytes, so
+//! that they can be sent one by one while the rest of the response is not known yet.
+
+use std::cell::Cell;
+use std::io;
+use std::ops::Deref;
+
+use lacquer_backend::TxHalf;
+
+/// The beginning of every response.
+const BEGINNING: &[u8] = b"HTTP/1.";
+
+/// The sending side of a client's connection.
+pub struct ClientSocket {
+    half: TxHalf,
+    /// How many bytes of the next response were sent ahead.
+    ahead: Cell<usize>,
+}
+
+impl ClientSocket {
+    pub fn new(half: TxHalf) -> ClientSocket {
+        ClientSocket { half, ahead: Cell::new(0) }
+    }
+
+    /// Sends the next byte of the response that is waited for; returns false once all that is known were sent.
+    pub fn send_ahead(&self) -> io::Result<bool> {
+        let at = self.ahead.get();
+        let Some(byte) = BEGINNING.get(at..=at) else { return Ok(false) };
+        match self.half.try_write(byte) {
+            Ok(_) => self.ahead.set(at + 1),
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(e) => return Err(e),
+        }
+        Ok(true)
+    }
+
+    /// Returns whether a part of the next response was sent already.
+    pub fn is_ahead(&self) -> bool {
+        self.ahead.get() > 0
+    }
+
+    /// Returns how many bytes of a response's head were sent already, for the one who sends the rest.
+    pub fn take_ahead(&self) -> usize {
+        self.ahead.replace(0)
+    }
+
+    /// Lets go of the sending side without the shutdown that dropping it would do.
+    pub fn forget(self) {
+        self.half.forget();
+    }
+}
+
+impl Deref for ClientSocket {
+    type Target = TxHalf;
+
+    fn deref(&self) -> &TxHalf {
+        &self.half
+    }
+}
