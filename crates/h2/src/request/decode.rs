@@ -203,7 +203,7 @@ impl RequestDecoder {
         match self.error {
             Some(error) => {
                 if error == REQ_SIZE {
-                    log(Note::new(Tag::LostHeader, "Header list too large"));
+                    log(Note::new(Tag::LostHeader, "Header list too large (http_req_size)"));
                 }
                 return Err(error);
             }
@@ -298,7 +298,10 @@ fn header(
     log: Log<'_>,
 ) -> Result<(), Error> {
     let Some(field) = msg.append_split_line(ws, line, name_len) else {
-        log(Note::new(Tag::LostHeader, format!("Too many headers: {}", shown(ws.get(whole), 20))));
+        log(Note::new(
+            Tag::LostHeader,
+            format!("Too many headers: {} (http_max_hdr)", shown(ws.get(whole), 20)),
+        ));
         return Err(CALM);
     };
     if field.is_filtered(Filter::HTTP2) || field.name(ws) == b"te" && field.value(ws) != b"trailers" {
@@ -344,6 +347,6 @@ fn damaged(error: HpackError, log: Log<'_>) -> Error {
 
 #[cold]
 fn too_large(log: Log<'_>) -> Error {
-    log(Note::new(Tag::SessError, "Header list too large"));
+    log(Note::new(Tag::SessError, "Header list too large (h2_max_header_list_size)"));
     Error::Connection(Reason::EnhanceYourCalm)
 }

@@ -203,18 +203,18 @@ fn limits_refuse_the_stream_and_then_end_the_connection() {
 
     let outcome = decode(&[&with(&[("a", "b"); 12])], true);
     assert_eq!(outcome.result, Err(CALM));
-    assert_eq!(outcome.notes, [Note::new(Tag::LostHeader, "Too many headers: a: b")]);
+    assert_eq!(outcome.notes, [Note::new(Tag::LostHeader, "Too many headers: a: b (http_max_hdr)")]);
 
     let many = vec![("a", &*long); 8];
     let small = Limits { req_size: 512, hdr_len: 200, list_size: 2000 };
     let outcome = decode_with(&mut Decoder::new(4096), &small, &[&with(&many)], true);
     assert_eq!(outcome.result, Err(Error::Stream(Reason::ReqSize)));
-    assert_eq!(outcome.notes, [Note::new(Tag::LostHeader, "Header list too large")]);
+    assert_eq!(outcome.notes, [Note::new(Tag::LostHeader, "Header list too large (http_req_size)")]);
 
     let small = Limits { list_size: 900, ..small };
     let outcome = decode_with(&mut Decoder::new(4096), &small, &[&with(&many)], true);
     assert_eq!(outcome.result, Err(Error::Connection(Reason::EnhanceYourCalm)));
-    assert_eq!(outcome.notes, [Note::new(Tag::SessError, "Header list too large")]);
+    assert_eq!(outcome.notes, [Note::new(Tag::SessError, "Header list too large (h2_max_header_list_size)")]);
 
     assert_eq!(Limits::new(32768, 8192, 0).list_size, 49152);
     assert_eq!(Limits::new(32768, 8192, 1000).list_size, 49152);

@@ -78,9 +78,14 @@ pub fn garbage(head: &[u8]) -> &[u8] {
 }
 
 impl BogoHeader {
-    /// The line is longer than the parameter `http_req_hdr_len` or `http_resp_hdr_len` allows.
-    pub fn is_too_long(&self) -> bool {
-        self.kind == BogoKind::TooLong
+    /// Returns the parameter that the head exceeds, if that is what is wrong; `hdr_len` is the one that limits a
+    /// line.
+    pub fn limit(&self, hdr_len: &'static str) -> Option<&'static str> {
+        match self.kind {
+            BogoKind::TooLong => Some(hdr_len),
+            BogoKind::TooMany => Some("http_max_hdr"),
+            _ => None,
+        }
     }
 
     /// Writes the text of the `BogoHeader` record; `hdr_len` is the name of the parameter that limits a line.

@@ -88,7 +88,8 @@ impl Fetch {
         self.account.beresp_header += (have + interim.bytes) as u64;
         self.fetch_error(text);
         if text == OVERFLOW {
-            self.blame_limit("http_resp_size");
+            let is_configured = max == self.task.params.http_resp_size as usize;
+            self.blame_limit(if is_configured { "http_resp_size" } else { "workspace_backend" });
         }
         connection.close = Some(close);
         if have + interim.bytes == 0 && close != SessClose::RxTimeout { Tried::Silent } else { Tried::Bad }
@@ -124,8 +125,8 @@ impl Fetch {
                     let mut text = Vec::new();
                     bogo.write(&self.task.ws, RESP_HDR_LEN, &mut text);
                     self.task.log.put(Tag::BogoHeader, &text);
-                    if bogo.is_too_long() {
-                        self.blame_limit(RESP_HDR_LEN);
+                    if let Some(limit) = bogo.limit(RESP_HDR_LEN) {
+                        self.blame_limit(limit);
                     }
                 }
                 self.task.log.put(Tag::HttpGarbage, h1::garbage(self.task.ws.get(text)));

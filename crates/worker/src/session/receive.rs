@@ -20,7 +20,8 @@ pub enum Received {
     /// The socket only seemed to have something, as one that was just accepted may.
     Nothing,
     Closed(SessClose),
-    Overflow,
+    /// The head exceeds this parameter.
+    Overflow(&'static str),
 }
 
 /// A whole head as it came, and the time of its first and last byte.
@@ -89,9 +90,10 @@ pub async fn receive_head(params: &Params, connection: &mut Connection, memory: 
     let mut scanned = 0;
     let mut first = f64::NAN;
     loop {
-        let Ok(window) = memory.ws.reserve(max) else { return Received::Overflow };
+        let Ok(window) = memory.ws.reserve(max) else { return Received::Overflow("workspace_client") };
         if have >= max {
-            return Received::Overflow;
+            let is_configured = max == params.http_req_size as usize;
+            return Received::Overflow(if is_configured { "http_req_size" } else { "workspace_client" });
         }
         let window = &mut window[have..max];
         let read = if connection.received == 0 {

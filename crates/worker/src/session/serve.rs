@@ -158,8 +158,8 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
                 reactor.give_seat(seat);
                 Some(reason)
             }
-            Received::Overflow => {
-                Box::pin(refuse_overflow(reactor, connection)).await;
+            Received::Overflow(limit) => {
+                Box::pin(refuse_overflow(reactor, connection, limit)).await;
                 charge_partial(reactor, connection);
                 reactor.give_seat(seat);
                 Some(SessClose::RxOverflow)
@@ -192,7 +192,10 @@ fn charge_partial(reactor: &Reactor, connection: &Connection) {
     reactor.counters.s_req_hdrbytes.add(connection.received as u64);
 }
 
-async fn refuse_overflow(reactor: &Reactor, connection: &Connection) {
+/// The head of a request exceeds the parameter `limit`.
+async fn refuse_overflow(reactor: &Reactor, connection: &Connection, limit: &str) {
+    let text = format_args!("Request head exceeds {limit}");
+    reactor.shared.log.write_fmt(Tag::SessError, Vxid::client(connection.sess.vxid), text);
     let status = reactor.params().http_req_overflow_status as u16;
     if status != 0 {
         let mut out = Vec::new();
