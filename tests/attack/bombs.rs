@@ -34,6 +34,7 @@ const NAMED: [u8; 10] = [0x1f, 0x8b, 8, 8, 0, 0, 0, 0, 0, 3];
 fn origin() -> Origin {
     let bomb = gz::zeros(effort(50, 500) << 20);
     let twice = [gz::zeros(1000), gz::zeros(1000)].concat();
+    let digits = gz::digits(effort(40, 80) << 20);
     let itself = "<esi:include src=\"itself\"/>".repeat(200);
     let many = format!("<p>{}</p>", "<esi:include src=\"x\"/>".repeat(2000));
     Origin::start(move |path, stream| match path.rsplit('/').next().unwrap_or_default() {
@@ -42,6 +43,8 @@ fn origin() -> Origin {
         "itself" => send(stream, "X-Esi: yes\r\n", itself.as_bytes()),
         "many" => send(stream, "X-Esi: yes\r\n", many.as_bytes()),
         "x" => send(stream, "", b""),
+        "digits" => send(stream, "Content-Encoding: gzip\r\n", &digits),
+        "page" => send(stream, "X-Esi: yes\r\nX-Gzip: yes\r\n", b"<p><esi:include src=\"digits\"/></p>"),
         "endless-header" => endless(stream, "Content-Encoding: gzip\r\n", &NAMED, &[b'n'; 1 << 16]),
         "endless-attribute" => endless(stream, "X-Esi: yes\r\n", b"<esi:include src=\"", &[b'n'; 1 << 16]),
         "endless-faults" => endless(stream, "X-Esi: yes\r\n", b"<", &b"<esi:x>".repeat(9000)),
@@ -62,7 +65,7 @@ fn endless(stream: &mut TcpStream, head: &str, first: &[u8], then: &[u8]) -> boo
 const SUBS: &str = "sub vcl_backend_response {
     if (beresp.http.X-Esi) { set beresp.do_esi = true; }
     if (bereq.url ~ \"^/unpacked\") { set beresp.do_gunzip = true; }
-    if (bereq.url ~ \"^/repacked\") { set beresp.do_gzip = true; } }
+    if (bereq.url ~ \"^/repacked\" || beresp.http.X-Gzip) { set beresp.do_gzip = true; } }
     sub vcl_recv { if (req.url ~ \"^/pass\") { return (pass); } }";
 
 /// Asks for hits until told to stop; returns the longest time one took.
@@ -159,6 +162,21 @@ fn endless_and_joined_streams_are_bounded() {
         }
     });
     check("endless bodies", done, 64 + 30);
+}
+
+/// A large packed body becomes part of a packed page without holding the reactor.
+#[test]
+fn including_a_large_packed_body_lets_others_run() {
+    let origin = origin();
+    let mut daemon = one_reactor(&origin);
+    swallow(daemon.address, "/digits", "Accept-Encoding: gzip\r\n");
+    let done = beside(&mut daemon, |address| {
+        for _ in 0..3 {
+            assert!(swallow(address, "/page", "Accept-Encoding: gzip\r\n") > 10 << 20);
+        }
+    });
+    assert!(done.0 < Duration::from_millis(100), "a hit took {:?}", done.0);
+    check("packed includes", done, 40);
 }
 
 /// A page that includes itself on all levels lets others run, and ends when its client leaves.

@@ -1,5 +1,6 @@
 //! Reads a gzip stream without unpacking it, to find out where its last block begins and where it ends:
-//! what one must know to put it into the middle of another (see RFC 1951 for the format).
+//! what one must know to put it into the middle of another (see RFC 1951 and RFC 1952 for the format). It is read
+//! in steps of bounded work, whatever the stream contains.
 
 use std::io::BufRead;
 
@@ -70,11 +71,6 @@ impl<R: BufRead> Bits<R> {
     fn align(&mut self) -> Result<(), Broken> {
         self.drop(self.have % 8)
     }
-
-    fn skip_text(&mut self) -> Result<(), Broken> {
-        while self.take(8)? != 0 {}
-        Ok(())
-    }
 }
 
 /// A prefix code: the symbol and length for every value of the next `width` bits.
@@ -126,53 +122,124 @@ impl Code {
     }
 }
 
-/// Finds the landmarks of the gzip stream that `source` gives.
-pub fn landmarks(source: impl BufRead) -> Result<Landmarks, Broken> {
-    let mut bits = Bits { source, hold: 0, have: 0, at: 0 };
-    skip_header(&mut bits)?;
-    let start = bits.at;
-    loop {
-        let last = bits.at;
-        let is_last = bits.take(1)? == 1;
-        match bits.take(2)? {
-            0 => skip_stored(&mut bits)?,
-            1 => skip_symbols(&mut bits, &fixed_codes()?)?,
-            2 => {
-                let codes = dynamic_codes(&mut bits)?;
-                skip_symbols(&mut bits, &codes)?;
+/// The work of one step: bits that are read and entries of tables that are made, which cost about the same. As many
+/// as 64 kB have bits.
+const STEP: u64 = 64 * 1024 * 8;
+
+/// What comes next in the stream.
+enum Next {
+    Header,
+    /// So many texts that end with a zero byte, the file's name and a comment.
+    Texts {
+        left: u32,
+        has_checksum: bool,
+    },
+    Block,
+    Symbols(Codes),
+    AfterBlock,
+}
+
+/// Finds the landmarks of a gzip stream step by step.
+pub struct Scanner<R> {
+    bits: Bits<R>,
+    next: Next,
+    /// Where the first block begins, and the latest one.
+    start: u64,
+    last: u64,
+    is_last: bool,
+}
+
+impl<R: BufRead> Scanner<R> {
+    /// Begins with the stream that `source` gives.
+    pub fn new(source: R) -> Scanner<R> {
+        let bits = Bits { source, hold: 0, have: 0, at: 0 };
+        Scanner { bits, next: Next::Header, start: 0, last: 0, is_last: false }
+    }
+
+    /// Reads on for a fraction of a millisecond; returns the landmarks once all of them are known.
+    pub fn step(&mut self) -> Result<Option<Landmarks>, Broken> {
+        let begun = self.bits.at;
+        let mut in_tables = 0;
+        loop {
+            let end = (begun + STEP).saturating_sub(in_tables);
+            if self.bits.at >= end {
+                return Ok(None);
             }
+            match &mut self.next {
+                Next::Header => self.next = self.header()?,
+                Next::Texts { left: 0, has_checksum } => {
+                    if *has_checksum {
+                        self.bits.take(16)?;
+                    }
+                    self.start = self.bits.at;
+                    self.next = Next::Block;
+                }
+                Next::Texts { left, .. } => {
+                    if skip_text(&mut self.bits, end)? {
+                        *left -= 1;
+                    }
+                }
+                Next::Block => {
+                    self.next = self.block()?;
+                    if let Next::Symbols(codes) = &self.next {
+                        in_tables += codes.entries();
+                    }
+                }
+                Next::Symbols(codes) => {
+                    if skip_symbols(&mut self.bits, codes, end)? {
+                        self.next = Next::AfterBlock;
+                    }
+                }
+                Next::AfterBlock if self.is_last => {
+                    return Ok(Some(Landmarks { start: self.start, last: self.last, stop: self.bits.at }));
+                }
+                Next::AfterBlock => self.next = Next::Block,
+            }
+        }
+    }
+
+    fn header(&mut self) -> Result<Next, Broken> {
+        let bits = &mut self.bits;
+        if bits.take(24)? != 0x08_8b_1f {
+            return Err(Broken);
+        }
+        let flags = bits.take(8)?;
+        for _ in 0..6 {
+            bits.take(8)?;
+        }
+        if flags & 4 != 0 {
+            let extra = bits.take(16)?;
+            for _ in 0..extra {
+                bits.take(8)?;
+            }
+        }
+        let left = (flags >> 3 & 1) + (flags >> 4 & 1);
+        Ok(Next::Texts { left, has_checksum: flags & 2 != 0 })
+    }
+
+    fn block(&mut self) -> Result<Next, Broken> {
+        self.last = self.bits.at;
+        self.is_last = self.bits.take(1)? == 1;
+        Ok(match self.bits.take(2)? {
+            0 => {
+                skip_stored(&mut self.bits)?;
+                Next::AfterBlock
+            }
+            1 => Next::Symbols(fixed_codes()?),
+            2 => Next::Symbols(dynamic_codes(&mut self.bits)?),
             _ => return Err(Broken),
-        }
-        if is_last {
-            return Ok(Landmarks { start, last, stop: bits.at });
-        }
+        })
     }
 }
 
-fn skip_header<R: BufRead>(bits: &mut Bits<R>) -> Result<(), Broken> {
-    if bits.take(24)? != 0x08_8b_1f {
-        return Err(Broken);
-    }
-    let flags = bits.take(8)?;
-    for _ in 0..6 {
-        bits.take(8)?;
-    }
-    if flags & 4 != 0 {
-        let extra = bits.take(16)?;
-        for _ in 0..extra {
-            bits.take(8)?;
+/// Reads until behind a zero byte, or until `end`; returns whether the text has ended.
+fn skip_text<R: BufRead>(bits: &mut Bits<R>, end: u64) -> Result<bool, Broken> {
+    while bits.at < end {
+        if bits.take(8)? == 0 {
+            return Ok(true);
         }
     }
-    if flags & 8 != 0 {
-        bits.skip_text()?;
-    }
-    if flags & 16 != 0 {
-        bits.skip_text()?;
-    }
-    if flags & 2 != 0 {
-        bits.take(16)?;
-    }
-    Ok(())
+    Ok(false)
 }
 
 fn skip_stored<R: BufRead>(bits: &mut Bits<R>) -> Result<(), Broken> {
@@ -188,13 +255,27 @@ fn skip_stored<R: BufRead>(bits: &mut Bits<R>) -> Result<(), Broken> {
 }
 
 /// Codes of literals and lengths, and of distances.
-type Codes = (Code, Code);
+struct Codes {
+    literals: Code,
+    distances: Code,
+}
+
+impl Codes {
+    fn new(literals: &[u8], distances: &[u8]) -> Result<Codes, Broken> {
+        Ok(Codes { literals: Code::new(literals)?, distances: Code::new(distances)? })
+    }
+
+    /// Returns how many entries the tables have.
+    fn entries(&self) -> u64 {
+        (self.literals.table.len() + self.distances.table.len()) as u64
+    }
+}
 
 fn fixed_codes() -> Result<Codes, Broken> {
     let mut lengths = [8u8; 288];
     lengths[144..256].fill(9);
     lengths[256..280].fill(7);
-    Ok((Code::new(&lengths)?, Code::new(&[5; 30])?))
+    Codes::new(&lengths, &[5; 30])
 }
 
 fn dynamic_codes<R: BufRead>(bits: &mut Bits<R>) -> Result<Codes, Broken> {
@@ -221,23 +302,36 @@ fn dynamic_codes<R: BufRead>(bits: &mut Bits<R>) -> Result<Codes, Broken> {
     if lengths.len() > total {
         return Err(Broken);
     }
-    Ok((Code::new(&lengths[..literals])?, Code::new(&lengths[literals..])?))
+    let (literals, distances) = lengths.split_at(literals);
+    Codes::new(literals, distances)
 }
 
-fn skip_symbols<R: BufRead>(bits: &mut Bits<R>, (literals, distances): &Codes) -> Result<(), Broken> {
-    loop {
-        match literals.read(bits)? {
+/// Reads until behind the last symbol of a block, or until `end`; returns whether the block has ended.
+fn skip_symbols<R: BufRead>(bits: &mut Bits<R>, codes: &Codes, end: u64) -> Result<bool, Broken> {
+    while bits.at < end {
+        match codes.literals.read(bits)? {
             0..END_OF_BLOCK => continue,
-            END_OF_BLOCK => return Ok(()),
+            END_OF_BLOCK => return Ok(true),
             symbol @ 265..=284 => drop(bits.take(u32::from(symbol - 261) / 4)?),
             257..=264 | 285 => {}
             _ => return Err(Broken),
         }
-        let distance = distances.read(bits)?;
+        let distance = codes.distances.read(bits)?;
         if distance > 29 {
             return Err(Broken);
         }
         bits.take(u32::from(distance.saturating_sub(2)) / 2)?;
+    }
+    Ok(false)
+}
+
+/// Finds the landmarks of a short gzip stream at once.
+pub fn landmarks(source: impl BufRead) -> Result<Landmarks, Broken> {
+    let mut scanner = Scanner::new(source);
+    loop {
+        if let Some(marks) = scanner.step()? {
+            return Ok(marks);
+        }
     }
 }
 
@@ -245,6 +339,75 @@ fn skip_symbols<R: BufRead>(bits: &mut Bits<R>, (literals, distances): &Codes) -
 mod tests {
     use super::*;
     use crate::gzip::pack;
+
+    /// Returns the number of steps, and the most bytes that one of them read.
+    fn steps(packed: &[u8]) -> (usize, u64) {
+        let mut scanner = Scanner::new(packed);
+        let (mut count, mut most, mut before) = (0, 0, 0);
+        loop {
+            let done = scanner.step().unwrap();
+            count += 1;
+            most = most.max((scanner.bits.at - before) / 8);
+            before = scanner.bits.at;
+            if done.is_some() {
+                return (count, most);
+            }
+        }
+    }
+
+    #[test]
+    fn a_step_is_bounded() {
+        const BYTES: u64 = STEP / 8;
+        let noise: Vec<u8> =
+            (0..300_000u32).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+        for level in [0, 6] {
+            let packed = pack(&noise, level);
+            let (count, most) = steps(&packed);
+            assert!(count as u64 >= packed.len() as u64 / (2 * BYTES) && most < 2 * BYTES, "{count}, {most}");
+        }
+        let plain = pack(b"hello, hello, hello", 6);
+        let name =
+            [&[0x1f, 0x8b, 8, 8, 0, 0, 0, 0, 0, 3][..], &vec![b'n'; 1_000_000], &[0], &plain[10..]].concat();
+        let (count, most) = steps(&name);
+        assert!(count > 10 && most <= BYTES + 1, "{count}, {most}");
+        // Blocks that are short and whose tables are large: one code has 15 bits, and the blocks are empty.
+        let (count, most) = steps(&large_tables(1000));
+        assert!(count > 60 && most < BYTES / 8, "{count}, {most}");
+    }
+
+    /// Returns a stream of empty blocks with tables as large as they can be.
+    fn large_tables(blocks: usize) -> Vec<u8> {
+        let mut bits: Vec<bool> = Vec::new();
+        let put = |bits: &mut Vec<bool>, value: u32, n: u32| bits.extend((0..n).map(|i| value >> i & 1 == 1));
+        for block in 0..blocks {
+            put(&mut bits, u32::from(block + 1 == blocks), 1);
+            put(&mut bits, 2, 2);
+            // 257 literals, 30 distances, all of the code length codes.
+            put(&mut bits, 0, 5);
+            put(&mut bits, 29, 5);
+            put(&mut bits, 15, 4);
+            // Lengths 0 to 15 have codes of four bits, in order.
+            for place in LENGTH_ORDER {
+                put(&mut bits, if place < 16 { 4 } else { 0 }, 3);
+            }
+            let lengths = (0..257 + 30).map(|symbol| match symbol {
+                // One of each length, and the longest for the end of the block.
+                0..14 => symbol + 1,
+                256 | 257 => 15,
+                _ => 0,
+            });
+            for length in lengths {
+                let code: u32 = (0..4).map(|i| (length >> i & 1) << (3 - i)).sum();
+                put(&mut bits, code, 4);
+            }
+            // The code of the end of the block is fourteen ones and a zero.
+            put(&mut bits, (1 << 14) - 1, 14);
+            put(&mut bits, 0, 1);
+        }
+        let packed =
+            bits.chunks(8).map(|byte| byte.iter().rev().fold(0, |all, &bit| all << 1 | u8::from(bit)));
+        [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3].into_iter().chain(packed).chain([0; 8]).collect()
+    }
 
     #[test]
     fn the_end_of_a_stream_is_eight_bytes_before_its_end() {

@@ -4,7 +4,7 @@
 use std::io::{self, BufRead, Read};
 
 use lacquer_cache::{BodyState, Chunk, Object};
-use lacquer_filters::splice::{self, Checksum, Strip};
+use lacquer_filters::splice::{self, Checksum, Landmarks, Scanner, Strip};
 use lacquer_filters::{Chain, Filter, Report, STEP_MAX};
 
 use crate::bodies;
@@ -196,15 +196,29 @@ impl Seam {
                 if object.end().await == BodyState::Failed {
                     return false;
                 }
-                let Ok(marks) = splice::landmarks(Stored { object, at: 0, chunk: None, used: 0 }) else {
-                    return false;
-                };
+                let Some(marks) = Box::pin(self.scan(object)).await else { return false };
                 Mode::Strip(Strip::new(marks))
             }
             _ if self.gzip && !gzipped => Mode::Wrap,
             _ => Mode::Through,
         };
         true
+    }
+
+    /// Finds the landmarks of a packed body and lets others run in between; returns `None` if it is broken, or
+    /// nobody waits for it any more.
+    async fn scan(&mut self, object: &Object) -> Option<Landmarks> {
+        let mut scanner = Scanner::new(Stored { object, at: 0, chunk: None, used: 0 });
+        loop {
+            match scanner.step() {
+                Ok(None) => tokio::task::yield_now().await,
+                done => return done.ok().flatten(),
+            }
+            if let Err(failed) = self.outlet.check() {
+                self.failure = Some(failed);
+                return None;
+            }
+        }
     }
 
     /// A long piece is copied part by part.
