@@ -240,3 +240,28 @@ fn slow_passwords_hold_nobody() {
     assert!(hold.work > Duration::from_millis(30), "the password was tested: {hold:?}");
     assert!(hold.is_short(), "{hold:?}");
 }
+
+/// Promise: a large object that takes the place of many small ones does not make the other clients wait for more than
+/// 2 ms.
+#[test]
+fn evicting_many_objects_holds_nobody() {
+    let objects = effort(10_000, 100_000);
+    let origin = Origin::start(sized);
+    let storage = format!("malloc,{}M", objects * 4 / 1024);
+    let options = ["-s", &storage, "-p", "nuke_limit=1000000"];
+    let daemon = Daemon::start(&vcl(origin.address, PROBED), &options);
+    let large = objects * 1024;
+    let mut client = Client::connect(daemon.address).expect("connections are accepted");
+    let mut fill = |round: usize| {
+        for n in 0..objects * 2 {
+            let path = format!("/1400/kept/{round}/{n}");
+            assert_eq!(client.get(&path).expect("it answers").status, 200);
+        }
+    };
+    let hold = best_round(daemon.address, &mut fill, |n| {
+        let answer = get(daemon.address, &format!("/{large}/kept/large{n}")).expect("it answers");
+        assert_eq!((answer.status, answer.body.len()), (200, large));
+    });
+    eprintln!("longest wait beside {large} bytes that take the place of small objects: {hold:?}");
+    assert!(hold.longest < (LONGEST_WAIT * 2).max(hold.work / (2 * SHARE)), "{hold:?}");
+}

@@ -26,6 +26,29 @@ const LEAST_PIECE: usize = 16 * 1024;
 pub struct Nuke<'a> {
     pub left: u32,
     pub log: &'a mut dyn FnMut(&str),
+    /// How many of them at once.
+    at_once: u32,
+    /// Evictions so far for what is wanted.
+    tries: u32,
+}
+
+impl<'a> Nuke<'a> {
+    pub fn new(left: u32, log: &'a mut dyn FnMut(&str)) -> Nuke<'a> {
+        Nuke { left, log, at_once: u32::MAX, tries: 0 }
+    }
+
+    /// Ends the attempt with `Full` after so many evictions, though more may follow: see [`Nuke::is_paused`]. `tries`
+    /// went before.
+    pub fn pause_after(mut self, at_once: u32, tries: u32) -> Nuke<'a> {
+        self.at_once = at_once;
+        self.tries = tries;
+        self
+    }
+
+    /// Returns whether the attempt is to be repeated after a pause.
+    pub fn is_paused(&self) -> bool {
+        self.at_once == 0 && self.left > 0
+    }
 }
 
 impl Cache {
@@ -137,10 +160,13 @@ impl Cache {
         nuke: &mut Nuke<'_>,
         mut make: impl FnMut(u32) -> Result<T, Full>,
     ) -> Result<T, Full> {
-        let mut tries = 0;
         loop {
-            if let Ok(made) = make(tries) {
+            if let Ok(made) = make(nuke.tries) {
+                nuke.tries = 0;
                 return Ok(made);
+            }
+            if nuke.is_paused() {
+                return Err(Full);
             }
             if nuke.left == 0 {
                 if large && let Ok(made) = make(PATIENCE) {
@@ -157,7 +183,8 @@ impl Cache {
                 return if large { make(PATIENCE) } else { Err(Full) };
             }
             nuke.left -= 1;
-            tries += 1;
+            nuke.at_once -= 1;
+            nuke.tries += 1;
         }
     }
 }

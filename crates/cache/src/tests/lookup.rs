@@ -187,7 +187,7 @@ fn streamed_objects_are_found_early_and_compact_in_the_end() {
         extra: b"",
     };
     let mut log = |_: &str| {};
-    let mut nuke = Nuke { left: 0, log: &mut log };
+    let mut nuke = Nuke::new(0, &mut log);
     let s0 = &w.cache.stevedores()[0];
     let sizes = ChunkSizes { first: 16 << 10, max: 1 << 20 };
     let (object, mut writer) = w.cache.begin(s0, &spec, None, sizes, &mut nuke).expect("room");
@@ -241,7 +241,7 @@ fn refreshed_objects_share_large_bodies() {
             extra: b"",
         };
         let mut log = |_: &str| {};
-        let new = w.cache.refresh(s0, &spec, &old, &mut Nuke { left: 0, log: &mut log }).expect("room");
+        let new = w.cache.refresh(s0, &spec, &old, &mut Nuke::new(0, &mut log)).expect("room");
         assert!(s0.used_space() <= used + 512);
         drop(old);
         assert_eq!(new.head(), b"Foo: new");

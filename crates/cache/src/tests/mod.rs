@@ -127,7 +127,7 @@ impl World {
         };
         change(&mut spec);
         let mut log = |text: &str| self.log.borrow_mut().push(text.to_owned());
-        let mut nuke = Nuke { left: 50, log: &mut log };
+        let mut nuke = Nuke::new(50, &mut log);
         self.cache.create(&self.cache.stevedores()[0], &spec, body, &mut nuke)
     }
 

@@ -105,3 +105,45 @@ fn churn_over_mixed_sizes() {
         assert_eq!(w.cache.stevedores()[0].arena().longest_free(), 64 << 20);
     }
 }
+
+/// Evictions that are made in several goes come to the same end as those that are made at once.
+#[test]
+fn evictions_pause() {
+    let w = World::new(Some(1 << 20));
+    for key in 0..1000 {
+        w.fill(key, 1000.0, |s| s.head = &[b'x'; 800]);
+    }
+    let mut log = |_: &str| {};
+    let spec = ObjectSpec {
+        vxid: 1,
+        t_origin: w.now.get(),
+        timers: Timers { ttl: 10.0, grace: 0.0, keep: 0.0 },
+        flags: 0,
+        last_modified: 0.0,
+        vary: b"",
+        head: b"",
+        extra: b"",
+    };
+    let stevedore = &w.cache.stevedores()[0];
+    let sizes = ChunkSizes { first: 64 << 10, max: 64 << 10 };
+    let begun = w.cache.begin(stevedore, &spec, None, sizes, &mut Nuke::new(1000, &mut log));
+    let (_object, mut writer) = begun.expect("there is room");
+    let (mut pauses, mut left) = (0, 2000);
+    for _ in 0..10 {
+        let mut tries = 0;
+        loop {
+            let mut nuke = Nuke::new(left, &mut log).pause_after(5, tries);
+            let reserved = w.cache.reserve(stevedore, &mut writer, &mut nuke);
+            left = nuke.left;
+            if reserved.is_ok() {
+                break;
+            }
+            assert!(nuke.is_paused());
+            pauses += 1;
+            tries += 5;
+        }
+        let room = writer.window().len();
+        writer.commit(room);
+    }
+    assert!(pauses > 0 && w.stat("n_lru_limited") == 0, "{pauses}");
+}

@@ -19,7 +19,7 @@ fn fetch(cache: &Cache, random: &mut Random, busy: Busy, vxid: u64, now: f64) {
         extra: b"",
     };
     let mut log = |_: &str| {};
-    let mut nuke = Nuke { left: 50, log: &mut log };
+    let mut nuke = Nuke::new(50, &mut log);
     let body = vec![vxid as u8; random.index(60_000)];
     if random.below(2) == 0 {
         if let Ok(object) = cache.create(s0, &spec, &body, &mut nuke) {

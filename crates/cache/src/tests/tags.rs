@@ -99,7 +99,8 @@ fn tags_survive_the_end_of_the_fetch() {
         head: b"Foo: bar",
         extra: b"",
     };
-    let mut nuke = Nuke { left: 1, log: &mut |_| {} };
+    let mut log = |_: &str| {};
+    let mut nuke = Nuke::new(1, &mut log);
     let sizes = ChunkSizes { first: 16384, max: 65536 };
     let store = &w.cache.stevedores()[0];
     let (object, mut writer) = w.cache.begin(store, &spec, None, sizes, &mut nuke).expect("room");

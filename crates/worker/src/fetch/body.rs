@@ -112,7 +112,7 @@ pub async fn refresh(f: &mut Fetch) -> Step {
         let Some(chunk) = stale.chunk_at(at).filter(|c| !c.is_empty()) else {
             return template_failed(f, "Template object failed");
         };
-        if !f.append(chunk.bytes()) {
+        if !f.append(chunk.bytes()).await {
             return template_failed(f, "Template object failed");
         }
         at += chunk.len() as u64;
@@ -164,7 +164,7 @@ impl Fetch {
                 return self.stop(connection);
             }
             self.wait_for_reader().await;
-            if !self.reserve() {
+            if !self.make_room().await {
                 return Err(String::new());
             }
             let Some(writer) = &mut self.writer else { return Err(String::new()) };
@@ -183,6 +183,9 @@ impl Fetch {
                     left -= n as u64;
                     self.account.beresp_reads += 1;
                     self.account.beresp_body += n as u64;
+                    if left > 0 {
+                        self.breathe(n).await;
+                    }
                 }
             }
         }
@@ -196,14 +199,13 @@ impl Fetch {
         chain: &mut Chain,
     ) -> Result<(), String> {
         // No filter begins before there is room for what it makes.
-        if !chain.is_empty() && !self.reserve() {
+        if !chain.is_empty() && !self.make_room().await {
             return Err(String::new());
         }
         let mut buffer = Vec::new();
-        let mut left = connection.framing.content_length;
+        let (mut left, mut ended) = (connection.framing.content_length, false);
         let status = connection.framing.status;
         let mut decoder = lacquer_http::h1::ChunkedDecoder::lenient();
-        let mut ended = false;
         let abandonment = self.abandonment();
         while !ended {
             if self.is_cancelled() {
@@ -219,6 +221,7 @@ impl Fetch {
                 Err(e) => self.nothing_more(&e, status)?,
             };
             self.account.beresp_reads += 1;
+            self.breathe(n).await;
             match status {
                 BodyStatus::Eof => {
                     ended = n == 0;
@@ -261,6 +264,14 @@ impl Fetch {
         self.through(chain, &[], true).await
     }
 
+    /// Lets others run now and then while a fast origin sends a large body: `n` bytes came, and objects may have been
+    /// evicted.
+    async fn breathe(&mut self, n: usize) {
+        let evictions = self.nuked.saturating_sub(self.attempt.nuked_before) as usize;
+        self.attempt.nuked_before = self.nuked;
+        self.attempt.pace.made(n.saturating_add(evictions.saturating_mul(EVICTION))).await;
+    }
+
     /// The socket failed: that is an error of its own where nothing else tells the end.
     fn nothing_more(&mut self, e: &io::Error, status: BodyStatus) -> Result<usize, String> {
         self.read_error(e);
@@ -276,7 +287,7 @@ impl Fetch {
     /// Stores what the filters make of a piece, a step at a time. The next step waits for the only reader.
     async fn through(&mut self, chain: &mut Chain, mut input: &[u8], end: bool) -> Result<(), String> {
         while let Some(out) = chain.next(&mut input, end)? {
-            if !self.append(out) {
+            if !self.append(out).await {
                 return Err(String::new());
             }
             let made = out.len();
@@ -327,6 +338,8 @@ impl Fetch {
 }
 
 /// Less than Content-Length announced.
+/// An eviction takes about as long as storing so many bytes.
+const EVICTION: usize = 8 * 1024;
 const STRAIGHT_SHORT: &str = "straight insufficient bytes";
 
 /// What is read at most at a time.

@@ -42,7 +42,7 @@ pub async fn error(f: &mut Fetch) -> Step {
         _ => return Step::Fail,
     }
     let body = std::mem::take(&mut f.synth_body);
-    if !f.store_head(Content::Coming(Some(body.len() as u64))) || !f.append(&body) {
+    if !f.store_head(Content::Coming(Some(body.len() as u64))) || !f.append(&body).await {
         return Step::Fail;
     }
     f.attempt.do_stream = false;

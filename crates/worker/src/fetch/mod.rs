@@ -115,8 +115,10 @@ pub struct Attempt {
     pub connect_timeout: Option<f64>,
     pub first_byte_timeout: Option<f64>,
     pub between_bytes_timeout: Option<f64>,
-    /// Of the work that its filters make.
+    /// Of the bytes that are stored and that its filters make.
     pace: Pace,
+    /// Evictions that the pace has counted.
+    nuked_before: u32,
 }
 
 impl Attempt {

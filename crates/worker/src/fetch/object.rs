@@ -22,6 +22,9 @@ pub enum Content<'c> {
     Again(u64, &'c [u8]),
 }
 
+/// So many objects are evicted before others run: they take half a millisecond at most.
+const EVICTIONS_AT_ONCE: u32 = 25;
+
 fn timers(lifetime: Lifetime) -> Timers {
     let Lifetime { ttl, grace, keep, .. } = lifetime;
     Timers { ttl: ttl as f32, grace: grace as f32, keep: keep as f32 }
@@ -142,7 +145,7 @@ impl Fetch {
         let sizes = transit::chunk_sizes(p.fetch_chunksize, p.fetch_maxchunksize, self.transit_limit());
         let log = &mut self.task.log;
         let mut note = |text: &str| log.put(Tag::ExpKill, text.as_bytes());
-        let mut nuke = Nuke { left: p.nuke_limit, log: &mut note };
+        let mut nuke = Nuke::new(p.nuke_limit, &mut note);
         // What is kept as a mark only lets go of its body later: no span for head and body together.
         let expected = expected.filter(|_| !storing.is_mark());
         let made = match content {
@@ -237,31 +240,49 @@ impl Fetch {
         }
     }
 
-    /// Makes sure that the object can take more; false if there is no room even after eviction.
-    pub fn reserve(&mut self) -> bool {
+    /// Makes sure that the object can take more; returns false if there is no room even after eviction. Others run
+    /// while many objects are evicted.
+    pub async fn make_room(&mut self) -> bool {
+        let mut tries = 0;
+        loop {
+            match self.reserve(tries) {
+                Some(has_room) => return has_room,
+                None => tokio::task::yield_now().await,
+            }
+            tries = u32::saturating_add(tries, EVICTIONS_AT_ONCE);
+        }
+    }
+
+    /// Returns whether the object can take more, or nothing while more may be evicted for it. `tries` objects were.
+    fn reserve(&mut self, tries: u32) -> Option<bool> {
         let reactor = self.task.reactor.clone();
         let shared = &reactor.shared;
-        let (Some(writer), Some(object)) = (&mut self.writer, &self.object) else { return false };
-        let Some(stevedore) = shared.stevedores.get(u32::from(object.stevedore())) else { return false };
+        let (Some(writer), Some(object)) = (&mut self.writer, &self.object) else { return Some(false) };
+        let Some(stevedore) = shared.stevedores.get(u32::from(object.stevedore())) else {
+            return Some(false);
+        };
         let log = &mut self.task.log;
         let mut note = |text: &str| log.put(Tag::ExpKill, text.as_bytes());
         // A body of many megabytes may take the place of as many objects as if it came in several.
         let megabytes = u32::try_from(writer.len() >> 20).unwrap_or(u32::MAX);
         let limit = self.task.params.nuke_limit.saturating_mul(megabytes.saturating_add(1));
-        let mut nuke = Nuke { left: limit.saturating_sub(self.nuked), log: &mut note };
-        let reserved = shared.cache.reserve(stevedore, writer, &mut nuke);
+        let nuke = Nuke::new(limit.saturating_sub(self.nuked), &mut note);
+        let mut nuke = nuke.pause_after(EVICTIONS_AT_ONCE, tries);
+        let has_room = shared.cache.reserve(stevedore, writer, &mut nuke).is_ok();
         self.nuked = limit - nuke.left;
-        if reserved.is_err() {
-            self.fetch_error("Could not get storage");
-            return false;
+        if !has_room && nuke.is_paused() {
+            return None;
         }
-        true
+        if !has_room {
+            self.fetch_error("Could not get storage");
+        }
+        Some(has_room)
     }
 
     /// Adds bytes to the object; false if there is no room for them.
-    pub fn append(&mut self, mut bytes: &[u8]) -> bool {
+    pub async fn append(&mut self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
-            if !self.reserve() {
+            if !self.make_room().await {
                 return false;
             }
             let Some(writer) = &mut self.writer else { return false };

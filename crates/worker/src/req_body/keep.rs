@@ -82,7 +82,7 @@ impl Keep<'_> {
             extra: &[],
         };
         let mut note = |text: &str| (self.evicted)(self.shared, text);
-        let mut nuke = Nuke { left: self.nuke_limit, log: &mut note };
+        let mut nuke = Nuke::new(self.nuke_limit, &mut note);
         self.shared.cache.begin(self.stevedore, &spec, expected, sizes, &mut nuke).map_err(|_| {
             let place = self.stevedore.name();
             BodyError::NoPlace(format!("Object allocation failed: Ran out of space in {place}"))
@@ -92,7 +92,7 @@ impl Keep<'_> {
     pub fn append(&self, writer: &mut BodyWriter, mut bytes: &[u8]) -> Result<(), BodyError> {
         while !bytes.is_empty() {
             let mut note = |text: &str| (self.evicted)(self.shared, text);
-            let mut nuke = Nuke { left: self.nuke_limit, log: &mut note };
+            let mut nuke = Nuke::new(self.nuke_limit, &mut note);
             if self.shared.cache.reserve(self.stevedore, writer, &mut nuke).is_err() {
                 return Err(BodyError::NoRoom);
             }
