@@ -13,7 +13,6 @@ use lacquer_testing::daemon::{Daemon, PATIENCE, ticks, until, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::h2::H2Client;
 use lacquer_testing::origin::{Origin, sized};
-use lacquer_testing::turns::beside_others;
 
 use crate::stuck::Stuck;
 
@@ -100,7 +99,6 @@ fn idle_and_slow_clients_cost_the_others_nothing() {
 /// goes on once there is room.
 #[test]
 fn out_of_descriptors_accepting_pauses_and_recovers() {
-    let _turn = beside_others();
     many_descriptors();
     let origin = Origin::start(sized);
     let options = ["-s", "malloc,32M", "-p", "timeout_idle=60"];
