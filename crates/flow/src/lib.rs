@@ -11,6 +11,7 @@ pub mod delivery;
 pub mod filters;
 pub mod lifetime;
 pub mod lookup;
+pub mod persistence;
 pub mod request;
 pub mod storing;
 pub mod validation;

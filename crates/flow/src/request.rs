@@ -75,9 +75,9 @@ mod tests {
             (None, 11, false, Expectation::None),
             (Some(b"100-continue"), 11, false, Expectation::Continue),
             (Some(b"100-Continue"), 20, false, Expectation::Continue),
-            // "A server MAY omit sending a 100 response if it has already received some of the content".
+            // "A server MAY omit sending a 100 (Continue) response if it has already received some or all of the content".
             (Some(b"100-continue"), 11, true, Expectation::Ignored),
-            // "A server that receives a 100-continue expectation in an HTTP/1.0 request MUST ignore it".
+            // "A server that receives a 100-continue expectation in an HTTP/1.0 request MUST ignore that expectation."
             (Some(b"100-continue"), 10, false, Expectation::Ignored),
             (Some(b"200-ok"), 11, false, Expectation::Refused),
             (Some(b""), 10, true, Expectation::Refused),

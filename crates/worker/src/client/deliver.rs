@@ -2,8 +2,9 @@
 
 use lacquer_cache::{BodyState, ObjRef, flag};
 use lacquer_flow::delivery;
+use lacquer_flow::persistence::{self, Announcement};
 use lacquer_http::message::FIRST_HEADER;
-use lacquer_http::{BodyStatus, SessClose, Slot, header_table as h};
+use lacquer_http::{BodyStatus, Slot, header_table as h};
 use lacquer_http::{conditional, fixed, pack};
 use lacquer_shm::Tag;
 use lacquer_shm::vsl::text;
@@ -114,30 +115,29 @@ fn not_modified(req: &Req, object: &ObjRef) -> bool {
     conditional::not_modified(&req.http, ws, &req.resp, ws, req.t_req, || object.last_modified())
 }
 
-/// A request's body that is broken ends the connection, even if the request said that it was the last one.
+/// Ends the connection if the request's body is broken.
 pub fn blame_body(req: &mut Req) {
-    if req.body.status() == BodyStatus::Error
-        && matches!(req.close, None | Some(SessClose::ReqClose | SessClose::ReqHttp10))
-    {
-        req.close = Some(SessClose::RxBody);
-    }
+    req.close = persistence::after_body(req.close, req.body.status() == BodyStatus::Error);
 }
 
-/// The connection is not kept when the response says so, or because of what happened before.
+/// Decides whether the connection is kept after the response, which says so.
 pub fn settle_connection(req: &mut Req) {
     blame_body(req);
     let ws = &req.task.ws;
     let says_close = req.resp.value_is(ws, h::CONNECTION, b"close");
-    if req.close.is_none() && says_close {
-        req.close = Some(SessClose::RespClose);
-    } else if req.close.is_some() {
-        if !says_close {
+    let (close, announcement) =
+        persistence::announce(req.close, says_close, || req.resp.has(ws, h::CONNECTION));
+    req.close = close;
+    match announcement {
+        Announcement::Unchanged => {}
+        Announcement::Close => {
             let mut headers = req.resp_headers();
             headers.unset(h::CONNECTION);
             headers.add_line(h::CONNECTION, fixed::CONNECTION_CLOSE);
         }
-    } else if !req.resp.has(ws, h::CONNECTION) {
-        req.resp_headers().add_line(h::CONNECTION, fixed::CONNECTION_KEEP_ALIVE);
+        Announcement::KeepAlive => {
+            req.resp_headers().add_line(h::CONNECTION, fixed::CONNECTION_KEEP_ALIVE);
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use lacquer_cache::{BodyState, flag};
 use lacquer_filters::{Filter, Gunzip};
 use lacquer_flow::delivery::{self, End, LengthField};
 use lacquer_flow::filters::{self, Delivered};
+use lacquer_flow::persistence::{self, Sent};
 use lacquer_http::multipart::Multipart;
 use lacquer_http::{SessClose, Text, conditional, h1, header_table as h};
 use lacquer_params::bits::FeatureBits;
@@ -214,21 +215,20 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
 }
 
 fn settle_failure(req: &mut Req, result: Result<(), SendError>, short: bool, head_len: usize) {
-    match result {
-        Ok(()) | Err(SendError::Enough | SendError::Source) if short => {
-            req.fail_session(SessClose::RangeShort);
-        }
-        Ok(()) | Err(SendError::Enough) => {}
-        Err(SendError::Source | SendError::Filter | SendError::Include) => {
-            req.fail_session(SessClose::RemClose);
-        }
+    let sent = match result {
+        Ok(()) | Err(SendError::Enough) => Sent::Whole,
+        Err(SendError::Source) => Sent::SourceFailed,
+        Err(SendError::Filter | SendError::Include) => Sent::PipelineFailed,
         Err(SendError::Io(e)) => {
             let why = e.raw_os_error().map_or_else(|| e.to_string(), crate::sys::error_text);
             let text = format_args!("Write error, retval = -1, len = {head_len}, errno = {why}");
             req.task.log.put_fmt(Tag::Debug, text);
             let gone = matches!(e.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset);
-            req.fail_session(if gone { SessClose::RemClose } else { SessClose::TxError });
+            if gone { Sent::ClientGone } else { Sent::ConnectionFailed }
         }
+    };
+    if let Some(reason) = persistence::after_sending(sent, short) {
+        req.fail_session(reason);
     }
 }
 
@@ -340,9 +340,7 @@ impl Req {
 fn finish(req: &mut Req, source: &Source) -> Step {
     req.task.stamp("Resp");
     if let Source::Object(object) = source {
-        if req.close.is_none() && object.state() == BodyState::Failed {
-            req.close = Some(SessClose::TxError);
-        }
+        req.close = persistence::after_response(req.close, object.state() == BodyState::Failed);
         crate::bodies::let_go(object);
     }
     blame_body(req);

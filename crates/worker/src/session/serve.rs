@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use lacquer_backend::Stream;
+use lacquer_flow::persistence;
 use lacquer_http::SessClose;
 use lacquer_http::h1;
 use lacquer_shm::{Tag, Vxid};
@@ -273,10 +274,8 @@ fn finish(reactor: &Reactor, connection: &mut Connection, mut seat: Seat<Req>) -
     if req.task.ws.overflowed() {
         reactor.counters.ws_client_overflow.add(1);
     }
-    let mut reason = req.close;
-    if reason.is_none() && (req.body.rx.is_none() || !req.body.is_settled()) {
-        reason = Some(SessClose::RxBody);
-    }
+    let is_body_read = req.body.rx.is_some() && req.body.is_settled();
+    let reason = persistence::after_request(req.close, is_body_read);
     connection.rx = req.body.rx.take();
     connection.unread = !req.body.is_settled() || connection.rx.as_ref().is_some_and(Rx::has_pending);
     reactor.flush_if_due(req.task.t_prev);
