@@ -9,10 +9,13 @@
 
 pub mod delivery;
 pub mod filters;
+pub mod interest;
 pub mod lifetime;
 pub mod lookup;
 pub mod persistence;
 pub mod request;
+pub mod retry;
+pub mod reuse;
 pub mod storing;
 pub mod validation;
 

@@ -29,6 +29,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use lacquer_cache::{Busy, ObjRef, Object};
+use lacquer_flow::retry;
 use lacquer_http::{Message, SessClose, Text};
 use lacquer_params::Params;
 use lacquer_params::bits::DebugBits as Debug;
@@ -345,7 +346,7 @@ impl Req {
 
     fn restart(&mut self) -> Step {
         self.restarts += 1;
-        if self.restarts > self.task.params.max_restarts {
+        if !retry::is_within(self.restarts, self.task.params.max_restarts) {
             self.task.log.put(Tag::VCL_Error, b"Too many restarts");
             self.err_code = 503;
             return Step::Synth;

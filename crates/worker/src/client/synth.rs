@@ -1,5 +1,6 @@
 //! Responses that Lacquer makes itself: vcl_synth, and what is left when VCL has failed.
 
+use lacquer_flow::retry;
 use lacquer_http::{SessClose, header_table as h};
 use lacquer_vcl::types::{Action, Method};
 
@@ -62,7 +63,7 @@ pub async fn synth(req: &mut Req) -> Step {
         req.task.stamp("Resp");
         return Step::Done;
     }
-    if handling == Action::Restart && req.restarts > req.task.params.max_restarts {
+    if handling == Action::Restart && !retry::is_within(req.restarts, req.task.params.max_restarts) {
         handling = Action::Deliver;
     }
     if handling == Action::Restart {

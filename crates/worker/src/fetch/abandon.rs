@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use lacquer_cache::{Object, flag};
+use lacquer_flow::interest::{self, Fetching};
 
 use super::runner::News;
 use super::{Fetch, Target};
@@ -70,11 +71,16 @@ impl News {
 }
 
 impl Fetch {
-    /// Returns whether the fetch is for its client alone: it is known not to be for the cache, or was not the last
-    /// time.
+    /// Returns whether the fetch is for its client alone.
     fn is_private(&self) -> bool {
-        let awaited = || matches!(&self.target, Target::Cache(busy) if busy.is_awaited());
-        !self.is_bgfetch && (self.uncacheable || (self.is_hitmiss && self.object.is_none() && !awaited()))
+        let fetch = Fetching {
+            is_background: self.is_bgfetch,
+            is_uncacheable: self.uncacheable,
+            is_hit_for_miss: self.is_hitmiss,
+            is_stored: self.object.is_some(),
+        };
+        let is_awaited = || matches!(&self.target, Target::Cache(busy) if busy.is_awaited());
+        interest::ends_with_client(fetch, is_awaited)
     }
 
     /// For a wait that begins now.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lacquer_backend::{Look, SpokeFirst, Taken, endpoint};
+use lacquer_flow::retry::{self, Exchange, Next, Tried};
 use lacquer_http::h1;
 use lacquer_http::{SessClose, header_table as h};
 use lacquer_shm::Tag;
@@ -23,16 +24,6 @@ use crate::surplus;
 
 /// Instead of a failure to connect: the wait for it was given up.
 const ABANDONED: i32 = libc::ECANCELED;
-
-/// Outcome of one try on one connection.
-pub(super) enum Tried {
-    Good,
-    /// Nothing came back: on a reused connection the try may be repeated.
-    Silent,
-    /// The response may be another's: the try may be repeated on a connection of its own.
-    Foreign,
-    Bad,
-}
 
 /// Follows directors down to a backend.
 pub fn resolve(ctx: &mut Ctx<'_>, start: BackendId) -> Result<(BackendId, Arc<Origin>), String> {
@@ -98,19 +89,17 @@ impl Fetch {
                 return false;
             }
             let reused = self.origin.as_ref().is_some_and(|o| o.reused);
-            match self.exchange().await {
-                Tried::Good => return true,
-                Tried::Silent if reused && self.no_retry.is_none() => {
-                    self.close_origin(None);
+            let exchange = self.exchange().await;
+            let is_repeatable = self.no_retry.is_none();
+            let tried = Tried { is_reused: reused, is_second: fresh_only, is_repeatable };
+            match retry::after_exchange(exchange, tried) {
+                Next::Respond => return true,
+                Next::Repeat(reason) => {
+                    self.close_origin(reason);
                     self.task.reactor.counters.backend_retry.add(1);
                     fresh_only = true;
                 }
-                Tried::Foreign if !fresh_only && self.no_retry.is_none() => {
-                    self.close_origin(Some(SessClose::RxJunk));
-                    self.task.reactor.counters.backend_retry.add(1);
-                    fresh_only = true;
-                }
-                Tried::Silent | Tried::Foreign | Tried::Bad => {
+                Next::GiveUp => {
                     self.close_origin(Some(SessClose::RxBad));
                     return false;
                 }
@@ -194,8 +183,8 @@ impl Fetch {
     }
 
     /// Sends the request and reads the head of the answer.
-    async fn exchange(&mut self) -> Tried {
-        let Some(mut connection) = self.origin.take() else { return Tried::Bad };
+    async fn exchange(&mut self) -> Exchange {
+        let Some(mut connection) = self.origin.take() else { return Exchange::Failed };
         self.origin_addr = connection.facts.remote;
         if !connection.reused
             && let Some(sample) = self.early_bytes(&connection).await
@@ -204,7 +193,7 @@ impl Fetch {
             log_close(&mut self.task.log, &connection, Some(SessClose::RxJunk.name()));
             let text = connection.close_faulty(&self.task.reactor, sample, SpokeFirst::Yes);
             self.task.log.put(Tag::Error, text.as_bytes());
-            return Tried::Foreign;
+            return Exchange::Foreign;
         }
         let tried = self.exchange_on(&mut connection).await;
         self.origin = Some(connection);
@@ -229,11 +218,11 @@ impl Fetch {
         None
     }
 
-    async fn exchange_on(&mut self, connection: &mut OriginConnection) -> Tried {
+    async fn exchange_on(&mut self, connection: &mut OriginConnection) -> Exchange {
         let Some(upload) = self.open_upload() else {
             self.task.stamp("Bereq");
             connection.close = Some(SessClose::Overload);
-            return Tried::Bad;
+            return Exchange::Failed;
         };
         let sent = if self.cached_body.is_none() && self.client_body.is_none() {
             self.send_head(connection).await
@@ -261,16 +250,16 @@ impl Fetch {
                 self.task.stamp("Bereq");
                 connection.close = connection.close.or(Some(reason));
                 // An origin that closed an idle connection is not to blame.
-                if self.no_retry.is_none() { Tried::Silent } else { Tried::Bad }
+                if self.no_retry.is_none() { Exchange::Silent } else { Exchange::Failed }
             }
         }
     }
 
     /// Nobody waits for the answer: the connection is closed with the request under way.
-    pub(super) fn abandon(&mut self, connection: &mut OriginConnection) -> Tried {
+    pub(super) fn abandon(&mut self, connection: &mut OriginConnection) -> Exchange {
         self.log_abandoned();
         connection.close = Some(SessClose::RemClose);
-        Tried::Bad
+        Exchange::Failed
     }
 
     async fn send_request(&mut self, connection: &mut OriginConnection, upload: Upload) -> io::Result<()> {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use lacquer_backend::{Connection, Exchange, Facts, Record, SpokeFirst, Surplus, Taken, TxHalf, endpoint};
 use lacquer_cache::Object;
+use lacquer_flow::reuse;
 use lacquer_http::h1::Framing;
 use lacquer_http::{BodyStatus, SessClose, Text, Workspace};
 use lacquer_params::Params;
@@ -89,11 +90,10 @@ impl OriginConnection {
         self.slot.count_request();
     }
 
-    /// Returns whether the response on a reused connection may be another's: because bytes follow it, or
-    /// because the origin was found faulty meanwhile.
+    /// Returns whether the response may be another's.
     pub fn is_in_doubt(&self) -> bool {
         let has_surplus = || self.body_at_hand().is_some_and(|length| length < self.ahead.len());
-        self.reused && (has_surplus() || self.has_faulty_origin())
+        reuse::is_in_doubt(self.reused, has_surplus, || self.has_faulty_origin())
     }
 
     /// Returns whether the origin was found faulty since the connection was taken or opened.

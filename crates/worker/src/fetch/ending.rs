@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use lacquer_backend::{SAMPLE, SpokeFirst};
+use lacquer_flow::reuse::{self, Used};
 use lacquer_http::SessClose;
 use lacquer_shm::Tag;
 
@@ -48,9 +49,10 @@ impl Fetch {
 
     fn end_faulty(&mut self, connection: OriginConnection, sample: Vec<u8>) {
         log_close(&mut self.task.log, &connection, Some(SessClose::RxJunk.name()));
-        self.attempt.is_foreign = connection.reused || surplus::may_be_response(&sample);
-        let is_first = !connection.reused && !connection.is_bodyless;
-        let spoke_first = if is_first { SpokeFirst::Maybe } else { SpokeFirst::No };
+        let (is_reused, is_bodyless) = (connection.reused, connection.is_bodyless);
+        let judged = reuse::judge_surplus(is_reused, is_bodyless, surplus::may_be_response(&sample));
+        self.attempt.is_foreign = judged.is_foreign;
+        let spoke_first = if judged.may_have_spoken_first { SpokeFirst::Maybe } else { SpokeFirst::No };
         let text = connection.close_faulty(&self.task.reactor, sample, spoke_first);
         self.task.log.put(Tag::Error, text.as_bytes());
     }
@@ -66,13 +68,12 @@ impl Fetch {
 /// Returns why the connection is closed; `None` if it can be kept.
 fn objection(connection: &OriginConnection, reason: Option<SessClose>) -> Option<&'static str> {
     let origin = connection.origin();
-    match connection.close.or(reason) {
-        Some(reason) => Some(reason.name()),
-        None if origin.spec.proxy_header.is_some_and(|version| version > 0) => Some("null"),
-        None if !connection.is_at_end => Some(SessClose::RespClose.name()),
-        None if connection.has_faulty_origin() || origin.endpoint.trust.is_suspected(Instant::now()) => {
-            Some(SessClose::RxJunk.name())
-        }
-        None => None,
-    }
+    let used = Used {
+        close: connection.close.or(reason),
+        has_proxy_header: origin.spec.proxy_header.is_some_and(|version| version > 0),
+        is_at_end: connection.is_at_end,
+    };
+    reuse::objection(used, || {
+        connection.has_faulty_origin() || origin.endpoint.trust.is_suspected(Instant::now())
+    })
 }

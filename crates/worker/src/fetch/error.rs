@@ -1,6 +1,6 @@
 //! vcl_backend_error: an object made by VCL because the origin gave none.
 
-use lacquer_flow::{Lifetime, validation};
+use lacquer_flow::{Lifetime, retry, validation};
 use lacquer_http::{fixed, header_table as h};
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
@@ -32,7 +32,7 @@ pub async fn error(f: &mut Fetch) -> Step {
         Action::Deliver => {}
         Action::Retry => {
             f.retries += 1;
-            if f.retries <= f.task.params.max_retries {
+            if retry::is_within(f.retries, f.task.params.max_retries) {
                 f.attempt.error_action = false;
                 return Step::Retry;
             }

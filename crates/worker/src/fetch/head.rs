@@ -7,9 +7,9 @@ use lacquer_http::{BodyStatus, Mark, SessClose};
 use lacquer_shm::Tag;
 
 use super::Fetch;
-use super::connect::Tried;
 use super::connection::OriginConnection;
 use crate::deadlines::Moment;
+use lacquer_flow::retry::Exchange;
 
 /// Seconds that are waited for a response even where none are allowed.
 const SHORTEST_WAIT: f64 = 1e-3;
@@ -51,7 +51,7 @@ impl Fetch {
         Limits { first, between, whole }
     }
 
-    pub(super) async fn receive_head(&mut self, connection: &mut OriginConnection) -> Tried {
+    pub(super) async fn receive_head(&mut self, connection: &mut OriginConnection) -> Exchange {
         let max = (self.task.params.http_resp_size as usize).min(self.task.ws.free_space().saturating_sub(1));
         let limits = self.head_limits(connection);
         let begun = self.deadline.now();
@@ -92,7 +92,11 @@ impl Fetch {
             self.blame_limit(if is_configured { "http_resp_size" } else { "workspace_backend" });
         }
         connection.close = Some(close);
-        if have + interim.bytes == 0 && close != SessClose::RxTimeout { Tried::Silent } else { Tried::Bad }
+        if have + interim.bytes == 0 && close != SessClose::RxTimeout {
+            Exchange::Silent
+        } else {
+            Exchange::Failed
+        }
     }
 
     /// Looks for the end of the head in the reserved bytes. Interim responses are taken out of them.
@@ -111,7 +115,7 @@ impl Fetch {
         scan
     }
 
-    fn parse_head(&mut self, connection: &mut OriginConnection, have: usize) -> Tried {
+    fn parse_head(&mut self, connection: &mut OriginConnection, have: usize) -> Exchange {
         let before = self.task.ws.mark();
         let text = self.task.ws.commit(have);
         let limit = self.task.params.http_resp_hdr_len as usize;
@@ -138,7 +142,7 @@ impl Fetch {
                     // It need not have anything to do with this request.
                     (connection.ahead, connection.is_at_end) = (text, true);
                 }
-                return Tried::Bad;
+                return Exchange::Failed;
             }
         };
         self.account.beresp_header += head.len as u64;
@@ -161,7 +165,7 @@ impl Fetch {
         }
         self.count_framing(connection.framing.status);
         self.beresp_headers().log_all();
-        Tried::Good
+        Exchange::Answered
     }
 
     /// Names the parameter that the response's head exceeds, in the log and as the reason on the error page.
@@ -193,13 +197,13 @@ impl Fetch {
     }
 
     /// Throws away a response on a reused connection that may be another's.
-    fn give_up_answer(&mut self, connection: &mut OriginConnection, before: Mark) -> Tried {
+    fn give_up_answer(&mut self, connection: &mut OriginConnection, before: Mark) -> Exchange {
         self.fetch_error("response in doubt (reused connection)");
         connection.keep_surplus(&self.task.ws);
         connection.close = Some(SessClose::RxJunk);
         self.beresp.clear();
         self.task.ws.release(before);
-        Tried::Foreign
+        Exchange::Foreign
     }
 }
 

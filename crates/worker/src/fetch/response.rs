@@ -1,5 +1,6 @@
 //! vcl_backend_response (or vcl_backend_refresh) and what it decides.
 
+use lacquer_flow::retry;
 use lacquer_http::{BodyStatus, SessClose, header_table as h};
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
@@ -49,7 +50,7 @@ fn again(f: &mut Fetch) -> Step {
     let reason = reason.or_else(|| f.origin.as_ref().and_then(|o| o.close));
     f.close_origin(reason);
     f.retries += 1;
-    if f.retries <= f.task.params.max_retries {
+    if retry::is_within(f.retries, f.task.params.max_retries) {
         return Step::Retry;
     }
     f.task.log.put(Tag::VCL_Error, b"Too many retries, delivering 503");

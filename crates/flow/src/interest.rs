@@ -1,0 +1,57 @@
+//! Who still wants a response: whether its fetch goes on when the client it began for is gone.
+
+/// What decides about a fetch without a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetching {
+    /// It refreshes an object that was delivered already.
+    pub is_background: bool,
+    /// The response is known not to be for the cache.
+    pub is_uncacheable: bool,
+    /// The last response was not for the cache, so that this one may not be either.
+    pub is_hit_for_miss: bool,
+    /// The response is being stored, which settles it.
+    pub is_stored: bool,
+}
+
+/// Returns whether a fetch ends with its client: nothing comes of it for the cache, as far as is known, and no other
+/// request waits for it.
+#[inline]
+pub fn ends_with_client(fetch: Fetching, is_awaited: impl FnOnce() -> bool) -> bool {
+    if fetch.is_background {
+        return false;
+    }
+    fetch.is_uncacheable || fetch.is_hit_for_miss && !fetch.is_stored && !is_awaited()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fetches_for_the_cache_go_on() {
+        let miss = Fetching {
+            is_background: false,
+            is_uncacheable: false,
+            is_hit_for_miss: false,
+            is_stored: false,
+        };
+        let pass = Fetching { is_uncacheable: true, ..miss };
+        let hit_for_miss = Fetching { is_hit_for_miss: true, ..miss };
+        let table = [
+            // others wait: does it end with its client
+            (miss, false, false),
+            (miss, true, false),
+            (Fetching { is_stored: true, ..miss }, false, false),
+            (pass, false, true),
+            (Fetching { is_stored: true, ..pass }, false, true),
+            (hit_for_miss, false, true),
+            (hit_for_miss, true, false),
+            (Fetching { is_stored: true, ..hit_for_miss }, false, false),
+            (Fetching { is_background: true, ..pass }, false, false),
+            (Fetching { is_background: true, ..hit_for_miss }, false, false),
+        ];
+        for (fetch, is_awaited, expected) in table {
+            assert_eq!(ends_with_client(fetch, || is_awaited), expected, "{fetch:?} {is_awaited}");
+        }
+    }
+}

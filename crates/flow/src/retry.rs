@@ -1,0 +1,91 @@
+//! Whether there is another try: of a request on another connection (RFC 9112 section 9.3.1), of a fetch by VCL's
+//! `retry`, of a request by its `restart`.
+
+use lacquer_http::SessClose;
+
+/// Outcome of one try on one connection to an origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exchange {
+    /// The head of a response came.
+    Answered,
+    /// Nothing came back. An origin that closes an idle connection may not have seen the request.
+    Silent,
+    /// What came may be the response to another request.
+    Foreign,
+    Failed,
+}
+
+/// What decides about another try on a new connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// The connection had served other requests.
+    pub is_reused: bool,
+    /// This is the second try already.
+    pub is_second: bool,
+    /// The request can be sent again: nothing of a body was taken from the client.
+    pub is_repeatable: bool,
+}
+
+/// What follows an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    Respond,
+    /// Close the connection, for this reason if it has none of its own, and try once more on a new one.
+    Repeat(Option<SessClose>),
+    GiveUp,
+}
+
+/// Decides what follows an exchange with an origin.
+#[inline]
+pub fn after_exchange(exchange: Exchange, tried: Tried) -> Next {
+    match exchange {
+        Exchange::Answered => Next::Respond,
+        // A new connection that stays silent will do so again.
+        Exchange::Silent if tried.is_reused && tried.is_repeatable => Next::Repeat(None),
+        Exchange::Foreign if !tried.is_second && tried.is_repeatable => Next::Repeat(Some(SessClose::RxJunk)),
+        Exchange::Silent | Exchange::Foreign | Exchange::Failed => Next::GiveUp,
+    }
+}
+
+/// Returns whether VCL may have another try: `count` with this one, of at most `most` (`max_retries`,
+/// `max_restarts`).
+#[inline]
+pub fn is_within(count: u32, most: u32) -> bool {
+    count <= most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_repeated_on_new_connections() {
+        let foreign = Next::Repeat(Some(SessClose::RxJunk));
+        let table = [
+            // outcome, reused connection, second try, repeatable
+            ((Exchange::Answered, true, false, true), Next::Respond),
+            ((Exchange::Answered, false, true, false), Next::Respond),
+            ((Exchange::Silent, true, false, true), Next::Repeat(None)),
+            ((Exchange::Silent, false, false, true), Next::GiveUp),
+            ((Exchange::Silent, false, true, true), Next::GiveUp),
+            // Its body was taken from the client and cannot be sent again.
+            ((Exchange::Silent, true, false, false), Next::GiveUp),
+            ((Exchange::Foreign, true, false, true), foreign),
+            ((Exchange::Foreign, false, false, true), foreign),
+            ((Exchange::Foreign, false, true, true), Next::GiveUp),
+            ((Exchange::Foreign, true, false, false), Next::GiveUp),
+            ((Exchange::Failed, true, false, true), Next::GiveUp),
+        ];
+        for ((exchange, is_reused, is_second, is_repeatable), expected) in table {
+            let tried = Tried { is_reused, is_second, is_repeatable };
+            assert_eq!(after_exchange(exchange, tried), expected, "{exchange:?} {tried:?}");
+        }
+    }
+
+    #[test]
+    fn retries_and_restarts_are_limited() {
+        for ((count, most), expected) in [((1, 4), true), ((4, 4), true), ((5, 4), false), ((1, 0), false)] {
+            assert_eq!(is_within(count, most), expected, "{count} of {most}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Whether a connection to an origin is kept for the next request, and whether its response may be believed. A
+//! response that is taken for another's is the worst that a cache can do, so every doubt closes the connection.
+
+use lacquer_http::SessClose;
+
+/// Reason to close a connection that began with a PROXY header, in Varnish's words. It names one client.
+const INTRODUCED: &str = "null";
+
+/// What decides about a connection whose use has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// Why it is to be closed, as found so far: by its own headers, or by the fetch.
+    pub close: Option<SessClose>,
+    /// It began with a PROXY header.
+    pub has_proxy_header: bool,
+    /// The response was read to its end.
+    pub is_at_end: bool,
+}
+
+/// Returns why the connection is closed, for the log; `None` if it can be kept. `is_distrusted`: its origin sent
+/// bytes that belong to no request.
+#[inline]
+pub fn objection(used: Used, is_distrusted: impl FnOnce() -> bool) -> Option<&'static str> {
+    match used.close {
+        Some(reason) => Some(reason.name()),
+        None if used.has_proxy_header => Some(INTRODUCED),
+        None if !used.is_at_end => Some(SessClose::RespClose.name()),
+        None if is_distrusted() => Some(SessClose::RxJunk.name()),
+        None => None,
+    }
+}
+
+/// Returns whether a response may be another's: it came on a connection that had served other requests, and bytes
+/// follow it, or the origin was found to send such bytes meanwhile.
+#[inline]
+pub fn is_in_doubt(
+    is_reused: bool,
+    has_surplus: impl FnOnce() -> bool,
+    has_fault: impl FnOnce() -> bool,
+) -> bool {
+    is_reused && (has_surplus() || has_fault())
+}
+
+/// What bytes after the end of a response mean for that response and for the origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Surplus {
+    /// The response may be another's: nobody is to find it in the cache.
+    pub is_foreign: bool,
+    /// The origin may speak before it is asked.
+    pub may_have_spoken_first: bool,
+}
+
+/// Judges bytes after the end of a response. `is_bodyless`: it has no body by rule, so that they may be one sent
+/// against the rule; `may_be_response`: they look like the head of a response.
+pub fn judge_surplus(is_reused: bool, is_bodyless: bool, may_be_response: bool) -> Surplus {
+    Surplus { is_foreign: is_reused || may_be_response, may_have_spoken_first: !is_reused && !is_bodyless }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_kept_unless_something_speaks_against_it() {
+        let sound = Used { close: None, has_proxy_header: false, is_at_end: true };
+        let table = [
+            (sound, false, None),
+            (sound, true, Some("RX_JUNK")),
+            (Used { is_at_end: false, ..sound }, false, Some("RESP_CLOSE")),
+            (Used { has_proxy_header: true, ..sound }, false, Some("null")),
+            (Used { close: Some(SessClose::RespClose), ..sound }, false, Some("RESP_CLOSE")),
+            (Used { close: Some(SessClose::ReqClose), is_at_end: false, ..sound }, true, Some("REQ_CLOSE")),
+        ];
+        for (used, is_distrusted, expected) in table {
+            assert_eq!(objection(used, || is_distrusted), expected, "{used:?} {is_distrusted}");
+        }
+    }
+
+    #[test]
+    fn responses_in_doubt() {
+        let table = [
+            // reused, bytes follow, origin at fault
+            ((false, true, true), false),
+            ((true, false, false), false),
+            ((true, true, false), true),
+            ((true, false, true), true),
+        ];
+        for ((is_reused, has_surplus, has_fault), expected) in table {
+            assert_eq!(is_in_doubt(is_reused, || has_surplus, || has_fault), expected);
+        }
+    }
+
+    #[test]
+    fn bytes_after_a_response() {
+        let table = [
+            // reused, bodyless, looks like a response: is foreign, may have spoken first
+            ((false, false, false), (false, true)),
+            ((false, false, true), (true, true)),
+            ((false, true, false), (false, false)),
+            ((false, true, true), (true, false)),
+            ((true, false, false), (true, false)),
+            ((true, true, true), (true, false)),
+        ];
+        for ((is_reused, is_bodyless, may_be_response), (is_foreign, may_have_spoken_first)) in table {
+            let expected = Surplus { is_foreign, may_have_spoken_first };
+            assert_eq!(judge_surplus(is_reused, is_bodyless, may_be_response), expected);
+        }
+    }
+}
