@@ -99,6 +99,8 @@ pub struct Workspace {
     free: usize,
     reserved: usize,
     overflowed: bool,
+    /// Memory that [`Workspace::roll_back`] replaced; readers may still hold its bytes.
+    replaced: Vec<Box<[u8]>>,
 }
 
 impl Workspace {
@@ -106,7 +108,14 @@ impl Workspace {
     /// remainder to a multiple of eight are not usable).
     pub fn new(size: usize) -> Workspace {
         let capacity = size.min(FIXED_BASE as usize).saturating_sub(1) & !(ALIGN - 1);
-        Workspace { bytes: Box::default(), capacity, free: 0, reserved: 0, overflowed: false }
+        Workspace {
+            bytes: Box::default(),
+            capacity,
+            free: 0,
+            reserved: 0,
+            overflowed: false,
+            replaced: Vec::new(),
+        }
     }
 
     /// Forgets all texts and the overflow mark; keeps the memory.
@@ -114,6 +123,7 @@ impl Workspace {
         self.free = 0;
         self.reserved = 0;
         self.overflowed = false;
+        self.replaced.clear();
     }
 
     /// Changes the size for the next use; drops the memory when the size differs.
@@ -156,6 +166,20 @@ impl Workspace {
         debug_assert!(mark.0 as usize <= self.free);
         self.free = self.free.min(mark.0 as usize);
         self.reserved = 0;
+    }
+
+    /// Gives back everything allocated since `mark`, as [`Workspace::release`], but leaves the bytes there as they
+    /// are until the next [`Workspace::reset`]: what VCL has in hand during a rollback must not change. So it goes
+    /// on in other memory, with a copy of what was allocated before `mark`.
+    #[cold]
+    pub fn roll_back(&mut self, mark: Mark) {
+        let kept = self.free.min(mark.0 as usize);
+        if kept < self.free {
+            let mut fresh = vec![0; self.capacity].into_boxed_slice();
+            fresh[..kept].copy_from_slice(&self.bytes[..kept]);
+            self.replaced.push(std::mem::replace(&mut self.bytes, fresh));
+        }
+        self.release(mark);
     }
 
     /// The bytes of `text`; empty for [`Text::NONE`].
@@ -415,5 +439,22 @@ mod tests {
         assert_eq!(ws.used(), 8);
         assert_eq!(ws.get(Text::NONE), b"");
         assert_eq!(ws.get_opt(Text::NONE), None);
+    }
+
+    #[test]
+    fn a_rollback_leaves_the_bytes_in_hand_as_they_are() {
+        let mut ws = Workspace::new(256);
+        let before = ws.copy(b"before").unwrap();
+        let mark = ws.mark();
+        let after = ws.copy(b"after").unwrap();
+        let in_hand = ws.get(after).as_ptr();
+        ws.roll_back(mark);
+        let used = ws.used();
+        let next = ws.copy(b"other").unwrap();
+        assert_eq!((ws.get(before), ws.get(next), used), (&b"before"[..], &b"other"[..], 8));
+        assert_ne!(ws.get(next).as_ptr(), in_hand);
+        assert_eq!(&*ws.replaced[0], [b"before\0\0after\0\0\0".as_slice(), &[0; 232]].concat());
+        ws.reset();
+        assert!(ws.replaced.is_empty());
     }
 }

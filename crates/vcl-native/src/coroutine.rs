@@ -59,14 +59,7 @@ pub async fn run<'a>(ctx: &mut Ctx<'a>, body: impl FnOnce(&mut Ctx<'a>) -> Actio
     };
     let on_stack = |yielder: &Yielder<bool, Lent>, _: bool| {
         let waiter = Waiter { yielder, given_up: Cell::new(false) };
-        let suspend: &dyn Suspend = &waiter;
-        // SAFETY: only the lifetime changes. The context loses it again before the waiter goes; should a panic
-        // prevent that, it takes the run with it, and no VCL is called with this context any more.
-        let suspend = unsafe { std::mem::transmute::<&dyn Suspend, &'a dyn Suspend>(suspend) };
-        let outer = ctx.suspend.replace(suspend);
-        let action = body(ctx);
-        ctx.suspend = outer;
-        action
+        ctx.waiting_by(&waiter, body)
     };
     // SAFETY: the coroutine is finished before this function's locals and arguments go: it runs to its end
     // below, or in `Driver::drop`.

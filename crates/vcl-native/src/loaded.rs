@@ -36,9 +36,8 @@ pub fn compile(mut instance: Instance) -> Result<LoadedVcl, String> {
     for sub in &mut instance.program.subs {
         sub.body = Vec::new();
     }
-    if instance.subs.set(subs).is_err() {
-        return Err("The program is compiled already".to_owned());
-    }
+    // SAFETY: the code was made of this instance just now, and goes with it.
+    unsafe { instance.set_code(subs)? };
     Ok(LoadedVcl { instance, methods, may_suspend, _constants: constants, _code: code })
 }
 
@@ -56,9 +55,8 @@ impl LoadedVcl {
     pub fn run(&self, method: Method, ctx: &mut Ctx<'_>) -> Action {
         let mut code = 0;
         if let Some(sub) = self.methods[method as usize] {
-            debug_assert!(std::ptr::eq(ctx.vcl, &raw const self.instance), "the context is another VCL's");
-            // SAFETY: the code lives as long as `self`; whoever made the context made it of this instance, for
-            // which the code was compiled.
+            assert!(std::ptr::eq(ctx.vcl, &raw const self.instance), "the context is another VCL's");
+            // SAFETY: the code lives as long as `self`, and was made of the context's instance.
             code = unsafe { sub(ctx) };
         }
         let code = if ctx.handling != 0 { ctx.handling } else { code };

@@ -280,6 +280,30 @@ fn objects_and_call_sites_keep_state() {
 }
 
 #[test]
+#[should_panic(expected = "another VCL's")]
+fn a_context_of_another_vcl_is_refused() {
+    let [one, other] = [(); 2].map(|()| load(program(vec![sub("vcl_recv", vec![act(Action::Hash)])])));
+    let mut host = MemoryHost::new(Method::Recv);
+    one.run(Method::Recv, &mut Ctx::new(&mut host, other.instance()));
+}
+
+/// A program that the compiler would not make: its types are what machine code relies on.
+#[test]
+fn an_argument_of_another_type_does_not_compile() {
+    let lie = |ty, kind| {
+        let value = call(Type::String, module::ECHO, vec![e(ty, kind)]);
+        let program = program(vec![sub("vcl_recv", vec![set_header(0, value), act(Action::Hash)])]);
+        let instance = lacquer_vcl_runtime::Instance::new("test", program, module::MODULES, true);
+        lacquer_vcl_native::compile(instance.unwrap()).map(drop)
+    };
+    assert!(lie(Type::String, ExprKind::Str(b"text".as_slice().into())).is_ok());
+    for ty in [Type::Blob, Type::Int, Type::Acl, Type::Ip] {
+        assert!(lie(ty, ExprKind::Str(b"text".as_slice().into())).is_err(), "{ty:?}");
+    }
+    assert!(lie(Type::Blob, ExprKind::Ip([127, 0, 0, 1].into(), 80)).is_err());
+}
+
+#[test]
 fn subs_as_values_are_called_and_checked() {
     let callable = |sub| e(Type::Bool, ExprKind::SubCallable(Box::new(e(Type::Sub, ExprKind::Sub(sub)))));
     let dynamic = |sub| Stmt::Do {

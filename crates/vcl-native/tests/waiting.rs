@@ -51,7 +51,7 @@ fn a_run_waits_and_goes_on() {
         let mut host = MemoryHost::new(Method::Recv);
         let mut ctx = Ctx::new(&mut host, loaded.instance());
         let (action, pending) = finish(loaded.run_suspendable(Method::Recv, &mut ctx));
-        assert!(ctx.suspend.is_none());
+        assert!(!ctx.can_wait());
         assert_eq!((action, pending), (Action::Hash, 3));
         assert_eq!(host.journal, ["Req H0: \"2\"", "body up to 1000", "Req H1: \"42\"", "Req H0: \"6\""]);
     }
@@ -95,7 +95,7 @@ fn a_dropped_run_fails_to_its_end() {
             }
         }
         assert_eq!(ctx.failed(), polls > 0);
-        assert!(ctx.suspend.is_none());
+        assert!(!ctx.can_wait());
         let last = host.journal.last().map(String::as_str);
         assert_eq!(last, (polls > 0).then_some("fail The task has ended"), "after {polls} polls");
     }

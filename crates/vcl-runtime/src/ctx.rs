@@ -24,7 +24,8 @@ pub trait Suspend {
 /// Dynamic calls nest no deeper; a bound for the stack, far above what programs do.
 const MAX_DYNAMIC_CALLS: usize = 16;
 
-/// `'a` is the task: values handed to VCL live that long. Compiled code reads the first two fields by place.
+/// `'a` is the run: the host is borrowed and values handed to VCL live that long. Compiled code reads the first
+/// two fields by place.
 #[repr(C)]
 pub struct Ctx<'a> {
     /// The code of an action (`Fail` after a failure) once the run has to end. Compiled code looks after
@@ -34,7 +35,7 @@ pub struct Ctx<'a> {
     pub trace: u32,
     pub host: &'a mut dyn Host,
     pub vcl: &'a Instance,
-    pub suspend: Option<&'a dyn Suspend>,
+    suspend: Option<&'a dyn Suspend>,
     /// Subs under way that can be called dynamically.
     active: Vec<u32>,
 }
@@ -73,29 +74,28 @@ impl<'a> Ctx<'a> {
             return Ok(b"");
         }
         let held = self.host.copy(bytes).ok_or("Workspace overflow")?;
-        self.read(held).ok_or_else(|| "Workspace overflow".into())
+        // SAFETY: the host returned it.
+        Ok(unsafe { lasting(held) })
     }
 
     /// Joins strings; undefined ones are empty. A single one is not copied.
-    pub fn join(&mut self, parts: &[Str]) -> Result<&'a [u8], ModuleError> {
-        let mut full = parts.iter().filter(|s| !s.or_empty().is_empty());
+    pub fn join(&mut self, parts: &[Str<'a>]) -> Result<&'a [u8], ModuleError> {
+        let mut full = parts.iter().map(|part| part.or_empty()).filter(|bytes| !bytes.is_empty());
         let Some(first) = full.next() else { return Ok(b"") };
         if full.next().is_none() {
-            return Ok(self.read(*first).unwrap_or_default());
+            return Ok(first);
         }
-        let size = parts.iter().map(|s| s.or_empty().len()).sum();
-        let at = self.host.alloc(size).ok_or("Workspace overflow")?;
-        let mut end = at;
+        let size = parts.iter().map(|part| part.or_empty().len()).sum();
+        let joined = self.host.alloc(size).ok_or("Workspace overflow")?;
+        let mut rest = &mut joined[..];
         for part in parts {
             let bytes = part.or_empty();
-            // SAFETY: the parts' lengths add up to the `size` bytes given, which nothing else refers to yet.
-            unsafe {
-                end.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
-                end = end.add(bytes.len());
-            }
+            let (place, behind) = rest.split_at_mut(bytes.len());
+            place.copy_from_slice(bytes);
+            rest = behind;
         }
-        // SAFETY: all of it was written above, and the workspace lives and stays as it is for `'a`.
-        Ok(unsafe { std::slice::from_raw_parts(at, size) })
+        // SAFETY: the host returned it.
+        Ok(unsafe { lasting(joined) })
     }
 
     // Headers.
@@ -117,14 +117,15 @@ impl<'a> Ctx<'a> {
     /// The value of a header by its name as HEADER arguments have it.
     pub fn header(&mut self, http: HttpId, name: NameRef<'a>) -> Option<&'a [u8]> {
         let name = self.named(name)?;
-        let value = self.host.header(http, &name);
-        self.read(value)
+        let value = self.host.header(http, &name)?;
+        // SAFETY: the host returned it.
+        Some(unsafe { lasting(value) })
     }
 
     /// Copies the value into the workspace; all headers of the name are replaced.
     pub fn set_header(&mut self, http: HttpId, name: &HeaderName, value: &[u8]) -> Result<(), ModuleError> {
         let value = self.copy(value)?;
-        Ok(self.host.set_header(http, name, Str::new(value))?)
+        Ok(self.host.set_header(http, name, Some(value))?)
     }
 
     pub fn unset_header(&mut self, http: HttpId, name: &HeaderName) -> Result<(), ModuleError> {
@@ -206,10 +207,10 @@ impl<'a> Ctx<'a> {
             Err(SubFault::Recursion) => return Err(format!("Recursive call to \"sub {name}{{}}\"").into()),
         }
         let index = sub.unwrap_or_default();
-        let code = self.vcl.subs.get().and_then(|subs| subs.get(index as usize)).copied();
+        let code = self.vcl.sub(index);
         let code = code.ok_or("The program is not compiled yet")?;
         self.active.push(index);
-        // SAFETY: the code was made for this program, whose instance this is.
+        // SAFETY: the code is this instance's, and `vcl` lives for `'a`.
         let handling = unsafe { code(self) };
         self.active.pop();
         if self.handling == 0 {
@@ -246,6 +247,31 @@ impl<'a> Ctx<'a> {
 
     // Waiting.
 
+    /// Whether this run may wait.
+    pub fn can_wait(&self) -> bool {
+        self.suspend.is_some()
+    }
+
+    /// Runs `body` with a way to wait.
+    pub fn waiting_by<R>(&mut self, suspend: &dyn Suspend, body: impl FnOnce(&mut Ctx<'a>) -> R) -> R {
+        /// Takes the way to wait out of the context again, also when `body` panics.
+        struct Restore<'c, 'a> {
+            ctx: &'c mut Ctx<'a>,
+            outer: Option<&'a dyn Suspend>,
+        }
+        impl Drop for Restore<'_, '_> {
+            fn drop(&mut self) {
+                self.ctx.suspend = self.outer;
+            }
+        }
+        // SAFETY: only the lifetime changes. The field is private, nothing copies it elsewhere, and the guard
+        // replaces it before `suspend` ends.
+        let suspend = unsafe { std::mem::transmute::<&dyn Suspend, &'a dyn Suspend>(suspend) };
+        let outer = self.suspend.replace(suspend);
+        let restore = Restore { ctx: self, outer };
+        body(restore.ctx)
+    }
+
     /// Waits for work on the reactor without blocking its thread. Only functions that their module names
     /// in [`suspends`](crate::Module::suspends) may call it.
     pub fn block_on<T>(&mut self, work: LocalFuture<'_, T>) -> Result<T, ModuleError> {
@@ -262,6 +288,17 @@ impl<'a> Ctx<'a> {
         let work = start(&mut *self.host)?;
         wait(suspend, work)
     }
+}
+
+/// Extends bytes that the host returned to the life of the run.
+///
+/// # Safety
+/// A method of the context's host that [`StableValues`](crate::host::StableValues) names must have returned them,
+/// and nothing may write to them any more.
+#[inline(always)]
+pub(crate) unsafe fn lasting<'a>(bytes: &[u8]) -> &'a [u8] {
+    // SAFETY: `Ctx` borrows the host for `'a`, and the host promises that the bytes stay until that ends.
+    unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
 }
 
 const NO_WAIT: &str = "This call may not wait here";

@@ -119,9 +119,11 @@ impl Directors {
         BackendId(cells.len() as u32)
     }
 
-    pub fn get(&self, id: BackendId) -> Option<Arc<DirectorCell>> {
+    pub fn get(&self, id: BackendId) -> Option<&DirectorCell> {
         let cells = self.cells.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        cells.get((id.0 as usize).checked_sub(1)?).cloned()
+        let cell = Arc::as_ptr(cells.get((id.0 as usize).checked_sub(1)?)?);
+        // SAFETY: rows are only ever added, so the reference counter of this one is held as long as `self` lives.
+        Some(unsafe { &*cell })
     }
 
     /// In the order in which they were added.

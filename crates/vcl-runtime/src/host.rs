@@ -14,7 +14,7 @@ use lacquer_vcl::variables_table::Var;
 use crate::director::BackendId;
 use crate::instance::{HeaderName, PrivateMap};
 use crate::regex::RegexLimits;
-use crate::value::{Blob, Str};
+use crate::value::Blob;
 
 /// Work that VCL waits for. It runs on the reactor's own thread.
 pub type LocalFuture<'h, T> = Pin<Box<dyn Future<Output = T> + 'h>>;
@@ -70,9 +70,21 @@ fn nowhere<T>(what: &str) -> HostResult<T> {
     Err(format!("{what} is not available here"))
 }
 
-/// A transaction as VCL sees it: a client's request, a fetch, or none (vcl_init and vcl_fini). What a kind of
-/// transaction does not have is left to the defaults, which fail or answer neutrally.
-pub trait Host {
+/// Promises that the values of a [`Host`] outlast the call that returned them. It is the one promise about the
+/// life of values that the compiler cannot check: a string in hand must survive the next call, which borrows the
+/// host anew, and compiled code holds pointers instead of borrows.
+///
+/// # Safety
+/// Let a [`Ctx`](crate::Ctx) borrow the host for `'a`. Until `'a` ends, whichever other methods of the host are
+/// called, nothing moves, changes or frees the memory behind what one of these returned: [`Host::alloc`] (but for
+/// what the caller writes there before its next call), [`Host::copy`], [`Host::get_str`], [`Host::get_ip`],
+/// [`Host::get_blob`], [`Host::header`] and [`Host::stevedore_name`]. This includes [`Host::rollback`] and
+/// [`Host::workspace_reset`]: room that they give back must not be written to before `'a` ends.
+pub unsafe trait StableValues {}
+
+/// A transaction as VCL sees it: a client's request, a fetch, or none (vcl_init and vcl_fini). A kind of
+/// transaction leaves to the defaults what it does not have; they fail or return a neutral value.
+pub trait Host: StableValues {
     /// The subroutine that runs now.
     fn method(&self) -> Method;
     /// Time of this task, seconds since the epoch (VCL's `now`).
@@ -80,9 +92,10 @@ pub trait Host {
     /// The real time at this moment (std.now, timestamps).
     fn real_now(&self) -> f64;
 
-    // Workspace: memory that lives until the task ends and never moves. `None`: out of workspace.
-    fn alloc(&mut self, bytes: usize) -> Option<*mut u8>;
-    fn copy(&mut self, bytes: &[u8]) -> Option<Str>;
+    // Workspace. `None`: out of workspace.
+    /// Returns `bytes` bytes of any content.
+    fn alloc(&mut self, bytes: usize) -> Option<&mut [u8]>;
+    fn copy(&mut self, bytes: &[u8]) -> Option<&[u8]>;
 
     // Variables by class. Types are settled at compile time, so a wrong class is a bug, answered neutrally.
     fn get_bool(&mut self, _var: Var) -> bool {
@@ -96,14 +109,14 @@ pub trait Host {
     fn get_real(&mut self, _var: Var) -> f64 {
         0.0
     }
-    fn get_str(&mut self, _var: Var) -> Str {
-        Str::NULL
+    /// `None` is VCL's undefined string, here and wherever a method takes or returns a string.
+    fn get_str(&mut self, _var: Var) -> Option<&[u8]> {
+        None
     }
-    /// The address stays where it is until the subroutine ends.
     fn get_ip(&self, _var: Var) -> Option<&SocketAddr> {
         None
     }
-    fn get_blob(&mut self, _var: Var) -> Option<Blob> {
+    fn get_blob(&mut self, _var: Var) -> Option<Blob<'_>> {
         None
     }
     fn get_backend(&mut self, _var: Var) -> BackendId {
@@ -122,7 +135,7 @@ pub trait Host {
     fn set_real(&mut self, var: Var, _value: f64) -> HostResult<()> {
         nowhere(var.name())
     }
-    fn set_str(&mut self, var: Var, _value: Str) -> HostResult<()> {
+    fn set_str(&mut self, var: Var, _value: Option<&[u8]>) -> HostResult<()> {
         nowhere(var.name())
     }
     fn set_backend(&mut self, var: Var, _value: BackendId) -> HostResult<()> {
@@ -141,16 +154,16 @@ pub trait Host {
     fn stevedore_by_name(&mut self, _name: &str) -> u32 {
         0
     }
-    fn stevedore_name(&mut self, _index: u32) -> Str {
-        Str::NULL
+    fn stevedore_name(&mut self, _index: u32) -> Option<&[u8]> {
+        None
     }
 
-    // Headers. A null value sets an empty header, as Varnish does. Whether a value may stand in a header
-    // (feature validate_headers) is for the host to say.
-    fn header(&mut self, _http: HttpId, _name: &HeaderName) -> Str {
-        Str::NULL
+    // Headers. An undefined value sets an empty header, as Varnish does. The host decides whether a value may
+    // stand in a header (feature validate_headers).
+    fn header(&mut self, _http: HttpId, _name: &HeaderName) -> Option<&[u8]> {
+        None
     }
-    fn set_header(&mut self, _http: HttpId, name: &HeaderName, _value: Str) -> HostResult<()> {
+    fn set_header(&mut self, _http: HttpId, name: &HeaderName, _value: Option<&[u8]>) -> HostResult<()> {
         nowhere(name.name.as_str())
     }
     fn unset_header(&mut self, _http: HttpId, name: &HeaderName) -> HostResult<()> {
@@ -173,7 +186,7 @@ pub trait Host {
     }
 
     // Returns with arguments; the plain action is the compiled subroutine's result.
-    fn return_status(&mut self, _status: i64, _reason: Str) -> HostResult<()> {
+    fn return_status(&mut self, _status: i64, _reason: Option<&[u8]>) -> HostResult<()> {
         nowhere("return with a status")
     }
     fn return_pass_for(&mut self, _seconds: f64) -> HostResult<()> {
@@ -185,7 +198,7 @@ pub trait Host {
 
     // Effects.
     /// One string that goes into the hash; undefined is the separator after each `hash_data(...)`.
-    fn hash_data(&mut self, _data: Str) -> HostResult<()> {
+    fn hash_data(&mut self, _data: Option<&[u8]>) -> HostResult<()> {
         nowhere("hash_data()")
     }
     /// One log record; `tag` is the number in the log's tag table. Records that do not fit are cut.

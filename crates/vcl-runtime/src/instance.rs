@@ -58,7 +58,8 @@ impl PrivateMap {
 /// An object made by `new`, shared by all tasks.
 pub type ObjectState = Arc<dyn Any + Send + Sync>;
 
-/// A compiled subroutine: takes the context, returns an action's code or 0.
+/// A compiled subroutine: takes the context, returns an action's code or 0. The context must be of the instance
+/// that the code was made of.
 pub type SubFn = for<'a, 'b> unsafe extern "C" fn(&'b mut Ctx<'a>) -> u32;
 
 /// A module function that the program calls.
@@ -88,7 +89,7 @@ pub struct Instance {
     pub backends: Vec<BackendId>,
     pub default_backend: BackendId,
     /// The machine code of each of the program's subs, once compiled.
-    pub subs: OnceLock<Vec<SubFn>>,
+    subs: OnceLock<Vec<SubFn>>,
     call_states: Vec<OnceLock<Box<dyn Any + Send + Sync>>>,
     vcl_states: Mutex<Vec<(usize, Arc<dyn Any + Send + Sync>)>>,
     kept: Kept,
@@ -153,6 +154,19 @@ impl Instance {
         }
         let default = self.program.default_backend.and_then(|i| self.backends.get(i as usize));
         self.default_backend = default.copied().unwrap_or(BackendId::NONE);
+    }
+
+    /// Sets the machine code of the program's subs, in their order. Fails if there is some already.
+    ///
+    /// # Safety
+    /// The code must have been made of this instance, and may be called as long as the instance can be reached.
+    pub unsafe fn set_code(&self, subs: Vec<SubFn>) -> Result<(), String> {
+        self.subs.set(subs).map_err(|_| "The program is compiled already".to_owned())
+    }
+
+    /// The machine code of a sub; calling it takes a context of this instance.
+    pub fn sub(&self, index: u32) -> Option<SubFn> {
+        self.subs.get()?.get(index as usize).copied()
     }
 
     /// Keeps bytes as long as this VCL, so that its tasks need not copy them (files, objects' content).

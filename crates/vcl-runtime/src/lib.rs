@@ -17,8 +17,8 @@ pub mod value;
 
 pub use ctx::{Ctx, SubFault, Suspend};
 pub use director::{AdminHealth, BackendId, Director, Directors, Health};
-pub use host::{H2Setting, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, TcpInfo};
+pub use host::{H2Setting, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, StableValues, TcpInfo};
 pub use instance::{HeaderName, Instance, ObjectState, PrivateMap};
 pub use module::{Args, Constructor, Event, Func, Module, ModuleError, ObjectType};
 pub use regex::{Regex, RegexLimits};
-pub use value::{Blob, NameRef, Raw, RawKind, Str, Value};
+pub use value::{Blob, NameRef, OwnedBlob, Raw, RawKind, Str, StrWords, Value};

@@ -111,7 +111,7 @@ pub trait Module: Sync + Send {
 
 /// The arguments of one call: one per declared parameter (PRIV_* left out), in order.
 pub struct Args<'a> {
-    pub values: &'a [Value<'a>],
+    values: &'a [Value<'a>],
     /// The object's state, for methods.
     pub this: Option<&'a ObjectState>,
     /// The VCL name of the object being made or called.
@@ -124,6 +124,14 @@ impl<'a> Args<'a> {
     /// A plain function's arguments.
     pub fn new(values: &'a [Value<'a>]) -> Args<'a> {
         Args { values, this: None, object_name: "", call_site: None }
+    }
+
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
     }
 
     pub fn get(&self, i: usize) -> Value<'a> {
@@ -163,7 +171,7 @@ impl<'a> Args<'a> {
     }
 
     /// STRANDS: strings not yet joined; [`Ctx::join`] joins them, [`Args::parts`] walks over them.
-    pub fn strands(&self, i: usize) -> &'a [Str] {
+    pub fn strands(&self, i: usize) -> &'a [Str<'a>] {
         match self.get(i) {
             Value::Strands(s) => s,
             _ => &[],
@@ -177,7 +185,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    pub fn blob(&self, i: usize) -> Option<&'a Blob> {
+    pub fn blob(&self, i: usize) -> Option<&'a Blob<'a>> {
         match self.get(i) {
             Value::Blob(b) => b,
             _ => None,

@@ -41,8 +41,8 @@ fn message(code: i32) -> String {
 /// A compiled pattern, shared by all threads.
 pub struct Regex {
     code: *mut pcre2_code_8,
-    /// It has machine code of its own.
-    jit: bool,
+    /// Its machine code may be called without a look at the subject.
+    direct: bool,
 }
 
 // SAFETY: compiled code is read only; everything a match writes is in the thread's own `Scratch`.
@@ -148,7 +148,11 @@ impl Regex {
         }
         // SAFETY: freshly compiled code; without JIT support the interpreter is used.
         let jit = jit && unsafe { pcre2_jit_compile_8(code, PCRE2_JIT_COMPLETE) } == 0;
-        Ok(Regex { code, jit })
+        let mut options = 0_u32;
+        // SAFETY: freshly compiled code; this question is answered by a u32.
+        unsafe { pcre2_pattern_info_8(code, PCRE2_INFO_ALLOPTIONS, (&raw mut options).cast()) };
+        // A pattern that begins with (*UTF) may only be shown valid UTF-8. `pcre2_match` looks at the subject first.
+        Ok(Regex { code, direct: jit && options & PCRE2_UTF == 0 })
     }
 
     pub fn is_match(&self, subject: &[u8], limits: RegexLimits) -> Result<bool, RegexError> {
@@ -196,7 +200,7 @@ impl Regex {
         scratch.limit(limits);
         // PCRE2 wants a real pointer also for the empty subject.
         let start = if subject.is_empty() { c"".as_ptr().cast() } else { subject.as_ptr() };
-        let run = if self.jit { pcre2_jit_match_8 } else { pcre2_match_8 };
+        let run = if self.direct { pcre2_jit_match_8 } else { pcre2_match_8 };
         // SAFETY: subject and length belong together, `from` is inside, the scratch is this thread's own; the
         // options are among those that machine code knows.
         let found =
@@ -266,7 +270,21 @@ mod tests {
         done.then(|| String::from_utf8(out).unwrap())
     }
 
+    /// The machine code of such a pattern would read beyond a subject that ends within a character.
     #[test]
+    #[cfg_attr(miri, ignore = "calls PCRE2")]
+    fn a_pattern_in_utf_fails_on_other_subjects() {
+        let regex = Regex::new("(*UTF)^.é$".as_bytes(), true).unwrap();
+        let limits = RegexLimits::default();
+        assert_eq!(regex.is_match("aé".as_bytes(), limits), Ok(true));
+        for subject in [&b"a\xc3"[..], b"\xf0", b"\xff\xff", b"\xc3\x28"] {
+            let error = regex.is_match(subject, limits).unwrap_err();
+            assert!((PCRE2_ERROR_UTF8_ERR21..=PCRE2_ERROR_UTF8_ERR1).contains(&error.0), "{error}");
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "calls PCRE2")]
     fn substitutes_as_varnish_does() {
         assert_eq!(sub(false, "foobar", "o", "0").as_deref(), Some("f0obar"));
         assert_eq!(sub(true, "foobar", "o", "0").as_deref(), Some("f00bar"));
@@ -277,6 +295,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "calls PCRE2")]
     fn limits_end_a_match_with_an_error() {
         let regex = Regex::new(b"(a+)+$", false).unwrap();
         let limits = RegexLimits { matches: 100, depth: 1000 };

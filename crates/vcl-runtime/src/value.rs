@@ -1,11 +1,12 @@
 //! Values as compiled code and modules exchange them.
 //!
-//! Compiled code passes [`Raw`] cells (three words, no destructor). A module sees them as [`Value`],
-//! borrowed for `'a`: the life of the task, whose workspace never moves and is not reused before its end.
-//! A rollback does reuse part of it; that is a statement of its own, so that VCL has no value in hand then,
-//! and a module that rolls back looks at none of its arguments afterwards.
+//! Compiled code passes [`Raw`] cells (three words, no destructor). A module sees them as [`Value`], borrowed
+//! for `'a`: the run, during which what the host handed out neither moves nor changes
+//! ([`StableValues`](crate::host::StableValues)).
 
+use std::marker::PhantomData;
 use std::net::SocketAddr;
+use std::ptr::NonNull;
 
 use lacquer_vcl::program::Probe;
 use lacquer_vcl::types::HttpId;
@@ -14,27 +15,39 @@ use crate::director::BackendId;
 use crate::instance::Instance;
 use crate::regex::Regex;
 
-/// A VCL string: bytes that outlive the task step, or undefined (null pointer).
+/// A VCL string as compiled code holds it, in two machine words: bytes that live for `'a`, or undefined (null
+/// pointer).
 ///
-/// Making one from a slice is a promise: the bytes live as long as the task that gets it (workspace memory,
-/// constants of the program, an object the task holds).
+/// It cannot outlive its bytes:
+/// ```compile_fail,E0597
+/// let text = {
+///     let bytes = vec![b'a'];
+///     lacquer_vcl_runtime::Str::new(&bytes)
+/// };
+/// text.get();
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Str {
+pub struct Str<'a> {
     ptr: *const u8,
     len: usize,
+    bytes: PhantomData<&'a [u8]>,
 }
 
-impl Str {
-    pub const NULL: Str = Str { ptr: std::ptr::null(), len: 0 };
+// SAFETY: a string is a shared slice in all but its form.
+unsafe impl Send for Str<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Str<'_> {}
 
-    /// The bytes must outlive the task that the value is handed to.
-    pub const fn new(bytes: &[u8]) -> Str {
-        Str { ptr: bytes.as_ptr(), len: bytes.len() }
+impl<'a> Str<'a> {
+    pub const NULL: Str<'static> = Str { ptr: std::ptr::null(), len: 0, bytes: PhantomData };
+
+    pub const fn new(bytes: &'a [u8]) -> Str<'a> {
+        Str { ptr: bytes.as_ptr(), len: bytes.len(), bytes: PhantomData }
     }
 
     #[inline]
-    pub fn from_option(bytes: Option<&[u8]>) -> Str {
+    pub fn from_option(bytes: Option<&'a [u8]>) -> Str<'a> {
         bytes.map_or(Str::NULL, Str::new)
     }
 
@@ -42,57 +55,91 @@ impl Str {
         self.ptr.is_null()
     }
 
-    /// The bytes, for as long as this value is looked at.
     #[inline]
-    pub fn get(&self) -> Option<&[u8]> {
-        // SAFETY: whoever made the value promised bytes that outlive the task, and `self` is inside it.
-        unsafe { self.bytes() }
+    pub fn get(self) -> Option<&'a [u8]> {
+        // SAFETY: unless null, pointer and length are those of a slice that lives for `'a`: `new` takes nothing
+        // else, and `from_words` is promised it.
+        (!self.ptr.is_null()).then(|| unsafe { std::slice::from_raw_parts(self.ptr, self.len) })
     }
 
-    /// The bytes; undefined is the empty string.
-    pub fn or_empty(&self) -> &[u8] {
+    /// Returns the bytes; undefined is the empty string.
+    pub fn or_empty(self) -> &'a [u8] {
         self.get().unwrap_or_default()
     }
 
+    /// Makes a string of the two words that compiled code has for it.
+    ///
     /// # Safety
-    /// `'a` must not be longer than the task that the value was made for.
-    pub unsafe fn bytes<'a>(self) -> Option<&'a [u8]> {
-        // SAFETY: the caller promises it; null is handled here.
-        (!self.ptr.is_null()).then(|| unsafe { std::slice::from_raw_parts(self.ptr, self.len) })
+    /// `ptr` must be null or point to `len` bytes that live and stay unchanged for `'a`.
+    unsafe fn from_words(ptr: u64, len: u64) -> Str<'a> {
+        Str { ptr: ptr as *const u8, len: len as usize, bytes: PhantomData }
     }
+
+    /// Forgets the lifetime, for the result of a function that compiled code calls.
+    pub fn into_words(self) -> StrWords {
+        StrWords { ptr: self.ptr, len: self.len }
+    }
+}
+
+/// The two words of a [`Str`] on their way to compiled code. Safe code can make them but not read through them.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct StrWords {
+    ptr: *const u8,
+    len: usize,
+}
+
+impl StrWords {
+    pub const NULL: StrWords = StrWords { ptr: std::ptr::null(), len: 0 };
 }
 
 /// A binary value. `kind` tells apart blobs that a module made for itself (0: plain bytes).
 #[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct Blob {
-    ptr: *const u8,
-    len: usize,
+pub struct Blob<'a> {
+    bytes: Str<'a>,
     pub kind: u32,
 }
 
-// SAFETY: a blob's bytes never change, so threads can share them.
-unsafe impl Send for Blob {}
+impl<'a> Blob<'a> {
+    pub const fn new(bytes: &'a [u8], kind: u32) -> Blob<'a> {
+        Blob { bytes: Str::new(bytes), kind }
+    }
+
+    pub fn bytes(self) -> &'a [u8] {
+        self.bytes.or_empty()
+    }
+}
+
+/// A binary value that owns its bytes, for modules that hand out the same one again and again.
+#[derive(Debug)]
+pub struct OwnedBlob {
+    blob: Blob<'static>,
+    /// The bytes of `blob`.
+    owner: NonNull<[u8]>,
+}
+
+// SAFETY: the bytes have one owner and never change.
+unsafe impl Send for OwnedBlob {}
 // SAFETY: as above.
-unsafe impl Sync for Blob {}
+unsafe impl Sync for OwnedBlob {}
 
-impl Blob {
-    /// The bytes must outlive the task that the value is handed to.
-    pub const fn new(bytes: &[u8], kind: u32) -> Blob {
-        Blob { ptr: bytes.as_ptr(), len: bytes.len(), kind }
+impl OwnedBlob {
+    pub fn new(bytes: impl Into<Box<[u8]>>, kind: u32) -> OwnedBlob {
+        let owner = NonNull::from(Box::leak(bytes.into()));
+        // SAFETY: `owner` keeps the bytes in place until this value goes, nobody writes to them, and `get` hands
+        // them out no longer than `self` is borrowed.
+        OwnedBlob { blob: Blob::new(unsafe { owner.as_ref() }, kind), owner }
     }
 
-    /// The bytes, for as long as this value is looked at.
-    pub fn get(&self) -> &[u8] {
-        // SAFETY: whoever made the value promised bytes that outlive the task, and `self` is inside it.
-        unsafe { self.bytes() }.unwrap_or_default()
+    pub fn get(&self) -> &Blob<'_> {
+        &self.blob
     }
+}
 
-    /// # Safety
-    /// `'a` must not be longer than the task that the value was made for.
-    pub unsafe fn bytes<'a>(self) -> Option<&'a [u8]> {
-        // SAFETY: the caller promises it; null is handled there.
-        unsafe { Str { ptr: self.ptr, len: self.len }.bytes() }
+impl Drop for OwnedBlob {
+    fn drop(&mut self) {
+        // SAFETY: `new` leaked the box, and every borrow of its bytes has ended.
+        drop(unsafe { Box::from_raw(self.owner.as_ptr()) });
     }
 }
 
@@ -172,9 +219,9 @@ pub enum Value<'a> {
     Time(f64),
     /// `None` is VCL's undefined string.
     Str(Option<&'a [u8]>),
-    Strands(&'a [Str]),
+    Strands(&'a [Str<'a>]),
     Ip(Option<&'a SocketAddr>),
-    Blob(Option<&'a Blob>),
+    Blob(Option<&'a Blob<'a>>),
     Backend(BackendId),
     Probe(Option<&'a Probe>),
     /// An index for [`Ctx::acl_match`](crate::Ctx::acl_match).
@@ -216,7 +263,7 @@ impl<'a> Value<'a> {
                 RawKind::Real => Value::Real(f64::from_bits(a)),
                 RawKind::Duration => Value::Duration(f64::from_bits(a)),
                 RawKind::Time => Value::Time(f64::from_bits(a)),
-                RawKind::Str => Value::Str(Str { ptr: a as *const u8, len: b as usize }.bytes()),
+                RawKind::Str => Value::Str(Str::from_words(a, b).get()),
                 RawKind::Strands if a == 0 => Value::Strands(&[]),
                 RawKind::Strands => Value::Strands(std::slice::from_raw_parts(a as *const Str, b as usize)),
                 RawKind::Ip => Value::Ip((a as *const SocketAddr).as_ref()),
@@ -229,10 +276,7 @@ impl<'a> Value<'a> {
                 RawKind::Header => {
                     let name = match (a >> 8).checked_sub(1) {
                         None => NameRef::Written(b as u32),
-                        Some(len) => {
-                            let name = Str { ptr: b as *const u8, len: len as usize };
-                            NameRef::Made(name.bytes().unwrap_or_default())
-                        }
+                        Some(len) => NameRef::Made(Str::from_words(b, len).or_empty()),
                     };
                     Value::Header(http_from_code(a & 0xff), name)
                 }

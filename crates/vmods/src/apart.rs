@@ -54,7 +54,7 @@ impl Lane {
         ctx: &mut Ctx<'_>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ModuleError> {
-        if ctx.suspend.is_none() {
+        if !ctx.can_wait() {
             return Ok(work());
         }
         let (done, result) = oneshot::channel();

@@ -2,7 +2,7 @@
 
 use lacquer_shm::Tag;
 use lacquer_vcl::types::Method;
-use lacquer_vcl_runtime::{Args, Ctx, Str, Value};
+use lacquer_vcl_runtime::{Args, Ctx, Value};
 use sha2::{Digest, Sha256};
 
 use crate::support::{Answer, DONE, Table, log};
@@ -53,8 +53,8 @@ fn hash_req_body<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
     let place = (Method::Hash, "hash_req_body can only be used in vcl_hash{}");
     let Some(body) = body(ctx, Some(place)) else { return DONE };
     let digest = ctx.copy(&crate::blob::encode_hex(&Sha256::digest(&body)))?;
-    ctx.host.hash_data(Str::new(digest))?;
-    ctx.host.hash_data(Str::NULL)?;
+    ctx.host.hash_data(Some(digest))?;
+    ctx.host.hash_data(None)?;
     DONE
 }
 

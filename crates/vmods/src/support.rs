@@ -42,8 +42,7 @@ pub(crate) const DONE: Answer<'static> = Ok(Value::Absent);
 
 /// A copy of the bytes in the workspace; undefined when that is full (the host marks the overflow).
 pub(crate) fn text<'a>(ctx: &mut Ctx<'a>, bytes: &[u8]) -> Answer<'a> {
-    let held = ctx.host.copy(bytes);
-    Ok(Value::Str(held.and_then(|s| ctx.read(s))))
+    Ok(Value::Str(ctx.try_copy(bytes)))
 }
 
 pub(crate) fn log(ctx: &mut Ctx<'_>, tag: Tag, text: impl AsRef<[u8]>) {
@@ -75,8 +74,7 @@ pub(crate) fn copy_if_room<'a>(ctx: &mut Ctx<'a>, bytes: &[u8]) -> Option<&'a [u
     if bytes.len() >= room(ctx) {
         return None;
     }
-    let held = ctx.host.copy(bytes)?;
-    ctx.read(held)
+    ctx.try_copy(bytes)
 }
 
 /// A string argument for messages; undefined shows as nothing.

@@ -10,8 +10,15 @@ const MAX_FILE_LINES: usize = 600;
 const MAX_FUNCTION_LINES: usize = 70;
 
 /// Where `unsafe` may stand: whole crates, or files whose path begins so.
-const UNSAFE_HOMES: [&str; 5] =
-    ["crates/shm/", "crates/storage/", "crates/vcl-native/", "crates/vcl-runtime/", "crates/worker/src/sys"];
+/// A host that stands in for the worker's makes the same promise.
+const UNSAFE_HOMES: [&str; 6] = [
+    "crates/shm/",
+    "crates/storage/",
+    "crates/vcl-native/",
+    "crates/vcl-runtime/",
+    "crates/vmods/tests/modules/host.rs",
+    "crates/worker/src/sys",
+];
 
 /// Functions over bytes and values: no socket and no clock, `now` is an argument.
 const PURE_CRATES: [&str; 8] = ["params", "cli", "http", "h2", "flow", "cache", "filters", "vcl"];

@@ -38,6 +38,31 @@ fn kind(ty: Type) -> Result<RawKind, String> {
     })
 }
 
+/// Whether a value has the form that its kind promises to whoever reads the cell.
+fn matches(kind: RawKind, value: Val) -> bool {
+    match value {
+        Val::None => kind == RawKind::Absent,
+        Val::Bool(_) => kind == RawKind::Bool,
+        Val::Int(_) => matches!(kind, RawKind::Int | RawKind::Bytes),
+        Val::Real(_) => matches!(kind, RawKind::Real | RawKind::Duration | RawKind::Time),
+        Val::Str(..) => kind == RawKind::Str,
+        Val::Strands(..) => kind == RawKind::Strands,
+        Val::Ip(_) => kind == RawKind::Ip,
+        Val::Blob(_) => kind == RawKind::Blob,
+        Val::Number(_) => matches!(
+            kind,
+            RawKind::Backend
+                | RawKind::Probe
+                | RawKind::Acl
+                | RawKind::Sub
+                | RawKind::Stevedore
+                | RawKind::Regex
+        ),
+        Val::Header(..) | Val::Named(..) => kind == RawKind::Header,
+        Val::Http(_) => kind == RawKind::Http,
+    }
+}
+
 impl SubEmitter<'_, '_, '_> {
     /// Writes arguments to the scratch area; the address of the first. The area stays reserved.
     pub fn args(&mut self, args: &[Option<Expr>]) -> Result<Value, String> {
@@ -57,13 +82,16 @@ impl SubEmitter<'_, '_, '_> {
 
     fn arg(&mut self, e: &Expr, cell: i32) -> Result<(), String> {
         // Lists of strings stay in the scratch area until the call is done.
-        let value = self.value_as(e, e.ty)?;
-        let kind = self.word(kind(e.ty)? as i64);
+        let (value, kind) = (self.value_as(e, e.ty)?, kind(e.ty)?);
+        if !matches(kind, value) {
+            return Err(format!("{value:?} is no {:?}", e.ty));
+        }
+        let kind = self.word(kind as i64);
         self.scratch_store(kind, cell);
         let (a, b) = match value {
             Val::None => return Err("An argument without a value".to_owned()),
             Val::Bool(v) | Val::Number(v) => (self.b.ins().uextend(types::I64, v), None),
-            Val::Int(v) | Val::Real(v) | Val::Pointer(v) => (v, None),
+            Val::Int(v) | Val::Real(v) | Val::Ip(v) | Val::Blob(v) => (v, None),
             Val::Str(p, n) | Val::Strands(p, n) | Val::Named(p, n) => (p, Some(n)),
             Val::Header(http, name) => (self.word(i64::from(http)), Some(self.word(i64::from(name)))),
             Val::Http(http) => (self.word(i64::from(http)), None),
@@ -118,12 +146,12 @@ impl SubEmitter<'_, '_, '_> {
             RawKind::Real | RawKind::Duration | RawKind::Time => {
                 Val::Real(self.scratch_load(types::F64, cell + A))
             }
-            RawKind::Str | RawKind::Strands => {
+            RawKind::Str => {
                 let p = self.scratch_load(types::I64, cell + A);
-                let n = self.scratch_load(types::I64, cell + B);
-                if ty == Type::Strands { Val::Strands(p, n) } else { Val::Str(p, n) }
+                Val::Str(p, self.scratch_load(types::I64, cell + B))
             }
-            RawKind::Ip | RawKind::Blob => Val::Pointer(self.scratch_load(types::I64, cell + A)),
+            RawKind::Ip => Val::Ip(self.scratch_load(types::I64, cell + A)),
+            RawKind::Blob => Val::Blob(self.scratch_load(types::I64, cell + A)),
             RawKind::Backend
             | RawKind::Probe
             | RawKind::Acl
@@ -134,7 +162,8 @@ impl SubEmitter<'_, '_, '_> {
                 let http = self.scratch_load(types::I64, cell + A);
                 Val::Named(http, self.scratch_load(types::I64, cell + B))
             }
-            RawKind::Http => {
+            // The list of an argument lives no longer than the call.
+            RawKind::Http | RawKind::Strands => {
                 return Err(format!("A function cannot return {ty:?}"));
             }
         })

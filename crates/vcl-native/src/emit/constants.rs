@@ -3,20 +3,15 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 
-use lacquer_vcl_runtime::Blob;
+use lacquer_vcl_runtime::OwnedBlob;
 
 #[derive(Default)]
 #[expect(clippy::vec_box, reason = "compiled code knows the addresses, which must not change")]
 pub struct Constants {
     texts: HashSet<Box<[u8]>>,
     addresses: Vec<Box<SocketAddr>>,
-    blobs: Vec<Box<Blob>>,
+    blobs: Vec<Box<OwnedBlob>>,
 }
-
-// SAFETY: the blobs point into `texts`, which is never changed again; all of it is read only.
-unsafe impl Send for Constants {}
-// SAFETY: as above.
-unsafe impl Sync for Constants {}
 
 impl Constants {
     /// The address of a copy of `bytes`; equal ones share a copy. Never null.
@@ -38,10 +33,8 @@ impl Constants {
     }
 
     pub fn blob(&mut self, bytes: &[u8]) -> usize {
-        self.text(bytes);
-        let held = self.texts.get(bytes).map_or(&b""[..], |t| t);
-        let held = Box::new(Blob::new(held, 0));
-        let at = std::ptr::from_ref(held.as_ref()) as usize;
+        let held = Box::new(OwnedBlob::new(bytes, 0));
+        let at = std::ptr::from_ref(held.get()) as usize;
         self.blobs.push(held);
         at
     }

@@ -99,11 +99,11 @@ impl SubEmitter<'_, '_, '_> {
             ExprKind::NullStr => Val::Str(self.word(0), self.word(0)),
             ExprKind::Ip(ip, port) => {
                 let at = self.shared.constants.address(SocketAddr::new(*ip, *port));
-                Val::Pointer(self.word(at as i64))
+                Val::Ip(self.word(at as i64))
             }
             ExprKind::Blob(bytes) => {
                 let at = self.shared.constants.blob(bytes);
-                Val::Pointer(self.word(at as i64))
+                Val::Blob(self.word(at as i64))
             }
             ExprKind::Backend(index) => {
                 let id = self.shared.instance.backends.get(*index as usize).copied().unwrap_or_default();
@@ -159,10 +159,17 @@ impl SubEmitter<'_, '_, '_> {
         }
     }
 
-    pub fn pointer_value(&mut self, e: &Expr) -> Result<Value, String> {
+    fn ip_value(&mut self, e: &Expr) -> Result<Value, String> {
         match self.value(e)? {
-            Val::Pointer(v) => Ok(v),
-            other => Err(format!("{other:?} is no IP or BLOB")),
+            Val::Ip(v) => Ok(v),
+            other => Err(format!("{other:?} is no IP")),
+        }
+    }
+
+    pub fn blob_value(&mut self, e: &Expr) -> Result<Value, String> {
+        match self.value(e)? {
+            Val::Blob(v) => Ok(v),
+            other => Err(format!("{other:?} is no BLOB")),
         }
     }
 
@@ -192,12 +199,15 @@ impl SubEmitter<'_, '_, '_> {
                 let call = self.rt1(rt::vars::get_str, &[code]);
                 self.string(call)
             }
-            Type::Ip | Type::Blob => {
-                let call = match ty {
-                    Type::Ip => self.rt1(rt::vars::get_ip, &[code]),
-                    _ => self.rt1(rt::vars::get_blob, &[code]),
-                };
-                let value = Val::Pointer(self.one(call));
+            Type::Ip => {
+                let call = self.rt1(rt::vars::get_ip, &[code]);
+                let value = Val::Ip(self.one(call));
+                self.check();
+                value
+            }
+            Type::Blob => {
+                let call = self.rt1(rt::vars::get_blob, &[code]);
+                let value = Val::Blob(self.one(call));
                 self.check();
                 value
             }
@@ -295,7 +305,7 @@ impl SubEmitter<'_, '_, '_> {
                 self.compare_strings(*op, a, b)
             }
             ExprKind::Compare(op, a, b) if a.ty == Type::Ip => {
-                let (a, b) = (self.pointer_value(a)?, self.pointer_value(b)?);
+                let (a, b) = (self.ip_value(a)?, self.ip_value(b)?);
                 let call = self.rt2(rt::text::same_ip, &[a, b]);
                 let same = self.truth(call);
                 self.check();
@@ -316,7 +326,7 @@ impl SubEmitter<'_, '_, '_> {
             }
             ExprKind::AclMatch { ip, acl, negated } => {
                 let acl = self.number_value(acl)?;
-                let ip = self.pointer_value(ip)?;
+                let ip = self.ip_value(ip)?;
                 let call = self.rt2(rt::text::acl_match, &[acl, ip]);
                 let truth = self.truth(call);
                 self.check();
@@ -347,7 +357,7 @@ impl SubEmitter<'_, '_, '_> {
         }
         Ok(match self.value(e)? {
             Val::Bool(truth) => truth,
-            Val::Int(v) | Val::Number(v) | Val::Pointer(v) | Val::Str(v, _) => {
+            Val::Int(v) | Val::Number(v) | Val::Ip(v) | Val::Blob(v) | Val::Str(v, _) => {
                 self.b.ins().icmp_imm_s(IntCC::NotEqual, v, 0)
             }
             Val::Real(v) => {

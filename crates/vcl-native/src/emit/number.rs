@@ -112,7 +112,7 @@ impl SubEmitter<'_, '_, '_> {
             (Val::Bool(a), Val::Bool(b)) | (Val::Number(a), Val::Number(b)) => {
                 self.b.ins().icmp(int_condition(op), a, b)
             }
-            (Val::Pointer(a), Val::Pointer(b)) => self.b.ins().icmp(int_condition(op), a, b),
+            (Val::Blob(a), Val::Blob(b)) => self.b.ins().icmp(int_condition(op), a, b),
             (Val::Int(_) | Val::Real(_), Val::Int(_) | Val::Real(_)) => {
                 let (Val::Real(a), Val::Real(b)) = (self.convert(a, Type::Real), self.convert(b, Type::Real))
                 else {

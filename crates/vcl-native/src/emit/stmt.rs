@@ -224,7 +224,7 @@ impl SubEmitter<'_, '_, '_> {
         let var = self.number(target as u32);
         let append = self.number(u32::from(op == SetOp::Add));
         if value.ty == Type::Blob {
-            let blob = self.pointer_value(value)?;
+            let blob = self.blob_value(value)?;
             self.rt3(rt::vars::set_body_blob, &[var, append, blob]);
         } else {
             let (parts, count) = self.strands(value)?;

@@ -10,7 +10,7 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use lacquer_vcl::program::{At, Sub};
-use lacquer_vcl_runtime::{Blob, Ctx, Raw, Str};
+use lacquer_vcl_runtime::{Blob, Ctx, Raw, Str, StrWords};
 
 use super::{Shared, signature};
 use crate::rt;
@@ -32,12 +32,13 @@ passed! {
     u64 => &[types::I64];
     f64 => &[types::F64];
     *const u8 => &[types::I64];
-    *const Str => &[types::I64];
+    *const Str<'_> => &[types::I64];
     *const Raw => &[types::I64];
     &mut Raw => &[types::I64];
     *const SocketAddr => &[types::I64];
-    *const Blob => &[types::I64];
-    Str => &[types::I64, types::I64];
+    *const Blob<'_> => &[types::I64];
+    Str<'_> => &[types::I64, types::I64];
+    StrWords => &[types::I64, types::I64];
 }
 
 const MOST_WAYS: usize = 64;
@@ -57,8 +58,10 @@ pub enum Val {
     Str(Value, Value),
     /// Pointer to strings and their number.
     Strands(Value, Value),
-    /// IP and BLOB: a pointer, null for none.
-    Pointer(Value),
+    /// A pointer to an address, null for none.
+    Ip(Value),
+    /// A pointer to a [`Blob`], null for none.
+    Blob(Value),
     /// BACKEND, PROBE, ACL, SUB, STEVEDORE, REGEX: an I32, 0 for none.
     Number(Value),
     /// HEADER: message and name, known at compile time.
@@ -160,13 +163,13 @@ impl<'p> SubEmitter<'_, 'p, '_> {
         self.b.ins().call_indirect(signature, callee, &all)
     }
 
-    pub fn rt0<R: Passed>(&mut self, f: for<'x, 'y> extern "C" fn(&'x mut Ctx<'y>) -> R) -> Inst {
+    pub fn rt0<R: Passed>(&mut self, f: for<'x, 'y> unsafe extern "C" fn(&'x mut Ctx<'y>) -> R) -> Inst {
         self.call_rt(f as *const (), &[], R::AS, &[])
     }
 
     pub fn rt1<A: Passed, R: Passed>(
         &mut self,
-        f: for<'x, 'y> extern "C" fn(&'x mut Ctx<'y>, A) -> R,
+        f: for<'x, 'y> unsafe extern "C" fn(&'x mut Ctx<'y>, A) -> R,
         args: &[Value],
     ) -> Inst {
         self.call_rt(f as *const (), &[A::AS], R::AS, args)
@@ -174,7 +177,7 @@ impl<'p> SubEmitter<'_, 'p, '_> {
 
     pub fn rt2<A: Passed, B: Passed, R: Passed>(
         &mut self,
-        f: for<'x, 'y> extern "C" fn(&'x mut Ctx<'y>, A, B) -> R,
+        f: for<'x, 'y> unsafe extern "C" fn(&'x mut Ctx<'y>, A, B) -> R,
         args: &[Value],
     ) -> Inst {
         self.call_rt(f as *const (), &[A::AS, B::AS], R::AS, args)
@@ -182,7 +185,7 @@ impl<'p> SubEmitter<'_, 'p, '_> {
 
     pub fn rt3<A: Passed, B: Passed, C: Passed, R: Passed>(
         &mut self,
-        f: for<'x, 'y> extern "C" fn(&'x mut Ctx<'y>, A, B, C) -> R,
+        f: for<'x, 'y> unsafe extern "C" fn(&'x mut Ctx<'y>, A, B, C) -> R,
         args: &[Value],
     ) -> Inst {
         self.call_rt(f as *const (), &[A::AS, B::AS, C::AS], R::AS, args)
@@ -190,7 +193,7 @@ impl<'p> SubEmitter<'_, 'p, '_> {
 
     pub fn rt4<A: Passed, B: Passed, C: Passed, D: Passed, R: Passed>(
         &mut self,
-        f: for<'x, 'y> extern "C" fn(&'x mut Ctx<'y>, A, B, C, D) -> R,
+        f: for<'x, 'y> unsafe extern "C" fn(&'x mut Ctx<'y>, A, B, C, D) -> R,
         args: &[Value],
     ) -> Inst {
         self.call_rt(f as *const (), &[A::AS, B::AS, C::AS, D::AS], R::AS, args)
@@ -198,7 +201,7 @@ impl<'p> SubEmitter<'_, 'p, '_> {
 
     /// A module function: its last parameter is the cell for the result.
     pub fn rt_module_call(&mut self, args: &[Value]) {
-        let f: extern "C" fn(&mut Ctx<'_>, u32, u32, *const Raw, u64, &mut Raw) = rt::flow::call;
+        let f: unsafe extern "C" fn(&mut Ctx<'_>, u32, u32, *const Raw, u64, &mut Raw) = rt::flow::call;
         let params = [types::I32, types::I32, types::I64, types::I64, types::I64];
         let params: Vec<&'static [Type]> = params
             .iter()

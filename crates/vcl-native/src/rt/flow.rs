@@ -85,7 +85,7 @@ fn with_values<'a, R>(
 }
 
 /// A module's function or method. `object` is the object's index plus one, or 0.
-pub extern "C" fn call(
+pub unsafe extern "C" fn call(
     ctx: &mut Ctx<'_>,
     function: u32,
     object: u32,
@@ -105,10 +105,11 @@ pub extern "C" fn call(
             this = Some(state.ok_or_else(|| format!("Object {object_name} not initialized"))?);
         }
         with_values(ctx, args, usize::from(shape.args), |ctx, values| {
-            // SAFETY: only the lifetime of the slice changes, to the task's as `Args` wants it; a module
-            // cannot keep `Args` beyond its call, since what it stores must be 'static.
+            // SAFETY: only the lifetime of the slice changes, to the run's as `Args` wants it. A module has no
+            // place where a value of the run's life could outlast the call, but for its result, which is no list.
             let values = unsafe { std::slice::from_raw_parts(values.as_ptr(), values.len()) };
-            let args = Args { values, this, object_name, call_site: shape.call_site };
+            let mut args = Args::new(values);
+            (args.this, args.object_name, args.call_site) = (this, object_name, shape.call_site);
             Ok((function.func)(ctx, &args)?.to_raw(vcl))
         })
     });
@@ -132,7 +133,7 @@ fn class(kind: RawKind) -> RawKind {
 }
 
 /// Makes an object of vcl_init.
-pub extern "C" fn new_object(ctx: &mut Ctx<'_>, object: u32, args: *const Raw, count: u64) {
+pub unsafe extern "C" fn new_object(ctx: &mut Ctx<'_>, object: u32, args: *const Raw, count: u64) {
     guard(ctx, (), |ctx| {
         let vcl = ctx.vcl;
         let constructor = *vcl.constructors.get(object as usize).ok_or("No such object")?;
@@ -140,7 +141,9 @@ pub extern "C" fn new_object(ctx: &mut Ctx<'_>, object: u32, args: *const Raw, c
         let state = with_values(ctx, args, count as usize, |ctx, values| {
             // SAFETY: as in `call`.
             let values = unsafe { std::slice::from_raw_parts(values.as_ptr(), values.len()) };
-            constructor(ctx, &Args { values, this: None, object_name, call_site: None })
+            let mut args = Args::new(values);
+            args.object_name = object_name;
+            constructor(ctx, &args)
         })?;
         let slot = vcl.objects.get(object as usize).ok_or("No such object")?;
         slot.set(state).map_err(|_| ModuleError(format!("Object {object_name} is made twice")))
@@ -158,18 +161,18 @@ pub extern "C" fn sub_callable(ctx: &mut Ctx<'_>, sub: u32) -> u32 {
 }
 
 /// The strings of one `hash_data(...)` and the separator after them.
-pub extern "C" fn hash_data(ctx: &mut Ctx<'_>, parts: *const Str, count: u64) {
+pub unsafe extern "C" fn hash_data(ctx: &mut Ctx<'_>, parts: *const Str<'_>, count: u64) {
     guard(ctx, (), |ctx| {
         // SAFETY: compiled code passes the list it has just written.
         for part in unsafe { strands(parts, count) } {
-            ctx.host.hash_data(*part)?;
+            ctx.host.hash_data(part.get())?;
         }
-        Ok(ctx.host.hash_data(Str::NULL)?)
+        Ok(ctx.host.hash_data(None)?)
     });
 }
 
 /// A ban that is not understood is told in the log and goes no further.
-pub extern "C" fn ban(ctx: &mut Ctx<'_>, expression: Str) {
+pub unsafe extern "C" fn ban(ctx: &mut Ctx<'_>, expression: Str<'_>) {
     guard(ctx, (), |ctx| {
         let done = match expression.get() {
             Some(expression) => ctx.host.ban(expression),
@@ -187,7 +190,7 @@ pub extern "C" fn resolve_backend(ctx: &mut Ctx<'_>, backend: u32) -> u32 {
 }
 
 /// `return (synth(status, reason))` and `return (error(status, reason))`.
-pub extern "C" fn return_status(ctx: &mut Ctx<'_>, status: i64, reason: Str) {
+pub unsafe extern "C" fn return_status(ctx: &mut Ctx<'_>, status: i64, reason: Str<'_>) {
     guard(ctx, (), |ctx| {
         let client = (ctx.method() as u32) < Method::BackendFetch as u32;
         let what = if client { "synth" } else { "error" };
@@ -200,7 +203,7 @@ pub extern "C" fn return_status(ctx: &mut Ctx<'_>, status: i64, reason: Str) {
         if status % 1000 < 100 {
             return Err(format!("illegal return({what}()) status code ({status}) (..0##)").into());
         }
-        Ok(ctx.host.return_status(status, reason)?)
+        Ok(ctx.host.return_status(status, reason.get())?)
     });
 }
 
@@ -215,7 +218,7 @@ pub extern "C" fn return_vcl(ctx: &mut Ctx<'_>, label: u32) {
     });
 }
 
-pub extern "C" fn fail(ctx: &mut Ctx<'_>, text: Str) {
+pub unsafe extern "C" fn fail(ctx: &mut Ctx<'_>, text: Str<'_>) {
     guard(ctx, (), |_| Err(String::from_utf8_lossy(text.get().unwrap_or(b"(null)")).into_owned().into()));
 }
 

@@ -1,5 +1,10 @@
-//! What compiled code calls. Every function takes the context first, reports failure through it (compiled
-//! code looks at `Ctx::handling` after those that can fail) and lets no panic through.
+//! The functions that compiled code calls. Every function takes the context first, reports failure through it
+//! (compiled code looks at `Ctx::handling` after those that can fail) and lets no panic through.
+//!
+//! Those that follow a pointer, or take a string, are `unsafe`: only compiled code calls them. It passes strings,
+//! addresses and blobs that came out of the same run or are the program's constants, so that they live as long as
+//! the run; and lists of strings and cells that it has just written to its own frame and leaves there during the
+//! call.
 //!
 //! - [`vars`]: variables by class, headers, bodies;
 //! - [`text`]: joining, comparing, matching and substituting strings, conversions to STRING;
@@ -65,12 +70,14 @@ fn http_and_name<'a>(ctx: &Ctx<'a>, http: u32, name: u32) -> Result<(HttpId, &'a
     Ok((http_from_code(u64::from(http)), name))
 }
 
+/// Shows a list of strings that compiled code passes.
+///
 /// # Safety
-/// `parts` must point to `count` strings that compiled code has just written.
-unsafe fn strands<'s>(parts: *const Str, count: u64) -> &'s [Str] {
+/// `parts` must point to `count` strings that stay there for `'s`; their bytes must live for `'a`.
+unsafe fn strands<'s, 'a>(parts: *const Str<'_>, count: u64) -> &'s [Str<'a>] {
     if parts.is_null() || count == 0 {
         return &[];
     }
     // SAFETY: the caller promises it.
-    unsafe { std::slice::from_raw_parts(parts, count as usize) }
+    unsafe { std::slice::from_raw_parts(parts.cast(), count as usize) }
 }

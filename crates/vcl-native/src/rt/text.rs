@@ -5,15 +5,15 @@ use std::cmp::Ordering;
 use std::net::SocketAddr;
 
 use lacquer_vcl_runtime::regex::RegexError;
-use lacquer_vcl_runtime::{BackendId, Blob, Ctx, ModuleError, Regex, Str, convert};
+use lacquer_vcl_runtime::{BackendId, Blob, Ctx, ModuleError, Regex, Str, StrWords, convert};
 
 use super::{guard, strands};
 
-pub extern "C" fn join(ctx: &mut Ctx<'_>, parts: *const Str, count: u64) -> Str {
-    guard(ctx, Str::NULL, |ctx| {
+pub unsafe extern "C" fn join(ctx: &mut Ctx<'_>, parts: *const Str<'_>, count: u64) -> StrWords {
+    guard(ctx, StrWords::NULL, |ctx| {
         // SAFETY: compiled code passes the list it has just written.
         let parts = unsafe { strands(parts, count) };
-        Ok(Str::new(ctx.join(parts)?))
+        Ok(Str::new(ctx.join(parts)?).into_words())
     })
 }
 
@@ -22,14 +22,14 @@ fn sign(order: Ordering) -> i32 {
 }
 
 /// Compares two single strings. Undefined is greater than anything, itself included.
-pub extern "C" fn compare(_ctx: &mut Ctx<'_>, a: Str, b: Str) -> i32 {
+pub unsafe extern "C" fn compare(_ctx: &mut Ctx<'_>, a: Str<'_>, b: Str<'_>) -> i32 {
     match (a.get(), b.get()) {
         (Some(a), Some(b)) => sign(a.cmp(b)),
         _ => 1,
     }
 }
 
-pub extern "C" fn same_bytes(_ctx: &mut Ctx<'_>, a: *const u8, b: *const u8, length: u64) -> u32 {
+pub unsafe extern "C" fn same_bytes(_ctx: &mut Ctx<'_>, a: *const u8, b: *const u8, length: u64) -> u32 {
     // SAFETY: compiled code passes two strings that it found to have this length, which is not 0: none is null.
     let (a, b) = unsafe {
         (std::slice::from_raw_parts(a, length as usize), std::slice::from_raw_parts(b, length as usize))
@@ -38,17 +38,17 @@ pub extern "C" fn same_bytes(_ctx: &mut Ctx<'_>, a: *const u8, b: *const u8, len
 }
 
 /// Compares what two lists of strings join to; undefined parts are empty.
-pub extern "C" fn compare_strands(
+pub unsafe extern "C" fn compare_strands(
     ctx: &mut Ctx<'_>,
-    a: *const Str,
+    a: *const Str<'_>,
     a_count: u64,
-    b: *const Str,
+    b: *const Str<'_>,
     b_count: u64,
 ) -> i32 {
     guard(ctx, 0, |_| {
         // SAFETY: compiled code passes the lists it has just written.
         let (a, b) = unsafe { (strands(a, a_count), strands(b, b_count)) };
-        Ok(sign(a.iter().flat_map(Str::or_empty).cmp(b.iter().flat_map(Str::or_empty))))
+        Ok(sign(a.iter().flat_map(|s| s.or_empty()).cmp(b.iter().flat_map(|s| s.or_empty()))))
     })
 }
 
@@ -57,7 +57,7 @@ fn regex<'a>(ctx: &Ctx<'a>, number: u32) -> Result<&'a Regex, ModuleError> {
     ctx.vcl.regexes.get(index).ok_or_else(|| "No such regular expression".into())
 }
 
-pub extern "C" fn matches(ctx: &mut Ctx<'_>, subject: Str, number: u32) -> u32 {
+pub unsafe extern "C" fn matches(ctx: &mut Ctx<'_>, subject: Str<'_>, number: u32) -> u32 {
     guard(ctx, 0, |ctx| {
         let found = regex(ctx, number)?.is_match(subject.or_empty(), ctx.host.regex_limits());
         found.map(u32::from).map_err(|e| format!("Regexp matching failed: {e}").into())
@@ -69,8 +69,13 @@ thread_local! {
 }
 
 /// `number` is the regex's; with [`ALL`] added, all matches are replaced.
-pub extern "C" fn regsub(ctx: &mut Ctx<'_>, subject: Str, number: u64, replacement: Str) -> Str {
-    guard(ctx, Str::NULL, |ctx| {
+pub unsafe extern "C" fn regsub(
+    ctx: &mut Ctx<'_>,
+    subject: Str<'_>,
+    number: u64,
+    replacement: Str<'_>,
+) -> StrWords {
+    guard(ctx, StrWords::NULL, |ctx| {
         let regex = regex(ctx, number as u32)?;
         let text = subject.get().unwrap_or_default();
         let limits = ctx.host.regex_limits();
@@ -80,9 +85,9 @@ pub extern "C" fn regsub(ctx: &mut Ctx<'_>, subject: Str, number: u64, replaceme
             match done {
                 Ok(true) => {
                     let held = ctx.copy(out).map_err(|_| "regsub: Out of workspace")?;
-                    Ok(Str::new(held))
+                    Ok(Str::new(held).into_words())
                 }
-                Ok(false) => Ok(if subject.is_null() { Str::new(b"") } else { subject }),
+                Ok(false) => Ok(if subject.is_null() { Str::new(b"") } else { subject }.into_words()),
                 Err(RegexError(code)) => Err(format!("regsub: Regexp matching returned {code}").into()),
             }
         })
@@ -94,16 +99,16 @@ pub const ALL: u64 = 1 << 32;
 
 /// `.upper()` and `.lower()`. What needs no change is not copied; the empty string becomes undefined, as
 /// in Varnish.
-pub extern "C" fn change_case(ctx: &mut Ctx<'_>, upper: u32, text: Str) -> Str {
-    guard(ctx, Str::NULL, |ctx| {
+pub unsafe extern "C" fn change_case(ctx: &mut Ctx<'_>, upper: u32, text: Str<'_>) -> StrWords {
+    guard(ctx, StrWords::NULL, |ctx| {
         let bytes = text.or_empty();
         let (upper, change): (_, fn(&u8) -> bool) =
             if upper != 0 { (true, u8::is_ascii_lowercase) } else { (false, u8::is_ascii_uppercase) };
         if bytes.is_empty() {
-            return Ok(Str::NULL);
+            return Ok(StrWords::NULL);
         }
         if !bytes.iter().any(change) {
-            return Ok(text);
+            return Ok(text.into_words());
         }
         OUTPUT.with_borrow_mut(|out| {
             out.clear();
@@ -113,19 +118,19 @@ pub extern "C" fn change_case(ctx: &mut Ctx<'_>, upper: u32, text: Str) -> Str {
             } else {
                 out.make_ascii_lowercase();
             }
-            Ok(Str::new(ctx.copy(out)?))
+            Ok(Str::new(ctx.copy(out)?).into_words())
         })
     })
 }
 
-pub extern "C" fn acl_match(ctx: &mut Ctx<'_>, acl: u32, ip: *const SocketAddr) -> u32 {
+pub unsafe extern "C" fn acl_match(ctx: &mut Ctx<'_>, acl: u32, ip: *const SocketAddr) -> u32 {
     // SAFETY: an IP value is null or points to an address of this task.
     let ip = unsafe { ip.as_ref() };
     guard(ctx, 0, |ctx| Ok(u32::from(ctx.acl_match(acl.checked_sub(1), ip)?)))
 }
 
 /// Compares addresses without ports.
-pub extern "C" fn same_ip(ctx: &mut Ctx<'_>, a: *const SocketAddr, b: *const SocketAddr) -> u32 {
+pub unsafe extern "C" fn same_ip(ctx: &mut Ctx<'_>, a: *const SocketAddr, b: *const SocketAddr) -> u32 {
     guard(ctx, 0, |_| {
         // SAFETY: an IP value is null or points to an address of this task.
         let (a, b) = unsafe { (a.as_ref(), b.as_ref()) };
@@ -137,53 +142,54 @@ pub extern "C" fn same_ip(ctx: &mut Ctx<'_>, a: *const SocketAddr, b: *const Soc
 }
 
 /// Numbers without room are undefined; the workspace remembers that it was too small.
-fn number(ctx: &mut Ctx<'_>, text: &convert::Text) -> Str {
-    ctx.host.copy(text.bytes()).unwrap_or(Str::NULL)
+fn number(ctx: &mut Ctx<'_>, text: &convert::Text) -> StrWords {
+    Str::from_option(ctx.host.copy(text.bytes())).into_words()
 }
 
-pub extern "C" fn int_text(ctx: &mut Ctx<'_>, value: i64) -> Str {
-    guard(ctx, Str::NULL, |ctx| Ok(number(ctx, &convert::int(value)?)))
+pub extern "C" fn int_text(ctx: &mut Ctx<'_>, value: i64) -> StrWords {
+    guard(ctx, StrWords::NULL, |ctx| Ok(number(ctx, &convert::int(value)?)))
 }
 
 /// REAL and DURATION.
-pub extern "C" fn real_text(ctx: &mut Ctx<'_>, value: f64) -> Str {
-    guard(ctx, Str::NULL, |ctx| Ok(number(ctx, &convert::real(value)?)))
+pub extern "C" fn real_text(ctx: &mut Ctx<'_>, value: f64) -> StrWords {
+    guard(ctx, StrWords::NULL, |ctx| Ok(number(ctx, &convert::real(value)?)))
 }
 
-pub extern "C" fn time_text(ctx: &mut Ctx<'_>, value: f64) -> Str {
-    guard(ctx, Str::NULL, |ctx| Ok(Str::new(ctx.text(convert::time(value))?)))
+pub extern "C" fn time_text(ctx: &mut Ctx<'_>, value: f64) -> StrWords {
+    guard(ctx, StrWords::NULL, |ctx| Ok(Str::new(ctx.text(convert::time(value))?).into_words()))
 }
 
-pub extern "C" fn ip_text(ctx: &mut Ctx<'_>, ip: *const SocketAddr) -> Str {
-    guard(ctx, Str::NULL, |ctx| {
+pub unsafe extern "C" fn ip_text(ctx: &mut Ctx<'_>, ip: *const SocketAddr) -> StrWords {
+    guard(ctx, StrWords::NULL, |ctx| {
         // SAFETY: an IP value is null or points to an address of this task.
         let ip = unsafe { ip.as_ref() }.ok_or("VRT_IP_string: Illegal IP")?;
-        Ok(Str::new(ctx.text(Ok(convert::ip(ip)))?))
+        Ok(Str::new(ctx.text(Ok(convert::ip(ip)))?).into_words())
     })
 }
 
-pub extern "C" fn blob_text(ctx: &mut Ctx<'_>, blob: *const Blob) -> Str {
-    guard(ctx, Str::NULL, |ctx| {
+pub unsafe extern "C" fn blob_text(ctx: &mut Ctx<'_>, blob: *const Blob<'_>) -> StrWords {
+    guard(ctx, StrWords::NULL, |ctx| {
         // SAFETY: a BLOB value is null or points to a blob of this task.
         match unsafe { blob.as_ref() } {
-            Some(blob) => Ok(Str::new(ctx.copy(&convert::blob(blob.get()))?)),
-            None => Ok(Str::NULL),
+            Some(blob) => Ok(Str::new(ctx.copy(&convert::blob(blob.bytes()))?).into_words()),
+            None => Ok(StrWords::NULL),
         }
     })
 }
 
-pub extern "C" fn backend_text(ctx: &mut Ctx<'_>, backend: u32) -> Str {
-    guard(ctx, Str::NULL, |ctx| Ok(Str::from_option(ctx.backend_name(BackendId(backend))?)))
+pub extern "C" fn backend_text(ctx: &mut Ctx<'_>, backend: u32) -> StrWords {
+    guard(ctx, StrWords::NULL, |ctx| Ok(Str::from_option(ctx.backend_name(BackendId(backend))?).into_words()))
 }
 
-pub extern "C" fn stevedore_text(ctx: &mut Ctx<'_>, stevedore: u32) -> Str {
-    guard(ctx, Str::NULL, |ctx| {
-        Ok(stevedore.checked_sub(1).map_or(Str::NULL, |_| ctx.host.stevedore_name(stevedore)))
+pub extern "C" fn stevedore_text(ctx: &mut Ctx<'_>, stevedore: u32) -> StrWords {
+    guard(ctx, StrWords::NULL, |ctx| {
+        let name = if stevedore == 0 { None } else { ctx.host.stevedore_name(stevedore) };
+        Ok(Str::from_option(name).into_words())
     })
 }
 
-pub extern "C" fn acl_text(ctx: &mut Ctx<'_>, acl: u32) -> Str {
+pub extern "C" fn acl_text(ctx: &mut Ctx<'_>, acl: u32) -> StrWords {
     let acls = &ctx.vcl.program.acls;
     let acl = acl.checked_sub(1).and_then(|i| acls.get(i as usize));
-    Str::from_option(acl.map(|a| a.name.as_bytes()))
+    Str::from_option(acl.map(|a| a.name.as_bytes())).into_words()
 }

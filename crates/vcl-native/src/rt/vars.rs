@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use lacquer_vcl::types::Method;
 use lacquer_vcl::variables_table::Var;
-use lacquer_vcl_runtime::{BackendId, Blob, Ctx, ModuleError, Raw, RawKind, Str, Value};
+use lacquer_vcl_runtime::{BackendId, Blob, Ctx, ModuleError, Raw, RawKind, Str, StrWords, Value};
 
 use super::{guard, http_and_name, strands, var};
 
@@ -23,21 +23,21 @@ pub extern "C" fn get_real(ctx: &mut Ctx<'_>, code: u32) -> f64 {
     })
 }
 
-pub extern "C" fn get_str(ctx: &mut Ctx<'_>, code: u32) -> Str {
-    guard(ctx, Str::NULL, |ctx| Ok(ctx.host.get_str(var(code)?)))
+pub extern "C" fn get_str(ctx: &mut Ctx<'_>, code: u32) -> StrWords {
+    guard(ctx, StrWords::NULL, |ctx| Ok(Str::from_option(ctx.host.get_str(var(code)?)).into_words()))
 }
 
-pub extern "C" fn get_ip(ctx: &mut Ctx<'_>, code: u32) -> *const SocketAddr {
+pub unsafe extern "C" fn get_ip(ctx: &mut Ctx<'_>, code: u32) -> *const SocketAddr {
     guard(ctx, std::ptr::null(), |ctx| {
         Ok(ctx.host.get_ip(var(code)?).map_or(std::ptr::null(), std::ptr::from_ref))
     })
 }
 
-pub extern "C" fn get_blob(ctx: &mut Ctx<'_>, code: u32) -> *const Blob {
+pub extern "C" fn get_blob(ctx: &mut Ctx<'_>, code: u32) -> *const Blob<'static> {
     guard(ctx, std::ptr::null(), |ctx| {
         let var = var(code)?;
-        let Some(blob) = ctx.host.get_blob(var) else { return Ok(std::ptr::null()) };
-        let placed = ctx.place(blob).map(std::ptr::from_ref);
+        let Some(blob) = ctx.blob_var(var) else { return Ok(std::ptr::null()) };
+        let placed = ctx.place(blob).map(|blob| std::ptr::from_ref(blob).cast());
         placed.ok_or_else(|| ModuleError(format!("Workspace overflow ({})", var.name())))
     })
 }
@@ -50,7 +50,7 @@ pub extern "C" fn get_stevedore(ctx: &mut Ctx<'_>, code: u32) -> u32 {
     guard(ctx, 0, |ctx| Ok(ctx.host.get_stevedore(var(code)?)))
 }
 
-pub extern "C" fn storage_var(ctx: &mut Ctx<'_>, storage: Str, code: u32) -> i64 {
+pub unsafe extern "C" fn storage_var(ctx: &mut Ctx<'_>, storage: Str<'_>, code: u32) -> i64 {
     guard(ctx, 0, |ctx| {
         let storage = String::from_utf8_lossy(storage.or_empty());
         Ok(ctx.host.storage_var(&storage, var(code)?))
@@ -63,12 +63,12 @@ pub extern "C" fn storage_field(ctx: &mut Ctx<'_>, storage: u32, code: u32) -> i
         if storage == 0 {
             return Ok(0);
         }
-        let name = ctx.host.stevedore_name(storage);
-        Ok(ctx.host.storage_var(&String::from_utf8_lossy(name.or_empty()), var))
+        let name = ctx.stevedore_name(storage).unwrap_or_default();
+        Ok(ctx.host.storage_var(&String::from_utf8_lossy(name), var))
     })
 }
 
-pub extern "C" fn stevedore_by_name(ctx: &mut Ctx<'_>, name: Str) -> u32 {
+pub unsafe extern "C" fn stevedore_by_name(ctx: &mut Ctx<'_>, name: Str<'_>) -> u32 {
     guard(ctx, 0, |ctx| Ok(ctx.host.stevedore_by_name(&String::from_utf8_lossy(name.or_empty()))))
 }
 
@@ -90,8 +90,8 @@ pub extern "C" fn set_real(ctx: &mut Ctx<'_>, code: u32, value: f64) {
     guard(ctx, (), |ctx| Ok(ctx.host.set_real(var(code)?, value)?));
 }
 
-pub extern "C" fn set_str(ctx: &mut Ctx<'_>, code: u32, value: Str) {
-    guard(ctx, (), |ctx| Ok(ctx.host.set_str(var(code)?, value)?));
+pub unsafe extern "C" fn set_str(ctx: &mut Ctx<'_>, code: u32, value: Str<'_>) {
+    guard(ctx, (), |ctx| Ok(ctx.host.set_str(var(code)?, value.get())?));
 }
 
 pub extern "C" fn set_backend(ctx: &mut Ctx<'_>, code: u32, value: u32) {
@@ -106,28 +106,28 @@ pub extern "C" fn unset(ctx: &mut Ctx<'_>, code: u32) {
     guard(ctx, (), |ctx| Ok(ctx.host.unset(var(code)?)?));
 }
 
-pub extern "C" fn get_header(ctx: &mut Ctx<'_>, http: u32, name: u32) -> Str {
-    guard(ctx, Str::NULL, |ctx| {
+pub extern "C" fn get_header(ctx: &mut Ctx<'_>, http: u32, name: u32) -> StrWords {
+    guard(ctx, StrWords::NULL, |ctx| {
         let (http, name) = http_and_name(ctx, http, name)?;
-        Ok(ctx.host.header(http, name))
+        Ok(Str::from_option(ctx.host.header(http, name)).into_words())
     })
 }
 
-pub extern "C" fn get_named(ctx: &mut Ctx<'_>, a: u64, b: u64) -> Str {
-    guard(ctx, Str::NULL, |ctx| {
+pub unsafe extern "C" fn get_named(ctx: &mut Ctx<'_>, a: u64, b: u64) -> StrWords {
+    guard(ctx, StrWords::NULL, |ctx| {
         let raw = Raw { kind: RawKind::Header, a, b };
         // SAFETY: compiled code passes on what a module answered, and that lives as long as the task.
         let Value::Header(http, name) = (unsafe { Value::from_raw(raw, ctx.vcl) }) else {
-            return Ok(Str::NULL);
+            return Ok(StrWords::NULL);
         };
-        Ok(Str::from_option(ctx.header(http, name)))
+        Ok(Str::from_option(ctx.header(http, name)).into_words())
     })
 }
 
-pub extern "C" fn set_header(ctx: &mut Ctx<'_>, http: u32, name: u32, value: Str) {
+pub unsafe extern "C" fn set_header(ctx: &mut Ctx<'_>, http: u32, name: u32, value: Str<'_>) {
     guard(ctx, (), |ctx| {
         let (http, name) = http_and_name(ctx, http, name)?;
-        Ok(ctx.host.set_header(http, name, value)?)
+        Ok(ctx.host.set_header(http, name, value.get())?)
     });
 }
 
@@ -139,7 +139,7 @@ pub extern "C" fn unset_header(ctx: &mut Ctx<'_>, http: u32, name: u32) {
 }
 
 /// Undefined parts of a body read `(null)`, as in Varnish.
-fn put_body(ctx: &mut Ctx<'_>, var: Var, append: bool, parts: &[Str]) -> Result<(), ModuleError> {
+fn put_body(ctx: &mut Ctx<'_>, var: Var, append: bool, parts: &[Str<'_>]) -> Result<(), ModuleError> {
     if let [one] = parts {
         return Ok(ctx.host.set_body(var, append, one.get().unwrap_or(b"(null)"))?);
     }
@@ -147,14 +147,20 @@ fn put_body(ctx: &mut Ctx<'_>, var: Var, append: bool, parts: &[Str]) -> Result<
     Ok(ctx.host.set_body(var, append, &whole)?)
 }
 
-pub extern "C" fn set_body(ctx: &mut Ctx<'_>, code: u32, append: u32, parts: *const Str, count: u64) {
+pub unsafe extern "C" fn set_body(
+    ctx: &mut Ctx<'_>,
+    code: u32,
+    append: u32,
+    parts: *const Str<'_>,
+    count: u64,
+) {
     // SAFETY: compiled code passes the list it has just written.
     let parts = unsafe { strands(parts, count) };
     guard(ctx, (), |ctx| put_body(ctx, var(code)?, append != 0, parts));
 }
 
 /// `synthetic(...)`: adds to the body of the response in hand.
-pub extern "C" fn synthetic(ctx: &mut Ctx<'_>, parts: *const Str, count: u64) {
+pub unsafe extern "C" fn synthetic(ctx: &mut Ctx<'_>, parts: *const Str<'_>, count: u64) {
     // SAFETY: compiled code passes the list it has just written.
     let parts = unsafe { strands(parts, count) };
     guard(ctx, (), |ctx| {
@@ -163,10 +169,10 @@ pub extern "C" fn synthetic(ctx: &mut Ctx<'_>, parts: *const Str, count: u64) {
     });
 }
 
-pub extern "C" fn set_body_blob(ctx: &mut Ctx<'_>, code: u32, append: u32, blob: *const Blob) {
+pub unsafe extern "C" fn set_body_blob(ctx: &mut Ctx<'_>, code: u32, append: u32, blob: *const Blob<'_>) {
     guard(ctx, (), |ctx| {
         // SAFETY: a BLOB value is null or points to a blob of this task.
-        let content = unsafe { blob.as_ref() }.map_or(&b""[..], |b| b.get());
+        let content = unsafe { blob.as_ref() }.map_or(&b""[..], |b| b.bytes());
         Ok(ctx.host.set_body(var(code)?, append != 0, content)?)
     });
 }

@@ -6,8 +6,11 @@ use std::net::SocketAddr;
 use lacquer_vcl::types::{HttpId, Method};
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::{
-    BackendId, Blob, HeaderName, Host, HostResult, LocalFuture, PrivateMap, RegexLimits, Str,
+    BackendId, Blob, HeaderName, Host, HostResult, LocalFuture, PrivateMap, RegexLimits, StableValues,
 };
+
+/// A string's place in the arena; undefined has none.
+type Held = Option<usize>;
 
 #[derive(Default)]
 pub struct MemoryHost {
@@ -16,13 +19,14 @@ pub struct MemoryHost {
     pub bools: BTreeMap<u16, bool>,
     pub ints: BTreeMap<u16, i64>,
     pub reals: BTreeMap<u16, f64>,
-    pub texts: BTreeMap<u16, Str>,
+    texts: BTreeMap<u16, Held>,
     pub numbers: BTreeMap<u16, u32>,
-    pub headers: BTreeMap<(u8, String), Str>,
+    headers: BTreeMap<(u8, String), Held>,
     pub client_ip: Option<SocketAddr>,
     pub limits: RegexLimits,
     /// Bytes left in the workspace.
     pub room: usize,
+    /// All strings there ever were; none is changed or dropped before the host.
     arena: Vec<Vec<u8>>,
     privates: PrivateMap,
 }
@@ -37,25 +41,34 @@ impl MemoryHost {
         }
     }
 
-    pub fn text(&mut self, text: &[u8]) -> Str {
-        self.copy(text).expect("the tests' workspace is large enough")
+    fn hold(&mut self, text: Option<&[u8]>) -> Held {
+        self.arena.push(text?.to_vec());
+        Some(self.arena.len() - 1)
+    }
+
+    fn held(&self, held: Option<&Held>) -> Option<&[u8]> {
+        self.arena.get((*held?)?).map(Vec::as_slice)
+    }
+
+    pub fn text(&self, var: Var) -> Option<&[u8]> {
+        self.held(self.texts.get(&(var as u16)))
     }
 
     pub fn with_header(mut self, http: HttpId, name: &str, value: &str) -> MemoryHost {
-        let value = self.text(value.as_bytes());
+        let value = self.hold(Some(value.as_bytes()));
         self.headers.insert((http as u8, name.to_ascii_lowercase()), value);
         self
     }
 
     pub fn with_text(mut self, var: Var, value: &str) -> MemoryHost {
-        let value = self.text(value.as_bytes());
+        let value = self.hold(Some(value.as_bytes()));
         self.texts.insert(var as u16, value);
         self
     }
 
     pub fn header_text(&self, http: HttpId, name: &str) -> Option<String> {
-        let value = self.headers.get(&(http as u8, name.to_ascii_lowercase()))?;
-        Some(String::from_utf8_lossy(value.or_empty()).into_owned())
+        let value = self.held(self.headers.get(&(http as u8, name.to_ascii_lowercase())))?;
+        Some(String::from_utf8_lossy(value).into_owned())
     }
 
     fn note(&mut self, what: String) -> HostResult<()> {
@@ -64,9 +77,12 @@ impl MemoryHost {
     }
 }
 
-fn show(text: Str) -> String {
-    text.get().map_or_else(|| "-".to_owned(), |t| format!("{:?}", String::from_utf8_lossy(t)))
+fn show(text: Option<&[u8]>) -> String {
+    text.map_or_else(|| "-".to_owned(), |t| format!("{:?}", String::from_utf8_lossy(t)))
 }
+
+// SAFETY: strings lie in the arena, whose pieces stay until the host goes; the address is set before VCL runs.
+unsafe impl StableValues for MemoryHost {}
 
 impl Host for MemoryHost {
     fn method(&self) -> Method {
@@ -78,15 +94,15 @@ impl Host for MemoryHost {
     fn real_now(&self) -> f64 {
         1_000_001.5
     }
-    fn alloc(&mut self, bytes: usize) -> Option<*mut u8> {
+    fn alloc(&mut self, bytes: usize) -> Option<&mut [u8]> {
         self.room = self.room.checked_sub(bytes)?;
         self.arena.push(vec![0; bytes]);
-        self.arena.last_mut().map(|a| a.as_mut_ptr())
+        self.arena.last_mut().map(Vec::as_mut_slice)
     }
-    fn copy(&mut self, bytes: &[u8]) -> Option<Str> {
+    fn copy(&mut self, bytes: &[u8]) -> Option<&[u8]> {
         self.room = self.room.checked_sub(bytes.len())?;
         self.arena.push(bytes.to_vec());
-        self.arena.last().map(|a| Str::new(a))
+        self.arena.last().map(Vec::as_slice)
     }
     fn get_bool(&mut self, var: Var) -> bool {
         self.bools.get(&(var as u16)).copied().unwrap_or_default()
@@ -97,13 +113,13 @@ impl Host for MemoryHost {
     fn get_real(&mut self, var: Var) -> f64 {
         self.reals.get(&(var as u16)).copied().unwrap_or_default()
     }
-    fn get_str(&mut self, var: Var) -> Str {
-        self.texts.get(&(var as u16)).copied().unwrap_or(Str::NULL)
+    fn get_str(&mut self, var: Var) -> Option<&[u8]> {
+        self.text(var)
     }
     fn get_ip(&self, _var: Var) -> Option<&SocketAddr> {
         self.client_ip.as_ref()
     }
-    fn get_blob(&mut self, _var: Var) -> Option<Blob> {
+    fn get_blob(&mut self, _var: Var) -> Option<Blob<'_>> {
         Some(Blob::new(b"hash", 0))
     }
     fn get_backend(&mut self, var: Var) -> BackendId {
@@ -124,8 +140,9 @@ impl Host for MemoryHost {
         self.reals.insert(var as u16, value);
         self.note(format!("{} = {value}", var.name()))
     }
-    fn set_str(&mut self, var: Var, value: Str) -> HostResult<()> {
-        self.texts.insert(var as u16, value);
+    fn set_str(&mut self, var: Var, value: Option<&[u8]>) -> HostResult<()> {
+        let held = self.hold(value);
+        self.texts.insert(var as u16, held);
         self.note(format!("{} = {}", var.name(), show(value)))
     }
     fn set_backend(&mut self, var: Var, value: BackendId) -> HostResult<()> {
@@ -146,17 +163,18 @@ impl Host for MemoryHost {
     fn stevedore_by_name(&mut self, name: &str) -> u32 {
         name.len() as u32
     }
-    fn stevedore_name(&mut self, _index: u32) -> Str {
-        Str::new(b"storage")
+    fn stevedore_name(&mut self, _index: u32) -> Option<&[u8]> {
+        Some(b"storage")
     }
-    fn header(&mut self, http: HttpId, name: &HeaderName) -> Str {
-        self.headers.get(&(http as u8, name.lower.clone())).copied().unwrap_or(Str::NULL)
+    fn header(&mut self, http: HttpId, name: &HeaderName) -> Option<&[u8]> {
+        self.held(self.headers.get(&(http as u8, name.lower.clone())))
     }
-    fn set_header(&mut self, http: HttpId, name: &HeaderName, value: Str) -> HostResult<()> {
-        if value.or_empty().contains(&b'\n') {
+    fn set_header(&mut self, http: HttpId, name: &HeaderName, value: Option<&[u8]>) -> HostResult<()> {
+        if value.unwrap_or_default().contains(&b'\n') {
             return Err(format!("Bad header {}:", name.name));
         }
-        self.headers.insert((http as u8, name.lower.clone()), Str::new(value.get().unwrap_or(b"")));
+        let held = self.hold(Some(value.unwrap_or_default()));
+        self.headers.insert((http as u8, name.lower.clone()), held);
         self.note(format!("{http:?} {}: {}", name.name, show(value)))
     }
     fn unset_header(&mut self, http: HttpId, name: &HeaderName) -> HostResult<()> {
@@ -167,7 +185,7 @@ impl Host for MemoryHost {
         let op = if append { "+=" } else { "=" };
         self.note(format!("{} {op} {:?}", var.name(), String::from_utf8_lossy(content)))
     }
-    fn return_status(&mut self, status: i64, reason: Str) -> HostResult<()> {
+    fn return_status(&mut self, status: i64, reason: Option<&[u8]>) -> HostResult<()> {
         self.note(format!("status {status} {}", show(reason)))
     }
     fn return_pass_for(&mut self, seconds: f64) -> HostResult<()> {
@@ -176,7 +194,7 @@ impl Host for MemoryHost {
     fn return_vcl(&mut self, label: &str) -> HostResult<()> {
         self.note(format!("vcl {label}"))
     }
-    fn hash_data(&mut self, data: Str) -> HostResult<()> {
+    fn hash_data(&mut self, data: Option<&[u8]>) -> HostResult<()> {
         self.note(format!("hash {}", show(data)))
     }
     fn log(&mut self, tag: u8, text: &[u8]) {

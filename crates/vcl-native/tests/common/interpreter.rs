@@ -8,7 +8,7 @@ use lacquer_shm::Tag;
 use lacquer_vcl::program::*;
 use lacquer_vcl::types::{Action, Method, Type};
 use lacquer_vcl::variables_table::{ENTRIES, Var};
-use lacquer_vcl_runtime::{Host, Instance, Str, convert};
+use lacquer_vcl_runtime::{Host, Instance, convert};
 
 use super::host::MemoryHost;
 use super::module;
@@ -91,12 +91,11 @@ impl Interpreter<'_> {
                 let Ok(value) = self.text(value) else {
                     if matches!(value.kind, ExprKind::Call { .. }) {
                         // What the host says to it changes nothing: the run has failed.
-                        let _ = self.host.set_header(*http, &name, Str::NULL);
+                        let _ = self.host.set_header(*http, &name, None);
                     }
                     return Err(Failed);
                 };
-                let value = self.keep(value);
-                let done = self.host.set_header(*http, &name, value);
+                let done = self.host.set_header(*http, &name, value.as_deref());
                 self.host(done)?;
             }
             Stmt::UnsetHeader { http, header, .. } => {
@@ -120,11 +119,10 @@ impl Interpreter<'_> {
             Stmt::HashData { value, .. } => {
                 let hashed = parts(value).iter().map(|p| self.text(p)).collect::<Done<Vec<_>>>()?;
                 for part in hashed {
-                    let part = self.keep(part);
-                    let done = self.host.hash_data(part);
+                    let done = self.host.hash_data(part.as_deref());
                     self.host(done)?;
                 }
-                let done = self.host.hash_data(Str::NULL);
+                let done = self.host.hash_data(None);
                 self.host(done)?;
             }
             Stmt::CallDynamic { sub: Expr { kind: ExprKind::Sub(sub), .. }, .. } => {
@@ -156,8 +154,7 @@ impl Interpreter<'_> {
                 if status % 1000 < 100 {
                     return self.fail(format!("illegal return(synth()) status code ({status}) (..0##)"));
                 }
-                let reason = self.keep(reason);
-                let done = self.host.return_status(status, reason);
+                let done = self.host.return_status(status, reason.as_deref());
                 self.host(done)?;
                 Ok(End::Run(*action))
             }
@@ -257,17 +254,10 @@ impl Interpreter<'_> {
             }
             Value::Int(v) => self.host.set_int(target, v),
             Value::Real(v) => self.host.set_real(target, v),
-            Value::Text(v) => {
-                let v = self.keep(v);
-                self.host.set_str(target, v)
-            }
+            Value::Text(v) => self.host.set_str(target, v.as_deref()),
             Value::Ip(_) => panic!("no IP can be set"),
         };
         self.host(done)
-    }
-
-    fn keep(&mut self, text: Option<Vec<u8>>) -> Str {
-        text.map_or(Str::NULL, |t| self.host.text(&t))
     }
 
     fn text(&mut self, e: &Expr) -> Done<Option<Vec<u8>>> {
@@ -294,7 +284,7 @@ impl Interpreter<'_> {
             ExprKind::Var(var) => self.var(*var, e.ty),
             ExprKind::Header(http, name) => {
                 let name = self.instance.headers[*name as usize].clone();
-                Value::Text(self.host.header(*http, &name).get().map(<[u8]>::to_vec))
+                Value::Text(self.host.header(*http, &name).map(<[u8]>::to_vec))
             }
             ExprKind::Concat(parts) => {
                 let mut joined = Vec::new();
@@ -445,7 +435,7 @@ impl Interpreter<'_> {
             Type::Real | Type::Duration | Type::Time => {
                 Value::Real(if var == Var::Now { self.host.now() } else { self.host.get_real(var) })
             }
-            Type::String => Value::Text(self.host.get_str(var).get().map(<[u8]>::to_vec)),
+            Type::String => Value::Text(self.host.get_str(var).map(<[u8]>::to_vec)),
             Type::Ip => Value::Ip(self.host.get_ip(var).copied()),
             other => panic!("no variables of type {other:?}"),
         }

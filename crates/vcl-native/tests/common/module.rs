@@ -89,7 +89,7 @@ impl Module for Trial {
 type Answer<'a> = Result<Value<'a>, ModuleError>;
 
 fn show<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
-    let text = args.values.iter().map(|v| match v {
+    let text = (0..args.len()).map(|i| match args.get(i) {
         Value::Str(Some(s)) => format!("{:?}", String::from_utf8_lossy(s)),
         Value::Str(None) => "null".to_owned(),
         Value::Strands(parts) => format!("{} parts", parts.len()),

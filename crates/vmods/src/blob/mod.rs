@@ -8,7 +8,7 @@ mod url;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lacquer_vcl_runtime::instance::ObjectState;
-use lacquer_vcl_runtime::{Args, Blob, Ctx, ModuleError, ObjectType, Value};
+use lacquer_vcl_runtime::{Args, Blob, Ctx, ModuleError, ObjectType, OwnedBlob, Value};
 
 use crate::support::{Answer, Table, copy_if_room, shown, word};
 use codec::{Case, Encoding, Illegal};
@@ -41,7 +41,7 @@ fn error(text: impl std::fmt::Display) -> ModuleError {
 
 /// Empty results need no workspace.
 fn null<'a>() -> Answer<'a> {
-    static NULL: Blob = Blob::new(b"", 0);
+    static NULL: Blob<'static> = Blob::new(b"", 0);
     Ok(Value::Blob(Some(&NULL)))
 }
 
@@ -120,7 +120,9 @@ fn transcode<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
 
 fn same<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let same = match (args.blob(0), args.blob(1)) {
-        (Some(a), Some(b)) => std::ptr::eq(a.get(), b.get()) || (a.get().is_empty() && b.get().is_empty()),
+        (Some(a), Some(b)) => {
+            std::ptr::eq(a.bytes(), b.bytes()) || (a.bytes().is_empty() && b.bytes().is_empty())
+        }
         (a, b) => a.is_none() && b.is_none(),
     };
     Ok(Value::Bool(same))
@@ -132,13 +134,13 @@ fn equal<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
 }
 
 fn length<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
-    Ok(Value::Int(args.blob(0).map_or(0, |b| b.get().len() as i64)))
+    Ok(Value::Int(args.blob(0).map_or(0, |b| b.bytes().len() as i64)))
 }
 
 fn sub<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let bytes =
         args.bytes(0).filter(|b| !b.is_empty()).ok_or_else(|| error("blob is empty in blob.sub()"))?;
-    let kind = args.blob(0).map_or(0, |b: &Blob| b.kind);
+    let kind = args.blob(0).map_or(0, |b| b.kind);
     let (length, offset) = (args.int(1), args.int(2));
     let (Ok(wanted), Ok(start)) = (usize::try_from(length), usize::try_from(offset)) else {
         return Err(error("size or offset negative in blob.sub()"));
@@ -155,9 +157,7 @@ fn sub<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
 
 /// An object: the content, and each encoding of it once it was asked for.
 struct Constant {
-    /// What `blob` points to.
-    content: Vec<u8>,
-    blob: Blob,
+    content: OwnedBlob,
     encoded: Mutex<Vec<(Encoding, Case, Arc<[u8]>)>>,
 }
 
@@ -168,12 +168,11 @@ fn new<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleErr
         let (name, first) = (args.object_name, shown(parts.first().copied()));
         error(format!("cannot create blob {name}, illegal encoding beginning with \"{first}\""))
     })?;
-    let blob = Blob::new(&content, KIND);
-    Ok(Arc::new(Constant { content, blob, encoded: Mutex::default() }))
+    Ok(Arc::new(Constant { content: OwnedBlob::new(content, KIND), encoded: Mutex::default() }))
 }
 
 fn get<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
-    Ok(Value::Blob(Some(&args.this::<Constant>()?.blob)))
+    Ok(Value::Blob(Some(args.this::<Constant>()?.content.get())))
 }
 
 fn encode_object<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
@@ -183,7 +182,7 @@ fn encode_object<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let mut made = constant.encoded.lock().unwrap_or_else(PoisonError::into_inner);
     let found = made.iter().find(|(e, c, _)| (*e, *c) == (encoding, case)).map(|(_, _, text)| text.clone());
     let text = found.unwrap_or_else(|| {
-        let text: Arc<[u8]> = encoding.encode(case, &constant.content).into();
+        let text: Arc<[u8]> = encoding.encode(case, constant.content.get().bytes()).into();
         made.push((encoding, case, text.clone()));
         text
     });

@@ -37,7 +37,7 @@ pub fn querysort<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
         overflow(ctx);
         return Ok(Value::Str(Some(url)));
     }
-    Ok(Value::Str(ctx.host.copy(&sorted).and_then(|s| ctx.read(s)).or(Some(url))))
+    Ok(Value::Str(ctx.try_copy(&sorted).or(Some(url))))
 }
 
 /// The URL with its parameters in order and without empty ones. `None` if there are not two.

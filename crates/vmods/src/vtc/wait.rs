@@ -18,7 +18,7 @@ fn duration(seconds: f64) -> Duration {
 
 pub fn sleep<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let time = duration(args.real(0));
-    if ctx.suspend.is_some() {
+    if ctx.can_wait() {
         ctx.block_on(Box::pin(tokio::time::sleep(time)))?;
     } else {
         std::thread::sleep(time);
@@ -32,7 +32,7 @@ pub fn barrier_sync<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let address = parse_address(&text, "", false);
     let address = address.ok_or_else(|| format!("Barrier connection failed: {text} is no address"))?;
     let timeout = Some(duration(args.real(1))).filter(|t| !t.is_zero());
-    if ctx.suspend.is_some() {
+    if ctx.can_wait() {
         ctx.block_on(Box::pin(wait_at(address, timeout)))??;
     } else {
         block_at(address, timeout)?;

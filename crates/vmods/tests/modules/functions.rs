@@ -21,7 +21,7 @@ fn shown(value: Result<Value<'static>, ModuleError>) -> String {
         Ok(Value::Str(text)) => {
             text.map_or("(undefined)".into(), |t| String::from_utf8_lossy(t).into_owned())
         }
-        Ok(Value::Blob(Some(blob))) => format!("{:x?}", blob.get()),
+        Ok(Value::Blob(Some(blob))) => format!("{:x?}", blob.bytes()),
         Ok(Value::Ip(Some(ip))) => ip.to_string(),
         Ok(value) => format!("{value:?}"),
         Err(ModuleError(text)) => format!("error: {text}"),

@@ -13,7 +13,7 @@ use lacquer_vcl::{NoFiles, NumericResolver, Options};
 use lacquer_vcl_native::LoadedVcl;
 use lacquer_vcl_runtime::{
     Args, BackendId, Blob, Ctx, Director, HeaderEdit, HeaderName, Health, Host, HostResult, Instance,
-    ModuleError, ObjectState, ObjectType, PrivateMap, Str, Value,
+    ModuleError, ObjectState, ObjectType, PrivateMap, StableValues, Value,
 };
 
 /// It has one message, whatever VCL calls it.
@@ -52,6 +52,9 @@ impl Transaction {
     }
 }
 
+// SAFETY: all that is handed out was leaked before.
+unsafe impl StableValues for Transaction {}
+
 impl Host for Transaction {
     fn method(&self) -> Method {
         self.method
@@ -65,20 +68,19 @@ impl Host for Transaction {
         1e9
     }
 
-    fn alloc(&mut self, bytes: usize) -> Option<*mut u8> {
-        Some(vec![0_u64; bytes.div_ceil(8)].leak().as_mut_ptr().cast())
+    fn alloc(&mut self, bytes: usize) -> Option<&mut [u8]> {
+        Some(vec![0; bytes].leak())
     }
 
-    fn copy(&mut self, bytes: &[u8]) -> Option<Str> {
-        Some(Str::new(bytes.to_vec().leak()))
+    fn copy(&mut self, bytes: &[u8]) -> Option<&[u8]> {
+        Some(bytes.to_vec().leak())
     }
 
-    fn get_str(&mut self, var: Var) -> Str {
-        let is_url = matches!(var, Var::ReqUrl | Var::BereqUrl);
-        if is_url { Str::new(b"/a?c=1&b=2&utm_x=3") } else { Str::NULL }
+    fn get_str(&mut self, var: Var) -> Option<&[u8]> {
+        matches!(var, Var::ReqUrl | Var::BereqUrl).then_some(b"/a?c=1&b=2&utm_x=3")
     }
 
-    fn get_blob(&mut self, var: Var) -> Option<Blob> {
+    fn get_blob(&mut self, var: Var) -> Option<Blob<'_>> {
         (var == Var::BereqHash).then(|| Blob::new(&[0xff; 32], 0))
     }
 
@@ -87,14 +89,14 @@ impl Host for Transaction {
         Ok(())
     }
 
-    fn header(&mut self, _http: HttpId, name: &HeaderName) -> Str {
+    fn header(&mut self, _http: HttpId, name: &HeaderName) -> Option<&[u8]> {
         let found = self.headers.iter().find(|(n, _)| *n == name.lower);
-        Str::from_option(found.map(|(_, value)| *value))
+        found.map(|(_, value)| *value)
     }
 
-    fn set_header(&mut self, http: HttpId, name: &HeaderName, value: Str) -> HostResult<()> {
+    fn set_header(&mut self, http: HttpId, name: &HeaderName, value: Option<&[u8]>) -> HostResult<()> {
         self.headers.retain(|(n, _)| *n != name.lower);
-        self.append_header(http, name.lower.as_bytes(), value.get().unwrap_or(b"(undefined)"))
+        self.append_header(http, name.lower.as_bytes(), value.unwrap_or(b"(undefined)"))
     }
 
     fn append_header(&mut self, _http: HttpId, name: &[u8], value: &[u8]) -> HostResult<()> {
@@ -218,7 +220,8 @@ impl Task {
         let (module, kind) = kind.split_once('.').expect("module.type");
         let found = lacquer_vmods::find(module).and_then(|m| m.objects().iter().find(|t| t.name == kind));
         let kind = found.expect("the type is there");
-        let args = Args { object_name: name, ..Args::new(values.to_vec().leak()) };
+        let mut args = Args::new(values.to_vec().leak());
+        args.object_name = name;
         let state = (kind.new)(&mut self.ctx, &args).expect("the object can be made");
         Object { kind, name, state: Box::leak(Box::new(state)) }
     }
@@ -239,8 +242,8 @@ impl Object {
         values: &[Value<'static>],
     ) -> Result<Value<'static>, ModuleError> {
         let found = self.kind.methods.iter().find(|(name, _)| *name == method);
-        let args =
-            Args { this: Some(self.state), object_name: self.name, ..Args::new(values.to_vec().leak()) };
+        let mut args = Args::new(values.to_vec().leak());
+        (args.this, args.object_name) = (Some(self.state), self.name);
         (found.expect("the method is there").1)(&mut task.ctx, &args)
     }
 }

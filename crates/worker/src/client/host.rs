@@ -9,8 +9,8 @@ use lacquer_vcl::types::{HttpId, Method};
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::instance::PrivateMap;
 use lacquer_vcl_runtime::{
-    BackendId, Blob, H2Setting, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, RegexLimits, Str,
-    TcpInfo, instance,
+    BackendId, Blob, H2Setting, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, RegexLimits, TcpInfo,
+    instance,
 };
 use sha2::Digest;
 
@@ -59,7 +59,7 @@ impl Host for Req {
         session::ip(&self.task.sess, var)
     }
 
-    fn get_blob(&mut self, var: Var) -> Option<Blob> {
+    fn get_blob(&mut self, var: Var) -> Option<Blob<'_>> {
         vars::get_blob(self, var)
     }
 
@@ -87,17 +87,17 @@ impl Host for Req {
         Ok(())
     }
 
-    fn header(&mut self, http: HttpId, name: &instance::HeaderName) -> Str {
+    fn header(&mut self, http: HttpId, name: &instance::HeaderName) -> Option<&[u8]> {
         if http == HttpId::Obj {
-            return self.object.as_ref().map_or(Str::NULL, |o| object::header(o, name));
+            return self.object.as_ref().and_then(|o| object::header(o, name));
         }
         if http == HttpId::ReqTop
             && let Some(top) = self.top.as_ref().filter(|_| self.esi_level > 0)
         {
-            return Str::from_option(top.http.get(&top.ws, name.name.borrow()));
+            return top.http.get(&top.ws, name.name.borrow());
         }
         let ws = &self.task.ws;
-        Str::from_option(self.message(http).and_then(|message| message.get(ws, name.name.borrow())))
+        self.message(http).and_then(|message| message.get(ws, name.name.borrow()))
     }
 
     fn return_pass_for(&mut self, _seconds: f64) -> HostResult<()> {
@@ -119,11 +119,11 @@ impl Host for Req {
         Ok(())
     }
 
-    fn hash_data(&mut self, data: Str) -> HostResult<()> {
+    fn hash_data(&mut self, data: Option<&[u8]>) -> HostResult<()> {
         let Some(hasher) = &mut self.hasher else {
             return Err("hash_data() is not available here".to_owned());
         };
-        match data.get() {
+        match data {
             Some(bytes) => {
                 hasher.update(bytes);
                 self.task.log.put(Tag::Hash, bytes);

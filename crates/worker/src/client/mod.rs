@@ -377,7 +377,7 @@ impl Req {
             self.task.reactor.counters.ws_client_overflow.add(1);
         }
         self.task.ws.clear_overflowed();
-        self.task.ws.release(self.snapshot);
+        self.task.ws.roll_back(self.snapshot);
     }
 
     /// Sends a response that has no body and did not come from VCL; false if the client is gone.

@@ -8,7 +8,7 @@ use lacquer_vcl::types::{HttpId, Method};
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::instance::PrivateMap;
 use lacquer_vcl_runtime::{
-    BackendId, Blob, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, RegexLimits, Str, instance,
+    BackendId, Blob, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, RegexLimits, instance,
 };
 
 use super::Fetch;
@@ -43,7 +43,7 @@ impl Host for Fetch {
         vars::get_ip(self, var)
     }
 
-    fn get_blob(&mut self, var: Var) -> Option<Blob> {
+    fn get_blob(&mut self, var: Var) -> Option<Blob<'_>> {
         (var == Var::BereqHash).then(|| Blob::new(&self.digest, HASH_BLOB))
     }
 
@@ -74,12 +74,12 @@ impl Host for Fetch {
         Ok(())
     }
 
-    fn header(&mut self, http: HttpId, name: &instance::HeaderName) -> Str {
+    fn header(&mut self, http: HttpId, name: &instance::HeaderName) -> Option<&[u8]> {
         if http == HttpId::ObjStale {
-            return self.stale.as_ref().map_or(Str::NULL, |o| object::header(o, name));
+            return self.stale.as_ref().and_then(|o| object::header(o, name));
         }
         let ws = &self.task.ws;
-        Str::from_option(self.message(http).and_then(|message| message.get(ws, name.name.borrow())))
+        self.message(http).and_then(|message| message.get(ws, name.name.borrow()))
     }
 
     fn return_pass_for(&mut self, seconds: f64) -> HostResult<()> {
@@ -100,7 +100,7 @@ impl Host for Fetch {
         self.bereq_filters = Text::NONE;
         self.err_reason = Text::NONE;
         self.task.ws.clear_overflowed();
-        self.task.ws.release(self.snapshot);
+        self.task.ws.roll_back(self.snapshot);
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 pub mod confine;
 mod fatal;
 mod heap;
+mod values;
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};

@@ -16,11 +16,11 @@ macro_rules! alike {
             clock::real()
         }
 
-        fn alloc(&mut self, bytes: usize) -> Option<*mut u8> {
+        fn alloc(&mut self, bytes: usize) -> Option<&mut [u8]> {
             self.task.alloc(bytes)
         }
 
-        fn copy(&mut self, bytes: &[u8]) -> Option<Str> {
+        fn copy(&mut self, bytes: &[u8]) -> Option<&[u8]> {
             self.task.copy(bytes)
         }
 
@@ -36,7 +36,7 @@ macro_rules! alike {
             vars::get_real(self, var)
         }
 
-        fn get_str(&mut self, var: Var) -> Str {
+        fn get_str(&mut self, var: Var) -> Option<&[u8]> {
             vars::get_str(self, var)
         }
 
@@ -56,7 +56,7 @@ macro_rules! alike {
             vars::set_real(self, var, value)
         }
 
-        fn set_str(&mut self, var: Var, value: Str) -> HostResult<()> {
+        fn set_str(&mut self, var: Var, value: Option<&[u8]>) -> HostResult<()> {
             vars::set_str(self, var, value)
         }
 
@@ -72,11 +72,16 @@ macro_rules! alike {
             storage::by_name(&self.task.reactor.shared.stevedores, name)
         }
 
-        fn stevedore_name(&mut self, number: u32) -> Str {
+        fn stevedore_name(&mut self, number: u32) -> Option<&[u8]> {
             storage::name(&self.task.reactor.shared.stevedores, number)
         }
 
-        fn set_header(&mut self, http: HttpId, name: &instance::HeaderName, value: Str) -> HostResult<()> {
+        fn set_header(
+            &mut self,
+            http: HttpId,
+            name: &instance::HeaderName,
+            value: Option<&[u8]>,
+        ) -> HostResult<()> {
             let features = self.task.params.feature;
             headers::set(&mut self.changeable(http)?, name.name.borrow(), value, features)
         }
@@ -110,12 +115,11 @@ macro_rules! alike {
             Ok(())
         }
 
-        fn return_status(&mut self, status: i64, reason: Str) -> HostResult<()> {
+        fn return_status(&mut self, status: i64, reason: Option<&[u8]>) -> HostResult<()> {
             self.err_code = status as u16;
-            self.err_reason = if reason.is_null() {
-                fixed_text_table::reason_text(self.err_code)
-            } else {
-                keep(&mut self.task.ws, reason)
+            self.err_reason = match reason {
+                None => fixed_text_table::reason_text(self.err_code),
+                Some(_) => keep(&mut self.task.ws, reason),
             };
             if self.err_reason.is_none() { Err("Workspace overflow".to_owned()) } else { Ok(()) }
         }

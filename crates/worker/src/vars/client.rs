@@ -4,9 +4,9 @@ use lacquer_cache::BodyState;
 use lacquer_http::{Message, Slot, Text, Workspace, conditional};
 use lacquer_vcl::types::Method;
 use lacquer_vcl::variables_table::Var;
-use lacquer_vcl_runtime::{BackendId, Blob, HostResult, Str};
+use lacquer_vcl_runtime::{BackendId, Blob, HostResult};
 
-use super::{headers, keep, misplaced, object, params, session, shown, str_of};
+use super::{headers, keep, misplaced, object, params, session, shown};
 use crate::client::{Req, Source};
 
 /// The kind that a module may ask for in a BLOB that is a hash.
@@ -88,57 +88,56 @@ fn pipe_real(req: &Req, var: Var) -> f64 {
 }
 
 #[cold]
-fn transport(req: &Req) -> Str {
-    Str::new(req.tx.name().as_bytes())
+fn transport(req: &Req) -> &[u8] {
+    req.tx.name().as_bytes()
 }
 
 /// A text of a start line.
-pub fn start_text(message: &Message, ws: &Workspace, slot: Slot) -> Str {
-    str_of(ws, message.text(slot))
+pub fn start_text<'w>(message: &Message, ws: &'w Workspace, slot: Slot) -> Option<&'w [u8]> {
+    ws.get_opt(message.text(slot))
 }
 
-pub fn get_str(req: &mut Req, var: Var) -> Str {
-    let ws = &req.task.ws;
+pub fn get_str(req: &mut Req, var: Var) -> Option<&[u8]> {
     match var {
         Var::ClientIdentity => session::identity(&req.task, req.identity),
-        Var::ReqMethod => start_text(&req.http, ws, Slot::Method),
-        Var::ReqUrl => start_text(&req.http, ws, Slot::Url),
-        Var::ReqProto => start_text(&req.http, ws, Slot::Proto),
+        Var::ReqMethod => start_text(&req.http, &req.task.ws, Slot::Method),
+        Var::ReqUrl => start_text(&req.http, &req.task.ws, Slot::Url),
+        Var::ReqProto => start_text(&req.http, &req.task.ws, Slot::Proto),
         Var::ReqTopMethod => top_text(req, Slot::Method),
         Var::ReqTopUrl => top_text(req, Slot::Url),
         Var::ReqTopProto => top_text(req, Slot::Proto),
-        Var::ReqFilters if req.filters.is_none() => Str::new(b""),
-        Var::ReqFilters => str_of(ws, req.filters),
-        Var::ReqTransport => transport(req),
-        Var::RespProto => start_text(&req.resp, ws, Slot::Proto),
-        Var::RespReason => start_text(&req.resp, ws, Slot::Reason),
-        Var::RespFilters if req.resp_filters.is_some() => str_of(ws, req.resp_filters),
-        Var::RespFilters => default_filters(req),
+        Var::ReqFilters if req.filters.is_none() => Some(b""),
+        Var::ReqFilters => req.task.ws.get_opt(req.filters),
+        Var::ReqTransport => Some(transport(req)),
+        Var::RespProto => start_text(&req.resp, &req.task.ws, Slot::Proto),
+        Var::RespReason => start_text(&req.resp, &req.task.ws, Slot::Reason),
+        Var::RespFilters if req.resp_filters.is_some() => req.task.ws.get_opt(req.resp_filters),
+        Var::RespFilters => Some(default_filters(req)),
         Var::BereqMethod => pipe_text(req, Slot::Method),
         Var::BereqUrl => pipe_text(req, Slot::Url),
         Var::BereqProto => pipe_text(req, Slot::Proto),
         Var::ObjProto | Var::ObjReason => match &req.object {
             Some(object) => object::get_str(object, var, &mut req.task.ws),
-            None => Str::NULL,
+            None => None,
         },
-        _ => session::text(&req.task, var).unwrap_or(Str::NULL),
+        _ => session::text(&req.task, var),
     }
 }
 
 /// Of the client's own request, which may be this one.
-fn top_text(req: &Req, slot: Slot) -> Str {
+fn top_text(req: &Req, slot: Slot) -> Option<&[u8]> {
     match req.top.as_ref().filter(|_| req.esi_level > 0) {
         Some(top) => start_text(&top.http, &top.ws, slot),
         None => start_text(&req.http, &req.task.ws, slot),
     }
 }
 
-fn pipe_text(req: &Req, slot: Slot) -> Str {
-    req.bereq.as_ref().map_or(Str::NULL, |pipe| start_text(&pipe.bereq, &req.task.ws, slot))
+fn pipe_text(req: &Req, slot: Slot) -> Option<&[u8]> {
+    req.bereq.as_ref().and_then(|pipe| start_text(&pipe.bereq, &req.task.ws, slot))
 }
 
 /// The list that the response would get now; Varnish begins it with a blank.
-fn default_filters(req: &mut Req) -> Str {
+fn default_filters(req: &mut Req) -> &[u8] {
     let source = match &req.object {
         Some(object) => Source::Object(object.clone()),
         None => Source::Bytes(Vec::new()),
@@ -148,15 +147,15 @@ fn default_filters(req: &mut Req) -> Str {
 }
 
 /// A list of filters with the blank before it; empty without any, and without room for it.
-pub fn listed(ws: &mut Workspace, list: &[u8]) -> Str {
+pub fn listed<'w>(ws: &'w mut Workspace, list: &[u8]) -> &'w [u8] {
     let list = list.trim_ascii_start();
     if list.is_empty() {
-        return Str::new(b"");
+        return b"";
     }
-    ws.copy_parts(&[b" ", list]).map_or(Str::new(b""), |text| str_of(ws, text))
+    ws.copy_parts(&[b" ", list]).map_or(&[], |text| ws.get(text))
 }
 
-pub fn get_blob(req: &Req, var: Var) -> Option<Blob> {
+pub fn get_blob(req: &Req, var: Var) -> Option<Blob<'_>> {
     matches!(var, Var::ReqHash | Var::BereqHash).then(|| Blob::new(&req.digest, HASH_BLOB))
 }
 
@@ -224,7 +223,7 @@ pub fn unset(req: &mut Req, var: Var) -> HostResult<()> {
     Ok(())
 }
 
-pub fn set_str(req: &mut Req, var: Var, value: Str) -> HostResult<()> {
+pub fn set_str(req: &mut Req, var: Var, value: Option<&[u8]>) -> HostResult<()> {
     match var {
         Var::ReqMethod => headers::set_start(&mut req.req_headers(), Slot::Method, var, value),
         Var::ReqUrl => headers::set_start(&mut req.req_headers(), Slot::Url, var, value),
@@ -264,7 +263,7 @@ pub fn assign(place: &mut Text, said: Text) {
     }
 }
 
-fn set_pipe_text(req: &mut Req, slot: Slot, var: Var, value: Str) -> HostResult<()> {
+fn set_pipe_text(req: &mut Req, slot: Slot, var: Var, value: Option<&[u8]>) -> HostResult<()> {
     match req.pipe_headers() {
         Some(mut bereq) => headers::set_start(&mut bereq, slot, var, value),
         None => misplaced(var),

@@ -7,10 +7,10 @@ use lacquer_flow::Lifetime;
 use lacquer_http::{BodyStatus, Slot};
 use lacquer_shm::Tag;
 use lacquer_vcl::variables_table::Var;
-use lacquer_vcl_runtime::{BackendId, HostResult, Str};
+use lacquer_vcl_runtime::{BackendId, HostResult};
 
 use super::client::{assign, listed, start_text};
-use super::{headers, keep, misplaced, object, params, session, shown, storage, str_of};
+use super::{headers, keep, misplaced, object, params, session, shown, storage};
 use crate::fetch::Fetch;
 
 /// VCL has said which filters there are, so what they follow from has no meaning any more.
@@ -75,33 +75,32 @@ pub fn get_real(f: &Fetch, var: Var) -> f64 {
     }
 }
 
-pub fn get_str(f: &mut Fetch, var: Var) -> Str {
-    let ws = &f.task.ws;
+pub fn get_str(f: &mut Fetch, var: Var) -> Option<&[u8]> {
     match var {
         Var::ClientIdentity => session::identity(&f.task, f.identity),
-        Var::BereqMethod => start_text(&f.bereq, ws, Slot::Method),
-        Var::BereqUrl => start_text(&f.bereq, ws, Slot::Url),
-        Var::BereqProto => start_text(&f.bereq, ws, Slot::Proto),
-        Var::BereqFilters if f.bereq_filters.is_none() => Str::new(b""),
-        Var::BereqFilters => str_of(ws, f.bereq_filters),
-        Var::BerespProto => start_text(&f.beresp, ws, Slot::Proto),
-        Var::BerespReason => start_text(&f.beresp, ws, Slot::Reason),
-        Var::BerespFilters if f.filters.is_some() => str_of(ws, f.filters),
-        Var::BerespFilters => default_filters(f),
+        Var::BereqMethod => start_text(&f.bereq, &f.task.ws, Slot::Method),
+        Var::BereqUrl => start_text(&f.bereq, &f.task.ws, Slot::Url),
+        Var::BereqProto => start_text(&f.bereq, &f.task.ws, Slot::Proto),
+        Var::BereqFilters if f.bereq_filters.is_none() => Some(b""),
+        Var::BereqFilters => f.task.ws.get_opt(f.bereq_filters),
+        Var::BerespProto => start_text(&f.beresp, &f.task.ws, Slot::Proto),
+        Var::BerespReason => start_text(&f.beresp, &f.task.ws, Slot::Reason),
+        Var::BerespFilters if f.filters.is_some() => f.task.ws.get_opt(f.filters),
+        Var::BerespFilters => Some(default_filters(f)),
         Var::BerespBackendName => backend_name(f),
         Var::BerespStorageHint => {
             storage::name(&f.task.reactor.shared.stevedores, get_stevedore(f, Var::BerespStorage))
         }
         Var::ObjStaleProto | Var::ObjStaleReason => match &f.stale {
             Some(object) => object::get_str(object, var, &mut f.task.ws),
-            None => Str::NULL,
+            None => None,
         },
-        _ => session::text(&f.task, var).unwrap_or(Str::NULL),
+        _ => session::text(&f.task, var),
     }
 }
 
 /// The list that the response would get now; Varnish begins it with a blank.
-fn default_filters(f: &mut Fetch) -> Str {
+fn default_filters(f: &mut Fetch) -> &[u8] {
     let framing = f.origin.as_ref().map(|origin| origin.framing);
     let has_body = framing.is_some_and(|framing| framing.status != BodyStatus::None);
     let list = if has_body { f.filter_list() } else { Cow::default() };
@@ -109,9 +108,9 @@ fn default_filters(f: &mut Fetch) -> Str {
 }
 
 /// Directors stay in their table as long as the VCL, and so do their names.
-fn backend_name(f: &Fetch) -> Str {
+fn backend_name(f: &Fetch) -> Option<&[u8]> {
     let directors = &f.task.vcl.loaded.instance().directors;
-    directors.get(f.backend_resp).map_or(Str::NULL, |cell| Str::new(cell.director.name().as_bytes()))
+    directors.get(f.backend_resp).map(|cell| cell.director.name().as_bytes())
 }
 
 /// `beresp.backend.ip`: where the connection leads.
@@ -214,7 +213,7 @@ pub fn unset(f: &mut Fetch, var: Var) -> HostResult<()> {
     Ok(())
 }
 
-pub fn set_str(f: &mut Fetch, var: Var, value: Str) -> HostResult<()> {
+pub fn set_str(f: &mut Fetch, var: Var, value: Option<&[u8]>) -> HostResult<()> {
     match var {
         Var::BereqMethod => headers::set_start(&mut f.bereq_headers(), Slot::Method, var, value),
         Var::BereqUrl => headers::set_start(&mut f.bereq_headers(), Slot::Url, var, value),
@@ -233,7 +232,7 @@ pub fn set_str(f: &mut Fetch, var: Var, value: Str) -> HostResult<()> {
         }
         // A name that no storage has changes nothing.
         Var::BerespStorageHint => {
-            let name = String::from_utf8_lossy(value.or_empty());
+            let name = String::from_utf8_lossy(value.unwrap_or_default());
             f.attempt.storage = f.task.reactor.shared.stevedores.by_name(&name).or(f.attempt.storage);
             Ok(())
         }

@@ -5,13 +5,13 @@ use lacquer_http::{Field, HeaderName, Slot};
 use lacquer_params::FeatureBits;
 use lacquer_shm::Tag;
 use lacquer_vcl::variables_table::Var;
-use lacquer_vcl_runtime::{HeaderEdit, HostResult, Str};
+use lacquer_vcl_runtime::{HeaderEdit, HostResult};
 
 use crate::task::Logged;
 
 /// Sets a text of the start line.
-pub fn set_start(to: &mut Logged<'_>, slot: Slot, var: Var, value: Str) -> HostResult<()> {
-    let value = value.get().unwrap_or_default();
+pub fn set_start(to: &mut Logged<'_>, slot: Slot, var: Var, value: Option<&[u8]>) -> HostResult<()> {
+    let value = value.unwrap_or_default();
     if value.is_empty() {
         return Err(format!("Setting {} to empty string", var.name()));
     }
@@ -63,8 +63,13 @@ fn check(features: FeatureBits, name: &[u8], value: &[u8]) -> HostResult<()> {
 }
 
 /// `set`: all headers of the name go, one comes. What does not fit is lost, which fails the task later.
-pub fn set(to: &mut Logged<'_>, name: HeaderName<'_>, value: Str, features: FeatureBits) -> HostResult<()> {
-    let value = value.get().unwrap_or_default();
+pub fn set(
+    to: &mut Logged<'_>,
+    name: HeaderName<'_>,
+    value: Option<&[u8]>,
+    features: FeatureBits,
+) -> HostResult<()> {
+    let value = value.unwrap_or_default();
     check(features, name.as_bytes(), value)?;
     let (log, unset) = (&mut *to.log, to.tags.unset);
     let line = to.message.set(to.ws, name, value, |old| log.put(unset, old));

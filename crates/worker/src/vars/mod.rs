@@ -16,7 +16,7 @@ pub mod workspace;
 use lacquer_http::{Text, Workspace};
 use lacquer_shm::{Tag, Vxid};
 use lacquer_vcl::variables_table::Var;
-use lacquer_vcl_runtime::{HostResult, RegexLimits, Str};
+use lacquer_vcl_runtime::{HostResult, RegexLimits};
 
 use crate::task::Task;
 
@@ -28,14 +28,9 @@ pub fn shown(timeout: f64) -> f64 {
     if timeout.is_infinite() { DURATION_MAX } else { timeout }
 }
 
-/// A text of the workspace as VCL reads it; it stays where it is as long as the task.
-pub fn str_of(ws: &Workspace, text: Text) -> Str {
-    Str::from_option(ws.get_opt(text))
-}
-
 /// A string that VCL hands over, copied into the workspace; undefined is empty. `NONE`: out of workspace.
-pub fn keep(ws: &mut Workspace, value: Str) -> Text {
-    ws.copy(value.or_empty()).unwrap_or_default()
+pub fn keep(ws: &mut Workspace, value: Option<&[u8]>) -> Text {
+    ws.copy(value.unwrap_or_default()).unwrap_or_default()
 }
 
 /// The compiler lets no program come here.
@@ -84,14 +79,14 @@ impl Task {
         self.failed = true;
     }
 
-    pub fn alloc(&mut self, bytes: usize) -> Option<*mut u8> {
+    pub fn alloc(&mut self, bytes: usize) -> Option<&mut [u8]> {
         let place = self.ws.alloc(bytes).ok()?;
-        Some(self.ws.get_mut(place).as_mut_ptr())
+        Some(self.ws.get_mut(place))
     }
 
-    pub fn copy(&mut self, bytes: &[u8]) -> Option<Str> {
+    pub fn copy(&mut self, bytes: &[u8]) -> Option<&[u8]> {
         let text = self.ws.copy(bytes).ok()?;
-        Some(Str::new(self.ws.get(text)))
+        Some(self.ws.get(text))
     }
 
     pub fn regex_limits(&self) -> RegexLimits {

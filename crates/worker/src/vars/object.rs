@@ -4,9 +4,7 @@ use lacquer_cache::{BodyState, Object, flag};
 use lacquer_http::pack::{self, PackedHead};
 use lacquer_http::{Message, Workspace};
 use lacquer_vcl::variables_table::Var;
-use lacquer_vcl_runtime::{Str, instance};
-
-use super::str_of;
+use lacquer_vcl_runtime::instance;
 
 /// The variable of `obj` that means the same as one of `obj_stale`.
 pub fn plain(var: Var) -> Var {
@@ -58,28 +56,24 @@ pub fn get_real(object: &Object, var: Var, now: f64) -> f64 {
 }
 
 /// The strings live in the object, which the task holds, or in the task's workspace.
-pub fn get_str(object: &Object, var: Var, ws: &mut Workspace) -> Str {
+pub fn get_str<'t>(object: &'t Object, var: Var, ws: &'t mut Workspace) -> Option<&'t [u8]> {
     match plain(var) {
-        Var::ObjReason => PackedHead::new(object.head()).map_or(Str::NULL, |head| Str::new(head.reason())),
+        Var::ObjReason => PackedHead::new(object.head()).map(|head| head.reason()),
         Var::ObjProto => proto(object, ws),
-        _ => Str::NULL,
+        _ => None,
     }
 }
 
-fn proto(object: &Object, ws: &mut Workspace) -> Str {
+fn proto<'t>(object: &Object, ws: &'t mut Workspace) -> Option<&'t [u8]> {
     let mut scratch = Workspace::new(object.head().len() + 64);
     let mut message = Message::new(usize::from(u16::MAX));
-    if pack::unpack(object.head(), &mut scratch, &mut message).is_err() {
-        return Str::NULL;
-    }
-    match ws.copy(message.proto(&scratch)) {
-        Ok(kept) => str_of(ws, kept),
-        Err(_) => Str::NULL,
-    }
+    pack::unpack(object.head(), &mut scratch, &mut message).ok()?;
+    let kept = ws.copy(message.proto(&scratch)).ok()?;
+    Some(ws.get(kept))
 }
 
-pub fn header(object: &Object, name: &instance::HeaderName) -> Str {
-    Str::from_option(pack::packed_header(object.head(), name.name.borrow()))
+pub fn header<'o>(object: &'o Object, name: &instance::HeaderName) -> Option<&'o [u8]> {
+    pack::packed_header(object.head(), name.name.borrow())
 }
 
 /// Its storage as a value.

@@ -4,9 +4,8 @@ use std::net::SocketAddr;
 
 use lacquer_http::Text;
 use lacquer_vcl::variables_table::Var;
-use lacquer_vcl_runtime::Str;
 
-use super::{shown, str_of};
+use super::shown;
 use crate::session::{Override, Sess};
 use crate::task::Task;
 
@@ -31,7 +30,7 @@ pub fn int(task: &Task, var: Var) -> Option<i64> {
 }
 
 /// The strings live as long as the session or the worker.
-pub fn text(task: &Task, var: Var) -> Option<Str> {
+pub fn text(task: &Task, var: Var) -> Option<&[u8]> {
     let shared = &task.reactor.shared;
     let text = match var {
         Var::ServerHostname => &shared.hostname,
@@ -41,12 +40,12 @@ pub fn text(task: &Task, var: Var) -> Option<Str> {
         Var::LocalSocket => &task.sess.listener.name,
         _ => return None,
     };
-    Some(Str::new(text.as_bytes()))
+    Some(text.as_bytes())
 }
 
 /// What VCL says about who the client is, else its address.
-pub fn identity(task: &Task, said: Text) -> Str {
-    if said.is_some() { str_of(&task.ws, said) } else { Str::new(task.sess.client.ip.as_bytes()) }
+pub fn identity(task: &Task, said: Text) -> Option<&[u8]> {
+    task.ws.get_opt(said).or_else(|| Some(task.sess.client.ip.as_bytes()))
 }
 
 fn timeout_of(sess: &Sess, var: Var) -> Option<&Override> {

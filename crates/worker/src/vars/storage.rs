@@ -1,7 +1,6 @@
 //! `storage.<name>.*`, and storages as values: their number plus one, 0 for none.
 
 use lacquer_vcl::variables_table::Var;
-use lacquer_vcl_runtime::Str;
 
 use crate::stevedores::Stevedores;
 
@@ -25,7 +24,7 @@ pub fn by_name(all: &Stevedores, name: &str) -> u32 {
 }
 
 /// As VCL writes it.
-pub fn name(all: &Stevedores, number: u32) -> Str {
+pub fn name(all: &Stevedores, number: u32) -> Option<&[u8]> {
     let found = number.checked_sub(1).and_then(|index| all.get(index));
-    found.map_or(Str::NULL, |stevedore| Str::new(stevedore.vcl_name().as_bytes()))
+    found.map(|stevedore| stevedore.vcl_name().as_bytes())
 }

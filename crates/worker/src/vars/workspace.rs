@@ -80,7 +80,7 @@ pub fn snapshot(task: &mut Task, which: &str) {
 pub fn reset(task: &mut Task, which: &str) {
     with(task, which, |ws, snapshot| {
         if let Some(mark) = *snapshot {
-            ws.release(mark);
+            ws.roll_back(mark);
         }
     });
 }

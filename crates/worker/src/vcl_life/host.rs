@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lacquer_shm::{Tag, Vxid};
 use lacquer_vcl::types::Method;
 use lacquer_vcl::variables_table::Var;
-use lacquer_vcl_runtime::{Host, PrivateMap, RegexLimits, Str};
+use lacquer_vcl_runtime::{Host, PrivateMap, RegexLimits};
 
 use crate::clock;
 use crate::control::bans;
@@ -61,36 +61,32 @@ impl Host for InitHost {
         clock::real()
     }
 
-    fn alloc(&mut self, bytes: usize) -> Option<*mut u8> {
-        let mut piece = vec![0; bytes.max(1)];
-        let at = piece.as_mut_ptr();
-        self.pieces.push(piece);
-        Some(at)
+    fn alloc(&mut self, bytes: usize) -> Option<&mut [u8]> {
+        self.pieces.push(vec![0; bytes]);
+        self.pieces.last_mut().map(Vec::as_mut_slice)
     }
 
-    fn copy(&mut self, bytes: &[u8]) -> Option<Str> {
-        let piece = bytes.to_vec();
-        let held = Str::new(&piece);
-        self.pieces.push(piece);
-        Some(held)
+    fn copy(&mut self, bytes: &[u8]) -> Option<&[u8]> {
+        self.pieces.push(bytes.to_vec());
+        self.pieces.last().map(Vec::as_slice)
     }
 
-    fn get_str(&mut self, var: Var) -> Str {
+    fn get_str(&mut self, var: Var) -> Option<&[u8]> {
         let text = match var {
             Var::ServerHostname => &self.shared.hostname,
             Var::ServerIdentity => &self.shared.config.identity,
-            _ => return Str::NULL,
+            _ => return None,
         };
-        Str::new(text.as_bytes())
+        Some(text.as_bytes())
     }
 
     fn stevedore_by_name(&mut self, name: &str) -> u32 {
         self.shared.stevedores.by_name(name).map_or(0, |index| index + 1)
     }
 
-    fn stevedore_name(&mut self, index: u32) -> Str {
+    fn stevedore_name(&mut self, index: u32) -> Option<&[u8]> {
         let found = index.checked_sub(1).and_then(|i| self.shared.stevedores.get(i));
-        Str::from_option(found.map(|stevedore| stevedore.name().as_bytes()))
+        found.map(|stevedore| stevedore.name().as_bytes())
     }
 
     fn log(&mut self, tag: u8, text: &[u8]) {

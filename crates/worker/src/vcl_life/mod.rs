@@ -17,7 +17,7 @@ use lacquer_vcl::types::Method;
 use lacquer_vcl_native::LoadedVcl;
 use lacquer_vcl_runtime::{Director, Event, Instance};
 
-use self::host::InitHost;
+pub use self::host::InitHost;
 use crate::backends::{Origin, OriginLeaf, Surroundings};
 use crate::clock;
 use crate::control::Answer;
