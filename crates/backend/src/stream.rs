@@ -240,13 +240,20 @@ impl TxHalf {
         self.try_send(len, || rustix::io::writev(self.as_fd(), bufs))
     }
 
-    /// Sends a range of a file without copying it; how much went out.
-    pub fn try_sendfile(&self, file: BorrowedFd<'_>, offset: &mut u64, len: usize) -> io::Result<usize> {
-        self.try_send(len, || rustix::fs::sendfile(self.as_fd(), file, Some(offset), len))
+    /// Lets `send` write up to `len` bytes to the socket by a system call of its own, and returns how many it did.
+    pub fn try_send_by(
+        &self,
+        len: usize,
+        send: impl FnOnce(BorrowedFd<'_>) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        self.try_send(len, || send(self.as_fd()))
     }
 
     /// What goes out short of `len` has filled the socket, which then is not asked again until it tells of room.
-    fn try_send(&self, len: usize, send: impl FnOnce() -> rustix::io::Result<usize>) -> io::Result<usize> {
+    fn try_send<E>(&self, len: usize, send: impl FnOnce() -> Result<usize, E>) -> io::Result<usize>
+    where
+        io::Error: From<E>,
+    {
         let mut sent = 0;
         let send = || {
             sent = send()?;

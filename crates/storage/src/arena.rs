@@ -3,17 +3,17 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use rustix::fs::MemfdFlags;
 
 use crate::dirty::Dirty;
 use crate::memory::Mapping;
 use crate::runs::Runs;
 use crate::slabs::{Geometry, PAGE, Slabs};
+use crate::system;
 
 /// Bytes of addresses that an unlimited arena reserves by default; they cost nothing until touched.
 const RESERVE: u64 = 1 << 36;
@@ -112,13 +112,15 @@ pub struct Arena {
 
 impl Arena {
     /// An arena over a descriptor: of `size` bytes, or without a limit but the `reserve` of addresses.
-    pub fn from_fd(fd: OwnedFd, size: Option<u64>, reserve: u64) -> io::Result<Arc<Self>> {
+    ///
+    /// # Safety
+    /// As long as the arena or anything of it lives, nobody else may write to the file, map it for writing or make
+    /// it shorter. Another arena over it counts as somebody else.
+    pub unsafe fn from_fd(fd: OwnedFd, size: Option<u64>, reserve: u64) -> io::Result<Arc<Self>> {
         let (mapping, bytes) = match size {
             Some(size) => {
                 let size = size - size % u64::from(PAGE);
-                if rustix::fs::fstat(&fd)?.st_size < size as i64 {
-                    rustix::fs::ftruncate(&fd, size)?;
-                }
+                system::extend(fd.as_fd(), size)?;
                 (Mapping::new(fd, size as usize)?, size)
             }
             None => map_reserve(fd, reserve)?,
@@ -141,7 +143,8 @@ impl Arena {
 
     /// An arena over a memfd of its own.
     pub fn anonymous(size: Option<u64>) -> io::Result<Arc<Self>> {
-        Self::from_fd(rustix::fs::memfd_create("lacquer-arena", MemfdFlags::CLOEXEC)?, size, RESERVE)
+        // SAFETY: the file is new and known to the arena alone, which lends its descriptor to nobody.
+        unsafe { Self::from_fd(system::memory_file()?, size, RESERVE) }
     }
 
     pub fn counters(&self) -> &Counters {
@@ -259,8 +262,7 @@ impl Arena {
     /// Returns how many bytes are resident but not in use. Memory that is reserved and not yet written counts as
     /// resident, so there may be more.
     pub fn surplus(&self) -> u64 {
-        let blocks = rustix::fs::fstat(self.mapping.fd()).map_or(0, |stat| stat.st_blocks);
-        (u64::try_from(blocks).unwrap_or(0) * 512).saturating_sub(self.used())
+        system::resident(self.mapping.fd()).saturating_sub(self.used())
     }
 
     /// Gives all free pages back to the system, some at a time, so that others can allocate meanwhile.
@@ -314,8 +316,7 @@ impl fmt::Debug for Arena {
 fn map_reserve(fd: OwnedFd, wanted: u64) -> io::Result<(Mapping, u64)> {
     let mut bytes = wanted - wanted % u64::from(PAGE);
     loop {
-        let sized = rustix::fs::ftruncate(&fd, bytes).map_err(io::Error::from);
-        match sized.and_then(|()| Mapping::new(fd.try_clone()?, bytes as usize)) {
+        match system::resize(fd.as_fd(), bytes).and_then(|()| Mapping::new(fd.try_clone()?, bytes as usize)) {
             Ok(mapping) => return Ok((mapping, bytes)),
             Err(e) if bytes <= RESERVE_LEAST => return Err(e),
             Err(_) => bytes = bytes / 2 / u64::from(PAGE) * u64::from(PAGE),

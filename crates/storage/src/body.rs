@@ -1,7 +1,7 @@
 //! The body of an object that is, or was, fetched: one [`BodyWriter`] appends, any number of readers on
 //! any thread take [`Chunk`]s of what is there and wait for more.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
@@ -167,17 +167,19 @@ impl Body {
             }
             self.waiting.store(true, Ordering::SeqCst);
         }
-        // What came in between did not see the waker.
+        // The other half of the pair is in `wake_readers`: of the store before a fence and the load behind the other,
+        // at least one load sees the other side's store. Without it both may miss, and the reader sleeps for ever.
+        fence(Ordering::SeqCst);
         self.more(offset).map_or(Poll::Pending, Poll::Ready)
     }
 
     fn more(&self, offset: u64) -> Option<BodyState> {
         let state = self.state();
-        (state != BodyState::Fetching || self.len.load(Ordering::SeqCst) > offset).then_some(state)
+        (state != BodyState::Fetching || self.len.load(Ordering::Acquire) > offset).then_some(state)
     }
 
     fn wake_readers(&self) {
-        std::sync::atomic::fence(Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) {
             let readers = {
                 let mut waiters = self.waiters.lock();

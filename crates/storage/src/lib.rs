@@ -16,6 +16,8 @@ mod runs;
 mod slabs;
 mod stevedore;
 mod stored;
+#[cfg_attr(miri, path = "system_miri.rs")]
+mod system;
 #[cfg(test)]
 mod tests;
 

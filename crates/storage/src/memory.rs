@@ -10,10 +10,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::fs::FallocateFlags;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
-
 use crate::arena::{Arena, Full, Place};
+use crate::system;
 
 /// A descriptor mapped shared and writable, whole, until dropped.
 pub(crate) struct Mapping {
@@ -29,15 +27,7 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     pub(crate) fn new(fd: OwnedFd, len: usize) -> io::Result<Self> {
-        let prot = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
-        let at = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, flags, &fd, 0)? };
-        // A core dump is about the program; the cache would only make it too large to keep.
-        // SAFETY: the range is the mapping just made; the advice does not change its contents.
-        let _ = unsafe { rustix::mm::madvise(at, len, Advice::LinuxDontDump) };
-        let base = NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mapping at address zero"))?;
-        Ok(Self { base, len, fd })
+        Ok(Self { base: system::map(fd.as_fd(), len)?, len, fd })
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -47,8 +37,7 @@ impl Mapping {
     /// Gives the pages of a range back to the system. What a socket still holds stays as it was; the
     /// next touch of the range finds fresh zero pages.
     pub(crate) fn punch(&self, at: u64, len: u64) -> io::Result<()> {
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        Ok(rustix::fs::fallocate(&self.fd, flags, at, len)?)
+        system::punch(self.fd(), at, len)
     }
 
     fn at(&self, at: u64, len: usize) -> NonNull<u8> {
@@ -63,7 +52,7 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the mapping was made in `new` with this length, and every span keeps its arena alive,
         // so no reference into it is left.
-        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+        unsafe { system::unmap(self.base, self.len) };
     }
 }
 
@@ -75,12 +64,31 @@ pub struct Span {
     place: AtomicU32,
 }
 
-/// A part of the arena's file, for `sendfile`.
-#[derive(Clone, Copy, Debug)]
+/// A part of the arena's file, for `sendfile`. The descriptor stays inside: writing to it would change bytes that
+/// others read.
+#[derive(Debug)]
 pub struct FileRange<'a> {
-    pub fd: BorrowedFd<'a>,
-    pub offset: u64,
-    pub len: usize,
+    fd: BorrowedFd<'a>,
+    offset: u64,
+    len: usize,
+}
+
+impl FileRange<'_> {
+    /// Bytes left to send.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Sends as much of it to a socket as that takes, and begins behind that from then on.
+    pub fn send(&mut self, to: BorrowedFd<'_>) -> io::Result<usize> {
+        let sent = system::send(to, self.fd, &mut self.offset, self.len)?;
+        self.len = self.len.saturating_sub(sent);
+        Ok(sent)
+    }
 }
 
 impl Span {
@@ -127,6 +135,10 @@ impl Span {
     /// The file range of a part, if it may be given to `sendfile`; from then on the pages are replaced
     /// by fresh ones before anyone writes to them again.
     pub fn file_range(&self, from: usize, len: usize) -> Option<FileRange<'_>> {
+        assert!(
+            from.checked_add(len).is_some_and(|end| end <= self.len()),
+            "a range beyond the bytes written"
+        );
         (self.owns_pages() && self.arena.can_punch()).then(|| {
             self.mark_sent();
             FileRange { fd: self.arena.mapping().fd(), offset: self.at + from as u64, len }

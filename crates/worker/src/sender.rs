@@ -400,26 +400,23 @@ impl Sender {
     }
 
     async fn by_kernel(&mut self, chunk: &Chunk<'_>, from: u64) -> Result<u64, SendError> {
-        let Some(range) = chunk.file_range() else {
+        let Some(mut range) = chunk.file_range() else {
             self.body(chunk.bytes()).await?;
             return Ok(from + chunk.len() as u64);
         };
         // In one packet with the body's beginning, where a packet of its own would cost as much as any.
         self.write_head_by(TxHalf::try_write_before_more).await?;
-        let mut offset = range.offset;
-        let mut left = range.len;
-        while left > 0 {
-            match self.tx.try_sendfile(range.fd, &mut offset, left) {
+        while !range.is_empty() {
+            match self.tx.try_send_by(range.len(), |socket| range.send(socket)) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
                 Ok(n) => {
-                    left -= n;
                     self.body += n as u64;
                     self.pieces += 1;
                 }
                 Err(e) => self.wait_after(e).await?,
             }
         }
-        Ok(from + range.len as u64)
+        Ok(from + chunk.len() as u64)
     }
 }
 

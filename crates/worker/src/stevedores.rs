@@ -1,12 +1,11 @@
 //! The storages by number, their counters in shared memory, and the choice among them.
 
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use lacquer_cli::link::{StorageConfig, StorageKind};
 use lacquer_shm::vsc::Sma;
 use lacquer_shm::{Segment, VsmDir};
-use lacquer_storage::{Arena, Kind, Stevedore};
+use lacquer_storage::{Kind, Stevedore};
 
 const PREFIX: &str = "storage.";
 
@@ -22,10 +21,8 @@ impl Stevedores {
         let mut all = Vec::new();
         let mut counters = Vec::new();
         for (index, config) in configs.iter().enumerate() {
-            let fd = crate::sys::inherit(config.fd);
-            let number = fd.as_raw_fd();
-            let arena = Arena::from_fd(fd, config.size, reserve)
-                .map_err(|e| format!("storage {}: cannot map descriptor {number}: {e}", config.name))?;
+            let arena = crate::sys::inherit_arena(config.fd, config.size, reserve)
+                .map_err(|e| format!("storage {}: cannot map descriptor {}: {e}", config.name, config.fd))?;
             let kind = match config.kind {
                 StorageKind::Malloc => Kind::Malloc,
                 StorageKind::File(_) => Kind::File,

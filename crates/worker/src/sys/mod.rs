@@ -8,8 +8,11 @@ mod heap;
 mod values;
 
 use std::ffi::CStr;
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use lacquer_storage::Arena;
 use lacquer_vcl_runtime::TcpInfo;
 
 pub use fatal::{die, prepare_thread, set_last_words_fd, watch_for_faults};
@@ -20,10 +23,22 @@ pub fn lowest_free_descriptor(any: BorrowedFd<'_>) -> RawFd {
     rustix::io::fcntl_dupfd_cloexec(any, 0).map_or(RawFd::MAX, |fd| fd.as_raw_fd())
 }
 
-/// Takes over a descriptor that the manager left open for this process.
+/// Takes over a descriptor that the manager left open for this process. Each can be taken once.
 pub fn inherit(fd: RawFd) -> OwnedFd {
-    // SAFETY: the number comes from the manager, which opened it for this worker alone; each is taken once.
+    static TAKEN: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
+    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    assert!(!taken.contains(&fd), "descriptor {fd} was inherited already");
+    taken.push(fd);
+    // SAFETY: the number comes from the manager, which opened it for this worker alone before this process began;
+    // it is taken once, so nothing else here closes it.
     unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Takes over the file of a storage and maps it.
+pub fn inherit_arena(fd: RawFd, size: Option<u64>, reserve: u64) -> io::Result<Arc<Arena>> {
+    // SAFETY: the manager keeps the file for the next worker, but neither maps nor writes it. It starts that one
+    // when this process has ended. Here the file is inherited once, and the arena lends its descriptor to nobody.
+    unsafe { Arena::from_fd(inherit(fd), size, reserve) }
 }
 
 /// uid and gid of the process at the other end of a UNIX socket.

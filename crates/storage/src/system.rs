@@ -1,0 +1,70 @@
+//! The system calls behind an arena.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::fs::{FallocateFlags, MemfdFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+/// Returns a new file in memory.
+pub(crate) fn memory_file() -> io::Result<OwnedFd> {
+    Ok(rustix::fs::memfd_create("lacquer-arena", MemfdFlags::CLOEXEC)?)
+}
+
+/// Makes a file at least so long.
+pub(crate) fn extend(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
+    if rustix::fs::fstat(fd)?.st_size < bytes as i64 {
+        rustix::fs::ftruncate(fd, bytes)?;
+    }
+    Ok(())
+}
+
+/// Sets the length of a file.
+pub(crate) fn resize(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
+    Ok(rustix::fs::ftruncate(fd, bytes)?)
+}
+
+/// Returns the bytes of a file that are resident, 0 if that cannot be known.
+pub(crate) fn resident(fd: BorrowedFd<'_>) -> u64 {
+    let blocks = rustix::fs::fstat(fd).map_or(0, |stat| stat.st_blocks);
+    u64::try_from(blocks).unwrap_or(0) * 512
+}
+
+/// Maps the first `len` bytes of a file, shared and writable.
+pub(crate) fn map(fd: BorrowedFd<'_>, len: usize) -> io::Result<NonNull<u8>> {
+    let prot = ProtFlags::READ | ProtFlags::WRITE;
+    let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+    // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
+    let at = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, flags, fd, 0)? };
+    // A core dump is about the program; the cache would only make it too large to keep.
+    // SAFETY: the range is the mapping just made; the advice does not change its contents.
+    let _ = unsafe { rustix::mm::madvise(at, len, Advice::LinuxDontDump) };
+    NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mapping at address zero"))
+}
+
+/// Ends a mapping.
+///
+/// # Safety
+/// [`map`] must have returned `base` for `len`, and no reference into the mapping may be left.
+pub(crate) unsafe fn unmap(base: NonNull<u8>, len: usize) {
+    // SAFETY: the caller promises it.
+    let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), len) };
+}
+
+/// Gives the pages of a range back to the system. What a socket still holds stays as it was; the next touch of the
+/// range finds fresh zero pages.
+pub(crate) fn punch(fd: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(rustix::fs::fallocate(fd, flags, at, len)?)
+}
+
+/// Sends up to `len` bytes of a file from `offset` on, which it moves.
+pub(crate) fn send(
+    to: BorrowedFd<'_>,
+    file: BorrowedFd<'_>,
+    offset: &mut u64,
+    len: usize,
+) -> io::Result<usize> {
+    Ok(rustix::fs::sendfile(to, file, Some(offset), len)?)
+}
