@@ -1,6 +1,6 @@
 # Everything a visitor or a contributor runs. `make` alone lists the targets.
 
-BUILD_PACKAGES = gcc libc6-dev pkg-config libpcre2-dev
+BUILD_PACKAGES = gcc libc6-dev
 TEST_PACKAGES  = $(BUILD_PACKAGES) python3 util-linux valgrind strace
 
 .PHONY: help run test build dist attack deep conformance cache-tests bench bench-guard fuzz-smoke clean
