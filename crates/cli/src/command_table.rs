@@ -17,7 +17,7 @@ pub struct CommandSpec {
     pub name: &'static str,
     /// How it is written.
     pub syntax: &'static str,
-    /// What it does.
+    /// Its purpose, for `help`.
     pub help: &'static str,
     /// More about it, or nothing.
     pub more: &'static str,
@@ -214,7 +214,7 @@ pub fn find(name: &str) -> Option<&'static CommandSpec> {
 mod tests {
     use super::*;
 
-    /// What a user of Varnish 7.7 to 9.0 may type; TLS commands come with TLS.
+    /// The commands of Varnish 7.7 to 9.0; TLS commands come with TLS.
     const KNOWN: &str = "auth backend.list backend.set_health ban ban.list banner help panic.clear panic.show \
         param.reset param.set param.show pid ping quit start status stop storage.list vcl.deps vcl.discard \
         vcl.inline vcl.label vcl.list vcl.load vcl.show vcl.state vcl.symtab vcl.use debug.listen_address \

@@ -1,4 +1,4 @@
-//! What manager and worker say to each other, over a stream socket that the worker inherits.
+//! The messages between manager and worker, over a stream socket that the worker inherits.
 //!
 //! The manager asks and the worker answers, one request at a time and in order, as users of the CLI
 //! expect; `Param` and the worker's last words are the exceptions. A message is a little-endian length
@@ -29,12 +29,12 @@ pub enum ToWorker {
     Request {
         /// Chosen by the manager.
         id: u64,
-        /// What to do.
+        /// The request.
         body: Request,
     },
 }
 
-/// What the manager asks for.
+/// A request of the manager.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Request {
     /// Add a VCL program. Runs vcl_init when it is to be warm.
@@ -43,9 +43,9 @@ pub enum Request {
         name: String,
         /// The checked program: postcard of `lacquer_vcl::Program`.
         program: Vec<u8>,
-        /// What the user wants.
+        /// The state that the user wants.
         state: VclState,
-        /// What it is to be now.
+        /// Whether it is to be warm now.
         warm: bool,
     },
     /// Point a label at a program; makes the label if need be.
@@ -59,9 +59,9 @@ pub enum Request {
     SetVclState {
         /// Program or label.
         name: String,
-        /// What the user wants.
+        /// The state that the user wants.
         state: VclState,
-        /// What it is to be now.
+        /// Whether it is to be warm now.
         warm: bool,
     },
     /// Use this program (or label) for new requests.
@@ -88,7 +88,7 @@ pub enum Request {
     Settle,
 }
 
-/// What the user wants of a VCL program's temperature.
+/// The temperature that the user wants of a VCL program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VclState {
     /// Warm while in use, cold after a while of not being used.
@@ -174,7 +174,7 @@ pub struct ListenSocket {
     pub endpoint: String,
     /// Where it listens.
     pub address: ListenAddress,
-    /// What clients speak.
+    /// The protocol of its clients.
     pub transport: Transport,
 }
 
@@ -187,7 +187,7 @@ pub enum ListenAddress {
     Unix(String),
 }
 
-/// What clients of a socket speak.
+/// The protocol of a socket's clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Transport {
     /// HTTP from the first byte.
@@ -201,7 +201,7 @@ pub enum Transport {
 pub struct StorageConfig {
     /// Name as in `storage.<name>`: `s0`, `Transient` or as given.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: StorageKind,
     /// Bytes, or `None` for as much as there is.
     pub size: Option<u64>,

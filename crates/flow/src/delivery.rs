@@ -3,7 +3,7 @@
 
 use lacquer_http::range::Several;
 
-/// What decides about the body of a response.
+/// The facts that decide about the body of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     pub status: u16,
@@ -90,7 +90,7 @@ pub fn offers_ranges(is_supported: bool, status: u16, is_passed: bool) -> bool {
     is_supported && status == 200 && !is_passed
 }
 
-/// What decides about several ranges at once.
+/// The facts that decide about several ranges at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeveralFacts {
     /// Parameter `http_max_ranges`.

@@ -21,7 +21,7 @@ impl Coding {
     }
 }
 
-/// What decides about the filters of a response that is fetched.
+/// The facts that decide about the filters of a response that is fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetched {
     pub coding: Coding,
@@ -69,7 +69,7 @@ pub fn has_work(recoder: Recoder, coding: Coding, status: u16) -> bool {
     fits && status != 206
 }
 
-/// What decides about the filters of a response that is delivered.
+/// The facts that decide about the filters of a response that is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivered {
     /// The object has includes and VCL has not disabled them.

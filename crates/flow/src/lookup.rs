@@ -1,4 +1,4 @@
-//! What a lookup means: which of the objects under a key answers a request, and what is to be done when none does.
+//! The meaning of a lookup: which of the objects under a key answers a request, and what is to be done when none does.
 //! The order of the checks is Varnish's (HSH_Lookup), because VCL authors rely on it; it is RFC 9111 section 4 with
 //! the use of stale responses (section 4.2.4) left to grace.
 
@@ -68,7 +68,7 @@ pub struct Stale {
     pub is_in_grace: bool,
 }
 
-/// What was found under a key.
+/// The objects that were found under a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The first fresh object that matches.
@@ -78,7 +78,7 @@ pub struct Found {
     pub is_fetched: bool,
 }
 
-/// What is to be done for a request.
+/// The next step for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// Deliver the fresh object.

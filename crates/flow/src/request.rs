@@ -1,4 +1,4 @@
-//! What is decided about a request before it is looked up: its expectation, whether its connection changes protocol,
+//! Decisions about a request before it is looked up: its expectation, whether its connection changes protocol,
 //! and where it may go from `vcl_recv`.
 
 /// The treatment of a request's `Expect` (RFC 9110 section 10.1.1).

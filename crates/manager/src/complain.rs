@@ -1,4 +1,4 @@
-//! What the manager has to say: to stderr with its level, and to syslog.
+//! Messages of the manager, to stderr with their level, and to syslog.
 
 use std::cell::Cell;
 use std::io::Write;

@@ -50,7 +50,7 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// What can fail on the way to a running daemon.
+/// A failure on the way to a running daemon.
 pub type Outcome<T> = Result<T, Fault>;
 
 /// The system's words for an error, without Rust's "(os error N)".

@@ -188,12 +188,12 @@ impl Jail {
         self.name
     }
 
-    /// Who the worker is to become, if anybody else.
+    /// Returns the user that the worker becomes, if it is another.
     pub fn worker(&self) -> Option<Credentials> {
         self.ids.as_ref().map(|ids| Credentials { uid: ids.worker.uid, gid: ids.worker.gid })
     }
 
-    /// Who the manager is when it is not root.
+    /// Returns the manager's user while it is not root.
     pub fn manager(&self) -> Option<Credentials> {
         self.ids.as_ref().map(|ids| Credentials { uid: ids.manager.uid, gid: ids.manager.gid })
     }

@@ -1,5 +1,5 @@
 //! The manager's loop: waits for signals, connections, commands, the worker's output and the clock, and
-//! does what each asks for. One thread; nothing here waits for long.
+//! does what each asks for. One thread; nothing here waits for long, but for the worker's answers.
 
 use std::fs::File;
 use std::io::Read;
@@ -49,7 +49,7 @@ impl Signals {
     }
 }
 
-/// What is waited for.
+/// A source of events.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Terminate,

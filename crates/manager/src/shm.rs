@@ -1,4 +1,4 @@
-//! What the manager keeps in shared memory: its counters, and the arguments by which `varnishadm` finds
+//! The manager's shared memory: its counters, and the arguments by which `varnishadm` finds
 //! the CLI.
 
 use std::io;

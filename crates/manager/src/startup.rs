@@ -63,7 +63,7 @@ fn backend_vcl(argument: &str) -> StartVcl {
     }
 }
 
-/// What the platform says of a parameter that has no default of its own.
+/// Sets the parameters whose defaults are the platform's.
 fn platform_defaults(params: &mut ParamSet) {
     let Ok(socket) = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None) else {
         return;
@@ -147,7 +147,7 @@ fn cannot_read(file: &str, path: &str, why: &str) -> Fault {
     Fault::usage(fault + &hint)
 }
 
-/// What the management port says in several lines.
+/// Joins the lines of a message of the management port.
 fn one_line(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join(" ")
@@ -372,7 +372,7 @@ fn serve_until_the_end(
     }
     let mut code = 0;
     if why_not.is_none() && said.mode != Mode::Debug && manager.state == State::Stopped {
-        // What went wrong has been said.
+        // A failure has been reported.
         code = if manager.launch().is_ok() { 0 } else { 2 };
     }
     if let Some(background) = background.take() {

@@ -20,7 +20,7 @@ const TRANSIENT: &str = "Transient";
 const DEFAULT: &str = "default,100m";
 const SMALLEST: u64 = 1 << 20;
 
-/// What was asked for, not made yet.
+/// A storage that was asked for and is not made yet.
 #[derive(Clone, Debug)]
 struct Wanted {
     name: String,
@@ -205,7 +205,7 @@ impl Storage {
         &self.name
     }
 
-    /// What the method was called when it was asked for.
+    /// Returns the method's name as it was given.
     pub fn method(&self) -> &str {
         &self.method
     }
@@ -217,7 +217,7 @@ impl Storage {
         Ok(())
     }
 
-    /// What the worker is told.
+    /// Returns its description for the worker.
     pub fn for_worker(&self) -> StorageConfig {
         StorageConfig {
             name: self.name.clone(),

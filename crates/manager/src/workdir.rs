@@ -144,7 +144,7 @@ impl PidFile {
                 }
                 Err(error) => return Err(Held::Error(error.into())),
             }
-            // Whoever held the lock may have removed the file meanwhile.
+            // The process that held the lock may have removed the file meanwhile.
             let same = fs::metadata(path).is_ok_and(|now| {
                 file.metadata().is_ok_and(|ours| (now.ino(), now.dev()) == (ours.ino(), ours.dev()))
             });

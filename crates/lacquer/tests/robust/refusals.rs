@@ -1,4 +1,4 @@
-//! What cannot be is refused: the daemon does not start and says why in one line, and a running one stays
+//! Impossible demands are refused: the daemon does not start and gives the reason in one line, and a running one stays
 //! as it was.
 
 use std::fs;
@@ -44,7 +44,7 @@ impl Folder {
         Folder(path)
     }
 
-    /// What the daemon says with these arguments; it ends by itself.
+    /// Runs the daemon with these arguments until it ends by itself; returns its output.
     fn start(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(program());
         command

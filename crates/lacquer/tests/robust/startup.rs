@@ -6,7 +6,7 @@ use lacquer_testing::client::get;
 use lacquer_testing::daemon::{Daemon, vcl};
 use lacquer_testing::origin::{Origin, sized};
 
-/// What an unoptimised build takes on a machine at rest; the least of some tries is compared.
+/// The time that an unoptimised build takes on a machine at rest; the least of some tries is compared.
 const WITHIN: Duration = Duration::from_millis(500);
 const TRIES: usize = 10;
 

@@ -129,7 +129,7 @@ fn unsafe_says_why_it_is_sound() {
     report("write a // SAFETY: comment directly above (`# Safety` in the docs of an unsafe fn)", &faults);
 }
 
-/// Looks upwards from `line` through its own statement and the comment above it. What is only a type
+/// Looks upwards from `line` through its own statement and the comment above it. A type
 /// (`unsafe extern "C" fn(…)`) or a block of foreign declarations needs no comment.
 fn has_safety_comment(s: &Source, line: usize) -> bool {
     let text: Vec<&str> = s.text.lines().collect();

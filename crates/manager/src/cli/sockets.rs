@@ -74,7 +74,7 @@ impl CliSockets {
         Ok(shown)
     }
 
-    /// What to poll for new connections.
+    /// Returns the descriptors to poll for new connections.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.listeners.iter().map(|listener| listener.as_fd())
     }

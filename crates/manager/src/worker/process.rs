@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal};
 use super::lines::Lines;
 use crate::environment;
 
-/// What the worker may write before somebody must read it.
+/// Bytes that the worker may write before somebody must read them.
 const OUTPUT_BUFFER: usize = 1 << 20;
 const READ: usize = 64 << 10;
 /// A worker that writes without end is listened to for this long at a time: it has as much ready at most.
@@ -36,7 +36,7 @@ pub struct Worker {
     killed: bool,
 }
 
-/// What came of a question.
+/// The outcome of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// The worker's answer.
@@ -131,7 +131,7 @@ impl Worker {
         self.process.id()
     }
 
-    /// What to poll for output; readable (or hung up) means that [`Worker::listen`] has something to do.
+    /// Returns the descriptor to poll for output; readable (or hung up) means that [`Worker::listen`] has work.
     pub fn output(&self) -> BorrowedFd<'_> {
         self.output.as_fd()
     }
@@ -287,7 +287,7 @@ pub fn panic_file() -> io::Result<File> {
     Ok(File::from(rustix::fs::memfd_create("panic", rustix::fs::MemfdFlags::CLOEXEC)?))
 }
 
-/// What the worker wrote into it.
+/// Reads the worker's last words from it.
 pub fn last_words(file: &File, limit: u64) -> Option<Vec<u8>> {
     let length = file.metadata().ok()?.len().min(limit);
     let mut text = vec![0; length as usize];

@@ -14,7 +14,7 @@ use crate::complain::{Complain, Level, say_line};
 use crate::manager::{Manager, Reply, seconds};
 use crate::shm::{Shm, now};
 
-/// What the worker is up to.
+/// The state of the worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
     /// There is none.
