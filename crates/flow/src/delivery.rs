@@ -61,6 +61,33 @@ pub fn stored_length(is_complete: bool, stored: u64, announced: Option<u64>) -> 
     if is_complete { Some(stored) } else { announced }
 }
 
+/// Returns how long a body is after it was unpacked; `unpacked` was recorded when it was stored. What it includes comes
+/// before, so that then nothing is known.
+#[inline]
+pub fn unpacked_length(has_includes: bool, unpacked: Option<u64>) -> Option<u64> {
+    unpacked.filter(|_| !has_includes)
+}
+
+/// Returns how long a body with includes is. That is known of an empty one only.
+#[inline]
+pub fn including_length(length: Option<u64>) -> Option<u64> {
+    length.filter(|&length| length == 0)
+}
+
+/// How a range of a body is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// How long it is, if that can be relied on: the body's length is known.
+    pub length: Option<u64>,
+    /// It is cut out by a filter, because the stored bytes are not those that are sent.
+    pub is_filtered: bool,
+}
+
+/// Decides how the bytes `low..=high` of a body are taken.
+pub fn take_range(length: Option<u64>, (low, high): (u64, u64), has_filters: bool) -> Range {
+    Range { length: length.map(|_| high - low + 1), is_filtered: has_filters }
+}
+
 /// How the end of a body is known on an HTTP/1 connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -152,6 +179,23 @@ mod tests {
         assert_eq!(Facts { is_head: false, ..passed }.length_field(), Set(0));
         assert_eq!(stored_length(true, 7, Some(9)), Some(7));
         assert_eq!(stored_length(false, 7, Some(9)), Some(9), "still being fetched");
+    }
+
+    #[test]
+    fn filters_change_lengths() {
+        assert_eq!(unpacked_length(false, Some(9)), Some(9));
+        assert_eq!(unpacked_length(false, None), None);
+        assert_eq!(unpacked_length(true, Some(9)), None);
+        assert_eq!([None, Some(0), Some(9)].map(including_length), [None, Some(0), None]);
+        let table = [
+            (Some(100), (0, 9), false, Range { length: Some(10), is_filtered: false }),
+            (Some(100), (99, 99), true, Range { length: Some(1), is_filtered: true }),
+            // Still being fetched: it may end before the range does.
+            (None, (5, 6), false, Range { length: None, is_filtered: false }),
+        ];
+        for (length, ends, has_filters, expected) in table {
+            assert_eq!(take_range(length, ends, has_filters), expected, "{length:?} {ends:?}");
+        }
     }
 
     #[test]

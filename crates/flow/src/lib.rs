@@ -9,6 +9,7 @@
 
 pub mod delivery;
 pub mod filters;
+pub mod inclusion;
 pub mod interest;
 pub mod lifetime;
 pub mod lookup;

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use lacquer_cache::{ObjRef, Object};
 use lacquer_filters::esi::{Order, Player};
 use lacquer_filters::splice::{self, Checksum};
+use lacquer_flow::inclusion;
 use lacquer_http::{Filter, Message, Slot, Workspace, fixed, header_table as h};
 use lacquer_params::bits::FeatureBits;
 use lacquer_shm::{Tag, Vxid};
@@ -113,7 +114,7 @@ impl Play<'_> {
     ) -> Result<(), SendError> {
         let or_fail = or_fail && req.task.params.feature.has(FeatureBits::ESI_INCLUDE_ONERROR);
         let limit = req.task.params.max_esi_depth;
-        if req.esi_level >= limit {
+        if !inclusion::may_include(req.esi_level, limit) {
             let text = format_args!("ESI depth limit reached (param max_esi_depth = {limit})");
             req.task.log.put_fmt(Tag::VCL_Error, text);
             return if or_fail { Err(SendError::Include) } else { Ok(()) };

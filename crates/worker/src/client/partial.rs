@@ -31,15 +31,14 @@ pub(super) fn set_range(req: &mut Req, source: &Source, plan: &mut Plan) {
         req.task.log.put(Tag::RespHeader, req.task.ws.get(line));
     }
     req.resp_headers().respond(206, None);
-    if plan.length.is_some() {
-        plan.length = Some(high - low + 1);
-        plan.ranged = true;
-    }
-    if plan.filters.is_empty() && !plan.esi {
+    let range = delivery::take_range(plan.length, (low, high), !plan.filters.is_empty() || plan.esi);
+    plan.length = range.length;
+    plan.ranged = range.length.is_some();
+    if range.is_filtered {
+        plan.filters.push(Box::new(RangeOf::new(low, high + 1)));
+    } else {
         plan.from = low;
         plan.to = Some(high + 1);
-    } else {
-        plan.filters.push(Box::new(RangeOf::new(low, high + 1)));
     }
 }
 

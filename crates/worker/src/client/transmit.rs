@@ -7,6 +7,7 @@ use lacquer_cache::{BodyState, flag};
 use lacquer_filters::{Filter, Gunzip};
 use lacquer_flow::delivery::{self, End, LengthField};
 use lacquer_flow::filters::{self, Delivered};
+use lacquer_flow::inclusion::{self, Included, Inclusion};
 use lacquer_flow::persistence::{self, Sent};
 use lacquer_http::multipart::Multipart;
 use lacquer_http::{SessClose, Text, conditional, h1, header_table as h};
@@ -126,10 +127,11 @@ fn plan(req: &mut Req, filters: &[u8], source: &Source, stored: Option<u64>) -> 
             b"gunzip" => {
                 req.task.reactor.counters.n_gunzip.add(1);
                 req.resp_headers().unset(h::CONTENT_ENCODING);
-                plan.length = match source {
-                    Source::Object(o) if !plan.esi => crate::extra::unpacked_len(o),
-                    _ => None,
+                let unpacked = match source {
+                    Source::Object(o) => crate::extra::unpacked_len(o),
+                    Source::Bytes(_) => None,
                 };
+                plan.length = delivery::unpacked_length(plan.esi, unpacked);
                 plan.filters.push(Box::new(Gunzip::for_delivery()));
             }
             b"range" => partial::set_range(req, source, &mut plan),
@@ -137,7 +139,7 @@ fn plan(req: &mut Req, filters: &[u8], source: &Source, stored: Option<u64>) -> 
                 if matches!(source, Source::Object(o) if crate::extra::esi_program(o).is_some()) {
                     req.resp_headers().weaken_etag();
                     plan.esi = true;
-                    plan.length = plan.length.filter(|&n| n == 0);
+                    plan.length = delivery::including_length(plan.length);
                 }
             }
             _ => {
@@ -289,15 +291,20 @@ async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bo
         Source::Object(o) => o.state() == BodyState::Complete && o.body_len() == 0,
         Source::Bytes(bytes) => bytes.is_empty(),
     };
-    let obeys_onerror = req.task.params.feature.has(FeatureBits::ESI_INCLUDE_ONERROR);
-    let status = req.resp.status() % 1000;
-    if obeys_onerror && status != 200 && status != 204 {
-        seam.fail();
-    } else if req.task.ws.overflowed() || req.task.ws.alloc(INCLUDE_COST).is_err() {
+    let included = Included {
+        has_onerror: req.task.params.feature.has(FeatureBits::ESI_INCLUDE_ONERROR),
+        status: req.resp.status(),
+        has_body: send_body && !empty,
+    };
+    let ws = &mut req.task.ws;
+    let inclusion = inclusion::inclusion(included, || !ws.overflowed() && ws.alloc(INCLUDE_COST).is_ok());
+    if inclusion == Inclusion::Overflow {
         req.log_error("Failure to push ESI processors");
         req.close = Some(SessClose::Overload);
+    }
+    if matches!(inclusion, Inclusion::Fail | Inclusion::Overflow) {
         seam.fail();
-    } else if send_body && !empty {
+    } else if inclusion == Inclusion::Body {
         let says_gzip = req.resp.value_is(&req.task.ws, h::CONTENT_ENCODING, b"gzip");
         let gzipped = says_gzip && object.is_some_and(|o| o.is(flag::GZIPED));
         if seam.fit(object, gzipped, plan.esi).await {
