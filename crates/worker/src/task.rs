@@ -117,7 +117,7 @@ pub async fn run_vcl<S: Scene>(scene: &mut S, method: Method) -> Action {
     task.now = task.t_prev;
     task.log.put(Tag::VCL_call, method.log_name().as_bytes());
     let (vcl, trace) = (task.vcl.clone(), task.trace);
-    let before = task.reactor.watched.turn.step(Place::Vcl(method));
+    let before = task.reactor.watched.turn.step(Place::Vcl(vcl.mark, method));
     let mut ctx = Ctx::new(scene, vcl.loaded.instance());
     ctx.trace = u32::from(trace);
     let action = if vcl.loaded.may_suspend(method) {

@@ -3,11 +3,26 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use lacquer_shm::Vxid;
 use lacquer_vcl::types::Method;
+
+/// Tells the places of one VCL program from those of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProgramMark(u64);
+
+/// Bits of a place that its program does not use.
+const PROGRAM_SHIFT: u32 = 8;
+
+impl ProgramMark {
+    /// Returns a mark that no program had before.
+    pub fn new() -> ProgramMark {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        ProgramMark(NEXT.fetch_add(1, Ordering::Relaxed) << PROGRAM_SHIFT)
+    }
+}
 
 /// The work that a reactor does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,16 +33,16 @@ pub enum Place {
     Sweeping,
     Request,
     Fetch,
-    Vcl(Method),
+    Vcl(ProgramMark, Method),
 }
 
 /// Places below this number have a name in [`NAMES`], the others are methods; 0 is no place.
-const METHODS: u8 = 16;
+const METHODS: u64 = 16;
 const NAMES: [&str; 7] =
     ["nothing", "accepting", "a connection", "housekeeping", "deadlines", "a request", "a fetch"];
 
 impl Place {
-    fn number(self) -> u8 {
+    fn number(self) -> u64 {
         match self {
             Place::Accepting => 1,
             Place::Connection => 2,
@@ -35,7 +50,7 @@ impl Place {
             Place::Sweeping => 4,
             Place::Request => 5,
             Place::Fetch => 6,
-            Place::Vcl(method) => METHODS + method as u8,
+            Place::Vcl(program, method) => program.0 + METHODS + u64::from(method as u8),
         }
     }
 }
@@ -46,14 +61,14 @@ pub struct Turn {
     /// Changes with each turn; odd while one lasts.
     count: AtomicU64,
     vxid: AtomicU64,
-    place: AtomicU8,
+    place: AtomicU64,
 }
 
 /// A place to return to.
 #[derive(Clone, Copy)]
 pub struct Before {
     vxid: u64,
-    place: u8,
+    place: u64,
 }
 
 impl Turn {
@@ -97,13 +112,19 @@ impl Turn {
         self.vxid.load(Ordering::Relaxed)
     }
 
+    /// Returns the program of the current place, if that is in VCL.
+    pub fn program(&self) -> Option<ProgramMark> {
+        let number = self.place.load(Ordering::Relaxed);
+        (number >> PROGRAM_SHIFT != 0).then_some(ProgramMark(number >> PROGRAM_SHIFT << PROGRAM_SHIFT))
+    }
+
     /// The name of the current place.
     pub fn place(&self) -> &'static str {
-        let number = self.place.load(Ordering::Relaxed);
+        let number = self.place.load(Ordering::Relaxed) % (1 << PROGRAM_SHIFT);
         match number.checked_sub(METHODS) {
-            None => NAMES.get(usize::from(number)).copied().unwrap_or_default(),
+            None => NAMES.get(number as usize).copied().unwrap_or_default(),
             Some(method) => {
-                let of = |m: &&Method| **m as u8 == method;
+                let of = |m: &&Method| u64::from(**m as u8) == method;
                 Method::ALL.iter().find(of).map_or("VCL", |m| m.log_name())
             }
         }
@@ -145,10 +166,12 @@ mod tests {
         turn.begin(Place::Connection);
         let first = turn.current().expect("it lasts");
         let before = turn.enter(Vxid::client(7), Place::Request);
-        let recv = turn.step(Place::Vcl(Method::Recv));
+        let (program, other) = (ProgramMark::new(), ProgramMark::new());
+        let recv = turn.step(Place::Vcl(program, Method::Recv));
         assert_eq!((turn.place(), turn.vxid()), ("RECV", Vxid::client(7).raw()));
+        assert!(turn.program() == Some(program) && program != other);
         turn.back(recv);
-        assert_eq!(turn.place(), "a request");
+        assert_eq!((turn.place(), turn.program()), ("a request", None));
         turn.back(before);
         assert_eq!((turn.place(), turn.vxid()), ("a connection", 0));
         // A panic may skip the end.

@@ -9,11 +9,13 @@ use lacquer_vcl_native::LoadedVcl;
 use parking_lot::{Mutex, RwLock};
 
 use crate::backends::Origin;
+use crate::turn::ProgramMark;
 
 /// One loaded program.
 pub struct Vcl {
     pub name: String,
     pub loaded: LoadedVcl,
+    pub mark: ProgramMark,
     /// The backends it declares.
     pub origins: Vec<Arc<Origin>>,
     /// Where their counters are, shown for as long as this lives.
@@ -56,6 +58,7 @@ impl Vcl {
         Vcl {
             name,
             loaded,
+            mark: ProgramMark::new(),
             origins,
             _room: room,
             state: Mutex::new(state),
@@ -184,6 +187,13 @@ impl VclTable {
 
     pub fn entries(&self) -> Vec<Entry> {
         self.inner.read().entries.clone()
+    }
+
+    /// Returns the name of the program that has this mark.
+    pub fn name_of(&self, mark: ProgramMark) -> Option<String> {
+        let inner = self.inner.read();
+        let programs = inner.entries.iter().map(Entry::program).chain(&inner.leaving);
+        programs.into_iter().find(|vcl| vcl.mark == mark).map(|vcl| vcl.name.clone())
     }
 
     /// Discarded programs that tasks still hold.

@@ -121,7 +121,9 @@ fn report(shared: &Shared, id: usize, turn: &Turn, finding: Finding) {
         Finding::Held(seconds) => {
             let (vxid, place) = (vxid_of(turn.vxid()), turn.place());
             let ms = seconds * 1e3;
-            let text = format!("Reactor {id} has been held for {ms:.0} ms: transaction {vxid}, {place}");
+            let program = turn.program().and_then(|mark| shared.vcls.name_of(mark));
+            let of = program.map(|name| format!(" of VCL {name}")).unwrap_or_default();
+            let text = format!("Reactor {id} has been held for {ms:.0} ms: transaction {vxid}, {place}{of}");
             shared.log.write(Tag::Error, Vxid::NONE, text.as_bytes());
             shared.counters.reactor_holds.add(1);
         }
