@@ -3,7 +3,7 @@
 BUILD_PACKAGES = gcc libc6-dev
 TEST_PACKAGES  = $(BUILD_PACKAGES) python3 util-linux valgrind strace
 
-.PHONY: help run test build dist attack deep conformance cache-tests bench bench-guard fuzz-smoke clean
+.PHONY: help run test build dist attack deep conformance cache-tests bench bench-guard fuzz-smoke loom miri tsan clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -61,6 +61,20 @@ bench-guard: build
 fuzz-smoke: cargo
 	@scripts/need $(BUILD_PACKAGES) g++
 	@fuzz/smoke
+
+## make loom                  what threads share, in every order that the memory model allows
+loom: cargo
+	@scripts/loom
+
+## make miri                  the crates that hold or feed unsafe code, under Miri
+miri: cargo
+	@scripts/need $(BUILD_PACKAGES)
+	@scripts/miri $(ARGS)
+
+## make tsan                  the stress tests under ThreadSanitizer
+tsan: cargo
+	@scripts/need $(BUILD_PACKAGES)
+	@scripts/tsan
 
 ## make clean                 remove what was built and measured
 clean:

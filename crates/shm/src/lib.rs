@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod mapping;
+mod sync;
 pub mod vsc;
 pub mod vsl;
 pub mod vsm;

@@ -1,14 +1,13 @@
 //! The body of an object that is, or was, fetched: one [`BodyWriter`] appends, any number of readers on
 //! any thread take [`Chunk`]s of what is there and wait for more.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::Mutex;
-
 use crate::arena::Full;
 use crate::memory::{FileRange, Span, SpanWriter};
+use crate::sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, fence};
 
 /// More unused bytes than this at the end of a body are worth a copy (Varnish's number).
 const WASTE: usize = 512;

@@ -11,14 +11,17 @@
 mod arena;
 mod body;
 mod dirty;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod memory;
 mod runs;
 mod slabs;
 mod stevedore;
 mod stored;
+mod sync;
 #[cfg_attr(miri, path = "system_miri.rs")]
 mod system;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 pub use arena::{Arena, Counters, Full};

@@ -8,9 +8,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::arena::{Arena, Full, Place};
+use crate::sync::AtomicU32;
 use crate::system;
 
 /// A descriptor mapped shared and writable, whole, until dropped.

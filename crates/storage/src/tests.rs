@@ -64,7 +64,7 @@ fn arena_against_model() {
             assert_eq!(arena.used(), used);
             assert!(used <= size);
         }
-        assert!(refused > 0 && live.len() > 10, "the test does not fill the arena");
+        assert!(cfg!(miri) || refused > 0 && live.len() > 10, "the test does not fill the arena");
         for (span, bytes) in live.drain(..) {
             assert!(span.bytes() == bytes);
         }

@@ -2,12 +2,9 @@
 //! cells, the macro that defines one from its table, and the owning reference to one inside a mapping.
 
 use std::cell::Cell;
-use std::ops::Deref;
-use std::ptr::NonNull;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
-use super::Mapping;
+use crate::sync::AtomicU64;
 use crate::vsc::SetDesc;
 
 /// One 64-bit counter or gauge. Gauges wrap: adding `0 - n` takes n away.
@@ -71,7 +68,7 @@ impl LocalCounter {
 /// # Safety
 /// The type must be `repr(C)`, consist of `Counter` fields only and be described field by field, in order,
 /// by `DESC`. Only the `counter_set!` macro implements it.
-pub unsafe trait CounterSet: Sized + Send + Sync + 'static {
+pub unsafe trait CounterSet: Sized + Default + Send + Sync + 'static {
     const DESC: &'static SetDesc;
 
     /// All counters, in the order of `DESC.counters`.
@@ -109,35 +106,6 @@ pub unsafe trait LocalSet: Sized {
                 }
             }
         }
-    }
-}
-
-/// A counter set inside a mapping, which it keeps alive.
-#[derive(Debug)]
-pub(crate) struct View<T> {
-    at: NonNull<T>,
-    _mapping: Arc<Mapping>,
-}
-
-// SAFETY: a `CounterSet` is Sync and the mapping is kept.
-unsafe impl<T: CounterSet> Send for View<T> {}
-// SAFETY: as above.
-unsafe impl<T: CounterSet> Sync for View<T> {}
-
-impl<T: CounterSet> View<T> {
-    pub(crate) fn new(mapping: &Arc<Mapping>, offset: usize) -> Self {
-        let at = mapping.at(offset, size_of::<T>(), align_of::<T>()).cast();
-        Self { at, _mapping: mapping.clone() }
-    }
-}
-
-impl<T: CounterSet> Deref for View<T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: in bounds and aligned since `new`; any bit pattern is a valid set of atomic counters.
-        unsafe { self.at.as_ref() }
     }
 }
 

@@ -4,6 +4,8 @@
 //! share: the ring, the mask of silenced tags, the limits, the counters.
 
 mod log;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod mask;
 mod record;
 mod ring;

@@ -13,11 +13,11 @@
 
 use std::io;
 use std::sync::atomic::Ordering::{Relaxed, Release};
-use std::sync::atomic::{AtomicU32, fence};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, PoisonError, TryLockError};
 
 use super::{RECORD_HEAD, Tag, Vxid, batch_head, padded, record_head};
 use crate::mapping::{Mapping, PAGE};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, fence};
 use crate::vsc::{Main, Segment};
 use crate::vsm::{Block, VsmDir, VsmError};
 
@@ -34,8 +34,8 @@ const HEAD: usize = OFFSETS + SEGMENTS as usize * 8;
 const END_MARKER: u32 = (Tag::_Reserved as u32) << 24 | 0x45_4545;
 const WRAP_MARKER: u32 = (Tag::_Reserved as u32) << 24 | 0x57_5757;
 
-/// The least room a ring has: every record fits many times.
-const MIN_SPACE: usize = 1 << 20;
+/// The least room a ring has: every record fits many times. Loom looks at each word of it.
+const MIN_SPACE: usize = if cfg!(loom) { 1 << 10 } else { 1 << 20 };
 
 #[derive(Debug)]
 pub(super) struct Ring {
@@ -223,16 +223,34 @@ impl Ring {
     }
 
     #[inline]
-    fn word(&self, at: usize) -> &AtomicU32 {
+    pub(super) fn word(&self, at: usize) -> &AtomicU32 {
         self.mapping.u32_at(self.byte(at))
     }
 
-    fn offset_of(&self, segment: u32) -> &std::sync::atomic::AtomicU64 {
+    fn offset_of(&self, segment: u32) -> &AtomicU64 {
         self.mapping.u64_at(self.base + OFFSETS + (segment % SEGMENTS) as usize * 8)
     }
 
     fn segment_number(&self) -> &AtomicU32 {
         self.mapping.u32_at(self.base + SEGMENT_NUMBER)
+    }
+}
+
+#[cfg(all(test, loom))]
+impl Ring {
+    pub(super) fn counters(&self) -> &Main {
+        &self.counters
+    }
+
+    /// The text of the record at a word.
+    pub(super) fn read_text(&self, at: usize, len: usize) -> Vec<u8> {
+        self.mapping.read(self.byte(at) + RECORD_HEAD, len)
+    }
+
+    /// The number of the newest segment and where it begins, as readers look for them.
+    pub(super) fn announced(&self) -> (u32, u64) {
+        let segment = self.segment_number().load(std::sync::atomic::Ordering::Acquire);
+        (segment, self.offset_of(segment).load(Relaxed))
     }
 }
 
@@ -255,7 +273,7 @@ fn write_head(mapping: &Mapping, base: usize, space: usize) {
     mapping.write(base + MARKER, b"VSLHEAD2");
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::vsl::{Field, Limits, Log, TxLog};

@@ -1,0 +1,105 @@
+//! A body between one writer and one reader, in every order: none sleeps for ever, and what is there is whole.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use loom::sync::Notify;
+use loom::thread;
+
+use crate::*;
+
+/// Wakes the thread that waits for it.
+struct Bell(Notify);
+
+impl Bell {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(Notify::new()))
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.notify();
+    }
+}
+
+fn model(test: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(builder.preemption_bound.unwrap_or(3));
+    builder.check(test);
+}
+
+fn begin(expected: Option<u64>) -> (Arc<Stored>, BodyWriter) {
+    let arena = Arena::anonymous(Some(64 << 10)).expect("memory");
+    let sizes = ChunkSizes { first: 2, max: 2 };
+    let parts = Parts { head: &[b"head"], extra: &[] };
+    let (stored, writer) = Stored::begin(&arena, parts, expected, sizes, true).expect("room");
+    (Arc::new(stored), writer)
+}
+
+/// Reads until the body ends, asleep whenever there is nothing to read.
+fn read_all(stored: &Stored) -> (Vec<u8>, BodyState) {
+    let bell = Bell::new();
+    let waker = Waker::from(bell.clone());
+    let mut cx = Context::from_waker(&waker);
+    let mut got = Vec::new();
+    loop {
+        while let Some(chunk) = stored.chunk_at(got.len() as u64) {
+            got.extend_from_slice(chunk.bytes());
+        }
+        match stored.poll_more(got.len() as u64, &mut cx) {
+            Poll::Ready(BodyState::Fetching) => {}
+            Poll::Ready(state) if stored.body_len() <= got.len() as u64 => return (got, state),
+            Poll::Ready(_) => {}
+            Poll::Pending => bell.0.wait(),
+        }
+    }
+}
+
+#[test]
+fn a_reader_gets_all_and_the_end() {
+    model(|| {
+        let (stored, mut writer) = begin(None);
+        let reader = thread::spawn({
+            let stored = stored.clone();
+            move || read_all(&stored)
+        });
+        assert_eq!(writer.write(b"a"), Ok(1));
+        writer.finish();
+        assert_eq!(reader.join().expect("no panic"), (b"a".to_vec(), BodyState::Complete));
+    });
+}
+
+#[test]
+fn a_reader_learns_of_a_failure() {
+    model(|| {
+        let (stored, mut writer) = begin(Some(4));
+        let reader = thread::spawn({
+            let stored = stored.clone();
+            move || read_all(&stored)
+        });
+        assert_eq!(writer.write(b"ab"), Ok(2));
+        drop(writer);
+        assert_eq!(reader.join().expect("no panic"), (b"ab".to_vec(), BodyState::Failed));
+    });
+}
+
+#[test]
+fn a_writer_waits_for_its_reader_and_is_woken() {
+    model(|| {
+        let (stored, mut writer) = begin(None);
+        assert_eq!(writer.write(b"a"), Ok(1));
+        let reader = thread::spawn({
+            let stored = stored.clone();
+            move || stored.delivered(1, true)
+        });
+        let bell = Bell::new();
+        let waker = Waker::from(bell.clone());
+        let mut cx = Context::from_waker(&waker);
+        while writer.poll_transit(1, &mut cx).is_pending() {
+            bell.0.wait();
+        }
+        reader.join().expect("no panic");
+        writer.finish();
+    });
+}
