@@ -8,6 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use corosensei::stack::DefaultStack;
@@ -28,25 +29,39 @@ type Lent = *mut (dyn Future<Output = ()> + 'static);
 /// In: whether the lent future is done (or else the run is given up). Out: the next one to wait for.
 type Stack = Coroutine<bool, Lent, Action, DefaultStack>;
 
-struct Waiter<'y> {
-    yielder: &'y Yielder<bool, Lent>,
+struct Waiter {
+    /// Null unless the coroutine runs at this moment: a context may outlive the run that it was lent to.
+    yielder: Cell<*const Yielder<bool, Lent>>,
     given_up: Cell<bool>,
 }
 
-impl Suspend for Waiter<'_> {
+impl Suspend for Waiter {
     fn wait(&self, mut work: LocalFuture<'_, ()>) {
         if self.given_up.get() {
             return;
         }
+        let yielder = self.yielder.replace(std::ptr::null());
+        assert!(!yielder.is_null(), "the run has ended or is waiting already");
         // SAFETY: the future is not moved, only polled in its place.
         let place: *mut (dyn Future<Output = ()> + '_) = unsafe { work.as_mut().get_unchecked_mut() };
         // SAFETY: only the lifetime changes. `work` stays alive and untouched here until the coroutine is
         // resumed, and the driver forgets the pointer before it resumes.
         #[expect(clippy::transmute_ptr_to_ptr, reason = "a cast cannot change the lifetime")]
         let lent = unsafe { std::mem::transmute::<*mut (dyn Future<Output = ()> + '_), Lent>(place) };
-        if !self.yielder.suspend(lent) {
+        // SAFETY: the coroutine runs now and owns its yielder, and this is its thread, which `Waiter` cannot leave.
+        if !unsafe { &*yielder }.suspend(lent) {
             self.given_up.set(true);
         }
+        self.yielder.set(yielder);
+    }
+}
+
+/// Marks the end of a coroutine's run, also by a panic.
+struct Running(Rc<Waiter>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.yielder.set(std::ptr::null());
     }
 }
 
@@ -58,8 +73,9 @@ pub async fn run<'a>(ctx: &mut Ctx<'a>, body: impl FnOnce(&mut Ctx<'a>) -> Actio
         return Action::Fail;
     };
     let on_stack = |yielder: &Yielder<bool, Lent>, _: bool| {
-        let waiter = Waiter { yielder, given_up: Cell::new(false) };
-        ctx.waiting_by(&waiter, body)
+        let yielder = Cell::new(std::ptr::from_ref(yielder));
+        let running = Running(Rc::new(Waiter { yielder, given_up: Cell::new(false) }));
+        ctx.waiting_by(running.0.clone(), body)
     };
     // SAFETY: the coroutine is finished before this function's locals and arguments go: it runs to its end
     // below, or in `Driver::drop`.

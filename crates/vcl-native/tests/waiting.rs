@@ -101,6 +101,19 @@ fn a_dropped_run_fails_to_its_end() {
     }
 }
 
+/// Its coroutine stays as it is for ever, so a later run of the same context has nobody to wait for it.
+#[test]
+fn a_run_left_behind_lends_its_context_no_way_to_wait() {
+    let loaded = loaded();
+    let mut host = MemoryHost::new(Method::Recv);
+    let mut ctx = Ctx::new(&mut host, loaded.instance());
+    let mut run = Box::pin(loaded.run_suspendable(Method::Recv, &mut ctx));
+    assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    std::mem::forget(run);
+    assert_eq!(loaded.run(Method::Recv, &mut ctx), Action::Fail);
+    assert_eq!(host.journal, ["fail Internal error: the run has ended or is waiting already"]);
+}
+
 #[test]
 fn a_panic_on_a_coroutine_fails_the_run() {
     let body = vec![waits(1), Stmt::Do { at: HERE, call: call(Type::Void, module::PANIC, vec![]) }];

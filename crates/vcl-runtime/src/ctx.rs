@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use lacquer_shm::vsl::Tag;
@@ -15,7 +16,8 @@ use crate::instance::{HeaderName, Instance};
 use crate::module::{Args, ModuleError};
 use crate::value::{NameRef, Str};
 
-/// Where VCL can be suspended: the coroutine it runs on. Made by the code generator's crate.
+/// Where VCL can be suspended: the coroutine it runs on. Made by the code generator's crate. A context, or whoever
+/// holds it, may keep it longer than the coroutine runs; to wait is an error then.
 pub trait Suspend {
     /// Gives the future to the reactor and comes back when it is done, or when the run is being given up.
     fn wait(&self, work: LocalFuture<'_, ()>);
@@ -35,7 +37,7 @@ pub struct Ctx<'a> {
     pub trace: u32,
     pub host: &'a mut dyn Host,
     pub vcl: &'a Instance,
-    suspend: Option<&'a dyn Suspend>,
+    suspend: Option<Rc<dyn Suspend>>,
     /// Subs under way that can be called dynamically.
     active: Vec<u32>,
 }
@@ -253,20 +255,17 @@ impl<'a> Ctx<'a> {
     }
 
     /// Runs `body` with a way to wait.
-    pub fn waiting_by<R>(&mut self, suspend: &dyn Suspend, body: impl FnOnce(&mut Ctx<'a>) -> R) -> R {
+    pub fn waiting_by<R>(&mut self, suspend: Rc<dyn Suspend>, body: impl FnOnce(&mut Ctx<'a>) -> R) -> R {
         /// Takes the way to wait out of the context again, also when `body` panics.
         struct Restore<'c, 'a> {
             ctx: &'c mut Ctx<'a>,
-            outer: Option<&'a dyn Suspend>,
+            outer: Option<Rc<dyn Suspend>>,
         }
         impl Drop for Restore<'_, '_> {
             fn drop(&mut self) {
-                self.ctx.suspend = self.outer;
+                self.ctx.suspend = self.outer.take();
             }
         }
-        // SAFETY: only the lifetime changes. The field is private, nothing copies it elsewhere, and the guard
-        // replaces it before `suspend` ends.
-        let suspend = unsafe { std::mem::transmute::<&dyn Suspend, &'a dyn Suspend>(suspend) };
         let outer = self.suspend.replace(suspend);
         let restore = Restore { ctx: self, outer };
         body(restore.ctx)
@@ -275,8 +274,8 @@ impl<'a> Ctx<'a> {
     /// Waits for work on the reactor without blocking its thread. Only functions that their module names
     /// in [`suspends`](crate::Module::suspends) may call it.
     pub fn block_on<T>(&mut self, work: LocalFuture<'_, T>) -> Result<T, ModuleError> {
-        let suspend = self.suspend.ok_or(NO_WAIT)?;
-        wait(suspend, work)
+        let suspend = self.suspend.clone().ok_or(NO_WAIT)?;
+        wait(&*suspend, work)
     }
 
     /// The same for work that the host does: `ctx.block_on_host(|host| host.cache_req_body(limit))`.
@@ -284,9 +283,9 @@ impl<'a> Ctx<'a> {
         &mut self,
         start: impl for<'h> FnOnce(&'h mut dyn Host) -> HostResult<LocalFuture<'h, T>>,
     ) -> Result<T, ModuleError> {
-        let suspend = self.suspend.ok_or(NO_WAIT)?;
+        let suspend = self.suspend.clone().ok_or(NO_WAIT)?;
         let work = start(&mut *self.host)?;
-        wait(suspend, work)
+        wait(&*suspend, work)
     }
 }
 

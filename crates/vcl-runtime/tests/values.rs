@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::task::{Context, Waker};
 
 use lacquer_http::{Mark, Workspace};
@@ -149,9 +150,11 @@ fn a_run_waits_only_where_it_may() {
     let mut ctx = Ctx::new(&mut host, &vcl);
     assert!(ctx.cache_req_body(5).is_err());
     let before = ctx.copy(b"before").expect("room");
-    assert!(ctx.waiting_by(&Busy, |ctx| ctx.cache_req_body(5).is_ok_and(|n| n == 5) && ctx.can_wait()));
+    assert!(
+        ctx.waiting_by(Rc::new(Busy), |ctx| ctx.cache_req_body(5).is_ok_and(|n| n == 5) && ctx.can_wait())
+    );
     assert!(!ctx.can_wait());
-    let panics = AssertUnwindSafe(|| ctx.waiting_by(&Busy, |_| panic!("on purpose")));
+    let panics = AssertUnwindSafe(|| ctx.waiting_by(Rc::new(Busy), |_| panic!("on purpose")));
     assert!(catch_unwind(panics).is_err());
     assert!(!ctx.can_wait(), "a panic ends the waiting too");
     assert_eq!(before, b"before");
