@@ -269,7 +269,8 @@ impl Fetch {
     async fn breathe(&mut self, n: usize) {
         let evictions = self.nuked.saturating_sub(self.attempt.nuked_before) as usize;
         self.attempt.nuked_before = self.nuked;
-        self.attempt.pace.made(n.saturating_add(evictions.saturating_mul(EVICTION))).await;
+        let stored = n.saturating_add(evictions.saturating_mul(EVICTION));
+        self.attempt.pace.made(stored / STORED_PER_MADE).await;
     }
 
     /// The socket failed: that is an error of its own where nothing else tells the end.
@@ -337,9 +338,11 @@ impl Fetch {
     }
 }
 
-/// Less than Content-Length announced.
 /// An eviction takes about as long as storing so many bytes.
 const EVICTION: usize = 8 * 1024;
+/// So many bytes are stored as they came in the time in which a filter makes one.
+const STORED_PER_MADE: usize = 4;
+/// Less than Content-Length announced.
 const STRAIGHT_SHORT: &str = "straight insufficient bytes";
 
 /// What is read at most at a time.
