@@ -58,8 +58,14 @@ impl Trust {
         u64::try_from(at.saturating_duration_since(self.begun).as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Records a fault. The origin is suspected for `period` and has to prove itself again after that.
+    /// Records a fault for which responses on all connections are in doubt, and suspects the origin.
     pub fn fault(&self, now: Instant, period: Duration, spoke_first: SpokeFirst) {
+        self.suspect(now, period, spoke_first);
+        self.faults.fetch_add(1, Ordering::Release);
+    }
+
+    /// The origin is suspected for `period` and has to prove itself again after that.
+    pub fn suspect(&self, now: Instant, period: Duration, spoke_first: SpokeFirst) {
         let before = if self.is_suspected(now) { self.openings.load(Ordering::Relaxed) } else { FINE };
         let openings = match (before, spoke_first) {
             (_, SpokeFirst::Yes) => SPEAKS_FIRST,
@@ -70,7 +76,6 @@ impl Trust {
         let period = u64::try_from(period.as_millis()).unwrap_or(u64::MAX);
         self.suspected_until.fetch_max(self.millis(now).saturating_add(period), Ordering::Relaxed);
         self.proven.store(false, Ordering::Relaxed);
-        self.faults.fetch_add(1, Ordering::Release);
     }
 
     /// Returns the number of faults so far; wraps around.

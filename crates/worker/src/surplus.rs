@@ -18,9 +18,12 @@ pub fn quiet_time(params: &Params) -> Duration {
     clock::micros(params.backend_quiet_time.min(10.0))
 }
 
-/// Returns whether the bytes may be the response to another request, or contain one.
+/// Returns whether the bytes may be the response to another request, or contain one. The sample may end within its
+/// first line.
 pub fn may_be_response(sample: &[u8]) -> bool {
-    sample.windows(7).any(|bytes| bytes == b"HTTP/1.")
+    const START: &[u8] = b"HTTP/1.";
+    sample.windows(START.len()).any(|bytes| bytes == START)
+        || (1..START.len()).any(|len| sample.ends_with(&START[..len]))
 }
 
 /// Acts on surplus bytes and returns the text for the log.
@@ -32,8 +35,14 @@ pub fn found(reactor: &Reactor, endpoint: &Endpoint, surplus: &Surplus) -> Strin
     let is_response = may_be_response(&surplus.sample);
     let period = Duration::from_secs_f64(seconds.clamp(0.0, 1e9));
     let spoke_first = if is_response { surplus.spoke_first } else { SpokeFirst::No };
-    endpoint.trust.fault(Instant::now(), period, spoke_first);
-    let elsewhere = shared.pools.close_all(endpoint, quiet_time(&params));
+    let mut elsewhere = shared.pools.close_all(endpoint, quiet_time(&params));
+    if is_response {
+        endpoint.trust.fault(Instant::now(), period, spoke_first);
+    } else {
+        // The rest of a body shifts no responses: other connections at worst have heads that are none.
+        endpoint.trust.suspect(Instant::now(), period, spoke_first);
+        elsewhere.clear();
+    }
     let here = surplus.received.iter().filter(|received| is_response || !received.is_first);
     let dropped = drop_objects(reactor, here.chain(&elsewhere));
     reactor.counters.backend_surplus.add(1);
@@ -58,4 +67,16 @@ pub fn found_idle(reactor: &Reactor, surplus: &Surplus) {
     let Some(endpoint) = surplus.endpoint.upgrade() else { return };
     let text = found(reactor, &endpoint, surplus);
     reactor.shared.log.write_fmt(Tag::Error, Vxid::NONE, format_args!("{text}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_of_a_body_is_told_from_a_response() {
+        let responses = [&b"HTTP/1.1 200 OK"[..], b"tail of a bodyHTTP/1.0 200", b"HT", b"body and HTTP/1"];
+        assert!(responses.iter().all(|sample| may_be_response(sample)));
+        assert!([&b"the rest of a body"[..], b"http", b"\r\n"].iter().all(|sample| !may_be_response(sample)));
+    }
 }
