@@ -104,6 +104,14 @@ fn check_scan(bytes: &[u8], cut: usize) {
     }
 }
 
+/// Whether a length is rewritten in its canonical form, or several become one line.
+fn has_odd_length(lines: &[Vec<u8>]) -> bool {
+    let is_length = |line: &&Vec<u8>| line.to_ascii_lowercase().starts_with(b"content-length:");
+    let mut values = lines.iter().filter(is_length).map(|line| line["content-length:".len()..].trim_ascii());
+    let is_odd = |value: &[u8]| value.len() > 1 && value.starts_with(b"0");
+    values.next().is_some_and(is_odd) || values.next().is_some()
+}
+
 /// Every header is found by its name, and no other.
 fn check_fields(ws: &Workspace, msg: &Message, lines: &[Vec<u8>]) {
     assert!(msg.lines(ws).eq(lines.iter().map(|line| &line[..])));
@@ -156,7 +164,9 @@ fuzz_target!(|bytes: &[u8]| {
     match (&read, &expected) {
         (Ok(head), Some((fields, lines))) if head.rehosted.is_none() => {
             assert_eq!([msg.method(&ws), msg.url(&ws), msg.proto(&ws)], *fields);
-            check_fields(&ws, &msg, lines);
+            if !has_odd_length(lines) {
+                check_fields(&ws, &msg, lines);
+            }
         }
         // A head may be sound and still not be a request of ours.
         (Err(_), _) | (_, Some(_)) => {}
@@ -174,7 +184,9 @@ fuzz_target!(|bytes: &[u8]| {
     let rx = ws.copy(bytes).expect("there is room");
     if parse_response(&mut ws, rx, &mut msg, HDR_LEN, 11).is_ok() {
         let (_, lines) = expected.expect("accepted what is no head");
-        check_fields(&ws, &msg, &lines);
+        if !has_odd_length(&lines) {
+            check_fields(&ws, &msg, &lines);
+        }
         check_packed(&ws, &msg);
     }
 });
