@@ -24,7 +24,7 @@ pub(crate) const SHARDS: usize = 64;
 const SLOT_BITS: u32 = 26;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 /// Generations per shard: an index change is taken for one of this share of the shard's keys.
-const STRIPES: usize = 1024;
+const STRIPES: usize = if cfg!(miri) { 16 } else { 1024 };
 /// Bodies up to this size move into one span with their head when their fetch ends.
 const COMPACT_MAX: usize = 16 * 1024;
 

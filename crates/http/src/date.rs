@@ -332,7 +332,7 @@ mod tests {
         let mut time = -2_209_852_800.0;
         while time < 20_000_000_000.0 {
             assert_eq!(parse(&format(time)), Some(time));
-            time += 3_599_999.0;
+            time += if cfg!(miri) { 359_999_999.0 } else { 3_599_999.0 };
         }
         let mut cache = DateCache::default();
         assert_eq!(cache.at(0.5), b"Thu, 01 Jan 1970 00:00:00 GMT");

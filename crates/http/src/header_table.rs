@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn names_are_found_in_any_case() {
-        for known in &KNOWN[1..] {
+        for known in KNOWN[1..].iter().step_by(if cfg!(miri) { 9 } else { 1 }) {
             let upper = known.name.to_ascii_uppercase();
             assert!(HeaderName::new(upper.as_bytes()).is_known(), "{upper}");
             assert_eq!(OwnedName::new(&upper).borrow().id, HeaderName::new(known.name.as_bytes()).id);

@@ -1,7 +1,7 @@
 //! Parsers against mutated input: nothing panics, and what is accepted has only one meaning however it
 //! arrives. The generator is seeded, so a failure can be repeated.
 
-use lacquer_testing::Random;
+use lacquer_testing::{Random, rounds};
 
 use crate::h1::{self, ChunkedDecoder, HeadScan};
 use crate::pack::PackedHead;
@@ -28,8 +28,7 @@ fn mutate(random: &mut Random, seed: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Miri takes a millisecond for what else takes a microsecond.
-const ROUNDS: usize = if cfg!(miri) { 30 } else { 30_000 };
+const ROUNDS: usize = rounds(30_000);
 
 const REQUESTS: &[&[u8]] = &[
     b"POST http://h/x?b&a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nConnection: close, foo\r\n\r\nhello",

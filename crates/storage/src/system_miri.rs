@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use crate::slabs::PAGE;
 
 /// More would only make the checks slow.
-const MOST: usize = 64 << 20;
+const MOST: usize = 32 << 20;
 
 pub(crate) fn memory_file() -> io::Result<OwnedFd> {
     Ok(std::fs::File::open("/dev/null")?.into())

@@ -14,4 +14,4 @@ pub mod recorder;
 pub mod turns;
 
 pub use effort::effort;
-pub use random::Random;
+pub use random::{Random, rounds};

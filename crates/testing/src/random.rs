@@ -1,5 +1,11 @@
 //! A small pseudo-random generator: the same seed gives the same numbers.
 
+/// Returns how often a test with chance goes round: `count` times, or a thousandth of it under Miri, which takes a
+/// millisecond for a microsecond.
+pub const fn rounds(count: usize) -> usize {
+    if cfg!(miri) { count / 1000 + 10 } else { count }
+}
+
 /// SplitMix64. A test that fails prints the seed; nothing else is needed to repeat it.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);

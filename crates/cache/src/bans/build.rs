@@ -102,6 +102,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "calls PCRE2")]
     fn errors_are_those_of_varnish() {
         assert_eq!(error(&[]), "Wrong number of arguments");
         assert_eq!(error(&["a", "b"]), "Wrong number of arguments");

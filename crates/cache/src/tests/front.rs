@@ -69,13 +69,13 @@ fn serves_hits_and_forgets_in_time() {
 /// Random changes by others; after each, front and index must agree.
 #[test]
 fn agrees_with_the_index() {
-    for seed in 1..=4 {
+    for seed in 1..=if cfg!(miri) { 1 } else { 4 } {
         println!("seed {seed}");
         let w = World::new(Some(4 << 20));
         let mut fronts = [FrontTable::new(16), FrontTable::new(64)];
         let mut random = Random(seed);
         let mut local = 0;
-        for _ in 0..20_000 {
+        for _ in 0..rounds(20_000) {
             let key = random.below(20);
             match random.below(200) {
                 0..8 => drop(w.fill(key, random.below(30) as f32, |s| s.timers.grace = 3.0)),
@@ -114,7 +114,7 @@ fn agrees_with_the_index() {
             assert_eq!(got, want);
             local += u64::from(is_local);
         }
-        assert!(local > 2_000, "only {local} hits from the front");
+        assert!(cfg!(miri) || local > 2_000, "only {local} hits from the front");
         drop(fronts);
         w.tick(1000.0);
         w.expire();
@@ -150,7 +150,7 @@ fn sees_what_other_threads_did() {
             }
             hits
         });
-        for _ in 0..300 {
+        for _ in 0..rounds(300) {
             w.fill(1, 100.0, |_| {});
             std::thread::sleep(std::time::Duration::from_micros(100));
             let last = w.vxid.get();

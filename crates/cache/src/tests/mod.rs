@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 
 use lacquer_flow::lookup::Limits;
 use lacquer_storage::{Arena, Kind};
-use lacquer_testing::Random;
+use lacquer_testing::{Random, rounds};
 
 use crate::bans::{BanRequest, HeadReader};
 use crate::*;

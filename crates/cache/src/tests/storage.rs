@@ -44,6 +44,7 @@ fn readers_keep_their_object() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes a thousand objects")]
 fn nuke_limit_holds() {
     let w = World::new(Some(1 << 20));
     for key in 0..1000 {
@@ -57,6 +58,7 @@ fn nuke_limit_holds() {
 /// Mixed sizes, far more than fits: every object goes in, large ones do not starve, and at the end all
 /// memory is free again.
 #[test]
+#[cfg_attr(miri, ignore = "takes thousands of objects")]
 fn churn_over_mixed_sizes() {
     for seed in 1..=3 {
         println!("seed {seed}");
@@ -108,6 +110,7 @@ fn churn_over_mixed_sizes() {
 
 /// Evictions that are made in several goes come to the same end as those that are made at once.
 #[test]
+#[cfg_attr(miri, ignore = "takes a thousand objects")]
 fn evictions_pause() {
     let w = World::new(Some(1 << 20));
     for key in 0..1000 {

@@ -4,7 +4,8 @@ use super::*;
 use crate::bans::LurkerParams;
 
 const THREADS: u64 = 4;
-const STEPS: u64 = 6000;
+const LONGEST: usize = if cfg!(miri) { 500 } else { 60_000 };
+const STEPS: u64 = rounds(6000) as u64;
 
 fn fetch(cache: &Cache, random: &mut Random, busy: Busy, vxid: u64, now: f64) {
     let s0 = &cache.stevedores()[0];
@@ -20,7 +21,7 @@ fn fetch(cache: &Cache, random: &mut Random, busy: Busy, vxid: u64, now: f64) {
     };
     let mut log = |_: &str| {};
     let mut nuke = Nuke::new(50, &mut log);
-    let body = vec![vxid as u8; random.index(60_000)];
+    let body = vec![vxid as u8; random.index(LONGEST)];
     if random.below(2) == 0 {
         if let Ok(object) = cache.create(s0, &spec, &body, &mut nuke) {
             busy.publish(&object);

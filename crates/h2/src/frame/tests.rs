@@ -4,7 +4,7 @@ use super::*;
 use crate::error_table::{Error, Reason};
 use crate::fault::{Fault, Note, Tag};
 use crate::settings::Settings;
-use lacquer_testing::Random;
+use lacquer_testing::{Random, rounds};
 
 fn read(kind: Kind, flags: u8, payload: &[u8]) -> Result<Frame<'_>, Fault> {
     parse(&FrameHeader::new(kind, flags, 1, payload.len()), payload)
@@ -132,7 +132,7 @@ fn header_blocks_are_split() {
 #[test]
 fn damage_never_panics() {
     let mut random = Random(3);
-    for _ in 0..100_000 {
+    for _ in 0..rounds(100_000) {
         let payload: Vec<u8> = (0..random.below(20)).map(|_| random.number() as u8).collect();
         let header = FrameHeader {
             len: payload.len() as u32,

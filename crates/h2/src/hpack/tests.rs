@@ -1,7 +1,7 @@
 //! The examples of RFC 7541 appendix C, and damage.
 
 use super::{Decoder, HpackError, Step, encode};
-use lacquer_testing::Random;
+use lacquer_testing::{Random, rounds};
 
 fn unhex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter_map(|b| (b as char).to_digit(16)).map(|d| d as u8).collect();
@@ -189,7 +189,7 @@ fn damage_is_an_error_or_another_block() {
         encode::field(&mut seed, name, value);
     }
     encode::indexed(&mut seed, 62);
-    for _ in 0..50_000 {
+    for _ in 0..rounds(50_000) {
         let mut block = seed.clone();
         for _ in 0..=random.below(3) {
             let at = random.index(block.len());
