@@ -112,6 +112,13 @@ mod tests {
     }
 
     #[test]
+    fn numbers_beyond_the_limit_are_shown_as_the_limit() {
+        let text = "18446744073709.551615 18446744073709.551615 18446744073709.000000".to_owned();
+        let fields = [1e18, f64::INFINITY, 18_446_744_073_709.0].map(Field::Seconds);
+        assert_eq!(both(&fields), (Some(text.clone()), text));
+    }
+
+    #[test]
     fn only_what_fits_is_made_in_one_go() {
         let long = [b'x'; SHORT + 1];
         assert!(both(&[Field::Text(&long[1..])]).0.is_some());

@@ -149,9 +149,9 @@ pub(super) fn fixed6(x: f64, at: usize, out: &mut [u8]) -> usize {
     // From this on doubles have no fraction: what is added to it is rounded, to even, and stands in the
     // lower bits.
     const NO_FRACTION: f64 = (1_u64 << 52) as f64;
-    let whole = x as i64;
-    if whole as f64 == x && (whole > 0 || x.to_bits() == 0) {
-        let point = decimal_at(whole as u64, at, out);
+    let whole = x as u64;
+    if whole as f64 == x && whole <= u64::MAX / MILLION && x.is_sign_positive() {
+        let point = decimal_at(whole, at, out);
         put(out, point, *b".000000");
         return point + 7;
     }
@@ -337,6 +337,9 @@ mod tests {
             assert_eq!(shown(|at, out| fixed6(x, at, out)), format!("{x:.6}"));
         }
         assert_eq!(shown(|at, out| fixed6(f64::NEG_INFINITY, at, out)), "-18446744073709.551615");
+        for x in [18_446_744_073_710.0, 1e18, 9_223_372_036_854_775_808.0, 1e300, f64::INFINITY] {
+            assert_eq!(shown(|at, out| fixed6(x, at, out)), "18446744073709.551615", "{x}");
+        }
     }
 
     #[test]
