@@ -348,3 +348,62 @@ fn objects_of_a_faulty_connection_leave_the_cache() {
     let again: HashSet<_> = seen.lock().expect("nobody panics with it")[before..].iter().cloned().collect();
     assert_eq!(again.len(), 3, "{again:?}");
 }
+
+/// The rest of a body on one connection, which is no response, drops nothing that came over others and is never part of
+/// a response. It does not hide an unsolicited response that arrives on another connection a moment later: what came
+/// over that one leaves the cache.
+#[test]
+fn the_rest_of_a_body_blames_its_own_connection() {
+    let _turn = beside_others();
+    for shifted in [false, true] {
+        let (seen, used) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
+        let (paths, ports) = (seen.clone(), used.clone());
+        let origin = Origin::start(move |path, stream| {
+            paths.lock().expect("nobody panics with it").push(path.to_owned());
+            let port = stream.peer_addr().expect("it is connected").port();
+            ports.lock().expect("nobody panics with it").push((path.to_owned(), port));
+            // The connection that is free last is used next.
+            std::thread::sleep(Duration::from_millis(match path {
+                "/kept/c" => 30,
+                "/pass/long" => 0,
+                _ => 20,
+            }));
+            match path {
+                "/pass/long" => write_apart(stream, &page(path, false), "the rest of it", None),
+                "/kept/d" if shifted => write_apart(stream, &page(path, false), FOREIGN, Some(100_000)),
+                _ => stream.write_all(page(path, false).as_bytes()).is_ok(),
+            }
+        });
+        let daemon = Daemon::start(&vcl(origin.address, SUBS), &["-s", "malloc,32M"]);
+        let address = daemon.address;
+        let ask = |path: &str| {
+            let answer = get(address, path).expect("it answers");
+            assert_eq!(answer.body, path.as_bytes());
+        };
+        // Two connections to the origin, which prove that they are in step; then a second response on each.
+        let ask_at_once = |paths: [&'static str; 2]| {
+            std::thread::scope(|scope| {
+                for path in paths {
+                    scope.spawn(move || ask(path));
+                }
+            });
+        };
+        ask_at_once(["/kept/a", "/kept/b"]);
+        std::thread::sleep(Duration::from_millis(200));
+        ask_at_once(["/kept/c", "/kept/d"]);
+        ask("/pass/long");
+        std::thread::sleep(Duration::from_millis(300));
+        let before = origin.requests();
+        let all = ["/kept/a", "/kept/b", "/kept/c", "/kept/d"];
+        all.into_iter().for_each(ask);
+        let port_of = |path: &str| {
+            let used = used.lock().expect("nobody panics with it");
+            used.iter().find(|(asked, _)| asked == path).map(|(_, port)| *port)
+        };
+        let again = seen.lock().expect("nobody panics with it")[before..].to_vec();
+        for path in ["/kept/c", "/kept/d"] {
+            let is_blamed = port_of(path) == port_of("/pass/long") || shifted && path == "/kept/d";
+            assert_eq!(again.iter().any(|asked| asked == path), is_blamed, "{path}, {shifted}: {again:?}");
+        }
+    }
+}

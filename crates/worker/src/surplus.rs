@@ -35,14 +35,15 @@ pub fn found(reactor: &Reactor, endpoint: &Endpoint, surplus: &Surplus) -> Strin
     let is_response = may_be_response(&surplus.sample);
     let period = Duration::from_secs_f64(seconds.clamp(0.0, 1e9));
     let spoke_first = if is_response { surplus.spoke_first } else { SpokeFirst::No };
-    let mut elsewhere = shared.pools.close_all(endpoint, quiet_time(&params));
-    if is_response {
+    let elsewhere = if is_response {
         endpoint.trust.fault(Instant::now(), period, spoke_first);
+        shared.pools.close_all(endpoint, quiet_time(&params))
     } else {
-        // The rest of a body shifts no responses: other connections at worst have heads that are none.
+        // The rest of a body shifts no responses. Other connections are not used either, but stay open: bytes that
+        // arrive on them would tell of a worse fault.
         endpoint.trust.suspect(Instant::now(), period, spoke_first);
-        elsewhere.clear();
-    }
+        Vec::new()
+    };
     let here = surplus.received.iter().filter(|received| is_response || !received.is_first);
     let dropped = drop_objects(reactor, here.chain(&elsewhere));
     reactor.counters.backend_surplus.add(1);

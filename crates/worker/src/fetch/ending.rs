@@ -73,7 +73,7 @@ fn objection(connection: &OriginConnection, reason: Option<SessClose>) -> Option
         has_proxy_header: origin.spec.proxy_header.is_some_and(|version| version > 0),
         is_at_end: connection.is_at_end,
     };
-    reuse::objection(used, || {
-        connection.has_faulty_origin() || origin.endpoint.trust.is_suspected(Instant::now())
-    })
+    // One that was in use before the suspicion is kept, to see what else arrives on it. It is not used meanwhile.
+    let is_suspected = || !connection.reused && origin.endpoint.trust.is_suspected(Instant::now());
+    reuse::objection(used, || connection.has_faulty_origin() || is_suspected())
 }
