@@ -11,6 +11,7 @@ mod request;
 mod sender;
 mod session;
 mod stream;
+mod turns;
 mod upgrade;
 
 pub use output::{Buffers, SendLimits};
@@ -18,4 +19,5 @@ pub use request::finish;
 pub use sender::StreamSender;
 pub use session::{Arrival, serve};
 pub use stream::Stream;
+pub use turns::Turns;
 pub use upgrade::{Upgrade, is_wanted, upgrade};

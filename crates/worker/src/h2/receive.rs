@@ -18,6 +18,7 @@ use super::conn::Conn;
 use super::opening::{self, Opening};
 use super::request;
 use super::stream::Stream;
+use super::turns::Turn;
 use crate::clock;
 
 /// A client whose useless frames exceed those that its useful ones allow for by so many, within so many seconds, only
@@ -78,10 +79,16 @@ impl Receiver {
     }
 
     /// Acts upon one frame. Only what ends the connection is an error.
-    pub fn frame(&mut self, header: &FrameHeader, payload: &[u8], cx: &mut Context<'_>) -> Result<(), Error> {
+    pub fn frame(
+        &mut self,
+        header: &FrameHeader,
+        payload: &[u8],
+        turn: &mut Turn,
+        cx: &mut Context<'_>,
+    ) -> Result<(), Error> {
         self.conn.received(header, payload);
         self.count_useless();
-        let outcome = self.obey(*header, payload, cx);
+        let outcome = self.obey(*header, payload, turn, cx);
         let outcome = match outcome {
             Err(error) if header.stream == 0 || error.is_connection() => Err(error),
             Err(error) => self.answer_by_reset(header.stream, error),
@@ -148,7 +155,13 @@ impl Receiver {
         matches!(self.block, Some(Block::Request(_)))
     }
 
-    fn obey(&mut self, mut header: FrameHeader, payload: &[u8], cx: &mut Context<'_>) -> Result<(), Error> {
+    fn obey(
+        &mut self,
+        mut header: FrameHeader,
+        payload: &[u8],
+        turn: &mut Turn,
+        cx: &mut Context<'_>,
+    ) -> Result<(), Error> {
         let conn = self.conn.clone();
         let stream = if header.stream == 0 { None } else { conn.stream(header.stream) };
         let state = self.state_of(header.stream, stream.as_deref());
@@ -161,10 +174,10 @@ impl Receiver {
             Frame::Data { data, end_stream } => self.data(stream.as_deref(), &header, data, end_stream),
             Frame::Headers { fragment, end_headers, end_stream } => {
                 self.headers(&header, admit, end_stream, stream);
-                self.fragment(&header, fragment, end_headers, cx)
+                self.fragment(&header, fragment, end_headers, turn, cx)
             }
             Frame::Continuation { fragment, end_headers } => {
-                self.fragment(&header, fragment, end_headers, cx)
+                self.fragment(&header, fragment, end_headers, turn, cx)
             }
             Frame::RstStream { code } => self.reset(stream.as_deref(), code),
             Frame::Settings { entries } => self.settings(entries),
@@ -226,6 +239,7 @@ impl Receiver {
         header: &FrameHeader,
         fragment: &[u8],
         last: bool,
+        turn: &mut Turn,
         cx: &mut Context<'_>,
     ) -> Result<(), Error> {
         let conn = self.conn.clone();
@@ -249,7 +263,7 @@ impl Receiver {
             Some(Block::Request(opening)) => {
                 let (stream, seat) = opening.finish()?;
                 self.allow(ALLOWED_BY_REQUEST);
-                request::start(stream, seat, cx);
+                request::start(stream, seat, turn, cx);
                 Ok(())
             }
             Some(Block::Refused(refused)) => {

@@ -8,6 +8,7 @@ use lacquer_h2::{Error, Reason};
 use lacquer_shm::Tag;
 
 use super::stream::Stream;
+use super::turns::Turn;
 use crate::client::Req;
 use crate::reactor::Reactor;
 use crate::seat::Seat;
@@ -16,13 +17,15 @@ use crate::turn::{Place, in_turns};
 
 /// Sets the request going. Most hits are over when this returns. Where many requests wait it does not begin before
 /// the frames that are there were read: one of them may reset the stream.
-pub fn start(stream: Rc<Stream>, seat: Seat<Req>, cx: &mut Context<'_>) {
+pub fn start(stream: Rc<Stream>, seat: Seat<Req>, turn: &mut Turn, cx: &mut Context<'_>) {
     let reactor = stream.conn.reactor.clone();
     let bound = reactor.shared.bound(&reactor.params());
     let is_pressed = reactor.shared.admission.is_pressed(bound);
     let watched = reactor.watched.clone();
     let mut work = Box::pin(run(stream, seat));
-    if is_pressed || work.as_mut().poll(cx).is_pending() {
+    let is_served = !is_pressed && work.as_mut().poll(cx).is_ready();
+    turn.count_request(is_served);
+    if !is_served {
         tokio::task::spawn_local(async move { in_turns(&watched.turn, Place::Request, work.as_mut()).await });
     }
 }

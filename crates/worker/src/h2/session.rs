@@ -15,6 +15,7 @@ use super::opening::Opening;
 use super::output::Flush;
 use super::receive::Receiver;
 use super::request;
+use super::turns::Turn;
 use crate::client::Req;
 use crate::client_socket::ClientSocket;
 use crate::clock;
@@ -36,9 +37,6 @@ pub struct Arrival {
 
 /// Read at a time; longer frames make it longer.
 const READ: usize = 16 * 1024 + frame::HEADER_LEN;
-
-/// After so many frames the reactor's other connections have their turn.
-const FRAMES_PER_TURN: u32 = 1000;
 
 /// Seconds that a client may go on after it was told that the connection ends without an error.
 const GRACE: f64 = 0.1;
@@ -126,6 +124,7 @@ struct Session {
     idle: Rc<Deadline>,
     buffer: Buffer,
     receiver: Receiver,
+    turn: Turn,
     awaited: Awaited,
     /// When the last frame came.
     active: Moment,
@@ -151,6 +150,7 @@ pub async fn serve(arrival: Arrival, upgraded: Option<super::Upgrade>) -> SessCl
         receiver: Receiver::new(&conn),
         rx,
         buffer: Buffer::default(),
+        turn: Turn::default(),
         awaited: Awaited::Nothing,
         active: idle.now(),
         idle,
@@ -179,7 +179,7 @@ impl Session {
     fn begin_upgraded(&mut self, mut seat: Seat<Req>, cx: &mut Context<'_>) {
         let Some(req) = seat.transaction() else { return };
         let stream = Opening::first(&self.conn, req);
-        request::start(stream, seat, cx);
+        request::start(stream, seat, &mut self.turn, cx);
     }
 
     /// Reads, acts and writes until there is nothing to do, or the connection ends.
@@ -188,6 +188,7 @@ impl Session {
         self.conn.attend(true);
         self.buffer.take(&reactor.h2_buffers.input);
         let polled = self.work(cx);
+        self.turn.end();
         self.buffer.give(&reactor.h2_buffers.input);
         self.conn.attend(false);
         if polled.is_pending() {
@@ -205,9 +206,9 @@ impl Session {
         {
             return Poll::Ready(error);
         }
-        let mut turn = FRAMES_PER_TURN;
+        let has_turn = self.turn.poll_begin(cx).is_ready();
         loop {
-            if let Err(error) = self.act(&mut turn, cx) {
+            if has_turn && let Err(error) = self.act(cx) {
                 return Poll::Ready(error);
             }
             let flushed = self.conn.poll_flush(cx);
@@ -219,8 +220,14 @@ impl Session {
                 self.expect(flushed);
                 return Poll::Pending;
             }
-            if turn == 0 {
-                cx.waker().wake_by_ref();
+            if !has_turn {
+                return Poll::Pending;
+            }
+            if self.turn.is_over() {
+                // It is not the client's fault that nothing happens meanwhile.
+                self.idle.disarm();
+                self.awaited = Awaited::Nothing;
+                self.turn.wait_for_next(&self.conn.reactor.h2_turns, cx);
                 return Poll::Pending;
             }
             if self.buffer.frame().is_some() {
@@ -241,17 +248,17 @@ impl Session {
     }
 
     /// Acts upon the frames that are there, for as long as what they cause finds room.
-    fn act(&mut self, turn: &mut u32, cx: &mut Context<'_>) -> Result<(), Error> {
-        while *turn > 0
+    fn act(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+        while !self.turn.is_over()
             && let Some(header) = self.buffer.frame()
             && !self.conn.is_clogged()
         {
-            *turn -= 1;
+            self.turn.count_frame();
             self.active = self.idle.now();
             let from = self.buffer.start + frame::HEADER_LEN;
             self.buffer.start += header.total_len();
             let payload = &self.buffer.bytes[from..self.buffer.start];
-            let outcome = self.receiver.frame(&header, payload, cx);
+            let outcome = self.receiver.frame(&header, payload, &mut self.turn, cx);
             if !self.receiver.is_in_block() {
                 self.begun = None;
             }
@@ -361,6 +368,7 @@ impl Session {
     /// Says goodbye and waits until no request is left that knows this connection.
     async fn end(&mut self, error: Error) {
         let conn = self.conn.clone();
+        self.turn = Turn::default();
         let tells = !conn.goaway.replace(true) && error.sends_goaway();
         if tells {
             conn.queue(|out| frame::goaway(out, conn.rules.borrow().highest, error.code()));
