@@ -149,9 +149,10 @@ pub(super) fn fixed6(x: f64, at: usize, out: &mut [u8]) -> usize {
     // From this on doubles have no fraction: what is added to it is rounded, to even, and stands in the
     // lower bits.
     const NO_FRACTION: f64 = (1_u64 << 52) as f64;
-    let whole = x as u64;
-    if whole as f64 == x && whole <= u64::MAX / MILLION && x.is_sign_positive() {
-        let point = decimal_at(whole, at, out);
+    let whole = x as i64;
+    let is_shown_whole = (1..=(u64::MAX / MILLION) as i64).contains(&whole) || x.to_bits() == 0;
+    if whole as f64 == x && is_shown_whole {
+        let point = decimal_at(whole as u64, at, out);
         put(out, point, *b".000000");
         return point + 7;
     }
