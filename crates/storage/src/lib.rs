@@ -21,6 +21,8 @@ mod stored;
 mod sync;
 #[cfg_attr(miri, path = "system_miri.rs")]
 mod system;
+#[cfg(test)]
+mod test_reader;
 #[cfg(all(test, not(loom)))]
 mod tests;
 

@@ -1,7 +1,7 @@
 //! A body between one writer and one reader, in every order: none sleeps for ever, and what is there is whole.
 
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 
 use loom::sync::Notify;
 use loom::thread;
@@ -37,23 +37,9 @@ fn begin(expected: Option<u64>) -> (Arc<Stored>, BodyWriter) {
     (Arc::new(stored), writer)
 }
 
-/// Reads until the body ends, asleep whenever there is nothing to read.
 fn read_all(stored: &Stored) -> (Vec<u8>, BodyState) {
     let bell = Bell::new();
-    let waker = Waker::from(bell.clone());
-    let mut cx = Context::from_waker(&waker);
-    let mut got = Vec::new();
-    loop {
-        while let Some(chunk) = stored.chunk_at(got.len() as u64) {
-            got.extend_from_slice(chunk.bytes());
-        }
-        match stored.poll_more(got.len() as u64, &mut cx) {
-            Poll::Ready(BodyState::Fetching) => {}
-            Poll::Ready(state) if stored.body_len() <= got.len() as u64 => return (got, state),
-            Poll::Ready(_) => {}
-            Poll::Pending => bell.0.wait(),
-        }
-    }
+    test_reader::read_all(stored, &Waker::from(bell.clone()), || bell.0.wait())
 }
 
 #[test]

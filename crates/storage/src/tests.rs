@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 use std::thread::Thread;
 
 use lacquer_testing::Random;
@@ -181,19 +181,7 @@ impl Wake for Unpark {
 
 fn read_all(stored: &Stored) -> (Vec<u8>, BodyState) {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut cx = Context::from_waker(&waker);
-    let mut got = Vec::new();
-    loop {
-        while let Some(chunk) = stored.chunk_at(got.len() as u64) {
-            got.extend_from_slice(chunk.bytes());
-        }
-        match stored.poll_more(got.len() as u64, &mut cx) {
-            Poll::Ready(BodyState::Fetching) => {}
-            Poll::Ready(state) if stored.body_len() <= got.len() as u64 => return (got, state),
-            Poll::Ready(_) => {}
-            Poll::Pending => std::thread::park(),
-        }
-    }
+    test_reader::read_all(stored, &waker, std::thread::park)
 }
 
 #[test]
