@@ -118,11 +118,17 @@ impl RxHalf {
             read = rustix::net::recv(self.as_fd(), &mut *buf, RecvFlags::empty())?.0;
             if read == 0 || read == len { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
         };
-        let done = match self {
-            RxHalf::Tcp(s) => s.as_ref().try_io(Interest::READABLE, receive),
-            RxHalf::Unix(s) => s.as_ref().try_io(Interest::READABLE, receive),
-        };
+        let done = self.try_io(receive);
         if read > 0 { Ok(read) } else { done.map(|()| 0) }
+    }
+
+    /// Asks the socket, if the reactor heard of something to read. It counts as empty from an answer that it would
+    /// block.
+    fn try_io<R>(&self, ask: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+        match self {
+            RxHalf::Tcp(s) => s.as_ref().try_io(Interest::READABLE, ask),
+            RxHalf::Unix(s) => s.as_ref().try_io(Interest::READABLE, ask),
+        }
     }
 
     /// Reads what is there, waiting for at least one byte; 0 is the end of the stream.
@@ -160,11 +166,7 @@ impl RxHalf {
                 Look::Quiet => Err(io::ErrorKind::WouldBlock.into()),
                 found => Ok(found),
             };
-            let found = match self {
-                RxHalf::Tcp(s) => s.as_ref().try_io(Interest::READABLE, look),
-                RxHalf::Unix(s) => s.as_ref().try_io(Interest::READABLE, look),
-            };
-            match found {
+            match self.try_io(look) {
                 Ok(found) => return Poll::Ready(found),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => return Poll::Ready(Look::Closed),
