@@ -142,11 +142,11 @@ impl Cache {
                 self.rush(shard, key, after);
                 Lookup::HitPass(marker)
             }
-            (Meaning::HitMiss { .. }, Some(marker), _) => {
+            (Meaning::HitMiss { is_expired: false }, Some(marker), _) => {
                 let stale = Some(Arc::clone(&marker));
                 Lookup::HitMiss { busy: self.busy(shard, key), marker, stale }
             }
-            (Meaning::HitMiss { .. }, None, Some(marker)) => {
+            (Meaning::HitMiss { is_expired: true }, _, Some(marker)) => {
                 Lookup::HitMiss { busy: self.busy(shard, key), marker, stale: None }
             }
             (Meaning::Grace { refresh }, _, Some(object)) => {

@@ -12,6 +12,8 @@ use lacquer_storage::{BodyState, Chunk, Stored};
 
 /// What can be said of an object in one bit.
 pub mod flag {
+    use lacquer_flow::storing::Storing;
+
     /// Hit-for-miss: remembers that the answer was not to be cached.
     pub const HFM: u32 = 1 << 0;
     /// Hit-for-pass; comes with `HFM`.
@@ -38,6 +40,30 @@ pub mod flag {
     pub const ESIPROC: u32 = 1 << 11;
     /// Flags that a creator may give.
     pub const GIVEN: u32 = HFM | HFP | PRIVATE | IMSCAND | GZIPED | CHGCE | ESIPROC;
+
+    /// Returns the flags that say which requests an object is for.
+    pub fn of(storing: Storing) -> u32 {
+        match storing {
+            Storing::Cached => 0,
+            Storing::HitForMiss => HFM,
+            Storing::HitForPass => HFM | HFP,
+            Storing::Private => HFM | PRIVATE,
+        }
+    }
+
+    /// The reverse of `of`.
+    #[inline]
+    pub(crate) fn storing(flags: u32) -> Storing {
+        if flags & (HFM | HFP | PRIVATE) == 0 {
+            Storing::Cached
+        } else if flags & PRIVATE != 0 {
+            Storing::Private
+        } else if flags & HFP != 0 {
+            Storing::HitForPass
+        } else {
+            Storing::HitForMiss
+        }
+    }
 }
 
 const STEVEDORE_SHIFT: u32 = 24;
@@ -252,16 +278,7 @@ impl Object {
     /// Returns which requests it is for.
     #[inline]
     pub(crate) fn storing(&self) -> Storing {
-        let flags = self.flags();
-        if flags & (flag::HFM | flag::HFP | flag::PRIVATE) == 0 {
-            Storing::Cached
-        } else if flags & flag::PRIVATE != 0 {
-            Storing::Private
-        } else if flags & flag::HFP != 0 {
-            Storing::HitForPass
-        } else {
-            Storing::HitForMiss
-        }
+        flag::storing(self.flags())
     }
 
     /// Returns when it must go.
@@ -284,9 +301,14 @@ impl Object {
         (self.flags() >> STEVEDORE_SHIFT) as u8
     }
 
-    /// Asks the fetch to stop: for private, hit-for-miss and hit-for-pass objects only.
+    /// Whether only the request it was fetched for reads its body.
+    pub fn has_one_reader(&self) -> bool {
+        self.is(flag::PRIVATE | flag::HFM | flag::HFP)
+    }
+
+    /// Asks the fetch to stop, if the object has one reader.
     pub fn cancel(&self) {
-        if self.is(flag::PRIVATE | flag::HFM | flag::HFP) {
+        if self.has_one_reader() {
             self.set(flag::CANCEL);
         }
     }

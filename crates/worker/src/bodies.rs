@@ -1,6 +1,6 @@
 //! Bodies of objects: whether there is more of one that grows, letting go of one, copying one.
 
-use lacquer_cache::{BodyState, Object, flag};
+use lacquer_cache::{BodyState, Object};
 
 /// Whether the body is longer than `offset` or has ended.
 pub fn has_more_than(object: &Object, offset: u64) -> bool {
@@ -11,14 +11,14 @@ pub fn has_more_than(object: &Object, offset: u64) -> bool {
 /// fetch go on that waits for it. To be called before waiting for the bytes at `offset`, too: a fetch that waits for
 /// those before would never bring them.
 pub fn delivered(object: &Object, offset: u64) {
-    if object.is(flag::PRIVATE | flag::HFM | flag::HFP) {
+    if object.has_one_reader() {
         object.stored().delivered(offset, true);
     }
 }
 
 /// The only reader of an object that others do not read is done: its body is not needed any more.
 pub fn let_go(object: &Object) {
-    if !object.is(flag::PRIVATE | flag::HFM | flag::HFP) {
+    if !object.has_one_reader() {
         return;
     }
     object.cancel();

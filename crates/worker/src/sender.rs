@@ -2,7 +2,7 @@
 //! bodies leave by sendfile, and a client that does not read is given up in time.
 
 use lacquer_backend::TxHalf;
-use lacquer_cache::{BodyState, Chunk, Object, flag};
+use lacquer_cache::{BodyState, Chunk, Object};
 use lacquer_http::h1::{ChunkHeader, LAST_CHUNK};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::io::{self, IoSlice};
@@ -305,7 +305,7 @@ impl Sender {
     pub async fn object(&mut self, object: &Object, from: u64, to: Option<u64>) -> Result<(), SendError> {
         let mut at = from;
         let to = to.unwrap_or(u64::MAX);
-        let gives_back = is_private(object) && !object.stored().is_whole();
+        let gives_back = object.has_one_reader() && !object.stored().is_whole();
         if self.frame == BodyFrame::Plain && !gives_back && object.state() == BodyState::Complete {
             return self.complete(object, from, to.min(object.body_len())).await;
         }
@@ -340,7 +340,7 @@ impl Sender {
         if crate::bodies::has_more_than(object, at) {
             return Ok(object.state());
         }
-        let more = self.limits.patience.while_connected(&self.tx, is_private(object), object.more(at));
+        let more = self.limits.patience.while_connected(&self.tx, object.has_one_reader(), object.more(at));
         Box::pin(more).await.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionReset).into())
     }
 
@@ -427,11 +427,6 @@ pub async fn write_message(tx: &ClientSocket, message: &[u8], idle: f64) -> io::
         Ok(done) => done,
         Err(_) => Err(io::Error::from_raw_os_error(crate::sys::EAGAIN)),
     }
-}
-
-/// Whether only one client reads the body.
-fn is_private(object: &Object) -> bool {
-    object.is(flag::PRIVATE | flag::HFM | flag::HFP)
 }
 
 /// The stored bytes at `at`, as far as they are in one piece and before `to`.

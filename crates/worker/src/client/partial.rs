@@ -3,7 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
-use lacquer_cache::{BodyState, flag};
+use lacquer_cache::BodyState;
 use lacquer_filters::RangeOf;
 use lacquer_flow::delivery::{self, SeveralFacts};
 use lacquer_http::header_table as h;
@@ -45,9 +45,7 @@ pub(super) fn set_range(req: &mut Req, source: &Source, plan: &mut Plan) {
 fn several(req: &Req, source: &Source, plan: &Plan) -> Several {
     let is_complete = match source {
         Source::Bytes(_) => true,
-        Source::Object(object) => {
-            object.state() == BodyState::Complete && !object.is(flag::PRIVATE | flag::HFM | flag::HFP)
-        }
+        Source::Object(object) => object.state() == BodyState::Complete && !object.has_one_reader(),
     };
     delivery::several_ranges(SeveralFacts {
         most: req.task.params.http_max_ranges,

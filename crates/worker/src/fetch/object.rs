@@ -101,12 +101,7 @@ impl Fetch {
     }
 
     fn object_flags(&self, storing: Storing) -> u32 {
-        let mut flags = match storing {
-            Storing::Cached => 0,
-            Storing::HitForMiss => flag::HFM,
-            Storing::HitForPass => flag::HFM | flag::HFP,
-            Storing::Private => flag::HFM | flag::PRIVATE,
-        };
+        let mut flags = flag::of(storing);
         let mut set = |when: bool, bit: u32| flags |= if when { bit } else { 0 };
         set(validation::is_possible(storing, &self.beresp, &self.task.ws), flag::IMSCAND);
         set(self.attempt.gzipped, flag::GZIPED);
