@@ -126,7 +126,7 @@ impl Code {
 /// as 64 kB have bits.
 const STEP: u64 = 64 * 1024 * 8;
 
-/// What comes next in the stream.
+/// The part of the stream that comes next.
 enum Next {
     Header,
     /// So many texts that end with a zero byte, the file's name and a comment.

@@ -7,7 +7,7 @@ pub fn may_include(level: u32, max_depth: u32) -> bool {
     level < max_depth
 }
 
-/// What decides about the body of an included response.
+/// The facts that decide about the body of an included response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Included {
     /// Feature `esi_include_onerror`: an include that fails ends the response, unless its `onerror` says otherwise.

@@ -1,6 +1,6 @@
-//! Who still wants a response: whether its fetch goes on when the client it began for is gone.
+//! Interest in a response: whether its fetch goes on when the client it began for is gone.
 
-/// What decides about a fetch without a client.
+/// The facts that decide about a fetch without a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetching {
     /// It refreshes an object that was delivered already.

@@ -10,12 +10,12 @@ pub enum Exchange {
     Answered,
     /// Nothing came back. An origin that closes an idle connection may not have seen the request.
     Silent,
-    /// What came may be the response to another request.
+    /// The bytes that came may be the response to another request.
     Foreign,
     Failed,
 }
 
-/// What decides about another try on a new connection.
+/// The facts that decide about another try on a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tried {
     /// The connection had served other requests.
@@ -26,7 +26,7 @@ pub struct Tried {
     pub is_repeatable: bool,
 }
 
-/// What follows an exchange.
+/// The step that follows an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     Respond,

@@ -6,7 +6,7 @@ use lacquer_http::SessClose;
 /// Reason to close a connection that began with a PROXY header, in Varnish's words. It names one client.
 const INTRODUCED: &str = "null";
 
-/// What decides about a connection whose use has ended.
+/// The facts that decide about a connection whose use has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Used {
     /// Why it is to be closed, as found so far: by its own headers, or by the fetch.
@@ -41,7 +41,7 @@ pub fn is_in_doubt(
     is_reused && (has_surplus() || has_fault())
 }
 
-/// What bytes after the end of a response mean for that response and for the origin.
+/// The meaning of bytes after the end of a response, for that response and for the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Surplus {
     /// The response may be another's: nobody is to find it in the cache.

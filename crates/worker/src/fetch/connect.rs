@@ -149,13 +149,13 @@ impl Fetch {
         } else {
             take_idle(&self.task.reactor, &slot, quiet, &mut self.task.log)
         };
-        self.origin = Some(match taken {
+        let connection = match taken {
             Taken::Connection(connection) => OriginConnection::reused(&self.task.reactor, connection, slot),
             // Rare, and the future is large.
             none => Box::pin(self.wait_or_connect(slot, none)).await?,
-        });
+        };
         self.task.stamp("Connected");
-        let Some(connection) = &mut self.origin else { return Ok(()) };
+        let connection = self.origin.insert(connection);
         let (spec, p) = (&origin.spec, &self.task.params);
         connection.between_bytes =
             choose(self.attempt.between_bytes_timeout, spec.between_bytes_timeout, p.between_bytes_timeout);

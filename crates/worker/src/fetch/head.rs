@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 
+use lacquer_flow::retry::Exchange;
 use lacquer_http::h1::{self, HeadScan};
 use lacquer_http::{BodyStatus, Mark, SessClose};
 use lacquer_shm::Tag;
@@ -9,7 +10,6 @@ use lacquer_shm::Tag;
 use super::Fetch;
 use super::connection::OriginConnection;
 use crate::deadlines::Moment;
-use lacquer_flow::retry::Exchange;
 
 /// Seconds that are waited for a response even where none are allowed.
 const SHORTEST_WAIT: f64 = 1e-3;

@@ -1,7 +1,7 @@
 //! Landlock: which files a worker may open. Descriptors that it inherited (storage, sockets) are not affected.
 //!
-//! It writes in one directory only, where its shared memory is, and starts no program. The
-//! parameter `jail_read` lists the files that it may read; the default is everything that its user may, because VCL names files by their paths
+//! It writes in one directory only, where its shared memory is, and starts no program. The parameter `jail_read` lists
+//! the files that it may read; the default is everything that its user may, because VCL names files by their paths
 //! (std.fileread, password files, geographic databases).
 
 use std::io;
