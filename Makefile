@@ -64,6 +64,7 @@ fuzz-smoke: cargo
 
 ## make loom                  what threads share, in every order that the memory model allows
 loom: cargo
+	@scripts/need $(BUILD_PACKAGES)
 	@scripts/loom
 
 ## make miri                  the crates that hold or feed unsafe code, under Miri
