@@ -19,6 +19,7 @@ mod heap;
 mod lookup;
 mod object;
 mod purge;
+mod reading;
 mod shard;
 mod slab;
 mod stats;

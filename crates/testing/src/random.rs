@@ -29,6 +29,11 @@ impl Random {
         self.below(len as u64) as usize
     }
 
+    /// Returns bytes that compress a little.
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| (self.number() >> 60) as u8 * 3).collect()
+    }
+
     pub fn one<T: Clone>(&mut self, of: &[T]) -> T {
         of[self.index(of.len())].clone()
     }

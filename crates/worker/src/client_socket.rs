@@ -5,13 +5,25 @@
 //! that they can be sent one by one while the rest of the response is not known yet.
 
 use std::cell::Cell;
-use std::io;
+use std::io::{self, IoSlice};
 use std::ops::Deref;
 
 use lacquer_backend::TxHalf;
 
 /// The beginning of every response.
 const BEGINNING: &[u8] = b"HTTP/1.";
+
+/// The most parts that one write takes; further ones wait for the next.
+const MOST_PARTS: usize = 20;
+
+/// Drops so many bytes, which were sent, from the beginning of the parts.
+pub fn advance(parts: &mut [&[u8]], mut n: usize) {
+    for part in parts {
+        let of_part = n.min(part.len());
+        *part = &part[of_part..];
+        n -= of_part;
+    }
+}
 
 /// The sending side of a client's connection.
 pub struct ClientSocket {
@@ -45,6 +57,21 @@ impl ClientSocket {
     /// Returns how many bytes of a response's head were sent already, for the one who sends the rest.
     pub fn take_ahead(&self) -> usize {
         self.ahead.replace(0)
+    }
+
+    /// Hands the kernel as much of these parts as it takes at once.
+    pub fn try_write_parts<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> io::Result<usize> {
+        let mut slices = [IoSlice::new(&[]); MOST_PARTS];
+        let mut used = 0;
+        for (slice, part) in slices.iter_mut().zip(parts.filter(|part| !part.is_empty())) {
+            *slice = IoSlice::new(part);
+            used += 1;
+        }
+        if used == 1 {
+            self.half.try_write(&slices[0])
+        } else {
+            self.half.try_write_vectored(&slices[..used])
+        }
     }
 
     /// Lets go of the sending side without the shutdown that dropping it would do.

@@ -10,7 +10,7 @@ use lacquer_http::{Message, Workspace, header_table as h};
 use lacquer_shm::Tag;
 
 use crate::client::Req;
-use crate::pace::Pace;
+use lacquer_deliver::Pace;
 
 /// The complaint about a list that has, from here on, something that is no filter.
 pub fn unknown(rest: &[u8]) -> String {

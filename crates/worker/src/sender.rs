@@ -1,16 +1,18 @@
-//! Writes a response to a client: the head goes out together with the first of the body, large stored
+//! Writes a response to a client of HTTP/1: the head goes out together with the first of the body, large stored
 //! bodies leave by sendfile, and a client that does not read is given up in time.
+
+use std::io;
+use std::rc::Rc;
 
 use lacquer_backend::TxHalf;
 use lacquer_cache::{BodyState, Chunk, Object};
+use lacquer_deliver::{SendError, Sink};
 use lacquer_http::h1::{ChunkHeader, LAST_CHUNK};
 use rustix::event::{PollFd, PollFlags, Timespec};
-use std::io::{self, IoSlice};
-use std::rc::Rc;
 use tokio::time::Instant;
 
 use crate::client::Patience;
-use crate::client_socket::ClientSocket;
+use crate::client_socket::{ClientSocket, advance};
 use crate::clock;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,26 +29,6 @@ pub struct Limits {
     pub idle: f64,
     /// When a client counts as gone while its response waits for more of the body.
     pub patience: Patience,
-}
-
-#[derive(Debug)]
-pub enum SendError {
-    /// The client is gone or too slow.
-    Io(io::Error),
-    /// The fetch that feeds the body failed.
-    Source,
-    /// A filter could not make sense of the body.
-    Filter,
-    /// Nobody wants more of the body: no error.
-    Enough,
-    /// A response that was to be included failed, and is not to be left out.
-    Include,
-}
-
-impl From<io::Error> for SendError {
-    fn from(e: io::Error) -> Self {
-        SendError::Io(e)
-    }
 }
 
 pub struct Sender {
@@ -113,21 +95,6 @@ impl Sender {
         *self.deadline.get_or_insert_with(|| Instant::now() + total)
     }
 
-    /// Fails if the client's time is over, or its connection. Looks into the socket.
-    pub fn check(&mut self) -> Result<(), SendError> {
-        if Instant::now() > self.deadline() {
-            return Err(self.late("send_timeout").into());
-        }
-        let mut states = [PollFd::from_borrowed_fd(self.tx.as_fd(), PollFlags::RDHUP)];
-        let looked = rustix::event::poll(&mut states, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-        let found = if looked.is_ok() { states[0].revents() } else { PollFlags::empty() };
-        let is_broken = found.intersects(PollFlags::ERR | PollFlags::HUP);
-        if is_broken || found.contains(PollFlags::RDHUP) && self.is_out_of_patience() {
-            return Err(io::Error::from(io::ErrorKind::ConnectionReset).into());
-        }
-        Ok(())
-    }
-
     /// Returns whether a client that shut down its sending side counts as gone by now.
     fn is_out_of_patience(&mut self) -> bool {
         let now = Instant::now();
@@ -157,11 +124,6 @@ impl Sender {
     /// Returns the parameter whose limit ended the response, if one did.
     pub fn limit_hit(&self) -> Option<&'static str> {
         self.limit_hit
-    }
-
-    /// Sends the head alone.
-    pub async fn finish_head(&mut self) -> Result<(), SendError> {
-        Ok(self.write_head().await?)
     }
 
     /// Writes what is left of the head.
@@ -194,14 +156,7 @@ impl Sender {
 
     /// Hands the kernel as much as it takes at once.
     fn try_parts(&self, parts: &[&[u8]]) -> io::Result<usize> {
-        let mut slices = [IoSlice::new(&[]); GATHER + 3];
-        let mut used = 0;
-        let head = &self.head[self.head_sent..];
-        for part in std::iter::once(&head).chain(parts.iter()).filter(|p| !p.is_empty()) {
-            slices[used] = IoSlice::new(part);
-            used += 1;
-        }
-        if used == 1 { self.tx.try_write(&slices[0]) } else { self.tx.try_write_vectored(&slices[..used]) }
+        self.tx.try_write_parts(std::iter::once(&self.head[self.head_sent..]).chain(parts.iter().copied()))
     }
 
     /// A write did not go through: a full socket is waited for, anything worse ends the response.
@@ -213,19 +168,14 @@ impl Sender {
         }
     }
 
-    fn advance(&mut self, mut n: usize, parts: &mut [&[u8]]) {
+    fn advance(&mut self, n: usize, parts: &mut [&[u8]]) {
         let of_head = n.min(self.head.len() - self.head_sent);
         self.head_sent += of_head;
-        n -= of_head;
-        for part in parts {
-            let of_part = n.min(part.len());
-            *part = &part[of_part..];
-            n -= of_part;
-        }
+        advance(parts, n - of_head);
     }
 
     /// One piece of body, framed.
-    pub async fn body(&mut self, piece: &[u8]) -> Result<(), SendError> {
+    async fn body(&mut self, piece: &[u8]) -> Result<(), SendError> {
         self.body_of(piece, &[]).await
     }
 
@@ -259,15 +209,6 @@ impl Sender {
         Ok(self.write_head().await?)
     }
 
-    /// A piece of body that may be sent together with what follows.
-    pub async fn gather(&mut self, piece: &[u8]) -> Result<(), SendError> {
-        if piece.len() >= GATHER_MAX {
-            return self.send_gathered_with(piece).await;
-        }
-        self.gathered.extend_from_slice(piece);
-        if self.gathered.len() >= GATHER_MAX { self.send_gathered().await } else { Ok(()) }
-    }
-
     async fn send_gathered(&mut self) -> Result<(), SendError> {
         if self.gathered.is_empty() {
             return Ok(());
@@ -284,85 +225,19 @@ impl Sender {
         sent
     }
 
-    /// Sends what is held back, the head too.
-    pub async fn flush(&mut self) -> Result<(), SendError> {
-        self.send_gathered().await?;
-        self.write_head().await?;
-        Ok(())
-    }
-
-    /// The end of the body.
-    pub async fn end(&mut self) -> Result<(), SendError> {
-        self.send_gathered().await?;
-        match self.frame {
-            BodyFrame::Plain => self.write_head().await?,
-            BodyFrame::Chunked => self.write_parts(&mut [LAST_CHUNK]).await?,
-        }
-        Ok(())
-    }
-
-    /// The stored bytes from `from` to `to` (or the end), as they arrive.
-    pub async fn object(&mut self, object: &Object, from: u64, to: Option<u64>) -> Result<(), SendError> {
-        let mut at = from;
-        let to = to.unwrap_or(u64::MAX);
-        let gives_back = object.has_one_reader() && !object.stored().is_whole();
-        if self.frame == BodyFrame::Plain && !gives_back && object.state() == BodyState::Complete {
-            return self.complete(object, from, to.min(object.body_len())).await;
-        }
-        crate::bodies::delivered(object, at);
-        if object.state() == BodyState::Fetching {
-            self.deadline();
-        }
-        while at < to {
-            if object.body_len() <= at {
-                // Nothing to send yet: the client need not wait for the head as well.
-                self.write_head().await?;
-            }
-            let state = self.more_than(object, at).await?;
-            if self.deadline.is_some_and(|d| Instant::now() > d) {
-                return Err(self.late("send_timeout").into());
-            }
-            if object.body_len() <= at {
-                return if state == BodyState::Failed { Err(SendError::Source) } else { Ok(()) };
-            }
-            at = if self.frame == BodyFrame::Plain && state == BodyState::Complete {
-                self.stored(object, at, to.min(object.body_len())).await?
-            } else {
-                self.piece(object, at, to).await?
-            };
-            crate::bodies::delivered(object, at);
-        }
-        Ok(())
-    }
-
-    /// Waits until there is more of a body to send, or until the client is gone.
-    pub async fn more_than(&self, object: &Object, at: u64) -> Result<BodyState, SendError> {
-        if crate::bodies::has_more_than(object, at) {
-            return Ok(object.state());
-        }
-        let more = self.limits.patience.while_connected(&self.tx, object.has_one_reader(), object.more(at));
-        Box::pin(more).await.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionReset).into())
-    }
-
-    /// A body that is all there and goes out as it is.
-    async fn complete(&mut self, object: &Object, from: u64, to: u64) -> Result<(), SendError> {
-        let mut at = from;
-        while at < to {
-            at = self.stored(object, at, to).await?;
-        }
-        Ok(())
-    }
-
-    /// One piece of stored body; where it ends.
+    /// Sends one piece of a body that may still be on its way, or needs framing; returns where it ends.
     async fn piece(&mut self, object: &Object, at: u64, to: u64) -> Result<u64, SendError> {
-        let Some(chunk) = chunk(object, at, to) else { return Err(SendError::Source) };
+        if Instant::now() > self.deadline() {
+            return Err(self.late("send_timeout").into());
+        }
+        let chunk = object.chunk_before(at, to).ok_or(SendError::Source)?;
         self.body(chunk.bytes()).await?;
         Ok(at + chunk.len() as u64)
     }
 
     /// A run of complete body without framing: gathered if small, by sendfile if large.
-    async fn stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
-        let Some(first) = chunk(object, from, to) else { return Err(SendError::Source) };
+    async fn run(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
+        let first = object.chunk_before(from, to).ok_or(SendError::Source)?;
         if first.len() >= SENDFILE_MIN {
             return self.by_kernel(&first, from).await;
         }
@@ -385,7 +260,8 @@ impl Sender {
         let mut at = from + first.len() as u64;
         chunks[0] = Some(first);
         for slot in &mut chunks[1..] {
-            let Some(next) = chunk(object, at, to).filter(|c| c.len() < SENDFILE_MIN) else { break };
+            let next = object.chunk_before(at, to).filter(|chunk| chunk.len() < SENDFILE_MIN);
+            let Some(next) = next else { break };
             at += next.len() as u64;
             *slot = Some(next);
         }
@@ -420,6 +296,65 @@ impl Sender {
     }
 }
 
+impl Sink for Sender {
+    async fn write(&mut self, piece: &[u8]) -> Result<(), SendError> {
+        if piece.len() >= GATHER_MAX {
+            return self.send_gathered_with(piece).await;
+        }
+        self.gathered.extend_from_slice(piece);
+        if self.gathered.len() >= GATHER_MAX { self.send_gathered().await } else { Ok(()) }
+    }
+
+    async fn stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
+        if self.frame == BodyFrame::Plain && object.state() == BodyState::Complete {
+            self.run(object, from, to.min(object.body_len())).await
+        } else {
+            self.piece(object, from, to).await
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), SendError> {
+        self.send_gathered().await?;
+        Ok(self.write_head().await?)
+    }
+
+    async fn more_than(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
+        // The time for the whole response counts from now at the latest.
+        self.deadline();
+        let more = self.limits.patience.while_connected(&self.tx, object.has_one_reader(), object.more(at));
+        Box::pin(more).await.map(drop).ok_or_else(SendError::disconnected)
+    }
+
+    /// Looks into the socket.
+    fn check(&mut self) -> Result<(), SendError> {
+        if Instant::now() > self.deadline() {
+            return Err(self.late("send_timeout").into());
+        }
+        let mut states = [PollFd::from_borrowed_fd(self.tx.as_fd(), PollFlags::RDHUP)];
+        let looked = rustix::event::poll(&mut states, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        let found = if looked.is_ok() { states[0].revents() } else { PollFlags::empty() };
+        let is_broken = found.intersects(PollFlags::ERR | PollFlags::HUP);
+        if is_broken || found.contains(PollFlags::RDHUP) && self.is_out_of_patience() {
+            return Err(SendError::disconnected());
+        }
+        Ok(())
+    }
+
+    async fn end_with(&mut self, piece: &[u8]) -> Result<(), SendError> {
+        self.body(piece).await?;
+        self.end().await
+    }
+
+    async fn end(&mut self) -> Result<(), SendError> {
+        self.send_gathered().await?;
+        match self.frame {
+            BodyFrame::Plain => self.write_head().await?,
+            BodyFrame::Chunked => self.write_parts(&mut [LAST_CHUNK]).await?,
+        }
+        Ok(())
+    }
+}
+
 /// Writes a short message that begins a response. A client that takes none of it for `idle` seconds is given up.
 pub async fn write_message(tx: &ClientSocket, message: &[u8], idle: f64) -> io::Result<()> {
     let rest = &message[tx.take_ahead().min(message.len())..];
@@ -427,14 +362,4 @@ pub async fn write_message(tx: &ClientSocket, message: &[u8], idle: f64) -> io::
         Ok(done) => done,
         Err(_) => Err(io::Error::from_raw_os_error(crate::sys::EAGAIN)),
     }
-}
-
-/// The stored bytes at `at`, as far as they are in one piece and before `to`.
-fn chunk(object: &Object, at: u64, to: u64) -> Option<Chunk<'_>> {
-    if at >= to {
-        return None;
-    }
-    let mut chunk = object.chunk_at(at)?;
-    chunk.truncate(usize::try_from(to - at).unwrap_or(usize::MAX));
-    (!chunk.is_empty()).then_some(chunk)
 }

@@ -94,7 +94,7 @@ pub async fn deliver(req: &mut Req, object: ObjRef) -> Step {
     let handling = req.vcl(Method::Deliver).await;
     if handling != Action::Deliver {
         req.object = None;
-        crate::bodies::let_go(&object);
+        object.let_go();
         req.resp.clear();
         return match handling {
             Action::Restart => Step::Restart,

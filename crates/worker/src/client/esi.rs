@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use lacquer_cache::{ObjRef, Object};
+use lacquer_deliver::{Outlet, Seam, SendError, Sink, send_stored};
 use lacquer_filters::esi::{Order, Player};
 use lacquer_filters::splice::{self, Checksum};
 use lacquer_flow::inclusion;
@@ -12,11 +13,10 @@ use lacquer_http::{Filter, Message, Slot, Workspace, fixed, header_table as h};
 use lacquer_params::bits::FeatureBits;
 use lacquer_shm::{Tag, Vxid};
 
-use super::outlet::{Outlet, Seam};
 use super::{Req, Start};
 use crate::clock;
+use crate::exit::Exit;
 use crate::memory::Memory;
-use crate::sender::SendError;
 use crate::task::{Logged, REQ};
 
 /// The client's own request as included ones see it: `req_top`.
@@ -42,7 +42,11 @@ impl Top {
 }
 
 /// Delivers a stored body by its ESI program.
-pub async fn play(req: &mut Req, object: &ObjRef, outlet: Outlet) -> (Outlet, Result<(), SendError>) {
+pub async fn play(
+    req: &mut Req,
+    object: &ObjRef,
+    outlet: Outlet<Exit>,
+) -> (Outlet<Exit>, Result<(), SendError>) {
     let Some(program) = crate::extra::esi_program(object) else {
         return (outlet, Err(SendError::Source));
     };
@@ -55,7 +59,7 @@ pub async fn play(req: &mut Req, object: &ObjRef, outlet: Outlet) -> (Outlet, Re
 
 struct Play<'o> {
     object: &'o Object,
-    outlet: Outlet,
+    outlet: Outlet<Exit>,
     gzip: bool,
     /// Of what the gzip stream unpacks to.
     sum: Checksum,
@@ -73,7 +77,7 @@ impl Play<'_> {
             match order {
                 Order::Send { length, origin, crc } => {
                     let to = self.at + length;
-                    self.outlet.stored(self.object, self.at, to).await?;
+                    send_stored(&mut self.outlet, self.object, self.at, to).await?;
                     self.sum.append(Checksum { crc, length: origin });
                     self.at = to;
                 }
@@ -87,7 +91,7 @@ impl Play<'_> {
         if own_stream {
             self.outlet.write(&splice::trailer(self.sum)).await?;
         } else if let Some(seam) = self.outlet.enclosing_gzip().filter(|_| self.gzip) {
-            seam.sum.append(self.sum);
+            seam.append(self.sum);
         }
         Ok(())
     }
@@ -122,14 +126,14 @@ impl Play<'_> {
         let outlet = std::mem::replace(&mut self.outlet, Outlet::lent());
         let seam = Box::new(Seam::new(outlet, self.gzip, self.sum, or_fail));
         let seam = run(req, url, host, seam).await.ok_or(SendError::Source)?;
-        self.outlet = seam.outlet;
-        self.sum = seam.sum;
-        seam.failure.map_or(Ok(()), Err)
+        let sent;
+        (self.outlet, self.sum, sent) = seam.into_parts();
+        sent
     }
 }
 
 /// A request of its own whose response goes into the seam.
-async fn run(req: &mut Req, url: [&[u8]; 2], host: &[u8], seam: Box<Seam>) -> Option<Box<Seam>> {
+async fn run(req: &mut Req, url: [&[u8]; 2], host: &[u8], seam: Box<Seam<Exit>>) -> Option<Box<Seam<Exit>>> {
     let reactor = req.task.reactor.clone();
     reactor.counters.esi_req.add(1);
     let level = req.esi_level + 1;
@@ -143,7 +147,7 @@ async fn run(req: &mut Req, url: [&[u8]; 2], host: &[u8], seam: Box<Seam>) -> Op
     req.task.link("req", vxid, &why);
     let now = clock::real();
     memory.log.put_timestamp("Start", now, now, now);
-    make_request(memory, req, url, host, seam.gzip);
+    make_request(memory, req, url, host, seam.is_gzip());
 
     let top = req.top.clone().unwrap_or_else(|| Rc::new(Top::of(req)));
     req.top = Some(top.clone());
@@ -174,7 +178,7 @@ async fn run(req: &mut Req, url: [&[u8]; 2], host: &[u8], seam: Box<Seam>) -> Op
     if child.reset
         && let Some(seam) = &mut seam
     {
-        seam.broken(SendError::Io(std::io::ErrorKind::ConnectionReset.into()));
+        seam.broken(SendError::disconnected());
     }
     reactor.give_seat(seat);
     seam
@@ -220,7 +224,7 @@ impl Req {
     pub async fn flush_enclosing(&mut self) {
         if let Some(seam) = &mut self.seam {
             // Who writes next notices that the client is gone.
-            let _ = Box::pin(seam.outlet.flush()).await;
+            let _ = Box::pin(seam.flush()).await;
         }
     }
 }

@@ -190,7 +190,7 @@ impl Host for Req {
     }
 
     fn cached_req_body(&mut self) -> Option<Vec<u8>> {
-        self.body.cached().map(|body| crate::bodies::body_of(&body))
+        self.body.cached().map(|body| body.copy_body())
     }
 
     fn is_http2(&mut self) -> bool {

@@ -11,8 +11,8 @@ mod esi;
 mod host;
 mod lookup;
 mod miss;
+mod on_socket;
 mod on_stream;
-mod outlet;
 mod partial;
 mod pipe;
 mod presence;
@@ -29,6 +29,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use lacquer_cache::{Busy, ObjRef, Object};
+use lacquer_deliver::{Seam, Source};
 use lacquer_flow::retry;
 use lacquer_http::{Message, SessClose, Text};
 use lacquer_params::Params;
@@ -42,11 +43,12 @@ use sha2::Sha256;
 
 use crate::addresses::RequestAtWork;
 use crate::admission::Permit;
+use crate::exit::Exit;
+use crate::faults::apart;
 use crate::memory::Memory;
 use crate::reactor::Reactor;
 use crate::req_body::ReqBody;
 use crate::seat::Seated;
-use crate::sender::write_message;
 use crate::session::Sess;
 use crate::task::{Logged, REQ, RESP, Scene, Task, run_vcl};
 use crate::vcl_table::VclRef;
@@ -74,12 +76,6 @@ impl Account {
         counters.s_resp_hdrbytes.add(self.resp_header);
         counters.s_resp_bodybytes.add(self.resp_body);
     }
-}
-
-/// What will be sent as the response's body.
-pub enum Source {
-    Object(ObjRef),
-    Bytes(Vec<u8>),
 }
 
 /// Where the request is, with what this place may hold.
@@ -167,7 +163,7 @@ pub struct Req {
     pub reset: bool,
     pub esi_level: u32,
     /// For an included response: where it goes.
-    pub seam: Option<Box<outlet::Seam>>,
+    pub seam: Option<Box<Seam<Exit>>>,
     /// Leave to wait, while the request has it; a fetch takes it along.
     pub permit: Option<Permit>,
     /// The client's own request, for those that it includes.
@@ -385,30 +381,21 @@ impl Req {
         if self.seam.is_some() {
             return true;
         }
-        let tx = match &self.tx {
-            Wire::Socket(tx) => tx.clone(),
-            Wire::Stream(stream) => {
-                let stream = stream.clone();
-                return crate::faults::apart(|| on_stream::minimal(self, &stream, status)).await;
-            }
-        };
-        let reason = lacquer_http::reason_of(status);
-        let text = format!("HTTP/1.1 {status:03} {reason}\r\n\r\n");
+        match self.tx.clone() {
+            Wire::Socket(tx) => on_socket::minimal(self, &tx, status).await,
+            Wire::Stream(stream) => apart(|| on_stream::minimal(self, &stream, status)).await,
+        }
+    }
+
+    /// The records of a response that did not come from VCL.
+    fn log_minimal(&mut self, protocol: &str, status: u16) {
         let log = &mut self.task.log;
-        log.put(Tag::RespProtocol, b"HTTP/1.1");
+        log.put(Tag::RespProtocol, protocol.as_bytes());
         log.put_fmt(Tag::RespStatus, format_args!("{status:03}"));
-        log.put(Tag::RespReason, reason.as_bytes());
+        log.put(Tag::RespReason, lacquer_http::reason_of(status).as_bytes());
         if status >= 400 {
             self.err_code = status;
         }
-        let idle = self.task.sess.send_idle_limit(&self.task.params);
-        let sent = write_message(&tx, text.as_bytes(), idle).await.is_ok();
-        if sent {
-            self.account.resp_header += text.len() as u64;
-        } else if self.close.is_none() {
-            self.close = Some(SessClose::RemClose);
-        }
-        sent
     }
 
     /// Tells which storage holds what is made for this request only.

@@ -2,18 +2,18 @@
 
 use std::rc::Rc;
 
+use lacquer_deliver::SendError;
 use lacquer_h2::{Error, Reason, frame, response};
 use lacquer_http::{SessClose, h1};
 use lacquer_params::bits::FeatureBits;
 use lacquer_shm::Tag;
 use tokio::time::Instant;
 
-use super::outlet::{Below, Outlet};
-use super::transmit::{Plan, pour};
+use super::transmit::{Plan, pour_out};
 use super::{Req, Source};
 use crate::clock;
+use crate::exit::Exit;
 use crate::h2::{SendLimits, Stream, StreamSender};
-use crate::sender::SendError;
 
 pub(super) async fn send(
     req: &mut Req,
@@ -95,14 +95,12 @@ async fn send_all(req: &mut Req, stream: Rc<Stream>, source: &Source, plan: Plan
     let wanted = plan.length.filter(|_| plan.ranged);
     let mut sender = StreamSender::new(stream.clone(), limits);
     let result = if plan.is_poured() {
-        let outlet = Outlet::new(plan.filters, req.task.params.gzip_buffer, Below::Stream(sender));
-        let (mut outlet, poured) = Box::pin(pour(req, source, plan.esi, plan.parts.as_deref(), outlet)).await;
-        let settled = Box::pin(outlet.below.settle(poured)).await;
-        let Below::Stream(back) = outlet.below else { return };
+        let (exit, sent) = Box::pin(pour_out(req, source, plan, Exit::Http2(sender))).await;
+        let Some(Exit::Http2(back)) = exit else { return };
         sender = back;
-        settled
+        sent
     } else {
-        send_source(&mut sender, source, plan.from, plan.to).await
+        source.send(&mut sender, plan.from, plan.to).await
     };
     let sent = sender.body_bytes();
     req.task.log_sent("H2B", sender.pieces(), sent);
@@ -124,23 +122,6 @@ async fn send_all(req: &mut Req, stream: Rc<Stream>, source: &Source, plan: Plan
     }
 }
 
-/// A body as it is stored.
-async fn send_source(
-    sender: &mut StreamSender,
-    source: &Source,
-    from: u64,
-    to: Option<u64>,
-) -> Result<(), SendError> {
-    match source {
-        Source::Bytes(bytes) => {
-            let to = to.unwrap_or(u64::MAX).min(bytes.len() as u64) as usize;
-            sender.body(&bytes[(from as usize).min(to)..to], true).await?;
-        }
-        Source::Object(object) => sender.object(object, from, to).await?,
-    }
-    sender.end().await
-}
-
 /// The client has reset the stream: VCL is interrupted, unless that is switched off.
 #[cold]
 pub(super) fn interrupt(req: &mut Req) -> bool {
@@ -158,13 +139,7 @@ pub(super) fn interrupt(req: &mut Req) -> bool {
 
 /// A response that has no body and did not come from VCL; false if the stream is gone.
 pub(super) async fn minimal(req: &mut Req, stream: &Stream, status: u16) -> bool {
-    let log = &mut req.task.log;
-    log.put(Tag::RespProtocol, b"HTTP/2.0");
-    log.put_fmt(Tag::RespStatus, format_args!("{status:03}"));
-    log.put(Tag::RespReason, lacquer_http::reason_of(status).as_bytes());
-    if status >= 400 {
-        req.err_code = status;
-    }
+    req.log_minimal("HTTP/2.0", status);
     let mut block = Vec::new();
     response::write_status(&mut block, status);
     let limits = stream.limits(&req.task.params);

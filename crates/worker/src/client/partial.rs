@@ -3,7 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
-use lacquer_cache::BodyState;
+use lacquer_cache::Object;
 use lacquer_filters::RangeOf;
 use lacquer_flow::delivery::{self, SeveralFacts};
 use lacquer_http::header_table as h;
@@ -11,10 +11,8 @@ use lacquer_http::multipart::Multipart;
 use lacquer_http::range::{self, Decision, Several};
 use lacquer_shm::Tag;
 
-use super::outlet::Outlet;
 use super::transmit::Plan;
 use super::{Req, Source};
-use crate::sender::SendError;
 
 /// Applies the request's `Range` to the plan and the response. Never inlined, because few requests have one.
 #[inline(never)]
@@ -43,13 +41,9 @@ pub(super) fn set_range(req: &mut Req, source: &Source, plan: &mut Plan) {
 }
 
 fn several(req: &Req, source: &Source, plan: &Plan) -> Several {
-    let is_complete = match source {
-        Source::Bytes(_) => true,
-        Source::Object(object) => object.state() == BodyState::Complete && !object.has_one_reader(),
-    };
     delivery::several_ranges(SeveralFacts {
         most: req.task.params.http_max_ranges,
-        is_complete,
+        is_complete: source.is_complete() && !source.object().is_some_and(Object::has_one_reader),
         is_unfiltered: plan.filters.is_empty() && !plan.esi,
         is_included: req.esi_level > 0,
     })
@@ -80,24 +74,4 @@ fn set_parts(req: &mut Req, ranges: Vec<(u64, u64)>, plan: &mut Plan) {
     plan.length = Some(parts.length());
     plan.ranged = true;
     plan.parts = Some(Box::new(parts));
-}
-
-/// Sends the parts of a body, each behind its head.
-pub(super) async fn pour_parts(
-    source: &Source,
-    parts: &Multipart,
-    outlet: &mut Outlet,
-) -> Result<(), SendError> {
-    for (number, &(low, high)) in parts.ranges().iter().enumerate() {
-        outlet.write(&parts.part_head(number)).await?;
-        match source {
-            Source::Object(object) => outlet.stored(object, low, high + 1).await?,
-            Source::Bytes(bytes) => {
-                let part = usize::try_from(low).ok().zip(usize::try_from(high).ok());
-                let part = part.and_then(|(low, high)| bytes.get(low..=high));
-                outlet.write(part.ok_or(SendError::Source)?).await?;
-            }
-        }
-    }
-    outlet.write(&parts.end()).await
 }

@@ -1,25 +1,24 @@
-//! Sends the response: head and body in as few writes as the kernel allows.
+//! Plans how the response is sent (its length, filters and ranges) and sends it.
 
 use std::borrow::Cow;
-use std::io::ErrorKind;
 
 use lacquer_cache::{BodyState, flag};
+use lacquer_deliver::{Below, Outlet, SendError, Sink, send_parts, send_stored};
 use lacquer_filters::{Filter, Gunzip};
-use lacquer_flow::delivery::{self, End, LengthField};
+use lacquer_flow::delivery::{self, LengthField};
 use lacquer_flow::filters::{self, Delivered};
 use lacquer_flow::inclusion::{self, Included, Inclusion};
-use lacquer_flow::persistence::{self, Sent};
+use lacquer_flow::persistence;
 use lacquer_http::multipart::Multipart;
 use lacquer_http::{SessClose, Text, conditional, h1, header_table as h};
 use lacquer_params::bits::FeatureBits;
 use lacquer_shm::Tag;
 use lacquer_shm::vsl::text;
 
-use super::deliver::{blame_body, settle_connection};
-use super::outlet::{Below, Outlet};
-use super::{Patience, Req, Source, Step, partial};
+use super::deliver::blame_body;
+use super::{Req, Source, Step, on_socket, on_stream, partial};
+use crate::exit::Exit;
 use crate::faults::apart;
-use crate::sender::{BodyFrame, SendError, Sender, write_message};
 use crate::wire::Wire;
 
 /// Body bytes to send: none, all, or a part of the stored ones.
@@ -98,10 +97,7 @@ impl Req {
     /// Returns the names of the filters that the response needs.
     pub fn default_filters(&self, source: &Source) -> &'static str {
         let (params, ws) = (&self.task.params, &self.task.ws);
-        let object = match source {
-            Source::Object(object) => Some(object),
-            Source::Bytes(_) => None,
-        };
+        let object = source.object();
         filters::to_client(Delivered {
             has_includes: object.is_some_and(|o| self.can_esi && crate::extra::esi_program(o).is_some()),
             needs_gunzip: object.is_some_and(|o| {
@@ -155,122 +151,52 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     if req.seam.is_some() {
         return Box::pin(send_included(req, source, plan, send_body)).await;
     }
-    let tx = match &req.tx {
-        Wire::Socket(tx) => tx.clone(),
+    match &req.tx {
+        Wire::Socket(tx) => on_socket::send(req, tx.clone(), source, plan, send_body).await,
         Wire::Stream(stream) => {
             let stream = stream.clone();
-            return apart(|| super::on_stream::send(req, stream, source, plan, send_body)).await;
+            apart(|| on_stream::send(req, stream, source, plan, send_body)).await;
         }
-    };
-    settle_connection(req);
-    let frame = match delivery::end(send_body, plan.length, req.http.version()) {
-        End::Length => BodyFrame::Plain,
-        End::Chunked => {
-            req.resp_headers().add(h::TRANSFER_ENCODING, b"chunked");
-            BodyFrame::Chunked
-        }
-        End::Close => {
-            req.close = Some(SessClose::TxEof);
-            BodyFrame::Plain
-        }
-    };
-    if req.task.ws.overflowed() {
-        return Box::pin(internal_error(req, "workspace_client overflow")).await;
-    }
-    if let Some(which) = crate::vars::workspace::exhausted(&mut req.task) {
-        return Box::pin(internal_error(req, &format!("{which} overflow"))).await;
-    }
-    req.out.clear();
-    let head_len = h1::write_response_head(&req.resp, &req.task.ws, &mut req.out);
-    req.account.resp_header += head_len as u64;
-    let limits = crate::sender::Limits {
-        total: req.task.sess.send_timeout.get(req.task.params.send_timeout),
-        idle: req.task.sess.send_idle_limit(&req.task.params),
-        patience: Patience::of(&req.task.params),
-    };
-    let head = std::mem::take(&mut req.out);
-    let wanted = plan.length.filter(|_| plan.ranged);
-    let mut sender = Sender::new(tx, head, frame, limits);
-    let result = if !send_body {
-        sender.finish_head().await
-    } else if plan.is_poured() {
-        let outlet = Outlet::new(plan.filters, req.task.params.gzip_buffer, Below::Client(sender));
-        let (mut outlet, poured) = Box::pin(pour(req, source, plan.esi, plan.parts.as_deref(), outlet)).await;
-        let settled = Box::pin(outlet.below.settle(poured)).await;
-        let Below::Client(back) = outlet.below else { return };
-        sender = back;
-        settled
-    } else {
-        send_source(&mut sender, source, plan.from, plan.to).await
-    };
-    let sent = sender.body_bytes();
-    if send_body {
-        req.task.log_sent("V1B", sender.pieces(), sent);
-    }
-    req.account.resp_body += sent;
-    if let Some(limit) = sender.limit_hit() {
-        req.log_error(&format!("Hit {limit}"));
-    }
-    req.out = sender.into_head();
-    let short = send_body && wanted.is_some_and(|n| sent < n);
-    settle_failure(req, result, short, head_len);
-}
-
-fn settle_failure(req: &mut Req, result: Result<(), SendError>, short: bool, head_len: usize) {
-    let sent = match result {
-        Ok(()) | Err(SendError::Enough) => Sent::Whole,
-        Err(SendError::Source) => Sent::SourceFailed,
-        Err(SendError::Filter | SendError::Include) => Sent::PipelineFailed,
-        Err(SendError::Io(e)) => {
-            let why = e.raw_os_error().map_or_else(|| e.to_string(), crate::sys::error_text);
-            let text = format_args!("Write error, retval = -1, len = {head_len}, errno = {why}");
-            req.task.log.put_fmt(Tag::Debug, text);
-            let gone = matches!(e.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset);
-            if gone { Sent::ClientGone } else { Sent::ConnectionFailed }
-        }
-    };
-    if let Some(reason) = persistence::after_sending(sent, short) {
-        req.fail_session(reason);
     }
 }
 
-/// A body as it is stored.
-async fn send_source(
-    sender: &mut Sender,
+/// Sends a body through filters by this exit. Returns the exit, which is kept unless the request failed in an include.
+pub(super) async fn pour_out(
+    req: &mut Req,
     source: &Source,
-    from: u64,
-    to: Option<u64>,
-) -> Result<(), SendError> {
-    match source {
-        Source::Bytes(bytes) => {
-            let to = to.unwrap_or(u64::MAX).min(bytes.len() as u64) as usize;
-            sender.body(&bytes[(from as usize).min(to)..to]).await?;
-        }
-        Source::Object(object) => sender.object(object, from, to).await?,
+    plan: Plan,
+    exit: Exit,
+) -> (Option<Exit>, Result<(), SendError>) {
+    let outlet = Outlet::new(plan.filters, req.task.params.gzip_buffer, Below::Client(exit));
+    let (outlet, poured) = Box::pin(pour(req, source, plan.esi, plan.parts.as_deref(), outlet)).await;
+    let mut below = outlet.into_below();
+    let sent = Box::pin(below.settle(poured)).await;
+    match below {
+        Below::Client(exit) => (Some(exit), sent),
+        Below::Include(_) | Below::Lent => (None, sent),
     }
-    sender.end().await
 }
 
 /// A body through filters; what it includes comes with it.
-pub(super) async fn pour(
+async fn pour(
     req: &mut Req,
     source: &Source,
     esi: bool,
     parts: Option<&Multipart>,
-    mut outlet: Outlet,
-) -> (Outlet, Result<(), SendError>) {
+    mut outlet: Outlet<Exit>,
+) -> (Outlet<Exit>, Result<(), SendError>) {
     let poured = match source {
-        _ if let Some(parts) = parts => partial::pour_parts(source, parts, &mut outlet).await,
+        _ if let Some(parts) = parts => send_parts(source, parts, &mut outlet).await,
         Source::Object(object) if esi => {
             let poured;
             (outlet, poured) = super::esi::play(req, object, outlet).await;
             poured
         }
-        Source::Object(object) => outlet.stored(object, 0, u64::MAX).await,
+        Source::Object(object) => send_stored(&mut outlet, object, 0, u64::MAX).await,
         Source::Bytes(bytes) => outlet.write(bytes).await,
     };
     let poured = match poured {
-        Ok(()) => outlet.end().await,
+        Ok(()) => outlet.end_filters().await,
         failed => failed,
     };
     req.task.log_filtered_out(&outlet.report());
@@ -283,18 +209,11 @@ const INCLUDE_COST: usize = 56;
 /// The response goes into the one that includes it.
 async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     let Some(mut seam) = req.seam.take() else { return };
-    let object = match source {
-        Source::Object(object) => Some(&**object),
-        Source::Bytes(_) => None,
-    };
-    let empty = match source {
-        Source::Object(o) => o.state() == BodyState::Complete && o.body_len() == 0,
-        Source::Bytes(bytes) => bytes.is_empty(),
-    };
+    let object = source.object();
     let included = Included {
         has_onerror: req.task.params.feature.has(FeatureBits::ESI_INCLUDE_ONERROR),
         status: req.resp.status(),
-        has_body: send_body && !empty,
+        has_body: send_body && !source.is_empty(),
     };
     let ws = &mut req.task.ws;
     let inclusion = inclusion::inclusion(included, || !ws.overflowed() && ws.alloc(INCLUDE_COST).is_ok());
@@ -310,7 +229,7 @@ async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bo
         if seam.fit(object, gzipped, plan.esi).await {
             let outlet = Outlet::new(plan.filters, req.task.params.gzip_buffer, Below::Include(seam));
             let (outlet, poured) = pour(req, source, plan.esi, plan.parts.as_deref(), outlet).await;
-            let Below::Include(back) = outlet.below else { return };
+            let Below::Include(back) = outlet.into_below() else { return };
             seam = back;
             if let Err(failed) = poured {
                 req.close = req.close.or(Some(SessClose::RemClose));
@@ -321,20 +240,6 @@ async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bo
     seam.close();
     req.account.resp_body += seam.take_count();
     req.seam = Some(seam);
-}
-
-async fn internal_error(req: &mut Req, why: &str) {
-    const TEXT: &[u8] = b"HTTP/1.1 500 Internal Server Error\r\nServer: Varnish\r\nConnection: close\r\n\r\n";
-    let log = &mut req.task.log;
-    log.put(Tag::Error, why.as_bytes());
-    log.put(Tag::RespProtocol, b"HTTP/1.1");
-    log.put(Tag::RespStatus, b"500");
-    log.put(Tag::RespReason, b"Internal Server Error");
-    req.task.reactor.counters.client_resp_500.add(1);
-    if let Wire::Socket(tx) = &req.tx {
-        let _ = write_message(tx, TEXT, req.task.sess.send_idle_limit(&req.task.params)).await;
-    }
-    req.close = Some(SessClose::TxEof);
 }
 
 impl Req {
@@ -348,7 +253,7 @@ fn finish(req: &mut Req, source: &Source) -> Step {
     req.task.stamp("Resp");
     if let Source::Object(object) = source {
         req.close = persistence::after_response(req.close, object.state() == BodyState::Failed);
-        crate::bodies::let_go(object);
+        object.let_go();
     }
     blame_body(req);
     req.resp_filters = Text::NONE;

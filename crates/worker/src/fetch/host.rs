@@ -114,6 +114,6 @@ impl Host for Fetch {
     }
 
     fn cached_req_body(&mut self) -> Option<Vec<u8>> {
-        self.cached_body.as_ref().map(|body| crate::bodies::body_of(body))
+        self.cached_body.as_ref().map(|body| body.copy_body())
     }
 }

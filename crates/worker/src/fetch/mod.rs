@@ -40,11 +40,11 @@ use crate::admission::Permit;
 use crate::client::{HalfClosed, Req, while_fetching, while_waiting};
 use crate::deadlines::Deadline;
 use crate::memory::Memory;
-use crate::pace::Pace;
 use crate::req_body::ReqBody;
 use crate::seat::Seated;
 use crate::task::{BEREQ, BERESP, Logged, Scene, Task, run_vcl};
 use crate::turn::Place;
+use lacquer_deliver::Pace;
 use runner::{BodyNews, News, Started};
 
 pub use connect::resolve;

@@ -11,8 +11,8 @@ use lacquer_shm::Tag;
 
 use super::Fetch;
 use super::filters::FILTER_COST;
-use crate::pace::Pace;
 use crate::req_body::ReqBody;
+use lacquer_deliver::Pace;
 
 /// A body as the origin gets it.
 pub(super) struct Upload {

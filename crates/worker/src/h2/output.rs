@@ -2,7 +2,7 @@
 //! gathered before its own.
 
 use std::cell::{Cell, RefCell};
-use std::io::{self, IoSlice};
+use std::io;
 use std::rc::Rc;
 use std::task::Context;
 
@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::conn::Conn;
-use crate::client_socket::ClientSocket;
+use crate::client_socket::{ClientSocket, advance};
 use crate::clock;
 
 /// More bytes than this that wait to be sent hold up those who would add to them.
@@ -302,21 +302,8 @@ impl Conn {
     }
 
     async fn write_parts(&self, parts: &mut [&[u8]], limits: SendLimits) -> Result<(), Unsent> {
-        let mut first = 0;
-        loop {
-            while parts.get(first).is_some_and(|part| part.is_empty()) {
-                first += 1;
-            }
-            if first == parts.len() {
-                return Ok(());
-            }
-            let mut slices = [IoSlice::new(&[]); PARTS];
-            let mut used = 0;
-            for part in parts[first..].iter().filter(|part| !part.is_empty()) {
-                slices[used] = IoSlice::new(part);
-                used += 1;
-            }
-            match self.output.tx.try_write_vectored(&slices[..used]) {
+        while parts.iter().any(|part| !part.is_empty()) {
+            match self.output.tx.try_write_parts(parts.iter().copied()) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
                 Ok(n) => {
                     self.output.taken.set(self.output.taken.get() + n as u64);
@@ -327,6 +314,7 @@ impl Conn {
                 Err(e) => return Err(e.into()),
             }
         }
+        Ok(())
     }
 
     async fn writable(&self, limits: SendLimits) -> Result<(), Unsent> {
@@ -348,13 +336,5 @@ impl Conn {
             self.send_data(stream, &[], false, limits).await?;
         }
         if self.output.broken.get() { Err(()) } else { Ok(()) }
-    }
-}
-
-fn advance(parts: &mut [&[u8]], mut n: usize) {
-    for part in parts {
-        let of_part = n.min(part.len());
-        *part = &part[of_part..];
-        n -= of_part;
     }
 }

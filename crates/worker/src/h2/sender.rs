@@ -1,15 +1,14 @@
 //! Writes a response to a stream. Small pieces join the frames that wait; large ones go to the socket from
 //! where they are stored, a few frames at a time, so that streams take turns.
 
-use std::io;
 use std::rc::Rc;
 
 use lacquer_cache::{BodyState, Object};
+use lacquer_deliver::{SendError, Sink};
 use lacquer_h2::frame::{FrameHeader, Kind, flag as frame_flag};
 
 use super::output::SendLimits;
 use super::stream::{Gone, Stream};
-use crate::sender::SendError;
 
 /// Pieces up to this size are copied behind other frames. Above, a write of their own costs less.
 const COPY_MAX: usize = 8 * 1024;
@@ -20,7 +19,7 @@ const TURN_MAX: usize = 64 * 1024;
 
 impl From<Gone> for SendError {
     fn from(_: Gone) -> Self {
-        SendError::Io(io::ErrorKind::ConnectionReset.into())
+        SendError::disconnected()
     }
 }
 
@@ -49,7 +48,7 @@ impl StreamSender {
     }
 
     /// One piece of body, and perhaps the last.
-    pub async fn body(&mut self, mut piece: &[u8], end: bool) -> Result<(), SendError> {
+    async fn body(&mut self, mut piece: &[u8], end: bool) -> Result<(), SendError> {
         self.pieces += 1;
         while !piece.is_empty() {
             let taken = self.stream.window(piece.len().min(TURN_MAX)).await?;
@@ -102,15 +101,6 @@ impl StreamSender {
         });
     }
 
-    /// A piece of body that may be sent together with what follows.
-    pub async fn gather(&mut self, piece: &[u8]) -> Result<(), SendError> {
-        if self.gathered.is_empty() && piece.len() >= GATHER_MAX {
-            return self.body(piece, false).await;
-        }
-        self.gathered.extend_from_slice(piece);
-        if self.gathered.len() >= GATHER_MAX { self.send_gathered(false).await } else { Ok(()) }
-    }
-
     async fn send_gathered(&mut self, end: bool) -> Result<(), SendError> {
         if self.gathered.is_empty() {
             return Ok(());
@@ -121,20 +111,50 @@ impl StreamSender {
         self.gathered = gathered;
         sent
     }
+}
 
-    /// Fails if the stream is gone or had its time.
-    pub fn check(&self) -> Result<(), SendError> {
+impl Sink for StreamSender {
+    async fn write(&mut self, piece: &[u8]) -> Result<(), SendError> {
+        if self.gathered.is_empty() && piece.len() >= GATHER_MAX {
+            return self.body(piece, false).await;
+        }
+        self.gathered.extend_from_slice(piece);
+        if self.gathered.len() >= GATHER_MAX { self.send_gathered(false).await } else { Ok(()) }
+    }
+
+    async fn stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
+        let state = object.state();
+        let chunk = object.chunk_before(from, to).ok_or(SendError::Source)?;
+        let at = from + chunk.len() as u64;
+        let is_last = at == to || (state == BodyState::Complete && at == object.body_len());
+        self.body(chunk.bytes(), is_last).await?;
+        Ok(at)
+    }
+
+    async fn flush(&mut self) -> Result<(), SendError> {
+        self.send_gathered(false).await
+    }
+
+    async fn more_than(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
+        let (more, gone) = (object.more(at), self.stream.gone());
+        tokio::select! {
+            _ended = more => Ok(()),
+            () = gone => Err(Gone.into()),
+        }
+    }
+
+    fn check(&mut self) -> Result<(), SendError> {
         self.stream.check_time()?;
         if self.stream.error().is_some() { Err(Gone.into()) } else { Ok(()) }
     }
 
-    /// Sends what is held back.
-    pub async fn flush(&mut self) -> Result<(), SendError> {
-        self.send_gathered(false).await
+    async fn end_with(&mut self, piece: &[u8]) -> Result<(), SendError> {
+        self.body(piece, true).await?;
+        self.end().await
     }
 
-    /// The end of the body, unless the last piece was it.
-    pub async fn end(&mut self) -> Result<(), SendError> {
+    /// The last piece may have been the end.
+    async fn end(&mut self) -> Result<(), SendError> {
         self.send_gathered(true).await?;
         if self.ended {
             return Ok(());
@@ -145,37 +165,6 @@ impl StreamSender {
         self.ended = true;
         self.stream.discount();
         self.queue_end();
-        Ok(())
-    }
-
-    /// Waits until there is more of a body to send, or until the stream has ended.
-    pub async fn more_than(&self, object: &Object, at: u64) -> Result<BodyState, SendError> {
-        if crate::bodies::has_more_than(object, at) {
-            return Ok(object.state());
-        }
-        let (more, gone) = (object.more(at), self.stream.gone());
-        tokio::select! {
-            state = more => Ok(state),
-            () = gone => Err(Gone.into()),
-        }
-    }
-
-    /// The stored bytes from `from` to `to` (or the end), as they arrive.
-    pub async fn object(&mut self, object: &Object, from: u64, to: Option<u64>) -> Result<(), SendError> {
-        let to = to.unwrap_or(u64::MAX);
-        let mut at = from;
-        crate::bodies::delivered(object, at);
-        while at < to {
-            let state = self.more_than(object, at).await?;
-            let Some(mut chunk) = object.chunk_at(at).filter(|c| !c.is_empty()) else {
-                return if state == BodyState::Failed { Err(SendError::Source) } else { Ok(()) };
-            };
-            chunk.truncate(usize::try_from(to - at).unwrap_or(usize::MAX));
-            at += chunk.len() as u64;
-            let last = at == to || (state == BodyState::Complete && at == object.body_len());
-            self.body(chunk.bytes(), last).await?;
-            crate::bodies::delivered(object, at);
-        }
         Ok(())
     }
 }

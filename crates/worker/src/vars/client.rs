@@ -1,13 +1,14 @@
 //! The variables of a client's request, by class. In vcl_pipe, `bereq` is here too.
 
 use lacquer_cache::BodyState;
+use lacquer_deliver::Source;
 use lacquer_http::{Message, Slot, Text, Workspace, conditional};
 use lacquer_vcl::types::Method;
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::{BackendId, Blob, HostResult};
 
 use super::{headers, keep, misplaced, object, params, session, shown};
-use crate::client::{Req, Source};
+use crate::client::Req;
 
 /// The kind that a module may ask for in a BLOB that is a hash.
 pub const HASH_BLOB: u32 = 0x00d1_6357;

@@ -1,0 +1,60 @@
+//! The last step of a response: a protocol that sends it to the client.
+
+use std::io;
+
+use lacquer_cache::Object;
+
+/// Why a response was not sent to its end.
+#[derive(Debug)]
+pub enum SendError {
+    /// The client is gone or too slow.
+    Io(io::Error),
+    /// The fetch that feeds the body failed.
+    Source,
+    /// A filter could not make sense of the body.
+    Filter,
+    /// Nobody wants more of the body: no error.
+    Enough,
+    /// A response that was to be included failed, and is not to be left out.
+    Include,
+}
+
+impl SendError {
+    /// The client has closed its connection.
+    pub fn disconnected() -> SendError {
+        io::Error::from(io::ErrorKind::ConnectionReset).into()
+    }
+}
+
+impl From<io::Error> for SendError {
+    fn from(e: io::Error) -> Self {
+        SendError::Io(e)
+    }
+}
+
+/// Sends the body of one response behind its head, as one protocol does it. After an error nothing more is sent.
+pub trait Sink {
+    /// Sends a piece of the body, perhaps together with those that follow.
+    fn write(&mut self, piece: &[u8]) -> impl Future<Output = Result<(), SendError>>;
+
+    /// Sends bytes of a stored body from `from` on, where at least one is, as many as suit the protocol and none from
+    /// `to` on. Returns where the next ones begin.
+    fn stored(&mut self, object: &Object, from: u64, to: u64)
+    -> impl Future<Output = Result<u64, SendError>>;
+
+    /// Lets the client have all that there is so far, the head too.
+    fn flush(&mut self) -> impl Future<Output = Result<(), SendError>>;
+
+    /// Waits until a body that is being fetched has more than `at` bytes, or has ended. Fails where the client is gone
+    /// before.
+    fn more_than(&mut self, object: &Object, at: u64) -> impl Future<Output = Result<(), SendError>>;
+
+    /// Fails if the client is gone, or its time is over.
+    fn check(&mut self) -> Result<(), SendError>;
+
+    /// Sends the rest of the body in one piece, and its end.
+    fn end_with(&mut self, piece: &[u8]) -> impl Future<Output = Result<(), SendError>>;
+
+    /// Sends the end of the body.
+    fn end(&mut self) -> impl Future<Output = Result<(), SendError>>;
+}

@@ -1,0 +1,25 @@
+//! Sending what is stored, as it arrives.
+
+use lacquer_cache::{BodyState, Object};
+
+use crate::sink::{SendError, Sink};
+
+/// Sends the bytes of a stored body from `from` to `to`, or to the end if that comes first.
+pub async fn send_stored(sink: &mut impl Sink, object: &Object, from: u64, to: u64) -> Result<(), SendError> {
+    let mut at = from;
+    object.delivered(at);
+    while at < to {
+        if !object.has_more_than(at) {
+            // The client need not wait for what there is as well.
+            sink.flush().await?;
+            sink.more_than(object, at).await?;
+        }
+        let state = object.state();
+        if object.body_len() <= at {
+            return if state == BodyState::Failed { Err(SendError::Source) } else { Ok(()) };
+        }
+        at = sink.stored(object, at, to).await?;
+        object.delivered(at);
+    }
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! The ways by which a response leaves. Each protocol has its sink; this is any of them, for what is above filters or
+//! within an included response and does not know which.
+
+use lacquer_cache::Object;
+use lacquer_deliver::{SendError, Sink};
+
+use crate::h2::StreamSender;
+use crate::sender::Sender;
+
+pub enum Exit {
+    Http1(Sender),
+    Http2(StreamSender),
+}
+
+/// The futures of HTTP/2 are large, and those of every connection would be as large.
+impl Sink for Exit {
+    async fn write(&mut self, piece: &[u8]) -> Result<(), SendError> {
+        match self {
+            Exit::Http1(sender) => sender.write(piece).await,
+            Exit::Http2(sender) => Box::pin(sender.write(piece)).await,
+        }
+    }
+
+    async fn stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
+        match self {
+            Exit::Http1(sender) => sender.stored(object, from, to).await,
+            Exit::Http2(sender) => Box::pin(sender.stored(object, from, to)).await,
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), SendError> {
+        match self {
+            Exit::Http1(sender) => sender.flush().await,
+            Exit::Http2(sender) => Box::pin(sender.flush()).await,
+        }
+    }
+
+    async fn more_than(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
+        match self {
+            Exit::Http1(sender) => sender.more_than(object, at).await,
+            Exit::Http2(sender) => Box::pin(sender.more_than(object, at)).await,
+        }
+    }
+
+    fn check(&mut self) -> Result<(), SendError> {
+        match self {
+            Exit::Http1(sender) => sender.check(),
+            Exit::Http2(sender) => sender.check(),
+        }
+    }
+
+    async fn end_with(&mut self, piece: &[u8]) -> Result<(), SendError> {
+        match self {
+            Exit::Http1(sender) => sender.end_with(piece).await,
+            Exit::Http2(sender) => Box::pin(sender.end_with(piece)).await,
+        }
+    }
+
+    async fn end(&mut self) -> Result<(), SendError> {
+        match self {
+            Exit::Http1(sender) => sender.end().await,
+            Exit::Http2(sender) => Box::pin(sender.end()).await,
+        }
+    }
+}
