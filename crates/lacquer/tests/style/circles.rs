@@ -1,0 +1,201 @@
+//! The modules of a crate and which of them use which: from `use` declarations and paths, with re-exports followed to
+//! the module that has the item. Modules in a circle cannot be read, tested or moved one without the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::source::Source;
+
+/// A module's path within its crate; the root's is empty.
+type Name = Vec<String>;
+
+/// Of one crate, by folder name.
+pub struct Graph {
+    modules: BTreeMap<Name, Module>,
+}
+
+#[derive(Default)]
+struct Module {
+    uses: Vec<Name>,
+    /// Names that others find here (private ones, if they are below), and the paths where they are.
+    shows: BTreeMap<String, Name>,
+    inline: Vec<Name>,
+}
+
+impl Graph {
+    pub fn of(name: &str, sources: &[Source]) -> Graph {
+        let folder = format!("crates/{name}/src/");
+        let files = sources.iter().filter_map(|s| Some((s.path.strip_prefix(&folder)?, s)));
+        let files = files.filter(|(path, _)| !path.starts_with("bin/"));
+        Graph { modules: files.map(|(path, s)| (module_name(path), Module::read(&s.product))).collect() }
+    }
+
+    /// Returns the modules that reach themselves, in groups that reach each other.
+    pub fn circles(&self) -> Vec<Vec<String>> {
+        let edges: BTreeMap<&Name, BTreeSet<Name>> =
+            self.modules.iter().map(|(name, module)| (name, self.targets(name, module))).collect();
+        let reach: BTreeMap<&Name, BTreeSet<Name>> =
+            edges.keys().map(|&name| (name, reachable(name, &edges))).collect();
+        let mut groups: BTreeSet<Vec<String>> = BTreeSet::new();
+        for (&name, reached) in reach.iter().filter(|(name, reached)| reached.contains(**name)) {
+            let group = reached.iter().filter(|other| reach[*other].contains(name));
+            groups.insert(group.map(|other| other.join("::")).collect());
+        }
+        groups.into_iter().collect()
+    }
+
+    fn targets(&self, name: &Name, module: &Module) -> BTreeSet<Name> {
+        let inline = module.inline.iter().filter(|path| self.is_own(name, path));
+        let found = module.uses.iter().chain(inline).filter_map(|path| self.resolve(name, path, 0));
+        found.filter(|target| target != name).collect()
+    }
+
+    /// A path in code begins with `crate`, `super`, or the name of a module within this one.
+    fn is_own(&self, name: &Name, path: &Name) -> bool {
+        let is_child = || self.modules.contains_key(&[&name[..], &path[..1]].concat());
+        path.first().is_some_and(|first| first == "crate" || first == "super") || is_child()
+    }
+
+    /// Returns the module that has the item with this path.
+    fn resolve(&self, from: &Name, path: &[String], depth: u32) -> Option<Name> {
+        let mut rest = path;
+        let mut at = match rest.first()?.as_str() {
+            "crate" => Name::new(),
+            _ => from.clone(),
+        };
+        if let "crate" | "self" = rest[0].as_str() {
+            rest = &rest[1..];
+        }
+        while rest.first().is_some_and(|part| part == "super") {
+            at.pop();
+            rest = &rest[1..];
+        }
+        while let [part, tail @ ..] = rest {
+            let inner = [&at[..], std::slice::from_ref(part)].concat();
+            if self.modules.contains_key(&inner) {
+                (at, rest) = (inner, tail);
+            } else if let Some(shown) = self.modules.get(&at).and_then(|module| module.shows.get(part)) {
+                return if depth < 8 { self.resolve(&at, shown, depth + 1) } else { None };
+            } else {
+                break;
+            }
+        }
+        let starts_here = path[0] == "crate" || path[0] == "super" || path[0] == "self" || at != *from;
+        (self.modules.contains_key(&at) && starts_here).then_some(at)
+    }
+}
+
+fn module_name(path: &str) -> Name {
+    let mut parts: Name = path.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
+    if parts.last().is_some_and(|last| last == "mod" || last == "lib" || last == "main") {
+        parts.pop();
+    }
+    parts
+}
+
+fn reachable(from: &Name, edges: &BTreeMap<&Name, BTreeSet<Name>>) -> BTreeSet<Name> {
+    let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
+    while let Some(name) = next.pop() {
+        for target in edges.get(name).into_iter().flatten() {
+            if seen.insert(target.clone()) {
+                next.push(target);
+            }
+        }
+    }
+    seen
+}
+
+impl Module {
+    fn read(code: &str) -> Module {
+        let mut module = Module::default();
+        let mut rest = code;
+        let mut other = String::new();
+        while let Some(at) = next_use(rest) {
+            let (before, declaration) = rest.split_at(at);
+            let is_shown = is_public(before);
+            let end = declaration.find(';').unwrap_or(declaration.len());
+            let mut paths = Vec::new();
+            expand(&Name::new(), &declaration["use ".len()..end], &mut paths);
+            for (path, shown_as) in paths {
+                module.shows.insert(shown_as, path.clone());
+                if !is_shown {
+                    module.uses.push(path);
+                }
+            }
+            other.push_str(before);
+            rest = &declaration[end..];
+        }
+        other.push_str(rest);
+        module.inline = inline_paths(&other);
+        module
+    }
+}
+
+fn next_use(code: &str) -> Option<usize> {
+    crate::source::words(code, "use").find(|&at| code[at..].starts_with("use "))
+}
+
+/// Whether a declaration after this code is shown to others.
+fn is_public(before: &str) -> bool {
+    let line = before.rsplit(['\n', ';', '}']).next().unwrap_or_default().trim();
+    line.starts_with("pub")
+}
+
+/// All paths of a `use` tree, with the names that they get.
+fn expand(prefix: &Name, tree: &str, into: &mut Vec<(Name, String)>) {
+    let tree = tree.trim();
+    let (head, group) = match tree.split_once('{') {
+        Some((head, group)) => (head, group.strip_suffix('}')),
+        None => (tree, None),
+    };
+    let (path, renamed) = match head.split_once(" as ") {
+        Some((path, name)) if group.is_none() => (path, Some(name.trim())),
+        _ => (head, None),
+    };
+    let mut name = prefix.clone();
+    name.extend(path.split("::").map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned));
+    let Some(group) = group else {
+        if name.len() > 1 && name.last().is_some_and(|last| last == "self") {
+            name.pop();
+        }
+        let shown = renamed.or(name.last().map(String::as_str)).unwrap_or_default().to_owned();
+        return into.push((name, shown));
+    };
+    let (mut depth, mut start) = (0, 0);
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                expand(&name, &group[start..at], into);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    if !group[start..].trim().is_empty() {
+        expand(&name, &group[start..], into);
+    }
+}
+
+/// Paths in code with at least two parts.
+fn inline_paths(code: &str) -> Vec<Name> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let paths = code.split(|c| !is_part(c)).filter(|path| path.contains("::"));
+    let parts = |path: &str| path.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect();
+    let paths: BTreeSet<Name> = paths.filter(|path| !path.starts_with("::")).map(parts).collect();
+    paths.into_iter().collect()
+}
+
+#[test]
+fn circles_are_found_through_re_exports() {
+    let file = |path: &str, text: &str| Source::new(path, text.to_owned());
+    let sources = [
+        file("crates/x/src/lib.rs", "mod a; mod b; mod c; pub use b::Thing;"),
+        file("crates/x/src/a.rs", "use crate::Thing; fn f() { crate::c::g(); }"),
+        file("crates/x/src/b/mod.rs", "mod inner; pub use inner::{Thing as Other, Thing};"),
+        file("crates/x/src/b/inner.rs", "use super::super::a; pub struct Thing;"),
+        file("crates/x/src/c.rs", "pub fn g() {} #[cfg(test)] mod tests { use crate::a; }"),
+    ];
+    let circles = Graph::of("x", &sources).circles();
+    assert_eq!(circles, [["a", "b::inner"]], "and c uses none");
+}
