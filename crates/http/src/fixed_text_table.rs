@@ -2,7 +2,7 @@
 //! whole header lines. A [`Text`] of this table is valid in all workspaces, costs no copy and no
 //! workspace, and so can be set even when a workspace has overflowed.
 
-use crate::workspace::{FIXED_BASE, Text};
+use crate::text::Text;
 
 macro_rules! fixed_texts {
     (statuses { $($code:literal $digits:literal = $reason:literal;)* }
@@ -120,7 +120,7 @@ const fn locate(text: &str) -> Text {
             n += 1;
         }
         if n == needle.len() {
-            return Text { off: FIXED_BASE + at as u32, len: needle.len() as u32 };
+            return Text::fixed(at, needle.len());
         }
         at += 1;
     }
@@ -135,7 +135,7 @@ pub(crate) fn bytes(text: Text) -> &'static [u8] {
     if text.is_none() {
         return b"";
     }
-    let at = (text.off - FIXED_BASE) as usize;
+    let at = text.fixed_offset();
     &POOL_BYTES[at..at + text.len()]
 }
 

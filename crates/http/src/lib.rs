@@ -20,6 +20,7 @@ pub mod pack;
 pub mod proxy_protocol;
 pub mod range;
 mod session_close_table;
+mod text;
 pub mod vary;
 pub mod workspace;
 
@@ -28,7 +29,8 @@ pub use fixed_text_table::{fixed, reason_of};
 pub use header_table::{Filter, HeaderName, OwnedName};
 pub use message::{Field, Message, Slot};
 pub use session_close_table::SessClose;
-pub use workspace::{Mark, Overflow, Text, Workspace};
+pub use text::Text;
+pub use workspace::{Mark, Overflow, Workspace};
 
 #[cfg(test)]
 mod robustness_tests;

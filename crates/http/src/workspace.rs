@@ -5,75 +5,10 @@
 //! so that a limit that was tuned for Varnish means the same here.
 
 use crate::fixed_text_table;
+pub use crate::text::Text;
 use std::fmt;
 
 const ALIGN: usize = 8;
-
-/// A string in a [`Workspace`], or in the table of fixed texts that every workspace shares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Text {
-    pub(crate) off: u32,
-    pub(crate) len: u32,
-}
-
-/// Offsets from here on point into the fixed texts.
-pub(crate) const FIXED_BASE: u32 = 1 << 31;
-const NONE_OFF: u32 = u32::MAX;
-
-impl Text {
-    /// No text at all, which VCL tells from the empty one.
-    pub const NONE: Text = Text { off: NONE_OFF, len: 0 };
-    /// The empty text.
-    pub const EMPTY: Text = Text { off: 0, len: 0 };
-
-    pub const fn is_none(self) -> bool {
-        self.off == NONE_OFF
-    }
-
-    pub const fn is_some(self) -> bool {
-        self.off != NONE_OFF
-    }
-
-    pub const fn len(self) -> usize {
-        self.len as usize
-    }
-
-    pub const fn is_empty(self) -> bool {
-        self.len == 0
-    }
-
-    /// Fixed texts are valid in every workspace and need no copy.
-    pub(crate) const fn is_fixed(self) -> bool {
-        self.off >= FIXED_BASE
-    }
-
-    /// Where the text begins; for accounting and tests.
-    pub const fn offset(self) -> usize {
-        self.off as usize
-    }
-
-    /// The part from `from` (inclusive) to `to` (exclusive), clipped to the text.
-    pub const fn slice(self, from: usize, to: usize) -> Text {
-        let to = if to as u32 > self.len { self.len } else { to as u32 };
-        let from = if from as u32 > to { to } else { from as u32 };
-        if self.is_none() { self } else { Text { off: self.off + from, len: to - from } }
-    }
-
-    /// The part from `from` to the end.
-    pub const fn tail(self, from: usize) -> Text {
-        self.slice(from, self.len as usize)
-    }
-
-    pub(crate) const fn at(off: usize, len: usize) -> Text {
-        Text { off: off as u32, len: len as u32 }
-    }
-}
-
-impl Default for Text {
-    fn default() -> Self {
-        Text::NONE
-    }
-}
 
 /// The workspace (or the header table of a message) is full; the workspace remembers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +42,7 @@ impl Workspace {
     /// A workspace of `size` bytes as the parameters count them (one byte and the
     /// remainder to a multiple of eight are not usable).
     pub fn new(size: usize) -> Workspace {
-        let capacity = size.min(FIXED_BASE as usize).saturating_sub(1) & !(ALIGN - 1);
+        let capacity = size.min(Text::MAX_WORKSPACE).saturating_sub(1) & !(ALIGN - 1);
         Workspace {
             bytes: Box::default(),
             capacity,
@@ -185,11 +120,10 @@ impl Workspace {
     /// The bytes of `text`; empty for [`Text::NONE`].
     #[inline]
     pub fn get(&self, text: Text) -> &[u8] {
-        let off = text.off as usize;
-        if text.off < FIXED_BASE {
-            &self.bytes[off..off + text.len as usize]
-        } else {
+        if text.is_fixed() {
             fixed_text_table::bytes(text)
+        } else {
+            &self.bytes[text.offset()..text.offset() + text.len()]
         }
     }
 
@@ -214,8 +148,7 @@ impl Workspace {
         if text.is_fixed() {
             return &mut [];
         }
-        let off = text.off as usize;
-        &mut self.bytes[off..off + text.len as usize]
+        &mut self.bytes[text.offset()..text.offset() + text.len()]
     }
 
     #[inline]

@@ -1,13 +1,11 @@
 //! Where does the body end? Everything ambiguous is an error: two readers who disagree about it are
 //! what request smuggling lives on (RFC 9112 section 6.3).
 
-use super::length::ResponseLength;
-use crate::ascii::trim_ows;
+use super::length::{ResponseLength, content_length};
 use crate::authority::is_valid_host;
 use crate::body_status::BodyStatus;
 use crate::header_table::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use crate::message::Message;
-use crate::number::parse_uint;
 use crate::workspace::Workspace;
 
 /// How the body is delimited; `content_length` is only meaningful for `None` and `Length`, and for the latter
@@ -27,18 +25,6 @@ impl Framing {
     pub const fn length(n: u64) -> Framing {
         let status = if n == 0 { BodyStatus::None } else { BodyStatus::Length };
         Framing { status, content_length: n }
-    }
-}
-
-/// The value of `Content-Length`: `Ok(None)` without one, `Err` when it is malformed.
-pub fn content_length(msg: &Message, ws: &Workspace) -> Result<Option<u64>, ()> {
-    msg.get(ws, CONTENT_LENGTH).map(parse_content_length).transpose()
-}
-
-pub(super) fn parse_content_length(value: &[u8]) -> Result<u64, ()> {
-    match parse_uint(value) {
-        Some((n, rest)) if trim_ows(rest).is_empty() && i64::try_from(n).is_ok() => Ok(n),
-        _ => Err(()),
     }
 }
 

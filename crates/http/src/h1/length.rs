@@ -1,11 +1,23 @@
-//! `Content-Length` in its one canonical form, so that the next reader cannot take it for another number:
+//! `Content-Length`: its value, and its one canonical form, so that the next reader cannot take it for another number:
 //! "005" might be octal, and a repeated line might be read as a list.
 
-use super::framing::parse_content_length;
-use crate::ascii::Decimal;
+use crate::ascii::{Decimal, trim_ows};
 use crate::header_table::CONTENT_LENGTH;
 use crate::message::Message;
+use crate::number::parse_uint;
 use crate::workspace::{Overflow, Workspace};
+
+/// The value of `Content-Length`: `Ok(None)` without one, `Err` when it is malformed.
+pub fn content_length(msg: &Message, ws: &Workspace) -> Result<Option<u64>, ()> {
+    msg.get(ws, CONTENT_LENGTH).map(parse_content_length).transpose()
+}
+
+fn parse_content_length(value: &[u8]) -> Result<u64, ()> {
+    match parse_uint(value) {
+        Some((n, rest)) if trim_ows(rest).is_empty() && i64::try_from(n).is_ok() => Ok(n),
+        _ => Err(()),
+    }
+}
 
 /// The lengths that a response announces, taken together.
 pub(super) struct ResponseLength {

@@ -15,8 +15,8 @@ mod target;
 pub use chunked::{ChunkError, ChunkHeader, ChunkedDecoder, LAST_CHUNK, Piece, Run};
 pub use connection::decide_connection;
 pub use emit::{minimal_response, write_request_head, write_response_head};
-pub use framing::{Framing, content_length, request_fault, request_framing, response_body};
-pub use length::canonical_request_length;
+pub use framing::{Framing, request_fault, request_framing, response_body};
+pub use length::{canonical_request_length, content_length};
 pub use parse::{
     BadHead, BogoHeader, BogoKind, RequestHead, ResponseHead, garbage, parse_request, parse_response,
     rehost_https,

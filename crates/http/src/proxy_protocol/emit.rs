@@ -1,6 +1,7 @@
 //! Writing the header to a backend.
 
-use super::{SIGNATURE_1, SIGNATURE_2, format_ip, tlv};
+use super::header::format_ip;
+use super::{SIGNATURE_1, SIGNATURE_2, tlv};
 use std::net::{IpAddr, SocketAddr};
 
 /// Appends a header of `version` 1 or 2. Both addresses are of the server's family; a client of the

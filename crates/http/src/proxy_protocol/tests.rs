@@ -1,6 +1,7 @@
 //! Tests of both versions, the malformed ones first of all.
 
 use super::*;
+use std::net::SocketAddr;
 
 fn v2(command: u8, family: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = SIGNATURE_2.to_vec();

@@ -1,6 +1,6 @@
 //! Version 1: one line of text.
 
-use super::{Endpoints, Header, Refused};
+use super::header::{Endpoints, Header, Refused};
 use std::net::{IpAddr, SocketAddr};
 
 fn address(ip: &str, port: &str, v6: bool) -> Option<SocketAddr> {

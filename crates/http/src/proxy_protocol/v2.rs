@@ -1,7 +1,7 @@
 //! Version 2: a binary header with typed extensions (TLVs).
 
 use super::crc32c_table::crc32c;
-use super::{Endpoints, Header, Refused, format_ip};
+use super::header::{Endpoints, Header, Refused, format_ip};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Types of extensions.

@@ -1,162 +1,23 @@
 //! Byte ranges: what part of an object a client asked for, and whether an origin's partial response is
 //! the one that was asked for.
 
-use crate::ascii::{Decimal, is_lws, is_tchar, starts_with_nocase};
-use crate::conditional::strong_compare;
-use crate::date;
-use crate::header_table::{CONTENT_RANGE, DATE, ETAG, HeaderName, IF_RANGE, LAST_MODIFIED, RANGE};
+use crate::ascii::{Decimal, starts_with_nocase};
+use crate::header_table::{CONTENT_RANGE, RANGE};
 use crate::message::Message;
 use crate::number::parse_uint;
 use crate::workspace::{Overflow, Text, Workspace};
 
-mod ranges;
+mod decide;
+mod spec;
 
-/// A parsed `Range`; both numbers inclusive. "low-" has no high, "-n" has no low.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
-    pub low: Option<u64>,
-    pub high: Option<u64>,
-}
-
-fn only_blanks(s: &[u8]) -> bool {
-    s.iter().copied().all(is_lws)
-}
-
-fn small_uint<'a>(s: &'a [u8], too_big: &'static str) -> Result<(Option<u64>, &'a [u8]), &'static str> {
-    match parse_uint(s) {
-        None => Ok((None, s)),
-        Some((n, rest)) if i64::try_from(n).is_ok() => Ok((Some(n), rest)),
-        Some(_) => Err(too_big),
-    }
-}
+pub use decide::{Decision, Several, decide};
+pub use spec::Asked;
+pub(crate) use spec::parse_range;
+use spec::{is_sound_list, only_blanks};
 
 /// As in Varnish the unit of `Content-Range` may be cut short, down to nothing.
 fn is_bytes(unit: &[u8]) -> bool {
     starts_with_nocase(b"bytes", unit)
-}
-
-/// The value of `Range` at its unit: what follows "bytes=", or `None` for a unit that is not ours, which is to be
-/// ignored (RFC 9110 section 14.2).
-fn range_set(value: &[u8]) -> Result<Option<&[u8]>, &'static str> {
-    let equals = value.iter().position(|&b| b == b'=').ok_or("Missing '='")?;
-    let (unit, set) = (&value[..equals], &value[equals + 1..]);
-    if unit.eq_ignore_ascii_case(b"bytes") {
-        Ok(Some(set))
-    } else if !unit.is_empty() && unit.iter().all(|&b| is_tchar(b)) {
-        Ok(None)
-    } else {
-        Err("Not Bytes")
-    }
-}
-
-/// Parses the value of `Range`, which has one range. The errors are for the log.
-pub(crate) fn parse_range(value: &[u8]) -> Result<Asked, &'static str> {
-    parse_spec(range_set(value)?.ok_or("Not Bytes")?)
-}
-
-/// Parses one range of a set.
-pub(crate) fn parse_spec(spec: &[u8]) -> Result<Asked, &'static str> {
-    let (low, rest) = small_uint(spec, "Low number too big")?;
-    let rest = rest.strip_prefix(b"-").ok_or("Missing hyphen")?;
-    let (high, rest) = small_uint(rest, "High number too big")?;
-    match (low, high) {
-        (None, None) => return Err("Neither high nor low"),
-        (None, Some(0)) => return Err("No low, high is zero"),
-        (Some(low), Some(high)) if high < low => return Err("high smaller than low"),
-        _ => {}
-    }
-    if !only_blanks(rest) {
-        return Err("Trailing stuff");
-    }
-    Ok(Asked { low, high })
-}
-
-/// The treatment of a request that asks for several ranges at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Several {
-    /// Status 416, as Varnish answers.
-    Refuse,
-    /// Deliver the whole.
-    Ignore,
-    /// Deliver them, unless there are more of them than this.
-    UpTo(usize),
-}
-
-/// The treatment of a request's `Range`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// Deliver the whole.
-    Whole,
-    /// 206 with the bytes `low..=high`.
-    Part { low: u64, high: u64 },
-    /// 206 with these ranges, both ends inclusive, as a multipart body. There are at least two, and they neither
-    /// overlap nor touch.
-    Parts(Vec<(u64, u64)>),
-    /// 416 and no body; the text is for the `Debug` record "RANGE_FAIL ...".
-    Unsatisfiable(&'static str),
-}
-
-/// Decides for a response of `length` bytes (`None`: not known yet, being streamed).
-pub fn decide(
-    req: &Message,
-    req_ws: &Workspace,
-    resp: &Message,
-    resp_ws: &Workspace,
-    length: Option<u64>,
-    several: Several,
-) -> Decision {
-    let Some(value) = req.get(req_ws, RANGE) else { return Decision::Whole };
-    if !if_range_holds(req, req_ws, resp, resp_ws) {
-        return Decision::Whole;
-    }
-    let set = match range_set(value) {
-        Ok(Some(set)) => set,
-        Ok(None) => return Decision::Whole,
-        Err(text) => return Decision::Unsatisfiable(text),
-    };
-    if several != Several::Refuse && set.contains(&b',') {
-        return ranges::decide(set, length, several);
-    }
-    let asked = match parse_spec(set) {
-        Ok(asked) => asked,
-        Err(text) => return Decision::Unsatisfiable(text),
-    };
-    match (length, asked.low, asked.high) {
-        // As in Varnish 9 there is nothing to choose from.
-        (Some(0), ..) => Decision::Whole,
-        (Some(length), ..) => match asked.resolve(length) {
-            Some((low, high)) => Decision::Part { low, high },
-            None => Decision::Unsatisfiable("low range beyond object"),
-        },
-        (None, Some(low), Some(high)) => Decision::Part { low, high },
-        (None, ..) => Decision::Whole,
-    }
-}
-
-impl Asked {
-    /// Returns the range of a body of `length` bytes, which is not empty; `None` if it begins beyond the body.
-    fn resolve(self, length: u64) -> Option<(u64, u64)> {
-        let last = length.checked_sub(1)?;
-        match (self.low, self.high) {
-            (Some(low), _) if low > last => None,
-            (Some(low), high) => Some((low, high.map_or(last, |h| h.min(last)))),
-            (None, high) => Some((length.saturating_sub(high.unwrap_or(0)), last)),
-        }
-    }
-}
-
-/// Whether `If-Range` lets the range count: a strong entity tag, or the very date of a
-/// `Last-Modified` (RFC 9110 section 13.1.5).
-pub(crate) fn if_range_holds(req: &Message, req_ws: &Workspace, resp: &Message, resp_ws: &Workspace) -> bool {
-    let Some(condition) = req.get(req_ws, IF_RANGE) else { return true };
-    if condition.starts_with(b"\"") || condition.starts_with(b"W/") {
-        return resp.get(resp_ws, ETAG).is_some_and(|tag| strong_compare(condition, tag));
-    }
-    let date_of = |name: HeaderName<'_>| resp.get(resp_ws, name).and_then(date::parse);
-    match (date::parse(condition), date_of(DATE), date_of(LAST_MODIFIED)) {
-        (Some(asked), Some(date), Some(modified)) => modified <= date + 60.0 && modified == asked,
-        _ => false,
-    }
 }
 
 /// Appends "Content-Range: bytes low-high/length".
@@ -246,7 +107,7 @@ pub fn check_partial(
 ) -> PartialCheck {
     let refuse = |text: &str| PartialCheck::Refused(text.to_owned());
     let range = bereq.get(bereq_ws, RANGE);
-    if range.is_some_and(ranges::is_sound_list) {
+    if range.is_some_and(is_sound_list) {
         // Of several ranges the origin may send any that it likes, in one part or in many.
         return PartialCheck::Fine;
     }

@@ -1,0 +1,163 @@
+//! The part of a response that a client gets. Several ranges in one request (RFC 9110 sections 14.2 and 15.3.7.2)
+//! cost no more than the body they are taken from: their number is limited, and those that overlap, touch, or are
+//! so near that a part of its own would take more bytes than the gap between them become one.
+
+use super::spec::{parse_spec, range_set, specs};
+use crate::conditional::strong_compare;
+use crate::date;
+use crate::header_table::{DATE, ETAG, HeaderName, IF_RANGE, LAST_MODIFIED, RANGE};
+use crate::message::Message;
+use crate::workspace::Workspace;
+
+/// Ranges with less than this between them are joined: the head of a part is about as long.
+const NEAR: u64 = 100;
+
+/// The treatment of a request that asks for several ranges at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Several {
+    /// Status 416, as Varnish answers.
+    Refuse,
+    /// Deliver the whole.
+    Ignore,
+    /// Deliver them, unless there are more of them than this.
+    UpTo(usize),
+}
+
+/// The treatment of a request's `Range`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Deliver the whole.
+    Whole,
+    /// 206 with the bytes `low..=high`.
+    Part { low: u64, high: u64 },
+    /// 206 with these ranges, both ends inclusive, as a multipart body. There are at least two, and they neither
+    /// overlap nor touch.
+    Parts(Vec<(u64, u64)>),
+    /// 416 and no body; the text is for the `Debug` record "RANGE_FAIL ...".
+    Unsatisfiable(&'static str),
+}
+
+/// Decides for a response of `length` bytes (`None`: not known yet, being streamed).
+pub fn decide(
+    req: &Message,
+    req_ws: &Workspace,
+    resp: &Message,
+    resp_ws: &Workspace,
+    length: Option<u64>,
+    several: Several,
+) -> Decision {
+    let Some(value) = req.get(req_ws, RANGE) else { return Decision::Whole };
+    if !if_range_holds(req, req_ws, resp, resp_ws) {
+        return Decision::Whole;
+    }
+    let set = match range_set(value) {
+        Ok(Some(set)) => set,
+        Ok(None) => return Decision::Whole,
+        Err(text) => return Decision::Unsatisfiable(text),
+    };
+    if several != Several::Refuse && set.contains(&b',') {
+        return decide_several(set, length, several);
+    }
+    let asked = match parse_spec(set) {
+        Ok(asked) => asked,
+        Err(text) => return Decision::Unsatisfiable(text),
+    };
+    match (length, asked.low, asked.high) {
+        // As in Varnish 9 there is nothing to choose from.
+        (Some(0), ..) => Decision::Whole,
+        (Some(length), ..) => match asked.resolve(length) {
+            Some((low, high)) => Decision::Part { low, high },
+            None => Decision::Unsatisfiable("low range beyond object"),
+        },
+        (None, Some(low), Some(high)) => Decision::Part { low, high },
+        (None, ..) => Decision::Whole,
+    }
+}
+
+/// Whether `If-Range` lets the range count: a strong entity tag, or the very date of a
+/// `Last-Modified` (RFC 9110 section 13.1.5).
+fn if_range_holds(req: &Message, req_ws: &Workspace, resp: &Message, resp_ws: &Workspace) -> bool {
+    let Some(condition) = req.get(req_ws, IF_RANGE) else { return true };
+    if condition.starts_with(b"\"") || condition.starts_with(b"W/") {
+        return resp.get(resp_ws, ETAG).is_some_and(|tag| strong_compare(condition, tag));
+    }
+    let date_of = |name: HeaderName<'_>| resp.get(resp_ws, name).and_then(date::parse);
+    match (date::parse(condition), date_of(DATE), date_of(LAST_MODIFIED)) {
+        (Some(asked), Some(date), Some(modified)) => modified <= date + 60.0 && modified == asked,
+        _ => false,
+    }
+}
+
+/// Decides about a set of several ranges.
+fn decide_several(set: &[u8], length: Option<u64>, several: Several) -> Decision {
+    let Several::UpTo(most) = several else { return Decision::Whole };
+    let Some(length) = length.filter(|&n| n > 0) else { return Decision::Whole };
+    if set.split(|&b| b == b',').count() > most {
+        return Decision::Whole;
+    }
+    let mut found = Vec::new();
+    for asked in specs(set) {
+        match asked {
+            Ok(asked) => found.extend(asked.resolve(length)),
+            Err(text) => return Decision::Unsatisfiable(text),
+        }
+    }
+    match join(found)[..] {
+        [] => Decision::Unsatisfiable("low range beyond object"),
+        [(low, high)] => Decision::Part { low, high },
+        ref parts => Decision::Parts(parts.to_vec()),
+    }
+}
+
+/// Joins ranges that are near each other. Those that are left keep the order in which the first of each was
+/// asked for.
+fn join(asked: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    let mut ordered: Vec<_> = asked.into_iter().enumerate().collect();
+    ordered.sort_unstable_by_key(|&(place, (low, _))| (low, place));
+    let mut joined: Vec<(usize, (u64, u64))> = Vec::new();
+    for (place, (low, high)) in ordered {
+        match joined.last_mut() {
+            Some((first, (_, end))) if low <= end.saturating_add(NEAR) => {
+                *first = place.min(*first);
+                *end = high.max(*end);
+            }
+            _ => joined.push((place, (low, high))),
+        }
+    }
+    joined.sort_unstable_by_key(|&(place, _)| place);
+    joined.into_iter().map(|(_, range)| range).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_of_ranges() {
+        let part = |low, high| Decision::Part { low, high };
+        let table = [
+            ("0-9,500-509", Decision::Parts(vec![(0, 9), (500, 509)])),
+            ("500-509,0-9", Decision::Parts(vec![(500, 509), (0, 9)])),
+            ("0-9 ,\t500-509, ,", Decision::Parts(vec![(0, 9), (500, 509)])),
+            ("0-0,-1", Decision::Parts(vec![(0, 0), (999, 999)])),
+            ("-1,0-0,500-", Decision::Parts(vec![(500, 999), (0, 0)])),
+            ("0-9,5-20", part(0, 20)),
+            ("0-9,10-20", part(0, 20)),
+            ("0-9,109-120", part(0, 120)),
+            ("0-9,110-120", Decision::Parts(vec![(0, 9), (110, 120)])),
+            ("0-,0-,0-,0-", part(0, 999)),
+            ("0-9,2000-", part(0, 9)),
+            ("1000-,2000-", Decision::Unsatisfiable("low range beyond object")),
+            (",", Decision::Unsatisfiable("low range beyond object")),
+            ("0-9,x", Decision::Unsatisfiable("Missing hyphen")),
+            ("0-9,9-0", Decision::Unsatisfiable("high smaller than low")),
+            ("0-0,200-200,400-400,600-600,800-800", Decision::Whole),
+        ];
+        for (set, expected) in table {
+            assert_eq!(decide_several(set.as_bytes(), Some(1000), Several::UpTo(4)), expected, "{set}");
+        }
+        assert_eq!(decide_several(b"0-9,500-509", None, Several::UpTo(4)), Decision::Whole);
+        assert_eq!(decide_several(b"0-9,500-509", Some(0), Several::UpTo(4)), Decision::Whole);
+        assert_eq!(decide_several(b"0-9,500-509", Some(1000), Several::Ignore), Decision::Whole);
+    }
+}

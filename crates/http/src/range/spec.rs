@@ -1,0 +1,94 @@
+//! The value of a request's `Range`.
+
+use crate::ascii::{is_lws, is_tchar, trim_ows};
+use crate::number::parse_uint;
+
+/// A parsed `Range`; both numbers inclusive. "low-" has no high, "-n" has no low.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    pub low: Option<u64>,
+    pub high: Option<u64>,
+}
+
+impl Asked {
+    /// Returns the range of a body of `length` bytes, which is not empty; `None` if it begins beyond the body.
+    pub(super) fn resolve(self, length: u64) -> Option<(u64, u64)> {
+        let last = length.checked_sub(1)?;
+        match (self.low, self.high) {
+            (Some(low), _) if low > last => None,
+            (Some(low), high) => Some((low, high.map_or(last, |h| h.min(last)))),
+            (None, high) => Some((length.saturating_sub(high.unwrap_or(0)), last)),
+        }
+    }
+}
+
+/// The value of `Range` at its unit: what follows "bytes=", or `None` for a unit that is not ours, which is to be
+/// ignored (RFC 9110 section 14.2).
+pub(super) fn range_set(value: &[u8]) -> Result<Option<&[u8]>, &'static str> {
+    let equals = value.iter().position(|&b| b == b'=').ok_or("Missing '='")?;
+    let (unit, set) = (&value[..equals], &value[equals + 1..]);
+    if unit.eq_ignore_ascii_case(b"bytes") {
+        Ok(Some(set))
+    } else if !unit.is_empty() && unit.iter().all(|&b| is_tchar(b)) {
+        Ok(None)
+    } else {
+        Err("Not Bytes")
+    }
+}
+
+/// Parses the value of `Range`, which has one range. The errors are for the log.
+pub(crate) fn parse_range(value: &[u8]) -> Result<Asked, &'static str> {
+    parse_spec(range_set(value)?.ok_or("Not Bytes")?)
+}
+
+/// Parses one range of a set.
+pub(super) fn parse_spec(spec: &[u8]) -> Result<Asked, &'static str> {
+    let (low, rest) = small_uint(spec, "Low number too big")?;
+    let rest = rest.strip_prefix(b"-").ok_or("Missing hyphen")?;
+    let (high, rest) = small_uint(rest, "High number too big")?;
+    match (low, high) {
+        (None, None) => return Err("Neither high nor low"),
+        (None, Some(0)) => return Err("No low, high is zero"),
+        (Some(low), Some(high)) if high < low => return Err("high smaller than low"),
+        _ => {}
+    }
+    if !only_blanks(rest) {
+        return Err("Trailing stuff");
+    }
+    Ok(Asked { low, high })
+}
+
+/// Whether `value`, that of `Range`, asks for several ranges of bytes and is well-formed.
+pub(super) fn is_sound_list(value: &[u8]) -> bool {
+    matches!(range_set(value), Ok(Some(set)) if set.contains(&b',') && specs(set).all(|asked| asked.is_ok()))
+}
+
+/// The ranges of a set. A list may have empty elements (RFC 9110 section 5.6.1.2).
+pub(super) fn specs(set: &[u8]) -> impl Iterator<Item = Result<Asked, &'static str>> {
+    set.split(|&b| b == b',').map(trim_ows).filter(|spec| !spec.is_empty()).map(parse_spec)
+}
+
+fn small_uint<'a>(s: &'a [u8], too_big: &'static str) -> Result<(Option<u64>, &'a [u8]), &'static str> {
+    match parse_uint(s) {
+        None => Ok((None, s)),
+        Some((n, rest)) if i64::try_from(n).is_ok() => Ok((Some(n), rest)),
+        Some(_) => Err(too_big),
+    }
+}
+
+pub(super) fn only_blanks(s: &[u8]) -> bool {
+    s.iter().copied().all(is_lws)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_for_origins() {
+        assert!(is_sound_list(b"bytes=0-1, 5-"));
+        assert!(!is_sound_list(b"bytes=0-1"));
+        assert!(!is_sound_list(b"bytes=0-1,x"));
+        assert!(!is_sound_list(b"pages=0-1,2-3"));
+    }
+}
