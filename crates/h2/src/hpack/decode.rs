@@ -1,41 +1,10 @@
 //! Decoding a header block, field by field.
 
 use super::dynamic_table::DynamicTable;
+use super::line::{Line, SEPARATOR};
 use super::static_table::{COUNT, STATIC, StaticField};
 use super::well_formed::is_well_formed;
 use super::{HpackError, huffman, integer};
-
-/// Between a name and its value.
-const SEPARATOR: &[u8] = b": ";
-
-/// A field, written to the start of the caller's buffer as "name: value".
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
-    pub len: usize,
-    pub name_len: usize,
-    /// 1 when it is well-formed. A whole word, so that lines are copied word by word.
-    well_formed: usize,
-}
-
-impl Line {
-    pub(crate) const fn new(len: usize, name_len: usize, is_well_formed: bool) -> Line {
-        Line { len, name_len, well_formed: is_well_formed as usize }
-    }
-
-    /// Whether name and value have only what RFC 9113 section 8.2.1 allows; known since the field was first
-    /// seen.
-    pub const fn is_well_formed(&self) -> bool {
-        self.well_formed != 0
-    }
-
-    pub fn name<'a>(&self, out: &'a [u8]) -> &'a [u8] {
-        &out[..self.name_len]
-    }
-
-    pub fn value<'a>(&self, out: &'a [u8]) -> &'a [u8] {
-        &out[self.name_len + SEPARATOR.len()..self.len]
-    }
-}
 
 /// What [`Decoder::next`] came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,14 +1,11 @@
 //! The fields both sides remember (RFC 7541 sections 2.3.2 and 4). They lie behind each other as lines
 //! "name: value"; those evicted leave a gap at the front that is closed when it has become large.
 
-use super::decode::Line;
+use super::line::{Line, SEPARATOR};
 use std::collections::VecDeque;
 
 /// What an entry costs besides its name and value.
 const OVERHEAD: usize = 32;
-
-/// What a line has that name and value have not: the colon and the blank.
-const SEPARATOR: usize = 2;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -23,7 +20,7 @@ impl Entry {
 }
 
 const fn size_of(line_len: usize) -> usize {
-    line_len - SEPARATOR + OVERHEAD
+    line_len - SEPARATOR.len() + OVERHEAD
 }
 
 /// The table; the newest field is number 0.

@@ -8,13 +8,15 @@ pub mod encode;
 pub mod huffman;
 mod huffman_table;
 mod integer;
+mod line;
 mod static_table;
 pub(crate) mod well_formed;
 
 #[cfg(test)]
 mod tests;
 
-pub use decode::{Decoder, Line, Step};
+pub use decode::{Decoder, Step};
+pub use line::Line;
 
 /// The header block is damaged; what follows on the connection cannot be understood either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,12 +2,16 @@
 //! one point it is stricter: fields that are about a connection make a request malformed, as the RFC
 //! has it. In one it is as lax as Varnish: pseudo-headers may follow other fields.
 
-use super::decode::{CALM, Log, MALFORMED};
-use crate::error_table::Error;
+use crate::error_table::{Error, Reason};
 use crate::fault::{Note, Tag};
 use crate::hpack::Line;
 use crate::hpack::well_formed::is_blank;
 use lacquer_http::ascii::is_tchar;
+
+pub(super) const CALM: Error = Error::Stream(Reason::EnhanceYourCalm);
+pub(super) const MALFORMED: Error = Error::Stream(Reason::ProtocolError);
+
+pub(super) type Log<'a> = &'a mut dyn FnMut(Note);
 
 /// Bytes of a field that the log shows.
 const EXCERPT: usize = 20;

@@ -1,6 +1,6 @@
 //! Decoding a header block that comes in pieces, into a message.
 
-use super::check::{Role, check, check_trailer, connection_specific, shown};
+use super::check::{CALM, Log, MALFORMED, Role, check, check_trailer, connection_specific, shown};
 use super::{Body, Limits};
 use crate::error_table::{Error, Reason};
 use crate::fault::{Note, Tag};
@@ -11,14 +11,10 @@ use lacquer_http::workspace::Mark;
 use lacquer_http::{Filter, Message, Slot, Text, Workspace, fixed};
 
 const REQ_SIZE: Error = Error::Stream(Reason::ReqSize);
-pub(super) const CALM: Error = Error::Stream(Reason::EnhanceYourCalm);
-pub(super) const MALFORMED: Error = Error::Stream(Reason::ProtocolError);
 const DAMAGED: Error = Error::Connection(Reason::CompressionError);
 
 /// Where `:authority`, written over in part, becomes `host`.
 const HOST_IN_AUTHORITY: usize = ":authority".len() - "host".len();
-
-pub(super) type Log<'a> = &'a mut dyn FnMut(Note);
 
 /// A request whose headers are complete and right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
