@@ -2,20 +2,20 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
 use lacquer_storage::{BodyWriter, Stevedore};
 
 use crate::bans::{BanList, HeadReader};
-use crate::expiry::{Clock, Note};
+use crate::expiry_events::ExpiryEvents;
 use crate::object::{NO_SLOT, Object, flag};
 use crate::shard::{After, Shard};
 use crate::slab::Key;
 use crate::stats::{CacheStats, add, bump, sub};
 use crate::tags::{Tag, TagIndex, TagStats};
-use crate::waiting::Waiter;
+use crate::waiter::Waiter;
 
 /// The SHA-256 of what `vcl_hash` put in.
 pub type Digest = [u8; 32];
@@ -56,11 +56,7 @@ pub struct Cache {
     pub(crate) bans: BanList,
     pub(crate) tags: TagIndex,
     pub(crate) counters: Arc<CacheStats>,
-    pub(crate) expiry_bell: Option<Box<dyn Fn() + Send + Sync>>,
-    pub(crate) clock: Clock,
-    pub(crate) notes: Mutex<Vec<Note>>,
-    /// Whether somebody reads what expiry logs.
-    pub(crate) trace: AtomicBool,
+    pub(crate) events: ExpiryEvents,
     /// Bumped when front tables should let go of what nobody can find any more.
     pub(crate) pressure: AtomicU32,
     pub(crate) rush_exponent: AtomicU32,
@@ -92,11 +88,8 @@ impl Cache {
             stevedores: config.stevedores,
             tags: TagIndex::new(),
             bans: BanList::new(config.heads, Arc::clone(&counters), now, config.hooks.lurker),
+            events: ExpiryEvents::new(now, config.hooks.expiry, Arc::clone(&counters)),
             counters,
-            expiry_bell: config.hooks.expiry,
-            clock: Clock::new(now),
-            notes: Mutex::default(),
-            trace: AtomicBool::new(false),
             pressure: AtomicU32::new(0),
             rush_exponent: AtomicU32::new(config.rush_exponent),
             evict_next: AtomicU64::new(0),
@@ -138,7 +131,7 @@ impl Cache {
 
     /// Whether [`Cache::expire`] is to report what Varnish logs under ExpKill.
     pub fn set_trace(&self, on: bool) {
-        self.trace.store(on, Ordering::Relaxed);
+        self.events.set_trace(on);
     }
 
     pub(crate) fn shard(&self, key: &Key) -> &Mutex<Shard> {
@@ -175,7 +168,7 @@ impl Cache {
     /// Takes an object out of the index. The caller holds the shard.
     pub(crate) fn remove(&self, shard: &mut Shard, slot: u32, after: &mut After) {
         if let Some(object) = &shard.slab.get(slot).object {
-            self.note_removed(object);
+            self.events.removed(object);
         }
         self.forget(shard, slot, after);
     }
@@ -273,6 +266,11 @@ impl Cache {
         add(&self.counters.busy_wakeup, woken as u64);
     }
 
+    /// Wakes as many waiting requests as the policy says.
+    pub(crate) fn rush(&self, shard: &mut Shard, key: &Key, after: &mut After) {
+        self.rush_some(shard, key, self.rush_exponent.load(Ordering::Relaxed) as usize, after);
+    }
+
     /// A waiting request gave up.
     pub(crate) fn leave(&self, key: &Key, waiter: &Arc<Waiter>) {
         let mut shard = self.shard(key).lock();
@@ -335,7 +333,7 @@ impl Busy {
         self.done = true;
         let cache = &self.cache;
         let mut after = After::default();
-        let when = cache.clock.ticks(object.expires());
+        let when = cache.events.clock().ticks(object.expires());
         {
             let mut shard = cache.shard(&self.key).lock();
             let place = place_of(&self.key, self.slot);
@@ -358,7 +356,7 @@ impl Busy {
             cache.touch(&self.key);
             cache.rush(&mut shard, &self.key, &mut after);
         }
-        cache.note_inserted(object, when);
+        cache.events.inserted(object, when);
         after.run();
     }
 

@@ -3,60 +3,22 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use lacquer_flow::lookup::Limits;
 
 use crate::cache::Cache;
+use crate::expiry_events::{NEVER, address};
 use crate::object::Object;
 use crate::shard::{After, Shard};
 use crate::stats::bump;
-
-/// Time as the heaps keep it: hundredths of a second since the cache began, 497 days at most. A
-/// deadline beyond that is looked at again then.
-#[derive(Debug)]
-pub(crate) struct Clock {
-    base: f64,
-    /// When `expire` is due, as far as its caller knows.
-    due: AtomicU32,
-}
-
-const TICKS: f64 = 100.0;
-const NEVER: u32 = u32::MAX;
-
-impl Clock {
-    pub(crate) fn new(now: f64) -> Self {
-        Self { base: now.floor(), due: AtomicU32::new(NEVER) }
-    }
-
-    /// The first tick not before a time.
-    pub(crate) fn ticks(&self, when: f64) -> u32 {
-        ((when - self.base) * TICKS).ceil().clamp(0.0, f64::from(NEVER - 1)) as u32
-    }
-
-    fn time(&self, ticks: u32) -> f64 {
-        if ticks == NEVER { f64::INFINITY } else { self.base + f64::from(ticks) / TICKS }
-    }
-}
-
-/// Something expiry logs, kept until its thread comes by.
-#[derive(Debug)]
-pub(crate) enum Note {
-    Text(String),
-    Removed { vxid: u64, fresh_until: f64, hits: u32 },
-}
-
-fn address(object: &Arc<Object>) -> usize {
-    Arc::as_ptr(object).addr()
-}
 
 impl Cache {
     /// Removes what is over, at most `budget` objects; answers when to come back (at once if the budget
     /// was too small, infinity for an empty cache). `log` gets Varnish's texts for ExpKill, if tracing
     /// is on.
     pub fn expire(&self, now: f64, budget: usize, log: &mut dyn FnMut(fmt::Arguments<'_>)) -> f64 {
-        self.clock.due.store(0, Ordering::SeqCst);
-        self.report(now, log);
+        self.events.clock().set_due(0);
+        self.events.report(now, log);
         let mut left = budget;
         let mut next = NEVER;
         for shard in &self.shards {
@@ -66,7 +28,7 @@ impl Cache {
                 left = self.expire_shard(&mut shard, now, left, &mut after);
                 next = next.min(shard.heap.first().map_or(NEVER, |(when, _)| when));
             }
-            let trace = self.trace.load(Ordering::Relaxed);
+            let trace = self.events.is_traced();
             for object in after.objects.iter().filter(|_| trace) {
                 let (p, e) = (address(object), object.expires() - now);
                 log(format_args!("EXP_Inspect p={p:#x} e={e:.6} f={:#x}", object.flags()));
@@ -79,19 +41,19 @@ impl Cache {
             }
         }
         self.inspect(next, now, log);
-        self.clock.due.store(next, Ordering::SeqCst);
+        self.events.clock().set_due(next);
         // What was inserted meanwhile saw a due time of zero and rang no bell.
         let earliest = |s: &parking_lot::Mutex<Shard>| s.lock().heap.first().map_or(NEVER, |(w, _)| w);
-        self.clock.time(self.shards.iter().map(earliest).min().unwrap_or(NEVER))
+        self.events.clock().time(self.shards.iter().map(earliest).min().unwrap_or(NEVER))
     }
 
     fn expire_shard(&self, shard: &mut Shard, now: f64, mut left: usize, after: &mut After) -> usize {
-        let tick = self.clock.ticks(now);
+        let tick = self.events.clock().ticks(now);
         while left > 0 {
             let Some((_, slot)) = shard.heap.first().filter(|&(when, _)| when <= tick) else { break };
             let Some(object) = shard.slab.get(slot).object.clone() else { break };
             if object.expires() > now {
-                let when = self.clock.ticks(object.expires()).max(tick + 1);
+                let when = self.events.clock().ticks(object.expires()).max(tick + 1);
                 let Shard { slab, heap, .. } = &mut *shard;
                 heap.change(slab, slot, when);
                 continue;
@@ -106,7 +68,7 @@ impl Cache {
 
     /// Logs what the next deadline belongs to.
     fn inspect(&self, next: u32, now: f64, log: &mut dyn FnMut(fmt::Arguments<'_>)) {
-        if next == NEVER || !self.trace.load(Ordering::Relaxed) {
+        if next == NEVER || !self.events.is_traced() {
             return;
         }
         let found = self.shards.iter().find_map(|shard| {
@@ -117,59 +79,6 @@ impl Cache {
         if let Some(object) = found {
             let (p, e) = (address(&object), object.expires() - now);
             log(format_args!("EXP_Inspect p={p:#x} e={e:.6} f={:#x}", object.flags()));
-        }
-    }
-
-    fn report(&self, now: f64, log: &mut dyn FnMut(fmt::Arguments<'_>)) {
-        let notes = std::mem::take(&mut *self.notes.lock());
-        for note in notes {
-            match note {
-                Note::Text(text) => log(format_args!("{text}")),
-                Note::Removed { vxid, fresh_until, hits } => {
-                    log(format_args!("EXP_Removed x={vxid} t={:.0} h={hits}", fresh_until - now));
-                }
-            }
-        }
-    }
-
-    fn note(&self, note: Note) {
-        self.notes.lock().push(note);
-        self.ring();
-    }
-
-    /// The index knows at once what Varnish mails to its expiry thread.
-    fn mailed(&self) {
-        bump(&self.counters.exp_mailed);
-        bump(&self.counters.exp_received);
-    }
-
-    pub(crate) fn note_removed(&self, object: &Object) {
-        self.mailed();
-        if self.trace.load(Ordering::Relaxed) {
-            let (vxid, fresh_until, hits) = (object.vxid(), object.fresh_until(Limits::NONE), object.hits());
-            self.note(Note::Removed { vxid, fresh_until, hits });
-        }
-    }
-
-    /// An object's deadline is new or changed.
-    pub(crate) fn note_inserted(&self, object: &Arc<Object>, when: u32) {
-        self.mailed();
-        if self.trace.load(Ordering::Relaxed) {
-            let (p, e, f) = (address(object), object.expires(), object.flags());
-            self.note(Note::Text(format!("EXP_When p={p:#x} e={e:.6} f={f:#x}")));
-        }
-        self.due_by(when);
-    }
-
-    pub(crate) fn due_by(&self, when: u32) {
-        if when < self.clock.due.load(Ordering::SeqCst) {
-            self.ring();
-        }
-    }
-
-    fn ring(&self) {
-        if let Some(ring) = &self.expiry_bell {
-            ring();
         }
     }
 
@@ -198,13 +107,9 @@ impl Cache {
         object.set_timers(timers);
         let key = shard.slab.get(slot).key;
         self.touch(&key);
-        let when = self.clock.ticks(object.expires());
+        let when = self.events.clock().ticks(object.expires());
         let Shard { slab, heap, .. } = shard;
         heap.change(slab, slot, when);
-        if self.trace.load(Ordering::Relaxed) {
-            let (p, e, f) = (address(object), object.expires(), object.flags());
-            self.note(Note::Text(format!("EXP_Rearm p={p:#x} E={old:.6} e={e:.6} f={f:#x}")));
-        }
-        self.note_inserted(object, when);
+        self.events.rearmed(object, old, when);
     }
 }

@@ -4,8 +4,6 @@
 //! An entry is good as long as the generation of its key has not moved, no ban is newer than the one
 //! the object was checked against, and the object is fresh. Everything else is left to the index.
 
-use std::cell::Cell;
-use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,91 +12,13 @@ use lacquer_storage::BodyState;
 
 use crate::cache::{Cache, Digest, key_of};
 use crate::lookup::{Lookup, LookupArgs};
-use crate::object::{EXACT_HITS, Object};
+use crate::object_ref::{ObjRef, Pinned};
 use crate::slab::Key;
 use crate::waiting::Resumed;
 
 const WAYS: usize = 4;
-const BATCH: u32 = 64;
 /// Objects are admitted at their second hit, if they are not larger than this.
 const MAX_BODY: u64 = 64 * 1024;
-
-/// A reference to an object: counted in this thread only, if it came from the front table.
-#[derive(Clone)]
-pub struct ObjRef(Ref);
-
-#[derive(Clone)]
-enum Ref {
-    Shared(Arc<Object>),
-    Local(Rc<Pinned>),
-}
-
-struct Pinned {
-    object: Arc<Object>,
-    hits: Cell<u32>,
-}
-
-impl Pinned {
-    fn hit(&self) {
-        if self.object.hits() < EXACT_HITS {
-            self.object.hit(1);
-            return;
-        }
-        self.hits.set(self.hits.get() + 1);
-        if self.hits.get() >= BATCH {
-            self.object.hit(self.hits.take());
-        }
-    }
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        self.object.unpin();
-    }
-}
-
-impl ObjRef {
-    /// Counted among all threads.
-    pub fn shared(object: Arc<Object>) -> Self {
-        Self(Ref::Shared(object))
-    }
-
-    /// Whether a front table served it.
-    pub fn is_local(&self) -> bool {
-        matches!(self.0, Ref::Local(_))
-    }
-
-    /// A reference that other threads may have.
-    pub fn to_shared(&self) -> Arc<Object> {
-        match &self.0 {
-            Ref::Shared(object) => Arc::clone(object),
-            Ref::Local(pinned) => Arc::clone(&pinned.object),
-        }
-    }
-}
-
-impl From<Arc<Object>> for ObjRef {
-    fn from(object: Arc<Object>) -> Self {
-        Self::shared(object)
-    }
-}
-
-impl Deref for ObjRef {
-    type Target = Object;
-
-    fn deref(&self) -> &Object {
-        match &self.0 {
-            Ref::Shared(object) => object,
-            Ref::Local(pinned) => &pinned.object,
-        }
-    }
-}
-
-impl std::fmt::Debug for ObjRef {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        (**self).fmt(f)
-    }
-}
 
 struct Entry {
     key: Key,
@@ -167,7 +87,7 @@ impl FrontTable {
             self.sets[set][way] = None;
             return None;
         }
-        let object = &entry.pinned.object;
+        let object = entry.pinned.object();
         let good = object.fresh_until(args.limits) > args.t_req
             && object.timers().ttl > 0.0
             && cache.bans.is_current(object)
@@ -176,7 +96,7 @@ impl FrontTable {
             return None;
         }
         entry.pinned.hit();
-        Some(ObjRef(Ref::Local(Rc::clone(&entry.pinned))))
+        Some(ObjRef::local(Rc::clone(&entry.pinned)))
     }
 
     fn admit(&mut self, key: &Key, generation: u32, object: &ObjRef) {
@@ -192,7 +112,7 @@ impl FrontTable {
             self.victim = (self.victim + 1) % WAYS;
             self.victim
         });
-        let pinned = Rc::new(Pinned { object: object.to_shared(), hits: Cell::new(0) });
+        let pinned = Rc::new(Pinned::new(object.to_shared()));
         entries[way] = Some(Entry { key: *key, generation, pinned });
     }
 }

@@ -14,16 +14,19 @@ pub mod bans;
 mod cache;
 mod evict;
 mod expiry;
+mod expiry_events;
 mod front;
 mod heap;
 mod lookup;
 mod object;
+mod object_ref;
 mod purge;
 mod reading;
 mod shard;
 mod slab;
 mod stats;
 mod tags;
+mod waiter;
 mod waiting;
 
 #[cfg(test)]
@@ -31,9 +34,10 @@ mod tests;
 
 pub use alloc::Nuke;
 pub use cache::{Busy, Cache, Config, Digest, Hooks};
-pub use front::{FrontTable, ObjRef};
+pub use front::FrontTable;
 pub use lookup::{Lookup, LookupArgs};
 pub use object::{Object, ObjectSpec, Timers, flag};
+pub use object_ref::ObjRef;
 pub use purge::{Purge, Purging};
 pub use stats::CacheStats;
 pub use tags::{Tag, TagStats};

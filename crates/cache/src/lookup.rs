@@ -3,19 +3,19 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use lacquer_flow::lookup::{self, Limits, Meaning, Stale, Standing};
 use lacquer_storage::BodyState;
 
 use crate::bans::{BanRequest, Verdict};
 use crate::cache::{Busy, Cache, Digest, key_of};
-use crate::front::ObjRef;
 use crate::object::{Object, flag};
+use crate::object_ref::ObjRef;
 use crate::shard::{After, Shard};
 use crate::slab::{Key, NONE};
 use crate::stats::bump;
-use crate::waiting::{Resumed, Wait, Waiter};
+use crate::waiter::Waiter;
+use crate::waiting::{Resumed, Wait};
 
 /// What a request brings to the lookup.
 pub struct LookupArgs<'a> {
@@ -255,11 +255,6 @@ impl Cache {
         let slot = shard.insert_busy(*key);
         bump(&self.counters.n_objectcore);
         Busy::new(self, *key, slot)
-    }
-
-    /// Wakes as many waiting requests as the policy says.
-    pub(crate) fn rush(&self, shard: &mut Shard, key: &Key, after: &mut After) {
-        self.rush_some(shard, key, self.rush_exponent.load(Ordering::Relaxed) as usize, after);
     }
 }
 

@@ -11,7 +11,7 @@ use crate::heap::Heap;
 use crate::object::{NO_SLOT, Object};
 use crate::slab::{BUSY, Key, NO_TIMER, NONE, Slab};
 use crate::tags::Tag;
-use crate::waiting::Waiter;
+use crate::waiter::Waiter;
 
 /// What is left to do when the shard is unlocked again.
 #[derive(Debug, Default)]

@@ -6,44 +6,11 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
-
-use parking_lot::Mutex;
+use std::task::{Context, Poll};
 
 use crate::cache::Cache;
 use crate::slab::Key;
-
-#[derive(Debug)]
-enum State {
-    Waiting(Option<Waker>),
-    Woken,
-    Done,
-}
-
-/// One waiting request, shared between it and the list it is on.
-#[derive(Debug)]
-pub(crate) struct Waiter {
-    state: Mutex<State>,
-}
-
-impl Waiter {
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(State::Waiting(None)) })
-    }
-
-    pub(crate) fn wake(&self) {
-        let old = {
-            let mut state = self.state.lock();
-            match &*state {
-                State::Waiting(_) => std::mem::replace(&mut *state, State::Woken),
-                State::Woken | State::Done => return,
-            }
-        };
-        if let State::Waiting(Some(waker)) = old {
-            waker.wake();
-        }
-    }
-}
+use crate::waiter::{State, Waiter};
 
 /// The place of a request on a waiting list: a future that is ready when it is worth to look again.
 #[must_use = "a request that does not wait must not be on the list"]
@@ -58,23 +25,14 @@ impl Future for Wait {
     type Output = Resumed;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Resumed> {
-        let mut state = self.waiter.state.lock();
-        if let State::Waiting(waker) = &mut *state {
-            if waker.as_ref().is_none_or(|w| !w.will_wake(cx.waker())) {
-                *waker = Some(cx.waker().clone());
-            }
-            return Poll::Pending;
-        }
-        *state = State::Done;
-        drop(state);
-        Poll::Ready(Resumed { turn: Some((Arc::clone(&self.cache), self.key)) })
+        let resumed = |()| Resumed { turn: Some((Arc::clone(&self.cache), self.key)) };
+        self.waiter.poll_woken(cx).map(resumed)
     }
 }
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        let old = std::mem::replace(&mut *self.waiter.state.lock(), State::Done);
-        match old {
+        match self.waiter.end() {
             State::Waiting(_) => self.cache.leave(&self.key, &self.waiter),
             State::Woken => self.cache.pass_on(&self.key),
             State::Done => {}

@@ -1,0 +1,152 @@
+//! Deadlines of objects that are new, changed or gone: what expiry is to log of them, and whether it must come
+//! earlier than it meant to.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use lacquer_flow::lookup::Limits;
+use parking_lot::Mutex;
+
+use crate::object::Object;
+use crate::stats::{CacheStats, bump};
+
+/// Time as the heaps keep it: hundredths of a second since the cache began, 497 days at most. A
+/// deadline beyond that is looked at again then.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    base: f64,
+    /// When `expire` is due, as far as its caller knows.
+    due: AtomicU32,
+}
+
+const TICKS: f64 = 100.0;
+/// No deadline.
+pub(crate) const NEVER: u32 = u32::MAX;
+
+impl Clock {
+    pub(crate) fn new(now: f64) -> Self {
+        Self { base: now.floor(), due: AtomicU32::new(NEVER) }
+    }
+
+    /// Takes note that `expire` comes at this tick.
+    pub(crate) fn set_due(&self, tick: u32) {
+        self.due.store(tick, Ordering::SeqCst);
+    }
+
+    /// The first tick not before a time.
+    pub(crate) fn ticks(&self, when: f64) -> u32 {
+        ((when - self.base) * TICKS).ceil().clamp(0.0, f64::from(NEVER - 1)) as u32
+    }
+
+    pub(crate) fn time(&self, ticks: u32) -> f64 {
+        if ticks == NEVER { f64::INFINITY } else { self.base + f64::from(ticks) / TICKS }
+    }
+}
+
+/// Something expiry logs, kept until its thread comes by.
+#[derive(Debug)]
+enum Note {
+    Text(String),
+    Removed { vxid: u64, fresh_until: f64, hits: u32 },
+}
+
+/// What expiry learns between its runs.
+pub(crate) struct ExpiryEvents {
+    clock: Clock,
+    notes: Mutex<Vec<Note>>,
+    /// Whether somebody reads what expiry logs.
+    trace: AtomicBool,
+    bell: Option<Box<dyn Fn() + Send + Sync>>,
+    counters: Arc<CacheStats>,
+}
+
+pub(crate) fn address(object: &Arc<Object>) -> usize {
+    Arc::as_ptr(object).addr()
+}
+
+impl ExpiryEvents {
+    pub(crate) fn new(
+        now: f64,
+        bell: Option<Box<dyn Fn() + Send + Sync>>,
+        counters: Arc<CacheStats>,
+    ) -> Self {
+        let (notes, trace) = (Mutex::default(), AtomicBool::new(false));
+        Self { clock: Clock::new(now), notes, trace, bell, counters }
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(crate) fn is_traced(&self) -> bool {
+        self.trace.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_trace(&self, on: bool) {
+        self.trace.store(on, Ordering::Relaxed);
+    }
+
+    /// Logs what was noted since the last report.
+    pub(crate) fn report(&self, now: f64, log: &mut dyn FnMut(fmt::Arguments<'_>)) {
+        let notes = std::mem::take(&mut *self.notes.lock());
+        for note in notes {
+            match note {
+                Note::Text(text) => log(format_args!("{text}")),
+                Note::Removed { vxid, fresh_until, hits } => {
+                    log(format_args!("EXP_Removed x={vxid} t={:.0} h={hits}", fresh_until - now));
+                }
+            }
+        }
+    }
+
+    fn note(&self, note: Note) {
+        self.notes.lock().push(note);
+        self.ring();
+    }
+
+    /// The index knows at once what Varnish mails to its expiry thread.
+    fn mailed(&self) {
+        bump(&self.counters.exp_mailed);
+        bump(&self.counters.exp_received);
+    }
+
+    pub(crate) fn removed(&self, object: &Object) {
+        self.mailed();
+        if self.is_traced() {
+            let (vxid, fresh_until, hits) = (object.vxid(), object.fresh_until(Limits::NONE), object.hits());
+            self.note(Note::Removed { vxid, fresh_until, hits });
+        }
+    }
+
+    /// An object's deadline was changed; it was `old`.
+    pub(crate) fn rearmed(&self, object: &Arc<Object>, old: f64, when: u32) {
+        if self.is_traced() {
+            let (p, e, f) = (address(object), object.expires(), object.flags());
+            self.note(Note::Text(format!("EXP_Rearm p={p:#x} E={old:.6} e={e:.6} f={f:#x}")));
+        }
+        self.inserted(object, when);
+    }
+
+    /// An object's deadline is new or changed.
+    pub(crate) fn inserted(&self, object: &Arc<Object>, when: u32) {
+        self.mailed();
+        if self.is_traced() {
+            let (p, e, f) = (address(object), object.expires(), object.flags());
+            self.note(Note::Text(format!("EXP_When p={p:#x} e={e:.6} f={f:#x}")));
+        }
+        self.due_by(when);
+    }
+
+    fn due_by(&self, when: u32) {
+        if when < self.clock.due.load(Ordering::SeqCst) {
+            self.ring();
+        }
+    }
+
+    fn ring(&self) {
+        if let Some(ring) = &self.bell {
+            ring();
+        }
+    }
+}
