@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::dirty::Dirty;
-use crate::memory::Mapping;
+use crate::mapping::Mapping;
 use crate::runs::Runs;
 use crate::slabs::{Geometry, PAGE, Slabs};
 use crate::system;

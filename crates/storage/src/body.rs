@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
 use crate::arena::Full;
-use crate::memory::{FileRange, Span, SpanWriter};
+use crate::span::{FileRange, Span, SpanWriter};
 use crate::sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, fence};
 
 /// More unused bytes than this at the end of a body are worth a copy (Varnish's number).

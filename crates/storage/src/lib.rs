@@ -13,9 +13,10 @@ mod body;
 mod dirty;
 #[cfg(all(test, loom))]
 mod loom_tests;
-mod memory;
+mod mapping;
 mod runs;
 mod slabs;
+mod span;
 mod stevedore;
 mod stored;
 mod sync;
@@ -28,6 +29,6 @@ mod tests;
 
 pub use arena::{Arena, Counters, Full};
 pub use body::{Body, BodyState, BodyWriter, Chunk, ChunkSizes};
-pub use memory::{FileRange, Span};
+pub use span::{FileRange, Span};
 pub use stevedore::{Kind, Stevedore};
 pub use stored::{Parts, Stored};

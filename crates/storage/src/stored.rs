@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use crate::arena::{Arena, Full};
 use crate::body::{Body, BodyState, BodyWriter, Chunk, ChunkSizes};
-use crate::memory::{Span, SpanWriter};
+use crate::span::{Span, SpanWriter};
 
 /// Head length and extra length, little endian, at the beginning of an object's first span.
 const PREFIX: usize = 8;

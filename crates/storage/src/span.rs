@@ -1,61 +1,16 @@
-//! The only unsafe code of the crate: a shared mapping, and spans of it that are read while they are
-//! written. A span belongs to one owner from allocation to free; its bytes below `filled` never change
-//! again, and only the one [`SpanWriter`] made with it can touch those above. The manager keeps the descriptor,
-//! but neither maps nor writes it.
+//! Spans of a shared mapping that are read while they are written. A span belongs to one owner from allocation to
+//! free; its bytes below `filled` never change again, and only the one [`SpanWriter`] made with it can touch those
+//! above. The manager keeps the descriptor, but neither maps nor writes it.
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::arena::{Arena, Full, Place};
 use crate::sync::AtomicU32;
 use crate::system;
-
-/// A descriptor mapped shared and writable, whole, until dropped.
-pub(crate) struct Mapping {
-    base: NonNull<u8>,
-    len: usize,
-    fd: OwnedFd,
-}
-
-// SAFETY: the mapping is plain memory; who may touch which part is decided by the spans handed out.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    pub(crate) fn new(fd: OwnedFd, len: usize) -> io::Result<Self> {
-        Ok(Self { base: system::map(fd.as_fd(), len)?, len, fd })
-    }
-
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-
-    /// Gives the pages of a range back to the system. What a socket still holds stays as it was; the
-    /// next touch of the range finds fresh zero pages.
-    pub(crate) fn punch(&self, at: u64, len: u64) -> io::Result<()> {
-        system::punch(self.fd(), at, len)
-    }
-
-    fn at(&self, at: u64, len: usize) -> NonNull<u8> {
-        let at = usize::try_from(at).unwrap_or(usize::MAX);
-        assert!(at.checked_add(len).is_some_and(|end| end <= self.len), "span outside its arena");
-        // SAFETY: checked above to lie within the mapping.
-        unsafe { self.base.add(at) }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made in `new` with this length, and every span keeps its arena alive,
-        // so no reference into it is left.
-        unsafe { system::unmap(self.base, self.len) };
-    }
-}
 
 /// An extent of an arena, owned: dropping it frees the memory.
 pub struct Span {
