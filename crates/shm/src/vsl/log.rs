@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use super::mask::SharedMask;
 use super::ring::Ring;
-use super::{Mask, RECORD_HEAD, Tag, TxLog, Vxid};
+use super::{Mask, RECORD_HEAD, Tag, Vxid};
 use crate::vsc::{Main, Segment};
 use crate::vsm::{VsmDir, VsmError};
 
@@ -97,11 +97,6 @@ impl Log {
 
     pub(super) fn is_unbuffered(&self) -> bool {
         self.unbuffered.load(Relaxed)
-    }
-
-    /// A transaction's buffer on this log. Make few and reuse them.
-    pub fn transaction(self: &Arc<Self>) -> TxLog {
-        TxLog::new(self.clone())
     }
 
     /// Writes one record outside of any transaction's buffer. For rare events: it takes the lock each time.

@@ -48,8 +48,15 @@ impl Default for TxLog {
     }
 }
 
+impl Log {
+    /// A transaction's buffer on this log. Make few and reuse them.
+    pub fn transaction(self: &Arc<Self>) -> TxLog {
+        TxLog::new(self.clone())
+    }
+}
+
 impl TxLog {
-    pub(super) fn new(log: Arc<Log>) -> Self {
+    fn new(log: Arc<Log>) -> Self {
         let mut tx = Self::default();
         tx.log = Some(log);
         tx.take_settings();

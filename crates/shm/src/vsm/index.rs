@@ -8,7 +8,6 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
 
-use super::Owner;
 use super::files::{FILE_MODE, create_unique};
 
 const NAME: &str = "_.index";
@@ -16,6 +15,14 @@ const NAME: &str = "_.index";
 const MIN_REMOVALS: usize = 10;
 /// Readers take a line into a buffer of 8 kB.
 const MAX_IDENT: usize = 1024;
+
+/// Who writes the directory: readers take a new pair for a restart, and a pid that is gone for an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    pub pid: u32,
+    /// When the process started, in seconds since the epoch.
+    pub birth: u64,
+}
 
 #[derive(Debug)]
 pub(super) struct Index {

@@ -22,6 +22,8 @@ use crate::mapping::Mapping;
 use files::SegmentFile;
 use index::Index;
 
+pub use index::Owner;
+
 /// Directory of the manager's segments, inside the working directory.
 pub const MGT_DIRNAME: &str = "_.vsm_mgt";
 /// Directory of the worker's segments, inside the working directory.
@@ -57,14 +59,6 @@ impl std::error::Error for VsmError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.source)
     }
-}
-
-/// Who writes the directory: readers take a new pair for a restart, and a pid that is gone for an end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owner {
-    pub pid: u32,
-    /// When the process started, in seconds since the epoch.
-    pub birth: u64,
 }
 
 /// Removes a segment directory with all in it; one that is not there is fine. For the directory of a dead
