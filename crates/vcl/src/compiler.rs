@@ -8,9 +8,9 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::Options;
 use crate::diagnostics::{Diagnostic, Piece, Place, Severity};
 use crate::lexer::{Tok, Token, string_content};
+use crate::options::Options;
 use crate::program::{At, Program, Stmt};
 use crate::signature::{ModuleSignatures, ObjectSignature};
 use crate::source::{self, SourceText, Span};

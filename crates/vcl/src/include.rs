@@ -1,8 +1,8 @@
 //! From the main text to one list of tokens: reads includes where they stand and the built-in VCL at the end.
 
-use crate::Options;
 use crate::diagnostics::{Diagnostic, Piece, Severity};
 use crate::lexer::{LexError, Tok, Token, lex, string_content};
+use crate::options::Options;
 use crate::source::{self, SourceText, Span};
 use crate::text::Text;
 

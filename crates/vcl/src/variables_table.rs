@@ -353,11 +353,6 @@ impl Var {
         Var::EVERY.get(code as usize).copied()
     }
 
-    /// What it means, in a sentence without its full stop.
-    pub const fn prose(self) -> &'static str {
-        crate::variables_prose_table::prose(self)
-    }
-
     pub fn name(self) -> &'static str {
         ENTRIES.iter().find(|e| e.var == self).map_or("", |e| e.name)
     }

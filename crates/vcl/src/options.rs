@@ -1,0 +1,48 @@
+//! The choices and the surroundings that a compilation is given.
+
+use crate::signature::Catalogue;
+use crate::source::{Files, Resolver};
+
+/// What a compilation depends on besides the text.
+#[derive(Clone, Copy)]
+pub struct Options<'a> {
+    pub catalogue: &'a dyn Catalogue,
+    pub files: &'a dyn Files,
+    pub resolver: &'a dyn Resolver,
+    /// Instead of the built-in VCL.
+    pub builtin: Option<&'a str>,
+    /// Parameter `vcc_feature`, bit by bit. `allow_inline_c` has no effect: inline C is refused always.
+    pub err_unref: bool,
+    pub unsafe_path: bool,
+    /// Parameter `vcl_path`: directories with colons between them.
+    pub vcl_path: &'a str,
+    /// Names of the storages, as in `storage.<name>`.
+    pub storages: &'a [String],
+    /// Names that `return (vcl(name))` may give.
+    pub labels: &'a [String],
+    pub max_include_depth: usize,
+    /// Stop after so many errors. With 1 the text is the one of `vcl.load`.
+    pub max_errors: usize,
+}
+
+impl<'a> Options<'a> {
+    pub fn new(
+        catalogue: &'a dyn Catalogue,
+        files: &'a dyn Files,
+        resolver: &'a dyn Resolver,
+    ) -> Options<'a> {
+        Options {
+            catalogue,
+            files,
+            resolver,
+            builtin: None,
+            err_unref: true,
+            unsafe_path: true,
+            vcl_path: "/etc/varnish:/usr/share/varnish/vcl",
+            storages: &[],
+            labels: &[],
+            max_include_depth: 64,
+            max_errors: 1,
+        }
+    }
+}
