@@ -18,8 +18,8 @@ use std::ops::Range;
 
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
-use cranelift_codegen::ir::{AbiParam, Function, Signature, UserFuncName, types};
-use cranelift_codegen::isa::{CallConv, OwnedTargetIsa, TargetIsa};
+use cranelift_codegen::ir::{Function, UserFuncName};
+use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::FunctionBuilderContext;
 use lacquer_vcl::program::Sub;
@@ -28,18 +28,10 @@ use lacquer_vcl_runtime::instance::SubFn;
 
 pub use constants::Constants;
 use link::{Emitted, Linker};
-use sub::SubEmitter;
+use sub::{Shared, SubEmitter, signature};
 
 use crate::memory::Code;
 use crate::reach;
-
-/// What the emitters of a share of the subs have in common.
-struct Shared<'p> {
-    instance: &'p Instance,
-    /// Which subs can be called dynamically; calls to them by name go the same checked way.
-    dynamic: &'p [bool],
-    constants: Constants,
-}
 
 /// More statements than this are shared among threads, if there are processors for them.
 const ALONE: usize = 1000;
@@ -129,14 +121,6 @@ fn compile_share(
         functions.push(emitted.map_err(fault)?);
     }
     Ok((functions, shared.constants))
-}
-
-/// The signature of every sub.
-fn signature(convention: CallConv) -> Signature {
-    let mut signature = Signature::new(convention);
-    signature.params.push(AbiParam::new(types::I64));
-    signature.returns.push(AbiParam::new(types::I32));
-    signature
 }
 
 fn isa() -> Result<OwnedTargetIsa, String> {

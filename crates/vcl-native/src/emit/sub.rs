@@ -10,9 +10,9 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use lacquer_vcl::program::{At, Sub};
-use lacquer_vcl_runtime::{Blob, Ctx, Raw, Str, StrWords};
+use lacquer_vcl_runtime::{Blob, Ctx, Instance, Raw, Str, StrWords};
 
-use super::{Shared, signature};
+use super::constants::Constants;
 use crate::rt;
 
 /// How a Rust type is passed to and from C functions: in which machine values.
@@ -70,6 +70,14 @@ pub enum Val {
     Named(Value, Value),
     /// HTTP.
     Http(u32),
+}
+
+/// What the emitters of a share of the subs have in common.
+pub struct Shared<'p> {
+    pub instance: &'p Instance,
+    /// Which subs can be called dynamically; calls to them by name go the same checked way.
+    pub dynamic: &'p [bool],
+    pub constants: Constants,
 }
 
 pub struct SubEmitter<'f, 'p, 's> {
@@ -346,4 +354,12 @@ impl<'p> SubEmitter<'_, 'p, '_> {
     pub fn scratch_address(&mut self, at: i32) -> Value {
         self.b.ins().stack_addr(types::I64, self.scratch, at)
     }
+}
+
+/// The signature of every sub.
+pub fn signature(convention: CallConv) -> Signature {
+    let mut signature = Signature::new(convention);
+    signature.params.push(AbiParam::new(types::I64));
+    signature.returns.push(AbiParam::new(types::I32));
+    signature
 }
