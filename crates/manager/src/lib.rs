@@ -40,7 +40,7 @@ use crate::fault::{Fault, Outcome};
 use crate::options::said::{self, LETTERS, Mode, Request};
 
 /// Last part of the program's name.
-pub(crate) fn basename(program: &OsStr) -> String {
+fn basename(program: &OsStr) -> String {
     Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned()
 }
 
@@ -73,9 +73,10 @@ fn run(program: &OsString, mut arguments: Vec<OsString>) -> Outcome<u8> {
         println!("{LETTERS}");
         return Ok(0);
     }
+    let name = basename(program);
     match said::parse(&words)? {
         Request::Version => {
-            eprint!("{}", version::long(&basename(program)));
+            eprint!("{}", version::long(&name));
             Ok(0)
         }
         Request::Document(what) => {
@@ -84,9 +85,9 @@ fn run(program: &OsString, mut arguments: Vec<OsString>) -> Outcome<u8> {
         }
         Request::Usage(complaint) => {
             if let Some(complaint) = complaint {
-                eprintln!("{}: {complaint}", basename(program));
+                eprintln!("{name}: {complaint}");
             }
-            show(&documents::usage(&basename(program)));
+            show(&documents::usage(&name));
             Ok(2)
         }
         Request::Run(said) if said.mode == Mode::Daemon && !in_background => {
@@ -94,9 +95,9 @@ fn run(program: &OsString, mut arguments: Vec<OsString>) -> Outcome<u8> {
         }
         Request::Run(said) => {
             // What `ps` and `pgrep` show; starting ourselves through /proc has made it "exe".
-            let _ = std::fs::write("/proc/self/comm", basename(program));
+            let _ = std::fs::write("/proc/self/comm", &name);
             let mut background = if in_background { Some(Background::begin()?) } else { None };
-            let outcome = startup::run(&said, program, &mut background);
+            let outcome = startup::run(&said, program, &name, &mut background);
             match (outcome, background) {
                 (Err(fault), Some(background)) => {
                     eprint!("{fault}");

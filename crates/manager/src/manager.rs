@@ -17,13 +17,12 @@ use crate::address_space::{self, Needs, TooLittle};
 use crate::complain::{Complain, Level};
 use crate::jail::Jail;
 use crate::listen::Listeners;
-use crate::renewal::Renewal;
 use crate::secret::Secret;
 use crate::shm::{Shm, now};
 use crate::storage::{self, Storage};
 use crate::vcl::{Catalogue, Compilation};
 use crate::version;
-use crate::workdir::PidFile;
+use crate::workdir::{PidFile, Renewal};
 use crate::worker::{Asked, Relaunch, State, Worker};
 
 /// The answer to a command.

@@ -10,13 +10,6 @@ use crate::fault::Outcome;
 use crate::manager::Manager;
 use crate::workdir::{self, PidFile};
 
-/// Tracks what was said about the directory, so that it is said once.
-#[derive(Debug, Default)]
-pub struct Renewal {
-    failed: bool,
-    worker_unseen: bool,
-}
-
 impl Manager {
     /// Makes anew what is missing of the working directory. Looks at a few names and does nothing if all is there.
     pub(crate) fn renew_workdir(&mut self) {

@@ -20,7 +20,6 @@ use crate::jail::Jail;
 use crate::listen::{Listeners, is_backend_path};
 use crate::manager::{Manager, Reply};
 use crate::options::said::{Mode, Ordered, Said};
-use crate::renewal::Renewal;
 use crate::secret::Secret;
 use crate::service::{Service, Signals};
 use crate::shm::Shm;
@@ -28,7 +27,7 @@ use crate::storage::{Storage, StorageArguments};
 use crate::vcl::Catalogue;
 use crate::vcl::compile::{Input, read_along};
 use crate::version;
-use crate::workdir::{self, PidFile};
+use crate::workdir::{self, PidFile, Renewal};
 use crate::worker::{Relaunch, State};
 
 const DEFAULT_LISTEN: &str = ":80";
@@ -207,11 +206,10 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-/// Sets everything up and serves until the end; returns the exit code.
-pub fn run(said: &Said, program: &OsString, background: &mut Option<Background>) -> Outcome<u8> {
+/// Sets everything up and serves until the end; returns the exit code. `name` is the last part of `program`.
+pub fn run(said: &Said, program: &OsString, name: &str, background: &mut Option<Background>) -> Outcome<u8> {
     raise_descriptor_limit();
-    let name = crate::basename(program);
-    let complain = Complain::new(matches!(said.mode, Mode::Debug | Mode::Foreground), &name);
+    let complain = Complain::new(matches!(said.mode, Mode::Debug | Mode::Foreground), name);
     let jail = Jail::enter(said.jail.as_deref())?;
     let Meant { params, listeners, storages, vcl, init } = Meant::from(said, &jail)?;
     complain.tune(params.values());

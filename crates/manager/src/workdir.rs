@@ -198,6 +198,13 @@ impl From<io::Error> for Held {
     }
 }
 
+/// Tracks what was said about the directory, so that it is said once.
+#[derive(Debug, Default)]
+pub struct Renewal {
+    pub(crate) failed: bool,
+    pub(crate) worker_unseen: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

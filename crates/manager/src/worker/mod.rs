@@ -3,8 +3,9 @@
 mod lines;
 mod process;
 mod relaunch;
+mod state;
 mod supervise;
 
 pub use process::{Asked, Worker};
 pub use relaunch::Relaunch;
-pub use supervise::State;
+pub use state::State;

@@ -10,38 +10,16 @@ use lacquer_params::{DebugBits, FeatureBits, Params};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::process::{End, Worker, last_words, panic_file, tool};
+use super::state::State;
 use crate::complain::{Complain, Level, say_line};
 use crate::manager::{Manager, Reply, seconds};
 use crate::shm::{Shm, now};
-
-/// The state of the worker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum State {
-    /// There is none.
-    #[default]
-    Stopped,
-    /// On its way.
-    Starting,
-    /// Serving.
-    Running,
-    /// On its way out.
-    Stopping,
-    /// Ended by itself.
-    Died,
-}
 
 const REOPEN_TRIES: u32 = 3;
 
 impl Manager {
     pub(crate) fn status_text(&self) -> String {
-        match self.state {
-            State::Stopped => "stopped",
-            State::Starting => "starting",
-            State::Running => "running",
-            State::Stopping => "stopping",
-            State::Died => "died, (restarting)",
-        }
-        .to_owned()
+        self.state.name().to_owned()
     }
 
     pub(crate) fn child_said(complain: &Complain, level: Level, pid: u32, line: &str) {
