@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Error, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use crate::daemon::PATIENCE;
+use crate::patience::PATIENCE;
 
 /// One connection to the daemon.
 pub struct Client {

@@ -10,15 +10,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
 use crate::management::read_answer;
+pub use crate::patience::{PATIENCE, until};
 use crate::turns::{self, Alone};
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
-
-/// A timeout longer than any operation takes, even on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(10);
 
 pub struct Daemon {
     pub address: SocketAddr,
@@ -263,16 +260,4 @@ pub fn ticks(pid: u32) -> u64 {
 pub fn signal(pid: u32, name: &str) {
     let done = Command::new("kill").args([name, &pid.to_string()]).status().expect("kill runs");
     assert!(done.success(), "kill {name} {pid}");
-}
-
-/// Polls a condition until it holds or `PATIENCE` is over; returns whether it held.
-pub fn until(mut done: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + PATIENCE;
-    while !done() {
-        if Instant::now() > deadline {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    true
 }

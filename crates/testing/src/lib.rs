@@ -8,6 +8,7 @@ mod effort;
 pub mod h2;
 pub mod management;
 pub mod origin;
+mod patience;
 mod random;
 pub mod raw;
 pub mod recorder;

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Error, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
-use crate::daemon::PATIENCE;
+use crate::patience::PATIENCE;
 
 /// One connection to the management port.
 pub struct Management {

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::daemon::PATIENCE;
+use crate::patience::PATIENCE;
 
 /// How an exchange of bytes ended.
 #[derive(Debug)]
