@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod awake;
+mod client;
 mod floor;
 mod forward;
 mod hold;

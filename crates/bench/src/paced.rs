@@ -3,7 +3,7 @@
 //! that stops for a while is charged with all who had to wait, and not only with those that had been sent.
 //! The moments are random, and the same in every run.
 
-use crate::load::{Client, Plan, Tally};
+use crate::client::{Client, Plan, Tally};
 use lacquer_testing::Random;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventData, EventFlags};

@@ -1,0 +1,134 @@
+//! One connection of the load: it sends a request of the plan, reads the answer and counts both.
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use std::io::{self, ErrorKind, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// How much is read while a head is waited for: all of a small answer, and little of a large one's body.
+const HEAD_AND_MORE: usize = 4096;
+
+/// What to ask for, how many are left, and for how long.
+pub struct Plan {
+    path: String,
+    header: String,
+    next: u64,
+    end: u64,
+    until: Option<Instant>,
+}
+
+impl Plan {
+    pub fn new(path: &str, header: &str, next: u64, end: u64, until: Option<Instant>) -> Self {
+        let header = if header.is_empty() { String::new() } else { format!("{header}\r\n") };
+        Self { path: path.to_owned(), header, next, end, until }
+    }
+
+    pub fn left(&self) -> usize {
+        (self.end - self.next) as usize
+    }
+
+    fn request(&mut self, now: Instant) -> Option<String> {
+        if self.next == self.end || self.until.is_some_and(|until| now >= until) {
+            return None;
+        }
+        let path = self.path.replace("{}", &self.next.to_string());
+        self.next += 1;
+        Some(format!("GET {path} HTTP/1.1\r\nHost: bench\r\n{}\r\n", self.header))
+    }
+}
+
+#[derive(Default)]
+pub struct Tally {
+    pub micros: Vec<u32>,
+    /// How late requests were sent that were due at a moment.
+    pub late_micros: Vec<u32>,
+    pub bytes: u64,
+    pub errors: u64,
+    pub took: Duration,
+}
+
+pub struct Client {
+    stream: TcpStream,
+    head: Vec<u8>,
+    body_left: u64,
+    in_body: bool,
+    since: Instant,
+}
+
+impl Client {
+    /// Connects; events of the connection carry the number of its slot.
+    pub fn enlist(epoll: &OwnedFd, address: SocketAddr, slot: usize) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        epoll::add(epoll, &stream, EventData::new_u64(slot as u64), EventFlags::IN)?;
+        Ok(Self { stream, head: Vec::new(), body_left: 0, in_body: false, since: Instant::now() })
+    }
+
+    /// Sends the next request, whose latency counts from `since`; false when there is none left. Requests
+    /// are far smaller than a socket buffer, so a write that would block is an error here.
+    pub fn ask(&mut self, plan: &mut Plan, since: Instant) -> io::Result<bool> {
+        let Some(request) = plan.request(since) else { return Ok(false) };
+        (self.in_body, self.since) = (false, since);
+        self.head.clear();
+        self.stream.write_all(request.as_bytes())?;
+        Ok(true)
+    }
+
+    /// Reads what there is; true when the response is complete.
+    pub fn receive(&mut self, tally: &mut Tally, buffer: &mut [u8]) -> io::Result<bool> {
+        loop {
+            let (room, how) = if self.in_body {
+                (buffer.len(), RecvFlags::TRUNC)
+            } else {
+                (HEAD_AND_MORE, RecvFlags::empty())
+            };
+            let got = match recv(&self.stream, &mut buffer[..room], how) {
+                Ok((_, 0)) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok((_, got)) => got,
+                Err(Errno::WOULDBLOCK) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            };
+            tally.bytes += got as u64;
+            let complete = if self.in_body { self.pass_over(got as u64) } else { self.take(&buffer[..got])? };
+            if complete {
+                tally.micros.push(self.since.elapsed().as_micros() as u32);
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Asks again as long as there are answers; true while this client still has something to do.
+    pub fn drive(&mut self, plan: &mut Plan, tally: &mut Tally, buffer: &mut [u8]) -> io::Result<bool> {
+        while self.receive(tally, buffer)? {
+            if !self.ask(plan, Instant::now())? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// So much of the body came; true when it is complete.
+    fn pass_over(&mut self, bytes: u64) -> bool {
+        self.body_left = self.body_left.saturating_sub(bytes);
+        self.body_left == 0
+    }
+
+    /// Takes bytes of a head, with the body's beginning; true when the response is complete.
+    fn take(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        self.head.extend_from_slice(bytes);
+        let Some(end) = self.head.windows(4).position(|w| w == b"\r\n\r\n") else { return Ok(false) };
+        let head = String::from_utf8_lossy(&self.head[..end]).to_ascii_lowercase();
+        let length = head.lines().find_map(|l| l.strip_prefix("content-length:")?.trim().parse::<u64>().ok());
+        let length = length.ok_or_else(|| io::Error::other("a response without Content-Length"))?;
+        if !head.starts_with("http/1.1 200") {
+            return Err(io::Error::other(head.lines().next().unwrap_or_default().to_owned()));
+        }
+        self.in_body = true;
+        self.body_left = length;
+        Ok(self.pass_over((self.head.len() - end - 4) as u64))
+    }
+}
