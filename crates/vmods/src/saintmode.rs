@@ -11,8 +11,7 @@ use lacquer_vcl_runtime::{
     Args, BackendId, Ctx, Director, Health, Instance, ModuleError, ObjectState, ObjectType, Value,
 };
 
-use crate::directors::name_of;
-use crate::support::{Answer, DONE, Table, is_backend_side, log, text};
+use crate::support::{Answer, DONE, Table, director_name, is_backend_side, log, text};
 
 pub(crate) static MODULE: Table = Table {
     name: "saintmode",
@@ -142,7 +141,7 @@ fn new<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Result<ObjectState, ModuleErro
     let saint = Arc::new(Saint {
         name: args.object_name.to_owned(),
         backend,
-        backend_name: name_of(ctx.vcl, backend),
+        backend_name: director_name(ctx.vcl, backend),
         threshold: usize::try_from(args.int(1)).unwrap_or(0),
         troubles: Mutex::default(),
     });

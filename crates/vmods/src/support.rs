@@ -2,7 +2,7 @@
 
 use lacquer_shm::Tag;
 use lacquer_vcl::types::Method;
-use lacquer_vcl_runtime::{Args, Ctx, Func, Module, ModuleError, ObjectType, Value};
+use lacquer_vcl_runtime::{Args, BackendId, Ctx, Func, Instance, Module, ModuleError, ObjectType, Value};
 
 pub(crate) type Answer<'a> = Result<Value<'a>, ModuleError>;
 
@@ -47,6 +47,11 @@ pub(crate) fn text<'a>(ctx: &mut Ctx<'a>, bytes: &[u8]) -> Answer<'a> {
 
 pub(crate) fn log(ctx: &mut Ctx<'_>, tag: Tag, text: impl AsRef<[u8]>) {
     ctx.host.log(tag as u8, text.as_ref());
+}
+
+/// The name in VCL of a backend or director; empty for none.
+pub(crate) fn director_name(vcl: &Instance, id: BackendId) -> String {
+    vcl.directors.get(id).map_or_else(String::new, |cell| cell.director.name().to_owned())
 }
 
 /// Whether a fetch's subroutine runs; vcl_pipe is the client's.

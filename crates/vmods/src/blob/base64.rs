@@ -1,7 +1,7 @@
 //! Base 64 over several alphabets. Decoding takes ends without padding, but nothing behind a padding
 //! that ends a part.
 
-use super::codec::Illegal;
+use super::text::Illegal;
 
 pub struct Alphabet {
     digits: &'static [u8; 64],

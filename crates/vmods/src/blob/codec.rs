@@ -1,5 +1,6 @@
 //! The encodings by name. Decoders take the parts of a STRANDS as one text and stop after a limit.
 
+use super::text::{Case, Illegal};
 use super::{base64, hex, url};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,16 +14,6 @@ pub enum Encoding {
     Hex,
     Url,
 }
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Case {
-    Lower,
-    Upper,
-}
-
-/// The text is not in the encoding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Illegal;
 
 impl Encoding {
     pub const ALL: [Encoding; 7] = [

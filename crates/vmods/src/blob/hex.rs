@@ -1,6 +1,6 @@
 //! Hexadecimal digits. An odd number of them reads as with a zero in front.
 
-use super::codec::{Case, Illegal};
+use super::text::{Case, Illegal};
 
 pub fn digits(case: Case) -> &'static [u8; 16] {
     match case {

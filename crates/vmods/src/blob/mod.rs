@@ -3,6 +3,7 @@
 pub(crate) mod base64;
 mod codec;
 mod hex;
+mod text;
 mod url;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +12,8 @@ use lacquer_vcl_runtime::instance::ObjectState;
 use lacquer_vcl_runtime::{Args, Blob, Ctx, ModuleError, ObjectType, OwnedBlob, Value};
 
 use crate::support::{Answer, Table, copy_if_room, shown, word};
-use codec::{Case, Encoding, Illegal};
+use codec::Encoding;
+use text::{Case, Illegal};
 
 pub(crate) static MODULE: Table = Table {
     name: "blob",

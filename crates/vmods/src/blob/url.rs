@@ -1,7 +1,7 @@
 //! Percent encoding: everything but RFC 3986's unreserved characters is escaped. A plus is a plus.
 
-use super::codec::{Case, Illegal};
 use super::hex::{digits, value};
+use super::text::{Case, Illegal};
 
 pub fn encode(case: Case, bytes: &[u8]) -> Vec<u8> {
     let digits = digits(case);

@@ -4,7 +4,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use lacquer_vcl_runtime::{BackendId, Ctx, Health, Instance, ModuleError};
 
-use super::name_of;
+use crate::support::director_name;
 
 #[derive(Clone, Copy)]
 pub struct Member {
@@ -96,7 +96,11 @@ impl Group {
             .iter()
             .map(|m| {
                 let healthy = vcl.directors.healthy(m.backend, vcl).healthy;
-                Row { name: name_of(vcl, m.backend), healthy, weight: if healthy { m.weight } else { 0.0 } }
+                Row {
+                    name: director_name(vcl, m.backend),
+                    healthy,
+                    weight: if healthy { m.weight } else { 0.0 },
+                }
             })
             .collect();
         match (details, json) {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use lacquer_vcl_runtime::instance::ObjectState;
 use lacquer_vcl_runtime::{Args, BackendId, Ctx, Director, Health, Instance, Value};
 
-use super::Object;
 use super::group::{Column, Group};
+use super::object::Object;
 use crate::support::{Answer, DONE};
 
 /// How to choose, which is all that kinds of such directors differ by.

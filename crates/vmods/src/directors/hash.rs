@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use lacquer_vcl_runtime::instance::ObjectState;
 use lacquer_vcl_runtime::{Args, BackendId, Ctx, Director, Health, Instance, ModuleError, ObjectType, Value};
+use sha2::{Digest, Sha256};
 
 use super::group::Group;
-use super::{Object, hash_of};
+use super::object::Object;
 use crate::support::{Answer, DONE};
 
 pub const TYPE: ObjectType = ObjectType {
@@ -73,4 +74,14 @@ fn backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let this = args.this::<Object<Hash>>()?;
     let point = f64::from(hash_of(args.parts(0).flatten())) / 4_294_967_296.0;
     Ok(Value::Backend(this.director.group.pick(ctx, point)))
+}
+
+/// The hash that directors choose by: the last four bytes of SHA-256, little end first.
+pub fn hash_of<'b>(parts: impl IntoIterator<Item = &'b [u8]>) -> u32 {
+    let mut sha = Sha256::new();
+    for part in parts {
+        sha.update(part);
+    }
+    let digest = sha.finalize();
+    u32::from_le_bytes([digest[28], digest[29], digest[30], digest[31]])
 }

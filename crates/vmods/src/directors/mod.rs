@@ -1,18 +1,16 @@
-//! Module directors: backends made of backends. Each type is a [`Director`] in the VCL's table and an
-//! object for its methods; both are the same allocation.
+//! Module directors: backends made of backends. Each type is a [`Director`](lacquer_vcl_runtime::Director) in the
+//! VCL's table and an object for its methods; both are the same allocation.
 
 mod fallback;
 mod group;
 mod grouped;
 mod hash;
+mod object;
 mod random;
 mod round_robin;
 mod shard;
 
-use std::sync::Arc;
-
-use lacquer_vcl_runtime::{Args, BackendId, Ctx, Director, Instance, Value};
-use sha2::{Digest, Sha256};
+use lacquer_vcl_runtime::{Args, BackendId, Ctx, Value};
 
 use crate::support::{Answer, Table};
 
@@ -29,31 +27,4 @@ fn lookup<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     let all = ctx.vcl.directors.all();
     let found = all.iter().find(|(_, cell)| cell.director.name().as_bytes() == wanted);
     Ok(Value::Backend(found.map_or(BackendId::NONE, |(id, _)| *id)))
-}
-
-/// A director object: what its methods need is the director and its number in the VCL's table.
-struct Object<D> {
-    id: BackendId,
-    director: Arc<D>,
-}
-
-impl<D: Director + 'static> Object<D> {
-    fn register(ctx: &Ctx<'_>, director: D) -> Self {
-        let director = Arc::new(director);
-        Object { id: ctx.vcl.directors.add(director.clone()), director }
-    }
-}
-
-pub(crate) fn name_of(vcl: &Instance, id: BackendId) -> String {
-    vcl.directors.get(id).map_or_else(String::new, |cell| cell.director.name().to_owned())
-}
-
-/// The hash that directors choose by: the last four bytes of SHA-256, little end first.
-fn hash_of<'b>(parts: impl IntoIterator<Item = &'b [u8]>) -> u32 {
-    let mut sha = Sha256::new();
-    for part in parts {
-        sha.update(part);
-    }
-    let digest = sha.finalize();
-    u32::from_le_bytes([digest[28], digest[29], digest[30], digest[31]])
 }

@@ -6,7 +6,7 @@
 
 use lacquer_vcl_runtime::BackendId;
 
-use crate::directors::hash_of;
+use crate::directors::hash::hash_of;
 
 #[derive(Clone, Debug)]
 pub struct Member {

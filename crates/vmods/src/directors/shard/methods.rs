@@ -1,20 +1,21 @@
 //! The methods of `shard` and `shard_param` objects.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use lacquer_shm::Tag;
 use lacquer_vcl_runtime::instance::ObjectState;
 use lacquer_vcl_runtime::{Args, BackendId, Ctx, ModuleError, ObjectType, Value};
 
 use super::circle::{Change, Member};
+use super::director::ShardDirector;
 use super::params::{
-    Base, By, Given, Healthy, ParamObject, TaskValues, change, is_backend_side, is_housekeeping, merge, read,
-    task_values,
+    Base, By, Given, Healthy, ParamObject, TaskValues, change, failure, is_backend_side, is_housekeeping,
+    key_of, merge, read, task_values,
 };
-use super::{DEFAULT_REPLICAS, Pending, Shard, ShardDirector, failure, key_of, pick};
-use crate::directors::{hash_of, name_of};
-use crate::support::{Answer, DONE, log, word};
+use super::pick::pick;
+use super::state::{DEFAULT_REPLICAS, Shard};
+use crate::directors::hash::hash_of;
+use crate::support::{Answer, DONE, director_name, log, word};
 
 pub const TYPE: ObjectType = ObjectType {
     name: "shard",
@@ -100,13 +101,8 @@ fn associate<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
             Some(found.ok_or_else(|| shard.fail("shard .associate param invalid"))?)
         }
     };
-    *shard.param.write().unwrap_or_else(PoisonError::into_inner) = param;
+    shard.associate(param);
     DONE
-}
-
-fn pending<'c>(ctx: &'c mut Ctx<'_>, shard: &Arc<Shard>) -> &'c mut Vec<Change> {
-    let cell: &mut Option<Pending> = ctx.host.task_privates().get(shard.address());
-    &mut cell.get_or_insert_with(|| Pending { shard: shard.clone(), changes: Vec::new() }).changes
 }
 
 fn ident(args: &Args<'_>, i: usize) -> Option<String> {
@@ -128,12 +124,12 @@ fn add_backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     }
     let member = Member {
         backend,
-        name: name_of(ctx.vcl, backend),
+        name: director_name(ctx.vcl, backend),
         ident: ident(args, 1),
         rampup: args.is_given(2).then(|| args.real(2)),
         replicas: 0,
     };
-    pending(ctx, &shard).push(Change::Add { member, weight });
+    shard.pending(ctx).push(Change::Add { member, weight });
     Ok(Value::Bool(true))
 }
 
@@ -143,12 +139,12 @@ fn remove_backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
         return Err(shard.fail(".remove_backend(): either backend or ident are required"));
     }
     let change = Change::Remove { backend, ident: ident(args, 1) };
-    pending(ctx, &shard).push(change);
+    shard.pending(ctx).push(change);
     Ok(Value::Bool(true))
 }
 
 fn clear<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
-    pending(ctx, &shard(args)?).push(Change::Clear);
+    shard(args)?.pending(ctx).push(Change::Clear);
     Ok(Value::Bool(true))
 }
 
@@ -159,7 +155,7 @@ fn reconfigure<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
         shard.error(ctx, &format!(".reconfigure() invalid replicas argument {replicas}"));
         return Ok(Value::Bool(false));
     }
-    let changes = std::mem::take(pending(ctx, &shard));
+    let changes = std::mem::take(shard.pending(ctx));
     Ok(Value::Bool(changes.is_empty() || shard.reconfigure(ctx, changes, replicas)))
 }
 
@@ -168,7 +164,7 @@ fn key<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
 }
 
 fn debug<'a>(_ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
-    shard(args)?.debug.store(args.int(0) as u32, Ordering::Relaxed);
+    shard(args)?.set_debug(args.int(0) as u32);
     DONE
 }
 
@@ -254,7 +250,7 @@ fn backend<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     all.fill(own);
     let params = merge(ctx, all, &base);
     let key = key_of(ctx, &params);
-    Ok(Value::Backend(pick::pick(ctx, shard, key, &params)))
+    Ok(Value::Backend(pick(ctx, shard, key, &params)))
 }
 
 fn param(args: &Args<'_>) -> Result<Arc<ParamObject>, ModuleError> {

@@ -4,7 +4,10 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use lacquer_vcl::types::Method;
+use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::{Ctx, ModuleError};
+
+use crate::directors::hash::hash_of;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
@@ -124,6 +127,10 @@ pub struct TaskValues {
     pub base: Base,
 }
 
+pub fn failure(name: &str, text: &str) -> ModuleError {
+    ModuleError(format!("vmod_directors: shard {name}: {text}"))
+}
+
 /// Subroutines that work on a request to a backend; vcl_pipe is one of them.
 pub fn is_backend_side(method: Method) -> bool {
     matches!(
@@ -175,7 +182,21 @@ pub fn change(ctx: &mut Ctx<'_>, object: &Arc<ParamObject>, who: &str, to: Given
         *object.given.write().unwrap_or_else(PoisonError::into_inner) = to;
     } else {
         let text = format!("{who} may only be used in vcl_init and in backend/pipe context");
-        return Err(super::failure(&object.name, &text));
+        return Err(failure(&object.name, &text));
     }
     Ok(())
+}
+
+/// The key that these parameters choose by.
+pub fn key_of(ctx: &mut Ctx<'_>, params: &Params) -> u32 {
+    let method = ctx.host.method();
+    let url = if is_backend_side(method) && method != Method::Pipe { Var::BereqUrl } else { Var::ReqUrl };
+    match params.by {
+        By::Key(key) | By::Blob(key) => key,
+        By::Hash if is_backend_side(method) => {
+            let digest = ctx.get_blob(Var::BereqHash).and_then(|d| d.first_chunk().copied());
+            digest.map_or(0, u32::from_be_bytes)
+        }
+        By::Hash | By::Url => hash_of(ctx.get_str(url)),
+    }
 }

@@ -4,7 +4,7 @@ use lacquer_vcl_runtime::{BackendId, Ctx};
 
 use super::circle::Circle;
 use super::params::{Healthy, Params};
-use super::{Debug, Shard};
+use super::state::{Debug, Shard};
 use crate::random::fine_fraction;
 
 #[derive(Clone, Copy)]
