@@ -50,6 +50,24 @@ fn equal_requests_share_an_entry() {
     assert_eq!(by_http1.as_bytes(), by_http2.body);
 }
 
+/// All lines of a header that the response varies on count.
+#[test]
+fn variants_are_told_apart_by_every_line() {
+    let _turn = beside_others();
+    let count = AtomicUsize::new(0);
+    let origin = Recorder::start(move |_| {
+        let body = format!("answer {}", count.fetch_add(1, Ordering::SeqCst));
+        format!("HTTP/1.1 200 OK\r\nVary: X-A\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    });
+    let daemon = Daemon::start(&vcl(origin.address, ""), &[]);
+    let with = |lines: &str| ask(&daemon, &(get("/1", "a") + lines));
+    let first = with("X-A: 1\r\nX-A: 2\r\n");
+    assert_eq!(first, with("X-A: 1\r\nX-A: 2\r\n"));
+    for other in ["X-A: 1\r\nX-A: 3\r\n", "X-A: 1\r\n", "X-A: 2\r\nX-A: 1\r\n", ""] {
+        assert_ne!(first, with(other), "{other:?}");
+    }
+}
+
 /// Requests that an origin may tell apart do not share an entry, however alike they look.
 #[test]
 fn different_requests_never_share_an_entry() {

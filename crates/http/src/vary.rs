@@ -10,6 +10,7 @@ use crate::ascii::{is_ows, trim_ows_end};
 use crate::header_table::{ACCEPT_ENCODING, HeaderName, VARY};
 use crate::message::Message;
 use crate::workspace::Workspace;
+use std::borrow::Cow;
 use std::fmt;
 
 const ABSENT: usize = 0xffff;
@@ -42,8 +43,22 @@ impl fmt::Display for VaryError {
 
 impl std::error::Error for VaryError {}
 
-fn request_value<'w>(req: &Message, ws: &'w Workspace, name: &[u8]) -> Option<&'w [u8]> {
-    req.get(ws, HeaderName::new(name)).map(trim_ows_end)
+/// Returns the value of a request's header, whose lines are one list (RFC 9110 section 5.3).
+fn request_value<'w>(req: &Message, ws: &'w Workspace, name: &[u8]) -> Option<Cow<'w, [u8]>> {
+    let mut lines = req.get_all(ws, HeaderName::new(name)).map(trim_ows_end);
+    let first = lines.next()?;
+    let Some(second) = lines.next() else { return Some(Cow::Borrowed(first)) };
+    let mut all = [first, b", ", second].concat();
+    for line in lines {
+        all.extend_from_slice(b", ");
+        all.extend_from_slice(line);
+    }
+    Some(Cow::Owned(all))
+}
+
+/// The part of a value that a spec holds.
+fn kept(value: &[u8]) -> &[u8] {
+    &value[..value.len().min(ABSENT - 1)]
 }
 
 fn push_entry(out: &mut Vec<u8>, name: &[u8], value: Option<&[u8]>) {
@@ -90,10 +105,10 @@ fn push_all(vary: &[u8], bereq: &Message, ws: &Workspace, out: &mut Vec<u8>) -> 
         let name = &vary[at..at + len];
         if !name.is_empty() {
             let value = request_value(bereq, ws, name);
-            if value.is_some_and(|v| v.len() >= ABSENT) {
+            if value.as_ref().is_some_and(|value| value.len() >= ABSENT) {
                 return Err(VaryError::ValueTooLong);
             }
-            push_entry(out, name, value);
+            push_entry(out, name, value.as_deref());
         }
         at = skip_blanks(at + len);
         match vary.get(at) {
@@ -146,7 +161,7 @@ impl<'a> Iterator for Entries<'a> {
 pub fn matches(spec: &[u8], req: &Message, ws: &Workspace, gzip_support: bool) -> bool {
     entries(spec).all(|entry| {
         (gzip_support && ACCEPT_ENCODING.matches(entry.name))
-            || request_value(req, ws, entry.name).map(|v| &v[..v.len().min(ABSENT - 1)]) == entry.value
+            || request_value(req, ws, entry.name).as_deref().map(kept) == entry.value
     })
 }
 
@@ -154,8 +169,8 @@ pub fn matches(spec: &[u8], req: &Message, ws: &Workspace, gzip_support: bool) -
 /// it will presumably vary on. Appended to `out`.
 pub fn predict(spec: &[u8], req: &Message, ws: &Workspace, out: &mut Vec<u8>) {
     for entry in entries(spec) {
-        let value = request_value(req, ws, entry.name).map(|v| &v[..v.len().min(ABSENT - 1)]);
-        push_entry(out, entry.name, value);
+        let value = request_value(req, ws, entry.name);
+        push_entry(out, entry.name, value.as_deref().map(kept));
     }
     out.extend_from_slice(&END);
 }
@@ -177,6 +192,26 @@ mod tests {
         let ((resp, resp_ws), (req, req_ws)) = (message(&[vary]), message(req));
         let mut out = Vec::new();
         create(&resp, &resp_ws, &req, &req_ws, &mut out).map(|_| out)
+    }
+
+    #[test]
+    fn all_lines_of_a_header_count() {
+        let (beresp, beresp_ws) = message(&["Vary: X-A"]);
+        let (one, one_ws) = message(&["X-A: 1", "X-A: 2"]);
+        let mut spec = Vec::new();
+        assert!(create(&beresp, &beresp_ws, &one, &one_ws, &mut spec).unwrap());
+        let table: [(&[&str], bool); 6] = [
+            (&["X-A: 1", "X-A: 2"], true),
+            (&["X-A: 1, 2"], true),
+            (&["X-A: 1", "X-A: 3"], false),
+            (&["X-A: 1"], false),
+            (&["X-A: 1", "X-A: 2", "X-A: 3"], false),
+            (&[], false),
+        ];
+        for (lines, expected) in table {
+            let (req, ws) = message(lines);
+            assert_eq!(matches(&spec, &req, &ws, true), expected, "{lines:?}");
+        }
     }
 
     #[test]
