@@ -1,13 +1,15 @@
 //! This machine as the VCL compiler sees it: files, and names of hosts.
 
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use lacquer_cli::glob;
 use lacquer_vcl::{Files, Resolver, SocketKind};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use crate::fault::words;
 use crate::resolve::{lookup, port_number};
@@ -48,9 +50,30 @@ fn expand(folder: &str, parts: &[&str], found: &mut Vec<String>) -> io::Result<(
     names.iter().try_for_each(|name| expand(&below(name), rest, found))
 }
 
+/// The most bytes of one file of VCL.
+const LONGEST_VCL: u64 = 128 << 20;
+
+/// Reads a file of VCL. What is no file may never end, and a pipe that nobody writes to would be waited for.
+pub fn read_vcl(path: &Path) -> io::Result<Vec<u8>> {
+    let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
+    let about = file.metadata()?;
+    if about.is_dir() {
+        return Err(Errno::ISDIR.into());
+    }
+    if !about.is_file() {
+        return Err(io::Error::other("Not a regular file"));
+    }
+    if about.len() > LONGEST_VCL {
+        return Err(Errno::FBIG.into());
+    }
+    let mut text = Vec::new();
+    file.take(LONGEST_VCL).read_to_end(&mut text)?;
+    Ok(text)
+}
+
 impl Files for Machine {
     fn read(&self, path: &str) -> Result<Vec<u8>, String> {
-        fs::read(path).map_err(|error| words(&error))
+        read_vcl(Path::new(path)).map_err(|error| words(&error))
     }
 
     fn exists(&self, path: &str) -> bool {

@@ -1,6 +1,5 @@
 //! From VCL text to the checked program that the worker is sent.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -57,7 +56,7 @@ pub enum Input {
 /// Reads a file; one with a relative name is looked for along `path`.
 pub fn read_along(path: &str, name: &str) -> io::Result<(PathBuf, Text)> {
     let read = |path: PathBuf| {
-        let text = fs::read(&path)?.into();
+        let text = crate::machine::read_vcl(&path)?.into();
         Ok((path, text))
     };
     if name.starts_with('/') {
