@@ -14,8 +14,9 @@ use crate::trust::SpokeFirst;
 const MOST_OBJECTS: usize = 1024;
 /// A connection that was quiet this recently needs no further rest.
 const PROOF_LASTS: Duration = Duration::from_secs(1);
-/// No rest for the sake of slow responses is longer than this.
+/// No rest for the sake of slow responses is longer than this, and none after a response that came early.
 const LONGEST_REST: Duration = Duration::from_millis(500);
+const LONGEST_REST_IF_EARLY: Duration = Duration::from_secs(10);
 
 /// A cached object that came over a connection, named by its place in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,11 @@ pub struct Record {
     /// When the connection was opened, or last stayed quiet for long enough.
     proven: Instant,
     took: Duration,
+    /// How long a response may take, as those before tell.
+    slowest: Duration,
+    /// The last response came much earlier than those before: it may be one that nobody asked for, and its own still
+    /// on the way.
+    is_early: bool,
     is_bodyless: bool,
     received: VecDeque<Received>,
     /// How many of `received`, the latest, came since the last proof.
@@ -55,6 +61,8 @@ impl Record {
             responses: 0,
             proven: now,
             took: Duration::ZERO,
+            slowest: Duration::ZERO,
+            is_early: false,
             is_bodyless: false,
             received: VecDeque::new(),
             unproven: 0,
@@ -70,7 +78,10 @@ impl Record {
             self.unproven = (self.unproven + 1).min(MOST_OBJECTS);
         }
         self.responses = self.responses.saturating_add(1);
+        // Out of step, a response takes half as long on average: its origin began with it one request earlier.
+        self.is_early = exchange.took * 4 < self.slowest * 3;
         self.took = exchange.took;
+        self.slowest = exchange.took.max(self.slowest * 7 / 8);
         self.is_bodyless = exchange.is_bodyless;
     }
 
@@ -99,14 +110,19 @@ impl Record {
 
     /// Returns how long the connection must stay quiet to prove that no response is missing.
     fn proof(&self, quiet: Duration) -> Duration {
-        (self.took * 2).min(LONGEST_REST).max(quiet)
+        let rest = (self.took * 2).min(LONGEST_REST);
+        let if_early =
+            if self.is_early { (self.slowest * 2).min(LONGEST_REST_IF_EARLY) } else { Duration::ZERO };
+        rest.max(if_early).max(quiet)
     }
 
     /// Returns how long the connection rests after its last response. No rest at all if `quiet` is 0.
     pub(crate) fn rest(&self, origin_is_proven: bool, quiet: Duration, now: Instant) -> Duration {
         if quiet.is_zero() {
             Duration::ZERO
-        } else if now.saturating_duration_since(self.proven) > PROOF_LASTS {
+        } else if now.saturating_duration_since(self.proven) > PROOF_LASTS
+            || self.is_early && self.slowest * 2 > PROOF_LASTS
+        {
             self.proof(quiet)
         } else if self.is_bodyless || !origin_is_proven {
             quiet
@@ -142,6 +158,7 @@ mod tests {
             (100, 10, true, true, 50),
             (100, 1001, false, true, 200),
             (100, 1001, true, false, 200),
+            (600, 10, false, true, 0),
             (9000, 9000, false, true, 500),
         ];
         for (took, since, bodyless, proven, rest) in cases {
@@ -164,6 +181,19 @@ mod tests {
         assert!(!record.rest(true, QUIET, later).is_zero());
         assert!(record.was_quiet(Duration::from_millis(200), QUIET, later));
         assert!(record.rest(true, QUIET, later).is_zero());
+    }
+
+    /// A response that nobody asked for is quick, and the one that it stands in for comes as late as others did.
+    #[test]
+    fn an_early_response_after_slow_ones_proves_nothing() {
+        let begun = Instant::now();
+        let mut record = Record::new(begun);
+        record.add(&exchange(1600, 1));
+        record.add(&exchange(10, 2));
+        assert!(!record.was_quiet(Duration::from_millis(1600), QUIET, begun));
+        assert!(record.rest(true, QUIET, begun) > Duration::from_millis(1600));
+        (3..24).for_each(|vxid| record.add(&exchange(10, vxid)));
+        assert!(record.rest(true, QUIET, begun).is_zero(), "it is quick again");
     }
 
     #[test]
