@@ -225,3 +225,37 @@ fn reset_streams_to_a_stuck_origin_take_nothing_from_others() {
     eprintln!("memory grew by {} kB", grown >> 10);
     assert!(grown < GROWTH, "memory grew by {grown} bytes");
 }
+
+/// Pipes (WebSockets, say) and clients that read large passes slowly have their responses: they leave their backend to
+/// others.
+#[test]
+fn pipes_and_slow_readers_leave_the_backend_to_others() {
+    many_descriptors();
+    let origin = Origin::start(sized);
+    let subs = "sub vcl_recv {
+        if (req.http.Upgrade) { return (pipe); }
+        return (pass);
+    }";
+    let limit = "ulimit -n 1024; exec \"$@\"";
+    for (kind, head) in [
+        ("pipes", "GET /10/piped HTTP/1.1\r\nHost: robust\r\nUpgrade: x\r\n\r\n"),
+        ("slow readers", "GET /4000000/slow HTTP/1.1\r\nHost: robust\r\n\r\n"),
+    ] {
+        let daemon = Daemon::start_by(&vcl(origin.address, subs), &["-s", "malloc,32M"], limit);
+        let clients: Vec<_> = (0..300)
+            .map(|_| {
+                let mut client = daemon.connect();
+                client.write_all(head.as_bytes()).expect("requests can be written");
+                client.set_read_timeout(Some(PATIENCE)).expect("sockets have time-outs");
+                client.read_exact(&mut [0; 12]).expect("a response begins");
+                client
+            })
+            .collect();
+        for _ in 0..10 {
+            let asked = Instant::now();
+            let answer = get(daemon.address, "/100/fresh").expect("it answers");
+            assert_eq!(answer.status, 200, "beside {} {kind}", clients.len());
+            assert!(asked.elapsed() < AT_ONCE, "beside {} {kind}: {:?}", clients.len(), asked.elapsed());
+        }
+    }
+}

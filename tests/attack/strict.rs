@@ -140,6 +140,14 @@ fn http2_requests_are_validated() {
             answer.as_ref().is_ok_and(|a| matches!(a.status, 400 | 405) || a.reset.is_some_and(|e| e != 0));
         assert!(good && origin.take().is_empty(), "{method:?}: {answer:?}");
     }
+    // An origin that ignores the body of a HEAD request would take it for the next one.
+    let mut client = h2::H2Client::connect(daemon.address, &[]).expect("connections are accepted");
+    let stream = client.new_stream();
+    let head = h2::block("HEAD", "/", &[("content-length", "3")]);
+    let sent = client.send(1, 4, stream, &head).and_then(|()| client.send(0, 1, stream, b"abc"));
+    sent.expect("requests can be written");
+    let (status, _) = client.response(stream).expect("it answers");
+    assert!(status == Some(400) && origin.take().is_empty(), "{status:?}");
 }
 
 /// CONNECT opens a tunnel only where VCL pipes it, and is never answered like another request.

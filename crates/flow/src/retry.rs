@@ -24,6 +24,13 @@ pub struct Tried {
     pub is_second: bool,
     /// The request can be sent again: nothing of a body was taken from the client.
     pub is_repeatable: bool,
+    /// Sending it twice does no harm (RFC 9110 section 9.2.2).
+    pub is_idempotent: bool,
+}
+
+/// Returns whether a request with this method may be carried out twice.
+pub fn is_idempotent(method: &[u8]) -> bool {
+    matches!(method, b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE" | b"PUT" | b"DELETE")
 }
 
 /// The step that follows an exchange.
@@ -42,7 +49,10 @@ pub fn after_exchange(exchange: Exchange, tried: Tried) -> Next {
         Exchange::Answered => Next::Respond,
         // A new connection that stays silent will do so again.
         Exchange::Silent if tried.is_reused && tried.is_repeatable => Next::Repeat(None),
-        Exchange::Foreign if !tried.is_second && tried.is_repeatable => Next::Repeat(Some(SessClose::RxJunk)),
+        // The origin may have carried it out, unlike one that it closed the connection for.
+        Exchange::Foreign if !tried.is_second && tried.is_repeatable && tried.is_idempotent => {
+            Next::Repeat(Some(SessClose::RxJunk))
+        }
         Exchange::Silent | Exchange::Foreign | Exchange::Failed => Next::GiveUp,
     }
 }
@@ -77,9 +87,13 @@ mod tests {
             ((Exchange::Failed, true, false, true), Next::GiveUp),
         ];
         for ((exchange, is_reused, is_second, is_repeatable), expected) in table {
-            let tried = Tried { is_reused, is_second, is_repeatable };
+            let tried = Tried { is_reused, is_second, is_repeatable, is_idempotent: true };
             assert_eq!(after_exchange(exchange, tried), expected, "{exchange:?} {tried:?}");
         }
+        let post = Tried { is_reused: true, is_second: false, is_repeatable: true, is_idempotent: false };
+        assert_eq!(after_exchange(Exchange::Foreign, post), Next::GiveUp);
+        assert_eq!(after_exchange(Exchange::Silent, post), Next::Repeat(None));
+        assert!(is_idempotent(b"GET") && !is_idempotent(b"POST") && !is_idempotent(b"PATCH"));
     }
 
     #[test]

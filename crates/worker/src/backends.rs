@@ -5,16 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use lacquer_backend::Endpoint;
-use lacquer_shm::Segment;
 use lacquer_shm::vsc::Vbe;
 use lacquer_shm::vsm::Cluster;
+use lacquer_shm::{Segment, VsmDir};
 use lacquer_vcl::Text;
 use lacquer_vcl::program::{Backend, Probe};
 use lacquer_vcl_runtime::{BackendId, Ctx, Director, Health, Instance};
 use parking_lot::RwLock;
 
 use crate::probes::Prober;
-use crate::shared::Shared;
 
 pub struct Origin {
     pub spec: Backend,
@@ -26,6 +25,8 @@ pub struct Origin {
     vcl_name: String,
     counters: RwLock<Option<Arc<Segment<Vbe>>>>,
     connections: AtomicU32,
+    /// Of these, the ones whose response has begun, and pipes.
+    answered: AtomicU32,
     waiting: AtomicU32,
     pub freed: tokio::sync::Notify,
 }
@@ -61,6 +62,7 @@ impl Origin {
             vcl_name: around.vcl_name.to_owned(),
             counters: RwLock::new(None),
             connections: AtomicU32::new(0),
+            answered: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
             freed: tokio::sync::Notify::new(),
             spec,
@@ -72,31 +74,15 @@ impl Origin {
         self.prober.as_ref().is_some_and(Prober::is_sick)
     }
 
-    /// Its VCL gets warm.
-    pub fn warm_up(self: &Arc<Self>, shared: &Arc<Shared>) {
-        self.show(true);
-        if let Some(prober) = &self.prober {
-            prober.start(self, shared);
-        }
-    }
-
-    /// Its VCL gets cold.
-    pub fn cool_down(&self, shared: &Shared) {
-        if let Some(prober) = &self.prober {
-            prober.stop(self, &shared.log);
-        }
-        self.show(false);
-    }
-
     /// Lets those who wait for a connection see that there will be none.
     pub fn wake_all(&self) {
         self.freed.notify_waiters();
     }
 
     /// Counters are there from load to discard, and shown while the VCL is warm.
-    pub fn publish(&self, shared: &Shared, room: Option<&Cluster>) {
+    pub fn publish(&self, vsm: &VsmDir, room: Option<&Cluster>) {
         let ident = format!("{}.{}", self.vcl_name, self.spec.name);
-        let made = Segment::<Vbe>::create_in(&shared.vsm.lock(), room, &ident);
+        let made = Segment::<Vbe>::create_in(vsm, room, &ident);
         if let Ok(segment) = made {
             if self.prober.is_none() {
                 segment.happy.set(u64::MAX);
@@ -104,12 +90,10 @@ impl Origin {
             segment.hide();
             *self.counters.write() = Some(Arc::new(segment));
         }
-        if let Some(prober) = &self.prober {
-            prober.report(self, &shared.log);
-        }
     }
 
-    fn show(&self, shown: bool) {
+    /// Shows or hides its counters.
+    pub fn show(&self, shown: bool) {
         if let Some(counters) = &*self.counters.read() {
             if shown {
                 counters.reveal();
@@ -144,18 +128,31 @@ impl Origin {
         self.spec.max_connections.filter(|&n| n > 0).map_or(most, |n| n.min(most))
     }
 
-    /// Takes a slot, which [`OriginSlot`] gives back. There may be as many as were declared but no more than
-    /// `most`; false if there is none.
+    /// Takes a slot, which [`OriginSlot`] gives back. There may be as many as were declared, and `most` that wait for
+    /// a response; false if there is none.
     ///
     /// [`OriginSlot`]: crate::origin_slot::OriginSlot
     pub(crate) fn enter(&self, most: u32) -> bool {
-        let limit = self.connection_limit(most);
         let before = self.connections.fetch_add(1, Ordering::Relaxed);
-        if before >= limit {
+        let unanswered = before.saturating_sub(self.answered.load(Ordering::Relaxed));
+        if before >= self.connection_limit(u32::MAX) || unanswered >= most {
             self.connections.fetch_sub(1, Ordering::Relaxed);
             return false;
         }
         true
+    }
+
+    /// One that has a slot has its response, or is a pipe: it does not count towards those that wait.
+    pub(crate) fn answer(&self) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
+        if self.has_queue() {
+            self.freed.notify_one();
+        }
+    }
+
+    /// The slot of one that was answered is about to be given back.
+    pub(crate) fn forget_answer(&self) {
+        self.answered.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(crate) fn leave(&self) {

@@ -10,10 +10,7 @@ use std::sync::{Arc, mpsc};
 use lacquer_backend::Pools;
 use lacquer_cache::Cache;
 use lacquer_cli::link::{self, FromWorker, ToWorker, WorkerConfig};
-use lacquer_params::Params;
-use lacquer_params::bits::{DebugBits as Debug, FeatureBits as Feature};
-use lacquer_shm::vsl::{Limits, Mask};
-use lacquer_shm::{Log, Main, Segment, Tag, VsmDir, vsm};
+use lacquer_shm::{Log, Main, Segment, VsmDir, vsm};
 use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
 use tokio::runtime::{LocalOptions, LocalRuntime};
@@ -22,15 +19,17 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use crate::accept::{Inherited, accept_loop, arrivals_loop};
 use crate::crew::{Arrival, Crew};
 use crate::descriptors::Descriptors;
+use crate::live_params::{LiveParams, apply_settings};
 use crate::locks::Locks;
 use crate::pool_counters::PoolCounters;
-use crate::probes::Runtimes;
 use crate::reactor::Reactor;
-use crate::shared::{LiveParams, Shared, Vxids};
+use crate::runtimes::Runtimes;
+use crate::shared::Shared;
 use crate::stevedores::Stevedores;
 use crate::tag_counters::TagCounters;
 use crate::turn::{Place, in_turns};
 use crate::vcl_table::VclTable;
+use crate::vxids::Vxids;
 
 /// For so many descriptors the kernel's table is made at the start; it takes eight bytes for each.
 const DESCRIPTORS_AT_ONCE: u64 = 1 << 16;
@@ -107,20 +106,8 @@ fn share(config: WorkerConfig) -> Result<Arc<Shared>, String> {
         admission: Arc::default(),
         descriptors: Descriptors::new(descriptor_limit()),
         hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-        watched: crate::watchdog::watched(reactor_count()),
+        watched: crate::watched::watched(reactor_count()),
     }))
-}
-
-/// Sets what is not looked up in the parameters every time.
-pub fn apply_settings(log: &Log, params: &Params) {
-    let mut mask = Mask::default();
-    for tag in Tag::ALL {
-        mask.set(*tag, params.vsl_mask.hides(*tag as u8));
-    }
-    log.set_mask(&mask);
-    log.set_limits(Limits { buffer: params.vsl_buffer as usize, reclen: params.vsl_reclen as usize });
-    log.set_unbuffered(params.debug.has(Debug::SYNCVSL));
-    lacquer_http::date::set_tolerant(params.feature.has(Feature::HTTP_DATE_POSTEL));
 }
 
 fn reactor_count() -> usize {
@@ -186,6 +173,6 @@ fn react(
     // A round looks at all connections, however many.
     let watching = tokio::task::unconstrained(crate::origin_watch::watch(reactor.clone()));
     spawn(runtime, &reactor, Place::Housekeeping, watching);
-    let housekeeping = pin!(Rc::clone(&reactor).housekeeping());
-    runtime.block_on(in_turns(&reactor.watched.turn, Place::Housekeeping, housekeeping));
+    let work = pin!(Rc::clone(&reactor).housekeeping());
+    runtime.block_on(in_turns(&reactor.watched.turn, Place::Housekeeping, work));
 }

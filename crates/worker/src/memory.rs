@@ -1,10 +1,10 @@
 //! The memory of a transaction, be it a request or a fetch, which the next one uses again.
 
+use std::sync::Arc;
+
 use lacquer_http::{Message, Workspace};
 use lacquer_params::Params;
-use lacquer_shm::TxLog;
-
-use crate::reactor::Reactor;
+use lacquer_shm::{Log, TxLog};
 
 pub struct Memory {
     pub ws: Workspace,
@@ -25,11 +25,11 @@ const KEPT: usize = 64 * 1024;
 
 impl Memory {
     /// `workspace` is the parameter that says how many bytes the workspace has.
-    pub fn new(reactor: &Reactor, params: &Params, workspace: u64) -> Memory {
+    pub fn new(log: &Arc<Log>, params: &Params, workspace: u64) -> Memory {
         let message = || Message::new(params.http_max_hdr as usize);
         Memory {
             ws: Workspace::new(workspace as usize),
-            log: reactor.shared.log.transaction(),
+            log: log.transaction(),
             request: message(),
             request0: message(),
             response: message(),

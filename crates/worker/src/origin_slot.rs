@@ -9,12 +9,17 @@ use crate::backends::Origin;
 pub struct OriginSlot {
     origin: Arc<Origin>,
     is_counted: bool,
+    is_answered: bool,
 }
 
 impl OriginSlot {
     /// Takes a slot, of which there are at most `most`; `None` if all are in use.
     pub fn take(origin: &Arc<Origin>, most: u32) -> Option<OriginSlot> {
-        origin.enter(most).then(|| OriginSlot { origin: origin.clone(), is_counted: false })
+        origin.enter(most).then(|| OriginSlot {
+            origin: origin.clone(),
+            is_counted: false,
+            is_answered: false,
+        })
     }
 
     pub fn origin(&self) -> &Arc<Origin> {
@@ -31,8 +36,20 @@ impl OriginSlot {
     }
 }
 
+impl OriginSlot {
+    /// The response has begun, or will never: others may wait in this one's stead.
+    pub fn answer(&mut self) {
+        if !std::mem::replace(&mut self.is_answered, true) {
+            self.origin.answer();
+        }
+    }
+}
+
 impl Drop for OriginSlot {
     fn drop(&mut self) {
+        if self.is_answered {
+            self.origin.forget_answer();
+        }
         if self.is_counted {
             self.origin.count(|c| c.conn.sub(1));
         }
@@ -59,5 +76,20 @@ mod tests {
         assert!(taken.is_err());
         assert!(OriginSlot::take(&origin, 100).is_some());
         assert!(OriginSlot::take(&origin, 100).is_some(), "and again");
+    }
+
+    #[test]
+    fn a_share_is_of_those_that_wait() {
+        let around = Surroundings { vcl_name: "boot", probe: None, via: None, prefer_ipv6: false, now: 0.0 };
+        let origin = Arc::new(Origin::new(lacquer_vcl::program::Backend::default(), &around));
+        let mut pipe = OriginSlot::take(&origin, 1).expect("there is one");
+        assert!(OriginSlot::take(&origin, 1).is_none(), "the first waits");
+        pipe.answer();
+        let waits = OriginSlot::take(&origin, 1).expect("the pipe does not count");
+        assert!(OriginSlot::take(&origin, 1).is_none());
+        drop(pipe);
+        assert!(OriginSlot::take(&origin, 1).is_none(), "the other still waits");
+        drop(waits);
+        assert!(OriginSlot::take(&origin, 1).is_some());
     }
 }

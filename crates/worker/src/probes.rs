@@ -1,44 +1,22 @@
-//! The probe of an origin: how it stands, and the task on some reactor that asks again and again.
-//!
-//! It runs while the origin's VCL is warm. Each warming and cooling begins a new history.
+//! The probe of an origin: its history, and how the origin stands by it.
 
-use std::future::Future;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use lacquer_backend::endpoint::Holddown;
-use lacquer_backend::poke::{Call, poke};
 use lacquer_backend::probe::{Attempt, Fact, History, Settings, Wanted};
-use lacquer_shm::{Log, Tag, Vxid};
 use lacquer_vcl::Text;
 use lacquer_vcl::program::Probe;
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-use crate::backends::Origin;
-use crate::clock;
-use crate::shared::Shared;
-
-/// The reactors, for tasks that any of them can do.
-#[derive(Default)]
-pub struct Runtimes {
-    handles: Mutex<Vec<Handle>>,
-    next: AtomicUsize,
-}
-
-impl Runtimes {
-    pub fn add(&self, handle: Handle) {
-        self.handles.lock().push(handle);
-    }
-
-    /// Gives the task to the reactors in turn.
-    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> Option<AbortHandle> {
-        let handles = self.handles.lock();
-        let turn = self.next.fetch_add(1, Ordering::Relaxed);
-        let handle = handles.get(turn % handles.len().max(1))?;
-        Some(handle.spawn(work).abort_handle())
-    }
+/// How an origin stands after a probe.
+pub struct Conclusion {
+    pub is_sick: bool,
+    /// It was not so before.
+    pub has_changed: bool,
+    /// The last probes as bits, for the counter.
+    pub happy: u64,
+    /// For the log.
+    pub text: String,
 }
 
 pub struct Prober {
@@ -98,74 +76,41 @@ impl Prober {
         }
     }
 
-    /// Forgets what was and says how things stand.
-    fn reset(&self, origin: &Origin, log: &Log) {
-        *self.history.lock() = History::new(&self.settings);
-        self.report(origin, log);
-    }
-
-    /// Draws the conclusion from the history, for requests, counters and the log.
-    pub fn report(&self, origin: &Origin, log: &Log) {
-        let (sick, happy, text) = {
-            let history = self.history.lock();
-            let sick = history.is_sick(&self.settings);
-            (sick, history.map(Fact::Happy), history.log_text(&self.settings))
-        };
-        let went = self.sick.swap(sick, Ordering::Relaxed) != sick;
-        if went {
-            self.changed.store(clock::real().to_bits(), Ordering::Relaxed);
-        }
-        if went && sick {
-            origin.wake_all();
-        }
-        let name = &origin.spec.name;
-        let how = if went { "Went" } else { "Still" };
-        let state = if sick { "sick" } else { "healthy" };
-        log.write_fmt(Tag::Backend_health, Vxid::NONE, format_args!("{name} {how} {state} {text}"));
-        origin.count(|c| c.happy.set(happy));
-    }
-
-    fn add(&self, attempt: &Attempt) {
+    pub fn add(&self, attempt: &Attempt) {
         self.history.lock().add(attempt, &self.settings);
     }
 
-    pub fn start(&self, origin: &Arc<Origin>, shared: &Arc<Shared>) {
-        self.reset(origin, &shared.log);
-        let work = run(origin.clone(), shared.clone());
-        if let Some(before) = std::mem::replace(&mut *self.task.lock(), shared.runtimes.spawn(work)) {
+    /// Forgets what was.
+    pub fn reset(&self) {
+        *self.history.lock() = History::new(&self.settings);
+    }
+
+    /// Draws the conclusion from the history.
+    pub fn conclude(&self, now: f64) -> Conclusion {
+        let (is_sick, happy, text) = {
+            let history = self.history.lock();
+            let is_sick = history.is_sick(&self.settings);
+            (is_sick, history.map(Fact::Happy), history.log_text(&self.settings))
+        };
+        let has_changed = self.sick.swap(is_sick, Ordering::Relaxed) != is_sick;
+        if has_changed {
+            self.changed.store(now.to_bits(), Ordering::Relaxed);
+        }
+        Conclusion { is_sick, has_changed, happy, text }
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub fn request(&self) -> &[u8] {
+        &self.request
+    }
+
+    /// The task that probes; the one before ends.
+    pub fn set_task(&self, task: Option<AbortHandle>) {
+        if let Some(before) = std::mem::replace(&mut *self.task.lock(), task) {
             before.abort();
         }
-    }
-
-    pub fn stop(&self, origin: &Origin, log: &Log) {
-        if let Some(task) = self.task.lock().take() {
-            task.abort();
-        }
-        self.reset(origin, log);
-    }
-}
-
-async fn run(origin: Arc<Origin>, shared: Arc<Shared>) {
-    let Some(prober) = &origin.prober else { return };
-    loop {
-        let params = shared.params();
-        let call = Call {
-            endpoint: &origin.endpoint,
-            request: &prober.request,
-            proxy: origin.spec.proxy_header.unwrap_or(0),
-            prefer_ipv6: params.prefer_ipv6,
-            holddown: Holddown {
-                local: params.backend_local_error_holddown,
-                remote: params.backend_remote_error_holddown,
-            },
-            error_text: crate::sys::error_text,
-        };
-        let (attempt, refused) = poke(&call, &prober.settings).await;
-        if let Some(errno) = refused {
-            origin.count_failure(errno);
-        }
-        prober.add(&attempt);
-        prober.report(&origin, &shared.log);
-        tokio::time::sleep(clock::seconds(prober.settings.interval)).await;
     }
 }

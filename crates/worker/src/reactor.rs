@@ -24,7 +24,7 @@ use crate::shared::Shared;
 use crate::slices::Shift;
 use crate::spares::Spares;
 use crate::vcl_table::VclRef;
-use crate::watchdog::Watched;
+use crate::watched::Watched;
 
 pub struct Reactor {
     pub shared: Arc<Shared>,
@@ -194,7 +194,7 @@ impl Reactor {
         self.tidied.set(now);
         let params = self.params();
         let limits = self.pool_counters.share(params.pool_req);
-        self.seats.tidy(now, limits, &self.pool_counters.req, || Seat::new(self, &params));
+        self.seats.tidy(now, limits, &self.pool_counters.req, || Seat::new(&self.shared.log, &params));
         let limits = self.pool_counters.share(params.pool_vbo);
         self.runners.tidy(now, limits, &self.pool_counters.busyobj, || Runner::new(self, &params));
     }

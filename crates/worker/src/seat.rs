@@ -1,10 +1,12 @@
 //! Where a transaction lies while it runs, with its memory; the next one uses both again. Both are large: they
 //! stay where they are, and the seat is passed on by its address.
 
+use std::sync::Arc;
+
 use lacquer_params::Params;
+use lacquer_shm::Log;
 
 use crate::memory::Memory;
-use crate::reactor::Reactor;
 
 /// A transaction that takes a seat.
 pub trait Seated: Sized {
@@ -30,16 +32,16 @@ impl<T> Default for Seat<T> {
 }
 
 impl<T: Seated> Seat<T> {
-    pub fn new(reactor: &Reactor, params: &Params) -> Seat<T> {
+    pub fn new(log: &Arc<Log>, params: &Params) -> Seat<T> {
         let mut seat = Seat::default();
-        seat.prepare(reactor, params);
+        seat.prepare(log, params);
         seat
     }
 
     /// Its memory, ready for a transaction under the parameters of now.
-    pub fn prepare(&mut self, reactor: &Reactor, params: &Params) -> &mut Memory {
+    pub fn prepare(&mut self, log: &Arc<Log>, params: &Params) -> &mut Memory {
         let workspace = T::workspace(params);
-        let memory = self.0.memory.get_or_insert_with(|| Memory::new(reactor, params, workspace));
+        let memory = self.0.memory.get_or_insert_with(|| Memory::new(log, params, workspace));
         memory.refresh(params, workspace);
         memory
     }

@@ -235,10 +235,11 @@ impl VclTable {
         Some(entry)
     }
 
-    /// Frees discarded programs that nobody runs any more, cools those that were asked to. It runs vcl_fini and
-    /// frees what may be thousands of regexes and backends, so it is not for reactors: a program goes only when no
+    /// Cools programs that were asked to, and returns discarded ones that nobody runs any more. Their end runs vcl_fini
+    /// and frees what may be thousands of regexes and backends, so it is not for reactors: a program goes only when no
     /// task has even its last reference.
-    pub fn reap(&self) {
+    #[must_use = "they are to be finished"]
+    pub fn reap(&self) -> Vec<Arc<Vcl>> {
         let mut gone = Vec::new();
         if !self.inner.read().leaving.is_empty() {
             let mut inner = self.inner.write();
@@ -247,11 +248,7 @@ impl VclTable {
             inner.leaving = busy;
             gone = free;
         }
-        for vcl in gone {
-            if vcl.claim_fini() {
-                crate::vcl_life::finish(&vcl);
-            }
-        }
+        gone.retain(|vcl| vcl.claim_fini());
         for entry in &self.inner.read().entries {
             if let Entry::Program(vcl) = entry
                 && vcl.temperature() == Temperature::Cooling
@@ -260,5 +257,6 @@ impl VclTable {
                 vcl.set_temperature(Temperature::Cold);
             }
         }
+        gone
     }
 }

@@ -4,16 +4,12 @@
 //! since the first look, less the time in which the kernel gave the reactor no processor: that is the machine's
 //! load, not a hold.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::sync::{Arc, OnceLock};
-
 use lacquer_shm::{Tag, Vxid};
 
 use crate::clock;
 use crate::shared::Shared;
 use crate::turn::Turn;
-use crate::vars::vxid_of;
+use crate::vxids::vxid_of;
 
 /// Looks within the time that a turn may last.
 const LOOKS: f64 = 5.0;
@@ -21,36 +17,6 @@ const LOOKS: f64 = 5.0;
 const OFF: f64 = 1.0;
 /// The shortest time between two looks in seconds.
 const SHORTEST: f64 = 0.002;
-
-/// One reactor as the watchdog sees it.
-#[derive(Default)]
-pub struct Watched {
-    pub turn: Turn,
-    /// The kernel's statistics of its thread, where they can be read.
-    schedule: OnceLock<File>,
-}
-
-impl Watched {
-    /// To be called on the reactor's thread.
-    pub fn on_this_thread(&self) {
-        if let Ok(file) = File::open("/proc/thread-self/schedstat") {
-            let _ = self.schedule.set(file);
-        }
-    }
-
-    /// Seconds for which the thread was ready to run and did not get a processor.
-    fn starved(&self) -> f64 {
-        let mut text = [0; 96];
-        let length = self.schedule.get().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
-        waited_in(&text[..length])
-    }
-}
-
-/// The second number is the wait in nanoseconds.
-fn waited_in(schedstat: &[u8]) -> f64 {
-    let text = str::from_utf8(schedstat).unwrap_or_default();
-    text.split_whitespace().nth(1).and_then(|n| n.parse::<f64>().ok()).unwrap_or(0.0) * 1e-9
-}
 
 /// The turn that was seen last.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -134,11 +100,6 @@ fn report(shared: &Shared, id: usize, turn: &Turn, finding: Finding) {
     }
 }
 
-/// One for each reactor.
-pub fn watched(reactors: usize) -> Vec<Arc<Watched>> {
-    (0..reactors).map(|_| Arc::default()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,11 +117,5 @@ mod tests {
         assert_eq!(sight.look(Some(5), 0.22, 0.05, || 0.09), Finding::Fine, "it had no processor");
         assert_eq!(sight.look(None, 0.3, 0.05, fed), Finding::Fine);
         assert_eq!(sight.look(None, 0.9, 0.05, fed), Finding::Fine, "idle");
-    }
-
-    #[test]
-    fn the_kernel_says_who_starves() {
-        assert_eq!(waited_in(b"123 2000000000 5\n"), 2.0);
-        assert_eq!(waited_in(b""), 0.0);
     }
 }

@@ -140,7 +140,7 @@ async fn run(req: &mut Req, url: [&[u8]; 2], host: &[u8], seam: Box<Seam<Exit>>)
     let vxid = Vxid::client(reactor.vxid());
     let params = reactor.params();
     let mut seat = reactor.take_seat();
-    let memory = seat.prepare(&reactor, &params);
+    let memory = seat.prepare(&reactor.shared.log, &params);
     let why = format!("esi {level}");
     memory.log.begin(vxid);
     memory.log.put_relation(Tag::Begin, "req", req.task.vxid(), &why);

@@ -94,6 +94,10 @@ pub async fn recv(req: &mut Req) -> Step {
     if let Some(why) = h1::request_fault(&req.http0, &req.task.ws) {
         return Box::pin(refuse(req, why)).await;
     }
+    // Only HTTP/2 brings one here; an origin that ignores it would take it for the next request.
+    if req.body.is_available() && req.http0.method(&req.task.ws) == b"HEAD" {
+        return Box::pin(refuse(req, "Body in a HEAD request")).await;
+    }
     prepare(req);
     if req.body.status() == BodyStatus::Error {
         req.close = Some(SessClose::Overload);

@@ -91,7 +91,8 @@ impl Fetch {
             let reused = self.origin.as_ref().is_some_and(|o| o.reused);
             let exchange = self.exchange().await;
             let is_repeatable = self.no_retry.is_none();
-            let tried = Tried { is_reused: reused, is_second: fresh_only, is_repeatable };
+            let is_idempotent = retry::is_idempotent(self.bereq.method(&self.task.ws));
+            let tried = Tried { is_reused: reused, is_second: fresh_only, is_repeatable, is_idempotent };
             match retry::after_exchange(exchange, tried) {
                 Next::Respond => return true,
                 Next::Repeat(reason) => {

@@ -85,6 +85,17 @@ impl OriginConnection {
         self.slot.origin()
     }
 
+    /// Does not count towards those that wait for a response any more.
+    pub fn answer(&mut self) {
+        self.slot.answer();
+    }
+
+    /// Returns whether surplus bytes or another connection's say that the response may be another request's.
+    pub fn may_be_foreign(&self, ws: &Workspace) -> bool {
+        let surplus = self.body_at_hand().map(|length| ws.get(self.ahead.tail(length)));
+        self.has_faulty_origin() || surplus.is_some_and(surplus::may_be_response)
+    }
+
     /// Counts the connection as in use, and its request.
     pub fn count_request(&mut self) {
         self.slot.count_request();
@@ -149,9 +160,18 @@ impl Limits {
     }
 }
 
+/// Whether connections to this origin begin with a PROXY header.
+pub fn has_proxy_header(origin: &Origin) -> bool {
+    origin.spec.proxy_header.is_some_and(|version| version > 0)
+}
+
 /// Looks for an idle connection. Those with surplus bytes are closed and logged.
 pub fn take_idle(reactor: &Reactor, slot: &OriginSlot, quiet: Duration, log: &mut TxLog) -> Taken {
     let endpoint = &slot.origin().endpoint;
+    if has_proxy_header(slot.origin()) {
+        // Each begins with a header for one client, which others to the same address need not have.
+        return Taken::None;
+    }
     let mut faults = Vec::new();
     let taken = reactor.shared.pools.take(reactor.id, endpoint, quiet, &mut faults);
     for fault in &faults {

@@ -8,7 +8,7 @@ use lacquer_http::SessClose;
 use lacquer_shm::Tag;
 
 use super::Fetch;
-use super::connection::{OriginConnection, log_close};
+use super::connection::{OriginConnection, has_proxy_header, log_close};
 use crate::surplus;
 
 impl Fetch {
@@ -70,7 +70,7 @@ fn objection(connection: &OriginConnection, reason: Option<SessClose>) -> Option
     let origin = connection.origin();
     let used = Used {
         close: connection.close.or(reason),
-        has_proxy_header: origin.spec.proxy_header.is_some_and(|version| version > 0),
+        has_proxy_header: has_proxy_header(origin),
         is_at_end: connection.is_at_end,
     };
     // One that was in use before the suspicion is kept, to see what else arrives on it. It is not used meanwhile.

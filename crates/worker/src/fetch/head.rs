@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use lacquer_flow::retry::Exchange;
+use lacquer_flow::retry::{self, Exchange};
 use lacquer_http::h1::{self, HeadScan};
 use lacquer_http::{BodyStatus, Mark, SessClose};
 use lacquer_shm::Tag;
@@ -153,7 +153,8 @@ impl Fetch {
         connection.framing = h1::response_body(&self.beresp, &self.task.ws, head.framing, method);
         connection.is_bodyless = method == b"HEAD" || matches!(self.beresp.status(), 204 | 304);
         connection.is_at_end = connection.framing.status == BodyStatus::None;
-        if connection.is_in_doubt() && self.no_retry.is_none() {
+        // One that cannot be sent again is believed, unless it may be the response to another.
+        if connection.is_in_doubt() && (self.is_repeatable() || connection.may_be_foreign(&self.task.ws)) {
             return self.give_up_answer(connection, before);
         }
         // The log tells what was changed before it tells all.
@@ -165,7 +166,15 @@ impl Fetch {
         }
         self.count_framing(connection.framing.status);
         self.beresp_headers().log_all();
+        if connection.body_at_hand().is_none_or(|length| length > connection.ahead.len()) {
+            connection.answer();
+        }
         Exchange::Answered
+    }
+
+    /// Returns whether the request may be sent once more although the origin may have carried it out.
+    fn is_repeatable(&self) -> bool {
+        self.no_retry.is_none() && retry::is_idempotent(self.bereq.method(&self.task.ws))
     }
 
     /// Names the parameter that the response's head exceeds, in the log and as the reason on the error page.

@@ -280,7 +280,7 @@ fn start(req: &mut Req, mode: Mode, how: &str, background: bool) -> (Runner, boo
     let reactor = req.task.reactor.clone();
     let (runner, params) = (reactor.take_runner(), reactor.params());
     let mut seat = runner.seat();
-    seat.prepare(&reactor, &params);
+    seat.prepare(&reactor.shared.log, &params);
     let made = seat.occupy(|memory| start::from_request(req, mode, vxid, params, memory, &runner));
     let Some(fetch) = made else { return (runner, false) };
     fetch.is_bgfetch = background;

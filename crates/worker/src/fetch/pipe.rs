@@ -33,6 +33,8 @@ impl PipeCall<'_> {
                 }
                 log_open(&mut self.pipe.log, &connection);
                 connection.count_request();
+                // It may last for hours.
+                connection.answer();
                 Some(connection)
             }
             Err(e) => {

@@ -82,7 +82,7 @@ pub struct Runner {
 impl Runner {
     pub fn new(reactor: &Reactor, params: &Params) -> Runner {
         let desk = Rc::new(Desk::default());
-        desk.vacant.set(Some(Seat::new(reactor, params)));
+        desk.vacant.set(Some(Seat::new(&reactor.shared.log, params)));
         let work = Box::pin(one_after_the_other(desk.clone()));
         Runner {
             work,

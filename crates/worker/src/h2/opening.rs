@@ -57,7 +57,7 @@ impl Opening {
         let vcl = reactor.vcl()?;
         let stream = Stream::open(conn, id, t_first);
         let mut seat = reactor.take_seat();
-        seat.prepare(reactor, &params);
+        seat.prepare(&reactor.shared.log, &params);
         let start = Start {
             reactor: reactor.clone(),
             params,

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use lacquer_backend::RxHalf;
 use lacquer_http::{SessClose, Workspace};
 use lacquer_params::Params;
-use lacquer_shm::{Tag, Vxid};
+use lacquer_shm::vsc::LocalMain;
+use lacquer_shm::{Log, Tag, Vxid};
 
 use crate::addresses::AddressUsage;
-use crate::reactor::Reactor;
 
 pub use address_limit::{TOO_MANY_REQUESTS, begin_request};
 pub use serve::{log_late, run};
@@ -99,12 +99,12 @@ pub struct Sess {
 }
 
 impl Sess {
-    pub fn new(reactor: &Reactor, listener: Arc<Listener>, rx: &RxHalf, opened: f64) -> Sess {
+    pub fn new(vxid: u64, listener: Arc<Listener>, rx: &RxHalf, opened: f64) -> Sess {
         let remote = rx.peer_addr().map_or_else(Side::none, Side::of);
         let local = rx.local_addr().map_or_else(Side::none, Side::of);
         let credentials = listener.path.is_some().then(|| crate::sys::peer_credentials(rx.as_fd())).flatten();
         Sess {
-            vxid: reactor.vxid(),
+            vxid,
             listener,
             client: remote.clone(),
             server: local.clone(),
@@ -123,8 +123,7 @@ impl Sess {
         }
     }
 
-    pub fn log_open(&self, reactor: &Reactor) {
-        let log = &reactor.shared.log;
+    pub fn log_open(&self, log: &Log) {
         let vxid = Vxid::client(self.vxid);
         let kind = if self.listener.proxy { "PROXY" } else { "HTTP/1" };
         log.write_fmt(Tag::Begin, vxid, format_args!("sess 0 {kind}"));
@@ -144,8 +143,7 @@ impl Sess {
         );
     }
 
-    pub fn log_close(&self, reactor: &Reactor, reason: SessClose, now: f64) {
-        let log = &reactor.shared.log;
+    pub fn log_close(&self, log: &Log, reason: SessClose, now: f64) {
         let vxid = Vxid::client(self.vxid);
         let lasted = (now - self.opened).max(0.0);
         log.write_fmt(Tag::SessClose, vxid, format_args!("{} {lasted:.3}", reason.name()));
@@ -167,8 +165,8 @@ impl Sess {
 }
 
 /// Counts the end of a session by its reason.
-pub fn count_close(reactor: &Reactor, reason: SessClose) {
-    let c = &reactor.counters;
+pub fn count_close(counters: &LocalMain, reason: SessClose) {
+    let c = counters;
     let counter = match reason {
         SessClose::RemClose => &c.sc_rem_close,
         SessClose::ReqClose => &c.sc_req_close,

@@ -55,8 +55,8 @@ pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) 
     reactor.counters.s_sess.add(1);
     pool_counters::taken(&reactor.pool_counters.sess);
     let (half, tx) = stream.split();
-    let mut sess = Box::new(Sess::new(&reactor, listener, &half, opened));
-    sess.log_open(&reactor);
+    let mut sess = Box::new(Sess::new(reactor.vxid(), listener, &half, opened));
+    sess.log_open(&reactor.shared.log);
     let mut rx = Rx::new(half);
     let settled = if sess.listener.proxy {
         Box::pin(proxy_header::receive(&reactor, &mut sess, &mut rx)).await
@@ -92,8 +92,8 @@ pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) 
     };
     pool_counters::given(&reactor.pool_counters.sess);
     reactor.counters.ws_session_overflow.add(u64::from(sess.workspace_overflowed()));
-    count_close(&reactor, reason);
-    sess.log_close(&reactor, reason, clock::real());
+    count_close(&reactor.counters, reason);
+    sess.log_close(&reactor.shared.log, reason, clock::real());
     reactor.flush_counters();
     if let Some(connection) = lingering {
         Box::pin(close_lingering(&reactor, connection)).await;
@@ -135,7 +135,7 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
         }
         let params = reactor.params();
         let mut seat = reactor.take_seat();
-        let memory = seat.prepare(reactor, &params);
+        let memory = seat.prepare(&reactor.shared.log, &params);
         let limit = connection.sess.idle_limit(&params);
         connection.idle.arm(idle_since, limit);
         let received = receive_head(&params, connection, memory).await;

@@ -14,11 +14,12 @@ pub mod storage;
 pub mod workspace;
 
 use lacquer_http::{Text, Workspace};
-use lacquer_shm::{Tag, Vxid};
+use lacquer_shm::Tag;
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::{HostResult, RegexLimits};
 
 use crate::task::Task;
+use crate::vxids::vxid_of;
 
 /// The longest duration VCL can show; stands for "never".
 const DURATION_MAX: f64 = 999_999_999_999.999;
@@ -48,16 +49,6 @@ const TAGS: [Option<Tag>; 256] = {
     }
     table
 };
-
-/// A transaction's number with its side, as modules give it.
-pub fn vxid_of(raw: u64) -> Vxid {
-    let client = Vxid::client(raw);
-    match raw {
-        0 => Vxid::NONE,
-        _ if raw == client.raw() => client,
-        _ => Vxid::backend(raw),
-    }
-}
 
 /// What both hosts do for their task.
 impl Task {

@@ -10,7 +10,7 @@ use lacquer_vcl_runtime::{Host, PrivateMap, RegexLimits};
 use crate::clock;
 use crate::control::bans;
 use crate::shared::Shared;
-use crate::vars::vxid_of;
+use crate::vxids::vxid_of;
 
 pub struct InitHost {
     shared: Arc<Shared>,

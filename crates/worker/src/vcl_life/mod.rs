@@ -5,7 +5,7 @@
 mod host;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use lacquer_cli::link::VclState;
 use lacquer_cli::status;
@@ -21,15 +21,12 @@ pub use self::host::InitHost;
 use crate::backends::{Origin, OriginLeaf, Surroundings};
 use crate::clock;
 use crate::control::Answer;
+use crate::probing;
 use crate::shared::Shared;
 use crate::vcl_table::{Entry, Temperature, Vcl};
 
-/// Where the end of a program finds log and cache.
-static SHARED: OnceLock<Arc<Shared>> = OnceLock::new();
-
 /// Adds a program.
 pub fn load(shared: &Arc<Shared>, name: &str, program: &[u8], state: VclState, warm: bool) -> Answer {
-    let shared = SHARED.get_or_init(|| shared.clone());
     let (loaded, origins, room) = match build(shared, name, program) {
         Ok(built) => built,
         Err(why) => return Answer::refuse(status::PARAM, why),
@@ -80,7 +77,8 @@ fn build(
             now,
         };
         let origin = Arc::new(Origin::new(spec.clone(), &around));
-        origin.publish(shared, room.as_ref());
+        origin.publish(&shared.vsm.lock(), room.as_ref());
+        probing::report(&origin, &shared.log);
         origins.push(origin.clone());
         Arc::new(OriginLeaf(origin)) as Arc<dyn Director>
     });
@@ -105,14 +103,14 @@ fn warm_up(shared: &Arc<Shared>, vcl: &Vcl) -> Result<(), String> {
         vcl.set_temperature(Temperature::Cold);
         return Err(why);
     }
-    vcl.origins.iter().for_each(|origin| origin.warm_up(shared));
+    vcl.origins.iter().for_each(|origin| probing::warm_up(origin, shared));
     Ok(())
 }
 
 /// From warm to cold, when nobody runs it.
 fn cool_down(shared: &Shared, vcl: &Vcl) {
     vcl.set_temperature(Temperature::Cold);
-    vcl.origins.iter().for_each(|origin| origin.cool_down(shared));
+    vcl.origins.iter().for_each(|origin| probing::cool_down(origin, &shared.log));
     // What a module says to it does not keep a program warm.
     let _ = vcl.loaded.event(Event::Cold);
 }
@@ -171,7 +169,7 @@ pub fn set_state(shared: &Arc<Shared>, name: &str, state: VclState, warm: bool) 
     }
 }
 
-pub fn discard(shared: &Shared, name: &str) -> Answer {
+pub fn discard(shared: &Arc<Shared>, name: &str) -> Answer {
     if shared.vcls.discard(name).is_none() {
         return unknown(name);
     }
@@ -180,7 +178,7 @@ pub fn discard(shared: &Shared, name: &str) -> Answer {
 }
 
 /// Goes on with what waited for tasks to end: cooling and discarding.
-pub fn poll(shared: &Shared) {
+pub fn poll(shared: &Arc<Shared>) {
     for entry in shared.vcls.entries() {
         if let Entry::Program(vcl) = entry
             && vcl.temperature() == Temperature::Busy
@@ -189,18 +187,16 @@ pub fn poll(shared: &Shared) {
             cool_down(shared, &vcl);
         }
     }
-    shared.vcls.reap();
+    shared.vcls.reap().iter().for_each(|vcl| finish(shared, vcl));
     publish(shared);
 }
 
 /// The end of a discarded program that nobody runs any more.
-pub fn finish(vcl: &Vcl) {
-    if let Some(shared) = SHARED.get() {
-        if !matches!(vcl.temperature(), Temperature::Cold | Temperature::Init) {
-            cool_down(shared, vcl);
-        }
-        vcl.loaded.fini(&mut InitHost::new(shared.clone(), Method::Fini));
+fn finish(shared: &Arc<Shared>, vcl: &Vcl) {
+    if !matches!(vcl.temperature(), Temperature::Cold | Temperature::Init) {
+        cool_down(shared, vcl);
     }
+    vcl.loaded.fini(&mut InitHost::new(shared.clone(), Method::Fini));
 }
 
 fn programs(shared: &Shared) -> impl Iterator<Item = Arc<Vcl>> {

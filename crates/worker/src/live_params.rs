@@ -1,0 +1,49 @@
+//! The parameters of now, and what is set when they change.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lacquer_params::Params;
+use lacquer_params::bits::{DebugBits as Debug, FeatureBits as Feature};
+use lacquer_shm::Log;
+use lacquer_shm::Tag;
+use lacquer_shm::vsl::{Limits, Mask};
+use parking_lot::RwLock;
+
+/// The parameters, as the manager last told them.
+pub struct LiveParams {
+    now: RwLock<Arc<Params>>,
+    generation: AtomicU64,
+}
+
+impl LiveParams {
+    pub fn new(params: Params) -> LiveParams {
+        LiveParams { now: RwLock::new(Arc::new(params)), generation: AtomicU64::new(1) }
+    }
+
+    pub fn now(&self) -> Arc<Params> {
+        self.now.read().clone()
+    }
+
+    pub fn set(&self, params: Params) {
+        *self.now.write() = Arc::new(params);
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Changes with every change of a parameter; cheap to look at.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+}
+
+/// Sets what is not looked up in the parameters every time.
+pub fn apply_settings(log: &Log, params: &Params) {
+    let mut mask = Mask::default();
+    for tag in Tag::ALL {
+        mask.set(*tag, params.vsl_mask.hides(*tag as u8));
+    }
+    log.set_mask(&mask);
+    log.set_limits(Limits { buffer: params.vsl_buffer as usize, reclen: params.vsl_reclen as usize });
+    log.set_unbuffered(params.debug.has(Debug::SYNCVSL));
+    lacquer_http::date::set_tolerant(params.feature.has(Feature::HTTP_DATE_POSTEL));
+}

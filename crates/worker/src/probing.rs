@@ -1,0 +1,72 @@
+//! Probing of origins: the tasks on some reactor that ask again and again, and what follows from the answers.
+//!
+//! An origin is probed while its VCL is warm. Each warming and cooling begins a new history.
+
+use std::sync::Arc;
+
+use lacquer_backend::endpoint::Holddown;
+use lacquer_backend::poke::{Call, poke};
+use lacquer_shm::{Log, Tag, Vxid};
+
+use crate::backends::Origin;
+use crate::clock;
+use crate::shared::Shared;
+
+/// The origin's VCL gets warm.
+pub fn warm_up(origin: &Arc<Origin>, shared: &Arc<Shared>) {
+    origin.show(true);
+    if let Some(prober) = &origin.prober {
+        prober.reset();
+        report(origin, &shared.log);
+        prober.set_task(shared.runtimes.spawn(run(origin.clone(), shared.clone())));
+    }
+}
+
+/// The origin's VCL gets cold.
+pub fn cool_down(origin: &Origin, log: &Log) {
+    if let Some(prober) = &origin.prober {
+        prober.set_task(None);
+        prober.reset();
+        report(origin, log);
+    }
+    origin.show(false);
+}
+
+/// Tells requests, counters and the log how the origin stands.
+pub fn report(origin: &Origin, log: &Log) {
+    let Some(prober) = &origin.prober else { return };
+    let found = prober.conclude(clock::real());
+    if found.has_changed && found.is_sick {
+        origin.wake_all();
+    }
+    let name = &origin.spec.name;
+    let how = if found.has_changed { "Went" } else { "Still" };
+    let state = if found.is_sick { "sick" } else { "healthy" };
+    log.write_fmt(Tag::Backend_health, Vxid::NONE, format_args!("{name} {how} {state} {}", found.text));
+    origin.count(|c| c.happy.set(found.happy));
+}
+
+async fn run(origin: Arc<Origin>, shared: Arc<Shared>) {
+    let Some(prober) = &origin.prober else { return };
+    loop {
+        let params = shared.params();
+        let call = Call {
+            endpoint: &origin.endpoint,
+            request: prober.request(),
+            proxy: origin.spec.proxy_header.unwrap_or(0),
+            prefer_ipv6: params.prefer_ipv6,
+            holddown: Holddown {
+                local: params.backend_local_error_holddown,
+                remote: params.backend_remote_error_holddown,
+            },
+            error_text: crate::sys::error_text,
+        };
+        let (attempt, refused) = poke(&call, prober.settings()).await;
+        if let Some(errno) = refused {
+            origin.count_failure(errno);
+        }
+        prober.add(&attempt);
+        report(&origin, &shared.log);
+        tokio::time::sleep(clock::seconds(prober.settings().interval)).await;
+    }
+}

@@ -1,0 +1,28 @@
+//! The reactors as those see them who have a task that any of them can do.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+
+#[derive(Default)]
+pub struct Runtimes {
+    handles: Mutex<Vec<Handle>>,
+    next: AtomicUsize,
+}
+
+impl Runtimes {
+    pub fn add(&self, handle: Handle) {
+        self.handles.lock().push(handle);
+    }
+
+    /// Gives the task to the reactors in turn.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> Option<AbortHandle> {
+        let handles = self.handles.lock();
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        let handle = handles.get(turn % handles.len().max(1))?;
+        Some(handle.spawn(work).abort_handle())
+    }
+}
