@@ -11,8 +11,9 @@ use std::pin::Pin;
 use lacquer_vcl::types::{HttpId, Method};
 use lacquer_vcl::variables_table::Var;
 
-use crate::director::BackendId;
-use crate::instance::{HeaderName, PrivateMap};
+use crate::backend::BackendId;
+use crate::header_name::HeaderName;
+use crate::private_map::PrivateMap;
 use crate::regex::RegexLimits;
 use crate::value::Blob;
 

@@ -5,13 +5,16 @@
 //! implements [`Module`] and needs to know nothing else.
 
 pub mod acl;
+mod args;
+mod backend;
 pub mod convert;
-pub mod ctx;
-pub mod director;
+mod header_name;
 pub mod host;
-pub mod instance;
-pub mod module;
+mod kept;
+mod private_map;
+mod raw;
 pub mod regex;
+mod run;
 pub mod task;
 pub mod value;
 
@@ -20,5 +23,7 @@ pub use director::{AdminHealth, BackendId, Director, Directors, Health};
 pub use host::{H2Setting, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, StableValues, TcpInfo};
 pub use instance::{HeaderName, Instance, ObjectState, PrivateMap};
 pub use module::{Args, Constructor, Event, Func, Module, ModuleError, ObjectType};
+pub use raw::{Raw, RawKind};
 pub use regex::{Regex, RegexLimits};
-pub use value::{Blob, NameRef, OwnedBlob, Raw, RawKind, Str, StrWords, Value};
+pub use run::{ctx, director, instance, module};
+pub use value::{Blob, NameRef, OwnedBlob, Str, StrWords, Value};

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 
 use lacquer_vcl::variables_table::Var;
 
+use crate::args::{Args, ModuleError};
 use crate::ctx::{Ctx, lasting};
-use crate::module::{Args, ModuleError};
 use crate::value::Blob;
 
 impl<'a> Ctx<'a> {

@@ -1,99 +1,19 @@
 //! One loaded VCL: the program with everything that is prepared once and shared by all tasks that run it.
 
-use std::any::Any;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use lacquer_http::OwnedName;
 use lacquer_vcl::program::{Backend, Program};
 
+use super::{Director, Directors, Module};
 use crate::acl::AclTable;
-use crate::ctx::Ctx;
-use crate::director::{BackendId, Director, Directors};
-use crate::module::{Constructor, Func, Module};
+use crate::backend::BackendId;
+use crate::kept::Kept;
 use crate::regex::Regex;
 
-/// A header name as the program writes it, with what look-ups need prepared.
-#[derive(Clone, Debug)]
-pub struct HeaderName {
-    pub name: OwnedName,
-    /// The name in lower case.
-    pub lower: String,
-}
-
-impl HeaderName {
-    pub fn new(name: &str) -> HeaderName {
-        HeaderName { name: OwnedName::new(name), lower: name.to_ascii_lowercase() }
-    }
-}
-
-/// Values that modules keep, found by type and by a key that tells apart several of one type.
-#[derive(Default)]
-pub struct PrivateMap {
-    cells: Vec<(usize, Box<dyn Any>)>,
-}
-
-impl PrivateMap {
-    /// The value, made by default when it is first asked for.
-    pub fn get<T: Default + 'static>(&mut self, key: usize) -> &mut T {
-        let at = match self.cells.iter().position(|(k, v)| *k == key && v.is::<T>()) {
-            Some(at) => at,
-            None => {
-                self.cells.push((key, Box::<T>::default()));
-                self.cells.len() - 1
-            }
-        };
-        self.cells[at].1.downcast_mut::<T>().expect("the position was chosen by this type")
-    }
-
-    /// What was kept under the key, if anything was.
-    pub fn peek<T: 'static>(&self, key: usize) -> Option<&T> {
-        self.cells.iter().find(|(k, _)| *k == key).and_then(|(_, v)| v.downcast_ref::<T>())
-    }
-
-    pub fn clear(&mut self) {
-        self.cells.clear();
-    }
-}
-
-/// An object made by `new`, shared by all tasks.
-pub type ObjectState = Arc<dyn Any + Send + Sync>;
-
-/// A compiled subroutine: takes the context, returns an action's code or 0. The context must be of the instance
-/// that the code was made of.
-pub type SubFn = for<'a, 'b> unsafe extern "C" fn(&'b mut Ctx<'a>) -> u32;
-
-/// A module function that the program calls.
-#[derive(Clone, Copy)]
-pub struct ResolvedFunction {
-    pub func: Func,
-    /// It may wait ([`Module::suspends`]).
-    pub suspends: bool,
-}
-
-/// A program with all that it needs at run time; shared by all threads.
-pub struct Instance {
-    pub name: String,
-    pub program: Program,
-    pub headers: Vec<HeaderName>,
-    pub regexes: Vec<Regex>,
-    pub acls: Vec<AclTable>,
-    /// The module behind each of the program's imports.
-    pub modules: Vec<&'static dyn Module>,
-    /// The function behind each of the program's functions.
-    pub functions: Vec<ResolvedFunction>,
-    /// The constructor of each of the program's objects, and its state once vcl_init made it.
-    pub constructors: Vec<Constructor>,
-    pub objects: Vec<OnceLock<ObjectState>>,
-    pub directors: Directors,
-    /// The id of each declared backend, in the program's order.
-    pub backends: Vec<BackendId>,
-    pub default_backend: BackendId,
-    /// The machine code of each of the program's subs, once compiled.
-    subs: OnceLock<Vec<SubFn>>,
-    call_states: Vec<OnceLock<Box<dyn Any + Send + Sync>>>,
-    vcl_states: Mutex<Vec<(usize, Arc<dyn Any + Send + Sync>)>>,
-    kept: Kept,
-}
+pub use super::{Instance, ResolvedFunction, SubFn};
+pub use crate::args::ObjectState;
+pub use crate::header_name::HeaderName;
+pub use crate::private_map::PrivateMap;
 
 impl Instance {
     /// Prepares a program: regexes (with machine code of their own if `regex_jit`), ACLs, module functions.
@@ -207,19 +127,4 @@ fn resolve(module: &'static dyn Module, object: &str, name: &str) -> Result<Reso
     let found = table.iter().find(|f| f.0 == name);
     let func = found.ok_or_else(|| format!("Module {} has no function {full}", module.name()))?.1;
     Ok(ResolvedFunction { func, suspends: module.suspends().contains(&full.as_str()) })
-}
-
-/// Shared bytes that outlive every task of a VCL. Only ever grows, each once.
-#[derive(Default)]
-struct Kept(Mutex<Vec<Arc<[u8]>>>);
-
-impl Kept {
-    fn keep(&self, bytes: &Arc<[u8]>) -> &[u8] {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !all.iter().any(|held| Arc::ptr_eq(held, bytes)) {
-            all.push(bytes.clone());
-        }
-        // SAFETY: the reference counter held above is not given up before `self` goes.
-        unsafe { &*Arc::as_ptr(bytes) }
-    }
 }

@@ -1,74 +1,13 @@
 //! Backends and directors as VCL handles them: small numbers into a table that belongs to the loaded VCL.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::ctx::Ctx;
-use crate::instance::Instance;
+use super::{Ctx, Instance};
 
-/// A BACKEND value. Zero is no backend; otherwise the index into [`Directors`] plus one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[repr(transparent)]
-pub struct BackendId(pub u32);
-
-impl BackendId {
-    pub const NONE: BackendId = BackendId(0);
-
-    pub fn is_none(self) -> bool {
-        self.0 == 0
-    }
-}
-
-/// Whether a director can serve, and since when (seconds since the epoch) it has been so.
-#[derive(Clone, Copy, Debug)]
-pub struct Health {
-    pub healthy: bool,
-    pub changed: f64,
-}
-
-/// What an administrator said by `backend.set_health`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum AdminHealth {
-    Auto = 0,
-    Healthy = 1,
-    Sick = 2,
-    Deleted = 3,
-}
-
-/// A backend (leaf) or something that chooses among others.
-pub trait Director: Send + Sync {
-    /// The name in VCL.
-    fn name(&self) -> &str;
-    /// "backend", "round-robin", "fallback", "random", "hash", "shard", …
-    fn kind(&self) -> &'static str;
-    /// One step of the choice: a leaf returns `me`, a director one of its own; `NONE` if nothing can serve.
-    fn resolve(&self, ctx: &mut Ctx<'_>, me: BackendId) -> BackendId;
-    /// Health as probes and the directors below see it; the administrator's word is applied by [`Directors`].
-    fn healthy(&self, vcl: &Instance) -> Health;
-    /// Health for the task at hand; directors that judge by the object override it.
-    fn healthy_for(&self, ctx: &mut Ctx<'_>) -> Health {
-        self.healthy(ctx.vcl)
-    }
-    /// Whether it has an opinion of health at all; without one, it counts as healthy.
-    fn judges(&self) -> bool {
-        true
-    }
-    /// Text for `backend.list`: the "Probe" column; with `details` the `-p` text, or nothing. `json` asks
-    /// for a JSON value.
-    fn list(&self, vcl: &Instance, details: bool, json: bool) -> String;
-    fn as_any(&self) -> &dyn Any;
-}
-
-/// One row of a VCL's table of directors.
-pub struct DirectorCell {
-    pub director: Arc<dyn Director>,
-    admin: AtomicU8,
-    /// When it was made or the administrator last changed his mind: a double's bits.
-    admin_changed: AtomicU64,
-}
+pub use super::{Director, DirectorCell, Directors};
+pub use crate::backend::{AdminHealth, BackendId, Health};
 
 impl DirectorCell {
     pub fn admin(&self) -> AdminHealth {
@@ -100,12 +39,6 @@ impl DirectorCell {
 
 fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
-}
-
-/// The directors of one loaded VCL. Rows are only ever added, so an id stays valid as long as the VCL.
-#[derive(Default)]
-pub struct Directors {
-    cells: std::sync::RwLock<Vec<Arc<DirectorCell>>>,
 }
 
 impl Directors {

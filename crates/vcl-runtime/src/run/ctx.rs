@@ -1,5 +1,5 @@
 //! The context of one run of VCL: who runs it, which program, and whether it has failed. For modules it is
-//! also the way to everything they may ask of the transaction; [`module`](crate::module) lists it.
+//! also the way to everything they may ask of the transaction; [`module`](super::module) lists it.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -9,38 +9,18 @@ use std::sync::Arc;
 use lacquer_shm::vsl::Tag;
 use lacquer_vcl::types::{Action, HttpId, Method};
 
+use super::Instance;
+use crate::args::{Args, ModuleError};
+use crate::backend::BackendId;
 use crate::convert;
-use crate::director::BackendId;
+use crate::header_name::HeaderName;
 use crate::host::{Host, HostResult, LocalFuture};
-use crate::instance::{HeaderName, Instance};
-use crate::module::{Args, ModuleError};
 use crate::value::{NameRef, Str};
 
-/// Where VCL can be suspended: the coroutine it runs on. Made by the code generator's crate. A context, or whoever
-/// holds it, may keep it longer than the coroutine runs; to wait is an error then.
-pub trait Suspend {
-    /// Gives the future to the reactor and comes back when it is done, or when the run is being given up.
-    fn wait(&self, work: LocalFuture<'_, ()>);
-}
+pub use super::{Ctx, Suspend};
 
 /// Dynamic calls nest no deeper; a bound for the stack, far above what programs do.
 const MAX_DYNAMIC_CALLS: usize = 16;
-
-/// `'a` is the run: the host is borrowed and values handed to VCL live that long. Compiled code reads the first
-/// two fields by place.
-#[repr(C)]
-pub struct Ctx<'a> {
-    /// The code of an action (`Fail` after a failure) once the run has to end. Compiled code looks after
-    /// every call that can set it.
-    pub handling: u32,
-    /// Not zero while `VCL_trace` records are wanted.
-    pub trace: u32,
-    pub host: &'a mut dyn Host,
-    pub vcl: &'a Instance,
-    suspend: Option<Rc<dyn Suspend>>,
-    /// Subs under way that can be called dynamically.
-    active: Vec<u32>,
-}
 
 impl<'a> Ctx<'a> {
     pub fn new(host: &'a mut dyn Host, vcl: &'a Instance) -> Self {
