@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use crate::locks::Mutex;
 
 use lacquer_storage::{BodyWriter, Stevedore};
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use parking_lot::Mutex;
+use crate::locks::Mutex;
 
 use crate::cache::Cache;
 use crate::object::Object;

@@ -43,7 +43,7 @@ impl Cache {
         self.inspect(next, now, log);
         self.events.clock().set_due(next);
         // What was inserted meanwhile saw a due time of zero and rang no bell.
-        let earliest = |s: &parking_lot::Mutex<Shard>| s.lock().heap.first().map_or(NEVER, |(w, _)| w);
+        let earliest = |s: &crate::locks::Mutex<Shard>| s.lock().heap.first().map_or(NEVER, |(w, _)| w);
         self.events.clock().time(self.shards.iter().map(earliest).min().unwrap_or(NEVER))
     }
 

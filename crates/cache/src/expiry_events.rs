@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use crate::locks::Mutex;
 use lacquer_flow::lookup::Limits;
-use parking_lot::Mutex;
 
 use crate::object::Object;
 use crate::stats::{CacheStats, bump};

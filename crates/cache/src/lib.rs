@@ -17,6 +17,7 @@ mod expiry;
 mod expiry_events;
 mod front;
 mod heap;
+mod locks;
 mod lookup;
 mod object;
 mod object_ref;

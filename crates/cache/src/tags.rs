@@ -8,9 +8,9 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::locks::Mutex;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
-use parking_lot::Mutex;
 
 use crate::stats::{add, sub};
 

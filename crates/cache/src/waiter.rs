@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::Mutex;
+use crate::locks::Mutex;
 
 /// How far the waiting has come.
 #[derive(Debug)]

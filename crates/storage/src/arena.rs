@@ -7,12 +7,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+#[cfg(not(miri))]
 use parking_lot::Mutex;
 
 use crate::dirty::Dirty;
 use crate::mapping::Mapping;
 use crate::runs::Runs;
 use crate::slabs::{Geometry, PAGE, Slabs};
+#[cfg(miri)]
+use crate::sync::Mutex;
 use crate::system;
 
 /// Bytes of addresses that an unlimited arena reserves by default; they cost nothing until touched.

@@ -1,25 +1,31 @@
 //! The atomics and the lock of a body. Under `--cfg loom` they are loom's, which runs a test in every order that the
-//! memory model allows.
+//! memory model allows; under Miri the lock is the standard library's, because Miri refuses the way in which `parking_lot`
+//! calls the kernel for a lock that is taken.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, fence};
-#[cfg(not(loom))]
+#[cfg(not(any(loom, miri)))]
 pub(crate) use parking_lot::Mutex;
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, fence};
 
-/// Loom's lock with the interface of `parking_lot`.
 #[cfg(loom)]
-#[derive(Debug, Default)]
-pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+use loom::sync as locks;
+#[cfg(all(miri, not(loom)))]
+use std::sync as locks;
 
-#[cfg(loom)]
+/// Another lock with the interface of `parking_lot`.
+#[cfg(any(loom, miri))]
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(locks::Mutex<T>);
+
+#[cfg(any(loom, miri))]
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self(loom::sync::Mutex::new(value))
+        Self(locks::Mutex::new(value))
     }
 
-    pub(crate) fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
+    pub(crate) fn lock(&self) -> locks::MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

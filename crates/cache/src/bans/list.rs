@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use crate::locks::{Mutex, RwLock};
 
 use crate::bans::build::BanSpec;
 use crate::bans::test::{Operand, Test, fingerprint};

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use parking_lot::Mutex;
+use crate::locks::Mutex;
 
 use crate::bans::list::{Ban, GROUP};
 use crate::cache::Cache;

@@ -1,0 +1,38 @@
+//! The cache's locks. Under Miri they are the standard library's with the interface of `parking_lot`: Miri refuses the way in
+//! which that calls the kernel for a lock that is taken.
+
+#[cfg(not(miri))]
+pub(crate) use parking_lot::{Mutex, RwLock};
+#[cfg(miri)]
+pub(crate) use standard::{Mutex, RwLock};
+
+#[cfg(miri)]
+mod standard {
+    use std::sync::{self, MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard};
+
+    #[derive(Debug, Default)]
+    pub(crate) struct Mutex<T>(sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+
+    #[derive(Debug, Default)]
+    pub(crate) struct RwLock<T>(sync::RwLock<T>);
+
+    impl<T> RwLock<T> {
+        pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
+            self.0.read().unwrap_or_else(PoisonError::into_inner)
+        }
+
+        pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
+            self.0.write().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+}
