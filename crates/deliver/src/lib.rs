@@ -9,17 +9,16 @@
 mod outlet;
 mod pace;
 mod parts;
-mod seam;
+mod reader;
 mod sink;
 mod source;
 mod stored;
 #[cfg(test)]
 mod tests;
 
-pub use outlet::{Below, Outlet};
+pub use outlet::{Below, Outlet, Seam};
 pub use pace::Pace;
 pub use parts::send_parts;
-pub use seam::Seam;
 pub use sink::{SendError, Sink};
 pub use source::Source;
 pub use stored::send_stored;
