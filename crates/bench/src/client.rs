@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// How much is read while a head is waited for: all of a small answer, and little of a large one's body.
 const HEAD_AND_MORE: usize = 4096;
 
-/// What to ask for, how many are left, and for how long.
+/// The request to send, the number of requests that are left, and the time until which they are sent.
 pub struct Plan {
     path: String,
     header: String,

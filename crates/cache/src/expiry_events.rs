@@ -51,7 +51,7 @@ enum Note {
     Removed { vxid: u64, fresh_until: f64, hits: u32 },
 }
 
-/// What expiry learns between its runs.
+/// The events that expiry learns of between its runs.
 pub(crate) struct ExpiryEvents {
     clock: Clock,
     notes: Mutex<Vec<Note>>,

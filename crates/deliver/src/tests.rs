@@ -14,7 +14,7 @@ use lacquer_testing::{Random, rounds};
 
 use crate::*;
 
-/// What a client would have got.
+/// Records the bytes that a client would have got.
 #[derive(Default)]
 struct Recorder {
     bytes: Vec<u8>,
@@ -270,7 +270,7 @@ fn a_source_is_sent_with_its_end() {
     assert!(Source::Bytes(Vec::new()).is_empty());
 }
 
-/// What an included response does to the gzip stream around it.
+/// An included body, plain or packed, becomes part of the gzip stream around it.
 #[test]
 fn included_bodies_become_part_of_a_gzip_stream() {
     let world = World::new();

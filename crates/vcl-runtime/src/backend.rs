@@ -20,7 +20,7 @@ pub struct Health {
     pub changed: f64,
 }
 
-/// What an administrator said by `backend.set_health`.
+/// The word of an administrator, given by `backend.set_health`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AdminHealth {

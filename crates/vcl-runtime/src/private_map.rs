@@ -21,7 +21,7 @@ impl PrivateMap {
         self.cells[at].1.downcast_mut::<T>().expect("the position was chosen by this type")
     }
 
-    /// What was kept under the key, if anything was.
+    /// Returns the value that was kept under the key, if one was.
     pub fn peek<T: 'static>(&self, key: usize) -> Option<&T> {
         self.cells.iter().find(|(k, _)| *k == key).and_then(|(_, v)| v.downcast_ref::<T>())
     }

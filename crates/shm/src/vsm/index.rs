@@ -16,7 +16,7 @@ const MIN_REMOVALS: usize = 10;
 /// Readers take a line into a buffer of 8 kB.
 const MAX_IDENT: usize = 1024;
 
-/// Who writes the directory: readers take a new pair for a restart, and a pid that is gone for an end.
+/// The process that writes the directory: readers take a new pair for a restart, and a pid that is gone for an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     pub pid: u32,

@@ -72,7 +72,7 @@ pub enum Val {
     Http(u32),
 }
 
-/// What the emitters of a share of the subs have in common.
+/// The parts that the emitters of a share of the subs have in common.
 pub struct Shared<'p> {
     pub instance: &'p Instance,
     /// Which subs can be called dynamically; calls to them by name go the same checked way.

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-/// What a turn allows for, in frames.
+/// The frames that a turn allows for.
 const FRAMES: u32 = 1000;
 /// The frames that a request counts for if it was answered at once, and if it waits for something.
 const SERVED: u32 = 20;
