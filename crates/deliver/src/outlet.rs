@@ -60,9 +60,13 @@ impl<S: Sink> Outlet<S> {
         Ok(())
     }
 
-    /// The end of the body, for the filters.
-    pub async fn end_filters(&mut self) -> Result<(), SendError> {
-        if self.chain.is_empty() { Ok(()) } else { self.filter(&[], true).await }
+    /// After the last of a body, which came to this: ends the filters, and the response unless it includes this body.
+    pub async fn finish(&mut self, sent: Result<(), SendError>) -> Result<(), SendError> {
+        let sent = match sent {
+            Ok(()) if !self.chain.is_empty() => self.filter(&[], true).await,
+            other => other,
+        };
+        self.below.settle(sent).await
     }
 
     pub fn report(&mut self) -> Report {
@@ -77,13 +81,6 @@ impl<S: Sink> Sink for Outlet<S> {
         }
         self.filter(piece, false).await?;
         if self.chain.is_done() { Err(SendError::Enough) } else { Ok(()) }
-    }
-
-    async fn stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
-        let most = to.min(from.saturating_add(STEP_MAX as u64));
-        let chunk = object.chunk_before(from, most).ok_or(SendError::Source)?;
-        self.write(chunk.bytes()).await?;
-        Ok(from + chunk.len() as u64)
     }
 
     async fn flush(&mut self) -> Result<(), SendError> {
@@ -110,25 +107,19 @@ impl<S: Sink> Sink for Outlet<S> {
         }
     }
 
-    async fn end_with(&mut self, piece: &[u8]) -> Result<(), SendError> {
-        self.write(piece).await?;
-        self.end().await
-    }
-
     async fn end(&mut self) -> Result<(), SendError> {
-        self.end_filters().await?;
-        self.below.settle(Ok(())).await
+        self.finish(Ok(())).await
     }
 }
 
 impl<S: Sink> Below<S> {
     /// After the last of a body, which came to this.
-    pub async fn settle(&mut self, sent: Result<(), SendError>) -> Result<(), SendError> {
+    pub(crate) async fn settle(&mut self, sent: Result<(), SendError>) -> Result<(), SendError> {
         let Below::Client(sink) = self else { return sent };
         match sent {
             Ok(()) | Err(SendError::Enough) => sink.end().await,
             Err(SendError::Io(_)) => sent,
-            // What came before the failure goes out, without an end.
+            // The client gets what came before the failure, without an end.
             Err(_) => sink.flush().await.and(sent),
         }
     }

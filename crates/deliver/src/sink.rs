@@ -3,6 +3,7 @@
 use std::io;
 
 use lacquer_cache::Object;
+use lacquer_filters::STEP_MAX;
 
 /// Why a response was not sent to its end.
 #[derive(Debug)]
@@ -39,8 +40,19 @@ pub trait Sink {
 
     /// Sends bytes of a stored body from `from` on, where at least one is, as many as suit the protocol and none from
     /// `to` on. Returns where the next ones begin.
-    fn stored(&mut self, object: &Object, from: u64, to: u64)
-    -> impl Future<Output = Result<u64, SendError>>;
+    fn stored(
+        &mut self,
+        object: &Object,
+        from: u64,
+        to: u64,
+    ) -> impl Future<Output = Result<u64, SendError>> {
+        async move {
+            let most = to.min(from.saturating_add(STEP_MAX as u64));
+            let chunk = object.chunk_before(from, most).ok_or(SendError::Source)?;
+            self.write(chunk.bytes()).await?;
+            Ok(from + chunk.len() as u64)
+        }
+    }
 
     /// Lets the client have all that there is so far, the head too.
     fn flush(&mut self) -> impl Future<Output = Result<(), SendError>>;
@@ -53,7 +65,12 @@ pub trait Sink {
     fn check(&mut self) -> Result<(), SendError>;
 
     /// Sends the rest of the body in one piece, and its end.
-    fn end_with(&mut self, piece: &[u8]) -> impl Future<Output = Result<(), SendError>>;
+    fn end_with(&mut self, piece: &[u8]) -> impl Future<Output = Result<(), SendError>> {
+        async move {
+            self.write(piece).await?;
+            self.end().await
+        }
+    }
 
     /// Sends the end of the body.
     fn end(&mut self) -> impl Future<Output = Result<(), SendError>>;

@@ -21,13 +21,6 @@ impl Sink for Exit {
         }
     }
 
-    async fn stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
-        match self {
-            Exit::Http1(sender) => sender.stored(object, from, to).await,
-            Exit::Http2(sender) => Box::pin(sender.stored(object, from, to)).await,
-        }
-    }
-
     async fn flush(&mut self) -> Result<(), SendError> {
         match self {
             Exit::Http1(sender) => sender.flush().await,
@@ -46,13 +39,6 @@ impl Sink for Exit {
         match self {
             Exit::Http1(sender) => sender.check(),
             Exit::Http2(sender) => sender.check(),
-        }
-    }
-
-    async fn end_with(&mut self, piece: &[u8]) -> Result<(), SendError> {
-        match self {
-            Exit::Http1(sender) => sender.end_with(piece).await,
-            Exit::Http2(sender) => Box::pin(sender.end_with(piece)).await,
         }
     }
 

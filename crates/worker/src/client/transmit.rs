@@ -168,10 +168,8 @@ pub(super) async fn pour_out(
     exit: Exit,
 ) -> (Option<Exit>, Result<(), SendError>) {
     let outlet = Outlet::new(plan.filters, req.task.params.gzip_buffer, Below::Client(exit));
-    let (outlet, poured) = Box::pin(pour(req, source, plan.esi, plan.parts.as_deref(), outlet)).await;
-    let mut below = outlet.into_below();
-    let sent = Box::pin(below.settle(poured)).await;
-    match below {
+    let (outlet, sent) = Box::pin(pour(req, source, plan.esi, plan.parts.as_deref(), outlet)).await;
+    match outlet.into_below() {
         Below::Client(exit) => (Some(exit), sent),
         Below::Include(_) | Below::Lent => (None, sent),
     }
@@ -195,12 +193,9 @@ async fn pour(
         Source::Object(object) => send_stored(&mut outlet, object, 0, u64::MAX).await,
         Source::Bytes(bytes) => outlet.write(bytes).await,
     };
-    let poured = match poured {
-        Ok(()) => outlet.end_filters().await,
-        failed => failed,
-    };
+    let sent = outlet.finish(poured).await;
     req.task.log_filtered_out(&outlet.report());
-    (outlet, poured)
+    (outlet, sent)
 }
 
 /// What Varnish keeps of an include's filter in the workspace; counted, so that a size chosen for it means the same.
