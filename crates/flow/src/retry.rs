@@ -24,11 +24,9 @@ pub struct Tried {
     pub is_second: bool,
     /// The request can be sent again: nothing of a body was taken from the client.
     pub is_repeatable: bool,
-    /// Sending it twice does no harm (RFC 9110 section 9.2.2).
-    pub is_idempotent: bool,
 }
 
-/// Returns whether a request with this method may be carried out twice.
+/// Returns whether a request with this method may be carried out twice (RFC 9110 section 9.2.2).
 pub fn is_idempotent(method: &[u8]) -> bool {
     matches!(method, b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE" | b"PUT" | b"DELETE")
 }
@@ -42,15 +40,15 @@ pub enum Next {
     GiveUp,
 }
 
-/// Decides what follows an exchange with an origin.
+/// Decides what follows an exchange with an origin. `is_idempotent`: the request may be carried out twice.
 #[inline]
-pub fn after_exchange(exchange: Exchange, tried: Tried) -> Next {
+pub fn after_exchange(exchange: Exchange, tried: Tried, is_idempotent: impl FnOnce() -> bool) -> Next {
     match exchange {
         Exchange::Answered => Next::Respond,
         // A new connection that stays silent will do so again.
         Exchange::Silent if tried.is_reused && tried.is_repeatable => Next::Repeat(None),
         // The origin may have carried it out, unlike one that it closed the connection for.
-        Exchange::Foreign if !tried.is_second && tried.is_repeatable && tried.is_idempotent => {
+        Exchange::Foreign if !tried.is_second && tried.is_repeatable && is_idempotent() => {
             Next::Repeat(Some(SessClose::RxJunk))
         }
         Exchange::Silent | Exchange::Foreign | Exchange::Failed => Next::GiveUp,
@@ -87,12 +85,12 @@ mod tests {
             ((Exchange::Failed, true, false, true), Next::GiveUp),
         ];
         for ((exchange, is_reused, is_second, is_repeatable), expected) in table {
-            let tried = Tried { is_reused, is_second, is_repeatable, is_idempotent: true };
-            assert_eq!(after_exchange(exchange, tried), expected, "{exchange:?} {tried:?}");
+            let tried = Tried { is_reused, is_second, is_repeatable };
+            assert_eq!(after_exchange(exchange, tried, || true), expected, "{exchange:?} {tried:?}");
         }
-        let post = Tried { is_reused: true, is_second: false, is_repeatable: true, is_idempotent: false };
-        assert_eq!(after_exchange(Exchange::Foreign, post), Next::GiveUp);
-        assert_eq!(after_exchange(Exchange::Silent, post), Next::Repeat(None));
+        let post = Tried { is_reused: true, is_second: false, is_repeatable: true };
+        assert_eq!(after_exchange(Exchange::Foreign, post, || false), Next::GiveUp);
+        assert_eq!(after_exchange(Exchange::Silent, post, || false), Next::Repeat(None));
         assert!(is_idempotent(b"GET") && !is_idempotent(b"POST") && !is_idempotent(b"PATCH"));
     }
 

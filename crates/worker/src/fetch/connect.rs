@@ -91,9 +91,9 @@ impl Fetch {
             let reused = self.origin.as_ref().is_some_and(|o| o.reused);
             let exchange = self.exchange().await;
             let is_repeatable = self.no_retry.is_none();
-            let is_idempotent = retry::is_idempotent(self.bereq.method(&self.task.ws));
-            let tried = Tried { is_reused: reused, is_second: fresh_only, is_repeatable, is_idempotent };
-            match retry::after_exchange(exchange, tried) {
+            let tried = Tried { is_reused: reused, is_second: fresh_only, is_repeatable };
+            let is_idempotent = || retry::is_idempotent(self.bereq.method(&self.task.ws));
+            match retry::after_exchange(exchange, tried, is_idempotent) {
                 Next::Respond => return true,
                 Next::Repeat(reason) => {
                     self.close_origin(reason);
