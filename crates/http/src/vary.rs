@@ -48,8 +48,8 @@ fn request_value<'w>(req: &Message, ws: &'w Workspace, name: &[u8]) -> Option<Co
     let mut lines = req.get_all(ws, HeaderName::new(name)).map(trim_ows_end);
     let first = lines.next()?;
     let Some(second) = lines.next() else { return Some(Cow::Borrowed(first)) };
-    let mut all = [first, b", ", second].concat();
-    for line in lines {
+    let mut all = first.to_vec();
+    for line in std::iter::once(second).chain(lines) {
         all.extend_from_slice(b", ");
         all.extend_from_slice(line);
     }

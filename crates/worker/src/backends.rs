@@ -123,9 +123,9 @@ impl Origin {
         });
     }
 
-    /// How many connections there may be: as many as were declared, but no more than `most`.
-    pub fn connection_limit(&self, most: u32) -> u32 {
-        self.spec.max_connections.filter(|&n| n > 0).map_or(most, |n| n.min(most))
+    /// Returns how many connections there may be by its declaration.
+    pub fn declared_limit(&self) -> u32 {
+        self.spec.max_connections.filter(|&n| n > 0).unwrap_or(u32::MAX)
     }
 
     /// Takes a slot, which [`OriginSlot`] gives back. There may be as many as were declared, and `most` that wait for
@@ -135,7 +135,7 @@ impl Origin {
     pub(crate) fn enter(&self, most: u32) -> bool {
         let before = self.connections.fetch_add(1, Ordering::Relaxed);
         let unanswered = before.saturating_sub(self.answered.load(Ordering::Relaxed));
-        if before >= self.connection_limit(u32::MAX) || unanswered >= most {
+        if before >= self.declared_limit() || unanswered >= most {
             self.connections.fetch_sub(1, Ordering::Relaxed);
             return false;
         }

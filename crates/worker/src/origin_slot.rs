@@ -34,9 +34,7 @@ impl OriginSlot {
             c.req.add(1);
         });
     }
-}
 
-impl OriginSlot {
     /// The response has begun, or will never: others may wait in this one's stead.
     pub fn answer(&mut self) {
         if !std::mem::replace(&mut self.is_answered, true) {

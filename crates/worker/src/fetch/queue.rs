@@ -91,7 +91,7 @@ impl<'e> Entry<'e> {
 
     /// The share of all that waits is the limit, not what was declared.
     fn is_share(&self) -> bool {
-        self.origin.connection_limit(self.most) == self.most
+        self.origin.declared_limit() >= self.most
     }
 
     async fn wait(&self) -> Option<OriginSlot> {

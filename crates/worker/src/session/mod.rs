@@ -165,8 +165,7 @@ impl Sess {
 }
 
 /// Counts the end of a session by its reason.
-pub fn count_close(counters: &LocalMain, reason: SessClose) {
-    let c = counters;
+pub fn count_close(c: &LocalMain, reason: SessClose) {
     let counter = match reason {
         SessClose::RemClose => &c.sc_rem_close,
         SessClose::ReqClose => &c.sc_req_close,
