@@ -10,6 +10,7 @@ use std::time::Duration;
 use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, PATIENCE, until, vcl};
 use lacquer_testing::origin::{Origin, sized};
+use lacquer_testing::recorder::{Recorder, ok};
 use lacquer_testing::turns::beside_others;
 
 /// A request behind each of them; an origin that gets it was deceived.
@@ -354,4 +355,33 @@ fn responses_have_one_meaning_for_the_client() {
         }
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+/// A connection that begins with a PROXY header is one client's: a backend with such a header never uses an idle one of
+/// another backend at the same address, nor does any other use its own.
+#[test]
+fn connections_with_a_proxy_header_are_not_shared() {
+    let _turn = beside_others();
+    let origin = Recorder::start(|_| ok("fine"));
+    let address = origin.address;
+    let subs = format!(
+        "backend named {{ .host = \"{}\"; .port = \"{}\"; .proxy_header = 1; }}
+        sub vcl_recv {{
+            if (req.url == \"/named\") {{ set req.backend_hint = named; }}
+            return (pass);
+        }}",
+        address.ip(),
+        address.port()
+    );
+    let daemon = Daemon::start(&vcl(address, &subs), &[]);
+    for path in ["/plain", "/named", "/plain", "/named", "/named", "/plain"] {
+        assert_eq!(get(daemon.address, path).expect("it answers").status, 200);
+        // An idle connection has proved by then that it can be used again.
+        std::thread::sleep(Duration::from_millis(80));
+    }
+    let heads = origin.take();
+    assert_eq!(heads.len(), 6);
+    for head in heads {
+        assert_eq!(head.starts_with("PROXY "), head.contains("GET /named "), "{head:?}");
+    }
 }

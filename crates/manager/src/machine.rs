@@ -128,6 +128,8 @@ impl Resolver for Machine {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{CWD, FileType, Mode};
+
     use super::*;
 
     #[test]
@@ -137,5 +139,28 @@ mod tests {
         assert_eq!(found, [format!("{here}/src/machine.rs")]);
         assert_eq!(Machine.glob("/nonexistent/*.vcl").unwrap(), Vec::<String>::new());
         assert!(Machine.glob("/et?").unwrap().contains(&"/etc".to_owned()));
+    }
+
+    /// A file that never ends, one that nobody writes to, a directory and a file that is too large are refused at once.
+    #[test]
+    fn only_regular_files_are_read_as_vcl() {
+        let dir = std::env::temp_dir().join(format!("lacquer-vcl-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let (pipe, large, good) = (dir.join("pipe"), dir.join("large"), dir.join("good"));
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, mode, 0).unwrap();
+        fs::File::create(&large).unwrap().set_len(LONGEST_VCL + 1).unwrap();
+        fs::write(&good, "vcl 4.1;").unwrap();
+        let table = [
+            (Path::new("/dev/zero"), Err("Not a regular file".to_owned())),
+            (&pipe, Err("Not a regular file".to_owned())),
+            (&dir, Err("Is a directory".to_owned())),
+            (&large, Err("File too large".to_owned())),
+            (&good, Ok(b"vcl 4.1;".to_vec())),
+        ];
+        for (path, expected) in table {
+            assert_eq!(Machine.read(&path.to_string_lossy()), expected, "{path:?}");
+        }
+        fs::remove_dir_all(&dir).unwrap();
     }
 }
