@@ -4,9 +4,9 @@
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, vcl};
@@ -41,6 +41,15 @@ fn write_apart(stream: &mut TcpStream, first: &str, then: &str, late: Option<u64
             stream.write_all(then.as_bytes()).is_ok()
         }
     }
+}
+
+/// Sends a response that nobody asked for after a while; the origin goes on meanwhile.
+fn write_later(stream: &TcpStream, late: Duration) {
+    let stream = stream.try_clone().expect("sockets can be cloned");
+    std::thread::spawn(move || {
+        std::thread::sleep(late);
+        let _ = (&stream).write_all(FOREIGN.as_bytes());
+    });
 }
 
 /// Returns the response with this path as its body.
@@ -287,15 +296,55 @@ fn a_shift_ends_by_itself() {
         std::thread::sleep(Duration::from_millis(10));
         let n = once.fetch_add(1, Ordering::SeqCst);
         if n == 20 {
-            let late = stream.try_clone().expect("sockets can be cloned");
-            std::thread::spawn(move || {
-                std::thread::sleep(Duration::from_millis(5));
-                let _ = (&late).write_all(FOREIGN.as_bytes());
-            });
+            write_later(stream, Duration::from_millis(5));
         }
         stream.write_all(page(path, false).as_bytes()).is_ok()
     });
     unsolicited_round(&origin, 1, effort(150, 3000), 120, "one shift");
+}
+
+/// An origin that was in order for long shifts the answers to its clients with one unsolicited response: at most one gets
+/// another's, however soon each connection is wanted again.
+#[test]
+fn a_proven_origin_shifts_one_answer() {
+    let turn = beside_others();
+    let lates = effort(&[1, 5][..], &[0, 1, 2, 5, 20]);
+    let rounds = lates
+        .iter()
+        .flat_map(|&late| effort(&[0, 3][..], &[0, 1, 3, 10]).iter().map(move |&slow| (late, slow)));
+    at_once(&turn, rounds, |(late, slow)| {
+        let (late, slow) = (Duration::from_millis(late), Duration::from_millis(slow));
+        let (begun, done) = (Instant::now(), AtomicBool::new(false));
+        let origin = Origin::start(move |path, stream| {
+            std::thread::sleep(slow);
+            let is_time = begun.elapsed() > Duration::from_millis(1500);
+            if is_time && !done.swap(true, Ordering::SeqCst) {
+                write_later(stream, late);
+            }
+            stream.write_all(page(path, false).as_bytes()).is_ok()
+        });
+        let daemon = Daemon::start(&vcl(origin.address, SUBS), &["-s", "malloc,64M"]);
+        let wrong = Arc::new(Wrong::default());
+        let clients: Vec<_> = (0..8)
+            .map(|own| {
+                let (wrong, address) = (wrong.clone(), daemon.address);
+                std::thread::spawn(move || {
+                    let mut client = Client::connect(address).expect("connections are accepted");
+                    for n in 0.. {
+                        if begun.elapsed() > Duration::from_secs(3) {
+                            break;
+                        }
+                        if !ask_page(&mut client, &format!("/pass/{own}/{n}"), &wrong) {
+                            client = Client::connect(address).expect("connections are accepted");
+                        }
+                    }
+                })
+            })
+            .collect();
+        clients.into_iter().for_each(|client| client.join().expect("clients do not panic"));
+        let first = wrong.first.lock().expect("nobody panics with it").clone();
+        assert!(wrong.count() <= 1, "{late:?} {slow:?}: {} wrong, the first {first:?}", wrong.count());
+    });
 }
 
 /// A response that is there before the request was sent is not taken for its answer.
@@ -370,7 +419,10 @@ fn the_rest_of_a_body_blames_its_own_connection() {
             }));
             match path {
                 "/pass/long" => write_apart(stream, &page(path, false), "the rest of it", None),
-                "/kept/d" if shifted => write_apart(stream, &page(path, false), FOREIGN, Some(100_000)),
+                "/kept/d" if shifted => {
+                    write_later(stream, Duration::from_millis(250));
+                    stream.write_all(page(path, false).as_bytes()).is_ok()
+                }
                 _ => stream.write_all(page(path, false).as_bytes()).is_ok(),
             }
         });
@@ -391,8 +443,9 @@ fn the_rest_of_a_body_blames_its_own_connection() {
         ask_at_once(["/kept/a", "/kept/b"]);
         std::thread::sleep(Duration::from_millis(200));
         ask_at_once(["/kept/c", "/kept/d"]);
+        std::thread::sleep(Duration::from_millis(100));
         ask("/pass/long");
-        std::thread::sleep(Duration::from_millis(300));
+        std::thread::sleep(Duration::from_millis(400));
         let before = origin.requests();
         let all = ["/kept/a", "/kept/b", "/kept/c", "/kept/d"];
         all.into_iter().for_each(ask);

@@ -5,11 +5,11 @@
 //! back is taken first: it is the least likely to have been closed by the origin meanwhile.
 //!
 //! A connection is looked at, in the kernel, before it is used again. Bytes that wait there belong to no
-//! request; a request sent now would get them as its response. Connections whose next bytes are in doubt
-//! rest first (see [`crate::record`]), and each shelf has a watcher that learns of bytes on idle connections
-//! when they arrive.
+//! request; a request sent now would get them as its response. Connections rest after each response (see
+//! [`crate::record`]), and each shelf has a watcher that learns of bytes on idle connections when they arrive.
+//! Rests cost connections, so that those which are not a must are cut short where too many rest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
@@ -19,13 +19,19 @@ use parking_lot::Mutex;
 
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
-use crate::record::{Exchange, Received};
+use crate::record::{Exchange, Received, Rest};
 use crate::stream::Look;
 use crate::trust::SpokeFirst;
 
 /// Most connections to one endpoint that rest on a shelf. A request that would leave one more behind closes it, so
 /// that many responses without a body take neither the descriptors nor the origin's connections.
 const MOST_RESTING: usize = 32;
+/// Most connections to one endpoint, on all shelves, that rest without having to.
+const MOST_SPARED: usize = 64;
+
+/// A connection looks on so many shelves, one after each of its first responses, for others that the origin keeps open
+/// while it serves this one.
+const SHELVES_ASKED: usize = 16;
 
 /// A connection that may be used again.
 struct Pooled {
@@ -45,7 +51,8 @@ struct Shelf {
 /// The idle connections to one endpoint. They are closed when no backend has it any more.
 struct Idle {
     endpoint: Weak<Endpoint>,
-    ready: Vec<Pooled>,
+    /// The last one is the latest. They should rest, but need not.
+    ready: VecDeque<Pooled>,
     /// Proved nothing yet when they were put here.
     resting: Vec<Pooled>,
 }
@@ -94,16 +101,38 @@ pub struct Tended {
 }
 
 impl Shelf {
-    /// Takes a usable connection; the error is when the first of those that rest becomes usable.
-    fn take(&mut self, endpoint: u64, now: Instant) -> Result<Pooled, Option<Instant>> {
+    /// Takes a usable connection; the error is when the first of those that rest becomes usable. Of those that should
+    /// rest, `spared` are left in peace.
+    fn take(&mut self, endpoint: u64, spared: usize, now: Instant) -> Result<Pooled, Option<Instant>> {
         let idle = self.idle.get_mut(&endpoint).ok_or(None)?;
-        if let Some(ready) = idle.ready.pop() {
+        if let Some(ready) = idle.ready_at(spared, now).and_then(|at| idle.ready.remove(at)) {
             return Ok(ready);
         }
         match idle.resting.iter().position(|pooled| pooled.usable <= now) {
             Some(at) => Ok(idle.resting.swap_remove(at)),
             None => Err(idle.resting.iter().map(|pooled| pooled.usable).min()),
         }
+    }
+}
+
+impl Idle {
+    /// Returns the place of the latest ready connection that has rested. If none has, and there are more than `spared`,
+    /// that of the one that rests longest of the latest ones.
+    fn ready_at(&self, spared: usize, now: Instant) -> Option<usize> {
+        let latest = self.ready.len().checked_sub(1)?;
+        let has_rested = |pooled: &Pooled| pooled.usable <= now;
+        if spared == 0 || has_rested(&self.ready[latest]) {
+            return Some(latest);
+        }
+        // Those put here earlier have rested first, unless their responses took much longer.
+        let rested = self.ready.partition_point(has_rested).checked_sub(1);
+        rested.or(latest.checked_sub(spared))
+    }
+
+    /// Returns whether the latest connection is still open.
+    fn has_open(&self) -> bool {
+        let latest = self.ready.back().or(self.resting.last());
+        latest.is_some_and(|pooled| matches!(pooled.connection.rx.look(), Look::Quiet))
     }
 }
 
@@ -123,12 +152,14 @@ impl Pools {
     }
 
     /// Returns an idle connection to the endpoint on which nothing waits to be read. Faulty ones that were
-    /// found on the way are added to `surplus`. `quiet` is the time after which silence is a proof.
+    /// found on the way are added to `surplus`. `quiet` is the time after which silence is a proof. At most `most` more
+    /// connections to the endpoint should be opened.
     pub fn take(
         &self,
         reactor: usize,
         endpoint: &Arc<Endpoint>,
         quiet: Duration,
+        most: u32,
         surplus: &mut Vec<Surplus>,
     ) -> Taken {
         let now = Instant::now();
@@ -137,10 +168,15 @@ impl Pools {
         }
         let mut soonest: Option<Instant> = None;
         let n = self.shelves.len();
+        let spared = if endpoint.trust.serves_several() {
+            (most as usize / n).min(MOST_SPARED.div_ceil(n))
+        } else {
+            0
+        };
         for i in 0..n {
             let shelf = &self.shelves[(reactor + i) % n];
             loop {
-                let found = shelf.lock().take(endpoint.id, now);
+                let found = shelf.lock().take(endpoint.id, spared, now);
                 let mut pooled = match found {
                     Ok(pooled) => pooled,
                     Err(usable) => {
@@ -188,22 +224,41 @@ impl Pools {
         let record = &mut connection.record;
         record.add(exchange);
         let rest = record.rest(endpoint.trust.is_proven(), quiet, since);
+        let responses = record.responses();
+        if responses <= SHELVES_ASKED
+            && !endpoint.trust.serves_several()
+            && self.has_open(reactor + responses, endpoint)
+        {
+            endpoint.trust.served_several();
+        }
         let mut shelf = self.shelves[reactor].lock();
-        if let Some(watcher) = &shelf.watcher {
-            // By an event of the past or a new one: tending finds out.
-            if connection.rx.poll_readable(&mut Context::from_waker(watcher)).is_ready() {
-                watcher.wake_by_ref();
+        if let Some(watcher) = shelf.watcher.take() {
+            // By an event of the past or a new one: tending finds out, and looks at all that come until then.
+            if connection.rx.poll_readable(&mut Context::from_waker(&watcher)).is_ready() {
+                watcher.wake();
+            } else {
+                shelf.watcher = Some(watcher);
             }
         }
-        let new = || Idle { endpoint: Arc::downgrade(endpoint), ready: Vec::new(), resting: Vec::new() };
+        let new = || Idle { endpoint: Arc::downgrade(endpoint), ready: VecDeque::new(), resting: Vec::new() };
         let idle = shelf.idle.entry(endpoint.id).or_insert_with(new);
-        if !rest.is_zero() && idle.resting.len() >= MOST_RESTING {
+        let (must, rest) = match rest {
+            Rest::Must(rest) => (true, rest),
+            Rest::Should(rest) => (false, rest),
+        };
+        if must && idle.resting.len() >= MOST_RESTING {
             connection.tx.reset();
             self.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
         let entry = Pooled { connection, reactor, since, usable: since + rest };
-        if rest.is_zero() { idle.ready.push(entry) } else { idle.resting.push(entry) }
+        if must { idle.resting.push(entry) } else { idle.ready.push_back(entry) }
+    }
+
+    /// Returns whether an idle connection to the endpoint is still open, as far as one shelf tells.
+    fn has_open(&self, shelf: usize, endpoint: &Endpoint) -> bool {
+        let shelf = self.shelves[shelf % self.shelves.len()].try_lock();
+        shelf.is_some_and(|shelf| shelf.idle.get(&endpoint.id).is_some_and(Idle::has_open))
     }
 
     /// Closes all idle connections to an endpoint. Returns the objects that came over them and may be the
@@ -236,24 +291,24 @@ impl Pools {
         shelf.idle.retain(|_, idle| {
             let is_useless = idle.endpoint.strong_count() == 0;
             let Idle { endpoint, ready, resting } = idle;
-            for list in [&mut *ready, &mut *resting] {
-                list.retain(|pooled| {
-                    match pooled.connection.rx.poll_look(cx) {
-                        Poll::Pending => {
-                            let is_old = is_useless || now.saturating_duration_since(pooled.since) >= limit;
-                            tended.old += u64::from(is_old);
-                            return !is_old;
-                        }
-                        Poll::Ready(Look::Bytes(sample)) => {
-                            let found = Surplus::new(endpoint.clone(), &pooled.connection, sample);
-                            tended.surplus.push(found);
-                        }
-                        Poll::Ready(_) => {}
+            let mut stays = |pooled: &mut Pooled| {
+                match pooled.connection.rx.poll_look(cx) {
+                    Poll::Pending => {
+                        let is_old = is_useless || now.saturating_duration_since(pooled.since) >= limit;
+                        tended.old += u64::from(is_old);
+                        return !is_old;
                     }
-                    tended.gone += 1;
-                    false
-                });
-            }
+                    Poll::Ready(Look::Bytes(sample)) => {
+                        let found = Surplus::new(endpoint.clone(), &pooled.connection, sample);
+                        tended.surplus.push(found);
+                    }
+                    Poll::Ready(_) => {}
+                }
+                tended.gone += 1;
+                false
+            };
+            ready.retain_mut(&mut stays);
+            resting.retain_mut(stays);
             tended.kept += ready.len() + resting.len();
             !ready.is_empty() || !resting.is_empty()
         });

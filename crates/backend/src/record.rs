@@ -2,8 +2,10 @@
 //! it rests before the next one, and which cached objects came over it.
 //!
 //! A response that nobody asked for shifts all later responses by one. Such a shift cannot be seen while the
-//! origin still works on the request before, so a connection in steady use rests once in a while, longer than
-//! the origin's last response took: a late response then shows as surplus bytes.
+//! origin still works on the request before, so a connection rests after each response, longer than that took: a late
+//! response then shows as surplus bytes. It rests as long as the responses before took if the last one came much
+//! earlier than those: that may be the one that nobody asked for. Where rests cost too many connections it rests once
+//! in a while.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -14,8 +16,9 @@ use crate::trust::SpokeFirst;
 const MOST_OBJECTS: usize = 1024;
 /// A connection that was quiet this recently needs no further rest.
 const PROOF_LASTS: Duration = Duration::from_secs(1);
-/// No rest for the sake of slow responses is longer than this, and none after a response that came early.
+/// No rest for the sake of slow responses is longer than this.
 const LONGEST_REST: Duration = Duration::from_millis(500);
+/// The same after a response that came early.
 const LONGEST_REST_IF_EARLY: Duration = Duration::from_secs(10);
 
 /// A cached object that came over a connection, named by its place in the cache.
@@ -36,6 +39,15 @@ pub struct Exchange {
     pub took: Duration,
     /// Place and transaction of the cached object.
     pub object: Option<(u32, u64)>,
+}
+
+/// How long a connection rests after a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Whatever that costs.
+    Must(Duration),
+    /// If there may be more connections.
+    Should(Duration),
 }
 
 #[derive(Debug)]
@@ -117,18 +129,22 @@ impl Record {
     }
 
     /// Returns how long the connection rests after its last response. No rest at all if `quiet` is 0.
-    pub(crate) fn rest(&self, origin_is_proven: bool, quiet: Duration, now: Instant) -> Duration {
+    pub(crate) fn rest(&self, origin_is_proven: bool, quiet: Duration, now: Instant) -> Rest {
         if quiet.is_zero() {
-            Duration::ZERO
+            Rest::Should(Duration::ZERO)
         } else if now.saturating_duration_since(self.proven) > PROOF_LASTS
             || self.is_early && self.slowest * 2 > PROOF_LASTS
         {
-            self.proof(quiet)
+            Rest::Must(self.proof(quiet))
         } else if self.is_bodyless || !origin_is_proven {
-            quiet
+            Rest::Must(quiet)
         } else {
-            Duration::ZERO
+            Rest::Should(self.proof(quiet))
         }
+    }
+
+    pub(crate) fn responses(&self) -> usize {
+        self.responses as usize
     }
 
     pub fn received(&self) -> impl Iterator<Item = Received> + '_ {
@@ -150,24 +166,25 @@ mod tests {
     fn rest_follows_from_response_and_history() {
         let begun = Instant::now();
         // Milliseconds the response took and since the last proof, bodyless, origin proven; rest.
-        let cases = [
-            (1, 10, false, true, 0),
-            (1, 10, true, true, 50),
-            (1, 10, false, false, 50),
-            (1, 1001, false, true, 50),
-            (100, 10, true, true, 50),
-            (100, 1001, false, true, 200),
-            (100, 1001, true, false, 200),
-            (600, 10, false, true, 0),
-            (9000, 9000, false, true, 500),
+        let (must, should) = (Rest::Must, Rest::Should);
+        let cases: [(_, _, _, _, fn(_) -> _, _); 9] = [
+            (1, 10, false, true, should, 50),
+            (1, 10, true, true, must, 50),
+            (1, 10, false, false, must, 50),
+            (1, 1001, false, true, must, 50),
+            (100, 10, false, true, should, 200),
+            (100, 10, true, true, must, 50),
+            (100, 1001, true, false, must, 200),
+            (600, 10, false, true, should, 500),
+            (9000, 9000, false, true, must, 500),
         ];
-        for (took, since, bodyless, proven, rest) in cases {
+        for (took, since, bodyless, proven, kind, rest) in cases {
             let mut record = Record::new(begun);
             record.add(&Exchange { is_bodyless: bodyless, ..exchange(took, 1) });
             let now = begun + Duration::from_millis(since);
             let found = record.rest(proven, QUIET, now);
-            assert_eq!(found, Duration::from_millis(rest), "{took} {since} {bodyless} {proven}");
-            assert_eq!(record.rest(proven, Duration::ZERO, now), Duration::ZERO);
+            assert_eq!(found, kind(Duration::from_millis(rest)), "{took} {since} {bodyless} {proven}");
+            assert_eq!(record.rest(proven, Duration::ZERO, now), should(Duration::ZERO));
         }
     }
 
@@ -178,9 +195,9 @@ mod tests {
         let mut record = Record::new(begun);
         record.add(&exchange(100, 1));
         assert!(!record.was_quiet(Duration::from_millis(199), QUIET, later));
-        assert!(!record.rest(true, QUIET, later).is_zero());
+        assert!(matches!(record.rest(true, QUIET, later), Rest::Must(_)));
         assert!(record.was_quiet(Duration::from_millis(200), QUIET, later));
-        assert!(record.rest(true, QUIET, later).is_zero());
+        assert!(matches!(record.rest(true, QUIET, later), Rest::Should(_)));
     }
 
     /// A response that nobody asked for is quick, and the one that it stands in for comes as late as others did.
@@ -191,9 +208,10 @@ mod tests {
         record.add(&exchange(1600, 1));
         record.add(&exchange(10, 2));
         assert!(!record.was_quiet(Duration::from_millis(1600), QUIET, begun));
-        assert!(record.rest(true, QUIET, begun) > Duration::from_millis(1600));
+        let Rest::Must(rest) = record.rest(true, QUIET, begun) else { panic!("it must rest") };
+        assert!(rest > Duration::from_millis(1600));
         (3..24).for_each(|vxid| record.add(&exchange(10, vxid)));
-        assert!(record.rest(true, QUIET, begun).is_zero(), "it is quick again");
+        assert!(matches!(record.rest(true, QUIET, begun), Rest::Should(_)), "it is quick again");
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub struct Trust {
     /// Milliseconds after `begun`; 0 if there was no fault.
     suspected_until: AtomicU64,
     proven: AtomicBool,
+    serves_several: AtomicBool,
     /// Whether new connections have to be quiet before their first request: one of the numbers below, or how many
     /// of them are still to be checked.
     openings: AtomicU32,
@@ -49,6 +50,7 @@ impl Trust {
             faults: AtomicU32::new(0),
             suspected_until: AtomicU64::new(0),
             proven: AtomicBool::new(false),
+            serves_several: AtomicBool::new(false),
             openings: AtomicU32::new(FINE),
             courtesy: AtomicU32::new(COURTESY),
         }
@@ -112,6 +114,17 @@ impl Trust {
 
     pub fn is_proven(&self) -> bool {
         self.proven.load(Ordering::Relaxed)
+    }
+
+    /// Records that the origin answered on one connection while it kept another open.
+    pub(crate) fn served_several(&self) {
+        self.serves_several.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether a new connection is served while others stay open. An origin that serves one after another would
+    /// leave it waiting.
+    pub(crate) fn serves_several(&self) -> bool {
+        self.serves_several.load(Ordering::Relaxed)
     }
 
     /// Decides whether a request waits for a connection that rests. `alone`: no other request uses this origin.

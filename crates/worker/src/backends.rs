@@ -165,6 +165,11 @@ impl Origin {
         self.waiting.load(Ordering::Relaxed) != 0
     }
 
+    /// Returns how many more connections there may be by its declaration.
+    pub fn spare_connections(&self) -> u32 {
+        self.declared_limit().saturating_sub(self.connections.load(Ordering::Relaxed))
+    }
+
     /// Whether just one connection is in use.
     pub fn has_one_user(&self) -> bool {
         self.connections.load(Ordering::Relaxed) == 1

@@ -15,7 +15,7 @@ use crate::surplus;
 const ROUND: Duration = Duration::from_millis(500);
 /// The shortest, and its part for each connection: rounds take a small share of the reactor's time.
 const PAUSE: Duration = Duration::from_millis(1);
-const PAUSE_EACH: Duration = Duration::from_micros(1);
+const PAUSE_EACH: Duration = Duration::from_micros(200);
 
 pub async fn watch(reactor: Rc<Reactor>) {
     let mut counted = 0;

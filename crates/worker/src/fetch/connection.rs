@@ -173,7 +173,8 @@ pub fn take_idle(reactor: &Reactor, slot: &OriginSlot, quiet: Duration, log: &mu
         return Taken::None;
     }
     let mut faults = Vec::new();
-    let taken = reactor.shared.pools.take(reactor.id, endpoint, quiet, &mut faults);
+    let most = slot.origin().spare_connections();
+    let taken = reactor.shared.pools.take(reactor.id, endpoint, quiet, most, &mut faults);
     for fault in &faults {
         log.put(Tag::Error, surplus::found(reactor, endpoint, fault).as_bytes());
     }
