@@ -1,9 +1,9 @@
-//! How many requests may wait at once: for an origin, for another's fetch, or for a body that is on its way. What
-//! the cache can deliver needs no more than its client's socket and is not bounded.
+//! The bound on requests that wait at once: for an origin, for another request's fetch, or for a body that is on its
+//! way. A request that the cache can answer needs no more than its client's socket and is not bounded.
 //!
-//! The bound is a share of the descriptors there are, or the threads that Varnish would have. One that is reached
-//! makes room first where a fetch runs that nobody waits for: an orphan, whose client left and which goes on only
-//! to fill the cache.
+//! The bound is a share of the descriptors there are, or the threads that Varnish would have. When it is reached,
+//! fetches that nobody waits for make room first. Such a fetch is called an orphan: its client left, and it goes on
+//! only to fill the cache.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

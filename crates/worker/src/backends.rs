@@ -31,7 +31,7 @@ pub struct Origin {
     pub freed: tokio::sync::Notify,
 }
 
-/// What an origin is made of besides its own declaration.
+/// Facts that an origin is made from, besides its own declaration.
 pub struct Surroundings<'s> {
     pub vcl_name: &'s str,
     pub probe: Option<&'s Probe>,
@@ -69,7 +69,7 @@ impl Origin {
         }
     }
 
-    /// What its probe says; without one it is well.
+    /// Returns whether the probe found the origin sick. An origin without a probe counts as healthy.
     pub fn is_sick(&self) -> bool {
         self.prober.as_ref().is_some_and(Prober::is_sick)
     }

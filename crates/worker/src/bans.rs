@@ -1,4 +1,4 @@
-//! What ban conditions look at: the request that asks, the heads of stored objects.
+//! The things that ban conditions test: the request that asks, and the heads of stored objects.
 
 use lacquer_cache::bans::{BanRequest, HeadReader};
 use lacquer_http::pack::{PackedHead, packed_header};

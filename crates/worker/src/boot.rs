@@ -17,13 +17,16 @@ use tokio::runtime::{LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::accept::{Inherited, accept_loop, arrivals_loop};
+use crate::client::Req;
 use crate::crew::{Arrival, Crew};
 use crate::descriptors::Descriptors;
+use crate::fetch::Runner;
 use crate::live_params::{LiveParams, apply_settings};
 use crate::locks::Locks;
 use crate::pool_counters::PoolCounters;
-use crate::reactor::Reactor;
+use crate::reactor::{Makers, Reactor};
 use crate::runtimes::Runtimes;
+use crate::seat::Seat;
 use crate::shared::Shared;
 use crate::stevedores::Stevedores;
 use crate::tag_counters::TagCounters;
@@ -33,6 +36,11 @@ use crate::vxids::Vxids;
 
 /// For so many descriptors the kernel's table is made at the start; it takes eight bytes for each.
 const DESCRIPTORS_AT_ONCE: u64 = 1 << 16;
+
+const MAKERS: Makers = Makers {
+    request: |reactor, params| Seat::<Req>::new(&reactor.shared.log, params).hide(),
+    fetch: |reactor, params| Runner::new(reactor, params).hide(),
+};
 
 /// Sets everything up; when it returns the reactors run and wait for leave to accept.
 pub fn boot(link: RawFd) -> Result<(Arc<Shared>, UnixStream), String> {
@@ -125,7 +133,7 @@ fn start_reactors(shared: &Arc<Shared>, sockets: &[Arc<Inherited>]) -> Result<()
                 Ok(runtime) => {
                     shared.runtimes.add(runtime.handle().clone());
                     let _ = started.send(Ok(()));
-                    react(&runtime, Reactor::new(shared, id), &crew, arrivals, sockets);
+                    react(&runtime, Reactor::new(shared, id, MAKERS), &crew, arrivals, sockets);
                 }
                 Err(e) => drop(started.send(Err(e))),
             })

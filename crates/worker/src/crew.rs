@@ -1,7 +1,7 @@
-//! Which reactor has how many connections, and the way by which one that is accepted gets to another.
+//! The number of connections of each reactor, and the way by which an accepted connection moves to another reactor.
 //!
-//! Whoever wakes first accepts all that wait, so a burst of clients who then stay would be one reactor's, and the
-//! other cores would have nothing to do.
+//! The reactor that wakes first accepts all connections that wait. If it kept them, a burst of clients who then stay
+//! would occupy one reactor, and the other cores would have nothing to do.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -131,7 +131,7 @@ impl Deadline {
         false
     }
 
-    /// What the work gives; `None` if it gives nothing within so many seconds after a moment.
+    /// Returns the result of the work; `None` if it has none within so many seconds after a moment.
     pub async fn limit<T>(&self, since: Moment, seconds: f64, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         self.arm(since, seconds);
@@ -146,7 +146,7 @@ impl Deadline {
     }
 }
 
-/// What a reactor's deadlines share.
+/// State that a reactor's deadlines share.
 struct Queues {
     /// The time of the last sweep.
     clock: Cell<f64>,

@@ -1,12 +1,12 @@
-//! What the worker keeps with an object beside head and body: a length and an ESI program.
+//! Data that the worker keeps with an object besides head and body: a length and an ESI program.
 
 use lacquer_cache::Object;
 
-/// The first byte of what is kept: which of both there is, in this order.
+/// Bits of the first byte: which of the two parts follow, in this order.
 const HAS_LENGTH: u8 = 1;
 const HAS_PROGRAM: u8 = 2;
 
-/// Length and rest.
+/// Returns the length and the program.
 fn parts(object: &Object) -> Option<(Option<u64>, Option<&[u8]>)> {
     let (kinds, mut rest) = object.extra().split_first()?;
     let mut length = None;
@@ -28,7 +28,7 @@ pub fn esi_program(object: &Object) -> Option<&[u8]> {
     parts(object)?.1
 }
 
-/// What the other functions read.
+/// Returns the data to keep with an object, in the form that the other functions read.
 pub fn of(unpacked: Option<u64>, program: Option<&[u8]>) -> Vec<u8> {
     if unpacked.is_none() && program.is_none() {
         return Vec::new();

@@ -58,7 +58,7 @@ impl Bell {
     }
 }
 
-/// What the cache is made with.
+/// Returns the configuration that the cache is made with.
 pub fn cache_config(params: &Params, stevedores: &Stevedores) -> Config {
     Config {
         stevedores: stevedores.all().to_vec(),

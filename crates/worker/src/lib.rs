@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod accept;
+mod account;
 mod addresses;
 mod admission;
 mod backends;
@@ -32,6 +33,7 @@ mod locks;
 mod memory;
 mod origin_slot;
 mod origin_watch;
+mod patience;
 mod pool_counters;
 mod probes;
 mod probing;

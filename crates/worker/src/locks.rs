@@ -1,7 +1,7 @@
 //! Counters under the names of Varnish's locks, for those who watch them.
 //!
-//! Lacquer's locks are others, so nearly all of these stay zero. What tells something besides locking is
-//! kept: there is one lock `conn_pool` for each set of idle connections, made and destroyed with it.
+//! Lacquer has other locks, so nearly all of these counters stay zero. A counter that shows something besides locking
+//! is kept up to date: there is one lock `conn_pool` for each set of idle connections, made and destroyed with it.
 
 use lacquer_backend::endpoint;
 use lacquer_shm::vsc::Lck;

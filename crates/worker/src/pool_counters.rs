@@ -7,7 +7,7 @@ use lacquer_params::PoolParam;
 use lacquer_shm::vsc::{LocalMempool, LocalSet, LocalWaiter, Mempool, Waiter};
 use lacquer_shm::{Segment, VsmDir};
 
-/// What belongs to one thread pool.
+/// The counters of one thread pool.
 pub struct Pool {
     pub req: Segment<Mempool>,
     pub sess: Segment<Mempool>,

@@ -6,7 +6,8 @@ use lacquer_http::proxy_protocol;
 
 use crate::session::Sess;
 
-/// `version` 1 or 2. What the client said of itself goes on: TLS server name as the authority.
+/// Writes the header; `version` is 1 or 2. If the client came with a PROXY header that names an authority (the TLS
+/// server name), the authority is passed on.
 pub fn write(version: u32, sess: &Sess, out: &mut Vec<u8>) {
     let authority = proxy_protocol::find_tlv(&sess.proxy_tlvs, proxy_protocol::tlv::AUTHORITY);
     proxy_protocol::write_header(

@@ -3,22 +3,17 @@
 use std::rc::Rc;
 
 use lacquer_cache::{Purge, Purging};
-use lacquer_vcl::types::Method;
-use lacquer_vcl_runtime::{HostResult, LocalFuture, PurgeMode};
+use lacquer_vcl_runtime::{LocalFuture, PurgeMode};
 
-use crate::client::Req;
 use crate::reactor::Reactor;
 use crate::slices::{OnShift, Slice};
 use crate::task::Task;
 
-/// Purges what is stored under the request's hash.
-pub fn of_request(req: &Req, mode: PurgeMode) -> HostResult<LocalFuture<'static, i64>> {
-    if !matches!(req.task.method, Method::Hit | Method::Miss) {
-        return Err("purge can only happen in vcl_hit{} or vcl_miss{}".to_owned());
-    }
-    let reactor = req.task.reactor.clone();
-    let purging = reactor.shared.cache.begin_purge(&req.digest, purge_of(mode, req.t_req));
-    Ok(Box::pin(finish(reactor, purging)))
+/// Purges what is stored under a hash.
+pub fn of_hash(task: &Task, digest: &[u8; 32], mode: PurgeMode, now: f64) -> LocalFuture<'static, i64> {
+    let reactor = task.reactor.clone();
+    let purging = reactor.shared.cache.begin_purge(digest, purge_of(mode, now));
+    Box::pin(finish(reactor, purging))
 }
 
 /// Purges what has any of the tags.

@@ -2,6 +2,7 @@
 //!
 //! Nothing here is shared with other threads; what is, sits in [`Shared`].
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,19 +13,26 @@ use lacquer_http::date::DateCache;
 use lacquer_params::Params;
 use lacquer_shm::vsc::{LocalMain, LocalSet};
 
-use crate::client::Req;
 use crate::clock;
 use crate::deadlines::{Deadlines, Idleness};
 use crate::descriptors::Need;
-use crate::fetch::Runner;
 use crate::h2;
 use crate::pool_counters::LocalPoolCounters;
-use crate::seat::Seat;
 use crate::shared::Shared;
 use crate::slices::Shift;
 use crate::spares::Spares;
 use crate::vcl_table::VclRef;
 use crate::watched::Watched;
+
+/// Memory that a transaction leaves to the next one of its kind. The reactor does not see its type.
+pub type Spare = Box<dyn Any>;
+
+/// The functions that make spares when there should be more of them.
+#[derive(Clone, Copy)]
+pub struct Makers {
+    pub request: fn(&Reactor, &Params) -> Spare,
+    pub fetch: fn(&Reactor, &Params) -> Spare,
+}
 
 pub struct Reactor {
     pub shared: Arc<Shared>,
@@ -36,9 +44,9 @@ pub struct Reactor {
     params_generation: Cell<u64>,
     vcl: RefCell<Option<Rc<VclRef>>>,
     vcl_generation: Cell<u64>,
-    /// What requests and fetches that ended leave to the next ones.
-    seats: Spares<Seat<Req>>,
-    runners: Spares<Runner>,
+    makers: Makers,
+    requests: Spares<Spare>,
+    fetches: Spares<Spare>,
     /// The time of the last housekeeping.
     tidied: Cell<Instant>,
     date: RefCell<DateCache>,
@@ -61,7 +69,7 @@ const FLUSH_EVERY: u32 = 64;
 const FLUSH_AFTER: f64 = 0.001;
 
 impl Reactor {
-    pub fn new(shared: Arc<Shared>, id: usize) -> Rc<Reactor> {
+    pub fn new(shared: Arc<Shared>, id: usize, makers: Makers) -> Rc<Reactor> {
         let params = Rc::new(Params::clone(&shared.params()));
         Rc::new(Reactor {
             params_generation: Cell::new(shared.params.generation()),
@@ -72,8 +80,9 @@ impl Reactor {
             vxid_chunk: Cell::new((0, 0)),
             vcl: RefCell::new(None),
             vcl_generation: Cell::new(0),
-            seats: Spares::default(),
-            runners: Spares::default(),
+            makers,
+            requests: Spares::default(),
+            fetches: Spares::default(),
             tidied: Cell::new(Instant::now()),
             date: RefCell::new(DateCache::default()),
             via: format!("1.1 {} (Varnish/7.7)", shared.config.identity).into(),
@@ -142,26 +151,24 @@ impl Reactor {
         self.last_flush.set(now);
     }
 
-    /// Where the next request finds its place and its memory.
-    pub fn take_seat(&self) -> Seat<Req> {
-        self.seats.take(&self.pool_counters.req).unwrap_or_default()
+    /// Returns what a request left, if one did.
+    pub fn take_request(&self) -> Option<Spare> {
+        self.requests.take(&self.pool_counters.req)
     }
 
-    /// What lay there has ended.
-    pub fn give_seat(&self, mut seat: Seat<Req>) {
-        seat.vacate();
+    pub fn give_request(&self, spare: Spare) {
         let limits = self.pool_counters.share(self.params.borrow().pool_req);
-        self.seats.give(seat, self.tidied.get(), limits, &self.pool_counters.req);
+        self.requests.give(spare, self.tidied.get(), limits, &self.pool_counters.req);
     }
 
-    /// Who runs the next fetch.
-    pub fn take_runner(&self) -> Runner {
-        self.runners.take(&self.pool_counters.busyobj).unwrap_or_else(|| Runner::new(self, &self.params()))
+    /// Returns what a fetch left, if one did.
+    pub fn take_fetch(&self) -> Option<Spare> {
+        self.fetches.take(&self.pool_counters.busyobj)
     }
 
-    pub fn give_runner(&self, runner: Runner) {
+    pub fn give_fetch(&self, spare: Spare) {
         let limits = self.pool_counters.share(self.params.borrow().pool_vbo);
-        self.runners.give(runner, self.tidied.get(), limits, &self.pool_counters.busyobj);
+        self.fetches.give(spare, self.tidied.get(), limits, &self.pool_counters.busyobj);
     }
 
     /// The time as HTTP writes it.
@@ -169,7 +176,7 @@ impl Reactor {
         *self.date.borrow_mut().at(now)
     }
 
-    /// What this server adds to `Via`.
+    /// Returns the text that this server adds to `Via`.
     pub fn via(&self) -> Rc<str> {
         self.via.clone()
     }
@@ -194,9 +201,9 @@ impl Reactor {
         self.tidied.set(now);
         let params = self.params();
         let limits = self.pool_counters.share(params.pool_req);
-        self.seats.tidy(now, limits, &self.pool_counters.req, || Seat::new(&self.shared.log, &params));
+        self.requests.tidy(now, limits, &self.pool_counters.req, || (self.makers.request)(self, &params));
         let limits = self.pool_counters.share(params.pool_vbo);
-        self.runners.tidy(now, limits, &self.pool_counters.busyobj, || Runner::new(self, &params));
+        self.fetches.tidy(now, limits, &self.pool_counters.busyobj, || (self.makers.fetch)(self, &params));
     }
 
     /// Sweeps the deadlines for as long as the worker runs, and helps where another reactor needs descriptors.

@@ -1,16 +1,18 @@
 //! The filters of `req.filters`, between a client's body and whoever reads it: the cache or a fetch.
 //!
-//! What they do to the head is known before the body is read, so that the origin is told the truth about
-//! what it gets; the request itself is changed once the body was read.
+//! The effect of the filters on the head is known before the body is read. So the head that the origin gets describes
+//! the filtered body. The head of the request itself is changed after the body was read.
 
 use std::ops::Range;
 
+use lacquer_deliver::Pace;
 use lacquer_filters::{Chain, Filter, Gunzip, Gzip, TestGunzip};
 use lacquer_http::{Message, Workspace, header_table as h};
+use lacquer_params::Params;
 use lacquer_shm::Tag;
+use lacquer_shm::vsc::LocalMain;
 
-use crate::client::Req;
-use lacquer_deliver::Pace;
+use crate::task::{Logged, Task};
 
 /// The complaint about a list that has, from here on, something that is no filter.
 pub fn unknown(rest: &[u8]) -> String {
@@ -40,7 +42,53 @@ pub struct BodyFilters {
 }
 
 impl BodyFilters {
-    fn failing(fault: String) -> BodyFilters {
+    /// Opens the filters of a list for a body that is encoded like this. One that cannot be had is the error.
+    pub fn open(
+        list: &[u8],
+        encoding: Option<&[u8]>,
+        params: &Params,
+        c: &LocalMain,
+    ) -> Result<BodyFilters, String> {
+        let mut encoded = encoding.is_some();
+        let mut gzipped = encoding.is_some_and(|e| e.eq_ignore_ascii_case(b"gzip"));
+        let mut kinds = Vec::new();
+        for (name, rest) in lacquer_filters::names(list) {
+            let (kind, fits) = match name {
+                b"gunzip" => (Kind::Gunzip, gzipped),
+                b"gzip" => (Kind::Gzip, !encoded),
+                b"testgunzip" => (Kind::TestGunzip, gzipped),
+                b"esi" => return Err("Fetch filter esi failed to open".to_owned()),
+                b"esi_gzip" => return Err("Fetch filter esi_gzip failed to open".to_owned()),
+                _ => return Err(unknown(rest)),
+            };
+            if fits {
+                kinds.push(kind);
+                gzipped = kind != Kind::Gunzip;
+                encoded = gzipped;
+            }
+        }
+        let filter = |kind: &Kind| -> Box<dyn Filter> {
+            match kind {
+                Kind::Gunzip => {
+                    c.n_gunzip.add(1);
+                    Box::new(Gunzip::new())
+                }
+                Kind::Gzip => {
+                    c.n_gzip.add(1);
+                    Box::new(Gzip::new(params.gzip_level))
+                }
+                Kind::TestGunzip => {
+                    c.n_test_gunzip.add(1);
+                    Box::new(TestGunzip::new())
+                }
+            }
+        };
+        let chain = Chain::new(kinds.iter().map(filter).collect(), params.gzip_buffer);
+        Ok(BodyFilters { chain, kinds, ..BodyFilters::default() })
+    }
+
+    /// Filters that make nothing, for this reason.
+    pub fn failing(fault: String) -> BodyFilters {
         BodyFilters { fault: Some(fault), ..BodyFilters::default() }
     }
 
@@ -92,65 +140,10 @@ impl BodyFilters {
             ws.set_overflowed();
         }
     }
-}
 
-impl Req {
-    /// VCL's filters for a body that is about to be read. One that cannot be had is the error.
-    pub fn open_body_filters(&mut self) -> Result<BodyFilters, String> {
-        let list = self.task.ws.get(self.filters).to_vec();
-        self.task.log.put(Tag::Filters, &list);
-        let encoding = self.http.get(&self.task.ws, h::CONTENT_ENCODING);
-        let mut encoded = encoding.is_some();
-        let mut gzipped = encoding.is_some_and(|e| e.eq_ignore_ascii_case(b"gzip"));
-        let mut kinds = Vec::new();
-        for (name, rest) in lacquer_filters::names(&list) {
-            let (kind, fits) = match name {
-                b"gunzip" => (Kind::Gunzip, gzipped),
-                b"gzip" => (Kind::Gzip, !encoded),
-                b"testgunzip" => (Kind::TestGunzip, gzipped),
-                b"esi" => return Err("Fetch filter esi failed to open".to_owned()),
-                b"esi_gzip" => return Err("Fetch filter esi_gzip failed to open".to_owned()),
-                _ => return Err(unknown(rest)),
-            };
-            if fits {
-                kinds.push(kind);
-                gzipped = kind != Kind::Gunzip;
-                encoded = gzipped;
-            }
-        }
-        let c = &self.task.reactor.counters;
-        let filter = |kind: &Kind| -> Box<dyn Filter> {
-            match kind {
-                Kind::Gunzip => {
-                    c.n_gunzip.add(1);
-                    Box::new(Gunzip::new())
-                }
-                Kind::Gzip => {
-                    c.n_gzip.add(1);
-                    Box::new(Gzip::new(self.task.params.gzip_level))
-                }
-                Kind::TestGunzip => {
-                    c.n_test_gunzip.add(1);
-                    Box::new(TestGunzip::new())
-                }
-            }
-        };
-        let chain = Chain::new(kinds.iter().map(filter).collect(), self.task.params.gzip_buffer);
-        Ok(BodyFilters { chain, kinds, ..BodyFilters::default() })
-    }
-
-    /// Filters for a body that a fetch will read: what is wrong with them shows when it does.
-    pub fn filter_body_for_fetch(&mut self) {
-        if self.filters.is_some() && self.body.is_available() {
-            let filters = self.open_body_filters().unwrap_or_else(BodyFilters::failing);
-            self.body.filters = Some(Box::new(filters));
-        }
-    }
-
-    /// What filters say in the head of the request.
-    pub fn show_body_filters(&mut self, filters: &BodyFilters) {
-        for kind in &filters.kinds {
-            let mut headers = self.req_headers();
+    /// Writes into the head of the request what the filters do.
+    pub fn show(&self, headers: &mut Logged<'_>) {
+        for kind in &self.kinds {
             if *kind != Kind::TestGunzip {
                 headers.change_encoding();
             }
@@ -163,24 +156,11 @@ impl Req {
         }
     }
 
-    /// Books what was read of the body, and tells of the filters it went through.
-    pub fn account_body(&mut self) {
-        if let Some(filters) = self.body.filters.take() {
-            self.tell_of_filters(*filters);
+    /// Logs what the filters did, and what went wrong.
+    pub fn log(mut self, task: &mut Task) {
+        if let Some(fault) = &self.fault {
+            task.log.put(Tag::FetchError, fault.as_bytes());
         }
-        let (reads, bytes) = self.body.take_counted();
-        self.account.req_body += bytes;
-        if reads > 0 {
-            let receiver =
-                if self.tx.stream().is_some() { "H2_BODY" } else { self.body.framing().receiver() };
-            self.task.log_received(receiver, reads, bytes);
-        }
-    }
-
-    fn tell_of_filters(&mut self, mut filters: BodyFilters) {
-        if let Some(fault) = &filters.fault {
-            self.task.log.put(Tag::FetchError, fault.as_bytes());
-        }
-        self.task.log_filtered_in(&filters.chain.report());
+        task.log_filtered_in(&self.chain.report());
     }
 }

@@ -1,6 +1,7 @@
 //! Where a transaction lies while it runs, with its memory; the next one uses both again. Both are large: they
 //! stay where they are, and the seat is passed on by its address.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use lacquer_params::Params;
@@ -36,6 +37,22 @@ impl<T: Seated> Seat<T> {
         let mut seat = Seat::default();
         seat.prepare(log, params);
         seat
+    }
+
+    /// Hides the kind of transaction that it is for.
+    pub fn hide(self) -> Box<dyn Any>
+    where
+        T: 'static,
+    {
+        self.0
+    }
+
+    /// Returns the seat that was hidden, if it is for this kind of transaction.
+    pub fn found(hidden: Box<dyn Any>) -> Option<Seat<T>>
+    where
+        T: 'static,
+    {
+        hidden.downcast().ok().map(Seat)
     }
 
     /// Its memory, ready for a transaction under the parameters of now.

@@ -11,9 +11,9 @@ use lacquer_http::h1::{ChunkHeader, LAST_CHUNK};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::time::Instant;
 
-use crate::client::Patience;
 use crate::client_socket::{ClientSocket, advance};
 use crate::clock;
+use crate::patience::Patience;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyFrame {
@@ -33,7 +33,7 @@ pub struct Limits {
 
 pub struct Sender {
     tx: Rc<ClientSocket>,
-    /// What is sent before the body; from `head_sent` on it is not sent yet.
+    /// Bytes that go out before the body. Those from `head_sent` on are not sent yet.
     head: Vec<u8>,
     head_sent: usize,
     /// Small pieces of body that wait for more.

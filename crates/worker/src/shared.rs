@@ -1,4 +1,4 @@
-//! What all reactors share: configuration, parameters, counters, log, cache, VCLs, idle connections.
+//! State that all reactors share: configuration, parameters, counters, log, cache, VCLs, idle connections.
 
 use std::sync::Arc;
 

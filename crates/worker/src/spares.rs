@@ -9,7 +9,7 @@ use lacquer_shm::vsc::LocalMempool;
 
 use crate::clock;
 
-/// What ended last is taken first: it is likely to be in the processor's cache still.
+/// Spares of one kind. The one that was given back last is taken first: it is likely to be in the processor's cache.
 pub struct Spares<T>(RefCell<VecDeque<(Instant, T)>>);
 
 impl<T> Default for Spares<T> {

@@ -1,4 +1,4 @@
-//! What the cache holds by tags, shown from when a VCL first imports the module that purges by them.
+//! Counters of the cache's tags. They are shown once a VCL has imported the module that purges by tags.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,4 @@
-//! What a client's request and a fetch have in common: a workspace, a log, a VCL to run, the time.
+//! The common part of a client's request and a fetch: a workspace, a log, a VCL to run, the time.
 
 use std::rc::Rc;
 
@@ -52,7 +52,7 @@ impl Task {
         now
     }
 
-    /// What the filters did that a body went through when it came in.
+    /// Logs the work of the filters that a body went through when it came in.
     pub fn log_filtered_in(&mut self, report: &Report) {
         for record in &report.gzip {
             self.log.put(Tag::Gzip, record.as_bytes());
@@ -62,7 +62,7 @@ impl Task {
         }
     }
 
-    /// A body of so many bytes came in so many reads.
+    /// Logs that a body of so many bytes came in so many reads.
     pub fn log_received(&mut self, receiver: &str, reads: u64, bytes: u64) {
         if !receiver.is_empty() {
             let fields = [Field::Text(receiver.as_bytes()), Field::Number(reads), Field::Number(bytes)];
@@ -70,7 +70,7 @@ impl Task {
         }
     }
 
-    /// What the filters did that a body went through on its way out, the last one first.
+    /// Logs the work of the filters that a body went through on its way out, the last filter first.
     pub fn log_filtered_out(&mut self, report: &Report) {
         for work in report.work.iter().rev() {
             self.log.put_fmt(Tag::VdpAcct, format_args!("{} {} {}", work.name, work.calls, work.taken));
@@ -80,7 +80,7 @@ impl Task {
         }
     }
 
-    /// In so many pieces a body of so many bytes was sent.
+    /// Logs that a body of so many bytes was sent in so many pieces.
     pub fn log_sent(&mut self, by: &str, pieces: u64, bytes: u64) {
         let fields = [Field::Text(by.as_bytes()), Field::Number(pieces), Field::Number(bytes)];
         self.log.put_fields(Tag::VdpAcct, &fields);
@@ -91,16 +91,16 @@ impl Task {
     }
 }
 
-/// Which storage holds what was made.
+/// Logs which storage holds a new object or body.
 pub fn log_storage(log: &mut TxLog, kind: &str, name: &str) {
     log.put_fields(Tag::Storage, &[Field::Text(kind.as_bytes()), Field::Text(name.as_bytes())]);
 }
 
-/// What VCL runs for.
+/// A transaction that VCL runs for.
 pub trait Scene: Host + Sized {
     fn task(&mut self) -> &mut Task;
 
-    /// Nobody waits for this any more: no more VCL is run for it.
+    /// Returns whether nobody waits for this any more. No more VCL is run for it then.
     fn is_reset(&mut self) -> bool {
         false
     }
@@ -290,7 +290,7 @@ impl Logged<'_> {
         }
     }
 
-    /// What was not to be lost found no room.
+    /// Logs a text that found no room in the message, and marks the workspace as too small.
     pub fn lost(&mut self, what: &[&[u8]]) {
         out_of_workspace(self.ws, self.log);
         self.log.put(Tag::LostHeader, &what.concat());

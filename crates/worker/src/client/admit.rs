@@ -6,10 +6,11 @@ use lacquer_h2::{Error, Reason};
 use lacquer_http::SessClose;
 use lacquer_shm::Tag;
 
-use super::presence::{self, HalfClosed};
+use super::presence;
 use super::{Req, Step};
 use crate::admission::Bound;
 use crate::clock;
+use crate::patience::HalfClosed;
 use crate::wire::Wire;
 
 /// Gives the request leave to wait. If there is none, returns how the request ends.

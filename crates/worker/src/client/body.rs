@@ -1,5 +1,5 @@
 //! The request's body, as far as the request deals with it itself: kept by std.cache_req_body(), or read and
-//! thrown away. What forwards it is the fetch.
+//! thrown away. In all other cases the fetch forwards it.
 
 use lacquer_http::{BodyStatus, SessClose, header_table as h};
 use lacquer_shm::Tag;
@@ -8,6 +8,7 @@ use lacquer_vcl::types::Method;
 
 use super::Req;
 use crate::req_body::{BodyError, Keep};
+use crate::req_filters::BodyFilters;
 use crate::task::{Logged, REQ};
 
 /// Reads the whole body before it goes anywhere. Its length, or negative if that cannot be.
@@ -66,7 +67,7 @@ fn open_filters(req: &mut Req) -> bool {
     }
     match req.open_body_filters() {
         Ok(filters) => {
-            req.show_body_filters(&filters);
+            filters.show(&mut req.req_headers());
             // A rollback does not give back the body as it came.
             filters.change_framing(&mut req.http0, &mut req.task.ws);
             req.body.filters = Some(Box::new(filters));
@@ -149,6 +150,36 @@ impl Req {
         if self.want_100 {
             self.want_100 = false;
             self.minimal_response(100).await;
+        }
+    }
+
+    /// VCL's filters for a body that is about to be read. One that cannot be had is the error.
+    fn open_body_filters(&mut self) -> Result<BodyFilters, String> {
+        let list = self.task.ws.get(self.filters).to_vec();
+        self.task.log.put(Tag::Filters, &list);
+        let encoding = self.http.get(&self.task.ws, h::CONTENT_ENCODING);
+        BodyFilters::open(&list, encoding, &self.task.params, &self.task.reactor.counters)
+    }
+
+    /// Filters for a body that a fetch will read: what is wrong with them shows when it does.
+    pub fn filter_body_for_fetch(&mut self) {
+        if self.filters.is_some() && self.body.is_available() {
+            let filters = self.open_body_filters().unwrap_or_else(BodyFilters::failing);
+            self.body.filters = Some(Box::new(filters));
+        }
+    }
+
+    /// Books what was read of the body, and tells of the filters it went through.
+    fn account_body(&mut self) {
+        if let Some(filters) = self.body.filters.take() {
+            filters.log(&mut self.task);
+        }
+        let (reads, bytes) = self.body.take_counted();
+        self.account.req_body += bytes;
+        if reads > 0 {
+            let receiver =
+                if self.tx.stream().is_some() { "H2_BODY" } else { self.body.framing().receiver() };
+            self.task.log_received(receiver, reads, bytes);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! vcl_deliver: the stored response becomes this client's response.
 
 use lacquer_cache::{BodyState, ObjRef, flag};
+use lacquer_deliver::Source;
 use lacquer_flow::delivery;
 use lacquer_flow::persistence::{self, Announcement};
 use lacquer_http::message::FIRST_HEADER;
@@ -11,7 +12,7 @@ use lacquer_shm::vsl::text;
 use lacquer_vcl::types::{Action, Method};
 
 use super::admit::admit;
-use super::{Req, Source, Step};
+use super::{Req, Step};
 use crate::clock;
 
 /// Fills the response from the object; false if the workspace is too small for it.

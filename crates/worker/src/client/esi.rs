@@ -1,7 +1,6 @@
 //! ESI in delivery: the parts of a body that the client gets, and in between the responses to requests
 //! of their own, which run through the same flow chart as the client's.
 
-use std::cell::Cell;
 use std::rc::Rc;
 
 use lacquer_cache::{ObjRef, Object};
@@ -9,37 +8,20 @@ use lacquer_deliver::{Outlet, Seam, SendError, Sink, send_stored};
 use lacquer_filters::esi::{Order, Player};
 use lacquer_filters::splice::{self, Checksum};
 use lacquer_flow::inclusion;
-use lacquer_http::{Filter, Message, Slot, Workspace, fixed, header_table as h};
+use lacquer_http::{Filter, Slot, fixed, header_table as h};
 use lacquer_params::bits::FeatureBits;
 use lacquer_shm::{Tag, Vxid};
 
+use super::top::Top;
 use super::{Req, Start};
 use crate::clock;
 use crate::exit::Exit;
 use crate::memory::Memory;
+use crate::seat::Seat;
 use crate::task::{Logged, REQ};
-
-/// The client's own request as included ones see it: `req_top`.
-pub struct Top {
-    pub ws: Workspace,
-    pub http: Message,
-    /// Responses included so far, on all levels.
-    includes: Cell<u32>,
-}
 
 /// Includes without a pause; hits take some 10 µs each.
 const INCLUDES_AT_ONCE: u32 = 16;
-
-impl Top {
-    fn of(req: &Req) -> Top {
-        let mut ws = Workspace::new(req.task.ws.capacity());
-        let mut http = Message::new(req.task.params.http_max_hdr as usize);
-        if http.copy_from(&mut ws, &req.http, &req.task.ws, Filter::NOTHING).is_err() {
-            http.clear();
-        }
-        Top { ws, http, includes: Cell::new(0) }
-    }
-}
 
 /// Delivers a stored body by its ESI program.
 pub async fn play(
@@ -100,9 +82,7 @@ impl Play<'_> {
     /// where the client is gone or its time is over.
     async fn breathe(&mut self, req: &Req) -> Result<(), SendError> {
         let Some(top) = &req.top else { return Ok(()) };
-        let count = top.includes.get().wrapping_add(1);
-        top.includes.set(count);
-        if !count.is_multiple_of(INCLUDES_AT_ONCE) {
+        if !top.count_include().is_multiple_of(INCLUDES_AT_ONCE) {
             return Ok(());
         }
         tokio::task::yield_now().await;
@@ -132,6 +112,10 @@ impl Play<'_> {
     }
 }
 
+fn top_of(req: &Req) -> Top {
+    Top::new(&req.http, &req.task.ws, req.task.params.http_max_hdr as usize)
+}
+
 /// A request of its own whose response goes into the seam.
 async fn run(req: &mut Req, url: [&[u8]; 2], host: &[u8], seam: Box<Seam<Exit>>) -> Option<Box<Seam<Exit>>> {
     let reactor = req.task.reactor.clone();
@@ -139,7 +123,7 @@ async fn run(req: &mut Req, url: [&[u8]; 2], host: &[u8], seam: Box<Seam<Exit>>)
     let level = req.esi_level + 1;
     let vxid = Vxid::client(reactor.vxid());
     let params = reactor.params();
-    let mut seat = reactor.take_seat();
+    let mut seat = Seat::take(&reactor);
     let memory = seat.prepare(&reactor.shared.log, &params);
     let why = format!("esi {level}");
     memory.log.begin(vxid);
@@ -149,7 +133,7 @@ async fn run(req: &mut Req, url: [&[u8]; 2], host: &[u8], seam: Box<Seam<Exit>>)
     memory.log.put_timestamp("Start", now, now, now);
     make_request(memory, req, url, host, seam.is_gzip());
 
-    let top = req.top.clone().unwrap_or_else(|| Rc::new(Top::of(req)));
+    let top = req.top.clone().unwrap_or_else(|| Rc::new(top_of(req)));
     req.top = Some(top.clone());
     let start = Start {
         reactor: reactor.clone(),
@@ -180,7 +164,7 @@ async fn run(req: &mut Req, url: [&[u8]; 2], host: &[u8], seam: Box<Seam<Exit>>)
     {
         seam.broken(SendError::disconnected());
     }
-    reactor.give_seat(seat);
+    seat.give(&reactor);
     seam
 }
 
@@ -220,10 +204,10 @@ fn make_request(memory: &mut Memory, req: &Req, url: [&[u8]; 2], host: &[u8], gz
 }
 
 impl Req {
-    /// The client need not wait for an include to have what comes before it.
+    /// Sends the bytes before an include, so that the client need not wait for the include to get them.
     pub async fn flush_enclosing(&mut self) {
         if let Some(seam) = &mut self.seam {
-            // Who writes next notices that the client is gone.
+            // If the client is gone, the next write fails.
             let _ = Box::pin(seam.flush()).await;
         }
     }

@@ -1,4 +1,4 @@
-//! What VCL can see and do on behalf of a client's request.
+//! The host of VCL for a client's request: all that VCL can read and do on its behalf.
 
 use std::net::SocketAddr;
 
@@ -155,7 +155,10 @@ impl Host for Req {
     }
 
     fn purge(&mut self, mode: PurgeMode) -> HostResult<LocalFuture<'_, i64>> {
-        purge::of_request(self, mode)
+        if !matches!(self.task.method, Method::Hit | Method::Miss) {
+            return Err("purge can only happen in vcl_hit{} or vcl_miss{}".to_owned());
+        }
+        Ok(purge::of_hash(&self.task, &self.digest, mode, self.t_req))
     }
 
     fn purge_tags(&mut self, tags: &[&[u8]], mode: PurgeMode) -> HostResult<LocalFuture<'_, i64>> {

@@ -11,9 +11,10 @@ use lacquer_shm::vsl::Field;
 use lacquer_vcl::types::{Action, Method};
 
 use super::admit::admit;
-use super::presence::{self, HalfClosed};
+use super::presence;
 use super::{LookupRules, Req, Step};
 use crate::fetch::{self, Mode, Outcome};
+use crate::patience::HalfClosed;
 use crate::slices::{OnShift, Slice};
 
 impl LookupRules {

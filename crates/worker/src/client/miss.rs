@@ -15,7 +15,7 @@ pub async fn miss(req: &mut Req, busy: Busy, stale: Option<Arc<Object>>) -> Step
             req.task.reactor.counters.cache_miss.add(1);
             fetch_and_deliver(req, Mode::Fetch { busy, stale }).await
         }
-        // Who waited for the right to fetch has it now.
+        // A request that waited for the right to fetch gets it now.
         other => {
             busy.release();
             match other {

@@ -3,17 +3,19 @@
 use std::io::ErrorKind;
 use std::rc::Rc;
 
-use lacquer_deliver::{SendError, Sink};
+use lacquer_deliver::{SendError, Sink, Source};
 use lacquer_flow::delivery::{self, End};
 use lacquer_flow::persistence::{self, Sent};
 use lacquer_http::{SessClose, h1, header_table as h};
 use lacquer_shm::Tag;
 
+use super::Req;
 use super::deliver::settle_connection;
-use super::transmit::{Plan, pour_out};
-use super::{Patience, Req, Source};
+use super::plan::Plan;
+use super::pour::pour_out;
 use crate::client_socket::ClientSocket;
 use crate::exit::Exit;
+use crate::patience::Patience;
 use crate::sender::{BodyFrame, Limits, Sender, write_message};
 
 pub(super) async fn send(req: &mut Req, tx: Rc<ClientSocket>, source: &Source, plan: Plan, send_body: bool) {

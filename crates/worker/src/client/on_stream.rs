@@ -2,15 +2,15 @@
 
 use std::rc::Rc;
 
-use lacquer_deliver::SendError;
+use lacquer_deliver::{SendError, Source};
 use lacquer_h2::{Error, Reason, frame, response};
 use lacquer_http::{SessClose, h1};
-use lacquer_params::bits::FeatureBits;
 use lacquer_shm::Tag;
 use tokio::time::Instant;
 
-use super::transmit::{Plan, pour_out};
-use super::{Req, Source};
+use super::Req;
+use super::plan::Plan;
+use super::pour::pour_out;
 use crate::clock;
 use crate::exit::Exit;
 use crate::h2::{SendLimits, Stream, StreamSender};
@@ -120,21 +120,6 @@ async fn send_all(req: &mut Req, stream: Rc<Stream>, source: &Source, plan: Plan
             }
         }
     }
-}
-
-/// The client has reset the stream: VCL is interrupted, unless that is switched off.
-#[cold]
-pub(super) fn interrupt(req: &mut Req) -> bool {
-    if req.reset {
-        return true;
-    }
-    if !req.task.params.feature.has(FeatureBits::VCL_REQ_RESET) {
-        return false;
-    }
-    req.task.stamp("Reset");
-    req.task.reactor.counters.req_reset.add(1);
-    req.reset = true;
-    true
 }
 
 /// A response that has no body and did not come from VCL; false if the stream is gone.

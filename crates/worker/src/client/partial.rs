@@ -4,6 +4,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
 use lacquer_cache::Object;
+use lacquer_deliver::Source;
 use lacquer_filters::RangeOf;
 use lacquer_flow::delivery::{self, SeveralFacts};
 use lacquer_http::header_table as h;
@@ -11,8 +12,8 @@ use lacquer_http::multipart::Multipart;
 use lacquer_http::range::{self, Decision, Several};
 use lacquer_shm::Tag;
 
-use super::transmit::Plan;
-use super::{Req, Source};
+use super::Req;
+use super::plan::Plan;
 
 /// Applies the request's `Range` to the plan and the response. Never inlined, because few requests have one.
 #[inline(never)]

@@ -5,35 +5,16 @@ use std::time::Duration;
 use lacquer_backend::{RxHalf, TxHalf};
 use lacquer_http::{BodyStatus, Filter, Message, SessClose, header_table as h};
 use lacquer_shm::vsl::text;
-use lacquer_shm::{Tag, TxLog, Vxid};
+use lacquer_shm::{Tag, Vxid};
 use lacquer_vcl::types::{Action, Method};
-use lacquer_vcl_runtime::{BackendId, Ctx};
+use lacquer_vcl_runtime::Ctx;
 use tokio::time::Instant;
 
-use super::{Req, Step};
+use super::{PipeRequest, Req, Step};
 use crate::clock;
 use crate::fetch::{OriginConnection, PipeCall, log_close};
 use crate::task::{BEREQ, Logged};
 use crate::wire::Wire;
-
-/// The request to the origin, as vcl_pipe sees it.
-pub struct PipeRequest {
-    pub bereq: Message,
-    pub log: TxLog,
-    pub backend: BackendId,
-    pub connect_timeout: Option<f64>,
-    pub task_deadline: Option<f64>,
-    pub t_first: f64,
-    pub t_prev: f64,
-}
-
-impl PipeRequest {
-    pub fn stamp(&mut self, event: &str) {
-        let now = clock::real();
-        self.log.put_timestamp(event, now, self.t_first, self.t_prev);
-        self.t_prev = now;
-    }
-}
 
 /// Bytes of a piped exchange, for `PipeAcct`.
 #[derive(Default)]

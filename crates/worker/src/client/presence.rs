@@ -1,40 +1,21 @@
-//! Whether a client that waits for its response is still there. Looking costs no system call: the reactor learns
-//! when a connection is closed, and an HTTP/2 connection's task when a stream is reset.
-//!
-//! A client that shuts down its sending side (`nc -N`) looks like one that has closed its connection. Before the
-//! response begins it is asked, see [`crate::client_socket`]. Within a response there is nothing to ask with but
-//! the next piece of it: there the client of a pass counts as gone after `half_close_timeout`.
+//! Whether the client that a request waits with is still there: what tells is the reactor for a connection
+//! ([`crate::patience`]), and an HTTP/2 connection's task for a stream that was reset.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-use lacquer_backend::TxHalf;
 use lacquer_http::SessClose;
 use lacquer_params::Params;
 
 use super::{Req, Step};
-use crate::client_socket::ClientSocket;
-use crate::clock;
 use crate::deadlines::Deadline;
+use crate::patience::{FIRST_PAUSE, HalfClosed, Patience, unless};
 use crate::wire::Wire;
 
-/// How long a client may have shut down its sending side before it is asked. Most responses come earlier.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// A client that is asked for room's sake refuses within this time, if it is near.
 const ROUND_TRIP: Duration = Duration::from_millis(20);
-
-/// How a client is treated that has shut down its sending side, or closed its connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HalfClosed {
-    /// Nothing of its response was sent: it is asked, the first time after this pause.
-    Ask(Duration),
-    /// It counts as gone after `half_close_timeout`.
-    Limit,
-    /// It is served until its connection breaks.
-    Serve,
-}
 
 impl HalfClosed {
     /// Returns how the client of this request is treated while it waits. `private` work ends with its client, and
@@ -49,96 +30,13 @@ impl HalfClosed {
     }
 }
 
-/// When a client counts as gone.
-#[derive(Clone, Copy, Debug)]
-pub struct Patience {
-    /// Seconds after the client has shut down its sending side; `None` if it is not watched.
-    half_closed: Option<f64>,
-}
-
-impl Patience {
-    pub fn of(params: &Params) -> Patience {
-        Patience { half_closed: params.cancel_abandoned.then_some(params.half_close_timeout) }
+/// Waits until the client is gone.
+async fn gone(patience: Patience, wire: &Wire, treatment: HalfClosed) {
+    match wire {
+        Wire::Socket(tx) => patience.disconnected(tx, treatment).await,
+        Wire::Stream(stream) if patience.half_closed().is_some() => stream.gone().await,
+        Wire::Stream(_) => std::future::pending().await,
     }
-
-    /// Returns the seconds after which a client that shut down its sending side counts as gone, if it ever does.
-    pub fn half_closed(self) -> Option<f64> {
-        self.half_closed
-    }
-
-    /// Runs `work` until it is done; returns `None` if the client of this HTTP/1 connection is gone before.
-    pub async fn while_connected<T>(
-        self,
-        tx: &ClientSocket,
-        private: bool,
-        work: impl Future<Output = T>,
-    ) -> Option<T> {
-        let treatment = if private { HalfClosed::Limit } else { HalfClosed::Serve };
-        unless(pin!(work), self.disconnected(tx, treatment)).await
-    }
-
-    /// Waits until the client is gone.
-    async fn gone(self, wire: &Wire, treatment: HalfClosed) {
-        match wire {
-            Wire::Socket(tx) => self.disconnected(tx, treatment).await,
-            Wire::Stream(stream) if self.half_closed.is_some() => stream.gone().await,
-            Wire::Stream(_) => std::future::pending().await,
-        }
-    }
-
-    async fn disconnected(self, tx: &ClientSocket, treatment: HalfClosed) {
-        let Some(seconds) = self.half_closed else { return std::future::pending().await };
-        tx.peer_shut_down().await;
-        if seconds <= 0.0 {
-            return;
-        }
-        // Timers are large, and these are rare.
-        match treatment {
-            HalfClosed::Ask(pause) if seconds.is_finite() => Box::pin(refuses(tx, pause)).await,
-            HalfClosed::Limit => {
-                let _ = Box::pin(tokio::time::timeout(clock::seconds(seconds), tx.broken())).await;
-            }
-            HalfClosed::Ask(_) | HalfClosed::Serve => tx.broken().await,
-        }
-    }
-}
-
-/// Asks a client with shorter and then longer pauses whether it is there, until it is not.
-async fn refuses(tx: &ClientSocket, mut pause: Duration) {
-    loop {
-        if is_broken_within(tx, pause).await {
-            return;
-        }
-        match tx.send_ahead() {
-            Ok(true) => pause = FIRST_PAUSE.max(2 * pause),
-            Ok(false) => return tx.broken().await,
-            Err(_) => return,
-        }
-    }
-}
-
-async fn is_broken_within(tx: &TxHalf, pause: Duration) -> bool {
-    !pause.is_zero() && tokio::time::timeout(pause, tx.broken()).await.is_ok()
-}
-
-/// Runs `work` until it is done; returns `None` if `end` comes first. That is looked at only where `work` has to
-/// wait. The work comes pinned, for it may be large.
-async fn unless<F: Future>(mut work: Pin<&mut F>, end: impl Future<Output = ()>) -> Option<F::Output> {
-    if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
-        return Some(done);
-    }
-    let mut end = pin!(end);
-    // The work was polled a moment ago, for the same waker.
-    let mut polled = true;
-    poll_fn(|cx| {
-        if !std::mem::take(&mut polled)
-            && let Poll::Ready(done) = work.as_mut().poll(cx)
-        {
-            return Poll::Ready(Some(done));
-        }
-        end.as_mut().poll(cx).map(|()| None)
-    })
-    .await
 }
 
 /// Runs what a request waits for; returns `None` if its client is gone first.
@@ -148,7 +46,7 @@ pub async fn while_waiting<F: Future>(
     treatment: HalfClosed,
     work: Pin<&mut F>,
 ) -> Option<F::Output> {
-    unless(work, Patience::of(params).gone(wire, treatment)).await
+    unless(work, gone(Patience::of(params), wire, treatment)).await
 }
 
 /// As [`while_waiting`], for what is over within milliseconds as a rule: the client is not looked for before this
@@ -160,19 +58,19 @@ pub async fn while_fetching<F: Future>(
     later: &Deadline,
     work: Pin<&mut F>,
 ) -> Option<F::Output> {
-    let gone = async {
+    let is_gone = async {
         later.arm(later.now(), 0.0);
         poll_fn(|cx| if later.poll_expired(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
-        Box::pin(Patience::of(params).gone(wire, treatment)).await;
+        Box::pin(gone(Patience::of(params), wire, treatment)).await;
     };
-    unless(work, gone).await
+    unless(work, is_gone).await
 }
 
 /// Returns whether the client is known to be gone. One that has shut down its sending side is asked.
 pub async fn is_gone(req: &Req) -> bool {
     let patience = Patience::of(&req.task.params);
     let treatment = HalfClosed::of(req, true, true);
-    let mut gone = pin!(patience.gone(&req.tx, treatment));
+    let mut gone = pin!(gone(patience, &req.tx, treatment));
     if is_ready(gone.as_mut()).await {
         return true;
     }

@@ -55,7 +55,7 @@ async fn refuse(req: &mut Req, why: &str) -> Step {
     Step::Done
 }
 
-/// What a request has before VCL changes it.
+/// Sets the values that a request has before VCL changes it.
 fn prepare(req: &mut Req) {
     if req.restarts == 0 {
         let sess = req.task.sess.clone();

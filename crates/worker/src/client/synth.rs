@@ -1,10 +1,11 @@
 //! Responses that Lacquer makes itself: vcl_synth, and what is left when VCL has failed.
 
+use lacquer_deliver::Source;
 use lacquer_flow::retry;
 use lacquer_http::{SessClose, header_table as h};
 use lacquer_vcl::types::{Action, Method};
 
-use super::{Req, Source, Step};
+use super::{Req, Step};
 use crate::clock;
 
 /// VCL failed: the request as it came in is answered with 503.

@@ -3,46 +3,23 @@
 use std::borrow::Cow;
 
 use lacquer_cache::{BodyState, flag};
-use lacquer_deliver::{Below, Outlet, SendError, Sink, send_parts, send_stored};
-use lacquer_filters::{Filter, Gunzip};
+use lacquer_deliver::{Below, Outlet, Source};
+use lacquer_filters::Gunzip;
 use lacquer_flow::delivery::{self, LengthField};
 use lacquer_flow::filters::{self, Delivered};
 use lacquer_flow::inclusion::{self, Included, Inclusion};
 use lacquer_flow::persistence;
-use lacquer_http::multipart::Multipart;
 use lacquer_http::{SessClose, Text, conditional, h1, header_table as h};
 use lacquer_params::bits::FeatureBits;
 use lacquer_shm::Tag;
 use lacquer_shm::vsl::text;
 
 use super::deliver::blame_body;
-use super::{Req, Source, Step, on_socket, on_stream, partial};
-use crate::exit::Exit;
+use super::plan::Plan;
+use super::pour::pour;
+use super::{Req, Step, on_socket, on_stream, partial};
 use crate::faults::apart;
 use crate::wire::Wire;
-
-/// Body bytes to send: none, all, or a part of the stored ones.
-pub(super) struct Plan {
-    /// Length of the body as sent, if known before.
-    pub length: Option<u64>,
-    /// What to take of the stored body when no filter changes it.
-    pub from: u64,
-    pub to: Option<u64>,
-    pub filters: Vec<Box<dyn Filter>>,
-    /// What the body includes is delivered with it.
-    pub esi: bool,
-    /// A range whose end was not reached is an error of its own.
-    pub ranged: bool,
-    /// Several ranges of the body, each in a part of its own.
-    pub parts: Option<Box<Multipart>>,
-}
-
-impl Plan {
-    /// The body goes through the pipeline, instead of from storage to the connection.
-    pub(super) fn is_poured(&self) -> bool {
-        self.esi || !self.filters.is_empty() || self.parts.is_some()
-    }
-}
 
 pub async fn transmit(req: &mut Req, source: Source) -> Step {
     let announced = h1::content_length(&req.resp, &req.task.ws).ok().flatten();
@@ -160,45 +137,8 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     }
 }
 
-/// Sends a body through filters by this exit. Returns the exit, which is kept unless the request failed in an include.
-pub(super) async fn pour_out(
-    req: &mut Req,
-    source: &Source,
-    plan: Plan,
-    exit: Exit,
-) -> (Option<Exit>, Result<(), SendError>) {
-    let outlet = Outlet::new(plan.filters, req.task.params.gzip_buffer, Below::Client(exit));
-    let (outlet, sent) = Box::pin(pour(req, source, plan.esi, plan.parts.as_deref(), outlet)).await;
-    match outlet.into_below() {
-        Below::Client(exit) => (Some(exit), sent),
-        Below::Include(_) | Below::Lent => (None, sent),
-    }
-}
-
-/// A body through filters; what it includes comes with it.
-async fn pour(
-    req: &mut Req,
-    source: &Source,
-    esi: bool,
-    parts: Option<&Multipart>,
-    mut outlet: Outlet<Exit>,
-) -> (Outlet<Exit>, Result<(), SendError>) {
-    let poured = match source {
-        _ if let Some(parts) = parts => send_parts(source, parts, &mut outlet).await,
-        Source::Object(object) if esi => {
-            let poured;
-            (outlet, poured) = super::esi::play(req, object, outlet).await;
-            poured
-        }
-        Source::Object(object) => send_stored(&mut outlet, object, 0, u64::MAX).await,
-        Source::Bytes(bytes) => outlet.write(bytes).await,
-    };
-    let sent = outlet.finish(poured).await;
-    req.task.log_filtered_out(&outlet.report());
-    (outlet, sent)
-}
-
-/// What Varnish keeps of an include's filter in the workspace; counted, so that a size chosen for it means the same.
+/// Bytes of the workspace that Varnish uses for an include's filter. They are taken here too, so that a size of the
+/// workspace that was chosen for Varnish means the same.
 const INCLUDE_COST: usize = 56;
 
 /// The response goes into the one that includes it.

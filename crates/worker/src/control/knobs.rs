@@ -1,4 +1,4 @@
-//! What `debug.*` commands set for tests: switches that are off in service.
+//! Switches that `debug.*` commands set for tests. They are off in service.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;

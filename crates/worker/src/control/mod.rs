@@ -1,14 +1,16 @@
-//! What the manager asks of the worker. The main thread reads one request at a time, does it and answers;
-//! in between it looks after VCL programs that cool down or leave.
+//! The manager's requests to the worker. The main thread reads one request at a time, carries it out and answers.
+//! In between it looks after VCL programs that cool down or leave.
 
 pub mod bans;
 pub mod knobs;
 pub mod panics;
 
+mod answer;
 mod backends;
 mod debug;
 mod vcl_list;
 
+pub use answer::Answer;
 pub use bans::from_vcl as ban_from_vcl;
 
 use std::os::unix::net::UnixStream;
@@ -26,26 +28,6 @@ use crate::{clock, helpers, vcl_life};
 
 /// How often programs that cool down are looked at while nothing is asked.
 const ROUND: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-
-/// Status and text for the user.
-pub struct Answer {
-    pub status: u16,
-    pub text: String,
-}
-
-impl Answer {
-    pub fn ok(text: impl Into<String>) -> Answer {
-        Answer { status: status::OK, text: text.into() }
-    }
-
-    pub fn refuse(status: u16, text: impl Into<String>) -> Answer {
-        Answer { status, text: text.into() }
-    }
-
-    fn unknown() -> Answer {
-        Answer::refuse(status::UNKNOWN, "Unknown request.\nType 'help' for more info.\n")
-    }
-}
 
 /// Answers until the manager hangs up, which means: end.
 pub fn serve(shared: &Arc<Shared>, mut manager: UnixStream) -> ExitCode {

@@ -10,8 +10,9 @@ use std::task::{Context, Poll};
 use lacquer_cache::{Object, flag};
 use lacquer_flow::interest::{self, Fetching};
 
-use super::runner::News;
-use super::{Fetch, Target};
+use super::Fetch;
+use super::news::News;
+use super::state::Target;
 
 /// Tells a fetch that it is not wanted any more. It is made for one wait: what the fetch is for may change.
 pub struct Abandonment {

@@ -11,9 +11,10 @@ use lacquer_http::{BodyStatus, SessClose, Text, header_table as h};
 use lacquer_shm::Tag;
 use lacquer_shm::vsl::Field;
 
+use super::Fetch;
 use super::connection::OriginConnection;
 use super::object::Content;
-use super::{Fetch, Step};
+use super::state::Step;
 use crate::deadlines::Deadline;
 
 pub async fn fetch(f: &mut Fetch) -> Step {
@@ -345,10 +346,10 @@ const STORED_PER_MADE: usize = 4;
 /// Less than Content-Length announced.
 const STRAIGHT_SHORT: &str = "straight insufficient bytes";
 
-/// What is read at most at a time.
+/// The most bytes that are read at a time.
 const PIECE: usize = 64 * 1024;
 
-/// The next of the body at the beginning of `buffer`; how much it is.
+/// Reads the next piece of the body to the beginning of `buffer`; returns its length.
 async fn next_piece(
     connection: &mut OriginConnection,
     deadline: &Deadline,

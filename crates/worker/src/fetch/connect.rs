@@ -63,7 +63,8 @@ impl Origins for lacquer_vcl_runtime::Instance {
     }
 }
 
-/// What Varnish keeps of a connection in the workspace; counted, so that a size chosen for it means the same.
+/// Bytes of the workspace that Varnish uses for a connection. They are taken here too, so that a size of the workspace
+/// that was chosen for Varnish means the same.
 const CONNECTION_COST: usize = 112;
 
 impl Fetch {

@@ -32,7 +32,7 @@ pub struct OriginConnection {
     record: Box<Record>,
     slot: OriginSlot,
     pub framing: Framing,
-    /// What came with the head and belongs behind it; in the fetch's workspace.
+    /// Bytes that came with the head and follow it. They are in the fetch's workspace.
     pub ahead: Text,
     /// The response was read to its end: bytes after it belong to nothing.
     pub is_at_end: bool,
@@ -138,7 +138,7 @@ pub fn choose(own: Option<f64>, spec: Option<f64>, param: f64) -> f64 {
     own.or(spec.filter(|&t| t >= 0.0)).unwrap_or(param)
 }
 
-/// What bounds the making of a connection.
+/// Limits for making a connection.
 pub struct Limits {
     connect: f64,
     prefer_ipv6: bool,

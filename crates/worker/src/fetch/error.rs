@@ -5,8 +5,9 @@ use lacquer_http::{fixed, header_table as h};
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 
+use super::Fetch;
 use super::object::Content;
-use super::{Fetch, Step, Target};
+use super::state::{Step, Target};
 
 pub async fn error(f: &mut Fetch) -> Step {
     if !f.attempt.error_action {

@@ -12,7 +12,7 @@ use lacquer_shm::Tag;
 use super::Fetch;
 use crate::extra;
 
-/// What Varnish keeps of a body filter in the workspace.
+/// Bytes of the workspace that Varnish uses for a body filter. They are taken here too.
 pub(super) const FILTER_COST: usize = 64;
 
 impl Fetch {

@@ -1,4 +1,4 @@
-//! What VCL can see and do on behalf of a fetch.
+//! The host of VCL for a fetch: all that VCL can read and do on its behalf.
 
 use std::net::SocketAddr;
 

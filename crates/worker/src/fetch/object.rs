@@ -8,7 +8,8 @@ use lacquer_flow::{Lifetime, validation};
 use lacquer_http::{Filter, Text, pack, vary};
 use lacquer_shm::Tag;
 
-use super::{Fetch, Target, transit};
+use super::state::Target;
+use super::{Fetch, transit};
 use crate::task::names;
 
 /// The body of an object that is made.
@@ -141,7 +142,7 @@ impl Fetch {
         let log = &mut self.task.log;
         let mut note = |text: &str| log.put(Tag::ExpKill, text.as_bytes());
         let mut nuke = Nuke::new(p.nuke_limit, &mut note);
-        // What is kept as a mark only lets go of its body later: no span for head and body together.
+        // An object that stays only as a mark lets go of its body later: head and body must not share a span.
         let expected = expected.filter(|_| !storing.is_mark());
         let made = match content {
             Content::Whole(body) => {
@@ -177,7 +178,7 @@ impl Fetch {
         Some(self.task.reactor.shared.stevedores.transient())
     }
 
-    /// What the origin lets the object be purged by.
+    /// Returns the tags that the origin gave the object, by which it can be purged.
     fn tags(&self) -> Vec<Mark> {
         let (ws, cache) = (&self.task.ws, &self.task.reactor.shared.cache);
         let lists = [names::XKEY, names::X_HASH_TWO].into_iter().flat_map(|n| self.beresp.get_all(ws, n));

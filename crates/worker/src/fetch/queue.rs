@@ -18,7 +18,7 @@ const SHARE_PATIENCE: f64 = 1.0;
 /// How soon those who wait see that a fetch may give way.
 const ORPHANS_AFTER: Duration = Duration::from_millis(10);
 
-/// Who wants to connect, and by which rules.
+/// A fetch or a pipe that needs a slot of an origin, and the limits that apply to it.
 pub struct Entry<'e> {
     origin: &'e Arc<Origin>,
     id: BackendId,

@@ -5,7 +5,8 @@ use lacquer_http::{BodyStatus, SessClose, header_table as h};
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 
-use super::{Fetch, Step};
+use super::Fetch;
+use super::state::Step;
 
 pub async fn respond(f: &mut Fetch) -> Step {
     let asked_close = f.bereq.has_token(&f.task.ws, h::CONNECTION, b"close");

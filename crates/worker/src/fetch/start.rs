@@ -18,10 +18,12 @@ use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::BackendId;
 use lacquer_vcl_runtime::instance::PrivateMap;
 
-use super::runner::Runner;
-use super::{Account, Attempt, Fetch, Mode, Step, Target};
+use super::news::News;
+use super::state::{Account, Attempt, Step, Target};
+use super::{Fetch, Mode};
 use crate::client::Req;
 use crate::clock;
+use crate::deadlines::Deadline;
 use crate::memory::Memory;
 use crate::task::Task;
 
@@ -34,7 +36,7 @@ pub fn from_request(
     vxid: Vxid,
     params: Rc<Params>,
     mut memory: Memory,
-    runner: &Runner,
+    (news, deadline): (Rc<News>, Rc<Deadline>),
 ) -> Fetch {
     memory.log.begin(vxid);
     let (target, stale, is_pass) = match mode {
@@ -58,7 +60,7 @@ pub fn from_request(
         stale,
         client_body: available.then(|| req.body.take()),
         cached_body,
-        news: runner.news(),
+        news,
         announced: false,
         origin: None,
         leaving: None,
@@ -91,7 +93,7 @@ pub fn from_request(
         transit_buffer,
         snapshot,
         out: memory.out,
-        deadline: runner.deadline.clone(),
+        deadline,
         _permit: req.permit.take(),
     }
 }
@@ -302,7 +304,7 @@ impl Fetch {
         self.task.log.put(Tag::TTL, &self.out);
     }
 
-    /// What VCL chose, else the default in turn.
+    /// Returns the storage whose turn it is, which VCL may replace by another.
     pub fn storage_choice(&self) -> u32 {
         self.task.reactor.shared.stevedores.next()
     }

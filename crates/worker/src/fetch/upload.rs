@@ -160,7 +160,7 @@ impl Fetch {
             let piece = match body.next(&params).await {
                 Ok(piece) => piece,
                 Err(fault) => {
-                    // What is wrong with it stands in the log of the request.
+                    // The log of the request records the fault.
                     body.fail(fault);
                     self.fetch_error("req.body read error: 0 (Success)");
                     return Err(io::ErrorKind::InvalidData.into());

@@ -1,6 +1,7 @@
-//! What the streams of one connection share: who they are, its windows, its limits, its end. What it sends is in
-//! [`super::output`].
+//! State that the streams of one connection share: their list, and the connection's windows, limits and end. Sending
+//! is in [`super::sending`].
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Waker};
@@ -14,11 +15,16 @@ use lacquer_shm::{Tag, Vxid};
 use lacquer_vcl_runtime::H2Setting;
 
 use super::output::Output;
-use super::stream::Stream;
-use crate::client::Account;
+use crate::account::Account;
 use crate::client_socket::ClientSocket;
 use crate::reactor::Reactor;
 use crate::session::Sess;
+
+/// A stream, as its connection sees it.
+pub trait Member: Any {
+    /// Wakes whoever waits for something of the stream.
+    fn wake(&self);
+}
 
 pub struct Conn {
     pub reactor: Rc<Reactor>,
@@ -26,7 +32,8 @@ pub struct Conn {
     pub vxid: Vxid,
     pub output: Output,
     error: Cell<Option<Error>>,
-    streams: RefCell<Vec<Rc<Stream>>>,
+    /// By their numbers, which only rise.
+    streams: RefCell<Vec<(u32, Rc<dyn Member>)>>,
     /// Streams that wait for a window.
     waiting: Cell<u32>,
     pub send_window: Cell<SendWindow>,
@@ -89,7 +96,7 @@ impl Conn {
         self.reactor.shared.log.write(tag, self.vxid, note.text.as_bytes());
     }
 
-    /// What ends, after the log knows why.
+    /// Logs the reason for a fault and returns its error, which ends the stream or the connection.
     pub fn told(&self, fault: Fault) -> Error {
         if let Some(note) = &fault.note {
             self.note(note);
@@ -130,7 +137,7 @@ impl Conn {
         self.account.set(account);
     }
 
-    // Who waits.
+    // Wake-ups.
 
     pub fn register(&self, cx: &Context<'_>) {
         let mut waker = self.waker.borrow_mut();
@@ -154,7 +161,7 @@ impl Conn {
     }
 
     pub fn wake_streams(&self) {
-        for stream in self.streams.borrow().iter() {
+        for (_, stream) in self.streams.borrow().iter() {
             stream.wake();
         }
     }
@@ -184,24 +191,23 @@ impl Conn {
 
     // Streams.
 
-    pub fn stream(&self, id: u32) -> Option<Rc<Stream>> {
+    pub fn stream(&self, id: u32) -> Option<Rc<dyn Member>> {
         let streams = self.streams.borrow();
-        let at = streams.binary_search_by_key(&id, |stream| stream.id).ok()?;
-        Some(streams[at].clone())
+        let at = streams.binary_search_by_key(&id, |(number, _)| *number).ok()?;
+        Some(streams[at].1.clone())
     }
 
-    pub fn each_stream(&self, mut work: impl FnMut(&Stream)) {
-        self.streams.borrow().iter().for_each(|stream| work(stream));
+    pub fn each_stream(&self, mut work: impl FnMut(&dyn Member)) {
+        self.streams.borrow().iter().for_each(|(_, stream)| work(&**stream));
     }
 
-    /// Numbers only rise, so that the streams stay sorted.
-    pub fn enter(&self, stream: Rc<Stream>) {
-        self.streams.borrow_mut().push(stream);
+    pub fn enter(&self, id: u32, stream: Rc<dyn Member>) {
+        self.streams.borrow_mut().push((id, stream));
     }
 
     pub fn leave(&self, id: u32) {
         let mut streams = self.streams.borrow_mut();
-        if let Ok(at) = streams.binary_search_by_key(&id, |stream| stream.id) {
+        if let Ok(at) = streams.binary_search_by_key(&id, |(number, _)| *number) {
             streams.remove(at);
         }
         if streams.is_empty() {

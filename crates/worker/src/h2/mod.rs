@@ -2,6 +2,8 @@
 //! each stream's request is like any other, but for where its body comes from and its response goes
 //! ([`stream`], [`sender`]). The protocol itself is `lacquer-h2`.
 
+mod arrival;
+mod buffers;
 mod conn;
 mod intake;
 mod opening;
@@ -9,15 +11,18 @@ mod output;
 mod receive;
 mod request;
 mod sender;
+mod sending;
 mod session;
 mod stream;
 mod turns;
 mod upgrade;
 
-pub use output::{Buffers, SendLimits};
+pub use arrival::Arrival;
+pub use buffers::Buffers;
+pub use output::SendLimits;
 pub use request::finish;
 pub use sender::StreamSender;
-pub use session::{Arrival, serve};
+pub use session::serve;
 pub use stream::Stream;
 pub use turns::Turns;
 pub use upgrade::{Upgrade, is_wanted, upgrade};

@@ -56,7 +56,7 @@ impl Opening {
         let params = reactor.params();
         let vcl = reactor.vcl()?;
         let stream = Stream::open(conn, id, t_first);
-        let mut seat = reactor.take_seat();
+        let mut seat = Seat::take(reactor);
         seat.prepare(&reactor.shared.log, &params);
         let start = Start {
             reactor: reactor.clone(),

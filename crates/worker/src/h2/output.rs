@@ -1,52 +1,30 @@
-//! What a connection sends. Frames are gathered and leave together; whoever has the turn writes what was
-//! gathered before its own.
+//! The sending side of a connection. Frames are gathered and leave together, see [`super::sending`].
 
 use std::cell::{Cell, RefCell};
-use std::io;
 use std::rc::Rc;
-use std::task::Context;
 
-use lacquer_backend::TxHalf;
-use lacquer_h2::frame::{self, FrameHeader, Kind, flag};
-use lacquer_h2::{Error, Reason};
-use lacquer_shm::Tag;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::conn::Conn;
-use crate::client_socket::{ClientSocket, advance};
-use crate::clock;
+use super::buffers::Buffers;
+use crate::client_socket::ClientSocket;
 
-/// More bytes than this that wait to be sent hold up those who would add to them.
-const GATHERED_MAX: usize = 64 * 1024;
 /// A longer buffer is not kept for the next connection.
 const KEPT: usize = 32 * 1024;
-/// Frames of body that go into one write.
-const BATCH: usize = 4;
-/// What was gathered before, the frames with their headers, and the end of the stream.
-const PARTS: usize = 2 * BATCH + 2;
-
-/// Buffers that a reactor's connections lend each other: who waits has none.
-#[derive(Default)]
-pub struct Buffers {
-    pub input: Cell<Vec<u8>>,
-    pub output: Cell<Vec<u8>>,
-}
-
 /// Frames that wait to be sent; the first bytes may be on their way already.
 #[derive(Default)]
-struct Gathered {
-    bytes: Vec<u8>,
-    sent: usize,
+pub(super) struct Gathered {
+    pub bytes: Vec<u8>,
+    pub sent: usize,
 }
 
 impl Gathered {
-    fn rest(&self) -> &[u8] {
+    pub fn rest(&self) -> &[u8] {
         &self.bytes[self.sent..]
     }
 
     /// All of it was sent; the buffer serves whoever needs one next.
-    fn clear(&mut self, buffers: &Buffers) {
+    pub fn clear(&mut self, buffers: &Buffers) {
         self.sent = 0;
         let mut bytes = std::mem::take(&mut self.bytes);
         if bytes.capacity() <= KEPT {
@@ -56,14 +34,14 @@ impl Gathered {
     }
 }
 
-/// What came of writing.
+/// The result of sending the frames that wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Flush {
     /// Nothing waits any more.
     Done,
-    /// The socket is full; it wakes us.
+    /// The socket is full; it wakes us when it has room.
     Blocked,
-    /// Who is sending wakes us afterwards.
+    /// Another task is sending; it wakes us afterwards.
     Others,
 }
 
@@ -76,31 +54,18 @@ pub struct SendLimits {
     pub by: Option<Instant>,
 }
 
-/// Why a write ended early.
-enum Unsent {
-    Io(io::Error),
-    /// The limit of this parameter is over.
-    Late(&'static str),
-}
-
-impl From<io::Error> for Unsent {
-    fn from(e: io::Error) -> Unsent {
-        Unsent::Io(e)
-    }
-}
-
 /// The sending side of a connection.
 pub struct Output {
-    tx: Rc<ClientSocket>,
-    /// Who has it writes to the socket.
-    turn: Mutex<()>,
-    gathered: RefCell<Gathered>,
-    /// Half a frame may have gone out, or none can.
-    broken: Cell<bool>,
+    pub(super) tx: Rc<ClientSocket>,
+    /// The task that holds it writes to the socket.
+    pub(super) turn: Mutex<()>,
+    pub(super) gathered: RefCell<Gathered>,
+    /// Nothing more can be sent: the socket failed, or half a frame may have gone out.
+    pub(super) broken: Cell<bool>,
     /// Bytes that the socket took.
-    taken: Cell<u64>,
+    pub(super) taken: Cell<u64>,
     /// Frames of body that went out.
-    progress: Cell<u32>,
+    pub(super) progress: Cell<u32>,
 }
 
 impl Output {
@@ -113,228 +78,5 @@ impl Output {
             taken: Cell::new(0),
             progress: Cell::new(0),
         }
-    }
-}
-
-impl Conn {
-    pub fn tx(&self) -> &TxHalf {
-        &self.output.tx
-    }
-
-    /// Returns how many frames of body went out since the last call.
-    pub fn take_progress(&self) -> u32 {
-        self.output.progress.replace(0)
-    }
-
-    /// Adds frames to those that wait; they leave before anything that is added later.
-    pub fn queue(&self, write: impl FnOnce(&mut Vec<u8>)) {
-        if self.output.broken.get() {
-            return;
-        }
-        let mut gathered = self.output.gathered.borrow_mut();
-        if gathered.bytes.capacity() == 0 {
-            gathered.bytes = self.reactor.h2_buffers.output.take();
-        }
-        let from = gathered.bytes.len();
-        write(&mut gathered.bytes);
-        for (header, payload) in frame::split(&gathered.bytes[from..]) {
-            self.count_sent(&header);
-            self.log_sent(&header, payload);
-        }
-        drop(gathered);
-        self.wake();
-    }
-
-    fn count_sent(&self, header: &FrameHeader) {
-        let mut account = self.account.get();
-        account.resp_header += frame::HEADER_LEN as u64;
-        if header.kind().is_some_and(Kind::is_overhead) {
-            account.resp_body += u64::from(header.len);
-        }
-        let is_data = u32::from(header.number == Kind::Data as u8);
-        self.output.progress.set(self.output.progress.get().saturating_add(is_data));
-        self.account.set(account);
-    }
-
-    fn log_sent(&self, header: &FrameHeader, payload: &[u8]) {
-        let log = &self.reactor.shared.log;
-        log.write_binary(Tag::H2TxHdr, self.vxid, &header.bytes());
-        if !payload.is_empty() {
-            log.write_binary(Tag::H2TxBody, self.vxid, payload);
-        }
-    }
-
-    pub fn reset_stream(&self, stream: u32, error: Error) {
-        self.last_reset.set(stream);
-        self.log(Tag::Debug, format_args!("H2: stream {stream}: {}", error.text()));
-        self.queue(|out| frame::rst_stream(out, stream, error.code()));
-    }
-
-    /// Whether it was the last one that we reset.
-    pub fn was_reset(&self, stream: u32) -> bool {
-        stream != 0 && self.last_reset.get() == stream
-    }
-
-    /// The longest payload that the client takes.
-    pub fn max_frame(&self) -> usize {
-        (self.remote.get().max_frame_size as usize).max(1)
-    }
-
-    /// So much waits to be sent that nothing should be added.
-    pub fn is_clogged(&self) -> bool {
-        self.output.gathered.borrow().rest().len() >= GATHERED_MAX
-    }
-
-    /// Returns how many bytes of frames wait.
-    pub fn gathered(&self) -> usize {
-        self.output.gathered.borrow().rest().len()
-    }
-
-    /// Bytes that the socket took so far.
-    pub fn taken(&self) -> u64 {
-        self.output.taken.get()
-    }
-
-    pub fn has_room(&self, bytes: usize) -> bool {
-        self.output.gathered.borrow().rest().len() + bytes < GATHERED_MAX
-    }
-
-    /// Sends what waits, as far as the socket takes it and nobody else is sending.
-    pub fn poll_flush(&self, cx: &mut Context<'_>) -> Flush {
-        loop {
-            if self.output.gathered.borrow().rest().is_empty() || self.output.broken.get() {
-                return Flush::Done;
-            }
-            let Ok(_turn) = self.output.turn.try_lock() else { return Flush::Others };
-            let mut gathered = self.output.gathered.borrow_mut();
-            match self.output.tx.try_write(gathered.rest()) {
-                Ok(n) => {
-                    self.output.taken.set(self.output.taken.get() + n as u64);
-                    gathered.sent += n;
-                    if gathered.rest().is_empty() {
-                        gathered.clear(&self.reactor.h2_buffers);
-                    }
-                }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    if self.output.tx.poll_writable(cx).is_pending() {
-                        return Flush::Blocked;
-                    }
-                }
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => {
-                    drop(gathered);
-                    self.write_failed(0, &Unsent::Io(e));
-                }
-            }
-        }
-    }
-
-    /// Nothing more can be said to this client.
-    fn write_failed(&self, stream: u32, why: &Unsent) {
-        match why {
-            Unsent::Late(limit) => self.log(Tag::SessError, format_args!("H2: stream {stream}: Hit {limit}")),
-            Unsent::Io(e) => {
-                let errno = e.raw_os_error().unwrap_or(0);
-                self.log(Tag::Debug, format_args!("H2: stream {stream}: write error s=-1 errno={errno}"));
-            }
-        }
-        self.output.broken.set(true);
-        self.fail(Error::Connection(Reason::ProtocolError));
-    }
-
-    /// The client did not take what waits within the limit that this parameter sets.
-    pub fn stalled(&self, limit: &'static str) {
-        self.write_failed(0, &Unsent::Late(limit));
-    }
-
-    /// Sends frames of one stream's body from where they are, with all that was gathered before them. As much
-    /// of `data` goes out as fits a write, which is answered; `end` says that the last of it ends the stream.
-    pub async fn send_data(
-        &self,
-        stream: u32,
-        data: &[u8],
-        end: bool,
-        limits: SendLimits,
-    ) -> Result<usize, ()> {
-        let _turn = self.output.turn.lock().await;
-        if self.output.broken.get() {
-            return Err(());
-        }
-        let max = self.max_frame();
-        let len = data.len().min(max * BATCH);
-        let ends = end && len == data.len();
-        let mut headers = [[0u8; frame::HEADER_LEN]; BATCH];
-        let mut parts: [&[u8]; PARTS] = [&[]; PARTS];
-        let announce = |flags: u8, piece: &[u8]| {
-            let header = FrameHeader::new(Kind::Data, flags, stream, piece.len());
-            self.count_sent(&header);
-            self.log_sent(&header, piece);
-            header.bytes()
-        };
-        for (piece, place) in data[..len].chunks(max).zip(&mut headers) {
-            *place = announce(0, piece);
-        }
-        let last = if ends { announce(flag::END_STREAM, &[]) } else { [0; frame::HEADER_LEN] };
-        let before = std::mem::take(&mut *self.output.gathered.borrow_mut());
-        parts[0] = before.rest();
-        for (at, (piece, header)) in data[..len].chunks(max).zip(&headers).enumerate() {
-            parts[1 + 2 * at] = header;
-            parts[2 + 2 * at] = piece;
-        }
-        if ends {
-            parts[PARTS - 1] = &last;
-        }
-        let written = self.write_parts(&mut parts, limits).await;
-        self.give_back(before);
-        match written {
-            Ok(()) => Ok(len),
-            Err(e) => {
-                self.write_failed(stream, &e);
-                Err(())
-            }
-        }
-    }
-
-    /// What came meanwhile is the connection's own task's.
-    fn give_back(&self, mut sent: Gathered) {
-        sent.clear(&self.reactor.h2_buffers);
-        self.wake();
-    }
-
-    async fn write_parts(&self, parts: &mut [&[u8]], limits: SendLimits) -> Result<(), Unsent> {
-        while parts.iter().any(|part| !part.is_empty()) {
-            match self.output.tx.try_write_parts(parts.iter().copied()) {
-                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
-                Ok(n) => {
-                    self.output.taken.set(self.output.taken.get() + n as u64);
-                    advance(parts, n);
-                }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable(limits).await?,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
-        Ok(())
-    }
-
-    async fn writable(&self, limits: SendLimits) -> Result<(), Unsent> {
-        let idle = Instant::now() + clock::seconds(clock::limit(limits.idle));
-        let (until, limit) = match limits.by {
-            Some(by) if by < idle => (by, "send_timeout"),
-            _ => (idle, "idle_send_timeout"),
-        };
-        match tokio::time::timeout_at(until, self.output.tx.writable()).await {
-            Ok(done) => Ok(done?),
-            Err(_) => Err(Unsent::Late(limit)),
-        }
-    }
-
-    /// Waits until frames may be added again.
-    pub async fn room(&self, stream: u32, limits: SendLimits) -> Result<(), ()> {
-        while self.is_clogged() {
-            // Like a piece of body without any: what was gathered leaves first.
-            self.send_data(stream, &[], false, limits).await?;
-        }
-        if self.output.broken.get() { Err(()) } else { Ok(()) }
     }
 }

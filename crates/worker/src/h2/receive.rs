@@ -1,4 +1,4 @@
-//! What is done about each frame that a client sends.
+//! The handling of each frame that a client sends.
 
 use std::rc::Rc;
 use std::task::Context;
@@ -14,7 +14,7 @@ use lacquer_http::{Message, Workspace};
 use lacquer_params::bits::DebugBits;
 use lacquer_shm::Tag;
 
-use super::conn::Conn;
+use super::conn::{Conn, Member};
 use super::opening::{self, Opening};
 use super::request;
 use super::stream::Stream;
@@ -32,9 +32,9 @@ const ALLOWED_BY_REQUEST: u32 = 1000;
 /// A header block on its way.
 enum Block {
     Request(Opening),
-    /// Of a stream that was refused; what it says of the tables counts nevertheless.
+    /// The block of a stream that was refused. It is still decoded, because it may change the header table.
     Refused(RequestDecoder),
-    /// What follows a body, and its stream unless that is over.
+    /// The trailers of a body, and their stream unless that has ended.
     Trailers(RequestDecoder, Option<Rc<Stream>>),
 }
 
@@ -103,7 +103,7 @@ impl Receiver {
 
     /// The frame costs its stream. A client that makes us reset its streams counts as one that does so itself.
     fn answer_by_reset(&self, id: u32, error: Error) -> Result<(), Error> {
-        let Some(stream) = self.conn.stream(id) else {
+        let Some(stream) = Stream::find(&self.conn, id) else {
             self.conn.reset_stream(id, error);
             return Ok(());
         };
@@ -163,7 +163,7 @@ impl Receiver {
         cx: &mut Context<'_>,
     ) -> Result<(), Error> {
         let conn = self.conn.clone();
-        let stream = if header.stream == 0 { None } else { conn.stream(header.stream) };
+        let stream = if header.stream == 0 { None } else { Stream::find(&conn, header.stream) };
         let state = self.state_of(header.stream, stream.as_deref());
         let admit = conn.rules.borrow_mut().admit(&mut header, state, &mut |n| conn.note(&n));
         let admit = admit.map_err(|fault| conn.told(fault))?;
@@ -196,7 +196,8 @@ impl Receiver {
         }
     }
 
-    /// Whether frames may still come on a stream. What is on its way when we reset one may.
+    /// Returns the state by which a frame on a stream is judged. The stream that we reset last counts as open, because
+    /// frames may have been on their way.
     fn state_of(&self, id: u32, stream: Option<&Stream>) -> Option<State> {
         match stream {
             Some(stream) if stream.is_cancelled() => Some(State::Closed),
@@ -303,7 +304,7 @@ impl Receiver {
             }
             return self.data_of(stream, header, data, end);
         }
-        // What was on its way when we reset the stream is nobody's; else the client errs, and is told so once.
+        // Frames that were on their way when we reset the stream are dropped. Others are an error and cause one reset.
         if conn.error().is_none() && !conn.was_reset(header.stream) {
             conn.reset_stream(header.stream, Error::Stream(Reason::StreamClosed));
         }
@@ -398,7 +399,7 @@ pub fn apply_settings(conn: &Conn, entries: &[u8]) -> Result<(), Error> {
             return Err(error);
         }
         if applied.window_delta != 0 {
-            conn.each_stream(|stream| {
+            Stream::each(conn, |stream| {
                 let mut proto = stream.proto.borrow_mut();
                 if proto.follows_settings() {
                     proto.send.adjust(applied.window_delta);

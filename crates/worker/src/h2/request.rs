@@ -73,5 +73,5 @@ pub fn finish(reactor: &Reactor, mut seat: Seat<Req>) {
         }
         reactor.flush_if_due(req.task.t_prev);
     }
-    reactor.give_seat(seat);
+    seat.give(reactor);
 }

@@ -10,30 +10,20 @@ use lacquer_http::SessClose;
 use lacquer_params::Params;
 use lacquer_shm::Tag;
 
+use super::arrival::Arrival;
 use super::conn::Conn;
 use super::opening::Opening;
 use super::output::Flush;
 use super::receive::Receiver;
 use super::request;
+use super::stream::Stream;
 use super::turns::Turn;
 use crate::client::Req;
-use crate::client_socket::ClientSocket;
 use crate::clock;
 use crate::deadlines::{Deadline, Idleness, Moment};
 use crate::linger::linger;
-use crate::reactor::Reactor;
 use crate::req_body::Rx;
 use crate::seat::Seat;
-use crate::session::Sess;
-
-/// A connection whose client has chosen HTTP/2.
-pub struct Arrival {
-    pub reactor: Rc<Reactor>,
-    pub sess: Rc<Sess>,
-    pub tx: Rc<ClientSocket>,
-    pub rx: Rx,
-    pub idle: Rc<Deadline>,
-}
 
 /// Read at a time; longer frames make it longer.
 const READ: usize = 16 * 1024 + frame::HEADER_LEN;
@@ -81,14 +71,14 @@ impl Buffer {
         &mut self.bytes[self.end..]
     }
 
-    /// Where to read to, for as long as the task is at work.
+    /// Takes a buffer to read into, for as long as the task is at work.
     fn take(&mut self, spare: &Cell<Vec<u8>>) {
         if self.bytes.is_empty() {
             self.bytes = spare.take();
         }
     }
 
-    /// Who waits for a frame holds no memory for it.
+    /// Gives the buffer back if it is empty: a connection that waits for a frame holds no memory for it.
     fn give(&mut self, spare: &Cell<Vec<u8>>) {
         if self.is_empty() {
             let Buffer { bytes, .. } = std::mem::take(self);
@@ -99,14 +89,14 @@ impl Buffer {
     }
 }
 
-/// What the connection's deadline is for.
+/// The event that the connection's deadline is set for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Awaited {
     Nothing,
     Frame,
     /// The rest of a header block, or of a frame other than DATA.
     Rest,
-    /// That the client takes what it is sent.
+    /// The client takes some of the bytes that wait for it.
     Progress,
 }
 
@@ -130,7 +120,7 @@ struct Session {
     active: Moment,
     /// When the header block or the frame began that is not complete.
     begun: Option<Moment>,
-    /// How much of what was sent the client had taken when its deadline was set.
+    /// Bytes that the socket had taken when the deadline was set.
     taken: u64,
     blocked: Option<Blocked>,
     /// Nothing more comes from the client.
@@ -216,7 +206,7 @@ impl Session {
                 return Poll::Ready(error);
             }
             if self.conn.is_clogged() {
-                // Who does not read what we say is not heard either.
+                // Nothing is read from a client that does not read our frames.
                 self.expect(flushed);
                 return Poll::Pending;
             }
@@ -270,7 +260,7 @@ impl Session {
         if self.receiver.is_in_block() || !(self.buffer.is_empty() || is_data) {
             self.begun.get_or_insert(self.idle.now());
         } else {
-            // The first bytes of a frame of DATA did not show yet that they are.
+            // The first bytes of a frame may not have shown yet that it is DATA.
             self.begun = None;
         }
         match begun {
@@ -375,7 +365,7 @@ impl Session {
         }
         conn.fail(error);
         conn.log(Tag::Debug, format_args!("H2 CLEANUP {}", error.name()));
-        conn.each_stream(|stream| stream.kill(error));
+        Stream::each(&conn, |stream| stream.kill(error));
         self.receiver.abandon();
         let limit = conn.sess.idle_send_timeout.get(conn.reactor.params().idle_send_timeout);
         let limit = clock::seconds(clock::limit(limit));

@@ -1,6 +1,7 @@
 //! One stream: what its request and its connection know of each other. The request reads its body here and
 //! waits here for windows; the connection's own task puts in what the client sends.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
@@ -12,7 +13,7 @@ use lacquer_params::Params;
 use lacquer_shm::Tag;
 use tokio::time::Instant;
 
-use super::conn::Conn;
+use super::conn::{Conn, Member};
 use super::intake::Intake;
 use super::output::SendLimits;
 use crate::clock;
@@ -28,7 +29,7 @@ pub struct Stream {
     error: Cell<Option<Error>>,
     /// The client reset it.
     cancelled: Cell<bool>,
-    /// What the protocol knows of it.
+    /// The state of the stream by the rules of the protocol.
     pub proto: RefCell<Protocol>,
     /// Counts among the open ones.
     counted: Cell<bool>,
@@ -41,6 +42,16 @@ pub struct Stream {
     pub send_by: Cell<Option<Instant>>,
     /// The parameter whose limit ended the response.
     limit_hit: Cell<Option<&'static str>>,
+}
+
+impl Member for Stream {
+    fn wake(&self) {
+        for waker in [&self.reader, &self.sender, &self.watcher] {
+            if let Some(waker) = waker.borrow_mut().take() {
+                waker.wake();
+            }
+        }
+    }
 }
 
 impl Stream {
@@ -65,8 +76,22 @@ impl Stream {
             send_by: Cell::new(None),
             limit_hit: Cell::new(None),
         });
-        conn.enter(stream.clone());
+        conn.enter(id, stream.clone());
         stream
+    }
+
+    /// Returns the connection's stream of this number.
+    pub fn find(conn: &Conn, id: u32) -> Option<Rc<Stream>> {
+        let stream: Rc<dyn Any> = conn.stream(id)?;
+        stream.downcast().ok()
+    }
+
+    /// Does something with each of the connection's streams.
+    pub fn each(conn: &Conn, mut work: impl FnMut(&Stream)) {
+        conn.each_stream(|stream| {
+            let stream: &dyn Any = stream;
+            stream.downcast_ref().into_iter().for_each(&mut work);
+        });
     }
 
     pub fn as_fd(&self) -> BorrowedFd<'_> {
@@ -83,14 +108,6 @@ impl Stream {
             self.error.set(Some(error));
         }
         self.wake();
-    }
-
-    pub fn wake(&self) {
-        for waker in [&self.reader, &self.sender, &self.watcher] {
-            if let Some(waker) = waker.borrow_mut().take() {
-                waker.wake();
-            }
-        }
     }
 
     /// Waits until nothing can come or go any more.
@@ -117,7 +134,7 @@ impl Stream {
         !self.counted.get()
     }
 
-    /// The request is over. Who still reads its body, to pass it on, gets no more of it.
+    /// Ends the stream with its request. A fetch that still reads the body, to pass it on, gets no more of it.
     pub fn close(&self) {
         self.discount();
         self.fail(Error::Stream(Reason::StreamClosed));
@@ -182,7 +199,7 @@ impl Stream {
         self.intake.borrow().as_ref().map_or(0, Intake::held)
     }
 
-    /// What there is of the body; none is its end.
+    /// Waits for bytes of the body and returns how many were read; 0 is the end of the body.
     pub async fn read(&self, buffer: &mut [u8]) -> Result<usize, Gone> {
         std::future::poll_fn(|cx| self.poll_read(cx, buffer)).await
     }

@@ -6,14 +6,13 @@ use lacquer_h2::settings;
 use lacquer_http::{HeaderName, Slot, fixed, h1};
 use lacquer_shm::Tag;
 
+use super::arrival::Arrival;
 use super::conn::Conn;
 use super::receive::apply_settings;
-use super::session::Arrival;
 use crate::client::Req;
 use crate::clock;
 use crate::seat::Seat;
 use crate::sender::write_message;
-use crate::session::log_late;
 
 const SWITCHING: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
 const UPGRADE: HeaderName<'static> = HeaderName::new(b"Upgrade");
@@ -31,7 +30,7 @@ pub fn is_wanted(req: &Req) -> bool {
     req.http.get(&req.task.ws, UPGRADE).is_some_and(|value| value.eq_ignore_ascii_case(b"h2c"))
 }
 
-/// Tells the client to go on with HTTP/2 and waits until it does. What it does instead is junk.
+/// Asks the client to go on with HTTP/2 and waits until it does. Gives the request back if that fails.
 pub async fn upgrade(arrival: &mut Arrival, mut seat: Seat<Req>) -> Result<Upgrade, Seat<Req>> {
     let Some(req) = seat.transaction() else { return Err(seat) };
     let params = req.task.params.clone();
@@ -84,7 +83,7 @@ async fn receive_preface(arrival: &mut Arrival) -> bool {
     };
     let in_time = tokio::time::timeout(limit, receive).await;
     if in_time.is_err() {
-        log_late(&arrival.reactor, &arrival.sess, "preface");
+        arrival.sess.log_late(&arrival.reactor.shared.log, "preface");
     }
     in_time.unwrap_or(false)
 }

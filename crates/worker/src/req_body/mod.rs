@@ -1,10 +1,12 @@
 //! The body of a client's request: where its bytes are and how they are framed.
 //!
-//! Whoever reads the body owns the receiving half of the connection meanwhile: the session between
+//! The reader of the body owns the receiving half of the connection while it reads: the session between
 //! requests, the fetch while it forwards the body.
 
 mod allowance;
+mod error;
 mod keep;
+mod kept;
 mod rx;
 
 use std::io;
@@ -21,51 +23,14 @@ use crate::h2::Stream;
 use crate::req_filters::BodyFilters;
 
 use allowance::{Allowance, Missed};
+pub use error::BodyError;
 pub use keep::Keep;
 pub use rx::Rx;
-
-/// Why a body ended early.
-#[derive(Debug)]
-pub enum BodyError {
-    /// Nowhere to begin keeping it; the text is for the log.
-    NoPlace(String),
-    /// No room to keep all of it.
-    NoRoom,
-    /// The framing is wrong; the text is for the log.
-    Framing(&'static str),
-    /// A filter cannot make anything of it. What, is told with the report of the filters.
-    Filter,
-    /// More than the limit given.
-    TooBig,
-    /// It came slower than `req_body_min_rate`.
-    TooSlow,
-}
-
-impl BodyError {
-    /// Bytes did not come; `text` is for the log unless the rate was at fault.
-    fn missed(missed: Missed, text: &'static str) -> BodyError {
-        match missed {
-            Missed::Bytes => BodyError::Framing(text),
-            Missed::Rate => BodyError::TooSlow,
-        }
-    }
-
-    pub fn text(&self) -> String {
-        match self {
-            BodyError::NoPlace(text) => text.clone(),
-            BodyError::NoRoom => "Could not get storage".to_owned(),
-            BodyError::Framing(text) => (*text).to_owned(),
-            BodyError::Filter => "0 (Success)".to_owned(),
-            BodyError::TooBig => "Request body too big to cache".to_owned(),
-            BodyError::TooSlow => "Hit req_body_min_rate".to_owned(),
-        }
-    }
-}
 
 pub struct ReqBody {
     /// Absent while a fetch has it.
     pub rx: Option<Rx>,
-    /// What it comes by instead, on a connection that has several at a time.
+    /// The stream that the body comes by instead, on a connection with several streams at a time.
     stream: Option<Rc<Stream>>,
     status: BodyStatus,
     length: u64,
@@ -73,15 +38,15 @@ pub struct ReqBody {
     decoder: ChunkedDecoder,
     cached: Option<Arc<Object>>,
     counted: u64,
-    /// In so many reads.
+    /// Number of reads in which the `counted` bytes came.
     reads: u64,
-    /// How the body came, whatever became of it.
+    /// The framing that the head announced. It stays the same when `status` changes.
     framing: BodyStatus,
-    /// What it goes through when it is read.
+    /// Filters that the body goes through when it is read.
     pub filters: Option<Box<BodyFilters>>,
-    /// Reading has begun; the request's log tells so.
+    /// Reading has begun, which the request's log records.
     begun: bool,
-    /// What was wrong with it, for the request's log, and when reading ended.
+    /// The fault of the body, for the request's log, and the time when reading ended.
     fault: Option<BodyError>,
     ended: f64,
     allowance: Allowance,
@@ -98,12 +63,12 @@ const STEP: usize = 16 * 1024;
 const STEP_MAX: usize = 1024 * 1024;
 
 impl ReqBody {
-    /// Of a request without one, or not read yet.
+    /// Returns the body of a request that has none, or that was not read yet.
     pub fn none() -> ReqBody {
         ReqBody::new(None, Framing::NONE)
     }
 
-    /// What comes behind a head that says `framing`.
+    /// Returns the body that follows a head with this `framing`.
     pub fn new(rx: Option<Rx>, framing: Framing) -> ReqBody {
         ReqBody {
             rx,
@@ -125,7 +90,7 @@ impl ReqBody {
         }
     }
 
-    /// What comes by a stream.
+    /// Returns the body that comes by a stream.
     pub fn of_stream(stream: Rc<Stream>, framing: Framing) -> ReqBody {
         ReqBody { stream: Some(stream), ..ReqBody::new(None, framing) }
     }
@@ -176,10 +141,10 @@ impl ReqBody {
         (std::mem::take(&mut self.reads), std::mem::take(&mut self.counted))
     }
 
-    /// That the body was read, once.
+    /// Returns how the body was read; `None` if it was not read since the last call.
     pub fn take_reading(&mut self) -> Option<Reading> {
         let begun = std::mem::take(&mut self.begun);
-        // Filters tell what is wrong themselves.
+        // Filters log their faults themselves.
         let fault = self.fault.take().filter(|fault| !matches!(fault, BodyError::Filter));
         begun.then_some(Reading { fault, ended: self.ended })
     }
@@ -209,7 +174,7 @@ impl ReqBody {
         self.reads += reader.reads;
         self.begun = reader.begun;
         self.ended = reader.ended;
-        // What failed stays failed: nobody knows where the next request begins.
+        // A failed body stays failed: it is not known where the next request begins.
         let taken = reader.status != BodyStatus::Error && reader.is_done();
         self.fault = reader.fault;
         self.status = if taken { BodyStatus::Taken } else { reader.status };
@@ -300,7 +265,8 @@ impl ReqBody {
         }
     }
 
-    /// How much is read at a time. What a stream has may be taken at once, for its client to send more.
+    /// Returns how many bytes are read at a time. The limit is higher for a stream: its client may send more once
+    /// the bytes were read.
     fn step(&self, params: &Params) -> usize {
         if self.stream.is_some() { (params.fetch_chunksize as usize).clamp(STEP, STEP_MAX) } else { STEP }
     }

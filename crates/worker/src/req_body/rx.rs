@@ -1,4 +1,4 @@
-//! What a client sends, some of which may have been read ahead.
+//! The bytes that a client sends. Some of them may have been read ahead.
 
 use std::io;
 use std::task::{Context, Poll};

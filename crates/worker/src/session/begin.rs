@@ -8,8 +8,8 @@ use lacquer_http::{BodyStatus, SessClose, Text, header_table as h};
 use lacquer_params::{FeatureBits, Params};
 use lacquer_shm::{Tag, Vxid};
 
+use super::connection::Connection;
 use super::receive::Head;
-use super::serve::Connection;
 use super::{TOO_MANY_REQUESTS, begin_request};
 use crate::client::{Req, Start};
 use crate::h2;
@@ -18,10 +18,10 @@ use crate::req_body::ReqBody;
 use crate::seat::Seat;
 use crate::wire::Wire;
 
-/// What came of a head.
+/// The result of [`begin`].
 pub enum Begun {
     Request(Seat<Req>),
-    /// It is no HTTP and is answered with this status.
+    /// The head is not HTTP, or its address has too many requests at work. The response has this status.
     Refused(Seat<Req>, u16),
     /// The client speaks HTTP/2, and knows that we do.
     Http2,
@@ -39,7 +39,7 @@ pub fn begin(
     head: &Head,
 ) -> Begun {
     let Some(vcl) = reactor.vcl() else {
-        reactor.give_seat(seat);
+        seat.give(reactor);
         return Begun::Closed(SessClose::Overload);
     };
     let max_line = params.http_req_hdr_len as usize;
@@ -57,14 +57,14 @@ pub fn begin(
     };
     if req.task.ws.get(head.rx).starts_with(h1::H2_PREFACE) {
         if !req.task.params.feature.has(FeatureBits::HTTP2) {
-            reactor.give_seat(seat);
+            seat.give(reactor);
             return Begun::Closed(SessClose::ReqHttp20);
         }
         let behind = req.task.ws.get(head.rx.tail(h1::H2_PREFACE.len()));
         if let Some(rx) = connection.rx.as_mut().filter(|_| !behind.is_empty()) {
             rx.unread(behind);
         }
-        reactor.give_seat(seat);
+        seat.give(reactor);
         return Begun::Http2;
     }
     let session = Vxid::client(connection.sess.vxid);

@@ -4,6 +4,7 @@
 
 mod address_limit;
 mod begin;
+mod connection;
 mod proxy_header;
 mod receive;
 mod serve;
@@ -21,7 +22,7 @@ use lacquer_shm::{Log, Tag, Vxid};
 use crate::addresses::AddressUsage;
 
 pub use address_limit::{TOO_MANY_REQUESTS, begin_request};
-pub use serve::{log_late, run};
+pub use serve::run;
 
 /// A listening socket as sessions see it.
 #[derive(Debug)]
@@ -48,7 +49,7 @@ impl Side {
         Side { addr, ip: addr.ip().to_string(), port: addr.port().to_string() }
     }
 
-    /// What stands in for addresses that a UNIX socket does not have.
+    /// Returns the substitute for an address that a UNIX socket does not have.
     pub fn none() -> Side {
         Side::of(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0))
     }
@@ -79,7 +80,7 @@ pub struct Sess {
     /// The connection's own ends.
     pub remote: Side,
     pub local: Side,
-    /// Who the client says to be: as a PROXY header tells, else the ends.
+    /// The ends as a PROXY header names them, else the connection's own ends.
     pub client: Side,
     pub server: Side,
     /// Extensions of a PROXY header, version 2.
@@ -94,7 +95,7 @@ pub struct Sess {
     pub idle_send_timeout: Override,
     /// The client address's entry among those that have limits.
     pub address: AddressUsage,
-    /// What stands in for Varnish's workspace of the session, once somebody asks for it.
+    /// A stand-in for Varnish's workspace of the session, made when it is first asked for.
     pub workspace: RefCell<Option<Workspace>>,
 }
 
@@ -148,6 +149,12 @@ impl Sess {
         let lasted = (now - self.opened).max(0.0);
         log.write_fmt(Tag::SessClose, vxid, format_args!("{} {lasted:.3}", reason.name()));
         log.write(Tag::End, vxid, b"");
+    }
+
+    /// Names the limit that ends a session whose client was too slow with something.
+    #[cold]
+    pub fn log_late(&self, log: &Log, what: &str) {
+        log.write_fmt(Tag::SessError, Vxid::client(self.vxid), format_args!("Hit timeout_idle in a {what}"));
     }
 
     pub fn workspace_overflowed(&self) -> bool {

@@ -27,7 +27,7 @@ pub async fn receive(reactor: &Reactor, sess: &mut Sess, rx: &mut Rx) -> Result<
             Ok(Ok(n)) if n > 0 => buf.extend_from_slice(&piece[..n]),
             Ok(_) => return Err(SessClose::RemClose),
             Err(_) => {
-                super::log_late(reactor, sess, "PROXY header");
+                sess.log_late(&reactor.shared.log, "PROXY header");
                 return Err(SessClose::RxTimeout);
             }
         }
@@ -64,8 +64,8 @@ pub async fn receive(reactor: &Reactor, sess: &mut Sess, rx: &mut Rx) -> Result<
     }
 }
 
-/// What does not fit into `workspace_session` of a PROXY header's extensions and what comes after them;
-/// the sizes are Varnish's.
+/// Returns a text for the log if the extensions of a PROXY header, or the entries that come after them, do not fit
+/// into `workspace_session`. The sizes are Varnish's.
 fn shortage(params: &Params, tlvs: usize) -> Option<&'static str> {
     const SESSION: usize = 304;
     const ADDRESSES: usize = 64;

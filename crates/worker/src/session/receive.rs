@@ -7,7 +7,7 @@ use lacquer_http::h1::{self, HeadScan};
 use lacquer_http::{SessClose, Text};
 use lacquer_params::Params;
 
-use super::serve::Connection;
+use super::connection::Connection;
 use crate::clock;
 use crate::deadlines::{Deadline, Idleness, Moment};
 use crate::memory::Memory;

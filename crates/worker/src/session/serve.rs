@@ -11,12 +11,12 @@ use lacquer_http::h1;
 use lacquer_shm::{Tag, Vxid};
 
 use super::begin::{Begun, begin};
+use super::connection::Connection;
 use super::receive::{Received, receive_head, wait_idle};
 use super::{Listener, Sess, address_limit, count_close, proxy_header};
 use crate::client::Req;
 use crate::client_socket::ClientSocket;
 use crate::clock;
-use crate::deadlines::{Deadline, Idleness};
 use crate::faults::apart;
 use crate::h2;
 use crate::linger;
@@ -26,28 +26,6 @@ use crate::req_body::Rx;
 use crate::seat::Seat;
 use crate::sender::write_message;
 use crate::turn::Place;
-
-/// The connection is open as long as this lives; the reason for its end is decided by [`serve`].
-pub struct Connection {
-    pub sess: Rc<Sess>,
-    pub tx: Rc<ClientSocket>,
-    /// Absent while a request has it.
-    pub rx: Option<Rx>,
-    pub idle: Rc<Deadline>,
-    /// Bytes of a head that is not complete yet.
-    pub received: usize,
-    /// The client may not have sent all of it yet when the connection ends.
-    pub unread: bool,
-    /// It has asked for something.
-    pub served: bool,
-}
-
-impl Connection {
-    /// Returns how idle the connection is while it waits for a request.
-    pub fn idleness(&self) -> Idleness {
-        if self.served { Idleness::Kept } else { Idleness::Silent }
-    }
-}
 
 /// Serves a connection to its end.
 pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) {
@@ -80,7 +58,7 @@ pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) 
             if linger::is_due(reason, connection.unread) {
                 lingering = Some(Box::new(connection));
             } else {
-                close(connection);
+                connection.close();
             }
             reason
         }
@@ -96,25 +74,8 @@ pub async fn run(reactor: Rc<Reactor>, stream: Stream, listener: Arc<Listener>) 
     sess.log_close(&reactor.shared.log, reason, clock::real());
     reactor.flush_counters();
     if let Some(connection) = lingering {
-        Box::pin(close_lingering(&reactor, connection)).await;
+        Box::pin(connection.close_lingering(&reactor)).await;
     }
-}
-
-/// Closes a connection whose client may still be sending, such that it gets what it was sent.
-async fn close_lingering(reactor: &Reactor, mut connection: Box<Connection>) {
-    if let Some(rx) = &mut connection.rx {
-        let seconds = reactor.params().lingering_close;
-        linger::linger(&connection.tx, rx, &connection.idle, seconds).await;
-    }
-    close(*connection);
-}
-
-fn close(connection: Connection) {
-    let Connection { tx, rx, .. } = connection;
-    if let Ok(tx) = Rc::try_unwrap(tx) {
-        tx.forget();
-    }
-    drop(rx);
 }
 
 async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose {
@@ -122,7 +83,7 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
         let idle_since = connection.idle.now();
         let mut herded = false;
         if connection.rx.as_ref().is_some_and(Rx::has_pending) {
-            // What came behind a PROXY header was not read ahead of its time.
+            // Bytes behind a PROXY header are the first request's, and do not count as read ahead.
             reactor.counters.sess_readahead.add(u64::from(connection.served));
         } else {
             match wait_idle(reactor, connection).await {
@@ -134,7 +95,7 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
             return SessClose::Overload;
         }
         let params = reactor.params();
-        let mut seat = reactor.take_seat();
+        let mut seat = Seat::take(reactor);
         let memory = seat.prepare(&reactor.shared.log, &params);
         let limit = connection.sess.idle_limit(&params);
         connection.idle.arm(idle_since, limit);
@@ -148,21 +109,21 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
         let head_came = matches!(received, Received::Head(_));
         let ended = match received {
             Received::Nothing => {
-                reactor.give_seat(seat);
+                seat.give(reactor);
                 None
             }
             Received::Closed(reason) => {
                 if reason == SessClose::RxTimeout {
-                    log_late(reactor, &connection.sess, "request head");
+                    connection.sess.log_late(&reactor.shared.log, "request head");
                 }
                 charge_partial(reactor, connection);
-                reactor.give_seat(seat);
+                seat.give(reactor);
                 Some(reason)
             }
             Received::Overflow(limit) => {
                 Box::pin(refuse_overflow(reactor, connection, limit)).await;
                 charge_partial(reactor, connection);
-                reactor.give_seat(seat);
+                seat.give(reactor);
                 Some(SessClose::RxOverflow)
             }
             Received::Head(head) => match begin(reactor, params, connection, seat, &head) {
@@ -182,13 +143,6 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
     }
 }
 
-/// Names the limit that ends a session whose client was too slow with something.
-#[cold]
-pub fn log_late(reactor: &Reactor, sess: &Sess, what: &str) {
-    let text = format_args!("Hit timeout_idle in a {what}");
-    reactor.shared.log.write_fmt(Tag::SessError, Vxid::client(sess.vxid), text);
-}
-
 fn charge_partial(reactor: &Reactor, connection: &Connection) {
     reactor.counters.s_req_hdrbytes.add(connection.received as u64);
 }
@@ -206,7 +160,7 @@ async fn refuse_overflow(reactor: &Reactor, connection: &Connection, limit: &str
     }
 }
 
-/// What the connection has is HTTP/2's from now on.
+/// Hands the parts of the connection over to HTTP/2.
 fn arrive(reactor: &Rc<Reactor>, connection: &mut Connection, rx: Rx) -> h2::Arrival {
     h2::Arrival {
         reactor: reactor.clone(),
@@ -253,7 +207,7 @@ async fn process(reactor: &Reactor, connection: &mut Connection, mut seat: Seat<
     finish(reactor, connection, seat)
 }
 
-/// What is no request is told so.
+/// Sends a response with this status to a head that is not served.
 async fn refuse(
     reactor: &Reactor,
     connection: &mut Connection,
@@ -279,6 +233,6 @@ fn finish(reactor: &Reactor, connection: &mut Connection, mut seat: Seat<Req>) -
     connection.rx = req.body.rx.take();
     connection.unread = !req.body.is_settled() || connection.rx.as_ref().is_some_and(Rx::has_pending);
     reactor.flush_if_due(req.task.t_prev);
-    reactor.give_seat(seat);
+    seat.give(reactor);
     reason
 }

@@ -110,7 +110,7 @@ fn name_violation(info: &libc::siginfo_t, out: &mut impl Write) {
     };
 }
 
-/// What is known without looking; how long it is.
+/// Writes the facts that need neither allocator nor unwinder; returns their length.
 fn summarize(signal: libc::c_int, info: &libc::siginfo_t, out: &mut [u8]) -> usize {
     let size = out.len();
     let mut rest = out;

@@ -47,7 +47,7 @@ pub fn peer_credentials(fd: BorrowedFd<'_>) -> Option<(u32, u32)> {
     Some((creds.uid.as_raw(), creds.gid.as_raw()))
 }
 
-/// What the kernel knows of a TCP connection.
+/// Returns the kernel's statistics of a TCP connection; `None` if there are none.
 pub fn tcp_info(fd: BorrowedFd<'_>) -> Option<TcpInfo> {
     // SAFETY: the structure consists of integers, for which all zeroes are a value.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
@@ -82,7 +82,7 @@ pub fn set_pace(fd: BorrowedFd<'_>, kilobytes: i64) -> bool {
     failed == 0
 }
 
-/// What a read says whose time is up.
+/// The error number of a read or write whose time is up.
 pub const EAGAIN: i32 = libc::EAGAIN;
 
 /// The C library's text for an error number.
@@ -118,8 +118,8 @@ pub fn set_dumpable(dumpable: bool) {
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, libc::c_ulong::from(dumpable), 0, 0, 0) };
 }
 
-/// What a clock says. It is read several times for every request, so the answer is made a number without
-/// the checked arithmetic of `SystemTime`.
+/// Returns the time of a clock in seconds. Clocks are read several times for every request, so the time becomes a
+/// number without the checked arithmetic of `SystemTime`.
 pub fn seconds_of(clock: libc::clockid_t) -> f64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `t` is a timespec that the call may write to; a clock that does not exist leaves it as it is.

@@ -176,7 +176,7 @@ pub fn set_real(f: &mut Fetch, var: Var, value: f64) -> HostResult<()> {
     Ok(())
 }
 
-/// What VCL has made of the object's life.
+/// Logs the lifetime of the object as VCL has left it.
 fn log_lifetime(f: &mut Fetch) {
     let cacheable = if f.uncacheable { "uncacheable" } else { "cacheable" };
     let Lifetime { ttl, grace, keep, origin } = f.lifetime;

@@ -62,7 +62,7 @@ fn check(features: FeatureBits, name: &[u8], value: &[u8]) -> HostResult<()> {
     Err(format!("Bad header {}: {}", String::from_utf8_lossy(name), String::from_utf8_lossy(value)))
 }
 
-/// `set`: all headers of the name go, one comes. What does not fit is lost, which fails the task later.
+/// `set`: removes all headers of the name and adds one. A header that does not fit is lost, and the task fails later.
 pub fn set(
     to: &mut Logged<'_>,
     name: HeaderName<'_>,

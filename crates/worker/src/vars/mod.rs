@@ -50,7 +50,7 @@ const TAGS: [Option<Tag>; 256] = {
     table
 };
 
-/// What both hosts do for their task.
+/// Calls of VCL that both hosts pass on to their task.
 impl Task {
     pub fn put(&mut self, tag: u8, text: &[u8]) {
         if let Some(tag) = TAGS[usize::from(tag)] {

@@ -1,4 +1,4 @@
-//! What a client's connection shows to VCL: addresses, names and its own timeouts.
+//! The variables of a client's connection: addresses, names and its own timeouts.
 
 use std::net::SocketAddr;
 
@@ -43,7 +43,7 @@ pub fn text(task: &Task, var: Var) -> Option<&[u8]> {
     Some(text.as_bytes())
 }
 
-/// What VCL says about who the client is, else its address.
+/// Returns the identity that VCL gave the client, else the client's address.
 pub fn identity(task: &Task, said: Text) -> Option<&[u8]> {
     task.ws.get_opt(said).or_else(|| Some(task.sess.client.ip.as_bytes()))
 }

@@ -6,11 +6,11 @@ use lacquer_vcl_runtime::HostResult;
 
 use crate::task::Task;
 
-/// What Varnish puts into a session's workspace before a request comes.
+/// Bytes that Varnish puts into a session's workspace before a request comes.
 const SESSION_USED: usize = 304;
 /// Memory of the thread's workspace without which Varnish cannot begin to send a response.
 const THREAD_NEEDED: usize = 160;
-/// What Varnish fills a dump with behind a workspace's end.
+/// The byte with which Varnish fills the part of a dump that lies behind a workspace's end.
 const BEYOND: u8 = 0x15;
 
 /// The stand-ins and the one snapshot there can be; kept with the task's private values.

@@ -1,4 +1,4 @@
-//! What `vcl_init` and `vcl_fini` run in: no request, no response, only the worker itself.
+//! The host of `vcl_init` and `vcl_fini`: there is no request and no response, only the worker itself.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl InitHost {
         }
     }
 
-    /// What was complained of, a line each.
+    /// Returns the failures that VCL reported, a line each.
     pub fn into_failures(self) -> String {
         self.failures
     }

@@ -111,7 +111,7 @@ fn warm_up(shared: &Arc<Shared>, vcl: &Vcl) -> Result<(), String> {
 fn cool_down(shared: &Shared, vcl: &Vcl) {
     vcl.set_temperature(Temperature::Cold);
     vcl.origins.iter().for_each(|origin| probing::cool_down(origin, &shared.log));
-    // What a module says to it does not keep a program warm.
+    // A module's error is ignored: it does not keep a program warm.
     let _ = vcl.loaded.event(Event::Cold);
 }
 

@@ -1,0 +1,27 @@
+//! The bytes that a client sent and got.
+
+use lacquer_shm::vsc::LocalMain;
+
+/// Bytes of one request, for `ReqAcct`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Account {
+    pub req_header: u64,
+    pub req_body: u64,
+    pub resp_header: u64,
+    pub resp_body: u64,
+}
+
+impl Account {
+    /// As `ReqAcct` has them.
+    pub fn numbers(&self) -> [u64; 6] {
+        let (request, response) = (self.req_header + self.req_body, self.resp_header + self.resp_body);
+        [self.req_header, self.req_body, request, self.resp_header, self.resp_body, response]
+    }
+
+    pub fn count(&self, counters: &LocalMain) {
+        counters.s_req_hdrbytes.add(self.req_header);
+        counters.s_req_bodybytes.add(self.req_body);
+        counters.s_resp_hdrbytes.add(self.resp_header);
+        counters.s_resp_bodybytes.add(self.resp_body);
+    }
+}

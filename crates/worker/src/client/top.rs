@@ -1,0 +1,31 @@
+//! The client's own request, for those that it includes.
+
+use std::cell::Cell;
+
+use lacquer_http::{Filter, Message, Workspace};
+
+/// The client's own request as included ones see it: `req_top`.
+pub struct Top {
+    pub ws: Workspace,
+    pub http: Message,
+    /// Responses included so far, on all levels.
+    includes: Cell<u32>,
+}
+
+impl Top {
+    pub fn new(request: &Message, memory: &Workspace, most_headers: usize) -> Top {
+        let mut ws = Workspace::new(memory.capacity());
+        let mut http = Message::new(most_headers);
+        if http.copy_from(&mut ws, request, memory, Filter::NOTHING).is_err() {
+            http.clear();
+        }
+        Top { ws, http, includes: Cell::new(0) }
+    }
+
+    /// Returns how many includes there were with this one.
+    pub fn count_include(&self) -> u32 {
+        let count = self.includes.get().wrapping_add(1);
+        self.includes.set(count);
+        count
+    }
+}

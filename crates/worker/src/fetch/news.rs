@@ -1,0 +1,47 @@
+//! Messages between a fetch and the request that waits for it.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use lacquer_cache::Object;
+
+use crate::admission::Orphan;
+use crate::req_body::ReqBody;
+
+/// Messages from a fetch to the request that waits for it.
+#[derive(Default)]
+pub struct News {
+    /// The request's body is about to be read.
+    pub reads_body: Cell<bool>,
+    /// The request's body is not needed any more.
+    pub body: Cell<Option<ReqBody>>,
+    pub started: Cell<Option<Started>>,
+    /// In the other direction: the request's client is gone.
+    pub client_gone: Cell<bool>,
+    /// The endpoint that the fetch is at.
+    pub endpoint: Cell<u64>,
+    /// Set once nobody waits for a fetch that goes on.
+    pub orphan: RefCell<Option<Arc<Orphan>>>,
+}
+
+/// News of the request's body: its reading has begun, or it comes back.
+pub enum BodyNews {
+    Begun,
+    Back(ReqBody),
+}
+
+/// There is something to deliver, or there will be nothing.
+pub struct Started(pub Option<Arc<Object>>);
+
+impl News {
+    pub fn body(&self) -> Option<BodyNews> {
+        if self.reads_body.take() {
+            return Some(BodyNews::Begun);
+        }
+        self.body.take().map(BodyNews::Back)
+    }
+
+    pub fn started(&self) -> Option<Started> {
+        self.started.take()
+    }
+}

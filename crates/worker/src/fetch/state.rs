@@ -1,0 +1,245 @@
+//! A fetch: what it holds on its way through the steps, and what every step does with it.
+
+use std::mem;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use lacquer_cache::{BodyState, BodyWriter, Busy, Object};
+use lacquer_deliver::Pace;
+use lacquer_flow::Lifetime;
+use lacquer_http::{Message, SessClose, Text};
+use lacquer_params::Params;
+use lacquer_shm::Tag;
+use lacquer_vcl::types::{Action, Method};
+use lacquer_vcl_runtime::BackendId;
+
+use super::connection::OriginConnection;
+use super::news::{News, Started};
+use crate::admission::Permit;
+use crate::deadlines::Deadline;
+use crate::memory::Memory;
+use crate::req_body::ReqBody;
+use crate::seat::Seated;
+use crate::task::{BEREQ, BERESP, Logged, Scene, Task, run_vcl};
+
+/// The purpose of a fetch.
+pub enum Mode {
+    Pass,
+    Fetch { busy: Busy, stale: Option<Arc<Object>> },
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Account {
+    pub bereq_header: u64,
+    pub bereq_body: u64,
+    pub beresp_header: u64,
+    pub beresp_body: u64,
+    /// In so many reads.
+    pub beresp_reads: u64,
+}
+
+impl Account {
+    /// As `BereqAcct` has them.
+    pub fn numbers(&self) -> [u64; 6] {
+        let (request, response) =
+            (self.bereq_header + self.bereq_body, self.beresp_header + self.beresp_body);
+        [self.bereq_header, self.bereq_body, request, self.beresp_header, self.beresp_body, response]
+    }
+}
+
+/// Where the object under construction will go.
+pub enum Target {
+    /// Into the cache, by the right that the look-up gave.
+    Cache(Busy),
+    /// To the one request that asked for it.
+    Private,
+    /// It is out: streaming, complete or failed.
+    Delivered,
+}
+
+/// The fetch's next step.
+pub enum Step {
+    Start,
+    Retry,
+    Body,
+    Refresh,
+    Error,
+    Fail,
+    Done,
+}
+
+/// Settings and results of one attempt at the origin. A retry begins with a new one.
+#[derive(Default)]
+pub struct Attempt {
+    /// VCL may choose none, which fails.
+    pub storage: Option<u32>,
+    pub do_stream: bool,
+    pub do_esi: bool,
+    pub was_304: bool,
+    pub gzipped: bool,
+    pub has_esi: bool,
+    pub encoding_changed: bool,
+    pub error_action: bool,
+    /// The answer may be another's: nobody finds the object.
+    pub is_foreign: bool,
+    pub connect_timeout: Option<f64>,
+    pub first_byte_timeout: Option<f64>,
+    pub between_bytes_timeout: Option<f64>,
+    /// Of the bytes that are stored and that its filters make.
+    pub pace: Pace,
+    /// Evictions that the pace has counted.
+    pub nuked_before: u32,
+}
+
+impl Attempt {
+    pub fn new() -> Attempt {
+        Attempt { do_stream: true, ..Attempt::default() }
+    }
+}
+
+pub struct Fetch {
+    pub task: Task,
+    pub bereq: Message,
+    /// As it was before VCL saw it, for retries and rollback.
+    pub bereq0: Message,
+    pub beresp: Message,
+    pub target: Target,
+    pub object: Option<Arc<Object>>,
+    pub writer: Option<BodyWriter>,
+    pub stale: Option<Arc<Object>>,
+    pub client_body: Option<ReqBody>,
+    pub cached_body: Option<Arc<Object>>,
+    pub(super) news: Rc<News>,
+    pub(super) announced: bool,
+    pub origin: Option<OriginConnection>,
+    /// On its way back to the pool.
+    pub(super) leaving: Option<OriginConnection>,
+    /// Of the last connection. VCL may still look at it when that is closed.
+    pub origin_addr: Option<SocketAddr>,
+    pub account: Account,
+    pub digest: [u8; 32],
+    pub is_pass: bool,
+    pub is_bgfetch: bool,
+    pub is_hitpass: bool,
+    pub is_hitmiss: bool,
+    pub uncacheable: bool,
+    pub hit_for_pass: bool,
+    pub retries: u32,
+    pub attempt: Attempt,
+    pub no_retry: Option<&'static str>,
+    pub do_gzip: bool,
+    pub do_gunzip: bool,
+    /// Objects evicted for this one.
+    pub nuked: u32,
+    pub backend: BackendId,
+    pub backend_resp: BackendId,
+    pub lifetime: Lifetime,
+    pub t_resp: f64,
+    pub err_code: u16,
+    pub err_reason: Text,
+    pub filters: Text,
+    pub bereq_filters: Text,
+    pub synth_body: Vec<u8>,
+    pub identity: Text,
+    pub retry_connect: bool,
+    pub transit_buffer: u64,
+    pub snapshot: lacquer_http::Mark,
+    /// For what is put together before it goes somewhere else.
+    pub out: Vec<u8>,
+    pub deadline: Rc<Deadline>,
+    /// It counts as waiting for as long as it runs.
+    pub(super) _permit: Option<Permit>,
+}
+
+impl Seated for Fetch {
+    fn workspace(params: &Params) -> u64 {
+        params.workspace_backend
+    }
+
+    fn take_memory(&mut self) -> Memory {
+        Memory {
+            ws: mem::take(&mut self.task.ws),
+            log: mem::take(&mut self.task.log),
+            request: mem::take(&mut self.bereq),
+            request0: mem::take(&mut self.bereq0),
+            response: mem::take(&mut self.beresp),
+            out: mem::take(&mut self.out),
+            synth_body: mem::take(&mut self.synth_body),
+        }
+    }
+}
+
+impl Scene for Fetch {
+    fn task(&mut self) -> &mut Task {
+        &mut self.task
+    }
+}
+
+impl Fetch {
+    pub fn bereq_headers(&mut self) -> Logged<'_> {
+        Logged { message: &mut self.bereq, ws: &mut self.task.ws, log: &mut self.task.log, tags: BEREQ }
+    }
+
+    pub fn beresp_headers(&mut self) -> Logged<'_> {
+        Logged { message: &mut self.beresp, ws: &mut self.task.ws, log: &mut self.task.log, tags: BERESP }
+    }
+
+    pub fn vcl(&mut self, method: Method) -> impl Future<Output = Action> {
+        run_vcl(self, method)
+    }
+
+    /// A failure in the way of the body, for the log.
+    pub fn fetch_error(&mut self, text: &str) {
+        self.task.log.put(Tag::FetchError, text.as_bytes());
+    }
+
+    /// The fetch ends early because nobody waits for it.
+    pub(super) fn log_abandoned(&mut self) {
+        self.fetch_error("abandoned, the client is gone");
+        self.task.reactor.counters.fetch_abandoned.add(1);
+    }
+
+    /// The request's body is not needed any more: its connection goes back.
+    pub fn release_request(&mut self) {
+        if let Some(body) = self.client_body.take() {
+            self.news.body.set(Some(body));
+        }
+    }
+
+    /// Tells the waiting request that there is something to deliver.
+    pub fn announce(&mut self, object: Option<Arc<Object>>) {
+        self.release_request();
+        if !mem::replace(&mut self.announced, true) {
+            self.news.started.set(Some(Started(object)));
+        }
+    }
+
+    pub(super) fn fail(&mut self) {
+        self.close_origin(Some(SessClose::RxBody));
+        self.writer = None;
+        if let Some(object) = &self.object {
+            self.task.reactor.shared.cache.fail(object);
+        }
+        // Dropping the right to fetch wakes those who waited for it.
+        self.target = Target::Delivered;
+        let object = self.object.take();
+        drop(object);
+        self.announce(None);
+    }
+
+    pub(super) fn finish(&mut self) {
+        if let Some(object) = &self.object
+            && object.state() == BodyState::Complete
+        {
+            let length = object.body_len();
+            self.task.log.put_numbers(Tag::Length, [length]);
+        }
+        self.task.log.put_numbers(Tag::BereqAcct, self.account.numbers());
+        self.task.log.end();
+        if self.task.ws.overflowed() {
+            self.task.reactor.counters.ws_backend_overflow.add(1);
+        }
+        self.announce(None);
+    }
+}
