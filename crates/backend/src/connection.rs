@@ -17,7 +17,7 @@ pub struct Connection {
     pub record: Box<Record>,
 }
 
-/// What the kernel was asked once.
+/// Facts that are read from the kernel once, when the connection is made.
 #[derive(Clone, Debug)]
 pub struct Facts {
     pub fd: RawFd,

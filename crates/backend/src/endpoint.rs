@@ -29,7 +29,7 @@ pub struct Endpoint {
     held_down: Mutex<Option<HeldDown>>,
 }
 
-/// After a failure nobody tries for a while, and all are told what it was.
+/// A failure to connect. Until it is over nobody tries again, and all attempts fail with the same error.
 #[derive(Clone, Copy, Debug)]
 struct HeldDown {
     until: Instant,
@@ -175,19 +175,20 @@ impl Endpoint {
 
 async fn connect_tcp(addr: SocketAddr) -> io::Result<TcpStream> {
     let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // Who connects speaks at once: the first packet with bytes in it confirms the connection too.
+    // We send at once after connecting, and our first packet with bytes in it confirms the connection too.
     let _ = sockopt::set_tcp_quickack(&socket, false);
     let stream = socket.connect(addr).await?;
     let _ = stream.set_nodelay(true);
     Ok(stream)
 }
 
-/// What a wait that took too long is reported as.
+/// Returns the error that reports a wait that took too long.
 pub(crate) fn timed_out() -> io::Error {
     Errno::TIMEDOUT.into()
 }
 
-/// Keep-alive in seconds and probes. A socket that has none is left as it is.
+/// Sets time and interval of keep-alive, in seconds, and the number of probes. A socket without keep-alive is left
+/// as it is.
 pub fn set_keepalive(socket: impl AsFd, time: f64, interval: f64, probes: u32) {
     let fd = socket.as_fd();
     let sock = socket2::SockRef::from(&fd);

@@ -1,5 +1,5 @@
 //! Connections: streams as both sides of the cache use them, the pools of idle ones towards origins, and
-//! the probes that tell whether origins are well.
+//! the probes that check whether origins are well.
 #![forbid(unsafe_code)]
 
 pub mod connection;

@@ -9,7 +9,7 @@ use crate::endpoint::{Endpoint, Holddown, timed_out};
 use crate::probe::{Attempt, Fact, Settings};
 use crate::stream::{RxHalf, TxHalf};
 
-/// What to send and how to connect.
+/// The request of a probe, and how to connect for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'c> {
     pub endpoint: &'c Endpoint,
@@ -18,14 +18,14 @@ pub struct Call<'c> {
     pub proxy: u32,
     pub prefer_ipv6: bool,
     pub holddown: Holddown,
-    /// What an error number means, in words.
+    /// Returns the text for an error number.
     pub error_text: fn(i32) -> String,
 }
 
-/// So much of an answer is looked at.
+/// Number of bytes of an answer that are examined.
 const LOOKED_AT: usize = 127;
 
-/// PROXY version 2 without addresses: it speaks for itself, not for a client.
+/// PROXY version 2 without addresses: the connection is our own, not for a client.
 const PROXY_LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 
 /// The attempt, and the error number if there was no connection.
@@ -82,7 +82,7 @@ async fn send(call: &Call<'_>, rx: &RxHalf, tx: &TxHalf) -> io::Result<()> {
     tx.write_all(call.request).await
 }
 
-/// PROXY version 1, with this end of the connection as both sides.
+/// Returns a PROXY version 1 header, with this end of the connection as both sides.
 fn introduction(rx: &RxHalf) -> String {
     match rx.local_addr() {
         None => "PROXY UNKNOWN\r\n".to_owned(),
@@ -94,7 +94,8 @@ fn introduction(rx: &RxHalf) -> String {
     }
 }
 
-/// The beginning of the answer. Whoever does not expect the other side to close waits out the time.
+/// Returns the beginning of the answer, which ends when the other side closes. Without `expect_close` it may also
+/// end at the deadline; with it, a deadline that passes is an error.
 async fn receive(
     rx: &mut RxHalf,
     deadline: Instant,

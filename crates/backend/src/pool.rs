@@ -255,7 +255,7 @@ impl Pools {
         if must { idle.resting.push(entry) } else { idle.ready.push_back(entry) }
     }
 
-    /// Returns whether an idle connection to the endpoint is still open, as far as one shelf tells.
+    /// Returns whether one shelf has an idle connection to the endpoint that is still open.
     fn has_open(&self, shelf: usize, endpoint: &Endpoint) -> bool {
         let shelf = self.shelves[shelf % self.shelves.len()].try_lock();
         shelf.is_some_and(|shelf| shelf.idle.get(&endpoint.id).is_some_and(Idle::has_open))

@@ -31,7 +31,7 @@ pub struct Wanted {
 }
 
 impl Settings {
-    /// What VCL leaves out has Varnish's defaults.
+    /// Makes the settings of a probe. Values that are missing in VCL or not positive become Varnish's defaults.
     pub fn new(wanted: Wanted) -> Settings {
         let seconds = |given: Option<f64>, default| given.filter(|&t| t > 0.0).unwrap_or(default);
         let number = |given: Option<u32>, default| given.filter(|&n| n > 0).unwrap_or(default);
@@ -73,7 +73,7 @@ const FACTS: [(Fact, char, &str); 8] = [
     (Fact::Happy, 'H', "Happy"),
 ];
 
-/// What one attempt brought.
+/// Result of one attempt.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Attempt {
     facts: [bool; FACTS.len()],
@@ -92,7 +92,7 @@ impl Attempt {
         self.facts[fact as usize]
     }
 
-    /// Looks at the answer's beginning: its first line, and whether that is the status wanted.
+    /// Examines the answer's beginning: records its first line, and whether that has the wanted status.
     pub fn judge(&mut self, answer: &[u8], status: u32) {
         let end = answer.iter().position(|b| matches!(b, b'\r' | b'\n' | 0)).unwrap_or(answer.len());
         self.text = String::from_utf8_lossy(&answer[..end]).into_owned();
@@ -164,7 +164,7 @@ impl History {
         self.good < settings.threshold
     }
 
-    /// The record of the latest attempt after the words that say what became of the origin.
+    /// Returns the record of the latest attempt, without the leading words about the origin's health.
     pub fn log_text(&self, settings: &Settings) -> String {
         let letters: String = FACTS
             .iter()

@@ -44,9 +44,9 @@ pub struct Exchange {
 /// How long a connection rests after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// Whatever that costs.
+    /// A rest that is taken whatever it costs.
     Must(Duration),
-    /// If there may be more connections.
+    /// A rest that is taken only where more connections may be opened.
     Should(Duration),
 }
 
@@ -56,7 +56,7 @@ pub struct Record {
     /// When the connection was opened, or last stayed quiet for long enough.
     proven: Instant,
     took: Duration,
-    /// How long a response may take, as those before tell.
+    /// The time that a response may take, judged by those before.
     slowest: Duration,
     /// The last response came much earlier than those before: it may be one that nobody asked for, and its own still
     /// on the way.

@@ -15,13 +15,13 @@ use rustix::net::{RecvFlags, SendFlags, sockopt};
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
-/// What is read from.
+/// The half of a connection that is read from.
 pub enum RxHalf {
     Tcp(tcp::OwnedReadHalf),
     Unix(unix::OwnedReadHalf),
 }
 
-/// What is written to.
+/// The half of a connection that is written to.
 pub enum TxHalf {
     Tcp(tcp::OwnedWriteHalf),
     Unix(unix::OwnedWriteHalf),
@@ -48,7 +48,8 @@ pub enum Look {
 pub const SAMPLE: usize = 512;
 
 impl Look {
-    /// A server may say why it closes an idle connection (RFC 9110, 15.5.9); that is no fault.
+    /// Judges surplus bytes. A server may send status 408 before it closes an idle connection (RFC 9110, 15.5.9); that
+    /// is no fault.
     fn of(bytes: &[u8]) -> Look {
         let says_timeout =
             bytes.starts_with(b"HTTP/1.") && bytes.get(8..).is_some_and(|rest| rest.starts_with(b" 408"));
@@ -113,7 +114,7 @@ impl RxHalf {
     pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
         let len = buf.len();
         let mut read = 0;
-        // A short read has emptied the socket, which then is not asked again until it tells of more.
+        // A short read has emptied the socket, which then is not tried again until the reactor reports more.
         let receive = || {
             read = rustix::net::recv(self.as_fd(), &mut *buf, RecvFlags::empty())?.0;
             if read == 0 || read == len { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
@@ -122,8 +123,8 @@ impl RxHalf {
         if read > 0 { Ok(read) } else { done.map(|()| 0) }
     }
 
-    /// Asks the socket, if the reactor heard of something to read. It counts as empty from an answer that it would
-    /// block.
+    /// Runs `ask` if the reactor reported something to read. If `ask` fails with `WouldBlock`, the socket counts as
+    /// empty until the reactor reports more.
     fn try_io<R>(&self, ask: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
         match self {
             RxHalf::Tcp(s) => s.as_ref().try_io(Interest::READABLE, ask),
@@ -251,7 +252,8 @@ impl TxHalf {
         self.try_send(len, || send(self.as_fd()))
     }
 
-    /// What goes out short of `len` has filled the socket, which then is not asked again until it tells of room.
+    /// Runs `send`, which returns how many of `len` bytes it wrote. A short write has filled the socket, which then is
+    /// not tried again until the reactor reports room.
     fn try_send<E>(&self, len: usize, send: impl FnOnce() -> Result<usize, E>) -> io::Result<usize>
     where
         io::Error: From<E>,

@@ -101,7 +101,7 @@ impl Client {
         }
     }
 
-    /// Asks again as long as there are answers; true while this client still has something to do.
+    /// Sends further requests as long as there are answers; returns true while this client still has something to do.
     pub fn drive(&mut self, plan: &mut Plan, tally: &mut Tally, buffer: &mut [u8]) -> io::Result<bool> {
         while self.receive(tally, buffer)? {
             if !self.ask(plan, Instant::now())? {

@@ -1,7 +1,7 @@
 //! A counted number of requests, or as many as some seconds allow, over a number of kept connections, each
 //! sending its next request when the last is answered, or at a given rate ([`paced`]). `{}` in the path becomes
 //! a running number, so every request can be for another object. The latency of each request is kept, so the
-//! whole distribution can be told. Bodies are thrown away by the kernel, uncopied: so a server that sends large
+//! whole distribution can be shown. Bodies are thrown away by the kernel, uncopied: so a server that sends large
 //! ones has its core full before the load has.
 
 use crate::client::{Client, Plan, Tally};

@@ -10,10 +10,10 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Answered with the number of requests so far, itself not among them.
+/// Beginning of a request for the number of requests so far; it is not counted itself.
 const ASKED: &[u8] = b"GET /asked ";
 
-/// What an answer says about keeping it.
+/// Cacheability that an answer declares in its headers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Kept {
     AsSaid,
@@ -21,7 +21,7 @@ enum Kept {
     NoTime,
 }
 
-/// One of the answers there are.
+/// Properties of an answer: requests with the same ones get the same bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Wanted {
     size: usize,

@@ -1,4 +1,4 @@
-//! What the origin's pages consist of.
+//! Contents of the origin's pages.
 
 /// How often a page of parts includes another.
 const PARTS: usize = 5;
@@ -51,7 +51,8 @@ fn text(size: usize) -> Vec<u8> {
     text
 }
 
-/// Whoever takes the page apart includes the parts: ESI's tags say so, and server-side includes'.
+/// Returns the text with inclusions of other pages, each as an ESI tag and as a server-side include, so that a cache
+/// of either kind includes them.
 fn with_parts(text: &[u8]) -> Vec<u8> {
     let mut page = Vec::new();
     for (n, run) in text.chunks(text.len().div_ceil(PARTS).max(1)).enumerate() {

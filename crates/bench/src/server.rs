@@ -52,7 +52,7 @@ pub struct Server<A> {
     scratch: Vec<u8>,
 }
 
-/// What a connection waits for, or that it ends.
+/// The event that a connection waits for, or its end.
 enum Fate {
     Reads,
     Writes,
@@ -169,7 +169,7 @@ impl Connection {
         Self { stream, input: Vec::new(), reply: None, written: 0, sent: 0, due: None, blocked: false }
     }
 
-    /// One read and one write for one event: epoll tells again when there is more to read.
+    /// Makes one read and one write for one event: epoll reports again when there is more to read.
     fn drive(&mut self, answers: &mut impl Answer, scratch: &mut [u8]) -> Fate {
         if self.due.is_some() {
             return Fate::Reads;

@@ -151,8 +151,8 @@ impl Cache {
         })
     }
 
-    /// Tries, and evicts, until it works or nothing more may be evicted. `make` is told how often it was
-    /// tried before. Something `large` is tried in pieces at last.
+    /// Calls `make`, and evicts, until it succeeds or nothing more may be evicted. `make` gets the number of
+    /// tries before. Something `large` is tried in pieces at last.
     fn with_room<T>(
         &self,
         stevedore: &Stevedore,

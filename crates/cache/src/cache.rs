@@ -28,7 +28,7 @@ const STRIPES: usize = if cfg!(miri) { 16 } else { 1024 };
 /// Bodies up to this size move into one span with their head when their fetch ends.
 const COMPACT_MAX: usize = 16 * 1024;
 
-/// What a cache is made with.
+/// Settings of a new cache.
 pub struct Config {
     /// The storages, by the numbers they carry.
     pub stevedores: Vec<Stevedore>,
@@ -39,10 +39,11 @@ pub struct Config {
     pub rush_exponent: u32,
 }
 
-/// What the cache asks its owner to do. Called with locks held: be quick, do not call back.
+/// Requests of the cache to its owner. They are called with locks held: they must be quick and must not
+/// call back.
 #[derive(Default)]
 pub struct Hooks {
-    /// [`Cache::expire`] should run before the time it last answered.
+    /// [`Cache::expire`] should run before the time that it last returned.
     pub expiry: Option<Box<dyn Fn() + Send + Sync>>,
     /// [`Cache::lurk`] has something to do.
     pub lurker: Option<Box<dyn Fn() + Send + Sync>>,
@@ -190,7 +191,7 @@ impl Cache {
         }
     }
 
-    /// Makes an object impossible to find; answers whether it was in the index.
+    /// Makes an object impossible to find; returns whether it was in the index.
     pub fn kill(&self, object: &Object) -> bool {
         let mut after = After::default();
         object.set(flag::DYING);
@@ -236,7 +237,7 @@ impl Cache {
         self.kill(object);
     }
 
-    /// The object's fetch is complete. The answer is what the index holds from now on, or what is to be
+    /// Completes the object's fetch. Returns the object that the index holds from now on, or that is to be
     /// published: a small body has moved into one span with its head.
     pub fn finish(&self, object: Arc<Object>, writer: BodyWriter) -> Arc<Object> {
         writer.finish();
@@ -266,7 +267,7 @@ impl Cache {
         add(&self.counters.busy_wakeup, woken as u64);
     }
 
-    /// Wakes as many waiting requests as the policy says.
+    /// Wakes as many waiting requests as the parameter `rush_exponent` demands.
     pub(crate) fn rush(&self, shard: &mut Shard, key: &Key, after: &mut After) {
         self.rush_some(shard, key, self.rush_exponent.load(Ordering::Relaxed) as usize, after);
     }
@@ -311,7 +312,7 @@ impl Busy {
         Self { cache: Arc::clone(cache), key, slot, done: false }
     }
 
-    /// Says which requests may be served by the result: those that match this Vary specification.
+    /// Sets which requests the result may serve: those that match this Vary specification.
     pub fn predict_vary(&self, vary: &[u8]) {
         let mut shard = self.cache.shard(&self.key).lock();
         if vary.is_empty() {

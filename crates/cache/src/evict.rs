@@ -1,7 +1,7 @@
-//! What goes when a storage is full: the clock algorithm. A hit sets a mark; the hand clears marks and
-//! takes the first object without one. A new object takes the place of the one that went, behind the
+//! Eviction from a full storage, by the clock algorithm. A hit sets a mark; the hand clears marks and
+//! takes the first object without one. A new object takes the place of the evicted one, behind the
 //! hand, so it has a full round to prove itself. Each shard has its own hand; of several shards'
-//! candidates the oldest goes.
+//! candidates the oldest is evicted.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

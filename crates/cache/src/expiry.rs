@@ -1,5 +1,5 @@
-//! Objects go when ttl, grace and keep are over. A helper thread calls [`Cache::expire`] at the time it
-//! answered last, or when [`Hooks::expiry`](crate::Hooks) says that it should be earlier.
+//! Removal of objects when ttl, grace and keep are over. A helper thread calls [`Cache::expire`] at the
+//! time that it last returned, or earlier when [`Hooks::expiry`](crate::Hooks) is called.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::shard::{After, Shard};
 use crate::stats::bump;
 
 impl Cache {
-    /// Removes what is over, at most `budget` objects; answers when to come back (at once if the budget
-    /// was too small, infinity for an empty cache). `log` gets Varnish's texts for ExpKill, if tracing
-    /// is on.
+    /// Removes expired objects, at most `budget` of them; returns the time of the next call (`now` if the
+    /// budget was too small, infinity for an empty cache). `log` gets Varnish's texts for ExpKill, if
+    /// tracing is on.
     pub fn expire(&self, now: f64, budget: usize, log: &mut dyn FnMut(fmt::Arguments<'_>)) -> f64 {
         self.events.clock().set_due(0);
         self.events.report(now, log);
@@ -42,7 +42,7 @@ impl Cache {
         }
         self.inspect(next, now, log);
         self.events.clock().set_due(next);
-        // What was inserted meanwhile saw a due time of zero and rang no bell.
+        // Objects that were inserted meanwhile saw a due time of zero, so the expiry hook was not called for them.
         let earliest = |s: &crate::locks::Mutex<Shard>| s.lock().heap.first().map_or(NEVER, |(w, _)| w);
         self.events.clock().time(self.shards.iter().map(earliest).min().unwrap_or(NEVER))
     }

@@ -16,7 +16,7 @@ use crate::stats::{CacheStats, bump};
 #[derive(Debug)]
 pub(crate) struct Clock {
     base: f64,
-    /// When `expire` is due, as far as its caller knows.
+    /// Tick at which the caller of `expire` will call it.
     due: AtomicU32,
 }
 
@@ -105,7 +105,7 @@ impl ExpiryEvents {
         self.ring();
     }
 
-    /// The index knows at once what Varnish mails to its expiry thread.
+    /// Counts a change as mailed and received: Varnish mails changes to its expiry thread, the index has them at once.
     fn mailed(&self) {
         bump(&self.counters.exp_mailed);
         bump(&self.counters.exp_received);

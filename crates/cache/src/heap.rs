@@ -1,5 +1,5 @@
 //! A heap of deadlines, 8 bytes an object: times in hundredths of a second since the cache began. Each
-//! place of the slab knows its position here, so that removal does not search.
+//! place of the slab records its position here, so that removal does not search.
 
 use crate::slab::{NO_TIMER, Slab};
 

@@ -17,7 +17,7 @@ use crate::stats::bump;
 use crate::waiter::Waiter;
 use crate::waiting::{Resumed, Wait};
 
-/// What a request brings to the lookup.
+/// Inputs of a lookup that come from its request.
 pub struct LookupArgs<'a> {
     /// When the request began.
     pub t_req: f64,
@@ -32,7 +32,7 @@ pub struct LookupArgs<'a> {
     pub ban: &'a dyn BanRequest,
     /// Returns whether the caller's turn is over: then a long list of bans is tested in a later lookup.
     pub pause: &'a dyn Fn() -> bool,
-    /// Told the transaction of each object that a ban removed.
+    /// Gets the transaction of each object that a ban removed.
     pub banned: &'a dyn Fn(u64),
     /// Counts the variants that did not match.
     pub mismatches: Cell<u32>,
@@ -47,9 +47,9 @@ pub enum Lookup {
     Grace { object: ObjRef, busy: Option<Busy> },
     /// To be fetched; `stale` may serve for a conditional fetch.
     Miss { busy: Busy, stale: Option<Arc<Object>> },
-    /// As a miss, because the last answer was not to be cached. `stale` says so, unless it expired too.
+    /// As a miss, because the last answer was not to be cached. `stale` records that, unless it expired too.
     HitMiss { busy: Busy, marker: Arc<Object>, stale: Option<Arc<Object>> },
-    /// To be passed, because the last answer said so.
+    /// To be passed, because the object is a hit-for-pass mark.
     HitPass(Arc<Object>),
     /// Somebody else is fetching it.
     Wait(Wait),
@@ -58,7 +58,7 @@ pub enum Lookup {
     Unfinished(Option<Resumed>),
 }
 
-/// What a walk over a key's places found.
+/// Result of a walk over a key's places.
 struct Walk {
     /// When the request came.
     t_req: f64,

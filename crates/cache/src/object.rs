@@ -10,11 +10,11 @@ use lacquer_flow::lookup::{self, Limits, Standing};
 use lacquer_flow::storing::Storing;
 use lacquer_storage::{BodyState, Chunk, Stored};
 
-/// What can be said of an object in one bit.
+/// Properties of an object that take one bit each.
 pub mod flag {
     use lacquer_flow::storing::Storing;
 
-    /// Hit-for-miss: remembers that the answer was not to be cached.
+    /// Hit-for-miss: records that the answer was not to be cached.
     pub const HFM: u32 = 1 << 0;
     /// Hit-for-pass; comes with `HFM`.
     pub const HFP: u32 = 1 << 1;
@@ -41,7 +41,7 @@ pub mod flag {
     /// Flags that a creator may give.
     pub const GIVEN: u32 = HFM | HFP | PRIVATE | IMSCAND | GZIPED | CHGCE | ESIPROC;
 
-    /// Returns the flags that say which requests an object is for.
+    /// Returns the flags that record which requests an object is for.
     pub fn of(storing: Storing) -> u32 {
         match storing {
             Storing::Cached => 0,
@@ -81,7 +81,7 @@ pub struct Timers {
     pub keep: f32,
 }
 
-/// What an object is made from.
+/// Contents and metadata that an object is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectSpec<'a> {
     /// The transaction that fetched it.
@@ -96,7 +96,7 @@ pub struct ObjectSpec<'a> {
     pub vary: &'a [u8],
     /// The packed head.
     pub head: &'a [u8],
-    /// What filters left behind (ESI program, gzip bits).
+    /// Data that filters left behind (ESI program, gzip bits).
     pub extra: &'a [u8],
 }
 
@@ -189,7 +189,7 @@ impl Object {
         self.parts().map(|parts| parts.0).unwrap_or_default()
     }
 
-    /// What whoever made it keeps beside head and body; empty if nothing.
+    /// Returns the data that the object's creator keeps beside head and body; empty if there is none.
     pub fn extra(&self) -> &[u8] {
         self.stored.extra()
     }
@@ -319,12 +319,12 @@ impl Object {
         }
     }
 
-    /// Clears the eviction mark; answers whether it was set.
+    /// Clears the eviction mark; returns whether it was set.
     pub(crate) fn untouch(&self) -> bool {
         self.is(flag::TOUCHED) && self.flags.fetch_and(!flag::TOUCHED, Ordering::Relaxed) & flag::TOUCHED != 0
     }
 
-    /// Counts a hit; answers whether it is the first since eviction came by.
+    /// Counts a hit; returns whether it is the first since eviction last cleared the mark.
     pub(crate) fn hit(&self, n: u32) -> bool {
         let first = !self.is(flag::TOUCHED);
         self.set(flag::TOUCHED);

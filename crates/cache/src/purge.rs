@@ -12,7 +12,7 @@ use crate::tags::Tag;
 /// Objects that are purged before `pause` is asked.
 const GROUP: usize = 64;
 
-/// What a purge does to the objects it finds.
+/// Effect of a purge on the objects that it finds.
 #[derive(Clone, Copy, Debug)]
 pub enum Purge {
     /// Removes them.
@@ -21,7 +21,7 @@ pub enum Purge {
     Soft { now: f64, ttl: f64, grace: f64, keep: f64 },
 }
 
-/// Tells whether the object in a place is still the one that was found.
+/// The property by which a purge checks that the object in a place is still the one that was found.
 #[derive(Clone, Copy, Debug)]
 enum Found {
     Object { vxid: u64 },

@@ -13,7 +13,7 @@ use crate::slab::{BUSY, Key, NO_TIMER, NONE, Slab};
 use crate::tags::Tag;
 use crate::waiter::Waiter;
 
-/// What is left to do when the shard is unlocked again.
+/// Work that is left to do when the shard is unlocked again.
 #[derive(Debug, Default)]
 pub(crate) struct After {
     pub(crate) objects: Vec<Arc<Object>>,

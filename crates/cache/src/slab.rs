@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::object::Object;
 
-/// Enough of the digest to tell keys apart: a collision takes 2^96 tries to find.
+/// Enough of the digest to distinguish keys: a collision takes 2^96 tries to find.
 pub(crate) type Key = [u8; 24];
 
 pub(crate) const NONE: u32 = u32::MAX;

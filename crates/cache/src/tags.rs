@@ -1,6 +1,6 @@
 //! Objects by the tags that their origins gave them, to be purged by: many tags for an object, many objects for
 //! a tag. An object is known by its place; its shard remembers the tags of each place that has some, so that
-//! they go with the object. Objects without tags cost nothing but a bit that says so.
+//! they go with the object. Objects without tags cost nothing but a bit.
 //!
 //! A part of this index is locked after a shard, and alone. A purge takes a copy of a tag's places, then asks
 //! each shard whether the object there still has the tag.
@@ -16,7 +16,7 @@ use crate::stats::{add, sub};
 
 const PARTS: usize = 64;
 
-/// A tag as the index knows it: by a hash with a secret of this process.
+/// A tag in the form in which the index holds it: a hash with a secret of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tag(u64);
 
@@ -44,7 +44,7 @@ impl Places {
         }
     }
 
-    /// Takes a place out; answers whether no other is left.
+    /// Takes a place out; returns whether no other is left.
     fn remove(&mut self, place: u32) -> bool {
         match self {
             Self::One(only) => *only == place,

@@ -1,7 +1,7 @@
 //! Requests that wait for another's fetch. A fetch that ends wakes a few; each of those that finds a
 //! hit wakes a few more, so that a crowd spreads over the reactors instead of arriving at once.
 //!
-//! Whoever is woken must look up again, or pass the turn on: that is what [`Resumed`] is for.
+//! A request that is woken must look up again, or pass its turn on; [`Resumed`] ensures that.
 
 use std::future::Future;
 use std::pin::Pin;

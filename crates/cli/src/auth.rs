@@ -12,7 +12,7 @@ pub fn challenge(random: [u8; CHALLENGE]) -> String {
     random.iter().map(|byte| char::from(b'a' + byte % 26)).collect()
 }
 
-/// The right answer to a challenge.
+/// Returns the right answer to a challenge.
 pub fn response(challenge: &str, secret: &[u8]) -> String {
     let mut digest = Sha256::new();
     for part in [challenge.as_bytes(), b"\n", secret, challenge.as_bytes(), b"\n"] {
@@ -24,7 +24,7 @@ pub fn response(challenge: &str, secret: &[u8]) -> String {
     })
 }
 
-/// Compares an answer with the right one, without telling by the time it takes how much is right.
+/// Compares an answer with the right one, in a time that does not depend on how much of it is right.
 pub fn matches(right: &str, given: &str) -> bool {
     right.len() == given.len()
         && right.bytes().zip(given.bytes()).fold(0, |diff, (a, b)| diff | (a ^ b.to_ascii_lowercase())) == 0

@@ -1,5 +1,5 @@
-//! What can be said of a command before it is run: is it one, is it here, does the number of its
-//! arguments fit.
+//! Checks of a command before it is run: whether the table has it, whether the client may run it yet,
+//! whether it has a JSON reply if that is wanted, and whether the number of its arguments fits.
 
 use crate::command_table::{CommandSpec, find};
 use crate::status;
@@ -7,13 +7,14 @@ use crate::status;
 /// A command that may be run.
 #[derive(Clone, Copy, Debug)]
 pub struct Checked {
-    /// What is to be run.
+    /// The command to run.
     pub spec: &'static CommandSpec,
     /// The reply is to be JSON: the second word is `-j`.
     pub json: bool,
 }
 
-/// What may be run, or status and text of the reply. `None` is a well-formed command that the table does not know.
+/// The command that may be run, or status and text of the reply. `None` stands for a well-formed command that the
+/// table does not contain.
 pub type CheckResult = Result<Option<Checked>, (u16, String)>;
 
 /// Checks the words of a command.

@@ -1,5 +1,5 @@
 //! Every command of the management protocol, defined once: the manager dispatches by this table, the
-//! worker knows from it which commands are its own, and the help is made of it.
+//! worker finds its own commands in it, and the help is made of it.
 
 /// Which process answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct CommandSpec {
     pub max: Option<usize>,
     /// Which process answers.
     pub home: Home,
-    /// Knows `-j`.
+    /// The command supports `-j`.
     pub json: bool,
     /// For debugging: shown by `help -d` only.
     pub debug: bool,

@@ -1,7 +1,7 @@
 //! Shell patterns, by which commands name backends and VCLs: `*`, `?`, `[a-z]`, `[!a-z]`, and a backslash before what is
 //! meant literally. Takes time proportional to pattern times text, whatever the pattern.
 
-/// Whether the whole text is as the pattern says.
+/// Returns whether the whole text matches the pattern.
 pub fn matches(pattern: &str, text: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let text: Vec<char> = text.chars().collect();

@@ -6,7 +6,7 @@ use crate::command_table::{COMMANDS, CommandSpec, Home};
 use crate::json;
 use crate::status;
 
-/// Who asks, which decides what is shown.
+/// State of the client that asks for help, which decides what is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker {
     /// Has answered the challenge.

@@ -84,7 +84,7 @@ pub enum Request {
     Start,
     /// Answer `PONG` and the time.
     Ping,
-    /// Answer, so that the manager knows that all it said before was heard; nothing for the log.
+    /// Answer, so that the manager can rely on all its earlier messages having been read; nothing for the log.
     Settle,
 }
 
@@ -102,7 +102,7 @@ pub enum VclState {
 }
 
 impl VclState {
-    /// The word that users know.
+    /// Returns the word that users see.
     pub const fn word(self) -> &'static str {
         match self {
             VclState::Auto => "auto",
@@ -129,7 +129,7 @@ pub enum FromWorker {
     },
 }
 
-/// All that a worker is told when it starts.
+/// All data that a worker gets when it starts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WorkerConfig {
     /// `-i`: what the server calls itself.

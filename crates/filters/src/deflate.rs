@@ -9,7 +9,7 @@ use std::io::BufRead;
 pub struct Landmarks {
     /// Where the first block begins, on a byte boundary.
     pub start: u64,
-    /// The bit that says which block is the last.
+    /// Place of the bit that marks the last block.
     pub last: u64,
     /// Behind the last block.
     pub stop: u64,

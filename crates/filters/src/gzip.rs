@@ -1,4 +1,4 @@
-//! gzip both ways, and a check that a body is what its Content-Encoding says.
+//! gzip both ways, and a check that a body is encoded as its Content-Encoding declares.
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 

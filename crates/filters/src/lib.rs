@@ -1,4 +1,4 @@
-//! Body processors: functions from bytes to bytes that know nothing of sockets or storage.
+//! Body processors: functions from bytes to bytes that are independent of sockets and storage.
 //!
 //! A filter takes input and appends output, a bounded step at a time; the driver decides where both go and when the
 //! next step is made ([`Chain`]). A step costs a copy into the chain's buffer, which every filter here has to make
@@ -29,7 +29,7 @@ pub fn names(list: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// What filters have to tell beside their output.
+/// Results of filters beside their output.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Faults in ESI markup.
@@ -43,7 +43,7 @@ pub struct Report {
     pub work: Vec<Work>,
 }
 
-/// What one filter has done.
+/// Statistics of one filter.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
     pub name: &'static str,
@@ -65,7 +65,7 @@ pub enum Flow {
 pub trait Filter {
     fn name(&self) -> &'static str;
     /// Takes bytes from the front of `input` and appends output, until there is no more input or `out` has `step`
-    /// bytes. `end` says that `input` is the last piece.
+    /// bytes. `end` marks `input` as the last piece.
     fn push(&mut self, input: &mut &[u8], end: bool, out: &mut Vec<u8>, step: usize) -> Result<Flow, String>;
     /// Output is passed on in whole steps only, and at the end.
     fn fills_steps(&self) -> bool {

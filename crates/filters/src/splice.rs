@@ -44,7 +44,7 @@ fn times(matrix: &[u32; 32], mut vector: u32) -> u32 {
     sum
 }
 
-/// What `crc` becomes by `zeros` zero bytes behind it.
+/// Returns the value that `crc` gets when `zeros` zero bytes are appended.
 fn shifted(mut crc: u32, mut zeros: u64) -> u32 {
     // One zero bit, squared three times, is one zero byte.
     let mut operator = [0u32; 32];

@@ -61,14 +61,14 @@ pub fn stored_length(is_complete: bool, stored: u64, announced: Option<u64>) -> 
     if is_complete { Some(stored) } else { announced }
 }
 
-/// Returns how long a body is after it was unpacked; `unpacked` was recorded when it was stored. What it includes comes
-/// before, so that then nothing is known.
+/// Returns the length of a body after it was unpacked; `unpacked` was recorded when it was stored. The length of a body
+/// with includes is unknown, because these are inserted before it is unpacked.
 #[inline]
 pub fn unpacked_length(has_includes: bool, unpacked: Option<u64>) -> Option<u64> {
     unpacked.filter(|_| !has_includes)
 }
 
-/// Returns how long a body with includes is. That is known of an empty one only.
+/// Returns the length of a body with includes, which is known of an empty one only.
 #[inline]
 pub fn including_length(length: Option<u64>) -> Option<u64> {
     length.filter(|&length| length == 0)
@@ -99,8 +99,8 @@ pub enum End {
     Close,
 }
 
-/// Decides how the end of a body is known. `version` is the request's: clients before HTTP/1.1 know no chunks
-/// (RFC 9112 section 6.1).
+/// Decides how a client finds the end of a body. `version` is the request's: clients before HTTP/1.1 do not support
+/// chunks (RFC 9112 section 6.1).
 #[inline]
 pub fn end(sends_body: bool, length: Option<u64>, version: u8) -> End {
     match (sends_body, length) {
@@ -110,8 +110,8 @@ pub fn end(sends_body: bool, length: Option<u64>, version: u8) -> End {
     }
 }
 
-/// Returns whether a response offers ranges to the client (RFC 9110 section 14.3). One that was passed says itself
-/// what its origin can.
+/// Returns whether a response offers ranges to the client (RFC 9110 section 14.3). A passed response keeps the offer
+/// of its origin.
 #[inline]
 pub fn offers_ranges(is_supported: bool, status: u16, is_passed: bool) -> bool {
     is_supported && status == 200 && !is_passed

@@ -10,7 +10,7 @@ pub fn may_include(level: u32, max_depth: u32) -> bool {
 /// The facts that decide about the body of an included response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Included {
-    /// Feature `esi_include_onerror`: an include that fails ends the response, unless its `onerror` says otherwise.
+    /// Feature `esi_include_onerror`: an include that fails ends the response, unless its `onerror` allows it to go on.
     pub has_onerror: bool,
     pub status: u16,
     /// The response has a body to send, and it is not empty.

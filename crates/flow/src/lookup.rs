@@ -89,10 +89,10 @@ pub enum Meaning {
     Wait,
     /// Fetch; the stale object may be validated.
     Miss,
-    /// Fetch for this request alone, because the last response was uncacheable. The mark that says so is the fresh
+    /// Fetch for this request alone, because the last response was uncacheable. The mark that records this is the fresh
     /// object, or else the stale one.
     HitMiss { is_expired: bool },
-    /// Pass, because the fresh object is a mark that says so.
+    /// Pass, because the fresh object is a hit-for-pass mark.
     HitPass,
 }
 

@@ -1,11 +1,11 @@
-//! Whether a client's connection serves another request, and how the response says so (RFC 9112 section 9.3). The
+//! Whether a client's connection serves another request, and how the response declares it (RFC 9112 section 9.3). The
 //! decisions return the reason to close it, `None` while it is kept; a reason that was found before stands, unless
-//! said otherwise.
+//! noted otherwise.
 
 use lacquer_http::SessClose;
 
-/// Decides what a broken request body does to the connection: nobody knows where the next request begins. This is
-/// worse than what the client asked for itself.
+/// Decides what a broken request body does to the connection: the start of the next request is unknown. This
+/// overrides what the client asked for itself.
 #[inline]
 pub fn after_body(close: Option<SessClose>, is_broken: bool) -> Option<SessClose> {
     match close {
@@ -20,7 +20,7 @@ pub enum Announcement {
     Unchanged,
     /// It becomes "close" (RFC 9112 section 9.6).
     Close,
-    /// It becomes "keep-alive", for clients that do not know that this is the rule.
+    /// It becomes "keep-alive", for clients that do not take this as the default.
     KeepAlive,
 }
 

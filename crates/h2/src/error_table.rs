@@ -1,19 +1,19 @@
 //! The errors of HTTP/2 with Varnish's names and texts, and its own finer ones that share a code. A row:
-//! the code on the wire, whether the client is told by GOAWAY, why the session closes, the text.
+//! the code on the wire, whether the client gets a GOAWAY, why the session closes, the text.
 
 use lacquer_http::SessClose;
 
 macro_rules! reasons {
     ($($variant:ident $name:literal $code:literal $goaway:literal $close:expr, $text:literal;)*) => {
-        /// What went wrong.
+        /// Reason for which a connection or a stream ends.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Reason { $($variant),* }
 
         impl Reason {
-            /// The code that goes to the wire.
+            /// Returns the code that goes to the wire.
             pub const fn code(self) -> u32 { match self { $(Reason::$variant => $code),* } }
 
-            /// As `Debug` records explain a stream's reset.
+            /// Returns the text with which `Debug` records explain a stream's reset.
             pub const fn text(self) -> &'static str { match self { $(Reason::$variant => $text),* } }
 
             const fn sends_goaway(self) -> bool { match self { $(Reason::$variant => $goaway),* } }
@@ -22,7 +22,7 @@ macro_rules! reasons {
         }
 
         impl Error {
-            /// As `Debug` records name it.
+            /// Returns the name that `Debug` records use.
             pub const fn name(self) -> &'static str {
                 if matches!(self.reason(), Reason::Unknown) {
                     return "UNKNOWN_ERROR";
@@ -62,7 +62,7 @@ reasons! {
     Unknown "UNKNOWN" 0xffff_ffff false Some(RxJunk), "Unknown error number";
 }
 
-/// What ends: the connection with all its streams, or one stream.
+/// An end of the connection with all its streams, or of one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Error {
     Connection(Reason),
@@ -88,7 +88,7 @@ const ON_THE_WIRE: [Reason; 14] = [
 ];
 
 impl Error {
-    /// What the code in a received RST_STREAM means.
+    /// Returns the meaning of the code in a received RST_STREAM.
     pub fn of_stream(code: u32) -> Error {
         let reason = match received(code) {
             Reason::SettingsTimeout
@@ -100,7 +100,7 @@ impl Error {
         Error::Stream(reason)
     }
 
-    /// What the code in a received GOAWAY means.
+    /// Returns the meaning of the code in a received GOAWAY.
     pub fn of_connection(code: u32) -> Error {
         let reason = match received(code) {
             Reason::StreamClosed | Reason::RefusedStream | Reason::Cancel | Reason::ConnectError => {
@@ -129,7 +129,7 @@ impl Error {
         matches!(self, Error::Connection(_))
     }
 
-    /// Whether the client is told by GOAWAY when this ends the connection.
+    /// Returns whether the client gets a GOAWAY when this ends the connection.
     pub const fn sends_goaway(self) -> bool {
         self.reason().sends_goaway()
     }

@@ -31,7 +31,7 @@ impl Note {
     }
 }
 
-/// What ends, and why.
+/// The end of a connection or a stream, with its reason and the record about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub error: Error,

@@ -9,7 +9,7 @@ pub const MAX_WINDOW: i64 = (1 << 31) - 1;
 /// The connection's windows at first, whatever the settings.
 pub const INITIAL_WINDOW: u32 = 65535;
 
-/// What the peer lets us send. A change of its settings can make it negative.
+/// Number of bytes that the peer lets us send. A change of its settings can make it negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendWindow(i64);
 
@@ -18,7 +18,7 @@ impl SendWindow {
         SendWindow(initial as i64)
     }
 
-    /// How many bytes may go now.
+    /// Returns how many bytes may be sent now.
     pub fn available(&self) -> usize {
         usize::try_from(self.0).unwrap_or(0)
     }
@@ -41,7 +41,7 @@ impl SendWindow {
     }
 }
 
-/// What we let the peer send.
+/// Number of bytes that we let the peer send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveWindow(i64);
 
@@ -54,7 +54,7 @@ impl ReceiveWindow {
         self.0
     }
 
-    /// A whole payload came, padding included. False: the peer had no right to send it.
+    /// Charges a whole payload, padding included. Returns false if the peer had no right to send it.
     #[must_use]
     pub fn charge(&mut self, len: u32) -> bool {
         let fits = i64::from(len) <= self.0;
@@ -64,14 +64,14 @@ impl ReceiveWindow {
         fits
     }
 
-    /// The connection's credit: `increment` whenever less than `low_water` is left. What is not 0 goes into
-    /// a WINDOW_UPDATE.
+    /// Returns the connection's credit: `increment` whenever less than `low_water` is left, else 0. Any other
+    /// credit than 0 goes into a WINDOW_UPDATE.
     #[must_use]
     pub fn refill(&mut self, low_water: u32, increment: u32) -> u32 {
         self.refill_within(low_water, increment, MAX_WINDOW as u32)
     }
 
-    /// A stream's credit, bounded by the `room` there is for its body.
+    /// Returns a stream's credit, bounded by the `room` there is for its body.
     #[must_use]
     pub fn refill_within(&mut self, low_water: u32, increment: u32, room: u32) -> u32 {
         if self.0 >= i64::from(low_water) {

@@ -1,5 +1,5 @@
-//! What holds for a connection as a whole: which frame may come on which stream, header blocks that nothing
-//! may interrupt, how many streams there may be, and how often a client may change its mind.
+//! Rules for a connection as a whole: which frame may come on which stream, header blocks that nothing
+//! may interrupt, how many streams there may be, and how often a client may reset streams.
 
 use crate::error_table::{Error, Reason};
 use crate::fault::{Fault, Note, Tag};
@@ -9,10 +9,10 @@ use crate::stream::State;
 /// CONTINUATIONs of one header block that may be empty.
 const MAX_EMPTY: u32 = 100;
 
-/// What is to be done with a frame.
+/// Treatment of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admit {
-    /// Nothing.
+    /// Nothing is done.
     Ignore,
     /// To be parsed. Its stream may be closed; then DATA, RST_STREAM and WINDOW_UPDATE mean nothing once
     /// they are parsed.
@@ -268,7 +268,7 @@ mod tests {
         let Ok(Admit::Refuse(fault)) = c.frame(Kind::Headers, flag::END_HEADERS, 7, 1) else { panic!() };
         assert_eq!(fault.error, Error::Stream(Reason::RefusedStream));
         assert_eq!(fault.note.unwrap().text, "H2: stream 7: Hit maximum number of concurrent streams");
-        // What the client had already sent on it does no harm.
+        // Frames that the client had already sent on it do no harm.
         assert_eq!(c.frame(Kind::Data, 0, 7, 1), Ok(Admit::Frame(Kind::Data)));
         c.rules.close_one();
         assert_eq!(c.frame(Kind::Headers, flag::END_HEADERS, 9, 1), Ok(Admit::Open));

@@ -5,19 +5,19 @@ use crate::fault::{Note, Tag};
 
 macro_rules! settings {
     ($($field:ident $variant:ident $number:literal, $default:literal, $min:literal..=$max:literal, $error:expr;)*) => {
-        /// What one side has announced.
+        /// The settings that one side has announced.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct Settings { $(pub $field: u32),* }
 
-        /// Which setting.
+        /// Identifier of a setting.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Setting { $($variant = $number),* }
 
         impl Settings {
-            /// What holds before anything was announced.
+            /// The settings before anything was announced.
             pub const DEFAULT: Settings = Settings { $($field: $default),* };
 
-            /// Appends the payload of a SETTINGS frame: what differs from the defaults.
+            /// Appends the payload of a SETTINGS frame: the settings that differ from the defaults.
             pub fn encode(&self, out: &mut Vec<u8>) {
                 $(if self.$field != $default {
                     out.extend_from_slice(&u16::to_be_bytes($number));
@@ -62,7 +62,7 @@ settings! {
 /// streams.
 pub const MAX_ENTRIES: usize = 64;
 
-/// What one entry of a peer's SETTINGS did.
+/// Effect of one entry of a peer's SETTINGS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     pub note: Note,

@@ -31,14 +31,14 @@ pub struct Stream {
     pub state: State,
     pub send: SendWindow,
     pub receive: ReceiveWindow,
-    /// What `Content-Length` promised.
+    /// Length of the body that `Content-Length` declared.
     expected: Option<u64>,
-    /// Bytes of the body that came.
+    /// Bytes of the body that have come.
     received: u64,
 }
 
 impl Stream {
-    /// Opened by HEADERS; the windows are what the settings of both sides say.
+    /// Makes a stream that HEADERS have opened; the windows are those of both sides' settings.
     pub fn open(id: u32, receive_window: u32, send_window: u32) -> Stream {
         Stream {
             id,
@@ -104,8 +104,8 @@ impl Stream {
         Err(Error::Stream(Reason::ProtocolError).noted(Tag::Debug, text))
     }
 
-    /// All credit is used up and there is nothing to consume that could bring new one: a peer has sent
-    /// nothing but padding. Answers with what to give.
+    /// Returns the credit for a stream that is stuck: all credit is used up and there is nothing to consume
+    /// that could bring new one, because the peer has sent nothing but padding. Else returns 0.
     #[must_use]
     pub fn rescue(&mut self, buffered: usize, room: u32) -> u32 {
         let is_stuck = self.state < State::HalfClosedRemote && self.receive.left() == 0 && buffered == 0;

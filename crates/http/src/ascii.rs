@@ -117,7 +117,8 @@ const fn del_or_below(x: u64, limit: u8) -> u64 {
     (x.wrapping_sub(ONES * limit as u64) | ((x & !HIGHS) + ONES)) & !x & HIGHS
 }
 
-/// Index of the first byte from `i` on of which `marks` tells among eight and `wanted` alone, or the length.
+/// Returns the index of the first byte from `i` on that `marks` finds among eight or `wanted` accepts alone, or the
+/// length.
 #[inline(always)]
 fn find(buf: &[u8], mut i: usize, marks: impl Fn(u64) -> u64, wanted: impl Fn(u8) -> bool) -> usize {
     for chunk in buf.get(i..).unwrap_or_default().as_chunks().0 {

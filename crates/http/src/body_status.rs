@@ -27,7 +27,7 @@ impl BodyStatus {
         }
     }
 
-    /// Who takes such a body off a connection, as `VfpAcct` records name it.
+    /// Returns the name in `VfpAcct` records of the filter that reads such a body from a connection.
     pub const fn receiver(self) -> &'static str {
         match self {
             BodyStatus::Length => "V1F_STRAIGHT",

@@ -41,8 +41,8 @@ fn entity_tags(mut list: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Whether the client's conditions allow to answer 304 instead of a 200. `last_modified` is the
-/// object's, for responses without the header; `t_req` is when the request came.
+/// Returns whether the client's conditions allow a 304 instead of a 200. `last_modified` is the
+/// object's, for responses without the header; `t_req` is the time at which the request came.
 pub fn not_modified(
     req: &Message,
     req_ws: &Workspace,
@@ -73,8 +73,8 @@ pub fn not_modified(
     }
 }
 
-/// Makes the entity tag weak, because the body will not be byte for byte what it names.
-/// Answers with the new line, if there is one.
+/// Makes the entity tag weak, because the body will not be byte for byte the one that it names.
+/// Returns the new line, if there is one.
 pub fn weaken_etag(
     msg: &mut Message,
     ws: &mut Workspace,
@@ -89,8 +89,8 @@ pub fn weaken_etag(
     msg.set_line(ws, ETAG, line, removed).map(Some)
 }
 
-/// Says that the response depends on `Accept-Encoding`, if it does not say so yet.
-/// Answers with the new line, if there is one.
+/// Adds `Accept-Encoding` to `Vary`, if it is not there yet.
+/// Returns the new line, if there is one.
 pub fn vary_on_encoding(
     msg: &mut Message,
     ws: &mut Workspace,
@@ -135,7 +135,7 @@ pub fn accepts_gzip(req: &Message, ws: &Workspace) -> bool {
     req.has_token(ws, ACCEPT_ENCODING, b"x-gzip") || req.quality(ws, ACCEPT_ENCODING, b"gzip") > 0.0
 }
 
-/// What normalising `Accept-Encoding` did.
+/// Effect of normalising `Accept-Encoding`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncodingChange {
     None,

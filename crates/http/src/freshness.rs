@@ -45,7 +45,7 @@ pub(crate) fn delta_seconds(text: &[u8]) -> u32 {
     {
         rest = tail;
     }
-    // Whoever counts in more than 32 bits means for ever, so what follows does not matter.
+    // A number of more than 32 bits means for ever, so the text behind it does not matter.
     if value == u32::MAX || matches!(rest.first(), None | Some(b',' | b'.')) { value } else { 0 }
 }
 
@@ -75,7 +75,7 @@ pub fn freshness(msg: &Message, ws: &Workspace, now: f64, defaults: &Defaults, p
     f.expires = date_of(EXPIRES);
     f.date = date_of(DATE);
     match msg.status() {
-        // Only cacheable when the origin says so (RFC 9110 section 15.4).
+        // Only cacheable when the origin allows it (RFC 9110 section 15.4).
         302 | 307 => {
             f.ttl = -1.0;
             apply_headers(&mut f, msg, ws, now, defaults.clock_skew);

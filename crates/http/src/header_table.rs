@@ -1,4 +1,4 @@
-//! The headers Varnish knows, what it strips on which way, and the perfect hash that finds them.
+//! The headers in Varnish's table, on which way each is stripped, and the perfect hash that finds them.
 //! A known name is one byte in a header slot, so that filters and lookups compare no strings.
 
 use std::fmt;

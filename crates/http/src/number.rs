@@ -7,7 +7,7 @@ pub fn parse_uint(s: &[u8]) -> Option<(u64, &[u8])> {
     let mut rest = s;
     while let [digit @ b'0'..=b'9', behind @ ..] = rest {
         rest = behind;
-        // What is below this limit stays below that of an i64 with another digit.
+        // A value below this limit stays below that of an i64 with another digit.
         if value < i64::MAX as u64 / 10 {
             value = value * 10 + u64::from(digit - b'0');
             continue;

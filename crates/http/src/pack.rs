@@ -51,7 +51,7 @@ pub fn pack(msg: &Message, ws: &Workspace, filter: Filter, out: &mut Vec<u8>) {
     out[start..start + PREFIX].copy_from_slice(&[s0, s1, msg.version(), flags, n0, n1, t0, t1, t2, t3]);
 }
 
-/// Answers with the flags of the table; `None`: a length does not fit.
+/// Writes the table and returns its flags; `None`: a length does not fit.
 fn put_narrow_table<'f>(fields: impl Iterator<Item = &'f Field>, out: &mut Vec<u8>) -> Option<u8> {
     let mut flags = PLAIN;
     for field in fields {

@@ -12,7 +12,7 @@ const FIXED_BASE: u32 = 1 << 31;
 const NONE_OFF: u32 = u32::MAX;
 
 impl Text {
-    /// No text at all, which VCL tells from the empty one.
+    /// No text at all, which VCL distinguishes from the empty one.
     pub const NONE: Text = Text { off: NONE_OFF, len: 0 };
     /// The empty text.
     pub const EMPTY: Text = Text { off: 0, len: 0 };

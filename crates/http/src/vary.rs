@@ -131,7 +131,7 @@ pub struct Entry<'a> {
 #[derive(Clone, Debug)]
 pub struct Entries<'a>(&'a [u8]);
 
-/// What a spec that [`create`] made compares.
+/// Returns the headers and values that a spec made by [`create`] compares.
 pub fn entries(spec: &[u8]) -> Entries<'_> {
     Entries(spec)
 }

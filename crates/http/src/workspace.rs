@@ -295,7 +295,7 @@ impl Workspace {
     }
 }
 
-/// Writes `part` to the beginning of `out`; answers with the rest.
+/// Writes `part` to the beginning of `out`; returns the rest of `out`.
 #[inline(always)]
 pub(crate) fn put<'o>(out: &'o mut [u8], part: &[u8]) -> &'o mut [u8] {
     let (place, behind) = out.split_at_mut(part.len());

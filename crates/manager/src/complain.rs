@@ -57,7 +57,7 @@ pub fn say_line(text: &str) {
     let line = format!("{text}\n");
     let mut stderr = std::io::stderr();
     for piece in line.as_bytes().chunks(PIECE) {
-        // Nobody to tell when even that fails.
+        // There is nowhere to report that even this fails.
         if !stderr_has_room() || stderr.write_all(piece).is_err() {
             return;
         }
@@ -76,7 +76,7 @@ fn stderr_has_room() -> bool {
 /// Where complaints go.
 #[derive(Debug)]
 pub struct Complain {
-    /// In the foreground all is said, in the background no debugging.
+    /// True in the foreground, where all is reported; in the background debugging is not.
     verbose: bool,
     name: String,
     socket: Option<UnixDatagram>,
@@ -106,7 +106,7 @@ impl Complain {
         self.cli_traffic.set(params.syslog_cli_traffic);
     }
 
-    /// Says it.
+    /// Reports a text.
     pub fn say(&self, level: Level, text: &str) {
         if text.is_empty() || (level == Level::Cli && !self.cli_traffic.get()) {
             return;

@@ -1,6 +1,6 @@
 //! Going into the background: the program starts itself once more in a session of its own and ends when
-//! that copy says whether it is up, with the exit code that tells. The copy says it on what would be its
-//! standard input.
+//! that copy reports whether it is up, with the reported exit code. The copy writes its report to the
+//! descriptor that would be its standard input.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -28,7 +28,7 @@ pub fn background(program: &OsString, arguments: &[OsString]) -> Outcome<u8> {
     command.spawn().map_err(cannot)?;
     drop(command);
     let mut answer = [0];
-    // A copy that dies without a word has said enough on stderr.
+    // A copy that dies without a report has written its reasons to stderr.
     match File::from(read).read(&mut answer) {
         Ok(1) => Ok(answer[0]),
         _ => Ok(255),
@@ -57,7 +57,7 @@ impl Background {
         Ok(Background { pipe: File::from(pipe) })
     }
 
-    /// Says that all is well, or with which code it is not, and lets go of the terminal.
+    /// Reports success, or the exit code of a failure, and lets go of the terminal.
     pub fn done(mut self, code: u8) {
         silence(rustix::stdio::dup2_stdout);
         silence(rustix::stdio::dup2_stderr);

@@ -1,4 +1,4 @@
-//! What the program prints about itself: `-?` and `-x`.
+//! Texts that the program prints about itself: `-?` and `-x`.
 
 use std::fmt::Write;
 

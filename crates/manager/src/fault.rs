@@ -21,7 +21,7 @@ impl Fault {
         Fault { text: text.into(), code: 2, hint: false }
     }
 
-    /// Nothing more to be said: only the exit code.
+    /// Makes a fault without text, of which only the exit code matters.
     pub fn silent(code: u8) -> Fault {
         Fault { text: String::new(), code, hint: false }
     }

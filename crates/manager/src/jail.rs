@@ -100,7 +100,7 @@ fn ids(manager: User, worker: Option<User>) -> Outcome<Ids> {
     Ok(Ids { manager, worker, own_gid: getgid() })
 }
 
-/// What `transparent_hugepage=` may be; the worker's memory is not affected by it here.
+/// Checks the value of `transparent_hugepage=`; the worker's memory is not affected by it here.
 fn check_huge_pages(value: &str) -> Outcome<()> {
     match value {
         "ignore" | "enable" | "disable" | "try-disable" => Ok(()),
@@ -144,7 +144,7 @@ impl Jail {
         Ok(Jail { name: "linux", ids: Some(ids) })
     }
 
-    /// Returns what the log should say of the users, if they are not what an administrator expects.
+    /// Returns a text for the log about the users, if they are not those that an administrator expects.
     pub fn notice(&self) -> Option<String> {
         let worker = self.ids.as_ref().map_or(geteuid().as_raw(), |ids| ids.worker.uid);
         match worker {

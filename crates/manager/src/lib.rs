@@ -94,7 +94,7 @@ fn run(program: &OsString, mut arguments: Vec<OsString>) -> Outcome<u8> {
             daemon::background(program, &arguments)
         }
         Request::Run(said) => {
-            // What `ps` and `pgrep` show; starting ourselves through /proc has made it "exe".
+            // The name that `ps` and `pgrep` show; starting ourselves through /proc has made it "exe".
             let _ = std::fs::write("/proc/self/comm", &name);
             let mut background = if in_background { Some(Background::begin()?) } else { None };
             let outcome = startup::run(&said, program, &name, &mut background);

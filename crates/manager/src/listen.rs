@@ -18,7 +18,7 @@ use crate::users;
 
 const DEFAULT_PORT: u16 = 80;
 
-/// Who may connect to a UNIX socket.
+/// Owner, group and mode of a UNIX socket, which decide who may connect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Permissions {
     user: Option<u32>,
@@ -261,7 +261,7 @@ impl Listeners {
         self.all.is_empty()
     }
 
-    /// True when one is a UNIX socket, which VCL 4.0 does not know.
+    /// Returns true when one is a UNIX socket, which VCL 4.0 does not support.
     pub fn any_unix(&self) -> bool {
         self.all.iter().any(|listener| matches!(listener.address, ListenAddress::Unix(_)))
     }
@@ -294,7 +294,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// What the worker is told.
+    /// Returns the descriptions of the sockets that the worker gets.
     pub fn for_worker(&self) -> Vec<ListenSocket> {
         let describe = |listener: &Listener| ListenSocket {
             fd: listener.socket.as_raw_fd(),

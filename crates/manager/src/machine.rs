@@ -53,7 +53,8 @@ fn expand(folder: &str, parts: &[&str], found: &mut Vec<String>) -> io::Result<(
 /// The most bytes of one file of VCL.
 const LONGEST_VCL: u64 = 128 << 20;
 
-/// Reads a file of VCL. What is no file may never end, and a pipe that nobody writes to would be waited for.
+/// Reads a file of VCL. Fails for anything but a regular file: it may never end, and reading a pipe without a writer
+/// would wait.
 pub fn read_vcl(path: &Path) -> io::Result<Vec<u8>> {
     let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
     let about = file.metadata()?;

@@ -73,7 +73,7 @@ impl From<Reply> for Answer {
     }
 }
 
-/// Everything that the manager knows and keeps.
+/// The whole state of the manager.
 #[derive(Debug)]
 pub struct Manager {
     pub(crate) complain: Complain,
@@ -254,7 +254,7 @@ impl Manager {
         Ok(String::new())
     }
 
-    /// Sets a parameter, and tells the worker.
+    /// Sets a parameter, and sends the parameters to the worker.
     pub(crate) fn set_param(&mut self, name: &str, value: Option<&str>) -> Result<Effect, SetError> {
         let effect = match value {
             Some(value) => self.params.set(name, value),
@@ -265,8 +265,8 @@ impl Manager {
         Ok(effect)
     }
 
-    /// The worker answers one message after the other: when it answers at all, it knows the parameters,
-    /// and whoever set one may rely on it.
+    /// Sends the parameters to the worker and waits for an answer to a request after them. The worker handles one
+    /// message after the other, so the client that set a parameter may rely on it.
     fn tell_params(&mut self) {
         let message = ToWorker::Param(Box::new(self.params.values().clone()));
         let patience = self.patience();

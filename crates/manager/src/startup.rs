@@ -182,7 +182,7 @@ fn given_secret(said: &Said, jail: &Jail) -> Outcome<Option<PathBuf>> {
     }
 }
 
-/// The machine and the choices that the banner tells, in varnishd's form.
+/// Returns the machine and the choices as the banner contains them, in varnishd's form.
 fn platform(host: &Uname, jail: &Jail, storages: &[Storage], hash: &str) -> String {
     let stores: Vec<&str> = storages.iter().map(|s| s.method()).collect();
     format!(
@@ -334,7 +334,7 @@ fn serve(
         secret.check(&manager.jail)?;
     }
     manager.shm = Some(shm);
-    // Not before everything else is in order: what is wrong is told in one line.
+    // Not before everything else is in order, so that a fault is reported in one line, without this.
     if let Some(notice) = manager.jail.notice() {
         manager.complain.say(Level::Info, &notice);
     }

@@ -1,5 +1,5 @@
 //! `-n`: the directory that holds shared memory, the secret and the lock by which a second daemon in the
-//! same place is noticed; and `-P`, the files that tell our process id.
+//! same place is noticed; and `-P`, the files that contain our process id.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -198,7 +198,7 @@ impl From<io::Error> for Held {
     }
 }
 
-/// Tracks what was said about the directory, so that it is said once.
+/// Record of what was reported about the directory, so that it is reported once.
 #[derive(Debug, Default)]
 pub struct Renewal {
     pub(crate) failed: bool,

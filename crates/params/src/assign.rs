@@ -28,8 +28,8 @@ pub fn parse_bool(text: &str) -> Result<bool, String> {
     }
 }
 
-/// What C's strtoul with base 0 reads, to the end of the text. What is negative counts down from the
-/// largest number, so that -1 is `unlimited`; what is too large is no number.
+/// Parses the whole text as C's strtoul with base 0 does. A negative number counts down from the
+/// largest one, so that -1 is `unlimited`; a number that is too large is none.
 fn parse_count(text: &str) -> Option<u32> {
     let text = text.trim_ascii_start();
     let (negative, text) = match text.as_bytes().first()? {

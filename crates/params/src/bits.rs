@@ -5,15 +5,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::words::{Rules, split};
 
-/// What the dynamic access needs to know of a bit set.
+/// A bit set as the dynamic access uses it.
 pub trait BitSet {
-    /// Names by bit number; an empty name is a bit that nobody may set.
+    /// Returns the names by bit number; an empty name is a bit that nobody may set.
     fn names(&self) -> &'static [&'static str];
-    /// One line about each bit, or nothing.
+    /// Returns one line about each bit, or nothing.
     fn prose(&self) -> &'static [&'static str];
-    /// What a bit is called in complaints.
+    /// Returns the word for a bit in complaints.
     fn noun(&self) -> &'static str;
-    /// `+` when a set bit turns something on, `-` when it turns something off.
+    /// Returns `+` when a set bit turns something on, `-` when it turns something off.
     fn sign(&self) -> char;
     /// Reads one bit.
     fn get(&self, bit: usize) -> bool;

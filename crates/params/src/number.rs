@@ -1,14 +1,14 @@
 //! Numbers as users write them: RFC 8941 decimals, durations with a unit, sizes with a binary suffix.
-//! The error texts are those that Varnish's users and tests know.
+//! The error texts are those that Varnish's users and tests expect.
 
 use std::fmt::Write;
 
-/// What may stand around a unit.
+/// Characters that may stand around a unit.
 const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\x0b', '\x0c'];
 /// Decimals have at most twelve digits before the point (RFC 9651).
 pub const LARGEST_DECIMAL: f64 = 999_999_999_999.999;
 const INVALID: &str = "Invalid number";
-/// Errors that VCL words likewise.
+/// Error texts that VCL uses too.
 pub const TOO_LONG: &str = "Too many digits";
 pub const UNKNOWN_BYTES_UNIT: &str = "Unknown BYTES unit of measurement ([KMGTP][B])";
 pub const FRACTIONAL_BYTES: &str = "Fractional BYTES not allowed";

@@ -122,12 +122,12 @@ impl ParamSet {
         ALIASES.iter().find(|alias| alias.name == name)
     }
 
-    /// Tells which storages `h2_rxbuf_storage` may name besides Transient.
+    /// Adds a storage that `h2_rxbuf_storage` may name besides Transient.
     pub fn know_storage(&mut self, name: &str) {
         self.storages.push(name.to_owned());
     }
 
-    /// Changes a default and the value with it: what the platform says before the user does.
+    /// Changes a default and the value with it. Used for defaults of the platform, before the user sets anything.
     pub fn set_default(&mut self, name: &str, text: &str) -> Result<(), SetError> {
         self.set(name, text)?;
         let shown = self.value_text(name).unwrap_or_default();
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(set.values().vsl_space, 80 << 20);
     }
 
-    /// What a user of Varnish 7.7 to 9.0 may set.
+    /// Parameters that a user of Varnish 7.7 to 9.0 may set.
     const KNOWN: &str = "accept_filter acceptor_sleep_decay acceptor_sleep_incr acceptor_sleep_max auto_restart \
         backend_idle_timeout backend_local_error_holddown backend_remote_error_holddown backend_wait_limit \
         backend_wait_timeout ban_any_variant ban_cutoff ban_dups ban_lurker_age ban_lurker_batch \

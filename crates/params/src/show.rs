@@ -32,7 +32,7 @@ const TIMEOUT_NOTE: &str = "NB: This parameter can be disabled with the value \"
 const PROTECTED_NOTE: &str = "NB: This parameter is protected and cannot be changed.";
 const MISSING_NOTE: &str = "NB: This parameter depends on a feature which is not available on this platform.";
 
-/// What to list.
+/// Selection and form of a list of parameters.
 #[derive(Clone, Debug, Default)]
 pub struct Listing<'a> {
     /// One parameter only.

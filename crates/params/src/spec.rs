@@ -1,4 +1,4 @@
-//! What is known of one parameter besides its value.
+//! Facts of one parameter besides its value.
 
 /// How a parameter's text is read and shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,13 +66,13 @@ pub struct Spec {
     pub units: &'static str,
     /// Bits of [`flags`].
     pub flags: u16,
-    /// Why the lower bound is what it is.
+    /// Reason for the lower bound.
     pub min_reason: Option<&'static str>,
-    /// Why the upper bound is what it is.
+    /// Reason for the upper bound.
     pub max_reason: Option<&'static str>,
-    /// What the documentation says instead of the default.
+    /// Text that the documentation shows instead of the default.
     pub default_reason: Option<&'static str>,
-    /// What it is for.
+    /// Its purpose, in prose.
     pub prose: &'static str,
 }
 
@@ -85,7 +85,7 @@ pub struct Alias {
     pub target: &'static str,
     /// The bit it switches, when it stands for a single one.
     pub bit: Option<&'static str>,
-    /// What it is for.
+    /// Its purpose, in prose.
     pub prose: &'static str,
 }
 

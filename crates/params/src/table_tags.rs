@@ -1,4 +1,4 @@
-//! Names of the log's tags by number, as `vsl_mask` knows them.
+//! Names of the log's tags by number, as `vsl_mask` uses them.
 
 /// Index is the tag's number; number 0 is reserved.
 pub(crate) const TAGS: &[&str] = &[

@@ -1,7 +1,7 @@
 //! Splits a line into words the way the management protocol does: blanks separate, double quotes
 //! group, backslash escapes are C's. Parameters use it for comma-separated lists, the CLI for commands.
 
-/// What separates words and whether quoting is known.
+/// Separators of words, and whether quoting is supported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// A comma separates words too.

@@ -1,5 +1,5 @@
-//! Holds the tables of counters and log tags against the names that Varnish's users know: whatever is
-//! missing or has changed its meaning is listed, all at once.
+//! Compares the tables of counters and log tags with the names that Varnish's users expect: names that are
+//! missing or have changed their meaning are listed, all at once.
 
 use lacquer_shm::Tag;
 use lacquer_shm::vsc::SETS;

@@ -55,7 +55,7 @@ impl Drop for Workdir {
     }
 }
 
-/// What both processes have in shared memory once the worker logs.
+/// The shared memory of both processes once the worker logs.
 struct Logging {
     _dirs: [VsmDir; 2],
     _mgt: Segment<Mgt>,

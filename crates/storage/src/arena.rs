@@ -1,4 +1,4 @@
-//! A memory arena: one mapping, an allocator inside, and counters. What is configured is what is used:
+//! A memory arena: one mapping, an allocator inside, and counters. Memory use stays within the configuration:
 //! a limited arena never has more resident pages than its size, an unlimited one gives freed pages back.
 
 use std::fmt;
@@ -46,7 +46,7 @@ impl fmt::Display for Full {
 
 impl std::error::Error for Full {}
 
-/// Allocation counters, named as in Varnish's SMA counters; `g_objects` is for whoever stores objects.
+/// Allocation counters, named as in Varnish's SMA counters; `g_objects` is for the code that stores objects.
 #[derive(Debug, Default)]
 pub struct Counters {
     pub c_req: AtomicU64,
@@ -59,7 +59,7 @@ pub struct Counters {
     pub g_objects: AtomicU64,
 }
 
-/// What kind of place a span has: its size, and two marks in the low bits that sizes leave free.
+/// The place of a span: its size, and two marks in the low bits that sizes leave free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place(u32);
 

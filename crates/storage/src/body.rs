@@ -309,7 +309,7 @@ impl BodyWriter {
         }
     }
 
-    /// Copies as many bytes as fit into the reserved memory, reserving if there is none; answers how
+    /// Copies as many bytes as fit into the reserved memory, reserving if there is none; returns how
     /// many those were.
     pub fn write(&mut self, bytes: &[u8]) -> Result<usize, Full> {
         if bytes.is_empty() {

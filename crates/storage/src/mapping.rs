@@ -27,13 +27,13 @@ impl Mapping {
         self.fd.as_fd()
     }
 
-    /// Gives the pages of a range back to the system. What a socket still holds stays as it was; the
-    /// next touch of the range finds fresh zero pages.
+    /// Gives the pages of a range back to the system. Pages that a socket still holds keep their contents;
+    /// the next touch of the range finds fresh zero pages.
     pub(crate) fn punch(&self, at: u64, len: u64) -> io::Result<()> {
         system::punch(self.fd(), at, len)
     }
 
-    /// Where a part begins.
+    /// Returns the address at which a part begins.
     #[inline]
     pub(crate) fn at(&self, at: u64, len: usize) -> NonNull<u8> {
         let at = usize::try_from(at).unwrap_or(usize::MAX);

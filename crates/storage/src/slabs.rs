@@ -115,12 +115,13 @@ pub(crate) struct Slabs {
 }
 
 impl Slabs {
-    /// What comes and goes one at a time needs no new slab each time where `most_empty` is not zero.
+    /// Makes an allocator that keeps up to `most_empty` empty slabs, so that slots which come and go one at a
+    /// time need no new slab each time.
     pub(crate) fn new(geometry: Geometry, most_empty: u32) -> Self {
         Self { geometry, slabs: HashMap::default(), partial: BTreeSet::new(), empty: 0, most_empty }
     }
 
-    /// Takes a slot; answers its byte offset and its size.
+    /// Takes a slot; returns its byte offset and its size.
     pub(crate) fn take(&mut self, size: u32, runs: &mut Runs, dirty: &mut Dirty) -> Option<(u64, u32)> {
         let class = class_size(size);
         let exact = self.partial.range((class, 0)..=(class, u32::MAX)).next().copied();
@@ -139,7 +140,7 @@ impl Slabs {
         Some((u64::from(page) * u64::from(PAGE) + u64::from(index * slot), slot))
     }
 
-    /// Gives a slot back; answers the pages of its slab when that is now empty.
+    /// Gives a slot back; returns the pages of its slab if that is now empty and not kept.
     pub(crate) fn give(&mut self, at: u64, size: u32) -> Option<(u32, u32)> {
         let bytes = self.geometry.slab_bytes(size);
         let base = at - at % u64::from(bytes);

@@ -156,7 +156,7 @@ impl SpanWriter {
         self.span.capacity() - self.span.len()
     }
 
-    /// The part not yet written. What it holds before is of no meaning.
+    /// Returns the part not yet written. Its bytes have no meaning before they are written.
     pub(crate) fn window(&mut self) -> &mut [u8] {
         let filled = self.span.len();
         let room = self.span.capacity() - filled;
@@ -181,7 +181,7 @@ impl SpanWriter {
         self.span.trim();
     }
 
-    /// What is written is all; for a writer whose span nobody else has.
+    /// Ends the writing and returns the span, which nobody else may have.
     pub(crate) fn into_span(self) -> Span {
         Arc::into_inner(self.span).expect("nobody else has the span")
     }

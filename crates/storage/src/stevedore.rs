@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use crate::arena::{Arena, Counters};
 
-/// What `-s` called it.
+/// Kind of a storage, as named with `-s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Malloc,

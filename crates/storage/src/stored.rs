@@ -11,8 +11,8 @@ use crate::span::{Span, SpanWriter};
 /// Head length and extra length, little endian, at the beginning of an object's first span.
 const PREFIX: usize = 8;
 
-/// What an object begins with. `head` is stored as given, one piece after the other; `extra` is for
-/// what filters leave behind (may come later, by [`Stored::set_extra`], on an object being fetched).
+/// Data that an object begins with. `head` is stored as given, one piece after the other; `extra` is for
+/// data that filters leave behind (may come later, by [`Stored::set_extra`], on an object being fetched).
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'a> {
     pub head: &'a [&'a [u8]],
@@ -160,7 +160,7 @@ impl Stored {
         First::of(self.first()).head
     }
 
-    /// What filters left behind.
+    /// Returns the data that filters left behind.
     pub fn extra(&self) -> &[u8] {
         match self {
             Self::Streamed(body) => body.extra().unwrap_or_else(|| First::of(body.first()).extra),
@@ -168,7 +168,7 @@ impl Stored {
         }
     }
 
-    /// Sets what filters leave behind, once, on an object that came through a writer.
+    /// Sets the data that filters leave behind, once, on an object that came through a writer.
     pub fn set_extra(&self, extra: &[u8]) {
         if let Self::Streamed(body) = self {
             body.set_extra(extra);
@@ -215,8 +215,8 @@ impl Stored {
         }
     }
 
-    /// Tells the writer how far delivery came, and with `free` lets go of what was delivered: only for
-    /// the one reader of an object nobody else can find.
+    /// Reports to the writer how far delivery came, and with `free` releases the bytes before that: only for
+    /// the one reader of an object that nobody else can find.
     pub fn delivered(&self, offset: u64, free: bool) {
         if let Self::Streamed(body) = self {
             body.delivered(offset, free);

@@ -52,8 +52,8 @@ pub(crate) unsafe fn unmap(base: NonNull<u8>, len: usize) {
     let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), len) };
 }
 
-/// Gives the pages of a range back to the system. What a socket still holds stays as it was; the next touch of the
-/// range finds fresh zero pages.
+/// Gives the pages of a range back to the system. Pages that a socket still holds keep their contents; the next touch
+/// of the range finds fresh zero pages.
 pub(crate) fn punch(fd: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     Ok(rustix::fs::fallocate(fd, flags, at, len)?)

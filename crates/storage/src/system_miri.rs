@@ -1,5 +1,5 @@
-//! The stand-in for [`system`](crate::system) under Miri, which knows neither mappings nor files in memory: an arena
-//! lies on the heap.
+//! The stand-in for [`system`](crate::system) under Miri, which supports neither mappings nor files in memory: an
+//! arena lies on the heap.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;

@@ -94,7 +94,7 @@ fn whole_arena_for_one_object() {
     assert_eq!(arena.counters().g_space.load(Ordering::Relaxed), 0);
 }
 
-/// Of what an unlimited arena frees a few megabytes stay resident, and nothing after it was told to give back.
+/// Of the memory that an unlimited arena frees a few megabytes stay resident, and none after an explicit release.
 #[test]
 #[cfg_attr(miri, ignore = "asks the system for memory in use")]
 fn unlimited_arena_gives_back() {

@@ -89,7 +89,7 @@ impl Daemon {
         Daemon::start_jailed(vcl, &[&["-j", "none"], readable, options].concat(), script)
     }
 
-    /// Starts the daemon like `start_by`, in the jail that the options say, or in the default one.
+    /// Starts the daemon like `start_by`, in the jail that the options name, or in the default one.
     pub fn start_jailed(vcl: &str, options: &[&str], script: &str) -> Daemon {
         let turn = turns::alone();
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What loading and running VCL costs: `cargo run --release -p lacquer-vcl-native --example cost`.
+//! Costs of loading and running VCL: `cargo run --release -p lacquer-vcl-native --example cost`.
 
 use std::fmt::Write as _;
 

@@ -16,7 +16,7 @@ pub struct LoadedVcl {
     instance: Instance,
     methods: [Option<SubFn>; Method::COUNT],
     may_suspend: u32,
-    /// What compiled code points to, and the code itself.
+    /// Data that compiled code points to; it lives as long as the code.
     _constants: Vec<Constants>,
     _code: Code,
 }
@@ -32,7 +32,7 @@ pub fn compile(mut instance: Instance) -> Result<LoadedVcl, String> {
     for (method, &sub) in methods.iter_mut().zip(&instance.program.methods) {
         *method = subs.get(sub as usize).copied();
     }
-    // The code says it all from here on; of the subs only names and methods are asked for.
+    // The code replaces the bodies from here on; only names and methods of the subs are still used.
     for sub in &mut instance.program.subs {
         sub.body = Vec::new();
     }
@@ -80,7 +80,7 @@ impl LoadedVcl {
         }
     }
 
-    /// Tells the modules, each once, what happens; in the order of imports, or the reverse for endings.
+    /// Passes an event to the modules, to each once; in the order of imports, or the reverse for endings.
     pub fn event(&self, event: Event) -> Result<(), String> {
         let mut modules: Vec<_> = Vec::new();
         for &module in &self.instance.modules {
@@ -97,8 +97,8 @@ impl LoadedVcl {
         Ok(())
     }
 
-    /// Tells the modules, runs vcl_init and sees that every object was made. On failure the text is the
-    /// host's (`Host::fail`), except for what comes back here.
+    /// Passes the event to the modules, runs vcl_init and checks that every object was made. If vcl_init
+    /// fails, the host has the text (`Host::fail`); other failures are returned with theirs.
     pub fn init(&self, host: &mut dyn Host) -> Result<(), String> {
         self.event(Event::Load)?;
         let mut ctx = Ctx::new(host, &self.instance);
@@ -114,11 +114,11 @@ impl LoadedVcl {
         Ok(())
     }
 
-    /// Runs vcl_fini and tells the modules. Objects go when the VCL is dropped.
+    /// Runs vcl_fini and passes the event to the modules. Objects are dropped with the VCL.
     pub fn fini(&self, host: &mut dyn Host) {
         let mut ctx = Ctx::new(host, &self.instance);
         self.run(Method::Fini, &mut ctx);
-        // What a module says to its end is of no use to anyone.
+        // An error of a module at its end is of no use to anyone.
         let _ = self.event(Event::Discard);
     }
 }

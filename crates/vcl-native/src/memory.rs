@@ -22,7 +22,7 @@ unsafe impl Sync for Code {}
 /// Returns a file with these bytes that nobody can change any more.
 fn sealed_file(bytes: &[u8]) -> rustix::io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // The flag says that the file is not a program; kernels before 6.3 do not know it.
+    // The flag marks the file as not a program; kernels before 6.3 do not support it.
     let file = match memfd_create("vcl", flags | MemfdFlags::NOEXEC_SEAL) {
         Err(Errno::INVAL) => memfd_create("vcl", flags)?,
         other => other?,

@@ -1,4 +1,4 @@
-//! What can be reached from where: which methods may wait, and how deep subroutines call each other.
+//! Analysis of calls: which methods may wait, and how deep subroutines call each other.
 
 use lacquer_vcl::program::{Expr, ExprKind, Program, Return, Stmt};
 use lacquer_vcl_runtime::Instance;
@@ -6,7 +6,7 @@ use lacquer_vcl_runtime::Instance;
 /// Calls nest at most this deep. With the frames that compiled subs have, it fits a coroutine's stack.
 const MAX_DEPTH: usize = 100;
 
-/// How many statements there are, those in blocks included.
+/// Returns the number of statements, those in blocks included.
 pub fn statements(body: &[Stmt]) -> usize {
     let inside = |stmt: &Stmt| match stmt {
         Stmt::If { arms, otherwise } => {
@@ -17,7 +17,7 @@ pub fn statements(body: &[Stmt]) -> usize {
     body.iter().map(inside).sum()
 }
 
-/// What a sub's own text refers to.
+/// References in a sub's own text.
 #[derive(Default)]
 struct Uses {
     calls: Vec<u32>,

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use lacquer_vcl::program::{Acl, AclEntry};
 
-/// What the ACL says about an address.
+/// Result of an address's check against an ACL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict<'a> {
     pub matches: bool,
@@ -114,7 +114,7 @@ impl AclTable {
         AclTable { v4: Ranges::new(v4), v6: Ranges::new(v6), entries, no_match, log: acl.log }
     }
 
-    /// Whether the address matches, and what the log says of it.
+    /// Returns whether the address matches, and the text about it for the log.
     pub fn check(&self, ip: &SocketAddr) -> Verdict<'_> {
         let ruler = match ip.ip() {
             IpAddr::V4(a) => self.v4.ruler(u32::from(a)),

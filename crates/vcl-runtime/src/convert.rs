@@ -10,7 +10,7 @@ const INT_MAX: i64 = 999_999_999_999_999;
 /// REAL and DURATION likewise: the largest number of the form `999999999999.999`.
 const REAL_MAX: f64 = 999_999_999_999.999;
 
-/// A short text on the stack. What does not fit is cut; no conversion here is longer.
+/// A short text on the stack. A text that does not fit is cut; no conversion here is longer.
 pub struct Text {
     bytes: [u8; 64],
     len: usize,

@@ -1,5 +1,6 @@
-//! What a transaction offers to the VCL it runs. The worker implements it for client requests, fetches
-//! and the bare context of vcl_init; every method has a default that says "not here".
+//! The operations that a transaction offers to the VCL it runs. The worker implements them for client
+//! requests, fetches and the bare context of vcl_init. Methods that a context may lack have a default, which
+//! returns a neutral value or fails.
 //!
 //! A method that fails returns `Err` with the text, which becomes `VCL_Error` in the log and fails the
 //! transaction.
@@ -27,7 +28,7 @@ pub enum PurgeMode {
     Soft { ttl: f64, grace: Option<f64>, keep: Option<f64> },
 }
 
-/// What to do with one header line.
+/// Treatment of one header line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeaderEdit {
     Keep,
@@ -46,7 +47,7 @@ pub enum H2Setting {
     RapidResetBudget,
 }
 
-/// What the kernel says about the client's connection (module tcp).
+/// The kernel's figures about the client's connection (module tcp).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpInfo {
     /// Microseconds.
@@ -98,7 +99,7 @@ pub trait Host: StableValues {
     fn alloc(&mut self, bytes: usize) -> Option<&mut [u8]>;
     fn copy(&mut self, bytes: &[u8]) -> Option<&[u8]>;
 
-    // Variables by class. Types are settled at compile time, so a wrong class is a bug, answered neutrally.
+    // Variables by class. Types are settled at compile time, so a wrong class is a bug; it yields a neutral value.
     fn get_bool(&mut self, _var: Var) -> bool {
         false
     }

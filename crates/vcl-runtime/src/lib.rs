@@ -2,7 +2,7 @@
 //!
 //! Three parties meet here. Compiled code (crate vcl-native) and modules (crate vmods) hold a [`Ctx`].
 //! The worker implements [`Host`]: what a transaction lets VCL read and change. A module's author
-//! implements [`Module`] and needs to know nothing else.
+//! implements [`Module`] and needs nothing else.
 
 pub mod acl;
 mod args;

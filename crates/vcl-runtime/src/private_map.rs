@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-/// Values that modules keep, found by type and by a key that tells apart several of one type.
+/// Values that modules keep, found by type and by a key that distinguishes several of one type.
 #[derive(Default)]
 pub struct PrivateMap {
     cells: Vec<(usize, Box<dyn Any>)>,

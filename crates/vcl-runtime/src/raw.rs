@@ -7,7 +7,7 @@ use crate::backend::BackendId;
 use crate::run::Instance;
 use crate::value::{Blob, NameRef, Str, Value, http_from_code};
 
-/// What a [`Raw`] holds.
+/// Type of the value in a [`Raw`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum RawKind {
@@ -68,10 +68,10 @@ fn less_one(number: u64) -> Option<u32> {
 
 impl<'a> Value<'a> {
     /// # Safety
-    /// Pointers in `raw` must be as its kind says and live for `'a`.
+    /// Pointers in `raw` must be as its kind demands and live for `'a`.
     pub unsafe fn from_raw(raw: Raw, vcl: &'a Instance) -> Value<'a> {
         let Raw { kind, a, b } = raw;
-        // SAFETY: in every arm below that follows a pointer, the caller promises what the kind says.
+        // SAFETY: in every arm below that follows a pointer, the caller promises that it is as the kind demands.
         unsafe {
             match kind {
                 RawKind::Absent => Value::Absent,

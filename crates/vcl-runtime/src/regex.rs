@@ -149,7 +149,7 @@ impl Regex {
         // SAFETY: freshly compiled code; without JIT support the interpreter is used.
         let jit = jit && unsafe { pcre2_jit_compile_8(code, PCRE2_JIT_COMPLETE) } == 0;
         let mut options = 0_u32;
-        // SAFETY: freshly compiled code; this question is answered by a u32.
+        // SAFETY: freshly compiled code; the result of this query is a u32.
         unsafe { pcre2_pattern_info_8(code, PCRE2_INFO_ALLOPTIONS, (&raw mut options).cast()) };
         // A pattern that begins with (*UTF) may only be shown valid UTF-8. `pcre2_match` looks at the subject first.
         Ok(Regex { code, direct: jit && options & PCRE2_UTF == 0 })
@@ -176,7 +176,7 @@ impl Regex {
             let count = if found == 0 { GROUPS } else { found as usize };
             let mut groups = Groups { spans: [None; GROUPS], count };
             // SAFETY: the match wrote two words for each of the `count` groups, at most the GROUPS for which the
-            // match data has room. What is behind them may never have been written.
+            // match data has room. The words behind them may never have been written.
             let pairs =
                 unsafe { std::slice::from_raw_parts(pcre2_get_ovector_pointer_8(scratch.data), 2 * count) };
             for (span, pair) in groups.spans.iter_mut().zip(pairs.chunks_exact(2)) {
@@ -202,7 +202,7 @@ impl Regex {
         let start = if subject.is_empty() { c"".as_ptr().cast() } else { subject.as_ptr() };
         let run = if self.direct { pcre2_jit_match_8 } else { pcre2_match_8 };
         // SAFETY: subject and length belong together, `from` is inside, the scratch is this thread's own; the
-        // options are among those that machine code knows.
+        // options are among those that machine code supports.
         let found =
             unsafe { run(self.code, start, subject.len(), from, options, scratch.data, scratch.context) };
         if found < PCRE2_ERROR_NOMATCH { Err(RegexError(found)) } else { Ok(found) }

@@ -97,7 +97,7 @@ impl StrWords {
     pub const NULL: StrWords = StrWords { ptr: std::ptr::null(), len: 0 };
 }
 
-/// A binary value. `kind` tells apart blobs that a module made for itself (0: plain bytes).
+/// A binary value. `kind` distinguishes blobs that a module made for itself (0: plain bytes).
 #[derive(Clone, Copy, Debug)]
 pub struct Blob<'a> {
     bytes: Str<'a>,

@@ -1,5 +1,5 @@
-//! What can only be judged when everything has been read: names defined and used, returns allowed,
-//! variables available, no recursion.
+//! Checks that need the whole program: names defined and used, returns allowed, variables available,
+//! no recursion.
 //!
 //! Each walk follows calls from a root with its own stack, so that long chains cost no recursion; a
 //! subroutine is looked into once for each root.
@@ -21,7 +21,7 @@ struct Found;
 impl Compiler<'_> {
     /// Runs all checks, in the order in which their errors are to be seen.
     pub fn check_program(&mut self) {
-        // What could not be parsed may have defined and used what would be missed now.
+        // After an error some text was not parsed; it may define and use names that would seem to be missing.
         let whole = self.errors == 0;
         let checks: [(fn(&mut Self), bool); 5] = [
             (Self::check_references, true),
@@ -144,7 +144,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Says by which calls an error was reached, innermost first.
+    /// Adds to the report by which calls an error was reached, innermost first.
     fn say_calls(&mut self, stack: Vec<Frame>) {
         for frame in stack.into_iter().rev() {
             self.procs[frame.proc].active = false;

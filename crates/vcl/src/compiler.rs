@@ -2,7 +2,7 @@
 //! complain, look up names.
 //!
 //! Parsing and checking are one pass over the tokens, in the order in which Varnish's compiler does
-//! them, so that the first error is the one its users know.
+//! them, so that the first error is the same as there.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -92,7 +92,7 @@ pub(crate) struct Compiler<'a> {
     pub regex_ids: HashMap<Text, u32>,
     pub function_ids: HashMap<(u32, String, String), u32>,
     pub trace_points: u32,
-    /// What only Varnish's C compiler would notice: said when nothing else is wrong.
+    /// Error that only Varnish's C compiler would find; reported when nothing else is wrong.
     pub late_error: Option<(String, TokenId, TokenId)>,
     pub nesting: u32,
     pub diagnostics: Vec<Diagnostic>,
@@ -164,12 +164,12 @@ impl<'a> Compiler<'a> {
         String::from_utf8_lossy(self.bytes(token))
     }
 
-    /// What a string token says.
+    /// Returns the contents of a string token.
     pub fn content(&self, token: TokenId) -> &'a [u8] {
         string_content(self.bytes(token))
     }
 
-    /// The same as a name of something, which only UTF-8 is.
+    /// Returns the contents as a name, which must be UTF-8; other bytes are replaced.
     pub fn content_text(&self, token: TokenId) -> Cow<'a, str> {
         String::from_utf8_lossy(self.content(token))
     }
@@ -257,13 +257,13 @@ impl<'a> Compiler<'a> {
         self.errors += 1;
     }
 
-    /// What has been said so far turns out to be a warning only.
+    /// Closes the report so far as a warning.
     pub fn finish_warning(&mut self) {
         self.say("(That was just a warning)\n");
         self.finish_note();
     }
 
-    /// As a warning, without the words that say so.
+    /// Closes the report as a warning, without the words that mark it as one.
     pub fn finish_note(&mut self) {
         let mut report = std::mem::replace(&mut self.report, Diagnostic::new(Severity::Error));
         report.severity = Severity::Warning;

@@ -105,7 +105,7 @@ struct Entry {
     mask: Option<TokenId>,
     /// The address without a mask written inside the string.
     host: String,
-    /// What was changed to make it a network.
+    /// Change that made it a network, as text.
     fixed: Option<String>,
 }
 
@@ -313,7 +313,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Folds neighbours in the tree. Says whether the right one is still there.
+    /// Folds neighbours in the tree. Returns whether the right one is still there.
     fn fold(&mut self, tree: &mut Tree, left: Network, right: Network, flags: Flags) -> Res<bool> {
         let mut left = left;
         let negated = |tree: &Tree, n: &Network| tree.get(n).is_none_or(|e| e.negated);
@@ -390,7 +390,7 @@ fn net_notation(text: &str) -> Option<(Ipv4Addr, u32)> {
     Some((Ipv4Addr::from(bytes), 8 * count as u32))
 }
 
-/// Clears what a mask of so many bits ignores; says whether there was anything.
+/// Clears the bits that a mask of `bits` bits ignores; returns whether any was set.
 fn clear_host_bits(data: &mut [u8; 17], bits: u32) -> bool {
     let mut changed = false;
     for (i, byte) in data.iter_mut().enumerate().skip(1) {

@@ -18,7 +18,7 @@ const FIELDS: &[&str] = &[
     "expect_close",
 ];
 
-/// What depends on more than one field.
+/// Fields whose checks depend on other fields.
 #[derive(Default)]
 struct Seen {
     request: Option<TokenId>,

@@ -18,7 +18,7 @@ pub enum Severity {
 pub struct Diagnostic {
     pub severity: Severity,
     pub pieces: Vec<Piece>,
-    /// What to do about it; only the pretty rendering shows it.
+    /// Advice for the user; only the pretty rendering shows it.
     pub hint: Option<String>,
     /// The place of a problem whose traditional text names none.
     pub focus: Option<Place>,
@@ -338,7 +338,7 @@ pub fn vcc_text(diagnostics: &[Diagnostic]) -> String {
     out
 }
 
-/// What `vcl.load` and `varnishd -C` answer: with an error, the failure; with warnings only, the warnings.
+/// Returns the reply to `vcl.load` and `varnishd -C`: with an error, the failure; with warnings only, the warnings.
 pub fn vcl_load_text(diagnostics: &[Diagnostic]) -> String {
     // Varnish passes on whole lines only, and to it a carriage return ends one.
     let text = vcc_text(diagnostics).replace('\r', "\n");

@@ -485,7 +485,7 @@ fn storage_field(value: Value, fmt: Fmt, var: Var) -> (Fmt, ExprKind, bool) {
     (fmt, kind, false)
 }
 
-/// What counts as true in a condition; types without a truth stay as they are.
+/// Converts a value to its truth in a condition; types without a truth stay as they are.
 pub(crate) fn to_bool(value: Value) -> Value {
     let depth = value.depth;
     let compare = |value: Value, op, zero| {

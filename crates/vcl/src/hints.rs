@@ -1,4 +1,4 @@
-//! What to write instead: near names, and what became of words of older versions and other dialects.
+//! Suggestions of what to write instead: near names, and replacements of words of older versions and other dialects.
 
 use crate::diagnostics::Diagnostic;
 use crate::symbols::Symbols;
@@ -44,7 +44,7 @@ const REPLACED: &[(&str, &str)] = &[
     ("switch", "use 'if' and 'elseif'"),
 ];
 
-/// The hint for a name that nobody knows.
+/// Returns the hint for an unknown name.
 pub(crate) fn for_unknown_symbol(name: &str, symbols: &Symbols) -> Option<String> {
     if let Some((_, hint)) = REPLACED.iter().find(|(old, _)| *old == name) {
         return Some((*hint).to_owned());

@@ -1,4 +1,4 @@
-//! Text to tokens. A token is a kind and a span; what it says is read from the text when needed.
+//! Text to tokens. A token is a kind and a span; its contents are read from the text when needed.
 
 use crate::source::Span;
 
@@ -393,11 +393,11 @@ fn decode_base64(bytes: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     None
 }
 
-/// Decodes the BLOB literal at `start`; also says where it ends.
+/// Decodes the BLOB literal at `start`; also returns where it ends.
 fn scan_blob(lexer: &Lexer<'_>, start: usize) -> Result<(Vec<u8>, usize), LexError> {
     let body = start + 1;
     let mut out = Vec::new();
-    // Whole groups only, so that a literal that the text ends in is told from one with a wrong character.
+    // Whole groups only, so that a literal that the text ends in differs from one with a wrong character.
     let end = lexer.bytes.len() - (lexer.bytes.len() - body) % 4;
     let stop = decode_base64(&lexer.bytes[body..end], &mut out).map_or(end, |at| body + at);
     if stop == end && lexer.byte(end) != b':' {

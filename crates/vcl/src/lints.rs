@@ -151,7 +151,7 @@ impl<'a> Linter<'a> {
         }
     }
 
-    /// What Varnish will drop one day, and what has taken its place.
+    /// Warns of functions that Varnish will drop one day, and names their replacements.
     fn deprecated(&mut self, stmt: &Stmt) {
         let mut old = Vec::new();
         each_own_expr(stmt, &mut |e| {
@@ -188,7 +188,7 @@ impl<'a> Linter<'a> {
                 | Stmt::UnsetHeader { http: HttpId::Req, header, .. } => tidied.push(*header),
                 Stmt::HashData { at, value } => each_expr(value, &mut |e| match &e.kind {
                     ExprKind::Header(HttpId::Req, header) => hashed.push((*at, *header)),
-                    // What a substitution leaves is meant to be little.
+                    // The result of a substitution is assumed to have few values.
                     ExprKind::Regsub { subject, .. } => each_expr(subject, &mut |e| {
                         if let ExprKind::Header(HttpId::Req, header) = e.kind {
                             tidied.push(header);

@@ -3,7 +3,7 @@
 use crate::signature::Catalogue;
 use crate::source::{Files, Resolver};
 
-/// What a compilation depends on besides the text.
+/// Inputs of a compilation besides the text.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
     pub catalogue: &'a dyn Catalogue,

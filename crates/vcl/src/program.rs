@@ -1,7 +1,7 @@
 //! The checked program: what the front end hands to the code generator.
 //!
 //! Everything is resolved: names are indices, types are settled, conversions are explicit nodes and
-//! every expression knows its type. Nothing here can fail for a reason a VCL author could mend.
+//! every expression has its type. Nothing here can fail for a reason a VCL author could mend.
 //! The program travels from the manager to the worker in serialised form.
 
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ pub struct Program {
     pub acls: Vec<Acl>,
     pub probes: Vec<Probe>,
     pub backends: Vec<Backend>,
-    /// The backend used when VCL chooses none; `None` where the program says `default none` or has none.
+    /// The backend used when VCL chooses none; `None` where the program contains `default none` or has none.
     pub default_backend: Option<u32>,
     pub imports: Vec<Import>,
     /// Every module function or method that the program calls, each once.

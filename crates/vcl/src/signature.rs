@@ -1,4 +1,4 @@
-//! What a module offers to VCL, read from text in the notation of Varnish's `.vcc` files.
+//! The interface of a module for VCL, read from text in the notation of Varnish's `.vcc` files.
 //!
 //! `$Function BOOL fnmatch(STRING pattern, STRING subject, BOOL pathname=1)`, `$Object random()`,
 //! `$Method VOID .add_backend(BACKEND, REAL)`, `$Restrict client`, `$Alias old new`. Text between the
@@ -65,7 +65,7 @@ pub struct Param {
     pub name: Option<String>,
     /// As written, without the quotes of strings; an undefined string is `NULL`.
     pub default: Option<String>,
-    /// In brackets: the function can tell whether it was given, so no default is filled in.
+    /// In brackets: the function can check whether it was given, so no default is filled in.
     pub optional: bool,
 }
 

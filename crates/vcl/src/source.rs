@@ -12,7 +12,7 @@ pub trait Files {
     fn exists(&self, path: &str) -> bool;
     /// The names that match, sorted; an empty list if none does.
     fn glob(&self, pattern: &str) -> Result<Vec<String>, String>;
-    /// What is at the path of a backend's UNIX socket.
+    /// Returns the kind of file at the path of a backend's UNIX socket.
     fn socket(&self, path: &str) -> SocketKind;
 }
 
@@ -31,7 +31,7 @@ pub trait Resolver {
     fn resolve(&self, host: Option<&str>, port: &str) -> Result<Vec<SocketAddr>, String>;
 }
 
-/// Knows addresses in digits only, as tests and quick checks need.
+/// A resolver of addresses in digits only, for tests and quick checks.
 pub struct NumericResolver;
 
 impl Resolver for NumericResolver {

@@ -273,7 +273,7 @@ impl Compiler<'_> {
                 return Ok(Stmt::SetHeader { at, http, header, value: join(parts) });
             }
             Meaning::Var(target) => target,
-            // Anything else cannot be written anywhere, which the check of uses will say.
+            // Anything else cannot be written anywhere, which the check of uses will report.
             _ => return Ok(Stmt::Return { at, how: Return::Fail(None) }),
         };
         Ok(match fmt {

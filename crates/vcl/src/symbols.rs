@@ -156,7 +156,7 @@ impl Fmt {
         )
     }
 
-    /// What a value of this type can be multiplied with and divided by.
+    /// Returns the type that a value of this type can be multiplied with and divided by.
     pub fn factor(self) -> Option<Fmt> {
         match self {
             Fmt::Int => Some(Fmt::Int),
@@ -165,7 +165,7 @@ impl Fmt {
         }
     }
 
-    /// Held as an integer at run time.
+    /// Returns whether a value is an integer at run time.
     pub fn is_integral(self) -> bool {
         matches!(self, Fmt::Int | Fmt::Bytes)
     }
@@ -237,7 +237,7 @@ pub(crate) struct Callable {
     pub signature: Rc<Signature>,
 }
 
-/// What a symbol stands for, beyond its kind.
+/// The thing that a symbol stands for, beyond its kind.
 #[derive(Clone, Debug)]
 pub(crate) enum Meaning {
     Nothing,

@@ -1,5 +1,5 @@
-//! Text of a VCL program as it was written: bytes, mostly UTF-8 but not always, for HTTP knows no
-//! encoding and neither does VCL. Shown to people, what is no UTF-8 is replaced.
+//! Text of a VCL program as it was written: bytes, mostly UTF-8 but not always, for HTTP has no
+//! encoding and neither has VCL. In texts for people, bytes that are not UTF-8 are replaced.
 
 use std::borrow::Cow;
 use std::fmt;

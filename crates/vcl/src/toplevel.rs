@@ -86,7 +86,7 @@ impl Compiler<'_> {
     }
 
     /// Looks over the outermost level first: backends shall keep the order of their definitions, and the
-    /// built-in VCL says which `vcl_` names there are.
+    /// built-in VCL defines which `vcl_` names there are.
     pub fn survey(&mut self) {
         self.builtin_subs = methods_by_name().iter().map(|m| m.sub_name().to_owned()).collect();
         let mut depth = 0_usize;

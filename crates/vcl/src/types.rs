@@ -185,7 +185,7 @@ impl Method {
     }
 }
 
-/// What a subroutine returns to the flow. Zero is kept for "no return yet" in compiled code.
+/// The action that a subroutine returns. Zero is kept for "no return yet" in compiled code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u32)]
 pub enum Action {

@@ -1,9 +1,9 @@
-//! What each variable means, in a line, for the manual and for editors.
+//! The meaning of each variable, in a line, for the manual and for editors.
 
 use crate::variables_table::Var;
 
 impl Var {
-    /// What it means, in a sentence without its full stop.
+    /// Returns its meaning, in a sentence without its full stop.
     #[rustfmt::skip]
     pub const fn prose(self) -> &'static str {
         match self {

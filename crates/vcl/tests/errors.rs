@@ -1,4 +1,4 @@
-//! What wrong programs are told: the traditional text, and hints.
+//! Tests of the errors of wrong programs: the traditional text, and hints.
 
 mod common;
 

@@ -9,7 +9,7 @@ fn lints(text: &str) -> Vec<String> {
     lint(&program(text)).iter().map(|d| d.message()).collect()
 }
 
-/// Programs, and the lint that has something to say about each.
+/// Programs, and the lint that warns of each.
 const HURT: &[(&str, &str)] = &[
     ("sub vcl_recv { return (pass); set req.http.a = \"1\"; }", "[unreachable]"),
     (

@@ -1,4 +1,4 @@
-//! What correct programs are checked into.
+//! Tests of the checked programs that correct text becomes.
 
 mod common;
 

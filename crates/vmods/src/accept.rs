@@ -1,4 +1,4 @@
-//! Module accept: reduces Accept headers to one of the values a site knows, for few variants in the cache.
+//! Module accept: reduces Accept headers to one of the values a site uses, for few variants in the cache.
 
 use std::sync::{Arc, PoisonError, RwLock};
 

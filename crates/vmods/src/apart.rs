@@ -93,7 +93,7 @@ impl Lane {
         loop {
             while let Some(job) = state.waiting.pop_front() {
                 drop(state);
-                // A job that panics drops its sender, which tells its task.
+                // A job that panics drops its sender, which wakes its task with an error.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
                 state = self.state();
             }

@@ -20,7 +20,7 @@ pub(crate) static MODULE: Table = Table {
     suspends: &[],
 };
 
-/// The body, if there is one and this is the place to ask; else the log says why not.
+/// Returns the body, if there is one and it is available here; else logs the reason.
 fn body(ctx: &mut Ctx<'_>, only_in: Option<(Method, &str)>) -> Option<Vec<u8>> {
     let body = ctx.host.cached_req_body();
     if body.is_none() {

@@ -51,7 +51,7 @@ impl Jar {
         self.0.iter().find(|c| c.name == name).map(|c| &c.value[..])
     }
 
-    /// Adds what a Cookie header says; how many pairs there were.
+    /// Adds the cookies of a Cookie header; returns how many pairs there were.
     fn parse(&mut self, header: &[u8]) -> usize {
         let mut count = 0;
         let mut rest = header;

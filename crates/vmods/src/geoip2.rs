@@ -1,4 +1,4 @@
-//! Module geoip2: what a MaxMind database says about an address.
+//! Module geoip2: looks up an address in a MaxMind database.
 
 use std::fmt;
 use std::sync::Arc;

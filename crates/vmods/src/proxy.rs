@@ -1,4 +1,4 @@
-//! Module proxy: what a PROXY v2 header says beyond addresses, most of it about TLS.
+//! Module proxy: the contents of a PROXY v2 header beyond addresses, most of them about TLS.
 
 use lacquer_http::proxy_protocol::tlv;
 use lacquer_vcl_runtime::{Args, Ctx, Value};

@@ -62,7 +62,7 @@ impl Saint {
         self.troubles.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Whether the backend will do for the object at hand; the log says why not.
+    /// Returns whether the backend will do for the object at hand; if not, logs the reason.
     fn will_do(&self, ctx: &mut Ctx<'_>, hash: Option<&[u8]>) -> bool {
         if self.threshold == 0 || self.count() == 0 {
             return true;

@@ -1,4 +1,4 @@
-//! What every module is made of: the table behind [`Module`], and short ways to answer and to log.
+//! Common parts of all modules: the table behind [`Module`], and short ways to return and to log.
 
 use lacquer_shm::Tag;
 use lacquer_vcl::types::Method;
@@ -37,7 +37,7 @@ impl Module for Table {
     }
 }
 
-/// The answer of a VOID function.
+/// The result of a VOID function.
 pub(crate) const DONE: Answer<'static> = Ok(Value::Absent);
 
 /// A copy of the bytes in the workspace; undefined when that is full (the host marks the overflow).
@@ -59,7 +59,7 @@ pub(crate) fn is_backend_side(method: Method) -> bool {
     lacquer_vcl::variables_table::BACKEND & (1 << method as u32) != 0
 }
 
-/// The workspace that strings of this task go to, by the name that hosts know.
+/// Returns the name of the workspace that strings of this task go to.
 fn workspace(ctx: &Ctx<'_>) -> &'static str {
     if is_backend_side(ctx.method()) { "backend" } else { "client" }
 }

@@ -1,4 +1,4 @@
-//! Module tls: what a connection's TLS session agreed on. No connection has one yet, so every answer is that
+//! Module tls: properties of a connection's TLS session. No connection has one yet, so every result is that
 //! of a plain connection; programs written for both kinds load and run.
 
 use lacquer_vcl_runtime::{Args, Ctx, Value};

@@ -34,7 +34,7 @@ pub(crate) static MODULE: Table = Table {
     suspends: &[],
 };
 
-/// What a variable holds; reading it as another type gives nothing.
+/// Value of a variable; reading it as another type gives nothing.
 #[derive(Clone)]
 enum Held {
     String(Vec<u8>),
@@ -48,7 +48,7 @@ enum Held {
 #[derive(Default)]
 struct Variables(HashMap<Vec<u8>, Held>);
 
-/// What a variable takes of the workspace beside its texts: it bounds how many a task can make.
+/// Bytes that a variable takes of the workspace beside its texts: they bound how many a task can make.
 const VARIABLE: usize = 56;
 
 fn charge(ctx: &mut Ctx<'_>, bytes: usize, what: &str) -> Result<(), ModuleError> {

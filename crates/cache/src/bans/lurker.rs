@@ -27,13 +27,13 @@ pub struct LurkerParams {
     pub cutoff: u32,
 }
 
-/// What to do with the objects that a ban holds.
+/// Treatment of the objects that a ban holds.
 struct Step {
-    /// So many of the pass's bans are newer.
+    /// Number of the pass's bans that are newer than this one.
     newer: usize,
-    /// Where objects go that are not hit.
+    /// Ban that takes the objects that are not hit.
     to: Arc<Ban>,
-    /// Too far down the list: no check, just kill.
+    /// The ban is too far down the list: its objects are removed without a check.
     kill: bool,
 }
 

@@ -8,7 +8,7 @@ use pcre2::bytes::Regex;
 use crate::bans::{BanRequest, HeadReader};
 use crate::object::Object;
 
-/// What a condition looks at.
+/// Property of an object or request that a condition tests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Field {
     Url,
@@ -110,7 +110,7 @@ impl Oper {
     }
 }
 
-/// What a condition compares with.
+/// Value that a condition compares with.
 #[derive(Debug)]
 pub(crate) enum Operand {
     Text(String),
@@ -153,8 +153,8 @@ pub(crate) struct Test {
 }
 
 impl Test {
-    /// Whether the object meets the condition of a ban made at `time`. What concerns the request does
-    /// not apply without one.
+    /// Returns whether the object meets the condition of a ban made at `time`. A condition on the request
+    /// does not apply without one.
     pub(crate) fn applies(
         &self,
         object: &Object,

@@ -1,4 +1,4 @@
-//! The front table must never answer what the index would not.
+//! Tests that the front table never returns an object that the index would not.
 
 use super::*;
 

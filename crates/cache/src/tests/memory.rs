@@ -1,4 +1,4 @@
-//! What a small object costs. Run alone: `cargo test --release -p lacquer-cache memory -- --ignored`.
+//! Memory use of a small object. Run alone: `cargo test --release -p lacquer-cache memory -- --ignored`.
 
 use super::*;
 

@@ -174,7 +174,7 @@ fn with_args<R>(
     run(&args)
 }
 
-/// What a lookup came to, in short.
+/// Result of a lookup, in short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Hit(u64),

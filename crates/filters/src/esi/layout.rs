@@ -28,7 +28,7 @@ pub enum Cut {
 /// Turns the body into what is stored.
 pub trait Packer {
     const GZIP: bool;
-    /// Appends what is to be stored to `out`; answers how much was stored so far in all.
+    /// Appends the bytes to be stored to `out`; returns how many were stored so far in all.
     fn pack(&mut self, bytes: &[u8], cut: Cut, out: &mut Vec<u8>) -> u64;
 }
 

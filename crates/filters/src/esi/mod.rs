@@ -12,7 +12,7 @@ mod words;
 pub use filter::{Esi, EsiGzip};
 pub use program::{Order, Player};
 
-/// What parsing depends on beside the body: the bits of the parameter `feature`.
+/// Inputs of parsing beside the body: bits of the parameter `feature`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     pub ignore_https: bool,
@@ -21,10 +21,10 @@ pub struct Options {
     pub remove_bom: bool,
 }
 
-/// What is wrong with a body, for the log.
+/// Faults of a body, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EsiNote {
-    /// With the stored length after which it happened.
+    /// The number is the stored length after which it happened.
     Error(u64, &'static str),
     Warning(u64, &'static str),
     /// The body was left alone.

@@ -17,7 +17,7 @@ const SEND: u8 = 1;
 const SKIP: u8 = 2;
 const INCLUDE: u8 = 3;
 const INCLUDE_OR_NOT: u8 = 4;
-/// The base is said once: it may be thousands of bytes that the client chose, and a page may have many includes.
+/// The base is written once: it may be thousands of bytes that the client chose, and a page may have many includes.
 const BASE: u8 = 5;
 const RELATIVE: u8 = 6;
 const RELATIVE_OR_NOT: u8 = 7;

@@ -1,10 +1,10 @@
-//! The words that the ESI parser looks for, and the classes of characters it tells apart.
+//! The words that the ESI parser looks for, and the classes of characters that it distinguishes.
 
-/// What can follow `<`; matched in this order.
+/// Markers that can follow `<`; matched in this order.
 pub const OPENINGS: [&[u8]; 6] = [b"!--esi", b"!---->", b"!--", b"/esi:", b"esi:", b"![CDATA["];
 pub const ELEMENTS: [&[u8]; 3] = [b"include", b"remove", b"comment"];
 pub const INCLUDE_ATTRIBUTES: [&[u8]; 2] = [b"src=", b"onerror="];
-/// The byte-order mark that `esi_remove_bom` speaks of.
+/// The byte-order mark that the feature `esi_remove_bom` removes.
 pub const BOM: [&[u8]; 1] = [b"\xeb\xbb\xbf"];
 
 pub enum Found {

@@ -1,5 +1,5 @@
-//! Frames: nine bytes that say length, type, flags and stream, and a payload (RFC 9113 section 4). Parsing
-//! checks what a frame alone can tell; what depends on the streams there are is in [`crate::rules`].
+//! Frames: nine bytes with length, type, flags and stream, and a payload (RFC 9113 section 4). Parsing
+//! checks each frame for itself; checks that depend on the streams there are are in [`crate::rules`].
 
 mod describe;
 mod parse;

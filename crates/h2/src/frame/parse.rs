@@ -42,7 +42,7 @@ pub enum Frame<'a> {
         fragment: &'a [u8],
         end_headers: bool,
     },
-    /// Of a type nobody knows: ignored.
+    /// A frame of an unknown type, which is ignored.
     Unknown,
 }
 

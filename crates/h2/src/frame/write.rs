@@ -40,8 +40,8 @@ pub fn window_update(out: &mut Vec<u8>, stream: u32, increment: u32) {
     push(out, Kind::WindowUpdate, 0, stream, &increment.to_be_bytes());
 }
 
-/// HEADERS and as many CONTINUATIONs as the peer's `max_frame` makes necessary. `encode` appends the
-/// header block. Answers how long the block is.
+/// Writes HEADERS and as many CONTINUATIONs as the peer's `max_frame` makes necessary. `encode` appends
+/// the header block. Returns the length of the block.
 pub fn write_headers(
     out: &mut Vec<u8>,
     stream: u32,

@@ -6,7 +6,7 @@ use super::static_table::{COUNT, STATIC, StaticField};
 use super::well_formed::is_well_formed;
 use super::{HpackError, huffman, integer};
 
-/// What [`Decoder::next`] came to.
+/// Result of [`Decoder::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Field(Line),
@@ -108,7 +108,7 @@ impl Decoder {
         }
     }
 
-    /// A field that is in a table. Answers how many bytes of the input it takes.
+    /// Decodes a field that is in a table. Returns how many bytes of the input it takes.
     #[inline]
     fn indexed(&self, input: &[u8], out: &mut [u8]) -> Result<(usize, Line), Halt> {
         let (index, used) = number(input, 0, 7)?;
@@ -165,7 +165,7 @@ fn number(input: &[u8], at: usize, prefix: u32) -> Result<(usize, usize), Halt> 
     }
 }
 
-/// Decodes the string at `at`, which moves behind it, to the start of `out`; answers its length.
+/// Decodes the string at `at`, which moves behind it, to the start of `out`; returns its length.
 #[inline]
 fn string(input: &[u8], at: &mut usize, out: &mut [u8]) -> Result<usize, Halt> {
     let is_huffman = input.get(*at).is_some_and(|byte| byte & 0x80 != 0);

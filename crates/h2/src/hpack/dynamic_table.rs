@@ -4,7 +4,7 @@
 use super::line::{Line, SEPARATOR};
 use std::collections::VecDeque;
 
-/// What an entry costs besides its name and value.
+/// Size of an entry in bytes besides its name and value, as HPACK counts it.
 const OVERHEAD: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +87,7 @@ impl DynamicTable {
         }
     }
 
-    /// What all entries cost together.
+    /// Returns the size of all entries together, as HPACK counts it.
     pub(crate) fn size(&self) -> usize {
         self.size
     }

@@ -23,7 +23,7 @@ pub fn status(out: &mut Vec<u8>, status: u16) {
     out.extend_from_slice(&[n / 100, n / 10 % 10, n % 10].map(|digit| b'0' + digit as u8));
 }
 
-/// A field; the name is sent in lower case. Answers which row of the static table has the name.
+/// Writes a field; the name is sent in lower case. Returns the row of the static table that has the name.
 pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Option<usize> {
     let row = name_row(name);
     match row {

@@ -30,13 +30,13 @@ const CODES: [u32; 256] = {
     codes
 };
 
-/// What the next bits of the input begin with.
+/// The codes that the next bits of the input begin with.
 #[derive(Clone, Copy)]
 struct Lookup {
     chars: [u8; 2],
-    /// Bits of the first code; 0: it is longer than the window.
+    /// Length of the first code in bits; 0 if it is longer than the window.
     first_bits: u8,
-    /// Bits of both codes, or of the first when the second does not fit.
+    /// Length of both codes in bits, or of the first when the second does not fit.
     bits: u8,
 }
 
@@ -168,7 +168,7 @@ impl Bits<'_> {
     }
 }
 
-/// Decodes `input` to the start of `out`; answers the length, or `None` when there is not enough room.
+/// Decodes `input` to the start of `out`; returns the length, or `None` when there is not enough room.
 pub fn decode(input: &[u8], out: &mut [u8]) -> Result<Option<usize>, HpackError> {
     /// As many lookups as 56 bits surely suffice for.
     const LOOKUPS: u32 = 56 / WINDOW;

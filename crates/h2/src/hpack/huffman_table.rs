@@ -1,4 +1,4 @@
-//! HPACK's Huffman code (RFC 7541 appendix B). It is canonical: the lengths alone say what the codes are.
+//! HPACK's Huffman code (RFC 7541 appendix B). It is canonical: the codes follow from their lengths alone.
 
 /// How many bits the code of each byte has.
 pub(crate) const CODE_LENGTHS: [u8; 256] = [

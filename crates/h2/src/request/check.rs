@@ -1,6 +1,6 @@
-//! What a field of a request must be (RFC 9113 sections 8.2 and 8.3), with the records Varnish writes. In
-//! one point it is stricter: fields that are about a connection make a request malformed, as the RFC
-//! has it. In one it is as lax as Varnish: pseudo-headers may follow other fields.
+//! Checks of a request's fields (RFC 9113 sections 8.2 and 8.3), with the records Varnish writes. In one
+//! point they are stricter: fields that are about a connection make a request malformed, as the RFC
+//! has it. In one they are as lax as Varnish: pseudo-headers may follow other fields.
 
 use crate::error_table::{Error, Reason};
 use crate::fault::{Note, Tag};
@@ -16,7 +16,7 @@ pub(super) type Log<'a> = &'a mut dyn FnMut(Note);
 /// Bytes of a field that the log shows.
 const EXCERPT: usize = 20;
 
-/// What a field is for the request.
+/// Role of a field in the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Method,
@@ -33,14 +33,14 @@ pub(super) fn shown(bytes: &[u8], len: usize) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-/// Writes the record and answers with the error of the stream.
+/// Writes the record and returns the error of the stream.
 #[cold]
 fn bogus(log: Log<'_>, error: Error, text: String) -> Error {
     log(Note::new(Tag::BogoHeader, text));
     error
 }
 
-/// Checks name and value of the line in `bytes` and tells what the field is.
+/// Checks name and value of the line in `bytes` and returns the role of the field.
 #[inline]
 pub(super) fn check(line: Line, bytes: &[u8], hdr_len: usize, log: Log<'_>) -> Result<Role, Error> {
     let (name, value) = (line.name(bytes), line.value(bytes));

@@ -25,7 +25,7 @@ pub struct RequestHead {
 /// A header block under way. There is at most one on a connection.
 #[derive(Debug)]
 pub struct RequestDecoder {
-    /// What the workspace had before.
+    /// End of the workspace's contents before decoding.
     mark: Mark,
     /// Where the lines go, one behind the other with a NUL between.
     area: Text,
@@ -120,7 +120,7 @@ impl RequestDecoder {
         Ok(())
     }
 
-    /// Decodes the fields that `input` has whole; answers how many bytes they take.
+    /// Decodes the fields that are whole in `input`; returns how many bytes they take.
     fn fields(
         &mut self,
         decoder: &mut Decoder,
@@ -209,7 +209,7 @@ impl RequestDecoder {
             }
             None => {}
         }
-        // What is left of the area goes back to the workspace; the lines stay where they are.
+        // The unused rest of the area goes back to the workspace; the lines stay where they are.
         ws.release(self.mark);
         let kept = ws.alloc(self.used).is_ok() && msg.collect(ws, COOKIE, b"; ").is_ok();
         if !kept {

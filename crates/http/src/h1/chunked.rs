@@ -1,11 +1,11 @@
-//! Chunked transfer coding. The decoder is fed whatever was read and says which part of it is data, so
+//! Chunked transfer coding. The decoder is fed whatever was read and returns which part of it is data, so
 //! that nothing is copied twice; its state is a few words and a chunk's size line is bounded.
 //! Extensions and trailers are refused, as Varnish does, and so are a client's line ends other than CRLF (RFC 9112 section 7.1).
 
 use crate::ascii::is_hex;
 use std::fmt;
 
-/// What is wrong with the framing.
+/// Faults of the framing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkError {
     NonHex,
@@ -36,10 +36,10 @@ impl fmt::Display for ChunkError {
 
 impl std::error::Error for ChunkError {}
 
-/// What one call of [`ChunkedDecoder::decode`] found.
+/// Result of one call of [`ChunkedDecoder::decode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Bytes of the input that are done with; data is included.
+    /// Bytes of the input that were processed; data is included.
     pub consumed: usize,
     /// The data is `input[consumed - data_len..consumed]`.
     pub data_len: usize,
@@ -122,12 +122,12 @@ impl ChunkedDecoder {
         }
     }
 
-    /// What to log when the input ends before the body does.
+    /// Returns the text to log when the input ends before the body does.
     pub fn eof_text(&self) -> &'static str {
         if self.state == State::Data { DATA_ERROR } else { READ_ERROR }
     }
 
-    /// Goes on until the end of the input, of the body, or of one run of data.
+    /// Decodes until the end of the input, of the body, or of one run of data.
     pub fn decode(&mut self, input: &[u8]) -> Result<Piece, ChunkError> {
         let mut at = 0;
         while at < input.len() && self.state != State::Done {

@@ -6,7 +6,7 @@ use crate::session_close_table::SessClose;
 use crate::workspace::{Overflow, Workspace};
 
 /// Decides by protocol version and `Connection` whether the connection must be closed after the message,
-/// `on_close` being the reason when the header says "close" ([`SessClose::ReqClose`] for
+/// `on_close` being the reason when the header contains "close" ([`SessClose::ReqClose`] for
 /// requests, [`SessClose::RespClose`] for responses). Marks the headers that `Connection` names, so
 /// that they are not forwarded; naming a header that must be forwarded is an error.
 pub fn decide_connection(

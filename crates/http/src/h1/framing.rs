@@ -36,7 +36,7 @@ fn framing(msg: &Message, ws: &Workspace, length: Result<Option<u64>, ()>, is_re
         // sign of something hidden.
         let repeated = codings.all(|c| !is_request && c.eq_ignore_ascii_case(b"chunked"));
         let chunked = coding.eq_ignore_ascii_case(b"chunked") && repeated;
-        // HTTP/1.0 knows no codings: whoever sends one to us may sit behind a proxy that
+        // HTTP/1.0 has no codings: a client that sends one may sit behind a proxy that
         // ignores it (RFC 9112 section 6.1).
         let understood = msg.version() >= 11 || !is_request;
         return if chunked && understood && length.is_none() { Framing::CHUNKED } else { Framing::ERROR };

@@ -44,7 +44,7 @@ pub struct BadHead {
     pub bogo: Option<BogoHeader>,
 }
 
-/// What is wrong with a header line.
+/// Fault of a header line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BogoHeader {
     pub kind: BogoKind,
@@ -68,8 +68,8 @@ pub enum BogoKind {
 
 const EXCERPT: usize = 20;
 
-/// What the log shows of a head that is none: as in Varnish it ends where the first field was cut off, if
-/// the parser got that far, and never goes beyond a NUL.
+/// Returns the part of a malformed head that the log shows: as in Varnish it ends where the first field was
+/// cut off, if the parser got that far, and never goes beyond a NUL.
 pub fn garbage(head: &[u8]) -> &[u8] {
     let start = head.iter().position(|&b| !is_lws(b)).unwrap_or(0);
     let field = find_blank_or_ctl(head, start);
@@ -238,7 +238,7 @@ fn skip_spaces(buf: &[u8], mut at: usize) -> Option<usize> {
     Some(at)
 }
 
-/// Adds the header lines from `at` on; answers where the head ends.
+/// Adds the header lines from `at` on; returns where the head ends.
 fn parse_headers(
     ws: &mut Workspace,
     rx: Text,

@@ -1,16 +1,16 @@
-//! Is the head complete? Looks only for the empty line, from where the last look ended.
+//! Test whether a head is complete. It looks only for the empty line, from where the last scan ended.
 
 use crate::ascii::{find_byte, is_lws};
 
-/// What HTTP/2 clients with prior knowledge send first.
+/// Bytes that HTTP/2 clients with prior knowledge send first.
 pub const H2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// What a look found.
+/// Result of one scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadScan {
-    /// Nothing but line ends and blanks: as good as nothing received.
+    /// Nothing but line ends and blanks: this counts as nothing received.
     Empty,
-    /// More is needed; pass `scanned` to the next look.
+    /// More is needed; pass `scanned` to the next scan.
     More { scanned: usize },
     /// There is an empty line; the parsers find out where.
     Complete,
@@ -18,7 +18,7 @@ pub enum HeadScan {
     H2Preface,
 }
 
-/// `scanned` is 0 at first and what [`HeadScan::More`] said after that.
+/// Scans for the end of a head. `scanned` is 0 at first and the number in [`HeadScan::More`] after that.
 pub fn head_complete(buf: &[u8], scanned: usize) -> HeadScan {
     let mut at = scanned;
     if at == 0 {

@@ -20,7 +20,7 @@ pub(super) enum Target {
     Https(Range<usize>),
 }
 
-/// Tells the form of a target, or why it is refused.
+/// Returns the form of a target, or the reason for which it is refused.
 #[inline]
 pub(super) fn classify(method: &[u8], url: &[u8]) -> Result<Target, &'static str> {
     if url.first() == Some(&b'/') && method != b"CONNECT" { Ok(Target::Keep) } else { unusual(method, url) }

@@ -412,7 +412,7 @@ fn bad_chunks_are_refused() {
     let of_origin = |input: &[u8]| decode(ChunkedDecoder::lenient(), input, 100).map(|(data, _)| data);
     assert_eq!(of_origin(b" \t5 \r\nhello\r\n\t0\r\n\r\n").unwrap(), b"hello");
     assert_eq!(of_origin(b"5\nhello\n0\n\n").unwrap(), b"hello");
-    // What a chunk holds and where the next one begins must not depend on the reader.
+    // The contents of a chunk and the start of the next one must not depend on the reader.
     assert_eq!(of_origin(b"5\r\nhello0\r\n\r\n"), Err("chunked tail no NL".into()));
     assert_eq!(of_origin(b"\r\n5\r\nhello\r\n0\r\n\r\n"), Err("chunked header non-hex".into()));
 }

@@ -1,5 +1,5 @@
-//! Changing headers, with the semantics of VCL: `set` removes all of the name and appends. What is
-//! removed is handed to the caller, who writes the log.
+//! Changes of headers, with the semantics of VCL: `set` removes all of the name and appends. The
+//! removed lines are handed to the caller, who writes the log.
 
 use super::{Field, LINE_END, MAX_NAME, Message, bit, skip_blanks};
 use crate::header_table::{self, HeaderName};
@@ -50,7 +50,7 @@ impl Message {
         &mut self.fields
     }
 
-    /// Appends "name: value"; answers with the line.
+    /// Appends "name: value"; returns the line.
     pub fn append(
         &mut self,
         ws: &mut Workspace,
@@ -103,7 +103,7 @@ impl Message {
         self.append_line(ws, text)
     }
 
-    /// Removes all headers of that name; `removed` sees each line. Answers how many there were.
+    /// Removes all headers of that name; `removed` gets each line. Returns how many there were.
     #[inline]
     pub fn unset(&mut self, ws: &Workspace, name: HeaderName<'_>, removed: impl FnMut(&[u8])) -> usize {
         if self.may_have(name) { self.remove(ws, name, removed) } else { 0 }

@@ -111,7 +111,7 @@ impl Field {
         if name.id != UNKNOWN || self.id != UNKNOWN {
             return self.id == name.id;
         }
-        // Names that a site makes up tend to have their beginning in common, and tell apart at the end.
+        // Names that a site makes up tend to have their beginning in common, and to differ at the end.
         let last = |name: &[u8]| name.last().map(|b| b | 0x20);
         self.name_len as usize == name.bytes.len()
             && last(self.name(ws)) == last(name.bytes)
@@ -132,13 +132,13 @@ pub struct Message {
     status: u16,
     version: u8,
     max_fields: u16,
-    /// By number, the known headers that there may be; bit 0 stands for the unknown ones. What is not in
-    /// here need not be looked for.
+    /// Set of the known headers that there may be, by number; bit 0 stands for the unknown ones. Headers that
+    /// are not in the set need not be looked for.
     seen: u64,
     fields: Vec<Field>,
 }
 
-/// Where the blanks from `at` on end.
+/// Returns the index at which the blanks from `at` on end.
 #[inline]
 pub(crate) fn skip_blanks(line: &[u8], mut at: usize) -> usize {
     while line.get(at).is_some_and(|&b| is_ows(b)) {

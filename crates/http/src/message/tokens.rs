@@ -12,7 +12,7 @@ pub(crate) fn split_list(list: &[u8], separator: u8) -> impl Iterator<Item = &[u
     list.split(move |&b| b == separator).map(trim_ows).filter(|e| !e.is_empty())
 }
 
-/// What follows the token when the element begins with it.
+/// Returns the bytes behind the token when the element begins with it.
 fn after_token<'a>(element: &'a [u8], token: &[u8]) -> Option<&'a [u8]> {
     let n = token.len();
     if let [b'"', quoted @ ..] = element
@@ -27,7 +27,7 @@ fn after_token<'a>(element: &'a [u8], token: &[u8]) -> Option<&'a [u8]> {
     (head.eq_ignore_ascii_case(token) && ends).then_some(rest)
 }
 
-/// Searches a list for a token; answers with what follows it in the rest of the *whole* list value.
+/// Searches a list for a token; returns the rest of its element, and the index of that rest in the list.
 fn find_token<'a>(value: &'a [u8], token: &[u8]) -> Option<(&'a [u8], usize)> {
     let mut at = 0;
     for piece in value.split(|&b| b == b',') {
@@ -50,13 +50,13 @@ impl Message {
         self.get_token(ws, name, token).is_some()
     }
 
-    /// What follows `token` in its element, blanks trimmed (as ";q=0.5").
+    /// Returns the bytes behind `token` in its element, blanks trimmed (as ";q=0.5").
     pub fn get_token<'w>(&self, ws: &'w Workspace, name: HeaderName<'_>, token: &[u8]) -> Option<&'w [u8]> {
         find_token(self.get(ws, name)?, token).map(|(rest, _)| trim_ows(rest))
     }
 
-    /// The value of "field=value" in the list. The value runs to the end of the header, as
-    /// whoever reads a number from it expects; `Some(None)`: the field is there without a value.
+    /// Returns the value of "field=value" in the list. The value runs to the end of the header, as
+    /// callers that read a number from it expect; `Some(None)`: the field is there without a value.
     pub fn get_field<'w>(
         &self,
         ws: &'w Workspace,

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 
-/// The two ends of the client's connection, as the proxy tells them.
+/// The two ends of the client's connection, as the proxy's header contains them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoints {
     pub client: SocketAddr,

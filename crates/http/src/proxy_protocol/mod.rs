@@ -1,4 +1,4 @@
-//! The PROXY protocol, versions 1 and 2: what a load balancer in front says about the client, read from
+//! The PROXY protocol, versions 1 and 2: headers in which a load balancer describes the client, read from
 //! the first bytes of a connection and written to backends that want it.
 
 mod crc32c_table;

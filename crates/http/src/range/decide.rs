@@ -15,7 +15,7 @@ const NEAR: u64 = 100;
 /// The treatment of a request that asks for several ranges at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Several {
-    /// Status 416, as Varnish answers.
+    /// Status 416, as in Varnish.
     Refuse,
     /// Deliver the whole.
     Ignore,

@@ -9,7 +9,7 @@ fn main() -> ExitCode {
     let link = std::env::args().nth(1).and_then(|first| first.strip_prefix(WORKER_ARGUMENT)?.parse().ok());
     match link {
         Some(fd) => {
-            // What `ps` shows; without it both processes look alike.
+            // The name that `ps` shows; without it both processes look alike.
             let _ = std::fs::write("/proc/self/comm", "cache-main");
             lacquer_worker::run(fd)
         }

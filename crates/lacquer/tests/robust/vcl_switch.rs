@@ -14,7 +14,7 @@ const WARM: usize = 200;
 /// Some 50 kB were measured; the rest is room for what allocators do.
 const MAY_GROW: u64 = 2 << 20;
 
-/// Answers that are not kept are passed: each that came as a miss would leave a note of that for two minutes.
+/// Answers that are not kept are passed: each that came as a miss would leave a hit-for-miss mark for two minutes.
 /// Both subroutines and the string between them belong to the same VCL.
 fn subs(number: usize) -> String {
     format!(

@@ -1,5 +1,5 @@
-//! The house rules that a machine can keep. Each rule is one test that lists every place at fault and
-//! says what to do instead; the reasons stand in docs/contributing.md.
+//! The house rules that a machine can keep. Each rule is one test that lists every place at fault, with
+//! advice on what to do instead; the reasons stand in docs/contributing.md.
 
 mod circles;
 mod source;

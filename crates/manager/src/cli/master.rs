@@ -44,7 +44,7 @@ impl Master {
         Ok((!addresses.is_empty()).then_some(Master { addresses, step, pause: FIRST_PAUSE }))
     }
 
-    /// When there is something to do without anything happening.
+    /// Returns the time of the next attempt, if that is all there is to wait for.
     pub fn deadline(&self) -> Option<Instant> {
         match self.step {
             Step::Wait(until) => Some(until),
@@ -52,7 +52,7 @@ impl Master {
         }
     }
 
-    /// What to poll for being connected.
+    /// Returns the socket to poll for being connected.
     pub fn connecting(&self) -> Option<BorrowedFd<'_>> {
         match &self.step {
             Step::Connecting(socket) => Some(socket.as_fd()),
@@ -88,7 +88,7 @@ impl Master {
         }
     }
 
-    /// The connection is made, or failed: the error says why.
+    /// Takes the connection that was made, or fails with the reason for which it was not.
     pub fn finish(&mut self) -> io::Result<TcpStream> {
         let Step::Connecting(socket) = std::mem::replace(&mut self.step, Step::Connected) else {
             return Err(io::ErrorKind::NotConnected.into());

@@ -23,7 +23,7 @@ use crate::vcl::Compilation;
 /// A connection that has not logged in is closed after this long.
 pub const LOGIN_WITHIN: Duration = Duration::from_secs(10);
 const CHUNK: usize = 64 << 10;
-/// So much of a command or an answer goes to the system's log.
+/// Limit of the bytes of a command or an answer that go to the system's log.
 const LOGGED: usize = 8 << 10;
 
 /// Where a connection comes from, which decides what its end means.
@@ -54,7 +54,7 @@ pub enum Verdict {
 #[derive(Debug)]
 pub struct Wire {
     pub input: OwnedFd,
-    /// Where answers go if not to where commands come from.
+    /// Descriptor that answers go to, if they do not go to where commands come from.
     pub output: Option<OwnedFd>,
     pub ident: String,
     pub peer: Option<IpAddr>,
@@ -265,7 +265,7 @@ impl Session {
         }
     }
 
-    /// Makes room for another: says why, if it was refused, as far as that can be said at once.
+    /// Ends to make room for another. A refused client gets its last answer, as far as that can be sent at once.
     pub fn give_way(mut self, manager: &Manager, now: Instant) {
         if matches!(self.login, Login::Refused { .. }) {
             self.refuse(manager, now);

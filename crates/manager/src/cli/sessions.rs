@@ -168,7 +168,7 @@ impl Sessions {
             if let Room::Replaces(other) = room {
                 self.give_way(other, manager, now);
             }
-            // The lowest free number tells how many are in use.
+            // The lowest free number shows how many are in use.
             if stream.as_raw_fd() as u64 + RESERVED_DESCRIPTORS > self.accepting.most_descriptors {
                 match room_without(&self.facts(), secret, now) {
                     Some(other) => self.give_way(other, manager, now),

@@ -9,7 +9,7 @@ use crate::fault::{Fault, Outcome};
 pub struct NamedArgument {
     /// The name, if there is one.
     pub name: Option<String>,
-    /// What follows it, split at commas; at least one element.
+    /// The text behind the name, split at commas; at least one element.
     pub fields: Vec<String>,
 }
 

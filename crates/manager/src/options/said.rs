@@ -1,4 +1,4 @@
-//! First stage of the command line: what was said, letter by letter, without asking what it means.
+//! First stage of the command line: the options as given, letter by letter, without their meaning.
 
 use crate::fault::{Fault, Outcome};
 
@@ -67,7 +67,7 @@ pub struct Said {
     pub waiter: Option<String>,
 }
 
-/// What the command line asks for.
+/// The action that the command line requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Run.
@@ -214,7 +214,7 @@ impl Said {
         self.hash_method().map(drop)
     }
 
-    /// What `-h` names, for the banner.
+    /// Returns the method that `-h` names, for the banner.
     pub fn hash_method(&self) -> Outcome<&str> {
         let hash = self.hash.as_deref().unwrap_or("critbit");
         let mut words = hash.split([',', ' ', '\t']).filter(|word| !word.is_empty());

@@ -11,7 +11,7 @@ use super::compile::Compiled;
 pub struct Entry {
     /// Its name.
     pub name: String,
-    /// What the user wants of its temperature.
+    /// The state that the user wants: a temperature, or the mark of a label.
     pub state: VclState,
     /// Its temperature.
     pub warm: bool,
@@ -37,7 +37,7 @@ pub enum CannotDiscard {
     NoMatch(String),
     /// Others that are to stay depend on it.
     Needed {
-        /// What was to be discarded.
+        /// The entry that was to be discarded.
         name: String,
         /// It is a label.
         label: bool,
@@ -94,17 +94,17 @@ impl Catalogue {
         }
     }
 
-    /// What `name` depends on.
+    /// Returns the entries that `name` depends on.
     pub fn depends_on<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.deps.iter().filter(move |(from, _)| from == name).map(|(_, to)| to.as_str())
     }
 
-    /// What depends on `name`.
+    /// Returns the entries that depend on `name`.
     pub fn dependents<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.deps.iter().filter(move |(_, to)| to == name).map(|(from, _)| from.as_str())
     }
 
-    /// Where a label points.
+    /// Returns the program that a label points to.
     pub fn target(&self, label: &str) -> Option<&str> {
         self.deps.iter().find(|(from, _)| from == label).map(|(_, to)| to.as_str())
     }
@@ -219,8 +219,8 @@ impl Catalogue {
         order
     }
 
-    /// What the patterns match, dependents first; or why that cannot be discarded. Patterns that matched
-    /// before one that fails are forgotten.
+    /// Returns the entries that the patterns match, dependents first, or the reason for which they cannot be
+    /// discarded. If one pattern fails, the matches of those before it are forgotten.
     pub fn to_discard(&self, patterns: &[String]) -> Result<Vec<String>, CannotDiscard> {
         let mut marked: Vec<&str> = Vec::new();
         for pattern in patterns {

@@ -1,4 +1,4 @@
-//! `vcl.list`, `vcl.deps` and `vcl.symtab` while no worker runs that could answer.
+//! `vcl.list`, `vcl.deps` and `vcl.symtab` while no worker runs.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! The worker as the manager sees it: a process, the link to it, and what it says on stdout and stderr.
+//! The worker as the manager sees it: a process, the link to it, and its output on stdout and stderr.
 
 mod lines;
 mod process;

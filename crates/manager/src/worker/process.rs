@@ -136,7 +136,7 @@ impl Worker {
         self.output.as_fd()
     }
 
-    /// Reads what the worker has said. False when it will not say anything more.
+    /// Reads the worker's output. Returns false when there will be no more.
     pub fn listen(&mut self, mut line: impl FnMut(&str)) -> bool {
         let mut buffer = [0; 4096];
         for _ in 0..=READS {
@@ -160,7 +160,7 @@ impl Worker {
         self.link.flush()
     }
 
-    /// Tells something that is not answered.
+    /// Sends a message that is not answered.
     pub fn tell(&mut self, message: &ToWorker, timeout: Duration) -> io::Result<()> {
         self.send(message, timeout)
     }

@@ -56,7 +56,7 @@ impl Manager {
         Reply::ok("")
     }
 
-    /// Starts a worker and brings it up to what the catalogue says. A failure is reported and returned. If a worker
+    /// Starts a worker and brings it to the state of the catalogue. A failure is reported and returned. If a worker
     /// ran before, the launch is tried again later.
     pub(crate) fn launch(&mut self) -> Result<(), Reply> {
         if !matches!(self.state, State::Stopped | State::Died) {
@@ -221,7 +221,7 @@ impl Manager {
         self.worker.as_mut().map_or(Ok(()), Worker::kill_harder)
     }
 
-    /// The worker does not answer: end it. Its end is noticed by its output.
+    /// Ends a worker that does not answer. Its end is noticed by its output.
     pub(crate) fn give_up_on_worker(&mut self) {
         if !matches!(self.state, State::Running | State::Starting) {
             return;
@@ -259,7 +259,7 @@ impl Manager {
         self.reap();
     }
 
-    /// Reads what the worker says; notices its end.
+    /// Reads the worker's output; notices its end.
     pub(crate) fn listen_to_worker(&mut self) {
         let complain = &self.complain;
         let Some(worker) = self.worker.as_mut() else { return };

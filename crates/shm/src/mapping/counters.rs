@@ -56,7 +56,7 @@ impl LocalCounter {
         self.0.set(self.0.get().wrapping_sub(n));
     }
 
-    /// What was added since the last flush.
+    /// Returns the sum that was added since the last flush.
     #[inline]
     pub fn pending(&self) -> u64 {
         self.0.get()

@@ -1,6 +1,6 @@
-//! What a counter is and means, and the JSON in which readers get to know it.
+//! Descriptions of counters, and the JSON in which readers get them.
 //!
-//! Readers assert on what they find: every key below must be there, with a value of the expected kind.
+//! Readers assert on the JSON: every key below must be there, with a value of the expected kind.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! What all threads share of the log: the ring, the mask, the limits.
+//! The parts of the log that all threads share: the ring, the mask, the limits.
 
 use std::fmt;
 use std::io;
@@ -41,7 +41,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Makes the ring of `space` bytes (`vsl_space`) in the worker's directory. `counters` are told of
+    /// Makes the ring of `space` bytes (`vsl_space`) in the worker's directory. `counters` count
     /// every write.
     pub fn create(dir: &VsmDir, space: usize, counters: Arc<Segment<Main>>) -> Result<Arc<Self>, VsmError> {
         Ok(Self::over(Ring::create(dir, space, counters)?))
@@ -125,8 +125,8 @@ impl Log {
         self.write(tag, vxid, text.to_string().as_bytes());
     }
 
-    /// Lets go of memory that holds what was written, at most so many bytes; readers have the file. Called now
-    /// and then, it keeps the log from counting as this process's memory. Answers how many bytes went.
+    /// Releases memory of records that were written, at most `most` bytes; readers have the file. Called now
+    /// and then, it keeps the log from counting as this process's memory. Returns how many bytes were released.
     pub fn release(&self, most: usize) -> usize {
         self.ring.release(most)
     }

@@ -34,7 +34,7 @@ impl Mask {
     /// No tag is logged.
     pub const NONE: Self = Self([u64::MAX; 4]);
 
-    /// Changes the mask as told by a list of words separated by commas or spaces. On error nothing changes.
+    /// Changes the mask by a list of words separated by commas or spaces. On error nothing changes.
     pub fn apply(&mut self, text: &str) -> Result<(), MaskError> {
         let mut mask = *self;
         for word in text.split(|c: char| c == ',' || c.is_ascii_whitespace()).filter(|w| !w.is_empty()) {

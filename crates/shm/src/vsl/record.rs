@@ -1,7 +1,7 @@
-//! What a record's text is made of.
+//! The fields that a record's text is made of.
 //!
 //! A request writes a dozen records of several fields. One function makes all of them from a list, so that
-//! the code which does is in the processor's cache when the next one comes.
+//! its code is in the processor's cache when the next record comes.
 
 use std::fmt;
 

@@ -62,12 +62,12 @@ impl Room {
         self.len
     }
 
-    /// What was finished, up to `end`.
+    /// Returns the finished bytes, up to `end`.
     pub(super) fn filled(&mut self, end: usize) -> &mut [u8] {
         &mut self.bytes[..end]
     }
 
-    /// So many bytes behind them, for which `grow` was asked.
+    /// Returns `size` bytes behind the finished ones; `grow` must have made room for them.
     pub(super) fn next(&mut self, size: usize) -> &mut [u8] {
         &mut self.bytes[self.len..self.len + size]
     }

@@ -1,11 +1,11 @@
-//! What a tag is, and the macro that makes `Tag` from the table.
+//! Properties of tags, and the macro that makes `Tag` from the table.
 
 /// How readers treat a tag's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flags {
     /// Text.
     Plain,
-    /// Text that may hold anything; readers quote it.
+    /// Text that may contain any bytes; readers quote it.
     Unsafe,
     /// Bytes, without a closing NUL.
     Binary,
@@ -15,7 +15,7 @@ pub enum Flags {
 
 macro_rules! tags {
     ( $( $tag:ident $flags:ident $line:literal $docs:literal; )+ ) => {
-        /// What a log record is about. The numbers are those of Varnish 7.7.
+        /// Kind of a log record. The numbers are those of Varnish 7.7.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
@@ -47,7 +47,7 @@ macro_rules! tags {
                 }
             }
 
-            /// One line on what the tag says.
+            /// Returns one line about the tag's meaning.
             pub const fn oneliner(self) -> &'static str {
                 match self {
                     $( Self::$tag => $line, )+
@@ -55,7 +55,7 @@ macro_rules! tags {
                 }
             }
 
-            /// The record's format and more, in reStructuredText; empty where the line says all.
+            /// Returns the record's format and more, in reStructuredText; empty where the one line suffices.
             pub const fn docs(self) -> &'static str {
                 match self {
                     $( Self::$tag => $docs, )+

@@ -1,8 +1,8 @@
 //! Numbers as text without the formatting machinery, and copies of a few bytes without a call: log records
 //! are mostly numbers and short texts, and are many.
 //!
-//! What is called several times in a request is not inlined: each copy would have to be fetched anew, since
-//! the system's code runs between requests.
+//! Functions that a request calls several times are not inlined: each copy would have to be fetched anew
+//! into the processor's cache, since the system's code runs between requests.
 
 /// Room for the longest number (sign, 14 digits, point and six decimals, or 20 digits), and a little more: eight
 /// bytes at a time are written, so what lies behind a number's end is overwritten too.
@@ -13,7 +13,7 @@ pub(super) const SHORT: usize = 64;
 const MILLION: u64 = 1_000_000;
 const HUNDRED_MILLION: u64 = 100_000_000;
 const ASCII_ZEROS: u64 = 0x3030_3030_3030_3030;
-/// What to take from a zero to make it a point.
+/// Difference between the characters zero and point.
 const ZERO_TO_POINT: u64 = (b'0' - b'.') as u64;
 
 /// The eight digits of `n` (below 100 million) as characters, the first one lowest.
@@ -175,7 +175,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// A clock that knows no second yet.
+    /// Makes a clock that has no second yet.
     pub(super) const fn new() -> Self {
         // Later than any time, the difference to which is then larger than a second.
         Self { second: 1 << 63, digits: [0; 10] }

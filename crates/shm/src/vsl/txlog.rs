@@ -69,7 +69,7 @@ impl TxLog {
         self.limit = limits.buffer;
         self.reclen = limits.reclen;
         self.unbuffered = log.is_unbuffered();
-        // What is made ahead is neither cut nor written at once.
+        // A record that is made ahead can neither be cut nor be written at once.
         self.room.open(limits.reclen >= TEXT && !self.unbuffered);
     }
 

@@ -1,4 +1,4 @@
-//! Transaction numbers: 51 bits, and two that say which side of the proxy the transaction is on.
+//! Transaction numbers: 51 bits, and two that record which side of the proxy the transaction is on.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ const NUMBER: u64 = (1 << 51) - 1;
 pub struct Vxid(u64);
 
 impl Vxid {
-    /// What belongs to no transaction.
+    /// Number of records that belong to no transaction.
     pub const NONE: Self = Self(0);
 
     /// Sessions and requests.

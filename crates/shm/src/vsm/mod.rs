@@ -36,7 +36,7 @@ pub const CHILD_DIR_MODE: u32 = 0o750;
 /// Allocations in a cluster begin behind this many bytes: offset zero marks what stands alone.
 const CLUSTER_START: usize = 16;
 
-/// What could not be done in a segment directory, and why.
+/// An operation that failed in a segment directory, and the reason.
 #[derive(Debug)]
 pub struct VsmError {
     what: String,

@@ -76,7 +76,7 @@ impl SubEmitter<'_, '_, '_> {
         })
     }
 
-    /// What the program says outright: literals and names.
+    /// Emits a constant of the program: a literal or a name.
     fn constant(&mut self, e: &Expr) -> Result<Val, String> {
         Ok(match &e.kind {
             ExprKind::Bool(v) => Val::Bool(self.b.ins().iconst(types::I8, i64::from(*v))),

@@ -2,8 +2,8 @@
 //!
 //! The result is the code of the action that the sub returned, or 0 if it fell through to its caller.
 //! Strings are pairs of pointer and length in registers; lists of strings and arguments of modules are
-//! written to a scratch area of the stack frame. What is more than a few instructions is a call to
-//! [`rt`](crate::rt); after those that can fail the code looks at `Ctx::handling` and leaves if it is set.
+//! written to a scratch area of the stack frame. Operations of more than a few instructions are calls to
+//! [`rt`](crate::rt); after those that can fail the code checks `Ctx::handling` and leaves if it is set.
 
 mod call;
 mod constants;

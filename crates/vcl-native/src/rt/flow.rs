@@ -7,11 +7,11 @@ use lacquer_vcl_runtime::{Args, BackendId, Ctx, ModuleError, Raw, RawKind, Str, 
 
 use super::{guard, strands};
 
-/// What a call needs besides its arguments, packed into one word by compiled code.
+/// Properties of a call besides its arguments, packed into one word by compiled code.
 #[derive(Clone, Copy, Debug)]
 pub struct CallShape {
     pub args: u16,
-    /// What the function must return. `Absent`: whatever, it is dropped.
+    /// Type that the function must return. `Absent`: any, and the value is dropped.
     pub returns: RawKind,
     pub call_site: Option<u32>,
 }
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn hash_data(ctx: &mut Ctx<'_>, parts: *const Str<'_>, cou
     });
 }
 
-/// A ban that is not understood is told in the log and goes no further.
+/// Adds a ban. An expression that is not understood is reported in the log and has no other effect.
 pub unsafe extern "C" fn ban(ctx: &mut Ctx<'_>, expression: Str<'_>) {
     guard(ctx, (), |ctx| {
         let done = match expression.get() {

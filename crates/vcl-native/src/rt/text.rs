@@ -97,8 +97,8 @@ pub unsafe extern "C" fn regsub(
 /// In [`regsub`]'s number: regsuball.
 pub const ALL: u64 = 1 << 32;
 
-/// `.upper()` and `.lower()`. What needs no change is not copied; the empty string becomes undefined, as
-/// in Varnish.
+/// Implements `.upper()` and `.lower()`. A string that needs no change is not copied; the empty string
+/// becomes undefined, as in Varnish.
 pub unsafe extern "C" fn change_case(ctx: &mut Ctx<'_>, upper: u32, text: Str<'_>) -> StrWords {
     guard(ctx, StrWords::NULL, |ctx| {
         let bytes = text.or_empty();

@@ -116,7 +116,7 @@ pub extern "C" fn get_header(ctx: &mut Ctx<'_>, http: u32, name: u32) -> StrWord
 pub unsafe extern "C" fn get_named(ctx: &mut Ctx<'_>, a: u64, b: u64) -> StrWords {
     guard(ctx, StrWords::NULL, |ctx| {
         let raw = Raw { kind: RawKind::Header, a, b };
-        // SAFETY: compiled code passes on what a module answered, and that lives as long as the task.
+        // SAFETY: compiled code passes on a value that a module returned, and that lives as long as the task.
         let Value::Header(http, name) = (unsafe { Value::from_raw(raw, ctx.vcl) }) else {
             return Ok(StrWords::NULL);
         };

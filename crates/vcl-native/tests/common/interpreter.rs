@@ -1,5 +1,5 @@
-//! A tree-walking interpreter of checked programs: what compiled code must do, said in the plainest way.
-//! It knows what the random programs use and panics on the rest.
+//! A tree-walking interpreter of checked programs: a plain model of what compiled code must do.
+//! It supports what the random programs use and panics on the rest.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ enum End {
     Run(Action),
 }
 
-/// The run has failed; the host knows why.
+/// Failure of the run; the host has the reason.
 pub struct Failed;
 
 type Done<T> = Result<T, Failed>;
@@ -90,7 +90,7 @@ impl Interpreter<'_> {
                 let name = self.instance.headers[*header as usize].clone();
                 let Ok(value) = self.text(value) else {
                     if matches!(value.kind, ExprKind::Call { .. }) {
-                        // What the host says to it changes nothing: the run has failed.
+                        // The host's result changes nothing: the run has failed.
                         let _ = self.host.set_header(*http, &name, None);
                     }
                     return Err(Failed);

@@ -114,9 +114,9 @@ impl<'a> Ctx<'a> {
         Ok(self.host.unset_header(http, name)?)
     }
 
-    // What the program declares.
+    // Declarations of the program.
 
-    /// Whether an address is in an ACL; logs as the ACL says.
+    /// Returns whether an address is in an ACL; writes the log record if the ACL asks for one.
     pub fn acl_match(&mut self, acl: Option<u32>, ip: Option<&SocketAddr>) -> Result<bool, ModuleError> {
         let table = acl.and_then(|i| self.vcl.acls.get(i as usize));
         let table = table.ok_or("Cannot match a null ACL")?;
@@ -203,7 +203,7 @@ impl<'a> Ctx<'a> {
 
     // Values that modules keep.
 
-    /// PRIV_TASK: kept for this task. The type finds it; `key` tells apart several of one type.
+    /// PRIV_TASK: kept for this task. The type finds it; `key` distinguishes several of one type.
     pub fn task<T: Default + 'static>(&mut self, key: usize) -> &mut T {
         self.host.task_privates().get(key)
     }

@@ -25,7 +25,7 @@ impl DirectorCell {
         }
     }
 
-    /// What the administrator says overrides what the director knows.
+    /// Returns the health with the administrator's setting, which overrides the director's own.
     fn overridden(&self, mut health: Health) -> Health {
         health.changed = health.changed.max(f64::from_bits(self.admin_changed.load(Ordering::Relaxed)));
         match self.admin() {

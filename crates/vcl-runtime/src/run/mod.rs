@@ -93,7 +93,7 @@ pub struct ObjectType {
     pub methods: &'static [(&'static str, Func)],
 }
 
-/// What happens to a loaded VCL.
+/// Events in the life of a loaded VCL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     Load,

@@ -1,4 +1,4 @@
-//! What a module (vmod) is: a name, its signatures as text, and the functions behind them. A module's author
+//! The parts of a module (vmod): a name, its signatures as text, and the functions behind them. A module's author
 //! needs this page only.
 //!
 //! ```ignore
@@ -40,7 +40,7 @@
 //! [`Ctx::unset_header`] with the [`HeaderName`](crate::HeaderName) that [`Ctx::named`] makes of it.
 //! Log: [`Ctx::log`] with the tag's number (`lacquer_shm::vsl::Tag::VCL_Log as u8`).
 //!
-//! **What the program declares**: [`Args::regex`] is ready to match with `ctx.host.regex_limits()`;
+//! **Declarations of the program**: [`Args::regex`] is ready to match with `ctx.host.regex_limits()`;
 //! [`Args::acl`] with [`Ctx::acl_match`]; [`Args::sub`] with [`Ctx::call_sub`] (after it, return at once: the
 //! sub may have returned an action) and [`Ctx::check_sub`]; backends are numbers into `ctx.vcl.directors`,
 //! where a module adds its own [`Director`](crate::Director)s: `let id = ctx.vcl.directors.add(director)`.

@@ -1,4 +1,4 @@
-//! What the tests share: a catalogue, files in memory, and expressions as short text.
+//! Common parts of the tests: a catalogue, files in memory, and expressions as short text.
 #![allow(dead_code)] // each test program uses some of it
 
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ impl Catalogue for Modules {
     }
 }
 
-/// Files by name; patterns know `*` at the end only.
+/// Files by name; patterns support `*` at the end only.
 #[derive(Default)]
 pub struct Memory(pub BTreeMap<String, String>);
 

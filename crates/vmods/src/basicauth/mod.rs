@@ -39,10 +39,10 @@ fn is_equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |acc, (x, y)| acc | (x ^ y)) == 0
 }
 
-/// What was found for passwords whose hashes are slow by design: they come with every request of a user.
+/// Verdicts on passwords whose hashes are slow by design, because they come with every request of a user.
 /// The key is a hash of password and stored form.
 static JUDGED: LazyLock<Mutex<HashMap<[u8; 32], bool>>> = LazyLock::new(Mutex::default);
-/// When there are more, all are forgotten.
+/// Limit of the number of verdicts: when there are more, all are forgotten.
 const JUDGED_MAX: usize = 4096;
 
 fn judged() -> MutexGuard<'static, HashMap<[u8; 32], bool>> {

@@ -74,8 +74,8 @@ fn stretch<D: Digest>(password: &[u8], salt: &[u8], rounds: usize) -> Vec<u8> {
     digest.to_vec()
 }
 
-/// The digits of groups of three bytes, one from each third of the digest at first; `next` says where a
-/// group's bytes are, given the places of the one before.
+/// Returns the digits of groups of three bytes, one from each third of the digest at first; `next` returns
+/// the places of a group's bytes, given those of the group before.
 fn groups(hash: &[u8], count: usize, next: impl Fn([usize; 3]) -> [usize; 3]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut at = [0, count, 2 * count];

@@ -59,7 +59,7 @@ fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|b| *b == 0).next().unwrap_or_default()
 }
 
-/// The case an encoding asks for; only those with hexadecimal digits know one.
+/// Returns the case that an argument asks for; only encodings with hexadecimal digits have one.
 fn case_of(args: &Args<'_>, i: usize, encoding: Encoding) -> Result<Case, ModuleError> {
     let case = word(args, i);
     if case != "DEFAULT" && !matches!(encoding, Encoding::Hex | Encoding::Url) {

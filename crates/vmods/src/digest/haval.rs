@@ -68,13 +68,13 @@ fn compress(state: &mut [u32; 8], block: &[u8]) {
     }
 }
 
-/// Bits of a word: so many, from this one on.
+/// Returns a mask of `count` bits, from bit `from` on.
 const fn bits(count: u32, from: u32) -> u32 {
     ((1 << count) - 1) << from
 }
 
-/// What the words beyond the result add to each word of it: masks of the last words, the last first, and how
-/// far what they leave is rotated.
+/// The addition of the words beyond the result to one word of it: how far the masked bits are rotated, and the
+/// masks of the last words, the last first.
 type Fold = (u32, &'static [u32]);
 
 const TO_128: &[Fold] = &[

@@ -17,7 +17,7 @@ pub struct Group {
     members: RwLock<Vec<Member>>,
 }
 
-/// What `backend.list -p` says of each member beside its health.
+/// Column of `backend.list -p` for each member, beside its health.
 pub enum Column {
     Weight,
     Nothing,

@@ -130,7 +130,8 @@ const FUNCTIONS: &[(&str, Func)] = &[
     ("yn", yn),
 ];
 
-/// Without limits, equality within what a double can tell apart at that size.
+/// Returns whether two numbers differ by no more than the absolute or the relative limit. A limit of 0 stands
+/// for the precision of a double.
 fn is_approx(a: f64, b: f64, max_diff: f64, max_rel_diff: f64) -> bool {
     let diff = (a - b).abs();
     let relative = if max_rel_diff == 0.0 { f64::EPSILON } else { max_rel_diff };

@@ -23,12 +23,12 @@ fn one_of(args: &Args<'_>, who: &str, sources: &[usize]) -> Result<(), ModuleErr
     }
 }
 
-/// A STRING argument. What is not UTF-8 is no number, date or unit either.
+/// Returns a STRING argument. Bytes that are not UTF-8 are no number, date or unit either.
 fn text<'a>(args: &Args<'a>, i: usize) -> Option<&'a str> {
     args.str(i).and_then(|bytes| std::str::from_utf8(bytes).ok())
 }
 
-/// The fallback, or the failure.
+/// Returns the fallback, or fails if none was given.
 fn or_fallback<'a>(args: &Args<'a>, i: usize, who: &str, why: Option<&str>) -> Answer<'a> {
     if args.is_given(i) {
         return Ok(args.get(i));

@@ -18,7 +18,7 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// What a format asks about.
+/// Values that a format is filled with.
 struct Parts {
     seconds_since_epoch: i64,
     date: Civil,

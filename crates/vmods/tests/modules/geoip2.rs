@@ -69,7 +69,7 @@ fn encode(out: &mut Vec<u8>, datum: &Datum) {
     }
 }
 
-/// A database that knows one network.
+/// Returns a database with one network.
 fn database(network: [u8; 4], bits: u32, datum: &Datum) -> Vec<u8> {
     let address = u32::from_be_bytes(network);
     let mut out = Vec::new();

@@ -46,7 +46,7 @@ impl Transaction {
         found.map(|(_, value)| String::from_utf8_lossy(value).into_owned())
     }
 
-    /// What was logged since the last look.
+    /// Returns the lines that were logged since the last call.
     pub fn logged(&self) -> Vec<String> {
         self.log.take()
     }
@@ -135,7 +135,7 @@ impl Host for Transaction {
     }
 }
 
-/// A backend that is as healthy as it says.
+/// A backend with a fixed health.
 pub struct Leaf {
     pub name: String,
     pub healthy: bool,
@@ -202,7 +202,7 @@ impl Task {
         Task { ctx: Ctx::new(Box::leak(Box::new(host)), vcl), log }
     }
 
-    /// What was logged since the last look.
+    /// Returns the lines that were logged since the last call.
     pub fn logged(&self) -> Vec<String> {
         self.log.take()
     }

@@ -32,7 +32,7 @@ fn sites_load_and_compile() {
         options.storages = &storages;
         let compiled = compile_file(&format!("{folder}/{name}.vcl"), &options);
         let compiled = compiled.unwrap_or_else(|errors| panic!("{}", vcc_text(&errors)));
-        // Of the portal's addresses one has no name in DNS, which is told and no fault.
+        // Of the portal's addresses one has no name in DNS, which is reported and no fault.
         assert_eq!(compiled.warnings.len(), warnings, "{name}: {}", vcc_text(&compiled.warnings));
         for found in lint(&compiled.program) {
             assert!(!found.pretty().is_empty(), "{name}");

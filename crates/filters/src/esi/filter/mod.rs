@@ -11,7 +11,7 @@ use crate::{Filter, Flow, Report, take_front};
 const WINDOW_BITS: u8 = 15;
 const STEP: usize = 16 * 1024;
 
-/// What remains of a parser when it has seen all.
+/// Ends the parser, if there is one, moves its program and notes to the report and returns its packer.
 fn finish<P: Packer>(parser: &mut Option<Parser<P>>, out: &mut Vec<u8>, report: &mut Report) -> Option<P> {
     let (program, notes, packer) = parser.take()?.finish(out);
     report.program = program;

@@ -1,4 +1,4 @@
-//! What clients would get of ESI bodies: the programs are played without includes.
+//! Tests of the text that clients get of ESI bodies: the programs are played without includes.
 
 use lacquer_testing::Random;
 
@@ -7,7 +7,7 @@ use super::*;
 use crate::gzip::unpack;
 use crate::splice;
 
-/// Feeds a body in pieces; answers what is stored, the program and the notes.
+/// Feeds a body in pieces; returns the stored bytes, the program and the notes.
 fn fed(filter: &mut dyn Filter, body: &[u8], step: usize) -> (Vec<u8>, Option<Vec<u8>>, Vec<EsiNote>) {
     let mut stored = Vec::new();
     for mut piece in body.chunks(step) {
@@ -26,7 +26,7 @@ fn esi(body: &[u8], step: usize, options: Options) -> (Vec<u8>, Option<Vec<u8>>,
     (stored, program, notes)
 }
 
-/// What a client sees, with `[url host]` (`[url host!]` if it may not fail) for includes.
+/// Returns the text that a client gets, with `[url host]` (`[url host!]` if it may not fail) for includes.
 fn shown(stored: &[u8], program: &[u8]) -> String {
     let mut out = Vec::new();
     let mut at = 0;

@@ -1,6 +1,6 @@
-//! The ESI parser: a state machine that takes a body piece by piece and tells its [`Layout`] which bytes
-//! are delivered and which are not. How the body was cut into pieces makes no difference: bytes whose
-//! meaning is still open at the end of a piece are kept back and seen again with the next.
+//! The ESI parser: a state machine that takes a body piece by piece and marks in its [`Layout`] which
+//! bytes are delivered and which are not. How the body was cut into pieces makes no difference: bytes
+//! whose meaning is still open at the end of a piece are kept back and seen again with the next.
 
 mod tags;
 
@@ -68,13 +68,13 @@ impl Scan<'_> {
 /// Whether the state machine can go on with this piece.
 enum Flow {
     On,
-    /// What follows can only be understood with more input.
+    /// The bytes that follow can only be understood with more input.
     Short,
 }
 
 pub struct Parser<P> {
     options: Options,
-    /// What relative includes are relative to.
+    /// The part of the page's URL that relative includes are resolved against.
     base: Vec<u8>,
     layout: Layout<P>,
     state: State,
@@ -150,7 +150,7 @@ impl<P: Packer> Parser<P> {
         self.state = State::TagError;
     }
 
-    /// What bytes are that nothing more is known of.
+    /// Returns the treatment of bytes about which nothing more is known.
     fn current(&self) -> Part {
         if self.in_element || self.removing { Part::Skip } else { Part::Send }
     }
@@ -177,7 +177,7 @@ impl<P: Packer> Parser<P> {
         }
     }
 
-    /// The end of the body; answers the program if ESI was found.
+    /// Ends the body; returns the program if ESI was found, the notes and the packer.
     pub fn finish(mut self, out: &mut Vec<u8>) -> (Option<Vec<u8>>, Vec<EsiNote>, P) {
         let fine = matches!(self.state, State::Start | State::TestXml | State::NotXml | State::NextTag);
         if !fine {
@@ -191,7 +191,7 @@ impl<P: Packer> Parser<P> {
         (program, self.notes, self.layout.packer)
     }
 
-    /// Answers how many bytes were understood.
+    /// Returns how many bytes were understood.
     fn parse(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
         let mut s = Scan { bytes, at: 0, marked: 0 };
         while s.at < bytes.len() {

@@ -25,7 +25,7 @@ impl Opt {
     }
 }
 
-/// One command with everything its help says.
+/// One command with all parts of its help.
 pub struct Command {
     pub name: &'static str,
     pub operand: Option<(&'static str, &'static str)>,
@@ -36,7 +36,7 @@ pub struct Command {
     pub run: fn(&Values) -> Result<ExitCode, Failure>,
 }
 
-/// What was said on the command line.
+/// Options and operand of the command line.
 #[derive(Default)]
 pub struct Values {
     options: BTreeMap<&'static str, Vec<String>>,

@@ -46,7 +46,7 @@ fn read(file: &str) -> Result<Vec<u8>, Failure> {
     bytes.map_err(|error| Failure::new(format_args!("{file}: {error}")))
 }
 
-/// What a daemon has and a file alone does not.
+/// Names that a daemon has and a file alone does not.
 struct Around {
     storages: Vec<String>,
     labels: Vec<String>,

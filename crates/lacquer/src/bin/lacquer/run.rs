@@ -1,4 +1,4 @@
-//! `lacquer run`: turns a few plain options into the daemon's, checks first what usually goes wrong, says
+//! `lacquer run`: turns a few plain options into the daemon's, checks first for the usual mistakes, prints
 //! what is being served and where to look, and then becomes `lacquerd`.
 
 use crate::args::Values;
@@ -23,7 +23,7 @@ enum Listen {
     Socket(PathBuf),
 }
 
-/// What is cached.
+/// Origin of the cached pages.
 enum Source {
     Backend(String),
     Vcl(PathBuf),
@@ -94,7 +94,7 @@ impl Listen {
         }
     }
 
-    /// What a person types to get an answer from here.
+    /// Returns the arguments of curl that request a page from here.
     fn curl(&self) -> String {
         match self {
             Self::Tcp { host, port } => {
@@ -106,7 +106,7 @@ impl Listen {
     }
 }
 
-/// Binds and lets go again: the usual failures are told before anything starts.
+/// Binds and lets go again, so that the usual failures are reported before anything starts.
 fn check_free(listen: &Listen) -> Result<(), Failure> {
     let Listen::Tcp { host, port } = listen else { return Ok(()) };
     let name = if host.is_empty() { "0.0.0.0" } else { host.trim_matches(['[', ']']) };
@@ -197,7 +197,7 @@ fn storage(given: Option<&str>) -> Result<String, Failure> {
     Ok(spec.to_owned())
 }
 
-/// Tells that nobody answers yet; the origin may well be started later.
+/// Prints a note if the origin does not answer yet; it may well be started later.
 fn note_silent_backend(backend: &str) {
     if backend.starts_with('/') {
         return;
@@ -247,7 +247,7 @@ fn instance_folder(given: Option<&str>, first: &Listen) -> Result<PathBuf, Failu
     }
 }
 
-/// What to try first: with our own site something that shows, with another's its front page.
+/// Returns commands to try first: a page on which caching shows for the demonstration site, else the front page.
 fn first_steps(place: &str, is_demo: bool) -> String {
     if is_demo {
         format!(

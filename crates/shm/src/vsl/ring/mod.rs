@@ -5,11 +5,11 @@
 //! log   record, record, … ENDMARKER … old records … [WRAPMARKER]
 //! ```
 //!
-//! What readers rely on: an ENDMARKER stands where the next record will begin, from before that place is
+//! Readers rely on this: an ENDMARKER stands where the next record will begin, from before that place is
 //! reachable; a record becomes visible by its first word, written last; the segment number is raised only
 //! when the offsets it refers to are in place. A short lock covers the reservation of room; the copying
-//! happens outside of it, so that reactors do not wait for each other's bytes. A writer that slept
-//! through a whole turn of the ring would garble a batch; so would Varnish.
+//! happens outside of it, so that reactors do not wait for each other's bytes. A writer that sleeps
+//! through a whole turn of the ring garbles a batch, as in Varnish.
 
 use std::io;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -90,15 +90,15 @@ impl Ring {
         Self { mapping, base, capacity, segment_size, cursor, released, counters, _block: block }
     }
 
-    /// Lets go of memory behind the writers, the oldest first and at most so many bytes; readers have the
-    /// file. Answers how many bytes those were.
+    /// Releases memory behind the writers, the oldest first and at most `most` bytes; readers have the
+    /// file. Returns how many bytes were released.
     pub(super) fn release(&self, most: usize) -> usize {
         let written = {
             let cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
             cursor.turns * self.capacity + cursor.at
         };
         let mut released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
-        // What was passed over a turn ago is being written again.
+        // Memory that was written more than a turn ago is being written again.
         let from = (*released).max(written.saturating_sub(self.capacity));
         let (start, rest) = (self.byte(from % self.capacity), self.capacity - from % self.capacity);
         let mut end = start + written.saturating_sub(from).min(most / WORD).min(rest) * WORD;
@@ -112,7 +112,7 @@ impl Ring {
     }
 
     /// Writes finished records as one batch. The bytes begin with a record of another transaction or nothing,
-    /// up to `before`; then comes the place of the batch's head, and the records. `early` says that the
+    /// up to `before`; then comes the place of the batch's head, and the records. `early`: the
     /// transaction goes on.
     pub(super) fn write_batch(&self, bytes: &mut [u8], before: usize, count: u32, early: bool) {
         let fits = self.fits(bytes.len());
@@ -170,7 +170,7 @@ impl Ring {
         len / WORD < self.segment_size
     }
 
-    /// Takes room for so many words of records; the answer is where it begins, in words.
+    /// Takes room for `words` words of records; returns where it begins, in words.
     fn reserve(&self, words: usize, records: u32, early: bool) -> usize {
         let stats: &Main = &self.counters;
         let mut cursor = match self.cursor.try_lock() {

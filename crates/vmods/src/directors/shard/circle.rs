@@ -12,7 +12,7 @@ use crate::directors::hash::hash_of;
 pub struct Member {
     pub backend: BackendId,
     pub name: String,
-    /// What stands for the backend in its points, if not its name.
+    /// Text that stands for the backend in its points, if not its name.
     pub ident: Option<String>,
     pub rampup: Option<f64>,
     pub replicas: u32,

@@ -53,7 +53,7 @@ impl Healthy {
     }
 }
 
-/// What was given, in one place.
+/// Parameters that were given in one place.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Given {
     pub by: Option<By>,
@@ -83,7 +83,7 @@ impl Given {
     }
 }
 
-/// Everything a choice needs.
+/// All parameters of a choice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
     pub by: By,
@@ -110,7 +110,7 @@ impl ParamObject {
     }
 }
 
-/// Where values come from that are not given.
+/// Source of values that are not given.
 #[derive(Clone, Default)]
 pub enum Base {
     #[default]
@@ -166,7 +166,7 @@ pub fn merge(ctx: &mut Ctx<'_>, mut given: Given, base: &Base) -> Params {
     given.complete()
 }
 
-/// What a parameter object says from where VCL stands.
+/// Returns the parameters of an object as the current subroutine sees them.
 pub fn read(ctx: &mut Ctx<'_>, object: &Arc<ParamObject>) -> Params {
     let base = if is_backend_side(ctx.host.method()) { Base::TaskOf } else { Base::Object };
     merge(ctx, Given::default(), &base(object.clone()))
@@ -187,7 +187,7 @@ pub fn change(ctx: &mut Ctx<'_>, object: &Arc<ParamObject>, who: &str, to: Given
     Ok(())
 }
 
-/// The key that these parameters choose by.
+/// Returns the key that these parameters choose by.
 pub fn key_of(ctx: &mut Ctx<'_>, params: &Params) -> u32 {
     let method = ctx.host.method();
     let url = if is_backend_side(method) && method != Method::Pipe { Var::BereqUrl } else { Var::ReqUrl };

@@ -21,7 +21,7 @@ const IDLE: Duration = Duration::from_mins(1);
 /// Set by `lacquer run` to its own process id: the origin ends with it.
 const PARENT: &str = "LACQUER_DEMO_PARENT";
 
-/// What the first line of output begins with; the address follows.
+/// Beginning of the first line of output; the address follows.
 const GREETING: &str = "The demonstration site is at http://";
 
 pub fn run(values: &Values) -> Result<ExitCode, Failure> {
@@ -68,7 +68,7 @@ fn end_with(parent: u32) {
     std::process::exit(0);
 }
 
-/// Answers the requests of one connection until either side has enough.
+/// Serves the requests of one connection until either side ends it.
 fn serve(connection: &TcpStream) {
     let _ = connection.set_nodelay(true);
     let _ = connection.set_read_timeout(Some(IDLE));

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const INDEX: &str = include_str!("index.html");
 const HTML: &str = "text/html; charset=utf-8";
 
-/// How often this server was asked; the pages show it, so that one sees when the cache answered instead.
+/// Number of requests to this server; the pages show it, so that one sees when the cache answered instead.
 static ASKED: AtomicU64 = AtomicU64::new(0);
 
 struct Page {
