@@ -11,7 +11,7 @@ use lacquer_storage::{BodyWriter, Stevedore};
 use crate::bans::{BanList, HeadReader};
 use crate::expiry_events::ExpiryEvents;
 use crate::object::{NO_SLOT, Object, flag};
-use crate::shard::{After, Shard};
+use crate::shard::{DeferredWork, Shard};
 use crate::slab::Key;
 use crate::stats::{CacheStats, add, bump, sub};
 use crate::tags::{Tag, TagIndex, TagStats};
@@ -167,15 +167,15 @@ impl Cache {
     }
 
     /// Takes an object out of the index. The caller holds the shard.
-    pub(crate) fn remove(&self, shard: &mut Shard, slot: u32, after: &mut After) {
+    pub(crate) fn remove(&self, shard: &mut Shard, slot: u32, deferred: &mut DeferredWork) {
         if let Some(object) = &shard.slab.get(slot).object {
             self.events.removed(object);
         }
-        self.forget(shard, slot, after);
+        self.forget(shard, slot, deferred);
     }
 
     /// As `remove`, without a word to the log.
-    pub(crate) fn forget(&self, shard: &mut Shard, slot: u32, after: &mut After) {
+    pub(crate) fn forget(&self, shard: &mut Shard, slot: u32, deferred: &mut DeferredWork) {
         let key = shard.slab.get(slot).key;
         self.touch(&key);
         sub(&self.counters.n_objectcore, 1);
@@ -187,40 +187,40 @@ impl Cache {
             {
                 self.tags.remove(place_of(&key, slot), &tags);
             }
-            after.objects.push(object);
+            deferred.objects.push(object);
         }
     }
 
     /// Makes an object impossible to find; returns whether it was in the index.
     pub fn kill(&self, object: &Object) -> bool {
-        let mut after = After::default();
+        let mut deferred = DeferredWork::default();
         object.set(flag::DYING);
         let found = match self.locate(object) {
             Some((shard, slot)) => {
                 let mut shard = shard.lock();
                 let found = shard.object(slot, object.vxid()).is_some();
                 if found {
-                    self.remove(&mut shard, slot, &mut after);
+                    self.remove(&mut shard, slot, &mut deferred);
                 }
                 found
             }
             None => false,
         };
-        after.run();
+        deferred.run();
         found
     }
 
     /// Kills the object of a transaction if it is still in this place; returns whether it was.
     pub fn kill_at(&self, place: u32, vxid: u64) -> bool {
-        let mut after = After::default();
+        let mut deferred = DeferredWork::default();
         let Some((shard, slot)) = self.at(place) else { return false };
         let mut shard = shard.lock();
         let found = shard.object(slot, vxid).is_some();
         if found {
-            self.remove(&mut shard, slot, &mut after);
+            self.remove(&mut shard, slot, &mut deferred);
         }
         drop(shard);
-        after.run();
+        deferred.run();
         found
     }
 
@@ -262,14 +262,14 @@ impl Cache {
         object
     }
 
-    pub(crate) fn rush_some(&self, shard: &mut Shard, key: &Key, n: usize, after: &mut After) {
-        let woken = shard.rush(key, n, after);
+    pub(crate) fn rush_some(&self, shard: &mut Shard, key: &Key, n: usize, deferred: &mut DeferredWork) {
+        let woken = shard.rush(key, n, deferred);
         add(&self.counters.busy_wakeup, woken as u64);
     }
 
     /// Wakes as many waiting requests as the parameter `rush_exponent` demands.
-    pub(crate) fn rush(&self, shard: &mut Shard, key: &Key, after: &mut After) {
-        self.rush_some(shard, key, self.rush_exponent.load(Ordering::Relaxed) as usize, after);
+    pub(crate) fn rush(&self, shard: &mut Shard, key: &Key, deferred: &mut DeferredWork) {
+        self.rush_some(shard, key, self.rush_exponent.load(Ordering::Relaxed) as usize, deferred);
     }
 
     /// A waiting request gave up.
@@ -285,9 +285,9 @@ impl Cache {
 
     /// A request that was woken does not look: others have its turn.
     pub(crate) fn pass_on(&self, key: &Key) {
-        let mut after = After::default();
-        self.rush(&mut self.shard(key).lock(), key, &mut after);
-        after.run();
+        let mut deferred = DeferredWork::default();
+        self.rush(&mut self.shard(key).lock(), key, &mut deferred);
+        deferred.run();
     }
 }
 
@@ -333,7 +333,7 @@ impl Busy {
         tags.dedup();
         self.done = true;
         let cache = &self.cache;
-        let mut after = After::default();
+        let mut deferred = DeferredWork::default();
         let when = cache.events.clock().ticks(object.expires());
         {
             let mut shard = cache.shard(&self.key).lock();
@@ -355,10 +355,10 @@ impl Busy {
                 large.push_back((self.slot, object.vxid()));
             }
             cache.touch(&self.key);
-            cache.rush(&mut shard, &self.key, &mut after);
+            cache.rush(&mut shard, &self.key, &mut deferred);
         }
         cache.events.inserted(object, when);
-        after.run();
+        deferred.run();
     }
 
     /// Whether requests wait for what it brings.
@@ -373,15 +373,15 @@ impl Busy {
     }
 
     fn end(&self, wake: usize) {
-        let mut after = After::default();
+        let mut deferred = DeferredWork::default();
         {
             let mut shard = self.cache.shard(&self.key).lock();
             shard.remove(self.slot);
             self.cache.touch(&self.key);
-            self.cache.rush_some(&mut shard, &self.key, wake, &mut after);
+            self.cache.rush_some(&mut shard, &self.key, wake, &mut deferred);
         }
         sub(&self.cache.counters.n_objectcore, 1);
-        after.run();
+        deferred.run();
     }
 }
 

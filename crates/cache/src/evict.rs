@@ -10,7 +10,7 @@ use crate::locks::Mutex;
 
 use crate::cache::Cache;
 use crate::object::Object;
-use crate::shard::{After, Shard};
+use crate::shard::{DeferredWork, Shard};
 use crate::stats::bump;
 
 /// So many candidates are compared.
@@ -132,7 +132,7 @@ impl Cache {
     }
 
     fn take(&self, it: &Candidate<'_>, stevedore: u8, search: Search, log: &mut dyn FnMut(&str)) -> bool {
-        let mut after = After::default();
+        let mut deferred = DeferredWork::default();
         {
             let mut shard = it.shard.lock();
             let Some(object) = shard.object(it.slot, it.vxid) else { return false };
@@ -140,7 +140,7 @@ impl Cache {
                 return false;
             }
             log(&format!("LRU_Cand p={:#x} f={:#x} r=1", Arc::as_ptr(object).addr(), object.flags()));
-            self.remove(&mut shard, it.slot, &mut after);
+            self.remove(&mut shard, it.slot, &mut deferred);
             if shard.hand == it.slot {
                 shard.hand += 1;
             }
@@ -148,7 +148,7 @@ impl Cache {
         if search == Search::Pinned {
             self.pressure.fetch_add(1, Ordering::Relaxed);
         }
-        after.run();
+        deferred.run();
         bump(&self.counters.n_lru_nuked);
         log(&format!("LRU xid={}", it.vxid));
         true

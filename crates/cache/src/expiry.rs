@@ -9,7 +9,7 @@ use lacquer_flow::lookup::Limits;
 use crate::cache::Cache;
 use crate::expiry_events::{NEVER, address};
 use crate::object::Object;
-use crate::shard::{After, Shard};
+use crate::shard::{DeferredWork, Shard};
 use crate::stats::bump;
 
 impl Cache {
@@ -22,20 +22,20 @@ impl Cache {
         let mut left = budget;
         let mut next = NEVER;
         for shard in &self.shards {
-            let mut after = After::default();
+            let mut deferred = DeferredWork::default();
             {
                 let mut shard = shard.lock();
-                left = self.expire_shard(&mut shard, now, left, &mut after);
+                left = self.expire_shard(&mut shard, now, left, &mut deferred);
                 next = next.min(shard.heap.first().map_or(NEVER, |(when, _)| when));
             }
             let trace = self.events.is_traced();
-            for object in after.objects.iter().filter(|_| trace) {
+            for object in deferred.objects.iter().filter(|_| trace) {
                 let (p, e) = (address(object), object.expires() - now);
                 log(format_args!("EXP_Inspect p={p:#x} e={e:.6} f={:#x}", object.flags()));
                 let (x, t, h) = (object.vxid(), object.fresh_until(Limits::NONE) - now, object.hits());
                 log(format_args!("EXP_Expired x={x} t={t:.0} h={h}"));
             }
-            after.run();
+            deferred.run();
             if left == 0 {
                 return now;
             }
@@ -47,7 +47,13 @@ impl Cache {
         self.events.clock().time(self.shards.iter().map(earliest).min().unwrap_or(NEVER))
     }
 
-    fn expire_shard(&self, shard: &mut Shard, now: f64, mut left: usize, after: &mut After) -> usize {
+    fn expire_shard(
+        &self,
+        shard: &mut Shard,
+        now: f64,
+        mut left: usize,
+        deferred: &mut DeferredWork,
+    ) -> usize {
         let tick = self.events.clock().ticks(now);
         while left > 0 {
             let Some((_, slot)) = shard.heap.first().filter(|&(when, _)| when <= tick) else { break };
@@ -61,7 +67,7 @@ impl Cache {
             left -= 1;
             bump(&self.counters.n_expired);
             // `expire` logs it.
-            self.forget(shard, slot, after);
+            self.forget(shard, slot, deferred);
         }
         left
     }

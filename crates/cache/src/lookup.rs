@@ -11,7 +11,7 @@ use crate::bans::{BanRequest, Verdict};
 use crate::cache::{Busy, Cache, Digest, key_of};
 use crate::object::{Object, flag};
 use crate::object_ref::ObjRef;
-use crate::shard::{After, Shard};
+use crate::shard::{DeferredWork, Shard};
 use crate::slab::{Key, NONE};
 use crate::stats::bump;
 use crate::waiter::Waiter;
@@ -98,12 +98,12 @@ impl Cache {
         resumed: Option<Resumed>,
     ) -> Found {
         let key = key_of(digest);
-        let mut after = After::default();
+        let mut deferred = DeferredWork::default();
         let mut found = {
             let mut shard = self.shard(&key).lock();
-            self.decide(&mut shard, &key, args, &mut after)
+            self.decide(&mut shard, &key, args, &mut deferred)
         };
-        after.run();
+        deferred.run();
         if let Lookup::Unfinished(turn) = &mut found.lookup {
             *turn = resumed;
         } else if let Some(resumed) = resumed {
@@ -117,12 +117,12 @@ impl Cache {
         shard: &mut Shard,
         key: &Key,
         args: &LookupArgs<'_>,
-        after: &mut After,
+        deferred: &mut DeferredWork,
     ) -> Found {
         if args.always_miss {
             return Found::plain(Lookup::Miss { busy: self.busy(shard, key), stale: None });
         }
-        let walk = self.walk(shard, key, args, after);
+        let walk = self.walk(shard, key, args, deferred);
         if walk.unfinished {
             return Found::plain(Lookup::Unfinished(None));
         }
@@ -137,9 +137,9 @@ impl Cache {
             is_fetched: walk.busy,
         });
         let lookup = match (meaning, fresh, stale) {
-            (Meaning::Hit, Some(object), _) => return self.hit(shard, key, &walk, object, after),
+            (Meaning::Hit, Some(object), _) => return self.hit(shard, key, &walk, object, deferred),
             (Meaning::HitPass, Some(marker), _) => {
-                self.rush(shard, key, after);
+                self.rush(shard, key, deferred);
                 Lookup::HitPass(marker)
             }
             (Meaning::HitMiss { is_expired: false }, Some(marker), _) => {
@@ -175,10 +175,10 @@ impl Cache {
         key: &Key,
         walk: &Walk,
         object: Arc<Object>,
-        after: &mut After,
+        deferred: &mut DeferredWork,
     ) -> Found {
         self.count_hit(&object, walk.t_req);
-        self.rush(shard, key, after);
+        self.rush(shard, key, deferred);
         let memorable = walk.first == walk.fresh
             && object.state() == BodyState::Complete
             && !shard.waiting.contains_key(key);
@@ -186,7 +186,7 @@ impl Cache {
         Found { lookup: Lookup::Hit(ObjRef::shared(object)), front }
     }
 
-    fn walk(&self, shard: &mut Shard, key: &Key, args: &LookupArgs<'_>, after: &mut After) -> Walk {
+    fn walk(&self, shard: &mut Shard, key: &Key, args: &LookupArgs<'_>, deferred: &mut DeferredWork) -> Walk {
         let mut walk =
             Walk { t_req: args.t_req, fresh: None, stale: None, busy: false, first: None, unfinished: false };
         let mut newest = 0.0;
@@ -241,7 +241,7 @@ impl Cache {
             if let Some(object) = &shard.slab.get(slot).object {
                 (args.banned)(object.vxid());
             }
-            self.remove(shard, slot, after);
+            self.remove(shard, slot, deferred);
         }
         walk
     }

@@ -4,7 +4,7 @@
 use lacquer_flow::lookup::Limits;
 
 use crate::cache::{Cache, Digest, key_of, place_of};
-use crate::shard::After;
+use crate::shard::DeferredWork;
 use crate::slab::NONE;
 use crate::stats::{add, bump};
 use crate::tags::Tag;
@@ -101,7 +101,7 @@ impl Cache {
     /// Locks one shard, for one object.
     fn purge_place(&self, place: u32, found: Found, purge: Purge) -> bool {
         let Some((shard, slot)) = self.at(place) else { return false };
-        let mut after = After::default();
+        let mut deferred = DeferredWork::default();
         let mut shard = shard.lock();
         let is_it = match found {
             Found::Object { vxid } => shard.slab.holds(slot, vxid),
@@ -109,7 +109,7 @@ impl Cache {
         };
         let Some(object) = is_it.then(|| shard.slab.get(slot).object.clone()).flatten() else { return false };
         match (purge, found) {
-            (Purge::Hard, _) => self.remove(&mut shard, slot, &mut after),
+            (Purge::Hard, _) => self.remove(&mut shard, slot, &mut deferred),
             (Purge::Soft { now, .. }, Found::Tagged { .. }) if object.fresh_until(Limits::NONE) <= now => {
                 return false;
             }
@@ -118,7 +118,7 @@ impl Cache {
             }
         }
         drop(shard);
-        after.run();
+        deferred.run();
         true
     }
 }

@@ -15,12 +15,12 @@ use crate::waiter::Waiter;
 
 /// Work that is left to do when the shard is unlocked again.
 #[derive(Debug, Default)]
-pub(crate) struct After {
+pub(crate) struct DeferredWork {
     pub(crate) objects: Vec<Arc<Object>>,
     pub(crate) waiters: Vec<Arc<Waiter>>,
 }
 
-impl After {
+impl DeferredWork {
     pub(crate) fn run(self) {
         for waiter in self.waiters {
             waiter.wake();
@@ -116,10 +116,10 @@ impl Shard {
     }
 
     /// Takes up to `n` requests off a key's waiting list.
-    pub(crate) fn rush(&mut self, key: &Key, n: usize, after: &mut After) -> usize {
+    pub(crate) fn rush(&mut self, key: &Key, n: usize, deferred: &mut DeferredWork) -> usize {
         let Some(list) = self.waiting.get_mut(key) else { return 0 };
         let n = n.min(list.len());
-        after.waiters.extend(list.drain(..n));
+        deferred.waiters.extend(list.drain(..n));
         if list.is_empty() {
             self.waiting.remove(key);
         }

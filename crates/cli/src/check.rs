@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     fn status_of(line: &str, authenticated: bool) -> u16 {
-        let words = lacquer_params::words::split(line, lacquer_params::words::Rules::COMMAND);
+        let words = lacquer_params::tokenize::split(line, lacquer_params::tokenize::Rules::COMMAND);
         check(&words, authenticated).map_or_else(|(status, _)| status, |_| 200)
     }
 

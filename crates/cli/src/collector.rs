@@ -1,7 +1,7 @@
 //! Gathers the bytes that a client sends into commands: a line each, or a line that ends in
 //! `<< TOKEN` and all that follows up to the token on a line's end (a here-document).
 
-use lacquer_params::words::{Rules, split_bytes};
+use lacquer_params::tokenize::{Rules, split_bytes};
 
 use crate::command_table::{Home, find};
 

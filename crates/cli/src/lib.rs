@@ -16,4 +16,4 @@ pub mod json;
 pub mod link;
 pub mod status;
 
-pub use lacquer_params::words;
+pub use lacquer_params::tokenize;

@@ -2,7 +2,7 @@
 
 use lacquer_http::multipart::Multipart;
 
-use crate::outlet::Outlet;
+use crate::pipeline::BodyPipeline;
 use crate::sink::{SendError, Sink};
 use crate::source::Source;
 use crate::stored::send_stored;
@@ -11,18 +11,18 @@ use crate::stored::send_stored;
 pub async fn send_parts<S: Sink>(
     source: &Source,
     parts: &Multipart,
-    outlet: &mut Outlet<S>,
+    pipeline: &mut BodyPipeline<S>,
 ) -> Result<(), SendError> {
     for (number, &(low, high)) in parts.ranges().iter().enumerate() {
-        outlet.write(&parts.part_head(number)).await?;
+        pipeline.write(&parts.part_head(number)).await?;
         match source {
-            Source::Object(object) => send_stored(outlet, object, low, high + 1).await?,
+            Source::Object(object) => send_stored(pipeline, object, low, high + 1).await?,
             Source::Bytes(bytes) => {
                 let part = usize::try_from(low).ok().zip(usize::try_from(high).ok());
                 let part = part.and_then(|(low, high)| bytes.get(low..=high));
-                outlet.write(part.ok_or(SendError::Source)?).await?;
+                pipeline.write(part.ok_or(SendError::Source)?).await?;
             }
         }
     }
-    outlet.write(&parts.end()).await
+    pipeline.write(&parts.end()).await
 }

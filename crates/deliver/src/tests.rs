@@ -152,15 +152,15 @@ fn run<T>(work: impl Future<Output = T>) -> T {
     runtime().block_on(work)
 }
 
-fn client(outlet: Outlet<Recorder>) -> Recorder {
-    match outlet.into_below() {
-        Below::Client(recorder) => recorder,
-        Below::Include(_) | Below::Lent => unreachable!("it goes to the client"),
+fn client(pipeline: BodyPipeline<Recorder>) -> Recorder {
+    match pipeline.into_sink() {
+        BodySink::Client(recorder) => recorder,
+        BodySink::Include(_) | BodySink::Lent => unreachable!("it goes to the client"),
     }
 }
 
-fn outlet(filters: Vec<Box<dyn Filter>>, sink: Recorder) -> Outlet<Recorder> {
-    Outlet::new(filters, 1 << 15, Below::Client(sink))
+fn pipeline(filters: Vec<Box<dyn Filter>>, sink: Recorder) -> BodyPipeline<Recorder> {
+    BodyPipeline::new(filters, 1 << 15, BodySink::Client(sink))
 }
 
 fn recorder(most: u64) -> Recorder {
@@ -220,7 +220,7 @@ fn filters_and_parts_give_the_same_bytes_however_they_are_cut() {
         let body = [&half[..], &half[..]].concat();
         let object = world.complete(&body);
         // Packed on the way.
-        let mut packing = outlet(vec![Box::new(Gzip::new(6))], recorder(1000));
+        let mut packing = pipeline(vec![Box::new(Gzip::new(6))], recorder(1000));
         run(send_stored(&mut packing, &object, 0, u64::MAX)).expect("it is complete");
         run(packing.end()).expect("there is an end");
         let packed = client(packing).bytes;
@@ -228,7 +228,7 @@ fn filters_and_parts_give_the_same_bytes_however_they_are_cut() {
         let (low, high) = (random.below(body.len() as u64), body.len() as u64);
         let filters: Vec<Box<dyn Filter>> =
             vec![Box::new(Gunzip::for_delivery()), Box::new(RangeOf::new(low, high))];
-        let mut unpacking = outlet(filters, recorder(1000));
+        let mut unpacking = pipeline(filters, recorder(1000));
         match run(send_stored(&mut unpacking, &world.complete(&packed), 0, u64::MAX)) {
             Ok(()) | Err(SendError::Enough) => {}
             failed => panic!("{failed:?}"),
@@ -242,7 +242,7 @@ fn filters_and_parts_give_the_same_bytes_however_they_are_cut() {
         let parts = Multipart::new(ranges, high, Some(b"text/plain"), 1);
         let wanted = parts.length();
         for source in [Source::Bytes(body.clone()), Source::Bytes(half.clone())] {
-            let mut several = outlet(Vec::new(), Recorder { most: 1000, ..Recorder::default() });
+            let mut several = pipeline(Vec::new(), Recorder { most: 1000, ..Recorder::default() });
             let sent = run(send_parts(&source, &parts, &mut several));
             let is_whole = matches!(&source, Source::Bytes(bytes) if bytes.len() == body.len());
             assert_eq!(sent.is_ok(), is_whole, "a range that is not there is a failure");
@@ -275,26 +275,26 @@ fn a_source_is_sent_with_its_end() {
 fn included_bodies_become_part_of_a_gzip_stream() {
     let world = World::new();
     let (plain, mut packed) = (b"plain ".repeat(1000), Vec::new());
-    let mut packing = outlet(vec![Box::new(Gzip::new(6))], recorder(u64::MAX >> 1));
+    let mut packing = pipeline(vec![Box::new(Gzip::new(6))], recorder(u64::MAX >> 1));
     run(send_stored(&mut packing, &world.complete(&plain), 0, u64::MAX)).expect("it is complete");
     run(packing.end()).expect("there is an end");
     packed.extend(client(packing).bytes);
     for (body, is_packed) in [(&plain, false), (&packed, true)] {
         let object = world.complete(body);
-        let mut page = outlet(Vec::new(), recorder(u64::MAX >> 1));
+        let mut page = pipeline(Vec::new(), recorder(u64::MAX >> 1));
         run(page.write(&splice::HEADER)).expect("it takes all");
-        let mut seam = Box::new(Seam::new(page, true, Checksum::default(), true));
-        assert!(run(seam.fit(Some(&object), is_packed, false)));
-        let mut inner = Outlet::new(Vec::new(), 1 << 15, Below::Include(seam));
+        let mut include = Box::new(EsiInclude::new(page, true, Checksum::default(), true));
+        assert!(run(include.fit(Some(&object), is_packed, false)));
+        let mut inner = BodyPipeline::new(Vec::new(), 1 << 15, BodySink::Include(include));
         run(send_stored(&mut inner, &object, 0, u64::MAX)).expect("it is complete");
-        let Below::Include(mut seam) = inner.into_below() else { unreachable!() };
-        seam.close();
-        assert_eq!(seam.take_count(), body.len() as u64);
-        let (mut page, sum, sent) = seam.into_parts();
+        let BodySink::Include(mut include) = inner.into_sink() else { unreachable!() };
+        include.close();
+        assert_eq!(include.take_count(), body.len() as u64);
+        let (mut page, sum, sent) = include.into_parts();
         sent.expect("nothing failed");
         run(page.write(&splice::trailer(sum))).expect("it takes all");
         let stream = client(page).bytes;
-        let mut unpacking = outlet(vec![Box::new(Gunzip::for_delivery())], recorder(u64::MAX >> 1));
+        let mut unpacking = pipeline(vec![Box::new(Gunzip::for_delivery())], recorder(u64::MAX >> 1));
         run(unpacking.write(&stream)).expect("it is gzip");
         run(unpacking.end()).expect("its checksum is right");
         assert!(client(unpacking).bytes == plain, "packed: {is_packed}");
@@ -305,19 +305,19 @@ fn included_bodies_become_part_of_a_gzip_stream() {
 fn a_broken_include_and_a_gone_client_are_told() {
     let world = World::new();
     let broken = world.complete(b"\x1f\x8b\x08\0 this is not gzip");
-    let mut seam = Seam::new(outlet(Vec::new(), recorder(9)), true, Checksum::default(), true);
-    assert!(!run(seam.fit(Some(&broken), true, false)));
-    seam.fail();
-    assert!(matches!(seam.into_parts().2, Err(SendError::Include)));
+    let mut include = EsiInclude::new(pipeline(Vec::new(), recorder(9)), true, Checksum::default(), true);
+    assert!(!run(include.fit(Some(&broken), true, false)));
+    include.fail();
+    assert!(matches!(include.into_parts().2, Err(SendError::Include)));
 
     let body = Random(1).bytes(200_000);
     let object = world.complete(&body);
     for breaks_after in [0, 1, 5] {
         let sink = Recorder { breaks_after: Some(breaks_after), ..recorder(20_000) };
-        let mut through = outlet(Vec::new(), sink);
+        let mut through = pipeline(Vec::new(), sink);
         let sent = run(send_stored(&mut through, &object, 0, u64::MAX));
         assert!(matches!(sent, Err(SendError::Io(_))) || breaks_after == 5, "{sent:?}");
-        let Below::Client(sink) = through.into_below() else { unreachable!() };
+        let BodySink::Client(sink) = through.into_sink() else { unreachable!() };
         assert!(!sink.ended && body.starts_with(&sink.bytes));
     }
 }
@@ -334,9 +334,9 @@ fn only_a_whole_body_gets_its_end() {
         (Err(SendError::disconnected()), false, 0),
     ] {
         let is_failure = !ends;
-        let mut below = Below::Client(recorder(1));
-        assert_eq!(run(below.settle(sent)).is_err(), is_failure);
-        let Below::Client(sink) = below else { unreachable!() };
+        let mut sink = BodySink::Client(recorder(1));
+        assert_eq!(run(sink.settle(sent)).is_err(), is_failure);
+        let BodySink::Client(sink) = sink else { unreachable!() };
         assert_eq!((sink.ended, sink.flushes), (ends, flushes));
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use lacquer_params::ParamSet;
 
 use crate::fault::{Fault, Outcome};
-use crate::options::said::LETTERS;
+use crate::options::raw_args::LETTERS;
 use crate::workdir;
 
 /// Options for people: how they are written, and what they mean.

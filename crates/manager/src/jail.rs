@@ -2,7 +2,7 @@
 //! again only for what needs it; the worker drops root for good.
 
 use lacquer_cli::link::Credentials;
-use lacquer_cli::words::{Rules, split};
+use lacquer_cli::tokenize::{Rules, split};
 use rustix::fs::{Gid, Uid};
 use rustix::process::{getegid, geteuid, getgid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};

@@ -37,7 +37,7 @@ pub use machine::Machine;
 
 use crate::daemon::Background;
 use crate::fault::{Fault, Outcome};
-use crate::options::said::{self, LETTERS, Mode, Request};
+use crate::options::raw_args::{self, LETTERS, Mode, Request};
 
 /// Last part of the program's name.
 fn basename(program: &OsStr) -> String {
@@ -74,7 +74,7 @@ fn run(program: &OsString, mut arguments: Vec<OsString>) -> Outcome<u8> {
         return Ok(0);
     }
     let name = basename(program);
-    match said::parse(&words)? {
+    match raw_args::parse(&words)? {
         Request::Version => {
             eprint!("{}", version::long(&name));
             Ok(0)

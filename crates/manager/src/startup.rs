@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use lacquer_cli::words::{Rules, split};
+use lacquer_cli::tokenize::{Rules, split};
 use lacquer_params::{DebugBits, ParamSet};
 use lacquer_vcl::Text;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -19,7 +19,7 @@ use crate::fault::{Fault, Outcome, words};
 use crate::jail::Jail;
 use crate::listen::{Listeners, is_backend_path};
 use crate::manager::{Manager, Reply};
-use crate::options::said::{Mode, Ordered, Said};
+use crate::options::raw_args::{Mode, Ordered, RawOptions};
 use crate::secret::Secret;
 use crate::service::{Service, Signals};
 use crate::shm::Shm;
@@ -79,7 +79,7 @@ fn platform_defaults(params: &mut ParamSet) {
 }
 
 impl Meant {
-    fn from(said: &Said, jail: &Jail) -> Outcome<Meant> {
+    fn from(said: &RawOptions, jail: &Jail) -> Outcome<Meant> {
         let mut meant = Meant {
             params: ParamSet::new(),
             listeners: Listeners::default(),
@@ -152,7 +152,7 @@ fn one_line(text: &str) -> String {
     lines.join(" ")
 }
 
-fn identity(said: &Said, host: &str) -> Outcome<String> {
+fn identity(said: &RawOptions, host: &str) -> Outcome<String> {
     let Some(identity) = said.identity.as_deref().filter(|identity| !identity.is_empty()) else {
         return Ok(host.to_owned());
     };
@@ -164,7 +164,7 @@ fn identity(said: &Said, host: &str) -> Outcome<String> {
 }
 
 /// The file of `-S`, if there is to be a secret at all.
-fn given_secret(said: &Said, jail: &Jail) -> Outcome<Option<PathBuf>> {
+fn given_secret(said: &RawOptions, jail: &Jail) -> Outcome<Option<PathBuf>> {
     match said.secret.as_deref() {
         None => Ok(None),
         Some("none") => {
@@ -207,7 +207,12 @@ fn raise_descriptor_limit() {
 }
 
 /// Sets everything up and serves until the end; returns the exit code. `name` is the last part of `program`.
-pub fn run(said: &Said, program: &OsString, name: &str, background: &mut Option<Background>) -> Outcome<u8> {
+pub fn run(
+    said: &RawOptions,
+    program: &OsString,
+    name: &str,
+    background: &mut Option<Background>,
+) -> Outcome<u8> {
     raise_descriptor_limit();
     let complain = Complain::new(matches!(said.mode, Mode::Debug | Mode::Foreground), name);
     let jail = Jail::enter(said.jail.as_deref())?;
@@ -309,7 +314,7 @@ fn load_vcl(manager: &mut Manager, vcl: &[StartVcl]) -> Outcome<()> {
 
 fn serve(
     mut manager: Manager,
-    said: &Said,
+    said: &RawOptions,
     init: Option<File>,
     background: &mut Option<Background>,
 ) -> Outcome<u8> {
@@ -353,7 +358,7 @@ fn serve(
 
 fn serve_until_the_end(
     service: &mut Service,
-    said: &Said,
+    said: &RawOptions,
     init: Option<File>,
     background: &mut Option<Background>,
 ) -> Outcome<u8> {

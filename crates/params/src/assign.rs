@@ -3,8 +3,8 @@
 use crate::bits;
 use crate::number::{parse_bytes, parse_decimal, parse_duration, show_bytes};
 use crate::spec::Kind;
+use crate::tokenize::{Rules, split};
 use crate::value::{PoolParam, SlotMut};
-use crate::words::{Rules, split};
 
 /// The bounds that hold now, as text, with their reasons.
 #[derive(Clone, Copy, Debug, Default)]

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::words::{Rules, split};
+use crate::tokenize::{Rules, split};
 
 /// A bit set as the dynamic access uses it.
 pub trait BitSet {

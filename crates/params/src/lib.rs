@@ -21,8 +21,8 @@ mod table_h2;
 #[macro_use]
 mod table_process;
 mod table_tags;
+pub mod tokenize;
 mod value;
-pub mod words;
 
 pub use bits::{DebugBits, ExperimentalBits, FeatureBits, VccFeatureBits, VslMask};
 pub use set::{Effect, ParamSet, SetError};

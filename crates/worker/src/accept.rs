@@ -15,8 +15,8 @@ use lacquer_cli::link::{ListenAddress, ListenSocket, Transport};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::balancer::{Arrival, ConnectionBalancer, ConnectionLease};
 use crate::clock;
-use crate::crew::{Arrival, Crew, Place};
 use crate::descriptors::Need;
 use crate::reactor::Reactor;
 use crate::session::{self, Listener};
@@ -77,7 +77,7 @@ impl Inherited {
 }
 
 /// Accepts on one socket for as long as the worker runs.
-pub async fn accept_loop(reactor: Rc<Reactor>, crew: Arc<Crew>, inherited: Arc<Inherited>) {
+pub async fn accept_loop(reactor: Rc<Reactor>, balancer: Arc<ConnectionBalancer>, inherited: Arc<Inherited>) {
     let mut accepting = reactor.shared.accepting.subscribe();
     let mut pause = 0.0f64;
     if accepting.wait_for(|&go| go).await.is_err() {
@@ -98,12 +98,12 @@ pub async fn accept_loop(reactor: Rc<Reactor>, crew: Arc<Crew>, inherited: Arc<I
                 if stream.raw_fd() >= reactor.shared.descriptors.marks(&reactor.params()).crowded {
                     pause = make_room(&reactor, &stream, pause).await;
                 }
-                let place = crew.place(reactor.id);
+                let lease = balancer.lease(reactor.id);
                 let listener = inherited.listener.clone();
-                if place.reactor == reactor.id {
-                    welcome(&reactor, stream, listener, place);
+                if lease.reactor == reactor.id {
+                    welcome(&reactor, stream, listener, lease);
                 } else {
-                    crew.send(Arrival { stream, listener, place });
+                    balancer.send(Arrival { stream, listener, lease });
                 }
             }
             Err(e) => pause = failed(&reactor, &e, pause).await,
@@ -130,19 +130,19 @@ async fn make_room(reactor: &Reactor, accepted: &Stream, mut pause: f64) -> f64 
 
 /// Serves what others have accepted for this reactor.
 pub async fn arrivals_loop(reactor: Rc<Reactor>, mut arrivals: UnboundedReceiver<Arrival>) {
-    while let Some(Arrival { stream, listener, place }) = arrivals.recv().await {
+    while let Some(Arrival { stream, listener, lease }) = arrivals.recv().await {
         match stream.rebind() {
-            Ok(stream) => welcome(&reactor, stream, listener, place),
+            Ok(stream) => welcome(&reactor, stream, listener, lease),
             Err(e) => drop(failed(&reactor, &e, 0.0).await),
         }
     }
 }
 
-fn welcome(reactor: &Rc<Reactor>, stream: Stream, listener: Arc<Listener>, place: Place) {
+fn welcome(reactor: &Rc<Reactor>, stream: Stream, listener: Arc<Listener>, lease: ConnectionLease) {
     tune(reactor, &stream);
     let reactor = reactor.clone();
     tokio::task::spawn_local(async move {
-        let _place = place;
+        let _place = lease;
         let watched = reactor.watched.clone();
         let session = pin!(session::run(reactor, stream, listener));
         in_turns(&watched.turn, turn::Place::Connection, session).await;

@@ -32,7 +32,7 @@ pub struct Origin {
 }
 
 /// Facts that an origin is made from, besides its own declaration.
-pub struct Surroundings<'s> {
+pub struct OriginContext<'s> {
     pub vcl_name: &'s str,
     pub probe: Option<&'s Probe>,
     /// The backend that makes the connection for it.
@@ -42,7 +42,7 @@ pub struct Surroundings<'s> {
 }
 
 impl Origin {
-    pub fn new(mut spec: Backend, around: &Surroundings<'_>) -> Origin {
+    pub fn new(mut spec: Backend, around: &OriginContext<'_>) -> Origin {
         let address = if around.prefer_ipv6 { spec.ipv6.or(spec.ipv4) } else { spec.ipv4.or(spec.ipv6) };
         let endpoint = match around.via {
             None => Endpoint::new(spec.ipv4, spec.ipv6, spec.path.clone(), spec.preamble.clone()),

@@ -17,19 +17,19 @@ use tokio::runtime::{LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::accept::{Inherited, accept_loop, arrivals_loop};
+use crate::balancer::{Arrival, ConnectionBalancer};
 use crate::client::Req;
-use crate::crew::{Arrival, Crew};
 use crate::descriptors::Descriptors;
-use crate::fetch::Runner;
+use crate::fetch::FetchDriver;
 use crate::live_params::{LiveParams, apply_settings};
 use crate::locks::Locks;
 use crate::pool_counters::PoolCounters;
 use crate::reactor::{Makers, Reactor};
 use crate::runtimes::Runtimes;
-use crate::seat::Seat;
 use crate::shared::Shared;
 use crate::stevedores::Stevedores;
 use crate::tag_counters::TagCounters;
+use crate::transaction_slot::TransactionSlot;
 use crate::turn::{Place, in_turns};
 use crate::vcl_table::VclTable;
 use crate::vxids::Vxids;
@@ -38,8 +38,8 @@ use crate::vxids::Vxids;
 const DESCRIPTORS_AT_ONCE: u64 = 1 << 16;
 
 const MAKERS: Makers = Makers {
-    request: |reactor, params| Seat::<Req>::new(&reactor.shared.log, params).hide(),
-    fetch: |reactor, params| Runner::new(reactor, params).hide(),
+    request: |reactor, params| TransactionSlot::<Req>::new(&reactor.shared.log, params).hide(),
+    fetch: |reactor, params| FetchDriver::new(reactor, params).hide(),
 };
 
 /// Sets everything up; when it returns the reactors run and wait for leave to accept.
@@ -123,9 +123,9 @@ fn reactor_count() -> usize {
 }
 
 fn start_reactors(shared: &Arc<Shared>, sockets: &[Arc<Inherited>]) -> Result<(), String> {
-    let (crew, ends) = Crew::new(reactor_count());
+    let (balancer, ends) = ConnectionBalancer::new(reactor_count());
     for (id, arrivals) in ends.into_iter().enumerate() {
-        let (shared, sockets, crew) = (shared.clone(), sockets.to_vec(), crew.clone());
+        let (shared, sockets, balancer) = (shared.clone(), sockets.to_vec(), balancer.clone());
         let (started, outcome) = mpsc::channel();
         std::thread::Builder::new()
             .name(format!("reactor-{id}"))
@@ -133,7 +133,7 @@ fn start_reactors(shared: &Arc<Shared>, sockets: &[Arc<Inherited>]) -> Result<()
                 Ok(runtime) => {
                     shared.runtimes.add(runtime.handle().clone());
                     let _ = started.send(Ok(()));
-                    react(&runtime, Reactor::new(shared, id, MAKERS), &crew, arrivals, sockets);
+                    react(&runtime, Reactor::new(shared, id, MAKERS), &balancer, arrivals, sockets);
                 }
                 Err(e) => drop(started.send(Err(e))),
             })
@@ -167,14 +167,14 @@ fn spawn(
 fn react(
     runtime: &LocalRuntime,
     reactor: Rc<Reactor>,
-    crew: &Arc<Crew>,
+    balancer: &Arc<ConnectionBalancer>,
     arrivals: UnboundedReceiver<Arrival>,
     sockets: Vec<Arc<Inherited>>,
 ) {
     crate::sys::prepare_thread();
     reactor.watched.on_this_thread();
     for socket in sockets {
-        spawn(runtime, &reactor, Place::Accepting, accept_loop(reactor.clone(), crew.clone(), socket));
+        spawn(runtime, &reactor, Place::Accepting, accept_loop(reactor.clone(), balancer.clone(), socket));
     }
     spawn(runtime, &reactor, Place::Accepting, arrivals_loop(reactor.clone(), arrivals));
     spawn(runtime, &reactor, Place::Sweeping, reactor.clone().keep_sweeping());

@@ -58,12 +58,12 @@ impl Drop for OriginSlot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backends::Surroundings;
+    use crate::backends::OriginContext;
 
     #[test]
     fn a_panic_gives_the_slot_back() {
         let spec = lacquer_vcl::program::Backend { max_connections: Some(1), ..Default::default() };
-        let around = Surroundings { vcl_name: "boot", probe: None, via: None, prefer_ipv6: false, now: 0.0 };
+        let around = OriginContext { vcl_name: "boot", probe: None, via: None, prefer_ipv6: false, now: 0.0 };
         let origin = Arc::new(Origin::new(spec, &around));
         let taken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let mut slot = OriginSlot::take(&origin, 100).expect("there is one");
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_share_is_of_those_that_wait() {
-        let around = Surroundings { vcl_name: "boot", probe: None, via: None, prefer_ipv6: false, now: 0.0 };
+        let around = OriginContext { vcl_name: "boot", probe: None, via: None, prefer_ipv6: false, now: 0.0 };
         let origin = Arc::new(Origin::new(lacquer_vcl::program::Backend::default(), &around));
         let mut pipe = OriginSlot::take(&origin, 1).expect("there is one");
         assert!(OriginSlot::take(&origin, 1).is_none(), "the first waits");

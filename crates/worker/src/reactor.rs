@@ -18,20 +18,20 @@ use crate::deadlines::{Deadlines, Idleness};
 use crate::descriptors::Need;
 use crate::h2;
 use crate::pool_counters::LocalPoolCounters;
+use crate::recycle_pool::RecyclePool;
 use crate::shared::Shared;
 use crate::slices::Shift;
-use crate::spares::Spares;
 use crate::vcl_table::VclRef;
 use crate::watched::Watched;
 
 /// Memory that a transaction leaves to the next one of its kind. The reactor does not see its type.
-pub type Spare = Box<dyn Any>;
+pub type Recycled = Box<dyn Any>;
 
 /// The functions that make spares when there should be more of them.
 #[derive(Clone, Copy)]
 pub struct Makers {
-    pub request: fn(&Reactor, &Params) -> Spare,
-    pub fetch: fn(&Reactor, &Params) -> Spare,
+    pub request: fn(&Reactor, &Params) -> Recycled,
+    pub fetch: fn(&Reactor, &Params) -> Recycled,
 }
 
 pub struct Reactor {
@@ -45,8 +45,8 @@ pub struct Reactor {
     vcl: RefCell<Option<Rc<VclRef>>>,
     vcl_generation: Cell<u64>,
     makers: Makers,
-    requests: Spares<Spare>,
-    fetches: Spares<Spare>,
+    requests: RecyclePool<Recycled>,
+    fetches: RecyclePool<Recycled>,
     /// The time of the last housekeeping.
     tidied: Cell<Instant>,
     date: RefCell<DateCache>,
@@ -81,8 +81,8 @@ impl Reactor {
             vcl: RefCell::new(None),
             vcl_generation: Cell::new(0),
             makers,
-            requests: Spares::default(),
-            fetches: Spares::default(),
+            requests: RecyclePool::default(),
+            fetches: RecyclePool::default(),
             tidied: Cell::new(Instant::now()),
             date: RefCell::new(DateCache::default()),
             via: format!("1.1 {} (Varnish/7.7)", shared.config.identity).into(),
@@ -152,21 +152,21 @@ impl Reactor {
     }
 
     /// Returns what a request left, if one did.
-    pub fn take_request(&self) -> Option<Spare> {
+    pub fn take_request(&self) -> Option<Recycled> {
         self.requests.take(&self.pool_counters.req)
     }
 
-    pub fn give_request(&self, spare: Spare) {
+    pub fn give_request(&self, spare: Recycled) {
         let limits = self.pool_counters.share(self.params.borrow().pool_req);
         self.requests.give(spare, self.tidied.get(), limits, &self.pool_counters.req);
     }
 
     /// Returns what a fetch left, if one did.
-    pub fn take_fetch(&self) -> Option<Spare> {
+    pub fn take_fetch(&self) -> Option<Recycled> {
         self.fetches.take(&self.pool_counters.busyobj)
     }
 
-    pub fn give_fetch(&self, spare: Spare) {
+    pub fn give_fetch(&self, spare: Recycled) {
         let limits = self.pool_counters.share(self.params.borrow().pool_vbo);
         self.fetches.give(spare, self.tidied.get(), limits, &self.pool_counters.busyobj);
     }

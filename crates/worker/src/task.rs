@@ -97,7 +97,7 @@ pub fn log_storage(log: &mut TxLog, kind: &str, name: &str) {
 }
 
 /// A transaction that VCL runs for.
-pub trait Scene: Host + Sized {
+pub trait VclTask: Host + Sized {
     fn task(&mut self) -> &mut Task;
 
     /// Returns whether nobody waits for this any more. No more VCL is run for it then.
@@ -107,7 +107,7 @@ pub trait Scene: Host + Sized {
 }
 
 /// Runs one subroutine of VCL, with its records in the log.
-pub async fn run_vcl<S: Scene>(scene: &mut S, method: Method) -> Action {
+pub async fn run_vcl<S: VclTask>(scene: &mut S, method: Method) -> Action {
     if scene.is_reset() {
         return Action::Fail;
     }

@@ -1,4 +1,4 @@
 //! The command line.
 
 pub mod named;
-pub mod said;
+pub mod raw_args;

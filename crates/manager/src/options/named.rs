@@ -1,6 +1,6 @@
 //! Arguments of the form `[name=]first[,more...]`, which `-a` and `-s` share, and names in general.
 
-use lacquer_cli::words::{Rules, split};
+use lacquer_cli::tokenize::{Rules, split};
 
 use crate::fault::{Fault, Outcome};
 

@@ -18,20 +18,20 @@ pub(super) struct Room {
     /// Where the records end.
     len: usize,
     /// Below it, `AHEAD` bytes follow. Zero when there are not so many, or nobody may use them.
-    brim: usize,
+    fast_limit: usize,
     /// Whether records may be made ahead of any look at their length.
     open: bool,
 }
 
 impl Room {
     pub(super) const fn new() -> Self {
-        Self { bytes: Vec::new(), len: RECORD_HEAD, brim: 0, open: false }
+        Self { bytes: Vec::new(), len: RECORD_HEAD, fast_limit: 0, open: false }
     }
 
     /// The places of the next record's head and text, if every short text fits there and may be written.
     #[inline(always)]
     pub(super) fn ahead(&mut self) -> Option<(&mut [u8; RECORD_HEAD], &mut [u8; TEXT])> {
-        if self.len >= self.brim {
+        if self.len >= self.fast_limit {
             return None;
         }
         // SAFETY: `len < brim`, and `find_brim` set the brim to `bytes.len() - AHEAD + 1` at most; it runs
@@ -55,7 +55,7 @@ impl Room {
     }
 
     fn find_brim(&mut self) {
-        self.brim = if self.open { (self.bytes.len() + 1).saturating_sub(AHEAD) } else { 0 };
+        self.fast_limit = if self.open { (self.bytes.len() + 1).saturating_sub(AHEAD) } else { 0 };
     }
 
     pub(super) fn len(&self) -> usize {

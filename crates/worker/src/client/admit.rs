@@ -9,9 +9,9 @@ use lacquer_shm::Tag;
 use super::presence;
 use super::{Req, Step};
 use crate::admission::Bound;
+use crate::client_transport::ClientTransport;
 use crate::clock;
 use crate::patience::HalfClosed;
-use crate::wire::Wire;
 
 /// Gives the request leave to wait. If there is none, returns how the request ends.
 pub async fn admit(req: &mut Req) -> Result<(), Step> {
@@ -57,8 +57,8 @@ fn refuse(req: &mut Req, bound: Bound) -> Step {
     req.log_error("Too many requests wait for an origin or a body");
     let counters = &req.task.reactor.counters;
     match &req.tx {
-        Wire::Socket(_) => counters.sess_dropped.add(1),
-        Wire::Stream(_) => counters.req_dropped.add(1),
+        ClientTransport::Socket(_) => counters.sess_dropped.add(1),
+        ClientTransport::Stream(_) => counters.req_dropped.add(1),
     }
     if req.close.is_none() {
         req.close = Some(SessClose::Overload);
@@ -67,7 +67,7 @@ fn refuse(req: &mut Req, bound: Bound) -> Step {
         req.err_code = 503;
         return Step::Synth;
     }
-    if let Wire::Stream(stream) = &req.tx
+    if let ClientTransport::Stream(stream) = &req.tx
         && stream.error().is_none()
     {
         stream.reset(Error::Stream(Reason::RefusedStream));

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use lacquer_cache::{ObjRef, Object};
-use lacquer_deliver::{Outlet, Seam, SendError, Sink, send_stored};
+use lacquer_deliver::{BodyPipeline, EsiInclude, SendError, Sink, send_stored};
 use lacquer_filters::esi::{Order, Player};
 use lacquer_filters::splice::{self, Checksum};
 use lacquer_flow::inclusion;
@@ -16,9 +16,9 @@ use super::top::Top;
 use super::{Req, Start};
 use crate::clock;
 use crate::exit::Exit;
-use crate::memory::Memory;
-use crate::seat::Seat;
 use crate::task::{Logged, REQ};
+use crate::transaction_buffers::TransactionBuffers;
+use crate::transaction_slot::TransactionSlot;
 
 /// Includes without a pause; hits take some 10 µs each.
 const INCLUDES_AT_ONCE: u32 = 16;
@@ -27,21 +27,21 @@ const INCLUDES_AT_ONCE: u32 = 16;
 pub async fn play(
     req: &mut Req,
     object: &ObjRef,
-    outlet: Outlet<Exit>,
-) -> (Outlet<Exit>, Result<(), SendError>) {
-    let Some(program) = crate::extra::esi_program(object) else {
-        return (outlet, Err(SendError::Source));
+    pipeline: BodyPipeline<Exit>,
+) -> (BodyPipeline<Exit>, Result<(), SendError>) {
+    let Some(program) = crate::object_attributes::esi_program(object) else {
+        return (pipeline, Err(SendError::Source));
     };
     let player = Player::new(program);
     let gzip = player.is_gzip();
-    let mut play = Play { object, outlet, gzip, sum: Checksum::default(), at: 0 };
+    let mut play = Play { object, pipeline, gzip, sum: Checksum::default(), at: 0 };
     let played = play.all(req, player).await;
-    (play.outlet, played)
+    (play.pipeline, played)
 }
 
 struct Play<'o> {
     object: &'o Object,
-    outlet: Outlet<Exit>,
+    pipeline: BodyPipeline<Exit>,
     gzip: bool,
     /// Of what the gzip stream unpacks to.
     sum: Checksum,
@@ -51,15 +51,15 @@ struct Play<'o> {
 
 impl Play<'_> {
     async fn all(&mut self, req: &mut Req, player: Player<'_>) -> Result<(), SendError> {
-        let own_stream = self.gzip && self.outlet.enclosing_gzip().is_none();
+        let own_stream = self.gzip && self.pipeline.enclosing_gzip().is_none();
         if own_stream {
-            self.outlet.write(&splice::HEADER).await?;
+            self.pipeline.write(&splice::HEADER).await?;
         }
         for order in player {
             match order {
                 Order::Send { length, origin, crc } => {
                     let to = self.at + length;
-                    send_stored(&mut self.outlet, self.object, self.at, to).await?;
+                    send_stored(&mut self.pipeline, self.object, self.at, to).await?;
                     self.sum.append(Checksum { crc, length: origin });
                     self.at = to;
                 }
@@ -71,9 +71,9 @@ impl Play<'_> {
             }
         }
         if own_stream {
-            self.outlet.write(&splice::trailer(self.sum)).await?;
-        } else if let Some(seam) = self.outlet.enclosing_gzip().filter(|_| self.gzip) {
-            seam.append(self.sum);
+            self.pipeline.write(&splice::trailer(self.sum)).await?;
+        } else if let Some(include) = self.pipeline.enclosing_gzip().filter(|_| self.gzip) {
+            include.append(self.sum);
         }
         Ok(())
     }
@@ -86,7 +86,7 @@ impl Play<'_> {
             return Ok(());
         }
         tokio::task::yield_now().await;
-        self.outlet.check()
+        self.pipeline.check()
     }
 
     async fn include(
@@ -103,11 +103,11 @@ impl Play<'_> {
             req.task.log.put_fmt(Tag::VCL_Error, text);
             return if or_fail { Err(SendError::Include) } else { Ok(()) };
         }
-        let outlet = std::mem::replace(&mut self.outlet, Outlet::lent());
-        let seam = Box::new(Seam::new(outlet, self.gzip, self.sum, or_fail));
-        let seam = run(req, url, host, seam).await.ok_or(SendError::Source)?;
+        let pipeline = std::mem::replace(&mut self.pipeline, BodyPipeline::lent());
+        let include = Box::new(EsiInclude::new(pipeline, self.gzip, self.sum, or_fail));
+        let include = run(req, url, host, include).await.ok_or(SendError::Source)?;
         let sent;
-        (self.outlet, self.sum, sent) = seam.into_parts();
+        (self.pipeline, self.sum, sent) = include.into_parts();
         sent
     }
 }
@@ -116,22 +116,27 @@ fn top_of(req: &Req) -> Top {
     Top::new(&req.http, &req.task.ws, req.task.params.http_max_hdr as usize)
 }
 
-/// A request of its own whose response goes into the seam.
-async fn run(req: &mut Req, url: [&[u8]; 2], host: &[u8], seam: Box<Seam<Exit>>) -> Option<Box<Seam<Exit>>> {
+/// A request of its own whose response goes into the include.
+async fn run(
+    req: &mut Req,
+    url: [&[u8]; 2],
+    host: &[u8],
+    include: Box<EsiInclude<Exit>>,
+) -> Option<Box<EsiInclude<Exit>>> {
     let reactor = req.task.reactor.clone();
     reactor.counters.esi_req.add(1);
     let level = req.esi_level + 1;
     let vxid = Vxid::client(reactor.vxid());
     let params = reactor.params();
-    let mut seat = Seat::take(&reactor);
-    let memory = seat.prepare(&reactor.shared.log, &params);
+    let mut slot = TransactionSlot::take(&reactor);
+    let memory = slot.prepare(&reactor.shared.log, &params);
     let why = format!("esi {level}");
     memory.log.begin(vxid);
     memory.log.put_relation(Tag::Begin, "req", req.task.vxid(), &why);
     req.task.link("req", vxid, &why);
     let now = clock::real();
     memory.log.put_timestamp("Start", now, now, now);
-    make_request(memory, req, url, host, seam.is_gzip());
+    make_request(memory, req, url, host, include.is_gzip());
 
     let top = req.top.clone().unwrap_or_else(|| Rc::new(top_of(req)));
     req.top = Some(top.clone());
@@ -144,12 +149,12 @@ async fn run(req: &mut Req, url: [&[u8]; 2], host: &[u8], seam: Box<Seam<Exit>>)
         t_first: now,
         t_req: req.t_req,
     };
-    let child = seat.occupy(|memory| Req::new(start, memory))?;
+    let child = slot.occupy(|memory| Req::new(start, memory))?;
     child.esi_level = level;
     child.top = Some(top);
     child.first_vcl.clone_from(&req.first_vcl);
     child.top_privates = std::mem::take(&mut req.top_privates);
-    child.seam = Some(seam);
+    child.include = Some(include);
     Box::pin(child.run()).await;
 
     child.charge();
@@ -158,19 +163,19 @@ async fn run(req: &mut Req, url: [&[u8]; 2], host: &[u8], seam: Box<Seam<Exit>>)
         reactor.counters.ws_client_overflow.add(1);
     }
     req.top_privates = std::mem::take(&mut child.top_privates);
-    let mut seam = child.seam.take();
+    let mut include = child.include.take();
     if child.reset
-        && let Some(seam) = &mut seam
+        && let Some(include) = &mut include
     {
-        seam.broken(SendError::disconnected());
+        include.broken(SendError::disconnected());
     }
-    seat.give(&reactor);
-    seam
+    slot.give(&reactor);
+    include
 }
 
 /// The including request as it came in, for another URL and without what cannot be asked for a part.
-fn make_request(memory: &mut Memory, req: &Req, url: [&[u8]; 2], host: &[u8], gzip: bool) {
-    let Memory { ws, log, request: http, .. } = memory;
+fn make_request(memory: &mut TransactionBuffers, req: &Req, url: [&[u8]; 2], host: &[u8], gzip: bool) {
+    let TransactionBuffers { ws, log, request: http, .. } = memory;
     if http.copy_from(ws, &req.http0, &req.task.ws, Filter::NOTHING).is_err() {
         ws.set_overflowed();
     }
@@ -206,9 +211,9 @@ fn make_request(memory: &mut Memory, req: &Req, url: [&[u8]; 2], host: &[u8], gz
 impl Req {
     /// Sends the bytes before an include, so that the client need not wait for the include to get them.
     pub async fn flush_enclosing(&mut self) {
-        if let Some(seam) = &mut self.seam {
+        if let Some(include) = &mut self.include {
             // If the client is gone, the next write fails.
-            let _ = Box::pin(seam.flush()).await;
+            let _ = Box::pin(include.flush()).await;
         }
     }
 }

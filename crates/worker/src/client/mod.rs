@@ -34,8 +34,8 @@ use lacquer_flow::retry;
 use lacquer_params::bits::DebugBits as Debug;
 use lacquer_shm::{Tag, Vxid};
 
+use crate::client_transport::ClientTransport;
 use crate::faults::apart;
-use crate::wire::Wire;
 
 impl Req {
     /// Runs the flow chart from the beginning to the end of the response. Steps that a hit does not take are
@@ -106,12 +106,12 @@ impl Req {
 
     /// Sends a response that has no body and did not come from VCL; false if the client is gone.
     pub async fn minimal_response(&mut self, status: u16) -> bool {
-        if self.seam.is_some() {
+        if self.include.is_some() {
             return true;
         }
         match self.tx.clone() {
-            Wire::Socket(tx) => on_socket::minimal(self, &tx, status).await,
-            Wire::Stream(stream) => apart(|| on_stream::minimal(self, &stream, status)).await,
+            ClientTransport::Socket(tx) => on_socket::minimal(self, &tx, status).await,
+            ClientTransport::Stream(stream) => apart(|| on_stream::minimal(self, &stream, status)).await,
         }
     }
 }

@@ -11,10 +11,10 @@ use lacquer_vcl_runtime::Ctx;
 use tokio::time::Instant;
 
 use super::{PipeRequest, Req, Step};
+use crate::client_transport::ClientTransport;
 use crate::clock;
 use crate::fetch::{OriginConnection, PipeCall, log_close};
 use crate::task::{BEREQ, Logged};
-use crate::wire::Wire;
 
 /// Bytes of a piped exchange, for `PipeAcct`.
 #[derive(Default)]
@@ -100,7 +100,7 @@ impl Drop for Place {
 }
 
 async fn start(req: &mut Req) -> Step {
-    if matches!(&req.tx, Wire::Socket(tx) if tx.is_ahead()) {
+    if matches!(&req.tx, ClientTransport::Socket(tx) if tx.is_ahead()) {
         // The origin's first bytes would follow those of a response of ours.
         req.log_error("Not piped: a response had begun before the restart");
         return Step::VclFail;
@@ -201,7 +201,7 @@ async fn carry(
     account: &mut Account,
 ) -> SessClose {
     let Some(mut client) = req.body.rx.take() else { return SessClose::RxBody };
-    let Wire::Socket(tx) = req.tx.clone() else { return SessClose::RxBody };
+    let ClientTransport::Socket(tx) = req.tx.clone() else { return SessClose::RxBody };
     let pending = std::mem::take(&mut client.pending);
     if !pending.is_empty() {
         if connection.tx.write_all(&pending).await.is_err() {

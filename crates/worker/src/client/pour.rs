@@ -1,6 +1,6 @@
 //! Bodies that go through filters on their way to the client, or include others.
 
-use lacquer_deliver::{Below, Outlet, SendError, Sink, Source, send_parts, send_stored};
+use lacquer_deliver::{BodyPipeline, BodySink, SendError, Sink, Source, send_parts, send_stored};
 use lacquer_http::multipart::Multipart;
 
 use super::plan::Plan;
@@ -14,11 +14,11 @@ pub async fn pour_out(
     plan: Plan,
     exit: Exit,
 ) -> (Option<Exit>, Result<(), SendError>) {
-    let outlet = Outlet::new(plan.filters, req.task.params.gzip_buffer, Below::Client(exit));
-    let (outlet, sent) = Box::pin(pour(req, source, plan.esi, plan.parts.as_deref(), outlet)).await;
-    match outlet.into_below() {
-        Below::Client(exit) => (Some(exit), sent),
-        Below::Include(_) | Below::Lent => (None, sent),
+    let pipeline = BodyPipeline::new(plan.filters, req.task.params.gzip_buffer, BodySink::Client(exit));
+    let (pipeline, sent) = Box::pin(pour(req, source, plan.esi, plan.parts.as_deref(), pipeline)).await;
+    match pipeline.into_sink() {
+        BodySink::Client(exit) => (Some(exit), sent),
+        BodySink::Include(_) | BodySink::Lent => (None, sent),
     }
 }
 
@@ -28,19 +28,19 @@ pub async fn pour(
     source: &Source,
     esi: bool,
     parts: Option<&Multipart>,
-    mut outlet: Outlet<Exit>,
-) -> (Outlet<Exit>, Result<(), SendError>) {
+    mut pipeline: BodyPipeline<Exit>,
+) -> (BodyPipeline<Exit>, Result<(), SendError>) {
     let poured = match source {
-        _ if let Some(parts) = parts => send_parts(source, parts, &mut outlet).await,
+        _ if let Some(parts) = parts => send_parts(source, parts, &mut pipeline).await,
         Source::Object(object) if esi => {
             let poured;
-            (outlet, poured) = esi::play(req, object, outlet).await;
+            (pipeline, poured) = esi::play(req, object, pipeline).await;
             poured
         }
-        Source::Object(object) => send_stored(&mut outlet, object, 0, u64::MAX).await,
-        Source::Bytes(bytes) => outlet.write(bytes).await,
+        Source::Object(object) => send_stored(&mut pipeline, object, 0, u64::MAX).await,
+        Source::Bytes(bytes) => pipeline.write(bytes).await,
     };
-    let sent = outlet.finish(poured).await;
-    req.task.log_filtered_out(&outlet.report());
-    (outlet, sent)
+    let sent = pipeline.finish(poured).await;
+    req.task.log_filtered_out(&pipeline.report());
+    (pipeline, sent)
 }

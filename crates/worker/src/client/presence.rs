@@ -10,9 +10,9 @@ use lacquer_http::SessClose;
 use lacquer_params::Params;
 
 use super::{Req, Step};
+use crate::client_transport::ClientTransport;
 use crate::deadlines::Deadline;
 use crate::patience::{FIRST_PAUSE, HalfClosed, Patience, unless};
-use crate::wire::Wire;
 
 /// A client that is asked for room's sake refuses within this time, if it is near.
 const ROUND_TRIP: Duration = Duration::from_millis(20);
@@ -31,28 +31,28 @@ impl HalfClosed {
 }
 
 /// Waits until the client is gone.
-async fn gone(patience: Patience, wire: &Wire, treatment: HalfClosed) {
-    match wire {
-        Wire::Socket(tx) => patience.disconnected(tx, treatment).await,
-        Wire::Stream(stream) if patience.half_closed().is_some() => stream.gone().await,
-        Wire::Stream(_) => std::future::pending().await,
+async fn gone(patience: Patience, transport: &ClientTransport, treatment: HalfClosed) {
+    match transport {
+        ClientTransport::Socket(tx) => patience.disconnected(tx, treatment).await,
+        ClientTransport::Stream(stream) if patience.half_closed().is_some() => stream.gone().await,
+        ClientTransport::Stream(_) => std::future::pending().await,
     }
 }
 
 /// Runs what a request waits for; returns `None` if its client is gone first.
 pub async fn while_waiting<F: Future>(
-    wire: &Wire,
+    transport: &ClientTransport,
     params: &Params,
     treatment: HalfClosed,
     work: Pin<&mut F>,
 ) -> Option<F::Output> {
-    unless(work, gone(Patience::of(params), wire, treatment)).await
+    unless(work, gone(Patience::of(params), transport, treatment)).await
 }
 
 /// As [`while_waiting`], for what is over within milliseconds as a rule: the client is not looked for before this
 /// deadline's next turns, which costs next to nothing.
 pub async fn while_fetching<F: Future>(
-    wire: &Wire,
+    transport: &ClientTransport,
     params: &Params,
     treatment: HalfClosed,
     later: &Deadline,
@@ -61,7 +61,7 @@ pub async fn while_fetching<F: Future>(
     let is_gone = async {
         later.arm(later.now(), 0.0);
         poll_fn(|cx| if later.poll_expired(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
-        Box::pin(gone(Patience::of(params), wire, treatment)).await;
+        Box::pin(gone(Patience::of(params), transport, treatment)).await;
     };
     unless(work, is_gone).await
 }
@@ -74,7 +74,7 @@ pub async fn is_gone(req: &Req) -> bool {
     if is_ready(gone.as_mut()).await {
         return true;
     }
-    let Wire::Socket(tx) = &req.tx else { return false };
+    let ClientTransport::Socket(tx) = &req.tx else { return false };
     tx.is_ahead() && tokio::time::timeout(ROUND_TRIP, gone).await.is_ok()
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use lacquer_cache::{Busy, ObjRef, Object};
-use lacquer_deliver::{Seam, Source};
+use lacquer_deliver::{EsiInclude, Source};
 use lacquer_http::{Message, SessClose, Text};
 use lacquer_params::Params;
 use lacquer_params::bits::FeatureBits;
@@ -20,15 +20,15 @@ use super::top::Top;
 use crate::account::Account;
 use crate::addresses::RequestAtWork;
 use crate::admission::Permit;
+use crate::client_transport::ClientTransport;
 use crate::exit::Exit;
-use crate::memory::Memory;
 use crate::reactor::Reactor;
 use crate::req_body::ReqBody;
-use crate::seat::{Seat, Seated};
 use crate::session::Sess;
-use crate::task::{Logged, REQ, RESP, Scene, Task, run_vcl};
+use crate::task::{Logged, REQ, RESP, Task, VclTask, run_vcl};
+use crate::transaction_buffers::TransactionBuffers;
+use crate::transaction_slot::{Transaction, TransactionSlot};
 use crate::vcl_table::VclRef;
-use crate::wire::Wire;
 
 /// Where the request is, with what this place may hold.
 pub enum Step {
@@ -78,7 +78,7 @@ pub struct Req {
     pub resp: Message,
     /// In vcl_pipe only.
     pub bereq: Option<Box<PipeRequest>>,
-    pub tx: Wire,
+    pub tx: ClientTransport,
     pub body: ReqBody,
     pub out: Vec<u8>,
     /// Body made by VCL, in vcl_synth.
@@ -115,7 +115,7 @@ pub struct Req {
     pub reset: bool,
     pub esi_level: u32,
     /// For an included response: where it goes.
-    pub seam: Option<Box<Seam<Exit>>>,
+    pub include: Option<Box<EsiInclude<Exit>>>,
     /// Leave to wait, while the request has it; a fetch takes it along.
     pub permit: Option<Permit>,
     /// The client's own request, for those that it includes.
@@ -133,18 +133,18 @@ pub struct Start {
     pub params: Rc<Params>,
     pub sess: Rc<Sess>,
     pub vcl: Rc<VclRef>,
-    pub tx: Wire,
+    pub tx: ClientTransport,
     pub t_first: f64,
     pub t_req: f64,
 }
 
-impl Seated for Req {
+impl Transaction for Req {
     fn workspace(params: &Params) -> u64 {
         params.workspace_client
     }
 
-    fn take_memory(&mut self) -> Memory {
-        Memory {
+    fn take_buffers(&mut self) -> TransactionBuffers {
+        TransactionBuffers {
             ws: mem::take(&mut self.task.ws),
             log: mem::take(&mut self.task.log),
             request: mem::take(&mut self.http),
@@ -156,34 +156,34 @@ impl Seated for Req {
     }
 }
 
-impl Seat<Req> {
-    /// Returns the seat for the next request: a spare one with its memory, or an empty one.
-    pub fn take(reactor: &Reactor) -> Seat<Req> {
-        reactor.take_request().and_then(Seat::found).unwrap_or_default()
+impl TransactionSlot<Req> {
+    /// Returns the slot for the next request: a spare one with its memory, or an empty one.
+    pub fn take(reactor: &Reactor) -> TransactionSlot<Req> {
+        reactor.take_request().and_then(TransactionSlot::found).unwrap_or_default()
     }
 
-    /// Gives the seat back to the reactor. The request in it has ended.
+    /// Gives the slot back to the reactor. The request in it has ended.
     pub fn give(mut self, reactor: &Reactor) {
         self.vacate();
         reactor.give_request(self.hide());
     }
 }
 
-impl Scene for Req {
+impl VclTask for Req {
     fn task(&mut self) -> &mut Task {
         &mut self.task
     }
 
     fn is_reset(&mut self) -> bool {
         match &self.tx {
-            Wire::Socket(_) => self.reset,
-            Wire::Stream(stream) => stream.error().is_some() && self.interrupt(),
+            ClientTransport::Socket(_) => self.reset,
+            ClientTransport::Stream(stream) => stream.error().is_some() && self.interrupt(),
         }
     }
 }
 
 impl Req {
-    pub fn new(start: Start, memory: Memory) -> Req {
+    pub fn new(start: Start, memory: TransactionBuffers) -> Req {
         let snapshot = memory.ws.mark();
         Req {
             task: Task {
@@ -238,7 +238,7 @@ impl Req {
             piped: false,
             reset: false,
             esi_level: 0,
-            seam: None,
+            include: None,
             permit: None,
             top: None,
             first_vcl: None,

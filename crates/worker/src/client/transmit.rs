@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use lacquer_cache::{BodyState, flag};
-use lacquer_deliver::{Below, Outlet, Source};
+use lacquer_deliver::{BodyPipeline, BodySink, Source};
 use lacquer_filters::Gunzip;
 use lacquer_flow::delivery::{self, LengthField};
 use lacquer_flow::filters::{self, Delivered};
@@ -18,8 +18,8 @@ use super::deliver::blame_body;
 use super::plan::Plan;
 use super::pour::pour;
 use super::{Req, Step, on_socket, on_stream, partial};
+use crate::client_transport::ClientTransport;
 use crate::faults::apart;
-use crate::wire::Wire;
 
 pub async fn transmit(req: &mut Req, source: Source) -> Step {
     let announced = h1::content_length(&req.resp, &req.task.ws).ok().flatten();
@@ -76,7 +76,8 @@ impl Req {
         let (params, ws) = (&self.task.params, &self.task.ws);
         let object = source.object();
         filters::to_client(Delivered {
-            has_includes: object.is_some_and(|o| self.can_esi && crate::extra::esi_program(o).is_some()),
+            has_includes: object
+                .is_some_and(|o| self.can_esi && crate::object_attributes::esi_program(o).is_some()),
             needs_gunzip: object.is_some_and(|o| {
                 params.http_gzip_support && o.is(flag::GZIPED) && !conditional::accepts_gzip(&self.http, ws)
             }),
@@ -101,7 +102,7 @@ fn plan(req: &mut Req, filters: &[u8], source: &Source, stored: Option<u64>) -> 
                 req.task.reactor.counters.n_gunzip.add(1);
                 req.resp_headers().unset(h::CONTENT_ENCODING);
                 let unpacked = match source {
-                    Source::Object(o) => crate::extra::unpacked_len(o),
+                    Source::Object(o) => crate::object_attributes::unpacked_len(o),
                     Source::Bytes(_) => None,
                 };
                 plan.length = delivery::unpacked_length(plan.esi, unpacked);
@@ -109,7 +110,7 @@ fn plan(req: &mut Req, filters: &[u8], source: &Source, stored: Option<u64>) -> 
             }
             b"range" => partial::set_range(req, source, &mut plan),
             b"esi" => {
-                if matches!(source, Source::Object(o) if crate::extra::esi_program(o).is_some()) {
+                if matches!(source, Source::Object(o) if crate::object_attributes::esi_program(o).is_some()) {
                     req.resp_headers().weaken_etag();
                     plan.esi = true;
                     plan.length = delivery::including_length(plan.length);
@@ -125,12 +126,12 @@ fn plan(req: &mut Req, filters: &[u8], source: &Source, stored: Option<u64>) -> 
 }
 
 async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
-    if req.seam.is_some() {
+    if req.include.is_some() {
         return Box::pin(send_included(req, source, plan, send_body)).await;
     }
     match &req.tx {
-        Wire::Socket(tx) => on_socket::send(req, tx.clone(), source, plan, send_body).await,
-        Wire::Stream(stream) => {
+        ClientTransport::Socket(tx) => on_socket::send(req, tx.clone(), source, plan, send_body).await,
+        ClientTransport::Stream(stream) => {
             let stream = stream.clone();
             apart(|| on_stream::send(req, stream, source, plan, send_body)).await;
         }
@@ -143,7 +144,7 @@ const INCLUDE_COST: usize = 56;
 
 /// The response goes into the one that includes it.
 async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
-    let Some(mut seam) = req.seam.take() else { return };
+    let Some(mut include) = req.include.take() else { return };
     let object = source.object();
     let included = Included {
         has_onerror: req.task.params.feature.has(FeatureBits::ESI_INCLUDE_ONERROR),
@@ -157,24 +158,25 @@ async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bo
         req.close = Some(SessClose::Overload);
     }
     if matches!(inclusion, Inclusion::Fail | Inclusion::Overflow) {
-        seam.fail();
+        include.fail();
     } else if inclusion == Inclusion::Body {
         let says_gzip = req.resp.value_is(&req.task.ws, h::CONTENT_ENCODING, b"gzip");
         let gzipped = says_gzip && object.is_some_and(|o| o.is(flag::GZIPED));
-        if seam.fit(object, gzipped, plan.esi).await {
-            let outlet = Outlet::new(plan.filters, req.task.params.gzip_buffer, Below::Include(seam));
-            let (outlet, poured) = pour(req, source, plan.esi, plan.parts.as_deref(), outlet).await;
-            let Below::Include(back) = outlet.into_below() else { return };
-            seam = back;
+        if include.fit(object, gzipped, plan.esi).await {
+            let pipeline =
+                BodyPipeline::new(plan.filters, req.task.params.gzip_buffer, BodySink::Include(include));
+            let (pipeline, poured) = pour(req, source, plan.esi, plan.parts.as_deref(), pipeline).await;
+            let BodySink::Include(back) = pipeline.into_sink() else { return };
+            include = back;
             if let Err(failed) = poured {
                 req.close = req.close.or(Some(SessClose::RemClose));
-                seam.broken(failed);
+                include.broken(failed);
             }
         }
     }
-    seam.close();
-    req.account.resp_body += seam.take_count();
-    req.seam = Some(seam);
+    include.close();
+    req.account.resp_body += include.take_count();
+    req.include = Some(include);
 }
 
 impl Req {

@@ -3,7 +3,7 @@
 use lacquer_cache::bans::BanSpec;
 use lacquer_cli::{json, status};
 use lacquer_params::DebugBits;
-use lacquer_params::words::{Rules, split};
+use lacquer_params::tokenize::{Rules, split};
 
 use super::Answer;
 use crate::shared::Shared;

@@ -11,12 +11,12 @@ use lacquer_cache::{Object, flag};
 use lacquer_flow::interest::{self, Fetching};
 
 use super::Fetch;
-use super::news::News;
+use super::events::FetchEvents;
 use super::state::Target;
 
 /// Tells a fetch that it is not wanted any more. It is made for one wait: what the fetch is for may change.
 pub struct Abandonment {
-    news: Rc<News>,
+    events: Rc<FetchEvents>,
     /// The fetch is not for the cache, so that it ends with its client.
     private: bool,
     /// The object that its only reader may stop reading.
@@ -25,8 +25,8 @@ pub struct Abandonment {
 
 impl Abandonment {
     fn is_due(&self) -> bool {
-        (self.private && self.news.client_gone.get())
-            || self.news.is_evicted()
+        (self.private && self.events.client_gone.get())
+            || self.events.is_evicted()
             || self.object.as_ref().is_some_and(|object| object.is(flag::CANCEL))
     }
 
@@ -50,7 +50,7 @@ impl Abandonment {
 
     /// Has the task woken by what may come from outside of it; returns false if nothing may.
     fn watch(&self, cx: &Context<'_>) -> bool {
-        let orphan = self.news.orphan.borrow();
+        let orphan = self.events.orphan.borrow();
         if self.object.is_none() && orphan.is_none() {
             return false;
         }
@@ -64,7 +64,7 @@ impl Abandonment {
     }
 }
 
-impl News {
+impl FetchEvents {
     /// It has to give way to requests that somebody waits for.
     fn is_evicted(&self) -> bool {
         self.orphan.borrow().as_ref().is_some_and(|orphan| orphan.is_evicted())
@@ -87,7 +87,7 @@ impl Fetch {
     /// For a wait that begins now.
     pub(super) fn abandonment(&self) -> Abandonment {
         Abandonment {
-            news: self.news.clone(),
+            events: self.events.clone(),
             private: self.is_private(),
             object: self.object.clone().filter(|_| self.uncacheable),
         }
@@ -95,7 +95,7 @@ impl Fetch {
 
     /// Its client is gone, and nobody else wants what it gets or there is no room for it.
     pub(super) fn is_abandoned(&self) -> bool {
-        let news = &self.news;
-        news.is_evicted() || (news.client_gone.get() && self.is_private())
+        let events = &self.events;
+        events.is_evicted() || (events.client_gone.get() && self.is_private())
     }
 }

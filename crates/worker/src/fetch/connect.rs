@@ -113,7 +113,7 @@ impl Fetch {
     async fn connect(&mut self, id: BackendId, origin: &Arc<Origin>, fresh_only: bool) -> bool {
         let instance = self.task.vcl.loaded.instance();
         let entry = Entry::new((id, origin), instance, &self.task.params, &self.task.reactor.shared);
-        self.news.endpoint.set(origin.endpoint.id);
+        self.events.endpoint.set(origin.endpoint.id);
         let mut passed = entry.pass_at_once();
         if passed.is_none() {
             // Few wait, and the future is large.

@@ -10,7 +10,7 @@ use lacquer_params::bits::FeatureBits;
 use lacquer_shm::Tag;
 
 use super::Fetch;
-use crate::extra;
+use crate::object_attributes;
 
 /// Bytes of the workspace that Varnish uses for a body filter. They are taken here too.
 pub(super) const FILTER_COST: usize = 64;
@@ -143,7 +143,7 @@ impl Fetch {
         }
         self.task.log_filtered_in(&report);
         self.task.log_received(framing.receiver(), self.account.beresp_reads, self.account.beresp_body);
-        let extra = extra::of(report.unpacked, report.program.as_deref());
+        let extra = object_attributes::of(report.unpacked, report.program.as_deref());
         if let Some(object) = self.object.as_ref().filter(|_| !extra.is_empty()) {
             object.set_extra(&extra);
         }

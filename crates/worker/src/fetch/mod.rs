@@ -2,24 +2,24 @@
 //!
 //! It runs for the request that started it, on the same reactor, and outlives it when need be. Two
 //! messages go back to that request: its body's connection once the body is not needed any more, and the
-//! object once there is something to deliver (or the news that there will be none).
+//! object once there is something to deliver (or the events that there will be none).
 
 mod abandon;
 mod body;
 mod connect;
 mod connection;
+mod driver;
 mod ending;
 mod error;
+mod events;
 mod filters;
 mod head;
 mod host;
-mod news;
 mod object;
 mod pipe;
 mod queue;
 mod response;
 mod run;
-mod runner;
 mod start;
 mod state;
 mod transit;
@@ -33,12 +33,12 @@ use lacquer_shm::{Tag, Vxid};
 
 use crate::client::{Req, while_fetching, while_waiting};
 use crate::patience::HalfClosed;
-use news::{BodyNews, News, Started};
+use events::{BodyEvent, FetchEvents, Started};
 
 pub use connect::resolve;
 pub use connection::{OriginConnection, log_close, send_cached};
+pub use driver::FetchDriver;
 pub use pipe::PipeCall;
-pub use runner::Runner;
 pub use state::{Fetch, Mode};
 
 /// How a fetch ended for the request that waited for it.
@@ -54,8 +54,8 @@ pub enum Outcome {
 /// Fetches for a request and waits until it can be delivered, or until the client is gone.
 pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
     let is_pass = matches!(mode, Mode::Pass);
-    let (mut runner, lent) = start(req, mode, if is_pass { "pass" } else { "fetch" }, false);
-    let (tx, params, later) = (req.tx.clone(), req.task.params.clone(), runner.presence());
+    let (mut driver, lent) = start(req, mode, if is_pass { "pass" } else { "fetch" }, false);
+    let (tx, params, later) = (req.tx.clone(), req.task.params.clone(), driver.presence());
     let shared = &req.task.reactor.shared;
     // Where many wait, a client that is gone is to make room at once.
     let is_pressed = shared.admission.is_pressed(shared.bound(&params));
@@ -63,9 +63,9 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
     let started = {
         let waiting = pin!(async {
             if lent {
-                Box::pin(lend_body(req, &mut runner)).await;
+                Box::pin(lend_request_body(req, &mut driver)).await;
             }
-            runner.until(News::started).await
+            driver.until(FetchEvents::started).await
         });
         if is_pressed {
             // Rare, and the future is large.
@@ -75,11 +75,11 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
         }
     };
     let Some(started) = started else {
-        runner.abandon().await;
-        runner.leave(&req.task.reactor);
+        driver.abandon().await;
+        driver.detach(&req.task.reactor);
         return Outcome::ClientGone;
     };
-    runner.leave(&req.task.reactor);
+    driver.detach(&req.task.reactor);
     req.task.stamp("Fetch");
     let object = started.and_then(|Started(object)| object);
     // The bytes that came with the head may already have shown that the body is broken.
@@ -102,25 +102,25 @@ pub async fn in_background(req: &mut Req, busy: Busy, stale: Arc<Object>) {
     c.s_fetch.add(1);
     c.s_bgfetch.add(1);
     req.permit = permit;
-    let (mut runner, lent) = start(req, Mode::Fetch { busy, stale: Some(stale) }, "bgfetch", true);
+    let (mut driver, lent) = start(req, Mode::Fetch { busy, stale: Some(stale) }, "bgfetch", true);
     if lent {
-        Box::pin(lend_body(req, &mut runner)).await;
+        Box::pin(lend_request_body(req, &mut driver)).await;
     }
     // A client that got the stale object may check whether the origin was asked, so the fetch sets out now.
-    runner.set_out().await;
-    runner.leave(&req.task.reactor);
+    driver.advance().await;
+    driver.detach(&req.task.reactor);
     req.ignore_body().await;
     req.task.stamp("Fetch");
 }
 
 /// The fetch has the request's body until it needs it no more.
-async fn lend_body(req: &mut Req, runner: &mut Runner) {
-    while let Some(news) = runner.until(News::body).await {
-        match news {
-            BodyNews::Begun => {
+async fn lend_request_body(req: &mut Req, driver: &mut FetchDriver) {
+    while let Some(events) = driver.until(FetchEvents::body).await {
+        match events {
+            BodyEvent::Begun => {
                 req.begin_reading().await;
             }
-            BodyNews::Back(body) => {
+            BodyEvent::Back(body) => {
                 req.body.give_back(body);
                 if req.body.was_read()
                     && let Some(filters) = req.body.filters.take()
@@ -135,20 +135,20 @@ async fn lend_body(req: &mut Req, runner: &mut Runner) {
 }
 
 /// Somebody who does the fetch, and whether the request's body is lent to it.
-fn start(req: &mut Req, mode: Mode, how: &str, background: bool) -> (Runner, bool) {
+fn start(req: &mut Req, mode: Mode, how: &str, background: bool) -> (FetchDriver, bool) {
     let vxid = Vxid::backend(req.task.reactor.vxid());
     let reactor = req.task.reactor.clone();
-    let (runner, params) = (Runner::take(&reactor), reactor.params());
-    let mut seat = runner.seat();
-    seat.prepare(&reactor.shared.log, &params);
-    let desk = (runner.news(), runner.deadline());
-    let made = seat.occupy(|memory| start::from_request(req, mode, vxid, params, memory, desk));
-    let Some(fetch) = made else { return (runner, false) };
+    let (driver, params) = (FetchDriver::take(&reactor), reactor.params());
+    let mut slot = driver.slot();
+    slot.prepare(&reactor.shared.log, &params);
+    let mailbox = (driver.events(), driver.deadline());
+    let made = slot.occupy(|memory| start::from_request(req, mode, vxid, params, memory, mailbox));
+    let Some(fetch) = made else { return (driver, false) };
     fetch.is_bgfetch = background;
     fetch.task.log.put_relation(Tag::Begin, "bereq", req.task.vxid(), how);
     fetch.task.log.put(Tag::VCL_use, fetch.task.vcl.name.as_bytes());
     req.task.link("bereq", vxid, how);
     let lent = fetch.client_body.is_some();
-    runner.begin(seat);
-    (runner, lent)
+    driver.begin(slot);
+    (driver, lent)
 }

@@ -146,11 +146,11 @@ impl<'e> Entry<'e> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backends::Surroundings;
+    use crate::backends::OriginContext;
 
     #[test]
     fn a_full_queue_keeps_count() {
-        let around = Surroundings { vcl_name: "boot", probe: None, via: None, prefer_ipv6: false, now: 0.0 };
+        let around = OriginContext { vcl_name: "boot", probe: None, via: None, prefer_ipv6: false, now: 0.0 };
         let origin = Origin::new(lacquer_vcl::program::Backend::default(), &around);
         let first = Queued::enter(&origin, 1).expect("there is a place");
         for _ in 0..3 {

@@ -18,14 +18,14 @@ use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::BackendId;
 use lacquer_vcl_runtime::instance::PrivateMap;
 
-use super::news::News;
+use super::events::FetchEvents;
 use super::state::{Account, Attempt, Step, Target};
 use super::{Fetch, Mode};
 use crate::client::Req;
 use crate::clock;
 use crate::deadlines::Deadline;
-use crate::memory::Memory;
 use crate::task::Task;
+use crate::transaction_buffers::TransactionBuffers;
 
 /// Takes from the request what the fetch needs; texts are copied into the fetch's own workspace.
 // Inlined, the fetch is made where it stays; it is too large to be moved.
@@ -35,8 +35,8 @@ pub fn from_request(
     mode: Mode,
     vxid: Vxid,
     params: Rc<Params>,
-    mut memory: Memory,
-    (news, deadline): (Rc<News>, Rc<Deadline>),
+    mut memory: TransactionBuffers,
+    (events, deadline): (Rc<FetchEvents>, Rc<Deadline>),
 ) -> Fetch {
     memory.log.begin(vxid);
     let (target, stale, is_pass) = match mode {
@@ -60,7 +60,7 @@ pub fn from_request(
         stale,
         client_body: available.then(|| req.body.take()),
         cached_body,
-        news,
+        events,
         announced: false,
         origin: None,
         leaving: None,

@@ -15,13 +15,13 @@ use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::BackendId;
 
 use super::connection::OriginConnection;
-use super::news::{News, Started};
+use super::events::{FetchEvents, Started};
 use crate::admission::Permit;
 use crate::deadlines::Deadline;
-use crate::memory::Memory;
 use crate::req_body::ReqBody;
-use crate::seat::Seated;
-use crate::task::{BEREQ, BERESP, Logged, Scene, Task, run_vcl};
+use crate::task::{BEREQ, BERESP, Logged, Task, VclTask, run_vcl};
+use crate::transaction_buffers::TransactionBuffers;
+use crate::transaction_slot::Transaction;
 
 /// The purpose of a fetch.
 pub enum Mode {
@@ -110,7 +110,7 @@ pub struct Fetch {
     pub stale: Option<Arc<Object>>,
     pub client_body: Option<ReqBody>,
     pub cached_body: Option<Arc<Object>>,
-    pub(super) news: Rc<News>,
+    pub(super) events: Rc<FetchEvents>,
     pub(super) announced: bool,
     pub origin: Option<OriginConnection>,
     /// On its way back to the pool.
@@ -152,13 +152,13 @@ pub struct Fetch {
     pub(super) _permit: Option<Permit>,
 }
 
-impl Seated for Fetch {
+impl Transaction for Fetch {
     fn workspace(params: &Params) -> u64 {
         params.workspace_backend
     }
 
-    fn take_memory(&mut self) -> Memory {
-        Memory {
+    fn take_buffers(&mut self) -> TransactionBuffers {
+        TransactionBuffers {
             ws: mem::take(&mut self.task.ws),
             log: mem::take(&mut self.task.log),
             request: mem::take(&mut self.bereq),
@@ -170,7 +170,7 @@ impl Seated for Fetch {
     }
 }
 
-impl Scene for Fetch {
+impl VclTask for Fetch {
     fn task(&mut self) -> &mut Task {
         &mut self.task
     }
@@ -203,7 +203,7 @@ impl Fetch {
     /// The request's body is not needed any more: its connection goes back.
     pub fn release_request(&mut self) {
         if let Some(body) = self.client_body.take() {
-            self.news.body.set(Some(body));
+            self.events.body.set(Some(body));
         }
     }
 
@@ -211,7 +211,7 @@ impl Fetch {
     pub fn announce(&mut self, object: Option<Arc<Object>>) {
         self.release_request();
         if !mem::replace(&mut self.announced, true) {
-            self.news.started.set(Some(Started(object)));
+            self.events.started.set(Some(Started(object)));
         }
     }
 

@@ -154,7 +154,7 @@ impl Fetch {
     /// The client's body goes on as it comes; it can be read only once.
     async fn forward_body(&mut self, body: &mut ReqBody, tx: &TxHalf, upload: &mut Upload) -> io::Result<()> {
         self.no_retry = Some("req.body not cached");
-        self.news.reads_body.set(true);
+        self.events.reads_body.set(true);
         let params = self.task.params.clone();
         loop {
             let piece = match body.next(&params).await {

@@ -13,14 +13,14 @@ use super::conn::Conn;
 use super::request;
 use super::stream::Stream;
 use crate::client::{Req, Start};
+use crate::client_transport::ClientTransport;
 use crate::clock;
 use crate::req_body::ReqBody;
-use crate::seat::Seat;
-use crate::wire::Wire;
+use crate::transaction_slot::TransactionSlot;
 
 pub struct Opening {
     pub stream: Rc<Stream>,
-    seat: Seat<Req>,
+    slot: TransactionSlot<Req>,
     decoder: RequestDecoder,
     end_stream: bool,
 }
@@ -56,18 +56,18 @@ impl Opening {
         let params = reactor.params();
         let vcl = reactor.vcl()?;
         let stream = Stream::open(conn, id, t_first);
-        let mut seat = Seat::take(reactor);
-        seat.prepare(&reactor.shared.log, &params);
+        let mut slot = TransactionSlot::take(reactor);
+        slot.prepare(&reactor.shared.log, &params);
         let start = Start {
             reactor: reactor.clone(),
             params,
             sess: conn.sess.clone(),
             vcl,
-            tx: Wire::Stream(stream.clone()),
+            tx: ClientTransport::Stream(stream.clone()),
             t_first,
             t_req: t_first,
         };
-        let req = seat.occupy(|memory| Req::new(start, memory))?;
+        let req = slot.occupy(|memory| Req::new(start, memory))?;
         let session = Vxid::client(conn.sess.vxid);
         let log = &mut req.task.log;
         log.begin(Vxid::client(reactor.vxid()));
@@ -76,7 +76,7 @@ impl Opening {
         log.put_timestamp("Start", t_first, t_first, t_first);
         log.put(Tag::ReqProtocol, b"HTTP/2.0");
         let decoder = RequestDecoder::begin(hpack, &mut req.task.ws, &mut req.http, &limits(conn));
-        Some(Opening { stream, seat, decoder, end_stream })
+        Some(Opening { stream, slot, decoder, end_stream })
     }
 
     /// The stream of a request that came with the upgrade; all of it is there.
@@ -84,7 +84,7 @@ impl Opening {
         conn.rules.borrow_mut().open_upgraded();
         let stream = Stream::open(conn, 1, req.task.t_first);
         stream.proto.borrow_mut().expect(Body::None);
-        req.tx = Wire::Stream(stream.clone());
+        req.tx = ClientTransport::Stream(stream.clone());
         req.body = ReqBody::new(None, Framing::NONE);
         stream
     }
@@ -92,7 +92,7 @@ impl Opening {
     /// A piece of the header block.
     pub fn feed(&mut self, hpack: &mut Decoder, fragment: &[u8], len: u32) -> Result<(), Error> {
         let conn = &self.stream.conn;
-        let Some(req) = self.seat.transaction() else { return Ok(()) };
+        let Some(req) = self.slot.transaction() else { return Ok(()) };
         req.account.req_header += u64::from(len);
         let mut notes = Vec::new();
         let fed = self.decoder.feed(hpack, fragment, &mut req.task.ws, &mut req.http, &mut |n| notes.push(n));
@@ -103,9 +103,9 @@ impl Opening {
     }
 
     /// The header block is complete: the request can begin.
-    pub fn finish(mut self) -> Result<(Rc<Stream>, Seat<Req>), Error> {
+    pub fn finish(mut self) -> Result<(Rc<Stream>, TransactionSlot<Req>), Error> {
         let conn = self.stream.conn.clone();
-        let Some(req) = self.seat.transaction() else { return Ok((self.stream, self.seat)) };
+        let Some(req) = self.slot.transaction() else { return Ok((self.stream, self.slot)) };
         let mut notes = Vec::new();
         let head =
             self.decoder.finish(&mut req.task.ws, &mut req.http, self.end_stream, &mut |n| notes.push(n));
@@ -116,18 +116,18 @@ impl Opening {
             Ok(head) => head,
             Err(error) => {
                 conn.log(Tag::Debug, format_args!("HPACK/FINI {}", error.name()));
-                request::finish(&conn.reactor, self.seat);
+                request::finish(&conn.reactor, self.slot);
                 self.stream.close();
                 return Err(error);
             }
         };
         accept(req, &self.stream, &head);
-        Ok((self.stream, self.seat))
+        Ok((self.stream, self.slot))
     }
 
     /// The connection ends before the header block does.
     pub fn abandon(self) {
-        request::finish(&self.stream.conn.reactor, self.seat);
+        request::finish(&self.stream.conn.reactor, self.slot);
         self.stream.close();
     }
 }

@@ -262,9 +262,9 @@ impl Receiver {
         }
         match self.block.take() {
             Some(Block::Request(opening)) => {
-                let (stream, seat) = opening.finish()?;
+                let (stream, slot) = opening.finish()?;
                 self.allow(ALLOWED_BY_REQUEST);
-                request::start(stream, seat, turn, cx);
+                request::start(stream, slot, turn, cx);
                 Ok(())
             }
             Some(Block::Refused(refused)) => {

@@ -11,18 +11,18 @@ use super::stream::Stream;
 use super::turns::Turn;
 use crate::client::Req;
 use crate::reactor::Reactor;
-use crate::seat::Seat;
 use crate::session;
+use crate::transaction_slot::TransactionSlot;
 use crate::turn::{Place, in_turns};
 
 /// Sets the request going. Most hits are over when this returns. Where many requests wait it does not begin before
 /// the frames that are there were read: one of them may reset the stream.
-pub fn start(stream: Rc<Stream>, seat: Seat<Req>, turn: &mut Turn, cx: &mut Context<'_>) {
+pub fn start(stream: Rc<Stream>, slot: TransactionSlot<Req>, turn: &mut Turn, cx: &mut Context<'_>) {
     let reactor = stream.conn.reactor.clone();
     let bound = reactor.shared.bound(&reactor.params());
     let is_pressed = reactor.shared.admission.is_pressed(bound);
     let watched = reactor.watched.clone();
-    let mut work = Box::pin(run(stream, seat));
+    let mut work = Box::pin(run(stream, slot));
     let is_served = !is_pressed && work.as_mut().poll(cx).is_ready();
     turn.count_request(is_served);
     if !is_served {
@@ -31,9 +31,9 @@ pub fn start(stream: Rc<Stream>, seat: Seat<Req>, turn: &mut Turn, cx: &mut Cont
 }
 
 /// A fault in it costs this stream only.
-async fn run(stream: Rc<Stream>, mut seat: Seat<Req>) {
+async fn run(stream: Rc<Stream>, mut slot: TransactionSlot<Req>) {
     let reactor = stream.conn.reactor.clone();
-    if let Some(req) = seat.transaction() {
+    if let Some(req) = slot.transaction() {
         let work = (req.task.vxid(), Place::Request);
         let fault = crate::faults::caught(&reactor, work, pin!(serve(req))).await;
         if let Err(text) = fault {
@@ -45,7 +45,7 @@ async fn run(stream: Rc<Stream>, mut seat: Seat<Req>) {
         // The client is not left waiting for the rest.
         stream.reset(Error::Stream(Reason::InternalError));
     }
-    finish(&reactor, seat);
+    finish(&reactor, slot);
     stream.close();
 }
 
@@ -63,8 +63,8 @@ async fn serve(req: &mut Req) {
 }
 
 /// The end of a request's transaction, whatever became of it.
-pub fn finish(reactor: &Reactor, mut seat: Seat<Req>) {
-    if let Some(req) = seat.transaction() {
+pub fn finish(reactor: &Reactor, mut slot: TransactionSlot<Req>) {
+    if let Some(req) = slot.transaction() {
         req.account.req_body += req.body.take_counted().1;
         req.charge();
         req.task.log.end();
@@ -73,5 +73,5 @@ pub fn finish(reactor: &Reactor, mut seat: Seat<Req>) {
         }
         reactor.flush_if_due(req.task.t_prev);
     }
-    seat.give(reactor);
+    slot.give(reactor);
 }

@@ -23,7 +23,7 @@ use crate::clock;
 use crate::deadlines::{Deadline, Idleness, Moment};
 use crate::linger::linger;
 use crate::req_body::Rx;
-use crate::seat::Seat;
+use crate::transaction_slot::TransactionSlot;
 
 /// Read at a time; longer frames make it longer.
 const READ: usize = 16 * 1024 + frame::HEADER_LEN;
@@ -152,10 +152,10 @@ pub async fn serve(arrival: Arrival, upgraded: Option<super::Upgrade>) -> SessCl
     };
     let conn = session.conn.clone();
     conn.queue(|out| frame::write_settings(out, &conn.local));
-    let mut first = upgraded.map(|upgrade| upgrade.seat);
+    let mut first = upgraded.map(|upgrade| upgrade.slot);
     let error = std::future::poll_fn(|cx| {
-        if let Some(seat) = first.take() {
-            session.begin_upgraded(seat, cx);
+        if let Some(slot) = first.take() {
+            session.begin_upgraded(slot, cx);
         }
         session.poll(cx)
     })
@@ -166,10 +166,10 @@ pub async fn serve(arrival: Arrival, upgraded: Option<super::Upgrade>) -> SessCl
 }
 
 impl Session {
-    fn begin_upgraded(&mut self, mut seat: Seat<Req>, cx: &mut Context<'_>) {
-        let Some(req) = seat.transaction() else { return };
+    fn begin_upgraded(&mut self, mut slot: TransactionSlot<Req>, cx: &mut Context<'_>) {
+        let Some(req) = slot.transaction() else { return };
         let stream = Opening::first(&self.conn, req);
-        request::start(stream, seat, &mut self.turn, cx);
+        request::start(stream, slot, &mut self.turn, cx);
     }
 
     /// Reads, acts and writes until there is nothing to do, or the connection ends.

@@ -11,8 +11,8 @@ use super::conn::Conn;
 use super::receive::apply_settings;
 use crate::client::Req;
 use crate::clock;
-use crate::seat::Seat;
 use crate::sender::write_message;
+use crate::transaction_slot::TransactionSlot;
 
 const SWITCHING: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
 const UPGRADE: HeaderName<'static> = HeaderName::new(b"Upgrade");
@@ -21,7 +21,7 @@ const HTTP2_SETTINGS: HeaderName<'static> = HeaderName::new(b"HTTP2-Settings");
 /// A connection that was HTTP/1 until now.
 pub struct Upgrade {
     pub conn: Rc<Conn>,
-    pub seat: Seat<Req>,
+    pub slot: TransactionSlot<Req>,
 }
 
 /// Whether the request asks for HTTP/2.
@@ -31,17 +31,20 @@ pub fn is_wanted(req: &Req) -> bool {
 }
 
 /// Asks the client to go on with HTTP/2 and waits until it does. Gives the request back if that fails.
-pub async fn upgrade(arrival: &mut Arrival, mut seat: Seat<Req>) -> Result<Upgrade, Seat<Req>> {
-    let Some(req) = seat.transaction() else { return Err(seat) };
+pub async fn upgrade(
+    arrival: &mut Arrival,
+    mut slot: TransactionSlot<Req>,
+) -> Result<Upgrade, TransactionSlot<Req>> {
+    let Some(req) = slot.transaction() else { return Err(slot) };
     let params = req.task.params.clone();
     let conn = Conn::new(arrival.reactor.clone(), arrival.sess.clone(), arrival.tx.clone(), &params);
     if !take_settings(&conn, req) {
         conn.log(Tag::Debug, format_args!("H2: Bad HTTP-Settings"));
-        return Err(seat);
+        return Err(slot);
     }
     if write_message(&arrival.tx, SWITCHING, arrival.sess.send_idle_limit(&params)).await.is_err() {
         conn.log(Tag::Debug, format_args!("H2: Upgrade: Error writing 101 response"));
-        return Err(seat);
+        return Err(slot);
     }
     let mut headers = req.req_headers();
     headers.unset(UPGRADE);
@@ -49,13 +52,13 @@ pub async fn upgrade(arrival: &mut Arrival, mut seat: Seat<Req>) -> Result<Upgra
     headers.force_slot(Slot::Proto, fixed::HTTP_20);
     if !receive_preface(arrival).await {
         conn.log(Tag::Debug, format_args!("H2: No/Bad OU PRISM"));
-        return Err(seat);
+        return Err(slot);
     }
     if crate::control::knobs::take_refusal() {
         conn.log(Tag::Debug, format_args!("H2: No Worker-threads"));
-        return Err(seat);
+        return Err(slot);
     }
-    Ok(Upgrade { conn: Rc::new(conn), seat })
+    Ok(Upgrade { conn: Rc::new(conn), slot })
 }
 
 fn take_settings(conn: &Conn, req: &mut Req) -> bool {

@@ -12,34 +12,34 @@ use super::connection::Connection;
 use super::receive::Head;
 use super::{TOO_MANY_REQUESTS, begin_request};
 use crate::client::{Req, Start};
+use crate::client_transport::ClientTransport;
 use crate::h2;
 use crate::reactor::Reactor;
 use crate::req_body::ReqBody;
-use crate::seat::Seat;
-use crate::wire::Wire;
+use crate::transaction_slot::TransactionSlot;
 
 /// The result of [`begin`].
 pub enum Begun {
-    Request(Seat<Req>),
+    Request(TransactionSlot<Req>),
     /// The head is not HTTP, or its address has too many requests at work. The response has this status.
-    Refused(Seat<Req>, u16),
+    Refused(TransactionSlot<Req>, u16),
     /// The client speaks HTTP/2, and knows that we do.
     Http2,
     /// The client asks to go on with HTTP/2.
-    Upgrade(Seat<Req>),
+    Upgrade(TransactionSlot<Req>),
     Closed(SessClose),
 }
 
-/// Makes a request of a head whose bytes are in the seat's memory.
+/// Makes a request of a head whose bytes are in the slot's memory.
 pub fn begin(
     reactor: &Rc<Reactor>,
     params: Rc<Params>,
     connection: &mut Connection,
-    mut seat: Seat<Req>,
+    mut slot: TransactionSlot<Req>,
     head: &Head,
 ) -> Begun {
     let Some(vcl) = reactor.vcl() else {
-        seat.give(reactor);
+        slot.give(reactor);
         return Begun::Closed(SessClose::Overload);
     };
     let max_line = params.http_req_hdr_len as usize;
@@ -48,23 +48,23 @@ pub fn begin(
         params,
         sess: connection.sess.clone(),
         vcl,
-        tx: Wire::Socket(connection.tx.clone()),
+        tx: ClientTransport::Socket(connection.tx.clone()),
         t_first: head.first,
         t_req: head.complete,
     };
-    let Some(req) = seat.occupy(|memory| Req::new(start, memory)) else {
+    let Some(req) = slot.occupy(|memory| Req::new(start, memory)) else {
         return Begun::Closed(SessClose::Overload);
     };
     if req.task.ws.get(head.rx).starts_with(h1::H2_PREFACE) {
         if !req.task.params.feature.has(FeatureBits::HTTP2) {
-            seat.give(reactor);
+            slot.give(reactor);
             return Begun::Closed(SessClose::ReqHttp20);
         }
         let behind = req.task.ws.get(head.rx.tail(h1::H2_PREFACE.len()));
         if let Some(rx) = connection.rx.as_mut().filter(|_| !behind.is_empty()) {
             rx.unread(behind);
         }
-        seat.give(reactor);
+        slot.give(reactor);
         return Begun::Http2;
     }
     let session = Vxid::client(connection.sess.vxid);
@@ -79,19 +79,19 @@ pub fn begin(
         Ok(parsed) => {
             if !begin_request(req) {
                 log_unserved(req, head);
-                return Begun::Refused(seat, TOO_MANY_REQUESTS);
+                return Begun::Refused(slot, TOO_MANY_REQUESTS);
             }
             accept(req, connection, head, &parsed);
             if h2::is_wanted(req) && may_upgrade(req) {
-                return Begun::Upgrade(seat);
+                return Begun::Upgrade(slot);
             }
         }
         Err(bad) => {
             log_garbage(req, head, &bad);
-            return Begun::Refused(seat, bad.status);
+            return Begun::Refused(slot, bad.status);
         }
     }
-    Begun::Request(seat)
+    Begun::Request(slot)
 }
 
 /// The head is a request's: what came behind it waits, and the body may be read.

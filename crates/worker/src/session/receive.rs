@@ -10,9 +10,9 @@ use lacquer_params::Params;
 use super::connection::Connection;
 use crate::clock;
 use crate::deadlines::{Deadline, Idleness, Moment};
-use crate::memory::Memory;
 use crate::reactor::Reactor;
 use crate::req_body::Rx;
+use crate::transaction_buffers::TransactionBuffers;
 
 /// How the wait for a request ended.
 pub enum Received {
@@ -81,7 +81,11 @@ async fn readable_until(
 }
 
 /// Reads until a whole head is there, or the connection's time is over.
-pub async fn receive_head(params: &Params, connection: &mut Connection, memory: &mut Memory) -> Received {
+pub async fn receive_head(
+    params: &Params,
+    connection: &mut Connection,
+    memory: &mut TransactionBuffers,
+) -> Received {
     let max = (params.http_req_size as usize).min(memory.ws.free_space().saturating_sub(1));
     connection.received = 0;
     let idleness = connection.idleness();

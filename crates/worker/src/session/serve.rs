@@ -23,8 +23,8 @@ use crate::linger;
 use crate::pool_counters;
 use crate::reactor::Reactor;
 use crate::req_body::Rx;
-use crate::seat::Seat;
 use crate::sender::write_message;
+use crate::transaction_slot::TransactionSlot;
 use crate::turn::Place;
 
 /// Serves a connection to its end.
@@ -95,8 +95,8 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
             return SessClose::Overload;
         }
         let params = reactor.params();
-        let mut seat = Seat::take(reactor);
-        let memory = seat.prepare(&reactor.shared.log, &params);
+        let mut slot = TransactionSlot::take(reactor);
+        let memory = slot.prepare(&reactor.shared.log, &params);
         let limit = connection.sess.idle_limit(&params);
         connection.idle.arm(idle_since, limit);
         let received = receive_head(&params, connection, memory).await;
@@ -109,7 +109,7 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
         let head_came = matches!(received, Received::Head(_));
         let ended = match received {
             Received::Nothing => {
-                seat.give(reactor);
+                slot.give(reactor);
                 None
             }
             Received::Closed(reason) => {
@@ -117,20 +117,20 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
                     connection.sess.log_late(&reactor.shared.log, "request head");
                 }
                 charge_partial(reactor, connection);
-                seat.give(reactor);
+                slot.give(reactor);
                 Some(reason)
             }
             Received::Overflow(limit) => {
                 Box::pin(refuse_overflow(reactor, connection, limit)).await;
                 charge_partial(reactor, connection);
-                seat.give(reactor);
+                slot.give(reactor);
                 Some(SessClose::RxOverflow)
             }
-            Received::Head(head) => match begin(reactor, params, connection, seat, &head) {
-                Begun::Request(seat) => process(reactor, connection, seat).await,
-                Begun::Refused(seat, status) => Box::pin(refuse(reactor, connection, seat, status)).await,
+            Received::Head(head) => match begin(reactor, params, connection, slot, &head) {
+                Begun::Request(slot) => process(reactor, connection, slot).await,
+                Begun::Refused(slot, status) => Box::pin(refuse(reactor, connection, slot, status)).await,
                 Begun::Http2 => return apart(|| speak_http2(reactor, connection)).await,
-                Begun::Upgrade(seat) => return apart(|| upgrade(reactor, connection, seat)).await,
+                Begun::Upgrade(slot) => return apart(|| upgrade(reactor, connection, slot)).await,
                 Begun::Closed(reason) => Some(reason),
             },
         };
@@ -181,47 +181,59 @@ async fn speak_http2(reactor: &Rc<Reactor>, connection: &mut Connection) -> Sess
     h2::serve(arrive(reactor, connection, rx), None).await
 }
 
-async fn upgrade(reactor: &Rc<Reactor>, connection: &mut Connection, mut seat: Seat<Req>) -> SessClose {
+async fn upgrade(
+    reactor: &Rc<Reactor>,
+    connection: &mut Connection,
+    mut slot: TransactionSlot<Req>,
+) -> SessClose {
     log_debug(reactor, connection, "H2 Optimistic Upgrade");
-    let rx = seat.transaction().and_then(|req| req.body.rx.take());
+    let rx = slot.transaction().and_then(|req| req.body.rx.take());
     let Some(rx) = rx else { return SessClose::RxBody };
     let mut arrival = arrive(reactor, connection, rx);
-    match h2::upgrade(&mut arrival, seat).await {
+    match h2::upgrade(&mut arrival, slot).await {
         Ok(upgraded) => h2::serve(arrival, Some(upgraded)).await,
-        Err(seat) => {
-            h2::finish(reactor, seat);
+        Err(slot) => {
+            h2::finish(reactor, slot);
             SessClose::RxJunk
         }
     }
 }
 
 /// Runs the request; a fault in it costs this connection only.
-async fn process(reactor: &Reactor, connection: &mut Connection, mut seat: Seat<Req>) -> Option<SessClose> {
-    let req = seat.transaction()?;
+async fn process(
+    reactor: &Reactor,
+    connection: &mut Connection,
+    mut slot: TransactionSlot<Req>,
+) -> Option<SessClose> {
+    let req = slot.transaction()?;
     let fault = crate::faults::caught(reactor, (req.task.vxid(), Place::Request), pin!(req.run())).await;
     if let Err(text) = fault {
         req.task.log.put(Tag::Error, format!("Fault in this request: {text}").as_bytes());
         req.close = Some(SessClose::VclFailure);
     }
     reactor.counters.client_req.add(1);
-    finish(reactor, connection, seat)
+    finish(reactor, connection, slot)
 }
 
 /// Sends a response with this status to a head that is not served.
 async fn refuse(
     reactor: &Reactor,
     connection: &mut Connection,
-    mut seat: Seat<Req>,
+    mut slot: TransactionSlot<Req>,
     status: u16,
 ) -> Option<SessClose> {
-    let req = seat.transaction()?;
+    let req = slot.transaction()?;
     req.body.rx = connection.rx.take();
     req.minimal_response(status).await;
-    finish(reactor, connection, seat)
+    finish(reactor, connection, slot)
 }
 
-fn finish(reactor: &Reactor, connection: &mut Connection, mut seat: Seat<Req>) -> Option<SessClose> {
-    let req = seat.transaction()?;
+fn finish(
+    reactor: &Reactor,
+    connection: &mut Connection,
+    mut slot: TransactionSlot<Req>,
+) -> Option<SessClose> {
+    let req = slot.transaction()?;
     req.account.req_body += req.body.take_counted().1;
     req.charge();
     req.task.log.end();
@@ -233,6 +245,6 @@ fn finish(reactor: &Reactor, connection: &mut Connection, mut seat: Seat<Req>) -
     connection.rx = req.body.rx.take();
     connection.unread = !req.body.is_settled() || connection.rx.as_ref().is_some_and(Rx::has_pending);
     reactor.flush_if_due(req.task.t_prev);
-    seat.give(reactor);
+    slot.give(reactor);
     reason
 }

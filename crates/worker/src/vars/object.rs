@@ -27,7 +27,7 @@ pub fn plain(var: Var) -> Var {
 
 pub fn get_bool(object: &Object, var: Var) -> bool {
     match plain(var) {
-        Var::ObjCanEsi => crate::extra::esi_program(object).is_some(),
+        Var::ObjCanEsi => crate::object_attributes::esi_program(object).is_some(),
         Var::ObjUncacheable => object.is(flag::HFM),
         Var::ObjStaleIsValid => object.state() != BodyState::Failed && !object.is(flag::DYING | flag::FAILED),
         _ => false,

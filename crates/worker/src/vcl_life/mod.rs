@@ -18,7 +18,7 @@ use lacquer_vcl_native::LoadedVcl;
 use lacquer_vcl_runtime::{Director, Event, Instance};
 
 pub use self::host::InitHost;
-use crate::backends::{Origin, OriginLeaf, Surroundings};
+use crate::backends::{Origin, OriginContext, OriginLeaf};
 use crate::clock;
 use crate::control::Answer;
 use crate::probing;
@@ -69,7 +69,7 @@ fn build(
     instance.add_backends(|spec| {
         let via = spec.via.and_then(|i| names.get(i as usize));
         let via = via.and_then(|via| origins.iter().find(|o| o.spec.name == *via)).cloned();
-        let around = Surroundings {
+        let around = OriginContext {
             vcl_name: name,
             probe: spec.probe.and_then(|i| probes.get(i as usize)),
             via: via.as_deref(),

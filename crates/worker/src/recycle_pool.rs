@@ -10,15 +10,15 @@ use lacquer_shm::vsc::LocalMempool;
 use crate::clock;
 
 /// Spares of one kind. The one that was given back last is taken first: it is likely to be in the processor's cache.
-pub struct Spares<T>(RefCell<VecDeque<(Instant, T)>>);
+pub struct RecyclePool<T>(RefCell<VecDeque<(Instant, T)>>);
 
-impl<T> Default for Spares<T> {
+impl<T> Default for RecyclePool<T> {
     fn default() -> Self {
-        Spares(RefCell::default())
+        RecyclePool(RefCell::default())
     }
 }
 
-impl<T> Spares<T> {
+impl<T> RecyclePool<T> {
     pub fn take(&self, count: &LocalMempool) -> Option<T> {
         count.live.add(1);
         count.allocs.add(1);
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn the_pool_stays_within_its_limits() {
-        let (spares, count, now) = (Spares::default(), LocalMempool::default(), Instant::now());
+        let (spares, count, now) = (RecyclePool::default(), LocalMempool::default(), Instant::now());
         let limits = |min_pool, max_pool, max_age| PoolParam { min_pool, max_pool, max_age };
         spares.tidy(now, limits(9, 10, 10.0), &count, || 0);
         assert_eq!(count.pool.pending(), 9);

@@ -40,7 +40,7 @@ pub enum Mode {
 
 /// The command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct RawOptions {
     /// `-C`, `-d`, `-F` or none of them.
     pub mode: Mode,
     /// Options whose order counts.
@@ -71,7 +71,7 @@ pub struct Said {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Run.
-    Run(Box<Said>),
+    Run(Box<RawOptions>),
     /// `-V`
     Version,
     /// `-x`
@@ -125,7 +125,7 @@ fn takes_argument(letter: char) -> bool {
 
 /// Reads the words behind the program's name.
 pub fn parse(words: &[String]) -> Outcome<Request> {
-    let mut said = Said::default();
+    let mut said = RawOptions::default();
     let (mut debug, mut foreground, mut compile) = (false, false, false);
     let mut letters = Letters { words: words.iter(), rest: "" };
     let mut first = true;
@@ -167,7 +167,7 @@ pub fn parse(words: &[String]) -> Outcome<Request> {
     Ok(Request::Run(Box::new(said)))
 }
 
-impl Said {
+impl RawOptions {
     fn take(&mut self, letter: char, argument: String) {
         let mut ordered = |option| self.ordered.push(option);
         match letter {
@@ -263,7 +263,7 @@ mod tests {
         parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 
-    fn said(line: &str) -> Said {
+    fn said(line: &str) -> RawOptions {
         match parse_line(line).unwrap() {
             Request::Run(said) => *said,
             other => panic!("{other:?}"),

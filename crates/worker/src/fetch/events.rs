@@ -10,7 +10,7 @@ use crate::req_body::ReqBody;
 
 /// Messages from a fetch to the request that waits for it.
 #[derive(Default)]
-pub struct News {
+pub struct FetchEvents {
     /// The request's body is about to be read.
     pub reads_body: Cell<bool>,
     /// The request's body is not needed any more.
@@ -25,7 +25,7 @@ pub struct News {
 }
 
 /// News of the request's body: its reading has begun, or it comes back.
-pub enum BodyNews {
+pub enum BodyEvent {
     Begun,
     Back(ReqBody),
 }
@@ -33,12 +33,12 @@ pub enum BodyNews {
 /// There is something to deliver, or there will be nothing.
 pub struct Started(pub Option<Arc<Object>>);
 
-impl News {
-    pub fn body(&self) -> Option<BodyNews> {
+impl FetchEvents {
+    pub fn body(&self) -> Option<BodyEvent> {
         if self.reads_body.take() {
-            return Some(BodyNews::Begun);
+            return Some(BodyEvent::Begun);
         }
-        self.body.take().map(BodyNews::Back)
+        self.body.take().map(BodyEvent::Back)
     }
 
     pub fn started(&self) -> Option<Started> {

@@ -1,5 +1,5 @@
 //! The way of a body through filters to the client, or into the response that includes it. An included response has its
-//! parent's outlet for as long as it is delivered, with a seam between them: bytes go through as they are, or are made
+//! parent's pipeline for as long as it is delivered, with an include between them: bytes go through as they are, or are made
 //! part of the including response's gzip stream.
 
 use lacquer_cache::{BodyState, Object};
@@ -10,39 +10,39 @@ use crate::pace::Pace;
 use crate::reader::StoredReader;
 use crate::sink::{SendError, Sink};
 
-pub struct Outlet<S> {
+pub struct BodyPipeline<S> {
     chain: Chain,
     pace: Pace,
-    below: Below<S>,
+    sink: BodySink<S>,
 }
 
 /// The step after the filters.
-pub enum Below<S> {
+pub enum BodySink<S> {
     Client(S),
-    Include(Box<Seam<S>>),
+    Include(Box<EsiInclude<S>>),
     /// Its place while it is lent to an included response.
     Lent,
 }
 
-impl<S: Sink> Outlet<S> {
+impl<S: Sink> BodyPipeline<S> {
     /// `step` is the parameter `gzip_buffer`: the most that a filter holds.
-    pub fn new(filters: Vec<Box<dyn Filter>>, step: u64, below: Below<S>) -> Outlet<S> {
-        Outlet { chain: Chain::new(filters, step), pace: Pace::default(), below }
+    pub fn new(filters: Vec<Box<dyn Filter>>, step: u64, sink: BodySink<S>) -> BodyPipeline<S> {
+        BodyPipeline { chain: Chain::new(filters, step), pace: Pace::default(), sink }
     }
 
-    pub fn lent() -> Outlet<S> {
-        Outlet::new(Vec::new(), 0, Below::Lent)
+    pub fn lent() -> BodyPipeline<S> {
+        BodyPipeline::new(Vec::new(), 0, BodySink::Lent)
     }
 
     /// The step after the filters, when the body is through.
-    pub fn into_below(self) -> Below<S> {
-        self.below
+    pub fn into_sink(self) -> BodySink<S> {
+        self.sink
     }
 
-    /// The seam, if what is written becomes part of a gzip stream as it is.
-    pub fn enclosing_gzip(&mut self) -> Option<&mut Seam<S>> {
-        match &mut self.below {
-            Below::Include(seam) if seam.takes_gzip() => Some(seam),
+    /// The include, if what is written becomes part of a gzip stream as it is.
+    pub fn enclosing_gzip(&mut self) -> Option<&mut EsiInclude<S>> {
+        match &mut self.sink {
+            BodySink::Include(include) if include.takes_gzip() => Some(include),
             _ => None,
         }
     }
@@ -51,7 +51,7 @@ impl<S: Sink> Outlet<S> {
     async fn filter(&mut self, mut piece: &[u8], end: bool) -> Result<(), SendError> {
         while let Some(out) = self.chain.next(&mut piece, end).map_err(|_| SendError::Filter)? {
             let made = out.len();
-            self.below.write(out).await?;
+            self.sink.write(out).await?;
             if self.chain.is_done() {
                 break;
             }
@@ -66,7 +66,7 @@ impl<S: Sink> Outlet<S> {
             Ok(()) if !self.chain.is_empty() => self.filter(&[], true).await,
             other => other,
         };
-        self.below.settle(sent).await
+        self.sink.settle(sent).await
     }
 
     pub fn report(&mut self) -> Report {
@@ -74,36 +74,36 @@ impl<S: Sink> Outlet<S> {
     }
 }
 
-impl<S: Sink> Sink for Outlet<S> {
+impl<S: Sink> Sink for BodyPipeline<S> {
     async fn write(&mut self, piece: &[u8]) -> Result<(), SendError> {
         if self.chain.is_empty() {
-            return self.below.write(piece).await;
+            return self.sink.write(piece).await;
         }
         self.filter(piece, false).await?;
         if self.chain.is_done() { Err(SendError::Enough) } else { Ok(()) }
     }
 
     async fn flush(&mut self) -> Result<(), SendError> {
-        match &mut self.below {
-            Below::Client(sink) => sink.flush().await,
-            Below::Include(seam) => Box::pin(seam.flush()).await,
-            Below::Lent => Err(SendError::Source),
+        match &mut self.sink {
+            BodySink::Client(sink) => sink.flush().await,
+            BodySink::Include(include) => Box::pin(include.flush()).await,
+            BodySink::Lent => Err(SendError::Source),
         }
     }
 
     async fn more_than(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
-        match &mut self.below {
-            Below::Client(sink) => sink.more_than(object, at).await,
-            Below::Include(seam) => Box::pin(seam.more_than(object, at)).await,
-            Below::Lent => Err(SendError::Source),
+        match &mut self.sink {
+            BodySink::Client(sink) => sink.more_than(object, at).await,
+            BodySink::Include(include) => Box::pin(include.more_than(object, at)).await,
+            BodySink::Lent => Err(SendError::Source),
         }
     }
 
     fn check(&mut self) -> Result<(), SendError> {
-        match &mut self.below {
-            Below::Client(sink) => sink.check(),
-            Below::Include(seam) => seam.check(),
-            Below::Lent => Err(SendError::Source),
+        match &mut self.sink {
+            BodySink::Client(sink) => sink.check(),
+            BodySink::Include(include) => include.check(),
+            BodySink::Lent => Err(SendError::Source),
         }
     }
 
@@ -112,10 +112,10 @@ impl<S: Sink> Sink for Outlet<S> {
     }
 }
 
-impl<S: Sink> Below<S> {
+impl<S: Sink> BodySink<S> {
     /// After the last of a body, which came to this.
     pub(crate) async fn settle(&mut self, sent: Result<(), SendError>) -> Result<(), SendError> {
-        let Below::Client(sink) = self else { return sent };
+        let BodySink::Client(sink) = self else { return sent };
         match sent {
             Ok(()) | Err(SendError::Enough) => sink.end().await,
             Err(SendError::Io(_)) => sent,
@@ -126,9 +126,9 @@ impl<S: Sink> Below<S> {
 
     async fn write(&mut self, piece: &[u8]) -> Result<(), SendError> {
         match self {
-            Below::Client(sink) => sink.write(piece).await,
-            Below::Include(seam) => Box::pin(seam.write(piece)).await,
-            Below::Lent => Err(SendError::Source),
+            BodySink::Client(sink) => sink.write(piece).await,
+            BodySink::Include(include) => Box::pin(include.write(piece)).await,
+            BodySink::Lent => Err(SendError::Source),
         }
     }
 }
@@ -143,8 +143,8 @@ enum Mode {
 }
 
 /// Between an included response and the one that includes it.
-pub struct Seam<S> {
-    outlet: Outlet<S>,
+pub struct EsiInclude<S> {
+    pipeline: BodyPipeline<S>,
     /// The including response is a gzip stream, with this checksum so far.
     is_gzip: bool,
     sum: Checksum,
@@ -156,10 +156,10 @@ pub struct Seam<S> {
     count: u64,
 }
 
-impl<S: Sink> Seam<S> {
-    pub fn new(outlet: Outlet<S>, is_gzip: bool, sum: Checksum, or_fail: bool) -> Seam<S> {
-        Seam {
-            outlet,
+impl<S: Sink> EsiInclude<S> {
+    pub fn new(pipeline: BodyPipeline<S>, is_gzip: bool, sum: Checksum, or_fail: bool) -> EsiInclude<S> {
+        EsiInclude {
+            pipeline,
             is_gzip,
             sum,
             or_fail,
@@ -170,9 +170,9 @@ impl<S: Sink> Seam<S> {
         }
     }
 
-    /// Returns the including response's outlet and its checksum so far, and why it cannot go on, if so.
-    pub fn into_parts(self) -> (Outlet<S>, Checksum, Result<(), SendError>) {
-        (self.outlet, self.sum, self.failure.map_or(Ok(()), Err))
+    /// Returns the including response's pipeline and its checksum so far, and why it cannot go on, if so.
+    pub fn into_parts(self) -> (BodyPipeline<S>, Checksum, Result<(), SendError>) {
+        (self.pipeline, self.sum, self.failure.map_or(Ok(()), Err))
     }
 
     pub fn is_gzip(&self) -> bool {
@@ -191,15 +191,15 @@ impl<S: Sink> Seam<S> {
 
     /// Lets the client have all that there is so far.
     pub async fn flush(&mut self) -> Result<(), SendError> {
-        self.outlet.flush().await
+        self.pipeline.flush().await
     }
 
     pub(crate) async fn more_than(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
-        self.outlet.more_than(object, at).await
+        self.pipeline.more_than(object, at).await
     }
 
     pub(crate) fn check(&mut self) -> Result<(), SendError> {
-        self.outlet.check()
+        self.pipeline.check()
     }
 
     /// Makes ready for the body; false if it cannot be included.
@@ -230,7 +230,7 @@ impl<S: Sink> Seam<S> {
                 Ok(None) => tokio::task::yield_now().await,
                 done => return done.ok().flatten(),
             }
-            if let Err(failed) = self.outlet.check() {
+            if let Err(failed) = self.pipeline.check() {
                 self.failure = Some(failed);
                 return None;
             }
@@ -260,7 +260,7 @@ impl<S: Sink> Seam<S> {
                 &self.packed
             }
         };
-        if piece.is_empty() { Ok(()) } else { self.outlet.write(piece).await }
+        if piece.is_empty() { Ok(()) } else { self.pipeline.write(piece).await }
     }
 
     /// The included response is no good.

@@ -6,7 +6,7 @@ use lacquer_http::{Message, Workspace};
 use lacquer_params::Params;
 use lacquer_shm::{Log, TxLog};
 
-pub struct Memory {
+pub struct TransactionBuffers {
     pub ws: Workspace,
     pub log: TxLog,
     /// The request as VCL sees and changes it.
@@ -23,11 +23,11 @@ pub struct Memory {
 /// Buffers that grew longer are not kept for the next transaction.
 const KEPT: usize = 64 * 1024;
 
-impl Memory {
+impl TransactionBuffers {
     /// `workspace` is the parameter that says how many bytes the workspace has.
-    pub fn new(log: &Arc<Log>, params: &Params, workspace: u64) -> Memory {
+    pub fn new(log: &Arc<Log>, params: &Params, workspace: u64) -> TransactionBuffers {
         let message = || Message::new(params.http_max_hdr as usize);
-        Memory {
+        TransactionBuffers {
             ws: Workspace::new(workspace as usize),
             log: log.transaction(),
             request: message(),

@@ -1,6 +1,6 @@
-//! Runners of fetches. A fetch runs within the task of the request that waits for it. It gets a task of its own only
+//! Drivers of fetches. A fetch runs within the task of the request that waits for it. It gets a task of its own only
 //! when the request has what it waits for and the fetch has not ended. Most answers are short and there at once: they
-//! cost no task, no wake-up between tasks, and no memory, because a runner is kept and runs one fetch after the other
+//! cost no task, no wake-up between tasks, and no memory, because a driver is kept and runs one fetch after the other
 //! with the same memory.
 
 use std::any::Any;
@@ -14,49 +14,49 @@ use std::task::{Context, Poll};
 use lacquer_params::Params;
 
 use super::Fetch;
-use super::news::News;
+use super::events::FetchEvents;
 use super::run::run;
 use crate::deadlines::Deadline;
 use crate::reactor::Reactor;
-use crate::seat::Seat;
 use crate::shared::Shared;
+use crate::transaction_slot::TransactionSlot;
 use crate::turn::{Place, in_turns};
 
 #[derive(Default)]
-struct Desk {
-    next: Cell<Option<Seat<Fetch>>>,
-    news: Rc<News>,
+struct Mailbox {
+    next: Cell<Option<TransactionSlot<Fetch>>>,
+    events: Rc<FetchEvents>,
     done: Cell<bool>,
     /// Between two fetches.
-    vacant: Cell<Option<Seat<Fetch>>>,
+    vacant: Cell<Option<TransactionSlot<Fetch>>>,
 }
 
 /// It stays where it is and is passed on by its address.
-pub struct Runner(Box<Inside>);
+pub struct FetchDriver(Box<Inside>);
 
 struct Inside {
     work: Pin<Box<dyn Future<Output = ()>>>,
-    desk: Rc<Desk>,
+    mailbox: Rc<Mailbox>,
     shared: Arc<Shared>,
     deadline: Rc<Deadline>,
     /// When the request's client is looked for.
     presence: Rc<Deadline>,
 }
 
-impl Runner {
-    /// Returns a runner for the next fetch: a spare one, or a new one.
-    pub fn take(reactor: &Reactor) -> Runner {
+impl FetchDriver {
+    /// Returns a driver for the next fetch: a spare one, or a new one.
+    pub fn take(reactor: &Reactor) -> FetchDriver {
         let spare = reactor.take_fetch().and_then(|spare| spare.downcast().ok());
-        spare.map_or_else(|| Runner::new(reactor, &reactor.params()), Runner)
+        spare.map_or_else(|| FetchDriver::new(reactor, &reactor.params()), FetchDriver)
     }
 
-    pub fn new(reactor: &Reactor, params: &Params) -> Runner {
-        let desk = Rc::new(Desk::default());
-        desk.vacant.set(Some(Seat::new(&reactor.shared.log, params)));
-        let work = Box::pin(one_after_the_other(desk.clone()));
-        Runner(Box::new(Inside {
+    pub fn new(reactor: &Reactor, params: &Params) -> FetchDriver {
+        let mailbox = Rc::new(Mailbox::default());
+        mailbox.vacant.set(Some(TransactionSlot::new(&reactor.shared.log, params)));
+        let work = Box::pin(one_after_the_other(mailbox.clone()));
+        FetchDriver(Box::new(Inside {
             work,
-            desk,
+            mailbox,
             shared: reactor.shared.clone(),
             deadline: reactor.deadlines.enlist(),
             presence: reactor.deadlines.enlist(),
@@ -79,46 +79,46 @@ impl Runner {
     }
 
     /// Where the next fetch puts what it has to say.
-    pub fn news(&self) -> Rc<News> {
-        self.0.desk.news.clone()
+    pub fn events(&self) -> Rc<FetchEvents> {
+        self.0.mailbox.events.clone()
     }
 
     /// For the next fetch.
-    pub fn seat(&self) -> Seat<Fetch> {
-        self.0.desk.vacant.take().unwrap_or_default()
+    pub fn slot(&self) -> TransactionSlot<Fetch> {
+        self.0.mailbox.vacant.take().unwrap_or_default()
     }
 
     /// Drops what nobody asked for: it may be the last to hold an object.
     fn forget(&self) {
-        self.0.desk.news.reads_body.set(false);
-        self.0.desk.news.body.set(None);
-        self.0.desk.news.started.set(None);
-        self.0.desk.news.orphan.take();
+        self.0.mailbox.events.reads_body.set(false);
+        self.0.mailbox.events.body.set(None);
+        self.0.mailbox.events.started.set(None);
+        self.0.mailbox.events.orphan.take();
     }
 
-    pub fn begin(&self, fetch: Seat<Fetch>) {
-        self.0.desk.done.set(false);
-        self.0.desk.news.client_gone.set(false);
-        self.0.desk.next.set(Some(fetch));
+    pub fn begin(&self, fetch: TransactionSlot<Fetch>) {
+        self.0.mailbox.done.set(false);
+        self.0.mailbox.events.client_gone.set(false);
+        self.0.mailbox.next.set(Some(fetch));
     }
 
     /// Ready when the fetch has ended.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.0.desk.done.get() {
+        if !self.0.mailbox.done.get() {
             // It never ends: after a fetch it waits for the next.
             let _ = self.0.work.as_mut().poll(cx);
         }
-        if self.0.desk.done.get() { Poll::Ready(()) } else { Poll::Pending }
+        if self.0.mailbox.done.get() { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// Runs the fetch until it has this to say; `None` if it ends without.
-    pub async fn until<T>(&mut self, news: impl Fn(&News) -> Option<T>) -> Option<T> {
+    pub async fn until<T>(&mut self, events: impl Fn(&FetchEvents) -> Option<T>) -> Option<T> {
         poll_fn(|cx| {
-            if let Some(told) = news(&self.0.desk.news) {
+            if let Some(told) = events(&self.0.mailbox.events) {
                 return Poll::Ready(Some(told));
             }
             let ended = self.poll(cx);
-            match news(&self.0.desk.news) {
+            match events(&self.0.mailbox.events) {
                 Some(told) => Poll::Ready(Some(told)),
                 None => ended.map(|()| None),
             }
@@ -127,48 +127,48 @@ impl Runner {
     }
 
     /// Goes as far as it can at once: with a connection at hand, the origin is asked when this returns.
-    pub async fn set_out(&mut self) {
+    pub async fn advance(&mut self) {
         poll_fn(|cx| Poll::Ready(self.poll(cx).is_ready())).await;
     }
 
     /// Tells the fetch that its client is gone, and lets it end if it is for nobody else.
     pub async fn abandon(&mut self) {
-        self.0.desk.news.client_gone.set(true);
-        self.set_out().await;
-        if !self.0.desk.done.get() {
-            let orphan = self.0.shared.admission.add_orphan(self.0.desk.news.endpoint.get());
-            *self.0.desk.news.orphan.borrow_mut() = Some(orphan);
+        self.0.mailbox.events.client_gone.set(true);
+        self.advance().await;
+        if !self.0.mailbox.done.get() {
+            let orphan = self.0.shared.admission.add_orphan(self.0.mailbox.events.endpoint.get());
+            *self.0.mailbox.events.orphan.borrow_mut() = Some(orphan);
         }
     }
 
     /// The rest runs by itself.
-    pub fn leave(mut self, reactor: &Rc<Reactor>) {
-        if self.0.desk.done.get() {
-            return self.rest(reactor);
+    pub fn detach(mut self, reactor: &Rc<Reactor>) {
+        if self.0.mailbox.done.get() {
+            return self.recycle(reactor);
         }
         let reactor = reactor.clone();
         tokio::task::spawn_local(async move {
             let work = pin!(poll_fn(|cx| self.poll(cx)));
             in_turns(&reactor.watched.turn, Place::Fetch, work).await;
-            self.rest(&reactor);
+            self.recycle(&reactor);
             reactor.flush_if_due(crate::clock::real());
         });
     }
 
-    fn rest(self, reactor: &Reactor) {
+    fn recycle(self, reactor: &Reactor) {
         self.forget();
         reactor.give_fetch(self.hide());
     }
 }
 
-async fn one_after_the_other(desk: Rc<Desk>) {
+async fn one_after_the_other(mailbox: Rc<Mailbox>) {
     loop {
-        let mut seat = poll_fn(|_| desk.next.take().map_or(Poll::Pending, Poll::Ready)).await;
-        if let Some(fetch) = seat.transaction() {
+        let mut slot = poll_fn(|_| mailbox.next.take().map_or(Poll::Pending, Poll::Ready)).await;
+        if let Some(fetch) = slot.transaction() {
             run(fetch).await;
         }
-        seat.vacate();
-        desk.vacant.set(Some(seat));
-        desk.done.set(true);
+        slot.vacate();
+        mailbox.vacant.set(Some(slot));
+        mailbox.done.set(true);
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::session::Listener;
 
 /// All reactors of the worker.
-pub struct Crew {
+pub struct ConnectionBalancer {
     members: Vec<Member>,
 }
 
@@ -27,47 +27,47 @@ struct Member {
 pub struct Arrival {
     pub stream: Stream,
     pub listener: Arc<Listener>,
-    pub place: Place,
+    pub lease: ConnectionLease,
 }
 
 /// Counts as one of a reactor's connections for as long as it lives.
-pub struct Place {
-    crew: Arc<Crew>,
+pub struct ConnectionLease {
+    balancer: Arc<ConnectionBalancer>,
     pub reactor: usize,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionLease {
     fn drop(&mut self) {
-        self.crew.members[self.reactor].connections.fetch_sub(1, Ordering::Relaxed);
+        self.balancer.members[self.reactor].connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Crew {
+impl ConnectionBalancer {
     /// So many reactors, and what each is to receive from.
-    pub fn new(reactors: usize) -> (Arc<Crew>, Vec<UnboundedReceiver<Arrival>>) {
+    pub fn new(reactors: usize) -> (Arc<ConnectionBalancer>, Vec<UnboundedReceiver<Arrival>>) {
         let mut ends = Vec::with_capacity(reactors);
         let members = (0..reactors).map(|_| {
             let (arrivals, end) = unbounded_channel();
             ends.push(end);
             Member { connections: AtomicUsize::new(0), arrivals }
         });
-        let crew = Crew { members: members.collect() };
-        (Arc::new(crew), ends)
+        let balancer = ConnectionBalancer { members: members.collect() };
+        (Arc::new(balancer), ends)
     }
 
     /// Where a connection goes that `own` has accepted: it stays, unless another has clearly less to do.
-    pub fn place(self: &Arc<Crew>, own: usize) -> Place {
+    pub fn lease(self: &Arc<ConnectionBalancer>, own: usize) -> ConnectionLease {
         let count = |id: usize| self.members[id].connections.load(Ordering::Relaxed);
         let idlest = (0..self.members.len()).min_by_key(|&id| count(id)).unwrap_or(own);
         let least = count(idlest);
         let reactor = if count(own) <= least + 1 + least / 8 { own } else { idlest };
         self.members[reactor].connections.fetch_add(1, Ordering::Relaxed);
-        Place { crew: self.clone(), reactor }
+        ConnectionLease { balancer: self.clone(), reactor }
     }
 
     /// Hands a connection to the reactor of its place, which lives as long as the process.
     pub fn send(&self, arrival: Arrival) {
-        let _ = self.members[arrival.place.reactor].arrivals.send(arrival);
+        let _ = self.members[arrival.lease.reactor].arrivals.send(arrival);
     }
 }
 
@@ -75,25 +75,25 @@ impl Crew {
 mod tests {
     use super::*;
 
-    fn counts(crew: &Crew) -> Vec<usize> {
-        crew.members.iter().map(|member| member.connections.load(Ordering::Relaxed)).collect()
+    fn counts(balancer: &ConnectionBalancer) -> Vec<usize> {
+        balancer.members.iter().map(|member| member.connections.load(Ordering::Relaxed)).collect()
     }
 
     #[test]
     fn a_burst_that_one_accepts_is_shared() {
-        let (crew, _ends) = Crew::new(4);
-        let places: Vec<Place> = (0..400).map(|_| crew.place(2)).collect();
-        let (least, most) = (counts(&crew).into_iter().min(), counts(&crew).into_iter().max());
-        assert!(least >= Some(90) && most <= Some(115), "{:?}", counts(&crew));
-        drop(places);
-        assert_eq!(counts(&crew), [0; 4]);
+        let (balancer, _ends) = ConnectionBalancer::new(4);
+        let leases: Vec<ConnectionLease> = (0..400).map(|_| balancer.lease(2)).collect();
+        let (least, most) = (counts(&balancer).into_iter().min(), counts(&balancer).into_iter().max());
+        assert!(least >= Some(90) && most <= Some(115), "{:?}", counts(&balancer));
+        drop(leases);
+        assert_eq!(counts(&balancer), [0; 4]);
     }
 
     #[test]
     fn what_is_nearly_even_stays_where_it_was_accepted() {
-        let (crew, _ends) = Crew::new(2);
-        let _kept: Vec<Place> = (0..200).map(|i| crew.place(i % 2)).collect();
-        let placed = [0, 0, 0, 1, 1].map(|own| crew.place(own));
-        assert_eq!(placed.map(|place| place.reactor), [0, 0, 0, 1, 1]);
+        let (balancer, _ends) = ConnectionBalancer::new(2);
+        let _kept: Vec<ConnectionLease> = (0..200).map(|i| balancer.lease(i % 2)).collect();
+        let placed = [0, 0, 0, 1, 1].map(|own| balancer.lease(own));
+        assert_eq!(placed.map(|lease| lease.reactor), [0, 0, 0, 1, 1]);
     }
 }

@@ -9,32 +9,32 @@ use crate::h2::Stream;
 
 /// Where a response goes.
 #[derive(Clone)]
-pub enum Wire {
+pub enum ClientTransport {
     Socket(Rc<ClientSocket>),
     Stream(Rc<Stream>),
 }
 
-impl Wire {
+impl ClientTransport {
     /// The client's connection.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Wire::Socket(tx) => tx.as_fd(),
-            Wire::Stream(stream) => stream.as_fd(),
+            ClientTransport::Socket(tx) => tx.as_fd(),
+            ClientTransport::Stream(stream) => stream.as_fd(),
         }
     }
 
     pub fn stream(&self) -> Option<&Rc<Stream>> {
         match self {
-            Wire::Socket(_) => None,
-            Wire::Stream(stream) => Some(stream),
+            ClientTransport::Socket(_) => None,
+            ClientTransport::Stream(stream) => Some(stream),
         }
     }
 
     /// As `req.transport` names it.
     pub fn name(&self) -> &'static str {
         match self {
-            Wire::Socket(_) => "HTTP/1",
-            Wire::Stream(_) => "HTTP/2",
+            ClientTransport::Socket(_) => "HTTP/1",
+            ClientTransport::Stream(_) => "HTTP/2",
         }
     }
 }
