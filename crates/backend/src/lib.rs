@@ -2,7 +2,8 @@
 //! the probes that check whether origins are well.
 #![forbid(unsafe_code)]
 
-pub mod connection;
+pub mod capacity;
+mod connection;
 pub mod endpoint;
 pub mod poke;
 pub mod pool;
@@ -13,7 +14,7 @@ pub mod trust;
 
 pub use connection::{Connection, Facts};
 pub use endpoint::{ConnectError, Endpoint};
-pub use pool::{Pools, Surplus, Taken};
+pub use pool::{Demand, Pools, Resting, Surplus, Taken};
 pub use record::{Exchange, Received, Record};
 pub use stream::{Look, RxHalf, SAMPLE, Stream, TxHalf};
 pub use trust::SpokeFirst;

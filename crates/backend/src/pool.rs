@@ -29,10 +29,6 @@ const MOST_RESTING: usize = 32;
 /// Most connections to one endpoint, on all shelves, that rest without having to.
 const MOST_SPARED: usize = 64;
 
-/// A connection looks on so many shelves, one after each of its first responses, for others that the origin keeps open
-/// while it serves this one.
-const SHELVES_ASKED: usize = 16;
-
 /// A connection that may be used again.
 struct Pooled {
     connection: Connection,
@@ -40,6 +36,14 @@ struct Pooled {
     since: Instant,
     /// Not before this.
     usable: Instant,
+    /// It rests to prove that no response is missing.
+    proves: bool,
+}
+
+impl Pooled {
+    fn resting(&self) -> Resting {
+        Resting { until: self.usable, proves: self.proves }
+    }
 }
 
 #[derive(Default)]
@@ -57,11 +61,28 @@ struct Idle {
     resting: Vec<Pooled>,
 }
 
+/// The connections to an origin that are wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Demand {
+    /// In use, the one that is asked for included.
+    pub in_use: u32,
+    /// The most that there may be by the origin's declaration.
+    pub declared: u32,
+}
+
+/// The rest of a connection that is usable after it.
+#[derive(Clone, Copy, Debug)]
+pub struct Resting {
+    pub until: Instant,
+    /// It proves that no response is missing, on a connection in steady use.
+    pub proves: bool,
+}
+
 /// Outcome of asking for a connection.
 pub enum Taken {
     Connection(Connection),
     /// There is one that rests until then.
-    Resting(Instant),
+    Resting(Resting),
     None,
 }
 
@@ -103,14 +124,14 @@ pub struct Tended {
 impl Shelf {
     /// Takes a usable connection; the error is when the first of those that rest becomes usable. Of those that should
     /// rest, `spared` are left in peace.
-    fn take(&mut self, endpoint: u64, spared: usize, now: Instant) -> Result<Pooled, Option<Instant>> {
+    fn take(&mut self, endpoint: u64, spared: usize, now: Instant) -> Result<Pooled, Option<Resting>> {
         let idle = self.idle.get_mut(&endpoint).ok_or(None)?;
         if let Some(ready) = idle.ready_at(spared, now).and_then(|at| idle.ready.remove(at)) {
             return Ok(ready);
         }
         match idle.resting.iter().position(|pooled| pooled.usable <= now) {
             Some(at) => Ok(idle.resting.swap_remove(at)),
-            None => Err(idle.resting.iter().map(|pooled| pooled.usable).min()),
+            None => Err(idle.resting.iter().map(Pooled::resting).min_by_key(|resting| resting.until)),
         }
     }
 }
@@ -129,10 +150,10 @@ impl Idle {
         rested.or(latest.checked_sub(spared))
     }
 
-    /// Returns whether the latest connection is still open.
-    fn has_open(&self) -> bool {
-        let latest = self.ready.back().or(self.resting.last());
-        latest.is_some_and(|pooled| matches!(pooled.connection.rx.look(), Look::Quiet))
+    /// Returns how many of these connections the origin has closed.
+    fn closed(&self) -> usize {
+        let is_closed = |pooled: &&Pooled| matches!(pooled.connection.rx.look(), Look::Closed);
+        self.ready.iter().chain(&self.resting).filter(is_closed).count()
     }
 }
 
@@ -152,27 +173,22 @@ impl Pools {
     }
 
     /// Returns an idle connection to the endpoint on which nothing waits to be read. Faulty ones that were
-    /// found on the way are added to `surplus`. `quiet` is the time after which silence is a proof. At most `most` more
-    /// connections to the endpoint should be opened.
+    /// found on the way are added to `surplus`. `quiet` is the time after which silence is a proof.
     pub fn take(
         &self,
         reactor: usize,
         endpoint: &Arc<Endpoint>,
         quiet: Duration,
-        most: u32,
+        demand: Demand,
         surplus: &mut Vec<Surplus>,
     ) -> Taken {
         let now = Instant::now();
         if endpoint.trust.is_suspected(now) {
             return Taken::None;
         }
-        let mut soonest: Option<Instant> = None;
+        let mut soonest: Option<Resting> = None;
         let n = self.shelves.len();
-        let spared = if endpoint.trust.serves_several() {
-            (most as usize / n).min(MOST_SPARED.div_ceil(n))
-        } else {
-            0
-        };
+        let spared = self.spared(endpoint, demand, now);
         for i in 0..n {
             let shelf = &self.shelves[(reactor + i) % n];
             loop {
@@ -180,7 +196,7 @@ impl Pools {
                 let mut pooled = match found {
                     Ok(pooled) => pooled,
                     Err(usable) => {
-                        soonest = soonest.into_iter().chain(usable).min();
+                        soonest = soonest.into_iter().chain(usable).min_by_key(|resting| resting.until);
                         break;
                     }
                 };
@@ -224,13 +240,8 @@ impl Pools {
         let record = &mut connection.record;
         record.add(exchange);
         let rest = record.rest(endpoint.trust.is_proven(), quiet, since);
-        let responses = record.responses();
-        if responses <= SHELVES_ASKED
-            && !endpoint.trust.serves_several()
-            && self.has_open(reactor + responses, endpoint)
-        {
-            endpoint.trust.served_several();
-        }
+        record.count(|| endpoint.trust.capacity().serve());
+        self.learn(endpoint, since);
         let mut shelf = self.shelves[reactor].lock();
         if let Some(watcher) = shelf.watcher.take() {
             // By an event of the past or a new one: tending finds out, and looks at all that come until then.
@@ -242,23 +253,40 @@ impl Pools {
         }
         let new = || Idle { endpoint: Arc::downgrade(endpoint), ready: VecDeque::new(), resting: Vec::new() };
         let idle = shelf.idle.entry(endpoint.id).or_insert_with(new);
-        let (must, rest) = match rest {
-            Rest::Must(rest) => (true, rest),
-            Rest::Should(rest) => (false, rest),
+        let (must, proves, rest) = match rest {
+            Rest::Must(rest) => (true, false, rest),
+            Rest::Prove(rest) => (true, true, rest),
+            Rest::Should(rest) => (false, false, rest),
         };
         if must && idle.resting.len() >= MOST_RESTING {
             connection.tx.reset();
             self.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let entry = Pooled { connection, reactor, since, usable: since + rest };
+        let entry = Pooled { connection, reactor, since, usable: since + rest, proves };
         if must { idle.resting.push(entry) } else { idle.ready.push_back(entry) }
     }
 
-    /// Returns whether one shelf has an idle connection to the endpoint that is still open.
-    fn has_open(&self, shelf: usize, endpoint: &Endpoint) -> bool {
-        let shelf = self.shelves[shelf % self.shelves.len()].try_lock();
-        shelf.is_some_and(|shelf| shelf.idle.get(&endpoint.id).is_some_and(Idle::has_open))
+    /// Returns how many connections on a shelf can rest without having to: no more are opened for their sake than the
+    /// origin was seen to serve.
+    fn spared(&self, endpoint: &Endpoint, demand: Demand, now: Instant) -> usize {
+        let trust = &endpoint.trust;
+        let most = trust.capacity().most(trust.minute(now)).min(demand.declared);
+        let room = most.saturating_sub(demand.in_use) as usize;
+        let n = self.shelves.len();
+        (room / n).min(MOST_SPARED.div_ceil(n))
+    }
+
+    /// Records how many connections the origin serves at once, if they are more than before. Those that it has closed
+    /// in favour of others do not count.
+    fn learn(&self, endpoint: &Endpoint, now: Instant) {
+        let (capacity, minute) = (endpoint.trust.capacity(), endpoint.trust.minute(now));
+        let open = capacity.open();
+        if capacity.is_news(open, minute) {
+            let closed = |shelf: &Mutex<Shelf>| shelf.lock().idle.get(&endpoint.id).map_or(0, Idle::closed);
+            let closed: usize = self.shelves.iter().map(closed).sum();
+            capacity.saw(open.saturating_sub(u32::try_from(closed).unwrap_or(u32::MAX)), minute);
+        }
     }
 
     /// Closes all idle connections to an endpoint. Returns the objects that came over them and may be the

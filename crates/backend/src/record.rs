@@ -10,6 +10,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use crate::capacity::Served;
 use crate::trust::SpokeFirst;
 
 /// How many objects are remembered for one connection.
@@ -46,12 +47,16 @@ pub struct Exchange {
 pub(crate) enum Rest {
     /// A rest that is taken whatever it costs.
     Must(Duration),
+    /// A rest of a connection in steady use, which must prove now and then that no response is missing.
+    Prove(Duration),
     /// A rest that is taken only where more connections may be opened.
     Should(Duration),
 }
 
 #[derive(Debug)]
 pub struct Record {
+    /// From the first response on.
+    served: Option<Served>,
     responses: u32,
     /// When the connection was opened, or last stayed quiet for long enough.
     proven: Instant,
@@ -70,6 +75,7 @@ pub struct Record {
 impl Record {
     pub(crate) fn new(now: Instant) -> Record {
         Record {
+            served: None,
             responses: 0,
             proven: now,
             took: Duration::ZERO,
@@ -135,7 +141,7 @@ impl Record {
         } else if now.saturating_duration_since(self.proven) > PROOF_LASTS
             || self.is_early && self.slowest * 2 > PROOF_LASTS
         {
-            Rest::Must(self.proof(quiet))
+            Rest::Prove(self.proof(quiet))
         } else if self.is_bodyless || !origin_is_proven {
             Rest::Must(quiet)
         } else {
@@ -143,8 +149,9 @@ impl Record {
         }
     }
 
-    pub(crate) fn responses(&self) -> usize {
-        self.responses as usize
+    /// The connection counts as one that the origin serves, if it did not before.
+    pub(crate) fn count(&mut self, serve: impl FnOnce() -> Served) {
+        self.served.get_or_insert_with(serve);
     }
 
     pub fn received(&self) -> impl Iterator<Item = Received> + '_ {
@@ -166,17 +173,17 @@ mod tests {
     fn rest_follows_from_response_and_history() {
         let begun = Instant::now();
         // Milliseconds the response took and since the last proof, bodyless, origin proven; rest.
-        let (must, should) = (Rest::Must, Rest::Should);
+        let (must, prove, should) = (Rest::Must, Rest::Prove, Rest::Should);
         let cases: [(_, _, _, _, fn(_) -> _, _); 9] = [
             (1, 10, false, true, should, 50),
             (1, 10, true, true, must, 50),
             (1, 10, false, false, must, 50),
-            (1, 1001, false, true, must, 50),
+            (1, 1001, false, true, prove, 50),
             (100, 10, false, true, should, 200),
             (100, 10, true, true, must, 50),
-            (100, 1001, true, false, must, 200),
+            (100, 1001, true, false, prove, 200),
             (600, 10, false, true, should, 500),
-            (9000, 9000, false, true, must, 500),
+            (9000, 9000, false, true, prove, 500),
         ];
         for (took, since, bodyless, proven, kind, rest) in cases {
             let mut record = Record::new(begun);
@@ -195,7 +202,7 @@ mod tests {
         let mut record = Record::new(begun);
         record.add(&exchange(100, 1));
         assert!(!record.was_quiet(Duration::from_millis(199), QUIET, later));
-        assert!(matches!(record.rest(true, QUIET, later), Rest::Must(_)));
+        assert!(matches!(record.rest(true, QUIET, later), Rest::Prove(_)));
         assert!(record.was_quiet(Duration::from_millis(200), QUIET, later));
         assert!(matches!(record.rest(true, QUIET, later), Rest::Should(_)));
     }
@@ -208,7 +215,7 @@ mod tests {
         record.add(&exchange(1600, 1));
         record.add(&exchange(10, 2));
         assert!(!record.was_quiet(Duration::from_millis(1600), QUIET, begun));
-        let Rest::Must(rest) = record.rest(true, QUIET, begun) else { panic!("it must rest") };
+        let Rest::Prove(rest) = record.rest(true, QUIET, begun) else { panic!("it must rest") };
         assert!(rest > Duration::from_millis(1600));
         (3..24).for_each(|vxid| record.add(&exchange(10, vxid)));
         assert!(matches!(record.rest(true, QUIET, begun), Rest::Should(_)), "it is quick again");

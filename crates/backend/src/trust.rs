@@ -7,6 +7,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::capacity::Capacity;
+
 /// How many requests wait for a resting connection although a new one could be opened. An origin that serves
 /// one connection at a time would not answer on the new one; all others should not pay for it for long.
 const COURTESY: u32 = 32;
@@ -36,7 +38,7 @@ pub struct Trust {
     /// Milliseconds after `begun`; 0 if there was no fault.
     suspected_until: AtomicU64,
     proven: AtomicBool,
-    serves_several: AtomicBool,
+    capacity: Capacity,
     /// Whether new connections have to be quiet before their first request: one of the numbers below, or how many
     /// of them are still to be checked.
     openings: AtomicU32,
@@ -50,7 +52,7 @@ impl Trust {
             faults: AtomicU32::new(0),
             suspected_until: AtomicU64::new(0),
             proven: AtomicBool::new(false),
-            serves_several: AtomicBool::new(false),
+            capacity: Capacity::default(),
             openings: AtomicU32::new(FINE),
             courtesy: AtomicU32::new(COURTESY),
         }
@@ -116,15 +118,18 @@ impl Trust {
         self.proven.load(Ordering::Relaxed)
     }
 
-    /// Records that the origin answered on one connection while it kept another open.
-    pub(crate) fn served_several(&self) {
-        self.serves_several.store(true, Ordering::Relaxed);
+    pub(crate) fn capacity(&self) -> &Capacity {
+        &self.capacity
     }
 
-    /// Returns whether a new connection is served while others stay open. An origin that serves one after another would
-    /// leave it waiting.
-    pub(crate) fn serves_several(&self) -> bool {
-        self.serves_several.load(Ordering::Relaxed)
+    /// Returns whether as many connections are open as the origin was seen to serve, or as there may be by its
+    /// declaration.
+    pub fn is_full(&self, declared: u32, now: Instant) -> bool {
+        self.capacity.open() >= self.capacity.most(self.minute(now)).min(declared)
+    }
+
+    pub(crate) fn minute(&self, now: Instant) -> u32 {
+        u32::try_from(now.saturating_duration_since(self.begun).as_secs() / 60).unwrap_or(u32::MAX)
     }
 
     /// Decides whether a request waits for a connection that rests. `alone`: no other request uses this origin.

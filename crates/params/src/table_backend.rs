@@ -25,8 +25,8 @@ backend_head_timeout: Timeout = "60" { units = "seconds", min = "0" }
 backend_quiet_time: Duration = "0.050" { units = "seconds", min = "0", max = "10" }
     "A backend connection is not used again before it was quiet for this long where more bytes may follow: \
      after a response without a body by rule (to HEAD, or with status 204 or 304), after the first response \
-     of a backend, and about once a second on a connection in steady use; after any other response too, while \
-     at most 64 connections to a backend that serves several at once rest. Other connections are used or \
+     of a backend, and about once a second on a connection in steady use; after any other response too, \
+     where the backend was seen to serve more connections than are in use. Other connections are used or \
      opened meanwhile. 0 turns this off.";
 backend_suspicion_time: Duration = "60" { units = "seconds", min = "0" }
     "After a backend sent bytes that belong to no request, none of its connections is used for a second \

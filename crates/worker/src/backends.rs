@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lacquer_backend::Endpoint;
+use lacquer_backend::{Demand, Endpoint};
 use lacquer_shm::vsc::Vbe;
 use lacquer_shm::vsm::Cluster;
 use lacquer_shm::{Segment, VsmDir};
@@ -165,9 +165,9 @@ impl Origin {
         self.waiting.load(Ordering::Relaxed) != 0
     }
 
-    /// Returns how many more connections there may be by its declaration.
-    pub fn spare_connections(&self) -> u32 {
-        self.declared_limit().saturating_sub(self.connections.load(Ordering::Relaxed))
+    /// Returns how many connections are wanted, with one more that has its slot.
+    pub fn demand(&self) -> Demand {
+        Demand { in_use: self.connections.load(Ordering::Relaxed), declared: self.declared_limit() }
     }
 
     /// Whether just one connection is in use.

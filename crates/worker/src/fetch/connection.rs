@@ -6,7 +6,9 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lacquer_backend::{Connection, Exchange, Facts, Record, SpokeFirst, Surplus, Taken, TxHalf, endpoint};
+use lacquer_backend::{
+    Connection, Endpoint, Exchange, Facts, Record, Resting, SpokeFirst, Surplus, Taken, TxHalf, endpoint,
+};
 use lacquer_cache::Object;
 use lacquer_flow::reuse;
 use lacquer_http::h1::Framing;
@@ -173,8 +175,8 @@ pub fn take_idle(reactor: &Reactor, slot: &OriginSlot, quiet: Duration, log: &mu
         return Taken::None;
     }
     let mut faults = Vec::new();
-    let most = slot.origin().spare_connections();
-    let taken = reactor.shared.pools.take(reactor.id, endpoint, quiet, most, &mut faults);
+    let demand = slot.origin().demand();
+    let taken = reactor.shared.pools.take(reactor.id, endpoint, quiet, demand, &mut faults);
     for fault in &faults {
         log.put(Tag::Error, surplus::found(reactor, endpoint, fault).as_bytes());
     }
@@ -193,9 +195,9 @@ pub async fn wait_or_connect(
     loop {
         match taken {
             Taken::Connection(connection) => return Ok(OriginConnection::reused(reactor, connection, slot)),
-            Taken::Resting(until) if endpoint.trust.may_wait(slot.origin().has_one_user()) => {
+            Taken::Resting(resting) if is_waited_for(&endpoint, slot.origin(), resting) => {
                 endpoint.trust.waited();
-                tokio::time::sleep_until(until.into()).await;
+                tokio::time::sleep_until(resting.until.into()).await;
                 taken = take_idle(reactor, &slot, limits.quiet, log);
             }
             Taken::Resting(_) | Taken::None => break,
@@ -206,6 +208,16 @@ pub async fn wait_or_connect(
     let connection = Connection::new(stream, &endpoint);
     check_reserve(reactor, connection.facts.fd)?;
     Ok(OriginConnection::new(connection, slot, false))
+}
+
+/// Decides whether a request waits for a connection that rests. A new one beyond those that the origin was
+/// seen to serve might be left waiting for much longer.
+fn is_waited_for(endpoint: &Endpoint, origin: &Origin, resting: Resting) -> bool {
+    const SHORT: Duration = Duration::from_millis(100);
+    let now = Instant::now();
+    let is_short = resting.proves && resting.until.saturating_duration_since(now) <= SHORT;
+    endpoint.trust.may_wait(origin.has_one_user())
+        || is_short && endpoint.trust.is_full(origin.declared_limit(), now)
 }
 
 /// Connections to origins leave the last of the descriptors to others.

@@ -1,0 +1,87 @@
+//! How many connections an origin serves at once, as far as that was seen. An origin with few threads leaves a connection
+//! beyond them waiting until another is closed: connections that rest must not make us open one too many.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The connections of one origin. All reactors share it.
+#[derive(Debug, Default)]
+pub struct Capacity {
+    /// Open connections on which at least one response came.
+    open: Arc<AtomicU32>,
+    /// The most that were open in this minute, and in the one before it.
+    most: AtomicU32,
+    most_before: AtomicU32,
+    minute: AtomicU32,
+}
+
+/// Counts a connection as open and served for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Served(Arc<AtomicU32>);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Capacity {
+    /// The first response came on a connection.
+    pub(crate) fn serve(&self) -> Served {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Served(self.open.clone())
+    }
+
+    pub(crate) fn open(&self) -> u32 {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many connections were open at once, at most, in this minute or the one before it.
+    pub(crate) fn most(&self, minute: u32) -> u32 {
+        let since = minute.saturating_sub(self.minute.load(Ordering::Relaxed));
+        let before = self.most_before.load(Ordering::Relaxed);
+        let last = self.most.load(Ordering::Relaxed);
+        match since {
+            0 => last.max(before),
+            1 => last,
+            _ => 0,
+        }
+    }
+
+    /// Records that so many connections are open, all of them served.
+    pub(crate) fn saw(&self, open: u32, minute: u32) {
+        let known = self.minute.swap(minute, Ordering::Relaxed);
+        if known != minute {
+            let last = self.most.swap(0, Ordering::Relaxed);
+            self.most_before.store(if minute - known.min(minute) == 1 { last } else { 0 }, Ordering::Relaxed);
+        }
+        self.most.fetch_max(open, Ordering::Relaxed);
+    }
+
+    /// Returns whether so many open connections are worth recording.
+    pub(crate) fn is_news(&self, open: u32, minute: u32) -> bool {
+        self.minute.load(Ordering::Relaxed) != minute || open > self.most.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_of_two_minutes_counts() {
+        let capacity = Capacity::default();
+        let (first, second) = (capacity.serve(), capacity.serve());
+        assert_eq!(capacity.open(), 2);
+        capacity.saw(2, 7);
+        drop(first);
+        assert_eq!((capacity.open(), capacity.most(7), capacity.most(8), capacity.most(9)), (1, 2, 2, 0));
+        assert!(!capacity.is_news(2, 7) && capacity.is_news(3, 7) && capacity.is_news(1, 8));
+        capacity.saw(1, 8);
+        assert_eq!((capacity.most(8), capacity.most(9), capacity.most(10)), (2, 1, 0));
+        capacity.saw(1, 12);
+        assert_eq!(capacity.most(12), 1);
+        drop(second);
+        assert_eq!(capacity.open(), 0);
+    }
+}
