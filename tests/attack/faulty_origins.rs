@@ -2,13 +2,14 @@
 //! answer that ends early, and the next client what the origin says when it has recovered.
 
 use std::collections::HashSet;
-use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, vcl};
+use lacquer_testing::effort;
 use lacquer_testing::origin::Origin;
 use lacquer_testing::turns::{at_once, beside_others};
 
@@ -311,4 +312,60 @@ fn a_trickling_head_ends() {
         let took = asked.elapsed();
         assert!(took > Duration::from_secs(1) && took < Duration::from_secs(5), "{limit:?}: {took:?}");
     });
+}
+
+/// Serves connections with so many threads, each of which stays with its connection until that is closed.
+fn threads_per_connection(threads: usize) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let address = listener.local_addr().expect("it is bound");
+    for _ in 0..threads {
+        let listener = listener.try_clone().expect("sockets can be cloned");
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let mut head = [0; 4096];
+                while stream.read(&mut head).is_ok_and(|n| n > 0) {
+                    std::thread::sleep(Duration::from_millis(3));
+                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+                }
+            }
+        });
+    }
+    address
+}
+
+/// An origin that has just as many threads as there are clients serves them all the time: connections that rest do not
+/// make us open one that no thread is left for.
+#[test]
+fn origins_with_few_threads_are_not_overrun() {
+    let _turn = beside_others();
+    for declared in ["", ".max_connections = 4;"] {
+        let origin = threads_per_connection(4);
+        let subs = format!(
+            "backend few {{ .host = \"{}\"; .port = \"{}\"; {declared} }}
+            sub vcl_recv {{ set req.backend_hint = few; return (pass); }}",
+            origin.ip(),
+            origin.port()
+        );
+        let daemon = Daemon::start(&vcl(origin, &subs), &[]);
+        let end = Instant::now() + Duration::from_secs(effort(4, 20));
+        let clients: Vec<_> = (0..4)
+            .map(|_| {
+                let address = daemon.address;
+                std::thread::spawn(move || {
+                    let mut client = Client::connect(address).expect("connections are accepted");
+                    let mut longest = Duration::ZERO;
+                    while Instant::now() < end {
+                        let asked = Instant::now();
+                        assert_eq!(client.get("/").expect("it answers").status, 200);
+                        longest = longest.max(asked.elapsed());
+                    }
+                    longest
+                })
+            })
+            .collect();
+        for client in clients {
+            let longest = client.join().expect("each request is answered");
+            assert!(longest < Duration::from_secs(1), "{declared}: {longest:?}");
+        }
+    }
 }

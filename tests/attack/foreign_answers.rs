@@ -313,40 +313,58 @@ fn a_proven_origin_shifts_one_answer() {
         .iter()
         .flat_map(|&late| effort(&[0, 3][..], &[0, 1, 3, 10]).iter().map(move |&slow| (late, slow)));
     at_once(&turn, rounds, |(late, slow)| {
+        // Most of them leave before.
+        let stays: Vec<_> = (0..40).map(|own| if own < 8 { 3000 } else { 700 }).collect();
         let (late, slow) = (Duration::from_millis(late), Duration::from_millis(slow));
-        let (begun, done) = (Instant::now(), AtomicBool::new(false));
-        let origin = Origin::start(move |path, stream| {
-            std::thread::sleep(slow);
-            let is_time = begun.elapsed() > Duration::from_millis(1500);
-            if is_time && !done.swap(true, Ordering::SeqCst) {
-                write_later(stream, late);
-            }
-            stream.write_all(page(path, false).as_bytes()).is_ok()
-        });
-        let daemon = Daemon::start(&vcl(origin.address, SUBS), &["-s", "malloc,64M"]);
-        let wrong = Arc::new(Wrong::default());
-        let clients: Vec<_> = (0..40)
-            .map(|own| {
-                // Most of them leave before.
-                let stays = Duration::from_millis(if own < 8 { 3000 } else { 700 });
-                let (wrong, address) = (wrong.clone(), daemon.address);
-                std::thread::spawn(move || {
-                    let mut client = Client::connect(address).expect("connections are accepted");
-                    for n in 0.. {
-                        if begun.elapsed() > stays {
-                            break;
-                        }
-                        if !ask_page(&mut client, &format!("/pass/{own}/{n}"), &wrong) {
-                            client = Client::connect(address).expect("connections are accepted");
-                        }
-                    }
-                })
-            })
-            .collect();
-        clients.into_iter().for_each(|client| client.join().expect("clients do not panic"));
-        let first = wrong.first.lock().expect("nobody panics with it").clone();
-        assert!(wrong.count() <= 1, "{late:?} {slow:?}: {} wrong, the first {first:?}", wrong.count());
+        late_shift_round(&stays, late, slow);
     });
+}
+
+/// The same with one client that asks again at once, where the origin takes the same time for each response: one that
+/// comes sooner is seen.
+#[test]
+fn an_origin_with_a_steady_pace_shifts_one_answer() {
+    let turn = beside_others();
+    let rounds = effort(&[(2, 20)][..], &[(1, 4), (2, 10), (2, 20), (10, 20), (10, 30)]);
+    at_once(&turn, rounds.iter(), |&(late, slow)| {
+        late_shift_round(&[4000], Duration::from_millis(late), Duration::from_millis(slow));
+    });
+}
+
+/// Sends a response that nobody asked for, after 1.5 s and then so much `late`. Each client stays for so many milliseconds.
+fn late_shift_round(stays: &[u64], late: Duration, slow: Duration) {
+    let (begun, done) = (Instant::now(), AtomicBool::new(false));
+    let origin = Origin::start(move |path, stream| {
+        std::thread::sleep(slow);
+        let is_time = begun.elapsed() > Duration::from_millis(1500);
+        if is_time && !done.swap(true, Ordering::SeqCst) {
+            write_later(stream, late);
+        }
+        stream.write_all(page(path, false).as_bytes()).is_ok()
+    });
+    let daemon = Daemon::start(&vcl(origin.address, SUBS), &["-s", "malloc,64M"]);
+    let wrong = Arc::new(Wrong::default());
+    let clients: Vec<_> = stays
+        .iter()
+        .enumerate()
+        .map(|(own, &stays)| {
+            let (wrong, address) = (wrong.clone(), daemon.address);
+            std::thread::spawn(move || {
+                let mut client = Client::connect(address).expect("connections are accepted");
+                for n in 0.. {
+                    if begun.elapsed() > Duration::from_millis(stays) {
+                        break;
+                    }
+                    if !ask_page(&mut client, &format!("/pass/{own}/{n}"), &wrong) {
+                        client = Client::connect(address).expect("connections are accepted");
+                    }
+                }
+            })
+        })
+        .collect();
+    clients.into_iter().for_each(|client| client.join().expect("clients do not panic"));
+    let first = wrong.first.lock().expect("nobody panics with it").clone();
+    assert!(wrong.count() <= 1, "{late:?} {slow:?}: {} wrong, the first {first:?}", wrong.count());
 }
 
 /// A response that is there before the request was sent is not taken for its answer.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::time::Instant;
 
+use crate::capacity::Counted;
 use crate::endpoint::Endpoint;
 use crate::record::Record;
 use crate::stream::{RxHalf, Stream, TxHalf};
@@ -44,10 +45,10 @@ fn side(addr: Option<SocketAddr>) -> String {
 
 impl Connection {
     /// A stream that was connected to this endpoint.
-    pub fn new(stream: Stream, endpoint: &Endpoint) -> Connection {
+    pub fn new(stream: Stream, endpoint: &Endpoint, counted: Counted) -> Connection {
         let (rx, tx) = stream.split();
         let facts = Facts::of(&rx, endpoint);
-        Connection { rx, tx, facts, record: Box::new(Record::new(Instant::now())) }
+        Connection { rx, tx, facts, record: Box::new(Record::new(Instant::now(), counted)) }
     }
 
     /// Takes the connection off the reactor it was made on and onto the current one.

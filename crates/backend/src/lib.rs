@@ -2,19 +2,22 @@
 //! the probes that check whether origins are well.
 #![forbid(unsafe_code)]
 
-pub mod capacity;
-mod connection;
+mod capacity;
+pub mod connection;
 pub mod endpoint;
+mod pace;
 pub mod poke;
 pub mod pool;
 pub mod probe;
 pub mod record;
 pub mod stream;
+mod trial;
 pub mod trust;
 
+pub use capacity::Counted;
 pub use connection::{Connection, Facts};
 pub use endpoint::{ConnectError, Endpoint};
-pub use pool::{Demand, Pools, Resting, Surplus, Taken};
+pub use pool::{Pools, Resting, Surplus, Taken, Wanted};
 pub use record::{Exchange, Received, Record};
 pub use stream::{Look, RxHalf, SAMPLE, Stream, TxHalf};
 pub use trust::SpokeFirst;

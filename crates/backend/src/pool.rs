@@ -7,7 +7,8 @@
 //! A connection is looked at, in the kernel, before it is used again. Bytes that wait there belong to no
 //! request; a request sent now would get them as its response. Connections rest after each response (see
 //! [`crate::record`]), and each shelf has a watcher that learns of bytes on idle connections when they arrive.
-//! Rests cost connections, so that those which are not a must are cut short where too many rest.
+//! Rests cost connections, so that those which are not a must are cut short where the origin has as many as it was
+//! seen to serve.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +22,7 @@ use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::record::{Exchange, Received, Rest};
 use crate::stream::Look;
+use crate::trial::Stage;
 use crate::trust::SpokeFirst;
 
 /// Most connections to one endpoint that rest on a shelf. A request that would leave one more behind closes it, so
@@ -36,13 +38,13 @@ struct Pooled {
     since: Instant,
     /// Not before this.
     usable: Instant,
-    /// It rests to prove that no response is missing.
-    proves: bool,
+    /// It has to rest, whatever that costs.
+    must: bool,
 }
 
 impl Pooled {
     fn resting(&self) -> Resting {
-        Resting { until: self.usable, proves: self.proves }
+        Resting { until: self.usable, must: self.must }
     }
 }
 
@@ -61,21 +63,32 @@ struct Idle {
     resting: Vec<Pooled>,
 }
 
-/// The connections to an origin that are wanted.
+/// The connection that is wanted.
 #[derive(Clone, Copy, Debug)]
-pub struct Demand {
-    /// In use, the one that is asked for included.
+pub struct Wanted {
+    /// The time after which silence is a proof.
+    pub quiet: Duration,
+    /// How many are in use, this one included.
     pub in_use: u32,
-    /// The most that there may be by the origin's declaration.
+    /// The most connections that there may be by the origin's declaration.
     pub declared: u32,
+    /// Cut short all rests but those that must be.
+    pub is_urgent: bool,
 }
 
 /// The rest of a connection that is usable after it.
 #[derive(Clone, Copy, Debug)]
 pub struct Resting {
     pub until: Instant,
-    /// It proves that no response is missing, on a connection in steady use.
-    pub proves: bool,
+    /// It is not cut short, whatever it costs.
+    pub must: bool,
+}
+
+impl Resting {
+    /// Returns the one to wait for.
+    fn better(one: Option<Resting>, other: Option<Resting>) -> Option<Resting> {
+        one.into_iter().chain(other).min_by_key(|resting| (resting.must, resting.until))
+    }
 }
 
 /// Outcome of asking for a connection.
@@ -83,6 +96,8 @@ pub enum Taken {
     Connection(Connection),
     /// There is one that rests until then.
     Resting(Resting),
+    /// There are some that should rest, and the origin may have one more.
+    Spared,
     None,
 }
 
@@ -122,18 +137,52 @@ pub struct Tended {
 }
 
 impl Shelf {
-    /// Takes a usable connection; the error is when the first of those that rest becomes usable. Of those that should
-    /// rest, `spared` are left in peace.
-    fn take(&mut self, endpoint: u64, spared: usize, now: Instant) -> Result<Pooled, Option<Resting>> {
-        let idle = self.idle.get_mut(&endpoint).ok_or(None)?;
+    fn idle_of(&mut self, endpoint: &Arc<Endpoint>) -> &mut Idle {
+        let new = || Idle { endpoint: Arc::downgrade(endpoint), ready: VecDeque::new(), resting: Vec::new() };
+        self.idle.entry(endpoint.id).or_insert_with(new)
+    }
+
+    /// Puts back a connection that was not used.
+    fn give_back(&mut self, endpoint: &Arc<Endpoint>, pooled: Pooled) {
+        self.idle_of(endpoint).resting.push(pooled);
+    }
+
+    /// Takes a usable connection. Of those that should rest, `spared` are left in peace. `is_urgent`: those that need not
+    /// rest are usable.
+    fn take(&mut self, endpoint: u64, spared: usize, is_urgent: bool, now: Instant) -> Found {
+        let Some(idle) = self.idle.get_mut(&endpoint) else { return Found::None };
         if let Some(ready) = idle.ready_at(spared, now).and_then(|at| idle.ready.remove(at)) {
-            return Ok(ready);
+            return Found::Usable(ready);
         }
-        match idle.resting.iter().position(|pooled| pooled.usable <= now) {
-            Some(at) => Ok(idle.resting.swap_remove(at)),
-            None => Err(idle.resting.iter().map(Pooled::resting).min_by_key(|resting| resting.until)),
+        let is_usable = |pooled: &Pooled| pooled.usable <= now || is_urgent && !pooled.must;
+        if let Some(at) = idle.resting.iter().position(is_usable) {
+            return Found::Usable(idle.resting.swap_remove(at));
+        }
+        let better = |one, pooled: &Pooled| Resting::better(one, Some(pooled.resting()));
+        match idle.resting.iter().fold(None, better) {
+            _ if !idle.ready.is_empty() => Found::Spared,
+            Some(resting) => Found::Resting(resting),
+            None => Found::None,
         }
     }
+}
+
+/// A search for an idle connection that leaves some on each shelf in peace.
+struct Search<'s> {
+    reactor: usize,
+    endpoint: &'s Arc<Endpoint>,
+    wanted: Wanted,
+    trial: Stage,
+    now: Instant,
+    spared: usize,
+}
+
+/// Outcome of looking at one shelf.
+enum Found {
+    Usable(Pooled),
+    Resting(Resting),
+    Spared,
+    None,
 }
 
 impl Idle {
@@ -142,12 +191,12 @@ impl Idle {
     fn ready_at(&self, spared: usize, now: Instant) -> Option<usize> {
         let latest = self.ready.len().checked_sub(1)?;
         let has_rested = |pooled: &Pooled| pooled.usable <= now;
-        if spared == 0 || has_rested(&self.ready[latest]) {
+        if has_rested(&self.ready[latest]) {
             return Some(latest);
         }
         // Those put here earlier have rested first, unless their responses took much longer.
         let rested = self.ready.partition_point(has_rested).checked_sub(1);
-        rested.or(latest.checked_sub(spared))
+        rested.or(if spared == 0 { Some(0) } else { latest.checked_sub(spared) })
     }
 
     /// Returns how many of these connections the origin has closed.
@@ -173,32 +222,58 @@ impl Pools {
     }
 
     /// Returns an idle connection to the endpoint on which nothing waits to be read. Faulty ones that were
-    /// found on the way are added to `surplus`. `quiet` is the time after which silence is a proof.
+    /// found on the way are added to `surplus`.
     pub fn take(
         &self,
         reactor: usize,
         endpoint: &Arc<Endpoint>,
-        quiet: Duration,
-        demand: Demand,
+        wanted: Wanted,
         surplus: &mut Vec<Surplus>,
     ) -> Taken {
         let now = Instant::now();
-        if endpoint.trust.is_suspected(now) {
+        let trust = &endpoint.trust;
+        if trust.is_suspected(now) {
             return Taken::None;
         }
-        let mut soonest: Option<Resting> = None;
+        let trial = trust.trial(now);
+        if let Stage::Runs(millis) = trial {
+            return self.wait_for_trial(endpoint, now + Duration::from_millis(millis));
+        }
         let n = self.shelves.len();
-        let spared = self.spared(endpoint, demand, now);
+        let mut search =
+            |spared| self.search(&Search { reactor, endpoint, wanted, trial, now, spared }, surplus);
+        if !wanted.is_urgent && !trust.is_full(wanted.declared, now) {
+            return search(MOST_SPARED.div_ceil(n));
+        }
+        // Those on another shelf may have rested for longer, if there are more of them.
+        let idle = trust.capacity().alive().saturating_sub(wanted.in_use) as usize;
+        match search(idle / n) {
+            Taken::Spared => search(0),
+            taken => taken,
+        }
+    }
+
+    fn search(&self, search: &Search<'_>, surplus: &mut Vec<Surplus>) -> Taken {
+        let Search { reactor, endpoint, wanted, trial, now, spared } = *search;
+        let trust = &endpoint.trust;
+        let mut soonest: Option<Resting> = None;
+        let mut has_spared = false;
+        let n = self.shelves.len();
         for i in 0..n {
             let shelf = &self.shelves[(reactor + i) % n];
             loop {
-                let found = shelf.lock().take(endpoint.id, spared, now);
+                let found = shelf.lock().take(endpoint.id, spared, wanted.is_urgent, now);
                 let mut pooled = match found {
-                    Ok(pooled) => pooled,
-                    Err(usable) => {
-                        soonest = soonest.into_iter().chain(usable).min_by_key(|resting| resting.until);
+                    Found::Usable(pooled) => pooled,
+                    Found::Resting(resting) => {
+                        soonest = Resting::better(soonest, Some(resting));
                         break;
                     }
+                    Found::Spared => {
+                        has_spared = true;
+                        break;
+                    }
+                    Found::None => break,
                 };
                 match pooled.connection.rx.look() {
                     Look::Quiet => {}
@@ -212,9 +287,16 @@ impl Pools {
                         return Taken::None;
                     }
                 }
+                if trial == Stage::NotBegun && !wanted.quiet.is_zero() {
+                    if !trust.begin_trial(now) {
+                        shelf.lock().give_back(endpoint, pooled);
+                        return self.wait_for_trial(endpoint, now + Duration::from_millis(1));
+                    }
+                    pooled.connection.record.begin_trial();
+                }
                 let idle = now.saturating_duration_since(pooled.since);
-                if pooled.connection.record.was_quiet(idle, quiet, now) {
-                    endpoint.trust.prove();
+                if pooled.connection.record.was_quiet(idle, wanted.quiet, now) {
+                    trust.prove();
                 }
                 if pooled.reactor == reactor {
                     return Taken::Connection(pooled.connection);
@@ -224,7 +306,17 @@ impl Pools {
                 }
             }
         }
-        soonest.map_or(Taken::None, Taken::Resting)
+        if has_spared { Taken::Spared } else { soonest.map_or(Taken::None, Taken::Resting) }
+    }
+
+    /// Returns when the trial of another connection ends, if there are idle ones to wait for.
+    fn wait_for_trial(&self, endpoint: &Endpoint, until: Instant) -> Taken {
+        let has_idle = |shelf: &Mutex<Shelf>| shelf.lock().idle.contains_key(&endpoint.id);
+        if self.shelves.iter().any(has_idle) {
+            Taken::Resting(Resting { until, must: false })
+        } else {
+            Taken::None
+        }
     }
 
     /// Keeps a connection for the next request, on the shelf of the reactor it is registered with.
@@ -241,6 +333,9 @@ impl Pools {
         record.add(exchange);
         let rest = record.rest(endpoint.trust.is_proven(), quiet, since);
         record.count(|| endpoint.trust.capacity().serve());
+        if record.end_trial() {
+            endpoint.trust.end_trial(since, quiet);
+        }
         self.learn(endpoint, since);
         let mut shelf = self.shelves[reactor].lock();
         if let Some(watcher) = shelf.watcher.take() {
@@ -251,41 +346,30 @@ impl Pools {
                 shelf.watcher = Some(watcher);
             }
         }
-        let new = || Idle { endpoint: Arc::downgrade(endpoint), ready: VecDeque::new(), resting: Vec::new() };
-        let idle = shelf.idle.entry(endpoint.id).or_insert_with(new);
-        let (must, proves, rest) = match rest {
-            Rest::Must(rest) => (true, false, rest),
-            Rest::Prove(rest) => (true, true, rest),
+        let idle = shelf.idle_of(endpoint);
+        let (must, rests, rest) = match rest {
+            Rest::Must(rest) => (true, true, rest),
+            Rest::Prove(rest) => (false, true, rest),
             Rest::Should(rest) => (false, false, rest),
         };
-        if must && idle.resting.len() >= MOST_RESTING {
+        if rests && idle.resting.len() >= MOST_RESTING {
             connection.tx.reset();
             self.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let entry = Pooled { connection, reactor, since, usable: since + rest, proves };
-        if must { idle.resting.push(entry) } else { idle.ready.push_back(entry) }
-    }
-
-    /// Returns how many connections on a shelf can rest without having to: no more are opened for their sake than the
-    /// origin was seen to serve.
-    fn spared(&self, endpoint: &Endpoint, demand: Demand, now: Instant) -> usize {
-        let trust = &endpoint.trust;
-        let most = trust.capacity().most(trust.minute(now)).min(demand.declared);
-        let room = most.saturating_sub(demand.in_use) as usize;
-        let n = self.shelves.len();
-        (room / n).min(MOST_SPARED.div_ceil(n))
+        let entry = Pooled { connection, reactor, since, usable: since + rest, must };
+        if rests { idle.resting.push(entry) } else { idle.ready.push_back(entry) }
     }
 
     /// Records how many connections the origin serves at once, if they are more than before. Those that it has closed
     /// in favour of others do not count.
     fn learn(&self, endpoint: &Endpoint, now: Instant) {
         let (capacity, minute) = (endpoint.trust.capacity(), endpoint.trust.minute(now));
-        let open = capacity.open();
-        if capacity.is_news(open, minute) {
+        let served = capacity.served();
+        if capacity.is_news(served, minute) {
             let closed = |shelf: &Mutex<Shelf>| shelf.lock().idle.get(&endpoint.id).map_or(0, Idle::closed);
             let closed: usize = self.shelves.iter().map(closed).sum();
-            capacity.saw(open.saturating_sub(u32::try_from(closed).unwrap_or(u32::MAX)), minute);
+            capacity.saw(served.saturating_sub(u32::try_from(closed).unwrap_or(u32::MAX)), minute);
         }
     }
 

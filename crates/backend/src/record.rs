@@ -10,17 +10,15 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::capacity::Served;
+use crate::capacity::Counted;
+use crate::pace::Pace;
 use crate::trust::SpokeFirst;
 
 /// How many objects are remembered for one connection.
 const MOST_OBJECTS: usize = 1024;
-/// A connection that was quiet this recently needs no further rest.
+/// A connection that was quiet this recently needs no further rest: up to a quarter of it less, so that connections
+/// which were opened together do not rest together.
 const PROOF_LASTS: Duration = Duration::from_secs(1);
-/// No rest for the sake of slow responses is longer than this.
-const LONGEST_REST: Duration = Duration::from_millis(500);
-/// The same after a response that came early.
-const LONGEST_REST_IF_EARLY: Duration = Duration::from_secs(10);
 
 /// A cached object that came over a connection, named by its place in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +34,8 @@ pub struct Received {
 pub struct Exchange {
     /// The response has no body by rule: it answers HEAD, or its status is 204 or 304.
     pub is_bodyless: bool,
-    /// Time from the request to the response's head.
-    pub took: Duration,
+    /// Microseconds from the request to the response's head.
+    pub took: u64,
     /// Place and transaction of the cached object.
     pub object: Option<(u32, u64)>,
 }
@@ -47,7 +45,8 @@ pub struct Exchange {
 pub(crate) enum Rest {
     /// A rest that is taken whatever it costs.
     Must(Duration),
-    /// A rest of a connection in steady use, which must prove now and then that no response is missing.
+    /// A rest that shows whether a response is missing: of a connection in steady use, now and then, and of those to an
+    /// origin that has proved nothing yet. It is waited for for a while.
     Prove(Duration),
     /// A rest that is taken only where more connections may be opened.
     Should(Duration),
@@ -55,17 +54,16 @@ pub(crate) enum Rest {
 
 #[derive(Debug)]
 pub struct Record {
+    _alive: Counted,
     /// From the first response on.
-    served: Option<Served>,
+    served: Option<Counted>,
+    /// It is the first connection of its origin that is used again.
+    is_on_trial: bool,
     responses: u32,
     /// When the connection was opened, or last stayed quiet for long enough.
     proven: Instant,
-    took: Duration,
-    /// The time that a response may take, judged by those before.
-    slowest: Duration,
-    /// The last response came much earlier than those before: it may be one that nobody asked for, and its own still
-    /// on the way.
-    is_early: bool,
+    proof_lasts: Duration,
+    pace: Pace,
     is_bodyless: bool,
     received: VecDeque<Received>,
     /// How many of `received`, the latest, came since the last proof.
@@ -73,14 +71,15 @@ pub struct Record {
 }
 
 impl Record {
-    pub(crate) fn new(now: Instant) -> Record {
+    pub(crate) fn new(now: Instant, alive: Counted) -> Record {
         Record {
+            _alive: alive,
             served: None,
+            is_on_trial: false,
             responses: 0,
             proven: now,
-            took: Duration::ZERO,
-            slowest: Duration::ZERO,
-            is_early: false,
+            proof_lasts: PROOF_LASTS,
+            pace: Pace::default(),
             is_bodyless: false,
             received: VecDeque::new(),
             unproven: 0,
@@ -96,10 +95,7 @@ impl Record {
             self.unproven = (self.unproven + 1).min(MOST_OBJECTS);
         }
         self.responses = self.responses.saturating_add(1);
-        // Out of step, a response takes half as long on average: its origin began with it one request earlier.
-        self.is_early = exchange.took * 4 < self.slowest * 3;
-        self.took = exchange.took;
-        self.slowest = exchange.took.max(self.slowest * 7 / 8);
+        self.pace.add(exchange.took);
         self.is_bodyless = exchange.is_bodyless;
     }
 
@@ -109,8 +105,15 @@ impl Record {
         if proves {
             self.proven = now;
             self.unproven = 0;
+            self.proof_lasts = PROOF_LASTS.saturating_sub(self.spread());
         }
         proves
+    }
+
+    /// Returns a time below a quarter of a second that differs between connections.
+    fn spread(&self) -> Duration {
+        let noise = (self.pace.took() as u32).wrapping_add(self.responses).wrapping_mul(0x9E37_79B9);
+        Duration::from_millis((noise >> 24).into())
     }
 
     /// Returns whether the only response may have been sent before its request. Bytes after a response without a
@@ -128,30 +131,40 @@ impl Record {
 
     /// Returns how long the connection must stay quiet to prove that no response is missing.
     fn proof(&self, quiet: Duration) -> Duration {
-        let rest = (self.took * 2).min(LONGEST_REST);
-        let if_early =
-            if self.is_early { (self.slowest * 2).min(LONGEST_REST_IF_EARLY) } else { Duration::ZERO };
-        rest.max(if_early).max(quiet)
+        self.pace.proof().max(quiet)
     }
 
     /// Returns how long the connection rests after its last response. No rest at all if `quiet` is 0.
     pub(crate) fn rest(&self, origin_is_proven: bool, quiet: Duration, now: Instant) -> Rest {
         if quiet.is_zero() {
             Rest::Should(Duration::ZERO)
-        } else if now.saturating_duration_since(self.proven) > PROOF_LASTS
-            || self.is_early && self.slowest * 2 > PROOF_LASTS
+        } else if now.saturating_duration_since(self.proven) > self.proof_lasts
+            || self.pace.hides_longer_than(PROOF_LASTS)
         {
             Rest::Prove(self.proof(quiet))
-        } else if self.is_bodyless || !origin_is_proven {
+        } else if self.is_bodyless {
             Rest::Must(quiet)
+        } else if !origin_is_proven {
+            Rest::Prove(quiet)
+        } else if let Some(rest) = self.pace.strange() {
+            Rest::Prove(rest)
         } else {
             Rest::Should(self.proof(quiet))
         }
     }
 
     /// The connection counts as one that the origin serves, if it did not before.
-    pub(crate) fn count(&mut self, serve: impl FnOnce() -> Served) {
+    pub(crate) fn count(&mut self, serve: impl FnOnce() -> Counted) {
         self.served.get_or_insert_with(serve);
+    }
+
+    pub(crate) fn begin_trial(&mut self) {
+        self.is_on_trial = true;
+    }
+
+    /// Ends the trial; false if there was none.
+    pub(crate) fn end_trial(&mut self) -> bool {
+        std::mem::take(&mut self.is_on_trial)
     }
 
     pub fn received(&self) -> impl Iterator<Item = Received> + '_ {
@@ -162,11 +175,16 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::capacity::Capacity;
 
     const QUIET: Duration = Duration::from_millis(50);
 
+    fn new_record(now: Instant) -> Record {
+        Record::new(now, Capacity::default().open())
+    }
+
     fn exchange(millis: u64, vxid: u64) -> Exchange {
-        Exchange { is_bodyless: false, took: Duration::from_millis(millis), object: Some((7, vxid)) }
+        Exchange { is_bodyless: false, took: millis * 1000, object: Some((7, vxid)) }
     }
 
     #[test]
@@ -177,7 +195,7 @@ mod tests {
         let cases: [(_, _, _, _, fn(_) -> _, _); 9] = [
             (1, 10, false, true, should, 50),
             (1, 10, true, true, must, 50),
-            (1, 10, false, false, must, 50),
+            (1, 10, false, false, prove, 50),
             (1, 1001, false, true, prove, 50),
             (100, 10, false, true, should, 200),
             (100, 10, true, true, must, 50),
@@ -186,7 +204,7 @@ mod tests {
             (9000, 9000, false, true, prove, 500),
         ];
         for (took, since, bodyless, proven, kind, rest) in cases {
-            let mut record = Record::new(begun);
+            let mut record = new_record(begun);
             record.add(&Exchange { is_bodyless: bodyless, ..exchange(took, 1) });
             let now = begun + Duration::from_millis(since);
             let found = record.rest(proven, QUIET, now);
@@ -199,7 +217,7 @@ mod tests {
     fn a_quiet_time_proves_when_it_is_longer_than_a_response() {
         let begun = Instant::now();
         let later = begun + Duration::from_secs(5);
-        let mut record = Record::new(begun);
+        let mut record = new_record(begun);
         record.add(&exchange(100, 1));
         assert!(!record.was_quiet(Duration::from_millis(199), QUIET, later));
         assert!(matches!(record.rest(true, QUIET, later), Rest::Prove(_)));
@@ -211,7 +229,7 @@ mod tests {
     #[test]
     fn an_early_response_after_slow_ones_proves_nothing() {
         let begun = Instant::now();
-        let mut record = Record::new(begun);
+        let mut record = new_record(begun);
         record.add(&exchange(1600, 1));
         record.add(&exchange(10, 2));
         assert!(!record.was_quiet(Duration::from_millis(1600), QUIET, begun));
@@ -224,7 +242,7 @@ mod tests {
     #[test]
     fn objects_are_doubtful_until_the_next_proof() {
         let begun = Instant::now();
-        let mut record = Record::new(begun);
+        let mut record = new_record(begun);
         let doubtful = |record: &Record, millis| {
             record.doubtful(Duration::from_millis(millis), QUIET).map(|found| found.vxid).collect::<Vec<_>>()
         };
@@ -238,7 +256,7 @@ mod tests {
 
     #[test]
     fn the_latest_objects_are_remembered() {
-        let mut record = Record::new(Instant::now());
+        let mut record = new_record(Instant::now());
         for vxid in 0..2000 {
             record.add(&exchange(1, vxid));
         }

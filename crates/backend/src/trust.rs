@@ -7,7 +7,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::capacity::Capacity;
+use crate::capacity::{Capacity, Counted};
+use crate::trial::{Stage, Trial};
 
 /// How many requests wait for a resting connection although a new one could be opened. An origin that serves
 /// one connection at a time would not answer on the new one; all others should not pay for it for long.
@@ -38,6 +39,7 @@ pub struct Trust {
     /// Milliseconds after `begun`; 0 if there was no fault.
     suspected_until: AtomicU64,
     proven: AtomicBool,
+    trial: Trial,
     capacity: Capacity,
     /// Whether new connections have to be quiet before their first request: one of the numbers below, or how many
     /// of them are still to be checked.
@@ -52,6 +54,7 @@ impl Trust {
             faults: AtomicU32::new(0),
             suspected_until: AtomicU64::new(0),
             proven: AtomicBool::new(false),
+            trial: Trial::default(),
             capacity: Capacity::default(),
             openings: AtomicU32::new(FINE),
             courtesy: AtomicU32::new(COURTESY),
@@ -80,6 +83,7 @@ impl Trust {
         let period = u64::try_from(period.as_millis()).unwrap_or(u64::MAX);
         self.suspected_until.fetch_max(self.millis(now).saturating_add(period), Ordering::Relaxed);
         self.proven.store(false, Ordering::Relaxed);
+        self.trial.reset();
     }
 
     /// Returns the number of faults so far; wraps around.
@@ -122,10 +126,40 @@ impl Trust {
         &self.capacity
     }
 
-    /// Returns whether as many connections are open as the origin was seen to serve, or as there may be by its
+    /// Returns how many connections the origin was seen to serve at once, but no more than it may have by its
     /// declaration.
-    pub fn is_full(&self, declared: u32, now: Instant) -> bool {
-        self.capacity.open() >= self.capacity.most(self.minute(now)).min(declared)
+    pub(crate) fn capacity_limit(&self, declared: u32, now: Instant) -> u32 {
+        self.capacity.most(self.minute(now)).min(declared)
+    }
+
+    /// Returns whether there are as many connections as there should be.
+    pub(crate) fn is_full(&self, declared: u32, now: Instant) -> bool {
+        self.capacity.alive() >= self.capacity_limit(declared, now)
+    }
+
+    /// Counts a connection that is opened because there is none to use.
+    pub fn open(&self) -> Counted {
+        self.capacity.open()
+    }
+
+    /// Counts a connection that is opened to leave others in peace, unless there are as many as there should be.
+    pub fn open_one_more(&self, declared: u32, now: Instant) -> Option<Counted> {
+        self.capacity.open_below(self.capacity_limit(declared, now))
+    }
+
+    /// Returns how far the first reuse of a connection is.
+    pub(crate) fn trial(&self, now: Instant) -> Stage {
+        self.trial.stage(|| self.millis(now))
+    }
+
+    /// Begins the first reuse of a connection; false if another connection was faster.
+    pub(crate) fn begin_trial(&self, now: Instant) -> bool {
+        self.trial.begin(self.millis(now))
+    }
+
+    /// The connection on trial came back with its response, which proves something after `quiet` time.
+    pub(crate) fn end_trial(&self, now: Instant, quiet: Duration) {
+        self.trial.end(self.millis(now + quiet));
     }
 
     pub(crate) fn minute(&self, now: Instant) -> u32 {
@@ -133,8 +167,10 @@ impl Trust {
     }
 
     /// Decides whether a request waits for a connection that rests. `alone`: no other request uses this origin.
-    pub fn may_wait(&self, alone: bool) -> bool {
-        !self.is_proven() || alone && self.courtesy.load(Ordering::Relaxed) > 0
+    pub fn may_wait(&self, alone: bool, now: Instant) -> bool {
+        !self.is_proven()
+            || matches!(self.trial(now), Stage::Runs(_))
+            || alone && self.courtesy.load(Ordering::Relaxed) > 0
     }
 
     /// Records that a request waited for a connection of a proven origin.
@@ -188,15 +224,16 @@ mod tests {
 
     #[test]
     fn requests_wait_for_a_proven_origin_only_so_often() {
-        let trust = Trust::new(Instant::now());
+        let now = Instant::now();
+        let trust = Trust::new(now);
         trust.waited();
-        assert!(trust.may_wait(false), "an unproven origin is waited for");
+        assert!(trust.may_wait(false, now), "an unproven origin is waited for");
         trust.prove();
-        assert!(!trust.may_wait(false), "others show that it serves several connections");
+        assert!(!trust.may_wait(false, now), "others show that it serves several connections");
         for _ in 0..COURTESY {
-            assert!(trust.may_wait(true));
+            assert!(trust.may_wait(true, now));
             trust.waited();
         }
-        assert!(!trust.may_wait(true));
+        assert!(!trust.may_wait(true, now));
     }
 }

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lacquer_backend::{Demand, Endpoint};
+use lacquer_backend::Endpoint;
 use lacquer_shm::vsc::Vbe;
 use lacquer_shm::vsm::Cluster;
 use lacquer_shm::{Segment, VsmDir};
@@ -165,14 +165,9 @@ impl Origin {
         self.waiting.load(Ordering::Relaxed) != 0
     }
 
-    /// Returns how many connections are wanted, with one more that has its slot.
-    pub fn demand(&self) -> Demand {
-        Demand { in_use: self.connections.load(Ordering::Relaxed), declared: self.declared_limit() }
-    }
-
-    /// Whether just one connection is in use.
-    pub fn has_one_user(&self) -> bool {
-        self.connections.load(Ordering::Relaxed) == 1
+    /// Returns how many connections are in use or about to be.
+    pub fn in_use(&self) -> u32 {
+        self.connections.load(Ordering::Relaxed)
     }
 
     /// Takes a place in the queue for a connection; false if it is full.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lacquer_backend::{
-    Connection, Endpoint, Exchange, Facts, Record, Resting, SpokeFirst, Surplus, Taken, TxHalf, endpoint,
+    Connection, Counted, Exchange, Facts, Record, SpokeFirst, Surplus, Taken, TxHalf, Wanted, endpoint,
 };
 use lacquer_cache::Object;
 use lacquer_flow::reuse;
@@ -18,7 +18,6 @@ use lacquer_shm::vsl::Field;
 use lacquer_shm::{Tag, TxLog};
 
 use crate::backends::Origin;
-use crate::clock;
 use crate::descriptors::Need;
 use crate::origin_slot::OriginSlot;
 use crate::reactor::Reactor;
@@ -169,18 +168,55 @@ pub fn has_proxy_header(origin: &Origin) -> bool {
 
 /// Looks for an idle connection. Those with surplus bytes are closed and logged.
 pub fn take_idle(reactor: &Reactor, slot: &OriginSlot, quiet: Duration, log: &mut TxLog) -> Taken {
+    take(reactor, slot, wanted(slot.origin(), quiet), log)
+}
+
+fn wanted(origin: &Origin, quiet: Duration) -> Wanted {
+    Wanted { quiet, in_use: origin.in_use(), declared: origin.declared_limit(), is_urgent: false }
+}
+
+fn take(reactor: &Reactor, slot: &OriginSlot, wanted: Wanted, log: &mut TxLog) -> Taken {
     let endpoint = &slot.origin().endpoint;
     if has_proxy_header(slot.origin()) {
         // Each begins with a header for one client, which others to the same address need not have.
         return Taken::None;
     }
     let mut faults = Vec::new();
-    let demand = slot.origin().demand();
-    let taken = reactor.shared.pools.take(reactor.id, endpoint, quiet, demand, &mut faults);
+    let taken = reactor.shared.pools.take(reactor.id, endpoint, wanted, &mut faults);
     for fault in &faults {
         log.put(Tag::Error, surplus::found(reactor, endpoint, fault).as_bytes());
     }
     taken
+}
+
+/// The longest wait for a connection that rests, before its rest is cut short.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// The next step of a request that found no connection to use.
+enum Next {
+    Open(Counted),
+    /// Look again then. `is_urgent`: cut rests short.
+    Wait {
+        until: Instant,
+        is_urgent: bool,
+    },
+}
+
+/// Decides whether a connection is opened. Where there are idle ones, none is opened beyond those that the origin was seen
+/// to serve: it might be left waiting.
+fn next(found: &Taken, origin: &Origin, now: Instant) -> Next {
+    let trust = &origin.endpoint.trust;
+    let one_more = || trust.open_one_more(origin.declared_limit(), now).map(Next::Open);
+    match *found {
+        Taken::Resting(resting) if trust.may_wait(origin.in_use() == 1, now) => {
+            trust.waited();
+            Next::Wait { until: resting.until, is_urgent: false }
+        }
+        Taken::Resting(resting) if !resting.must => one_more()
+            .unwrap_or_else(|| Next::Wait { until: resting.until.min(now + PATIENCE), is_urgent: true }),
+        Taken::Spared => one_more().unwrap_or(Next::Wait { until: now, is_urgent: false }),
+        _ => Next::Open(trust.open()),
+    }
 }
 
 /// Waits for an idle connection that rests, where that is worth it, or opens one. `taken` is what was found last.
@@ -191,33 +227,26 @@ pub async fn wait_or_connect(
     mut taken: Taken,
     log: &mut TxLog,
 ) -> Result<OriginConnection, endpoint::ConnectError> {
-    let endpoint = slot.origin().endpoint.clone();
-    loop {
-        match taken {
-            Taken::Connection(connection) => return Ok(OriginConnection::reused(reactor, connection, slot)),
-            Taken::Resting(resting) if is_waited_for(&endpoint, slot.origin(), resting) => {
-                endpoint.trust.waited();
-                tokio::time::sleep_until(resting.until.into()).await;
-                taken = take_idle(reactor, &slot, limits.quiet, log);
-            }
-            Taken::Resting(_) | Taken::None => break,
+    let counted = loop {
+        if let Taken::Connection(connection) = taken {
+            return Ok(OriginConnection::reused(reactor, connection, slot));
         }
-    }
+        let now = Instant::now();
+        let (until, is_urgent) = match next(&taken, slot.origin(), now) {
+            Next::Open(counted) => break counted,
+            Next::Wait { until, is_urgent } => (until, is_urgent),
+        };
+        if until > now {
+            tokio::time::sleep_until(until.into()).await;
+        }
+        taken = take(reactor, &slot, Wanted { is_urgent, ..wanted(slot.origin(), limits.quiet) }, log);
+    };
+    let endpoint = slot.origin().endpoint.clone();
     let stream = endpoint.connect(limits.connect, limits.prefer_ipv6, limits.holddown).await?;
     reactor.counters.backend_conn.add(1);
-    let connection = Connection::new(stream, &endpoint);
+    let connection = Connection::new(stream, &endpoint, counted);
     check_reserve(reactor, connection.facts.fd)?;
     Ok(OriginConnection::new(connection, slot, false))
-}
-
-/// Decides whether a request waits for a connection that rests. A new one beyond those that the origin was
-/// seen to serve might be left waiting for much longer.
-fn is_waited_for(endpoint: &Endpoint, origin: &Origin, resting: Resting) -> bool {
-    const SHORT: Duration = Duration::from_millis(100);
-    let now = Instant::now();
-    let is_short = resting.proves && resting.until.saturating_duration_since(now) <= SHORT;
-    endpoint.trust.may_wait(origin.has_one_user())
-        || is_short && endpoint.trust.is_full(origin.declared_limit(), now)
 }
 
 /// Connections to origins leave the last of the descriptors to others.
@@ -338,7 +367,7 @@ impl OriginConnection {
     pub fn recycle(self, reactor: &Reactor, object: Option<&Object>) {
         let exchange = Exchange {
             is_bodyless: self.is_bodyless,
-            took: clock::micros(self.took),
+            took: (self.took * 1e6) as u64,
             object: object.and_then(|object| Some((object.place()?, object.vxid()))),
         };
         reactor.counters.backend_recycle.add(1);
