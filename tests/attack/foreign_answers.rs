@@ -462,6 +462,9 @@ fn the_rest_of_a_body_blames_its_own_connection() {
         };
         ask_at_once(["/kept/a", "/kept/b"]);
         std::thread::sleep(Duration::from_millis(200));
+        // The first reuse of a connection happens alone.
+        ask("/pass/first");
+        std::thread::sleep(Duration::from_millis(200));
         ask_at_once(["/kept/c", "/kept/d"]);
         std::thread::sleep(Duration::from_millis(100));
         ask("/pass/long");

@@ -13,6 +13,8 @@ use lacquer_params::Params;
 const PART: u64 = 16;
 const LEAST: u64 = 16;
 const MOST: u64 = 256;
+/// In seconds; those who were accepted last are taken for idle within this time.
+const SPARED_FOR: f64 = 0.25;
 
 /// The limit of this process, and calls for help.
 pub struct Descriptors {
@@ -20,6 +22,8 @@ pub struct Descriptors {
     /// How often a reactor found that there are few, and how often that there are none.
     few: AtomicU64,
     none: AtomicU64,
+    /// Until when clients that asked for something stay, in milliseconds of the monotonic clock.
+    spared_until: AtomicU64,
 }
 
 /// How much descriptors are needed.
@@ -62,7 +66,12 @@ pub struct Marks {
 
 impl Descriptors {
     pub fn new(limit: u64) -> Descriptors {
-        Descriptors { limit, few: AtomicU64::new(0), none: AtomicU64::new(0) }
+        Descriptors {
+            limit,
+            few: AtomicU64::new(0),
+            none: AtomicU64::new(0),
+            spared_until: AtomicU64::new(0),
+        }
     }
 
     pub fn limit(&self) -> u64 {
@@ -79,10 +88,25 @@ impl Descriptors {
         calls.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Clients that never asked for anything were closed: as long as there are such, of whichever reactor, the
+    /// others stay.
+    pub fn spare_kept(&self, now: f64) {
+        self.spared_until.fetch_max(millis(now + SPARED_FOR), Ordering::Relaxed);
+    }
+
+    /// Whether idle clients that asked for something may be closed.
+    pub fn may_close_kept(&self, now: f64) -> bool {
+        millis(now) >= self.spared_until.load(Ordering::Relaxed)
+    }
+
     /// How often that was asked.
     pub fn calls(&self) -> Calls {
         Calls { few: self.few.load(Ordering::Relaxed), none: self.none.load(Ordering::Relaxed) }
     }
+}
+
+fn millis(seconds: f64) -> u64 {
+    (seconds * 1000.0) as u64
 }
 
 fn marks(limit: u64, chosen: u64) -> Marks {
@@ -108,5 +132,14 @@ mod tests {
         assert_eq!(numbers(1024, 100), (874, 924, 974));
         assert_eq!(numbers(20, 100), (5, 10, 15));
         assert_eq!(numbers(u64::MAX, 0).0, RawFd::MAX);
+    }
+
+    #[test]
+    fn clients_that_asked_stay_while_others_can_go() {
+        let descriptors = Descriptors::new(128);
+        assert!(descriptors.may_close_kept(0.0), "none was closed");
+        descriptors.spare_kept(10.0);
+        descriptors.spare_kept(9.9);
+        assert_eq!([10.0, 10.2, 10.25].map(|now| descriptors.may_close_kept(now)), [false, false, true]);
     }
 }

@@ -226,7 +226,10 @@ impl Reactor {
 
     /// Closes idle connections, to clients and to origins.
     fn shed_idle(&self, need: Need) {
-        if self.deadlines.shed(Idleness::Silent, SHED_AT_ONCE) == 0 && need == Need::Urgent {
+        let (descriptors, now) = (&self.shared.descriptors, clock::monotonic());
+        if self.deadlines.shed(Idleness::Silent, SHED_AT_ONCE) > 0 {
+            descriptors.spare_kept(now);
+        } else if need == Need::Urgent && descriptors.may_close_kept(now) {
             self.deadlines.shed(Idleness::Kept, SHED_AT_ONCE);
         }
         self.shared.pools.clear(self.id);
