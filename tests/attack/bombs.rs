@@ -81,11 +81,22 @@ fn hits(address: SocketAddr, ends: &AtomicBool) -> Duration {
     longest
 }
 
-/// Runs an attack beside hits; returns the longest time that a hit took and the most memory above idle.
-fn beside(daemon: &mut Daemon, attack: impl FnOnce(SocketAddr) + Send + 'static) -> (Duration, u64) {
+/// The effects of an attack.
+struct Effects {
+    /// The longest time that a hit took.
+    longest: Duration,
+    /// The most memory above idle.
+    memory: u64,
+    /// How many times as long hits may take.
+    slack: u32,
+}
+
+/// Runs an attack beside hits.
+fn beside(daemon: &mut Daemon, attack: impl FnOnce(SocketAddr) + Send + 'static) -> Effects {
     let address = daemon.address;
     get(address, "/hit").expect("it is answered");
     let idle = daemon.resident().memory;
+    let machine = daemon.machine();
     let ends = Arc::new(AtomicBool::new(false));
     let until_then = ends.clone();
     let asking = std::thread::spawn(move || hits(address, &until_then));
@@ -97,7 +108,8 @@ fn beside(daemon: &mut Daemon, attack: impl FnOnce(SocketAddr) + Send + 'static)
     }
     attacking.join().expect("the attack runs");
     ends.store(true, Ordering::Relaxed);
-    (asking.join().expect("hits are answered"), most.saturating_sub(idle))
+    let longest = asking.join().expect("hits are answered");
+    Effects { longest, memory: most.saturating_sub(idle), slack: machine.slack() }
 }
 
 /// Reads an answer to its end, or the connection's, and returns how many bytes came.
@@ -113,10 +125,11 @@ fn swallow(address: SocketAddr, path: &str, header: &str) -> usize {
     all
 }
 
-/// Checks an attack: hits take less than 100 ms (three times that on a busy machine) and memory stays below a limit.
-fn check(name: &str, (longest, most): (Duration, u64), megabytes: u64) {
+/// Checks an attack: hits take less than 300 ms on a machine of our own, and memory stays below a limit.
+fn check(name: &str, effects: &Effects, megabytes: u64) {
+    let &Effects { longest, memory: most, slack } = effects;
     eprintln!("{name}: hits took up to {longest:?}, {} MB above idle", most / MB);
-    assert!(longest < Duration::from_millis(300), "{name}: a hit took {longest:?}");
+    assert!(longest < Duration::from_millis(300) * slack, "{name}: a hit took {longest:?}");
     assert!(most < megabytes * MB, "{name}: {} MB above idle", most / MB);
 }
 
@@ -132,7 +145,7 @@ fn unpacking_a_bomb_lets_others_run() {
         assert!(swallow(address, "/bomb", &last) < 1000);
         swallow(address, "/pass/bomb", "");
     });
-    check("bombs for clients", done, 20);
+    check("bombs for clients", &done, 20);
 }
 
 /// A bomb that is unpacked, tested or packed anew before it is stored does not hold the reactor, and takes no more than
@@ -146,7 +159,7 @@ fn storing_a_bomb_lets_others_run() {
             swallow(address, path, "");
         }
     });
-    check("bombs for the cache", done, 64 + 20);
+    check("bombs for the cache", &done, 64 + 20);
 }
 
 /// A stream without end, or with another behind it, is refused or cut without being kept in memory.
@@ -161,7 +174,7 @@ fn endless_and_joined_streams_are_bounded() {
             swallow(address, path, "Accept-Encoding: gzip\r\n");
         }
     });
-    check("endless bodies", done, 64 + 30);
+    check("endless bodies", &done, 64 + 30);
 }
 
 /// A large packed body becomes part of a packed page without holding the reactor.
@@ -175,8 +188,8 @@ fn including_a_large_packed_body_lets_others_run() {
             assert!(swallow(address, "/page", "Accept-Encoding: gzip\r\n") > 10 << 20);
         }
     });
-    assert!(done.0 < Duration::from_millis(100), "a hit took {:?}", done.0);
-    check("packed includes", done, 40);
+    assert!(done.longest < Duration::from_millis(100) * done.slack, "a hit took {:?}", done.longest);
+    check("packed includes", &done, 40);
 }
 
 /// A page that includes itself on all levels lets others run, and ends when its client leaves.
@@ -196,7 +209,7 @@ fn a_page_that_includes_itself_lets_others_run() {
         let long = format!("/{}/many", "u".repeat(7000));
         swallow(address, &long, "");
     });
-    check("pages that include themselves", done, 30);
+    check("pages that include themselves", &done, 30);
     let rests = || {
         let before = ticks(worker);
         std::thread::sleep(Duration::from_millis(500));

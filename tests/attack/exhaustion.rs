@@ -12,6 +12,7 @@ use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, PATIENCE, ticks, until, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::h2::H2Client;
+use lacquer_testing::machine::Machine;
 use lacquer_testing::origin::{Origin, sized};
 
 use crate::stuck::Stuck;
@@ -132,10 +133,12 @@ const GROWTH: u64 = 100 << 20;
 struct Watch {
     ends: Arc<AtomicBool>,
     watcher: std::thread::JoinHandle<Vec<Duration>>,
+    machine: Machine,
 }
 
 impl Watch {
-    fn begin(address: SocketAddr) -> Watch {
+    fn begin(daemon: &mut Daemon) -> Watch {
+        let (address, machine) = (daemon.address, daemon.machine());
         let ends = Arc::new(AtomicBool::new(false));
         let until_then = ends.clone();
         let watcher = std::thread::spawn(move || {
@@ -155,21 +158,19 @@ impl Watch {
             }
             times
         });
-        Watch { ends, watcher }
+        Watch { ends, watcher, machine }
     }
 
     /// Asserts that all were answered in time: on a machine that others use too, all but one in two hundred.
     fn end(self, attack: &str) {
         self.ends.store(true, Ordering::Relaxed);
+        let within = AT_ONCE * self.machine.slack();
         let mut times = self.watcher.join().expect("hits and passes are served during the attack");
         times.sort_unstable();
         let (last, count) = (times[times.len() - 1], times.len());
-        let late = times.iter().filter(|&&time| time > AT_ONCE).count();
-        eprintln!("{attack}: {count} hits and passes, longest {last:?}, {late} longer than {AT_ONCE:?}");
-        assert!(
-            late * 200 <= count,
-            "{attack}: {late} of {count} took longer than {AT_ONCE:?}, one {last:?}"
-        );
+        let late = times.iter().filter(|&&time| time > within).count();
+        eprintln!("{attack}: {count} hits and passes, longest {last:?}, {late} longer than {within:?}");
+        assert!(late * 200 <= count, "{attack}: {late} of {count} took longer than {within:?}, one {last:?}");
     }
 }
 
@@ -183,7 +184,7 @@ fn requests_to_a_stuck_origin_take_nothing_from_others() {
     assert_eq!(get(daemon.address, "/kept/a").expect("it serves").status, 200);
     let before = daemon.resident().memory;
     for (attack, page) in [("passes", "/head/"), ("misses of one page", "/miss/"), ("misses", "/miss/N")] {
-        let watch = Watch::begin(daemon.address);
+        let watch = Watch::begin(&mut daemon);
         for number in 0..effort(1500, 15_000) {
             let path = page.replace('N', &number.to_string());
             let request = format!("GET {path} HTTP/1.1\r\nHost: robust\r\n\r\n");
@@ -209,7 +210,7 @@ fn reset_streams_to_a_stuck_origin_take_nothing_from_others() {
     assert_eq!(get(daemon.address, "/kept/a").expect("it serves").status, 200);
     let before = daemon.resident().memory;
     for (attack, page) in [("passes", "/head/"), ("misses of one page", "/miss/"), ("misses", "/miss/N")] {
-        let watch = Watch::begin(daemon.address);
+        let watch = Watch::begin(&mut daemon);
         for connection in 0..effort(30, 400) {
             let mut client = H2Client::connect(daemon.address, &[]).expect("connections are accepted");
             for number in 0..STREAMS {
@@ -241,7 +242,7 @@ fn pipes_and_slow_readers_leave_the_backend_to_others() {
         ("pipes", "GET /10/piped HTTP/1.1\r\nHost: robust\r\nUpgrade: x\r\n\r\n"),
         ("slow readers", "GET /4000000/slow HTTP/1.1\r\nHost: robust\r\n\r\n"),
     ] {
-        let daemon = Daemon::start_by(&vcl(origin.address, subs), &["-s", "malloc,32M"], limit);
+        let mut daemon = Daemon::start_by(&vcl(origin.address, subs), &["-s", "malloc,32M"], limit);
         let clients: Vec<_> = (0..300)
             .map(|_| {
                 let mut client = daemon.connect();
@@ -251,11 +252,13 @@ fn pipes_and_slow_readers_leave_the_backend_to_others() {
                 client
             })
             .collect();
+        let machine = daemon.machine();
         for _ in 0..10 {
             let asked = Instant::now();
             let answer = get(daemon.address, "/100/fresh").expect("it answers");
+            let took = asked.elapsed();
             assert_eq!(answer.status, 200, "beside {} {kind}", clients.len());
-            assert!(asked.elapsed() < AT_ONCE, "beside {} {kind}: {:?}", clients.len(), asked.elapsed());
+            assert!(took < AT_ONCE * machine.slack(), "beside {} {kind}: {took:?}", clients.len());
         }
     }
 }

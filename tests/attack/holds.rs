@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, vcl};
 use lacquer_testing::effort;
+use lacquer_testing::machine::Machine;
 use lacquer_testing::origin::{Origin, sized};
 
 /// Clients whose requests cost nothing, spread over the reactors.
@@ -61,24 +62,32 @@ impl Probes {
 struct Hold {
     longest: Duration,
     work: Duration,
+    /// How many times as long the wait may be.
+    slack: u32,
 }
 
 impl Hold {
     fn is_short(self) -> bool {
-        self.longest < LONGEST_WAIT.max(self.work / SHARE)
+        self.longest < (LONGEST_WAIT * self.slack).max(self.work / SHARE)
     }
 }
 
 /// Prepares and does the work until it holds nobody, in a few rounds at most, and returns the best.
-fn best_round(address: SocketAddr, prepare: &mut dyn FnMut(usize), mut work: impl FnMut(usize)) -> Hold {
+fn best_round(
+    address: SocketAddr,
+    mut machine: Machine,
+    prepare: &mut dyn FnMut(usize),
+    mut work: impl FnMut(usize),
+) -> Hold {
     let round = |n| {
         prepare(n);
+        machine.restart();
         let probes = Probes::start(address);
         std::thread::sleep(Duration::from_millis(20));
         let begun = Instant::now();
         work(n);
         let work = begun.elapsed();
-        Hold { longest: probes.longest_wait(), work }
+        Hold { longest: probes.longest_wait(), work, slack: machine.slack() }
     };
     let mut best: Option<Hold> = None;
     for hold in (0..ROUNDS).map(round) {
@@ -109,7 +118,7 @@ fn testing_many_bans_holds_nobody() {
         daemon.ok(&format!("ban req.url ~ {url}"));
     }
     let before = origin.requests();
-    let hold = best_round(daemon.address, &mut |_| (), |n| {
+    let hold = best_round(daemon.address, daemon.machine(), &mut |_| (), |n| {
         // Several clients want the same: the tests are made once, not once for each.
         let ask = |_| {
             let (address, path) = (daemon.address, path(n));
@@ -142,8 +151,8 @@ fn purging_many_objects_holds_nobody() {
             if (req.url == \"/probe\") { return (synth(200)); }
             if (req.method == \"PURGE\") { xkey.purge(\"all\"); return (synth(200)); }
         }";
-    let daemon = Daemon::start(&vcl(origin.address, subs), &["-s", "malloc,1G"]);
-    let hold = best_round(daemon.address, &mut |n| fill(daemon.address, n, objects), |n| {
+    let mut daemon = Daemon::start(&vcl(origin.address, subs), &["-s", "malloc,1G"]);
+    let hold = best_round(daemon.address, daemon.machine(), &mut |n| fill(daemon.address, n, objects), |n| {
         let purged =
             Client::connect(daemon.address).and_then(|mut c| c.ask("PURGE / HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert_eq!(purged.expect("it answers").status, 200);
@@ -195,7 +204,7 @@ fn management_commands_hold_nobody() {
     let file = std::env::temp_dir().join(format!("lacquer-large-{}.vcl", std::process::id()));
     std::fs::write(&file, large_vcl(origin.address)).expect("a file can be written");
     let address = daemon.address;
-    let hold = best_round(address, &mut |_| (), |n| {
+    let hold = best_round(address, daemon.machine(), &mut |_| (), |n| {
         let begun = Instant::now();
         daemon.ok(&format!("vcl.load large{n} {}", file.display()));
         daemon.ok(&format!("vcl.use large{n}"));
@@ -209,7 +218,7 @@ fn management_commands_hold_nobody() {
     });
     let _ = std::fs::remove_file(&file);
     eprintln!("longest wait beside management commands: {hold:?}");
-    assert!(hold.longest < LONGEST_WAIT * 5, "{hold:?}");
+    assert!(hold.longest < LONGEST_WAIT * 5 * hold.slack, "{hold:?}");
 }
 
 /// Promise: passwords with slow hashes hold up neither the other clients nor users whose password is known.
@@ -227,8 +236,8 @@ fn slow_passwords_hold_nobody() {
         }}",
         file.display()
     );
-    let daemon = Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), &subs), &[]);
-    let hold = best_round(daemon.address, &mut |_| (), |n| {
+    let mut daemon = Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), &subs), &[]);
+    let hold = best_round(daemon.address, daemon.machine(), &mut |_| (), |n| {
         // "joe:" and a password that differs from round to round.
         let credentials = ["am9lOmE=", "am9lOmI=", "am9lOmM="][n];
         let request = format!("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {credentials}\r\n\r\n");
@@ -249,7 +258,7 @@ fn evicting_many_objects_holds_nobody() {
     let origin = Origin::start(sized);
     let storage = format!("malloc,{}M", objects * 4 / 1024);
     let options = ["-s", &storage, "-p", "nuke_limit=1000000"];
-    let daemon = Daemon::start(&vcl(origin.address, PROBED), &options);
+    let mut daemon = Daemon::start(&vcl(origin.address, PROBED), &options);
     let large = objects * 1024;
     let mut client = Client::connect(daemon.address).expect("connections are accepted");
     let mut fill = |round: usize| {
@@ -258,10 +267,10 @@ fn evicting_many_objects_holds_nobody() {
             assert_eq!(client.get(&path).expect("it answers").status, 200);
         }
     };
-    let hold = best_round(daemon.address, &mut fill, |n| {
+    let hold = best_round(daemon.address, daemon.machine(), &mut fill, |n| {
         let answer = get(daemon.address, &format!("/{large}/kept/large{n}")).expect("it answers");
         assert_eq!((answer.status, answer.body.len()), (200, large));
     });
     eprintln!("longest wait beside {large} bytes that take the place of small objects: {hold:?}");
-    assert!(hold.longest < (LONGEST_WAIT * 2).max(hold.work / (2 * SHARE)), "{hold:?}");
+    assert!(hold.longest < (LONGEST_WAIT * 2 * hold.slack).max(hold.work / (2 * SHARE)), "{hold:?}");
 }

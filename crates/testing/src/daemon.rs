@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::machine::Machine;
 use crate::management::read_answer;
 pub use crate::patience::{PATIENCE, until};
 use crate::turns::{self, Alone};
@@ -189,6 +190,11 @@ impl Daemon {
 
     pub fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).expect("the daemon accepts")
+    }
+
+    /// Begins to measure how much of the machine others use.
+    pub fn machine(&mut self) -> Machine {
+        Machine::beside([self.manager(), self.worker()])
     }
 
     pub fn resident(&mut self) -> Resident {

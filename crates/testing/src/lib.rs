@@ -6,6 +6,7 @@ pub mod client;
 pub mod daemon;
 mod effort;
 pub mod h2;
+pub mod machine;
 pub mod management;
 pub mod origin;
 mod patience;

@@ -1,0 +1,53 @@
+//! The part of the machine that others use while a test measures time.
+
+use std::fs;
+use std::time::Instant;
+
+use crate::daemon::ticks;
+
+/// Others use the machine if they have a processor for more than this part of the time.
+const PART: f64 = 0.2;
+/// Measured times may be this many times as long then: who waits for a processor does so several times for each request.
+const BUSY: u32 = 5;
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// The use of the processors from a moment on.
+pub struct Machine {
+    since: Instant,
+    /// The daemon's processes; the clients and origins are this process.
+    daemon: [u32; 2],
+    of_all: u64,
+    of_test: u64,
+}
+
+impl Machine {
+    pub(crate) fn beside(daemon: [u32; 2]) -> Machine {
+        Machine { since: Instant::now(), daemon, of_all: of_all(), of_test: of_test(daemon) }
+    }
+
+    /// Measures from now on.
+    pub fn restart(&mut self) {
+        *self = Machine::beside(self.daemon);
+    }
+
+    /// Returns how many times as long a measured time may be: one unless others used the machine.
+    pub fn slack(&self) -> u32 {
+        let all = of_all().saturating_sub(self.of_all);
+        let others = all.saturating_sub(of_test(self.daemon).saturating_sub(self.of_test));
+        let seconds = others as f64 / TICKS_PER_SECOND;
+        if seconds > self.since.elapsed().as_secs_f64() * PART { BUSY } else { 1 }
+    }
+}
+
+fn of_test(daemon: [u32; 2]) -> u64 {
+    daemon.into_iter().chain([std::process::id()]).map(ticks).sum()
+}
+
+/// Returns the ticks in which any process had a processor, and those that other machines on the same host took.
+fn of_all() -> u64 {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let numbers = stat.lines().next().unwrap_or_default().split_whitespace().skip(1);
+    let fields: Vec<u64> = numbers.map_while(|word| word.parse().ok()).collect();
+    let [user, nice, system, _, _, _, _, stolen, ..] = fields[..] else { return 0 };
+    user + nice + system + stolen
+}
