@@ -69,17 +69,19 @@ impl Capacity {
 
     /// Records that so many connections are served at once.
     pub(crate) fn saw(&self, served: u32, minute: u32) {
-        let known = self.minute.swap(minute, Ordering::Relaxed);
-        if known != minute {
+        let known = self.minute.fetch_max(minute, Ordering::Relaxed);
+        if known < minute {
             let last = self.most.swap(0, Ordering::Relaxed);
-            self.most_before.store(if minute - known.min(minute) == 1 { last } else { 0 }, Ordering::Relaxed);
+            self.most_before.store(if minute - known == 1 { last } else { 0 }, Ordering::Relaxed);
         }
         self.most.fetch_max(served, Ordering::Relaxed);
     }
 
-    /// Returns whether so many served connections are worth recording.
+    /// Returns whether so many served connections are worth recording: an eighth more than are known, for finding out
+    /// which of them are closed takes a look at each.
     pub(crate) fn is_news(&self, served: u32, minute: u32) -> bool {
-        self.minute.load(Ordering::Relaxed) != minute || served > self.most.load(Ordering::Relaxed)
+        let most = self.most.load(Ordering::Relaxed);
+        self.minute.load(Ordering::Relaxed) < minute || served > most + most / 8
     }
 }
 

@@ -13,6 +13,7 @@ pub mod record;
 pub mod stream;
 mod trial;
 pub mod trust;
+mod waiters;
 
 pub use capacity::Counted;
 pub use connection::{Connection, Facts};

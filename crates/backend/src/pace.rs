@@ -1,12 +1,10 @@
-//! How long the responses on one connection take. One that comes sooner than those before may be one that nobody asked
-//! for, and its own still on the way.
+//! The times that the responses on one connection take. A response that comes sooner than those before may be one that
+//! nobody asked for; then the response to the request is still on the way.
 
 use std::time::Duration;
 
-/// No rest for the sake of slow responses is longer than this, in microseconds.
-const LONGEST_REST: u64 = 500_000;
-/// The same after a response that came early.
-const LONGEST_REST_IF_EARLY: u64 = 10_000_000;
+/// No silence needs to be longer than this, in microseconds.
+const LONGEST_PROOF: u64 = 10_000_000;
 /// After so many responses that took about the same time, one that is quicker is strange.
 const RHYTHM: u8 = 32;
 
@@ -42,17 +40,16 @@ impl Pace {
         self.took
     }
 
-    /// Returns how long silence must last to show that no response is missing.
-    pub(crate) fn proof(&self) -> Duration {
-        let rest = (self.took * 2).min(LONGEST_REST);
-        let if_early = if self.is_early { (self.slowest * 2).min(LONGEST_REST_IF_EARLY) } else { 0 };
-        Duration::from_micros(rest.max(if_early))
+    /// Returns whether the last response came much earlier than those before it.
+    pub(crate) fn is_early(&self) -> bool {
+        self.is_early
     }
 
-    /// Returns whether the last response came so much earlier than others that the one it may stand in for could take
-    /// longer than this.
-    pub(crate) fn hides_longer_than(&self, limit: Duration) -> bool {
-        self.is_early && Duration::from_micros(self.slowest * 2) > limit
+    /// Returns how long silence must last to show that no response is missing: longer than the last one took, or than
+    /// those before it if it came early.
+    pub(crate) fn proof(&self) -> Duration {
+        let time = if self.is_early { self.slowest } else { self.took };
+        Duration::from_micros((time * 3 / 2).min(LONGEST_PROOF))
     }
 
     /// Returns the time after which the response would be there that the last one may stand in for. `None` if there is
@@ -75,12 +72,10 @@ mod tests {
     #[test]
     fn silence_proves_something_if_it_is_longer_than_a_response() {
         let cases: [(&[u64], _); 5] =
-            [(&[100], 200), (&[600], 500), (&[1600, 10], 2800), (&[9000, 10], 10_000), (&[100, 90], 180)];
+            [(&[100], 150), (&[600], 900), (&[1600, 10], 2100), (&[9000, 10], 10_000), (&[100, 90], 135)];
         for (all, expected) in cases {
             assert_eq!(pace(all.iter().copied()).proof(), Duration::from_millis(expected), "{all:?}");
         }
-        let second = Duration::from_secs(1);
-        assert!(pace([1600, 10]).hides_longer_than(second) && !pace([160, 10]).hides_longer_than(second));
     }
 
     #[test]

@@ -1,14 +1,13 @@
 //! Idle connections to origins, one shelf for each reactor.
 //!
-//! A reactor takes from its own shelf, which nobody else wants, so that its lock is never waited for. Only
+//! A reactor takes from its own shelf, which others seldom want, so that its lock is hardly ever waited for. Only
 //! when that is empty does it look at the others': a connection costs more than a lock. The last one put
 //! back is taken first: it is the least likely to have been closed by the origin meanwhile.
 //!
 //! A connection is looked at, in the kernel, before it is used again. Bytes that wait there belong to no
 //! request; a request sent now would get them as its response. Connections rest after each response (see
 //! [`crate::record`]), and each shelf has a watcher that learns of bytes on idle connections when they arrive.
-//! Rests cost connections, so that those which are not a must are cut short where the origin has as many as it was
-//! seen to serve.
+//! Rests cost connections, so that most of them are cut short where the origin has as many as it was seen to serve.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +37,7 @@ struct Pooled {
     since: Instant,
     /// Not before this.
     usable: Instant,
-    /// It has to rest, whatever that costs.
+    /// A connection is opened rather than wait for it, even if the origin has as many as it was seen to serve.
     must: bool,
 }
 
@@ -57,9 +56,9 @@ struct Shelf {
 /// The idle connections to one endpoint. They are closed when no backend has it any more.
 struct Idle {
     endpoint: Weak<Endpoint>,
-    /// The last one is the latest. They should rest, but need not.
+    /// Connections whose rest may be cut short, the latest last.
     ready: VecDeque<Pooled>,
-    /// Proved nothing yet when they were put here.
+    /// Connections that rest in full.
     resting: Vec<Pooled>,
 }
 
@@ -72,15 +71,13 @@ pub struct Wanted {
     pub in_use: u32,
     /// The most connections that there may be by the origin's declaration.
     pub declared: u32,
-    /// Cut short all rests but those that must be.
-    pub is_urgent: bool,
 }
 
 /// The rest of a connection that is usable after it.
 #[derive(Clone, Copy, Debug)]
 pub struct Resting {
     pub until: Instant,
-    /// It is not cut short, whatever it costs.
+    /// A connection is opened rather than wait for it, even if the origin has as many as it was seen to serve.
     pub must: bool,
 }
 
@@ -96,7 +93,7 @@ pub enum Taken {
     Connection(Connection),
     /// There is one that rests until then.
     Resting(Resting),
-    /// There are some that should rest, and the origin may have one more.
+    /// There are some whose rest is cut short only if no connection may be opened.
     Spared,
     None,
 }
@@ -147,15 +144,13 @@ impl Shelf {
         self.idle_of(endpoint).resting.push(pooled);
     }
 
-    /// Takes a usable connection. Of those that should rest, `spared` are left in peace. `is_urgent`: those that need not
-    /// rest are usable.
-    fn take(&mut self, endpoint: u64, spared: usize, is_urgent: bool, now: Instant) -> Found {
+    /// Takes a usable connection. Of those whose rest may be cut short, `spared` are left in peace.
+    fn take(&mut self, endpoint: u64, spared: usize, now: Instant) -> Found {
         let Some(idle) = self.idle.get_mut(&endpoint) else { return Found::None };
         if let Some(ready) = idle.ready_at(spared, now).and_then(|at| idle.ready.remove(at)) {
             return Found::Usable(ready);
         }
-        let is_usable = |pooled: &Pooled| pooled.usable <= now || is_urgent && !pooled.must;
-        if let Some(at) = idle.resting.iter().position(is_usable) {
+        if let Some(at) = idle.resting.iter().position(|pooled| pooled.usable <= now) {
             return Found::Usable(idle.resting.swap_remove(at));
         }
         let better = |one, pooled: &Pooled| Resting::better(one, Some(pooled.resting()));
@@ -186,8 +181,8 @@ enum Found {
 }
 
 impl Idle {
-    /// Returns the place of the latest ready connection that has rested. If none has, and there are more than `spared`,
-    /// that of the one that rests longest of the latest ones.
+    /// Returns the place of the latest ready connection that has rested. If none has, the rest of one is cut short: of the
+    /// first, which has rested for longest, or of the last but `spared`; of none if there are no more than these.
     fn ready_at(&self, spared: usize, now: Instant) -> Option<usize> {
         let latest = self.ready.len().checked_sub(1)?;
         let has_rested = |pooled: &Pooled| pooled.usable <= now;
@@ -197,6 +192,10 @@ impl Idle {
         // Those put here earlier have rested first, unless their responses took much longer.
         let rested = self.ready.partition_point(has_rested).checked_sub(1);
         rested.or(if spared == 0 { Some(0) } else { latest.checked_sub(spared) })
+    }
+
+    fn has_some(&self) -> bool {
+        !self.ready.is_empty() || !self.resting.is_empty()
     }
 
     /// Returns how many of these connections the origin has closed.
@@ -242,7 +241,7 @@ impl Pools {
         let n = self.shelves.len();
         let mut search =
             |spared| self.search(&Search { reactor, endpoint, wanted, trial, now, spared }, surplus);
-        if !wanted.is_urgent && !trust.is_full(wanted.declared, now) {
+        if !trust.is_full(wanted.declared, now) {
             return search(MOST_SPARED.div_ceil(n));
         }
         // Those on another shelf may have rested for longer, if there are more of them.
@@ -262,7 +261,7 @@ impl Pools {
         for i in 0..n {
             let shelf = &self.shelves[(reactor + i) % n];
             loop {
-                let found = shelf.lock().take(endpoint.id, spared, wanted.is_urgent, now);
+                let found = shelf.lock().take(endpoint.id, spared, now);
                 let mut pooled = match found {
                     Found::Usable(pooled) => pooled,
                     Found::Resting(resting) => {
@@ -279,6 +278,7 @@ impl Pools {
                     Look::Quiet => {}
                     Look::Closed => {
                         self.lost.fetch_add(1, Ordering::Relaxed);
+                        trust.closed_in_order();
                         continue;
                     }
                     Look::Bytes(sample) => {
@@ -288,16 +288,19 @@ impl Pools {
                     }
                 }
                 if trial == Stage::NotBegun && !wanted.quiet.is_zero() {
-                    if !trust.begin_trial(now) {
+                    let until = pooled.since + wanted.quiet;
+                    if until > now {
+                        shelf.lock().give_back(endpoint, pooled);
+                        return Taken::Resting(Resting { until, must: false });
+                    }
+                    let Some(run) = trust.begin_trial(now) else {
                         shelf.lock().give_back(endpoint, pooled);
                         return self.wait_for_trial(endpoint, now + Duration::from_millis(1));
-                    }
-                    pooled.connection.record.begin_trial();
+                    };
+                    pooled.connection.record.begin_trial(run);
                 }
                 let idle = now.saturating_duration_since(pooled.since);
-                if pooled.connection.record.was_quiet(idle, wanted.quiet, now) {
-                    trust.prove();
-                }
+                pooled.connection.record.was_quiet(idle, wanted.quiet, now);
                 if pooled.reactor == reactor {
                     return Taken::Connection(pooled.connection);
                 }
@@ -311,7 +314,7 @@ impl Pools {
 
     /// Returns when the trial of another connection ends, if there are idle ones to wait for.
     fn wait_for_trial(&self, endpoint: &Endpoint, until: Instant) -> Taken {
-        let has_idle = |shelf: &Mutex<Shelf>| shelf.lock().idle.contains_key(&endpoint.id);
+        let has_idle = |shelf: &Mutex<Shelf>| shelf.lock().idle.get(&endpoint.id).is_some_and(Idle::has_some);
         if self.shelves.iter().any(has_idle) {
             Taken::Resting(Resting { until, must: false })
         } else {
@@ -331,12 +334,12 @@ impl Pools {
         let since = Instant::now();
         let record = &mut connection.record;
         record.add(exchange);
-        let rest = record.rest(endpoint.trust.is_proven(), quiet, since);
+        let rest = record.rest(quiet, since);
         record.count(|| endpoint.trust.capacity().serve());
-        if record.end_trial() {
-            endpoint.trust.end_trial(since, quiet);
+        record.end_trial(quiet);
+        if !quiet.is_zero() {
+            self.learn(endpoint, since);
         }
-        self.learn(endpoint, since);
         let mut shelf = self.shelves[reactor].lock();
         if let Some(watcher) = shelf.watcher.take() {
             // By an event of the past or a new one: tending finds out, and looks at all that come until then.
@@ -352,13 +355,20 @@ impl Pools {
             Rest::Prove(rest) => (false, true, rest),
             Rest::Should(rest) => (false, false, rest),
         };
-        if rests && idle.resting.len() >= MOST_RESTING {
+        let is_crowded = idle.resting.len() >= MOST_RESTING;
+        if must && is_crowded {
             connection.tx.reset();
             self.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
         let entry = Pooled { connection, reactor, since, usable: since + rest, must };
-        if rests { idle.resting.push(entry) } else { idle.ready.push_back(entry) }
+        if rests && !is_crowded {
+            idle.resting.push(entry);
+        } else {
+            idle.ready.push_back(entry);
+        }
+        drop(shelf);
+        endpoint.trust.waiters().wake_one();
     }
 
     /// Records how many connections the origin serves at once, if they are more than before. Those that it has closed
@@ -401,7 +411,7 @@ impl Pools {
             shelf.watcher = Some(cx.waker().clone());
         }
         shelf.idle.retain(|_, idle| {
-            let is_useless = idle.endpoint.strong_count() == 0;
+            let (is_useless, gone) = (idle.endpoint.strong_count() == 0, tended.gone);
             let Idle { endpoint, ready, resting } = idle;
             let mut stays = |pooled: &mut Pooled| {
                 match pooled.connection.rx.poll_look(cx) {
@@ -414,7 +424,11 @@ impl Pools {
                         let found = Surplus::new(endpoint.clone(), &pooled.connection, sample);
                         tended.surplus.push(found);
                     }
-                    Poll::Ready(_) => {}
+                    Poll::Ready(_) => {
+                        if let Some(endpoint) = endpoint.upgrade() {
+                            endpoint.trust.closed_in_order();
+                        }
+                    }
                 }
                 tended.gone += 1;
                 false
@@ -422,7 +436,10 @@ impl Pools {
             ready.retain_mut(&mut stays);
             resting.retain_mut(stays);
             tended.kept += ready.len() + resting.len();
-            !ready.is_empty() || !resting.is_empty()
+            if let Some(endpoint) = endpoint.upgrade().filter(|_| tended.gone > gone) {
+                endpoint.trust.waiters().wake_all();
+            }
+            idle.has_some()
         });
         tended
     }

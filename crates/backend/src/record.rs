@@ -2,23 +2,29 @@
 //! it rests before the next one, and which cached objects came over it.
 //!
 //! A response that nobody asked for shifts all later responses by one. Such a shift cannot be seen while the
-//! origin still works on the request before, so a connection rests after each response, longer than that took: a late
-//! response then shows as surplus bytes. It rests as long as the responses before took if the last one came much
-//! earlier than those: that may be the one that nobody asked for. Where rests cost too many connections it rests once
-//! in a while.
+//! origin still works on the request before, so a connection should rest after each response, longer than that took: a
+//! late response then shows as surplus bytes. Most rests are cut short where they would cost the origin more
+//! connections than it was seen to serve. A connection in steady use rests in full for a twentieth of its time, at once if
+//! a response came much earlier than others or sooner than all before it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::capacity::Counted;
 use crate::pace::Pace;
+use crate::trial::Run;
 use crate::trust::SpokeFirst;
 
 /// How many objects are remembered for one connection.
 const MOST_OBJECTS: usize = 1024;
-/// A connection that was quiet this recently needs no further rest: up to a quarter of it less, so that connections
-/// which were opened together do not rest together.
-const PROOF_LASTS: Duration = Duration::from_secs(1);
+/// A connection that rested this recently need not do so again.
+const SHORTEST_USE: Duration = Duration::from_secs(1);
+/// A connection is used at least so many times as long as it rested before.
+const USE_FOR_REST: u32 = 20;
+/// Nobody waits for longer than this for a rest to end.
+const LONGEST_REST: Duration = Duration::from_millis(500);
+/// The same after a response that came early.
+const LONGEST_REST_IF_EARLY: Duration = Duration::from_secs(1);
 
 /// A cached object that came over a connection, named by its place in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,10 +51,9 @@ pub struct Exchange {
 pub(crate) enum Rest {
     /// A rest that is taken whatever it costs.
     Must(Duration),
-    /// A rest that shows whether a response is missing: of a connection in steady use, now and then, and of those to an
-    /// origin that has proved nothing yet. It is waited for for a while.
+    /// A rest that is taken in full; requests wait for its end where no connection may be opened.
     Prove(Duration),
-    /// A rest that is taken only where more connections may be opened.
+    /// A rest that is cut short where no connection may be opened.
     Should(Duration),
 }
 
@@ -58,11 +63,12 @@ pub struct Record {
     /// From the first response on.
     served: Option<Counted>,
     /// It is the first connection of its origin that is used again.
-    is_on_trial: bool,
+    trial: Option<Run>,
     responses: u32,
-    /// When the connection was opened, or last stayed quiet for long enough.
-    proven: Instant,
-    proof_lasts: Duration,
+    /// When the connection has to take a rest in full; decided after its first response.
+    due: Instant,
+    /// The same after a response that came early.
+    due_if_early: Instant,
     pace: Pace,
     is_bodyless: bool,
     received: VecDeque<Received>,
@@ -75,10 +81,10 @@ impl Record {
         Record {
             _alive: alive,
             served: None,
-            is_on_trial: false,
+            trial: None,
             responses: 0,
-            proven: now,
-            proof_lasts: PROOF_LASTS,
+            due: now,
+            due_if_early: now,
             pace: Pace::default(),
             is_bodyless: false,
             received: VecDeque::new(),
@@ -103,17 +109,18 @@ impl Record {
     pub(crate) fn was_quiet(&mut self, idle: Duration, quiet: Duration, now: Instant) -> bool {
         let proves = idle >= self.proof(quiet);
         if proves {
-            self.proven = now;
             self.unproven = 0;
-            self.proof_lasts = PROOF_LASTS.saturating_sub(self.spread());
+            self.due = now + self.time_of_use(self.proof(quiet));
         }
         proves
     }
 
-    /// Returns a time below a quarter of a second that differs between connections.
-    fn spread(&self) -> Duration {
+    /// Returns how long the connection is used after a rest: up to a quarter less than it may be, so that connections
+    /// which were opened together do not rest together.
+    fn time_of_use(&self, rest: Duration) -> Duration {
+        let longest = SHORTEST_USE.max(rest.min(LONGEST_REST_IF_EARLY) * USE_FOR_REST);
         let noise = (self.pace.took() as u32).wrapping_add(self.responses).wrapping_mul(0x9E37_79B9);
-        Duration::from_millis((noise >> 24).into())
+        longest * (1024 - (noise >> 24)) / 1024
     }
 
     /// Returns whether the only response may have been sent before its request. Bytes after a response without a
@@ -134,22 +141,29 @@ impl Record {
         self.pace.proof().max(quiet)
     }
 
-    /// Returns how long the connection rests after its last response. No rest at all if `quiet` is 0.
-    pub(crate) fn rest(&self, origin_is_proven: bool, quiet: Duration, now: Instant) -> Rest {
+    /// Decides how long the connection rests after its last response. No rest at all if `quiet` is 0.
+    pub(crate) fn rest(&mut self, quiet: Duration, now: Instant) -> Rest {
         if quiet.is_zero() {
-            Rest::Should(Duration::ZERO)
-        } else if now.saturating_duration_since(self.proven) > self.proof_lasts
-            || self.pace.hides_longer_than(PROOF_LASTS)
-        {
-            Rest::Prove(self.proof(quiet))
-        } else if self.is_bodyless {
-            Rest::Must(quiet)
-        } else if !origin_is_proven {
-            Rest::Prove(quiet)
-        } else if let Some(rest) = self.pace.strange() {
-            Rest::Prove(rest)
-        } else {
-            Rest::Should(self.proof(quiet))
+            return Rest::Should(Duration::ZERO);
+        }
+        let (proof, strange, is_early) = (self.proof(quiet), self.pace.strange(), self.pace.is_early());
+        if self.responses <= 1 {
+            self.due = now + self.time_of_use(quiet);
+        }
+        let is_due = now >= if is_early { self.due_if_early } else { self.due };
+        let longest = if is_early { LONGEST_REST_IF_EARLY } else { LONGEST_REST };
+        let rest = proof.max(strange.unwrap_or_default()).min(longest);
+        if is_due {
+            self.due = now + rest + self.time_of_use(rest);
+            if is_early {
+                self.due_if_early = self.due;
+            }
+        }
+        match (self.is_bodyless, is_due || strange.is_some()) {
+            (true, true) => Rest::Must(rest),
+            (true, false) => Rest::Must(quiet),
+            (false, true) => Rest::Prove(rest),
+            (false, false) => Rest::Should(rest),
         }
     }
 
@@ -158,13 +172,15 @@ impl Record {
         self.served.get_or_insert_with(serve);
     }
 
-    pub(crate) fn begin_trial(&mut self) {
-        self.is_on_trial = true;
+    pub(crate) fn begin_trial(&mut self, run: Run) {
+        self.trial = Some(run);
     }
 
-    /// Ends the trial; false if there was none.
-    pub(crate) fn end_trial(&mut self) -> bool {
-        std::mem::take(&mut self.is_on_trial)
+    /// Ends the trial, if there is one, as soon as a silence from now on proves something.
+    pub(crate) fn end_trial(&mut self, quiet: Duration) {
+        if let Some(run) = self.trial.take() {
+            run.end(self.proof(quiet));
+        }
     }
 
     pub fn received(&self) -> impl Iterator<Item = Received> + '_ {
@@ -190,26 +206,48 @@ mod tests {
     #[test]
     fn rest_follows_from_response_and_history() {
         let begun = Instant::now();
-        // Milliseconds the response took and since the last proof, bodyless, origin proven; rest.
+        // Milliseconds the response took and since the one before, bodyless; rest.
         let (must, prove, should) = (Rest::Must, Rest::Prove, Rest::Should);
-        let cases: [(_, _, _, _, fn(_) -> _, _); 9] = [
-            (1, 10, false, true, should, 50),
-            (1, 10, true, true, must, 50),
-            (1, 10, false, false, prove, 50),
-            (1, 1001, false, true, prove, 50),
-            (100, 10, false, true, should, 200),
-            (100, 10, true, true, must, 50),
-            (100, 1001, true, false, prove, 200),
-            (600, 10, false, true, should, 500),
-            (9000, 9000, false, true, prove, 500),
+        let cases: [(_, _, _, fn(_) -> _, _); 8] = [
+            (1, 10, false, should, 50),
+            (1, 10, true, must, 50),
+            (1, 1001, false, prove, 50),
+            (100, 10, false, should, 150),
+            (100, 10, true, must, 50),
+            (100, 1001, true, must, 150),
+            (600, 10, false, should, 500),
+            (9000, 9000, false, prove, 500),
         ];
-        for (took, since, bodyless, proven, kind, rest) in cases {
+        for (took, since, bodyless, kind, rest) in cases {
             let mut record = new_record(begun);
-            record.add(&Exchange { is_bodyless: bodyless, ..exchange(took, 1) });
+            record.add(&exchange(took, 1));
+            record.rest(QUIET, begun);
+            record.add(&Exchange { is_bodyless: bodyless, ..exchange(took, 2) });
             let now = begun + Duration::from_millis(since);
-            let found = record.rest(proven, QUIET, now);
-            assert_eq!(found, kind(Duration::from_millis(rest)), "{took} {since} {bodyless} {proven}");
-            assert_eq!(record.rest(proven, Duration::ZERO, now), should(Duration::ZERO));
+            assert_eq!(record.rest(Duration::ZERO, now), should(Duration::ZERO));
+            let found = record.rest(QUIET, now);
+            assert_eq!(found, kind(Duration::from_millis(rest)), "{took} {since} {bodyless}");
+        }
+    }
+
+    /// An origin that sends no more than it should loses a twentieth of a connection's time, however slow it is.
+    #[test]
+    fn steady_use_rests_for_a_twentieth_of_the_time() {
+        for millis in [1, 20, 100, 2000] {
+            let begun = Instant::now();
+            let mut record = new_record(begun);
+            let (mut now, mut rested) = (begun, Duration::ZERO);
+            while now < begun + Duration::from_mins(10) {
+                now += Duration::from_millis(millis);
+                record.add(&exchange(millis, 1));
+                if let Rest::Prove(rest) = record.rest(QUIET, now) {
+                    now += rest;
+                    rested += rest;
+                    record.was_quiet(rest, QUIET, now);
+                }
+            }
+            let share = rested.as_secs_f64() / (now - begun).as_secs_f64();
+            assert!((0.03..0.07).contains(&share), "{millis} ms: {share}");
         }
     }
 
@@ -219,10 +257,12 @@ mod tests {
         let later = begun + Duration::from_secs(5);
         let mut record = new_record(begun);
         record.add(&exchange(100, 1));
-        assert!(!record.was_quiet(Duration::from_millis(199), QUIET, later));
-        assert!(matches!(record.rest(true, QUIET, later), Rest::Prove(_)));
-        assert!(record.was_quiet(Duration::from_millis(200), QUIET, later));
-        assert!(matches!(record.rest(true, QUIET, later), Rest::Should(_)));
+        assert!(matches!(record.rest(QUIET, begun), Rest::Should(_)));
+        record.add(&exchange(100, 2));
+        assert!(!record.was_quiet(Duration::from_millis(149), QUIET, later));
+        assert!(matches!(record.rest(QUIET, later), Rest::Prove(_)));
+        assert!(matches!(record.rest(QUIET, later), Rest::Should(_)), "it has just rested");
+        assert!(record.was_quiet(Duration::from_millis(150), QUIET, later));
     }
 
     /// A response that nobody asked for is quick, and the one that it stands in for comes as late as others did.
@@ -232,11 +272,12 @@ mod tests {
         let mut record = new_record(begun);
         record.add(&exchange(1600, 1));
         record.add(&exchange(10, 2));
+        assert_eq!(record.rest(QUIET, begun), Rest::Prove(LONGEST_REST_IF_EARLY));
+        assert!(matches!(record.rest(QUIET, begun), Rest::Should(_)), "not so soon again");
         assert!(!record.was_quiet(Duration::from_millis(1600), QUIET, begun));
-        let Rest::Prove(rest) = record.rest(true, QUIET, begun) else { panic!("it must rest") };
-        assert!(rest > Duration::from_millis(1600));
-        (3..24).for_each(|vxid| record.add(&exchange(10, vxid)));
-        assert!(matches!(record.rest(true, QUIET, begun), Rest::Should(_)), "it is quick again");
+        assert!(record.was_quiet(Duration::from_millis(2100), QUIET, begun));
+        (3..44).for_each(|vxid| record.add(&exchange(10, vxid)));
+        assert!(record.was_quiet(QUIET, QUIET, begun), "it is quick again");
     }
 
     #[test]

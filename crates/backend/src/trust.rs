@@ -1,17 +1,18 @@
 //! Whether an origin keeps to the order of requests and responses.
 //!
-//! An origin is *unproven* until one of its connections stayed quiet for a while after a response. It is
-//! *suspected* for a time after it sent bytes that no request asked for; meanwhile none of its connections
-//! carries a second request.
+//! An origin is *suspected* for a time after it sent bytes that no request asked for; meanwhile none of its connections
+//! carries a second request. The first second request after that, or at all, is on trial.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::capacity::{Capacity, Counted};
-use crate::trial::{Stage, Trial};
+use crate::trial::{Run, Stage, Trial};
+use crate::waiters::Waiters;
 
-/// How many requests wait for a resting connection although a new one could be opened. An origin that serves
-/// one connection at a time would not answer on the new one; all others should not pay for it for long.
+/// The number of requests that wait after a response without a body although a connection could be opened. An origin
+/// that serves one connection at a time would not answer on that one. All others pay for it only so often.
 const COURTESY: u32 = 32;
 
 /// How many new connections must be quiet to clear an origin that may have spoken first.
@@ -38,8 +39,8 @@ pub struct Trust {
     faults: AtomicU32,
     /// Milliseconds after `begun`; 0 if there was no fault.
     suspected_until: AtomicU64,
-    proven: AtomicBool,
-    trial: Trial,
+    trial: Arc<Trial>,
+    waiters: Arc<Waiters>,
     capacity: Capacity,
     /// Whether new connections have to be quiet before their first request: one of the numbers below, or how many
     /// of them are still to be checked.
@@ -53,8 +54,8 @@ impl Trust {
             begun: now,
             faults: AtomicU32::new(0),
             suspected_until: AtomicU64::new(0),
-            proven: AtomicBool::new(false),
-            trial: Trial::default(),
+            trial: Arc::default(),
+            waiters: Arc::default(),
             capacity: Capacity::default(),
             openings: AtomicU32::new(FINE),
             courtesy: AtomicU32::new(COURTESY),
@@ -82,8 +83,8 @@ impl Trust {
         self.openings.store(openings, Ordering::Relaxed);
         let period = u64::try_from(period.as_millis()).unwrap_or(u64::MAX);
         self.suspected_until.fetch_max(self.millis(now).saturating_add(period), Ordering::Relaxed);
-        self.proven.store(false, Ordering::Relaxed);
         self.trial.reset();
+        self.waiters.wake_all();
     }
 
     /// Returns the number of faults so far; wraps around.
@@ -112,14 +113,9 @@ impl Trust {
         let _ = self.openings.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 
-    pub(crate) fn prove(&self) {
-        if !self.is_proven() {
-            self.proven.store(true, Ordering::Relaxed);
-        }
-    }
-
-    pub fn is_proven(&self) -> bool {
-        self.proven.load(Ordering::Relaxed)
+    /// Returns the requests that wait for a connection to this origin.
+    pub fn waiters(&self) -> &Waiters {
+        &self.waiters
     }
 
     pub(crate) fn capacity(&self) -> &Capacity {
@@ -137,6 +133,11 @@ impl Trust {
         self.capacity.alive() >= self.capacity_limit(declared, now)
     }
 
+    /// Returns whether there are as many connections as the origin may have by its declaration.
+    pub fn has_all_of(&self, declared: u32) -> bool {
+        self.capacity.alive() >= declared
+    }
+
     /// Counts a connection that is opened because there is none to use.
     pub fn open(&self) -> Counted {
         self.capacity.open()
@@ -152,32 +153,25 @@ impl Trust {
         self.trial.stage(|| self.millis(now))
     }
 
-    /// Begins the first reuse of a connection; false if another connection was faster.
-    pub(crate) fn begin_trial(&self, now: Instant) -> bool {
-        self.trial.begin(self.millis(now))
+    /// The origin closed an idle connection, without a further byte.
+    pub(crate) fn closed_in_order(&self) {
+        self.trial.closed();
     }
 
-    /// The connection on trial came back with its response, which proves something after `quiet` time.
-    pub(crate) fn end_trial(&self, now: Instant, quiet: Duration) {
-        self.trial.end(self.millis(now + quiet));
+    /// Begins the first reuse of a connection; `None` if another connection was faster.
+    pub(crate) fn begin_trial(&self, now: Instant) -> Option<Run> {
+        let began = self.trial.begin(self.millis(now));
+        began.then(|| Run::new(self.trial.clone(), self.waiters.clone(), self.begun))
     }
 
     pub(crate) fn minute(&self, now: Instant) -> u32 {
         u32::try_from(now.saturating_duration_since(self.begun).as_secs() / 60).unwrap_or(u32::MAX)
     }
 
-    /// Decides whether a request waits for a connection that rests. `alone`: no other request uses this origin.
-    pub fn may_wait(&self, alone: bool, now: Instant) -> bool {
-        !self.is_proven()
-            || matches!(self.trial(now), Stage::Runs(_))
-            || alone && self.courtesy.load(Ordering::Relaxed) > 0
-    }
-
-    /// Records that a request waited for a connection of a proven origin.
-    pub fn waited(&self) {
-        if self.is_proven() {
-            let _ = self.courtesy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
-        }
+    /// Decides whether the only request to this origin waits until a connection has rested, although another could be
+    /// opened.
+    pub fn is_courteous(&self) -> bool {
+        self.courtesy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 }
 
@@ -186,14 +180,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suspicion_ends_after_its_period_and_proof_is_needed_again() {
+    fn suspicion_ends_after_its_period() {
         let begun = Instant::now();
         let after = |seconds| begun + Duration::from_secs(seconds);
         let trust = Trust::new(begun);
-        assert!(!trust.is_suspected(begun) && !trust.is_proven());
-        trust.prove();
+        assert!(!trust.is_suspected(begun));
         trust.fault(after(10), Duration::from_mins(1), SpokeFirst::No);
-        assert!(!trust.is_proven() && !trust.may_speak_first(after(11)));
+        assert!(!trust.may_speak_first(after(11)));
         trust.fault(after(20), Duration::from_secs(1), SpokeFirst::Yes);
         assert!(trust.may_speak_first(after(60)) && !trust.may_speak_first(after(70)));
         for (seconds, suspected) in [(10, true), (30, true), (69, true), (70, false), (500, false)] {
@@ -223,17 +216,9 @@ mod tests {
     }
 
     #[test]
-    fn requests_wait_for_a_proven_origin_only_so_often() {
-        let now = Instant::now();
-        let trust = Trust::new(now);
-        trust.waited();
-        assert!(trust.may_wait(false, now), "an unproven origin is waited for");
-        trust.prove();
-        assert!(!trust.may_wait(false, now), "others show that it serves several connections");
-        for _ in 0..COURTESY {
-            assert!(trust.may_wait(true, now));
-            trust.waited();
-        }
-        assert!(!trust.may_wait(true, now));
+    fn requests_wait_out_of_courtesy_only_so_often() {
+        let trust = Trust::new(Instant::now());
+        assert!((0..COURTESY).all(|_| trust.is_courteous()));
+        assert!(!trust.is_courteous());
     }
 }

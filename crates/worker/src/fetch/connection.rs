@@ -2,7 +2,9 @@
 //! in the log.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::RawFd;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -168,20 +170,14 @@ pub fn has_proxy_header(origin: &Origin) -> bool {
 
 /// Looks for an idle connection. Those with surplus bytes are closed and logged.
 pub fn take_idle(reactor: &Reactor, slot: &OriginSlot, quiet: Duration, log: &mut TxLog) -> Taken {
-    take(reactor, slot, wanted(slot.origin(), quiet), log)
-}
-
-fn wanted(origin: &Origin, quiet: Duration) -> Wanted {
-    Wanted { quiet, in_use: origin.in_use(), declared: origin.declared_limit(), is_urgent: false }
-}
-
-fn take(reactor: &Reactor, slot: &OriginSlot, wanted: Wanted, log: &mut TxLog) -> Taken {
-    let endpoint = &slot.origin().endpoint;
-    if has_proxy_header(slot.origin()) {
+    let origin = slot.origin();
+    let endpoint = &origin.endpoint;
+    if has_proxy_header(origin) {
         // Each begins with a header for one client, which others to the same address need not have.
         return Taken::None;
     }
     let mut faults = Vec::new();
+    let wanted = Wanted { quiet, in_use: origin.in_use(), declared: origin.declared_limit() };
     let taken = reactor.shared.pools.take(reactor.id, endpoint, wanted, &mut faults);
     for fault in &faults {
         log.put(Tag::Error, surplus::found(reactor, endpoint, fault).as_bytes());
@@ -189,33 +185,53 @@ fn take(reactor: &Reactor, slot: &OriginSlot, wanted: Wanted, log: &mut TxLog) -
     taken
 }
 
-/// The longest wait for a connection that rests, before its rest is cut short.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// A request that waits looks again after this time: connections in use may have been closed.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// The next step of a request that found no connection to use.
-enum Next {
+/// The next step of a request that wants a connection.
+enum Step {
+    Use(Connection),
     Open(Counted),
-    /// Look again then. `is_urgent`: cut rests short.
-    Wait {
-        until: Instant,
-        is_urgent: bool,
-    },
 }
 
-/// Decides whether a connection is opened. Where there are idle ones, none is opened beyond those that the origin was seen
-/// to serve: it might be left waiting.
-fn next(found: &Taken, origin: &Origin, now: Instant) -> Next {
-    let trust = &origin.endpoint.trust;
-    let one_more = || trust.open_one_more(origin.declared_limit(), now).map(Next::Open);
-    match *found {
-        Taken::Resting(resting) if trust.may_wait(origin.in_use() == 1, now) => {
-            trust.waited();
-            Next::Wait { until: resting.until, is_urgent: false }
+/// Decides what follows from what was found. A request that waits looks again at the returned time, or when a connection
+/// comes back. Where there are idle connections, none is opened beyond those that the origin was seen to serve: it might
+/// be left waiting.
+fn next(found: Taken, origin: &Origin, now: Instant) -> ControlFlow<Step, Instant> {
+    let (trust, declared) = (&origin.endpoint.trust, origin.declared_limit());
+    let open_one_more_or_wait = |until| match trust.open_one_more(declared, now) {
+        Some(counted) => ControlFlow::Break(Step::Open(counted)),
+        None => ControlFlow::Continue(until),
+    };
+    match found {
+        Taken::Connection(connection) => ControlFlow::Break(Step::Use(connection)),
+        Taken::Resting(resting) if resting.must => {
+            let waits = trust.has_all_of(declared) || origin.in_use() == 1 && trust.is_courteous();
+            if waits {
+                ControlFlow::Continue(resting.until)
+            } else {
+                ControlFlow::Break(Step::Open(trust.open()))
+            }
         }
-        Taken::Resting(resting) if !resting.must => one_more()
-            .unwrap_or_else(|| Next::Wait { until: resting.until.min(now + PATIENCE), is_urgent: true }),
-        Taken::Spared => one_more().unwrap_or(Next::Wait { until: now, is_urgent: false }),
-        _ => Next::Open(trust.open()),
+        Taken::Resting(resting) => open_one_more_or_wait(resting.until),
+        Taken::Spared => open_one_more_or_wait(now + Duration::from_millis(1)),
+        Taken::None => ControlFlow::Break(Step::Open(trust.open())),
+    }
+}
+
+/// Waits until there is a connection to use, or one can be opened.
+async fn wait(reactor: &Reactor, slot: &OriginSlot, quiet: Duration, log: &mut TxLog) -> Step {
+    let waiting = slot.origin().endpoint.trust.waiters().enter();
+    loop {
+        let mut change = pin!(waiting.change());
+        change.as_mut().enable();
+        let now = Instant::now();
+        match next(take_idle(reactor, slot, quiet, log), slot.origin(), now) {
+            ControlFlow::Break(step) => return step,
+            ControlFlow::Continue(until) => {
+                let _ = tokio::time::timeout_at(until.min(now + LOOK_AGAIN).into(), change).await;
+            }
+        }
     }
 }
 
@@ -224,22 +240,16 @@ pub async fn wait_or_connect(
     reactor: &Reactor,
     slot: OriginSlot,
     limits: &Limits,
-    mut taken: Taken,
+    taken: Taken,
     log: &mut TxLog,
 ) -> Result<OriginConnection, endpoint::ConnectError> {
-    let counted = loop {
-        if let Taken::Connection(connection) = taken {
-            return Ok(OriginConnection::reused(reactor, connection, slot));
-        }
-        let now = Instant::now();
-        let (until, is_urgent) = match next(&taken, slot.origin(), now) {
-            Next::Open(counted) => break counted,
-            Next::Wait { until, is_urgent } => (until, is_urgent),
-        };
-        if until > now {
-            tokio::time::sleep_until(until.into()).await;
-        }
-        taken = take(reactor, &slot, Wanted { is_urgent, ..wanted(slot.origin(), limits.quiet) }, log);
+    let step = match next(taken, slot.origin(), Instant::now()) {
+        ControlFlow::Break(step) => step,
+        ControlFlow::Continue(_) => wait(reactor, &slot, limits.quiet, log).await,
+    };
+    let counted = match step {
+        Step::Use(connection) => return Ok(OriginConnection::reused(reactor, connection, slot)),
+        Step::Open(counted) => counted,
     };
     let endpoint = slot.origin().endpoint.clone();
     let stream = endpoint.connect(limits.connect, limits.prefer_ipv6, limits.holddown).await?;
