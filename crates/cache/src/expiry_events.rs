@@ -29,7 +29,7 @@ impl Clock {
         Self { base: now.floor(), due: AtomicU32::new(NEVER) }
     }
 
-    /// Takes note that `expire` comes at this tick.
+    /// Records that `expire` comes at this tick.
     pub(crate) fn set_due(&self, tick: u32) {
         self.due.store(tick, Ordering::SeqCst);
     }
@@ -46,7 +46,7 @@ impl Clock {
 
 /// Something expiry logs, kept until its thread comes by.
 #[derive(Debug)]
-enum Note {
+enum Record {
     Text(String),
     Removed { vxid: u64, fresh_until: f64, hits: u32 },
 }
@@ -54,7 +54,7 @@ enum Note {
 /// The events that expiry learns of between its runs.
 pub(crate) struct ExpiryEvents {
     clock: Clock,
-    notes: Mutex<Vec<Note>>,
+    records: Mutex<Vec<Record>>,
     /// Whether somebody reads what expiry logs.
     trace: AtomicBool,
     bell: Option<Box<dyn Fn() + Send + Sync>>,
@@ -71,8 +71,8 @@ impl ExpiryEvents {
         bell: Option<Box<dyn Fn() + Send + Sync>>,
         counters: Arc<CacheStats>,
     ) -> Self {
-        let (notes, trace) = (Mutex::default(), AtomicBool::new(false));
-        Self { clock: Clock::new(now), notes, trace, bell, counters }
+        let (records, trace) = (Mutex::default(), AtomicBool::new(false));
+        Self { clock: Clock::new(now), records, trace, bell, counters }
     }
 
     pub(crate) fn clock(&self) -> &Clock {
@@ -87,21 +87,21 @@ impl ExpiryEvents {
         self.trace.store(on, Ordering::Relaxed);
     }
 
-    /// Logs what was noted since the last report.
+    /// Logs what was recorded since the last report.
     pub(crate) fn report(&self, now: f64, log: &mut dyn FnMut(fmt::Arguments<'_>)) {
-        let notes = std::mem::take(&mut *self.notes.lock());
-        for note in notes {
-            match note {
-                Note::Text(text) => log(format_args!("{text}")),
-                Note::Removed { vxid, fresh_until, hits } => {
+        let records = std::mem::take(&mut *self.records.lock());
+        for record in records {
+            match record {
+                Record::Text(text) => log(format_args!("{text}")),
+                Record::Removed { vxid, fresh_until, hits } => {
                     log(format_args!("EXP_Removed x={vxid} t={:.0} h={hits}", fresh_until - now));
                 }
             }
         }
     }
 
-    fn note(&self, note: Note) {
-        self.notes.lock().push(note);
+    fn add(&self, record: Record) {
+        self.records.lock().push(record);
         self.ring();
     }
 
@@ -115,7 +115,7 @@ impl ExpiryEvents {
         self.mailed();
         if self.is_traced() {
             let (vxid, fresh_until, hits) = (object.vxid(), object.fresh_until(Limits::NONE), object.hits());
-            self.note(Note::Removed { vxid, fresh_until, hits });
+            self.add(Record::Removed { vxid, fresh_until, hits });
         }
     }
 
@@ -123,7 +123,7 @@ impl ExpiryEvents {
     pub(crate) fn rearmed(&self, object: &Arc<Object>, old: f64, when: u32) {
         if self.is_traced() {
             let (p, e, f) = (address(object), object.expires(), object.flags());
-            self.note(Note::Text(format!("EXP_Rearm p={p:#x} E={old:.6} e={e:.6} f={f:#x}")));
+            self.add(Record::Text(format!("EXP_Rearm p={p:#x} E={old:.6} e={e:.6} f={f:#x}")));
         }
         self.inserted(object, when);
     }
@@ -133,7 +133,7 @@ impl ExpiryEvents {
         self.mailed();
         if self.is_traced() {
             let (p, e, f) = (address(object), object.expires(), object.flags());
-            self.note(Note::Text(format!("EXP_When p={p:#x} e={e:.6} f={f:#x}")));
+            self.add(Record::Text(format!("EXP_When p={p:#x} e={e:.6} f={f:#x}")));
         }
         self.due_by(when);
     }

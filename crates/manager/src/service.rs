@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::cli::{CliSockets, Master, Origin, Sessions, Wire};
+use crate::cli::{CliChannel, CliSockets, Master, Origin, Sessions};
 use crate::complain::{Level, say_line};
 use crate::fault::{Fault, Outcome};
 use crate::manager::Manager;
@@ -97,8 +97,8 @@ impl Service {
         };
         let input = duplicate(std::io::stdin().as_fd())?;
         let output = duplicate(std::io::stdout().as_fd())?;
-        let wire = Wire { input, output: Some(output), ident: "debug".to_owned(), peer: None };
-        self.sessions.add(&self.manager, wire, Origin::Stdin);
+        let channel = CliChannel { input, output: Some(output), ident: "debug".to_owned(), peer: None };
+        self.sessions.add(&self.manager, channel, Origin::Stdin);
         Ok(())
     }
 
@@ -108,8 +108,8 @@ impl Service {
         let output = std::io::stderr().as_fd().try_clone_to_owned();
         let output = output.map_err(|e| Fault::plain(format!("Cannot use the terminal: {e}")))?;
         let input = OwnedFd::from(file);
-        let wire = Wire { input, output: Some(output), ident: "-I file".to_owned(), peer: None };
-        self.sessions.run_file(&mut self.manager, wire)?;
+        let channel = CliChannel { input, output: Some(output), ident: "-I file".to_owned(), peer: None };
+        self.sessions.run_file(&mut self.manager, channel)?;
         say_line("END of -I file processing");
         Ok(())
     }

@@ -232,7 +232,7 @@ impl Compiler<'_> {
             };
             match self.illegal_use(root, method) {
                 Judgement::Fine => {}
-                Judgement::Said => {
+                Judgement::Reported => {
                     self.finish_error();
                     continue;
                 }
@@ -261,7 +261,7 @@ impl Compiler<'_> {
         }
         match self.illegal_use(proc, method) {
             Judgement::Fine => Ok(()),
-            Judgement::Said => Err(Found),
+            Judgement::Reported => Err(Found),
             Judgement::Illegal(illegal) => {
                 self.show_range(Some(illegal.first), illegal.end);
                 let what = illegal.what.complaint();
@@ -291,7 +291,7 @@ impl Compiler<'_> {
             };
             self.show_range(Some(illegal.first), illegal.end);
             self.say(complaint);
-            return Judgement::Said;
+            return Judgement::Reported;
         }
         Judgement::Illegal(illegal)
     }
@@ -332,6 +332,6 @@ impl Compiler<'_> {
 enum Judgement {
     Fine,
     /// The complaint is complete.
-    Said,
+    Reported,
     Illegal(Use),
 }

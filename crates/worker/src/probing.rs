@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use lacquer_backend::endpoint::Holddown;
-use lacquer_backend::poke::{Call, poke};
+use lacquer_backend::probe_attempt::{ProbeRequest, probe_attempt};
 use lacquer_shm::{Log, Tag, Vxid};
 
 use crate::backends::Origin;
@@ -50,9 +50,9 @@ async fn run(origin: Arc<Origin>, shared: Arc<Shared>) {
     let Some(prober) = &origin.prober else { return };
     loop {
         let params = shared.params();
-        let call = Call {
+        let request = ProbeRequest {
             endpoint: &origin.endpoint,
-            request: prober.request(),
+            bytes: prober.request(),
             proxy: origin.spec.proxy_header.unwrap_or(0),
             prefer_ipv6: params.prefer_ipv6,
             holddown: Holddown {
@@ -61,7 +61,7 @@ async fn run(origin: Arc<Origin>, shared: Arc<Shared>) {
             },
             error_text: crate::sys::error_text,
         };
-        let (attempt, refused) = poke(&call, prober.settings()).await;
+        let (attempt, refused) = probe_attempt(&request, prober.settings()).await;
         if let Some(errno) = refused {
             origin.count_failure(errno);
         }

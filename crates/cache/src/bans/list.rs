@@ -89,7 +89,7 @@ pub(crate) enum Verdict {
 pub struct BanList {
     pub(crate) bans: RwLock<VecDeque<Arc<Ban>>>,
     /// The numbers of bans by the fingerprint of their conditions. Locked after `bans`.
-    alike: Mutex<HashMap<u64, Vec<u32>>>,
+    by_mark: Mutex<HashMap<u64, Vec<u32>>>,
     newest: AtomicU32,
     pub(crate) heads: Box<dyn HeadReader>,
     pub(crate) counters: Arc<CacheStats>,
@@ -105,7 +105,7 @@ impl BanList {
     ) -> Self {
         let list = Self {
             bans: RwLock::default(),
-            alike: Mutex::default(),
+            by_mark: Mutex::default(),
             newest: AtomicU32::new(0),
             heads,
             counters,
@@ -136,8 +136,8 @@ impl BanList {
         add(&c.bans_req, u64::from(ban.needs_request()));
         add(&c.bans_persisted_bytes, ban.size());
         if !depends_on_time {
-            let mut alike = self.alike.lock();
-            let numbers = alike.entry(mark).or_default();
+            let mut by_mark = self.by_mark.lock();
+            let numbers = by_mark.entry(mark).or_default();
             if dups {
                 numbers.retain(|&number| {
                     let old = find(&bans, number).filter(|old| old.tests == ban.tests);
@@ -257,17 +257,17 @@ impl BanList {
     pub(crate) fn clean_tail(&self) {
         loop {
             let gone = self.take_tail();
-            let mut alike = self.alike.lock();
+            let mut by_mark = self.by_mark.lock();
             for ban in &gone {
                 let mark = fingerprint(&ban.tests);
-                if let Some(numbers) = alike.get_mut(&mark) {
+                if let Some(numbers) = by_mark.get_mut(&mark) {
                     numbers.retain(|&number| number != ban.number);
                     if numbers.is_empty() {
-                        alike.remove(&mark);
+                        by_mark.remove(&mark);
                     }
                 }
             }
-            drop(alike);
+            drop(by_mark);
             if gone.len() < GROUP {
                 return;
             }

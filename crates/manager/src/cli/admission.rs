@@ -37,13 +37,13 @@ pub struct Facts {
     pub last_heard: Instant,
 }
 
-/// The place for a new connection.
+/// The decision about a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
-    /// There is room.
-    Free,
+pub enum Admission {
+    /// It is accepted beside the others.
+    Beside,
     /// The connection with this index gives way.
-    Replaces(usize),
+    InPlaceOf(usize),
     /// Nobody may be replaced before then.
     After(Instant),
 }
@@ -54,36 +54,36 @@ impl Facts {
     }
 }
 
-/// Returns the place for a connection that has to log in if `secret` is set. `descriptors_short` requires that one
+/// Decides about a new connection, which has to log in if `secret` is set. `descriptors_short` requires that one
 /// goes even if the limits would let it stay.
-pub fn room(sessions: &[Facts], secret: bool, descriptors_short: bool, now: Instant) -> Room {
+pub fn admission(sessions: &[Facts], secret: bool, descriptors_short: bool, now: Instant) -> Admission {
     let strangers = sessions.iter().filter(|facts| facts.is_stranger()).count();
     if secret && (strangers >= MOST_STRANGERS || descriptors_short && strangers > 0) {
         return replaced_stranger(sessions, now);
     }
     if sessions.len() < MOST_SESSIONS && !descriptors_short {
-        return Room::Free;
+        return Admission::Beside;
     }
     let known = sessions.iter().enumerate().filter(|(_, facts)| facts.standing == Standing::Known);
     match known.min_by_key(|(_, facts)| facts.last_heard) {
         Some((at, facts)) => unless_new(at, facts, now),
-        None => Room::After(now + GRACE),
+        None => Admission::After(now + GRACE),
     }
 }
 
-fn unless_new(at: usize, facts: &Facts, now: Instant) -> Room {
+fn unless_new(at: usize, facts: &Facts, now: Instant) -> Admission {
     let until = facts.opened + GRACE;
-    if until <= now { Room::Replaces(at) } else { Room::After(until) }
+    if until <= now { Admission::InPlaceOf(at) } else { Admission::After(until) }
 }
 
 /// Refused ones go first, then the oldest of the address that has the most: one address cannot crowd out another.
-fn replaced_stranger(sessions: &[Facts], now: Instant) -> Room {
+fn replaced_stranger(sessions: &[Facts], now: Instant) -> Admission {
     let oldest = |standing: Standing| {
         let found = sessions.iter().enumerate().filter(move |(_, facts)| facts.standing == standing);
         found.min_by_key(|(_, facts)| facts.opened)
     };
     if let Some((at, _)) = oldest(Standing::Refused) {
-        return Room::Replaces(at);
+        return Admission::InPlaceOf(at);
     }
     let mut by_address: HashMap<Option<IpAddr>, usize> = HashMap::new();
     for facts in sessions.iter().filter(|facts| facts.is_stranger()) {
@@ -94,7 +94,7 @@ fn replaced_stranger(sessions: &[Facts], now: Instant) -> Room {
     let chosen = silent.max_by_key(|(_, facts)| (crowded(facts), std::cmp::Reverse(facts.opened)));
     match chosen {
         Some((at, facts)) => unless_new(at, facts, now),
-        None => Room::After(now + GRACE),
+        None => Admission::After(now + GRACE),
     }
 }
 
@@ -113,13 +113,13 @@ mod tests {
         let now = Instant::now() + Duration::from_secs(100);
         let stranger = |age| facts(Standing::Stranger, 1, age, now);
         let mut all: Vec<Facts> = (0..29).map(|n| stranger(1000 + n)).collect();
-        assert_eq!(room(&all, true, false, now), Room::Free);
+        assert_eq!(admission(&all, true, false, now), Admission::Beside);
         all.push(stranger(0));
-        assert_eq!(room(&all, true, false, now), Room::Replaces(28), "the oldest");
+        assert_eq!(admission(&all, true, false, now), Admission::InPlaceOf(28), "the oldest");
         all[3] = facts(Standing::Refused, 1, 5, now);
-        assert_eq!(room(&all, true, false, now), Room::Replaces(3), "the refused one");
+        assert_eq!(admission(&all, true, false, now), Admission::InPlaceOf(3), "the refused one");
         all[3] = facts(Standing::Known, 1, 5000, now);
-        assert_eq!(room(&all, true, false, now), Room::Free, "those who logged in do not count");
+        assert_eq!(admission(&all, true, false, now), Admission::Beside, "those who logged in do not count");
     }
 
     #[test]
@@ -127,17 +127,17 @@ mod tests {
         let now = Instant::now() + Duration::from_secs(100);
         let mut all: Vec<Facts> = (0..29).map(|n| facts(Standing::Stranger, 1, 100 + n, now)).collect();
         all.push(facts(Standing::Stranger, 2, 5000, now));
-        assert_eq!(room(&all, true, false, now), Room::Replaces(28));
+        assert_eq!(admission(&all, true, false, now), Admission::InPlaceOf(28));
     }
 
     #[test]
     fn new_connections_have_a_moment() {
         let now = Instant::now() + Duration::from_secs(100);
         let all: Vec<Facts> = (0..30).map(|n| facts(Standing::Stranger, 1, n % 10, now)).collect();
-        let Room::After(until) = room(&all, true, false, now) else { panic!("all are new") };
+        let Admission::After(until) = admission(&all, true, false, now) else { panic!("all are new") };
         assert!(until > now && until <= now + GRACE);
         let checking = vec![facts(Standing::Checking, 1, 1000, now); 30];
-        assert!(matches!(room(&checking, true, false, now), Room::After(_)));
+        assert!(matches!(admission(&checking, true, false, now), Admission::After(_)));
     }
 
     #[test]
@@ -146,9 +146,9 @@ mod tests {
         let mut all: Vec<Facts> =
             (0..MOST_SESSIONS as u64).map(|n| facts(Standing::Known, 1, 100 + n, now)).collect();
         all[0] = facts(Standing::Permanent, 1, 90_000, now);
-        assert_eq!(room(&all, false, false, now), Room::Replaces(MOST_SESSIONS - 1));
-        assert_eq!(room(&all[..3], false, false, now), Room::Free);
-        assert_eq!(room(&all[..3], false, true, now), Room::Replaces(2));
-        assert!(matches!(room(&all[..1], true, true, now), Room::After(_)));
+        assert_eq!(admission(&all, false, false, now), Admission::InPlaceOf(MOST_SESSIONS - 1));
+        assert_eq!(admission(&all[..3], false, false, now), Admission::Beside);
+        assert_eq!(admission(&all[..3], false, true, now), Admission::InPlaceOf(2));
+        assert!(matches!(admission(&all[..1], true, true, now), Admission::After(_)));
     }
 }

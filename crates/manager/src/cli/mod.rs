@@ -9,6 +9,6 @@ mod sockets;
 mod throttle;
 
 pub use master::Master;
-pub use session::{Origin, Wire};
+pub use session::{CliChannel, Origin};
 pub use sessions::Sessions;
 pub use sockets::CliSockets;

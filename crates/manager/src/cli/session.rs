@@ -52,7 +52,7 @@ pub enum Verdict {
 
 /// The descriptors of a connection, its name in the log and the address at its other end.
 #[derive(Debug)]
-pub struct Wire {
+pub struct CliChannel {
     pub input: OwnedFd,
     /// Descriptor that answers go to, if they do not go to where commands come from.
     pub output: Option<OwnedFd>,
@@ -60,7 +60,7 @@ pub struct Wire {
     pub peer: Option<IpAddr>,
 }
 
-impl Wire {
+impl CliChannel {
     fn output(&self) -> BorrowedFd<'_> {
         self.output.as_ref().map_or(self.input.as_fd(), |output| output.as_fd())
     }
@@ -90,7 +90,7 @@ pub enum Interest {
 
 /// A connection.
 pub struct Session {
-    wire: Wire,
+    channel: CliChannel,
     origin: Origin,
     collector: Collector,
     /// Bytes that were read, and how many of them the collector took.
@@ -112,7 +112,7 @@ pub struct Session {
 
 impl Session {
     /// Greets, or asks who is there.
-    pub fn begin(manager: &Manager, wire: Wire, origin: Origin, now: Instant) -> Session {
+    pub fn begin(manager: &Manager, channel: CliChannel, origin: Origin, now: Instant) -> Session {
         let wants_secret = matches!(origin, Origin::Telnet | Origin::Master) && manager.secret.is_some();
         let mut bytes = [0; auth::CHALLENGE];
         let login = match wants_secret.then(|| random(&mut bytes)) {
@@ -128,7 +128,7 @@ impl Session {
             _ => Reply::ok(manager.banner()),
         };
         let mut session = Session {
-            wire,
+            channel,
             origin,
             collector: Collector::default(),
             chunk: Vec::new(),
@@ -166,20 +166,20 @@ impl Session {
             Login::Refused { .. } => Standing::Refused,
         };
         let Session { opened, last_heard, .. } = *self;
-        Facts { standing, peer: self.wire.peer, opened, last_heard }
+        Facts { standing, peer: self.channel.peer, opened, last_heard }
     }
 
     /// Returns the events to poll for.
     pub fn interest(&self) -> (BorrowedFd<'_>, Interest) {
         if !self.outbox.is_empty() {
-            return (self.wire.output(), Interest::Output);
+            return (self.channel.output(), Interest::Output);
         }
         if let Some(compilation) = &self.compiling {
             return (compilation.ended(), Interest::Compiled);
         }
         match self.login {
-            Login::Checking { .. } | Login::Refused { .. } => (self.wire.input.as_fd(), Interest::Hangup),
-            Login::Known | Login::Stranger { .. } => (self.wire.input.as_fd(), Interest::Input),
+            Login::Checking { .. } | Login::Refused { .. } => (self.channel.input.as_fd(), Interest::Hangup),
+            Login::Known | Login::Stranger { .. } => (self.channel.input.as_fd(), Interest::Input),
         }
     }
 
@@ -232,7 +232,7 @@ impl Session {
             Origin::Telnet | Origin::Master => Blocking::Never,
             Origin::Stdin | Origin::InitFile => Blocking::IfFull,
         };
-        let written = self.outbox.flush(self.wire.output(), blocking, now);
+        let written = self.outbox.flush(self.channel.output(), blocking, now);
         if self.gone || written.is_err() || self.closing && self.outbox.is_empty() {
             return Verdict::Close;
         }
@@ -242,7 +242,7 @@ impl Session {
     /// Does what the clock asks for.
     pub fn tick(&mut self, manager: &Manager, throttle: &mut Throttle, now: Instant) -> Verdict {
         if self.outbox.deadline().is_some_and(|until| until <= now) {
-            let text = format!("CLI {} does not read its answer: closed", self.wire.ident);
+            let text = format!("CLI {} does not read its answer: closed", self.channel.ident);
             manager.complain.say(Level::Info, &text);
             return Verdict::Close;
         }
@@ -302,7 +302,7 @@ impl Session {
         self.readable = false;
         self.chunk.resize(CHUNK, 0);
         self.taken = 0;
-        let length = match rustix::io::read(&self.wire.input, &mut self.chunk) {
+        let length = match rustix::io::read(&self.channel.input, &mut self.chunk) {
             Ok(length) => length,
             Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {
                 self.chunk.clear();
@@ -364,7 +364,7 @@ impl Session {
         if from_file {
             say_line(&format!("> {}", command.line));
         }
-        let heard = format!("CLI {} Rd {}", self.wire.ident, beginning(&command.line));
+        let heard = format!("CLI {} Rd {}", self.channel.ident, beginning(&command.line));
         manager.complain.say(Level::Cli, &heard);
         let stranger = matches!(self.login, Login::Stranger { .. });
         let reply = match check(&command.words, !stranger) {
@@ -404,7 +404,7 @@ impl Session {
 
     fn answer(&mut self, manager: &Manager, mut reply: Reply, now: Instant) {
         let shown = reply.text.lossy();
-        let said = format!("CLI {} Wr {:03} {}", self.wire.ident, reply.status, beginning(&shown));
+        let said = format!("CLI {} Wr {:03} {}", self.channel.ident, reply.status, beginning(&shown));
         manager.complain.say(Level::Cli, &said);
         let limit = manager.params.values().cli_limit as usize;
         if frame::truncate(&mut reply.text.0, limit) && reply.status == status::OK {
@@ -428,7 +428,7 @@ impl Session {
     }
 
     fn address(&self) -> IpAddr {
-        self.wire.peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+        self.channel.peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
     }
 
     fn check_secret(&mut self, manager: &Manager, throttle: &mut Throttle, now: Instant) {
@@ -446,7 +446,7 @@ impl Session {
             self.login = Login::Known;
             return self.answer(manager, Reply::ok(manager.banner()), now);
         }
-        let text = format!("CLI Authentication failure from {}", self.wire.ident);
+        let text = format!("CLI Authentication failure from {}", self.channel.ident);
         manager.complain.say(Level::Security, &text);
         self.login = Login::Refused { answered: throttle.wrong(self.address(), now) };
     }

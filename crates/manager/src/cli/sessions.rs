@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Resource, getrlimit};
 
-use super::admission::{Facts, MOST_STRANGERS, Room, Standing, room};
-use super::session::{Interest, Origin, Session, Verdict, Wire};
+use super::admission::{Admission, Facts, MOST_STRANGERS, Standing, admission};
+use super::session::{CliChannel, Interest, Origin, Session, Verdict};
 use super::sockets::{CliSockets, ident, prepare};
 use super::throttle::Throttle;
 use crate::complain::Level;
@@ -59,9 +59,9 @@ impl Sessions {
     }
 
     /// Greets a connection and adds it.
-    pub fn add(&mut self, manager: &Manager, wire: Wire, origin: Origin) {
+    pub fn add(&mut self, manager: &Manager, channel: CliChannel, origin: Origin) {
         let now = Instant::now();
-        let mut session = Session::begin(manager, wire, origin, now);
+        let mut session = Session::begin(manager, channel, origin, now);
         if session.flush(now) == Verdict::Keep {
             self.all.push(session);
         }
@@ -75,13 +75,13 @@ impl Sessions {
     fn add_stream(&mut self, manager: &Manager, stream: TcpStream, origin: Origin, kind: &str) {
         let ident = ident(kind, &stream);
         let peer = stream.peer_addr().ok().map(|address| address.ip());
-        let wire = Wire { input: OwnedFd::from(stream), output: None, ident, peer };
-        self.add(manager, wire, origin);
+        let channel = CliChannel { input: OwnedFd::from(stream), output: None, ident, peer };
+        self.add(manager, channel, origin);
     }
 
     /// Runs the commands of a file, all of them before anything else happens.
-    pub fn run_file(&mut self, manager: &mut Manager, wire: Wire) -> Outcome<()> {
-        let mut session = Session::begin(manager, wire, Origin::InitFile, Instant::now());
+    pub fn run_file(&mut self, manager: &mut Manager, channel: CliChannel) -> Outcome<()> {
+        let mut session = Session::begin(manager, channel, Origin::InitFile, Instant::now());
         loop {
             let now = Instant::now();
             let verdict = match session.read(now) {
@@ -154,8 +154,8 @@ impl Sessions {
         let secret = manager.secret.is_some();
         self.accepting.paused_until = None;
         for _ in 0..ACCEPTED_PER_TURN {
-            let room = room(&self.facts(), secret, false, now);
-            if let Room::After(until) = room {
+            let admission = admission(&self.facts(), secret, false, now);
+            if let Admission::After(until) = admission {
                 self.accepting.paused_until = Some(until);
                 return;
             }
@@ -165,12 +165,12 @@ impl Sessions {
                 Err(error) => return self.pause(&error, manager, now),
             };
             self.accepting.pause = FIRST_PAUSE;
-            if let Room::Replaces(other) = room {
+            if let Admission::InPlaceOf(other) = admission {
                 self.give_way(other, manager, now);
             }
             // The lowest free number shows how many are in use.
             if stream.as_raw_fd() as u64 + RESERVED_DESCRIPTORS > self.accepting.most_descriptors {
-                match room_without(&self.facts(), secret, now) {
+                match replaced_for_descriptors(&self.facts(), secret, now) {
                     Some(other) => self.give_way(other, manager, now),
                     None => continue,
                 }
@@ -190,7 +190,7 @@ impl Sessions {
             let text = format!("Cannot accept on the management port: {}", words(error));
             manager.complain.say(Level::Error, &text);
         }
-        if let Some(other) = room_without(&self.facts(), manager.secret.is_some(), now) {
+        if let Some(other) = replaced_for_descriptors(&self.facts(), manager.secret.is_some(), now) {
             self.give_way(other, manager, now);
         }
     }
@@ -242,9 +242,11 @@ impl Sessions {
     }
 }
 
-fn room_without(facts: &[Facts], secret: bool, now: Instant) -> Option<usize> {
-    match room(facts, secret, true, now) {
-        Room::Replaces(at) => Some(at),
-        Room::Free | Room::After(_) => facts.iter().position(|facts| facts.standing == Standing::Refused),
+fn replaced_for_descriptors(facts: &[Facts], secret: bool, now: Instant) -> Option<usize> {
+    match admission(facts, secret, true, now) {
+        Admission::InPlaceOf(at) => Some(at),
+        Admission::Beside | Admission::After(_) => {
+            facts.iter().position(|facts| facts.standing == Standing::Refused)
+        }
     }
 }

@@ -8,7 +8,7 @@ use lacquer_vcl::Text;
 
 use super::catalogue::{CannotDiscard, Entry};
 use super::compilation::Compilation;
-use super::compile::{Input, Surroundings};
+use super::compile::{CompileContext, Input};
 use crate::complain::Level;
 use crate::manager::{Manager, Reply};
 use crate::options::named::invalid_in_name;
@@ -55,9 +55,9 @@ impl Manager {
         }
     }
 
-    fn surroundings(&self) -> Surroundings {
+    fn compile_context(&self) -> CompileContext {
         let params = self.params.values();
-        Surroundings {
+        CompileContext {
             vcl_path: params.vcl_path.clone(),
             labels: self.catalogue.labels().map(str::to_owned).collect(),
             storages: self.storages.iter().map(|storage| storage.name().to_owned()).collect(),
@@ -75,7 +75,7 @@ impl Manager {
     fn begin_compilation(&self, name: &str, text: Input, state: Option<&str>) -> Result<Compilation, Reply> {
         self.may_add(name)?;
         let state = state.map_or(Ok(VclState::Auto), parse_state)?;
-        let begun = Compilation::begin(name, state, text, self.surroundings());
+        let begun = Compilation::begin(name, state, text, self.compile_context());
         begun.or_else(|fault| refuse(status::PARAM, fault))
     }
 

@@ -9,7 +9,7 @@ use std::thread::{Builder, JoinHandle};
 
 use lacquer_cli::link::VclState;
 
-use super::compile::{Compiled, Input, Surroundings, compile};
+use super::compile::{CompileContext, Compiled, Input, compile};
 
 /// Deeply nested VCL must not be able to end the manager.
 const STACK: usize = 64 << 20;
@@ -58,14 +58,14 @@ impl Compilation {
         name: &str,
         state: VclState,
         text: Input,
-        around: Surroundings,
+        context: CompileContext,
     ) -> Result<Compilation, String> {
         let begin = || -> io::Result<Compilation> {
             let (ended, ends) = UnixStream::pair()?;
             let work = move || {
                 let _hangs_up = ends;
                 let _permit = RUNNING.take();
-                compile(text, &around)
+                compile(text, &context)
             };
             let thread = Builder::new().name("vcl".to_owned()).stack_size(STACK).spawn(work)?;
             Ok(Compilation { name: name.to_owned(), state, thread, ended })

@@ -26,7 +26,7 @@ pub struct Compiled {
 
 /// The facts besides the text that the compiler needs.
 #[derive(Clone, Debug)]
-pub struct Surroundings {
+pub struct CompileContext {
     /// `vcl_path`
     pub vcl_path: String,
     /// Labels that there are.
@@ -75,13 +75,13 @@ pub fn read_along(path: &str, name: &str) -> io::Result<(PathBuf, Text)> {
 const TOO_OLD_FOR_UNIX_SOCKETS: &str = "Message from dlopen:\nCompiled VCL version (4.0) not supported.\nRunning dlopen failed, exited with 1\nVCL compilation failed";
 
 /// Compiles. The error is the text for the user.
-pub fn compile(text: Input, around: &Surroundings) -> Result<Compiled, String> {
+pub fn compile(text: Input, context: &CompileContext) -> Result<Compiled, String> {
     let options = Options {
-        err_unref: around.features.has(VccFeatureBits::ERR_UNREF),
-        unsafe_path: around.features.has(VccFeatureBits::UNSAFE_PATH),
-        vcl_path: &around.vcl_path,
-        storages: &around.storages,
-        labels: &around.labels,
+        err_unref: context.features.has(VccFeatureBits::ERR_UNREF),
+        unsafe_path: context.features.has(VccFeatureBits::UNSAFE_PATH),
+        vcl_path: &context.vcl_path,
+        storages: &context.storages,
+        labels: &context.labels,
         ..Options::new(lacquer_vmods::catalogue(), &Machine, &Machine)
     };
     let outcome = match text {
@@ -90,7 +90,7 @@ pub fn compile(text: Input, around: &Surroundings) -> Result<Compiled, String> {
     };
     let compiled = outcome.map_err(|diagnostics| vcl_load_text(&diagnostics))?;
     let mut program = compiled.program;
-    if around.needs_41 && program.syntax < 41 {
+    if context.needs_41 && program.syntax < 41 {
         return Err(TOO_OLD_FOR_UNIX_SOCKETS.to_owned());
     }
     program.environment = environment::mentioned(std::env::vars_os(), &program);

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::room::TEXT;
+use super::record_buffer::TEXT;
 use super::text::{self, SHORT};
 
 /// A field of a record; blanks stand between them.

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::record::{Cut, compose};
-use super::room::{Room, TEXT};
+use super::record_buffer::{RecordBuffer, TEXT};
 use super::text::{self, SHORT};
 use super::{Field, Log, RECORD_HEAD, Tag, Vxid, padded, record_head};
 
@@ -20,7 +20,7 @@ const LONG: usize = usize::MAX;
 #[derive(Debug)]
 pub struct TxLog {
     log: Option<Arc<Log>>,
-    room: Room,
+    buffer: RecordBuffer,
     /// The first bytes are a record of another transaction, which is written before the batch.
     before: usize,
     records: u32,
@@ -36,7 +36,7 @@ impl Default for TxLog {
     fn default() -> Self {
         Self {
             log: None,
-            room: Room::new(),
+            buffer: RecordBuffer::new(),
             before: 0,
             records: 0,
             vxid: Vxid::NONE,
@@ -70,7 +70,7 @@ impl TxLog {
         self.reclen = limits.reclen;
         self.unbuffered = log.is_unbuffered();
         // A record that is made ahead can neither be cut nor be written at once.
-        self.room.open(limits.reclen >= TEXT && !self.unbuffered);
+        self.buffer.open(limits.reclen >= TEXT && !self.unbuffered);
     }
 
     /// Starts a transaction: the records to come carry its number. Any left from before are written.
@@ -111,13 +111,13 @@ impl TxLog {
         tag: Tag,
         write: impl FnOnce(&mut [u8; TEXT], &mut text::Clock) -> Option<usize>,
     ) -> bool {
-        if let Some((head, place)) = self.room.ahead()
+        if let Some((head, place)) = self.buffer.ahead()
             && let Some(len) = write(place, &mut self.clock)
             && let Some(nul) = place.get_mut(len)
         {
             *nul = 0;
             *head = record_head(tag, len + 1, self.vxid);
-            self.room.advance(len + 1);
+            self.buffer.advance(len + 1);
             self.records += 1;
             return true;
         }
@@ -158,15 +158,15 @@ impl TxLog {
     #[inline(never)]
     fn put_slowly(&mut self, tag: Tag, most: usize, write: impl FnOnce(&mut Cut<'_>)) {
         let most = most.min(self.reclen - 1);
-        self.make_room(most + 1);
+        self.reserve(most + 1);
         let vxid = self.vxid;
-        let (head, text) = self.room.next(RECORD_HEAD + most + 1).split_at_mut(RECORD_HEAD);
+        let (head, text) = self.buffer.next(RECORD_HEAD + most + 1).split_at_mut(RECORD_HEAD);
         let mut cut = Cut::new(&mut text[..most]);
         write(&mut cut);
         let len = cut.len();
         text[len] = 0;
         head.copy_from_slice(&record_head(tag, len + 1, vxid));
-        self.room.advance(len + 1);
+        self.buffer.advance(len + 1);
         self.records += 1;
         if self.unbuffered {
             self.flush();
@@ -203,11 +203,11 @@ impl TxLog {
         debug_assert_eq!(self.records, 0, "it would go into the other transaction");
         let own = std::mem::replace(&mut self.vxid, parent);
         let unbuffered = std::mem::replace(&mut self.unbuffered, false);
-        self.room.rewind();
+        self.buffer.rewind();
         self.put_relation(Tag::Link, kind, own, why);
         self.records = 0;
-        self.before = self.room.len();
-        self.room.advance(0);
+        self.before = self.buffer.len();
+        self.buffer.advance(0);
         self.unbuffered = unbuffered;
         self.vxid = own;
     }
@@ -235,7 +235,7 @@ impl TxLog {
 
     /// Forgets what was not written yet.
     pub fn discard(&mut self) {
-        self.room.clear();
+        self.buffer.clear();
         self.before = 0;
         self.records = 0;
     }
@@ -243,15 +243,15 @@ impl TxLog {
     /// Gives the buffer's memory back, for a session that goes idle.
     pub fn shrink(&mut self) {
         self.flush();
-        self.room.drop_memory();
+        self.buffer.drop_memory();
     }
 
     fn write(&mut self, early: bool) {
-        let end = if self.records > 0 { self.room.len() } else { self.before };
+        let end = if self.records > 0 { self.buffer.len() } else { self.before };
         if end > 0
             && let Some(log) = &self.log
         {
-            log.ring().write_batch(self.room.filled(end), self.before, self.records, early);
+            log.ring().write_batch(self.buffer.filled(end), self.before, self.records, early);
             self.discard();
         }
     }
@@ -262,12 +262,12 @@ impl TxLog {
     }
 
     /// Makes room for a record with so many bytes of text. The limits are such that one always fits.
-    fn make_room(&mut self, text: usize) {
+    fn reserve(&mut self, text: usize) {
         let need = RECORD_HEAD + padded(text);
-        if self.room.len() + need > self.most() {
+        if self.buffer.len() + need > self.most() {
             self.write(true);
         }
-        self.room.grow(need, self.most());
+        self.buffer.grow(need, self.most());
     }
 }
 

@@ -18,7 +18,7 @@ use super::{Req, body, deliver, synth};
 use crate::clock;
 use crate::purge;
 use crate::task::{BEREQ, Logged};
-use crate::vars::alike::alike;
+use crate::vars::task_methods::task_methods;
 use crate::vars::{client as vars, headers, keep, misplaced, object, session, storage, workspace};
 use crate::vcl_table::VclRef;
 
@@ -53,7 +53,7 @@ fn no_message() -> String {
 }
 
 impl Host for Req {
-    alike!(Var::RespBody);
+    task_methods!(Var::RespBody);
 
     fn get_ip(&self, var: Var) -> Option<&SocketAddr> {
         session::ip(&self.task.sess, var)

@@ -14,8 +14,8 @@ use lacquer_vcl_runtime::{
 use super::Fetch;
 use crate::clock;
 use crate::task::Logged;
-use crate::vars::alike::alike;
 use crate::vars::client::HASH_BLOB;
+use crate::vars::task_methods::task_methods;
 use crate::vars::{fetch as vars, headers, keep, misplaced, object, storage, workspace};
 
 impl Fetch {
@@ -37,7 +37,7 @@ impl Fetch {
 }
 
 impl Host for Fetch {
-    alike!(Var::BerespBody);
+    task_methods!(Var::BerespBody);
 
     fn get_ip(&self, var: Var) -> Option<&SocketAddr> {
         vars::get_ip(self, var)

@@ -3,7 +3,6 @@
 //! The two hosts (`client::host`, `fetch::host`) say which message, object and log are meant; here is what
 //! reading and changing them means, with Varnish's limits and texts.
 
-pub mod alike;
 pub mod client;
 pub mod fetch;
 pub mod headers;
@@ -11,6 +10,7 @@ pub mod object;
 pub mod params;
 pub mod session;
 pub mod storage;
+pub mod task_methods;
 pub mod workspace;
 
 use lacquer_http::{Text, Workspace};

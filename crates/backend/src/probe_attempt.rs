@@ -11,9 +11,9 @@ use crate::stream::{RxHalf, TxHalf};
 
 /// The request of a probe, and how to connect for it.
 #[derive(Clone, Copy, Debug)]
-pub struct Call<'c> {
+pub struct ProbeRequest<'c> {
     pub endpoint: &'c Endpoint,
-    pub request: &'c [u8],
+    pub bytes: &'c [u8],
     /// Version of the PROXY header that goes first; 0 for none.
     pub proxy: u32,
     pub prefer_ipv6: bool,
@@ -29,15 +29,16 @@ const LOOKED_AT: usize = 127;
 const PROXY_LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 
 /// The attempt, and the error number if there was no connection.
-pub async fn poke(call: &Call<'_>, settings: &Settings) -> (Attempt, Option<i32>) {
+pub async fn probe_attempt(request: &ProbeRequest<'_>, settings: &Settings) -> (Attempt, Option<i32>) {
     let started = Instant::now();
     let deadline = started + Duration::from_secs_f64(settings.timeout.clamp(0.0, 1e9));
     let mut attempt = Attempt::default();
-    let stream = match call.endpoint.connect(settings.timeout, call.prefer_ipv6, call.holddown).await {
+    let stream = match request.endpoint.connect(settings.timeout, request.prefer_ipv6, request.holddown).await
+    {
         Ok(stream) => stream,
         Err(e) => {
             let errno = e.shown();
-            attempt.text = format!("Open error {errno} ({})", (call.error_text)(errno));
+            attempt.text = format!("Open error {errno} ({})", (request.error_text)(errno));
             return (attempt, Some(errno));
         }
     };
@@ -47,16 +48,16 @@ pub async fn poke(call: &Call<'_>, settings: &Settings) -> (Attempt, Option<i32>
         Some(peer) if peer.is_ipv4() => Fact::GoodIpv4,
         Some(_) => Fact::GoodIpv6,
     });
-    if let Err(e) = send(call, &rx, &tx).await {
+    if let Err(e) = send(request, &rx, &tx).await {
         attempt.note(Fact::ErrorSent);
-        attempt.text = failure("Write", call, &e);
+        attempt.text = failure("Write", request, &e);
         return (attempt, None);
     }
     attempt.note(Fact::GoodSent);
     match receive(&mut rx, deadline, settings.expect_close).await {
         Err((what, e)) => {
             attempt.note(Fact::ErrorReceived);
-            attempt.text = failure(what, call, &e);
+            attempt.text = failure(what, request, &e);
         }
         Ok(answer) if answer.is_empty() => "Empty response".clone_into(&mut attempt.text),
         Ok(answer) => {
@@ -68,18 +69,18 @@ pub async fn poke(call: &Call<'_>, settings: &Settings) -> (Attempt, Option<i32>
     (attempt, None)
 }
 
-fn failure(what: &str, call: &Call<'_>, e: &io::Error) -> String {
+fn failure(what: &str, request: &ProbeRequest<'_>, e: &io::Error) -> String {
     let errno = e.raw_os_error().unwrap_or(0);
-    format!("{what} error {errno} ({})", (call.error_text)(errno))
+    format!("{what} error {errno} ({})", (request.error_text)(errno))
 }
 
-async fn send(call: &Call<'_>, rx: &RxHalf, tx: &TxHalf) -> io::Result<()> {
-    match call.proxy {
+async fn send(request: &ProbeRequest<'_>, rx: &RxHalf, tx: &TxHalf) -> io::Result<()> {
+    match request.proxy {
         0 => {}
         1 => tx.write_all(introduction(rx).as_bytes()).await?,
         _ => tx.write_all(PROXY_LOCAL).await?,
     }
-    tx.write_all(call.request).await
+    tx.write_all(request.bytes).await
 }
 
 /// Returns a PROXY version 1 header, with this end of the connection as both sides.

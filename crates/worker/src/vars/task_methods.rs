@@ -1,8 +1,8 @@
-//! The part of a host that is the same for requests and fetches: what they do for their task.
+//! Methods that the hosts of requests and of fetches share: they pass a call on to the transaction.
 
-/// For the body of an `impl Host`, which names things as this does; the argument is the variable that is
-/// the body VCL makes.
-macro_rules! alike {
+/// Expands to these methods in an `impl Host` whose type has the fields `task`, `err_code`, `err_reason` and
+/// `synth_body`. `$body` is the variable for the body that VCL makes.
+macro_rules! task_methods {
     ($body:path) => {
         fn method(&self) -> Method {
             self.task.method
@@ -210,4 +210,4 @@ macro_rules! alike {
         }
     };
 }
-pub(crate) use alike;
+pub(crate) use task_methods;

@@ -1,7 +1,7 @@
 //! The memory in which a transaction's records are gathered, behind the place of their batch's head.
 //!
-//! Nearly every record is short, so room is looked for once for any of them: as long as the records end
-//! below the brim, there is space for a head and the longest text that is made in one go. The brim is all
+//! Nearly every record is short, so space is looked for once for any of them: as long as the records end
+//! below the fast limit, there is space for a head and the longest text that is made in one go. The limit is all
 //! that the hot path tests, and the one thing here that takes `unsafe`.
 #![allow(unsafe_code)]
 
@@ -13,7 +13,7 @@ const AHEAD: usize = RECORD_HEAD + padded(TEXT);
 const FIRST_SIZE: usize = 2048;
 
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct RecordBuffer {
     bytes: Vec<u8>,
     /// Where the records end.
     len: usize,
@@ -23,7 +23,7 @@ pub(super) struct Room {
     open: bool,
 }
 
-impl Room {
+impl RecordBuffer {
     pub(super) const fn new() -> Self {
         Self { bytes: Vec::new(), len: RECORD_HEAD, fast_limit: 0, open: false }
     }
@@ -34,7 +34,7 @@ impl Room {
         if self.len >= self.fast_limit {
             return None;
         }
-        // SAFETY: `len < brim`, and `find_brim` set the brim to `bytes.len() - AHEAD + 1` at most; it runs
+        // SAFETY: `len < fast_limit`, and `set_fast_limit` set that to `bytes.len() - AHEAD + 1` at most; it runs
         // whenever that length changes. So `AHEAD` bytes from `len` on are within the vector and initialised,
         // and they are borrowed as `self` is.
         let ahead = unsafe { &mut *self.bytes.as_mut_ptr().add(self.len).cast::<[u8; AHEAD]>() };
@@ -51,10 +51,10 @@ impl Room {
     /// Opens or closes the way ahead.
     pub(super) fn open(&mut self, open: bool) {
         self.open = open;
-        self.find_brim();
+        self.set_fast_limit();
     }
 
-    fn find_brim(&mut self) {
+    fn set_fast_limit(&mut self) {
         self.fast_limit = if self.open { (self.bytes.len() + 1).saturating_sub(AHEAD) } else { 0 };
     }
 
@@ -86,7 +86,7 @@ impl Room {
     pub(super) fn drop_memory(&mut self) {
         self.bytes = Vec::new();
         self.clear();
-        self.find_brim();
+        self.set_fast_limit();
     }
 
     /// Makes room for `need` bytes more, and for any short record, but the latter only up to `most` in all.
@@ -96,7 +96,7 @@ impl Room {
             let wanted = short.max(self.bytes.len() * 2).max(FIRST_SIZE).min(most).max(self.len + need);
             if wanted > self.bytes.len() {
                 self.bytes.resize(wanted, 0);
-                self.find_brim();
+                self.set_fast_limit();
             }
         }
     }
@@ -108,24 +108,27 @@ mod tests {
 
     #[test]
     fn the_way_ahead_ends_where_the_longest_text_would_not_fit() {
-        let mut room = Room::new();
-        room.rewind();
-        assert!(room.ahead().is_none(), "no memory");
-        room.grow(1, 2 * AHEAD - 1);
-        assert!(room.ahead().is_none(), "not open");
-        room.open(true);
-        let (head, text) = room.ahead().expect("memory");
+        let mut buffer = RecordBuffer::new();
+        buffer.rewind();
+        assert!(buffer.ahead().is_none(), "no memory");
+        buffer.grow(1, 2 * AHEAD - 1);
+        assert!(buffer.ahead().is_none(), "not open");
+        buffer.open(true);
+        let (head, text) = buffer.ahead().expect("memory");
         (*head, *text) = ([1; RECORD_HEAD], [2; TEXT]);
-        room.advance(TEXT);
-        assert_eq!(room.len(), AHEAD);
-        assert!(room.ahead().is_none(), "one byte is missing");
-        room.grow(AHEAD, 2 * AHEAD);
-        assert!(room.ahead().is_some());
-        assert_eq!(room.filled(AHEAD).iter().map(|&b| usize::from(b)).sum::<usize>(), RECORD_HEAD + 2 * TEXT);
-        room.open(false);
-        assert!(room.ahead().is_none());
-        room.open(true);
-        room.drop_memory();
-        assert!(room.ahead().is_none(), "no memory any more");
+        buffer.advance(TEXT);
+        assert_eq!(buffer.len(), AHEAD);
+        assert!(buffer.ahead().is_none(), "one byte is missing");
+        buffer.grow(AHEAD, 2 * AHEAD);
+        assert!(buffer.ahead().is_some());
+        assert_eq!(
+            buffer.filled(AHEAD).iter().map(|&b| usize::from(b)).sum::<usize>(),
+            RECORD_HEAD + 2 * TEXT
+        );
+        buffer.open(false);
+        assert!(buffer.ahead().is_none());
+        buffer.open(true);
+        buffer.drop_memory();
+        assert!(buffer.ahead().is_none(), "no memory any more");
     }
 }
