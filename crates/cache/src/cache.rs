@@ -17,9 +17,6 @@ use crate::stats::{CacheStats, add, bump, sub};
 use crate::tags::{Tag, TagIndex, TagStats};
 use crate::waiter::Waiter;
 
-/// The SHA-256 of what `vcl_hash` put in.
-pub type Digest = [u8; 32];
-
 pub(crate) const SHARDS: usize = 64;
 const SLOT_BITS: u32 = 26;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
@@ -64,10 +61,6 @@ pub struct Cache {
     pub(crate) evict_next: AtomicU64,
     /// Seconds, as the bits of an f32.
     pub(crate) lru_interval: AtomicU32,
-}
-
-pub(crate) fn key_of(digest: &Digest) -> Key {
-    std::array::from_fn(|i| digest[i])
 }
 
 fn shard_index(key: &Key) -> usize {

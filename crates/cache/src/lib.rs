@@ -34,12 +34,13 @@ mod waiting;
 mod tests;
 
 pub use alloc::Nuke;
-pub use cache::{Busy, Cache, Config, Digest, Hooks};
+pub use cache::{Busy, Cache, Config, Hooks};
 pub use front::FrontTable;
 pub use lookup::{Lookup, LookupArgs};
 pub use object::{Object, ObjectSpec, Timers, flag};
 pub use object_ref::ObjRef;
 pub use purge::{Purge, Purging};
+pub use slab::Digest;
 pub use stats::CacheStats;
 pub use tags::{Tag, TagStats};
 pub use waiting::{Resumed, Wait};

@@ -3,9 +3,9 @@
 
 use lacquer_flow::lookup::Limits;
 
-use crate::cache::{Cache, Digest, key_of, place_of};
+use crate::cache::{Cache, place_of};
 use crate::shard::DeferredWork;
-use crate::slab::NONE;
+use crate::slab::{Digest, NONE, key_of};
 use crate::stats::{add, bump};
 use crate::tags::Tag;
 
