@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::locks::Mutex;
 
@@ -10,15 +10,13 @@ use lacquer_storage::{BodyWriter, Stevedore};
 
 use crate::bans::{BanList, HeadReader};
 use crate::expiry_events::ExpiryEvents;
+use crate::invalidation::InvalidationListener;
 use crate::object::{NO_SLOT, Object, flag};
 use crate::shard::{DeferredWork, Shard};
 use crate::slab::Key;
 use crate::stats::{CacheStats, add, bump, sub};
 use crate::tags::{Tag, TagIndex, TagStats};
 use crate::waiter::Waiter;
-
-/// The SHA-256 of what `vcl_hash` put in.
-pub type Digest = [u8; 32];
 
 pub(crate) const SHARDS: usize = 64;
 const SLOT_BITS: u32 = 26;
@@ -37,6 +35,10 @@ pub struct Config {
     pub hooks: Hooks,
     /// Parameter `rush_exponent`.
     pub rush_exponent: u32,
+    /// Parameter `ban_dups`.
+    pub ban_dups: bool,
+    /// Receivers of purges and bans, such as a journal.
+    pub invalidation_listeners: Vec<Box<dyn InvalidationListener>>,
 }
 
 /// Requests of the cache to its owner. They are called with locks held: they must be quick and must not
@@ -64,10 +66,8 @@ pub struct Cache {
     pub(crate) evict_next: AtomicU64,
     /// Seconds, as the bits of an f32.
     pub(crate) lru_interval: AtomicU32,
-}
-
-pub(crate) fn key_of(digest: &Digest) -> Key {
-    std::array::from_fn(|i| digest[i])
+    pub(crate) ban_dups: AtomicBool,
+    pub(crate) invalidation_listeners: Box<[Box<dyn InvalidationListener>]>,
 }
 
 fn shard_index(key: &Key) -> usize {
@@ -95,6 +95,8 @@ impl Cache {
             rush_exponent: AtomicU32::new(config.rush_exponent),
             evict_next: AtomicU64::new(0),
             lru_interval: AtomicU32::new(0),
+            ban_dups: AtomicBool::new(config.ban_dups),
+            invalidation_listeners: config.invalidation_listeners.into(),
         })
     }
 

@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering;
 
 use lacquer_storage::BodyState;
 
-use crate::cache::{Cache, Digest, key_of};
+use crate::cache::Cache;
 use crate::lookup::{Lookup, LookupArgs};
 use crate::object_ref::{ObjRef, Pinned};
-use crate::slab::Key;
+use crate::slab::{Digest, Key, key_of};
 use crate::waiting::Resumed;
 
 const WAYS: usize = 4;

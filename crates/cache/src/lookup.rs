@@ -8,11 +8,11 @@ use lacquer_flow::lookup::{self, Limits, Meaning, Stale, Standing};
 use lacquer_storage::BodyState;
 
 use crate::bans::{BanRequest, Verdict};
-use crate::cache::{Busy, Cache, Digest, key_of};
+use crate::cache::{Busy, Cache};
 use crate::object::{Object, flag};
 use crate::object_ref::ObjRef;
 use crate::shard::{DeferredWork, Shard};
-use crate::slab::{Key, NONE};
+use crate::slab::{Digest, Key, NONE, key_of};
 use crate::stats::bump;
 use crate::waiter::Waiter;
 use crate::waiting::{Resumed, Wait};

@@ -3,23 +3,15 @@
 
 use lacquer_flow::lookup::Limits;
 
-use crate::cache::{Cache, Digest, key_of, place_of};
+use crate::cache::{Cache, place_of};
+use crate::invalidation::Purge;
 use crate::shard::DeferredWork;
-use crate::slab::NONE;
+use crate::slab::{Digest, NONE, key_of};
 use crate::stats::{add, bump};
 use crate::tags::Tag;
 
 /// Objects that are purged before `pause` is asked.
 const GROUP: usize = 64;
-
-/// Effect of a purge on the objects that it finds.
-#[derive(Clone, Copy, Debug)]
-pub enum Purge {
-    /// Removes them.
-    Hard,
-    /// Shortens their timers to these at most, in seconds (NaN: leave); `ttl` counts from `now`.
-    Soft { now: f64, ttl: f64, grace: f64, keep: f64 },
-}
 
 /// The property by which a purge checks that the object in a place is still the one that was found.
 #[derive(Clone, Copy, Debug)]
@@ -28,11 +20,14 @@ enum Found {
     Tagged { tag: Tag },
 }
 
-/// A purge that is under way.
+/// A purge that is under way. Of a ban nothing is under way, and the first step ends it.
 #[derive(Debug)]
 #[must_use = "objects are purged by its steps"]
 pub struct Purging {
     purge: Purge,
+    /// Time from which the ttl of a soft purge counts.
+    now: f64,
+    /// Whether it purges a key, which is counted.
     of_key: bool,
     /// Objects that are still to be purged.
     places: Vec<(u32, Found)>,
@@ -41,13 +36,17 @@ pub struct Purging {
 }
 
 impl Purging {
+    pub(crate) fn of_nothing() -> Self {
+        Self { purge: Purge::Hard, now: 0.0, of_key: false, places: Vec::new(), total: 0 }
+    }
+
     /// Goes on until all is done, and returns the number of objects; `None` if `pause`, which is asked after each
     /// group of objects, ended the step before.
     pub fn step(&mut self, cache: &Cache, pause: &dyn Fn() -> bool) -> Option<usize> {
         while !self.places.is_empty() {
             let rest = self.places.len().saturating_sub(GROUP);
             for (place, found) in self.places.drain(rest..) {
-                self.total += usize::from(cache.purge_place(place, found, self.purge));
+                self.total += usize::from(cache.purge_place(place, found, self.purge, self.now));
             }
             if !self.places.is_empty() && pause() {
                 return None;
@@ -59,11 +58,16 @@ impl Purging {
         }
         Some(self.total)
     }
+
+    /// Does all that is left in one go, and returns the number of objects.
+    pub fn finish(mut self, cache: &Cache) -> usize {
+        self.step(cache, &|| false).unwrap_or_default()
+    }
 }
 
 impl Cache {
     /// Begins a purge of all objects of a key, not of the fetches under way.
-    pub fn begin_purge(&self, digest: &Digest, purge: Purge) -> Purging {
+    pub(crate) fn begin_purge(&self, digest: &Digest, purge: Purge, now: f64) -> Purging {
         let key = key_of(digest);
         let mut places = Vec::new();
         let shard = self.shard(&key).lock();
@@ -75,31 +79,22 @@ impl Cache {
             }
             slot = place.next;
         }
-        Purging { purge, of_key: true, places, total: 0 }
+        Purging { purge, now, of_key: true, places, total: 0 }
     }
 
     /// Begins a purge of all objects that have any of the tags. An object that is not fresh any more is none for a
     /// soft purge.
-    pub fn begin_tag_purge(&self, tags: &[Tag], purge: Purge) -> Purging {
-        let of_tag = |&tag: &Tag| {
+    pub(crate) fn begin_tag_purge(&self, tags: &[Box<[u8]>], purge: Purge, now: f64) -> Purging {
+        let of_tag = |tag: Tag| {
             let tagged = move |place| (place, Found::Tagged { tag });
             self.tags.places(tag).into_iter().map(tagged)
         };
-        Purging { purge, of_key: false, places: tags.iter().flat_map(of_tag).collect(), total: 0 }
-    }
-
-    /// Purges all objects of a key in one step; returns how many there were.
-    pub fn purge(&self, digest: &Digest, purge: Purge) -> usize {
-        self.begin_purge(digest, purge).step(self, &|| false).unwrap_or_default()
-    }
-
-    /// Purges all objects that have any of the tags in one step; returns how many there were.
-    pub fn purge_tags(&self, tags: &[Tag], purge: Purge) -> usize {
-        self.begin_tag_purge(tags, purge).step(self, &|| false).unwrap_or_default()
+        let places = tags.iter().flat_map(|word| of_tag(self.tags.tag(word))).collect();
+        Purging { purge, now, of_key: false, places, total: 0 }
     }
 
     /// Locks one shard, for one object.
-    fn purge_place(&self, place: u32, found: Found, purge: Purge) -> bool {
+    fn purge_place(&self, place: u32, found: Found, purge: Purge, now: f64) -> bool {
         let Some((shard, slot)) = self.at(place) else { return false };
         let mut deferred = DeferredWork::default();
         let mut shard = shard.lock();
@@ -110,11 +105,12 @@ impl Cache {
         let Some(object) = is_it.then(|| shard.slab.get(slot).object.clone()).flatten() else { return false };
         match (purge, found) {
             (Purge::Hard, _) => self.remove(&mut shard, slot, &mut deferred),
-            (Purge::Soft { now, .. }, Found::Tagged { .. }) if object.fresh_until(Limits::NONE) <= now => {
+            (Purge::Soft { .. }, Found::Tagged { .. }) if object.fresh_until(Limits::NONE) <= now => {
                 return false;
             }
-            (Purge::Soft { now, ttl, grace, keep }, _) => {
-                self.shorten(&mut shard, slot, &object, now, [ttl, grace, keep]);
+            (Purge::Soft { ttl, grace, keep }, _) => {
+                let most = [ttl, grace.unwrap_or(f64::NAN), keep.unwrap_or(f64::NAN)];
+                self.shorten(&mut shard, slot, &object, now, most);
             }
         }
         drop(shard);

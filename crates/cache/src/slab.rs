@@ -4,8 +4,15 @@ use std::sync::Arc;
 
 use crate::object::Object;
 
+/// The SHA-256 of what `vcl_hash` put in.
+pub type Digest = [u8; 32];
+
 /// Enough of the digest to distinguish keys: a collision takes 2^96 tries to find.
 pub(crate) type Key = [u8; 24];
+
+pub(crate) fn key_of(digest: &Digest) -> Key {
+    std::array::from_fn(|i| digest[i])
+}
 
 pub(crate) const NONE: u32 = u32::MAX;
 /// Values of `Place::timer` that are no position in the heap.

@@ -101,6 +101,8 @@ impl World {
                 heads: Box::new(NoHeads),
                 hooks: Hooks::default(),
                 rush_exponent: 3,
+                ban_dups: true,
+                invalidation_listeners: Vec::new(),
             },
             1_700_000_000.0,
         ))

@@ -65,6 +65,8 @@ pub fn cache_config(params: &Params, stevedores: &Stevedores) -> Config {
         heads: Box::new(PackedHeads),
         hooks: Hooks { expiry: Some(Box::new(|| EXPIRY.ring())), lurker: Some(Box::new(|| LURKER.ring())) },
         rush_exponent: params.rush_exponent,
+        ban_dups: params.ban_dups,
+        invalidation_listeners: Vec::new(),
     }
 }
 

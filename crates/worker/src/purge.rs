@@ -2,32 +2,43 @@
 
 use std::rc::Rc;
 
-use lacquer_cache::{Purge, Purging};
+use lacquer_cache::Purging;
+use lacquer_cache::invalidation::{Action, Arrival, Invalidation, Purge, Reason};
 use lacquer_vcl_runtime::{LocalFuture, PurgeMode};
 
 use crate::reactor::Reactor;
 use crate::slices::{OnShift, Slice};
 use crate::task::Task;
 
-/// Purges what is stored under a hash.
-pub fn of_hash(task: &Task, digest: &[u8; 32], mode: PurgeMode, now: f64) -> LocalFuture<'static, i64> {
-    let reactor = task.reactor.clone();
-    let purging = reactor.shared.cache.begin_purge(digest, purge_of(mode, now));
-    Box::pin(finish(reactor, purging))
+/// Purges what is stored under the hash of a request, because VCL returned `purge`.
+pub fn by_action(task: &Task, digest: &[u8; 32]) -> impl Future<Output = i64> + use<> {
+    let action = Action::PurgeKey { digest: *digest, purge: Purge::Hard };
+    begin(task, action, task.now, Reason::PurgeAction)
 }
 
-/// Purges what has any of the tags.
+/// Purges what is stored under a hash (module purge).
+pub fn of_hash(task: &Task, digest: &[u8; 32], mode: PurgeMode, now: f64) -> LocalFuture<'static, i64> {
+    let action = Action::PurgeKey { digest: *digest, purge: purge_of(mode) };
+    Box::pin(begin(task, action, now, Reason::PurgeModule))
+}
+
+/// Purges what has any of the tags (module xkey).
 pub fn of_tags(task: &Task, tags: &[&[u8]], mode: PurgeMode) -> LocalFuture<'static, i64> {
+    let tags = tags.iter().map(|&tag| tag.into()).collect();
+    let action = Action::PurgeTags { tags, purge: purge_of(mode) };
+    Box::pin(begin(task, action, task.now, Reason::XkeyModule))
+}
+
+fn begin(task: &Task, action: Action, when: f64, why: Reason) -> impl Future<Output = i64> + use<> {
     let reactor = task.reactor.clone();
-    let cache = &reactor.shared.cache;
-    let tags: Vec<_> = tags.iter().map(|tag| cache.tag(tag)).collect();
-    let purging = cache.begin_tag_purge(&tags, purge_of(mode, task.now));
-    Box::pin(finish(reactor, purging))
+    let event = Invalidation::new(action, when, why, task.source());
+    let purging = reactor.shared.cache.invalidate(event, Arrival::Local);
+    finish(reactor, purging)
 }
 
 /// Carries out a purge and returns the number of objects. A purge that was begun is finished, even if the client
 /// does not wait for its end.
-pub async fn finish(reactor: Rc<Reactor>, mut purging: Purging) -> i64 {
+async fn finish(reactor: Rc<Reactor>, mut purging: Purging) -> i64 {
     let on_shift = OnShift::default();
     if let Some(total) = slice(&reactor, &mut purging, &on_shift) {
         return total;
@@ -51,7 +62,7 @@ async fn rest(reactor: Rc<Reactor>, mut purging: Purging, mut on_shift: OnShift)
     }
 }
 
-fn purge_of(mode: PurgeMode, now: f64) -> Purge {
+fn purge_of(mode: PurgeMode) -> Purge {
     match mode {
         PurgeMode::Hard => Purge::Hard,
         PurgeMode::Soft { ttl, grace: Some(grace), keep: Some(keep) }
@@ -59,9 +70,6 @@ fn purge_of(mode: PurgeMode, now: f64) -> Purge {
         {
             Purge::Hard
         }
-        PurgeMode::Soft { ttl, grace, keep } => {
-            let left = |seconds: Option<f64>| seconds.unwrap_or(f64::NAN);
-            Purge::Soft { now, ttl, grace: left(grace), keep: left(keep) }
-        }
+        PurgeMode::Soft { ttl, grace, keep } => Purge::Soft { ttl, grace, keep },
     }
 }

@@ -65,5 +65,6 @@ impl Shared {
     fn apply_settings(&self, params: &Params) {
         live_params::apply_settings(&self.log, params);
         self.cache.set_trace(!self.log.is_masked(lacquer_shm::Tag::ExpKill));
+        self.cache.set_ban_dups(params.ban_dups);
     }
 }

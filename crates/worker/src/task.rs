@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use lacquer_cache::invalidation::Source;
 use lacquer_filters::Report;
 use lacquer_http::{HeaderName, Message, Overflow, Slot, Text, Workspace};
 use lacquer_http::{conditional, fixed, fixed_text_table, header_table as h};
@@ -38,6 +39,12 @@ pub struct Task {
 impl Task {
     pub fn vxid(&self) -> Vxid {
         self.log.vxid()
+    }
+
+    /// Returns the source of the invalidations that VCL makes.
+    pub fn source(&self) -> Source {
+        let vxid = self.vxid().number();
+        if self.vxid().is_client() { Source::Request { vxid } } else { Source::Fetch { vxid } }
     }
 
     /// Logs how long it took to get here.

@@ -10,9 +10,11 @@ use crate::bans::test::{Field, Oper, Operand, Test};
 const LIMIT: &str = "(*LIMIT_MATCH=20000)";
 
 /// The conditions of a ban to be: all must hold.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct BanSpec {
     pub(crate) tests: Vec<Test>,
+    /// The conditions as they were given, with `&&` between them.
+    words: Vec<String>,
 }
 
 impl BanSpec {
@@ -50,8 +52,14 @@ impl BanSpec {
         }
     }
 
+    /// Returns the words from which [`Self::from_words`] makes the same conditions.
+    pub fn words(&self) -> &[String] {
+        &self.words
+    }
+
     /// Adds a condition.
     pub fn add(&mut self, field: &str, oper: &str, operand: &str) -> Result<(), String> {
+        let words = [field, oper, operand];
         let what = Field::parse(field).ok_or_else(|| format!("Unknown or unsupported field \"{field}\""))?;
         if what.header() == Some("") {
             return Err(format!("Missing header name: \"{}\"", what.name()));
@@ -74,6 +82,8 @@ impl BanSpec {
             Operand::Text(operand.to_owned())
         };
         self.tests.push(Test { field: what, oper, operand });
+        let and = (!self.words.is_empty()).then_some("&&");
+        self.words.extend(and.into_iter().chain(words).map(str::to_owned));
         Ok(())
     }
 }
@@ -117,5 +127,21 @@ mod tests {
             BanSpec::from_words(&["req.url", "~", "a", "&&"]).expect_err("is wrong"),
             "No ban conditions found."
         );
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "calls PCRE2")]
+    fn words_make_the_same_conditions_again() {
+        let cases: [&[&str]; 3] = [
+            &["req.url", "~", "^/a b\"$"],
+            &["obj.ttl", ">=", "0.5 ms", "&&", "obj.http.X", "==", ""],
+            &["obj.status", "!=", "&&", "&&", "obj.keep", "<", "1.5d", "&&", "req.http.a", "!~", "(?i)\\n"],
+        ];
+        for words in cases {
+            let spec = BanSpec::from_cli(words).expect("a good ban");
+            assert_eq!(spec.words(), words);
+            let again: Vec<&str> = spec.words().iter().map(String::as_str).collect();
+            assert_eq!(BanSpec::from_words(&again), Ok(spec));
+        }
     }
 }

@@ -118,7 +118,7 @@ impl BanList {
     }
 
     /// Adds a ban; with `dups` (parameter `ban_dups`), completes older equal ones.
-    pub fn add(&self, spec: BanSpec, now: f64, dups: bool) {
+    pub(crate) fn add(&self, spec: BanSpec, now: f64, dups: bool) {
         let c = &self.counters;
         let depends_on_time = spec.tests.iter().any(|t| t.field.depends_on_time());
         let mark = fingerprint(&spec.tests);

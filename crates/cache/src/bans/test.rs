@@ -111,7 +111,7 @@ impl Oper {
 }
 
 /// Value that a condition compares with.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Operand {
     Text(String),
     Regex(String, Regex),
@@ -145,7 +145,7 @@ pub(crate) fn fingerprint(tests: &[Test]) -> u64 {
 }
 
 /// One condition.
-#[derive(Debug, PartialEq, Hash)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub(crate) struct Test {
     pub(crate) field: Field,
     pub(crate) oper: Oper,

@@ -1,18 +1,14 @@
 //! Bans and their lurker: one long story with Varnish's counts, and a model.
 
 use super::*;
-use crate::bans::{BanSpec, LurkerParams};
-
-pub(super) fn spec(words: &[&str]) -> BanSpec {
-    BanSpec::from_cli(words).expect("a good ban")
-}
+use crate::bans::LurkerParams;
 
 const EAGER: LurkerParams = LurkerParams { sleep: 0.01, age: 0.0, batch: 8, cutoff: 0 };
 
 fn ban(w: &World, text: &str) {
     w.tick(0.01);
     let words: Vec<_> = text.split(' ').collect();
-    w.cache.bans().add(spec(&words), w.now.get(), true);
+    w.cache.ban(&words, w.now.get());
 }
 
 fn lurk(w: &World, params: LurkerParams) -> f64 {
@@ -128,7 +124,7 @@ fn conditions_of_all_kinds() {
         let w = World::new(None);
         w.fill(1, 100.0, |s| s.timers.grace = 10.0);
         w.tick(10.0);
-        w.cache.bans().add(spec(words), w.now.get(), true);
+        w.cache.ban(words, w.now.get());
         let got = get(&w, 1, "");
         assert_eq!(got == Outcome::Miss(None), *hits, "{words:?}");
         assert_eq!(w.stat("bans_obj_killed"), u64::from(*hits));
@@ -196,7 +192,7 @@ fn many_bans_are_tested_in_turns() {
     assert_eq!(get_within(&w, 2, 3), Outcome::Unfinished);
     assert_eq!(get_within(&w, 3, 3), Outcome::Unfinished);
     ban(&w, "obj.http.foo == bar");
-    w.cache.purge(&digest(3), Purge::Hard);
+    w.cache.purge(3, Purge::Hard, w.now.get());
     assert_eq!(get_within(&w, 3, 1), Outcome::Miss(None));
     assert_eq!(get_within(&w, 2, 100), Outcome::Miss(None));
     expect(&w, &[("bans_obj_killed", 1), ("n_object", 1)]);

@@ -34,13 +34,13 @@ fn serves_hits_and_forgets_in_time() {
 
     // Soft purge, hard purge.
     w.tick(1.0);
-    let soft = Purge::Soft { now: w.now.get(), ttl: 0.0, grace: 0.0, keep: 0.0 };
-    assert_eq!(w.cache.purge(&digest(1), soft), 1);
+    let soft = Purge::Soft { ttl: 0.0, grace: Some(0.0), keep: Some(0.0) };
+    assert_eq!(w.cache.purge(1, soft, w.now.get()), 1);
     w.tick(0.1);
     assert_eq!(ask(&w, &mut front, 1, &plain), Outcome::Miss(Some(x)));
     w.fill(1, 10.0, |_| {});
     assert_eq!((0..3).map(|_| is_local(&w, &mut front, 1)).collect::<Vec<_>>(), [false, false, true]);
-    assert_eq!(w.cache.purge(&digest(1), Purge::Hard), 2);
+    assert_eq!(w.cache.purge(1, Purge::Hard, w.now.get()), 2);
     assert_eq!(ask(&w, &mut front, 1, &plain), Outcome::Miss(None));
 
     // Expiry by time alone.
@@ -52,11 +52,10 @@ fn serves_hits_and_forgets_in_time() {
     // A ban on the request.
     w.fill(1, 10.0, |_| {});
     assert_eq!((0..3).map(|_| is_local(&w, &mut front, 1)).collect::<Vec<_>>(), [false, false, true]);
-    let spec = bans::spec(&["req.http.kill", "==", "yes"]);
-    w.cache.bans().add(spec, w.now.get(), true);
+    w.cache.ban(&["req.http.kill", "==", "yes"], w.now.get());
     assert!(matches!(ask(&w, &mut front, 1, &plain), Outcome::Hit(_)));
     let kill = Request(String::new(), "kill: yes".into());
-    w.cache.bans().add(bans::spec(&["req.http.kill", "==", "yes"]), w.now.get(), true);
+    w.cache.ban(&["req.http.kill", "==", "yes"], w.now.get());
     assert_eq!(ask(&w, &mut front, 1, &kill), Outcome::Miss(None));
 
     // A newer object.
@@ -79,14 +78,14 @@ fn agrees_with_the_index() {
             let key = random.below(20);
             match random.below(200) {
                 0..8 => drop(w.fill(key, random.below(30) as f32, |s| s.timers.grace = 3.0)),
-                8..12 => drop(w.cache.purge(&digest(key), Purge::Hard)),
+                8..12 => drop(w.cache.purge(key, Purge::Hard, w.now.get())),
                 12..14 => {
-                    let now = w.now.get();
-                    w.cache.purge(&digest(key), Purge::Soft { now, ttl: 1.0, grace: 1.0, keep: 0.0 });
+                    let soft = Purge::Soft { ttl: 1.0, grace: Some(1.0), keep: Some(0.0) };
+                    w.cache.purge(key, soft, w.now.get());
                 }
                 14 => {
                     let url = format!("/{}", random.below(20));
-                    w.cache.bans().add(bans::spec(&["req.url", "==", &url]), w.now.get(), true);
+                    w.cache.ban(&["req.url", "==", &url], w.now.get());
                 }
                 15 => drop(w.cache.nuke_one(0, false, &mut |_| {})),
                 16..20 => drop(w.expire()),
@@ -154,7 +153,7 @@ fn sees_what_other_threads_did() {
             w.fill(1, 100.0, |_| {});
             std::thread::sleep(std::time::Duration::from_micros(100));
             let last = w.vxid.get();
-            cache.purge(&digest(1), Purge::Hard);
+            cache.purge(1, Purge::Hard, T0);
             purged_to.store(last, Ordering::Release);
         }
         purged_to.store(u64::MAX, Ordering::Release);

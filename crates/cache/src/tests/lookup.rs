@@ -160,13 +160,13 @@ fn purges() {
     let x = w.vxid.get();
     let busy = w.lookup_with(1, |a| a.always_miss = true);
     w.tick(1.0);
-    let soft = Purge::Soft { now: w.now.get(), ttl: 0.0, grace: 50.0, keep: f64::NAN };
-    assert_eq!(w.cache.purge(&digest(1), soft), 2);
+    let soft = Purge::Soft { ttl: 0.0, grace: Some(50.0), keep: None };
+    assert_eq!(w.cache.purge(1, soft, w.now.get()), 2);
     assert_eq!(outcome(&w.lookup(1)), Outcome::Grace(x, false));
     w.tick(51.0);
     assert_eq!(outcome(&w.lookup(1)), Outcome::Wait, "grace was shortened");
-    assert_eq!(w.cache.purge(&digest(1), Purge::Hard), 2);
-    assert_eq!(w.cache.purge(&digest(1), Purge::Hard), 0);
+    assert_eq!(w.cache.purge(1, Purge::Hard, w.now.get()), 2);
+    assert_eq!(w.cache.purge(1, Purge::Hard, w.now.get()), 0);
     assert_eq!((w.stat("n_purges"), w.stat("n_obj_purged")), (2, 2));
     drop(busy);
     assert_eq!(outcome(&w.lookup(1)), Outcome::Miss(None));
@@ -258,8 +258,8 @@ fn expiry_logs_as_varnish_does() {
     let object = w.fill(1, 10.0, |_| {});
     let x = object.vxid();
     assert_eq!(w.expire(), w.now.get() + 10.0);
-    let soft = Purge::Soft { now: w.now.get(), ttl: 5.0, grace: f64::NAN, keep: f64::NAN };
-    assert_eq!(w.cache.purge(&digest(1), soft), 1);
+    let soft = Purge::Soft { ttl: 5.0, grace: None, keep: None };
+    assert_eq!(w.cache.purge(1, soft, w.now.get()), 1);
     assert_eq!(w.expire(), w.now.get() + 5.0);
     w.cache.kill(&object);
     w.tick(1.0);

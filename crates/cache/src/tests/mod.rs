@@ -2,6 +2,7 @@
 
 mod bans;
 mod front;
+mod invalidation;
 mod lookup;
 mod memory;
 mod model;
@@ -17,7 +18,8 @@ use lacquer_flow::lookup::Limits;
 use lacquer_storage::{Arena, Kind};
 use lacquer_testing::{Random, rounds};
 
-use crate::bans::{BanRequest, HeadReader};
+use crate::bans::{BanRequest, BanSpec, HeadReader};
+use crate::invalidation::{Action, Arrival, Invalidation, InvalidationListener, Purge, Reason, Source};
 use crate::*;
 
 /// Heads as "Name: value" lines, status always 200.
@@ -72,14 +74,46 @@ fn digest(n: u64) -> Digest {
     digest
 }
 
+/// Tags by number, as words.
+fn words(numbers: &[u64]) -> Vec<Box<[u8]>> {
+    numbers.iter().map(|n| format!("tag{n}").into_bytes().into()).collect()
+}
+
+/// Invalidations that users ask for.
+impl Cache {
+    fn purge(&self, key: u64, purge: Purge, when: f64) -> usize {
+        self.ask_for(Action::PurgeKey { digest: digest(key), purge }, when, Reason::PurgeModule)
+    }
+
+    fn purge_tags(&self, numbers: &[u64], purge: Purge, when: f64) -> usize {
+        self.ask_for(Action::PurgeTags { tags: words(numbers), purge }, when, Reason::XkeyModule)
+    }
+
+    fn ban(&self, words: &[&str], when: f64) {
+        let conditions = BanSpec::from_cli(words).expect("a good ban");
+        self.ask_for(Action::Ban(conditions), when, Reason::BanCommand);
+    }
+
+    fn ask_for(&self, action: Action, when: f64, why: Reason) -> usize {
+        let event = Invalidation::new(action, when, why, Source::Request { vxid: 1 });
+        self.invalidate(event, Arrival::Local).finish(self)
+    }
+}
+
 impl World {
     fn new(size: Option<u64>) -> Self {
+        Self::with_listeners(size, Vec::new())
+    }
+
+    fn with_listeners(size: Option<u64>, listeners: Vec<Box<dyn InvalidationListener>>) -> Self {
         let arena = Arena::anonymous(size).expect("memfd");
         let config = Config {
             stevedores: vec![Stevedore::new("s0", Kind::Malloc, 0, arena)],
             heads: Box::new(Lines),
             hooks: Hooks::default(),
             rush_exponent: 3,
+            ban_dups: true,
+            invalidation_listeners: listeners,
         };
         Self {
             cache: Cache::new(config, T0),

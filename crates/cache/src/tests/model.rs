@@ -90,7 +90,7 @@ fn run(seed: u64) {
                 publish(&w, &mut random, &mut known, key, token);
             }
             8 if random.below(4) == 0 => {
-                let n = w.cache.purge(&digest(key), Purge::Hard);
+                let n = w.cache.purge(key, Purge::Hard, w.now.get());
                 let before = known.len();
                 known.retain(|k| k.key != key);
                 assert_eq!(n, before - known.len());

@@ -80,10 +80,13 @@ fn client(cache: &Arc<Cache>, thread: u64) {
             Lookup::HitPass(_) | Lookup::Wait(_) | Lookup::Unfinished(_) => {}
         }
         match random.below(400) {
-            0 => drop(cache.purge(&digest(key), Purge::Hard)),
-            1 => drop(cache.purge(&digest(key), Purge::Soft { now, ttl: 0.0, grace: 0.5, keep: 0.0 })),
-            2 => cache.bans().add(bans::spec(&["req.url", "==", "/7"]), now, true),
-            3 => cache.bans().add(bans::spec(&["obj.age", ">", "1s"]), now, true),
+            0 => drop(cache.purge(key, Purge::Hard, now)),
+            1 => {
+                let soft = Purge::Soft { ttl: 0.0, grace: Some(0.5), keep: Some(0.0) };
+                cache.purge(key, soft, now);
+            }
+            2 => cache.ban(&["req.url", "==", "/7"], now),
+            3 => cache.ban(&["obj.age", ">", "1s"], now),
             4..8 => {
                 let params = LurkerParams { sleep: 0.01, age: 0.0, batch: 8, cutoff: 20 };
                 cache.lurk(now, params, &mut |_| {}, &mut |_| {});

@@ -17,7 +17,7 @@ impl Known {
 }
 
 fn tags_of(w: &World, numbers: &[u64]) -> Vec<Tag> {
-    numbers.iter().map(|n| w.cache.tag(format!("tag{n}").as_bytes())).collect()
+    words(numbers).iter().map(|word| w.cache.tag(word)).collect()
 }
 
 fn publish(w: &World, random: &mut Random, key: u64) -> Known {
@@ -44,14 +44,14 @@ fn run(seed: u64) {
             9 => {
                 let before = known.len();
                 known.retain(|k| !k.has_any(&some));
-                assert_eq!(w.cache.purge_tags(&tags_of(&w, &some), Purge::Hard), before - known.len());
+                assert_eq!(w.cache.purge_tags(&some, Purge::Hard, w.now.get()), before - known.len());
             }
             10 => {
                 let now = w.now.get();
                 let fresh = |k: &&Known| k.has_any(&some) && k.object.fresh_until(Limits::NONE) > now;
                 let want = known.iter().filter(fresh).count();
-                let soft = Purge::Soft { now, ttl: 0.0, grace: f64::NAN, keep: f64::NAN };
-                assert_eq!(w.cache.purge_tags(&tags_of(&w, &some), soft), want);
+                let soft = Purge::Soft { ttl: 0.0, grace: None, keep: None };
+                assert_eq!(w.cache.purge_tags(&some, soft, now), want);
                 assert!(!known.iter().any(|k| fresh(&k)));
             }
             11 if !known.is_empty() => {
@@ -60,7 +60,7 @@ fn run(seed: u64) {
             }
             12 => {
                 let key = random.below(60);
-                w.cache.purge(&digest(key), Purge::Hard);
+                w.cache.purge(key, Purge::Hard, w.now.get());
                 known.retain(|k| k.key != key);
             }
             _ => {
@@ -109,6 +109,6 @@ fn tags_survive_the_end_of_the_fetch() {
     writer.write(b"body").expect("reserved");
     w.cache.finish(object, writer);
     assert_eq!(w.cache.tag_stats().read(), [2, 2, 1]);
-    assert_eq!(w.cache.purge_tags(&tags_of(&w, &[2, 1]), Purge::Hard), 1);
+    assert_eq!(w.cache.purge_tags(&[2, 1], Purge::Hard, w.now.get()), 1);
     assert_eq!(w.cache.tag_stats().read(), [0, 0, 0]);
 }

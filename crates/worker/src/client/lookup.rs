@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
 
-use lacquer_cache::{BodyState, Busy, Lookup, LookupArgs, ObjRef, Object, Purge, Resumed, Wait};
+use lacquer_cache::{BodyState, Busy, Lookup, LookupArgs, ObjRef, Object, Resumed, Wait};
 use lacquer_flow::lookup::Limits;
 use lacquer_http::vary;
 use lacquer_shm::Tag;
@@ -188,9 +188,7 @@ async fn hit(req: &mut Req, object: ObjRef, refresh: Option<Busy>) -> Step {
 }
 
 pub async fn purge(req: &mut Req) -> Step {
-    let reactor = req.task.reactor.clone();
-    let purging = reactor.shared.cache.begin_purge(&req.digest, Purge::Hard);
-    crate::purge::finish(reactor, purging).await;
+    crate::purge::by_action(&req.task, &req.digest).await;
     match req.vcl(Method::Purge).await {
         Action::Restart => Step::Restart,
         Action::Synth => Step::Synth,

@@ -149,7 +149,7 @@ macro_rules! task_methods {
         }
 
         fn ban(&mut self, expression: &[u8]) -> Result<(), String> {
-            crate::control::ban_from_vcl(&self.task.reactor.shared, expression)
+            crate::control::ban_from_vcl(&self.task.reactor.shared, expression, self.task.source())
         }
 
         fn peer_credentials(&mut self) -> Option<(u32, u32)> {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lacquer_cache::invalidation::Source;
 use lacquer_shm::{Tag, Vxid};
 use lacquer_vcl::types::Method;
 use lacquer_vcl::variables_table::Var;
@@ -121,7 +122,7 @@ impl Host for InitHost {
     }
 
     fn ban(&mut self, expression: &[u8]) -> Result<(), String> {
-        bans::from_vcl(&self.shared, expression)
+        bans::from_vcl(&self.shared, expression, Source::Program)
     }
 
     fn task_privates(&mut self) -> &mut PrivateMap {

@@ -1,0 +1,33 @@
+//! The function through which all invalidations pass.
+
+use std::sync::atomic::Ordering;
+
+use super::event::{Action, Invalidation};
+use super::listener::Arrival;
+use crate::cache::Cache;
+use crate::purge::Purging;
+
+impl Cache {
+    /// Calls the listeners, then gives the invalidation effect: a ban is in force when this returns, and a purge is
+    /// complete after the last step of the result.
+    pub fn invalidate(&self, event: Invalidation, arrival: Arrival) -> Purging {
+        let when = event.when();
+        let purging = match event.action() {
+            Action::PurgeKey { digest, purge } => self.begin_purge(digest, *purge, when),
+            Action::PurgeTags { tags, purge } => self.begin_tag_purge(tags, *purge, when),
+            Action::Ban(_) => Purging::of_nothing(),
+        };
+        for listener in &self.invalidation_listeners {
+            listener.invalidated(&event, arrival);
+        }
+        if let Action::Ban(conditions) = event.into_action() {
+            self.bans.add(conditions, when, self.ban_dups.load(Ordering::Relaxed));
+        }
+        purging
+    }
+
+    /// Parameter `ban_dups`: whether a new ban completes older equal ones.
+    pub fn set_ban_dups(&self, on: bool) {
+        self.ban_dups.store(on, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,92 @@
+//! An invalidation as a value. It owns all that it needs and refers to nothing of this process, so that it can be
+//! stored, sent to other caches and applied later.
+
+use crate::bans::BanSpec;
+use crate::slab::Digest;
+
+/// A purge or ban, with its time, its reason and its source.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Invalidation {
+    action: Action,
+    when: f64,
+    why: Reason,
+    from: Source,
+}
+
+/// The objects that an invalidation concerns, and its effect on them.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Purges all variants of a key, not the fetches under way.
+    PurgeKey { digest: Digest, purge: Purge },
+    /// Purges all objects that have any of these tags. An object that is not fresh any more is none for a soft purge.
+    PurgeTags { tags: Vec<Box<[u8]>>, purge: Purge },
+    /// Bans the objects that meet all conditions.
+    Ban(BanSpec),
+}
+
+/// Effect of a purge on the objects that it finds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Purge {
+    /// Removes them.
+    Hard,
+    /// Shortens their timers to these at most, in seconds; `None` leaves a timer. The ttl counts from the time of the
+    /// invalidation.
+    Soft { ttl: f64, grace: Option<f64>, keep: Option<f64> },
+}
+
+/// The means by which a user asked for an invalidation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// `return (purge)` in vcl_recv.
+    PurgeAction,
+    /// A function of module purge.
+    PurgeModule,
+    /// A function of module xkey.
+    XkeyModule,
+    /// The management command `ban`.
+    BanCommand,
+    /// `ban()` or `std.ban()` in VCL.
+    BanFunction,
+}
+
+/// Party that asked for an invalidation. Transaction numbers are those of the cache that it asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// An operator at the management port.
+    Management,
+    /// VCL that ran for a client's request.
+    Request { vxid: u64 },
+    /// VCL that ran for a fetch.
+    Fetch { vxid: u64 },
+    /// vcl_init or vcl_fini.
+    Program,
+}
+
+impl Invalidation {
+    /// `when` is the time of the request for it, in seconds since the epoch.
+    pub fn new(action: Action, when: f64, why: Reason, from: Source) -> Self {
+        Self { action, when, why, from }
+    }
+
+    pub fn action(&self) -> &Action {
+        &self.action
+    }
+
+    /// Returns the time to which durations of a soft purge and ages in a ban refer. It is also the ban's time in
+    /// `ban.list`.
+    pub fn when(&self) -> f64 {
+        self.when
+    }
+
+    pub fn why(&self) -> Reason {
+        self.why
+    }
+
+    pub fn from(&self) -> Source {
+        self.from
+    }
+
+    pub(crate) fn into_action(self) -> Action {
+        self.action
+    }
+}

@@ -1,0 +1,276 @@
+//! Invalidations as values: when listeners are called, and the same effect when another cache receives them later.
+
+use std::sync::{OnceLock, Weak};
+
+use super::*;
+use crate::bans::LurkerParams;
+use crate::locks::Mutex;
+
+/// Keeps what it receives.
+#[derive(Clone, Default)]
+struct Recorder(Arc<Mutex<Vec<(Invalidation, Arrival)>>>);
+
+impl InvalidationListener for Recorder {
+    fn invalidated(&self, event: &Invalidation, arrival: Arrival) {
+        self.0.lock().push((event.clone(), arrival));
+    }
+}
+
+impl Recorder {
+    fn take(&self) -> Vec<(Invalidation, Arrival)> {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
+/// Makes an invalidation anew from the plain values that a journal would contain.
+fn read_back(event: &Invalidation) -> Invalidation {
+    let action = match event.action() {
+        Action::PurgeKey { digest, purge } => Action::PurgeKey { digest: *digest, purge: *purge },
+        Action::PurgeTags { tags, purge } => Action::PurgeTags { tags: tags.clone(), purge: *purge },
+        Action::Ban(conditions) => {
+            let words: Vec<&str> = conditions.words().iter().map(String::as_str).collect();
+            Action::Ban(BanSpec::from_words(&words).expect("the words of a ban make one"))
+        }
+    };
+    Invalidation::new(action, event.when(), event.why(), event.from())
+}
+
+const KEYS: u64 = 12;
+const HEADS: [&[u8]; 3] = [b"Foo: 0", b"Foo: 1", b"Foo: 2"];
+const VARY: [&[u8]; 2] = [b"0", b"1"];
+
+/// Two caches with the same objects. Users ask the first one for invalidations; the second one receives its records.
+struct Pair {
+    here: World,
+    there: World,
+    recorders: [Recorder; 2],
+    random: Random,
+}
+
+impl Pair {
+    fn new(seed: u64) -> Self {
+        let recorders = [Recorder::default(), Recorder::default()];
+        let world = |recorder: &Recorder| World::with_listeners(None, vec![Box::new(recorder.clone())]);
+        let (here, there) = (world(&recorders[0]), world(&recorders[1]));
+        Self { here, there, recorders, random: Random(seed) }
+    }
+
+    fn worlds(&self) -> [&World; 2] {
+        [&self.here, &self.there]
+    }
+
+    fn tick(&mut self) {
+        let seconds = self.random.below(30) as f64 / 10.0;
+        self.worlds().into_iter().for_each(|w| w.tick(seconds));
+    }
+
+    fn publish(&mut self) {
+        let random = &mut self.random;
+        let key = random.below(KEYS);
+        let tags = words(&[random.below(4), random.below(6), random.below(9)]);
+        let timer = |random: &mut Random| random.below(30) as f32;
+        let timers = Timers { ttl: timer(random), grace: timer(random), keep: timer(random) };
+        let (head, vary) = (random.one(&HEADS), random.one(&[b"", VARY[0], VARY[1]]));
+        for w in self.worlds() {
+            let Lookup::Miss { busy, .. } = w.lookup_with(key, |a| a.always_miss = true) else {
+                unreachable!("always_miss misses");
+            };
+            let object = w.object(0.0, |s| (s.timers, s.head, s.vary) = (timers, head, vary), b"body");
+            busy.publish_tagged(&object, tags.iter().map(|word| w.cache.tag(word)).collect());
+        }
+    }
+
+    fn purge(&mut self) -> Purge {
+        let random = &mut self.random;
+        let some = |random: &mut Random| (random.below(2) == 0).then(|| random.below(20) as f64);
+        match random.below(3) {
+            0 => Purge::Hard,
+            _ => Purge::Soft { ttl: random.below(10) as f64, grace: some(random), keep: some(random) },
+        }
+    }
+
+    /// A ban. Whether one of the `lasting` action hits an object does not depend on a request or on a soft purge.
+    fn ban(&mut self, lasting: bool) -> String {
+        let n = self.random.below(3);
+        match self.random.below(if lasting { 2 } else { 6 }) {
+            0 => format!("obj.http.foo == {n} && obj.age > {n}s"),
+            1 => format!("obj.age > {}s", 10 * (n + 1)),
+            2 => format!("obj.ttl > {}s && obj.http.foo != {n}", 10 * (n + 1)),
+            3 => format!("obj.grace < {}s && obj.keep >= {n}m", 5 * (n + 1)),
+            4 => format!("req.http.kill == {n} && req.url != /{n}"),
+            _ if cfg!(miri) => format!("req.url == /{n}"),
+            _ => format!("req.url ~ ^/1?{n}$ && obj.http.foo ~ [{n}1]"),
+        }
+    }
+
+    /// Asks the first cache.
+    fn invalidate(&mut self, lasting: bool) {
+        let now = self.here.now.get();
+        match self.random.below(4) {
+            0 => {
+                let (key, purge) = (self.random.below(KEYS), self.purge());
+                self.here.cache.purge(key, purge, now);
+            }
+            1 => {
+                let (tags, purge) = ([self.random.below(6), self.random.below(9)], self.purge());
+                self.here.cache.purge_tags(&tags, purge, now);
+            }
+            _ => {
+                let text = self.ban(lasting);
+                self.here.cache.ban(&text.split(' ').collect::<Vec<_>>(), now);
+            }
+        }
+    }
+
+    /// Gives the second cache what the first one's listener recorded.
+    fn send(&self) {
+        let sent = self.recorders[0].take();
+        for (event, arrival) in &sent {
+            assert_eq!((&read_back(event), *arrival), (event, Arrival::Local));
+            self.there.cache.invalidate(read_back(event), Arrival::Peer).finish(&self.there.cache);
+        }
+        let events = |list: Vec<(Invalidation, Arrival)>| list.into_iter().map(|(event, _)| event);
+        let received = self.recorders[1].take();
+        assert!(received.iter().all(|(_, arrival)| *arrival == Arrival::Peer));
+        assert!(events(received).eq(events(sent)));
+    }
+
+    /// Looks for everything in both caches; returns the number of hits.
+    fn compare(&self) -> usize {
+        for w in self.worlds() {
+            w.expire();
+        }
+        let mut hits = 0;
+        for n in 0..KEYS * 6 {
+            let [here, there] = self.worlds().map(|w| get(w, n / 6, n / 3 % 2, n % 3));
+            assert_eq!(here, there, "key {}", n / 6);
+            hits += usize::from(matches!(here, Outcome::Hit(_)));
+        }
+        hits
+    }
+}
+
+fn get(w: &World, key: u64, vary: u64, kill: u64) -> Outcome {
+    let request = Request(format!("/{key}"), format!("kill: {kill}"));
+    let matches = |spec: &[u8]| spec == VARY[vary as usize];
+    with_args(
+        w.now.get(),
+        &request,
+        |_| {},
+        |args| {
+            let args = LookupArgs { vary: &matches, mismatches: Cell::default(), ..*args };
+            outcome(&w.cache.lookup(&digest(key), &args, None))
+        },
+    )
+}
+
+/// Removes all that the bans hit and requests do not matter to.
+fn lurk(w: &World) {
+    let eager = LurkerParams { sleep: 0.01, age: 0.0, batch: 8, cutoff: 0 };
+    w.cache.lurk(w.now.get(), eager, &mut |_| {}, &mut |_| {});
+}
+
+/// With `lasting` bans the first cache is busy between two invalidations: objects are banned and expire. Without, bans
+/// are tested in both caches after the last one; then also the ban lists are equal.
+fn run(seed: u64, lasting: bool) {
+    let mut pair = Pair::new(seed);
+    let mut hits = 0;
+    for _ in 0..rounds(200) {
+        (0..pair.random.below(20)).for_each(|_| pair.publish());
+        for _ in 0..pair.random.below(6) {
+            pair.tick();
+            pair.invalidate(lasting);
+            if lasting {
+                for key in 0..KEYS {
+                    get(&pair.here, key, key % 2, 0);
+                }
+                pair.here.expire();
+                lurk(&pair.here);
+            }
+        }
+        pair.tick();
+        pair.send();
+        hits += pair.compare();
+        let [here, there] = pair.worlds();
+        if !lasting {
+            assert_eq!(here.stat("n_object"), there.stat("n_object"));
+            assert_eq!(here.cache.bans().text(false), there.cache.bans().text(false));
+        }
+        pair.worlds().into_iter().for_each(lurk);
+    }
+    if !cfg!(miri) {
+        let names = ["n_obj_purged", "bans_obj_killed", "bans_lurker_obj_killed"];
+        let counts = names.map(|name| pair.there.stat(name));
+        assert!(counts.iter().all(|&n| n > 20) && hits > 500, "{names:?}: {counts:?}, {hits} hits");
+    }
+}
+
+#[test]
+fn records_have_the_same_effect_in_another_cache() {
+    for seed in 1..=if cfg!(miri) { 1 } else { 8 } {
+        println!("seed {seed}");
+        run(seed, false);
+        run(seed, true);
+    }
+}
+
+/// Looks for an object when it receives an invalidation.
+#[derive(Clone, Default)]
+struct Witness {
+    cache: Arc<OnceLock<Weak<Cache>>>,
+    seen: Arc<Mutex<Vec<Outcome>>>,
+}
+
+impl InvalidationListener for Witness {
+    fn invalidated(&self, event: &Invalidation, _arrival: Arrival) {
+        let cache = self.cache.get().and_then(Weak::upgrade).expect("there is a cache");
+        let found =
+            with_args(event.when(), &Request::default(), |_| {}, |a| cache.lookup(&digest(1), a, None));
+        self.seen.lock().push(outcome(&found));
+    }
+}
+
+/// A listener that looks the object up would wait for ever if a lock were held.
+#[test]
+fn listeners_are_called_before_the_effect_and_without_a_lock() {
+    let witness = Witness::default();
+    let w = World::with_listeners(None, vec![Box::new(witness.clone())]);
+    witness.cache.set(Arc::downgrade(&w.cache)).expect("is set once");
+    let ban = BanSpec::from_cli(&["obj.http.foo", "==", "bar"]).expect("a good ban");
+    let actions = [
+        (Action::PurgeKey { digest: digest(1), purge: Purge::Hard }, 1),
+        (Action::PurgeTags { tags: words(&[3, 4]), purge: Purge::Hard }, 1),
+        (Action::PurgeTags { tags: words(&[5]), purge: Purge::Hard }, 0),
+        (Action::Ban(ban), 0),
+        (Action::PurgeKey { digest: digest(1), purge: Purge::Soft { ttl: 0.0, grace: None, keep: None } }, 1),
+    ];
+    for (action, total) in actions {
+        let Lookup::Miss { busy, .. } = w.lookup_with(1, |a| a.always_miss = true) else {
+            unreachable!("always_miss misses");
+        };
+        let object = w.object(10.0, |_| {}, b"body");
+        busy.publish_tagged(&object, vec![w.cache.tag(b"tag4")]);
+        let is_missed = total == 0 && !matches!(action, Action::Ban(_));
+        let event = Invalidation::new(action, w.now.get(), Reason::PurgeAction, Source::Management);
+        assert_eq!(w.cache.invalidate(event, Arrival::Local).finish(&w.cache), total);
+        assert_eq!(witness.seen.lock().pop(), Some(Outcome::Hit(object.vxid())));
+        assert_eq!(matches!(outcome(&w.lookup(1)), Outcome::Hit(_)), is_missed);
+        w.cache.kill(&object);
+    }
+    assert_eq!(witness.seen.lock().len(), 0, "each is received once");
+}
+
+/// A purge in steps reaches listeners when it begins, not at each step.
+#[test]
+fn a_purge_in_steps_is_recorded_once() {
+    let recorder = Recorder::default();
+    let w = World::with_listeners(None, vec![Box::new(recorder.clone())]);
+    (0..200).for_each(|_| drop(w.fill(1, 10.0, |_| {})));
+    let action = Action::PurgeKey { digest: digest(1), purge: Purge::Hard };
+    let event = Invalidation::new(action, w.now.get(), Reason::PurgeModule, Source::Request { vxid: 7 });
+    let mut purging = w.cache.invalidate(event.clone(), Arrival::Journal);
+    assert_eq!(purging.step(&w.cache, &|| true), None);
+    assert_eq!(recorder.take(), [(event, Arrival::Journal)]);
+    assert_eq!(purging.finish(&w.cache), 200);
+    assert_eq!((recorder.take().len(), w.stat("n_purges"), w.stat("n_obj_purged")), (0, 1, 200));
+}
