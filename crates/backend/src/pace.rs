@@ -1,34 +1,35 @@
-//! How long the responses on one connection take. One that comes sooner than those before may be one that nobody asked
-//! for, and its own still on the way.
+//! The times that responses on one connection take. A response that comes sooner than those before may be unsolicited,
+//! and the right one still under way.
 
 use std::time::Duration;
 
-/// No rest for the sake of slow responses is longer than this, in microseconds.
+/// The longest rest because of slow responses, in microseconds.
 const LONGEST_REST: u64 = 500_000;
 /// The same after a response that came early.
 const LONGEST_REST_IF_EARLY: u64 = 10_000_000;
-/// After so many responses that took about the same time, one that is quicker is strange.
+/// The number of responses of about the same time after which a quicker one is strange.
 const RHYTHM: u8 = 32;
 
-/// Times are microseconds.
+/// The pace of a connection. Times are in microseconds.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     took: u64,
-    /// The time that a response may take, and the least that it takes, judged by those before.
+    /// The longest and the shortest time of a response, judged by those before.
     slowest: u64,
     quickest: u64,
     /// The last response came much earlier than the slowest ones before it.
     is_early: bool,
-    /// It came sooner than any of many before it.
+    /// The last response came sooner than any of many before it.
     is_strange: bool,
-    /// Responses in a row that did not.
+    /// The number of responses in a row that did not.
     timely: u8,
 }
 
 impl Pace {
-    /// A response's head came so long after its request.
+    /// Records the time between a request and its response's head.
     pub(crate) fn add(&mut self, took: u64) {
-        // Out of step, a response takes half as long on average: its origin began with it one request earlier.
+        // On a connection that is out of step, a response takes half as long on average: its origin began with it one
+        // request earlier.
         self.is_early = took * 4 < self.slowest * 3;
         let is_quick = took * 8 < self.quickest * 7;
         self.is_strange = is_quick && self.timely >= RHYTHM;
@@ -42,7 +43,7 @@ impl Pace {
         self.took
     }
 
-    /// Returns how long silence must last to show that no response is missing.
+    /// Returns the time that silence must last to prove that no response is missing.
     pub(crate) fn proof(&self) -> Duration {
         let rest = (self.took * 2).min(LONGEST_REST);
         let if_early = if self.is_early { (self.slowest * 2).min(LONGEST_REST_IF_EARLY) } else { 0 };

@@ -1,14 +1,13 @@
 //! Idle connections to origins, one shelf for each reactor.
 //!
-//! A reactor takes from its own shelf, which nobody else wants, so that its lock is never waited for. Only
-//! when that is empty does it look at the others': a connection costs more than a lock. The last one put
-//! back is taken first: it is the least likely to have been closed by the origin meanwhile.
+//! A reactor takes from its own shelf, whose lock is almost never contended. Only when that is empty does it
+//! search the others', because a connection costs more than a lock. The connection that was put back last is
+//! taken first: it is the least likely to have been closed by the origin meanwhile.
 //!
-//! A connection is looked at, in the kernel, before it is used again. Bytes that wait there belong to no
-//! request; a request sent now would get them as its response. Connections rest after each response (see
-//! [`crate::record`]), and each shelf has a watcher that learns of bytes on idle connections when they arrive.
-//! Rests cost connections, so that those which are not a must are cut short where the origin has as many as it was
-//! seen to serve.
+//! A connection is checked in the kernel before it is used again. Bytes that wait there belong to no request, and a
+//! request sent now would get them as its response. Connections rest after each response (see [`crate::record`]), and
+//! each shelf has a watcher that is woken when bytes arrive on idle connections. Rests cost connections, so rests that
+//! are not required are cut short where the origin has as many connections as it was seen to serve.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,10 +24,10 @@ use crate::stream::Look;
 use crate::trial::Stage;
 use crate::trust::SpokeFirst;
 
-/// Most connections to one endpoint that rest on a shelf. A request that would leave one more behind closes it, so
-/// that many responses without a body take neither the descriptors nor the origin's connections.
+/// The largest number of connections to one endpoint that rest on a shelf. A further one is closed, so that many
+/// responses without a body use up neither the descriptors nor the origin's connections.
 const MOST_RESTING: usize = 32;
-/// Most connections to one endpoint, on all shelves, that rest without having to.
+/// The largest number of connections to one endpoint, on all shelves, that rest without a requirement.
 const MOST_SPARED: usize = 64;
 
 /// A connection that may be used again.
@@ -36,9 +35,9 @@ struct Pooled {
     connection: Connection,
     reactor: usize,
     since: Instant,
-    /// Not before this.
+    /// The time from which on it may be used.
     usable: Instant,
-    /// It has to rest, whatever that costs.
+    /// The rest is required, whatever it costs.
     must: bool,
 }
 
@@ -57,22 +56,22 @@ struct Shelf {
 /// The idle connections to one endpoint. They are closed when no backend has it any more.
 struct Idle {
     endpoint: Weak<Endpoint>,
-    /// The last one is the latest. They should rest, but need not.
+    /// Connections that should rest but need not, the latest last.
     ready: VecDeque<Pooled>,
-    /// Proved nothing yet when they were put here.
+    /// Connections that had proved nothing yet when they were put here.
     resting: Vec<Pooled>,
 }
 
 /// The connection that is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// The time after which silence is a proof.
+    /// The time after which silence proves that no response is missing.
     pub quiet: Duration,
-    /// How many are in use, this one included.
+    /// The number of connections in use, this one included.
     pub in_use: u32,
-    /// The most connections that there may be by the origin's declaration.
+    /// The limit of connections that the origin's declaration sets.
     pub declared: u32,
-    /// Cut short all rests but those that must be.
+    /// Cut short all rests that are not required.
     pub is_urgent: bool,
 }
 
@@ -80,23 +79,23 @@ pub struct Wanted {
 #[derive(Clone, Copy, Debug)]
 pub struct Resting {
     pub until: Instant,
-    /// It is not cut short, whatever it costs.
+    /// The rest is not cut short, whatever it costs.
     pub must: bool,
 }
 
 impl Resting {
-    /// Returns the one to wait for.
+    /// Returns the rest to wait for.
     fn better(one: Option<Resting>, other: Option<Resting>) -> Option<Resting> {
         one.into_iter().chain(other).min_by_key(|resting| (resting.must, resting.until))
     }
 }
 
-/// Outcome of asking for a connection.
+/// The result of a search for a connection.
 pub enum Taken {
     Connection(Connection),
-    /// There is one that rests until then.
+    /// A connection rests until then.
     Resting(Resting),
-    /// There are some that should rest, and the origin may have one more.
+    /// Some connections should rest, and the origin may have one more.
     Spared,
     None,
 }
@@ -147,8 +146,8 @@ impl Shelf {
         self.idle_of(endpoint).resting.push(pooled);
     }
 
-    /// Takes a usable connection. Of those that should rest, `spared` are left in peace. `is_urgent`: those that need not
-    /// rest are usable.
+    /// Takes a usable connection. Of those that should rest, `spared` are not taken. With `is_urgent`, those that need
+    /// not rest are usable.
     fn take(&mut self, endpoint: u64, spared: usize, is_urgent: bool, now: Instant) -> Found {
         let Some(idle) = self.idle.get_mut(&endpoint) else { return Found::None };
         if let Some(ready) = idle.ready_at(spared, now).and_then(|at| idle.ready.remove(at)) {
@@ -167,7 +166,7 @@ impl Shelf {
     }
 }
 
-/// A search for an idle connection that leaves some on each shelf in peace.
+/// A search for an idle connection that spares some on each shelf.
 struct Search<'s> {
     reactor: usize,
     endpoint: &'s Arc<Endpoint>,
@@ -177,7 +176,7 @@ struct Search<'s> {
     spared: usize,
 }
 
-/// Outcome of looking at one shelf.
+/// The result of a search of one shelf.
 enum Found {
     Usable(Pooled),
     Resting(Resting),
@@ -194,12 +193,12 @@ impl Idle {
         if has_rested(&self.ready[latest]) {
             return Some(latest);
         }
-        // Those put here earlier have rested first, unless their responses took much longer.
+        // Those put here earlier finish their rest earlier, unless their responses took much longer.
         let rested = self.ready.partition_point(has_rested).checked_sub(1);
         rested.or(if spared == 0 { Some(0) } else { latest.checked_sub(spared) })
     }
 
-    /// Returns how many of these connections the origin has closed.
+    /// Returns the number of these connections that the origin has closed.
     fn closed(&self) -> usize {
         let is_closed = |pooled: &&Pooled| matches!(pooled.connection.rx.look(), Look::Closed);
         self.ready.iter().chain(&self.resting).filter(is_closed).count()
@@ -209,7 +208,7 @@ impl Idle {
 /// The idle connections of all reactors.
 pub struct Pools {
     shelves: Vec<Mutex<Shelf>>,
-    /// Closed outside of tending, since the last time.
+    /// The number of connections closed outside of `tend` since its last call.
     lost: AtomicU64,
 }
 
@@ -245,7 +244,7 @@ impl Pools {
         if !wanted.is_urgent && !trust.is_full(wanted.declared, now) {
             return search(MOST_SPARED.div_ceil(n));
         }
-        // Those on another shelf may have rested for longer, if there are more of them.
+        // Connections on another shelf may have rested for longer, if there are more of them.
         let idle = trust.capacity().alive().saturating_sub(wanted.in_use) as usize;
         match search(idle / n) {
             Taken::Spared => search(0),
@@ -339,7 +338,7 @@ impl Pools {
         self.learn(endpoint, since);
         let mut shelf = self.shelves[reactor].lock();
         if let Some(watcher) = shelf.watcher.take() {
-            // By an event of the past or a new one: tending finds out, and looks at all that come until then.
+            // The event may be old or new. `tend` finds out, and handles all that come until then.
             if connection.rx.poll_readable(&mut Context::from_waker(&watcher)).is_ready() {
                 watcher.wake();
             } else {
@@ -361,8 +360,8 @@ impl Pools {
         if rests { idle.resting.push(entry) } else { idle.ready.push_back(entry) }
     }
 
-    /// Records how many connections the origin serves at once, if they are more than before. Those that it has closed
-    /// in favour of others do not count.
+    /// Records the number of connections that the origin serves at once, if it is larger than before. Connections that
+    /// it has closed in favour of others do not count.
     fn learn(&self, endpoint: &Endpoint, now: Instant) {
         let (capacity, minute) = (endpoint.trust.capacity(), endpoint.trust.minute(now));
         let served = capacity.served();

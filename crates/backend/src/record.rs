@@ -1,11 +1,11 @@
-//! The history of one origin connection: when it was last known to be in step with its requests, how long
-//! it rests before the next one, and which cached objects came over it.
+//! The history of one origin connection: the last proof that it was in step with its requests, its rest
+//! before the next one, and the cached objects that came over it.
 //!
-//! A response that nobody asked for shifts all later responses by one. Such a shift cannot be seen while the
-//! origin still works on the request before, so a connection rests after each response, longer than that took: a late
-//! response then shows as surplus bytes. It rests as long as the responses before took if the last one came much
-//! earlier than those: that may be the one that nobody asked for. Where rests cost too many connections it rests once
-//! in a while.
+//! An unsolicited response shifts all later responses by one. Such a shift is invisible while the origin still works on
+//! the request before. So a connection rests after each response, for longer than that response took: a late response
+//! then shows as surplus bytes. If the last response came much earlier than those before, it may be the unsolicited
+//! one, and the connection rests as long as those took. Where rests cost too many connections, it rests only now and
+//! then.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::capacity::Counted;
 use crate::pace::Pace;
 use crate::trust::SpokeFirst;
 
-/// How many objects are remembered for one connection.
+/// The largest number of objects that are remembered for one connection.
 const MOST_OBJECTS: usize = 1024;
 /// A connection that was quiet this recently needs no further rest: up to a quarter of it less, so that connections
 /// which were opened together do not rest together.
@@ -25,7 +25,7 @@ const PROOF_LASTS: Duration = Duration::from_secs(1);
 pub struct Received {
     pub place: u32,
     pub vxid: u64,
-    /// It came as the first response of its connection.
+    /// The object was the first response of its connection.
     pub is_first: bool,
 }
 
@@ -40,13 +40,13 @@ pub struct Exchange {
     pub object: Option<(u32, u64)>,
 }
 
-/// How long a connection rests after a response.
+/// The rest of a connection after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
     /// A rest that is taken whatever it costs.
     Must(Duration),
-    /// A rest that shows whether a response is missing: of a connection in steady use, now and then, and of those to an
-    /// origin that has proved nothing yet. It is waited for for a while.
+    /// A rest that shows whether a response is missing. A connection in steady use takes it now and then, and each
+    /// connection to an unproven origin does. Requests wait for its end for a while.
     Prove(Duration),
     /// A rest that is taken only where more connections may be opened.
     Should(Duration),
@@ -55,9 +55,9 @@ pub(crate) enum Rest {
 #[derive(Debug)]
 pub struct Record {
     _alive: Counted,
-    /// From the first response on.
+    /// Counts the connection as served, from the first response on.
     served: Option<Counted>,
-    /// It is the first connection of its origin that is used again.
+    /// The connection is the first of its origin that is used again.
     is_on_trial: bool,
     responses: u32,
     /// When the connection was opened, or last stayed quiet for long enough.
@@ -66,7 +66,7 @@ pub struct Record {
     pace: Pace,
     is_bodyless: bool,
     received: VecDeque<Received>,
-    /// How many of `received`, the latest, came since the last proof.
+    /// The number of objects at the end of `received` that came since the last proof.
     unproven: usize,
 }
 
@@ -99,7 +99,7 @@ impl Record {
         self.is_bodyless = exchange.is_bodyless;
     }
 
-    /// The connection was quiet for `idle`; that is a proof if it is long enough.
+    /// Records that the connection was quiet for `idle`. Returns whether that was long enough for a proof.
     pub(crate) fn was_quiet(&mut self, idle: Duration, quiet: Duration, now: Instant) -> bool {
         let proves = idle >= self.proof(quiet);
         if proves {
@@ -129,12 +129,12 @@ impl Record {
         self.received.iter().rev().take(doubtful).copied().filter(|received| !received.is_first)
     }
 
-    /// Returns how long the connection must stay quiet to prove that no response is missing.
+    /// Returns the time that the connection must stay quiet to prove that no response is missing.
     fn proof(&self, quiet: Duration) -> Duration {
         self.pace.proof().max(quiet)
     }
 
-    /// Returns how long the connection rests after its last response. No rest at all if `quiet` is 0.
+    /// Returns the rest of the connection after its last response. There is none if `quiet` is 0.
     pub(crate) fn rest(&self, origin_is_proven: bool, quiet: Duration, now: Instant) -> Rest {
         if quiet.is_zero() {
             Rest::Should(Duration::ZERO)
@@ -153,7 +153,7 @@ impl Record {
         }
     }
 
-    /// The connection counts as one that the origin serves, if it did not before.
+    /// Counts the connection as one that the origin serves, if it was not counted before.
     pub(crate) fn count(&mut self, serve: impl FnOnce() -> Counted) {
         self.served.get_or_insert_with(serve);
     }
@@ -162,7 +162,7 @@ impl Record {
         self.is_on_trial = true;
     }
 
-    /// Ends the trial; false if there was none.
+    /// Ends the trial. Returns false if there was none.
     pub(crate) fn end_trial(&mut self) -> bool {
         std::mem::take(&mut self.is_on_trial)
     }
@@ -225,7 +225,7 @@ mod tests {
         assert!(matches!(record.rest(true, QUIET, later), Rest::Should(_)));
     }
 
-    /// A response that nobody asked for is quick, and the one that it stands in for comes as late as others did.
+    /// An unsolicited response is quick, and the right one comes as late as others did.
     #[test]
     fn an_early_response_after_slow_ones_proves_nothing() {
         let begun = Instant::now();

@@ -1,23 +1,24 @@
-//! The first reuse of a connection to an origin. Until it came back in order no other connection to this origin is
-//! reused: an origin that sends a second response after each one deceives one client, not as many as it has connections.
+//! The first reuse of a connection to an origin. Until its response came in order, no other connection to this origin
+//! is reused. An origin that sends a second response after each one then affects one client, not one for each of its
+//! connections.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How long others wait for the first reuse, in milliseconds.
+/// The longest time that other requests wait for the first reuse, in milliseconds.
 const LONGEST: u64 = 300;
 const NOT_BEGUN: u64 = 0;
 const OVER: u64 = u64::MAX;
 
-/// How far the first reuse is.
+/// The stage of the first reuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     NotBegun,
-    /// For so many milliseconds more, at most.
+    /// It runs for at most so many milliseconds more.
     Runs(u64),
     Over,
 }
 
-/// Times are milliseconds since an origin was first seen.
+/// The trial of an origin. Times are milliseconds since the origin was first seen.
 #[derive(Debug, Default)]
 pub(crate) struct Trial {
     /// The end of the trial, or one of the numbers above.
@@ -34,19 +35,19 @@ impl Trial {
                 if left > 0 {
                     return Stage::Runs(left);
                 }
-                // It may have been reset meanwhile.
+                // Another thread may have reset it meanwhile.
                 let _ = self.until.compare_exchange(until, OVER, Ordering::Relaxed, Ordering::Relaxed);
                 Stage::Over
             }
         }
     }
 
-    /// Begins; false if it has begun before.
+    /// Begins the trial. Returns false if it has begun before.
     pub(crate) fn begin(&self, now: u64) -> bool {
         self.until.compare_exchange(NOT_BEGUN, now + LONGEST, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// The connection came back: the trial ends at that time, or earlier.
+    /// Records the connection's return: the trial ends at that time, or earlier.
     pub(crate) fn end(&self, at: u64) {
         let sooner = |until| (until != NOT_BEGUN && until != OVER).then(|| at.min(until));
         let _ = self.until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sooner);

@@ -24,7 +24,7 @@ pub(crate) fn account(direction: Direction, id: &str, taken: u64, made: u64) -> 
     format!("{id} {taken} {made} {start} {start} {stop}")
 }
 
-/// Where a body is unpacked; it decides how faults are put.
+/// The side on which a body is unpacked. It decides on the wording of faults.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Fetch,

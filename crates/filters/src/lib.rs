@@ -52,7 +52,7 @@ pub struct Work {
     pub made: u64,
 }
 
-/// Why a filter stopped.
+/// The reason for which a filter stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// All input was taken. More comes out only for more input.

@@ -1,5 +1,5 @@
-//! The manager: the privileged process that reads the options, speaks the CLI, keeps parameters, VCL
-//! programs, sockets and storage, and sees to it that a worker runs.
+//! The manager: the privileged process that serves the management port and supervises the worker. It reads
+//! the options and keeps parameters, VCL programs, sockets and storage.
 
 #![forbid(unsafe_code)]
 

@@ -58,7 +58,7 @@ impl From<SetError> for Reply {
     }
 }
 
-/// How a command is answered.
+/// The reply to a command.
 #[derive(Debug)]
 pub enum Answer {
     /// With this reply.

@@ -195,12 +195,12 @@ fn platform(host: &Uname, jail: &Jail, storages: &[Storage], hash: &str) -> Stri
     )
 }
 
-/// Where `-C` works: nothing of it is to stay.
+/// Returns the working directory of `-C`, which is removed afterwards.
 fn temporary_workdir() -> PathBuf {
     std::env::temp_dir().join(format!("varnishd_C_{}", std::process::id()))
 }
 
-/// As many connections as we are allowed to have, not only as many as are common.
+/// Raises the limit of descriptors to the highest allowed, because the usual limit is low.
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });

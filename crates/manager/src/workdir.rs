@@ -13,7 +13,7 @@ use crate::complain::{Complain, Level};
 use crate::fault::{Fault, Outcome, words};
 use crate::jail::Jail;
 
-/// Where instances live that are given by name only.
+/// The directory of instances that are given by name only.
 pub const STATE_DIR: &str = "/var/lib/varnish";
 const DEFAULT_NAME: &str = "varnishd";
 /// The directory that `-n` means.
@@ -66,7 +66,7 @@ pub fn enter(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
     }
 }
 
-/// Whether the path still leads to the directory where we are.
+/// Returns whether the path still leads to the current directory.
 pub fn is_current(path: &Path) -> bool {
     let place = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
     let here = place(Path::new("."));
@@ -102,7 +102,8 @@ fn size_of_files(directory: &Path) -> u64 {
     entries.filter_map(|entry| entry.metadata().ok()).map(|found| found.blocks() * 512).sum()
 }
 
-/// Whether the log's file, in the directory where we are, is in memory; on a disk it is written there again and again.
+/// Returns whether the log's file, in the current directory, is in memory. On a disk it would be written back
+/// continually.
 pub fn is_on_tmpfs() -> bool {
     const MAGIC: u32 = 0x0102_1994;
     rustix::fs::statfs(".").is_ok_and(|found| u32::try_from(found.f_type) == Ok(MAGIC))
@@ -162,7 +163,7 @@ impl PidFile {
         write!(self.file, "{}", std::process::id())
     }
 
-    /// Whether the file is where we made it.
+    /// Returns whether the file is still in the place where it was made.
     pub fn is_there(&self) -> bool {
         fs::metadata(&self.path).is_ok_and(|found| {
             self.file.metadata().is_ok_and(|ours| (found.ino(), found.dev()) == (ours.ino(), ours.dev()))

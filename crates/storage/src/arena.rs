@@ -117,8 +117,8 @@ impl Arena {
     /// An arena over a descriptor: of `size` bytes, or without a limit but the `reserve` of addresses.
     ///
     /// # Safety
-    /// As long as the arena or anything of it lives, nobody else may write to the file, map it for writing or make
-    /// it shorter. Another arena over it counts as somebody else.
+    /// As long as the arena or a part of it lives, nothing else may write to the file, map it for writing or make it
+    /// shorter. That includes another arena over the file.
     pub unsafe fn from_fd(fd: OwnedFd, size: Option<u64>, reserve: u64) -> io::Result<Arc<Self>> {
         let (mapping, bytes) = match size {
             Some(size) => {
@@ -164,7 +164,7 @@ impl Arena {
         self.counters.g_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether bytes are free, wherever they are.
+    /// Returns whether so many bytes are free, in any places.
     pub fn has_free(&self, bytes: u64) -> bool {
         self.limit.is_none_or(|limit| limit.saturating_sub(self.used()) >= bytes)
     }
@@ -282,7 +282,7 @@ impl Arena {
                 next
             };
             let Some((start, pages)) = next else { return };
-            // Where that fails the pages stay resident, which harms nobody.
+            // If this fails, the pages stay resident, which does no harm.
             let _ =
                 self.mapping.punch(u64::from(start) * u64::from(PAGE), u64::from(pages) * u64::from(PAGE));
             self.allocator.lock().runs.give(start, pages);

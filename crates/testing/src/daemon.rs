@@ -246,7 +246,7 @@ fn resident_of(pid: u32) -> Resident {
         let first = line.split_whitespace().next().unwrap_or_default();
         if !first.ends_with(':') {
             is_ring = line.contains("_.Log");
-            // How much of a program's file counts as ours depends on who else runs it just now.
+            // The part of a program's file that counts as the daemon's depends on other processes that run it now.
             is_program = line.contains(".so") || line.ends_with("/lacquerd");
         } else if let Some(kilobytes) = line.strip_prefix("Pss:").filter(|_| !is_program) {
             let bytes = kilobytes.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) * 1024;

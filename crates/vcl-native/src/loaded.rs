@@ -46,7 +46,7 @@ impl LoadedVcl {
         &self.instance
     }
 
-    /// Whether the method's code can wait for the reactor. If not, [`run`](Self::run) does.
+    /// Returns whether the method's code can wait for the reactor. If not, [`run`](Self::run) suffices.
     pub fn may_suspend(&self, method: Method) -> bool {
         self.may_suspend & (1 << method as u32) != 0
     }

@@ -1,7 +1,7 @@
 //! `acl name +flags { "host"/mask; ! "host"; ("host"); }`
 //!
-//! Entries are kept in Varnish's order, in which the first that contains an address decides: by
-//! family, then by address, a smaller network before a larger one that contains it.
+//! Entries are in Varnish's order, in which the first that contains an address decides: by family, then by
+//! address, and a smaller network before a larger one that contains it.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -12,20 +12,20 @@ use crate::lexer::Tok;
 use crate::program::AclEntry;
 use crate::symbols::{Fmt, TokenId};
 
-/// A network with its family in front; `bits` counts the family's byte too.
+/// A network with its family in front. `bits` includes the family's byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Network {
     data: [u8; 17],
     bits: u32,
 }
 
-/// How two networks lie, as far as folding cares.
+/// The relation of two networks, for folding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Relation {
     Same,
     Before,
     After,
-    /// The first lies in the second.
+    /// The first is in the second.
     Inside,
     Around,
     /// Neighbours that make up the next larger network.
@@ -41,7 +41,7 @@ impl Network {
         for i in 0..whole {
             let (a, b) = (self.data[i], other.data[i]);
             if a != b {
-                // Only the last bit that counts can be the one that halves of a network differ in.
+                // Two halves of a network can differ only in the last bit that counts.
                 let last = same_size && common.is_multiple_of(8) && i + 1 == whole;
                 return unequal(a, b, last);
             }
@@ -357,7 +357,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// The entry as the program holds it, with the words the log uses.
+    /// Returns the entry as the program contains it, with its text for the log.
     fn acl_result(&self, network: &Network, entry: &Entry) -> AclEntry {
         let bits = network.bits - 8;
         let mut text = format!("\"{}\"", entry.host);
@@ -372,7 +372,7 @@ impl Compiler<'_> {
     }
 }
 
-/// `10`, `10.1` and so on: the first bytes of an IPv4 network, as CIDR blocks are often written.
+/// Parses `10`, `10.1` and so on: the first bytes of an IPv4 network, a common short form of CIDR blocks.
 fn net_notation(text: &str) -> Option<(Ipv4Addr, u32)> {
     let mut bytes = [0; 4];
     let mut count = 0;
@@ -390,7 +390,7 @@ fn net_notation(text: &str) -> Option<(Ipv4Addr, u32)> {
     Some((Ipv4Addr::from(bytes), 8 * count as u32))
 }
 
-/// Clears the bits that a mask of `bits` bits ignores; returns whether any was set.
+/// Clears the bits that a mask of `bits` bits ignores. Returns whether any was set.
 fn clear_host_bits(data: &mut [u8; 17], bits: u32) -> bool {
     let mut changed = false;
     for (i, byte) in data.iter_mut().enumerate().skip(1) {

@@ -12,7 +12,7 @@ use crate::types::Type;
 use crate::variables_table::CLIENT;
 
 impl Compiler<'_> {
-    /// The arguments of a function whose name has just been read, and the call itself.
+    /// Parses the arguments of a function whose name has just been read, and makes the call.
     pub fn call(&mut self, callable: &Callable, symbol: SymbolId, object: Option<u32>) -> Res<Expr> {
         let name = self.t - 1;
         let args = self.arguments(&callable.signature)?;
@@ -54,7 +54,8 @@ impl Compiler<'_> {
         id
     }
 
-    /// `(…` up to the closing parenthesis, which stays in hand. One slot for each parameter VCL can see.
+    /// Parses `(…` up to the closing parenthesis, which stays the current token. Returns one slot for each
+    /// parameter that VCL can see.
     fn arguments(&mut self, signature: &Rc<Signature>) -> Res<Vec<Option<Expr>>> {
         self.skip(Tok::LParen)?;
         self.enter()?;
@@ -153,7 +154,7 @@ impl Compiler<'_> {
         Ok(args)
     }
 
-    /// `.method(…)` of an object; the method's name is in hand.
+    /// Parses `.method(…)` of an object. The method's name is the current token.
     pub fn object_method(&mut self, object: u32, fmt: Fmt) -> Res<Value> {
         let Fmt::Object(index) = fmt else { return Err(Stop) };
         let object_type = &self.object_types[index as usize];
@@ -194,7 +195,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// `new name = module.type(…);`
+    /// Parses `new name = module.type(…);`.
     pub fn new_statement(&mut self, at: At, out: &mut Vec<Stmt>) -> Res<()> {
         self.want(Tok::Id)?;
         self.want_name("VCL object")?;
@@ -231,13 +232,14 @@ impl Compiler<'_> {
     }
 }
 
-/// Where a function may be called from; one with state for the top request only on the client's side.
+/// Returns the methods that a function may be called from. One with state for the top request is restricted
+/// to the client's side.
 pub(crate) fn readable(signature: &Signature) -> u32 {
     if signature.has_private(Private::Top) { signature.allowed & CLIENT } else { signature.allowed }
 }
 
 impl Param {
-    /// The default as an expression; `None` where it is C's null of a type that has no literal for it.
+    /// Returns the default as an expression, or `None` if it is C's null of a type that has no literal for it.
     pub fn default_expr(&self) -> Option<Expr> {
         let text = self.default.as_deref()?;
         let ty = self.ty();

@@ -1,11 +1,10 @@
-//! The Huffman code of HPACK (RFC 7541 section 5.2). A table over the next eleven bits gives up to two
-//! characters at once; codes that are longer, which are those of rare characters, are found by their
-//! length, the code being canonical.
+//! The Huffman code of HPACK (RFC 7541 section 5.2). A table over the next twelve bits yields up to two characters at
+//! once. Longer codes, which rare characters have, are found by their length, because the code is canonical.
 
 use super::HpackError;
 use super::huffman_table::CODE_LENGTHS;
 
-/// Bits the table looks at.
+/// The number of bits that index the table.
 const WINDOW: u32 = 12;
 
 /// The longest code of a character.
@@ -30,7 +29,7 @@ const CODES: [u32; 256] = {
     codes
 };
 
-/// The codes that the next bits of the input begin with.
+/// The codes at the beginning of the next bits of the input.
 #[derive(Clone, Copy)]
 struct Lookup {
     chars: [u8; 2],
@@ -94,7 +93,7 @@ struct Length {
     /// The first code behind them, aligned to the left.
     end: u32,
     first: u32,
-    /// Where their characters begin in [`BY_CODE`].
+    /// The index of their first character in [`BY_CODE`].
     rank: u32,
 }
 
@@ -119,8 +118,8 @@ const LONG: [Length; (MAX_BITS - WINDOW) as usize] = {
     lengths
 };
 
-/// The character whose long code the bits begin with, and how long that is; `None` for the end of the
-/// string, which may not occur.
+/// Returns the character whose long code the bits begin with, and the length of the code. Returns `None` for
+/// the code that marks the end of the string, which must not occur.
 #[cold]
 fn long_code(bits: u64) -> Option<(u8, u32)> {
     let code = (bits >> 32) as u32;
@@ -170,7 +169,7 @@ impl Bits<'_> {
 
 /// Decodes `input` to the start of `out`; returns the length, or `None` when there is not enough room.
 pub fn decode(input: &[u8], out: &mut [u8]) -> Result<Option<usize>, HpackError> {
-    /// As many lookups as 56 bits surely suffice for.
+    /// The number of lookups for which 56 bits always suffice.
     const LOOKUPS: u32 = 56 / WINDOW;
     let mut bits = Bits { input, bits: 0, count: 0 };
     let mut at = 0;
@@ -214,7 +213,7 @@ fn decode_rest(mut bits: Bits<'_>, out: &mut [u8], mut at: usize) -> Result<Opti
     }
 }
 
-/// How long `text` is when encoded.
+/// Returns the length of `text` when encoded.
 pub fn encoded_len(text: &[u8]) -> usize {
     text.iter().map(|&c| CODE_LENGTHS[c as usize] as usize).sum::<usize>().div_ceil(8)
 }

@@ -2,11 +2,11 @@
 
 use super::HpackError;
 
-/// Bits behind which another byte would not fit 32 bits.
+/// The last shift at which another byte still fits 32 bits.
 const LAST_SHIFT: u32 = 28;
 
-/// Reads a number whose first byte has `prefix` bits of it. `Ok(None)`: the input ends within it.
-/// Otherwise the number and how many bytes it takes.
+/// Reads a number whose first byte has `prefix` bits of it. Returns the number and its length in bytes, or
+/// `Ok(None)` if the input ends within it.
 pub(crate) fn read(input: &[u8], prefix: u32) -> Result<Option<(u32, usize)>, HpackError> {
     let mask = (1 << prefix) - 1;
     let Some((&first, rest)) = input.split_first() else { return Ok(None) };

@@ -19,7 +19,7 @@ fn parse_content_length(value: &[u8]) -> Result<u64, ()> {
     }
 }
 
-/// The lengths that a response announces, taken together.
+/// The lengths that a response announces, joined.
 pub(super) struct ResponseLength {
     /// `Ok(None)` without a length; fails if one is malformed or two differ.
     pub value: Result<Option<u64>, ()>,
@@ -60,7 +60,7 @@ pub fn canonical_request_length(msg: &mut Message, ws: &mut Workspace) -> Result
     }
 }
 
-/// "0", or digits without a leading zero; a value that is no number is never canonical.
+/// Returns whether a value is "0", or digits without a leading zero. A value that is no number is never canonical.
 fn is_canonical(value: &[u8]) -> bool {
     match value {
         [b'0'] => true,

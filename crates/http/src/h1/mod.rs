@@ -1,7 +1,6 @@
-//! HTTP/1 on the wire: finding the end of a head, parsing it in place, deciding how the body is
-//! framed, decoding and encoding chunks, writing heads, and whether the connection stays open.
-//! As lax as Varnish 7.7 where its users rely on it, strict where two readers could disagree about
-//! where a message ends.
+//! HTTP/1 on the wire: finding the end of a head, parsing it in place, the framing of the body, decoding and
+//! encoding chunks, writing heads, and the persistence of the connection. It is as lax as Varnish 7.7 where
+//! users rely on that, and strict where two readers could disagree about the end of a message.
 
 mod chunked;
 mod connection;

@@ -29,7 +29,7 @@ const RESERVED_DESCRIPTORS: u64 = 24;
 /// Most bytes of unfinished commands, all connections together.
 const MOST_HELD: usize = 256 << 20;
 
-/// When connections are accepted again after there was no room for one.
+/// The time when connections are accepted again after there was no room for one.
 #[derive(Debug)]
 struct Accepting {
     paused_until: Option<Instant>,
@@ -124,12 +124,12 @@ impl Sessions {
         }
     }
 
-    /// Whether new connections are to be waited for.
+    /// Returns whether new connections are accepted now.
     pub fn accepts(&self, now: Instant) -> bool {
         self.accepting.paused_until.is_none_or(|until| until <= now)
     }
 
-    /// When there is something to do without any event.
+    /// Returns the time of the next work that needs no event.
     pub fn deadline(&self, now: Instant) -> Option<Instant> {
         if self.all.iter().any(Session::has_work) {
             return Some(now);

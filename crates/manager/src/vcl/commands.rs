@@ -13,7 +13,7 @@ use crate::complain::Level;
 use crate::manager::{Manager, Reply};
 use crate::options::named::invalid_in_name;
 
-/// How many dependents a complaint lists.
+/// The largest number of dependents that an error text lists.
 const LISTED_DEPENDENTS: usize = 5;
 
 type Done = Result<String, Reply>;

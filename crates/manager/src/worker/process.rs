@@ -50,7 +50,7 @@ pub enum Asked {
     Silence,
 }
 
-/// How a worker ended.
+/// The end of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// Exit code, unless it was killed by a signal.

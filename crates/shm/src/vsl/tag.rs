@@ -1,6 +1,6 @@
 //! Properties of tags, and the macro that makes `Tag` from the table.
 
-/// How readers treat a tag's text.
+/// The treatment of a tag's text by readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flags {
     /// Text.

@@ -15,7 +15,7 @@ use lacquer_vcl_runtime::{Blob, Ctx, Instance, Raw, Str, StrWords};
 use super::constants::Constants;
 use crate::rt;
 
-/// How a Rust type is passed to and from C functions: in which machine values.
+/// The machine values in which a Rust type is passed to and from C functions.
 pub trait Passed {
     const AS: &'static [Type];
 }

@@ -1,4 +1,4 @@
-//! Is it in the cache? Look-up, vcl_hit and vcl_purge.
+//! Looks the request up in the cache, and runs `vcl_hit` and `vcl_purge`.
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
@@ -82,7 +82,7 @@ pub async fn lookup(req: &mut Req) -> Step {
     }
 }
 
-/// Waits for another's fetch, if there is leave to wait and the client stays.
+/// Waits for another request's fetch, if the request is admitted and its client stays.
 async fn wait_for_other(req: &mut Req, wait: Wait) -> Result<Resumed, Step> {
     admit(req).await?;
     let shared = &req.task.reactor.shared;
@@ -97,8 +97,8 @@ fn log_marker(req: &mut Req, tag: Tag, marker: &Object) {
     req.task.log.put_fmt(tag, format_args!("{} {ttl:.6}", marker.vxid()));
 }
 
-/// Looks into the index once. `predicted` receives how the result will probably vary, as the variants there do;
-/// requests that differ in that need not wait for this one.
+/// Looks into the index once. `predicted` receives the headers by which the result will probably vary, taken from the
+/// variants that exist. Requests that differ in them need not wait for this one.
 fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>, on_shift: &OnShift) -> Lookup {
     let reactor = req.task.reactor.clone();
     let (http, ws) = (&req.http, &req.task.ws);
@@ -141,7 +141,7 @@ fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>, on_shi
     found
 }
 
-/// `Hit`: which object, how long it lives, and how far its fetch has come if it still goes on.
+/// Logs `Hit`: the object, its lifetime, and the progress of its fetch if that still goes on.
 fn log_hit(req: &mut Req, object: &Object) {
     let ttl = object.fresh_until(req.rules.limits()) - req.t_req;
     let timers = object.timers();

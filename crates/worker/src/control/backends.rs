@@ -88,7 +88,7 @@ impl Found {
     }
 }
 
-/// Without a dot, a pattern is about the active program.
+/// Finds what a pattern matches. Without a dot, it matches names of the active program.
 fn find(shared: &Shared, pattern: Option<&str>) -> Vec<Found> {
     let (pattern, vcls) = match pattern {
         Some(pattern) if pattern.contains('.') => (pattern.to_owned(), programs(shared)),
@@ -124,7 +124,7 @@ struct Flags {
     details: bool,
 }
 
-/// Reads the flags; answers how many words they take.
+/// Reads the flags. Returns the number of words that they take.
 fn flags(args: &[String]) -> Result<(Flags, usize), Answer> {
     let mut flags = Flags::default();
     let mut count = 0;
@@ -163,7 +163,7 @@ pub fn list(shared: &Shared, argv: &[String]) -> Answer {
     for found in &found {
         lines.push(Line::Cells(found.cells()));
         if flags.details {
-            // The text goes on where the row ends, so that its first line is empty; a last one sets it off.
+            // The text continues the row's line, so its first line is empty. An empty line follows it.
             let text = found.list(true, false);
             let mut details = text.trim_end_matches('\n').split('\n').skip(1).map(Line::of).peekable();
             let set_off = details.peek().map(|_| Line::Text(String::new()));
@@ -173,7 +173,7 @@ pub fn list(shared: &Shared, argv: &[String]) -> Answer {
     Answer::ok(aligned(lines))
 }
 
-/// A line of `backend.list`: cells, or text that stays as it is.
+/// A line of `backend.list`: cells, or text that is printed as it is.
 enum Line {
     Cells(Vec<Cell>),
     Text(String),
@@ -189,7 +189,7 @@ impl Line {
     }
 }
 
-/// All cells in the same columns, details included.
+/// Lays out all cells in the same columns, those of details too.
 fn aligned(lines: Vec<Line>) -> String {
     let rows: Vec<Vec<Cell>> = lines
         .iter()

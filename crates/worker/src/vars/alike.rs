@@ -1,7 +1,6 @@
-//! The part of a host that is the same for requests and fetches: what they do for their task.
+//! The methods of `Host` that are the same for requests and fetches.
 
-/// For the body of an `impl Host`, which names things as this does; the argument is the variable that is
-/// the body VCL makes.
+/// Writes these methods into an `impl Host`. The argument is the variable of the body that VCL makes.
 macro_rules! alike {
     ($body:path) => {
         fn method(&self) -> Method {

@@ -16,7 +16,7 @@ use std::time::Duration;
 const DEFAULT_LISTEN: &str = ":6081";
 const DEFAULT_STORAGE: &str = "malloc,256M";
 
-/// Where clients connect, in the form lacquerd's `-a` takes.
+/// The address that clients connect to, in the form that lacquerd's `-a` takes.
 #[derive(Debug, PartialEq)]
 enum Listen {
     Tcp { host: String, port: u16 },
