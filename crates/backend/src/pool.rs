@@ -259,9 +259,9 @@ impl Pools {
         let mut has_spared = false;
         let n = self.shelves.len();
         for i in 0..n {
-            let shelf = &self.shelves[(reactor + i) % n];
+            let candidate = &self.shelves[(reactor + i) % n];
             loop {
-                let found = shelf.lock().take(endpoint.id, spared, wanted.is_urgent, now);
+                let found = candidate.lock().take(endpoint.id, spared, wanted.is_urgent, now);
                 let mut pooled = match found {
                     Found::Usable(pooled) => pooled,
                     Found::Resting(resting) => {
@@ -288,7 +288,7 @@ impl Pools {
                 }
                 if trial == Stage::NotBegun && !wanted.quiet.is_zero() {
                     if !trust.begin_trial(now) {
-                        shelf.lock().give_back(endpoint, pooled);
+                        candidate.lock().give_back(endpoint, pooled);
                         return self.wait_for_trial(endpoint, now + Duration::from_millis(1));
                     }
                     pooled.connection.record.begin_trial();
@@ -336,16 +336,16 @@ impl Pools {
             endpoint.trust.end_trial(since, quiet);
         }
         self.learn(endpoint, since);
-        let mut shelf = self.shelves[reactor].lock();
-        if let Some(watcher) = shelf.watcher.take() {
+        let mut own = self.shelves[reactor].lock();
+        if let Some(watcher) = own.watcher.take() {
             // The event may be old or new. `tend` finds out, and handles all that come until then.
             if connection.rx.poll_readable(&mut Context::from_waker(&watcher)).is_ready() {
                 watcher.wake();
             } else {
-                shelf.watcher = Some(watcher);
+                own.watcher = Some(watcher);
             }
         }
-        let idle = shelf.idle_of(endpoint);
+        let idle = own.idle_of(endpoint);
         let (must, rests, rest) = match rest {
             Rest::Must(rest) => (true, true, rest),
             Rest::Prove(rest) => (false, true, rest),
@@ -395,11 +395,11 @@ impl Pools {
         let mut tended = Tended { gone: self.lost.swap(0, Ordering::Relaxed), ..Tended::default() };
         let limit = Duration::from_secs_f64(limit.clamp(0.0, 1e9));
         let now = Instant::now();
-        let mut shelf = self.shelves[reactor].lock();
-        if !shelf.watcher.as_ref().is_some_and(|watcher| watcher.will_wake(cx.waker())) {
-            shelf.watcher = Some(cx.waker().clone());
+        let mut own = self.shelves[reactor].lock();
+        if !own.watcher.as_ref().is_some_and(|watcher| watcher.will_wake(cx.waker())) {
+            own.watcher = Some(cx.waker().clone());
         }
-        shelf.idle.retain(|_, idle| {
+        own.idle.retain(|_, idle| {
             let is_useless = idle.endpoint.strong_count() == 0;
             let Idle { endpoint, ready, resting } = idle;
             let mut stays = |pooled: &mut Pooled| {

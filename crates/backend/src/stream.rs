@@ -260,16 +260,16 @@ impl TxHalf {
     where
         io::Error: From<E>,
     {
-        let mut sent = 0;
+        let mut written = 0;
         let send = || {
-            sent = send()?;
-            if sent == 0 || sent == len { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+            written = send()?;
+            if written == 0 || written == len { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
         };
         let done = match self {
             TxHalf::Tcp(s) => s.as_ref().try_io(Interest::WRITABLE, send),
             TxHalf::Unix(s) => s.as_ref().try_io(Interest::WRITABLE, send),
         };
-        if sent > 0 { Ok(sent) } else { done.map(|()| 0) }
+        if written > 0 { Ok(written) } else { done.map(|()| 0) }
     }
 
     /// Ready when a write would not have to wait.

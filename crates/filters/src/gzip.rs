@@ -256,9 +256,9 @@ mod tests {
         let packed = through(&mut Gzip::new(6), &text, 1000).unwrap();
         assert!(packed.len() < text.len());
         assert_eq!(through(&mut Gunzip::new(), &packed, 77).unwrap(), text);
-        let mut test = TestGunzip::new();
-        assert_eq!(through(&mut test, &packed, 4096).unwrap(), packed);
-        assert_eq!(test.inner.state.total_out(), text.len() as u64);
+        let mut check = TestGunzip::new();
+        assert_eq!(through(&mut check, &packed, 4096).unwrap(), packed);
+        assert_eq!(check.inner.state.total_out(), text.len() as u64);
     }
 
     #[test]

@@ -176,9 +176,9 @@ mod tests {
 
     #[test]
     fn content_has_a_date() {
-        let origin = Lifetime::none(784111000.5);
+        let origin = Lifetime::none(784_111_000.5);
         for (lines, expected) in
-            [(&[OLDER][..], 784111740.0), (&["Last-Modified: x"], 0.0), (&[], 784111000.0)]
+            [(&[OLDER][..], 784_111_740.0), (&["Last-Modified: x"], 0.0), (&[], 784_111_000.0)]
         {
             let (msg, ws) = response(200, lines);
             assert_eq!(last_modified(&msg, &ws, origin), expected, "{lines:?}");

@@ -155,7 +155,7 @@ pub(crate) fn find_bad_header_char(buf: &[u8], mut i: usize) -> usize {
 /// Returns the index of the first `needle` from `i` on.
 #[inline]
 pub(crate) fn find_byte(buf: &[u8], i: usize, needle: u8) -> Option<usize> {
-    let at = find(buf, i, |x| zero_bytes(x ^ (ONES * needle as u64)), |b| b == needle);
+    let at = find(buf, i, |x| zero_bytes(x ^ (ONES * u64::from(needle))), |b| b == needle);
     (at < buf.len()).then_some(at)
 }
 

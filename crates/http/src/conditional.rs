@@ -176,7 +176,7 @@ mod tests {
 
     fn check(req: &[&str], resp: &[&str]) -> bool {
         let ((req, req_ws), (resp, resp_ws)) = (message(req), message(resp));
-        not_modified(&req, &req_ws, &resp, &resp_ws, 784200000.0, || 784000000.0)
+        not_modified(&req, &req_ws, &resp, &resp_ws, 784_200_000.0, || 784_000_000.0)
     }
 
     #[test]

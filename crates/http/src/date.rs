@@ -288,12 +288,12 @@ mod tests {
             "Sun Nov  6 08:49:37 1994",
             "  1994-11-06T08:49:37  ",
         ] {
-            assert_eq!(parse(text.as_bytes()), Some(784111777.0), "{text}");
+            assert_eq!(parse(text.as_bytes()), Some(784_111_777.0), "{text}");
         }
-        assert_eq!(&format(784111777.9), b"Sun, 06 Nov 1994 08:49:37 GMT");
-        assert_eq!(parse(b"Fri, 30 Jun 1972 23:59:60 GMT"), Some(78796799.0));
+        assert_eq!(&format(784_111_777.9), b"Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(parse(b"Fri, 30 Jun 1972 23:59:60 GMT"), Some(78_796_799.0));
         assert_eq!(parse(b"Wednesday, 09-Nov-68 00:00:00 GMT"), None);
-        assert_eq!(parse(b"Tue Feb 29 00:00:01 2000"), Some(951782401.0));
+        assert_eq!(parse(b"Tue Feb 29 00:00:01 2000"), Some(951_782_401.0));
     }
 
     #[test]
@@ -321,8 +321,8 @@ mod tests {
 
     #[test]
     fn tolerance_is_for_the_day_only() {
-        assert_eq!(parse_as(b"Sun, 6 Nov 1994 08:49:37 GMT", true), Some(784111777.0));
-        assert_eq!(parse_as(b"Sun, 06 Nov 1994 08:49:37 GMT", true), Some(784111777.0));
+        assert_eq!(parse_as(b"Sun, 6 Nov 1994 08:49:37 GMT", true), Some(784_111_777.0));
+        assert_eq!(parse_as(b"Sun, 06 Nov 1994 08:49:37 GMT", true), Some(784_111_777.0));
         assert_eq!(parse_as(b"Sun, 6 Nov 1994 8:49:37 GMT", true), None);
     }
 

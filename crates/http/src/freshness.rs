@@ -139,7 +139,7 @@ fn write_rounded(number: f64, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    const NOW: f64 = 784111777.0; // Sun, 06 Nov 1994 08:49:37 GMT
+    const NOW: f64 = 784_111_777.0; // Sun, 06 Nov 1994 08:49:37 GMT
     const D: Defaults = Defaults { ttl: 120.0, grace: 10.0, keep: 5.0, clock_skew: 10.0 };
 
     fn verdict(status: u16, lines: &[&str]) -> Freshness {
@@ -171,7 +171,7 @@ mod tests {
             (200, &["Cache-Control: max-age=10.5"], 10.0),
             (200, &["Cache-Control: max-age=-1"], 0.0),
             (200, &["Cache-Control: max-age=10x"], 0.0),
-            (200, &["Cache-Control: max-age=99999999999"], 4294967296.0),
+            (200, &["Cache-Control: max-age=99999999999"], 4_294_967_296.0),
             (200, &["Cache-Control: max-age"], 120.0),
             (200, &["Cache-Control: s-maxage, max-age=10"], 120.0),
             (200, &["Expires: Sun, 06 Nov 1994 08:49:57 GMT"], 20.0),

@@ -94,7 +94,7 @@ struct Entry {
 }
 
 #[inline]
-fn narrow_entry(&[a, b, name, id]: &[u8; NARROW_ENTRY]) -> Entry {
+fn narrow_entry([a, b, name, id]: [u8; NARROW_ENTRY]) -> Entry {
     Entry { line: u16::from_le_bytes([a, b]) as usize, name: name as usize, id }
 }
 
@@ -142,7 +142,7 @@ impl<'a> PackedHead<'a> {
                 let line = u32::from_le_bytes([a, b, c, d]) as usize;
                 Entry { line, name: u16::from_le_bytes([n0, n1]) as usize, id }
             }
-            [a, b, name, id] => narrow_entry(&[a, b, name, id]),
+            [a, b, name, id] => narrow_entry([a, b, name, id]),
             _ => Entry { line: 0, name: 0, id: UNKNOWN },
         })
     }
@@ -230,7 +230,7 @@ impl<'a> PackedHead<'a> {
     /// Adds the fields of the table. Returns false if the table is damaged and does not match the text.
     fn push_fields(&self, msg: &mut Message, text: Text, at: usize) -> bool {
         if self.flags & PLAIN != 0 {
-            let entries = self.entries.as_chunks().0.iter().map(narrow_entry);
+            let entries = self.entries.as_chunks().0.iter().copied().map(narrow_entry);
             return msg.push_lines(text.tail(at), entries.map(|e| (e.line, e.name, e.name + 2, e.id)));
         }
         let lines =

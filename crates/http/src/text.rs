@@ -47,6 +47,7 @@ impl Text {
     }
 
     /// Returns the part from `from` (inclusive) to `to` (exclusive), clipped to the text.
+    #[must_use]
     pub const fn slice(self, from: usize, to: usize) -> Text {
         let to = if to as u32 > self.len { self.len } else { to as u32 };
         let from = if from as u32 > to { to } else { from as u32 };
@@ -54,6 +55,7 @@ impl Text {
     }
 
     /// Returns the part from `from` to the end.
+    #[must_use]
     pub const fn tail(self, from: usize) -> Text {
         self.slice(from, self.len as usize)
     }

@@ -184,7 +184,7 @@ fn given_secret(said: &RawOptions, jail: &Jail) -> Outcome<Option<PathBuf>> {
 
 /// Returns the machine and the choices as the banner contains them, in varnishd's form.
 fn platform(host: &Uname, jail: &Jail, storages: &[Storage], hash: &str) -> String {
-    let stores: Vec<&str> = storages.iter().map(|s| s.method()).collect();
+    let stores: Vec<&str> = storages.iter().map(Storage::method).collect();
     format!(
         "{},{},{},-j{},-s{},-h{hash}",
         host.sysname().to_string_lossy(),

@@ -21,8 +21,8 @@ pub fn path(argument: Option<&str>) -> PathBuf {
     Path::new(STATE_DIR).join(argument.filter(|a| !a.is_empty()).unwrap_or(DEFAULT_NAME))
 }
 
-fn refuse(complain: &Complain, text: String) -> Outcome<()> {
-    complain.say(Level::Error, &text);
+fn refuse(complain: &Complain, text: &str) -> Outcome<()> {
+    complain.say(Level::Error, text);
     Err(Fault::silent(2))
 }
 
@@ -33,7 +33,7 @@ pub fn make(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
     match fs::DirBuilder::new().mode(0o755).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             let text = format!("Cannot create working directory '{shown}': {}\n", words(&error));
-            return refuse(complain, text);
+            return refuse(complain, &text);
         }
         _ => {}
     }
@@ -41,7 +41,7 @@ pub fn make(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
         && let Err(error) = std::os::unix::fs::chown(path, None, Some(manager.gid))
     {
         let text = format!("Cannot change group of working directory '{shown}': {}", words(&error));
-        return refuse(complain, text);
+        return refuse(complain, &text);
     }
     Ok(())
 }
@@ -50,7 +50,7 @@ pub fn make(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
 pub fn enter(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
     make(path, jail, complain)?;
     let shown = path.display();
-    let refuse = |text: String| refuse(complain, text);
+    let refuse = |text: String| refuse(complain, &text);
     let _root = jail.raise();
     if let Err(error) = std::env::set_current_dir(path) {
         return refuse(format!("Cannot change to working directory '{shown}': {}\n", words(&error)));

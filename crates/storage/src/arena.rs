@@ -126,7 +126,7 @@ impl Arena {
                 system::extend(fd.as_fd(), size)?;
                 (Mapping::new(fd, size as usize)?, size)
             }
-            None => map_reserve(fd, reserve)?,
+            None => map_reserve(&fd, reserve)?,
         };
         let geometry = Geometry::for_size(bytes);
         let pages = u32::try_from(bytes / u64::from(PAGE)).unwrap_or(u32::MAX);
@@ -316,7 +316,7 @@ impl fmt::Debug for Arena {
 }
 
 /// Maps sparse space: so many bytes, or as many as the system lets us.
-fn map_reserve(fd: OwnedFd, wanted: u64) -> io::Result<(Mapping, u64)> {
+fn map_reserve(fd: &OwnedFd, wanted: u64) -> io::Result<(Mapping, u64)> {
     let mut bytes = wanted - wanted % u64::from(PAGE);
     loop {
         match system::resize(fd.as_fd(), bytes).and_then(|()| Mapping::new(fd.try_clone()?, bytes as usize)) {

@@ -8,6 +8,7 @@ use crate::compiler::Compiler;
 use crate::returns_table::returns_of;
 use crate::symbols::{Kind, SymbolId, Use, UseKind};
 use crate::types::{Action, Method};
+use std::fmt::Write as _;
 
 /// One subroutine on the way down.
 struct Frame {
@@ -185,7 +186,7 @@ impl Compiler<'_> {
                 let mut text =
                     format!("\n...which is the \"{}\" subroutine\nLegal returns are:", method.sub_name());
                 for action in Action::ALL.into_iter().filter(|a| legal & 1 << *a as u32 != 0) {
-                    text.push_str(&format!(" \"{}\"", action.name()));
+                    let _ = write!(text, " \"{}\"", action.name());
                 }
                 text.push('\n');
                 self.say(text);

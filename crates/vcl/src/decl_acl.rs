@@ -5,6 +5,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::compiler::{Compiler, Res, Stop};
@@ -140,7 +141,7 @@ impl Compiler<'_> {
             self.skip(Tok::Semi)?;
         }
         self.skip(Tok::RBrace)?;
-        let entries = tree.iter().map(|(network, entry)| self.acl_result(network, entry)).collect();
+        let entries = tree.iter().map(|(network, entry)| Self::acl_result(network, entry)).collect();
         let index = self.global_index(symbol) as usize;
         let acl = &mut self.program.acls[index];
         acl.entries = entries;
@@ -358,15 +359,17 @@ impl Compiler<'_> {
     }
 
     /// Returns the entry as the program contains it, with its text for the log.
-    fn acl_result(&self, network: &Network, entry: &Entry) -> AclEntry {
+    fn acl_result(network: &Network, entry: &Entry) -> AclEntry {
         let bits = network.bits - 8;
         let mut text = format!("\"{}\"", entry.host);
         match entry.mask {
-            Some(mask) if mask != entry.address => text.push_str(&format!("/{bits}")),
+            Some(mask) if mask != entry.address => {
+                let _ = write!(text, "/{bits}");
+            }
             _ => {}
         }
         if let Some(fixed) = &entry.fixed {
-            text.push_str(&format!(" fixed: {fixed}"));
+            let _ = write!(text, " fixed: {fixed}");
         }
         AclEntry { negated: entry.negated, address: network.address(), bits: bits as u8, text }
     }

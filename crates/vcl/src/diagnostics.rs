@@ -152,8 +152,8 @@ fn shown(line: &[u8]) -> impl Iterator<Item = Shown> {
         let bad = start + chunk.valid().len();
         let good = chunk.valid().char_indices();
         let good = good.map(move |(i, c)| Shown { at: start + i, c, bytes: c.len_utf8() });
-        let lone = |at| Shown { at, c: char::REPLACEMENT_CHARACTER, bytes: 1 };
-        good.chain((bad..bad + chunk.invalid().len()).map(lone))
+        let broken = |at| Shown { at, c: char::REPLACEMENT_CHARACTER, bytes: 1 };
+        good.chain((bad..bad + chunk.invalid().len()).map(broken))
     })
 }
 

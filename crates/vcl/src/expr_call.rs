@@ -1,5 +1,6 @@
 //! Calls of module functions and methods, and `new`: arguments by position and by name.
 
+use std::fmt::Write as _;
 use std::rc::Rc;
 
 use crate::compiler::{Compiler, Mention, Mode, Res, Stop};
@@ -116,7 +117,7 @@ impl Compiler<'_> {
         if !values.iter().any(|v| v == word) {
             let mut message = String::from("Wrong enum value.  Expected one of:\n");
             for value in values {
-                message.push_str(&format!("\t{value}\n"));
+                let _ = writeln!(message, "\t{value}");
             }
             return self.fail(message, self.t);
         }

@@ -26,10 +26,10 @@ struct Loader<'a> {
 pub(crate) fn load(main: SourceText, builtin: &str, options: &Options) -> Texts {
     let mut loader =
         Loader { options, sources: Vec::new(), tokens: Vec::new(), report: Diagnostic::new(Severity::Error) };
-    let mut built_in = SourceText::new("<builtin>", builtin.into(), None);
-    built_in.builtin = true;
-    let loaded = loader.source(main, 0, false).and_then(|()| loader.source(built_in, 0, true));
-    let errors = if loaded.is_err() { vec![loader.report] } else { Vec::new() };
+    let mut predefined = SourceText::new("<builtin>", builtin.into(), None);
+    predefined.builtin = true;
+    let result = loader.source(main, 0, false).and_then(|()| loader.source(predefined, 0, true));
+    let errors = if result.is_err() { vec![loader.report] } else { Vec::new() };
     Texts { sources: loader.sources, tokens: loader.tokens, errors }
 }
 

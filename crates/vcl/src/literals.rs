@@ -1,5 +1,6 @@
 //! Literals with units, flags, and host names, which declarations and expressions share.
 
+use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
 use lacquer_params::number;
@@ -125,7 +126,7 @@ impl Compiler<'_> {
                  Please specify which exact address you want to use, we found all of these:\n"
             );
             for address in &addresses {
-                message.push_str(&format!("\t{}:{}\n", address.ip(), address.port()));
+                let _ = writeln!(message, "\t{}:{}", address.ip(), address.port());
             }
             return self.fail(message, token);
         }

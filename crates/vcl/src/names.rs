@@ -6,6 +6,7 @@ use crate::lexer::Tok;
 use crate::program::At;
 use crate::symbols::{Fmt, HIGHEST, Kind, LOWEST, Meaning, Proc, SymbolId, Symbols, TokenId, Use, UseKind};
 use crate::variables_table::ALL;
+use std::fmt::Write as _;
 
 impl Compiler<'_> {
     /// Fails unless the current token is a plain name: no dots, no special characters.
@@ -154,11 +155,11 @@ impl Compiler<'_> {
             if !matches!(other.kind, Kind::Object | Kind::Instance) {
                 message.push_str(" (Only available when");
                 if other.since > LOWEST {
-                    message.push_str(&format!(" {:.1} <=", f64::from(other.since) / 10.0));
+                    let _ = write!(message, " {:.1} <=", f64::from(other.since) / 10.0);
                 }
                 message.push_str(" VCL syntax");
                 if other.until < HIGHEST || other.kind == Kind::Reserved {
-                    message.push_str(&format!(" <= {:.1}", f64::from(other.until) / 10.0));
+                    let _ = write!(message, " <= {:.1}", f64::from(other.until) / 10.0);
                 }
                 message.push(')');
             }

@@ -8,6 +8,7 @@ use crate::returns_table::methods_by_name;
 use crate::symbols::{Action, Fmt, HIGHEST, Kind, LOWEST, Meaning, TokenId};
 use crate::types::Method;
 use crate::variables_table::{ALL, ENTRIES, HEADERS, Headers};
+use std::fmt::Write as _;
 
 const DECLARATIONS: [&str; 6] = ["acl", "sub", "backend", "probe", "import", "vcl"];
 
@@ -296,7 +297,7 @@ impl Compiler<'_> {
         self.show(name);
         let mut list = String::from("Valid vcl_* subroutines are:\n");
         for sub in &self.builtin_subs {
-            list.push_str(&format!("\t{sub}\n"));
+            let _ = writeln!(list, "\t{sub}");
         }
         self.say(list);
         if let Some(hint) = crate::hints::for_unknown_method(self.text(name)) {

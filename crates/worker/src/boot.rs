@@ -133,7 +133,7 @@ fn start_reactors(shared: &Arc<Shared>, sockets: &[Arc<Inherited>]) -> Result<()
                 Ok(runtime) => {
                     shared.runtimes.add(runtime.handle().clone());
                     let _ = started.send(Ok(()));
-                    react(&runtime, Reactor::new(shared, id, MAKERS), &balancer, arrivals, sockets);
+                    react(&runtime, &Reactor::new(shared, id, MAKERS), &balancer, arrivals, sockets);
                 }
                 Err(e) => drop(started.send(Err(e))),
             })
@@ -166,7 +166,7 @@ fn spawn(
 
 fn react(
     runtime: &LocalRuntime,
-    reactor: Rc<Reactor>,
+    reactor: &Rc<Reactor>,
     balancer: &Arc<ConnectionBalancer>,
     arrivals: UnboundedReceiver<Arrival>,
     sockets: Vec<Arc<Inherited>>,
@@ -174,13 +174,13 @@ fn react(
     crate::sys::prepare_thread();
     reactor.watched.on_this_thread();
     for socket in sockets {
-        spawn(runtime, &reactor, Place::Accepting, accept_loop(reactor.clone(), balancer.clone(), socket));
+        spawn(runtime, reactor, Place::Accepting, accept_loop(reactor.clone(), balancer.clone(), socket));
     }
-    spawn(runtime, &reactor, Place::Accepting, arrivals_loop(reactor.clone(), arrivals));
-    spawn(runtime, &reactor, Place::Sweeping, reactor.clone().keep_sweeping());
+    spawn(runtime, reactor, Place::Accepting, arrivals_loop(reactor.clone(), arrivals));
+    spawn(runtime, reactor, Place::Sweeping, reactor.clone().keep_sweeping());
     // A round checks all connections, however many there are.
     let watching = tokio::task::unconstrained(crate::origin_watch::watch(reactor.clone()));
-    spawn(runtime, &reactor, Place::Housekeeping, watching);
-    let work = pin!(Rc::clone(&reactor).housekeeping());
+    spawn(runtime, reactor, Place::Housekeeping, watching);
+    let work = pin!(Rc::clone(reactor).housekeeping());
     runtime.block_on(in_turns(&reactor.watched.turn, Place::Housekeeping, work));
 }

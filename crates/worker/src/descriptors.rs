@@ -45,10 +45,10 @@ pub struct Calls {
 impl Calls {
     /// Returns the most urgent call since then.
     pub fn since(self, before: Calls) -> Option<Need> {
-        if self.none != before.none {
-            Some(Need::Urgent)
-        } else {
+        if self.none == before.none {
             (self.few != before.few).then_some(Need::Soon)
+        } else {
+            Some(Need::Urgent)
         }
     }
 }

@@ -148,7 +148,7 @@ pub struct Tags {
 }
 
 impl Tags {
-    fn of(&self, slot: Slot) -> Tag {
+    fn of(self, slot: Slot) -> Tag {
         match slot {
             Slot::Method => self.method,
             Slot::Url => self.url,

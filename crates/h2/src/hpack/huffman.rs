@@ -136,7 +136,7 @@ fn look_up(bits: u64) -> Lookup {
 /// Bits of the input, the next one first.
 struct Bits<'a> {
     input: &'a [u8],
-    bits: u64,
+    next: u64,
     count: u32,
 }
 
@@ -145,7 +145,7 @@ impl Bits<'_> {
     #[inline]
     fn refill_fast(&mut self) -> bool {
         let Some(word) = self.input.first_chunk::<8>() else { return false };
-        self.bits |= u64::from_be_bytes(*word) >> self.count;
+        self.next |= u64::from_be_bytes(*word) >> self.count;
         let bytes = (63 - self.count) / 8;
         self.input = &self.input[bytes as usize..];
         self.count += bytes * 8;
@@ -154,7 +154,7 @@ impl Bits<'_> {
 
     fn refill(&mut self) {
         while let (true, Some((&byte, rest))) = (self.count <= 56, self.input.split_first()) {
-            self.bits |= u64::from(byte) << (56 - self.count);
+            self.next |= u64::from(byte) << (56 - self.count);
             self.count += 8;
             self.input = rest;
         }
@@ -162,7 +162,7 @@ impl Bits<'_> {
 
     #[inline]
     fn skip(&mut self, bits: u32) {
-        self.bits <<= bits;
+        self.next <<= bits;
         self.count -= bits;
     }
 }
@@ -171,16 +171,16 @@ impl Bits<'_> {
 pub fn decode(input: &[u8], out: &mut [u8]) -> Result<Option<usize>, HpackError> {
     /// The number of lookups for which 56 bits always suffice.
     const LOOKUPS: u32 = 56 / WINDOW;
-    let mut bits = Bits { input, bits: 0, count: 0 };
+    let mut bits = Bits { input, next: 0, count: 0 };
     let mut at = 0;
     'words: while at + 2 * LOOKUPS as usize <= out.len() && bits.refill_fast() {
         for _ in 0..LOOKUPS {
-            let found = look_up(bits.bits);
+            let found = look_up(bits.next);
             if found.first_bits == 0 {
                 if bits.count < MAX_BITS {
                     continue 'words;
                 }
-                let (c, width) = long_code(bits.bits).ok_or(HpackError::Huffman)?;
+                let (c, width) = long_code(bits.next).ok_or(HpackError::Huffman)?;
                 out[at] = c;
                 at += 1;
                 bits.skip(width);
@@ -197,13 +197,13 @@ pub fn decode(input: &[u8], out: &mut [u8]) -> Result<Option<usize>, HpackError>
 fn decode_rest(mut bits: Bits<'_>, out: &mut [u8], mut at: usize) -> Result<Option<usize>, HpackError> {
     loop {
         bits.refill();
-        let found = look_up(bits.bits);
+        let found = look_up(bits.next);
         let (c, width) = match found.first_bits {
-            0 => long_code(bits.bits).ok_or(HpackError::Huffman)?,
+            0 => long_code(bits.next).ok_or(HpackError::Huffman)?,
             width => (found.chars[0], u32::from(width)),
         };
         if width > bits.count {
-            let padding = bits.bits.leading_ones() >= bits.count && bits.count < 8;
+            let padding = bits.next.leading_ones() >= bits.count && bits.count < 8;
             return if padding { Ok(Some(at)) } else { Err(HpackError::Huffman) };
         }
         let Some(place) = out.get_mut(at) else { return Ok(None) };

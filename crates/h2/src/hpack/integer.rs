@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn examples_of_the_rfc() {
         for (prefix, value, bytes) in
-            [(5, 10, &[0b01010][..]), (5, 1337, &[0b11111, 0b10011010, 0b1010]), (8, 42, &[42])]
+            [(5, 10, &[0b01010][..]), (5, 1337, &[0b11111, 0b1001_1010, 0b1010]), (8, 42, &[42])]
         {
             let mut out = Vec::new();
             write(&mut out, prefix, 0, value);

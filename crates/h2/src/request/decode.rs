@@ -8,7 +8,7 @@ use crate::hpack::{Decoder, HpackError, Line, Step, TRUNCATED};
 use lacquer_http::h1::{canonical_request_length, content_length};
 use lacquer_http::header_table::{COOKIE, HOST};
 use lacquer_http::workspace::Mark;
-use lacquer_http::{Filter, Message, Slot, Text, Workspace, fixed};
+use lacquer_http::{Field, Filter, Message, Slot, Text, Workspace, fixed};
 
 const REQ_SIZE: Error = Error::Stream(Reason::ReqSize);
 const DAMAGED: Error = Error::Connection(Reason::CompressionError);
@@ -248,7 +248,7 @@ fn join_hosts(ws: &mut Workspace, msg: &mut Message) {
     }
     let first = msg.get(ws, HOST).unwrap_or_default();
     let agree = msg.get_all(ws, HOST).all(|host| host.eq_ignore_ascii_case(first));
-    if agree && let Some(line) = msg.find(ws, HOST).map(|field| field.line_text()) {
+    if agree && let Some(line) = msg.find(ws, HOST).map(Field::line_text) {
         // The line is in the workspace, and there is room where two were taken away.
         let _ = msg.set_line(ws, HOST, line, |_| ());
     }
@@ -260,7 +260,7 @@ fn request(ws: &Workspace, msg: &Message, end_stream: bool, log: Log<'_>) -> Res
         log(Note::new(Tag::Debug, text));
         MALFORMED
     };
-    let length = content_length(msg, ws).map_err(|()| debug("Non-parseable Content-Length"))?;
+    let length = content_length(msg, ws).map_err(|_| debug("Non-parseable Content-Length"))?;
     let body = match length {
         Some(1..) if end_stream => {
             const TEXT: &str = "H2: rx header with END_STREAM and content-length > 0";

@@ -177,10 +177,8 @@ impl ChunkedDecoder {
         self.state = match (self.state, b) {
             (State::DataEnd, b'\r') => State::DataNewline,
             (State::DataNewline, b'\n') => State::SizeStart,
-            (State::DataEnd, b'\n') if self.lenient => State::SizeStart,
-            (State::DataEnd | State::DataNewline, _) => return Err(ChunkError::TailNoNewline),
+            (State::DataEnd, b'\n') | (State::SizeStart, b' ' | b'\t') if self.lenient => State::SizeStart,
 
-            (State::SizeStart, b' ' | b'\t') if self.lenient => State::SizeStart,
             (State::SizeStart, _) if is_hex(b) => {
                 (self.left, self.zeros) = (0, 0);
                 self.state = State::Size { digits: 0 };
@@ -202,7 +200,9 @@ impl ChunkedDecoder {
             (State::Tail, b'\r') => State::TailNewline,
             (State::TailNewline, b'\n') => State::Done,
             (State::Tail, b'\n') if self.lenient => State::Done,
-            (State::Tail | State::TailNewline, _) => return Err(ChunkError::TailNoNewline),
+            (State::DataEnd | State::DataNewline | State::Tail | State::TailNewline, _) => {
+                return Err(ChunkError::TailNoNewline);
+            }
 
             (State::Data | State::Done, _) => return Ok(false),
         };

@@ -1,7 +1,7 @@
 //! The framing of bodies. Everything ambiguous is an error, because request smuggling needs two readers who
 //! disagree about the end of a body (RFC 9112 section 6.3).
 
-use super::length::{ResponseLength, content_length};
+use super::length::{BadLength, ResponseLength, content_length};
 use crate::authority::is_valid_host;
 use crate::body_status::BodyStatus;
 use crate::header_table::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
@@ -28,7 +28,12 @@ impl Framing {
     }
 }
 
-fn framing(msg: &Message, ws: &Workspace, length: Result<Option<u64>, ()>, is_request: bool) -> Framing {
+fn framing(
+    msg: &Message,
+    ws: &Workspace,
+    length: Result<Option<u64>, BadLength>,
+    is_request: bool,
+) -> Framing {
     let Ok(length) = length else { return Framing::ERROR };
     let mut codings = msg.get_all(ws, TRANSFER_ENCODING);
     if let Some(coding) = codings.next() {

@@ -329,7 +329,7 @@ fn parse_line(line: &[u8], at: usize, hdr_len: usize) -> Result<Field, BogoKind>
 /// it replaced.
 fn rehost(ws: &mut Workspace, msg: &mut Message, authority: Range<usize>) -> Result<Text, ()> {
     let url = msg.text(Slot::Url);
-    let old = msg.fields().iter().find(|f| f.is(ws, HOST)).map_or(Text::NONE, |f| f.line_text());
+    let old = msg.fields().iter().find(|f| f.is(ws, HOST)).map_or(Text::NONE, Field::line_text);
     msg.unset(ws, HOST, |_| ());
     let prefix = ws.copy(b"Host: ").map_err(drop)?;
     let line = ws.join(&[prefix, url.slice(authority.start, authority.end)]).map_err(drop)?;

@@ -121,9 +121,8 @@ pub fn check_partial(
         Ok(got) => got.flatten(),
         Err(()) => return refuse("Invalid content-range header"),
     };
-    let length = match crate::h1::content_length(beresp, ws) {
-        Ok(length) => length,
-        Err(()) => return refuse("Invalid content-length header"),
+    let Ok(length) = crate::h1::content_length(beresp, ws) else {
+        return refuse("Invalid content-length header");
     };
     let Some(got) = got else {
         return PartialCheck::Odd("Missing content-range header or unknown range unit");

@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 const MAX_FILE_LINES: usize = 600;
 const MAX_FUNCTION_LINES: usize = 70;
 
+/// Lints of clippy that are switched off, in the workspace's manifest and in the code together.
+const MAX_CLIPPY_EXCEPTIONS: usize = 12;
+
 /// Where `unsafe` may stand: whole crates, or files whose path begins so.
 /// A host that stands in for the worker's makes the same promise.
 const UNSAFE_HOMES: [&str; 6] = [
@@ -219,6 +222,32 @@ fn modules_do_not_use_each_other_in_circles() {
         faults.extend(circles.iter().map(|circle| format!("{name}: {}", circle.join(" "))));
     }
     report("move what both need below them, or pass it in", &faults);
+}
+
+#[test]
+fn exceptions_from_clippy_are_few_and_have_reasons() {
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).expect("the workspace has one");
+    let (_, lints) = manifest.split_once("[workspace.lints.clippy]").expect("it configures clippy");
+    let allowed =
+        lints.lines().take_while(|line| !line.starts_with('[')).filter(|line| line.contains("\"allow\""));
+    let mut places: Vec<(String, bool)> =
+        allowed.map(|line| (format!("Cargo.toml: {line}"), line.contains("# "))).collect();
+    for s in &sources() {
+        for (offset, _) in s.code.match_indices("clippy::") {
+            let attribute = s.code[offset..].split_once(']').map_or("", |(inside, _)| inside);
+            places.push((at(s, line_of(&s.code, offset)), attribute.contains("reason")));
+        }
+    }
+    let unexplained: Vec<_> =
+        places.iter().filter(|(_, reason)| !reason).map(|(place, _)| place.clone()).collect();
+    report("give the reason, in a comment or as `reason = \"...\"`", &unexplained);
+    if places.len() > MAX_CLIPPY_EXCEPTIONS {
+        let places: Vec<_> = places.into_iter().map(|(place, _)| place).collect();
+        report(
+            &format!("do as clippy advises: at most {MAX_CLIPPY_EXCEPTIONS} exceptions are allowed"),
+            &places,
+        );
+    }
 }
 
 /// Each crate's folder and manifest.

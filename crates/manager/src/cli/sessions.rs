@@ -107,11 +107,10 @@ impl Sessions {
         self.all.iter().map(|session| {
             let (fd, interest) = session.interest();
             let flags = match interest {
-                Interest::Input => PollFlags::IN,
+                // The end of a compilation is a hangup of the other end.
+                Interest::Input | Interest::Compiled => PollFlags::IN,
                 Interest::Output => PollFlags::OUT,
                 Interest::Hangup => PollFlags::empty(),
-                // The other end hangs up.
-                Interest::Compiled => PollFlags::IN,
             };
             PollFd::from_borrowed_fd(fd, flags)
         })

@@ -113,7 +113,7 @@ pub async fn deliver(req: &mut Req, object: ObjRef) -> Step {
 /// Returns whether the client's conditions make the body unnecessary.
 fn not_modified(req: &Req, object: &ObjRef) -> bool {
     let ws = &req.task.ws;
-    conditional::not_modified(&req.http, ws, &req.resp, ws, req.t_req, || object.last_modified())
+    conditional::not_modified(&req.http, ws, &req.resp, ws, req.t_request, || object.last_modified())
 }
 
 /// Ends the connection if the request's body is broken.

@@ -35,8 +35,8 @@ pub async fn play(
     let player = Player::new(program);
     let gzip = player.is_gzip();
     let mut play = Play { object, pipeline, gzip, sum: Checksum::default(), at: 0 };
-    let played = play.all(req, player).await;
-    (play.pipeline, played)
+    let result = play.all(req, player).await;
+    (play.pipeline, result)
 }
 
 struct Play<'o> {
@@ -147,7 +147,7 @@ async fn run(
         vcl: req.first_vcl.as_ref().unwrap_or(&req.task.vcl).clone(),
         tx: req.tx.clone(),
         t_first: now,
-        t_req: req.t_req,
+        t_req: req.t_request,
     };
     let child = slot.occupy(|memory| Req::new(start, memory))?;
     child.esi_level = level;

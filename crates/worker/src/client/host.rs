@@ -158,7 +158,7 @@ impl Host for Req {
         if !matches!(self.task.method, Method::Hit | Method::Miss) {
             return Err("purge can only happen in vcl_hit{} or vcl_miss{}".to_owned());
         }
-        Ok(purge::of_hash(&self.task, &self.digest, mode, self.t_req))
+        Ok(purge::of_hash(&self.task, &self.digest, mode, self.t_request))
     }
 
     fn purge_tags(&mut self, tags: &[&[u8]], mode: PurgeMode) -> HostResult<LocalFuture<'_, i64>> {

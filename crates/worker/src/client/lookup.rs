@@ -93,7 +93,7 @@ async fn wait_for_other(req: &mut Req, wait: Wait) -> Result<Resumed, Step> {
 }
 
 fn log_marker(req: &mut Req, tag: Tag, marker: &Object) {
-    let ttl = marker.fresh_until(req.rules.limits()) - req.t_req;
+    let ttl = marker.fresh_until(req.rules.limits()) - req.t_request;
     req.task.log.put_fmt(tag, format_args!("{} {ttl:.6}", marker.vxid()));
 }
 
@@ -108,7 +108,7 @@ fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>, on_shi
     let other_variant = RefCell::new(Vec::new());
     let slice = Slice::default();
     let args = LookupArgs {
-        t_req: req.t_req,
+        t_req: req.t_request,
         limits: req.rules.limits(),
         always_miss: req.rules.always_miss,
         ignore_busy: req.rules.ignore_busy,
@@ -143,7 +143,7 @@ fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>, on_shi
 
 /// Logs `Hit`: the object, its lifetime, and the progress of its fetch if that still goes on.
 fn log_hit(req: &mut Req, object: &Object) {
-    let ttl = object.fresh_until(req.rules.limits()) - req.t_req;
+    let ttl = object.fresh_until(req.rules.limits()) - req.t_request;
     let timers = object.timers();
     let (grace, keep) = (f64::from(timers.grace), f64::from(timers.keep));
     let vxid = Field::Number(object.vxid());
@@ -165,7 +165,7 @@ async fn hit(req: &mut Req, object: ObjRef, refresh: Option<Busy>) -> Step {
         Action::Deliver => {
             let c = &req.task.reactor.counters;
             c.cache_hit.add(1);
-            if object.fresh_until(req.rules.limits()) < req.t_req {
+            if object.fresh_until(req.rules.limits()) < req.t_request {
                 c.cache_hit_grace.add(1);
             }
             req.is_hit = true;

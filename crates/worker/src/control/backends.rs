@@ -142,12 +142,12 @@ fn flags(args: &[String]) -> Result<(Flags, usize), Answer> {
 }
 
 pub fn list(shared: &Shared, argv: &[String]) -> Answer {
-    let args = argv.get(1..).unwrap_or_default();
-    let (flags, count) = match flags(args) {
+    let words = argv.get(1..).unwrap_or_default();
+    let (flags, count) = match flags(words) {
         Ok(read) => read,
         Err(refusal) => return refusal,
     };
-    let pattern = match &args[count..] {
+    let pattern = match &words[count..] {
         [] => None,
         [pattern] => Some(pattern.as_str()),
         _ => return Answer::refuse(status::PARAM, "Too many arguments"),
@@ -170,7 +170,7 @@ pub fn list(shared: &Shared, argv: &[String]) -> Answer {
             lines.extend(details.chain(set_off));
         }
     }
-    Answer::ok(aligned(lines))
+    Answer::ok(aligned(&lines))
 }
 
 /// A line of `backend.list`: cells, or text that is printed as it is.
@@ -190,7 +190,7 @@ impl Line {
 }
 
 /// Lays out all cells in the same columns, those of details too.
-fn aligned(lines: Vec<Line>) -> String {
+fn aligned(lines: &[Line]) -> String {
     let rows: Vec<Vec<Cell>> = lines
         .iter()
         .filter_map(|l| if let Line::Cells(cells) = l { Some(cells.clone()) } else { None })
@@ -198,7 +198,7 @@ fn aligned(lines: Vec<Line>) -> String {
     let table = columns::layout(&rows);
     let mut rows = table.lines();
     let mut out = String::new();
-    for line in &lines {
+    for line in lines {
         match line {
             Line::Cells(_) => out.push_str(rows.next().unwrap_or_default()),
             Line::Text(text) => out.push_str(text),

@@ -116,17 +116,17 @@ fn words_of(body: &Request) -> String {
 }
 
 fn command(shared: &Arc<Shared>, argv: &[String]) -> Answer {
-    let Some((name, args)) = argv.split_first() else {
+    let Some((name, rest)) = argv.split_first() else {
         return Answer::refuse(status::SYNTAX, "Empty CLI command.\n");
     };
     match name.as_str() {
         "vcl.list" => vcl_list::answer(shared, argv),
-        "ban" => bans::add(shared, args),
+        "ban" => bans::add(shared, rest),
         "ban.list" => bans::list(shared, argv),
         "backend.list" => backends::list(shared, argv),
-        "backend.set_health" => backends::set_health(shared, args),
+        "backend.set_health" => backends::set_health(shared, rest),
         other => match other.strip_prefix("debug.") {
-            Some(what) => debug::command(shared, what, args),
+            Some(what) => debug::command(shared, what, rest),
             None => Answer::unknown(),
         },
     }

@@ -66,7 +66,7 @@ pub async fn fetch(f: &mut Fetch) -> Step {
     } else if framing.status != BodyStatus::None {
         received = f.receive_body(&mut chain).await;
     }
-    f.take_report(chain.report(), status);
+    f.take_report(&chain.report(), status);
     if let Err(why) = received {
         return broken(f, &why);
     }

@@ -132,7 +132,7 @@ impl Fetch {
     }
 
     /// Logs the filters' report, and keeps with the object the parts that delivery needs.
-    pub(super) fn take_report(&mut self, report: Report, framing: BodyStatus) {
+    pub(super) fn take_report(&mut self, report: &Report, framing: BodyStatus) {
         let c = &self.task.reactor.counters;
         for note in &report.notes {
             match note {
@@ -142,7 +142,7 @@ impl Fetch {
             }
             self.task.log.put_fmt(Tag::ESI_xmlerror, format_args!("{note}"));
         }
-        self.task.log_filtered_in(&report);
+        self.task.log_filtered_in(report);
         self.task.log_received(framing.receiver(), self.account.beresp_reads, self.account.beresp_body);
         let extra = object_attributes::of(report.unpacked, report.program.as_deref());
         if let Some(object) = self.object.as_ref().filter(|_| !extra.is_empty()) {

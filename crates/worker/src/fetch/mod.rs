@@ -142,8 +142,8 @@ fn start(req: &mut Req, mode: Mode, how: &str, background: bool) -> (FetchDriver
     let mut slot = driver.slot();
     slot.prepare(&reactor.shared.log, &params);
     let mailbox = (driver.events(), driver.deadline());
-    let made = slot.occupy(|memory| start::from_request(req, mode, vxid, params, memory, mailbox));
-    let Some(fetch) = made else { return (driver, false) };
+    let fetch = slot.occupy(|memory| start::from_request(req, mode, vxid, params, memory, mailbox));
+    let Some(fetch) = fetch else { return (driver, false) };
     fetch.is_bgfetch = background;
     fetch.task.log.put_relation(Tag::Begin, "bereq", req.task.vxid(), how);
     fetch.task.log.put(Tag::VCL_use, fetch.task.vcl.name.as_bytes());

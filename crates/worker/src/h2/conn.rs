@@ -97,7 +97,7 @@ impl Conn {
     }
 
     /// Logs the reason for a fault and returns its error, which ends the stream or the connection.
-    pub fn told(&self, fault: Fault) -> Error {
+    pub fn told(&self, fault: &Fault) -> Error {
         if let Some(note) = &fault.note {
             self.note(note);
         }

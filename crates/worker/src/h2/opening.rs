@@ -134,7 +134,7 @@ impl Opening {
 
 fn accept(req: &mut Req, stream: &Rc<Stream>, head: &RequestHead) {
     let now = clock::real();
-    req.t_req = now;
+    req.t_request = now;
     req.task.now = now;
     req.task.timestamp("Req", now);
     stream.proto.borrow_mut().expect(head.body);

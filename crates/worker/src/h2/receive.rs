@@ -114,7 +114,7 @@ impl Receiver {
 
     fn charge_reset(&self, stream: &Stream) -> Result<(), Error> {
         let counted = self.conn.resets.borrow_mut().reset(clock::real(), stream.t_first);
-        if !counted.map_err(|fault| self.conn.told(fault))? {
+        if !counted.map_err(|fault| self.conn.told(&fault))? {
             return Ok(());
         }
         self.charge_address()
@@ -167,11 +167,11 @@ impl Receiver {
         let stream = if header.stream == 0 { None } else { Stream::find(&conn, header.stream) };
         let state = self.state_of(header.stream, stream.as_deref());
         let admit = conn.rules.borrow_mut().admit(&mut header, state, &mut |n| conn.note(&n));
-        let admit = admit.map_err(|fault| conn.told(fault))?;
+        let admit = admit.map_err(|fault| conn.told(&fault))?;
         if matches!(admit, Admit::Ignore) {
             return Ok(());
         }
-        match frame::parse(&header, payload).map_err(|fault| conn.told(fault))? {
+        match frame::parse(&header, payload).map_err(|fault| conn.told(&fault))? {
             Frame::Data { data, end_stream } => self.data(stream.as_deref(), &header, data, end_stream),
             Frame::Headers { fragment, end_headers, end_stream } => {
                 self.headers(&header, admit, end_stream, stream);
@@ -215,7 +215,7 @@ impl Receiver {
                 self.block = Some(Block::Trailers(decoder, stream));
                 return;
             }
-            Admit::Refuse(fault) => Err(conn.told(fault)),
+            Admit::Refuse(fault) => Err(conn.told(&fault)),
             _ if conn.is_crowded() => Err(self.decline()),
             _ => Opening::begin(conn, header.stream, self.now, end_stream, &mut self.hpack)
                 .ok_or_else(|| self.decline()),
@@ -285,7 +285,7 @@ impl Receiver {
             return sound.or_else(|error| if error.is_connection() { Err(error) } else { Ok(()) });
         };
         sound?;
-        stream.proto.borrow_mut().trailers().map_err(|fault| conn.told(fault))?;
+        stream.proto.borrow_mut().trailers().map_err(|fault| conn.told(&fault))?;
         stream.end();
         Ok(())
     }
@@ -316,7 +316,7 @@ impl Receiver {
     fn charge_connection(&self, header: &FrameHeader) -> Result<(), Error> {
         let conn = &self.conn;
         let mut window = conn.recv_window.get();
-        charge_connection(&mut window, header).map_err(|fault| conn.told(fault))?;
+        charge_connection(&mut window, header).map_err(|fault| conn.told(&fault))?;
         let params = conn.reactor.params();
         // Varnish counts a larger initial window of streams as the connection's window, and then sends no update.
         let spare = conn.local.initial_window_size.saturating_sub(INITIAL_WINDOW);
@@ -331,7 +331,7 @@ impl Receiver {
 
     fn data_of(&self, stream: &Stream, header: &FrameHeader, data: &[u8], end: bool) -> Result<(), Error> {
         let (conn, id) = (&self.conn, stream.id);
-        stream.proto.borrow_mut().data(header, data.len(), end).map_err(|fault| conn.told(fault))?;
+        stream.proto.borrow_mut().data(header, data.len(), end).map_err(|fault| conn.told(&fault))?;
         if !data.is_empty() && !stream.take_in(data, end) {
             let text = format_args!("H2: stream {id}: Failed to allocate request body buffer");
             conn.log(Tag::Debug, text);

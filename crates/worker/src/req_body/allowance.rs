@@ -34,7 +34,7 @@ fn maximum(params: &Params) -> f64 {
 
 impl Allowance {
     /// Returns the longest wait for the next byte, in seconds.
-    pub fn left(&self, params: &Params) -> f64 {
+    pub fn left(self, params: &Params) -> f64 {
         (maximum(params) - self.spent).max(0.0)
     }
 

@@ -16,7 +16,7 @@ pub const HASH_BLOB: u32 = 0x00d1_6357;
 /// Returns the time from which lifetimes count: the begin of the request, or in `vcl_deliver` the time when
 /// that was entered.
 fn ttl_now(req: &Req) -> f64 {
-    if req.task.method == Method::Deliver { req.task.now } else { req.t_req }
+    if req.task.method == Method::Deliver { req.task.now } else { req.t_request }
 }
 
 /// Returns the error for a variable that has no effect any more, because VCL has set the list of filters.
@@ -68,7 +68,7 @@ pub fn get_real(req: &Req, var: Var) -> f64 {
         Var::ReqGrace => req.rules.grace,
         Var::ReqTtl => req.rules.ttl,
         Var::ReqMaxAge => req.rules.max_age,
-        Var::ReqTime | Var::ReqTopTime => req.t_req,
+        Var::ReqTime | Var::ReqTopTime => req.t_request,
         Var::RespTime => req.t_resp,
         Var::ObjAge | Var::ObjGrace | Var::ObjKeep | Var::ObjTime | Var::ObjTtl => {
             req.object.as_ref().map_or(0.0, |o| object::get_real(o, var, ttl_now(req)))
@@ -185,13 +185,12 @@ pub fn set_bool(req: &mut Req, var: Var, value: bool) -> HostResult<()> {
         Var::ReqTrace => req.task.trace = value,
         // This is VCL 4.0, where only the outermost request can turn ESI off.
         Var::ReqEsi if req.esi_level == 0 => req.can_esi = value,
-        Var::ReqEsi => {}
         Var::RespDoEsi => match filters_are_fixed(req, var) {
             Some(fault) => return Err(fault),
             None => req.can_esi = value,
         },
-        // It follows from the request's header.
-        Var::ReqCanGzip => {}
+        // `req.can_gzip` follows from the request's header.
+        Var::ReqEsi | Var::ReqCanGzip => {}
         _ => return misplaced(var),
     }
     Ok(())

@@ -5,6 +5,7 @@
 mod host;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use lacquer_cli::link::VclState;
@@ -90,7 +91,7 @@ fn cancel(loaded: &LoadedVcl, name: &str, step: &str, message: &str) -> Answer {
     let _ = loaded.event(Event::Discard);
     let mut text = format!("VCL \"{name}\" Failed {step}");
     if !message.is_empty() {
-        text += &format!("\nMessage:\n\t{message}");
+        let _ = write!(text, "\nMessage:\n\t{message}");
     }
     Answer::refuse(status::CANT, text)
 }
