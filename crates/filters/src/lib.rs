@@ -57,7 +57,7 @@ pub struct Work {
 pub enum Flow {
     /// All input was taken. More comes out only for more input.
     Taken,
-    /// The output has the length of a step. The filter goes on when that was taken.
+    /// The output has the length of a step. The filter continues when that was taken.
     Full,
 }
 

@@ -16,7 +16,7 @@ pub enum Level {
     Info,
     /// Of interest in the foreground only.
     Debug,
-    /// Somebody was refused.
+    /// A client was refused.
     Security,
     /// Traffic of the CLI; never on stderr.
     Cli,

@@ -57,7 +57,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// To the standard output; whoever reads it may have seen enough before the end.
+/// Writes to the standard output. Its reader may close it before the end.
 pub fn show(text: &str) {
     let mut out = std::io::stdout();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

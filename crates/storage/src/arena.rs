@@ -132,7 +132,7 @@ impl Arena {
         let pages = u32::try_from(bytes / u64::from(PAGE)).unwrap_or(u32::MAX);
         let slabs = Slabs::new(geometry, if size.is_none() { EMPTY_SLABS } else { 0 });
         let arena = Self {
-            // Also lets go of what an earlier user of the descriptor left.
+            // This also drops the content that an earlier user of the descriptor left.
             can_punch: mapping.punch(0, bytes).is_ok(),
             mapping,
             limit: size,

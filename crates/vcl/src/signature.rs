@@ -190,7 +190,7 @@ pub fn parse_module(name: &str, text: &str) -> Result<ModuleSignatures, Signatur
             }
             Some("$Alias") if tokens.len() == 3 => {
                 let (old, new) = (&tokens[1].text, &tokens[2].text);
-                // `$Alias .old object.new` for methods, or `.old .new` of the object in hand.
+                // `$Alias .old object.new` for methods, or `.old .new` of the current object.
                 let object = match new.split_once('.') {
                     Some(("", _)) | None => module.objects.last().map_or("", |o| &o.name),
                     Some((object, _)) => object,

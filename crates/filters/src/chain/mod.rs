@@ -6,7 +6,7 @@
 
 use crate::{Filter, Flow, Report, Work};
 
-/// The most that a filter makes before somebody takes it.
+/// The largest number of bytes that a filter makes before they are taken.
 pub const STEP_MAX: usize = 64 * 1024;
 /// Steps shorter than this cost more in calls than they save in memory.
 const STEP_MIN: usize = 2 * 1024;

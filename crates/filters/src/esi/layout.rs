@@ -15,7 +15,7 @@ pub enum Part {
 /// The cut of packed output after a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// It goes on.
+    /// The output continues.
     None,
     /// At a byte boundary.
     Align,

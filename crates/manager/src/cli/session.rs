@@ -31,7 +31,7 @@ const LOGGED: usize = 8 << 10;
 pub enum Origin {
     /// Standard input of `-d`: its end is ours.
     Stdin,
-    /// Somebody connected to `-T`.
+    /// A client connected to `-T`.
     Telnet,
     /// We connected to `-M`.
     Master,
@@ -42,7 +42,7 @@ pub enum Origin {
 /// The outcome of a step for a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes on.
+    /// The session continues.
     Keep,
     /// It ends.
     Close,

@@ -245,7 +245,7 @@ impl<'p> SubEmitter<'_, 'p, '_> {
         )
     }
 
-    /// Between statements: goes on with another exit when many ways lead to this one.
+    /// Between statements: continues with another exit when many ways lead to this one.
     pub fn spread_exits(&mut self) {
         if self.ways >= MOST_WAYS {
             self.exit = self.b.create_block();

@@ -254,7 +254,8 @@ impl Ring {
     }
 }
 
-/// Such that the number overflows on the first turn: whoever mishandles that shall be seen early.
+/// The first number, at which the counter overflows on the first turn, so that readers that mishandle the
+/// overflow are found early.
 const FIRST_SEGMENT: u32 = u32::MAX - (SEGMENTS - 1);
 
 fn segment_size(space: usize) -> usize {
