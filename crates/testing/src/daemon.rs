@@ -12,6 +12,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::machine::Machine;
+pub use crate::machine::ticks;
 use crate::management::read_answer;
 pub use crate::patience::{PATIENCE, until};
 use crate::turns::{self, Alone};
@@ -254,13 +255,6 @@ fn resident_of(pid: u32) -> Resident {
         }
     }
     found
-}
-
-/// Returns the time a process had a processor, in ticks of 10 ms.
-pub fn ticks(pid: u32) -> u64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
-    fields.filter_map(|word| word.parse::<u64>().ok()).sum()
 }
 
 pub fn signal(pid: u32, name: &str) {
