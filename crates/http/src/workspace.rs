@@ -175,7 +175,7 @@ impl Workspace {
         Ok(text)
     }
 
-    /// Allocates the memory if that has not happened yet. Fails otherwise, because there is no room.
+    /// Takes the memory, if that has not happened yet. Fails if there is no room.
     #[cold]
     fn find_room(&mut self, len: usize) -> Result<(), Overflow> {
         if len > self.free_space() {

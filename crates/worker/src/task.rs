@@ -283,7 +283,7 @@ impl Logged<'_> {
         self.log_changed(line);
     }
 
-    /// Logs the new line, or that there was no room for it.
+    /// Logs the new line, if one was needed and there was room for it.
     fn log_changed(&mut self, line: Result<Option<Text>, Overflow>) {
         if let Ok(Some(line)) = line {
             self.log.put(self.tags.header, self.ws.get(line));
@@ -317,7 +317,8 @@ impl Logged<'_> {
         self.responds(made.is_ok());
     }
 
-    /// Does the same as [`Logged::respond`], with a reason that is in the workspace or fixed.
+    /// Does the same as [`Logged::respond`], with a reason that is in the workspace or fixed. `NONE` becomes
+    /// the standard one.
     pub fn respond_with(&mut self, status: u16, reason: Text) {
         let reason = if reason.is_none() { fixed_text_table::reason_text(status) } else { reason };
         self.message.put(self.ws, Slot::Proto, fixed::HTTP_11);
