@@ -1,5 +1,5 @@
-//! How many connections an origin serves at once, as far as that was seen. An origin with few threads leaves a connection
-//! beyond them waiting until another is closed: connections that rest must not make us open one too many.
+//! The number of connections that an origin was seen to serve at once. An origin with few threads leaves a connection
+//! beyond them waiting until another is closed. So connections that rest must not cause one too many to be opened.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ pub struct Capacity {
     alive: Arc<AtomicU32>,
     /// Open connections on which at least one response came.
     served: Arc<AtomicU32>,
-    /// The most that were served in this minute, and in the one before it.
+    /// The largest number that was served in this minute, and in the one before it.
     most: AtomicU32,
     most_before: AtomicU32,
     minute: AtomicU32,
@@ -55,7 +55,7 @@ impl Capacity {
         self.served.load(Ordering::Relaxed)
     }
 
-    /// Returns how many connections were served at once, at most, in this minute or the one before it.
+    /// Returns the largest number of connections that were served at once in this minute or the one before it.
     pub(crate) fn most(&self, minute: u32) -> u32 {
         let since = minute.saturating_sub(self.minute.load(Ordering::Relaxed));
         let before = self.most_before.load(Ordering::Relaxed);

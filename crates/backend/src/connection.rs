@@ -1,5 +1,5 @@
-//! A connection towards an origin, with what is known of it for as long as it lives: its next user need
-//! not ask the kernel again.
+//! A connection to an origin, with facts about it that last as long as the connection. Its next user need not
+//! ask the kernel again.
 
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -10,7 +10,7 @@ use crate::endpoint::Endpoint;
 use crate::record::Record;
 use crate::stream::{RxHalf, Stream, TxHalf};
 
-/// Both halves and the facts, until the connection is closed or put back.
+/// A connection: both halves and the facts, until it is closed or put back.
 pub struct Connection {
     pub rx: RxHalf,
     pub tx: TxHalf,
@@ -23,7 +23,7 @@ pub struct Connection {
 pub struct Facts {
     pub fd: RawFd,
     pub remote: Option<SocketAddr>,
-    /// Address and port of the far end, then of ours, as the log shows them.
+    /// Address and port of the remote end, then of the local one, as the log shows them.
     pub ends: Box<str>,
 }
 
@@ -51,7 +51,7 @@ impl Connection {
         Connection { rx, tx, facts, record: Box::new(Record::new(Instant::now(), counted)) }
     }
 
-    /// Takes the connection off the reactor it was made on and onto the current one.
+    /// Moves the connection from the reactor it was made on to the current one.
     pub(crate) fn rebind(self) -> Option<Connection> {
         let Connection { rx, tx, facts, record } = self;
         let (rx, tx) = rx.reunite(tx)?.rebind().ok()?.split();

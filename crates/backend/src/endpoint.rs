@@ -1,4 +1,4 @@
-//! Where an origin is, and how a connection to it is made.
+//! The addresses of an origin, and connecting to them.
 
 use std::borrow::Cow;
 use std::io;
@@ -29,7 +29,7 @@ pub struct Endpoint {
     held_down: Mutex<Option<HeldDown>>,
 }
 
-/// A failure to connect. Until it is over nobody tries again, and all attempts fail with the same error.
+/// A failure to connect. Until it is over, all attempts fail with the same error without trying.
 #[derive(Clone, Copy, Debug)]
 struct HeldDown {
     until: Instant,
@@ -37,10 +37,10 @@ struct HeldDown {
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-/// Endpoints that are gone.
+/// The number of endpoints that were dropped.
 static GONE: AtomicU64 = AtomicU64::new(0);
 
-/// How many endpoints there have been, and how many of them are gone.
+/// Returns the number of endpoints that were made, and the number of those that were dropped.
 pub fn made_and_gone() -> (u64, u64) {
     (NEXT_ID.load(Ordering::Relaxed) - 1, GONE.load(Ordering::Relaxed))
 }
@@ -51,10 +51,10 @@ impl Drop for Endpoint {
     }
 }
 
-/// Known endpoints, so that equal ones share an id. Dead ones fall out when the list is searched.
+/// Known endpoints, so that equal ones share an id. Dropped ones are removed when the list is searched.
 static KNOWN: Mutex<Vec<std::sync::Weak<Endpoint>>> = Mutex::new(Vec::new());
 
-/// Why there is no connection.
+/// The reason for which there is no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectError {
     pub errno: i32,
@@ -62,13 +62,13 @@ pub struct ConnectError {
 }
 
 impl ConnectError {
-    /// The number for the log: none while held down, the cause was logged before.
+    /// Returns the number for the log, or 0 while held down, because the cause was logged before.
     pub fn shown(self) -> i32 {
         if self.held_down { 0 } else { self.errno }
     }
 }
 
-/// How long an endpoint is left alone after a failure: local causes, refusals.
+/// The time for which an endpoint is held down after a failure: for local causes, and for refusals.
 #[derive(Clone, Copy, Debug)]
 pub struct Holddown {
     pub local: f64,
@@ -136,7 +136,7 @@ impl Endpoint {
 
     async fn connect_bare(&self, prefer_ipv6: bool) -> io::Result<Stream> {
         if let Some(path) = &self.path {
-            // The system marks abstract names by NUL, people by `@`.
+            // Abstract names begin with NUL for the system, and with `@` in text.
             let address = match path.strip_prefix('@') {
                 Some(name) => format!("\0{name}").into(),
                 None => Cow::Borrowed(path.as_str()),
@@ -175,7 +175,7 @@ impl Endpoint {
 
 async fn connect_tcp(addr: SocketAddr) -> io::Result<TcpStream> {
     let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // We send at once after connecting, and our first packet with bytes in it confirms the connection too.
+    // A request is sent at once after connecting, and its first packet also confirms the connection.
     let _ = sockopt::set_tcp_quickack(&socket, false);
     let stream = socket.connect(addr).await?;
     let _ = stream.set_nodelay(true);

@@ -1,5 +1,4 @@
-//! Connections: streams as both sides of the cache use them, the pools of idle ones towards origins, and
-//! the probes that check whether origins are well.
+//! Connections: streams for both sides of the cache, pools of idle connections to origins, and health probes.
 #![forbid(unsafe_code)]
 
 mod capacity;

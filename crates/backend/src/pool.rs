@@ -35,7 +35,7 @@ struct Pooled {
     connection: Connection,
     reactor: usize,
     since: Instant,
-    /// Not before this.
+    /// The time from which on it may be used.
     usable: Instant,
     /// A connection is opened rather than wait for it, even if the origin has as many as it was seen to serve.
     must: bool,
@@ -65,11 +65,11 @@ struct Idle {
 /// The connection that is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// The time after which silence is a proof.
+    /// The time after which silence proves that no response is missing.
     pub quiet: Duration,
-    /// How many are in use, this one included.
+    /// The number of connections in use, this one included.
     pub in_use: u32,
-    /// The most connections that there may be by the origin's declaration.
+    /// The limit of connections that the origin's declaration sets.
     pub declared: u32,
 }
 
@@ -88,12 +88,12 @@ impl Resting {
     }
 }
 
-/// Outcome of asking for a connection.
+/// The result of a search for a connection.
 pub enum Taken {
     Connection(Connection),
-    /// There is one that rests until then.
+    /// A connection rests until then.
     Resting(Resting),
-    /// There are some whose rest is cut short only if no connection may be opened.
+    /// Some connections rest. One of these rests is cut short if no connection may be opened.
     Spared,
     None,
 }
@@ -198,7 +198,7 @@ impl Idle {
         !self.ready.is_empty() || !self.resting.is_empty()
     }
 
-    /// Returns how many of these connections the origin has closed.
+    /// Returns the number of these connections that the origin has closed.
     fn closed(&self) -> usize {
         let is_closed = |pooled: &&Pooled| matches!(pooled.connection.rx.look(), Look::Closed);
         self.ready.iter().chain(&self.resting).filter(is_closed).count()
@@ -259,9 +259,9 @@ impl Pools {
         let mut has_spared = false;
         let n = self.shelves.len();
         for i in 0..n {
-            let shelf = &self.shelves[(reactor + i) % n];
+            let candidate = &self.shelves[(reactor + i) % n];
             loop {
-                let found = shelf.lock().take(endpoint.id, spared, now);
+                let found = candidate.lock().take(endpoint.id, spared, now);
                 let mut pooled = match found {
                     Found::Usable(pooled) => pooled,
                     Found::Resting(resting) => {
@@ -290,11 +290,11 @@ impl Pools {
                 if trial == Stage::NotBegun && !wanted.quiet.is_zero() {
                     let until = pooled.since + wanted.quiet;
                     if until > now {
-                        shelf.lock().give_back(endpoint, pooled);
+                        candidate.lock().give_back(endpoint, pooled);
                         return Taken::Resting(Resting { until, must: false });
                     }
                     let Some(run) = trust.begin_trial(now) else {
-                        shelf.lock().give_back(endpoint, pooled);
+                        candidate.lock().give_back(endpoint, pooled);
                         return self.wait_for_trial(endpoint, now + Duration::from_millis(1));
                     };
                     pooled.connection.record.begin_trial(run);
@@ -340,16 +340,16 @@ impl Pools {
         if !quiet.is_zero() {
             self.learn(endpoint, since);
         }
-        let mut shelf = self.shelves[reactor].lock();
-        if let Some(watcher) = shelf.watcher.take() {
+        let mut own = self.shelves[reactor].lock();
+        if let Some(watcher) = own.watcher.take() {
             // By an event of the past or a new one: tending finds out, and looks at all that come until then.
             if connection.rx.poll_readable(&mut Context::from_waker(&watcher)).is_ready() {
                 watcher.wake();
             } else {
-                shelf.watcher = Some(watcher);
+                own.watcher = Some(watcher);
             }
         }
-        let idle = shelf.idle_of(endpoint);
+        let idle = own.idle_of(endpoint);
         let (must, rests, rest) = match rest {
             Rest::Must(rest) => (true, true, rest),
             Rest::Prove(rest) => (false, true, rest),
@@ -367,12 +367,12 @@ impl Pools {
         } else {
             idle.ready.push_back(entry);
         }
-        drop(shelf);
+        drop(own);
         endpoint.trust.waiters().wake_one();
     }
 
-    /// Records how many connections the origin serves at once, if they are more than before. Those that it has closed
-    /// in favour of others do not count.
+    /// Records the number of connections that the origin serves at once, if it is larger than before. Connections that
+    /// it has closed in favour of others do not count.
     fn learn(&self, endpoint: &Endpoint, now: Instant) {
         let (capacity, minute) = (endpoint.trust.capacity(), endpoint.trust.minute(now));
         let served = capacity.served();
@@ -406,11 +406,11 @@ impl Pools {
         let mut tended = Tended { gone: self.lost.swap(0, Ordering::Relaxed), ..Tended::default() };
         let limit = Duration::from_secs_f64(limit.clamp(0.0, 1e9));
         let now = Instant::now();
-        let mut shelf = self.shelves[reactor].lock();
-        if !shelf.watcher.as_ref().is_some_and(|watcher| watcher.will_wake(cx.waker())) {
-            shelf.watcher = Some(cx.waker().clone());
+        let mut own = self.shelves[reactor].lock();
+        if !own.watcher.as_ref().is_some_and(|watcher| watcher.will_wake(cx.waker())) {
+            own.watcher = Some(cx.waker().clone());
         }
-        shelf.idle.retain(|_, idle| {
+        own.idle.retain(|_, idle| {
             let (is_useless, gone) = (idle.endpoint.strong_count() == 0, tended.gone);
             let Idle { endpoint, ready, resting } = idle;
             let mut stays = |pooled: &mut Pooled| {

@@ -1,7 +1,7 @@
-//! Health probes, the part without sockets: what a probe wants, what the last 64 attempts brought, and
-//! whether that makes an origin healthy.
+//! Health probes, the part without sockets: the settings of a probe, the results of the last 64 attempts, and
+//! the health that follows from them.
 //!
-//! Of each attempt eight facts are kept, each as a bit in a map of its own; the newest is the lowest bit.
+//! Eight facts are kept of each attempt, each as a bit in a map of its own. The newest attempt is the lowest bit.
 
 use std::fmt::Write;
 
@@ -12,13 +12,13 @@ pub struct Settings {
     pub interval: f64,
     pub window: u32,
     pub threshold: u32,
-    /// Good attempts that are taken for granted at the start.
+    /// The number of attempts that are assumed good at the start.
     pub initial: u32,
     pub status: u32,
     pub expect_close: bool,
 }
 
-/// The same as the user gave it; what is missing or zero gets its default.
+/// The settings as the user gave them. Missing or zero ones get their defaults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
     pub timeout: Option<f64>,
@@ -61,7 +61,7 @@ pub enum Fact {
     Happy,
 }
 
-/// Fact, letter, name for people.
+/// Each fact with its letter and its name in texts.
 const FACTS: [(Fact, char, &str); 8] = [
     (Fact::GoodIpv4, '4', "Good IPv4"),
     (Fact::GoodIpv6, '6', "Good IPv6"),
@@ -77,9 +77,9 @@ const FACTS: [(Fact, char, &str); 8] = [
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Attempt {
     facts: [bool; FACTS.len()],
-    /// Seconds to the end of the answer.
+    /// Seconds to the end of the response.
     pub took: f64,
-    /// First line of the answer, or what went wrong.
+    /// The first line of the response, or the error.
     pub text: String,
 }
 
@@ -92,7 +92,7 @@ impl Attempt {
         self.facts[fact as usize]
     }
 
-    /// Examines the answer's beginning: records its first line, and whether that has the wanted status.
+    /// Examines the beginning of the response: records its first line, and whether that has the wanted status.
     pub fn judge(&mut self, answer: &[u8], status: u32) {
         let end = answer.iter().position(|b| matches!(b, b'\r' | b'\n' | 0)).unwrap_or(answer.len());
         self.text = String::from_utf8_lossy(&answer[..end]).into_owned();
@@ -102,7 +102,7 @@ impl Attempt {
     }
 }
 
-/// The status of `HTTP/1.1 200 OK`; whatever number stands for the version.
+/// Returns the status of a line like `HTTP/1.1 200 OK`, with any version.
 fn status_of(line: &str) -> Option<u32> {
     let rest = line.strip_prefix("HTTP/")?.trim_start();
     let (version, rest) = rest.split_once(char::is_whitespace)?;
@@ -116,20 +116,20 @@ fn status_of(line: &str) -> Option<u32> {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     maps: [u64; FACTS.len()],
-    /// Good ones in the window.
+    /// The number of good attempts in the window.
     pub good: u32,
     pub last: f64,
     pub average: f64,
-    /// How many attempts the average is of; it forgets older ones.
+    /// The number of attempts that the average covers. Older ones fade.
     rate: f64,
     pub text: String,
 }
 
-/// The average is of about so many attempts.
+/// The largest number of attempts that the average covers, approximately.
 const AVERAGE_OVER: f64 = 4.0;
 
 impl History {
-    /// Begins anew, with the good attempts that are taken for granted.
+    /// Makes a history with the attempts that are assumed good.
     pub fn new(settings: &Settings) -> History {
         let mut history = History::default();
         let mut good = Attempt::default();
@@ -140,7 +140,7 @@ impl History {
         history
     }
 
-    /// Takes an attempt into the history, which judges health anew.
+    /// Adds an attempt to the history and judges the health anew.
     pub fn add(&mut self, attempt: &Attempt, settings: &Settings) {
         for (map, &fact) in self.maps.iter_mut().zip(&attempt.facts) {
             *map = *map << 1 | u64::from(fact);
@@ -155,7 +155,7 @@ impl History {
         self.good = (self.map(Fact::Happy) & window).count_ones();
     }
 
-    /// Of which attempts the fact is true: the latest is the lowest bit.
+    /// Returns the attempts for which the fact is true, as bits. The latest is the lowest bit.
     pub fn map(&self, fact: Fact) -> u64 {
         self.maps[fact as usize]
     }
@@ -176,7 +176,7 @@ impl History {
         )
     }
 
-    /// For `backend.list -p`.
+    /// Returns the text for `backend.list -p`.
     pub fn details(&self, settings: &Settings) -> String {
         let mut out = format!(
             "\n Current states  good: {:2} threshold: {:2} window: {:2}\n",
@@ -195,7 +195,7 @@ impl History {
         out
     }
 
-    /// For `backend.list -j -p`.
+    /// Returns the JSON for `backend.list -j -p`.
     pub fn json(&self, settings: &Settings) -> String {
         let mut out = "{\n".to_owned();
         for (fact, letter, _) in FACTS {

@@ -1,4 +1,4 @@
-//! One attempt of a health probe: connect, send the request, read the answer to its end.
+//! One attempt of a health probe: connect, send the request, read the response to its end.
 
 use std::io;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::endpoint::{Endpoint, Holddown, timed_out};
 use crate::probe::{Attempt, Fact, Settings};
 use crate::stream::{RxHalf, TxHalf};
 
-/// The request of a probe, and how to connect for it.
+/// The request of a probe, and the settings of its connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeRequest<'c> {
     pub endpoint: &'c Endpoint,
@@ -22,10 +22,10 @@ pub struct ProbeRequest<'c> {
     pub error_text: fn(i32) -> String,
 }
 
-/// Number of bytes of an answer that are examined.
+/// The number of bytes of a response that are examined.
 const LOOKED_AT: usize = 127;
 
-/// PROXY version 2 without addresses: the connection is our own, not for a client.
+/// A PROXY header of version 2 without addresses: the connection is Lacquer's own, not a client's.
 const PROXY_LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 
 /// The attempt, and the error number if there was no connection.
@@ -95,8 +95,8 @@ fn introduction(rx: &RxHalf) -> String {
     }
 }
 
-/// Returns the beginning of the answer, which ends when the other side closes. Without `expect_close` it may also
-/// end at the deadline; with it, a deadline that passes is an error.
+/// Returns the beginning of the response, which ends when the other side closes. Without `expect_close` it may also end
+/// at the deadline. With it, a deadline that passes is an error.
 async fn receive(
     rx: &mut RxHalf,
     deadline: Instant,

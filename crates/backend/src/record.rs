@@ -1,5 +1,5 @@
-//! The history of one origin connection: when it was last known to be in step with its requests, how long
-//! it rests before the next one, and which cached objects came over it.
+//! The history of one origin connection: the last proof that it was in step with its requests, its rest
+//! before the next one, and the cached objects that came over it.
 //!
 //! A response that nobody asked for shifts all later responses by one. Such a shift cannot be seen while the
 //! origin still works on the request before, so a connection should rest after each response, longer than that took: a
@@ -15,7 +15,7 @@ use crate::pace::Pace;
 use crate::trial::Run;
 use crate::trust::SpokeFirst;
 
-/// How many objects are remembered for one connection.
+/// The largest number of objects that are remembered for one connection.
 const MOST_OBJECTS: usize = 1024;
 /// A connection that rested this recently need not do so again.
 const SHORTEST_USE: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ const LONGEST_REST_IF_EARLY: Duration = Duration::from_secs(1);
 pub struct Received {
     pub place: u32,
     pub vxid: u64,
-    /// It came as the first response of its connection.
+    /// The object was the first response of its connection.
     pub is_first: bool,
 }
 
@@ -46,7 +46,7 @@ pub struct Exchange {
     pub object: Option<(u32, u64)>,
 }
 
-/// How long a connection rests after a response.
+/// The rest of a connection after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
     /// A rest that is taken whatever it costs.
@@ -60,7 +60,7 @@ pub(crate) enum Rest {
 #[derive(Debug)]
 pub struct Record {
     _alive: Counted,
-    /// From the first response on.
+    /// Counts the connection as served, from the first response on.
     served: Option<Counted>,
     /// It is the first connection of its origin that is used again.
     trial: Option<Run>,
@@ -72,7 +72,7 @@ pub struct Record {
     pace: Pace,
     is_bodyless: bool,
     received: VecDeque<Received>,
-    /// How many of `received`, the latest, came since the last proof.
+    /// The number of objects at the end of `received` that came since the last proof.
     unproven: usize,
 }
 
@@ -105,7 +105,7 @@ impl Record {
         self.is_bodyless = exchange.is_bodyless;
     }
 
-    /// The connection was quiet for `idle`; that is a proof if it is long enough.
+    /// Records that the connection was quiet for `idle`. Returns whether that was long enough for a proof.
     pub(crate) fn was_quiet(&mut self, idle: Duration, quiet: Duration, now: Instant) -> bool {
         let proves = idle >= self.proof(quiet);
         if proves {
@@ -136,7 +136,7 @@ impl Record {
         self.received.iter().rev().take(doubtful).copied().filter(|received| !received.is_first)
     }
 
-    /// Returns how long the connection must stay quiet to prove that no response is missing.
+    /// Returns the time that the connection must stay quiet to prove that no response is missing.
     fn proof(&self, quiet: Duration) -> Duration {
         self.pace.proof().max(quiet)
     }
@@ -167,7 +167,7 @@ impl Record {
         }
     }
 
-    /// The connection counts as one that the origin serves, if it did not before.
+    /// Counts the connection as one that the origin serves, if it was not counted before.
     pub(crate) fn count(&mut self, serve: impl FnOnce() -> Counted) {
         self.served.get_or_insert_with(serve);
     }
@@ -265,7 +265,7 @@ mod tests {
         assert!(record.was_quiet(Duration::from_millis(150), QUIET, later));
     }
 
-    /// A response that nobody asked for is quick, and the one that it stands in for comes as late as others did.
+    /// An unsolicited response is quick, and the right one comes as late as others did.
     #[test]
     fn an_early_response_after_slow_ones_proves_nothing() {
         let begun = Instant::now();

@@ -1,8 +1,8 @@
-//! A stream socket in two halves, TCP or UNIX, each owned by whoever reads or writes.
+//! A stream socket, TCP or UNIX, in two halves: one for the reader, one for the writer.
 //!
-//! The halves are separate values because a request body is read by the fetch while the session keeps
-//! the sending side. Reading goes through `poll_read`: it clears readiness after a short read, so that
-//! an exchange costs one read and no second one that only learns that there is nothing more.
+//! The halves are separate values because a request body is read by the fetch while the session keeps the
+//! sending side. Reading goes through `poll_read`: it clears readiness after a short read, so that an
+//! exchange costs one read and no second one that finds nothing.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -27,24 +27,24 @@ pub enum TxHalf {
     Unix(unix::OwnedWriteHalf),
 }
 
-/// Both halves, not yet parted.
+/// Both halves, before they are split.
 pub enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-/// The outcome of a look into a socket.
+/// The result of a check of a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// Nothing: the connection is open and all that came was read.
+    /// The connection is open, and no unread bytes wait.
     Quiet,
     /// The peer has closed, or the connection is broken.
     Closed,
-    /// These bytes, and maybe more.
+    /// These bytes wait, and maybe more.
     Bytes(Vec<u8>),
 }
 
-/// The most surplus bytes that are looked at.
+/// The largest number of surplus bytes that are examined.
 pub const SAMPLE: usize = 512;
 
 impl Look {
@@ -89,7 +89,7 @@ impl Stream {
         self.as_fd().as_raw_fd()
     }
 
-    /// Takes the socket off the reactor it was made on and onto the current one.
+    /// Moves the socket from the reactor it was made on to the current one.
     pub fn rebind(self) -> io::Result<Stream> {
         Ok(match self {
             Stream::Tcp(s) => Stream::Tcp(TcpStream::from_std(s.into_std()?)?),
@@ -109,12 +109,12 @@ impl RxHalf {
         }
     }
 
-    /// Reads what is there. Makes no system call if the reactor did not hear of any. Those who read again and again
-    /// use `poll_read`, which lets other tasks have their turn.
+    /// Reads the bytes that are there. Makes no system call if the reactor reported none. For repeated reads use
+    /// `poll_read`, which gives other tasks their turn.
     pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
         let len = buf.len();
         let mut read = 0;
-        // A short read has emptied the socket, which then is not tried again until the reactor reports more.
+        // A short read has emptied the socket. It is not tried again until the reactor reports more.
         let receive = || {
             read = rustix::net::recv(self.as_fd(), &mut *buf, RecvFlags::empty())?.0;
             if read == 0 || read == len { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
@@ -132,12 +132,12 @@ impl RxHalf {
         }
     }
 
-    /// Reads what is there, waiting for at least one byte; 0 is the end of the stream.
+    /// Reads the bytes that are there, and waits for at least one. Returns 0 at the end of the stream.
     pub async fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
         std::future::poll_fn(|cx| self.poll_read(cx, buf)).await
     }
 
-    /// Looks into the kernel's buffer without reading from it, at the cost of a system call.
+    /// Checks the kernel's buffer without reading from it. Costs a system call.
     pub fn look(&self) -> Look {
         let mut window = [0u8; SAMPLE];
         match rustix::net::recv(self.as_fd(), &mut window, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
@@ -148,16 +148,16 @@ impl RxHalf {
         }
     }
 
-    /// Confirms a new connection at once. The peer does not see it before, since the first packet with bytes in it
-    /// is to confirm it too.
+    /// Confirms a new connection at once. Otherwise the first packet with bytes confirms it, and the peer does not see
+    /// the connection before.
     pub fn confirm(&self) {
         if let RxHalf::Tcp(_) = self {
             let _ = sockopt::set_tcp_quickack(self.as_fd(), true);
         }
     }
 
-    /// As `look`, but only after the reactor heard of an event; no system call otherwise. While there is nothing
-    /// the task is woken by the next event.
+    /// Does the same as `look`, but makes no system call unless the reactor reported an event. If there is nothing, the
+    /// next event wakes the task.
     pub(crate) fn poll_look(&self, cx: &mut Context<'_>) -> Poll<Look> {
         loop {
             if let Err(_gone) = std::task::ready!(self.poll_readable(cx)) {
@@ -194,7 +194,7 @@ impl RxHalf {
         self.as_fd().as_raw_fd()
     }
 
-    /// Both halves of one socket become one stream again.
+    /// Joins both halves of one socket into a stream again.
     pub(crate) fn reunite(self, tx: TxHalf) -> Option<Stream> {
         match (self, tx) {
             (RxHalf::Tcp(r), TxHalf::Tcp(w)) => r.reunite(w).ok().map(Stream::Tcp),
@@ -226,13 +226,14 @@ impl TxHalf {
         }
     }
 
-    /// Straight to the kernel: the C library's own call is one that threads can be cancelled in, which it pays
-    /// for with two atomic operations each time.
+    /// Writes by a direct system call. The C library's function is a cancellation point, which costs two atomic
+    /// operations each time.
     pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
         self.try_send(buf.len(), || rustix::net::send(self.as_fd(), buf, SendFlags::NOSIGNAL))
     }
 
-    /// As `try_write`, and the kernel may hold back what does not fill a packet: more follows at once.
+    /// Does the same as `try_write`, but the kernel may hold back bytes that do not fill a packet, because
+    /// more follow at once.
     pub fn try_write_before_more(&self, buf: &[u8]) -> io::Result<usize> {
         let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
         self.try_send(buf.len(), || rustix::net::send(self.as_fd(), buf, flags))
@@ -243,7 +244,8 @@ impl TxHalf {
         self.try_send(len, || rustix::io::writev(self.as_fd(), bufs))
     }
 
-    /// Lets `send` write up to `len` bytes to the socket by a system call of its own, and returns how many it did.
+    /// Lets `send` write up to `len` bytes to the socket by a system call of its own. Returns the number of bytes
+    /// written.
     pub fn try_send_by(
         &self,
         len: usize,
@@ -252,22 +254,22 @@ impl TxHalf {
         self.try_send(len, || send(self.as_fd()))
     }
 
-    /// Runs `send`, which returns how many of `len` bytes it wrote. A short write has filled the socket, which then is
-    /// not tried again until the reactor reports room.
+    /// Runs `send`, which returns the number of bytes that it wrote of `len`. A short write has filled the socket. It
+    /// is not tried again until the reactor reports room.
     fn try_send<E>(&self, len: usize, send: impl FnOnce() -> Result<usize, E>) -> io::Result<usize>
     where
         io::Error: From<E>,
     {
-        let mut sent = 0;
+        let mut written = 0;
         let send = || {
-            sent = send()?;
-            if sent == 0 || sent == len { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+            written = send()?;
+            if written == 0 || written == len { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
         };
         let done = match self {
             TxHalf::Tcp(s) => s.as_ref().try_io(Interest::WRITABLE, send),
             TxHalf::Unix(s) => s.as_ref().try_io(Interest::WRITABLE, send),
         };
-        if sent > 0 { Ok(sent) } else { done.map(|()| 0) }
+        if written > 0 { Ok(written) } else { done.map(|()| 0) }
     }
 
     /// Ready when a write would not have to wait.
@@ -285,10 +287,10 @@ impl TxHalf {
         }
     }
 
-    /// Waits until the peer has shut its sending side down or the connection is broken, without a system call and
-    /// without touching what the peer has sent. Data to be read does not end the wait.
+    /// Waits until the peer has shut down its sending side or the connection is broken. Makes no system call and reads
+    /// no bytes. Data to be read does not end the wait.
     pub async fn peer_shut_down(&self) {
-        // Nothing is registered for priority data, so that of its readiness only "read closed" remains.
+        // Nothing is registered for priority data, so only "read closed" remains of its readiness.
         self.becomes(Interest::PRIORITY | Interest::ERROR).await;
     }
 
@@ -323,15 +325,15 @@ impl TxHalf {
         let _ = rustix::net::shutdown(self.as_fd(), rustix::net::Shutdown::Write);
     }
 
-    /// Lets go of the sending half such that closing resets the connection: this end keeps no port in TIME_WAIT.
-    /// Bytes that the peer has not acknowledged are lost: only for connections whose last response is complete.
+    /// Drops the sending half so that closing resets the connection, and this end keeps no port in TIME_WAIT. Bytes
+    /// that the peer has not acknowledged are lost. Use it only for connections whose last response is complete.
     pub fn reset(self) {
-        // A UNIX socket has no ports to spare.
+        // A UNIX socket has no ports, so a failure does not matter.
         let _ = sockopt::set_socket_linger(self.as_fd(), Some(Duration::ZERO));
         self.forget();
     }
 
-    /// Lets go of the sending half without the shutdown that dropping it would do.
+    /// Drops the sending half without shutting it down.
     pub fn forget(self) {
         match self {
             TxHalf::Tcp(s) => s.forget(),

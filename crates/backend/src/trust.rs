@@ -1,4 +1,4 @@
-//! Whether an origin keeps to the order of requests and responses.
+//! The trust in an origin to keep the order of requests and responses.
 //!
 //! An origin is *suspected* for a time after it sent bytes that no request asked for; meanwhile none of its connections
 //! carries a second request. The first second request after that, or at all, is on trial.
@@ -15,16 +15,16 @@ use crate::waiters::Waiters;
 /// that serves one connection at a time would not answer on that one. All others pay for it only so often.
 const COURTESY: u32 = 32;
 
-/// How many new connections must be quiet to clear an origin that may have spoken first.
+/// The number of new connections that must be quiet to clear an origin that may have sent a response before a request.
 const CHECKS: u32 = 8;
 /// No new connection is checked.
 const FINE: u32 = 0;
-/// As `FINE`, after some were checked.
+/// The same as `FINE`, after some were checked.
 const CLEARED: u32 = u32::MAX - 1;
 /// All new connections are checked.
 const SPEAKS_FIRST: u32 = u32::MAX;
 
-/// Whether an origin sent a response before the first request of a connection.
+/// The judgement whether an origin sent a response before the first request of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpokeFirst {
     No,
@@ -42,8 +42,8 @@ pub struct Trust {
     trial: Arc<Trial>,
     waiters: Arc<Waiters>,
     capacity: Capacity,
-    /// Whether new connections have to be quiet before their first request: one of the numbers below, or how many
-    /// of them are still to be checked.
+    /// The check of new connections before their first request: one of the numbers above, or the number of connections
+    /// that are still to be checked.
     openings: AtomicU32,
     courtesy: AtomicU32,
 }
@@ -72,7 +72,7 @@ impl Trust {
         self.faults.fetch_add(1, Ordering::Release);
     }
 
-    /// The origin is suspected for `period` and has to prove itself again after that.
+    /// Suspects the origin for `period`. After that it has to prove itself again.
     pub fn suspect(&self, now: Instant, period: Duration, spoke_first: SpokeFirst) {
         let before = if self.is_suspected(now) { self.openings.load(Ordering::Relaxed) } else { FINE };
         let openings = match (before, spoke_first) {
@@ -122,13 +122,12 @@ impl Trust {
         &self.capacity
     }
 
-    /// Returns how many connections the origin was seen to serve at once, but no more than it may have by its
-    /// declaration.
+    /// Returns the number of connections that the origin was seen to serve at once, up to the declared limit.
     pub(crate) fn capacity_limit(&self, declared: u32, now: Instant) -> u32 {
         self.capacity.most(self.minute(now)).min(declared)
     }
 
-    /// Returns whether there are as many connections as there should be.
+    /// Returns whether the number of connections has reached that limit.
     pub(crate) fn is_full(&self, declared: u32, now: Instant) -> bool {
         self.capacity.alive() >= self.capacity_limit(declared, now)
     }
@@ -143,12 +142,12 @@ impl Trust {
         self.capacity.open()
     }
 
-    /// Counts a connection that is opened to leave others in peace, unless there are as many as there should be.
+    /// Counts a connection that is opened so that others can rest, unless the limit is reached.
     pub fn open_one_more(&self, declared: u32, now: Instant) -> Option<Counted> {
         self.capacity.open_below(self.capacity_limit(declared, now))
     }
 
-    /// Returns how far the first reuse of a connection is.
+    /// Returns the stage of the first reuse of a connection.
     pub(crate) fn trial(&self, now: Instant) -> Stage {
         self.trial.stage(|| self.millis(now))
     }

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// How much is read while a head is waited for: all of a small answer, and little of a large one's body.
+/// The number of bytes to read while waiting for a head: all of a small response, and little of a large one's body.
 const HEAD_AND_MORE: usize = 4096;
 
 /// The request to send, the number of requests that are left, and the time until which they are sent.
@@ -43,7 +43,7 @@ impl Plan {
 #[derive(Default)]
 pub struct Tally {
     pub micros: Vec<u32>,
-    /// How late requests were sent that were due at a moment.
+    /// The delays of requests that were due at a fixed time.
     pub late_micros: Vec<u32>,
     pub bytes: u64,
     pub errors: u64,

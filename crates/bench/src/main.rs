@@ -1,6 +1,6 @@
-//! The bench's own programs: `floor` (the least a server of HTTP can cost on this machine), `origin` (a
-//! fast web server to put the caches in front of), `load` (a counted number of requests, for what wrk, which
-//! runs by the clock, cannot do) and smaller helpers. `bench/run` starts them.
+//! The bench's own programs: servers, origins and loads. `floor` is the cheapest possible server of HTTP on
+//! this machine, `origin` a fast web server behind the caches, and `load` sends a counted number of requests,
+//! where wrk runs for a fixed time. The others are smaller helpers. `bench/run` starts them.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
 //! Contents of the origin's pages.
 
-/// How often a page of parts includes another.
+/// The number of includes in a page of parts.
 const PARTS: usize = 5;
 const WORDS: &str = "the of and a to in is was he for it with as his on be at by had not are but from or have \
                      an they which one you were all her she there would their we him been has when who will no \
@@ -12,7 +12,7 @@ pub enum Body {
     Filler,
     /// Words and markup, of which gzip makes a third.
     Text,
-    /// As [`Body::Text`], with as many bytes of its own, and other pages included in it.
+    /// Like [`Body::Text`], with as many bytes of its own, and with other pages included.
     Parts,
 }
 

@@ -39,6 +39,7 @@ impl<'a> Nuke<'a> {
 
     /// Ends the attempt with `Full` after so many evictions, though more may follow: see [`Nuke::is_paused`]. `tries`
     /// went before.
+    #[must_use]
     pub fn pause_after(mut self, at_once: u32, tries: u32) -> Nuke<'a> {
         self.at_once = at_once;
         self.tries = tries;

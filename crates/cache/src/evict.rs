@@ -87,7 +87,7 @@ impl Cache {
         let mut candidates = Vec::with_capacity(CANDIDATES);
         for i in 0..self.shards.len() {
             let shard = &self.shards[(first + i * 7) % self.shards.len()];
-            let found = self.candidate(&mut shard.lock(), stevedore, search);
+            let found = Self::candidate(&mut shard.lock(), stevedore, search);
             candidates.extend(found.map(|(slot, o)| Candidate {
                 shard,
                 slot,
@@ -106,7 +106,7 @@ impl Cache {
         candidates.iter().any(|candidate| self.take(candidate, stevedore, search, log))
     }
 
-    fn candidate(&self, shard: &mut Shard, stevedore: u8, search: Search) -> Option<(u32, Arc<Object>)> {
+    fn candidate(shard: &mut Shard, stevedore: u8, search: Search) -> Option<(u32, Arc<Object>)> {
         let check = |object: &Arc<Object>| {
             if !search.allows(object, stevedore) {
                 return false;

@@ -198,7 +198,7 @@ impl Cache {
             let place = shard.slab.get(slot);
             next = place.next;
             let Some(object) = &place.object else {
-                walk.busy |= !args.ignore_busy && self.may_serve(shard, slot, args);
+                walk.busy |= !args.ignore_busy && Self::may_serve(shard, slot, args);
                 continue;
             };
             walk.first = walk.first.or(Some(slot));
@@ -247,7 +247,7 @@ impl Cache {
     }
 
     /// Whether the fetch in a place is expected to bring what this request needs.
-    fn may_serve(&self, shard: &Shard, slot: u32, args: &LookupArgs<'_>) -> bool {
+    fn may_serve(shard: &Shard, slot: u32, args: &LookupArgs<'_>) -> bool {
         args.ignore_vary || shard.predicted.get(&slot).is_none_or(|vary| args.matches(vary))
     }
 

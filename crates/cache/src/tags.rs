@@ -27,8 +27,8 @@ enum Places {
     Many(HashTable<u32>),
 }
 
-fn place_hash(place: &u32) -> u64 {
-    (u64::from(*place) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_right(29)
+fn place_hash(place: u32) -> u64 {
+    (u64::from(place) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_right(29)
 }
 
 impl Places {
@@ -36,11 +36,11 @@ impl Places {
     fn insert(&mut self, place: u32) {
         if let Self::One(first) = *self {
             let mut many = HashTable::with_capacity(2);
-            many.insert_unique(place_hash(&first), first, place_hash);
+            many.insert_unique(place_hash(first), first, |p| place_hash(*p));
             *self = Self::Many(many);
         }
         if let Self::Many(many) = self {
-            many.insert_unique(place_hash(&place), place, place_hash);
+            many.insert_unique(place_hash(place), place, |p| place_hash(*p));
         }
     }
 
@@ -49,11 +49,11 @@ impl Places {
         match self {
             Self::One(only) => *only == place,
             Self::Many(many) => {
-                if let Ok(found) = many.find_entry(place_hash(&place), |&p| p == place) {
+                if let Ok(found) = many.find_entry(place_hash(place), |&p| p == place) {
                     found.remove();
                 }
                 if many.capacity() > 64 && many.len() < many.capacity() / 4 {
-                    many.shrink_to(many.len() * 2, place_hash);
+                    many.shrink_to(many.len() * 2, |p| place_hash(*p));
                 }
                 many.is_empty()
             }

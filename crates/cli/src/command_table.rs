@@ -15,7 +15,7 @@ pub enum Home {
 pub struct CommandSpec {
     /// Its first word.
     pub name: &'static str,
-    /// How it is written.
+    /// Its syntax.
     pub syntax: &'static str,
     /// Its purpose, for `help`.
     pub help: &'static str,

@@ -6,7 +6,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let text: Vec<char> = text.chars().collect();
     let (mut p, mut t) = (0, 0);
-    // Where to go on when the present try fails: after the last star, one character further.
+    // The places to continue at when the current attempt fails: after the last star, one character further.
     let mut retry: Option<(usize, usize)> = None;
     while t < text.len() {
         if pattern.get(p) == Some(&'*') {

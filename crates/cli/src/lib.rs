@@ -1,6 +1,6 @@
-//! The management protocol: words, frames, authentication, the table of commands, patterns of
-//! names, JSON replies; and
-//! the messages between manager and worker. Pure but for reading and writing whole messages.
+//! The management protocol, and the messages between manager and worker. The protocol has words, frames,
+//! authentication, the table of commands, patterns of names and JSON replies. All of it is pure except reading and
+//! writing whole messages.
 
 #![forbid(unsafe_code)]
 

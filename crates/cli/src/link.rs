@@ -45,7 +45,7 @@ pub enum Request {
         program: Vec<u8>,
         /// The state that the user wants.
         state: VclState,
-        /// Whether it is to be warm now.
+        /// True if it is to be warm now.
         warm: bool,
     },
     /// Point a label at a program; makes the label if need be.
@@ -61,7 +61,7 @@ pub enum Request {
         name: String,
         /// The state that the user wants.
         state: VclState,
-        /// Whether it is to be warm now.
+        /// True if it is to be warm now.
         warm: bool,
     },
     /// Use this program (or label) for new requests.
@@ -136,11 +136,11 @@ pub struct WorkerConfig {
     pub identity: String,
     /// `-n`: absolute path; also the current directory.
     pub workdir: PathBuf,
-    /// Where to accept.
+    /// The listening sockets.
     pub sockets: Vec<ListenSocket>,
-    /// Where objects go. The one named `Transient` is always there, and last.
+    /// The storages for objects. The last one is always `Transient`.
     pub storages: Vec<StorageConfig>,
-    /// How much of its address space it may reserve.
+    /// The part of its address space that it may reserve.
     pub address_space: AddressSpace,
     /// Parameters at the start.
     pub params: Params,
@@ -154,7 +154,7 @@ pub struct WorkerConfig {
     pub manager_pid: u32,
 }
 
-/// How a worker divides its address space.
+/// The division of a worker's address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressSpace {
     /// Bytes of addresses that each storage without a limit reserves.
@@ -172,13 +172,13 @@ pub struct ListenSocket {
     pub name: String,
     /// The argument of `-a` that it comes from, up to the first comma.
     pub endpoint: String,
-    /// Where it listens.
+    /// The address that it listens on.
     pub address: ListenAddress,
     /// The protocol of its clients.
     pub transport: Transport,
 }
 
-/// Where a socket listens.
+/// The address that a socket listens on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ListenAddress {
     /// TCP, with the port that was really bound.

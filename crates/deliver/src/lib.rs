@@ -1,9 +1,10 @@
-//! Bodies of responses on their way to clients. A [`Sink`] is the last step of it, one for each protocol; what comes
-//! before is written once: reading what is stored, as it arrives ([`send_stored`]), filters and included responses
-//! ([`BodyPipeline`], [`EsiInclude`]), and several ranges ([`send_parts`]).
+//! Bodies of responses on their way to clients: from storage, through filters, includes and ranges, to a sink. A
+//! [`Sink`] is the last step, one for each protocol. The steps before it are the same for all protocols: reading a
+//! stored body, also while it arrives ([`send_stored`]), filters and included responses ([`BodyPipeline`],
+//! [`EsiInclude`]), and several ranges ([`send_parts`]).
 //!
-//! There are no sockets here. All of it runs in the task of the request that is answered, and waits where the sink
-//! does, or for more of a body that is being fetched.
+//! There are no sockets here. Everything runs in the task of the request, and waits for the sink, or for more of a body
+//! that is being fetched.
 #![forbid(unsafe_code)]
 
 mod pace;

@@ -1,6 +1,6 @@
-//! Pauses in long work: a task that makes much out of little lets the others of its reactor run in between.
+//! Pauses in long work: a task that makes many bytes out of few lets the other tasks of its reactor run in between.
 
-/// Bytes made between two pauses; unpacking so many takes a fraction of a millisecond.
+/// The number of bytes made between two pauses. Unpacking so many takes a fraction of a millisecond.
 const BYTES: usize = 256 * 1024;
 
 /// Counts the work of a task since its last pause.
@@ -20,7 +20,7 @@ impl Pace {
         due
     }
 
-    /// Lets others run if so many bytes more are a reason to.
+    /// Counts bytes that were made, and lets other tasks run if a pause is due.
     pub async fn made(&mut self, bytes: usize) {
         if self.is_due(bytes) {
             tokio::task::yield_now().await;

@@ -1,6 +1,6 @@
-//! The way of a body through filters to the client, or into the response that includes it. An included response has its
-//! parent's pipeline for as long as it is delivered, with an include between them: bytes go through as they are, or are made
-//! part of the including response's gzip stream.
+//! The pipeline of a body: through filters to the client, or into the response that includes it. An included response
+//! has its parent's pipeline for as long as it is delivered, with an include between them: bytes go through as they
+//! are, or are made part of the including response's gzip stream.
 
 use lacquer_cache::{BodyState, Object};
 use lacquer_filters::splice::{self, Checksum, Landmarks, Scanner, Strip};
@@ -20,12 +20,12 @@ pub struct BodyPipeline<S> {
 pub enum BodySink<S> {
     Client(S),
     Include(Box<EsiInclude<S>>),
-    /// Its place while it is lent to an included response.
+    /// A placeholder while the sink is lent to an included response.
     Lent,
 }
 
 impl<S: Sink> BodyPipeline<S> {
-    /// `step` is the parameter `gzip_buffer`: the most that a filter holds.
+    /// `step` is the parameter `gzip_buffer`: the largest number of bytes that a filter holds.
     pub fn new(filters: Vec<Box<dyn Filter>>, step: u64, sink: BodySink<S>) -> BodyPipeline<S> {
         BodyPipeline { chain: Chain::new(filters, step), pace: Pace::default(), sink }
     }
@@ -34,12 +34,12 @@ impl<S: Sink> BodyPipeline<S> {
         BodyPipeline::new(Vec::new(), 0, BodySink::Lent)
     }
 
-    /// The step after the filters, when the body is through.
+    /// Returns the step after the filters, at the end of the body.
     pub fn into_sink(self) -> BodySink<S> {
         self.sink
     }
 
-    /// The include, if what is written becomes part of a gzip stream as it is.
+    /// Returns the include, if written bytes become part of a gzip stream unchanged.
     pub fn enclosing_gzip(&mut self) -> Option<&mut EsiInclude<S>> {
         match &mut self.sink {
             BodySink::Include(include) if include.takes_gzip() => Some(include),
@@ -47,7 +47,8 @@ impl<S: Sink> BodyPipeline<S> {
         }
     }
 
-    /// Sends what the filters make of a piece, a step at a time: the next one is made when the last was taken.
+    /// Passes a piece through the filters and sends their output, a step at a time. The next step is made when the last
+    /// was taken.
     async fn filter(&mut self, mut piece: &[u8], end: bool) -> Result<(), SendError> {
         while let Some(out) = self.chain.next(&mut piece, end).map_err(|_| SendError::Filter)? {
             let made = out.len();
@@ -60,7 +61,7 @@ impl<S: Sink> BodyPipeline<S> {
         Ok(())
     }
 
-    /// After the last of a body, which came to this: ends the filters, and the response unless it includes this body.
+    /// Ends the filters after a body with this result, and ends the response unless it includes this body.
     pub async fn finish(&mut self, sent: Result<(), SendError>) -> Result<(), SendError> {
         let sent = match sent {
             Ok(()) if !self.chain.is_empty() => self.filter(&[], true).await,
@@ -113,13 +114,13 @@ impl<S: Sink> Sink for BodyPipeline<S> {
 }
 
 impl<S: Sink> BodySink<S> {
-    /// After the last of a body, which came to this.
+    /// Ends a body with this result.
     pub(crate) async fn settle(&mut self, sent: Result<(), SendError>) -> Result<(), SendError> {
         let BodySink::Client(sink) = self else { return sent };
         match sent {
             Ok(()) | Err(SendError::Enough) => sink.end().await,
             Err(SendError::Io(_)) => sent,
-            // The client gets what came before the failure, without an end.
+            // The client gets the bytes before the failure, without an end.
             Err(_) => sink.flush().await.and(sent),
         }
     }
@@ -133,7 +134,7 @@ impl<S: Sink> BodySink<S> {
     }
 }
 
-/// How a body becomes part of the including one.
+/// The way in which a body becomes part of the including one.
 enum Mode {
     Through,
     /// A plain one in a gzip stream.
@@ -148,7 +149,7 @@ pub struct EsiInclude<S> {
     /// The including response is a gzip stream, with this checksum so far.
     is_gzip: bool,
     sum: Checksum,
-    /// Without this response the including one is not complete.
+    /// If this response fails, the including one fails too.
     or_fail: bool,
     failure: Option<SendError>,
     mode: Mode,
@@ -170,7 +171,7 @@ impl<S: Sink> EsiInclude<S> {
         }
     }
 
-    /// Returns the including response's pipeline and its checksum so far, and why it cannot go on, if so.
+    /// Returns the including response's pipeline and its checksum so far, and an error if it cannot continue.
     pub fn into_parts(self) -> (BodyPipeline<S>, Checksum, Result<(), SendError>) {
         (self.pipeline, self.sum, self.failure.map_or(Ok(()), Err))
     }
@@ -179,17 +180,17 @@ impl<S: Sink> EsiInclude<S> {
         self.is_gzip
     }
 
-    /// Returns whether what is written becomes part of a gzip stream as it is.
+    /// Returns whether written bytes become part of a gzip stream unchanged.
     pub fn takes_gzip(&self) -> bool {
         self.is_gzip && matches!(self.mode, Mode::Through)
     }
 
-    /// The including gzip stream goes on with bytes that unpack to this.
+    /// Adds the checksum of bytes that were appended to the including gzip stream.
     pub fn append(&mut self, sum: Checksum) {
         self.sum.append(sum);
     }
 
-    /// Lets the client have all that there is so far.
+    /// Sends all bytes so far to the client.
     pub async fn flush(&mut self) -> Result<(), SendError> {
         self.pipeline.flush().await
     }
@@ -202,12 +203,12 @@ impl<S: Sink> EsiInclude<S> {
         self.pipeline.check()
     }
 
-    /// Makes ready for the body; false if it cannot be included.
+    /// Prepares the include for the body. Returns false if the body cannot be included.
     pub async fn fit(&mut self, object: Option<&Object>, gzipped: bool, has_esi: bool) -> bool {
         self.mode = match object {
             Some(object) if self.is_gzip && gzipped && !has_esi => {
-                // Half a body in the middle of a stream would break it: the whole must be there, and the
-                // fetch is not to wait for us to take it.
+                // Half a body in the middle of a stream would break it, so the whole must be there. The fetch
+                // must not wait for this reader.
                 object.stored().delivered(u64::MAX, false);
                 if object.end().await == BodyState::Failed {
                     return false;
@@ -221,8 +222,8 @@ impl<S: Sink> EsiInclude<S> {
         true
     }
 
-    /// Finds the landmarks of a packed body and lets others run in between; returns `None` if it is broken, or
-    /// nobody waits for it any more.
+    /// Finds the landmarks of a packed body, and lets other tasks run in between. Returns `None` if the body is broken,
+    /// or nobody waits for it any more.
     async fn scan(&mut self, object: &Object) -> Option<Landmarks> {
         let mut scanner = Scanner::new(StoredReader::new(object));
         loop {
@@ -237,7 +238,7 @@ impl<S: Sink> EsiInclude<S> {
         }
     }
 
-    /// A long piece is copied part by part.
+    /// Writes a piece. A long one is copied part by part.
     pub(crate) async fn write(&mut self, piece: &[u8]) -> Result<(), SendError> {
         for part in piece.chunks(STEP_MAX) {
             self.write_part(part).await?;
@@ -263,14 +264,14 @@ impl<S: Sink> EsiInclude<S> {
         if piece.is_empty() { Ok(()) } else { self.pipeline.write(piece).await }
     }
 
-    /// The included response is no good.
+    /// Records that the included response failed.
     pub fn fail(&mut self) {
         if self.or_fail {
             self.failure = Some(SendError::Include);
         }
     }
 
-    /// Delivery stopped before the end of the included body.
+    /// Records that delivery stopped before the end of the included body.
     pub fn broken(&mut self, why: SendError) {
         match why {
             SendError::Enough => {}
@@ -279,7 +280,7 @@ impl<S: Sink> EsiInclude<S> {
         }
     }
 
-    /// The included body is through.
+    /// Records the end of the included body.
     pub fn close(&mut self) {
         if let Mode::Strip(strip) = &self.mode {
             self.sum.append(strip.checksum());
@@ -287,7 +288,7 @@ impl<S: Sink> EsiInclude<S> {
         self.mode = Mode::Through;
     }
 
-    /// Bytes that the included response gave.
+    /// Returns the number of bytes of the included response.
     pub fn take_count(&mut self) -> u64 {
         std::mem::take(&mut self.count)
     }

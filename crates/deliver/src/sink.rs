@@ -5,18 +5,18 @@ use std::io;
 use lacquer_cache::Object;
 use lacquer_filters::STEP_MAX;
 
-/// Why a response was not sent to its end.
+/// The reason for which a response was not sent to its end.
 #[derive(Debug)]
 pub enum SendError {
     /// The client is gone or too slow.
     Io(io::Error),
     /// The fetch that feeds the body failed.
     Source,
-    /// A filter could not make sense of the body.
+    /// The body is malformed for a filter.
     Filter,
-    /// Nobody wants more of the body: no error.
+    /// Nobody needs more of the body. This is no error.
     Enough,
-    /// A response that was to be included failed, and is not to be left out.
+    /// A response that must be included failed.
     Include,
 }
 
@@ -33,13 +33,13 @@ impl From<io::Error> for SendError {
     }
 }
 
-/// Sends the body of one response behind its head, as one protocol does it. After an error nothing more is sent.
+/// Sends the body of one response behind its head by one protocol. After an error nothing more is sent.
 pub trait Sink {
     /// Sends a piece of the body, perhaps together with those that follow.
     fn write(&mut self, piece: &[u8]) -> impl Future<Output = Result<(), SendError>>;
 
-    /// Sends bytes of a stored body from `from` on, where at least one is, as many as suit the protocol and none from
-    /// `to` on. Returns where the next ones begin.
+    /// Sends bytes of a stored body from `from` on, where at least one is stored: as many as suit the protocol, and
+    /// none from `to` on. Returns the position of the next byte.
     fn stored(
         &mut self,
         object: &Object,
@@ -54,10 +54,10 @@ pub trait Sink {
         }
     }
 
-    /// Lets the client have all that there is so far, the head too.
+    /// Sends all bytes so far to the client, the head included.
     fn flush(&mut self) -> impl Future<Output = Result<(), SendError>>;
 
-    /// Waits until a body that is being fetched has more than `at` bytes, or has ended. Fails where the client is gone
+    /// Waits until a body that is being fetched has more than `at` bytes, or has ended. Fails if the client leaves
     /// before.
     fn more_than(&mut self, object: &Object, at: u64) -> impl Future<Output = Result<(), SendError>>;
 

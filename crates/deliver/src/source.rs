@@ -8,7 +8,7 @@ use crate::stored::send_stored;
 /// The origin of a response's body.
 pub enum Source {
     Object(ObjRef),
-    /// Made by VCL.
+    /// A body that VCL made.
     Bytes(Vec<u8>),
 }
 
@@ -20,7 +20,7 @@ impl Source {
         }
     }
 
-    /// Returns whether all of the body is there and stays.
+    /// Returns whether the whole body is there and stays.
     pub fn is_complete(&self) -> bool {
         match self {
             Source::Object(object) => object.state() == BodyState::Complete,

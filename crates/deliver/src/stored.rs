@@ -1,4 +1,4 @@
-//! Sending what is stored, as it arrives.
+//! Sends stored bodies, also while they arrive.
 
 use lacquer_cache::{BodyState, Object};
 
@@ -10,7 +10,7 @@ pub async fn send_stored(sink: &mut impl Sink, object: &Object, from: u64, to: u
     object.delivered(at);
     while at < to {
         if !object.has_more_than(at) {
-            // The client need not wait for what there is as well.
+            // The client gets the bytes so far before the wait for more.
             sink.flush().await?;
             sink.more_than(object, at).await?;
         }

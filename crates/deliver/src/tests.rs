@@ -20,11 +20,11 @@ struct Recorder {
     bytes: Vec<u8>,
     ended: bool,
     flushes: u32,
-    /// The connection breaks at the write after so many.
+    /// The number of writes after which the connection breaks.
     breaks_after: Option<u32>,
     writes: u32,
     longest: usize,
-    /// The most that it takes of a stored body at a time.
+    /// The largest number of bytes of a stored body that it takes at a time.
     most: u64,
 }
 
@@ -324,7 +324,7 @@ fn a_broken_include_and_a_gone_client_are_told() {
     }
 }
 
-/// After a failure what came before goes out without an end; a client that is gone gets nothing more.
+/// After a failure the bytes before it are sent without an end. A client that is gone gets nothing more.
 #[test]
 fn only_a_whole_body_gets_its_end() {
     for (sent, ends, flushes) in [

@@ -7,7 +7,7 @@ use std::io::BufRead;
 /// A gzip stream's landmarks, in bits from its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Landmarks {
-    /// Where the first block begins, on a byte boundary.
+    /// The start of the first block, on a byte boundary.
     pub start: u64,
     /// Place of the bit that marks the last block.
     pub last: u64,
@@ -143,7 +143,7 @@ enum Next {
 pub struct Scanner<R> {
     bits: Bits<R>,
     next: Next,
-    /// Where the first block begins, and the latest one.
+    /// The start of the first block, and of the latest one.
     start: u64,
     last: u64,
     is_last: bool,

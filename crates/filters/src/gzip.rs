@@ -24,7 +24,7 @@ pub(crate) fn account(direction: Direction, id: &str, taken: u64, made: u64) -> 
     format!("{id} {taken} {made} {start} {start} {stop}")
 }
 
-/// Where a body is unpacked; it decides how faults are put.
+/// The side on which a body is unpacked. It decides on the wording of faults.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Fetch,
@@ -256,9 +256,9 @@ mod tests {
         let packed = through(&mut Gzip::new(6), &text, 1000).unwrap();
         assert!(packed.len() < text.len());
         assert_eq!(through(&mut Gunzip::new(), &packed, 77).unwrap(), text);
-        let mut test = TestGunzip::new();
-        assert_eq!(through(&mut test, &packed, 4096).unwrap(), packed);
-        assert_eq!(test.inner.state.total_out(), text.len() as u64);
+        let mut check = TestGunzip::new();
+        assert_eq!(through(&mut check, &packed, 4096).unwrap(), packed);
+        assert_eq!(check.inner.state.total_out(), text.len() as u64);
     }
 
     #[test]

@@ -52,12 +52,12 @@ pub struct Work {
     pub made: u64,
 }
 
-/// Why a filter stopped.
+/// The reason for which a filter stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// All input was taken. More comes out only for more input.
     Taken,
-    /// The output has the length of a step. The filter goes on when that was taken.
+    /// The output has the length of a step. The filter continues when that was taken.
     Full,
 }
 

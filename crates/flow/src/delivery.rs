@@ -1,5 +1,5 @@
-//! How a response is sent: whether it has a body, how its length is stated and how it ends (RFC 9110 sections 6.4.1
-//! and 8.6, RFC 9112 section 6), and which ranges of it may be had.
+//! Decisions about sending a response: its body, the statement of its length and its end (RFC 9110 sections 6.4.1 and
+//! 8.6, RFC 9112 section 6), and the ranges that it offers.
 
 use lacquer_http::range::Several;
 
@@ -11,7 +11,7 @@ pub struct Facts {
     pub is_head: bool,
     /// The response's `Content-Length`.
     pub announced: Option<u64>,
-    /// How long the body is as it will be sent, if that is known.
+    /// The length of the body as it will be sent, if that is known.
     pub length: Option<u64>,
     /// The response is not for the cache: it came from the origin for this request.
     pub is_uncacheable: bool,
@@ -20,7 +20,7 @@ pub struct Facts {
 /// The treatment of `Content-Length`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LengthField {
-    /// It is right as it stands, or is not ours to judge.
+    /// It is right as it is, or cannot be judged here.
     Keep,
     Remove,
     Set(u64),
@@ -39,8 +39,8 @@ impl Facts {
         !self.is_head && !is_bodyless(self.status) && self.length != Some(0)
     }
 
-    /// Decides about `Content-Length`. A response to HEAD that was passed keeps the origin's: what the length would
-    /// have been is not known here.
+    /// Decides about `Content-Length`. A response to HEAD that was passed keeps the origin's, because the length of the
+    /// body is not known here.
     #[inline]
     pub fn length_field(self) -> LengthField {
         if is_bodyless(self.status) {
@@ -55,7 +55,7 @@ impl Facts {
     }
 }
 
-/// Returns how long a body in storage is. While it is being fetched that is what the origin announced.
+/// Returns the length of a body in storage. While it is being fetched, that is the length that the origin announced.
 #[inline]
 pub fn stored_length(is_complete: bool, stored: u64, announced: Option<u64>) -> Option<u64> {
     if is_complete { Some(stored) } else { announced }
@@ -68,18 +68,18 @@ pub fn unpacked_length(has_includes: bool, unpacked: Option<u64>) -> Option<u64>
     unpacked.filter(|_| !has_includes)
 }
 
-/// Returns the length of a body with includes, which is known of an empty one only.
+/// Returns the length of a body with includes, which is known only if the body is empty.
 #[inline]
 pub fn including_length(length: Option<u64>) -> Option<u64> {
     length.filter(|&length| length == 0)
 }
 
-/// How a range of a body is taken.
+/// The way in which a range of a body is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// How long it is, if that can be relied on: the body's length is known.
+    /// The length of the range, if the length of the body is known.
     pub length: Option<u64>,
-    /// It is cut out by a filter, because the stored bytes are not those that are sent.
+    /// A filter cuts the range out, because the stored bytes are not those that are sent.
     pub is_filtered: bool,
 }
 
@@ -88,7 +88,7 @@ pub fn take_range(length: Option<u64>, (low, high): (u64, u64), has_filters: boo
     Range { length: length.map(|_| high - low + 1), is_filtered: has_filters }
 }
 
-/// How the end of a body is known on an HTTP/1 connection.
+/// The marking of a body's end on an HTTP/1 connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// By its length, or because there is none.
@@ -130,8 +130,8 @@ pub struct SeveralFacts {
     pub is_included: bool,
 }
 
-/// Decides about requests for several ranges. They are taken from a body that is complete and stored as it is sent:
-/// only there can a delivery go back and forth at no cost.
+/// Decides about requests for several ranges. They are taken only from a body that is complete and is sent as it is
+/// stored, because only there are jumps free.
 pub fn several_ranges(f: SeveralFacts) -> Several {
     match f.most {
         0 => Several::Refuse,
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn bodies_and_their_lengths() {
         let table = [
-            // status, method, Content-Length, length: is a body sent, and what becomes of Content-Length
+            // status, method, Content-Length, length: whether a body is sent, treatment of Content-Length
             ((200, GET, Some(9), Some(9)), true, Keep),
             ((200, GET, Some(9), Some(5)), true, Set(5)),
             ((200, GET, None, Some(5)), true, Set(5)),

@@ -1,12 +1,12 @@
-//! Which filters a body passes through, on its way into storage and on its way out, where VCL does not name them.
-//! The lists look as users see them in the log: each name has a blank before it.
+//! The filters that a body passes on its way into storage and out of it, unless VCL names them. The lists have the form
+//! that users see in the log: each name has a blank before it.
 
 /// The coding that `Content-Encoding` names, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
     Identity,
     Gzip,
-    /// One that is not understood: the body is left as it is.
+    /// An unknown coding: the body stays as it is.
     Other,
 }
 
@@ -32,8 +32,8 @@ pub struct Fetched {
     pub do_esi: bool,
 }
 
-/// Returns the filters between the origin and the storage. ESI needs plain text: what is compressed is unpacked for
-/// it, and packed again unless VCL wants it unpacked. A body that stays compressed is verified.
+/// Returns the filters between the origin and the storage. ESI needs plain text: a compressed body is unpacked for it,
+/// and packed again unless VCL wants it unpacked. A body that stays compressed is verified.
 #[inline]
 pub fn into_storage(f: Fetched) -> &'static str {
     let is_gzip = f.coding == Coding::Gzip;
@@ -74,7 +74,7 @@ pub fn has_work(recoder: Recoder, coding: Coding, status: u16) -> bool {
 pub struct Delivered {
     /// The object has includes and VCL has not disabled them.
     pub has_includes: bool,
-    /// The body is stored compressed and the client does not take it so (RFC 9110 section 12.5.3).
+    /// The body is stored compressed, and the client does not accept that (RFC 9110 section 12.5.3).
     pub needs_gunzip: bool,
     /// The request has a `Range` that may count: the response is a 200 and ranges are supported.
     pub has_range: bool,

@@ -1,4 +1,5 @@
-//! Responses that become parts of another (ESI): whether one is asked for, and whether its body is taken.
+//! Decisions about responses that become parts of another (ESI): whether one is requested, and whether its
+//! body is used.
 
 /// Returns whether a response at this level may include others: the client's own is level 0, and `max_esi_depth`
 /// levels may be below it.
@@ -31,7 +32,7 @@ pub enum Inclusion {
 
 /// Decides about the body of an included response. `has_room` takes the room for its filter in the workspace.
 pub fn inclusion(included: Included, has_room: impl FnOnce() -> bool) -> Inclusion {
-    // VCL may use statuses above 999; what counts is their end.
+    // VCL may use statuses above 999, of which only the last three digits count.
     let is_error = !matches!(included.status % 1000, 200 | 204);
     if included.has_onerror && is_error {
         Inclusion::Fail

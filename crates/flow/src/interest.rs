@@ -1,4 +1,4 @@
-//! Interest in a response: whether its fetch goes on when the client it began for is gone.
+//! Interest in a response: whether its fetch continues after its client is gone.
 
 /// The facts that decide about a fetch without a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,13 +7,13 @@ pub struct Fetching {
     pub is_background: bool,
     /// The response is known not to be for the cache.
     pub is_uncacheable: bool,
-    /// The last response was not for the cache, so that this one may not be either.
+    /// The last response was not for the cache, so this one may not be either.
     pub is_hit_for_miss: bool,
-    /// The response is being stored, which settles it.
+    /// The response is being stored in the cache.
     pub is_stored: bool,
 }
 
-/// Returns whether a fetch ends with its client: nothing comes of it for the cache, as far as is known, and no other
+/// Returns whether a fetch ends with its client: its response is not for the cache, as far as is known, and no other
 /// request waits for it.
 #[inline]
 pub fn ends_with_client(fetch: Fetching, is_awaited: impl FnOnce() -> bool) -> bool {
@@ -38,7 +38,7 @@ mod tests {
         let pass = Fetching { is_uncacheable: true, ..miss };
         let hit_for_miss = Fetching { is_hit_for_miss: true, ..miss };
         let table = [
-            // others wait: does it end with its client
+            // others wait: whether it ends with its client
             (miss, false, false),
             (miss, true, false),
             (Fetching { is_stored: true, ..miss }, false, false),

@@ -2,15 +2,15 @@
 
 use lacquer_http::freshness::Freshness;
 
-/// How long an error page lives while other requests wait for it, in seconds. They share it instead of asking the
+/// The lifetime of an error page while other requests wait for it, in seconds. They share it instead of asking the
 /// origin one after the other.
 const SHARED_ERROR: (f64, f64, f64) = (1.0, 5.0, 5.0);
 
-/// How long a response is fresh (`ttl`, from `origin`), may be used stale (`grace`, from there) and is kept for a
-/// conditional fetch (`keep`, from there). All in seconds; a negative `ttl` forbids caching.
+/// The lifetime of a response: it is fresh for `ttl` from `origin` on, then may be used stale for `grace`, then is kept
+/// for a conditional fetch for `keep`. All are in seconds. A negative `ttl` forbids caching.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Lifetime {
-    /// When the origin generated the response (RFC 9111 section 4.2.3): its time of arrival minus its age.
+    /// The time when the origin generated the response (RFC 9111 section 4.2.3): its arrival minus its age.
     pub origin: f64,
     pub ttl: f64,
     pub grace: f64,
@@ -43,8 +43,8 @@ impl Lifetime {
         Lifetime { ttl: seconds, ..Lifetime::none(self.origin) }
     }
 
-    /// Returns the lifetime of an object that found room in Transient only: at most `shortlived` seconds, for an
-    /// answer is better than none, but such objects must not fill that storage.
+    /// Returns the lifetime of an object that found room in Transient only: at most `shortlived` seconds. The response
+    /// is used, but such objects must not fill that storage.
     #[must_use]
     pub fn salvaged(self, shortlived: f64) -> Lifetime {
         Lifetime { ttl: self.ttl.min(shortlived), ..Lifetime::none(self.origin) }
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn vcl_counts_the_ttl_from_now() {
-        // The age of the response, what VCL sets, what the object gets, what VCL reads afterwards.
+        // The age of the response, the value that VCL sets, the object's value, the value that VCL reads afterwards.
         let table = [(0.0, 60.0, 60.0, 60.0), (10.0, 60.0, 70.0, 60.0), (10.0, -60.0, 0.0, -10.0)];
         for (age, set, ttl, left) in table {
             let mut l = Lifetime::none(NOW - age);

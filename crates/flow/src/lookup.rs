@@ -1,12 +1,12 @@
-//! The meaning of a lookup: which of the objects under a key answers a request, and what is to be done when none does.
-//! The order of the checks is Varnish's (HSH_Lookup), because VCL authors rely on it; it is RFC 9111 section 4 with
-//! the use of stale responses (section 4.2.4) left to grace.
+//! The meaning of a lookup: the object under a key that satisfies a request, or the next step if none does. The order
+//! of the checks is Varnish's (HSH_Lookup), because VCL authors rely on it. It is RFC 9111 section 4, where grace
+//! decides on the use of stale responses (section 4.2.4).
 
 use crate::lifetime::Lifetime;
 use crate::storing::Storing;
 
-/// The limits that a request sets to what may answer it, in seconds: `req.ttl` (none unless positive) and `req.grace`
-/// (none if negative). They only ever shorten an object's lifetime.
+/// The limits of a request on the objects that may satisfy it, in seconds: `req.ttl` (none unless positive) and
+/// `req.grace` (none if negative). They never extend an object's lifetime.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     pub ttl: f64,
@@ -17,13 +17,13 @@ impl Limits {
     pub const NONE: Limits = Limits { ttl: -1.0, grace: -1.0 };
 }
 
-/// Returns until when an object whose response was generated at `origin` is fresh for a request.
+/// Returns the time until which an object whose response was generated at `origin` is fresh for a request.
 #[inline]
 pub fn fresh_until(origin: f64, ttl: f64, limits: Limits) -> f64 {
     origin + if limits.ttl > 0.0 && limits.ttl < ttl { limits.ttl } else { ttl }
 }
 
-/// Returns until when an object may be used stale for a request.
+/// Returns the time until which an object may be used stale for a request.
 #[inline]
 pub fn in_grace_until(lifetime: Lifetime, limits: Limits) -> f64 {
     let Lifetime { origin, ttl, grace, .. } = lifetime;
@@ -40,9 +40,10 @@ pub fn is_in_grace(lifetime: Lifetime, limits: Limits, t_req: f64) -> bool {
 /// The age of an object that matches a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It answers the request.
+    /// It satisfies the request.
     Fresh,
-    /// It is older than the request allows, but not stale: it neither answers nor serves as a stale object.
+    /// It is older than the request allows, but not stale: it neither satisfies the request nor serves as a
+    /// stale object.
     TooOld,
     /// It may be used within its grace, or be validated.
     Stale,
@@ -64,7 +65,7 @@ pub fn standing(origin: f64, ttl: f64, limits: Limits, t_req: f64) -> Standing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stale {
     pub storing: Storing,
-    /// As [`is_in_grace`] returned it.
+    /// The result of [`is_in_grace`].
     pub is_in_grace: bool,
 }
 
@@ -83,7 +84,7 @@ pub struct Found {
 pub enum Meaning {
     /// Deliver the fresh object.
     Hit,
-    /// Deliver the stale object; with `refresh`, fetch a new one meanwhile.
+    /// Deliver the stale object. With `refresh`, fetch a new one meanwhile.
     Grace { refresh: bool },
     /// Wait for the fetch of another request.
     Wait,
@@ -96,8 +97,8 @@ pub enum Meaning {
     HitPass,
 }
 
-/// Decides about a request by what was found. A mark that expired makes a miss of its own: nobody waits in line for
-/// what was not cacheable the last time.
+/// Decides the next step of a request by the objects that were found. A mark that expired makes a miss without waiting,
+/// because the response was not cacheable the last time.
 #[inline]
 pub fn meaning(found: Found) -> Meaning {
     match found.fresh {
@@ -148,7 +149,7 @@ mod tests {
     #[test]
     fn an_object_is_fresh_then_stale() {
         let table = [
-            // req.ttl, when: what it is, and whether it may be used stale
+            // req.ttl, time: standing, and whether it may be used stale
             (0.0, 0.0, Standing::Fresh, true),
             (0.0, 99.9, Standing::Fresh, true),
             (0.0, 100.0, Standing::Stale, true),
@@ -182,7 +183,7 @@ mod tests {
             ((None, stale(Cached, false), true), Meaning::Wait),
             ((None, stale(HitForMiss, true), true), Meaning::HitMiss { is_expired: true }),
             ((None, stale(HitForPass, false), false), Meaning::HitMiss { is_expired: true }),
-            // The index has no private objects; if it had, no other request would get one.
+            // The index has no private objects. If it had, no other request would get one.
             ((Some(Private), None, false), Meaning::HitMiss { is_expired: false }),
             ((None, stale(Private, true), false), Meaning::HitMiss { is_expired: true }),
             ((None, None, true), Meaning::Wait),

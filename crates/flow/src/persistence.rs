@@ -1,11 +1,11 @@
-//! Whether a client's connection serves another request, and how the response declares it (RFC 9112 section 9.3). The
-//! decisions return the reason to close it, `None` while it is kept; a reason that was found before stands, unless
-//! noted otherwise.
+//! The persistence of a client's connection, and its declaration in the response (RFC 9112 section 9.3). The decisions
+//! return the reason to close it, `None` while it is kept; a reason that was found before stands, unless noted
+//! otherwise.
 
 use lacquer_http::SessClose;
 
-/// Decides what a broken request body does to the connection: the start of the next request is unknown. This
-/// overrides what the client asked for itself.
+/// Closes the connection after a broken request body, because the start of the next request is unknown. This
+/// overrides the client's own reason.
 #[inline]
 pub fn after_body(close: Option<SessClose>, is_broken: bool) -> Option<SessClose> {
     match close {
@@ -24,8 +24,8 @@ pub enum Announcement {
     KeepAlive,
 }
 
-/// Decides when a response is about to be sent. `says_close`: VCL has set `Connection` to "close", which ends the
-/// connection; `has_field`: there is a `Connection`.
+/// Decides before a response is sent. `says_close`: VCL has set `Connection` to "close", which ends the connection.
+/// `has_field`: there is a `Connection`.
 #[inline]
 pub fn announce(
     close: Option<SessClose>,
@@ -41,10 +41,10 @@ pub fn announce(
     (close.or(says_close.then_some(SessClose::RespClose)), announcement)
 }
 
-/// How sending a response ended.
+/// The result of sending a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// All that was to be sent was.
+    /// The whole response was sent.
     Whole,
     /// The stored body ended early, because its fetch failed.
     SourceFailed,
@@ -56,8 +56,8 @@ pub enum Sent {
     ConnectionFailed,
 }
 
-/// Decides when a response was sent; a reason found here replaces those before. `is_short`: it has fewer bytes than
-/// the range that was announced.
+/// Decides after a response was sent. A reason found here replaces those before. `is_short`: the response has fewer
+/// bytes than the range that was announced.
 #[inline]
 pub fn after_sending(sent: Sent, is_short: bool) -> Option<SessClose> {
     match sent {
@@ -68,13 +68,13 @@ pub fn after_sending(sent: Sent, is_short: bool) -> Option<SessClose> {
     }
 }
 
-/// Decides when a response is over. Of an object whose fetch failed the client may have got too little.
+/// Decides after a response is over. If the object's fetch failed, the client may have got too few bytes.
 #[inline]
 pub fn after_response(close: Option<SessClose>, has_object_failed: bool) -> Option<SessClose> {
     close.or(has_object_failed.then_some(SessClose::TxError))
 }
 
-/// Decides when a request is over: what was not read of its body would be taken for the next request.
+/// Decides after a request is over. Unread bytes of its body would be taken for the next request.
 #[inline]
 pub fn after_request(close: Option<SessClose>, is_body_read: bool) -> Option<SessClose> {
     close.or((!is_body_read).then_some(SessClose::RxBody))
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn responses_announce_what_becomes_of_the_connection() {
         let table = [
-            // the reason so far, "Connection: close", any Connection: the reason, and what becomes of the field
+            // the reason so far, "Connection: close", any Connection: the reason, and the treatment of the field
             ((None, false, false), (None, Announcement::KeepAlive)),
             ((None, false, true), (None, Announcement::Unchanged)),
             ((None, true, true), (Some(RespClose), Announcement::Unchanged)),

@@ -1,5 +1,5 @@
-//! Decisions about a request before it is looked up: its expectation, whether its connection changes protocol,
-//! and where it may go from `vcl_recv`.
+//! Decisions about a request before it is looked up: its expectation, the change of protocol, and the steps allowed
+//! after `vcl_recv`.
 
 /// The treatment of a request's `Expect` (RFC 9110 section 10.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum Expectation {
 }
 
 /// Decides about `Expect`. `version` is the request's, 11 for HTTP/1.1; `has_surplus`: bytes came behind the head, so
-/// that the client does not wait.
+/// the client does not wait.
 #[inline]
 pub fn expectation(expect: Option<&[u8]>, version: u8, has_surplus: impl FnOnce() -> bool) -> Expectation {
     match expect {
@@ -26,8 +26,7 @@ pub fn expectation(expect: Option<&[u8]>, version: u8, has_surplus: impl FnOnce(
     }
 }
 
-/// Decides whether a connection goes on with HTTP/2 where an HTTP/1.1 request asks for it. The error is for the
-/// `Debug` record.
+/// Decides whether an HTTP/1.1 request that asks for HTTP/2 gets it. The error is for the `Debug` record.
 pub fn upgrade_to_h2(is_enabled: bool, has_body: bool) -> Result<(), &'static str> {
     match (is_enabled, has_body) {
         (false, _) => Err("H2 upgrade attempt"),
@@ -48,8 +47,8 @@ pub fn pipe(is_included: bool, version: u8) -> Result<(), &'static str> {
     }
 }
 
-/// Returns whether a request must not be answered as others are: a client takes what follows a 2xx answer to CONNECT
-/// for a tunnel (RFC 9110 section 9.3.6), so that an ordinary response would be misread. Only a pipe is a tunnel.
+/// Returns whether a request must become a tunnel: a client takes the bytes after a 2xx response to CONNECT for a
+/// tunnel (RFC 9110 section 9.3.6), so it would misread an ordinary response. Only a pipe is a tunnel.
 #[inline]
 pub fn needs_tunnel(method: &[u8]) -> bool {
     method == b"CONNECT"

@@ -1,28 +1,28 @@
-//! Whether there is another try: of a request on another connection (RFC 9112 section 9.3.1), of a fetch by VCL's
-//! `retry`, of a request by its `restart`.
+//! Decisions about further attempts: of a request on another connection (RFC 9112 section 9.3.1), of a fetch by VCL's
+//! `retry`, of a request by VCL's `restart`.
 
 use lacquer_http::SessClose;
 
-/// Outcome of one try on one connection to an origin.
+/// The result of one attempt on one connection to an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exchange {
     /// The head of a response came.
     Answered,
-    /// Nothing came back. An origin that closes an idle connection may not have seen the request.
+    /// No byte came back. An origin that closes an idle connection may not have seen the request.
     Silent,
     /// The bytes that came may be the response to another request.
     Foreign,
     Failed,
 }
 
-/// The facts that decide about another try on a new connection.
+/// The facts that decide about another attempt on a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tried {
     /// The connection had served other requests.
     pub is_reused: bool,
-    /// This is the second try already.
+    /// This is the second attempt already.
     pub is_second: bool,
-    /// The request can be sent again: nothing of a body was taken from the client.
+    /// The request can be sent again, because no bytes of a body were taken from the client.
     pub is_repeatable: bool,
 }
 
@@ -35,19 +35,19 @@ pub fn is_idempotent(method: &[u8]) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     Respond,
-    /// Close the connection, for this reason if it has none of its own, and try once more on a new one.
+    /// Close the connection, for this reason if it has none of its own, and repeat the request on a new one.
     Repeat(Option<SessClose>),
     GiveUp,
 }
 
-/// Decides what follows an exchange with an origin. `is_idempotent`: the request may be carried out twice.
+/// Decides the step after an exchange with an origin. `is_idempotent`: the request may be carried out twice.
 #[inline]
 pub fn after_exchange(exchange: Exchange, tried: Tried, is_idempotent: impl FnOnce() -> bool) -> Next {
     match exchange {
         Exchange::Answered => Next::Respond,
         // A new connection that stays silent will do so again.
         Exchange::Silent if tried.is_reused && tried.is_repeatable => Next::Repeat(None),
-        // The origin may have carried it out, unlike one that it closed the connection for.
+        // The origin may have carried out the request, in contrast to one on which it closed the connection.
         Exchange::Foreign if !tried.is_second && tried.is_repeatable && is_idempotent() => {
             Next::Repeat(Some(SessClose::RxJunk))
         }
@@ -55,8 +55,7 @@ pub fn after_exchange(exchange: Exchange, tried: Tried, is_idempotent: impl FnOn
     }
 }
 
-/// Returns whether VCL may have another try: `count` with this one, of at most `most` (`max_retries`,
-/// `max_restarts`).
+/// Returns whether VCL may make another attempt: number `count` of at most `most` (`max_retries`, `max_restarts`).
 #[inline]
 pub fn is_within(count: u32, most: u32) -> bool {
     count <= most
@@ -70,7 +69,7 @@ mod tests {
     fn requests_are_repeated_on_new_connections() {
         let foreign = Next::Repeat(Some(SessClose::RxJunk));
         let table = [
-            // outcome, reused connection, second try, repeatable
+            // result, reused connection, second attempt, repeatable
             ((Exchange::Answered, true, false, true), Next::Respond),
             ((Exchange::Answered, false, true, false), Next::Respond),
             ((Exchange::Silent, true, false, true), Next::Repeat(None)),

@@ -1,5 +1,5 @@
-//! Whether a connection to an origin is kept for the next request, and whether its response may be believed. A
-//! response that is taken for another's is the worst that a cache can do, so every doubt closes the connection.
+//! Decisions about keeping a connection to an origin for the next request, and about trusting its response. Delivering
+//! another request's response is the worst fault of a cache, so every doubt closes the connection.
 
 use lacquer_http::SessClose;
 
@@ -9,7 +9,7 @@ const INTRODUCED: &str = "null";
 /// The facts that decide about a connection whose use has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Used {
-    /// Why it is to be closed, as found so far: by its own headers, or by the fetch.
+    /// The reason for closing it so far: by its own headers, or by the fetch.
     pub close: Option<SessClose>,
     /// It began with a PROXY header.
     pub has_proxy_header: bool,
@@ -17,8 +17,8 @@ pub struct Used {
     pub is_at_end: bool,
 }
 
-/// Returns why the connection is closed, for the log; `None` if it can be kept. `is_distrusted`: its origin sent
-/// bytes that belong to no request.
+/// Returns the reason for closing the connection, for the log, or `None` if it can be kept. `is_distrusted`: its origin
+/// sent bytes that belong to no request.
 #[inline]
 pub fn objection(used: Used, is_distrusted: impl FnOnce() -> bool) -> Option<&'static str> {
     match used.close {
@@ -44,14 +44,14 @@ pub fn is_in_doubt(
 /// The meaning of bytes after the end of a response, for that response and for the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Surplus {
-    /// The response may be another's: nobody is to find it in the cache.
+    /// The response may be another request's, so lookups must not find it.
     pub is_foreign: bool,
-    /// The origin may speak before it is asked.
+    /// The origin may send responses before requests.
     pub may_have_spoken_first: bool,
 }
 
-/// Judges bytes after the end of a response. `is_bodyless`: it has no body by rule, so that they may be one sent
-/// against the rule; `may_be_response`: they look like the head of a response.
+/// Judges bytes after the end of a response. `is_bodyless`: the protocol allows the response no body, so the bytes may
+/// be a forbidden body. `may_be_response`: the bytes look like the head of a response.
 pub fn judge_surplus(is_reused: bool, is_bodyless: bool, may_be_response: bool) -> Surplus {
     Surplus { is_foreign: is_reused || may_be_response, may_have_spoken_first: !is_reused && !is_bodyless }
 }

@@ -1,30 +1,30 @@
-//! How a response is stored: for which requests, in which storage, and whether at once.
+//! Decisions about storing a response: the requests that it is for, its storage, and the arrival of its body.
 
 use lacquer_http::BodyStatus;
 use lacquer_http::h1::Framing;
 
 use crate::lifetime::Lifetime;
 
-/// A body of at most this size may stay in one piece with the head of a mark.
+/// The largest body that may stay in one piece with the head of a mark.
 const SMALL: usize = 512;
 
-/// Which requests an object is for.
+/// The requests that an object is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storing {
-    /// All that lookups find it for (RFC 9111 section 3).
+    /// All requests whose lookup finds it (RFC 9111 section 3).
     Cached,
-    /// Its own, as a body; later ones find a mark that they need not wait for each other.
+    /// Its own request. Later ones find a mark that they need not wait for each other.
     HitForMiss,
-    /// Its own, as a body; later ones find a mark that they are to be passed.
+    /// Its own request. Later ones find a mark that they are to be passed.
     HitForPass,
-    /// Its own alone: it was passed.
+    /// Its own request alone, which was passed.
     Private,
 }
 
 /// The facts that decide about [`Storing`] once VCL has seen the response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// The request was passed, so that the response is not for the index.
+    /// The request was passed, so the response is not for the index.
     pub is_pass: bool,
     /// `beresp.uncacheable`.
     pub is_uncacheable: bool,
@@ -34,7 +34,7 @@ pub struct Verdict {
 
 impl Storing {
     /// Decides which requests the response is for. Uncacheable responses that came by a lookup leave a mark, as in
-    /// Varnish, so that requests for them are not made to wait in line.
+    /// Varnish, so that later requests do not wait for each other.
     #[inline]
     pub fn of(verdict: Verdict) -> Storing {
         match verdict {
@@ -55,7 +55,7 @@ impl Storing {
 /// The storage of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The one that VCL chose, or the next in turn.
+    /// The storage that VCL chose, or the next in turn.
     Chosen,
     /// Transient, because the response is not for the cache.
     TransientUncacheable,
@@ -75,17 +75,17 @@ pub fn place(storing: Storing, lifetime: Lifetime, shortlived: f64) -> Place {
     }
 }
 
-/// How the body of an object comes to it.
+/// The way in which an object gets its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// It came whole behind the head: head and body are stored together.
+    /// The body came whole behind the head: both are stored together.
     Whole,
-    /// It is received piece by piece, and is so long if that is known.
+    /// The body is received piece by piece. Its length, if known.
     Pieces(Option<u64>),
 }
 
-/// Decides how a response's body is stored, `ahead` bytes of which came with the head. The length is not that of the
-/// object if filters change the body. A mark must be able to let go of its body, unless that is small.
+/// Decides how a response's body is stored, of which `ahead` bytes came with the head. If filters change the body, its
+/// length is not the object's. A mark must be able to drop its body, unless that is small.
 #[inline]
 pub fn arrival(framing: Framing, is_filtered: bool, ahead: usize, storing: Storing) -> Arrival {
     match framing.status {
@@ -103,8 +103,8 @@ pub fn arrival(framing: Framing, is_filtered: bool, ahead: usize, storing: Stori
     }
 }
 
-/// Returns how far a fetch may run ahead of the only reader of its response: `beresp.transit_buffer` bytes, where 0
-/// stands for no limit. Responses for the cache and those that are delivered only when complete have none.
+/// Returns the number of bytes that a fetch may run ahead of the only reader of its response: `beresp.transit_buffer`,
+/// where 0 means no limit. Responses for the cache and those that are delivered only when complete have none.
 #[inline]
 pub fn transit_limit(transit_buffer: u64, is_uncacheable: bool, is_streamed: bool) -> Option<u64> {
     (transit_buffer > 0 && is_uncacheable && is_streamed).then_some(transit_buffer)

@@ -1,5 +1,5 @@
-//! Validation of a stale object with its origin (RFC 9111 section 4.3): which objects can be validated, with which
-//! conditions, and what a 304 changes.
+//! Validation of a stale object with its origin (RFC 9111 section 4.3): the objects that can be validated, the
+//! conditions, and the effect of a 304.
 
 use lacquer_http::pack::PackedHead;
 use lacquer_http::{HeaderName, Message, Workspace, conditional, date, header_table as h};
@@ -20,8 +20,8 @@ pub fn is_possible(storing: Storing, resp: &Message, ws: &Workspace) -> bool {
         && (resp.has(ws, h::ETAG) || conditional::strong_last_modified(resp, ws).is_some())
 }
 
-/// Returns when the content of a response changed last, for `If-Modified-Since` of clients. Without a date of its own
-/// that is when the origin generated it.
+/// Returns the time of the last change of a response's content, for `If-Modified-Since` of clients. Without
+/// Last-Modified that is the time when the origin generated it.
 #[inline]
 pub fn last_modified(resp: &Message, ws: &Workspace, lifetime: Lifetime) -> f64 {
     resp.get(ws, h::LAST_MODIFIED).map_or(lifetime.origin.floor(), date::parse_or_zero)
@@ -34,7 +34,7 @@ pub struct Conditions<'h> {
     pub if_none_match: Option<&'h [u8]>,
 }
 
-/// Returns the conditions by which an object with this head is validated. `is_possible` was decided when it was
+/// Returns the conditions by which an object with this head is validated. `is_possible` was decided when the object was
 /// stored.
 pub fn conditions(head: PackedHead<'_>, is_possible: bool) -> Conditions<'_> {
     if !is_possible {
@@ -49,7 +49,7 @@ pub fn conditions(head: PackedHead<'_>, is_possible: bool) -> Conditions<'_> {
 /// The object that a request to the origin validates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validated {
-    /// As [`is_possible`] decided when it was stored.
+    /// The result of [`is_possible`] when the object was stored.
     pub is_possible: bool,
     /// Its body is stored in another coding than the origin sends it in.
     pub is_recoded: bool,
@@ -63,7 +63,7 @@ pub enum NotModified {
     Update { weaken_etag: bool },
     /// The client asked with conditions of its own, and gets the 304.
     Forward,
-    /// There was no condition: the response makes no sense.
+    /// There was no condition, so the response is invalid.
     Refuse,
 }
 
@@ -77,8 +77,8 @@ pub fn not_modified(stale: Option<Validated>, is_uncacheable: bool) -> NotModifi
     }
 }
 
-/// Returns whether an error page that VCL made replaces the stale object that was to be validated. Only a page that
-/// VCL gave a lifetime does; one that lives because others wait for it leaves the object for the next try.
+/// Returns whether an error page that VCL made replaces the stale object that was to be validated. Only a page with a
+/// lifetime set by VCL does. A page that lives because others wait for it leaves the object for the next attempt.
 pub fn error_replaces_stale(error: Lifetime, is_awaited: bool) -> bool {
     error.ttl > 0.0 && !is_awaited
 }
@@ -176,9 +176,9 @@ mod tests {
 
     #[test]
     fn content_has_a_date() {
-        let origin = Lifetime::none(784111000.5);
+        let origin = Lifetime::none(784_111_000.5);
         for (lines, expected) in
-            [(&[OLDER][..], 784111740.0), (&["Last-Modified: x"], 0.0), (&[], 784111000.0)]
+            [(&[OLDER][..], 784_111_740.0), (&["Last-Modified: x"], 0.0), (&[], 784_111_000.0)]
         {
             let (msg, ws) = response(200, lines);
             assert_eq!(last_modified(&msg, &ws, origin), expected, "{lines:?}");

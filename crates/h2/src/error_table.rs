@@ -1,5 +1,5 @@
-//! The errors of HTTP/2 with Varnish's names and texts, and its own finer ones that share a code. A row:
-//! the code on the wire, whether the client gets a GOAWAY, why the session closes, the text.
+//! The errors of HTTP/2 with Varnish's names and texts, and its own finer ones that share a code. A row has the code on
+//! the wire, whether the client gets a GOAWAY, the reason for which the session closes, and the text.
 
 use lacquer_http::SessClose;
 
@@ -134,8 +134,8 @@ impl Error {
         self.reason().sends_goaway()
     }
 
-    /// Why the session closes, for `SessClose` and its counter. A stream's error ends the session when
-    /// it comes from stream 0.
+    /// Returns the reason for which the session closes, for `SessClose` and its counter. A stream's error
+    /// ends the session when it comes from stream 0.
     pub const fn close(self) -> SessClose {
         match self.reason().close() {
             Some(close) => close,

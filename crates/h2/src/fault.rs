@@ -1,4 +1,4 @@
-//! A fault: what ends because of it, and the record the log gets.
+//! A fault: the end of a stream or a connection, and the record for the log.
 
 use crate::error_table::{Error, Reason};
 use std::borrow::Cow;
@@ -45,7 +45,7 @@ impl Fault {
 }
 
 impl Error {
-    /// The fault with a record.
+    /// Returns the fault with a record.
     pub(crate) fn noted(self, tag: Tag, text: impl Into<Cow<'static, str>>) -> Fault {
         Fault { error: self, note: Some(Note::new(tag, text)) }
     }

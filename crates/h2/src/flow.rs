@@ -1,15 +1,15 @@
-//! The windows of flow control (RFC 9113 section 5.2): how many bytes of DATA one side may still send. There
-//! are two for each stream and two for the connection.
+//! The windows of flow control (RFC 9113 section 5.2): the number of bytes of DATA that one side may still
+//! send. There are two for each stream and two for the connection.
 
 use crate::error_table::{Error, Reason};
 
-/// No window may grow beyond this.
+/// The largest size of a window.
 pub const MAX_WINDOW: i64 = (1 << 31) - 1;
 
-/// The connection's windows at first, whatever the settings.
+/// The initial size of the connection's windows, whatever the settings.
 pub const INITIAL_WINDOW: u32 = 65535;
 
-/// Number of bytes that the peer lets us send. A change of its settings can make it negative.
+/// The number of bytes that the peer allows this side to send. A change of its settings can make it negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendWindow(i64);
 
@@ -18,30 +18,30 @@ impl SendWindow {
         SendWindow(initial as i64)
     }
 
-    /// Returns how many bytes may be sent now.
+    /// Returns the number of bytes that may be sent now.
     pub fn available(&self) -> usize {
         usize::try_from(self.0).unwrap_or(0)
     }
 
-    /// `len` bytes go; no more than are available.
+    /// Charges bytes that are sent, at most as many as are available.
     pub fn charge(&mut self, len: usize) {
         debug_assert!(len <= self.available());
         self.0 -= len as i64;
     }
 
-    /// A WINDOW_UPDATE came.
+    /// Adds the increment of a WINDOW_UPDATE.
     pub fn credit(&mut self, increment: u32) -> Result<(), Error> {
         self.0 += i64::from(increment);
         if self.0 > MAX_WINDOW { Err(Error::Stream(Reason::FlowControlError)) } else { Ok(()) }
     }
 
-    /// The peer changed SETTINGS_INITIAL_WINDOW_SIZE by `delta`; concerns streams only.
+    /// Applies a change of SETTINGS_INITIAL_WINDOW_SIZE by `delta`, which concerns streams only.
     pub fn adjust(&mut self, delta: i64) {
         self.0 += delta;
     }
 }
 
-/// Number of bytes that we let the peer send.
+/// The number of bytes that this side allows the peer to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveWindow(i64);
 
@@ -64,8 +64,8 @@ impl ReceiveWindow {
         fits
     }
 
-    /// Returns the connection's credit: `increment` whenever less than `low_water` is left, else 0. Any other
-    /// credit than 0 goes into a WINDOW_UPDATE.
+    /// Returns the connection's credit: `increment` if less than `low_water` is left, else 0. A credit other
+    /// than 0 is sent as a WINDOW_UPDATE.
     #[must_use]
     pub fn refill(&mut self, low_water: u32, increment: u32) -> u32 {
         self.refill_within(low_water, increment, MAX_WINDOW as u32)

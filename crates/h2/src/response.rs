@@ -3,16 +3,16 @@
 use crate::hpack::encode;
 use lacquer_http::{Filter, Message, Workspace};
 
-/// The block when there is not enough workspace for the real one: 500, without a body.
+/// The block that replaces one for which the workspace is too small: 500, without a body.
 pub const OUT_OF_WORKSPACE: &[u8] = b"\x8e\x1f\x0d\x010\x1f\x27\x07Varnish";
 
-/// A block of nothing but the status, which is taken modulo 1000.
+/// Writes a block that contains only the status, which is taken modulo 1000.
 pub fn write_status(out: &mut Vec<u8>, status: u16) {
     encode::status(out, status);
 }
 
-/// The block of a response. Headers about the connection are left out (RFC 9113 section 8.2.2). `debug` gets
-/// what Varnish writes into the request's `Debug` records.
+/// Writes the block of a response. Headers that concern the connection are left out (RFC 9113 section 8.2.2).
+/// `debug` receives the text of Varnish's `Debug` records for the request.
 pub fn write(out: &mut Vec<u8>, msg: &Message, ws: &Workspace, mut debug: Option<&mut dyn FnMut(String)>) {
     encode::status(out, msg.status());
     for field in msg.fields().iter().filter(|field| !field.is_filtered(Filter::HTTP2)) {

@@ -1,27 +1,27 @@
-//! Rules for a connection as a whole: which frame may come on which stream, header blocks that nothing
-//! may interrupt, how many streams there may be, and how often a client may reset streams.
+//! Rules for a connection as a whole: the frames that may come on each stream, header blocks without
+//! interruption, and limits on open streams and on resets.
 
 use crate::error_table::{Error, Reason};
 use crate::fault::{Fault, Note, Tag};
 use crate::frame::{FrameHeader, Kind, flag};
 use crate::stream::State;
 
-/// CONTINUATIONs of one header block that may be empty.
+/// The largest number of empty CONTINUATIONs in one header block.
 const MAX_EMPTY: u32 = 100;
 
 /// Treatment of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admit {
-    /// Nothing is done.
+    /// The frame is ignored.
     Ignore,
-    /// To be parsed. Its stream may be closed; then DATA, RST_STREAM and WINDOW_UPDATE mean nothing once
-    /// they are parsed.
+    /// The frame is to be parsed. If its stream is closed, DATA, RST_STREAM and WINDOW_UPDATE have no effect
+    /// after that.
     Frame(Kind),
     /// HEADERS, opening a stream.
     Open,
     /// HEADERS that end the request of a stream.
     Trailers,
-    /// HEADERS of a stream that is refused. The header block is to be decoded all the same.
+    /// HEADERS of a stream that is refused. The header block must be decoded nevertheless.
     Refuse(Fault),
 }
 
@@ -33,36 +33,36 @@ pub struct Rules {
     /// Streams that count against the limit.
     pub open: u32,
     max_open: u32,
-    /// The stream whose header block is not complete.
+    /// The stream whose header block is incomplete.
     block: Option<u32>,
     empty_continuations: u32,
 }
 
 impl Rules {
-    /// `max_open` is our SETTINGS_MAX_CONCURRENT_STREAMS.
+    /// `max_open` is SETTINGS_MAX_CONCURRENT_STREAMS of this side.
     pub fn new(max_open: u32) -> Rules {
         Rules { highest: 0, open: 0, max_open, block: None, empty_continuations: 0 }
     }
 
-    /// The stream of an upgraded connection's first request, which came as HTTP/1 (RFC 7540 section 3.2).
+    /// Opens the stream of an upgraded connection's first request, which came as HTTP/1 (RFC 7540 section 3.2).
     pub fn open_upgraded(&mut self) {
         self.highest = 1;
         self.open += 1;
     }
 
-    /// A stream that counted has ended.
+    /// Records the end of a stream that counted as open.
     pub fn close_one(&mut self) {
         debug_assert!(self.open > 0);
         self.open = self.open.saturating_sub(1);
     }
 
-    /// Whether a header block is under way.
+    /// Returns whether a header block is incomplete.
     pub fn in_block(&self) -> bool {
         self.block.is_some()
     }
 
-    /// Looks at a frame's header. Clears the flags that mean nothing. `state`: that of its stream, unless it is
-    /// closed.
+    /// Judges a frame by its header. Clears flags without a meaning. `state` is that of its stream, unless the stream
+    /// is closed.
     pub fn admit(
         &mut self,
         header: &mut FrameHeader,
@@ -93,7 +93,7 @@ impl Rules {
         }
     }
 
-    /// Whether this type may come on that stream, now.
+    /// Fails if this type of frame may not come on this stream now.
     fn check_stream(&self, kind: Kind, stream: u32) -> Result<(), String> {
         use Kind::{Continuation, GoAway, Headers, Ping, Priority, Settings, WindowUpdate};
         let name = kind.name();
@@ -158,23 +158,23 @@ impl Rules {
     }
 }
 
-/// How often a client may reset streams soon after it opened them, as a budget that refills by time.
+/// The limit on streams that a client resets soon after it opened them: a budget that refills by time.
 #[derive(Clone, Debug)]
 pub struct RapidReset {
-    /// Older streams may be reset at will.
+    /// The age in seconds from which on streams may be reset freely.
     pub threshold: f64,
-    /// 0: any number of times.
+    /// The number of resets in a period; 0 means no limit.
     pub limit: f64,
-    /// In which the budget refills.
+    /// The time in seconds in which the budget refills.
     pub period: f64,
-    /// Resets that are left.
+    /// The number of resets that are left.
     pub budget: f64,
     last: f64,
 }
 
 impl RapidReset {
-    /// The parameters `h2_rapid_reset`, `h2_rapid_reset_limit` and `h2_rapid_reset_period`, and when the
-    /// session began.
+    /// Makes a budget from the parameters `h2_rapid_reset`, `h2_rapid_reset_limit` and
+    /// `h2_rapid_reset_period`, and the time when the session began.
     pub fn new(threshold: f64, limit: u64, period: f64, now: f64) -> RapidReset {
         let limit = limit as f64;
         RapidReset { threshold, limit, period, budget: limit, last: now }

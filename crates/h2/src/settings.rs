@@ -58,21 +58,20 @@ settings! {
     max_header_list_size MaxHeaderListSize 6, 0x7fff_ffff, 0..=0xffff_ffff, Reason::ProtocolError;
 }
 
-/// A frame with more entries is refused: no client has so much to announce, and each entry may cost a visit to all
-/// streams.
+/// The largest number of entries in a frame. No client needs so many, and each entry may cost a visit to all streams.
 pub const MAX_ENTRIES: usize = 64;
 
 /// Effect of one entry of a peer's SETTINGS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     pub note: Note,
-    /// To be added to the send window of each stream that is not closed.
+    /// The change of the send window of each stream that is not closed.
     pub window_delta: i64,
-    /// The value is out of range. With the debug flag `h2_nocheck` it counts nevertheless.
+    /// Set if the value is out of range. With the debug flag `h2_nocheck` it is applied nevertheless.
     pub error: Option<Error>,
 }
 
-/// The entries of a SETTINGS payload, whose length was checked: number and value.
+/// Returns number and value of the entries of a SETTINGS payload, whose length was checked.
 pub fn entries(payload: &[u8]) -> impl Iterator<Item = (u16, u32)> {
     payload.chunks_exact(6).filter_map(|entry| {
         let (number, value) = entry.split_at(2);
@@ -81,7 +80,7 @@ pub fn entries(payload: &[u8]) -> impl Iterator<Item = (u16, u32)> {
 }
 
 impl Settings {
-    /// Takes over one entry of the peer's. With `unchecked` a value out of range is taken all the same.
+    /// Applies one entry of the peer's. With `unchecked` a value out of range is applied too.
     pub fn apply(&mut self, (number, value): (u16, u32), unchecked: bool) -> Applied {
         let note = |text: String| Note::new(Tag::Debug, text);
         let Some(setting) = Setting::of(number) else {
@@ -107,8 +106,8 @@ impl Default for Settings {
     }
 }
 
-/// The payload of SETTINGS that an upgrade from HTTP/1 carries as `HTTP2-Settings`: base64url, padded or
-/// not. `None` when it is damaged.
+/// Decodes the payload of SETTINGS in the header `HTTP2-Settings` of an upgrade from HTTP/1: base64url,
+/// padded or not. Returns `None` if it is damaged.
 pub fn from_base64url(text: &[u8]) -> Option<Vec<u8>> {
     let padding = text.iter().rev().take_while(|&&c| c == b'=').count();
     let (mut out, mut bits, mut count) = (Vec::with_capacity(text.len()), 0u32, 0);

@@ -1,4 +1,4 @@
-//! One stream: its state, its windows, and what a frame means in that state (RFC 9113 section 5.1).
+//! One stream: its state, its windows, and the effect of frames in each state (RFC 9113 section 5.1).
 
 use crate::error_table::{Error, Reason};
 use crate::fault::{Fault, Tag};
@@ -10,7 +10,7 @@ use crate::request::Body;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
     Idle = 0,
-    /// Headers, and perhaps data, are to come.
+    /// Headers, and perhaps data, are still to come.
     Open = 3,
     HalfClosedLocal = 4,
     /// The request is complete.
@@ -38,7 +38,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Makes a stream that HEADERS have opened; the windows are those of both sides' settings.
+    /// Makes a stream that HEADERS have opened. The windows are those of both sides' settings.
     pub fn open(id: u32, receive_window: u32, send_window: u32) -> Stream {
         Stream {
             id,
@@ -50,7 +50,7 @@ impl Stream {
         }
     }
 
-    /// The header block is complete; this is the body that is to come.
+    /// Records the body that is to come, once the header block is complete.
     pub fn expect(&mut self, body: Body) {
         match body {
             Body::None => self.state = State::HalfClosedRemote,
@@ -59,12 +59,12 @@ impl Stream {
         }
     }
 
-    /// Whether a change of SETTINGS_INITIAL_WINDOW_SIZE changes the send window.
+    /// Returns whether a change of SETTINGS_INITIAL_WINDOW_SIZE changes the send window.
     pub fn follows_settings(&self) -> bool {
         matches!(self.state, State::Idle | State::Open | State::HalfClosedRemote)
     }
 
-    /// DATA came with `len` bytes besides its padding. The connection's window is charged by the caller,
+    /// Handles DATA with `len` bytes besides its padding. The caller has charged the connection's window
     /// before: [`charge_connection`].
     pub fn data(&mut self, header: &FrameHeader, len: usize, end_stream: bool) -> Result<(), Fault> {
         if self.state >= State::HalfClosedRemote {
@@ -87,7 +87,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Trailers came, which end the request as END_STREAM does.
+    /// Handles trailers, which end the request as END_STREAM does.
     pub fn trailers(&mut self) -> Result<(), Fault> {
         if self.state >= State::HalfClosedRemote {
             return Err(Error::Stream(Reason::StreamClosed).into());
@@ -104,8 +104,8 @@ impl Stream {
         Err(Error::Stream(Reason::ProtocolError).noted(Tag::Debug, text))
     }
 
-    /// Returns the credit for a stream that is stuck: all credit is used up and there is nothing to consume
-    /// that could bring new one, because the peer has sent nothing but padding. Else returns 0.
+    /// Returns the credit for a stream that is stuck: all credit is used up, and no bytes are left whose
+    /// reading would give new credit, because the peer has sent only padding. Otherwise returns 0.
     #[must_use]
     pub fn rescue(&mut self, buffered: usize, room: u32) -> u32 {
         let is_stuck = self.state < State::HalfClosedRemote && self.receive.left() == 0 && buffered == 0;
@@ -113,8 +113,7 @@ impl Stream {
     }
 }
 
-/// Charges the connection's window with a DATA frame, whether or not its stream is still there: the peer
-/// has counted it.
+/// Charges the connection's window with a DATA frame, even if its stream is gone, because the peer has counted it.
 pub fn charge_connection(window: &mut ReceiveWindow, header: &FrameHeader) -> Result<(), Fault> {
     if window.charge(header.len) {
         return Ok(());

@@ -55,13 +55,13 @@ const fn is_reg_name_symbol(b: u8) -> bool {
     )
 }
 
-/// A character of a registered name, except for percent-encoded ones.
+/// Returns whether this is a character of a registered name, except for percent-encoded ones.
 #[inline]
 pub(crate) const fn is_reg_name(b: u8) -> bool {
     CLASS[b as usize] & REG_NAME != 0
 }
 
-/// A character of a token (method, header name).
+/// Returns whether this is a character of a token (method, header name).
 #[inline]
 pub const fn is_tchar(b: u8) -> bool {
     CLASS[b as usize] & TCHAR != 0
@@ -72,13 +72,13 @@ pub(crate) const fn is_hex(b: u8) -> bool {
     CLASS[b as usize] & HEX != 0
 }
 
-/// Optional white space: SP and HTAB.
+/// Returns whether this is optional white space: SP and HTAB.
 #[inline]
 pub(crate) const fn is_ows(b: u8) -> bool {
     b == b' ' || b == b'\t'
 }
 
-/// Linear white space: SP, HTAB, CR and LF.
+/// Returns whether this is linear white space: SP, HTAB, CR and LF.
 #[inline]
 pub(crate) const fn is_lws(b: u8) -> bool {
     matches!(b, b' ' | b'\t' | b'\r' | b'\n')
@@ -89,12 +89,12 @@ pub(crate) const fn is_ctl(b: u8) -> bool {
     b < 0x20 || b == 0x7f
 }
 
-/// Whether all of a line made by VCL may go to the wire (feature `validate_headers`).
+/// Returns whether all characters of a line made by VCL are allowed (feature `validate_headers`).
 pub fn is_valid_line(line: &[u8]) -> bool {
     find_bad_header_char(line, 0) == line.len()
 }
 
-/// Length of the line end at `i`: 2 for CRLF, 1 for a lone LF, else 0.
+/// Returns the length of the line end at `i`: 2 for CRLF, 1 for a lone LF, else 0.
 #[inline]
 pub(crate) fn crlf_len(buf: &[u8], i: usize) -> usize {
     match buf.get(i) {
@@ -134,13 +134,13 @@ fn find(buf: &[u8], mut i: usize, marks: impl Fn(u64) -> u64, wanted: impl Fn(u8
     i.min(buf.len())
 }
 
-/// Index of the first blank or control character from `i` on, or the length.
+/// Returns the index of the first blank or control character from `i` on, or the length.
 #[inline]
 pub(crate) fn find_blank_or_ctl(buf: &[u8], i: usize) -> usize {
     find(buf, i, |x| del_or_below(x, b' ' + 1), |b| b == b' ' || is_ctl(b))
 }
 
-/// Index of the first byte from `i` on that no header line may contain, or the length.
+/// Returns the index of the first byte from `i` on that no header line may contain, or the length.
 #[inline]
 pub(crate) fn find_bad_header_char(buf: &[u8], mut i: usize) -> usize {
     loop {
@@ -152,14 +152,14 @@ pub(crate) fn find_bad_header_char(buf: &[u8], mut i: usize) -> usize {
     }
 }
 
-/// Index of the first `needle` from `i` on.
+/// Returns the index of the first `needle` from `i` on.
 #[inline]
 pub(crate) fn find_byte(buf: &[u8], i: usize, needle: u8) -> Option<usize> {
-    let at = find(buf, i, |x| zero_bytes(x ^ (ONES * needle as u64)), |b| b == needle);
+    let at = find(buf, i, |x| zero_bytes(x ^ (ONES * u64::from(needle))), |b| b == needle);
     (at < buf.len()).then_some(at)
 }
 
-/// Without SP and HTAB at both ends.
+/// Removes SP and HTAB at both ends.
 pub(crate) fn trim_ows(mut s: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = s
         && is_ows(*first)
@@ -178,12 +178,12 @@ pub(crate) fn trim_ows_end(mut s: &[u8]) -> &[u8] {
     s
 }
 
-/// Whether `s` begins with `prefix`, without regard to case.
+/// Returns whether `s` begins with `prefix`, without regard to case.
 pub(crate) fn starts_with_nocase(s: &[u8], prefix: &[u8]) -> bool {
     s.len() >= prefix.len() && s[..prefix.len()].eq_ignore_ascii_case(prefix)
 }
 
-/// Decimal digits of `n`, without allocation.
+/// The decimal digits of a number, without allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct Decimal {
     digits: [u8; 20],

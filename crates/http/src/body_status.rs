@@ -1,4 +1,4 @@
-//! How the length of a message body is known, with Varnish's names and numbers.
+//! The states of a message body by the delimitation of its length, with Varnish's names and numbers.
 
 /// The states of a body. `Taken` and `Cached` only occur for request bodies after a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -14,7 +14,7 @@ pub enum BodyStatus {
 }
 
 impl BodyStatus {
-    /// As logged in `BereqBody`-like records and shown in panics.
+    /// Returns the name in log records and panic messages.
     pub const fn name(self) -> &'static str {
         match self {
             BodyStatus::None => "none",
@@ -41,7 +41,7 @@ impl BodyStatus {
         self as u8
     }
 
-    /// -1 never, 0 no body (left), 1 readable once, 2 readable again and again.
+    /// Returns Varnish's number: -1 never readable, 0 no body (left), 1 readable once, 2 readable repeatedly.
     pub const fn available(self) -> i8 {
         match self {
             BodyStatus::None | BodyStatus::Taken => 0,

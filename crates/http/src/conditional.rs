@@ -1,5 +1,5 @@
-//! Conditional requests and validators: may the client keep what it has, and which validators are
-//! strong enough to ask the origin with.
+//! Conditional requests and validators: the evaluation of a client's conditions, and the validators that are
+//! strong enough for requests to the origin.
 
 use crate::ascii::trim_ows;
 use crate::date;
@@ -14,17 +14,17 @@ fn is_weak(tag: &[u8]) -> bool {
     tag.starts_with(b"W/")
 }
 
-/// RFC 9110 section 8.8.3.2.
+/// Compares entity tags by RFC 9110 section 8.8.3.2.
 pub(crate) fn strong_compare(a: &[u8], b: &[u8]) -> bool {
     !is_weak(a) && !is_weak(b) && a == b
 }
 
-/// RFC 9110 section 8.8.3.2.
+/// Compares entity tags by RFC 9110 section 8.8.3.2.
 pub(crate) fn weak_compare(a: &[u8], b: &[u8]) -> bool {
     a.strip_prefix(b"W/").unwrap_or(a) == b.strip_prefix(b"W/").unwrap_or(b)
 }
 
-/// The entity tags of a list; a comma within quotes does not separate.
+/// Returns the entity tags of a list. A comma within quotes does not separate.
 fn entity_tags(mut list: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         if list.is_empty() {
@@ -73,8 +73,8 @@ pub fn not_modified(
     }
 }
 
-/// Makes the entity tag weak, because the body will not be byte for byte the one that it names.
-/// Returns the new line, if there is one.
+/// Makes the entity tag weak, because the body will differ from the one that it names. Returns the new line,
+/// if there is one.
 pub fn weaken_etag(
     msg: &mut Message,
     ws: &mut Workspace,
@@ -109,8 +109,8 @@ pub fn vary_on_encoding(
     msg.set_line(ws, VARY, line, removed).map(Some)
 }
 
-/// Whether `Last-Modified` is a strong validator: at least a second older than `Date`
-/// (RFC 9110 section 8.8.2.2).
+/// Returns whether `Last-Modified` is a strong validator: at least a second older than `Date` (RFC 9110
+/// section 8.8.2.2).
 fn is_strong(last_modified: Option<&[u8]>, date: Option<&[u8]>) -> bool {
     match (last_modified.and_then(date::parse), date.and_then(date::parse)) {
         (Some(modified), Some(date)) => modified + 1.0 <= date,
@@ -118,24 +118,24 @@ fn is_strong(last_modified: Option<&[u8]>, date: Option<&[u8]>) -> bool {
     }
 }
 
-/// The value of `Last-Modified`, if strong.
+/// Returns the value of `Last-Modified` if it is strong.
 pub fn strong_last_modified<'w>(msg: &Message, ws: &'w Workspace) -> Option<&'w [u8]> {
     let value = msg.get(ws, LAST_MODIFIED);
     value.filter(|_| is_strong(value, msg.get(ws, DATE)))
 }
 
-/// [`strong_last_modified`] of a stored head.
+/// Does the same as [`strong_last_modified`] for a stored head.
 pub fn packed_strong_last_modified<'a>(head: &PackedHead<'a>) -> Option<&'a [u8]> {
     let value = head.header(LAST_MODIFIED);
     value.filter(|_| is_strong(value, head.header(DATE)))
 }
 
-/// Whether the client takes gzip; "x-gzip" counts whatever its quality.
+/// Returns whether the client accepts gzip. "x-gzip" counts whatever its quality.
 pub fn accepts_gzip(req: &Message, ws: &Workspace) -> bool {
     req.has_token(ws, ACCEPT_ENCODING, b"x-gzip") || req.quality(ws, ACCEPT_ENCODING, b"gzip") > 0.0
 }
 
-/// Effect of normalising `Accept-Encoding`.
+/// The effect of normalising `Accept-Encoding`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncodingChange {
     None,
@@ -144,7 +144,7 @@ pub enum EncodingChange {
     Set(Text),
 }
 
-/// Reduces `Accept-Encoding` to "gzip" or nothing, for the sake of Vary.
+/// Reduces `Accept-Encoding` to "gzip" or nothing, so that Vary makes few variants.
 pub fn normalise_accept_encoding(
     req: &mut Message,
     ws: &mut Workspace,
@@ -176,7 +176,7 @@ mod tests {
 
     fn check(req: &[&str], resp: &[&str]) -> bool {
         let ((req, req_ws), (resp, resp_ws)) = (message(req), message(resp));
-        not_modified(&req, &req_ws, &resp, &resp_ws, 784200000.0, || 784000000.0)
+        not_modified(&req, &req_ws, &resp, &resp_ws, 784_200_000.0, || 784_000_000.0)
     }
 
     #[test]

@@ -3,13 +3,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether days may have one digit: the bit `http_date_postel` of the parameter `feature`.
+/// Set if days may have one digit: the bit `http_date_postel` of the parameter `feature`.
 static TOLERANT: AtomicBool = AtomicBool::new(false);
 
-/// As HTTP writes them; a week begins with Sunday.
+/// The weekdays as HTTP writes them. A week begins with Sunday.
 pub const WEEKDAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const WEEKDAY_RESTS: [&[u8]; 7] = [b"day", b"day", b"sday", b"nesday", b"rsday", b"day", b"urday"];
-/// As HTTP writes them.
+/// The months as HTTP writes them.
 pub const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const SECONDS_PER_DAY: i64 = 86400;
@@ -17,7 +17,7 @@ const SECONDS_PER_DAY: i64 = 86400;
 /// Length of a formatted date.
 pub(crate) const DATE_LEN: usize = 29;
 
-/// Days since the epoch of a date of the Gregorian calendar (eras of 400 years, March first).
+/// Returns the days since the epoch of a date of the Gregorian calendar (eras of 400 years, March first).
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -40,7 +40,7 @@ pub struct Civil {
 }
 
 impl Civil {
-    /// `seconds` since the epoch.
+    /// Converts `seconds` since the epoch.
     pub fn at(seconds: i64) -> Civil {
         let days = seconds.div_euclid(SECONDS_PER_DAY);
         let of_day = seconds.rem_euclid(SECONDS_PER_DAY);
@@ -65,7 +65,7 @@ impl Civil {
     }
 }
 
-/// "Sun, 06 Nov 1994 08:49:37 GMT". Years outside of 0..=9999 are clipped.
+/// Formats a time as "Sun, 06 Nov 1994 08:49:37 GMT". Years outside of 0..=9999 are clipped.
 pub fn format(time: f64) -> [u8; DATE_LEN] {
     const FIRST: f64 = -62_167_219_200.0;
     const LAST: f64 = 253_402_300_799.0;
@@ -220,8 +220,7 @@ pub fn set_tolerant(tolerant: bool) {
     TOLERANT.store(tolerant, Ordering::Relaxed);
 }
 
-/// The time a text stands for; `None` when it is no date, the weekday is wrong, or the year is
-/// before 1899.
+/// Parses a date. Returns `None` if the text is no date, the weekday is wrong, or the year is before 1899.
 pub fn parse(text: &[u8]) -> Option<f64> {
     parse_as(text, TOLERANT.load(Ordering::Relaxed))
 }
@@ -249,7 +248,7 @@ fn parse_as(text: &[u8], tolerant: bool) -> Option<f64> {
     Some((days * SECONDS_PER_DAY + f.hour * 3600 + f.minute * 60 + second) as f64)
 }
 
-/// [`parse`] with 0 for "no date", which is also what the epoch itself gives.
+/// Does the same as [`parse`], but returns 0 for "no date", as for the epoch itself.
 pub fn parse_or_zero(text: &[u8]) -> f64 {
     parse(text).unwrap_or(0.0)
 }
@@ -289,12 +288,12 @@ mod tests {
             "Sun Nov  6 08:49:37 1994",
             "  1994-11-06T08:49:37  ",
         ] {
-            assert_eq!(parse(text.as_bytes()), Some(784111777.0), "{text}");
+            assert_eq!(parse(text.as_bytes()), Some(784_111_777.0), "{text}");
         }
-        assert_eq!(&format(784111777.9), b"Sun, 06 Nov 1994 08:49:37 GMT");
-        assert_eq!(parse(b"Fri, 30 Jun 1972 23:59:60 GMT"), Some(78796799.0));
+        assert_eq!(&format(784_111_777.9), b"Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(parse(b"Fri, 30 Jun 1972 23:59:60 GMT"), Some(78_796_799.0));
         assert_eq!(parse(b"Wednesday, 09-Nov-68 00:00:00 GMT"), None);
-        assert_eq!(parse(b"Tue Feb 29 00:00:01 2000"), Some(951782401.0));
+        assert_eq!(parse(b"Tue Feb 29 00:00:01 2000"), Some(951_782_401.0));
     }
 
     #[test]
@@ -322,8 +321,8 @@ mod tests {
 
     #[test]
     fn tolerance_is_for_the_day_only() {
-        assert_eq!(parse_as(b"Sun, 6 Nov 1994 08:49:37 GMT", true), Some(784111777.0));
-        assert_eq!(parse_as(b"Sun, 06 Nov 1994 08:49:37 GMT", true), Some(784111777.0));
+        assert_eq!(parse_as(b"Sun, 6 Nov 1994 08:49:37 GMT", true), Some(784_111_777.0));
+        assert_eq!(parse_as(b"Sun, 06 Nov 1994 08:49:37 GMT", true), Some(784_111_777.0));
         assert_eq!(parse_as(b"Sun, 6 Nov 1994 8:49:37 GMT", true), None);
     }
 

@@ -110,7 +110,7 @@ fixed_texts! {
 /// The start line of most responses: protocol, status and reason.
 pub(crate) const OK_START: [Text; 3] = [fixed::HTTP_11, locate("200"), locate("OK")];
 
-/// Where `text` stands in the pool; runs while compiling.
+/// Returns the place of `text` in the pool. Runs at compile time.
 const fn locate(text: &str) -> Text {
     let (pool, needle) = (POOL.as_bytes(), text.as_bytes());
     let mut at = 0;
@@ -129,7 +129,7 @@ const fn locate(text: &str) -> Text {
 
 static POOL_BYTES: &[u8] = POOL.as_bytes();
 
-/// The bytes of a fixed text; empty for [`Text::NONE`].
+/// Returns the bytes of a fixed text, which are empty for [`Text::NONE`].
 #[inline]
 pub(crate) fn bytes(text: Text) -> &'static [u8] {
     if text.is_none() {
@@ -153,23 +153,23 @@ fn find(status: u16) -> Option<&'static (u16, Text, Text)> {
     (n > 0).then(|| &STATUSES[n as usize - 1])
 }
 
-/// The usual reason phrase; the digits above 999, which VCL may use for its own ends, do not count.
+/// Returns the usual reason phrase. Digits above 999, which VCL may use for its own purposes, do not count.
 pub fn reason_of(status: u16) -> &'static str {
     std::str::from_utf8(bytes(reason_text(status))).expect("the pool is ASCII")
 }
 
-/// [`reason_of`] as a text.
+/// Returns [`reason_of`] as a text.
 pub fn reason_text(status: u16) -> Text {
     find(status).map_or(fixed::UNKNOWN_STATUS, |row| row.2)
 }
 
-/// The three digits and the reason of a known status.
+/// Returns the three digits and the reason of a known status.
 #[inline]
 pub(crate) fn known_status(status: u16) -> Option<(Text, Text)> {
     find(status).map(|row| (row.1, row.2))
 }
 
-/// The three digits of a known status.
+/// Returns the three digits of a known status.
 pub(crate) fn status_text(status: u16) -> Option<Text> {
     find(status).map(|row| row.1)
 }

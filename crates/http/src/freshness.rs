@@ -1,6 +1,6 @@
-//! How long a response may be used: the headers' word on it, mixed with the parameters' defaults.
-//! Follows Varnish's policy, which is RFC 9111 where clocks agree and errs towards caching where
-//! they do not, because this cache works on behalf of the origin.
+//! The freshness of a response by its headers and the parameters' defaults. It follows Varnish's policy,
+//! which is RFC 9111 where clocks agree. Where they do not, it tends towards caching, because this cache
+//! works on behalf of the origin.
 
 use crate::ascii::{Decimal, is_ows};
 use crate::date;
@@ -17,12 +17,12 @@ pub struct Defaults {
     pub clock_skew: f64,
 }
 
-/// The verdict, with the numbers it was derived from.
+/// The freshness, with the numbers that it was derived from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Freshness {
-    /// When the response was fresh from the origin: now minus `Age`.
+    /// The time when the origin generated the response: now minus `Age`.
     pub origin: f64,
-    /// Counted from `origin`; negative: not cacheable.
+    /// The seconds of freshness from `origin` on. Negative: not cacheable.
     pub ttl: f32,
     pub grace: f32,
     pub keep: f32,
@@ -31,8 +31,8 @@ pub struct Freshness {
     pub max_age: u32,
 }
 
-/// Delta-seconds as Varnish reads them: overflow saturates, a list may go on after a comma, a
-/// fraction is ignored, anything else is zero (RFC 9111 section 1.2.2).
+/// Reads delta-seconds as Varnish does: overflow saturates, a list may continue after a comma, a fraction is
+/// ignored, anything else is zero (RFC 9111 section 1.2.2).
 pub(crate) fn delta_seconds(text: &[u8]) -> u32 {
     let start = text.iter().take_while(|&&b| is_ows(b)).count();
     let text = &text[start..];
@@ -45,18 +45,17 @@ pub(crate) fn delta_seconds(text: &[u8]) -> u32 {
     {
         rest = tail;
     }
-    // A number of more than 32 bits means for ever, so the text behind it does not matter.
+    // A number of more than 32 bits means "for ever", so the text behind it does not matter.
     if value == u32::MAX || matches!(rest.first(), None | Some(b',' | b'.')) { value } else { 0 }
 }
 
-/// The number of a `Cache-Control` directive.
+/// Returns the number of a `Cache-Control` directive.
 pub fn directive(msg: &Message, ws: &Workspace, name: &[u8]) -> Option<u32> {
     msg.get_field(ws, CACHE_CONTROL, name).flatten().map(delta_seconds)
 }
 
-/// `Cache-Control` must have been collected into one header.
-/// `private`: the object is made for one pass only, so that nothing but its age matters (and no log
-/// record is written).
+/// Derives the freshness. `Cache-Control` must have been collected into one header. `private`: the object is
+/// made for one pass only, so only its age matters (and no log record is written).
 pub fn freshness(msg: &Message, ws: &Workspace, now: f64, defaults: &Defaults, private: bool) -> Freshness {
     let date_of = |name| msg.get(ws, name).map_or(0.0, date::parse_or_zero);
     let age = msg.get(ws, AGE).map_or(0, delta_seconds);
@@ -105,16 +104,16 @@ fn apply_headers(f: &mut Freshness, msg: &Message, ws: &Workspace, now: f64, clo
     } else if f.expires < f.date {
         f.ttl = 0.0;
     } else if f.date == 0.0 || (f.date - now).abs() < clock_skew {
-        // Our clock agrees with the origin's: Expires can be compared with it.
+        // The local clock agrees with the origin's, so Expires can be compared with it.
         f.ttl = if f.expires < now { 0.0 } else { (f.expires - now) as f32 };
     } else {
-        // Clocks differ, but the difference of two headers is good.
+        // The clocks differ, but the difference of two headers is valid.
         f.ttl = (f.expires - f.date).trunc() as f32;
     }
 }
 
 impl Freshness {
-    /// The text of the `TTL` log record, "RFC ttl grace keep now origin date expires max-age cacheable".
+    /// Writes the text of the `TTL` log record, "RFC ttl grace keep now origin date expires max-age cacheable".
     pub fn write_log(&self, now: f64, uncacheable: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(b"RFC");
         let (ttl, grace, keep) = (f64::from(self.ttl), f64::from(self.grace), f64::from(self.keep));
@@ -128,7 +127,7 @@ impl Freshness {
     }
 }
 
-/// As printf's "%.0f".
+/// Writes a number like printf's "%.0f".
 fn write_rounded(number: f64, out: &mut Vec<u8>) {
     if number.is_sign_negative() {
         out.push(b'-');
@@ -140,7 +139,7 @@ fn write_rounded(number: f64, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    const NOW: f64 = 784111777.0; // Sun, 06 Nov 1994 08:49:37 GMT
+    const NOW: f64 = 784_111_777.0; // Sun, 06 Nov 1994 08:49:37 GMT
     const D: Defaults = Defaults { ttl: 120.0, grace: 10.0, keep: 5.0, clock_skew: 10.0 };
 
     fn verdict(status: u16, lines: &[&str]) -> Freshness {
@@ -172,7 +171,7 @@ mod tests {
             (200, &["Cache-Control: max-age=10.5"], 10.0),
             (200, &["Cache-Control: max-age=-1"], 0.0),
             (200, &["Cache-Control: max-age=10x"], 0.0),
-            (200, &["Cache-Control: max-age=99999999999"], 4294967296.0),
+            (200, &["Cache-Control: max-age=99999999999"], 4_294_967_296.0),
             (200, &["Cache-Control: max-age"], 120.0),
             (200, &["Cache-Control: s-maxage, max-age=10"], 120.0),
             (200, &["Expires: Sun, 06 Nov 1994 08:49:57 GMT"], 20.0),

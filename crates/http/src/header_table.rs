@@ -1,5 +1,5 @@
-//! The headers in Varnish's table, on which way each is stripped, and the perfect hash that finds them.
-//! A known name is one byte in a header slot, so that filters and lookups compare no strings.
+//! The headers in Varnish's table, the ways on which each is dropped, and the perfect hash that finds them. A
+//! known name is one byte in a header slot, so that filters and lookups compare no strings.
 
 use std::fmt;
 
@@ -8,9 +8,9 @@ use std::fmt;
 pub struct Filter(u64);
 
 impl Filter {
-    /// Drops only what is marked by `Connection`.
+    /// Drops only headers that `Connection` marks.
     pub const NOTHING: Filter = Filter(0);
-    /// Into HTTP/2, which has no headers about the connection.
+    /// Into HTTP/2, which has no headers that concern the connection.
     pub const HTTP2: Filter = Filter::of(HOP);
     /// From the client's request to a backend request for a pass.
     pub const PASS: Filter = Filter::of(PASS);
@@ -33,14 +33,14 @@ impl Filter {
         Filter(bits)
     }
 
-    /// Whether the header of that number is dropped.
+    /// Returns whether the header with this number is dropped.
     #[inline]
     pub(crate) const fn has(self, id: u8) -> bool {
         self.0 & bit(id) != 0
     }
 }
 
-/// The place of a header's number among bits.
+/// Returns the bit of a header's number.
 #[inline]
 pub(crate) const fn bit(id: u8) -> u64 {
     1 << (id % 64)
@@ -76,12 +76,12 @@ impl<'a> HeaderName<'a> {
         self.id != UNKNOWN
     }
 
-    /// Whether HTTP/2 forbids the header.
+    /// Returns whether HTTP/2 forbids the header.
     pub const fn is_hop_by_hop(&self) -> bool {
         Filter::HTTP2.has(self.id)
     }
 
-    /// Whether the header is dropped on the way `filter`.
+    /// Returns whether the header is dropped on the way `filter`.
     pub(crate) const fn is_filtered(&self, filter: Filter) -> bool {
         filter.has(self.id)
     }
@@ -91,7 +91,7 @@ impl<'a> HeaderName<'a> {
     }
 }
 
-/// A header name of its own, for those who look it up often: it is compared with the known ones once.
+/// An owned header name, for frequent lookups. It is compared with the known ones once.
 #[derive(Clone, Debug)]
 pub struct OwnedName {
     text: Box<str>,
@@ -193,7 +193,7 @@ headers! {
     X_FORWARDED_FOR = "X-Forwarded-For" 0;
 }
 
-/// All known names differ in this; capitals count as small letters.
+/// Returns a hash in which all known names differ, without regard to case.
 const fn hash(name: &[u8]) -> u8 {
     match name {
         [first, .., last] => {
@@ -231,7 +231,7 @@ static KEYS: [Key; KNOWN.len()] = {
     keys
 };
 
-/// The number of a known header name, else `UNKNOWN`.
+/// Returns the number of a known header name, else `UNKNOWN`.
 #[inline]
 pub(crate) const fn classify(name: &[u8]) -> u8 {
     let id = TABLE[hash(name) as usize];
@@ -246,7 +246,7 @@ struct Key {
 }
 
 impl Key {
-    /// Whether `name` is this name, in any case.
+    /// Returns whether `name` is this name, in any case.
     #[inline]
     const fn is_called(&self, name: &[u8]) -> bool {
         if self.len != name.len() {
@@ -258,7 +258,7 @@ impl Key {
     }
 }
 
-/// All bytes of a name of up to 24 bytes.
+/// Returns all bytes of a name of up to 24 bytes.
 #[inline]
 const fn words(name: &[u8]) -> [u64; 3] {
     match (name.first_chunk(), name.last_chunk()) {
@@ -274,7 +274,7 @@ const fn words(name: &[u8]) -> [u64; 3] {
     }
 }
 
-/// All bytes of a name of up to 7 bytes.
+/// Returns all bytes of a name of up to 7 bytes.
 #[inline]
 const fn half_words(name: &[u8]) -> u64 {
     match (name.first_chunk(), name.last_chunk(), name) {
@@ -289,7 +289,7 @@ const fn half_words(name: &[u8]) -> u64 {
 
 const CASE: u64 = 0x2020_2020_2020_2020;
 
-/// Where letters are. Of what known names are made of, only letters have the bit 0x40.
+/// Returns the places of letters. Among the characters of known names, only letters have the bit 0x40.
 const fn letters(word: u64) -> u64 {
     word >> 1 & CASE
 }
@@ -298,7 +298,7 @@ const fn small(word: u64) -> u64 {
     word | letters(word)
 }
 
-/// Whether eight bytes differ from those of a known name by no more than the case of letters.
+/// Returns whether eight bytes differ from those of a known name in the case of letters at most.
 const fn is_alike(known: u64, other: u64) -> bool {
     other | letters(known) == known
 }

@@ -1,7 +1,6 @@
-//! HTTP messages and their rules, as functions over bytes and values: the workspace a transaction's
-//! texts live in, header lists, the HTTP/1 codec, dates, freshness, Vary, ranges and the
-//! PROXY protocol. Nothing here owns a socket or reads a clock, and nothing allocates from the heap
-//! on the way of a request in steady state.
+//! HTTP messages and their rules, as functions over bytes and values. The parts are the workspace of a transaction's
+//! texts, header lists, the HTTP/1 codec, dates, freshness, Vary, ranges and the PROXY protocol. Nothing here owns a
+//! socket or reads a clock, and serving a request allocates nothing from the heap in steady state.
 #![forbid(unsafe_code)]
 
 pub mod ascii;

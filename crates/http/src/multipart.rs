@@ -2,7 +2,7 @@
 
 use crate::ascii::Decimal;
 
-/// A body of type multipart/byteranges: its framing, and which ranges of the stored body go between.
+/// A body of type multipart/byteranges: its framing, and the ranges of the stored body between.
 #[derive(Debug)]
 pub struct Multipart {
     boundary: [u8; 16],
@@ -13,15 +13,15 @@ pub struct Multipart {
 }
 
 impl Multipart {
-    /// Describes `ranges`, both ends inclusive, of a body of `whole` bytes. `seed` makes the boundary: nobody who
-    /// wrote the body may foresee it.
+    /// Describes `ranges`, both ends inclusive, of a body of `whole` bytes. The boundary is made of `seed`. The author
+    /// of the body must not be able to predict it.
     pub fn new(ranges: Vec<(u64, u64)>, whole: u64, content_type: Option<&[u8]>, seed: u64) -> Multipart {
         let boundary = std::array::from_fn(|i| b"0123456789abcdef"[(seed >> (60 - 4 * i)) as usize & 15]);
         let line = content_type.map(|value| [b"Content-Type: ", value, b"\r\n"].concat());
         Multipart { boundary, content_type: line.unwrap_or_default(), ranges, whole }
     }
 
-    /// The value of the response's `Content-Type`.
+    /// Returns the value of the response's `Content-Type`.
     pub fn media_type(&self) -> Vec<u8> {
         [b"multipart/byteranges; boundary=", &self.boundary[..]].concat()
     }
@@ -44,7 +44,7 @@ impl Multipart {
         [b"\r\n--", &self.boundary[..], b"--\r\n"].concat()
     }
 
-    /// Length of the body, framing included.
+    /// Returns the length of the body, framing included.
     pub fn length(&self) -> u64 {
         let parts = self.ranges.iter().enumerate();
         let parts = parts.map(|(i, (low, high))| self.part_head(i).len() as u64 + (high - low + 1));

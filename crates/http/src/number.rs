@@ -1,13 +1,13 @@
 //! The numbers of messages: lengths and offsets.
 
-/// The leading decimal digits of `s` and what follows. `None`: no digit.
-/// Too large for an i64: `Some` of `u64::MAX`, which no caller takes for a length.
+/// Reads the leading decimal digits of `s`. Returns the number and the rest, or `None` without a digit. A
+/// number too large for an i64 becomes `u64::MAX`, which no caller takes for a length.
 pub fn parse_uint(s: &[u8]) -> Option<(u64, &[u8])> {
     let mut value: u64 = 0;
     let mut rest = s;
     while let [digit @ b'0'..=b'9', behind @ ..] = rest {
         rest = behind;
-        // A value below this limit stays below that of an i64 with another digit.
+        // A value below this limit fits an i64 with another digit.
         if value < i64::MAX as u64 / 10 {
             value = value * 10 + u64::from(digit - b'0');
             continue;

@@ -1,5 +1,5 @@
-//! How the head of a response is stored with a cached object: a small table and the header lines in
-//! one block, so that delivery copies once into the workspace and fills slots from the table.
+//! The stored form of a response's head: a small table and the header lines in one block, so that delivery
+//! copies once into the workspace and fills slots from the table.
 //!
 //! ```text
 //! u16 status | u8 version | u8 flags | u16 headers | u32 bytes of text    (little endian)
@@ -18,14 +18,14 @@ use crate::workspace::{Overflow, Text, Workspace};
 
 const CANONICAL: u8 = 1;
 const WIDE: u8 = 2;
-/// Every value stands one blank behind its colon, in a narrow table.
+/// One blank separates every colon and value, and the table is narrow.
 const PLAIN: u8 = 4;
 const PREFIX: usize = 10;
 const NARROW_ENTRY: usize = 4;
 const WIDE_ENTRY: usize = 8;
 const START_SLOTS: [Slot; 3] = [Slot::Proto, Slot::Status, Slot::Reason];
 
-/// Appends the packed head of `msg` to `out`, minus what `filter` drops.
+/// Appends the packed head of `msg` to `out`, without headers that `filter` drops.
 pub fn pack(msg: &Message, ws: &Workspace, filter: Filter, out: &mut Vec<u8>) {
     let kept = || msg.fields().iter().filter(|f| !f.is_filtered(filter));
     let start = out.len();
@@ -51,7 +51,7 @@ pub fn pack(msg: &Message, ws: &Workspace, filter: Filter, out: &mut Vec<u8>) {
     out[start..start + PREFIX].copy_from_slice(&[s0, s1, msg.version(), flags, n0, n1, t0, t1, t2, t3]);
 }
 
-/// Writes the table and returns its flags; `None`: a length does not fit.
+/// Writes the table and returns its flags, or `None` if a length does not fit.
 fn put_narrow_table<'f>(fields: impl Iterator<Item = &'f Field>, out: &mut Vec<u8>) -> Option<u8> {
     let mut flags = PLAIN;
     for field in fields {
@@ -94,7 +94,7 @@ struct Entry {
 }
 
 #[inline]
-fn narrow_entry(&[a, b, name, id]: &[u8; NARROW_ENTRY]) -> Entry {
+fn narrow_entry([a, b, name, id]: [u8; NARROW_ENTRY]) -> Entry {
     Entry { line: u16::from_le_bytes([a, b]) as usize, name: name as usize, id }
 }
 
@@ -108,7 +108,7 @@ pub struct PackedHead<'a> {
 }
 
 impl<'a> PackedHead<'a> {
-    /// `None` when the block is cut short.
+    /// Reads a block. Returns `None` if it is cut short.
     pub fn new(block: &'a [u8]) -> Option<PackedHead<'a>> {
         let (prefix, rest) = block.split_first_chunk::<PREFIX>()?;
         let [s0, s1, _, flags, n0, n1, t0, t1, t2, t3] = *prefix;
@@ -118,7 +118,7 @@ impl<'a> PackedHead<'a> {
         Some(PackedHead { status: u16::from_le_bytes([s0, s1]), flags, entries, text })
     }
 
-    /// Bytes of the whole block.
+    /// Returns the length of the whole block.
     pub fn len(&self) -> usize {
         PREFIX + self.entries.len() + self.text.len()
     }
@@ -131,7 +131,7 @@ impl<'a> PackedHead<'a> {
         self.status
     }
 
-    /// How many headers there are.
+    /// Returns the number of headers.
     pub fn count(&self) -> usize {
         self.entries.len() / entry_size(self.flags)
     }
@@ -142,12 +142,12 @@ impl<'a> PackedHead<'a> {
                 let line = u32::from_le_bytes([a, b, c, d]) as usize;
                 Entry { line, name: u16::from_le_bytes([n0, n1]) as usize, id }
             }
-            [a, b, name, id] => narrow_entry(&[a, b, name, id]),
+            [a, b, name, id] => narrow_entry([a, b, name, id]),
             _ => Entry { line: 0, name: 0, id: UNKNOWN },
         })
     }
 
-    /// The three texts of the status line and where the lines begin.
+    /// Returns the three texts of the status line and the index of the first line.
     fn start_line(&self) -> ([&'a [u8]; 3], usize) {
         let mut parts: [&[u8]; 3] = [b""; 3];
         if self.flags & CANONICAL != 0 {
@@ -181,12 +181,12 @@ impl<'a> PackedHead<'a> {
         })
     }
 
-    /// The header lines in order.
+    /// Returns the header lines in order.
     pub fn lines(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.lines_with_entries().map(|(_, line)| line)
     }
 
-    /// The value of the first header of that name.
+    /// Returns the value of the first header of this name.
     pub fn header(&self, name: HeaderName<'_>) -> Option<&'a [u8]> {
         let found = self.lines_with_entries().find(|(entry, line)| {
             entry.id == name.id
@@ -197,8 +197,8 @@ impl<'a> PackedHead<'a> {
         found.and_then(|(entry, line)| line.get(entry.name + 1..)).map(|rest| &rest[skip_blanks(rest, 0)..])
     }
 
-    /// Fills `msg` with the head; its texts are one copy in `ws`. As in Varnish a message that would have no room
-    /// for another header cannot be delivered; that alone does not mark the workspace as overflowed.
+    /// Fills `msg` with the head, whose texts are one copy in `ws`. As in Varnish a message without room for another
+    /// header cannot be delivered. That alone does not mark the workspace as overflowed.
     pub fn unpack(&self, ws: &mut Workspace, msg: &mut Message) -> Result<(), Overflow> {
         msg.clear();
         if self.count() >= msg.max_fields() {
@@ -227,10 +227,10 @@ impl<'a> PackedHead<'a> {
         Ok(lines_at)
     }
 
-    /// False: the table is damaged, and does not go with the text.
+    /// Adds the fields of the table. Returns false if the table is damaged and does not match the text.
     fn push_fields(&self, msg: &mut Message, text: Text, at: usize) -> bool {
         if self.flags & PLAIN != 0 {
-            let entries = self.entries.as_chunks().0.iter().map(narrow_entry);
+            let entries = self.entries.as_chunks().0.iter().copied().map(narrow_entry);
             return msg.push_lines(text.tail(at), entries.map(|e| (e.line, e.name, e.name + 2, e.id)));
         }
         let lines =
@@ -258,12 +258,12 @@ impl<'a> PackedHead<'a> {
     }
 }
 
-/// The value of a header of a packed head, without unpacking.
+/// Returns the value of a header of a packed head, without unpacking.
 pub fn packed_header<'a>(block: &'a [u8], name: HeaderName<'_>) -> Option<&'a [u8]> {
     PackedHead::new(block)?.header(name)
 }
 
-/// Unpacks a block; a block that is cut short counts as overflow, because nothing can be delivered.
+/// Unpacks a block. A block that is cut short counts as overflow, because nothing can be delivered.
 pub fn unpack(block: &[u8], ws: &mut Workspace, msg: &mut Message) -> Result<(), Overflow> {
     PackedHead::new(block).ok_or(Overflow)?.unpack(ws, msg)
 }

@@ -1,5 +1,5 @@
-//! Parsers against mutated input: nothing panics, and what is accepted has only one meaning however it
-//! arrives. The generator is seeded, so a failure can be repeated.
+//! Parsers with mutated input: nothing panics, and accepted input has the same meaning however it is split.
+//! The generator is seeded, so a failure can be repeated.
 
 use lacquer_testing::{Random, rounds};
 
@@ -7,7 +7,7 @@ use crate::h1::{self, ChunkedDecoder, HeadScan};
 use crate::pack::PackedHead;
 use crate::{BodyStatus, Filter, Message, Workspace, date, pack, proxy_protocol, range, vary};
 
-/// A few bytes replaced, inserted, removed or repeated.
+/// Returns a copy with a few bytes replaced, inserted, removed or repeated.
 fn mutate(random: &mut Random, seed: &[u8]) -> Vec<u8> {
     const SPICE: &[u8] = b"\r\n \t:;,=\0\x7f\xff-09afHT/\"";
     let mut bytes = seed.to_vec();

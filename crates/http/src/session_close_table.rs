@@ -1,5 +1,5 @@
-//! Why a connection is closed: the names of the `SessClose` log record, the counters below
-//! `MAIN.sc_` and their descriptions.
+//! The reasons for closing a connection: the names in `SessClose` records, the counters below `MAIN.sc_` and
+//! their descriptions.
 
 macro_rules! session_close {
     ($($variant:ident $name:literal $counter:literal $is_error:literal $text:literal;)*) => {
@@ -10,11 +10,11 @@ macro_rules! session_close {
         impl SessClose {
             pub const ALL: &'static [SessClose] = &[$(SessClose::$variant),*];
 
-            /// As written into the `SessClose` record.
+            /// Returns the name in `SessClose` records.
             pub const fn name(self) -> &'static str { match self { $(SessClose::$variant => $name),* } }
-            /// The counter's name as in `MAIN.sc_<counter>`.
+            /// Returns the counter's name as in `MAIN.sc_<counter>`.
             pub const fn counter(self) -> &'static str { match self { $(SessClose::$variant => $counter),* } }
-            /// Whether `MAIN.sess_closed_err` counts it.
+            /// Returns whether `MAIN.sess_closed_err` counts it.
             pub const fn is_error(self) -> bool { match self { $(SessClose::$variant => $is_error),* } }
             pub const fn text(self) -> &'static str { match self { $(SessClose::$variant => $text),* } }
         }

@@ -1,4 +1,4 @@
-//! The name of a string: where it stands in its workspace, or in the table of texts that all workspaces share.
+//! A reference to a string: its place in its workspace, or in the table of texts that all workspaces share.
 
 /// A string in a [`Workspace`](crate::Workspace), or in the table of fixed texts that every workspace shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,24 +36,26 @@ impl Text {
     /// The largest size of a workspace: offsets from here on point into the fixed texts.
     pub(crate) const MAX_WORKSPACE: usize = FIXED_BASE as usize;
 
-    /// Fixed texts are valid in every workspace and need no copy.
+    /// Returns whether the text is fixed. Fixed texts are valid in every workspace and need no copy.
     pub(crate) const fn is_fixed(self) -> bool {
         self.off >= FIXED_BASE
     }
 
-    /// Where the text begins; for accounting and tests.
+    /// Returns the index of the text, for accounting and tests.
     pub const fn offset(self) -> usize {
         self.off as usize
     }
 
-    /// The part from `from` (inclusive) to `to` (exclusive), clipped to the text.
+    /// Returns the part from `from` (inclusive) to `to` (exclusive), clipped to the text.
+    #[must_use]
     pub const fn slice(self, from: usize, to: usize) -> Text {
         let to = if to as u32 > self.len { self.len } else { to as u32 };
         let from = if from as u32 > to { to } else { from as u32 };
         if self.is_none() { self } else { Text { off: self.off + from, len: to - from } }
     }
 
-    /// The part from `from` to the end.
+    /// Returns the part from `from` to the end.
+    #[must_use]
     pub const fn tail(self, from: usize) -> Text {
         self.slice(from, self.len as usize)
     }
@@ -62,12 +64,12 @@ impl Text {
         Text { off: off as u32, len: len as u32 }
     }
 
-    /// The text with this place in the table of fixed texts.
+    /// Returns the text with this place in the table of fixed texts.
     pub(crate) const fn fixed(at: usize, len: usize) -> Text {
         Text { off: FIXED_BASE + at as u32, len: len as u32 }
     }
 
-    /// Where a fixed text begins in its table.
+    /// Returns the index of a fixed text in its table.
     pub(crate) const fn fixed_offset(self) -> usize {
         (self.off - FIXED_BASE) as usize
     }

@@ -1,5 +1,5 @@
-//! Variants of a response. A variant's spec holds the headers that `Vary` names and the values of the
-//! request it was made for; a request matches when it has the same. The compact form:
+//! Variants of a response. A variant's spec contains the headers that `Vary` names and the values of the
+//! request it was made for. A request matches if it has the same values. The compact form:
 //!
 //! ```text
 //! repeated: u16 length of value (big endian, 0xffff: header absent), u8 length of name + 1, name, ':', NUL, value
@@ -17,7 +17,7 @@ const ABSENT: usize = 0xffff;
 const END: [u8; 3] = [0xff, 0xff, 0];
 const MAX_NAME: usize = 127;
 
-/// A `Vary` header that cannot be honoured, so the response cannot be cached; logged as `Error`.
+/// A fault of a `Vary` header for which the response cannot be cached. Logged as `Error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VaryError {
     NameTooLong,
@@ -56,7 +56,7 @@ fn request_value<'w>(req: &Message, ws: &'w Workspace, name: &[u8]) -> Option<Co
     Some(Cow::Owned(all))
 }
 
-/// The part of a value that a spec holds.
+/// Returns the part of a value that a spec contains.
 fn kept(value: &[u8]) -> &[u8] {
     &value[..value.len().min(ABSENT - 1)]
 }
@@ -70,9 +70,8 @@ fn push_entry(out: &mut Vec<u8>, name: &[u8], value: Option<&[u8]>) {
     out.extend_from_slice(value.unwrap_or_default());
 }
 
-/// Writes the spec of the variant that `beresp` is for `bereq` into `out`; false when the response does
-/// not vary. After an error `out` is as before. `Vary` must have been collected into one header to be
-/// seen whole.
+/// Writes the spec of the variant that `beresp` is for `bereq` into `out`. Returns false if the response does
+/// not vary. After an error `out` is unchanged. The lines of `Vary` must have been collected into one header.
 pub fn create(
     beresp: &Message,
     beresp_ws: &Workspace,
@@ -123,7 +122,7 @@ fn push_all(vary: &[u8], bereq: &Message, ws: &Workspace, out: &mut Vec<u8>) -> 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
     pub name: &'a [u8],
-    /// `None`: the request had no such header.
+    /// The value; `None` if the request had no such header.
     pub value: Option<&'a [u8]>,
 }
 
@@ -156,8 +155,8 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// Whether the request gets this variant. With gzip support `Accept-Encoding` does not count:
-/// everybody gets the gzipped object, unpacked on delivery where needed.
+/// Returns whether the request gets this variant. With gzip support `Accept-Encoding` does not count: all
+/// requests get the gzipped object, unpacked on delivery where needed.
 pub fn matches(spec: &[u8], req: &Message, ws: &Workspace, gzip_support: bool) -> bool {
     entries(spec).all(|entry| {
         (gzip_support && ACCEPT_ENCODING.matches(entry.name))
@@ -165,8 +164,8 @@ pub fn matches(spec: &[u8], req: &Message, ws: &Workspace, gzip_support: bool) -
     })
 }
 
-/// The spec that the request would have of the kind of `spec`: what a response being fetched for
-/// it will presumably vary on. Appended to `out`.
+/// Appends to `out` the spec of this request with the headers of `spec`, on which the response to it will
+/// probably vary.
 pub fn predict(spec: &[u8], req: &Message, ws: &Workspace, out: &mut Vec<u8>) {
     for entry in entries(spec) {
         let value = request_value(req, ws, entry.name);

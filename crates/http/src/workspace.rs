@@ -1,8 +1,8 @@
-//! The arena in which everything lives that one transaction's VCL can see: the bytes from the
-//! socket, header lines, strings made by VCL. Fixed capacity, because `workspace_client` and
-//! `workspace_backend` promise a bound; bump allocation and `reset`, because a request may not cost
-//! a heap allocation. Allocations are rounded up to eight bytes and texts get a terminating NUL,
-//! so that a limit that was tuned for Varnish means the same here.
+//! The arena of one transaction, which contains everything that its VCL can see: the bytes from the socket,
+//! header lines, strings made by VCL. Its capacity is fixed, because `workspace_client` and
+//! `workspace_backend` promise a bound. It uses bump allocation and `reset`, because a request must not cost
+//! a heap allocation. Allocations are rounded up to eight bytes and texts get a terminating NUL, so that a
+//! limit that was tuned for Varnish means the same here.
 
 use crate::fixed_text_table;
 pub use crate::text::Text;
@@ -22,11 +22,11 @@ impl fmt::Display for Overflow {
 
 impl std::error::Error for Overflow {}
 
-/// How far a workspace was filled; see [`Workspace::release`].
+/// A fill level of a workspace; see [`Workspace::release`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(u32);
 
-/// The arena. Its memory is taken at the first allocation and stays where it is. The default one has no room.
+/// The arena. Its memory is taken at the first allocation and stays where it is. The default workspace has no room.
 #[derive(Debug, Default)]
 pub struct Workspace {
     bytes: Box<[u8]>,
@@ -39,8 +39,8 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// A workspace of `size` bytes as the parameters count them (one byte and the
-    /// remainder to a multiple of eight are not usable).
+    /// Makes a workspace of `size` bytes as the parameters count them (one byte and the remainder to a
+    /// multiple of eight are not usable).
     pub fn new(size: usize) -> Workspace {
         let capacity = size.min(Text::MAX_WORKSPACE).saturating_sub(1) & !(ALIGN - 1);
         Workspace {
@@ -87,7 +87,7 @@ impl Workspace {
         self.overflowed = true;
     }
 
-    /// Only for tests and for VCL's rollback, which starts over with a clean mark.
+    /// Clears the overflow mark. Only for tests and for VCL's rollback.
     pub fn clear_overflowed(&mut self) {
         self.overflowed = false;
     }
@@ -96,16 +96,16 @@ impl Workspace {
         Mark(self.free as u32)
     }
 
-    /// Gives back everything allocated since `mark`; does not forget an overflow.
+    /// Frees everything allocated since `mark`. Keeps the overflow mark.
     pub fn release(&mut self, mark: Mark) {
         debug_assert!(mark.0 as usize <= self.free);
         self.free = self.free.min(mark.0 as usize);
         self.reserved = 0;
     }
 
-    /// Gives back everything allocated since `mark`, as [`Workspace::release`], but leaves the bytes there as they
-    /// are until the next [`Workspace::reset`]: what VCL has in hand during a rollback must not change. So it goes
-    /// on in other memory, with a copy of what was allocated before `mark`.
+    /// Frees everything allocated since `mark`, like [`Workspace::release`], but keeps the bytes unchanged until the
+    /// next [`Workspace::reset`], because VCL may still hold values during a rollback. So the workspace continues in
+    /// other memory, with a copy of the allocations before `mark`.
     #[cold]
     pub fn roll_back(&mut self, mark: Mark) {
         let kept = self.free.min(mark.0 as usize);
@@ -117,7 +117,7 @@ impl Workspace {
         self.release(mark);
     }
 
-    /// The bytes of `text`; empty for [`Text::NONE`].
+    /// Returns the bytes of `text`, which are empty for [`Text::NONE`].
     #[inline]
     pub fn get(&self, text: Text) -> &[u8] {
         if text.is_fixed() {
@@ -127,7 +127,7 @@ impl Workspace {
         }
     }
 
-    /// Whether `next` stands right behind `line` in this workspace, a line end between them.
+    /// Returns whether `next` is right behind `line` in this workspace, with a line end between them.
     #[inline]
     pub(crate) fn follows(&self, line: Text, next: Text) -> bool {
         let end = line.offset() + line.len();
@@ -136,13 +136,13 @@ impl Workspace {
             && self.bytes.get(end..end + 2).is_some_and(|between| between == b"\r\n")
     }
 
-    /// The bytes of `text`, or nothing for [`Text::NONE`].
+    /// Returns the bytes of `text`, or `None` for [`Text::NONE`].
     #[inline]
     pub fn get_opt(&self, text: Text) -> Option<&[u8]> {
         text.is_some().then(|| self.get(text))
     }
 
-    /// The bytes of a text of this workspace for change in place; empty for fixed texts.
+    /// Returns the bytes of a text of this workspace for changes in place. They are empty for fixed texts.
     #[inline]
     pub fn get_mut(&mut self, text: Text) -> &mut [u8] {
         if text.is_fixed() {
@@ -175,7 +175,7 @@ impl Workspace {
         Ok(text)
     }
 
-    /// There is room only if the memory has not been taken yet.
+    /// Takes the memory, if that has not happened yet. Fails if there is no room.
     #[cold]
     fn find_room(&mut self, len: usize) -> Result<(), Overflow> {
         if len > self.free_space() {
@@ -194,7 +194,7 @@ impl Workspace {
         Ok(Text::at(at, len))
     }
 
-    /// The place of bytes that lie in this workspace already.
+    /// Returns the place of bytes that are in this workspace already.
     pub fn place_of(&self, bytes: &[u8]) -> Option<Text> {
         let from = (bytes.as_ptr() as usize).checked_sub(self.bytes.as_ptr() as usize)?;
         let within = from.checked_add(bytes.len())? <= self.free;
@@ -207,7 +207,7 @@ impl Workspace {
         Ok(text)
     }
 
-    /// "name: value" as a text.
+    /// Writes "name: value" as a text.
     #[inline]
     pub(crate) fn write_line(&mut self, name: &[u8], value: &[u8]) -> Result<Text, Overflow> {
         let len = name.len() + 2 + value.len();
@@ -223,14 +223,14 @@ impl Workspace {
         Ok(text)
     }
 
-    /// One text made of the parts, in order.
+    /// Makes one text of the parts, in order.
     pub fn copy_parts(&mut self, parts: &[&[u8]]) -> Result<Text, Overflow> {
         let text = self.alloc_text(parts.iter().map(|p| p.len()).sum())?;
         parts.iter().fold(self.get_mut(text), |out, part| put(out, part));
         Ok(text)
     }
 
-    /// One text made of texts of this workspace (or fixed ones).
+    /// Makes one text of texts of this workspace (or fixed ones).
     pub fn join(&mut self, texts: &[Text]) -> Result<Text, Overflow> {
         let joined = self.alloc_text(texts.iter().map(|t| t.len()).sum())?;
         let mut at = joined.offset();
@@ -254,7 +254,7 @@ impl Workspace {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Opens `len` bytes for writing; [`Workspace::commit`] turns what was written into a text.
+    /// Opens `len` bytes for writing. [`Workspace::commit`] makes a text of the bytes written.
     pub fn reserve(&mut self, len: usize) -> Result<&mut [u8], Overflow> {
         if len > self.free_space() {
             self.overflowed = true;
@@ -265,19 +265,19 @@ impl Workspace {
         Ok(&mut self.bytes[self.free..self.free + len])
     }
 
-    /// Opens all that is free.
+    /// Opens all free bytes.
     pub fn reserve_all(&mut self) -> &mut [u8] {
         self.ensure_memory();
         self.reserved = self.free_space();
         &mut self.bytes[self.free..]
     }
 
-    /// The bytes written so far into the open reservation.
+    /// Returns the bytes written so far into the open reservation.
     pub fn reserved(&self, len: usize) -> &[u8] {
         &self.bytes[self.free..self.free + len.min(self.reserved)]
     }
 
-    /// Removes the first `skip` of the `len` bytes written so far; returns how many are left.
+    /// Removes the first `skip` of the `len` bytes written so far. Returns the number that is left.
     pub fn skip_reserved(&mut self, len: usize, skip: usize) -> usize {
         let len = len.min(self.reserved);
         let skip = skip.min(len);

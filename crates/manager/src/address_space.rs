@@ -1,5 +1,5 @@
-//! How a worker divides its address space where that is limited (`ulimit -v`, `LimitAS=`). Storage without a limit
-//! reserves a range of addresses beforehand, and the C library a heap per thread; both cost nothing until they are
+//! The division of a worker's address space where that is limited (`ulimit -v`, `LimitAS=`). Storage without a limit
+//! reserves a range of addresses beforehand, and the C library a heap per thread. Both cost nothing until they are
 //! used, but count against `RLIMIT_AS`.
 
 use std::fmt;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// How loud.
+/// The severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// Something is wrong.
@@ -16,7 +16,7 @@ pub enum Level {
     Info,
     /// Of interest in the foreground only.
     Debug,
-    /// Somebody was refused.
+    /// A client was refused.
     Security,
     /// Traffic of the CLI; never on stderr.
     Cli,
@@ -73,7 +73,7 @@ fn stderr_has_room() -> bool {
     !stuck
 }
 
-/// Where complaints go.
+/// The destinations of messages.
 #[derive(Debug)]
 pub struct Complain {
     /// True in the foreground, where all is reported; in the background debugging is not.

@@ -57,7 +57,7 @@ impl Background {
         Ok(Background { pipe: File::from(pipe) })
     }
 
-    /// Reports success, or the exit code of a failure, and lets go of the terminal.
+    /// Reports success, or the exit code of a failure, and detaches from the terminal.
     pub fn done(mut self, code: u8) {
         silence(rustix::stdio::dup2_stdout);
         silence(rustix::stdio::dup2_stderr);

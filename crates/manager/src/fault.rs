@@ -1,4 +1,4 @@
-//! Why the daemon cannot start: a text for the terminal and an exit code.
+//! The reason for which the daemon cannot start: a text for the terminal and an exit code.
 
 use std::fmt;
 

@@ -19,7 +19,7 @@ const SPARE_IDS: (u32, u32) = (65_530, 65_531);
 const REMEDY: &str = "Make the users varnish and vcache, with the same group, or name another user (-j unix,user=NAME), \
                       or say -j none to run everything as root.";
 
-/// As whom the processes run.
+/// The users that the processes run as.
 #[derive(Clone, Debug)]
 pub struct Jail {
     name: &'static str,

@@ -1,5 +1,5 @@
-//! The manager: the privileged process that reads the options, speaks the CLI, keeps parameters, VCL
-//! programs, sockets and storage, and sees to it that a worker runs.
+//! The manager: the privileged process that serves the management port and supervises the worker. It reads
+//! the options and keeps parameters, VCL programs, sockets and storage.
 
 #![forbid(unsafe_code)]
 
@@ -57,7 +57,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// To the standard output; whoever reads it may have seen enough before the end.
+/// Writes to the standard output. Its reader may close it before the end.
 pub fn show(text: &str) {
     let mut out = std::io::stdout();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -58,7 +58,7 @@ impl From<SetError> for Reply {
     }
 }
 
-/// How a command is answered.
+/// The reply to a command.
 #[derive(Debug)]
 pub enum Answer {
     /// With this reply.
@@ -198,7 +198,7 @@ impl Manager {
             "param.reset" => self.param_change(words, json, None),
             "param.set" => {
                 let value = args.get(1).cloned().unwrap_or_default();
-                self.param_change(words, json, Some(value))
+                self.param_change(words, json, Some(&value))
             }
             "param.show" => self.param_show(&words[1..], words),
             "pid" => self.pid_command(json, words),
@@ -278,9 +278,9 @@ impl Manager {
         }
     }
 
-    fn param_change(&mut self, words: &[String], json: bool, value: Option<String>) -> Reply {
+    fn param_change(&mut self, words: &[String], json: bool, value: Option<&str>) -> Reply {
         let name = &words[1 + usize::from(json)];
-        let effect = match self.set_param(name, value.as_deref()) {
+        let effect = match self.set_param(name, value) {
             Ok(effect) => effect,
             Err(error) => return error.into(),
         };

@@ -9,6 +9,7 @@ use crate::complain::Level;
 use crate::fault::Outcome;
 use crate::manager::Manager;
 use crate::workdir::{self, PidFile};
+use crate::worker::Worker;
 
 impl Manager {
     /// Makes anew what is missing of the working directory. Looks at a few names and does nothing if all is there.
@@ -54,7 +55,7 @@ impl Manager {
         workdir::enter(&self.workdir, &self.jail, &self.complain)?;
         if let Some(shm) = &mut self.shm {
             shm.renew(&self.jail)?;
-            shm.show_worker(self.worker.as_ref().map(|worker| worker.pid()));
+            shm.show_worker(self.worker.as_ref().map(Worker::pid));
         }
         Ok(())
     }

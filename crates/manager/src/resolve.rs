@@ -76,14 +76,14 @@ pub fn resolve(text: &str, default_port: u16) -> Result<Vec<SocketAddr>, String>
     let HostPort { host, port } = take_apart(text)?;
     let port = match port {
         None => default_port,
-        // As the C library has it: whichever is free.
+        // As in the C library, this means any free port.
         Some("") => 0,
         Some(port) => port_number(port)?,
     };
     lookup(host, port)
 }
 
-/// As [`resolve`], and the port may be a range like `8000-8010`.
+/// Does the same as [`resolve`], but the port may also be a range like `8000-8010`.
 pub fn resolve_range(text: &str, default_port: u16) -> Result<Vec<SocketAddr>, String> {
     let HostPort { host, port } = take_apart(text)?;
     let range = port.and_then(|port| {

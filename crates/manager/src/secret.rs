@@ -12,7 +12,7 @@ use crate::jail::Jail;
 const NAME: &str = "_.secret";
 const LENGTH: usize = 256;
 
-/// Where the secret is, and what it is if we made it.
+/// The path of the secret, and its content if the manager made it.
 #[derive(Debug)]
 pub struct Secret {
     path: PathBuf,
@@ -73,7 +73,7 @@ impl Secret {
         self.write(jail)
     }
 
-    /// Where it is.
+    /// Returns the path of the secret.
     pub fn path(&self) -> &Path {
         &self.path
     }

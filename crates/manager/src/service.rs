@@ -59,7 +59,7 @@ enum Source {
     Master,
 }
 
-/// When the clock has something to do.
+/// The times of the next timeouts.
 #[derive(Debug)]
 struct Timers {
     uptime: Instant,

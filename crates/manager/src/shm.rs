@@ -62,7 +62,7 @@ impl Shm {
         Ok(Shm { dir, counters, arguments: Vec::new(), worker: None })
     }
 
-    /// Shows an argument (`-T`, `-S`, `-i`) to whoever looks.
+    /// Publishes an argument (`-T`, `-S`, `-i`) in the shared memory.
     pub fn publish(&mut self, name: &str, text: &str) -> Outcome<()> {
         let mut bytes = text.as_bytes().to_vec();
         bytes.push(0);

@@ -184,7 +184,7 @@ fn given_secret(said: &RawOptions, jail: &Jail) -> Outcome<Option<PathBuf>> {
 
 /// Returns the machine and the choices as the banner contains them, in varnishd's form.
 fn platform(host: &Uname, jail: &Jail, storages: &[Storage], hash: &str) -> String {
-    let stores: Vec<&str> = storages.iter().map(|s| s.method()).collect();
+    let stores: Vec<&str> = storages.iter().map(Storage::method).collect();
     format!(
         "{},{},{},-j{},-s{},-h{hash}",
         host.sysname().to_string_lossy(),
@@ -195,12 +195,12 @@ fn platform(host: &Uname, jail: &Jail, storages: &[Storage], hash: &str) -> Stri
     )
 }
 
-/// Where `-C` works: nothing of it is to stay.
+/// Returns the working directory of `-C`, which is removed afterwards.
 fn temporary_workdir() -> PathBuf {
     std::env::temp_dir().join(format!("varnishd_C_{}", std::process::id()))
 }
 
-/// As many connections as we are allowed to have, not only as many as are common.
+/// Raises the limit of descriptors to the highest allowed, because the usual limit is low.
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });

@@ -1,5 +1,5 @@
-//! Users and groups by name: the files of the system first, then whatever else it knows (LDAP and the
-//! like) by asking `getent`.
+//! Users and groups by name: the files of the system first, then its other sources (LDAP and the like) by
+//! asking `getent`.
 
 use std::fs;
 use std::process::{Command, Stdio};

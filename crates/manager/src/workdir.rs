@@ -13,7 +13,7 @@ use crate::complain::{Complain, Level};
 use crate::fault::{Fault, Outcome, words};
 use crate::jail::Jail;
 
-/// Where instances live that are given by name only.
+/// The directory of instances that are given by name only.
 pub const STATE_DIR: &str = "/var/lib/varnish";
 const DEFAULT_NAME: &str = "varnishd";
 /// The directory that `-n` means.
@@ -21,8 +21,8 @@ pub fn path(argument: Option<&str>) -> PathBuf {
     Path::new(STATE_DIR).join(argument.filter(|a| !a.is_empty()).unwrap_or(DEFAULT_NAME))
 }
 
-fn refuse(complain: &Complain, text: String) -> Outcome<()> {
-    complain.say(Level::Error, &text);
+fn refuse(complain: &Complain, text: &str) -> Outcome<()> {
+    complain.say(Level::Error, text);
     Err(Fault::silent(2))
 }
 
@@ -33,7 +33,7 @@ pub fn make(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
     match fs::DirBuilder::new().mode(0o755).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             let text = format!("Cannot create working directory '{shown}': {}\n", words(&error));
-            return refuse(complain, text);
+            return refuse(complain, &text);
         }
         _ => {}
     }
@@ -41,7 +41,7 @@ pub fn make(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
         && let Err(error) = std::os::unix::fs::chown(path, None, Some(manager.gid))
     {
         let text = format!("Cannot change group of working directory '{shown}': {}", words(&error));
-        return refuse(complain, text);
+        return refuse(complain, &text);
     }
     Ok(())
 }
@@ -50,7 +50,7 @@ pub fn make(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
 pub fn enter(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
     make(path, jail, complain)?;
     let shown = path.display();
-    let refuse = |text: String| refuse(complain, text);
+    let refuse = |text: String| refuse(complain, &text);
     let _root = jail.raise();
     if let Err(error) = std::env::set_current_dir(path) {
         return refuse(format!("Cannot change to working directory '{shown}': {}\n", words(&error)));
@@ -66,7 +66,7 @@ pub fn enter(path: &Path, jail: &Jail, complain: &Complain) -> Outcome<()> {
     }
 }
 
-/// Whether the path still leads to the directory where we are.
+/// Returns whether the path still leads to the current directory.
 pub fn is_current(path: &Path) -> bool {
     let place = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
     let here = place(Path::new("."));
@@ -102,7 +102,8 @@ fn size_of_files(directory: &Path) -> u64 {
     entries.filter_map(|entry| entry.metadata().ok()).map(|found| found.blocks() * 512).sum()
 }
 
-/// Whether the log's file, in the directory where we are, is in memory; on a disk it is written there again and again.
+/// Returns whether the log's file, in the current directory, is in memory. On a disk it would be written back
+/// continually.
 pub fn is_on_tmpfs() -> bool {
     const MAGIC: u32 = 0x0102_1994;
     rustix::fs::statfs(".").is_ok_and(|found| u32::try_from(found.f_type) == Ok(MAGIC))
@@ -162,7 +163,7 @@ impl PidFile {
         write!(self.file, "{}", std::process::id())
     }
 
-    /// Whether the file is where we made it.
+    /// Returns whether the file is still in the place where it was made.
     pub fn is_there(&self) -> bool {
         fs::metadata(&self.path).is_ok_and(|found| {
             self.file.metadata().is_ok_and(|ours| (found.ino(), found.dev()) == (ours.ino(), ours.dev()))

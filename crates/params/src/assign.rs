@@ -13,9 +13,9 @@ pub struct Bounds<'a> {
     pub min: Option<&'a str>,
     /// Upper bound.
     pub max: Option<&'a str>,
-    /// Why the lower bound is what it is.
+    /// The reason for the lower bound.
     pub min_reason: Option<&'a str>,
-    /// Why the upper bound is what it is.
+    /// The reason for the upper bound.
     pub max_reason: Option<&'a str>,
 }
 

@@ -7,7 +7,7 @@ use crate::assign::{Bounds, assign, parse_bool};
 use crate::value;
 use crate::{ALIASES, Alias, Kind, Params, SPECS, Spec, flags};
 
-/// When a change takes effect.
+/// The time when a change takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// At once, or gradually.
@@ -18,7 +18,7 @@ pub enum Effect {
     AtReload,
 }
 
-/// Why a parameter could not be set or shown.
+/// The reason for which a parameter could not be set or shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetError {
     /// Status of the CLI: 106 bad parameter, 107 not allowed, 300 cannot.

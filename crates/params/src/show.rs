@@ -41,7 +41,7 @@ pub struct Listing<'a> {
     pub long: bool,
     /// Only what differs from its default.
     pub changed: bool,
-    /// As JSON.
+    /// Show JSON.
     pub json: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Facts of one parameter besides its value.
 
-/// How a parameter's text is read and shown.
+/// The kind of a parameter, by which its text is read and shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `on` or `off`.
@@ -54,7 +54,7 @@ pub mod flags {
 pub struct Spec {
     /// Its name, also the name of the field of [`crate::Params`].
     pub name: &'static str,
-    /// How its text is read.
+    /// The kind, by which its text is read.
     pub kind: Kind,
     /// Default as text.
     pub default: &'static str,

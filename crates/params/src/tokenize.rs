@@ -116,7 +116,7 @@ fn one_word(line: &[u8], mut at: usize, rules: Rules) -> Result<(Vec<u8>, usize)
     if quoted { Err("Missing '\"'") } else { Ok((word, at)) }
 }
 
-/// As [`split_bytes`], with words as text (bytes that are not UTF-8 are replaced).
+/// Does the same as [`split_bytes`], with words as text (bytes that are not UTF-8 are replaced).
 pub fn split(line: &str, rules: Rules) -> Result<Vec<String>, &'static str> {
     let words = split_bytes(line.as_bytes(), rules)?;
     Ok(words.into_iter().map(|w| String::from_utf8_lossy(&w).into_owned()).collect())

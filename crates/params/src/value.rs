@@ -1,6 +1,7 @@
 //! Typed access to one field of [`crate::Params`] by name, and its text form.
 
 use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
 
 use crate::bits::{self, BitSet, DebugBits, ExperimentalBits, FeatureBits, VccFeatureBits, VslMask};
 use crate::number::{show_bytes, show_general};
@@ -96,8 +97,12 @@ fn quote(text: &str, json: bool) -> String {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
-            c if json && (c as u32) < 0x20 => out.push_str(&format!("\\u{:04x}", c as u32)),
-            c if (c as u32) < 0x20 || c as u32 == 0x7f => out.push_str(&format!("\\{:03o}", c as u32)),
+            c if json && (c as u32) < 0x20 => {
+                let _ = write!(out, "\\u{:04x}", c as u32);
+            }
+            c if (c as u32) < 0x20 || c as u32 == 0x7f => {
+                let _ = write!(out, "\\{:03o}", c as u32);
+            }
             c => out.push(c),
         }
     }

@@ -1,7 +1,7 @@
-//! Shared memory in the formats of Varnish 7.3 to 8.0, written so that the unmodified tools of 7.7 read it:
-//! the segment index (`vsm`), the counters (`vsc`) and the log (`vsl`).
+//! Shared memory in the formats of Varnish 7.3 to 8.0: the segment index, the counters and the log. The
+//! modules are `vsm`, `vsc` and `vsl`. The unmodified tools of 7.7 read them.
 //!
-//! Only writers live here; the readers are Varnish's own. Nothing in this crate reads a clock or opens a
+//! The crate contains only writers; the readers are Varnish's own. Nothing in it reads a clock or opens a
 //! socket. All `unsafe` is in `mapping` and `vsl::room`.
 #![deny(unsafe_code)]
 

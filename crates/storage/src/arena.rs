@@ -117,8 +117,8 @@ impl Arena {
     /// An arena over a descriptor: of `size` bytes, or without a limit but the `reserve` of addresses.
     ///
     /// # Safety
-    /// As long as the arena or anything of it lives, nobody else may write to the file, map it for writing or make
-    /// it shorter. Another arena over it counts as somebody else.
+    /// As long as the arena or a part of it lives, nothing else may write to the file, map it for writing or make it
+    /// shorter. That includes another arena over the file.
     pub unsafe fn from_fd(fd: OwnedFd, size: Option<u64>, reserve: u64) -> io::Result<Arc<Self>> {
         let (mapping, bytes) = match size {
             Some(size) => {
@@ -126,13 +126,13 @@ impl Arena {
                 system::extend(fd.as_fd(), size)?;
                 (Mapping::new(fd, size as usize)?, size)
             }
-            None => map_reserve(fd, reserve)?,
+            None => map_reserve(&fd, reserve)?,
         };
         let geometry = Geometry::for_size(bytes);
         let pages = u32::try_from(bytes / u64::from(PAGE)).unwrap_or(u32::MAX);
         let slabs = Slabs::new(geometry, if size.is_none() { EMPTY_SLABS } else { 0 });
         let arena = Self {
-            // Also lets go of what an earlier user of the descriptor left.
+            // This also drops the content that an earlier user of the descriptor left.
             can_punch: mapping.punch(0, bytes).is_ok(),
             mapping,
             limit: size,
@@ -164,7 +164,7 @@ impl Arena {
         self.counters.g_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether bytes are free, wherever they are.
+    /// Returns whether so many bytes are free, in any places.
     pub fn has_free(&self, bytes: u64) -> bool {
         self.limit.is_none_or(|limit| limit.saturating_sub(self.used()) >= bytes)
     }
@@ -282,7 +282,7 @@ impl Arena {
                 next
             };
             let Some((start, pages)) = next else { return };
-            // Where that fails the pages stay resident, which harms nobody.
+            // If this fails, the pages stay resident, which does no harm.
             let _ =
                 self.mapping.punch(u64::from(start) * u64::from(PAGE), u64::from(pages) * u64::from(PAGE));
             self.allocator.lock().runs.give(start, pages);
@@ -316,7 +316,7 @@ impl fmt::Debug for Arena {
 }
 
 /// Maps sparse space: so many bytes, or as many as the system lets us.
-fn map_reserve(fd: OwnedFd, wanted: u64) -> io::Result<(Mapping, u64)> {
+fn map_reserve(fd: &OwnedFd, wanted: u64) -> io::Result<(Mapping, u64)> {
     let mut bytes = wanted - wanted % u64::from(PAGE);
     loop {
         match system::resize(fd.as_fd(), bytes).and_then(|()| Mapping::new(fd.try_clone()?, bytes as usize)) {

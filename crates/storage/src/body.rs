@@ -14,7 +14,7 @@ const WASTE: usize = 512;
 /// The end of a body is copied into a fitting span when finished, up to this size.
 const COPY_MAX: usize = 64 * 1024;
 
-/// Where a body stands.
+/// The progress of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyState {
     Fetching,
@@ -22,7 +22,7 @@ pub enum BodyState {
     Failed,
 }
 
-/// How large the pieces of a growing body may be: `fetch_chunksize` and `fetch_maxchunksize`.
+/// The sizes of the pieces of a growing body: `fetch_chunksize` and `fetch_maxchunksize`.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkSizes {
     pub first: usize,
@@ -269,7 +269,7 @@ impl BodyWriter {
         self.reserve_from(0)
     }
 
-    /// As `reserve`, but rather `Full` than with a piece much smaller than `least`.
+    /// Does the same as `reserve`, but fails with `Full` instead of reserving a piece much smaller than `least`.
     pub fn reserve_from(&mut self, least: usize) -> Result<(), Full> {
         if self.span.as_ref().is_some_and(|s| s.room() > 0) {
             return Ok(());

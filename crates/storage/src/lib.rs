@@ -1,4 +1,4 @@
-//! Where objects live: a memory arena over a file descriptor, and the bytes of objects in it.
+//! Storage: a memory arena over a file descriptor, and the bytes of objects in it.
 //!
 //! An [`Arena`] maps a memfd (or a file) once and hands out [`Span`]s. A [`Stored`] is an object's head
 //! and body: one span when it is small and complete, a growing list of spans while it is fetched.

@@ -104,8 +104,8 @@ impl Hasher for Spread {
 #[derive(Debug)]
 pub(crate) struct Slabs {
     geometry: Geometry,
-    /// By first page.
-    slabs: HashMap<u32, Slab, BuildHasherDefault<Spread>>,
+    /// All slabs, by first page.
+    by_page: HashMap<u32, Slab, BuildHasherDefault<Spread>>,
     /// (slot size, first page) of slabs with a free slot; lowest address first, so that slabs at the
     /// end run empty and go back.
     partial: BTreeSet<(u32, u32)>,
@@ -118,7 +118,7 @@ impl Slabs {
     /// Makes an allocator that keeps up to `most_empty` empty slabs, so that slots which come and go one at a
     /// time need no new slab each time.
     pub(crate) fn new(geometry: Geometry, most_empty: u32) -> Self {
-        Self { geometry, slabs: HashMap::default(), partial: BTreeSet::new(), empty: 0, most_empty }
+        Self { geometry, by_page: HashMap::default(), partial: BTreeSet::new(), empty: 0, most_empty }
     }
 
     /// Takes a slot; returns its byte offset and its size.
@@ -129,7 +129,7 @@ impl Slabs {
             .or_else(|| self.grow(class, runs, dirty))
             .or_else(|| self.partial.range((class, 0)..).next().copied())?;
         let (slot, page) = found;
-        let slab = self.slabs.get_mut(&page)?;
+        let slab = self.by_page.get_mut(&page)?;
         let index = slab.take()?;
         if slab.used == 1 {
             self.empty -= 1;
@@ -145,7 +145,7 @@ impl Slabs {
         let bytes = self.geometry.slab_bytes(size);
         let base = at - at % u64::from(bytes);
         let page = (base / u64::from(PAGE)) as u32;
-        let slab = self.slabs.get_mut(&page)?;
+        let slab = self.by_page.get_mut(&page)?;
         debug_assert_eq!(slab.slot, size);
         if slab.used == slab.slots {
             self.partial.insert((size, page));
@@ -158,7 +158,7 @@ impl Slabs {
             self.empty += 1;
             return None;
         }
-        self.slabs.remove(&page);
+        self.by_page.remove(&page);
         self.partial.remove(&(size, page));
         Some((page, bytes / PAGE))
     }
@@ -168,7 +168,7 @@ impl Slabs {
         let pages = bytes / PAGE;
         let page = runs.take_aligned(pages, pages)?;
         dirty.take(page, pages);
-        self.slabs.insert(page, Slab::new(class, bytes));
+        self.by_page.insert(page, Slab::new(class, bytes));
         self.partial.insert((class, page));
         self.empty += 1;
         Some((class, page))

@@ -83,7 +83,7 @@ impl Span {
         self.place().capacity() as usize
     }
 
-    /// Whether it has pages of its own (the others share pages with their neighbours).
+    /// Returns whether the span has pages of its own (other spans share pages with their neighbours).
     pub(crate) fn owns_pages(&self) -> bool {
         self.place().is_pages()
     }

@@ -115,7 +115,7 @@ impl Stored {
         Ok((Self::Streamed(body), writer))
     }
 
-    /// As `begin`, for an object whose head outlives its body: they share no span.
+    /// Does the same as `begin` for an object whose head outlives its body: they share no span.
     pub fn begin_apart(
         arena: &Arc<Arena>,
         parts: Parts<'_>,
@@ -242,7 +242,7 @@ impl Stored {
         self.first().arena()
     }
 
-    /// Whether its memory is (mostly) whole pages rather than slots of slabs.
+    /// Returns whether its memory is (mostly) whole pages rather than slots of slabs.
     pub fn is_large(&self) -> bool {
         match self {
             Self::Whole(span) => span.owns_pages(),

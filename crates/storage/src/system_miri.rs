@@ -40,7 +40,7 @@ pub(crate) fn map(_fd: BorrowedFd<'_>, len: usize) -> io::Result<NonNull<u8>> {
 }
 
 /// # Safety
-/// As for the real one.
+/// The same as for the real one.
 pub(crate) unsafe fn unmap(base: NonNull<u8>, len: usize) {
     if let Ok(layout) = layout(len) {
         // SAFETY: `map` allocated it so.

@@ -12,6 +12,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::machine::Machine;
+pub use crate::machine::ticks;
 use crate::management::read_answer;
 pub use crate::patience::{PATIENCE, until};
 use crate::turns::{self, Alone};
@@ -246,7 +247,7 @@ fn resident_of(pid: u32) -> Resident {
         let first = line.split_whitespace().next().unwrap_or_default();
         if !first.ends_with(':') {
             is_ring = line.contains("_.Log");
-            // How much of a program's file counts as ours depends on who else runs it just now.
+            // The part of a program's file that counts as the daemon's depends on other processes that run it now.
             is_program = line.contains(".so") || line.ends_with("/lacquerd");
         } else if let Some(kilobytes) = line.strip_prefix("Pss:").filter(|_| !is_program) {
             let bytes = kilobytes.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) * 1024;
@@ -254,13 +255,6 @@ fn resident_of(pid: u32) -> Resident {
         }
     }
     found
-}
-
-/// Returns the time a process had a processor, in ticks of 10 ms.
-pub fn ticks(pid: u32) -> u64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
-    fields.filter_map(|word| word.parse::<u64>().ok()).sum()
 }
 
 pub fn signal(pid: u32, name: &str) {

@@ -1,4 +1,4 @@
-//! How much of an attack to run: `make test` runs a short form of each, `make attack` the whole.
+//! The size of attacks: `make test` runs a short form of each, `make attack` the whole.
 
 /// Returns `whole` under `make attack` (`ATTACK=whole` in the environment) and `short` otherwise.
 pub fn effort<T>(short: T, whole: T) -> T {

@@ -89,7 +89,7 @@ pub fn ask(address: SocketAddr, fields: &[(&str, &str)]) -> io::Result<Outcome> 
     client.outcome()
 }
 
-/// How a connection ended.
+/// The end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// With this code in a GOAWAY.

@@ -1,5 +1,5 @@
-//! Shared parts of tests and benchmarks: a repeatable source of chance, and a daemon, clients and origins on
-//! 127.0.0.1. No installed program depends on this crate.
+//! Shared parts of tests and benchmarks: daemons, clients and origins on 127.0.0.1, and seeded random
+//! numbers. No installed program depends on this crate.
 #![forbid(unsafe_code)]
 
 pub mod client;

@@ -3,8 +3,6 @@
 use std::fs;
 use std::time::Instant;
 
-use crate::daemon::ticks;
-
 /// Others use the machine if they have a processor for more than this part of the time.
 const PART: f64 = 0.2;
 /// Measured times may be this many times as long then: who waits for a processor does so several times for each request.
@@ -50,4 +48,11 @@ fn of_all() -> u64 {
     let fields: Vec<u64> = numbers.map_while(|word| word.parse().ok()).collect();
     let [user, nice, system, _, _, _, _, stolen, ..] = fields[..] else { return 0 };
     user + nice + system + stolen
+}
+
+/// Returns the time a process had a processor, in ticks of 10 ms.
+pub fn ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
+    fields.filter_map(|word| word.parse::<u64>().ok()).sum()
 }

@@ -13,7 +13,7 @@ pub struct Management {
     challenge: String,
 }
 
-/// Where the port of a daemon is, and its secret.
+/// The management port of a daemon, and its secret.
 #[derive(Clone, Debug)]
 pub struct Door {
     pub address: SocketAddr,

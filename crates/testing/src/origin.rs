@@ -22,7 +22,7 @@ impl Origin {
         })
     }
 
-    /// As `start`, with a handler that is called with `METHOD /path`.
+    /// Does the same as `start`, with a handler that is called with `METHOD /path`.
     pub fn by_method(answers: impl Handler) -> Origin {
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
         let address = listener.local_addr().expect("it is bound");

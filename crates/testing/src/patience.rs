@@ -1,4 +1,4 @@
-//! How long tests wait for what must happen.
+//! The longest time that tests wait for an event.
 
 use std::time::{Duration, Instant};
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::patience::PATIENCE;
 
-/// How an exchange of bytes ended.
+/// The result of an exchange of bytes.
 #[derive(Debug)]
 pub struct Exchange {
     pub answer: Vec<u8>,

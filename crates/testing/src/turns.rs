@@ -16,7 +16,7 @@ static RUNNING: Mutex<Running> = Mutex::new(Running { beside: 0, waiting: 0, alo
 static CHANGED: Condvar = Condvar::new();
 
 thread_local! {
-    /// Whether this thread belongs to a test that has a turn.
+    /// True if this thread belongs to a test that has a turn.
     static HAS_TURN: Cell<bool> = const { Cell::new(false) };
 }
 

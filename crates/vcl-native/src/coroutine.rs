@@ -36,18 +36,17 @@ struct Waiter {
 }
 
 impl Suspend for Waiter {
-    fn wait(&self, mut work: LocalFuture<'_, ()>) {
+    fn wait(&self, work: LocalFuture<'_, ()>) {
         if self.given_up.get() {
             return;
         }
         let yielder = self.yielder.replace(std::ptr::null());
         assert!(!yielder.is_null(), "the run has ended or is waiting already");
-        // SAFETY: the future is not moved, only polled in its place.
-        let place: *mut (dyn Future<Output = ()> + '_) = unsafe { work.as_mut().get_unchecked_mut() };
         // SAFETY: only the lifetime changes. `work` stays alive and untouched here until the coroutine is
-        // resumed, and the driver forgets the pointer before it resumes.
-        #[expect(clippy::transmute_ptr_to_ptr, reason = "a cast cannot change the lifetime")]
-        let lent = unsafe { std::mem::transmute::<*mut (dyn Future<Output = ()> + '_), Lent>(place) };
+        // resumed, and the driver forgets the pointer to it before it resumes.
+        let mut work = unsafe { std::mem::transmute::<LocalFuture<'_, ()>, LocalFuture<'static, ()>>(work) };
+        // SAFETY: the future is not moved, only polled in its place.
+        let lent: Lent = unsafe { work.as_mut().get_unchecked_mut() };
         // SAFETY: the coroutine runs now and owns its yielder, and this is its thread, which `Waiter` cannot leave.
         if !unsafe { &*yielder }.suspend(lent) {
             self.given_up.set(true);
@@ -67,7 +66,7 @@ impl Drop for Running {
 
 /// Calls `body` with the context on a coroutine.
 pub async fn run<'a>(ctx: &mut Ctx<'a>, body: impl FnOnce(&mut Ctx<'a>) -> Action) -> Action {
-    let stack = STACKS.with_borrow_mut(|kept| kept.pop());
+    let stack = STACKS.with_borrow_mut(Vec::pop);
     let Some(stack) = stack.or_else(|| DefaultStack::new(STACK).ok()) else {
         ctx.fail("No memory for a stack");
         return Action::Fail;

@@ -1,5 +1,5 @@
-//! VCL as machine code: takes a prepared [`Instance`], compiles every subroutine with Cranelift and runs
-//! them, where needed on coroutines that can wait for the reactor.
+//! VCL as machine code, compiled with Cranelift. Each subroutine of a prepared [`Instance`] is compiled and
+//! run, where needed on a coroutine that can wait for the reactor.
 //!
 //! ```ignore
 //! let mut instance = Instance::new(name, program, &modules, regex_jit)?;

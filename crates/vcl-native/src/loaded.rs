@@ -46,7 +46,7 @@ impl LoadedVcl {
         &self.instance
     }
 
-    /// Whether the method's code can wait for the reactor. If not, [`run`](Self::run) does.
+    /// Returns whether the method's code can wait for the reactor. If not, [`run`](Self::run) suffices.
     pub fn may_suspend(&self, method: Method) -> bool {
         self.may_suspend & (1 << method as u32) != 0
     }
@@ -70,8 +70,8 @@ impl LoadedVcl {
         }
     }
 
-    /// Runs a method; what it waits for goes on in the reactor meanwhile. The future stays on its thread.
-    /// Dropped before its end, it gives up what VCL waits for (the call fails) and runs the rest at once.
+    /// Runs a method. The reactor runs the work that it waits for. The future stays on its thread. Dropped
+    /// before its end, it gives up what VCL waits for (the call fails) and runs the rest at once.
     pub async fn run_suspendable(&self, method: Method, ctx: &mut Ctx<'_>) -> Action {
         if self.may_suspend(method) {
             coroutine::run(ctx, |ctx| self.run(method, ctx)).await

@@ -144,15 +144,15 @@ pub fn suspending_methods(instance: &Instance) -> u32 {
         let mut seen = vec![false; uses.len()];
         let mut open = vec![root];
         while let Some(sub) = open.pop() {
-            let Some(used) = uses.get(sub as usize) else { continue };
+            let Some(found) = uses.get(sub as usize) else { continue };
             if std::mem::replace(&mut seen[sub as usize], true) {
                 continue;
             }
-            if used.functions.iter().any(suspends) {
+            if found.functions.iter().any(suspends) {
                 bits |= 1 << method;
                 break;
             }
-            open.extend(used.calls.iter().chain(&used.values));
+            open.extend(found.calls.iter().chain(&found.values));
         }
     }
     bits

@@ -79,7 +79,7 @@ impl Cutter<'_> {
     }
 }
 
-/// Whether a bare `return;` is among the statements.
+/// Returns whether a bare `return;` is among the statements.
 fn leaves(stmt: &Stmt) -> bool {
     match stmt {
         Stmt::Return { how: Return::FromSub, .. } => true,

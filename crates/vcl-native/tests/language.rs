@@ -10,6 +10,7 @@ use lacquer_vcl::variables_table::Var;
 use lacquer_vcl::{Catalogue, NoFiles, NumericResolver, Options};
 use lacquer_vcl_native::LoadedVcl;
 use lacquer_vcl_runtime::{Ctx, Instance};
+use std::fmt::Write as _;
 
 struct Modules;
 
@@ -142,10 +143,12 @@ fn a_large_program_is_compiled_in_shares() {
     let mut text = String::new();
     for i in 0..400 {
         let more = format!("if (req.url ~ \"^/{i}\") {{ set req.http.no = \"{i}\"; }}").repeat(3);
-        text += &format!("sub s{i} {{ set req.http.seen = req.http.seen + \"{},\"; {more} }}\n", i % 10);
+        let _ = writeln!(text, "sub s{i} {{ set req.http.seen = req.http.seen + \"{},\"; {more} }}", i % 10);
     }
     text += "sub vcl_recv {";
-    (0..400).rev().for_each(|i| text += &format!(" call s{i};"));
+    (0..400).rev().for_each(|i| {
+        let _ = write!(text, " call s{i};");
+    });
     let loaded = load(&(text + " return (hash); }"));
     let (action, journal) = run(&loaded, request("GET"));
     let wanted = "9,8,7,6,5,4,3,2,1,0,".repeat(40);
@@ -159,7 +162,7 @@ fn a_long_sub_is_compiled_in_pieces() {
     let long = "if (req.url == \"/x\") { set req.http.no = \"1\"; }\n".repeat(1500);
     let mut arms = String::new();
     for i in 0..4500 {
-        arms += &format!("elseif (req.http.n == \"{i}\") {{ set req.http.a = \"{i}\"; }}");
+        let _ = write!(arms, "elseif (req.http.n == \"{i}\") {{ set req.http.a = \"{i}\"; }}");
     }
     let text = format!(
         "sub helper {{ {long} if (req.http.leave) {{ return; }} {long} set req.http.b = \"helper\"; }}
@@ -181,11 +184,12 @@ fn a_long_sub_is_compiled_in_pieces() {
 fn a_deep_program_is_refused() {
     let mut text = String::new();
     for i in 0..150 {
-        text.push_str(&format!(
-            "sub s{} {{ {} }}\n",
+        let _ = writeln!(
+            text,
+            "sub s{} {{ {} }}",
             i,
             if i == 0 { String::new() } else { format!("call s{};", i - 1) }
-        ));
+        );
     }
     text.push_str("sub vcl_recv { call s149; }");
     let options = Options::new(&Modules, &NoFiles, &NumericResolver);

@@ -45,10 +45,6 @@ impl Writer {
         self.dice.below(12) == 0
     }
 
-    fn boxed(&mut self, e: Expr) -> Box<Expr> {
-        Box::new(e)
-    }
-
     fn text(&mut self, depth: usize) -> Expr {
         let pick = if depth == 0 { self.dice.below(4) } else { self.dice.below(17) };
         match pick {
@@ -81,14 +77,14 @@ impl Writer {
             9 => {
                 let regex = Box::new(e(Type::Regex, ExprKind::Regex(self.dice.below(4) as u32)));
                 let subject = self.text(depth - 1);
-                let subject = self.boxed(subject);
+                let subject = Box::new(subject);
                 let replacement = Box::new(text(self.dice.one(&["", "-", "[\\0]", "\\1\\2", "\\\\x"])));
                 let all = self.dice.below(2) == 0;
                 e(Type::String, ExprKind::Regsub { all, subject, regex, replacement })
             }
             10 => {
                 let value = self.text(depth - 1);
-                let value = self.boxed(value);
+                let value = Box::new(value);
                 e(Type::String, ExprKind::ChangeCase { upper: self.dice.below(2) == 0, value })
             }
             11 if self.rarely() => call(Type::String, module::FAIL, vec![]),
@@ -403,17 +399,17 @@ fn random_host(seed: u64) -> MemoryHost {
 fn agree(seed: u64) {
     let program = random_program(seed);
     let loaded = load(program.clone());
-    let (mut compiled, mut interpreted) = (random_host(seed), random_host(seed));
+    let (mut compiled, mut expected) = (random_host(seed), random_host(seed));
     let action = loaded.run(Method::Recv, &mut Ctx::new(&mut compiled, loaded.instance()));
     let mut interpreter = Interpreter {
         program: &program,
         instance: loaded.instance(),
-        host: &mut interpreted,
+        host: &mut expected,
         trace: false,
         counts: BTreeMap::new(),
     };
     let wanted = interpreter.run(Method::Recv);
-    assert_eq!(compiled.journal, interpreted.journal, "SEED={seed}");
+    assert_eq!(compiled.journal, expected.journal, "SEED={seed}");
     assert_eq!(action, wanted, "SEED={seed}");
 }
 

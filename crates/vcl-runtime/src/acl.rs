@@ -15,7 +15,7 @@ pub struct Verdict<'a> {
 
 #[derive(Debug, Default)]
 struct Ranges<A> {
-    /// Where each range starts, ascending; the first one starts at zero.
+    /// The start of each range, ascending. The first one starts at zero.
     starts: Vec<A>,
     /// The entry that rules each range, plus one; 0 for none.
     rulers: Vec<u32>,
@@ -127,7 +127,7 @@ impl AclTable {
     }
 }
 
-/// How many entries lie in no other entry.
+/// Returns the number of entries that are in no other entry.
 fn outermost(entries: &[AclEntry]) -> usize {
     let holds = |outer: &AclEntry, inner: &AclEntry| {
         outer.bits < inner.bits

@@ -13,7 +13,7 @@ impl BackendId {
     }
 }
 
-/// Whether a director can serve, and since when (seconds since the epoch) it has been so.
+/// The health of a director, and the time since which it has it (seconds since the epoch).
 #[derive(Clone, Copy, Debug)]
 pub struct Health {
     pub healthy: bool,

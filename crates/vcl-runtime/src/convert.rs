@@ -1,4 +1,4 @@
-//! How values read as text: the conversions to STRING that VCL does, in Varnish's notation.
+//! The conversions of values to STRING that VCL makes, in Varnish's notation.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};

@@ -72,9 +72,9 @@ fn nowhere<T>(what: &str) -> HostResult<T> {
     Err(format!("{what} is not available here"))
 }
 
-/// Promises that the values of a [`Host`] outlast the call that returned them. It is the one promise about the
-/// life of values that the compiler cannot check: a string in hand must survive the next call, which borrows the
-/// host anew, and compiled code holds pointers instead of borrows.
+/// Promises that the values of a [`Host`] outlast the call that returned them. It is the one promise about the life of
+/// values that the compiler cannot check: a string must survive the next call, which borrows the host anew, and
+/// compiled code holds pointers instead of borrows.
 ///
 /// # Safety
 /// Let a [`Ctx`](crate::Ctx) borrow the host for `'a`. Until `'a` ends, whichever other methods of the host are

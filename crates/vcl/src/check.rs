@@ -1,13 +1,14 @@
 //! Checks that need the whole program: names defined and used, returns allowed, variables available,
 //! no recursion.
 //!
-//! Each walk follows calls from a root with its own stack, so that long chains cost no recursion; a
-//! subroutine is looked into once for each root.
+//! Each walk follows calls from a root with its own stack, so that long chains need no recursion. A
+//! subroutine is checked once for each root.
 
 use crate::compiler::Compiler;
 use crate::returns_table::returns_of;
 use crate::symbols::{Kind, SymbolId, Use, UseKind};
 use crate::types::{Action, Method};
+use std::fmt::Write as _;
 
 /// One subroutine on the way down.
 struct Frame {
@@ -15,11 +16,11 @@ struct Frame {
     next_call: usize,
 }
 
-/// A walk ended at an error; the calls that led there are still on the stack.
+/// A walk found an error. The calls that led there are still on the stack.
 struct Found;
 
 impl Compiler<'_> {
-    /// Runs all checks, in the order in which their errors are to be seen.
+    /// Runs all checks, in the order in which their errors must appear.
     pub fn check_program(&mut self) {
         // After an error some text was not parsed; it may define and use names that would seem to be missing.
         let whole = self.errors == 0;
@@ -100,8 +101,8 @@ impl Compiler<'_> {
         }
     }
 
-    /// Walks down from a root. `enter` judges a subroutine when it is first reached; what is in `seen` is
-    /// known to be in order. On the way back the callers take over the callees' limits.
+    /// Walks down from a root. `enter` checks a subroutine when it is first reached. Subroutines in `seen`
+    /// are valid. On the way back the callers inherit the callees' limits.
     fn descend(
         &mut self,
         root: usize,
@@ -144,7 +145,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Adds to the report by which calls an error was reached, innermost first.
+    /// Adds the calls that led to an error to the report, innermost first.
     fn say_calls(&mut self, stack: Vec<Frame>) {
         for frame in stack.into_iter().rev() {
             self.procs[frame.proc].active = false;
@@ -185,7 +186,7 @@ impl Compiler<'_> {
                 let mut text =
                     format!("\n...which is the \"{}\" subroutine\nLegal returns are:", method.sub_name());
                 for action in Action::ALL.into_iter().filter(|a| legal & 1 << *a as u32 != 0) {
-                    text.push_str(&format!(" \"{}\"", action.name()));
+                    let _ = write!(text, " \"{}\"", action.name());
                 }
                 text.push('\n');
                 self.say(text);
@@ -296,7 +297,7 @@ impl Compiler<'_> {
         Judgement::Illegal(illegal)
     }
 
-    /// Subroutines that nothing calls statically must at least be possible somewhere.
+    /// Checks that subroutines without a static call are possible in at least one method.
     fn check_possible(&mut self) {
         for proc in self.subs_by_name() {
             if self.enough() || self.errors > 0 {

@@ -1,5 +1,5 @@
-//! The state of one compilation, and the small moves every part of the parser makes: look at tokens,
-//! complain, look up names.
+//! The state of one compilation, and the steps that all parts of the parser share: reading tokens, reporting
+//! errors, looking up names.
 //!
 //! Parsing and checking are one pass over the tokens, in the order in which Varnish's compiler does
 //! them, so that the first error is the same as there.
@@ -18,16 +18,16 @@ use crate::symbols::{Proc, SymbolId, Symbols, TokenId};
 use crate::text::Text;
 use crate::types::HttpId;
 
-/// An error has been reported; whoever gets this may add to the report and must pass it on.
+/// The sign that an error has been reported. Callers may add to the report and must pass this on.
 #[derive(Debug)]
 pub(crate) struct Stop;
 
 pub(crate) type Res<T> = Result<T, Stop>;
 
-/// How a name is looked up.
+/// The mode of a name's lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Silent; the position stays if there is no such name.
+    /// Without a report. The position stays if there is no such name.
     Quiet,
     Create,
     Existing,
@@ -72,7 +72,7 @@ pub(crate) struct Compiler<'a> {
     pub options: &'a Options<'a>,
     pub sources: &'a [SourceText],
     pub tokens: &'a [Token],
-    /// The token in hand.
+    /// The current token.
     pub t: TokenId,
     pub syntax: u32,
     pub symbols: Symbols,
@@ -85,14 +85,14 @@ pub(crate) struct Compiler<'a> {
     pub modules: Vec<Module>,
     pub object_types: Vec<ObjectType>,
     pub backend_slots: HashMap<String, u32>,
-    /// The first backend, while it is the default for want of one with that name.
+    /// The first backend, as long as it is the default because none is named `default`.
     pub first_backend: Option<SymbolId>,
     pub default_probe: Option<u32>,
     pub header_ids: HashMap<String, u32>,
     pub regex_ids: HashMap<Text, u32>,
     pub function_ids: HashMap<(u32, String, String), u32>,
     pub trace_points: u32,
-    /// Error that only Varnish's C compiler would find; reported when nothing else is wrong.
+    /// An error that only Varnish's C compiler would find. It is reported if there is no other.
     pub late_error: Option<(String, TokenId, TokenId)>,
     pub nesting: u32,
     pub diagnostics: Vec<Diagnostic>,
@@ -101,7 +101,7 @@ pub(crate) struct Compiler<'a> {
     focus: Option<Place>,
 }
 
-/// How deep blocks and parentheses may nest.
+/// The largest depth of nested blocks and parentheses.
 pub(crate) const MAX_NESTING: u32 = 150;
 
 impl<'a> Compiler<'a> {
@@ -148,18 +148,19 @@ impl<'a> Compiler<'a> {
         self.tokens[token.min(self.tokens.len() - 1)].span
     }
 
-    /// A token as it was written.
+    /// Returns a token as it was written.
     pub fn bytes(&self, token: TokenId) -> &'a [u8] {
         let span = self.span(token);
         &self.sources[span.source as usize].text[span.start as usize..span.end as usize]
     }
 
-    /// A token that is no string, and so is ASCII. Strings that are no UTF-8 are like no word.
+    /// Returns the text of a token that is no string, and so is ASCII. A string that is not UTF-8 is returned
+    /// as a text that equals no word.
     pub fn text(&self, token: TokenId) -> &'a str {
         std::str::from_utf8(self.bytes(token)).unwrap_or("\u{fffd}")
     }
 
-    /// A token for people to read.
+    /// Returns a token in readable form.
     pub fn shown(&self, token: TokenId) -> Cow<'a, str> {
         String::from_utf8_lossy(self.bytes(token))
     }
@@ -178,7 +179,7 @@ impl<'a> Compiler<'a> {
         self.kind(token) == Tok::Id && self.text(token) == word
     }
 
-    /// The number a token stands for.
+    /// Returns the number of a token.
     pub fn number(&self, token: TokenId) -> f64 {
         self.text(token).trim_end_matches('.').parse().unwrap_or(0.0)
     }
@@ -193,7 +194,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The texts of the tokens from one to before the other, joined.
+    /// Returns the joined texts of the tokens from one to before the other.
     pub fn joined(&self, from: TokenId, to: TokenId) -> String {
         (from..to).map(|t| self.shown(t)).collect()
     }
@@ -235,14 +236,14 @@ impl<'a> Compiler<'a> {
         Err(Stop)
     }
 
-    /// Fails with a text that names no place; people are shown the token all the same.
+    /// Fails with a text that names no place. The pretty rendering shows the token.
     pub fn fail_unplaced<T>(&mut self, message: impl AsRef<str>, token: TokenId) -> Res<T> {
         self.say(message);
         self.look_at(token);
         Err(Stop)
     }
 
-    /// Remembers a place for people, which the traditional text does not name.
+    /// Records a place for the pretty rendering, which the traditional text does not name.
     pub fn look_at(&mut self, token: TokenId) {
         self.focus = Some(source::place(self.sources, self.span(token)));
     }
@@ -271,7 +272,7 @@ impl<'a> Compiler<'a> {
         self.diagnostics.push(report);
     }
 
-    /// A token as error texts quote it.
+    /// Returns a token as error texts quote it.
     pub fn quoted(&self, token: TokenId) -> String {
         match self.kind(token) {
             Tok::Eoi => "end of input".to_owned(),
@@ -280,7 +281,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Complains if the token in hand is another one, without stopping.
+    /// Reports an error if the current token is another one, without stopping.
     #[track_caller]
     pub fn want(&mut self, kind: Tok) -> Res<()> {
         if self.now() == kind {
@@ -315,7 +316,7 @@ pub(crate) fn has_vcl_prefix(name: &str) -> bool {
     name.get(..4).is_some_and(|p| p.eq_ignore_ascii_case("vcl_"))
 }
 
-/// The message behind a variable like `req`, `req.http` or `req.url`.
+/// Returns the message of a variable like `req`, `req.http` or `req.url`.
 pub(crate) fn message_of(name: &str) -> Option<HttpId> {
     Some(match name.split('.').next()? {
         "req" => HttpId::Req,

@@ -1,10 +1,11 @@
 //! `acl name +flags { "host"/mask; ! "host"; ("host"); }`
 //!
-//! Entries are kept in Varnish's order, in which the first that contains an address decides: by
-//! family, then by address, a smaller network before a larger one that contains it.
+//! Entries are in Varnish's order, in which the first that contains an address decides: by family, then by
+//! address, and a smaller network before a larger one that contains it.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::compiler::{Compiler, Res, Stop};
@@ -12,20 +13,20 @@ use crate::lexer::Tok;
 use crate::program::AclEntry;
 use crate::symbols::{Fmt, TokenId};
 
-/// A network with its family in front; `bits` counts the family's byte too.
+/// A network with its family in front. `bits` includes the family's byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Network {
     data: [u8; 17],
     bits: u32,
 }
 
-/// How two networks lie, as far as folding cares.
+/// The relation of two networks, for folding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Relation {
     Same,
     Before,
     After,
-    /// The first lies in the second.
+    /// The first is in the second.
     Inside,
     Around,
     /// Neighbours that make up the next larger network.
@@ -41,7 +42,7 @@ impl Network {
         for i in 0..whole {
             let (a, b) = (self.data[i], other.data[i]);
             if a != b {
-                // Only the last bit that counts can be the one that halves of a network differ in.
+                // Two halves of a network can differ only in the last bit that counts.
                 let last = same_size && common.is_multiple_of(8) && i + 1 == whole;
                 return unequal(a, b, last);
             }
@@ -140,7 +141,7 @@ impl Compiler<'_> {
             self.skip(Tok::Semi)?;
         }
         self.skip(Tok::RBrace)?;
-        let entries = tree.iter().map(|(network, entry)| self.acl_result(network, entry)).collect();
+        let entries = tree.iter().map(|(network, entry)| Self::acl_result(network, entry)).collect();
         let index = self.global_index(symbol) as usize;
         let acl = &mut self.program.acls[index];
         acl.entries = entries;
@@ -357,22 +358,24 @@ impl Compiler<'_> {
         }
     }
 
-    /// The entry as the program holds it, with the words the log uses.
-    fn acl_result(&self, network: &Network, entry: &Entry) -> AclEntry {
+    /// Returns the entry as the program contains it, with its text for the log.
+    fn acl_result(network: &Network, entry: &Entry) -> AclEntry {
         let bits = network.bits - 8;
         let mut text = format!("\"{}\"", entry.host);
         match entry.mask {
-            Some(mask) if mask != entry.address => text.push_str(&format!("/{bits}")),
+            Some(mask) if mask != entry.address => {
+                let _ = write!(text, "/{bits}");
+            }
             _ => {}
         }
         if let Some(fixed) = &entry.fixed {
-            text.push_str(&format!(" fixed: {fixed}"));
+            let _ = write!(text, " fixed: {fixed}");
         }
         AclEntry { negated: entry.negated, address: network.address(), bits: bits as u8, text }
     }
 }
 
-/// `10`, `10.1` and so on: the first bytes of an IPv4 network, as CIDR blocks are often written.
+/// Parses `10`, `10.1` and so on: the first bytes of an IPv4 network, a common short form of CIDR blocks.
 fn net_notation(text: &str) -> Option<(Ipv4Addr, u32)> {
     let mut bytes = [0; 4];
     let mut count = 0;
@@ -390,7 +393,7 @@ fn net_notation(text: &str) -> Option<(Ipv4Addr, u32)> {
     Some((Ipv4Addr::from(bytes), 8 * count as u32))
 }
 
-/// Clears the bits that a mask of `bits` bits ignores; returns whether any was set.
+/// Clears the bits that a mask of `bits` bits ignores. Returns whether any was set.
 fn clear_host_bits(data: &mut [u8; 17], bits: u32) -> bool {
     let mut changed = false;
     for (i, byte) in data.iter_mut().enumerate().skip(1) {

@@ -8,7 +8,7 @@ use crate::program::Backend;
 use crate::source::SocketKind;
 use crate::symbols::{Fmt, Kind, Meaning, SymbolId, TokenId};
 
-/// Which fields a declaration may have, and where each was seen.
+/// The fields that a declaration may have, and the token of each.
 pub(crate) struct Fields {
     known: &'static [&'static str],
     found: Vec<Option<TokenId>>,
@@ -38,7 +38,7 @@ const FIELDS: &[&str] = &[
     "wait_limit",
 ];
 
-/// The tokens of fields that are judged together.
+/// The tokens of fields that are checked together.
 #[derive(Default)]
 struct Seen {
     address: Option<TokenId>,
@@ -50,7 +50,7 @@ struct Seen {
 }
 
 impl Compiler<'_> {
-    /// `.name =`; gives the name's token.
+    /// Parses `.name =`. Returns the name's token.
     pub fn field(&mut self, fields: &mut Fields) -> Res<TokenId> {
         self.skip(Tok::Dot)?;
         self.want(Tok::Id)?;
@@ -73,7 +73,7 @@ impl Compiler<'_> {
         Ok(field)
     }
 
-    /// Fields of which there may be only one.
+    /// Fails if a second one of such fields is declared.
     pub fn only_one(&mut self, what: &str, seen: &mut Option<TokenId>, field: TokenId) -> Res<()> {
         if let Some(previous) = *seen {
             self.say(format!("{what} redefinition at:\n"));
@@ -270,7 +270,7 @@ impl Compiler<'_> {
             return self.fail("Cannot set both .via and .path.\n", name);
         }
         if let Some(path) = seen.path {
-            // HTTP wants a Host, and a socket in the file system has no name to put there.
+            // HTTP requires a Host, and a socket in the file system has no name for it.
             backend.host_header.get_or_insert_with(|| "0.0.0.0".into());
             return self.check_path(path);
         }
@@ -289,7 +289,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// With `.via` the authority names the server in TLS, where addresses are not allowed.
+    /// Checks the authority. With `.via` it names the server in TLS, where addresses are not allowed.
     fn check_authority(&mut self, backend: &mut Backend, seen: &Seen, host: TokenId) -> Res<()> {
         let (token, field) = match (seen.authority, seen.host_header) {
             (Some(token), _) => (token, "authority"),

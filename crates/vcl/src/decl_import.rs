@@ -1,6 +1,6 @@
 //! `import module [as name] [from "path"];`
 //!
-//! Modules are part of Lacquer, so a path only has to be plausible; what counts is the catalogue.
+//! Modules are part of Lacquer, so a path only has to be plausible. The catalogue decides.
 
 use std::rc::Rc;
 
@@ -43,7 +43,7 @@ impl Compiler<'_> {
         self.symbols.list[symbol].defined = Some(first);
         self.symbols.list[symbol].no_ref_needed = true;
         let alias = self.symbols.name(symbol).to_owned();
-        // A module has one state however many names it gets.
+        // A module has one state, whatever the number of its names.
         let (import, signatures) = match known {
             Some((_, old, import, signatures)) if old == module_name => (import, signatures),
             _ => {

@@ -1,7 +1,7 @@
 //! Errors and warnings with their places in the sources, and their two renderings.
 //!
-//! [`vcc_text`] writes what users of `vcl.load` have parsed for years, byte for byte; [`Diagnostic::pretty`]
-//! writes for people at a terminal. Both come from the same pieces.
+//! [`vcc_text`] writes the text of `vcl.load`, which users' programs parse, byte for byte.
+//! [`Diagnostic::pretty`] writes for terminals. Both are made of the same pieces.
 
 use std::fmt::Write as _;
 
@@ -41,7 +41,7 @@ pub struct Place {
     pub text: Text,
     /// The line that the stretch ends on, if it is another one.
     pub last: Option<LastLine>,
-    /// Named by both ends rather than by its start alone.
+    /// The text names both ends rather than the start alone.
     pub range: bool,
     /// The includes that led here, innermost first: file and line.
     pub included_from: Vec<(String, u32)>,
@@ -54,7 +54,7 @@ pub struct LastLine {
     pub text: Text,
 }
 
-/// The column as Varnish counts it: from 1, with tabs to the next multiple of 8.
+/// Returns the column as Varnish counts it: from 1, with tabs to the next multiple of 8.
 pub(crate) fn display_column(line: &[u8], offset: usize) -> u32 {
     let mut column = 0;
     for byte in line.iter().take(offset) {
@@ -68,7 +68,7 @@ impl Place {
         display_column(&self.text, self.start)
     }
 
-    /// The excerpt as vcc writes it: coordinates, line, marker line, empty line.
+    /// Writes the excerpt as vcc does: coordinates, line, marker line, empty line.
     fn vcc(&self, out: &mut String) {
         let _ = write!(out, "('{}' Line {} Pos {})", self.file, self.line, self.column());
         match &self.last {
@@ -119,7 +119,7 @@ impl Place {
     }
 }
 
-/// A line with its tabs expanded, and below it `#` for each byte in the range and `-` for the others.
+/// Writes a line with its tabs expanded, and below it `#` for each byte in the range and `-` for the others.
 fn excerpt(out: &mut String, line: &[u8], start: usize, end: usize) {
     let mut marks = String::with_capacity(line.len() + 1);
     let mut column = 0;
@@ -136,14 +136,14 @@ fn excerpt(out: &mut String, line: &[u8], start: usize, end: usize) {
     let _ = write!(out, "\n{marks}\n");
 }
 
-/// A character of a line as people see it, where it stands there, and how many bytes it has there.
+/// A character of a line as it is shown, its index in the line, and the number of its bytes there.
 struct Shown {
     at: usize,
     c: char,
     bytes: usize,
 }
 
-/// The characters of a line; what is no UTF-8 shows as replacement characters.
+/// Returns the characters of a line. Bytes that are not UTF-8 become replacement characters.
 fn shown(line: &[u8]) -> impl Iterator<Item = Shown> {
     let mut at = 0;
     line.utf8_chunks().flat_map(move |chunk| {
@@ -152,16 +152,16 @@ fn shown(line: &[u8]) -> impl Iterator<Item = Shown> {
         let bad = start + chunk.valid().len();
         let good = chunk.valid().char_indices();
         let good = good.map(move |(i, c)| Shown { at: start + i, c, bytes: c.len_utf8() });
-        let lone = |at| Shown { at, c: char::REPLACEMENT_CHARACTER, bytes: 1 };
-        good.chain((bad..bad + chunk.invalid().len()).map(lone))
+        let broken = |at| Shown { at, c: char::REPLACEMENT_CHARACTER, bytes: 1 };
+        good.chain((bad..bad + chunk.invalid().len()).map(broken))
     })
 }
 
-/// Lists are put in rows of about so many characters.
+/// The approximate width of the rows that lists are put in.
 const NOTE_WIDTH: usize = 100;
-/// Widest excerpt that people are shown; of a longer line it is the part around the problem.
+/// The widest excerpt in the pretty rendering. Of a longer line the part around the problem is shown.
 const WIDEST: usize = 120;
-/// So much of it stands before the problem.
+/// The number of columns of it before the problem.
 const BEFORE: usize = 40;
 
 fn caret_lines(out: &mut String, width: usize, number: u32, line: &[u8], start: usize, end: usize) {
@@ -204,13 +204,13 @@ impl Diagnostic {
         Diagnostic { severity, pieces: Vec::new(), hint: None, focus: None }
     }
 
-    /// An error without a place.
+    /// Returns an error without a place.
     pub(crate) fn plain_error(message: impl Into<String>) -> Diagnostic {
         let pieces = vec![Piece::Text(message.into())];
         Diagnostic { severity: Severity::Error, pieces, hint: None, focus: None }
     }
 
-    /// Where the problem is, if it is anywhere.
+    /// Returns the place of the problem, if it has one.
     pub fn place(&self) -> Option<&Place> {
         let first = self.pieces.iter().find_map(|p| match p {
             Piece::Place(place) => Some(place),
@@ -231,7 +231,7 @@ impl Diagnostic {
         self.place().map(Place::column)
     }
 
-    /// The problem in one line.
+    /// Returns the problem in one line.
     pub fn message(&self) -> String {
         let texts = self.pieces.iter().filter_map(|p| match p {
             Piece::Text(text) => Some(tidy(text)),
@@ -251,7 +251,7 @@ impl Diagnostic {
         }
     }
 
-    /// Several lines: severity and message, file:line:column, excerpt, caret, notes, hint.
+    /// Returns several lines: severity and message, file:line:column, excerpt, caret, notes, hint.
     pub fn pretty(&self) -> String {
         let severity = match self.severity {
             Severity::Warning => "warning",
@@ -264,11 +264,11 @@ impl Diagnostic {
         let width = numbers.max().unwrap_or(1).max(3);
         let mut out = format!("{severity}: {}\n", self.message());
         let mut texts = 0;
-        // Some messages put the place before the words; the headline has been written already.
+        // Some messages have the place before the words. The headline was written before.
         for piece in &self.pieces {
             match piece {
                 Piece::Place(place) => place.pretty(&mut out, width),
-                // An echo that only the traditional text has.
+                // A repetition that only the traditional text has.
                 Piece::Text(text) if texts > 0 && text == "Symbol not found.\n" => break,
                 Piece::Text(text) => {
                     let text = tidy(text);
@@ -296,7 +296,7 @@ impl std::fmt::Display for Diagnostic {
     }
 }
 
-/// The lines of a note; what vcc lists one below the other stands in rows.
+/// Returns the lines of a note. Lists, which vcc writes one item per line, become rows.
 fn notes<'t>(lines: impl Iterator<Item = &'t str>) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     let mut in_list = false;
@@ -313,7 +313,7 @@ fn notes<'t>(lines: impl Iterator<Item = &'t str>) -> Vec<String> {
     notes
 }
 
-/// A text of vcc without the joints that lead to a place.
+/// Returns a text of vcc without the words that introduce a place.
 fn tidy(text: &str) -> String {
     let mut lines: Vec<&str> = text.lines().filter(|l| !l.starts_with("(program line ")).collect();
     while let Some(last) = lines.last() {
@@ -329,7 +329,7 @@ fn tidy(text: &str) -> String {
     lines.join("\n").trim().trim_start_matches("...").to_owned()
 }
 
-/// All diagnostics as the VCC compiler of Varnish prints them.
+/// Returns all diagnostics as the VCC compiler of Varnish prints them.
 pub fn vcc_text(diagnostics: &[Diagnostic]) -> String {
     let mut out = String::new();
     for diagnostic in diagnostics {
@@ -340,7 +340,7 @@ pub fn vcc_text(diagnostics: &[Diagnostic]) -> String {
 
 /// Returns the reply to `vcl.load` and `varnishd -C`: with an error, the failure; with warnings only, the warnings.
 pub fn vcl_load_text(diagnostics: &[Diagnostic]) -> String {
-    // Varnish passes on whole lines only, and to it a carriage return ends one.
+    // Varnish passes on whole lines only, and treats a carriage return as the end of a line.
     let text = vcc_text(diagnostics).replace('\r', "\n");
     let mut out = String::new();
     let text = text.rfind('\n').map_or("", |end| &text[..=end]);

@@ -1,7 +1,7 @@
-//! Expressions from the outside in: what a context wants, conversions to it, and the primary forms.
+//! Expressions: the type that a context wants, conversions to it, and the primary forms.
 //!
-//! The grammar is Varnish's: `or` over `and` over `not` over comparison over sum over product over
-//! postfix over primary; the wanted type is passed down, since literals and names depend on it.
+//! The grammar is Varnish's: `or` over `and` over `not` over comparison over sum over product over postfix
+//! over primary; the wanted type is passed down, because literals and names depend on it.
 
 use crate::compiler::{Compiler, MAX_NESTING, Mention, Mode, Res, Stop};
 use crate::lexer::{Tok, blob_content};
@@ -17,7 +17,7 @@ use crate::variables_table::Var;
 pub(crate) struct Value {
     pub fmt: Fmt,
     pub content: Content,
-    /// It ends in a literal string, so that another one can be joined to it.
+    /// It ends in a literal string, so another one can be joined to it.
     pub literal: bool,
     /// The token of a literal.
     pub start: Option<TokenId>,
@@ -50,7 +50,7 @@ impl Value {
         }
     }
 
-    /// STRING becomes STRINGS, and so does STRANDS; all else stays.
+    /// Makes a value. STRING and STRANDS become STRINGS; other types stay.
     pub fn of(fmt: Fmt, kind: ExprKind) -> Value {
         match fmt {
             Fmt::String => Value::string(kind),
@@ -73,7 +73,7 @@ impl Value {
         }
     }
 
-    /// As an expression; several strings are joined.
+    /// Returns the value as an expression. Several strings are joined.
     pub fn expr(self) -> Expr {
         match self.content {
             Content::One(kind) => Expr { ty: self.fmt.ty(), kind },
@@ -84,7 +84,7 @@ impl Value {
 }
 
 impl Compiler<'_> {
-    /// An expression of exactly this type.
+    /// Parses an expression of exactly this type.
     pub fn expression(&mut self, fmt: Fmt) -> Res<Expr> {
         let first = self.t;
         let value = self.or(if fmt.string_form() { Fmt::Strings } else { fmt })?;
@@ -100,7 +100,7 @@ impl Compiler<'_> {
             value = match self.stringify(value.clone()) {
                 Ok(value) => value,
                 Err(Stop) => {
-                    // Varnish adds the general complaint to the special one.
+                    // Varnish adds the general error text to the special one.
                     self.type_check(&value, fmt, first)?;
                     return Err(Stop);
                 }
@@ -157,7 +157,7 @@ impl Compiler<'_> {
         Ok(Value { depth, ..Value::string(kind) })
     }
 
-    /// Keeps trees shallow enough for whoever walks them.
+    /// Fails if a tree is too deep for the recursive functions that walk it.
     pub fn check_depth(&mut self, value: Value) -> Res<Value> {
         if value.depth > 2 * MAX_NESTING {
             return self.fail("Expression has too many nested operations.\n", self.t);
@@ -165,7 +165,7 @@ impl Compiler<'_> {
         Ok(value)
     }
 
-    /// Primary, then `.property` and `.method()` of its type.
+    /// Parses a primary, then `.property` and `.method()` of its type.
     pub fn postfix(&mut self, fmt: Fmt) -> Res<Value> {
         let mut value = self.primary(fmt)?;
         while self.now() == Tok::Dot {
@@ -302,7 +302,7 @@ impl Compiler<'_> {
         Ok(Value { start: Some(token), ..value })
     }
 
-    /// A pattern, which may be several literals with `+` between them. The last one stays in hand.
+    /// Parses a pattern, which may be several literals with `+` between them. The last one stays the current token.
     fn regex_literal(&mut self) -> Res<u32> {
         let first = self.t;
         let mut pattern = Text::from(self.content(first));

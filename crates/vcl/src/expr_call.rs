@@ -1,5 +1,6 @@
 //! Calls of module functions and methods, and `new`: arguments by position and by name.
 
+use std::fmt::Write as _;
 use std::rc::Rc;
 
 use crate::compiler::{Compiler, Mention, Mode, Res, Stop};
@@ -12,7 +13,7 @@ use crate::types::Type;
 use crate::variables_table::CLIENT;
 
 impl Compiler<'_> {
-    /// The arguments of a function whose name has just been read, and the call itself.
+    /// Parses the arguments of a function whose name has just been read, and makes the call.
     pub fn call(&mut self, callable: &Callable, symbol: SymbolId, object: Option<u32>) -> Res<Expr> {
         let name = self.t - 1;
         let args = self.arguments(&callable.signature)?;
@@ -54,7 +55,8 @@ impl Compiler<'_> {
         id
     }
 
-    /// `(…` up to the closing parenthesis, which stays in hand. One slot for each parameter VCL can see.
+    /// Parses `(…` up to the closing parenthesis, which stays the current token. Returns one slot for each
+    /// parameter that VCL can see.
     fn arguments(&mut self, signature: &Rc<Signature>) -> Res<Vec<Option<Expr>>> {
         self.skip(Tok::LParen)?;
         self.enter()?;
@@ -115,7 +117,7 @@ impl Compiler<'_> {
         if !values.iter().any(|v| v == word) {
             let mut message = String::from("Wrong enum value.  Expected one of:\n");
             for value in values {
-                message.push_str(&format!("\t{value}\n"));
+                let _ = writeln!(message, "\t{value}");
             }
             return self.fail(message, self.t);
         }
@@ -153,7 +155,7 @@ impl Compiler<'_> {
         Ok(args)
     }
 
-    /// `.method(…)` of an object; the method's name is in hand.
+    /// Parses `.method(…)` of an object. The method's name is the current token.
     pub fn object_method(&mut self, object: u32, fmt: Fmt) -> Res<Value> {
         let Fmt::Object(index) = fmt else { return Err(Stop) };
         let object_type = &self.object_types[index as usize];
@@ -194,7 +196,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// `new name = module.type(…);`
+    /// Parses `new name = module.type(…);`.
     pub fn new_statement(&mut self, at: At, out: &mut Vec<Stmt>) -> Res<()> {
         self.want(Tok::Id)?;
         self.want_name("VCL object")?;
@@ -231,13 +233,14 @@ impl Compiler<'_> {
     }
 }
 
-/// Where a function may be called from; one with state for the top request only on the client's side.
+/// Returns the methods that a function may be called from. One with state for the top request is restricted
+/// to the client's side.
 pub(crate) fn readable(signature: &Signature) -> u32 {
     if signature.has_private(Private::Top) { signature.allowed & CLIENT } else { signature.allowed }
 }
 
 impl Param {
-    /// The default as an expression; `None` where it is C's null of a type that has no literal for it.
+    /// Returns the default as an expression, or `None` if it is C's null of a type that has no literal for it.
     pub fn default_expr(&self) -> Option<Expr> {
         let text = self.default.as_deref()?;
         let ty = self.ty();

@@ -12,7 +12,7 @@ impl Compiler<'_> {
         self.boolean_list(fmt, Tok::Cor)
     }
 
-    /// `a || b || c` or `a && b && c`.
+    /// Parses `a || b || c` or `a && b && c`.
     fn boolean_list(&mut self, fmt: Fmt, operator: Tok) -> Res<Value> {
         let is_or = operator == Tok::Cor;
         let mut first = self.t;
@@ -119,7 +119,7 @@ impl Compiler<'_> {
             return self.different_types(left.fmt, right.fmt, operator);
         }
         let depth = left.depth.max(right.depth);
-        // Where one side is put together, an undefined string equals an empty one.
+        // If one side is a concatenation, an undefined string equals an empty one.
         let joined = left.parts() != 1 || right.parts() != 1;
         let side = |value: Value| match value.content {
             Content::Parts(parts) if joined => Expr { ty: Type::String, kind: ExprKind::Concat(parts) },
@@ -229,7 +229,7 @@ impl Compiler<'_> {
     }
 }
 
-/// The type of a sum or difference, if there is one.
+/// Returns the type of a sum or difference, if there is one.
 fn sum_type(op: ArithOp, left: Fmt, right: Fmt) -> Option<Fmt> {
     Some(match (left, right) {
         (Fmt::Bytes, Fmt::Bytes) => Fmt::Bytes,
@@ -242,7 +242,7 @@ fn sum_type(op: ArithOp, left: Fmt, right: Fmt) -> Option<Fmt> {
     })
 }
 
-/// An operation whose operands are first brought to one representation, integer or floating.
+/// Makes an operation whose operands are first converted to one representation, integer or floating.
 fn arithmetic(op: ArithOp, result: Fmt, left: Value, right: Value) -> Value {
     let depth = left.depth.max(right.depth) + 2;
     let floating = left.fmt.is_float() || right.fmt.is_float();

@@ -1,10 +1,10 @@
-//! Suggestions of what to write instead: near names, and replacements of words of older versions and other dialects.
+//! Suggestions for errors: near names, and replacements of words of older versions and other dialects.
 
 use crate::diagnostics::Diagnostic;
 use crate::symbols::Symbols;
 use crate::types::{Action, Method};
 
-/// Names that an upgrade breaks, and what replaces them.
+/// Names that an upgrade breaks, and their replacements.
 const REPLACED: &[(&str, &str)] = &[
     ("req.backend", "use 'req.backend_hint'; it takes a backend or a director's .backend()"),
     ("req.request", "use 'req.method'"),
@@ -84,7 +84,7 @@ const MODULES: &[&str] = &[
     "dynamic",
 ];
 
-/// The hint for a word that starts no declaration.
+/// Returns the hint for a word that starts no declaration.
 pub(crate) fn for_unknown_declaration(word: &str) -> Option<&'static str> {
     Some(match word {
         "director" => {
@@ -104,7 +104,8 @@ pub(crate) fn for_unknown_declaration(word: &str) -> Option<&'static str> {
     })
 }
 
-/// The hint for text that has no tokens, by the declaration it stands in: a colon in a Fastly table is no BLOB.
+/// Returns the hint for text that cannot be lexed, by the declaration that it is in: a colon in a Fastly table is no
+/// BLOB.
 pub(crate) fn for_lexical_error(before: &[u8]) -> Option<String> {
     let mut lines = before.rsplit(|b| *b == b'\n').map(<[u8]>::trim_ascii_start);
     let begins = |line: &[u8], word: &str| {
@@ -115,7 +116,7 @@ pub(crate) fn for_lexical_error(before: &[u8]) -> Option<String> {
     (word == "table").then(|| for_unknown_declaration("table").map(str::to_owned)).flatten()
 }
 
-/// The hint for a subroutine with a reserved name that is none of the language's.
+/// Returns the hint for a subroutine with an unknown reserved name.
 pub(crate) fn for_unknown_method(name: &str) -> Option<String> {
     Some(match name {
         "vcl_fetch" => "vcl_fetch became vcl_backend_response; req.* is bereq.* there".to_owned(),
@@ -129,7 +130,7 @@ pub(crate) fn for_unknown_method(name: &str) -> Option<String> {
     })
 }
 
-/// The hint for a word after `return (`.
+/// Returns the hint for a word after `return (`.
 pub(crate) fn for_unknown_return(word: &str, method: Option<Method>) -> Option<String> {
     Some(match (word, method) {
         ("miss", Some(Method::Hit)) => {
@@ -150,7 +151,7 @@ pub(crate) fn for_unknown_return(word: &str, method: Option<Method>) -> Option<S
     })
 }
 
-/// The hint for a return that the subroutine does not have.
+/// Returns the hint for a return that the subroutine does not have.
 pub(crate) fn for_illegal_return(action: Action, legal: u32) -> Option<&'static str> {
     let is = |other: Action| legal & 1 << other as u32 != 0;
     Some(match action {
@@ -171,7 +172,7 @@ pub(crate) fn for_illegal_return(action: Action, legal: u32) -> Option<&'static 
     })
 }
 
-/// Hints that depend on a message alone.
+/// Adds hints that depend on a message alone.
 pub(crate) fn improve(diagnostic: &mut Diagnostic) {
     if diagnostic.hint.is_some() {
         return;
@@ -216,7 +217,7 @@ const RESERVED: &[&str] = &[
     "vcl",
 ];
 
-/// The name nearest to a word, if it is near enough to be meant.
+/// Returns the name nearest to a word, if it is near enough to be a misspelling.
 pub(crate) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let limit = match word.len() {
         0..=2 => return None,
@@ -230,7 +231,7 @@ pub(crate) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> O
     rated.filter(|(d, _)| *d <= limit).min_by_key(|(d, n)| (*d, *n)).map(|(_, n)| n)
 }
 
-/// Edits from one to the other; swapped neighbours are one edit.
+/// Returns the number of edits from one to the other. Swapped neighbours are one edit.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=b.len()).collect();

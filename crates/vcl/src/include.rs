@@ -1,4 +1,4 @@
-//! From the main text to one list of tokens: reads includes where they stand and the built-in VCL at the end.
+//! Makes one list of tokens of the main text, its includes in their places, and the built-in VCL at the end.
 
 use crate::diagnostics::{Diagnostic, Piece, Severity};
 use crate::lexer::{LexError, Tok, Token, lex, string_content};
@@ -26,15 +26,15 @@ struct Loader<'a> {
 pub(crate) fn load(main: SourceText, builtin: &str, options: &Options) -> Texts {
     let mut loader =
         Loader { options, sources: Vec::new(), tokens: Vec::new(), report: Diagnostic::new(Severity::Error) };
-    let mut built_in = SourceText::new("<builtin>", builtin.into(), None);
-    built_in.builtin = true;
-    let loaded = loader.source(main, 0, false).and_then(|()| loader.source(built_in, 0, true));
-    let errors = if loaded.is_err() { vec![loader.report] } else { Vec::new() };
+    let mut predefined = SourceText::new("<builtin>", builtin.into(), None);
+    predefined.builtin = true;
+    let result = loader.source(main, 0, false).and_then(|()| loader.source(predefined, 0, true));
+    let errors = if result.is_err() { vec![loader.report] } else { Vec::new() };
     Texts { sources: loader.sources, tokens: loader.tokens, errors }
 }
 
-/// Finds a file as `include` and `vcl.load` do: absolute, or in a directory of `vcl_path`.
-/// Gives its full name and text, or the error as text.
+/// Finds a file as `include` and `vcl.load` do: absolute, or in a directory of `vcl_path`. Returns its full
+/// name and text, or the error as text.
 pub(crate) fn find_file(name: &str, options: &Options) -> Result<(String, Text), String> {
     if !options.unsafe_path && name.contains('/') {
         return Err(format!("VCL filename '{name}' is unsafe.\n"));
@@ -127,7 +127,7 @@ impl Loader<'_> {
         &self.sources[span.source as usize].text[span.start as usize..span.end as usize]
     }
 
-    /// An include directive; gives the index of its semicolon.
+    /// Carries out an include directive. Returns the index of its semicolon.
     fn include(&mut self, tokens: &[Token], at: usize, depth: usize) -> Result<usize, Stop> {
         let token = |i: usize| tokens[i.min(tokens.len() - 1)];
         let mut name = at + 1;
@@ -165,7 +165,7 @@ impl Loader<'_> {
         Ok(name + 1)
     }
 
-    /// The file name, with `./` made relative to the including file.
+    /// Returns the file name, with `./` made relative to the including file.
     fn include_path(&mut self, file: Token) -> Result<String, Stop> {
         let path = String::from_utf8_lossy(string_content(self.bytes(file))).into_owned();
         let Some(rest) = path.strip_prefix("./") else { return Ok(path) };

@@ -1,4 +1,4 @@
-//! Text to tokens. A token is a kind and a span; its contents are read from the text when needed.
+//! Splits text into tokens. A token is a kind and a span; its contents are read from the text when needed.
 
 use crate::source::Span;
 
@@ -9,7 +9,7 @@ pub(crate) enum Tok {
     Id,
     /// A number without a point.
     Cnum,
-    /// A number with one.
+    /// A number with a point.
     Fnum,
     Cstr,
     /// Inline C.
@@ -53,7 +53,7 @@ pub(crate) enum Tok {
 }
 
 impl Tok {
-    /// As error texts name it.
+    /// Returns the name in error texts.
     pub fn name(self) -> &'static str {
         match self {
             Tok::Eoi => "EOI",
@@ -107,7 +107,7 @@ pub(crate) struct Token {
     pub span: Span,
 }
 
-/// Why the text has no tokens: a message and the stretches it is about.
+/// A lexical error: a message and the stretches of text that it concerns.
 #[derive(Debug)]
 pub(crate) struct LexError {
     pub message: String,
@@ -121,7 +121,7 @@ const DELIMITED: [(&str, &[u8], &[u8], Tok); 4] = [
     ("inline C source", b"C{", b"}C", Tok::Csrc),
 ];
 
-/// The text of a string token between its delimiters.
+/// Returns the text of a string token between its delimiters.
 pub(crate) fn string_content(token: &[u8]) -> &[u8] {
     for (_, open, close, _) in DELIMITED {
         if let Some(rest) = token.strip_prefix(open) {
@@ -131,7 +131,7 @@ pub(crate) fn string_content(token: &[u8]) -> &[u8] {
     token
 }
 
-/// Where the first occurrence of some bytes begins.
+/// Returns the index of the first occurrence of some bytes.
 fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
     let first = *wanted.first()?;
     let mut at = 0;
@@ -152,7 +152,7 @@ pub(crate) fn is_ident(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'
 }
 
-/// A character of a header name (`tchar` of RFC 9110, section 5.6.2).
+/// Returns whether this is a character of a header name (`tchar` of RFC 9110, section 5.6.2).
 pub(crate) fn is_tchar(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
@@ -164,7 +164,7 @@ pub(crate) struct Lexer<'a> {
     tokens: Vec<Token>,
 }
 
-/// Lexes a whole text; the last token is the end of input.
+/// Lexes a whole text. The last token is the end of input.
 pub(crate) fn lex(source: u32, text: &[u8]) -> Result<Vec<Token>, LexError> {
     let mut lexer = Lexer { source, bytes: text, at: 0, tokens: Vec::new() };
     while lexer.at < text.len() {
@@ -316,7 +316,7 @@ impl Lexer<'_> {
         Some((one, 1))
     }
 
-    /// Numbers have the digits of RFC 9651: 15 for integers, 12 and 3 for decimals.
+    /// Lexes a number, which has the digits of RFC 9651: 15 for integers, 12 and 3 for decimals.
     fn number(&mut self) -> Result<(), LexError> {
         let digits = |from: usize| self.bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();
         let whole = digits(self.at);
@@ -354,7 +354,7 @@ fn base64_value(byte: u8) -> Option<u8> {
     })
 }
 
-/// Decodes up to the first byte that base64 forbids there, and gives its index.
+/// Decodes up to the first byte that base64 forbids there, and returns its index.
 fn decode_base64(bytes: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let (mut count, mut padding, mut word) = (0, 0, 0_u8);
     for (i, &byte) in bytes.iter().enumerate() {
@@ -393,11 +393,12 @@ fn decode_base64(bytes: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     None
 }
 
-/// Decodes the BLOB literal at `start`; also returns where it ends.
+/// Decodes the BLOB literal at `start`. Also returns the index behind it.
 fn scan_blob(lexer: &Lexer<'_>, start: usize) -> Result<(Vec<u8>, usize), LexError> {
     let body = start + 1;
     let mut out = Vec::new();
-    // Whole groups only, so that a literal that the text ends in differs from one with a wrong character.
+    // Only whole groups are decoded, to tell a literal that is cut off by the end of the text from one with a
+    // wrong character.
     let end = lexer.bytes.len() - (lexer.bytes.len() - body) % 4;
     let stop = decode_base64(&lexer.bytes[body..end], &mut out).map_or(end, |at| body + at);
     if stop == end && lexer.byte(end) != b':' {
@@ -414,7 +415,7 @@ fn scan_blob(lexer: &Lexer<'_>, start: usize) -> Result<(Vec<u8>, usize), LexErr
     }
 }
 
-/// The value of a BLOB token.
+/// Returns the value of a BLOB token.
 pub(crate) fn blob_content(token: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let token = token.strip_prefix(b":").unwrap_or(token);

@@ -1,7 +1,7 @@
 //! The VCL language: text in, checked [`program::Program`] or diagnostics out.
 //!
-//! A pure crate: it reads files and looks up names only through the caller, so that the manager, the
-//! `lacquer check` command and the tests see the same language. Start at [`compile`].
+//! The crate is pure: it reads files and looks up names only through the caller, so the manager, the command
+//! `lacquer check` and the tests see the same language. Start at [`compile`].
 #![forbid(unsafe_code)]
 
 mod builtin;
@@ -54,7 +54,7 @@ pub struct Compiled {
 
 /// Compiles a text that came without a file; `name` is usually `<vcl.inline>`.
 ///
-/// The error has all diagnostics in their order, warnings included; the last one or more are errors.
+/// The error contains all diagnostics in their order, warnings included. At least the last one is an error.
 pub fn compile(name: &str, text: impl Into<Text>, options: &Options) -> Result<Compiled, Vec<Diagnostic>> {
     let mut source = SourceText::new(name, text.into(), None);
     source.inline = true;

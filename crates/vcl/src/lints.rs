@@ -1,13 +1,13 @@
-//! Warnings about programs that compile and hurt. `lacquer check` shows them; `docs/vcl-lints.md` explains them.
+//! Warnings about programs that compile but cause harm. `lacquer check` shows them; `docs/vcl-lints.md` explains them.
 //!
-//! Few and well meant: a lint speaks only where the text itself shows the trouble.
+//! There are few lints, and each warns only if the text itself shows the problem.
 
 use crate::diagnostics::{Diagnostic, Piece, Place, Severity, display_column};
 use crate::program::{At, Expr, ExprKind, Program, Return, SetOp, Source, Stmt};
 use crate::types::{Action, HttpId, Method};
 use crate::variables_table::Var;
 
-/// All that is worth a warning, in the order of the text.
+/// Returns all warnings, in the order of the text.
 pub fn lint(program: &Program) -> Vec<Diagnostic> {
     let mut linter = Linter { program, found: Vec::new() };
     for sub in &program.subs {
@@ -24,7 +24,7 @@ pub fn lint(program: &Program) -> Vec<Diagnostic> {
     linter.found.into_iter().map(|(_, diagnostic)| diagnostic).collect()
 }
 
-/// Headers of few values as they come, or that the built-in VCL hashes itself.
+/// Headers that have few values, or that the built-in VCL hashes itself.
 const PLAIN: [&str; 2] = ["host", "x-forwarded-proto"];
 
 const DEPRECATED: [(&str, &str); 4] = [
@@ -76,7 +76,7 @@ impl<'a> Linter<'a> {
         self.program.sources.get(at.source as usize).is_some_and(|s| !s.builtin)
     }
 
-    /// Statements after a return, the built-in VCL's excepted.
+    /// Warns of statements after a return, except in the built-in VCL.
     fn unreachable(&mut self, body: &[Stmt]) {
         for (i, stmt) in body.iter().enumerate() {
             if let Stmt::If { arms, otherwise } = stmt {
@@ -96,7 +96,7 @@ impl<'a> Linter<'a> {
         }
     }
 
-    /// `set beresp.ttl = 0s; return (deliver);`: every client waits for the one before it.
+    /// Warns of `set beresp.ttl = 0s; return (deliver);`, with which every client waits for the one before it.
     fn zero_ttl(&mut self, body: &[Stmt]) {
         let mut zero = None;
         for stmt in body {
@@ -125,7 +125,7 @@ impl<'a> Linter<'a> {
         }
     }
 
-    /// Bans that ask about the request can only be tested when a request comes.
+    /// Warns of bans that depend on the request, which can be tested only when a request comes.
     fn ban(&mut self, stmt: &Stmt) {
         let (at, value) = match stmt {
             Stmt::Ban { at, value } => (*at, value),
@@ -151,7 +151,7 @@ impl<'a> Linter<'a> {
         }
     }
 
-    /// Warns of functions that Varnish will drop one day, and names their replacements.
+    /// Warns of deprecated functions of Varnish, and names their replacements.
     fn deprecated(&mut self, stmt: &Stmt) {
         let mut old = Vec::new();
         each_own_expr(stmt, &mut |e| {
@@ -178,7 +178,7 @@ impl<'a> Linter<'a> {
         self.function_of_std(function) == Some("ban")
     }
 
-    /// A header of the request in the hash that nobody tidied: one object for each spelling.
+    /// Warns of a header of the request that is hashed without normalisation, which makes one object for each spelling.
     fn raw_hash(&mut self) {
         let mut tidied = Vec::new();
         let mut hashed = Vec::new();
@@ -215,7 +215,7 @@ impl<'a> Linter<'a> {
         }
     }
 
-    /// `return (deliver)` past the built-in checks, with nobody looking at Set-Cookie.
+    /// Warns of `return (deliver)` that skips the built-in checks without a test of Set-Cookie.
     fn cached_cookies(&mut self) {
         let Some(response) = self.program.method(Method::BackendResponse) else { return };
         let mut looked = false;
@@ -251,7 +251,7 @@ fn names_set_cookie(program: &Program, stmt: &Stmt) -> bool {
     named
 }
 
-/// Nothing after this statement runs.
+/// Returns whether no statement after this one runs.
 fn ends(stmt: &Stmt) -> bool {
     match stmt {
         Stmt::Return { .. } => true,
@@ -262,7 +262,7 @@ fn ends(stmt: &Stmt) -> bool {
     }
 }
 
-/// The place of a statement or of the first inside it; trace points are none.
+/// Returns the place of a statement or of the first inside it. Trace points do not count.
 fn first_place(stmt: &Stmt) -> Option<At> {
     match stmt {
         Stmt::Trace { .. } => None,
@@ -286,7 +286,7 @@ fn each_stmt<'a>(body: &'a [Stmt], visit: &mut dyn FnMut(&'a Stmt)) {
     }
 }
 
-/// The expressions of a statement itself, conditions included, blocks not.
+/// Visits the expressions of a statement itself, including conditions but not blocks.
 fn each_own_expr(stmt: &Stmt, visit: &mut dyn FnMut(&Expr)) {
     match stmt {
         Stmt::If { arms, .. } => arms.iter().for_each(|(condition, _)| each_expr(condition, visit)),

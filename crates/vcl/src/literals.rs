@@ -1,5 +1,6 @@
-//! Literals with units, flags, and host names: what declarations and expressions both need.
+//! Literals with units, flags, and host names, which declarations and expressions share.
 
+use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
 use lacquer_params::number;
@@ -9,7 +10,7 @@ use crate::lexer::Tok;
 use crate::symbols::{Kind, Meaning, TokenId};
 
 impl Compiler<'_> {
-    /// The unit in hand, in seconds.
+    /// Returns the unit that is the current token, in seconds.
     pub fn duration_unit(&mut self) -> Res<f64> {
         let Some(seconds) = number::unit_seconds(self.text(self.t)) else {
             let unit = self.quoted(self.t);
@@ -20,7 +21,7 @@ impl Compiler<'_> {
         Ok(seconds)
     }
 
-    /// A number with a unit of time, as fields of backends have.
+    /// Parses a number with a unit of time, as in fields of backends.
     pub fn duration(&mut self) -> Res<f64> {
         if !matches!(self.now(), Tok::Cnum | Tok::Fnum) {
             self.want(Tok::Cnum)?;
@@ -60,7 +61,7 @@ impl Compiler<'_> {
         Ok((value * scale) as i64)
     }
 
-    /// `true` or `false`.
+    /// Parses `true` or `false`.
     pub fn truth(&mut self) -> Res<bool> {
         if self.now() == Tok::Id {
             let symbol = self.symbol(Kind::None, Mode::Quiet, Mention::Nothing)?;
@@ -71,7 +72,7 @@ impl Compiler<'_> {
         self.fail("Expected \"true\" or \"false\"\n", self.t)
     }
 
-    /// `+flag` or `-flag`: whether it is set; the word is then in hand.
+    /// Parses `+flag` or `-flag`. Returns whether it is set. The word is then the current token.
     pub fn flag(&mut self) -> Res<Option<bool>> {
         let set = match self.now() {
             Tok::Plus => true,
@@ -85,7 +86,7 @@ impl Compiler<'_> {
         Ok(Some(set))
     }
 
-    /// The one address that a string literal names.
+    /// Returns the one address that a string literal names.
     pub fn resolve_one(&mut self, token: TokenId) -> Res<SocketAddr> {
         let host = self.content_text(token).into_owned();
         let addresses = self.resolve(&host, token, "IP constant", 1)?;
@@ -95,7 +96,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// All addresses of `host`, `host:port`, `host port` or `[host]:port`; at most `most` of them.
+    /// Returns all addresses of `host`, `host:port`, `host port` or `[host]:port`, at most `most` of them.
     pub fn resolve(&mut self, host: &str, token: TokenId, what: &str, most: usize) -> Res<Vec<SocketAddr>> {
         let quoted = self.shown(token);
         let resolved = split_port(host)
@@ -125,7 +126,7 @@ impl Compiler<'_> {
                  Please specify which exact address you want to use, we found all of these:\n"
             );
             for address in &addresses {
-                message.push_str(&format!("\t{}:{}\n", address.ip(), address.port()));
+                let _ = writeln!(message, "\t{}:{}", address.ip(), address.port());
             }
             return self.fail(message, token);
         }

@@ -1,14 +1,15 @@
-//! Looking up names: the longest part that is a symbol, headers made on first sight, globals before
-//! their definitions.
+//! The lookup of names: the longest part that is a symbol, headers that are created on first use, globals
+//! before their definitions.
 
 use crate::compiler::{Compiler, Mention, Mode, Res, Stop, has_vcl_prefix};
 use crate::lexer::Tok;
 use crate::program::At;
 use crate::symbols::{Fmt, HIGHEST, Kind, LOWEST, Meaning, Proc, SymbolId, Symbols, TokenId, Use, UseKind};
 use crate::variables_table::ALL;
+use std::fmt::Write as _;
 
 impl Compiler<'_> {
-    /// The name in hand must be plain: no dots, no odd characters.
+    /// Fails unless the current token is a plain name: no dots, no special characters.
     pub fn want_name(&mut self, what: &str) -> Res<()> {
         self.want(Tok::Id)?;
         let mut end = self.t + 1;
@@ -29,7 +30,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// A name that ends at the token in hand; afterwards the token after the name is in hand.
+    /// Looks up a name that begins at the current token. Afterwards the token after the name is the current one.
     pub fn symbol(&mut self, kind: Kind, mode: Mode, mention: Mention) -> Res<Option<SymbolId>> {
         let first = self.t;
         if self.syntax >= 41 && mode == Mode::Create && kind != Kind::Sub && has_vcl_prefix(self.text(first))
@@ -97,12 +98,12 @@ impl Compiler<'_> {
         Ok(Some(symbol))
     }
 
-    /// As `symbol`, for modes that always find one.
+    /// Does the same as `symbol`, for modes that always find one.
     pub fn some_symbol(&mut self, kind: Kind, mode: Mode, mention: Mention) -> Res<SymbolId> {
         self.symbol(kind, mode, mention)?.ok_or(Stop)
     }
 
-    /// The symbol at a node; headers come into being when they are first named.
+    /// Returns the symbol at a node. Headers are created when they are first named.
     fn find(&mut self, node: usize, kind: Kind, token: TokenId) -> Res<Option<SymbolId>> {
         if let Some(symbol) = self.symbols.find(node, kind, self.syntax, self.syntax, self.syntax) {
             return Ok(Some(symbol));
@@ -154,11 +155,11 @@ impl Compiler<'_> {
             if !matches!(other.kind, Kind::Object | Kind::Instance) {
                 message.push_str(" (Only available when");
                 if other.since > LOWEST {
-                    message.push_str(&format!(" {:.1} <=", f64::from(other.since) / 10.0));
+                    let _ = write!(message, " {:.1} <=", f64::from(other.since) / 10.0);
                 }
                 message.push_str(" VCL syntax");
                 if other.until < HIGHEST || other.kind == Kind::Reserved {
-                    message.push_str(&format!(" <= {:.1}", f64::from(other.until) / 10.0));
+                    let _ = write!(message, " <= {:.1}", f64::from(other.until) / 10.0);
                 }
                 message.push(')');
             }
@@ -253,7 +254,7 @@ impl Compiler<'_> {
         self.procs.len() - 1
     }
 
-    /// The symbol for a definition in hand; `None` for `default` where the type has one.
+    /// Returns the symbol for the current definition, or `None` for `default` if the type has one.
     pub fn handle_symbol(&mut self, fmt: Fmt) -> Res<Option<SymbolId>> {
         if self.text(self.t) == "default" && matches!(fmt, Fmt::Backend | Fmt::Probe) {
             self.advance();
@@ -292,7 +293,7 @@ impl Compiler<'_> {
         Ok(Some(symbol))
     }
 
-    /// Index in the program's list of a global symbol.
+    /// Returns the index of a global symbol in the program's list.
     pub fn global_index(&self, symbol: SymbolId) -> u32 {
         match self.symbols.list[symbol].meaning {
             Meaning::Global(index) => index,
@@ -300,7 +301,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Notes a use in the current subroutine, to be judged when the calls are known.
+    /// Records a use in the current subroutine, which is checked when the calls are known.
     pub fn note_use(&mut self, first: TokenId, end: Option<TokenId>, symbol: SymbolId, what: UseKind) {
         let entry = &self.symbols.list[symbol];
         let mask = match what {

@@ -1,4 +1,4 @@
-//! The choices and the surroundings that a compilation is given.
+//! The options and the environment of a compilation.
 
 use crate::signature::Catalogue;
 use crate::source::{Files, Resolver};
@@ -9,7 +9,7 @@ pub struct Options<'a> {
     pub catalogue: &'a dyn Catalogue,
     pub files: &'a dyn Files,
     pub resolver: &'a dyn Resolver,
-    /// Instead of the built-in VCL.
+    /// The text that replaces the built-in VCL.
     pub builtin: Option<&'a str>,
     /// Parameter `vcc_feature`, bit by bit. `allow_inline_c` has no effect: inline C is refused always.
     pub err_unref: bool,
@@ -21,7 +21,7 @@ pub struct Options<'a> {
     /// Names that `return (vcl(name))` may give.
     pub labels: &'a [String],
     pub max_include_depth: usize,
-    /// Stop after so many errors. With 1 the text is the one of `vcl.load`.
+    /// The number of errors after which compilation stops. With 1 the text is that of `vcl.load`.
     pub max_errors: usize,
 }
 

@@ -1,8 +1,8 @@
-//! The checked program: what the front end hands to the code generator.
+//! The checked program, which the front end passes to the code generator.
 //!
-//! Everything is resolved: names are indices, types are settled, conversions are explicit nodes and
-//! every expression has its type. Nothing here can fail for a reason a VCL author could mend.
-//! The program travels from the manager to the worker in serialised form.
+//! Everything is resolved: names are indices, conversions are explicit nodes, and every expression has its
+//! type. Nothing here can fail for a reason that a VCL author could fix. The program travels from the manager
+//! to the worker in serialised form.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub struct Program {
     /// Language version times ten: 40 or 41.
     pub syntax: u32,
     pub sources: Vec<Source>,
-    /// Header names, one for each spelling; a name keeps the spelling it first has in each message.
+    /// Header names, one for each spelling. A name keeps its first spelling in each message.
     pub headers: Vec<String>,
     pub regexes: Vec<Text>,
     pub acls: Vec<Acl>,
@@ -28,7 +28,7 @@ pub struct Program {
     pub functions: Vec<Function>,
     pub objects: Vec<Object>,
     pub subs: Vec<Sub>,
-    /// The subroutine behind each method, indexed by `Method as usize`; user text first, then the built-in's.
+    /// The subroutine of each method, indexed by `Method as usize`: the user's text, then the built-in's.
     pub methods: Vec<u32>,
     /// Names given in `return (vcl(name))`, each once.
     pub labels: Vec<String>,
@@ -68,13 +68,13 @@ pub struct Acl {
     pub pedantic: bool,
 }
 
-/// One network: `bits` leading bits of the address count.
+/// One network, of whose address the first `bits` bits count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AclEntry {
     pub negated: bool,
     pub address: std::net::IpAddr,
     pub bits: u8,
-    /// As the log names it after the ACL's name, for example `"192.168.0.0"/16`.
+    /// The text in the log after the ACL's name, for example `"192.168.0.0"/16`.
     pub text: String,
 }
 
@@ -142,7 +142,7 @@ pub struct Object {
     pub name: String,
     pub import: u32,
     pub type_name: String,
-    /// It may stay unmade after vcl_init; any other object that does fails the load.
+    /// The object may be missing after vcl_init. Any other object that is missing fails the load.
     pub null_ok: bool,
 }
 
@@ -151,9 +151,9 @@ pub struct Sub {
     pub name: String,
     pub at: At,
     pub body: Vec<Stmt>,
-    /// From which methods it is reachable, as bits `1 << Method as u32`.
+    /// The methods that it is reachable from, as bits `1 << Method as u32`.
     pub reachable_from: u32,
-    /// From which methods all it does is allowed, for calls of SUB values, which are checked when made.
+    /// The methods in which all its statements are allowed, for calls of SUB values, which are checked at run time.
     pub allowed: u32,
 }
 
@@ -202,7 +202,7 @@ pub enum Stmt {
         at: At,
         sub: Expr,
     },
-    /// An expression for its effect: a module function of type VOID, or one whose value is dropped.
+    /// An expression that is run for its effect: a module function of type VOID, or one whose value is dropped.
     Do {
         at: At,
         call: Expr,
@@ -222,7 +222,7 @@ pub enum Stmt {
         at: At,
         value: Expr,
     },
-    /// `synthetic(...)`: adds to the body of the response in hand, resp or beresp; `value` is Strands.
+    /// `synthetic(...)`: adds to the body of the current response, resp or beresp; `value` is Strands.
     Synthetic {
         at: At,
         value: Expr,
@@ -239,7 +239,7 @@ pub enum Stmt {
 }
 
 impl Stmt {
-    /// Its place, if it has one of its own.
+    /// Returns its place, if it has one of its own.
     pub fn at(&self) -> Option<At> {
         match self {
             Stmt::If { .. } => None,
@@ -276,7 +276,7 @@ pub enum Return {
     Vcl(u32),
     /// `fail("reason")`.
     Fail(Option<Expr>),
-    /// Bare `return;` ends the subroutine and goes on in its caller.
+    /// Bare `return;` ends the subroutine and continues in its caller.
     FromSub,
 }
 
@@ -303,7 +303,7 @@ pub enum ExprKind {
     /// REAL, DURATION and TIME.
     Real(f64),
     Str(Text),
-    /// A string that is not there (an unset header compares like this).
+    /// An undefined string (an unset header compares like this).
     NullStr,
     Ip(std::net::IpAddr, u16),
     Blob(Vec<u8>),
@@ -319,7 +319,7 @@ pub enum ExprKind {
     Enum(String),
     Stevedore(String),
     HttpRef(HttpId),
-    /// A HEADER argument: which message, which name.
+    /// A HEADER argument: message and name.
     HeaderRef(HttpId, u32),
     Var(Var),
     /// `storage.<name>.<field>`
@@ -374,7 +374,7 @@ pub enum ExprKind {
         call_site: Option<u32>,
         at: At,
     },
-    /// Whether a SUB value may be called from here (`if (sub)` forms); constant true for literals.
+    /// True if a SUB value may be called from here (`if (sub)` forms). Constant true for literals.
     SubCallable(Box<Expr>),
 }
 

@@ -1,4 +1,4 @@
-//! Which returns each subroutine may make.
+//! The returns that each subroutine may make.
 
 use crate::types::{Action, Method};
 use crate::variables_table::ALL;
@@ -7,7 +7,7 @@ const fn m(method: Method) -> u32 {
     1 << method as u32
 }
 
-/// The methods that an action may be returned from, as bits `1 << Method as u32`.
+/// Returns the methods that an action may be returned from, as bits `1 << Method as u32`.
 pub fn allowed_in(action: Action) -> u32 {
     use Method::{
         BackendError, BackendFetch, BackendRefresh, BackendResponse, Deliver, Fini, Hash, Hit, Init, Miss,
@@ -31,13 +31,13 @@ pub fn allowed_in(action: Action) -> u32 {
     }
 }
 
-/// The returns of a method, as bits `1 << Action as u32`.
+/// Returns the returns of a method, as bits `1 << Action as u32`.
 pub fn returns_of(method: Method) -> u32 {
     let allowed = Action::ALL.iter().filter(|a| allowed_in(**a) & m(method) != 0);
     allowed.fold(0, |bits, action| bits | 1 << *action as u32)
 }
 
-/// The methods in the order of their names, which is the order of checks and lists.
+/// Returns the methods in the order of their names, which is the order of checks and lists.
 pub(crate) fn methods_by_name() -> Vec<Method> {
     let mut methods = Method::ALL.to_vec();
     methods.sort_by_key(|m| m.sub_name());

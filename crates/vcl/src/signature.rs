@@ -7,11 +7,11 @@
 use crate::types::{Method, Type};
 use crate::variables_table::{ALL, BACKEND, CLIENT};
 
-/// Where the checker finds modules by name.
+/// The modules that the checker can find by name.
 pub trait Catalogue {
     fn module(&self, name: &str) -> Option<ModuleSignatures>;
 
-    /// The names of all, for hints.
+    /// Returns the names of all modules, for hints.
     fn names(&self) -> Vec<&str> {
         Vec::new()
     }
@@ -43,18 +43,18 @@ pub struct ObjectSignature {
     /// The constructor; its type is VOID.
     pub init: Signature,
     pub methods: Vec<Signature>,
-    /// The constructor may leave the object unmade without failing the load.
+    /// The constructor may make no object without failing the load.
     pub null_ok: bool,
 }
 
 /// A function, method or constructor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Signature {
-    /// Without the leading dot of methods.
+    /// The name, without the leading dot of methods.
     pub name: String,
     pub returns: Type,
     pub params: Vec<Param>,
-    /// The methods it may be called from, as bits `1 << Method as u32`.
+    /// The methods that it may be called from, as bits `1 << Method as u32`.
     pub allowed: u32,
     pub doc: String,
 }
@@ -63,9 +63,9 @@ pub struct Signature {
 pub struct Param {
     pub kind: ParamKind,
     pub name: Option<String>,
-    /// As written, without the quotes of strings; an undefined string is `NULL`.
+    /// The default as written, without the quotes of strings. An undefined string is `NULL`.
     pub default: Option<String>,
-    /// In brackets: the function can check whether it was given, so no default is filled in.
+    /// Set if it is in brackets: the function can check whether it was given, so no default is filled in.
     pub optional: bool,
 }
 
@@ -100,7 +100,7 @@ impl Param {
 }
 
 impl Signature {
-    /// The parameters that have a slot in `ExprKind::Call::args`, in order.
+    /// Returns the parameters that have a slot in `ExprKind::Call::args`, in order.
     pub fn slots(&self) -> impl Iterator<Item = &Param> {
         self.params.iter().filter(|p| !p.is_private())
     }
@@ -131,7 +131,7 @@ impl ObjectSignature {
     }
 }
 
-/// A module's text that breaks the notation: a mistake of the module's author.
+/// A fault in the notation of a module's text: a mistake of the module's author.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignatureError {
     pub stanza: String,
@@ -190,7 +190,7 @@ pub fn parse_module(name: &str, text: &str) -> Result<ModuleSignatures, Signatur
             }
             Some("$Alias") if tokens.len() == 3 => {
                 let (old, new) = (&tokens[1].text, &tokens[2].text);
-                // `$Alias .old object.new` for methods, or `.old .new` of the object in hand.
+                // `$Alias .old object.new` for methods, or `.old .new` of the current object.
                 let object = match new.split_once('.') {
                     Some(("", _)) | None => module.objects.last().map_or("", |o| &o.name),
                     Some((object, _)) => object,
@@ -381,7 +381,7 @@ impl Parser<'_> {
         let kind = self.param_kind()?;
         let mut param = Param { kind, name: None, default: None, optional };
         if !matches!(self.peek(), "," | ")" | "]") {
-            // `vcl_name:c_name` gives two names; VCL sees the first.
+            // `vcl_name:c_name` has two names. VCL sees the first.
             let word = self.word()?;
             param.name = Some(word.split(':').next().unwrap_or_default().to_owned());
             if self.take("=") {

@@ -1,4 +1,4 @@
-//! The texts a program consists of, and the caller's doors to files and names.
+//! The texts of a program, and the caller's access to files and names.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use crate::text::Text;
 pub trait Files {
     fn read(&self, path: &str) -> Result<Vec<u8>, String>;
     fn exists(&self, path: &str) -> bool;
-    /// The names that match, sorted; an empty list if none does.
+    /// Returns the names that match, sorted. The list is empty if none does.
     fn glob(&self, pattern: &str) -> Result<Vec<String>, String>;
     /// Returns the kind of file at the path of a backend's UNIX socket.
     fn socket(&self, path: &str) -> SocketKind;
@@ -20,7 +20,7 @@ pub trait Files {
 pub enum SocketKind {
     Socket,
     NotASocket,
-    /// Missing or not permitted: a warning, for it may come later. The text is the system's.
+    /// Missing or not permitted. This is a warning, because the socket may come later. The text is the system's.
     NotYet(String),
     Unusable(String),
 }
@@ -76,7 +76,7 @@ pub(crate) struct SourceText {
     /// The text that includes this one, and the offset of the file name there.
     pub parent: Option<(u32, u32)>,
     pub builtin: bool,
-    /// Given as text rather than read from a file.
+    /// The text was not read from a file.
     pub inline: bool,
     line_starts: Vec<u32>,
 }
@@ -88,13 +88,13 @@ impl SourceText {
         SourceText { name: name.to_owned(), text, parent, builtin: false, inline: false, line_starts }
     }
 
-    /// As the program keeps it.
+    /// Returns the text as the program keeps it.
     pub fn finish(self, included_at: u32) -> Source {
         let parent = self.parent.map(|(index, _)| index);
         Source { name: self.name, text: self.text, parent, included_at, builtin: self.builtin }
     }
 
-    /// Index of the line that holds the offset.
+    /// Returns the index of the line that contains the offset.
     fn line_of(&self, offset: u32) -> usize {
         self.line_starts.partition_point(|start| *start <= offset) - 1
     }
@@ -106,7 +106,7 @@ impl SourceText {
     }
 }
 
-/// The texts as the program keeps them.
+/// Returns the texts as the program keeps them.
 pub(crate) fn finish(sources: Vec<SourceText>) -> Vec<Source> {
     let line = |s: &SourceText| s.parent.map_or(0, |(by, at)| sources[by as usize].line_of(at) as u32 + 1);
     let lines: Vec<u32> = sources.iter().map(line).collect();
@@ -125,7 +125,7 @@ pub(crate) fn at(sources: &[SourceText], span: Span) -> At {
     let source = &sources[span.source as usize];
     let line = source.line_of(span.start);
     let offset = span.start as usize - source.line_starts[line] as usize;
-    // Long lines are generated code, where nobody looks at columns.
+    // Long lines are generated code, where columns do not matter.
     let text = source.line_text(line);
     let column = if offset > 10_000 { offset as u32 + 1 } else { display_column(text, offset) };
     At { source: span.source, line: line as u32 + 1, column }
@@ -135,7 +135,7 @@ pub(crate) fn place(sources: &[SourceText], span: Span) -> Place {
     range(sources, span, span, false)
 }
 
-/// From the start of one span to the end of another.
+/// Returns the place from the start of one span to the end of another.
 pub(crate) fn place_between(sources: &[SourceText], first: Span, last: Span) -> Place {
     range(sources, first, last, true)
 }

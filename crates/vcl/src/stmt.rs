@@ -13,7 +13,7 @@ impl Compiler<'_> {
         out.push(Stmt::Trace { at: self.at(self.t), number: self.trace_points });
     }
 
-    /// `{ statements }`
+    /// Parses `{ statements }`.
     pub fn compound(&mut self, out: &mut Vec<Stmt>) -> Res<()> {
         self.enter()?;
         let level = self.nesting;
@@ -41,7 +41,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// After a wrong statement: to the next one in this block, if more errors are wanted.
+    /// Skips a faulty statement to the next one in this block, if the caller wants more errors.
     fn recover(&mut self, start: TokenId) -> bool {
         if self.errors + 1 >= self.options.max_errors {
             return false;
@@ -64,7 +64,7 @@ impl Compiler<'_> {
             }
             token += 1;
         };
-        // A statement that swallowed the rest of its block was the fault of something else.
+        // A statement that consumed the rest of its block had another cause.
         if next <= start {
             return false;
         }
@@ -225,7 +225,7 @@ impl Compiler<'_> {
             return Ok(());
         }
         self.t = first;
-        // Varnish looks for the end of the statement even after a complaint.
+        // Varnish checks for the end of the statement even after an error.
         let sub = self.expression(Fmt::Sub);
         self.skip(Tok::Semi)?;
         out.push(Stmt::CallDynamic { at, sub: sub? });
@@ -273,7 +273,7 @@ impl Compiler<'_> {
                 return Ok(Stmt::SetHeader { at, http, header, value: join(parts) });
             }
             Meaning::Var(target) => target,
-            // Anything else cannot be written anywhere, which the check of uses will report.
+            // No other variable can be written anywhere, which the check of uses will report.
             _ => return Ok(Stmt::Return { at, how: Return::Fail(None) }),
         };
         Ok(match fmt {
@@ -374,7 +374,7 @@ impl Compiler<'_> {
     }
 }
 
-/// The parts of a STRANDS value.
+/// Returns the parts of a STRANDS value.
 fn strands(value: Expr) -> Vec<Expr> {
     match value.kind {
         ExprKind::Concat(parts) => parts,
@@ -382,7 +382,7 @@ fn strands(value: Expr) -> Vec<Expr> {
     }
 }
 
-/// Parts as one STRING.
+/// Joins parts into one STRING.
 pub(crate) fn join(mut parts: Vec<Expr>) -> Expr {
     match parts.pop() {
         Some(only) if parts.is_empty() => only,

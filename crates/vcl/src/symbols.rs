@@ -1,4 +1,4 @@
-//! Names and what they stand for: a tree by the dots in names, without regard to case.
+//! Names and their meanings: a tree by the dots in names, without regard to case.
 //!
 //! A node can hold several symbols, for different language versions and, in VCL 4.0, different kinds.
 
@@ -110,7 +110,7 @@ impl Fmt {
         }
     }
 
-    /// As error texts name it: all strings are STRING.
+    /// Returns the name in error texts, where all strings are STRING.
     pub fn user_name(self) -> &'static str {
         if self.is_string() { "STRING" } else { self.name() }
     }
@@ -119,12 +119,12 @@ impl Fmt {
         matches!(self, Fmt::String | Fmt::Strands | Fmt::Strings)
     }
 
-    /// STRING and STRANDS are made of STRINGS.
+    /// Returns whether this is STRING or STRANDS, which are made of STRINGS.
     pub fn string_form(self) -> bool {
         matches!(self, Fmt::String | Fmt::Strands)
     }
 
-    /// The kind of global object with this type that can be named before it is defined.
+    /// Returns the kind of global object with this type that can be named before it is defined.
     pub fn global_kind(self) -> Option<Kind> {
         match self {
             Fmt::Acl => Some(Kind::Acl),
@@ -277,7 +277,7 @@ pub(crate) struct Symbol {
     pub kind: Kind,
     pub fmt: Fmt,
     pub meaning: Meaning,
-    /// Where an action is allowed; zero is anywhere.
+    /// The methods in which an action is allowed. Zero means all.
     pub action_mask: u32,
     pub defined: Option<TokenId>,
     pub referenced: Option<TokenId>,
@@ -316,7 +316,7 @@ impl Symbols {
         Symbols { nodes: vec![root], list: Vec::new() }
     }
 
-    /// The node for one more part of a name, made if it is not there.
+    /// Returns the node for one more part of a name. Creates it if there is none.
     pub fn child(&mut self, node: NodeId, name: &str) -> NodeId {
         let key = name.to_ascii_lowercase();
         if let Some(&child) = self.nodes[node].children.get(&key) {
@@ -338,7 +338,7 @@ impl Symbols {
         dotted.split('.').fold(Symbols::ROOT, |node, part| self.child(node, part))
     }
 
-    /// The last part of a symbol's name, as first written.
+    /// Returns the last part of a symbol's name, as first written.
     pub fn name(&self, symbol: SymbolId) -> &str {
         &self.nodes[self.list[symbol].node].name
     }
@@ -381,7 +381,7 @@ impl Symbols {
         id
     }
 
-    /// A symbol that the language or a module brings along: nobody has to use it.
+    /// Adds a symbol of the language or of a module, which programs need not use.
     pub fn bring(&mut self, name: &str, kind: Kind, fmt: Fmt, meaning: Meaning) -> SymbolId {
         let node = self.path(name);
         let id = self.add(node, kind, LOWEST, HIGHEST);
@@ -392,7 +392,7 @@ impl Symbols {
         id
     }
 
-    /// The symbol at a node that fits the kind and the range of versions. `syntax` is the program's version.
+    /// Returns the symbol at a node that fits the kind and the range of versions. `syntax` is the program's version.
     pub fn find(&self, node: NodeId, kind: Kind, low: u32, high: u32, syntax: u32) -> Option<SymbolId> {
         let wanted = |id: &SymbolId| {
             let symbol = &self.list[*id];
@@ -409,7 +409,7 @@ impl Symbols {
         self.nodes[node].symbols.iter().copied().find(wanted)
     }
 
-    /// The message whose headers are the children of the node's parent.
+    /// Returns the message whose headers are the children of the node's parent.
     pub fn header_parent(&self, node: NodeId) -> Option<SymbolId> {
         let parent = self.nodes[node].parent?;
         let first = *self.nodes[parent].symbols.first()?;
@@ -420,7 +420,7 @@ impl Symbols {
         matches!(self.list[symbol].meaning, Meaning::Headers(_))
     }
 
-    /// All symbols in the order of their names.
+    /// Returns all symbols in the order of their names.
     pub fn walk(&self) -> Vec<SymbolId> {
         let mut found = Vec::new();
         let mut stack = vec![Symbols::ROOT];
@@ -431,13 +431,13 @@ impl Symbols {
         found
     }
 
-    /// Full names that start like this one, for "did you mean".
+    /// Returns the full names of all symbols, for hints.
     pub fn full_names(&self) -> impl Iterator<Item = String> + '_ {
         self.list.iter().map(|s| self.full_name(s.node))
     }
 }
 
-/// A use of a variable, function or action, to be checked when it is known what calls what.
+/// A use of a variable, function or action, which is checked when all calls are known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use {
     pub first: TokenId,
@@ -467,12 +467,12 @@ impl UseKind {
     }
 }
 
-/// A subroutine while it is being put together and checked.
+/// A subroutine while it is being parsed and checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Proc {
     pub symbol: SymbolId,
     pub method: Option<crate::types::Method>,
-    /// The name's token where it was first defined; none while it is only mentioned.
+    /// The name's token in its first definition. None while the name is only mentioned.
     pub name: Option<TokenId>,
     pub at: At,
     pub calls: Vec<(SymbolId, TokenId)>,

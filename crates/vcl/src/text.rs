@@ -1,5 +1,5 @@
-//! Text of a VCL program as it was written: bytes, mostly UTF-8 but not always, for HTTP has no
-//! encoding and neither has VCL. In texts for people, bytes that are not UTF-8 are replaced.
+//! Text of a VCL program as it was written. It is bytes, mostly but not always UTF-8, because HTTP and VCL
+//! define no encoding. In messages, bytes that are not UTF-8 are replaced.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub struct Text(pub Vec<u8>);
 
 impl Text {
-    /// For people to read.
+    /// Returns the text in readable form.
     pub fn lossy(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
     }

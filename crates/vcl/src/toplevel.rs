@@ -1,4 +1,4 @@
-//! The outermost level of a program: version, subroutines, and who parses the other declarations.
+//! The outermost level of a program: version, subroutines, and the dispatch of other declarations.
 
 use crate::compiler::{Compiler, Mention, Mode, Res, Stop, has_vcl_prefix, message_of};
 use crate::diagnostics::Diagnostic;
@@ -8,11 +8,12 @@ use crate::returns_table::methods_by_name;
 use crate::symbols::{Action, Fmt, HIGHEST, Kind, LOWEST, Meaning, TokenId};
 use crate::types::Method;
 use crate::variables_table::{ALL, ENTRIES, HEADERS, Headers};
+use std::fmt::Write as _;
 
 const DECLARATIONS: [&str; 6] = ["acl", "sub", "backend", "probe", "import", "vcl"];
 
 impl Compiler<'_> {
-    /// Declares what every program can name.
+    /// Declares the symbols that every program can name.
     pub fn declare_language(&mut self) {
         for method in methods_by_name() {
             let symbol = self.symbols.bring(method.sub_name(), Kind::Sub, Fmt::Sub, Meaning::Nothing);
@@ -85,8 +86,8 @@ impl Compiler<'_> {
         }
     }
 
-    /// Looks over the outermost level first: backends shall keep the order of their definitions, and the
-    /// built-in VCL defines which `vcl_` names there are.
+    /// Scans the outermost level first: backends keep the order of their definitions, and the built-in VCL
+    /// defines the valid `vcl_` names.
     pub fn survey(&mut self) {
         self.builtin_subs = methods_by_name().iter().map(|m| m.sub_name().to_owned()).collect();
         let mut depth = 0_usize;
@@ -106,7 +107,7 @@ impl Compiler<'_> {
                         _ => {}
                     }
                 }
-                // The built-in VCL is sound, whatever came before.
+                // The built-in VCL is well-formed, whatever came before.
                 Tok::Id if depth > 0 && self.text(token) == "vcl" && self.is_builtin(token) => depth = 0,
                 _ => {}
             }
@@ -117,7 +118,7 @@ impl Compiler<'_> {
         self.sources[self.span(token).source as usize].builtin
     }
 
-    /// The program, when there was no error.
+    /// Returns the program, if there was no error.
     pub fn finish(mut self) -> (Program, Vec<Diagnostic>) {
         let mut program = std::mem::take(&mut self.program);
         program.syntax = self.syntax;
@@ -141,7 +142,7 @@ impl Compiler<'_> {
         (program, self.diagnostics)
     }
 
-    /// Parses all declarations. After an error it goes on with the next one if the caller wants more errors.
+    /// Parses all declarations. After an error it continues with the next one if the caller wants more errors.
     pub fn parse_program(&mut self) {
         if self.parse_version_first().is_err() {
             self.finish_error();
@@ -209,7 +210,7 @@ impl Compiler<'_> {
                 Tok::RBrace => depth = depth.saturating_sub(1),
                 Tok::Id | Tok::Csrc if depth == 0 && token > start => {
                     let ended = matches!(self.kind(token - 1), Tok::RBrace | Tok::Semi | Tok::Csrc);
-                    // A brace too many or too few looks like an end, too.
+                    // A surplus or missing brace looks like an end, too.
                     let begins = DECLARATIONS.contains(&self.text(token))
                         || crate::hints::for_unknown_declaration(self.text(token)).is_some();
                     if ended && (begins || self.kind(token) == Tok::Csrc) {
@@ -223,7 +224,7 @@ impl Compiler<'_> {
         self.t = token;
     }
 
-    /// `vcl 4.1;`
+    /// Parses `vcl 4.1;`.
     fn version(&mut self) -> Res<()> {
         let first = self.t;
         self.advance();
@@ -255,7 +256,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// `sub name { ... }`; what is there already is continued.
+    /// Parses `sub name { ... }`. An existing subroutine is extended.
     fn subroutine(&mut self) -> Res<()> {
         self.advance();
         self.want_name("subroutine")?;
@@ -296,7 +297,7 @@ impl Compiler<'_> {
         self.show(name);
         let mut list = String::from("Valid vcl_* subroutines are:\n");
         for sub in &self.builtin_subs {
-            list.push_str(&format!("\t{sub}\n"));
+            let _ = writeln!(list, "\t{sub}");
         }
         self.say(list);
         if let Some(hint) = crate::hints::for_unknown_method(self.text(name)) {

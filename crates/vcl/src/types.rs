@@ -30,7 +30,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// The name in VCL and in module signatures.
+    /// Returns the name in VCL and in module signatures.
     pub const fn name(self) -> &'static str {
         match self {
             Type::Void => "VOID",
@@ -142,7 +142,7 @@ impl Method {
         Method::Fini,
     ];
 
-    /// The name in upper case, as the log writes it after `VCL_call`.
+    /// Returns the name in upper case, as the log writes it after `VCL_call`.
     pub const fn log_name(self) -> &'static str {
         match self {
             Method::Recv => "RECV",
@@ -163,7 +163,7 @@ impl Method {
         }
     }
 
-    /// The subroutine's name in VCL source.
+    /// Returns the subroutine's name in VCL source.
     pub const fn sub_name(self) -> &'static str {
         match self {
             Method::Recv => "vcl_recv",
@@ -235,7 +235,7 @@ impl Action {
         Action::ALL.get((code as usize).wrapping_sub(1)).copied()
     }
 
-    /// The name in VCL source and, as it stands, in the log's `VCL_return`.
+    /// Returns the name in VCL source and in the log's `VCL_return`.
     pub const fn name(self) -> &'static str {
         match self {
             Action::Abandon => "abandon",

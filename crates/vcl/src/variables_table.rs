@@ -1,7 +1,7 @@
-//! Every VCL variable, once: name, type, where it can be read, written and unset, and since when.
+//! Every VCL variable, once: name, type, the methods in which it can be read, written and unset, and its versions.
 //!
-//! Headers (`req.http.*`) are not here: they are `ExprKind::Header`. A name can stand twice when the
-//! language versions differ in what they allow.
+//! Headers (`req.http.*`) are not here: they are `ExprKind::Header`. A name can have two rows if the language
+//! versions allow different uses.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,12 +26,12 @@ pub const BACKEND: u32 = m(Method::BackendFetch)
     | m(Method::BackendRefresh)
     | m(Method::BackendResponse)
     | m(Method::BackendError);
-/// Where there is a response from the backend.
+/// The subroutines in which there is a response from the backend.
 const RESPONSE: u32 = m(Method::BackendResponse) | m(Method::BackendError) | m(Method::BackendRefresh);
-/// Everywhere, vcl_init and vcl_fini included.
+/// All subroutines, vcl_init and vcl_fini included.
 pub const ALL: u32 = CLIENT | BACKEND | m(Method::Init) | m(Method::Fini);
 
-/// One row: what the language allows for a variable from version `since` to version `until`.
+/// One row: the uses that the language allows for a variable from version `since` to version `until`.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     pub var: Var,
@@ -347,7 +347,7 @@ impl Var {
         Var::SessXid,
     ];
 
-    /// The variable with this number, as compiled code passes it.
+    /// Returns the variable with this number, as compiled code passes it.
     #[inline]
     pub fn from_code(code: u32) -> Option<Var> {
         Var::EVERY.get(code as usize).copied()

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Memory, compile_text, error, whole_error, with_head, with_options};
 use lacquer_testing::Random;
-use lacquer_vcl::{Options, Severity, compile, compile_file, vcc_text, vcl_load_text};
+use lacquer_vcl::{Diagnostic, Options, Severity, compile, compile_file, vcc_text, vcl_load_text};
 
 /// Declarations after the usual head, and a part of the error text.
 const WRONG: &[(&str, &str)] = &[
@@ -195,7 +195,7 @@ const UPGRADES: &[(&str, &str)] = &[
 fn an_upgrade_is_told_the_replacement() {
     for (text, expected) in UPGRADES {
         let errors = compile_text(&with_head(text)).unwrap_err();
-        let pretty: String = errors.iter().map(|e| e.pretty()).collect();
+        let pretty: String = errors.iter().map(Diagnostic::pretty).collect();
         let hint = pretty.lines().find(|l| l.contains("= hint: ")).unwrap_or_default();
         assert!(hint.contains(expected), "{text}\n{pretty}");
     }
@@ -210,7 +210,7 @@ fn several_errors_come_in_one_run_when_wanted() {
     let files = Memory::default();
     let errors =
         with_options(&files, |o| compile("x.vcl", &text, &Options { max_errors: 20, ..o })).unwrap_err();
-    let lines: Vec<Option<u32>> = errors.iter().map(|e| e.line()).collect();
+    let lines: Vec<Option<u32>> = errors.iter().map(Diagnostic::line).collect();
     assert_eq!(lines, [Some(3), Some(4), Some(7), Some(8)]);
     assert_eq!(errors[0].message(), "Symbol not found: 'req.foo'");
     assert_eq!(compile_text(&text).unwrap_err().len(), 1);
@@ -225,7 +225,7 @@ fn one_kind_of_error_does_not_hide_the_others() {
     let files = Memory::default();
     let errors =
         with_options(&files, |o| compile("x.vcl", &text, &Options { max_errors: 20, ..o })).unwrap_err();
-    let lines: Vec<Option<u32>> = errors.iter().map(|e| e.line()).collect();
+    let lines: Vec<Option<u32>> = errors.iter().map(Diagnostic::line).collect();
     assert_eq!(lines, [2, 3, 4, 6, 8, 9].map(Some));
 }
 

@@ -3,10 +3,10 @@
 mod common;
 
 use common::program;
-use lacquer_vcl::lint;
+use lacquer_vcl::{Diagnostic, lint};
 
 fn lints(text: &str) -> Vec<String> {
-    lint(&program(text)).iter().map(|d| d.message()).collect()
+    lint(&program(text)).iter().map(Diagnostic::message).collect()
 }
 
 /// Programs, and the lint that warns of each.

@@ -26,7 +26,7 @@ pub(crate) static MODULE: Table = Table {
 /// Buckets of a key under other limits are other buckets. Durations are kept as bits, to compare exactly.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
-    key: Vec<u8>,
+    name: Vec<u8>,
     limit: i64,
     period: u64,
     block: u64,
@@ -103,7 +103,7 @@ fn store() -> &'static Store {
 
 fn key(args: &Args<'_>) -> Option<Key> {
     let bits = |i: usize| args.real(i).to_bits();
-    Some(Key { key: args.str(0)?.to_vec(), limit: args.int(1), period: bits(2), block: bits(3) })
+    Some(Key { name: args.str(0)?.to_vec(), limit: args.int(1), period: bits(2), block: bits(3) })
 }
 
 /// Runs `act` on the key's shard; `None` without a key.

@@ -22,7 +22,7 @@ use crate::reactor::Reactor;
 use crate::session::{self, Listener};
 use crate::turn::{self, in_turns};
 
-/// How long room is waited for before clients are sent away that have asked for something before.
+/// The longest wait for free descriptors before idle clients are closed that have asked for something before.
 const URGENT_AFTER: Duration = Duration::from_millis(250);
 
 enum Socket {
@@ -111,13 +111,13 @@ pub async fn accept_loop(reactor: Rc<Reactor>, balancer: Arc<ConnectionBalancer>
     }
 }
 
-/// Has idle connections closed, and waits while there are only descriptors in reserve: those who connect wait in
-/// the kernel's queue meanwhile.
+/// Closes idle connections, and waits while only reserved descriptors are left. New clients wait in the kernel's queue
+/// meanwhile.
 async fn make_room(reactor: &Reactor, accepted: &Stream, mut pause: f64) -> f64 {
     let mut lowest = accepted.raw_fd();
     let since = Instant::now();
     loop {
-        // Those who came last are taken for idle only after a while, and are to go first.
+        // The newest clients count as idle only after a while, and are closed first.
         let need = if since.elapsed() > URGENT_AFTER { Need::Urgent } else { Need::Soon };
         reactor.need_descriptors(need);
         if lowest < reactor.shared.descriptors.marks(&reactor.params()).clients {
@@ -128,7 +128,7 @@ async fn make_room(reactor: &Reactor, accepted: &Stream, mut pause: f64) -> f64 
     }
 }
 
-/// Serves what others have accepted for this reactor.
+/// Serves connections that other reactors have accepted for this one.
 pub async fn arrivals_loop(reactor: Rc<Reactor>, mut arrivals: UnboundedReceiver<Arrival>) {
     while let Some(Arrival { stream, listener, lease }) = arrivals.recv().await {
         match stream.rebind() {
@@ -156,7 +156,7 @@ fn tune(reactor: &Reactor, stream: &Stream) {
     endpoint::set_keepalive(tcp.as_fd(), p.tcp_keepalive_time, p.tcp_keepalive_intvl, p.tcp_keepalive_probes);
 }
 
-/// Counts a failure; when the process is out of something, waits a little longer each time.
+/// Counts a failure; when the process lacks descriptors or memory, waits a little longer each time.
 async fn failed(reactor: &Reactor, e: &io::Error, pause: f64) -> f64 {
     let c = &reactor.counters;
     c.sess_fail.add(1);

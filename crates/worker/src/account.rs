@@ -1,4 +1,4 @@
-//! The bytes that a client sent and got.
+//! Counts of the bytes that a client sent and received.
 
 use lacquer_shm::vsc::LocalMain;
 
@@ -12,7 +12,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// As `ReqAcct` has them.
+    /// Returns the numbers in the order of `ReqAcct`.
     pub fn numbers(&self) -> [u64; 6] {
         let (request, response) = (self.req_header + self.req_body, self.resp_header + self.resp_body);
         [self.req_header, self.req_body, request, self.resp_header, self.resp_body, response]

@@ -1,8 +1,8 @@
 //! The bound on requests that wait at once: for an origin, for another request's fetch, or for a body that is on its
 //! way. A request that the cache can answer needs no more than its client's socket and is not bounded.
 //!
-//! The bound is a share of the descriptors there are, or the threads that Varnish would have. When it is reached,
-//! fetches that nobody waits for make room first. Such a fetch is called an orphan: its client left, and it goes on
+//! The bound is a share of the process's descriptors, or the number of threads that Varnish would have. When it is
+//! reached, fetches that nobody waits for end first. Such a fetch is called an orphan: its client left, and it goes on
 //! only to fill the cache.
 
 use std::collections::VecDeque;
@@ -14,21 +14,21 @@ use lacquer_params::Params;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Each request that waits takes two descriptors, its client's and the origin's: the rest is left to others.
+/// Each request that waits takes two descriptors, its client's and the origin's: the rest is left for other uses.
 const SHARE: u64 = 3;
 /// Seconds after which a request that found no room is refused. Abandoned work ends within milliseconds.
 const PATIENCE: f64 = 1.0;
-/// Varnish's own values where nobody chose.
+/// Varnish's defaults, for parameters that were not set.
 const POOL_MAX: u32 = 5000;
 const QUEUE_LIMIT: u32 = 20;
 
-/// How many requests may wait under the parameters of now, and what happens to one more.
+/// The number of requests that may wait under the current parameters, and the treatment of further ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
     most: u64,
-    /// So many more may wait for their turn.
+    /// The number of further requests that may wait for their turn.
     queue: u32,
-    /// It comes from the parameters for threads, and a request that finds no room is dropped as in Varnish.
+    /// The bound comes from the parameters for threads. A request that finds no room is dropped, as in Varnish.
     is_threads: bool,
 }
 
@@ -49,17 +49,18 @@ impl Bound {
         Bound { most: share, queue, is_threads: false }
     }
 
-    /// How long a request waits for its turn, in seconds.
+    /// Returns the longest wait of a request for its turn, in seconds.
     pub fn patience(self) -> f64 {
         if self.is_threads { f64::INFINITY } else { PATIENCE }
     }
 
-    /// Whether a request that finds no room is dropped instead of answered with 503.
+    /// Returns whether a request that finds no room is dropped instead of answered with 503.
     pub fn drops(self) -> bool {
         self.is_threads
     }
 
-    /// How many connections one backend may have in use, so that one that is stuck leaves room for the others.
+    /// Returns the number of connections that one backend may have in use, so that a backend that hangs leaves room for
+    /// the others.
     pub fn of_one_backend(self) -> u32 {
         if self.is_threads {
             return u32::MAX;
@@ -68,7 +69,7 @@ impl Bound {
     }
 }
 
-/// Counts what waits, over all reactors.
+/// Counts the requests that wait, over all reactors.
 #[derive(Default)]
 pub struct Admission {
     waiting: AtomicU64,
@@ -101,7 +102,7 @@ impl Drop for Queued<'_> {
 impl Admission {
     /// Returns a permit if there is room.
     pub fn enter(self: &Arc<Self>, bound: Bound) -> Option<Permit> {
-        // Those who queue go first.
+        // Requests in the queue go first.
         if self.queued.load(Ordering::Relaxed) > 0 { None } else { self.take(bound) }
     }
 
@@ -120,7 +121,7 @@ impl Admission {
         Permit(self.clone())
     }
 
-    /// Whether so many wait that none should be let in whose client may be gone already.
+    /// Returns whether so many wait that a request whose client may be gone should not enter.
     pub fn is_pressed(&self, bound: Bound) -> bool {
         2 * self.waiting() > bound.most
     }
@@ -197,7 +198,7 @@ impl Orphan {
     }
 }
 
-/// Orphans by age. Those that have ended are swept out when they may be the most.
+/// Orphans by age. Those that have ended are removed when they may be the majority.
 #[derive(Default)]
 struct Orphans {
     all: VecDeque<Arc<Orphan>>,
@@ -227,7 +228,7 @@ impl Orphans {
     }
 }
 
-/// Its fetch has it too.
+/// The fetch still holds it too.
 fn is_running(orphan: &Arc<Orphan>) -> bool {
     Arc::strong_count(orphan) > 1
 }

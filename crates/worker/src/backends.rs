@@ -19,13 +19,13 @@ pub struct Origin {
     pub spec: Backend,
     pub endpoint: Arc<Endpoint>,
     pub created: f64,
-    /// `Host` for requests that have none.
+    /// The `Host` header for requests that have none.
     pub host: Text,
     pub prober: Option<Prober>,
     vcl_name: String,
     counters: RwLock<Option<Arc<Segment<Vbe>>>>,
     connections: AtomicU32,
-    /// Of these, the ones whose response has begun, and pipes.
+    /// The connections among these whose response has begun, and pipes.
     answered: AtomicU32,
     waiting: AtomicU32,
     pub freed: tokio::sync::Notify,
@@ -74,12 +74,12 @@ impl Origin {
         self.prober.as_ref().is_some_and(Prober::is_sick)
     }
 
-    /// Lets those who wait for a connection see that there will be none.
+    /// Wakes the requests that wait for a connection, so that they see that there will be none.
     pub fn wake_all(&self) {
         self.freed.notify_waiters();
     }
 
-    /// Counters are there from load to discard, and shown while the VCL is warm.
+    /// Publishes the counters. They exist from load to discard, and are shown while the VCL is warm.
     pub fn publish(&self, vsm: &VsmDir, room: Option<&Cluster>) {
         let ident = format!("{}.{}", self.vcl_name, self.spec.name);
         let made = Segment::<Vbe>::create_in(vsm, room, &ident);
@@ -103,14 +103,14 @@ impl Origin {
         }
     }
 
-    /// Counts something, if the counters are there.
+    /// Updates the counters, if they exist.
     pub fn count(&self, what: impl FnOnce(&Vbe)) {
         if let Some(counters) = &*self.counters.read() {
             what(counters);
         }
     }
 
-    /// Counts why there was no connection; 0: it was not tried, as it failed a moment ago.
+    /// Counts a failure to connect by its reason. 0 means that none was tried, because one failed a moment ago.
     pub fn count_failure(&self, errno: i32) {
         self.count(|c| match errno {
             0 => c.helddown.add(1),
@@ -123,13 +123,13 @@ impl Origin {
         });
     }
 
-    /// Returns how many connections there may be by its declaration.
+    /// Returns the limit of connections that the backend's declaration sets.
     pub fn declared_limit(&self) -> u32 {
         self.spec.max_connections.filter(|&n| n > 0).unwrap_or(u32::MAX)
     }
 
-    /// Takes a slot, which [`OriginSlot`] gives back. There may be as many as were declared, and `most` that wait for
-    /// a response; false if there is none.
+    /// Takes a slot, which [`OriginSlot`] gives back. The limits are the declared one, and `most` for those that wait
+    /// for a response. Returns false if no slot is free.
     ///
     /// [`OriginSlot`]: crate::origin_slot::OriginSlot
     pub(crate) fn enter(&self, most: u32) -> bool {
@@ -142,7 +142,7 @@ impl Origin {
         true
     }
 
-    /// One that has a slot has its response, or is a pipe: it does not count towards those that wait.
+    /// Records that the holder of a slot has its response or is a pipe. It does not count as waiting any more.
     pub(crate) fn answer(&self) {
         self.answered.fetch_add(1, Ordering::Relaxed);
         if self.has_queue() {
@@ -150,7 +150,7 @@ impl Origin {
         }
     }
 
-    /// The slot of one that was answered is about to be given back.
+    /// Records that the slot of an answered request is about to be given back.
     pub(crate) fn forget_answer(&self) {
         self.answered.fetch_sub(1, Ordering::Relaxed);
     }
@@ -160,7 +160,7 @@ impl Origin {
         self.freed.notify_one();
     }
 
-    /// Whether others are in the queue for a slot; they go first.
+    /// Returns whether requests are in the queue for a slot. They go first.
     pub fn has_queue(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) != 0
     }
@@ -184,7 +184,7 @@ impl Origin {
     }
 }
 
-/// A backend without timeouts of its own has those of the one that connects for it.
+/// Gives a backend without timeouts of its own those of the backend that connects for it.
 fn inherit_timeouts(spec: &mut Backend, via: &Backend) {
     let pairs = [
         (&mut spec.connect_timeout, via.connect_timeout),

@@ -1,7 +1,7 @@
-//! The number of connections of each reactor, and the way by which an accepted connection moves to another reactor.
+//! Balances connections: counts those of each reactor, and moves accepted connections to other reactors.
 //!
-//! The reactor that wakes first accepts all connections that wait. If it kept them, a burst of clients who then stay
-//! would occupy one reactor, and the other cores would have nothing to do.
+//! The reactor that wakes first accepts all connections that wait. If it kept them, a burst of clients that stay
+//! connected would occupy one reactor, and the other cores would be idle.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,21 +16,21 @@ pub struct ConnectionBalancer {
     members: Vec<Member>,
 }
 
-/// Apart from its neighbours, which other cores write.
+/// A reactor's count. It has a cache line of its own, because other cores write its neighbours.
 #[repr(align(128))]
 struct Member {
     connections: AtomicUsize,
     arrivals: UnboundedSender<Arrival>,
 }
 
-/// A connection that was accepted, on its way to whoever is to serve it.
+/// An accepted connection on its way to the reactor that serves it.
 pub struct Arrival {
     pub stream: Stream,
     pub listener: Arc<Listener>,
     pub lease: ConnectionLease,
 }
 
-/// Counts as one of a reactor's connections for as long as it lives.
+/// One of a reactor's connections, counted for as long as this lives.
 pub struct ConnectionLease {
     balancer: Arc<ConnectionBalancer>,
     pub reactor: usize,
@@ -43,7 +43,7 @@ impl Drop for ConnectionLease {
 }
 
 impl ConnectionBalancer {
-    /// So many reactors, and what each is to receive from.
+    /// Returns a balancer for so many reactors, and the queue from which each receives connections.
     pub fn new(reactors: usize) -> (Arc<ConnectionBalancer>, Vec<UnboundedReceiver<Arrival>>) {
         let mut ends = Vec::with_capacity(reactors);
         let members = (0..reactors).map(|_| {
@@ -55,7 +55,7 @@ impl ConnectionBalancer {
         (Arc::new(balancer), ends)
     }
 
-    /// Where a connection goes that `own` has accepted: it stays, unless another has clearly less to do.
+    /// Chooses the reactor for a connection that `own` has accepted: `own`, unless another has clearly fewer.
     pub fn lease(self: &Arc<ConnectionBalancer>, own: usize) -> ConnectionLease {
         let count = |id: usize| self.members[id].connections.load(Ordering::Relaxed);
         let idlest = (0..self.members.len()).min_by_key(|&id| count(id)).unwrap_or(own);
@@ -65,7 +65,7 @@ impl ConnectionBalancer {
         ConnectionLease { balancer: self.clone(), reactor }
     }
 
-    /// Hands a connection to the reactor of its place, which lives as long as the process.
+    /// Hands a connection to the reactor that its lease names, which lives as long as the process.
     pub fn send(&self, arrival: Arrival) {
         let _ = self.members[arrival.lease.reactor].arrivals.send(arrival);
     }

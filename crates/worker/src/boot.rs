@@ -1,4 +1,4 @@
-//! From the manager's configuration to running reactors.
+//! Starts the worker: from the manager's configuration to running reactors.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -34,7 +34,7 @@ use crate::turn::{Place, in_turns};
 use crate::vcl_table::VclTable;
 use crate::vxids::Vxids;
 
-/// For so many descriptors the kernel's table is made at the start; it takes eight bytes for each.
+/// The number of descriptors for which the kernel's table is allocated at the start. It takes eight bytes for each.
 const DESCRIPTORS_AT_ONCE: u64 = 1 << 16;
 
 const MAKERS: Makers = Makers {
@@ -42,7 +42,7 @@ const MAKERS: Makers = Makers {
     fetch: |reactor, params| FetchDriver::new(reactor, params).hide(),
 };
 
-/// Sets everything up; when it returns the reactors run and wait for leave to accept.
+/// Sets everything up. When it returns, the reactors run and wait for permission to accept.
 pub fn boot(link: RawFd) -> Result<(Arc<Shared>, UnixStream), String> {
     crate::sys::prepare_heap();
     crate::sys::watch_for_faults(crate::control::panics::last_words);
@@ -70,16 +70,16 @@ pub fn boot(link: RawFd) -> Result<(Arc<Shared>, UnixStream), String> {
     Ok((shared, link))
 }
 
-/// How many descriptors the process may have.
+/// Returns the number of descriptors that the process may have.
 fn descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Lets the table of descriptors grow while there is one thread. Once there are more, the kernel waits for
-/// all cores whenever it grows, and `accept` with it: ten milliseconds in which a reactor serves nobody.
+/// Grows the table of descriptors while there is one thread. With more threads the kernel waits for all cores
+/// whenever the table grows, and `accept` waits too: for ten milliseconds the reactor serves nobody.
 fn make_room_for_descriptors(any: &UnixStream) {
     let highest = descriptor_limit().min(DESCRIPTORS_AT_ONCE).saturating_sub(1);
-    drop(rustix::io::fcntl_dupfd_cloexec(any, highest as RawFd)); // where it fails it grows later
+    drop(rustix::io::fcntl_dupfd_cloexec(any, highest as RawFd)); // if this fails, the table grows later
 }
 
 fn share(config: WorkerConfig) -> Result<Arc<Shared>, String> {
@@ -133,7 +133,7 @@ fn start_reactors(shared: &Arc<Shared>, sockets: &[Arc<Inherited>]) -> Result<()
                 Ok(runtime) => {
                     shared.runtimes.add(runtime.handle().clone());
                     let _ = started.send(Ok(()));
-                    react(&runtime, Reactor::new(shared, id, MAKERS), &balancer, arrivals, sockets);
+                    react(&runtime, &Reactor::new(shared, id, MAKERS), &balancer, arrivals, sockets);
                 }
                 Err(e) => drop(started.send(Err(e))),
             })
@@ -144,7 +144,7 @@ fn start_reactors(shared: &Arc<Shared>, sockets: &[Arc<Inherited>]) -> Result<()
     Ok(())
 }
 
-/// An event loop for tasks that stay on their thread. It cannot be moved, so each reactor makes its own.
+/// Makes an event loop for tasks that stay on their thread. It cannot be moved, so each reactor makes its own.
 fn reactor_runtime() -> io::Result<LocalRuntime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -166,7 +166,7 @@ fn spawn(
 
 fn react(
     runtime: &LocalRuntime,
-    reactor: Rc<Reactor>,
+    reactor: &Rc<Reactor>,
     balancer: &Arc<ConnectionBalancer>,
     arrivals: UnboundedReceiver<Arrival>,
     sockets: Vec<Arc<Inherited>>,
@@ -174,13 +174,13 @@ fn react(
     crate::sys::prepare_thread();
     reactor.watched.on_this_thread();
     for socket in sockets {
-        spawn(runtime, &reactor, Place::Accepting, accept_loop(reactor.clone(), balancer.clone(), socket));
+        spawn(runtime, reactor, Place::Accepting, accept_loop(reactor.clone(), balancer.clone(), socket));
     }
-    spawn(runtime, &reactor, Place::Accepting, arrivals_loop(reactor.clone(), arrivals));
-    spawn(runtime, &reactor, Place::Sweeping, reactor.clone().keep_sweeping());
-    // A round looks at all connections, however many.
+    spawn(runtime, reactor, Place::Accepting, arrivals_loop(reactor.clone(), arrivals));
+    spawn(runtime, reactor, Place::Sweeping, reactor.clone().keep_sweeping());
+    // A round checks all connections, however many there are.
     let watching = tokio::task::unconstrained(crate::origin_watch::watch(reactor.clone()));
-    spawn(runtime, &reactor, Place::Housekeeping, watching);
-    let work = pin!(Rc::clone(&reactor).housekeeping());
+    spawn(runtime, reactor, Place::Housekeeping, watching);
+    let work = pin!(Rc::clone(reactor).housekeeping());
     runtime.block_on(in_turns(&reactor.watched.turn, Place::Housekeeping, work));
 }

@@ -1,8 +1,8 @@
 //! The sending side of a client's connection, and the first bytes of a response that may go out ahead of the rest.
 //!
-//! A client that has closed its connection and one that has only shut down its sending side look the same to TCP,
-//! until something is sent: the first refuses it with a reset. Every HTTP/1 response begins with the same bytes, so
-//! that they can be sent one by one while the rest of the response is not known yet.
+//! A client that has closed its connection and one that has only shut down its sending side look the same to TCP until
+//! something is sent: the closed one responds with a reset. Every HTTP/1 response begins with the same bytes, so that
+//! they can be sent one by one while the rest of the response is not known yet.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -13,7 +13,7 @@ use lacquer_backend::TxHalf;
 /// The beginning of every response.
 const BEGINNING: &[u8] = b"HTTP/1.";
 
-/// The most parts that one write takes; further ones wait for the next.
+/// The largest number of parts in one write. Further ones wait for the next.
 const MOST_PARTS: usize = 20;
 
 /// Drops so many bytes, which were sent, from the beginning of the parts.
@@ -28,7 +28,7 @@ pub fn advance(parts: &mut [&[u8]], mut n: usize) {
 /// The sending side of a client's connection.
 pub struct ClientSocket {
     half: TxHalf,
-    /// How many bytes of the next response were sent ahead.
+    /// The number of bytes of the next response that were sent ahead.
     ahead: Cell<usize>,
 }
 
@@ -37,7 +37,7 @@ impl ClientSocket {
         ClientSocket { half, ahead: Cell::new(0) }
     }
 
-    /// Sends the next byte of the response that is waited for; returns false once all that is known were sent.
+    /// Sends the next byte of the response that the client waits for. Returns false once all known bytes were sent.
     pub fn send_ahead(&self) -> io::Result<bool> {
         let at = self.ahead.get();
         let Some(byte) = BEGINNING.get(at..=at) else { return Ok(false) };
@@ -54,7 +54,7 @@ impl ClientSocket {
         self.ahead.get() > 0
     }
 
-    /// Returns how many bytes of a response's head were sent already, for the one who sends the rest.
+    /// Returns the number of bytes of a response's head that were sent already, and resets it.
     pub fn take_ahead(&self) -> usize {
         self.ahead.replace(0)
     }
@@ -74,7 +74,7 @@ impl ClientSocket {
         }
     }
 
-    /// Lets go of the sending side without the shutdown that dropping it would do.
+    /// Drops the sending side without shutting it down.
     pub fn forget(self) {
         self.half.forget();
     }

@@ -1,5 +1,5 @@
-//! Where a request sends its response: the client's connection, or one stream of it. With the stream that its
-//! body may come from ([`crate::req_body`]) this is all that a request knows of the protocol it came by.
+//! The destination of a response: the client's connection, or one stream of it. Together with the stream that
+//! a body may come from ([`crate::req_body`]), this is all that depends on the protocol in a request.
 
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use std::rc::Rc;
 use crate::client_socket::ClientSocket;
 use crate::h2::Stream;
 
-/// Where a response goes.
+/// The destination of a response.
 #[derive(Clone)]
 pub enum ClientTransport {
     Socket(Rc<ClientSocket>),
@@ -30,7 +30,7 @@ impl ClientTransport {
         }
     }
 
-    /// As `req.transport` names it.
+    /// Returns the name that `req.transport` has for it.
     pub fn name(&self) -> &'static str {
         match self {
             ClientTransport::Socket(_) => "HTTP/1",

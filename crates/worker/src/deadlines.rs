@@ -1,10 +1,9 @@
-//! Idle deadlines of a reactor's connections, looked at in turns instead of one timer each.
+//! Idle deadlines of a reactor's connections, checked in turns instead of by one timer each.
 //!
-//! A connection is idle between any two requests, so a timer would be set and taken back for every
-//! request. Here both are a store into a cell, and the time is that of the last sweep: no clock is read. A
-//! deadline stands in the queue of one turn, and what became of it is seen when that turn comes: thousands
-//! of idle connections cost nothing until then.
-//! The price is precision: a connection may stay two sweeps' intervals longer than it should.
+//! A connection is idle between any two requests, so a timer would be set and cancelled for every request. Here both
+//! are a store into a cell, and the time is that of the last sweep: no clock is read. A deadline is in the queue of one
+//! turn and is checked when that turn comes. Thousands of idle connections cost nothing until then. The price is
+//! precision: a connection may stay open for two sweep intervals longer than it should.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -15,14 +14,15 @@ use std::time::Duration;
 
 use crate::clock;
 
-/// How late a deadline may be noticed, and how old the time may be that it is counted from.
+/// The time between sweeps: the delay with which a deadline may be noticed, and the largest age of the time
+/// that it counts from.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(50);
-/// No turn is planned further ahead, in seconds, so that connections that are gone are soon forgotten.
+/// No turn is planned further ahead than this, in seconds, so that closed connections leave the queues soon.
 const HORIZON: f64 = 10.0;
-/// The turn of a deadline that stands in no queue.
+/// The turn of a deadline that is in no queue.
 const NO_TURN: u64 = u64::MAX;
 
-/// Turns are counted in sweeps' intervals.
+/// Returns the last turn before a time. Turns are counted in sweep intervals.
 fn turn_before(at: f64) -> u64 {
     (at / SWEEP_INTERVAL.as_secs_f64()) as u64
 }
@@ -42,14 +42,14 @@ impl Moment {
     }
 }
 
-/// Whether a connection may be closed before its time where descriptors are needed.
+/// The state of a connection that decides whether it may be closed early when descriptors are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idleness {
-    /// Something goes on.
+    /// A request is at work.
     Busy,
     /// It waits for a request after others.
     Kept,
-    /// It never asked for anything.
+    /// It has never sent a request.
     Silent,
 }
 
@@ -58,7 +58,7 @@ pub struct Deadline {
     me: Weak<Deadline>,
     queues: Rc<Queues>,
     at: Cell<f64>,
-    /// When it is looked at.
+    /// The turn in which it is checked.
     turn: Cell<u64>,
     expired: Cell<bool>,
     idleness: Cell<Idleness>,
@@ -66,12 +66,12 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// The time of the last sweep.
+    /// Returns the time of the last sweep.
     pub fn now(&self) -> Moment {
         Moment(self.queues.clock.get())
     }
 
-    /// Runs out so many seconds after a moment, never earlier.
+    /// Sets the deadline to so many seconds after a moment. It never expires earlier.
     pub fn arm(&self, since: Moment, seconds: f64) {
         self.expired.set(false);
         self.idleness.set(Idleness::Busy);
@@ -82,15 +82,15 @@ impl Deadline {
         }
     }
 
-    /// Puts it into the queue of the last turn before its time, but none before `least`. Where it stood
-    /// before, it is not found any more.
+    /// Puts the deadline into the queue of the last turn before its time, but of none before `least`. Its
+    /// entry in an earlier queue becomes invalid.
     fn queue(&self, least: u64) {
         let turn = turn_before(self.at.get().min(self.queues.clock.get() + HORIZON)).max(least);
         self.turn.set(turn);
         self.queues.turns.borrow_mut().entry(turn).or_default().push(self.me.clone());
     }
 
-    /// Its turn has come.
+    /// Checks the deadline when its turn has come.
     fn look(&self, now: f64) {
         self.turn.set(NO_TURN);
         let at = self.at.get();
@@ -114,12 +114,12 @@ impl Deadline {
         self.idleness.set(Idleness::Busy);
     }
 
-    /// Until it is armed or disarmed, the deadline may be brought forward; see [`Deadlines::shed`].
+    /// Allows the deadline to be brought forward, until it is armed or disarmed; see [`Deadlines::shed`].
     pub fn offer(&self, idleness: Idleness) {
         self.idleness.set(idleness);
     }
 
-    /// Whether the time is over; else the task is woken when it is.
+    /// Returns whether the time is over. Otherwise the task is woken when it is.
     pub fn poll_expired(&self, cx: &Context<'_>) -> bool {
         if self.expired.get() {
             return true;
@@ -131,7 +131,7 @@ impl Deadline {
         false
     }
 
-    /// Returns the result of the work; `None` if it has none within so many seconds after a moment.
+    /// Returns the result of the work, or `None` if there is none within so many seconds after a moment.
     pub async fn limit<T>(&self, since: Moment, seconds: f64, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         self.arm(since, seconds);
@@ -148,7 +148,7 @@ impl Deadline {
 
 /// State that a reactor's deadlines share.
 struct Queues {
-    /// The time of the last sweep.
+    /// Returns the time of the last sweep.
     clock: Cell<f64>,
     turns: RefCell<BTreeMap<u64, Vec<Weak<Deadline>>>>,
 }
@@ -192,13 +192,13 @@ impl Deadlines {
         }
     }
 
-    /// Lets the next turn come.
+    /// Waits for the next turn and checks its deadlines.
     pub async fn next_turn(&self) {
         tokio::time::sleep(SWEEP_INTERVAL).await;
         self.sweep(clock::monotonic());
     }
 
-    /// Ends the time of at most so many idle connections, those whose time is over first; returns how many.
+    /// Expires at most so many idle connections, the next to expire first. Returns their number.
     pub fn shed(&self, idleness: Idleness, most: usize) -> usize {
         let found = self.find_idle(idleness, most);
         for deadline in &found {

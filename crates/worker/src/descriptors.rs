@@ -1,41 +1,41 @@
-//! Descriptors kept in reserve: what serves clients leaves enough for what keeps the service up (accepting, the
-//! link to the manager, the log, new programs).
+//! Descriptors in reserve: connections of clients leave enough for the service itself (accepting, the link to the
+//! manager, the log, new programs).
 //!
-//! The kernel gives each new descriptor the lowest free number, so that a high number tells that nearly all below
-//! it are in use. Nothing needs to be counted.
+//! The kernel gives each new descriptor the lowest free number, so a high number means that nearly all numbers below it
+//! are in use. Nothing needs to be counted.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lacquer_params::Params;
 
-/// The reserve unless it was chosen: this part of all, within these bounds.
+/// The default reserve: this part of all descriptors, within these bounds.
 const PART: u64 = 16;
 const LEAST: u64 = 16;
 const MOST: u64 = 256;
-/// In seconds; those who were accepted last are taken for idle within this time.
+/// The seconds for which idle clients that sent requests are spared. The newest clients count as idle within this time.
 const SPARED_FOR: f64 = 0.25;
 
-/// The limit of this process, and calls for help.
+/// The limit of this process, and the calls for descriptors.
 pub struct Descriptors {
     limit: u64,
-    /// How often a reactor found that there are few, and how often that there are none.
+    /// Counts of the times when a reactor found few descriptors, and when it found none.
     few: AtomicU64,
     none: AtomicU64,
-    /// Until when clients that asked for something stay, in milliseconds of the monotonic clock.
+    /// The time until which clients that sent requests are spared, in milliseconds of the monotonic clock.
     spared_until: AtomicU64,
 }
 
-/// How much descriptors are needed.
+/// The urgency of a need for descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// There are few: clients that never asked for anything may go.
+    /// There are few: clients that never sent a request may be closed.
     Soon,
-    /// There are none: idle clients may go.
+    /// There are none: all idle clients may be closed.
     Urgent,
 }
 
-/// The calls for help so far.
+/// The calls for descriptors so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calls {
     few: u64,
@@ -43,17 +43,17 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Returns what was called for since then.
+    /// Returns the most urgent call since then.
     pub fn since(self, before: Calls) -> Option<Need> {
-        if self.none != before.none {
-            Some(Need::Urgent)
-        } else {
+        if self.none == before.none {
             (self.few != before.few).then_some(Need::Soon)
+        } else {
+            Some(Need::Urgent)
         }
     }
 }
 
-/// From which number on something is not done any more.
+/// The descriptor numbers from which on certain work stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
     /// Idle connections are closed to make room.
@@ -82,24 +82,24 @@ impl Descriptors {
         marks(self.limit, u64::from(params.descriptor_reserve))
     }
 
-    /// Asks all reactors to close what is idle.
+    /// Asks all reactors to close idle connections.
     pub fn call(&self, need: Need) {
         let calls = if need == Need::Urgent { &self.none } else { &self.few };
         calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Clients that never asked for anything were closed: as long as there are such, of whichever reactor, the
-    /// others stay.
+    /// Records that clients that never sent a request were closed. As long as any reactor has such clients, the others
+    /// are spared.
     pub fn spare_kept(&self, now: f64) {
         self.spared_until.fetch_max(millis(now + SPARED_FOR), Ordering::Relaxed);
     }
 
-    /// Whether idle clients that asked for something may be closed.
+    /// Returns whether idle clients that sent requests may be closed.
     pub fn may_close_kept(&self, now: f64) -> bool {
         millis(now) >= self.spared_until.load(Ordering::Relaxed)
     }
 
-    /// How often that was asked.
+    /// Returns the number of calls so far.
     pub fn calls(&self) -> Calls {
         Calls { few: self.few.load(Ordering::Relaxed), none: self.none.load(Ordering::Relaxed) }
     }

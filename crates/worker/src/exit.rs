@@ -1,5 +1,5 @@
-//! The ways by which a response leaves. Each protocol has its sink; this is any of them, for what is above filters or
-//! within an included response and does not know which.
+//! The sink of either protocol, for the code above filters and within included responses, which does not depend on the
+//! protocol.
 
 use lacquer_cache::Object;
 use lacquer_deliver::{SendError, Sink};
@@ -12,7 +12,7 @@ pub enum Exit {
     Http2(StreamSender),
 }
 
-/// The futures of HTTP/2 are large, and those of every connection would be as large.
+/// The futures of HTTP/2 are boxed, because they are large and would enlarge those of every connection.
 impl Sink for Exit {
     async fn write(&mut self, piece: &[u8]) -> Result<(), SendError> {
         match self {

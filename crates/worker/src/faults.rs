@@ -1,5 +1,5 @@
-//! A panic while serving one request ends that request, not the worker; and what is rare stays out of the
-//! way of what is not.
+//! Contains panics: one in a request ends that request, not the worker. Also keeps rare, large futures out of
+//! frequent ones.
 
 use std::any::Any;
 use std::future::Future;
@@ -12,8 +12,8 @@ use lacquer_shm::Vxid;
 use crate::reactor::Reactor;
 use crate::turn::{Place, poll_within};
 
-/// Runs a future; a panic inside it becomes its text. The future comes pinned, since moving one that
-/// holds a whole request's steps costs more than running it. The watchdog sees it `at` this transaction and place.
+/// Runs a future and returns the text of a panic inside it. The future comes pinned, because moving one that holds all
+/// steps of a request costs more than running it. The watchdog sees it `at` this transaction and place.
 pub async fn caught<F: Future>(
     reactor: &Reactor,
     at: (Vxid, Place),
@@ -29,8 +29,8 @@ pub async fn caught<F: Future>(
     .await
 }
 
-/// A future on the heap, made out of line: what is large and seldom needed does not widen the frame of who is
-/// polled all the time.
+/// Makes a future on the heap, out of line. A large and rare future then does not enlarge the stack frame of
+/// one that is polled often.
 #[cold]
 #[inline(never)]
 pub fn apart<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {

@@ -1,5 +1,5 @@
 //! Gives memory back to the system after a peak: free blocks of the heap, and free pages of the storages. It runs on a
-//! thread of its own every few seconds, and only when there is much, so that a steady load does not pay for it.
+//! thread of its own every few seconds, and acts only if much is free, so that it costs a steady load nothing.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,13 @@ use crate::sys;
 
 /// Time between two looks.
 const EVERY: Duration = Duration::from_secs(5);
-/// Less than this is not worth the locks and the page faults.
+/// The least amount of free memory that is worth the locks and the page faults.
 const WORTH: u64 = 8 << 20;
 
-/// Looks for memory that is free and was free when it looked before.
+/// Finds memory that is free now and was free at the last check.
 pub struct GiveBack {
     last: Instant,
-    /// The least that was free in the heap since it was trimmed. More than that came free later.
+    /// The smallest free amount of the heap since it was trimmed. Any excess was freed later.
     heap: u64,
     /// Bytes of each storage that were resident and not in use.
     storages: Vec<u64>,
@@ -27,7 +27,7 @@ impl GiveBack {
         GiveBack { last: Instant::now(), heap: 0, storages: vec![0; shared.stevedores.all().len()] }
     }
 
-    /// Gives back what is due. Cheap if it is not time yet.
+    /// Gives back memory that is due. Cheap if it is not time yet.
     pub fn look(&mut self, shared: &Shared) {
         if self.last.elapsed() < EVERY {
             return;
@@ -37,7 +37,7 @@ impl GiveBack {
             sys::trim_heap();
         }
         for (stevedore, before) in shared.stevedores.all().iter().zip(&mut self.storages) {
-            // Holes in a file on a disk would take away what the manager reserved there.
+            // Holes in a file on a disk would free space that the manager reserved there.
             if stevedore.kind() != Kind::Malloc {
                 continue;
             }
@@ -51,15 +51,16 @@ impl GiveBack {
     }
 }
 
-/// Whether trimming is worth it. A trim does not change how much is free, so what was free then does not count again.
+/// Returns whether trimming is worth it. A trim does not change how much is free, so memory that was free then does not
+/// count again.
 fn heap_is_due(floor: &mut u64, free: u64) -> bool {
     let due = free > floor.saturating_add(WORTH);
     *floor = if due { free } else { free.min(*floor) };
     due
 }
 
-/// Whether a storage has much free that it will not need soon: it was free at the last look, too, and a limited one is
-/// not nearly full.
+/// Returns whether a storage has much free memory that it will not need soon: it was free at the last check too, and a
+/// limited storage is not nearly full.
 fn storage_is_due(before: u64, now: u64, used: u64, limit: Option<u64>) -> bool {
     let has_room = limit.is_none_or(|limit| limit.saturating_sub(used) >= limit / 4);
     before.min(now) >= WORTH && has_room

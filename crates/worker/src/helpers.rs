@@ -17,14 +17,14 @@ use crate::give_back::GiveBack;
 use crate::shared::Shared;
 use crate::stevedores::Stevedores;
 
-/// Seconds between two looks at the gauges.
+/// Seconds between two updates of the gauges.
 const PUBLISH_EVERY: f64 = 0.1;
-/// Bytes of the log's ring given back in that time. A page costs the next writer about a microsecond, so
-/// this is a quarter of a per cent of one core at most, however much is logged.
+/// Bytes of the log's ring that are freed in that time. A page costs the next writer about a microsecond, so
+/// this takes at most a quarter of a per cent of one core, however much is logged.
 const RELEASE_AT_ONCE: usize = 1 << 20;
-/// Objects removed before others may have the locks and the log is written.
+/// Objects that are removed before the locks are released and the log is written.
 const EXPIRE_AT_ONCE: usize = 100;
-/// Seconds that the ban lurker works before it leaves its core to reactors, and for how long.
+/// Seconds for which the ban lurker works at a time, and seconds of its pause, in which reactors have the core.
 const LURK_AT_ONCE: f64 = 0.002;
 const LURK_PAUSE: f64 = 0.0002;
 /// Longest sleep, so that a clock that jumps is noticed.
@@ -33,7 +33,7 @@ const LONGEST_SLEEP: f64 = 60.0;
 static EXPIRY: Bell = Bell::new();
 static LURKER: Bell = Bell::new();
 
-/// Wakes one thread from its sleep; rung too early it is remembered.
+/// Wakes one thread from its sleep. A ring before the sleep is remembered.
 struct Bell {
     rung: Mutex<bool>,
     changed: Condvar,
@@ -58,7 +58,7 @@ impl Bell {
     }
 }
 
-/// Returns the configuration that the cache is made with.
+/// Returns the configuration of the cache.
 pub fn cache_config(params: &Params, stevedores: &Stevedores) -> Config {
     Config {
         stevedores: stevedores.all().to_vec(),
@@ -70,12 +70,12 @@ pub fn cache_config(params: &Params, stevedores: &Stevedores) -> Config {
     }
 }
 
-/// Lets the lurker look at the bans now.
+/// Wakes the ban lurker.
 pub fn kick_lurker() {
     LURKER.ring();
 }
 
-/// Lets helpers see new parameters.
+/// Wakes the helpers that depend on parameters.
 pub fn params_changed() {
     LURKER.ring();
 }
@@ -148,7 +148,7 @@ fn publish_for_ever(shared: &Shared) {
     }
 }
 
-/// Copies what others count to where readers see it, and applies parameters that the cache keeps.
+/// Copies the counts of others into the published counters, and applies parameters that the cache keeps.
 fn publish(shared: &Shared, started: f64) {
     let main: &Main = &shared.counters;
     main.uptime.set((clock::real() - started).max(0.0) as u64);
@@ -157,7 +157,7 @@ fn publish(shared: &Shared, started: f64) {
     shared.locks.publish();
     shared.tag_counters.publish(shared.cache.tag_stats());
     let params = shared.params();
-    // Reactors stand in for the threads that Varnish would run; who watches these gauges set the parameters.
+    // These gauges show the threads that Varnish would run by the parameters; reactors replace them.
     main.pools.set(u64::from(params.thread_pools));
     main.threads.set(u64::from(params.thread_pools) * u64::from(params.thread_pool_min));
     main.n_waiting.set(shared.admission.waiting());

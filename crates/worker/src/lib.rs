@@ -1,8 +1,8 @@
-//! The worker: the process that faces the network.
+//! The worker: the process that serves clients and fetches from origins.
 //!
-//! One reactor a core serves clients and fetches from origins ([`session`], [`client`], [`fetch`]);
-//! the main thread listens to the manager ([`control`]); helpers expire objects and test bans
-//! ([`helpers`]). All unsafe code of the crate is in [`sys`].
+//! One reactor per core serves clients and fetches from origins (`session`, `client`, `fetch`). The main
+//! thread carries out the manager's requests (`control`). Helper threads expire objects and test bans
+//! (`helpers`). All unsafe code of the crate is in `sys`.
 #![deny(unsafe_code)]
 
 mod accept;
@@ -66,7 +66,7 @@ mod watched;
 use std::os::fd::RawFd;
 use std::process::ExitCode;
 
-/// Serves until the manager says stop or goes away. `link` is the inherited socket towards it.
+/// Serves until the manager stops the worker or goes away. `link` is the inherited socket towards it.
 pub fn run(link: RawFd) -> ExitCode {
     match boot::boot(link) {
         Ok((shared, link)) => control::serve(&shared, link),

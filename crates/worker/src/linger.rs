@@ -1,6 +1,6 @@
-//! The lingering close. A socket that is closed while something it received is unread sends a reset, and a client
-//! that gets one may lose the answer that was on its way: the 400 that tells it what is wrong. So the sending
-//! side ends first, and what still comes is read and thrown away, within bounds of time and bytes.
+//! The lingering close. A socket that is closed while received bytes are unread sends a reset. A client that gets one
+//! may lose the response that was on its way, such as the 400 with the reason. So the sending side ends first, and
+//! further bytes are read and discarded, within bounds of time and bytes.
 
 use std::task::Poll;
 
@@ -10,12 +10,12 @@ use lacquer_http::SessClose;
 use crate::deadlines::Deadline;
 use crate::req_body::Rx;
 
-/// The most that is thrown away.
+/// The largest number of bytes that are discarded.
 const MOST: usize = 16 << 20;
 /// Bytes read at a time. They are on the stack, so that a client that lingers holds no memory.
 const STEP: usize = 16 << 10;
 
-/// Whether a connection that ends for this reason may have something unread. `unread` tells that part of a request
+/// Returns whether a connection that ends for this reason may have unread bytes. `unread` means that part of a request
 /// was not read.
 pub fn is_due(reason: SessClose, unread: bool) -> bool {
     match reason {
@@ -33,7 +33,7 @@ pub fn is_due(reason: SessClose, unread: bool) -> bool {
     }
 }
 
-/// Ends the sending side, then reads until the client ends its own, has sent too much, or `seconds` are over.
+/// Ends the sending side, then reads until the client ends its own side, has sent too much, or `seconds` are over.
 pub async fn linger(tx: &TxHalf, rx: &mut Rx, deadline: &Deadline, seconds: f64) {
     if seconds <= 0.0 {
         return;

@@ -1,4 +1,4 @@
-//! The parameters of now, and what is set when they change.
+//! The current parameters, and the settings that follow their changes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use lacquer_shm::Tag;
 use lacquer_shm::vsl::{Limits, Mask};
 use parking_lot::RwLock;
 
-/// The parameters, as the manager last told them.
+/// The parameters that the manager sent last.
 pub struct LiveParams {
     now: RwLock<Arc<Params>>,
     generation: AtomicU64,
@@ -30,13 +30,13 @@ impl LiveParams {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Changes with every change of a parameter; cheap to look at.
+    /// Returns a number that changes with every change of a parameter. Cheap to read.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 }
 
-/// Sets what is not looked up in the parameters every time.
+/// Applies the parameters that are not looked up at each use.
 pub fn apply_settings(log: &Log, params: &Params) {
     let mut mask = Mask::default();
     for tag in Tag::ALL {

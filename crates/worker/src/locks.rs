@@ -1,7 +1,7 @@
-//! Counters under the names of Varnish's locks, for those who watch them.
+//! Counters under the names of Varnish's locks, for tools that show them.
 //!
-//! Lacquer has other locks, so nearly all of these counters stay zero. A counter that shows something besides locking
-//! is kept up to date: there is one lock `conn_pool` for each set of idle connections, made and destroyed with it.
+//! Lacquer has other locks, so nearly all of these counters stay zero. One that also shows something else is kept up to
+//! date: there is one lock `conn_pool` for each set of idle connections, created and destroyed with it.
 
 use lacquer_backend::endpoint;
 use lacquer_shm::vsc::Lck;
@@ -35,7 +35,7 @@ const CLASSES: [&str; 23] = [
 const CONN_POOL: &str = "conn_pool";
 
 pub struct Locks {
-    /// They are shown for as long as these live.
+    /// The counters by lock. They are shown for as long as these live.
     classes: Vec<(&'static str, Segment<Lck>)>,
 }
 

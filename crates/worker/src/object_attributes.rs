@@ -2,7 +2,7 @@
 
 use lacquer_cache::Object;
 
-/// Bits of the first byte: which of the two parts follow, in this order.
+/// Bits of the first byte. Each is set if that part follows; the parts are in this order.
 const HAS_LENGTH: u8 = 1;
 const HAS_PROGRAM: u8 = 2;
 
@@ -18,12 +18,12 @@ fn parts(object: &Object) -> Option<(Option<u64>, Option<&[u8]>)> {
     Some((length, (kinds & HAS_PROGRAM != 0).then_some(rest)))
 }
 
-/// The length of a gzipped body after unpacking, if the fetch found it out.
+/// Returns the length of a gzipped body after unpacking, if the fetch recorded it.
 pub fn unpacked_len(object: &Object) -> Option<u64> {
     parts(object)?.0
 }
 
-/// The ESI program of a body that has ESI in it.
+/// Returns the ESI program of a body with ESI.
 pub fn esi_program(object: &Object) -> Option<&[u8]> {
     parts(object)?.1
 }

@@ -1,11 +1,11 @@
 //! A slot among the connections of an origin (`max_connections`). It is a value, so that it is given back
-//! however its holder ends, after a panic too.
+//! however its holder ends, also by a panic.
 
 use std::sync::Arc;
 
 use crate::backends::Origin;
 
-/// One connection in use, or about to be. Dropping it frees the slot for the next in the queue.
+/// A slot for one connection. Dropping it frees the slot for the next in the queue.
 pub struct OriginSlot {
     origin: Arc<Origin>,
     is_counted: bool,
@@ -13,7 +13,7 @@ pub struct OriginSlot {
 }
 
 impl OriginSlot {
-    /// Takes a slot, of which there are at most `most`; `None` if all are in use.
+    /// Takes a slot. Returns `None` if `most` are in use.
     pub fn take(origin: &Arc<Origin>, most: u32) -> Option<OriginSlot> {
         origin.enter(most).then(|| OriginSlot {
             origin: origin.clone(),
@@ -35,7 +35,7 @@ impl OriginSlot {
         });
     }
 
-    /// The response has begun, or will never: others may wait in this one's stead.
+    /// Records that the response has begun, or never will. Another connection may wait for a response instead.
     pub fn answer(&mut self) {
         if !std::mem::replace(&mut self.is_answered, true) {
             self.origin.answer();

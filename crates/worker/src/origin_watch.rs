@@ -1,5 +1,5 @@
-//! The watcher of a reactor's idle origin connections: closes what the origin closed or what was idle for
-//! too long, and notices surplus bytes when they arrive.
+//! The watcher of a reactor's idle origin connections. It closes those that the origin closed or that were
+//! idle for too long, and notices surplus bytes when they arrive.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -13,7 +13,8 @@ use crate::surplus;
 
 /// The longest time between two rounds.
 const ROUND: Duration = Duration::from_millis(500);
-/// The shortest, and its part for each connection: rounds take a small share of the reactor's time.
+/// The shortest time between two rounds, and the addition for each connection. Rounds take a small share of
+/// the reactor's time.
 const PAUSE: Duration = Duration::from_millis(1);
 const PAUSE_EACH: Duration = Duration::from_micros(200);
 
@@ -26,7 +27,7 @@ pub async fn watch(reactor: Rc<Reactor>) {
                 kept = Some(round(&reactor, &mut counted, cx));
                 Poll::Pending
             }
-            // The task is also polled for the timer: a round too many costs little.
+            // The task is also polled for the timer. An extra round costs little.
             Some(_) => Poll::Ready(()),
         });
         let _ = timeout(ROUND, woken).await;
@@ -35,7 +36,8 @@ pub async fn watch(reactor: Rc<Reactor>) {
     }
 }
 
-/// Looks at all idle connections and returns how many stay. `counted`: as many as the counter shows.
+/// Checks all idle connections and returns the number of those that stay. `counted` is the number that the
+/// counter shows.
 fn round(reactor: &Reactor, counted: &mut usize, cx: &mut Context<'_>) -> usize {
     let limit = reactor.params().backend_idle_timeout;
     let tended = reactor.shared.pools.tend(reactor.id, limit, cx);

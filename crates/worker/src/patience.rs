@@ -1,9 +1,9 @@
-//! How long a client of HTTP/1 is waited for that may be gone. Looking costs no system call: the reactor learns when a
+//! The patience with HTTP/1 clients that may be gone. Checking costs no system call, because the reactor reports when a
 //! connection is closed.
 //!
 //! A client that shuts down its sending side (`nc -N`) looks like one that has closed its connection. Before the
-//! response begins it is asked, see [`crate::client_socket`]. Within a response there is nothing to ask with but
-//! the next piece of it: there the client of a pass counts as gone after `half_close_timeout`.
+//! response begins, the client is probed with a byte of it, see [`crate::client_socket`]. Within a response only its
+//! next piece could be a probe. There the client of a pass counts as gone after `half_close_timeout`.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -16,12 +16,12 @@ use lacquer_params::Params;
 use crate::client_socket::ClientSocket;
 use crate::clock;
 
-/// How long a client may have shut down its sending side before it is asked. Most responses come earlier.
+/// The time between a client's shutdown of its sending side and the first probe. Most responses come earlier.
 pub const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// How a client is treated that has shut down its sending side, or closed its connection.
+/// The treatment of a client that has shut down its sending side, or closed its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HalfClosed {
-    /// Nothing of its response was sent: it is asked, the first time after this pause.
+    /// Nothing of its response was sent: it is probed, the first time after this pause.
     Ask(Duration),
     /// It counts as gone after `half_close_timeout`.
     Limit,
@@ -29,7 +29,7 @@ pub enum HalfClosed {
     Serve,
 }
 
-/// When a client counts as gone.
+/// The limit after which a client counts as gone.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
     /// Seconds after the client has shut down its sending side; `None` if it is not watched.
@@ -64,7 +64,7 @@ impl Patience {
         if seconds <= 0.0 {
             return;
         }
-        // Timers are large, and these are rare.
+        // Boxed: timers are large, and these are rare.
         match treatment {
             HalfClosed::Ask(pause) if seconds.is_finite() => Box::pin(refuses(tx, pause)).await,
             HalfClosed::Limit => {
@@ -75,7 +75,7 @@ impl Patience {
     }
 }
 
-/// Asks a client with shorter and then longer pauses whether it is there, until it is not.
+/// Probes a client, with short and then longer pauses, until it is gone.
 async fn refuses(tx: &ClientSocket, mut pause: Duration) {
     loop {
         if is_broken_within(tx, pause).await {
@@ -93,14 +93,14 @@ async fn is_broken_within(tx: &TxHalf, pause: Duration) -> bool {
     !pause.is_zero() && tokio::time::timeout(pause, tx.broken()).await.is_ok()
 }
 
-/// Runs `work` until it is done; returns `None` if `end` comes first. That is looked at only where `work` has to
-/// wait. The work comes pinned, for it may be large.
+/// Runs `work` until it is done; returns `None` if `end` comes first. `end` is polled only when `work` has to wait. The
+/// work comes pinned, because it may be large.
 pub async fn unless<F: Future>(mut work: Pin<&mut F>, end: impl Future<Output = ()>) -> Option<F::Output> {
     if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
         return Some(done);
     }
     let mut end = pin!(end);
-    // The work was polled a moment ago, for the same waker.
+    // The work was polled a moment ago, with the same waker.
     let mut polled = true;
     poll_fn(|cx| {
         if !std::mem::take(&mut polled)

@@ -1,4 +1,4 @@
-//! Counters of pools and waiters, which tools ask for: reactors stand in for Varnish's thread pools.
+//! Counters of pools and waiters, for tools. Reactors stand in for Varnish's thread pools.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl PoolCounters {
         })
     }
 
-    /// The pool that a reactor counts for.
+    /// Returns the pool that a reactor's counts belong to.
     pub fn pool(&self, reactor: usize) -> Arc<Pool> {
         self.pools[reactor % self.pools.len()].clone()
     }
@@ -53,7 +53,7 @@ fn mempool(vsm: &VsmDir, name: &str, size: u64) -> Result<Segment<Mempool>, Stri
 /// A reactor's share.
 pub struct LocalPoolCounters {
     pool: Arc<Pool>,
-    /// How many reactors count for that pool.
+    /// The number of reactors whose counts belong to that pool.
     sharers: u32,
     pub req: LocalMempool,
     pub sess: LocalMempool,
@@ -73,7 +73,7 @@ impl LocalPoolCounters {
         }
     }
 
-    /// This reactor's share of what is meant for a pool.
+    /// Returns this reactor's share of limits that are meant for a pool.
     pub fn share(&self, of: PoolParam) -> PoolParam {
         let share = |n: u32| n.div_ceil(self.sharers);
         PoolParam { min_pool: share(of.min_pool), max_pool: share(of.max_pool), ..of }
@@ -87,7 +87,7 @@ impl LocalPoolCounters {
     }
 }
 
-/// One is in use now, or not any more.
+/// Counts an element that was taken from the pool.
 pub fn taken(pool: &LocalMempool) {
     pool.live.add(1);
     pool.allocs.add(1);

@@ -1,4 +1,4 @@
-//! The probe of an origin: its history, and how the origin stands by it.
+//! The probe of an origin: its history, and the health that follows from it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -8,14 +8,14 @@ use lacquer_vcl::program::Probe;
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
-/// How an origin stands after a probe.
+/// The health of an origin after a probe.
 pub struct Conclusion {
     pub is_sick: bool,
-    /// It was not so before.
+    /// The health has changed.
     pub has_changed: bool,
     /// The last probes as bits, for the counter.
     pub happy: u64,
-    /// For the log.
+    /// The text for the log.
     pub text: String,
 }
 
@@ -24,7 +24,7 @@ pub struct Prober {
     request: Vec<u8>,
     history: Mutex<History>,
     sick: AtomicBool,
-    /// When it last changed between sick and healthy: a double's bits.
+    /// The time of the last change between sick and healthy, as the bits of a double.
     changed: AtomicU64,
     task: Mutex<Option<AbortHandle>>,
 }
@@ -63,7 +63,7 @@ impl Prober {
         f64::from_bits(self.changed.load(Ordering::Relaxed))
     }
 
-    /// For `backend.list`.
+    /// Returns the text for `backend.list`.
     pub fn list(&self, details: bool, json: bool) -> String {
         let history = self.history.lock();
         let (good, window) = (history.good, self.settings.window);
@@ -80,12 +80,12 @@ impl Prober {
         self.history.lock().add(attempt, &self.settings);
     }
 
-    /// Forgets what was.
+    /// Clears the history.
     pub fn reset(&self) {
         *self.history.lock() = History::new(&self.settings);
     }
 
-    /// Draws the conclusion from the history.
+    /// Returns the health that follows from the history.
     pub fn conclude(&self, now: f64) -> Conclusion {
         let (is_sick, happy, text) = {
             let history = self.history.lock();
@@ -107,7 +107,7 @@ impl Prober {
         &self.request
     }
 
-    /// The task that probes; the one before ends.
+    /// Sets the task that probes, and ends the one before.
     pub fn set_task(&self, task: Option<AbortHandle>) {
         if let Some(before) = std::mem::replace(&mut *self.task.lock(), task) {
             before.abort();

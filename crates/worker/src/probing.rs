@@ -1,4 +1,4 @@
-//! Probing of origins: the tasks on some reactor that ask again and again, and what follows from the answers.
+//! Probing of origins: the tasks that send probes, each on some reactor, and the results.
 //!
 //! An origin is probed while its VCL is warm. Each warming and cooling begins a new history.
 
@@ -12,7 +12,7 @@ use crate::backends::Origin;
 use crate::clock;
 use crate::shared::Shared;
 
-/// The origin's VCL gets warm.
+/// Starts probing, because the origin's VCL gets warm.
 pub fn warm_up(origin: &Arc<Origin>, shared: &Arc<Shared>) {
     origin.show(true);
     if let Some(prober) = &origin.prober {
@@ -22,7 +22,7 @@ pub fn warm_up(origin: &Arc<Origin>, shared: &Arc<Shared>) {
     }
 }
 
-/// The origin's VCL gets cold.
+/// Stops probing, because the origin's VCL gets cold.
 pub fn cool_down(origin: &Origin, log: &Log) {
     if let Some(prober) = &origin.prober {
         prober.set_task(None);
@@ -32,7 +32,7 @@ pub fn cool_down(origin: &Origin, log: &Log) {
     origin.show(false);
 }
 
-/// Tells requests, counters and the log how the origin stands.
+/// Publishes the origin's health to requests, counters and the log.
 pub fn report(origin: &Origin, log: &Log) {
     let Some(prober) = &origin.prober else { return };
     let found = prober.conclude(clock::real());

@@ -19,7 +19,8 @@ pub fn write(version: u32, sess: &Sess, out: &mut Vec<u8>) {
     );
 }
 
-/// Version 2, to a server that is to connect onward: the client is nobody, the server whom to connect to.
+/// Returns a header of version 2 for a server that connects onward. It has no client; its server address is
+/// the one to connect to.
 pub fn onward(to: SocketAddr, authority: Option<&str>) -> Vec<u8> {
     let nobody: IpAddr =
         if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };

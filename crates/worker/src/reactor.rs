@@ -1,6 +1,6 @@
 //! A reactor: one thread, one single-threaded runtime, its own connections, counters and caches.
 //!
-//! Nothing here is shared with other threads; what is, sits in [`Shared`].
+//! Nothing here is shared with other threads. Shared state is in [`Shared`].
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -27,7 +27,7 @@ use crate::watched::Watched;
 /// Memory that a transaction leaves to the next one of its kind. The reactor does not see its type.
 pub type Recycled = Box<dyn Any>;
 
-/// The functions that make spares when there should be more of them.
+/// The functions that make spares when there are too few.
 #[derive(Clone, Copy)]
 pub struct Makers {
     pub request: fn(&Reactor, &Params) -> Recycled,
@@ -62,10 +62,10 @@ pub struct Reactor {
 }
 
 const FRONT_ENTRIES: usize = 4096;
-/// Idle connections that are closed at a time where descriptors are needed.
+/// The number of idle connections that are closed at a time when descriptors are needed.
 const SHED_AT_ONCE: usize = 8;
 const FLUSH_EVERY: u32 = 64;
-/// Seconds.
+/// The age in seconds after which counters are flushed.
 const FLUSH_AFTER: f64 = 0.001;
 
 impl Reactor {
@@ -111,13 +111,13 @@ impl Reactor {
         self.params.borrow().clone()
     }
 
-    /// The VCL for a new transaction.
+    /// Returns the VCL for a new transaction.
     pub fn vcl(&self) -> Option<Rc<VclRef>> {
         self.refresh_vcl();
         self.vcl.borrow().clone()
     }
 
-    /// Finds the active VCL where it is not known or has changed.
+    /// Finds the active VCL if it is not known or has changed.
     fn refresh_vcl(&self) {
         self.drop_old_vcl();
         if self.vcl.borrow().is_none() {
@@ -125,7 +125,7 @@ impl Reactor {
         }
     }
 
-    /// Lets go of a VCL that is no longer the active one.
+    /// Drops a VCL that is no longer the active one.
     fn drop_old_vcl(&self) {
         let generation = self.shared.vcls.generation();
         if generation != self.vcl_generation.get() {
@@ -134,7 +134,7 @@ impl Reactor {
         }
     }
 
-    /// A VCL that runs nothing here is not busy.
+    /// Drops a VCL that runs nothing here, so that it is not busy.
     fn drop_idle_vcl(&self) {
         self.drop_old_vcl();
         self.vcl.borrow_mut().take_if(|vcl| Rc::strong_count(vcl) == 1);
@@ -151,7 +151,7 @@ impl Reactor {
         self.last_flush.set(now);
     }
 
-    /// Returns what a request left, if one did.
+    /// Returns the memory that a request left, if any.
     pub fn take_request(&self) -> Option<Recycled> {
         self.requests.take(&self.pool_counters.req)
     }
@@ -161,7 +161,7 @@ impl Reactor {
         self.requests.give(spare, self.tidied.get(), limits, &self.pool_counters.req);
     }
 
-    /// Returns what a fetch left, if one did.
+    /// Returns the memory that a fetch left, if any.
     pub fn take_fetch(&self) -> Option<Recycled> {
         self.fetches.take(&self.pool_counters.busyobj)
     }
@@ -171,7 +171,7 @@ impl Reactor {
         self.fetches.give(spare, self.tidied.get(), limits, &self.pool_counters.busyobj);
     }
 
-    /// The time as HTTP writes it.
+    /// Returns the time in HTTP's form.
     pub fn http_date(&self, now: f64) -> [u8; 29] {
         *self.date.borrow_mut().at(now)
     }
@@ -181,13 +181,13 @@ impl Reactor {
         self.via.clone()
     }
 
-    /// A look into the cache, through this reactor's own table of recent hits.
+    /// Looks a key up in the cache, through this reactor's own table of recent hits.
     pub fn lookup(&self, digest: &[u8; 32], args: &LookupArgs<'_>, resumed: Option<Resumed>) -> Lookup {
         self.front.borrow_mut().lookup(&self.shared.cache, digest, args, resumed)
     }
 
-    /// Counters reach shared memory with every request while there are few, else now and then. `now` may
-    /// be a little old.
+    /// Flushes the counters to shared memory: with every request while there are few, else now and then.
+    /// `now` may be a little old.
     pub fn flush_if_due(&self, now: f64) {
         let n = self.unflushed.get() + 1;
         self.unflushed.set(n);
@@ -218,7 +218,7 @@ impl Reactor {
         }
     }
 
-    /// Asks for descriptors: here at once, and of the other reactors.
+    /// Frees descriptors here at once, and calls on the other reactors to do so.
     pub fn need_descriptors(&self, need: Need) {
         self.shared.descriptors.call(need);
         self.shed_idle(need);
@@ -235,14 +235,14 @@ impl Reactor {
         self.shared.pools.clear(self.id);
     }
 
-    /// Once a second: what must not wait for the next request.
+    /// Runs once a second the work that must not wait for the next request.
     pub async fn housekeeping(self: Rc<Self>) {
         loop {
             self.tidy_spares();
             self.flush_counters();
             self.drop_idle_vcl();
             self.front.borrow_mut().sweep(&self.shared.cache);
-            // A change of VCL does not wait: the old one may be about to be discarded.
+            // A change of VCL is handled at once, because the old one may be about to be discarded.
             let _ = tokio::time::timeout(clock::seconds(0.5), self.shared.vcls.changes.notified()).await;
         }
     }

@@ -1,4 +1,4 @@
-//! Memory kept for reuse, as few and as many as the parameters for memory pools say.
+//! Memory kept for reuse, within the limits of the parameters for memory pools.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -9,7 +9,8 @@ use lacquer_shm::vsc::LocalMempool;
 
 use crate::clock;
 
-/// Spares of one kind. The one that was given back last is taken first: it is likely to be in the processor's cache.
+/// Spares of one kind. The one that was given back last is taken first, because it is likely to be in the processor's
+/// cache.
 pub struct RecyclePool<T>(RefCell<VecDeque<(Instant, T)>>);
 
 impl<T> Default for RecyclePool<T> {
@@ -32,7 +33,7 @@ impl<T> RecyclePool<T> {
         taken
     }
 
-    /// `now` may be a little old.
+    /// Gives a spare back. `now` may be a little old.
     pub fn give(&self, one: T, now: Instant, limits: PoolParam, count: &LocalMempool) {
         count.live.sub(1);
         count.frees.add(1);
@@ -45,7 +46,7 @@ impl<T> RecyclePool<T> {
         }
     }
 
-    /// Lets go of what is too much or too old, and makes what is missing.
+    /// Drops spares that are too many or too old, and makes missing ones.
     pub fn tidy(&self, now: Instant, limits: PoolParam, count: &LocalMempool, mut make: impl FnMut() -> T) {
         let mut kept = self.0.borrow_mut();
         while kept.len() > limits.max_pool as usize {

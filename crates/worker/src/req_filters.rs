@@ -1,4 +1,4 @@
-//! The filters of `req.filters`, between a client's body and whoever reads it: the cache or a fetch.
+//! The filters of `req.filters`, between a client's body and its reader: the cache or a fetch.
 //!
 //! The effect of the filters on the head is known before the body is read. So the head that the origin gets describes
 //! the filtered body. The head of the request itself is changed after the body was read.
@@ -14,7 +14,7 @@ use lacquer_shm::vsc::LocalMain;
 
 use crate::task::{Logged, Task};
 
-/// The complaint about a list that has, from here on, something that is no filter.
+/// Returns the error text for a list whose `rest` begins with an unknown filter.
 pub fn unknown(rest: &[u8]) -> String {
     format!("Filter '...{}' not found", String::from_utf8_lossy(rest))
 }
@@ -26,23 +26,23 @@ enum Kind {
     TestGunzip,
 }
 
-/// Filters on a body, in the order in which they get it.
+/// Filters on a body, in the order in which it passes them.
 #[derive(Default)]
 pub struct BodyFilters {
     chain: Chain,
     kinds: Vec<Kind>,
     pace: Pace,
-    /// The part of the reader's buffer that was not taken yet.
+    /// The part of the reader's buffer that the filters have not taken yet.
     input: Range<usize>,
     out: Vec<u8>,
     /// No more input comes.
     ended: bool,
-    /// Why nothing comes out any more; for the log.
+    /// The reason for which the filters failed, for the log.
     fault: Option<String>,
 }
 
 impl BodyFilters {
-    /// Opens the filters of a list for a body that is encoded like this. One that cannot be had is the error.
+    /// Opens the filters of a list for a body with this encoding. The error names the filter that cannot be made.
     pub fn open(
         list: &[u8],
         encoding: Option<&[u8]>,
@@ -87,12 +87,12 @@ impl BodyFilters {
         Ok(BodyFilters { chain, kinds, ..BodyFilters::default() })
     }
 
-    /// Filters that make nothing, for this reason.
+    /// Returns filters that fail for this reason.
     pub fn failing(fault: String) -> BodyFilters {
         BodyFilters { fault: Some(fault), ..BodyFilters::default() }
     }
 
-    /// The length of what comes out is not that of what goes in.
+    /// Returns whether the output differs in length from the input.
     pub fn resize(&self) -> bool {
         self.kinds.iter().any(|&kind| kind != Kind::TestGunzip)
     }
@@ -110,7 +110,7 @@ impl BodyFilters {
         &self.out
     }
 
-    /// Offers the next part of the reader's buffer; an empty one is the end.
+    /// Offers the next part of the reader's buffer. An empty part is the end.
     pub fn take(&mut self, input: Range<usize>) {
         self.ended = input.is_empty();
         self.input = input;
@@ -128,7 +128,7 @@ impl BodyFilters {
         self.pace.made(self.out.len()).await;
     }
 
-    /// Makes a head true that is to go with the filtered body.
+    /// Changes a head to match the filtered body.
     pub fn change_framing(&self, message: &mut Message, ws: &mut Workspace) {
         if !self.resize() {
             return;
@@ -141,7 +141,7 @@ impl BodyFilters {
         }
     }
 
-    /// Writes into the head of the request what the filters do.
+    /// Changes the head of the request by the filters' effect.
     pub fn show(&self, headers: &mut Logged<'_>) {
         for kind in &self.kinds {
             if *kind != Kind::TestGunzip {
@@ -156,7 +156,7 @@ impl BodyFilters {
         }
     }
 
-    /// Logs what the filters did, and what went wrong.
+    /// Logs the filters' report and fault.
     pub fn log(mut self, task: &mut Task) {
         if let Some(fault) = &self.fault {
             task.log.put(Tag::FetchError, fault.as_bytes());

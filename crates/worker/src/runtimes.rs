@@ -1,4 +1,4 @@
-//! The reactors as those see them who have a task that any of them can do.
+//! A handle to all reactors, for tasks that any of them can run.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};

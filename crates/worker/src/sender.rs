@@ -27,7 +27,7 @@ pub struct Limits {
     pub total: f64,
     /// Seconds without the client taking a byte.
     pub idle: f64,
-    /// When a client counts as gone while its response waits for more of the body.
+    /// The limit after which a client counts as gone while its response waits for more of the body.
     pub patience: Patience,
 }
 
@@ -41,7 +41,8 @@ pub struct Sender {
     frame: BodyFrame,
     limits: Limits,
     deadline: Option<Instant>,
-    /// When a look found that the client had shut down its sending side, and how much of the body it had by then.
+    /// The time when the client was found to have shut down its sending side, and the number of body bytes it had by
+    /// then.
     half_closed: Option<(Instant, u64)>,
     /// The parameter whose limit ended the response.
     limit_hit: Option<&'static str>,
@@ -49,13 +50,13 @@ pub struct Sender {
     pieces: u64,
 }
 
-/// From this size on a stored body is sent by the kernel without copying. Below, the copy is cheaper.
+/// The size from which on a stored body is sent without copying. Below it, a copy is cheaper.
 const SENDFILE_MIN: usize = 48 * 1024;
-/// Pieces of body smaller than this are sent together.
+/// The size below which pieces of body are sent together.
 const GATHER_MAX: usize = 32 * 1024;
-/// Chunks of a stored body that go into one write.
+/// The number of chunks of a stored body in one write.
 const GATHER: usize = 16;
-/// Bodies up to this size are copied behind the head.
+/// The largest body that is copied behind the head.
 const COPY_MAX: usize = 8 * 1024;
 
 impl Sender {
@@ -75,7 +76,7 @@ impl Sender {
         }
     }
 
-    /// The buffer that the head was in.
+    /// Returns the buffer of the head.
     pub fn into_head(self) -> Vec<u8> {
         self.head
     }
@@ -84,12 +85,12 @@ impl Sender {
         self.body
     }
 
-    /// In how many pieces the body was sent.
+    /// Returns the number of pieces in which the body was sent.
     pub fn pieces(&self) -> u64 {
         self.pieces
     }
 
-    /// When the whole response must have been taken; counted from the first wait.
+    /// Returns the time by which the client must have taken the whole response, counted from the first wait.
     fn deadline(&mut self) -> Instant {
         let total = clock::seconds(clock::limit(self.limits.total));
         *self.deadline.get_or_insert_with(|| Instant::now() + total)
@@ -115,7 +116,7 @@ impl Sender {
         }
     }
 
-    /// The limit of this parameter is over.
+    /// Records that the limit of this parameter is over, and returns the error.
     fn late(&mut self, limit: &'static str) -> io::Error {
         self.limit_hit = Some(limit);
         io::Error::from_raw_os_error(crate::sys::EAGAIN)
@@ -126,7 +127,7 @@ impl Sender {
         self.limit_hit
     }
 
-    /// Writes what is left of the head.
+    /// Writes the rest of the head.
     async fn write_head(&mut self) -> io::Result<()> {
         self.write_head_by(TxHalf::try_write).await
     }
@@ -142,7 +143,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Writes what is left of the head and then the parts, completely.
+    /// Writes the rest of the head and then the parts, completely.
     async fn write_parts(&mut self, parts: &mut [&[u8]]) -> io::Result<()> {
         while self.head_sent < self.head.len() || parts.iter().any(|p| !p.is_empty()) {
             match self.try_parts(parts) {
@@ -154,12 +155,12 @@ impl Sender {
         Ok(())
     }
 
-    /// Hands the kernel as much as it takes at once.
+    /// Writes as much as the kernel takes at once.
     fn try_parts(&self, parts: &[&[u8]]) -> io::Result<usize> {
         self.tx.try_write_parts(std::iter::once(&self.head[self.head_sent..]).chain(parts.iter().copied()))
     }
 
-    /// A write did not go through: a full socket is waited for, anything worse ends the response.
+    /// Handles a failed write. A full socket is waited for; any other error ends the response.
     async fn wait_after(&mut self, e: io::Error) -> io::Result<()> {
         match e.kind() {
             io::ErrorKind::WouldBlock => self.writable().await,
@@ -174,12 +175,12 @@ impl Sender {
         advance(parts, n - of_head);
     }
 
-    /// One piece of body, framed.
+    /// Sends one piece of body, framed.
     async fn body(&mut self, piece: &[u8]) -> Result<(), SendError> {
         self.body_of(piece, &[]).await
     }
 
-    /// One piece of body, framed, that lies in two places.
+    /// Sends one piece of body, framed, that is in two parts.
     async fn body_of(&mut self, front: &[u8], back: &[u8]) -> Result<(), SendError> {
         let length = front.len() + back.len();
         if length == 0 {
@@ -197,7 +198,7 @@ impl Sender {
         Ok(())
     }
 
-    /// The whole body. A small one goes into the buffer of the head: copying it costs less than a
+    /// Sends a whole body. A small one goes into the buffer of the head, because copying it costs less than a
     /// second segment in the write.
     async fn one_piece(&mut self, piece: &[u8]) -> Result<(), SendError> {
         if piece.len() > COPY_MAX || self.head_sent == self.head.len() {
@@ -216,7 +217,7 @@ impl Sender {
         self.send_gathered_with(&[]).await
     }
 
-    /// Sends what is held back and a piece behind it, which is long enough not to be copied.
+    /// Sends the gathered pieces, and behind them a piece that is too long to be copied.
     async fn send_gathered_with(&mut self, piece: &[u8]) -> Result<(), SendError> {
         let mut gathered = std::mem::take(&mut self.gathered);
         let sent = self.body_of(&gathered, piece).await;
@@ -225,7 +226,7 @@ impl Sender {
         sent
     }
 
-    /// Sends one piece of a body that may still be on its way, or needs framing; returns where it ends.
+    /// Sends one piece of a body that is still being fetched, or needs framing. Returns the position behind it.
     async fn piece(&mut self, object: &Object, at: u64, to: u64) -> Result<u64, SendError> {
         if Instant::now() > self.deadline() {
             return Err(self.late("send_timeout").into());
@@ -235,7 +236,7 @@ impl Sender {
         Ok(at + chunk.len() as u64)
     }
 
-    /// A run of complete body without framing: gathered if small, by sendfile if large.
+    /// Sends a part of a complete body without framing: gathered if small, by sendfile if large.
     async fn run(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
         let first = object.chunk_before(from, to).ok_or(SendError::Source)?;
         if first.len() >= SENDFILE_MIN {
@@ -248,7 +249,7 @@ impl Sender {
         Box::pin(self.small_chunks(object, first, from, to)).await
     }
 
-    /// Small chunks of a stored body in one write.
+    /// Sends small chunks of a stored body in one write.
     async fn small_chunks(
         &mut self,
         object: &Object,
@@ -280,7 +281,8 @@ impl Sender {
             self.body(chunk.bytes()).await?;
             return Ok(from + chunk.len() as u64);
         };
-        // In one packet with the body's beginning, where a packet of its own would cost as much as any.
+        // The head goes into one packet with the beginning of the body, because a packet of its own would
+        // cost as much as a full one.
         self.write_head_by(TxHalf::try_write_before_more).await?;
         while !range.is_empty() {
             match self.tx.try_send_by(range.len(), |socket| range.send(socket)) {
@@ -319,13 +321,13 @@ impl Sink for Sender {
     }
 
     async fn more_than(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
-        // The time for the whole response counts from now at the latest.
+        // The limit for the whole response counts from now at the latest.
         self.deadline();
         let more = self.limits.patience.while_connected(&self.tx, object.has_one_reader(), object.more(at));
         Box::pin(more).await.map(drop).ok_or_else(SendError::disconnected)
     }
 
-    /// Looks into the socket.
+    /// Fails if the client is gone.
     fn check(&mut self) -> Result<(), SendError> {
         if Instant::now() > self.deadline() {
             return Err(self.late("send_timeout").into());

@@ -38,17 +38,17 @@ pub struct Shared {
     pub vxids: Vxids,
     pub addresses: Arc<AddressTable>,
     pub runtimes: Runtimes,
-    /// Set once the manager says that clients may come.
+    /// Set once the manager allows clients to connect.
     pub accepting: tokio::sync::watch::Sender<bool>,
     pub hostname: String,
-    /// One for each reactor.
+    /// The watchdog's view of each reactor.
     pub watched: Vec<Arc<Watched>>,
     pub admission: Arc<Admission>,
     pub descriptors: Descriptors,
 }
 
 impl Shared {
-    /// Returns how many requests may wait at once under these parameters.
+    /// Returns the bound on requests that wait at once under these parameters.
     pub fn bound(&self, params: &Params) -> Bound {
         Bound::of(params, self.descriptors.limit())
     }

@@ -10,7 +10,7 @@ use crate::clock;
 /// Seconds of work after which other tasks of the reactor run.
 const SLICE: f64 = 0.0005;
 
-/// One slice. Its time begins when it is first asked for, so that work that is short reads no clock.
+/// One slice. Its time begins with the first check, so that short work reads no clock.
 #[derive(Default)]
 pub struct Slice {
     begun: Cell<Option<f64>>,
@@ -27,8 +27,8 @@ impl Slice {
     }
 }
 
-/// The right to do long work on a reactor. One task has it at a time: were there many, the others would wait for a
-/// slice of each of them.
+/// The right to do long work on a reactor. One task has it at a time: with many, other tasks would wait for a slice of
+/// each of them.
 pub struct Shift(Arc<Semaphore>);
 
 impl Default for Shift {
@@ -42,14 +42,14 @@ impl Default for Shift {
 pub struct OnShift(Option<OwnedSemaphorePermit>);
 
 impl Shift {
-    /// Whether a task that does not have the shift may begin with a slice.
+    /// Returns whether a task without the shift may begin a slice.
     fn is_free(&self) -> bool {
         self.0.available_permits() > 0
     }
 }
 
 impl OnShift {
-    /// Whether another slice may be worked now.
+    /// Returns whether the task may work on.
     pub fn may_work(&self, shift: &Shift) -> bool {
         self.0.is_some() || shift.is_free()
     }
@@ -57,7 +57,7 @@ impl OnShift {
     /// Lets the other tasks of the reactor run before the next slice.
     pub async fn next(&mut self, shift: &Shift) {
         if self.0.is_none() {
-            // It fails where the semaphore was closed, which it never is.
+            // This fails only if the semaphore is closed, which it never is.
             self.0 = shift.0.clone().acquire_owned().await.ok();
         }
         tokio::task::yield_now().await;

@@ -16,7 +16,7 @@ pub struct Stevedores {
 }
 
 impl Stevedores {
-    /// Maps the storages; one without a limit reserves so many bytes of addresses.
+    /// Maps the storages. One without a limit reserves so many bytes of addresses.
     pub fn open(configs: &[StorageConfig], reserve: u64, vsm: &VsmDir) -> Result<Stevedores, String> {
         let mut all = Vec::new();
         let mut counters = Vec::new();
@@ -41,24 +41,24 @@ impl Stevedores {
         self.all.get(index as usize)
     }
 
-    /// By its name, with or without what VCL puts in front of it.
+    /// Returns the number of the storage with this name, with or without VCL's prefix.
     pub fn by_name(&self, name: &str) -> Option<u32> {
         let name = name.strip_prefix(PREFIX).unwrap_or(name);
         self.all.iter().position(|s| s.name() == name).map(|i| i as u32)
     }
 
-    /// The number of Transient, which is always the last.
+    /// Returns the number of Transient, which is always the last.
     pub fn transient(&self) -> u32 {
         self.all.len().saturating_sub(1) as u32
     }
 
-    /// The configured storages take turns.
+    /// Returns the next of the configured storages, in turns.
     pub fn next(&self) -> u32 {
         let n = self.transient();
         if n <= 1 { 0 } else { self.turn.fetch_add(1, Ordering::Relaxed) % n }
     }
 
-    /// Copies the arenas' counters to where readers see them.
+    /// Copies the arenas' counters into shared memory.
     pub fn publish(&self) {
         for (stevedore, segment) in self.all.iter().zip(&self.counters) {
             let Some(to) = segment else { continue };

@@ -10,10 +10,10 @@ use lacquer_shm::{Tag, Vxid};
 use crate::clock;
 use crate::reactor::Reactor;
 
-/// How much of the bytes the log shows.
+/// The number of bytes that the log shows.
 const SHOWN: usize = 40;
 
-/// The time after which silence on a connection is a proof.
+/// Returns the time after which silence on a connection proves that no surplus bytes follow.
 pub fn quiet_time(params: &Params) -> Duration {
     clock::micros(params.backend_quiet_time.min(10.0))
 }
@@ -40,7 +40,7 @@ pub fn found(reactor: &Reactor, endpoint: &Endpoint, surplus: &Surplus) -> Strin
         shared.pools.close_all(endpoint, quiet_time(&params))
     } else {
         // The rest of a body shifts no responses. Other connections are not used either, but stay open: bytes that
-        // arrive on them would tell of a worse fault.
+        // arrive on them would reveal a worse fault.
         endpoint.trust.suspect(Instant::now(), period, spoke_first);
         Vec::new()
     };
@@ -55,7 +55,7 @@ pub fn found(reactor: &Reactor, endpoint: &Endpoint, surplus: &Surplus) -> Strin
     )
 }
 
-/// Removes objects from the cache that may be the responses to other requests; returns how many were there.
+/// Removes objects from the cache that may be the responses to other requests. Returns the number that it contained.
 pub fn drop_objects<'r>(reactor: &Reactor, objects: impl Iterator<Item = &'r Received>) -> usize {
     let cache = &reactor.shared.cache;
     let dropped = objects.filter(|object| cache.kill_at(object.place, object.vxid)).count();
@@ -63,7 +63,7 @@ pub fn drop_objects<'r>(reactor: &Reactor, objects: impl Iterator<Item = &'r Rec
     dropped
 }
 
-/// As `found`, outside of any transaction.
+/// Does the same as `found`, outside of any transaction.
 pub fn found_idle(reactor: &Reactor, surplus: &Surplus) {
     let Some(endpoint) = surplus.endpoint.upgrade() else { return };
     let text = found(reactor, &endpoint, surplus);

@@ -1,4 +1,4 @@
-//! The common part of a client's request and a fetch: a workspace, a log, a VCL to run, the time.
+//! The common part of a client's request and a fetch: a workspace, a log, a VCL and the time.
 
 use std::rc::Rc;
 
@@ -47,7 +47,7 @@ impl Task {
         if self.vxid().is_client() { Source::Request { vxid } } else { Source::Fetch { vxid } }
     }
 
-    /// Logs how long it took to get here.
+    /// Logs a timestamp: the time since the begin and since the last one.
     pub fn timestamp(&mut self, event: &str, now: f64) {
         self.log.put_timestamp(event, now, self.t_first, self.t_prev);
         self.t_prev = now;
@@ -103,11 +103,11 @@ pub fn log_storage(log: &mut TxLog, kind: &str, name: &str) {
     log.put_fields(Tag::Storage, &[Field::Text(kind.as_bytes()), Field::Text(name.as_bytes())]);
 }
 
-/// A transaction that VCL runs for.
+/// A transaction for which VCL runs.
 pub trait VclTask: Host + Sized {
     fn task(&mut self) -> &mut Task;
 
-    /// Returns whether nobody waits for this any more. No more VCL is run for it then.
+    /// Returns whether nobody waits for the transaction any more. VCL is not run for it then.
     fn is_reset(&mut self) -> bool {
         false
     }
@@ -155,7 +155,7 @@ pub struct Tags {
 }
 
 impl Tags {
-    fn of(&self, slot: Slot) -> Tag {
+    fn of(self, slot: Slot) -> Tag {
         match slot {
             Slot::Method => self.method,
             Slot::Url => self.url,
@@ -185,7 +185,7 @@ tags!(RESP RespMethod RespURL RespProtocol RespStatus RespReason RespHeader Resp
 tags!(BEREQ BereqMethod BereqURL BereqProtocol BereqStatus BereqReason BereqHeader BereqUnset);
 tags!(BERESP BerespMethod BerespURL BerespProtocol BerespStatus BerespReason BerespHeader BerespUnset);
 
-/// A message together with what its changes need: where its texts live and where they are logged.
+/// A message with its workspace and its log, which changes of the message need.
 pub struct Logged<'t> {
     pub message: &'t mut Message,
     pub ws: &'t mut Workspace,
@@ -193,7 +193,7 @@ pub struct Logged<'t> {
     pub tags: Tags,
 }
 
-/// Marks the workspace as too small, and says so.
+/// Marks the workspace as overflowed, and logs that.
 pub fn out_of_workspace(ws: &mut Workspace, log: &mut TxLog) {
     let kind = if log.vxid().is_client() { "req" } else { "bo" };
     log.put_fmt(Tag::Error, format_args!("out of workspace ({kind})"));
@@ -228,7 +228,7 @@ impl Logged<'_> {
         self.message.unset(self.ws, name, |line| log.put(tag, line));
     }
 
-    /// Adds a header line; false if there is no room.
+    /// Adds a header line. Returns false if there is no room.
     pub fn add(&mut self, name: HeaderName<'_>, value: &[u8]) -> bool {
         match self.message.append(self.ws, name, value) {
             Ok(line) => {
@@ -250,7 +250,7 @@ impl Logged<'_> {
         }
     }
 
-    /// Makes this fixed line the only one of its name; nothing changes if one says so already.
+    /// Makes this fixed line the only one of its name. Changes nothing if it is already there.
     pub fn force(&mut self, name: HeaderName<'_>, line: Text) {
         let value = self.ws.get(line.tail(name.as_bytes().len() + 2));
         if self.message.value_is(self.ws, name, value) && self.message.count(self.ws, name) == 1 {
@@ -260,7 +260,7 @@ impl Logged<'_> {
         self.add_line(name, line);
     }
 
-    /// A field of the first line becomes this fixed text; the log tells if that changes it.
+    /// Sets a field of the first line to this fixed text. Logs it if the field changes.
     pub fn force_slot(&mut self, slot: Slot, text: Text) {
         let changes = self.ws.get(self.message.text(slot)) != self.ws.get(text);
         self.message.put(self.ws, slot, text);
@@ -269,28 +269,28 @@ impl Logged<'_> {
         }
     }
 
-    /// The body will be coded otherwise than the message says.
+    /// Changes the headers for a body whose encoding is changed.
     pub fn change_encoding(&mut self) {
         self.unset(h::CONTENT_ENCODING);
         self.unset(h::CONTENT_LENGTH);
         self.weaken_etag();
     }
 
-    /// The body will be another than the one the tag was made for.
+    /// Makes the ETag weak, because the body is changed.
     pub fn weaken_etag(&mut self) {
         let (log, tag) = (&mut *self.log, self.tags.unset);
         let line = conditional::weaken_etag(self.message, self.ws, |line| log.put(tag, line));
         self.log_changed(line);
     }
 
-    /// Others would get the body in another coding.
+    /// Adds Accept-Encoding to Vary, because other clients get the body in another encoding.
     pub fn vary_on_encoding(&mut self) {
         let (log, tag) = (&mut *self.log, self.tags.unset);
         let line = conditional::vary_on_encoding(self.message, self.ws, |line| log.put(tag, line));
         self.log_changed(line);
     }
 
-    /// The new line, if one was needed and there was room for it.
+    /// Logs the new line, if one was needed and there was room for it.
     fn log_changed(&mut self, line: Result<Option<Text>, Overflow>) {
         if let Ok(Some(line)) = line {
             self.log.put(self.tags.header, self.ws.get(line));
@@ -312,7 +312,7 @@ impl Logged<'_> {
         true
     }
 
-    /// Makes it a response with this status; the reason is the standard one unless given.
+    /// Makes the message a response with this status. Without a reason it gets the standard one.
     pub fn respond(&mut self, status: u16, reason: Option<&[u8]>) {
         let made = match reason {
             None => self.message.set_response(self.ws, status),
@@ -324,7 +324,8 @@ impl Logged<'_> {
         self.responds(made.is_ok());
     }
 
-    /// As [`Logged::respond`], with a reason that is in the workspace or fixed; none is the standard one.
+    /// Does the same as [`Logged::respond`], with a reason that is in the workspace or fixed. `NONE` becomes
+    /// the standard one.
     pub fn respond_with(&mut self, status: u16, reason: Text) {
         let reason = if reason.is_none() { fixed_text_table::reason_text(status) } else { reason };
         self.message.put(self.ws, Slot::Proto, fixed::HTTP_11);
@@ -340,11 +341,11 @@ impl Logged<'_> {
     }
 }
 
-/// Header names that the HTTP rules do not know and the worker does.
+/// Header names that only the worker uses, not the crate `lacquer-http`.
 pub mod names {
     use lacquer_http::HeaderName;
 
-    /// Tags, to purge by.
+    /// The tags of an object, for purges.
     pub const XKEY: HeaderName<'static> = HeaderName::new(b"xkey");
     pub const X_HASH_TWO: HeaderName<'static> = HeaderName::new(b"X-HashTwo");
     pub const X_VARNISH: HeaderName<'static> = HeaderName::new(b"X-Varnish");

@@ -1,4 +1,4 @@
-//! The memory of a transaction, be it a request or a fetch, which the next one uses again.
+//! The memory of a transaction (a request or a fetch), which the next one reuses.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ pub struct TransactionBuffers {
     pub log: TxLog,
     /// The request as VCL sees and changes it.
     pub request: Message,
-    /// The same as it was before, for restarts, retries and rollback.
+    /// The request before VCL changed it, for restarts, retries and rollback.
     pub request0: Message,
     pub response: Message,
-    /// For what is put together before it goes somewhere else.
+    /// A buffer for assembling output.
     pub out: Vec<u8>,
-    /// For a body that VCL makes.
+    /// A buffer for a body that VCL makes.
     pub synth_body: Vec<u8>,
 }
 
-/// Buffers that grew longer are not kept for the next transaction.
+/// The largest buffer that is kept for the next transaction.
 const KEPT: usize = 64 * 1024;
 
 impl TransactionBuffers {
-    /// `workspace` is the parameter that says how many bytes the workspace has.
+    /// `workspace` is the size of the workspace in bytes.
     pub fn new(log: &Arc<Log>, params: &Params, workspace: u64) -> TransactionBuffers {
         let message = || Message::new(params.http_max_hdr as usize);
         TransactionBuffers {
@@ -38,7 +38,7 @@ impl TransactionBuffers {
         }
     }
 
-    /// Ready for a transaction under the parameters of now.
+    /// Prepares the memory for a transaction under the current parameters.
     pub fn refresh(&mut self, params: &Params, workspace: u64) {
         if self.ws.capacity() != workspace as usize {
             self.ws.resize(workspace as usize);
@@ -52,7 +52,7 @@ impl TransactionBuffers {
         self.synth_body.clear();
     }
 
-    /// Lets go of buffers that grew: it may be long until the next transaction.
+    /// Frees buffers that grew, because the next transaction may come much later.
     pub fn shrink(&mut self) {
         for buffer in [&mut self.out, &mut self.synth_body] {
             if buffer.capacity() > KEPT {

@@ -1,5 +1,5 @@
-//! Where a transaction lies while it runs, with its memory; the next one uses both again. Both are large: they
-//! stay where they are, and the slot is passed on by its address.
+//! The place of a running transaction, with its memory. The next transaction reuses both. They are large, so they stay
+//! at their address and the slot is passed on by it.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::transaction_buffers::TransactionBuffers;
 
 /// A transaction that takes a slot.
 pub trait Transaction: Sized {
-    /// How large a workspace it has under these parameters.
+    /// Returns the size of its workspace under these parameters.
     fn workspace(params: &Params) -> u64;
 
     /// Returns the memory of a transaction that has ended.
@@ -21,7 +21,7 @@ pub trait Transaction: Sized {
 pub struct TransactionSlot<T>(Box<Inside<T>>);
 
 struct Inside<T> {
-    /// The transaction has it while there is one.
+    /// The memory. While there is a transaction, it has the memory.
     memory: Option<TransactionBuffers>,
     transaction: Option<T>,
 }
@@ -39,7 +39,7 @@ impl<T: Transaction> TransactionSlot<T> {
         slot
     }
 
-    /// Hides the kind of transaction that it is for.
+    /// Erases the type of its transaction.
     pub fn hide(self) -> Box<dyn Any>
     where
         T: 'static,

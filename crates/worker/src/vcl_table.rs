@@ -1,4 +1,4 @@
-//! The VCLs that this worker has loaded, their labels, and which one new requests get.
+//! The VCLs that this worker has loaded, their labels, and the active one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -18,7 +18,7 @@ pub struct Vcl {
     pub mark: ProgramMark,
     /// The backends it declares.
     pub origins: Vec<Arc<Origin>>,
-    /// Where their counters are, shown for as long as this lives.
+    /// The counters of the backends, shown for as long as this lives.
     _room: Option<Cluster>,
     state: Mutex<VclState>,
     temperature: AtomicU8,
@@ -94,7 +94,7 @@ impl Vcl {
         self.temperature.store(to as u8, Ordering::Relaxed);
     }
 
-    /// True for the one caller that is to run vcl_fini.
+    /// Returns true for the one caller that has to run `vcl_fini`.
     pub fn claim_fini(&self) -> bool {
         !self.fini_done.swap(true, Ordering::Relaxed)
     }
@@ -149,7 +149,7 @@ impl Entry {
 struct Inner {
     entries: Vec<Entry>,
     active: Option<String>,
-    /// Discarded but still in use by some task.
+    /// Programs that were discarded but are still in use by some task.
     leaving: Vec<Arc<Vcl>>,
 }
 
@@ -196,7 +196,7 @@ impl VclTable {
         programs.into_iter().find(|vcl| vcl.mark == mark).map(|vcl| vcl.name.clone())
     }
 
-    /// Discarded programs that tasks still hold.
+    /// Returns the discarded programs that tasks still hold.
     pub fn leaving(&self) -> Vec<Arc<Vcl>> {
         self.inner.read().leaving.clone()
     }
@@ -222,7 +222,7 @@ impl VclTable {
         self.changed();
     }
 
-    /// Takes an entry out; a program stays until the last task that runs it has ended.
+    /// Removes an entry. Its program stays until the last task that runs it has ended.
     pub fn discard(&self, name: &str) -> Option<Entry> {
         let mut inner = self.inner.write();
         let at = inner.entries.iter().position(|e| e.name() == name)?;
@@ -235,9 +235,9 @@ impl VclTable {
         Some(entry)
     }
 
-    /// Cools programs that were asked to, and returns discarded ones that nobody runs any more. Their end runs vcl_fini
-    /// and frees what may be thousands of regexes and backends, so it is not for reactors: a program goes only when no
-    /// task has even its last reference.
+    /// Cools programs that were asked to, and returns discarded ones that nobody runs any more. Their end runs
+    /// `vcl_fini` and may free thousands of regexes and backends, so it must not happen on a reactor: a program ends
+    /// only when no task holds a reference.
     #[must_use = "they are to be finished"]
     pub fn reap(&self) -> Vec<Arc<Vcl>> {
         let mut gone = Vec::new();

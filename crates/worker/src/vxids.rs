@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use lacquer_shm::Vxid;
 
-/// The numbers of the whole worker. Reactors take them in chunks so that they do not meet at one counter.
+/// The transaction numbers of the worker. Reactors take them in chunks, so that they do not contend for one counter.
 pub struct Vxids {
     next: AtomicU64,
     exact: AtomicBool,
@@ -20,13 +20,13 @@ impl Default for Vxids {
 }
 
 impl Vxids {
-    /// From now on numbers are given one by one, in order, starting here (`debug.xid`).
+    /// Gives out numbers one by one, in order, starting here (`debug.xid`).
     pub fn restart_at(&self, next: u64) {
         self.exact.store(true, Ordering::Relaxed);
         self.next.store(next, Ordering::Relaxed);
     }
 
-    /// The next number for a reactor that holds `chunk` (first unused, end).
+    /// Returns the next number for a reactor that holds `chunk` (first unused, end).
     pub fn take(&self, chunk: &Cell<(u64, u64)>) -> u64 {
         if self.exact.load(Ordering::Relaxed) {
             return self.next.fetch_add(1, Ordering::Relaxed);
@@ -45,7 +45,7 @@ impl Vxids {
     }
 }
 
-/// A transaction's number with its side, as modules give it.
+/// Returns a transaction's number with its side, from the form that modules use.
 pub fn vxid_of(raw: u64) -> Vxid {
     let client = Vxid::client(raw);
     match raw {

@@ -1,8 +1,8 @@
 //! Watches the reactors: a turn that lasts too long is logged and counted, with the transaction and the place.
 //!
-//! A thread looks at each reactor's turn several times within the limit. A turn that is still the same has lasted
-//! since the first look, less the time in which the kernel gave the reactor no processor: that is the machine's
-//! load, not a hold.
+//! A thread checks each reactor's turn several times within the limit. A turn that is still the same has lasted since
+//! the first check, less the time in which the kernel gave the reactor no processor. That time is the machine's load,
+//! not the reactor's fault.
 
 use lacquer_shm::{Tag, Vxid};
 
@@ -11,11 +11,11 @@ use crate::shared::Shared;
 use crate::turn::Turn;
 use crate::vxids::vxid_of;
 
-/// Looks within the time that a turn may last.
+/// The number of checks within the time that a turn may last.
 const LOOKS: f64 = 5.0;
-/// Seconds between looks while it is switched off.
+/// Seconds between checks while the watchdog is switched off.
 const OFF: f64 = 1.0;
-/// The shortest time between two looks in seconds.
+/// The shortest time between two checks, in seconds.
 const SHORTEST: f64 = 0.002;
 
 /// The turn that was seen last.
@@ -27,22 +27,22 @@ struct Sight {
     reported: bool,
 }
 
-/// The result of a look at a turn.
+/// The result of a check of a turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Finding {
     Fine,
-    /// It has lasted so long now.
+    /// The turn has lasted so long now.
     Held(f64),
-    /// The turn that was reported is over; it lasted at least so long.
+    /// The turn that was reported is over. It lasted at least so long.
     Over(f64),
 }
 
 impl Sight {
-    /// Looks again. `starved` is asked where it matters.
+    /// Checks the turn. Calls `starved` only if the result matters.
     fn look(&mut self, turn: Option<u64>, now: f64, limit: f64, starved: impl Fn() -> f64) -> Finding {
         if turn.is_some() && turn == self.turn {
             let lasted = now - self.since;
-            // The turn began up to one look earlier.
+            // The turn began up to one check earlier.
             if self.reported || lasted < limit * (1.0 - 1.0 / LOOKS) {
                 return Finding::Fine;
             }
@@ -67,7 +67,7 @@ pub fn watch(shared: &Shared) {
         std::thread::sleep(clock::seconds(pause));
         let now = clock::monotonic();
         if limit <= 0.0 || now - last > 3.0 * pause {
-            // The process was stopped, or nobody got a processor: what was seen before proves nothing.
+            // The process was stopped, or no thread got a processor, so earlier checks prove nothing.
             sights.fill(Sight::default());
         }
         last = now;

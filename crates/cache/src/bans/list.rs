@@ -198,7 +198,7 @@ impl BanList {
     }
 
     /// Notes that the object was checked against the bans up to `ban`. The caller holds its shard.
-    pub(crate) fn advance(&self, bans: &VecDeque<Arc<Ban>>, object: &Object, to: &Ban) {
+    pub(crate) fn advance(bans: &VecDeque<Arc<Ban>>, object: &Object, to: &Ban) {
         if let Some(old) = find(bans, object.ban()) {
             old.objects.fetch_sub(1, Ordering::Relaxed);
         }
@@ -238,7 +238,7 @@ impl BanList {
                 verdict = Verdict::Banned;
                 break;
             }
-            self.advance(&bans, object, &bans[newer]);
+            Self::advance(&bans, object, &bans[newer]);
             left = newer;
         }
         let c = &self.counters;

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use crate::locks::Mutex;
 
-use crate::bans::list::{Ban, GROUP};
+use crate::bans::list::{Ban, BanList, GROUP};
 use crate::cache::Cache;
 use crate::object::Object;
 use crate::shard::Shard;
@@ -196,7 +196,7 @@ impl Cache {
         }
         let shard = shard.lock();
         if shard.object(slot, object.vxid()).is_some_and(|o| Arc::ptr_eq(o, object)) && object.ban() == was {
-            self.bans.advance(&self.bans.bans.read(), object, &step.to);
+            BanList::advance(&self.bans.bans.read(), object, &step.to);
         }
     }
 }

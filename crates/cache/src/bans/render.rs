@@ -57,8 +57,8 @@ fn spec(ban: &Ban, quote: bool) -> String {
 
 fn render(test: &Test, quote: bool) -> String {
     let operand = match &test.operand {
-        Operand::Text(text) | Operand::Regex(text, _) if quote => escape(text),
-        Operand::Text(text) | Operand::Regex(text, _) => text.clone(),
+        Operand::Text(words) | Operand::Regex(words, _) if quote => escape(words),
+        Operand::Text(words) | Operand::Regex(words, _) => words.clone(),
         Operand::Seconds(seconds) => duration(*seconds),
     };
     let header = test.field.header().unwrap_or_default();

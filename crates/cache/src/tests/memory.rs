@@ -11,8 +11,8 @@ fn resident() -> u64 {
 #[ignore = "takes a while and measures the whole process"]
 fn half_a_million_small_objects() {
     const N: u64 = 500_000;
-    let w = World::new(Some(1 << 30));
     const HEAD: [u8; 200] = [b'h'; 200];
+    let w = World::new(Some(1 << 30));
     let before = resident();
     for key in 0..N {
         let Lookup::Miss { busy, .. } = w.lookup(key) else { unreachable!() };

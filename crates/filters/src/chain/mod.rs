@@ -6,7 +6,7 @@
 
 use crate::{Filter, Flow, Report, Work};
 
-/// The most that a filter makes before somebody takes it.
+/// The largest number of bytes that a filter makes before they are taken.
 pub const STEP_MAX: usize = 64 * 1024;
 /// Steps shorter than this cost more in calls than they save in memory.
 const STEP_MIN: usize = 2 * 1024;
@@ -15,7 +15,7 @@ const STEP_MIN: usize = 2 * 1024;
 struct Stage {
     filter: Box<dyn Filter>,
     out: Vec<u8>,
-    /// How much of `out` was taken.
+    /// The number of bytes of `out` that were taken.
     taken: usize,
     /// The filter stopped because its step was full.
     is_full: bool,
@@ -110,7 +110,7 @@ impl Chain {
         Ok(None)
     }
 
-    /// Whether a stage has something to do. Those behind it are asked first, so that its output is taken.
+    /// Returns whether a stage has work. The stages behind it are checked first, so that its output is taken.
     fn can_run(&self, at: usize, input: &[u8], end: bool) -> bool {
         let stage = &self.stages[at];
         let (offered, ends) = match at.checked_sub(1).map(|before| &self.stages[before]) {

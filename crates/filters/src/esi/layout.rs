@@ -12,10 +12,10 @@ pub enum Part {
     Skip,
 }
 
-/// How packed output is cut after a part.
+/// The cut of packed output after a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// It goes on.
+    /// The output continues.
     None,
     /// At a byte boundary.
     Align,
@@ -73,7 +73,7 @@ impl<P: Packer> Layout<P> {
         }
     }
 
-    /// Where faults are reported to be.
+    /// Returns the position at which faults are reported.
     pub fn recorded(&self) -> u64 {
         self.recorded
     }

@@ -58,7 +58,7 @@ impl<'p> Player<'p> {
         Player { rest, base: &[], gzip: *kind == 1 }
     }
 
-    /// Whether the stored body is gzipped.
+    /// Returns whether the stored body is gzipped.
     pub fn is_gzip(&self) -> bool {
         self.gzip
     }

@@ -4,7 +4,7 @@ use super::FrameHeader;
 use std::fmt::Write;
 
 impl FrameHeader {
-    /// "HEADERS[3] 0x05 0x00000001 0x828684".
+    /// `HEADERS[3] 0x05 0x00000001 0x828684`.
     pub fn describe(&self, payload: &[u8]) -> String {
         let mut text = String::with_capacity(40 + 2 * payload.len());
         match self.kind() {

@@ -1,5 +1,5 @@
-//! Frames: nine bytes with length, type, flags and stream, and a payload (RFC 9113 section 4). Parsing
-//! checks each frame for itself; checks that depend on the streams there are are in [`crate::rules`].
+//! Frames: nine bytes with length, type, flags and stream, and a payload (RFC 9113 section 4). Parsing checks
+//! each frame by itself. Checks that depend on the open streams are in [`crate::rules`].
 
 mod describe;
 mod parse;
@@ -57,7 +57,7 @@ impl Kind {
         Kind::Continuation,
     ];
 
-    /// `None`: a type that is ignored.
+    /// Returns the type, or `None` for one that is ignored.
     pub fn of(number: u8) -> Option<Kind> {
         Kind::ALL.get(number as usize).copied()
     }
@@ -77,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// The flags that mean something; others are ignored.
+    /// Returns the flags that have a meaning. Others are ignored.
     pub const fn flags(self) -> u8 {
         match self {
             Kind::Data => flag::END_STREAM | flag::PADDED,
@@ -89,13 +89,13 @@ impl Kind {
         }
     }
 
-    /// Whether the payload counts as overhead of the session, and not as a request's bytes.
+    /// Returns whether the payload counts as overhead of the session, and not as a request's bytes.
     pub const fn is_overhead(self) -> bool {
         !matches!(self, Kind::Data | Kind::Headers | Kind::Continuation)
     }
 }
 
-/// A frame's header as it stands on the wire.
+/// A frame's header as it is on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     /// Bytes of the payload.
@@ -112,7 +112,7 @@ impl FrameHeader {
         FrameHeader { len: len as u32, number: kind as u8, flags, stream }
     }
 
-    /// The header at the start of `bytes`, `None` when it is not complete.
+    /// Returns the header at the start of `bytes`, or `None` if it is not complete.
     pub fn read(bytes: &[u8]) -> Option<FrameHeader> {
         let [a, b, c, number, flags, stream @ ..] = bytes.first_chunk::<HEADER_LEN>()?;
         Some(FrameHeader {
@@ -129,12 +129,12 @@ impl FrameHeader {
         [a, b, c, self.number, self.flags, d, e, f, g]
     }
 
-    /// Header and payload together.
+    /// Returns the length of header and payload together.
     pub const fn total_len(&self) -> usize {
         HEADER_LEN + self.len as usize
     }
 
-    /// The type; `None`: one that is ignored.
+    /// Returns the type, or `None` for one that is ignored.
     pub fn kind(&self) -> Option<Kind> {
         Kind::of(self.number)
     }

@@ -23,7 +23,7 @@ pub enum Frame<'a> {
     RstStream {
         code: u32,
     },
-    /// For [`crate::settings::entries`].
+    /// The payload, for [`crate::settings::entries`].
     Settings {
         entries: &'a [u8],
     },
@@ -46,7 +46,7 @@ pub enum Frame<'a> {
     Unknown,
 }
 
-/// Takes the payload apart. The rules about streams come first: see [`crate::rules::Rules::admit`].
+/// Parses the payload. The rules about streams come first: see [`crate::rules::Rules::admit`].
 pub fn parse<'a>(header: &FrameHeader, payload: &'a [u8]) -> Result<Frame<'a>, Fault> {
     let Some(kind) = header.kind() else { return Ok(Frame::Unknown) };
     let fault = |reason, text: &'static str| Err(Fault::connection(reason, text));
@@ -72,7 +72,7 @@ pub fn parse<'a>(header: &FrameHeader, payload: &'a [u8]) -> Result<Frame<'a>, F
         Kind::PushPromise => fault(Reason::ProtocolError, "H2: rx push promise"),
         Kind::Ping => {
             match payload.try_into() {
-                // None is ever sent from here, so there is nothing to acknowledge.
+                // This side never sends PING, so there is nothing to acknowledge.
                 Ok(_) if header.has(flag::ACK) => Err(Error::Stream(Reason::ProtocolError)
                     .noted(crate::fault::Tag::SessError, "H2: rx ping ack")),
                 Ok(opaque) => Ok(Frame::Ping { opaque }),
@@ -98,7 +98,7 @@ fn number(payload: &[u8]) -> Option<u32> {
     payload.try_into().ok().map(u32::from_be_bytes)
 }
 
-/// The payload without its padding; `None`: there is more padding than payload.
+/// Returns the payload without its padding, or `None` if there is more padding than payload.
 fn unpad<'a>(header: &FrameHeader, payload: &'a [u8]) -> Option<&'a [u8]> {
     if !header.has(flag::PADDED) {
         return Some(payload);

@@ -1,4 +1,4 @@
-//! Each type of frame: what is right, what is wrong and how wrong, and what is written.
+//! Each type of frame: valid ones, malformed ones with their errors, and written ones.
 
 use super::*;
 use crate::error_table::{Error, Reason};

@@ -8,7 +8,7 @@ fn push(out: &mut Vec<u8>, kind: Kind, flags: u8, stream: u32, payload: &[u8]) {
     out.extend_from_slice(payload);
 }
 
-/// SETTINGS with all that differs from the protocol's defaults.
+/// Writes SETTINGS with the values that differ from the protocol's defaults.
 pub fn write_settings(out: &mut Vec<u8>, settings: &Settings) {
     let start = out.len();
     push(out, Kind::Settings, 0, 0, &[]);
@@ -81,7 +81,7 @@ fn make_room(out: &mut Vec<u8>, start: usize, len: usize, frames: usize, max_fra
     }
 }
 
-/// The frames in `bytes`, which were written here: each one's header and payload. For the log.
+/// Returns header and payload of each frame in `bytes`, which this module wrote. For the log.
 pub fn split(mut bytes: &[u8]) -> impl Iterator<Item = (FrameHeader, &[u8])> {
     std::iter::from_fn(move || {
         let header = FrameHeader::read(bytes)?;

@@ -20,7 +20,7 @@ pub enum Step {
     Full,
 }
 
-/// Why a field could not be had.
+/// The reason for which a field could not be decoded.
 enum Halt {
     More(usize),
     Full,
@@ -48,7 +48,7 @@ impl Decoder {
         Decoder { table: DynamicTable::new(table_size), granted: table_size, at_start: true }
     }
 
-    /// To be called before the first byte of each block.
+    /// Begins a block. To be called before its first byte.
     pub fn begin(&mut self) {
         self.at_start = true;
     }
@@ -90,8 +90,8 @@ impl Decoder {
         Step::Field(line)
     }
 
-    /// Room that surely suffices for the next field of `input`: no byte of a string becomes more than two,
-    /// and a name may come from the table.
+    /// Returns room that always suffices for the next field of `input`: no byte of a string becomes more than
+    /// two, and a name may come from the table.
     pub fn room_for(&self, input: &[u8]) -> usize {
         2 * input.len() + self.table.size() + 64
     }
@@ -108,7 +108,7 @@ impl Decoder {
         }
     }
 
-    /// Decodes a field that is in a table. Returns how many bytes of the input it takes.
+    /// Decodes a field that is in a table. Returns the number of bytes of the input that it takes.
     #[inline]
     fn indexed(&self, input: &[u8], out: &mut [u8]) -> Result<(usize, Line), Halt> {
         let (index, used) = number(input, 0, 7)?;
@@ -117,7 +117,7 @@ impl Decoder {
         Ok((used, line))
     }
 
-    /// A field whose value follows, and its name too unless that is in a table.
+    /// Decodes a field whose value follows, and its name too unless that is in a table.
     fn literal(&mut self, input: &[u8], out: &mut [u8]) -> Result<(usize, Line), Halt> {
         let remember = input[0] & 0x40 != 0;
         let prefix = if remember { 6 } else { 4 };
@@ -139,7 +139,7 @@ impl Decoder {
         Ok((at, line))
     }
 
-    /// A new size for the table, at the start of a block only (RFC 7541 section 4.2).
+    /// Applies a new size of the table, which may come at the start of a block only (RFC 7541 section 4.2).
     fn update(&mut self, input: &[u8]) -> Result<usize, Halt> {
         let (size, used) = number(input, 0, 5)?;
         if size > self.granted || !self.at_start {
@@ -155,7 +155,7 @@ impl Decoder {
     }
 }
 
-/// The number at `at`, and where it ends.
+/// Returns the number at `at`, and the index behind it.
 #[inline]
 fn number(input: &[u8], at: usize, prefix: u32) -> Result<(usize, usize), Halt> {
     let input = input.get(at..).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The fields both sides remember (RFC 7541 sections 2.3.2 and 4). They lie behind each other as lines
-//! "name: value"; those evicted leave a gap at the front that is closed when it has become large.
+//! The fields that both sides remember (RFC 7541 sections 2.3.2 and 4). They are stored one behind the other
+//! as lines "name: value". Evicted fields leave a gap at the front, which is closed when it has become large.
 
 use super::line::{Line, SEPARATOR};
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ const fn size_of(line_len: usize) -> usize {
 #[derive(Debug)]
 pub(crate) struct DynamicTable {
     lines: Vec<u8>,
-    /// The oldest first.
+    /// The entries, the oldest first.
     entries: VecDeque<Entry>,
     size: usize,
     max_size: usize,
@@ -38,7 +38,7 @@ impl DynamicTable {
         DynamicTable { lines: Vec::new(), entries: VecDeque::new(), size: 0, max_size }
     }
 
-    /// The line of that number.
+    /// Returns the line with this number.
     #[inline]
     pub(crate) fn get(&self, index: usize) -> Option<(&[u8], Line)> {
         let entry = self.entries.get(self.entries.len().checked_sub(index + 1)?)?;
@@ -50,7 +50,7 @@ impl DynamicTable {
         self.evict_to(max_size);
     }
 
-    /// Remembers the line at the start of `bytes`; one that is larger than the table empties it.
+    /// Inserts the line at the start of `bytes`. A line that is larger than the table empties it.
     pub(crate) fn insert(&mut self, bytes: &[u8], line: Line) {
         let size = size_of(line.len);
         if size > self.max_size {

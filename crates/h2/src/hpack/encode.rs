@@ -1,5 +1,5 @@
-//! Writing header blocks. As in Varnish no field is remembered, by us or by who receives it ("never
-//! indexed"), values go as they are, and names that are in the static table by their number.
+//! Writing header blocks. As in Varnish, no side remembers a field ("never indexed"). Values are sent as they
+//! are, and names in the static table as their number.
 
 use super::static_table::{COUNT, STATIC};
 use super::{huffman, integer};
@@ -12,7 +12,7 @@ const FIRST_PLAIN: usize = 15;
 
 const NEVER_INDEXED: u8 = 0x10;
 
-/// The pseudo-header of a response; the status is taken modulo 1000.
+/// Writes the pseudo-header of a response. The status is taken modulo 1000.
 pub fn status(out: &mut Vec<u8>, status: u16) {
     let n = status % 1000;
     if let Some(&(_, row)) = STATUSES.iter().find(|(usual, _)| *usual == n) {
@@ -39,7 +39,7 @@ pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Option<usize> {
     row
 }
 
-/// Both strings in Huffman's code, and to be remembered.
+/// Writes a field that is to be remembered, with both strings in Huffman code.
 pub fn remembered(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     match name_row(name) {
         Some(row) => integer::write(out, 6, 0x40, row),
@@ -51,13 +51,13 @@ pub fn remembered(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     huffman_string(out, value);
 }
 
-/// Name and value of a row of the static table, which begins at 1.
+/// Returns name and value of a row of the static table, which begins at 1.
 pub(crate) fn static_row(row: usize) -> (&'static [u8], &'static [u8]) {
     let entry = &STATIC[row - 1];
     (&entry.line[..entry.name_len], &entry.line[entry.name_len + 2..])
 }
 
-/// A field of the tables, by its number.
+/// Writes a field of the tables, by its number.
 pub fn indexed(out: &mut Vec<u8>, index: usize) {
     integer::write(out, 7, 0x80, index);
 }
@@ -69,7 +69,7 @@ fn huffman_string(out: &mut Vec<u8>, text: &[u8]) {
 
 const MAX_NAME: usize = 27;
 
-/// The rows with plain names in order of their lengths, and for each length where they begin.
+/// The rows with plain names in order of their lengths, and for each length the index of the first.
 const BY_LEN: ([u8; COUNT], [u8; MAX_NAME + 2]) = {
     let (mut rows, mut starts) = ([0; COUNT], [0; MAX_NAME + 2]);
     let (mut n, mut len) = (0, 0);
@@ -89,7 +89,7 @@ const BY_LEN: ([u8; COUNT], [u8; MAX_NAME + 2]) = {
     (rows, starts)
 };
 
-/// The row of the static table with that name.
+/// Returns the row of the static table with this name.
 fn name_row(name: &[u8]) -> Option<usize> {
     let (&start, &end) = (BY_LEN.1.get(name.len())?, BY_LEN.1.get(name.len() + 1)?);
     let rows = &BY_LEN.0[start as usize..end as usize];

@@ -1,11 +1,10 @@
-//! The Huffman code of HPACK (RFC 7541 section 5.2). A table over the next eleven bits gives up to two
-//! characters at once; codes that are longer, which are those of rare characters, are found by their
-//! length, the code being canonical.
+//! The Huffman code of HPACK (RFC 7541 section 5.2). A table over the next twelve bits yields up to two characters at
+//! once. Longer codes, which rare characters have, are found by their length, because the code is canonical.
 
 use super::HpackError;
 use super::huffman_table::CODE_LENGTHS;
 
-/// Bits the table looks at.
+/// The number of bits that index the table.
 const WINDOW: u32 = 12;
 
 /// The longest code of a character.
@@ -30,7 +29,7 @@ const CODES: [u32; 256] = {
     codes
 };
 
-/// The codes that the next bits of the input begin with.
+/// The codes at the beginning of the next bits of the input.
 #[derive(Clone, Copy)]
 struct Lookup {
     chars: [u8; 2],
@@ -94,7 +93,7 @@ struct Length {
     /// The first code behind them, aligned to the left.
     end: u32,
     first: u32,
-    /// Where their characters begin in [`BY_CODE`].
+    /// The index of their first character in [`BY_CODE`].
     rank: u32,
 }
 
@@ -119,8 +118,8 @@ const LONG: [Length; (MAX_BITS - WINDOW) as usize] = {
     lengths
 };
 
-/// The character whose long code the bits begin with, and how long that is; `None` for the end of the
-/// string, which may not occur.
+/// Returns the character whose long code the bits begin with, and the length of the code. Returns `None` for
+/// the code that marks the end of the string, which must not occur.
 #[cold]
 fn long_code(bits: u64) -> Option<(u8, u32)> {
     let code = (bits >> 32) as u32;
@@ -137,7 +136,7 @@ fn look_up(bits: u64) -> Lookup {
 /// Bits of the input, the next one first.
 struct Bits<'a> {
     input: &'a [u8],
-    bits: u64,
+    next: u64,
     count: u32,
 }
 
@@ -146,7 +145,7 @@ impl Bits<'_> {
     #[inline]
     fn refill_fast(&mut self) -> bool {
         let Some(word) = self.input.first_chunk::<8>() else { return false };
-        self.bits |= u64::from_be_bytes(*word) >> self.count;
+        self.next |= u64::from_be_bytes(*word) >> self.count;
         let bytes = (63 - self.count) / 8;
         self.input = &self.input[bytes as usize..];
         self.count += bytes * 8;
@@ -155,7 +154,7 @@ impl Bits<'_> {
 
     fn refill(&mut self) {
         while let (true, Some((&byte, rest))) = (self.count <= 56, self.input.split_first()) {
-            self.bits |= u64::from(byte) << (56 - self.count);
+            self.next |= u64::from(byte) << (56 - self.count);
             self.count += 8;
             self.input = rest;
         }
@@ -163,25 +162,25 @@ impl Bits<'_> {
 
     #[inline]
     fn skip(&mut self, bits: u32) {
-        self.bits <<= bits;
+        self.next <<= bits;
         self.count -= bits;
     }
 }
 
 /// Decodes `input` to the start of `out`; returns the length, or `None` when there is not enough room.
 pub fn decode(input: &[u8], out: &mut [u8]) -> Result<Option<usize>, HpackError> {
-    /// As many lookups as 56 bits surely suffice for.
+    /// The number of lookups for which 56 bits always suffice.
     const LOOKUPS: u32 = 56 / WINDOW;
-    let mut bits = Bits { input, bits: 0, count: 0 };
+    let mut bits = Bits { input, next: 0, count: 0 };
     let mut at = 0;
     'words: while at + 2 * LOOKUPS as usize <= out.len() && bits.refill_fast() {
         for _ in 0..LOOKUPS {
-            let found = look_up(bits.bits);
+            let found = look_up(bits.next);
             if found.first_bits == 0 {
                 if bits.count < MAX_BITS {
                     continue 'words;
                 }
-                let (c, width) = long_code(bits.bits).ok_or(HpackError::Huffman)?;
+                let (c, width) = long_code(bits.next).ok_or(HpackError::Huffman)?;
                 out[at] = c;
                 at += 1;
                 bits.skip(width);
@@ -198,13 +197,13 @@ pub fn decode(input: &[u8], out: &mut [u8]) -> Result<Option<usize>, HpackError>
 fn decode_rest(mut bits: Bits<'_>, out: &mut [u8], mut at: usize) -> Result<Option<usize>, HpackError> {
     loop {
         bits.refill();
-        let found = look_up(bits.bits);
+        let found = look_up(bits.next);
         let (c, width) = match found.first_bits {
-            0 => long_code(bits.bits).ok_or(HpackError::Huffman)?,
+            0 => long_code(bits.next).ok_or(HpackError::Huffman)?,
             width => (found.chars[0], u32::from(width)),
         };
         if width > bits.count {
-            let padding = bits.bits.leading_ones() >= bits.count && bits.count < 8;
+            let padding = bits.next.leading_ones() >= bits.count && bits.count < 8;
             return if padding { Ok(Some(at)) } else { Err(HpackError::Huffman) };
         }
         let Some(place) = out.get_mut(at) else { return Ok(None) };
@@ -214,7 +213,7 @@ fn decode_rest(mut bits: Bits<'_>, out: &mut [u8], mut at: usize) -> Result<Opti
     }
 }
 
-/// How long `text` is when encoded.
+/// Returns the length of `text` when encoded.
 pub fn encoded_len(text: &[u8]) -> usize {
     text.iter().map(|&c| CODE_LENGTHS[c as usize] as usize).sum::<usize>().div_ceil(8)
 }

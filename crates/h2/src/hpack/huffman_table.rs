@@ -1,6 +1,6 @@
 //! HPACK's Huffman code (RFC 7541 appendix B). It is canonical: the codes follow from their lengths alone.
 
-/// How many bits the code of each byte has.
+/// The number of bits in the code of each byte.
 pub(crate) const CODE_LENGTHS: [u8; 256] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28,
     28, 28, 28, 28, 28, 28, 6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5, 5, 6, 6, 6, 6, 6,

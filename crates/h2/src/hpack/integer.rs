@@ -2,11 +2,11 @@
 
 use super::HpackError;
 
-/// Bits behind which another byte would not fit 32 bits.
+/// The last shift at which another byte still fits 32 bits.
 const LAST_SHIFT: u32 = 28;
 
-/// Reads a number whose first byte has `prefix` bits of it. `Ok(None)`: the input ends within it.
-/// Otherwise the number and how many bytes it takes.
+/// Reads a number whose first byte has `prefix` bits of it. Returns the number and its length in bytes, or
+/// `Ok(None)` if the input ends within it.
 pub(crate) fn read(input: &[u8], prefix: u32) -> Result<Option<(u32, usize)>, HpackError> {
     let mask = (1 << prefix) - 1;
     let Some((&first, rest)) = input.split_first() else { return Ok(None) };
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn examples_of_the_rfc() {
         for (prefix, value, bytes) in
-            [(5, 10, &[0b01010][..]), (5, 1337, &[0b11111, 0b10011010, 0b1010]), (8, 42, &[42])]
+            [(5, 10, &[0b01010][..]), (5, 1337, &[0b11111, 0b1001_1010, 0b1010]), (8, 42, &[42])]
         {
             let mut out = Vec::new();
             write(&mut out, prefix, 0, value);

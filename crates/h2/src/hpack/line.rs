@@ -1,4 +1,4 @@
-//! A field as the line that a message keeps.
+//! A field as the line that a message stores.
 
 /// Between a name and its value.
 pub(super) const SEPARATOR: &[u8] = b": ";
@@ -17,8 +17,8 @@ impl Line {
         Line { len, name_len, well_formed: is_well_formed as usize }
     }
 
-    /// Whether name and value have only what RFC 9113 section 8.2.1 allows; known since the field was first
-    /// seen.
+    /// Returns whether name and value contain only characters that RFC 9113 section 8.2.1 allows. This was
+    /// checked when the field was first seen.
     pub const fn is_well_formed(&self) -> bool {
         self.well_formed != 0
     }

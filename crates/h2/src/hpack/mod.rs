@@ -1,6 +1,6 @@
-//! HPACK, the header compression of HTTP/2 (RFC 7541). The decoder writes each field as the line
-//! "name: value" where the caller wants it, which is what a message is made of; nothing is allocated per
-//! field. The encoder keeps no state: what it writes is good at any time.
+//! HPACK, the header compression of HTTP/2 (RFC 7541). The decoder writes each field as the line "name:
+//! value" into the caller's buffer. Messages consist of such lines, so nothing is allocated per field. The
+//! encoder keeps no state: its output is valid at any time.
 
 mod decode;
 mod dynamic_table;
@@ -18,21 +18,21 @@ mod tests;
 pub use decode::{Decoder, Step};
 pub use line::Line;
 
-/// The header block is damaged; what follows on the connection cannot be understood either.
+/// A fault of a header block. Later blocks on the connection cannot be decoded either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HpackError {
     /// A number that does not fit 32 bits.
     Integer,
     /// No such field in the tables.
     Index,
-    /// The code of no character, or padding that is none.
+    /// An invalid code, or invalid padding.
     Huffman,
     /// A size of the table that was not granted, or not at the start of the block.
     Update,
 }
 
 impl HpackError {
-    /// As Varnish's records put it.
+    /// Returns the text in Varnish's records.
     pub const fn text(self) -> &'static str {
         match self {
             HpackError::Integer => "Integer overflow",
@@ -43,5 +43,5 @@ impl HpackError {
     }
 }
 
-/// How Varnish's records call a block that ends within a field.
+/// The text in Varnish's records for a block that ends within a field.
 pub const TRUNCATED: &str = "Feed me";

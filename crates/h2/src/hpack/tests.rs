@@ -1,4 +1,4 @@
-//! The examples of RFC 7541 appendix C, and damage.
+//! The examples of RFC 7541 appendix C, and damaged blocks.
 
 use super::{Decoder, HpackError, Step, encode};
 use lacquer_testing::{Random, rounds};

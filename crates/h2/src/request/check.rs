@@ -1,6 +1,6 @@
 //! Checks of a request's fields (RFC 9113 sections 8.2 and 8.3), with the records Varnish writes. In one
-//! point they are stricter: fields that are about a connection make a request malformed, as the RFC
-//! has it. In one they are as lax as Varnish: pseudo-headers may follow other fields.
+//! point they are stricter than Varnish: fields that concern a connection make a request malformed, as the
+//! RFC requires. In one point they are as lax as Varnish: pseudo-headers may follow other fields.
 
 use crate::error_table::{Error, Reason};
 use crate::fault::{Note, Tag};
@@ -13,7 +13,7 @@ pub(super) const MALFORMED: Error = Error::Stream(Reason::ProtocolError);
 
 pub(super) type Log<'a> = &'a mut dyn FnMut(Note);
 
-/// Bytes of a field that the log shows.
+/// The number of bytes of a field that the log shows.
 const EXCERPT: usize = 20;
 
 /// Role of a field in the request.
@@ -26,7 +26,7 @@ pub(super) enum Role {
     Header,
 }
 
-/// As `%.*s` shows it: up to a NUL.
+/// Returns the text as C's `%.*s` prints it: up to a NUL.
 pub(super) fn shown(bytes: &[u8], len: usize) -> String {
     let bytes = &bytes[..bytes.len().min(len)];
     let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
@@ -57,7 +57,7 @@ pub(super) fn check(line: Line, bytes: &[u8], hdr_len: usize, log: Log<'_>) -> R
     if name.starts_with(b":") { pseudo(name, value, bytes, log) } else { Ok(Role::Header) }
 }
 
-/// The record for the first thing that is wrong.
+/// Returns the record for the first fault.
 #[cold]
 fn what_is_wrong(name: &[u8], value: &[u8], line: &[u8]) -> String {
     let excerpt = || shown(line, EXCERPT);
@@ -83,7 +83,7 @@ fn what_is_wrong(name: &[u8], value: &[u8], line: &[u8]) -> String {
     }
 }
 
-/// Checks a line of trailers, which may be about nothing but the body.
+/// Checks a line of trailers, which may concern only the body.
 pub(super) fn check_trailer(line: Line, bytes: &[u8], hdr_len: usize, log: Log<'_>) -> Result<(), Error> {
     match check(line, bytes, hdr_len, log)? {
         Role::Header => Ok(()),
@@ -104,7 +104,7 @@ fn pseudo(name: &[u8], value: &[u8], bytes: &[u8], log: Log<'_>) -> Result<Role,
             let text = format!("Illegal :path pseudo-header {}", shown(value, value.len()));
             return Err(bogus(log, MALFORMED, text));
         }
-        // No other control character has come so far.
+        // Other control characters were found before.
         if value.iter().any(|&b| is_blank(b)) {
             return Err(MALFORMED);
         }
@@ -117,7 +117,7 @@ fn pseudo(name: &[u8], value: &[u8], bytes: &[u8], log: Log<'_>) -> Result<Role,
     Ok(role)
 }
 
-/// The error of a field that is about a connection.
+/// Returns the error for a field that concerns a connection.
 #[cold]
 pub(super) fn connection_specific(name: &[u8], log: Log<'_>) -> Error {
     bogus(log, MALFORMED, format!("Illegal connection-specific field: {}", shown(name, EXCERPT)))

@@ -8,42 +8,42 @@ use crate::hpack::{Decoder, HpackError, Line, Step, TRUNCATED};
 use lacquer_http::h1::{canonical_request_length, content_length};
 use lacquer_http::header_table::{COOKIE, HOST};
 use lacquer_http::workspace::Mark;
-use lacquer_http::{Filter, Message, Slot, Text, Workspace, fixed};
+use lacquer_http::{Field, Filter, Message, Slot, Text, Workspace, fixed};
 
 const REQ_SIZE: Error = Error::Stream(Reason::ReqSize);
 const DAMAGED: Error = Error::Connection(Reason::CompressionError);
 
-/// Where `:authority`, written over in part, becomes `host`.
+/// The index at which `:authority`, overwritten in part, becomes `host`.
 const HOST_IN_AUTHORITY: usize = ":authority".len() - "host".len();
 
-/// A request whose headers are complete and right.
+/// A request whose headers are complete and valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestHead {
     pub body: Body,
 }
 
-/// A header block under way. There is at most one on a connection.
+/// A header block that is being received. There is at most one on a connection.
 #[derive(Debug)]
 pub struct RequestDecoder {
     /// End of the workspace's contents before decoding.
     mark: Mark,
-    /// Where the lines go, one behind the other with a NUL between.
+    /// The area for the lines, one behind the other with a NUL between them.
     area: Text,
     used: usize,
     hdr_len: usize,
-    /// How many bytes more, encoded ones and decoded ones, the block may have.
+    /// The number of bytes that the block may still have, encoded and decoded.
     encoded_left: usize,
     decoded_left: usize,
-    /// A field that has not come whole, and how many bytes of it are needed at least.
+    /// An incomplete field, and the least number of bytes that it needs.
     rest: Vec<u8>,
     needed: usize,
     has_scheme: bool,
     has_authority: bool,
-    /// Not a request but what follows its body: to be checked, and dropped.
+    /// The block contains trailers, which are checked and dropped.
     is_trailers: bool,
     /// The fault of the stream, reported at the end of the block.
     error: Option<Error>,
-    /// Where fields go that nobody will read.
+    /// The buffer for fields that are dropped.
     spill: Vec<u8>,
 }
 
@@ -62,15 +62,15 @@ impl RequestDecoder {
         RequestDecoder { area, ..RequestDecoder::new(decoder, mark, limits) }
     }
 
-    /// Begins a block of a stream that is refused with `error`. It is decoded for the tables' sake; the
-    /// workspace and the message that are passed on are not touched.
+    /// Begins a block of a stream that is refused with `error`. It is decoded because it may change the
+    /// tables. The workspace and the message that are passed in are not changed.
     pub fn refused(decoder: &mut Decoder, error: Error, limits: &Limits) -> RequestDecoder {
         let nowhere = Workspace::new(0).mark();
         RequestDecoder { error: Some(error), ..RequestDecoder::new(decoder, nowhere, limits) }
     }
 
-    /// Begins a block that ends a request whose headers came long ago. Ends with
-    /// [`RequestDecoder::finish_trailers`]; nothing is kept of it.
+    /// Begins a block that ends a request whose headers came long ago. It ends with
+    /// [`RequestDecoder::finish_trailers`], and nothing of it is kept.
     pub fn trailers(decoder: &mut Decoder, limits: &Limits) -> RequestDecoder {
         let nowhere = Workspace::new(0).mark();
         RequestDecoder { is_trailers: true, ..RequestDecoder::new(decoder, nowhere, limits) }
@@ -95,7 +95,7 @@ impl RequestDecoder {
         }
     }
 
-    /// Decodes a piece of the block. Only what ends the connection is an error here.
+    /// Decodes a piece of the block. An error here ends the connection.
     pub fn feed(
         &mut self,
         decoder: &mut Decoder,
@@ -120,7 +120,7 @@ impl RequestDecoder {
         Ok(())
     }
 
-    /// Decodes the fields that are whole in `input`; returns how many bytes they take.
+    /// Decodes the complete fields in `input`. Returns the number of bytes that they take.
     fn fields(
         &mut self,
         decoder: &mut Decoder,
@@ -175,7 +175,7 @@ impl RequestDecoder {
             Role::Method => start_line(Slot::Method, whole, line, ws, msg, log),
             Role::Path => start_line(Slot::Url, whole, line, ws, msg, log),
             Role::Scheme => {
-                // An ordinary header for VCL.
+                // VCL sees it as an ordinary header.
                 header(whole.tail(1), whole, line.name_len - 1, ws, msg, log)?;
                 once(&mut self.has_scheme, ":scheme", log)
             }
@@ -187,7 +187,7 @@ impl RequestDecoder {
         }
     }
 
-    /// Ends the block: a request, if the stream has no fault.
+    /// Ends the block. Returns the request, unless the stream has a fault.
     pub fn finish(
         self,
         ws: &mut Workspace,
@@ -209,7 +209,7 @@ impl RequestDecoder {
             }
             None => {}
         }
-        // The unused rest of the area goes back to the workspace; the lines stay where they are.
+        // The unused rest of the area goes back to the workspace. The lines stay in place.
         ws.release(self.mark);
         let kept = ws.alloc(self.used).is_ok() && msg.collect(ws, COOKIE, b"; ").is_ok();
         if !kept {
@@ -230,7 +230,7 @@ impl RequestDecoder {
         self.error.map_or(Ok(()), Err)
     }
 
-    /// A block ends with a field.
+    /// Fails if the block ends within a field.
     fn check_end(&self, log: Log<'_>) -> Result<(), Error> {
         if self.rest.is_empty() {
             return Ok(());
@@ -240,27 +240,27 @@ impl RequestDecoder {
     }
 }
 
-/// `:authority` and `Host` may both be there if they are the same (RFC 9113 section 8.3.1); then one is kept. A
-/// request with two that differ is refused like any with several `Host` headers.
+/// Joins `:authority` and `Host`. Both may be present if they are the same (RFC 9113 section 8.3.1); then one is kept.
+/// A request with two that differ is refused like any with several `Host` headers.
 fn join_hosts(ws: &mut Workspace, msg: &mut Message) {
     if msg.count(ws, HOST) < 2 {
         return;
     }
     let first = msg.get(ws, HOST).unwrap_or_default();
     let agree = msg.get_all(ws, HOST).all(|host| host.eq_ignore_ascii_case(first));
-    if agree && let Some(line) = msg.find(ws, HOST).map(|field| field.line_text()) {
+    if agree && let Some(line) = msg.find(ws, HOST).map(Field::line_text) {
         // The line is in the workspace, and there is room where two were taken away.
         let _ = msg.set_line(ws, HOST, line, |_| ());
     }
 }
 
-/// The rules for the request as a whole.
+/// Applies the rules for the request as a whole.
 fn request(ws: &Workspace, msg: &Message, end_stream: bool, log: Log<'_>) -> Result<RequestHead, Error> {
     let mut debug = |text: &'static str| {
         log(Note::new(Tag::Debug, text));
         MALFORMED
     };
-    let length = content_length(msg, ws).map_err(|()| debug("Non-parseable Content-Length"))?;
+    let length = content_length(msg, ws).map_err(|_| debug("Non-parseable Content-Length"))?;
     let body = match length {
         Some(1..) if end_stream => {
             const TEXT: &str = "H2: rx header with END_STREAM and content-length > 0";

@@ -1,6 +1,6 @@
-//! From a header block to a request. The fields are decoded in place, in an area of the request's
-//! workspace: each is the line its message keeps. A fault of one stream does not stop the decoding,
-//! because the fields that follow may change the tables both sides share.
+//! Decodes a header block into a request. The fields are decoded in place, in an area of the request's
+//! workspace: each becomes a line of the message. A fault of one stream does not stop the decoding, because
+//! the fields that follow may change the tables both sides share.
 
 mod check;
 mod decode;
@@ -10,12 +10,12 @@ mod tests;
 
 pub use decode::{RequestDecoder, RequestHead};
 
-/// How a request's body is delimited.
+/// The delimitation of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// The stream ended with the headers.
     None,
-    /// By `Content-Length`, which DATA frames have to keep.
+    /// By `Content-Length`, which DATA frames have to match.
     Length(u64),
     /// By the end of the stream.
     UntilEnd,
@@ -33,8 +33,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The parameters `http_req_size`, `http_req_hdr_len` and `h2_max_header_list_size`; the latter is one
-    /// and a half times the first unless it is larger than that one.
+    /// Makes the limits from the parameters `http_req_size`, `http_req_hdr_len` and `h2_max_header_list_size`. The last
+    /// one becomes one and a half times the first unless it is larger than the first.
     pub fn new(req_size: usize, hdr_len: usize, max_list_size: usize) -> Limits {
         let list_size = if max_list_size < req_size { req_size + req_size / 2 } else { max_list_size };
         Limits { req_size, hdr_len, list_size }

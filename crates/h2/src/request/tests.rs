@@ -1,4 +1,4 @@
-//! Requests as they should be, and each fault with its record.
+//! Valid requests, and each fault with its record.
 
 use super::{Body, Limits, RequestDecoder, RequestHead};
 use crate::error_table::{Error, Reason};

@@ -1,6 +1,6 @@
-//! Chunked transfer coding. The decoder is fed whatever was read and returns which part of it is data, so
-//! that nothing is copied twice; its state is a few words and a chunk's size line is bounded.
-//! Extensions and trailers are refused, as Varnish does, and so are a client's line ends other than CRLF (RFC 9112 section 7.1).
+//! Chunked transfer coding. The decoder takes the bytes of each read and returns the part that is data, so that no byte
+//! is copied twice. Its state is a few words, and a chunk's size line is bounded. Extensions and trailers are refused,
+//! as Varnish does, and so are a client's line ends other than CRLF (RFC 9112 section 7.1).
 
 use crate::ascii::is_hex;
 use std::fmt;
@@ -16,7 +16,7 @@ pub enum ChunkError {
 }
 
 impl ChunkError {
-    /// As logged in `FetchError`.
+    /// Returns the text in `FetchError` records.
     pub const fn text(self) -> &'static str {
         match self {
             ChunkError::NonHex => "chunked header non-hex",
@@ -43,7 +43,7 @@ pub struct Piece {
     pub consumed: usize,
     /// The data is `input[consumed - data_len..consumed]`.
     pub data_len: usize,
-    /// The body is complete; what follows `consumed` is not part of it.
+    /// The body is complete. Bytes after `consumed` are not part of it.
     pub done: bool,
 }
 
@@ -56,7 +56,7 @@ impl Piece {
 /// The data that one call of [`ChunkedDecoder::decode_run`] found, which is `buffer[start..end]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Bytes of the buffer that are decoded; what follows them is unchanged.
+    /// The number of bytes of the buffer that are decoded. The bytes after them are unchanged.
     pub consumed: usize,
     pub start: usize,
     pub end: usize,
@@ -76,16 +76,16 @@ enum State {
     Done,
 }
 
-/// The texts for the input ending too early.
+/// The texts for input that ends too early.
 const READ_ERROR: &str = "chunked read err";
 const DATA_ERROR: &str = "chunked insufficient bytes";
 
-/// Most hex digits a size may have, leading zeros not counted.
+/// The largest number of hex digits of a size, leading zeros not counted.
 const MAX_DIGITS: u8 = 19;
-/// Most blanks and zeros around a size.
+/// The largest number of blanks and zeros around a size.
 const MAX_PADDING: u8 = 255;
 
-/// Where in a chunked body the reading is.
+/// A decoder of a chunked body, with its position in the body.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkedDecoder {
     state: State,
@@ -105,7 +105,8 @@ impl ChunkedDecoder {
         ChunkedDecoder { state: State::SizeStart, left: 0, zeros: 0, lenient: false }
     }
 
-    /// Accepts what Varnish accepts of origins: blanks before a size, and lines that end in a lone LF.
+    /// Returns a decoder that accepts what Varnish accepts from origins: blanks before a size, and lines that
+    /// end in a lone LF.
     pub const fn lenient() -> ChunkedDecoder {
         ChunkedDecoder { state: State::SizeStart, left: 0, zeros: 0, lenient: true }
     }
@@ -114,7 +115,7 @@ impl ChunkedDecoder {
         self.state == State::Done
     }
 
-    /// `n` bytes of the current chunk have been taken.
+    /// Skips `n` bytes of the current chunk.
     fn skip(&mut self, n: u64) {
         self.left -= n.min(self.left);
         if self.state == State::Data && self.left == 0 {
@@ -144,9 +145,8 @@ impl ChunkedDecoder {
         Ok(Piece { consumed: at, data_len: 0, done: self.state == State::Done })
     }
 
-    /// Decodes all of the buffer, or up to the end of the body, and moves the data of its chunks together: the
-    /// cost of a chunk of one byte is then that of decoding it. An error that follows some data is
-    /// returned by the next call.
+    /// Decodes the whole buffer, or up to the end of the body, and moves the data of its chunks together, so that a
+    /// chunk of one byte costs only its decoding. An error that follows some data is returned by the next call.
     pub fn decode_run(&mut self, buffer: &mut [u8]) -> Result<Run, ChunkError> {
         let mut run = Run { consumed: 0, start: 0, end: 0 };
         while run.consumed < buffer.len() && self.state != State::Done {
@@ -154,7 +154,7 @@ impl ChunkedDecoder {
             let piece = match self.decode(&buffer[run.consumed..]) {
                 Ok(piece) => piece,
                 Err(_) if run.end > run.start => {
-                    // The next call begins where this piece did.
+                    // The next call begins at the start of this piece.
                     *self = before;
                     return Ok(run);
                 }
@@ -172,15 +172,13 @@ impl ChunkedDecoder {
         Ok(run)
     }
 
-    /// One byte outside of data; false: look at it again in the new state.
+    /// Handles one byte outside of data. Returns false if the byte must be handled again in the new state.
     fn step(&mut self, b: u8) -> Result<bool, ChunkError> {
         self.state = match (self.state, b) {
             (State::DataEnd, b'\r') => State::DataNewline,
             (State::DataNewline, b'\n') => State::SizeStart,
-            (State::DataEnd, b'\n') if self.lenient => State::SizeStart,
-            (State::DataEnd | State::DataNewline, _) => return Err(ChunkError::TailNoNewline),
+            (State::DataEnd, b'\n') | (State::SizeStart, b' ' | b'\t') if self.lenient => State::SizeStart,
 
-            (State::SizeStart, b' ' | b'\t') if self.lenient => State::SizeStart,
             (State::SizeStart, _) if is_hex(b) => {
                 (self.left, self.zeros) = (0, 0);
                 self.state = State::Size { digits: 0 };
@@ -202,14 +200,16 @@ impl ChunkedDecoder {
             (State::Tail, b'\r') => State::TailNewline,
             (State::TailNewline, b'\n') => State::Done,
             (State::Tail, b'\n') if self.lenient => State::Done,
-            (State::Tail | State::TailNewline, _) => return Err(ChunkError::TailNoNewline),
+            (State::DataEnd | State::DataNewline | State::Tail | State::TailNewline, _) => {
+                return Err(ChunkError::TailNoNewline);
+            }
 
             (State::Data | State::Done, _) => return Ok(false),
         };
         Ok(true)
     }
 
-    /// The state behind the line of a size.
+    /// Returns the state after the line of a size.
     fn after_size(&self) -> Result<State, ChunkError> {
         if i64::try_from(self.left).is_err() {
             return Err(ChunkError::TooLarge);
@@ -235,7 +235,7 @@ impl ChunkedDecoder {
     }
 }
 
-/// The line that precedes a chunk's data ("1f4\r\n"); the data is followed by CRLF.
+/// The line that precedes a chunk's data ("1f4\r\n"). CRLF follows the data.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkHeader {
     bytes: [u8; 18],

@@ -1,4 +1,4 @@
-//! The `Connection` header: does the connection live on, and which headers were meant for this hop only.
+//! The `Connection` header: the persistence of the connection, and the headers that are for this hop only.
 
 use crate::header_table::{CONNECTION, Filter, HeaderName};
 use crate::message::{Message, split_list};
@@ -6,9 +6,9 @@ use crate::session_close_table::SessClose;
 use crate::workspace::{Overflow, Workspace};
 
 /// Decides by protocol version and `Connection` whether the connection must be closed after the message,
-/// `on_close` being the reason when the header contains "close" ([`SessClose::ReqClose`] for
-/// requests, [`SessClose::RespClose`] for responses). Marks the headers that `Connection` names, so
-/// that they are not forwarded; naming a header that must be forwarded is an error.
+/// `on_close` being the reason when the header contains "close" ([`SessClose::ReqClose`] for requests,
+/// [`SessClose::RespClose`] for responses). Marks the headers that `Connection` names, so that they are not
+/// forwarded. Naming a header that must be forwarded is an error.
 pub fn decide_connection(
     msg: &mut Message,
     ws: &mut Workspace,

@@ -29,8 +29,7 @@ fn write_head(msg: &Message, ws: &Workspace, start: [Slot; 3], out: &mut Vec<u8>
     out.len() - before
 }
 
-/// A response of nothing but its status line, for requests that could not be understood and for
-/// "100 Continue".
+/// Writes a response that consists only of its status line, for malformed requests and for "100 Continue".
 pub fn minimal_response(status: u16, out: &mut Vec<u8>) {
     let n = status % 1000;
     out.extend_from_slice(b"HTTP/1.1 ");

@@ -1,15 +1,15 @@
-//! Where does the body end? Everything ambiguous is an error: two readers who disagree about it are
-//! what request smuggling lives on (RFC 9112 section 6.3).
+//! The framing of bodies. Everything ambiguous is an error, because request smuggling needs two readers who
+//! disagree about the end of a body (RFC 9112 section 6.3).
 
-use super::length::{ResponseLength, content_length};
+use super::length::{BadLength, ResponseLength, content_length};
 use crate::authority::is_valid_host;
 use crate::body_status::BodyStatus;
 use crate::header_table::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use crate::message::Message;
 use crate::workspace::Workspace;
 
-/// How the body is delimited; `content_length` is only meaningful for `None` and `Length`, and for the latter
-/// it is not 0: that would be no body.
+/// The delimitation of a body. `content_length` has a meaning only for `None` and `Length`, and for `Length`
+/// it is not 0, because that would be no body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framing {
     pub status: BodyStatus,
@@ -28,16 +28,21 @@ impl Framing {
     }
 }
 
-fn framing(msg: &Message, ws: &Workspace, length: Result<Option<u64>, ()>, is_request: bool) -> Framing {
+fn framing(
+    msg: &Message,
+    ws: &Workspace,
+    length: Result<Option<u64>, BadLength>,
+    is_request: bool,
+) -> Framing {
     let Ok(length) = length else { return Framing::ERROR };
     let mut codings = msg.get_all(ws, TRANSFER_ENCODING);
     if let Some(coding) = codings.next() {
-        // Origins repeat the header when both framework and application set it; of a client, that is a
-        // sign of something hidden.
+        // Origins repeat the header when both framework and application set it. From a client, a repetition
+        // is a sign of an attack.
         let repeated = codings.all(|c| !is_request && c.eq_ignore_ascii_case(b"chunked"));
         let chunked = coding.eq_ignore_ascii_case(b"chunked") && repeated;
-        // HTTP/1.0 has no codings: a client that sends one may sit behind a proxy that
-        // ignores it (RFC 9112 section 6.1).
+        // HTTP/1.0 has no codings: a client that sends one may be behind a proxy that ignores it (RFC 9112
+        // section 6.1).
         let understood = msg.version() >= 11 || !is_request;
         return if chunked && understood && length.is_none() { Framing::CHUNKED } else { Framing::ERROR };
     }
@@ -53,7 +58,7 @@ fn framing(msg: &Message, ws: &Workspace, length: Result<Option<u64>, ()>, is_re
     Framing::EOF
 }
 
-/// The framing of a request's body; `None` when the request is to be refused.
+/// Returns the framing of a request's body, or `None` if the request is to be refused.
 pub fn request_framing(msg: &Message, ws: &Workspace) -> Option<Framing> {
     let mut framing = framing(msg, ws, content_length(msg, ws), true);
     let method = msg.method(ws);
@@ -70,7 +75,7 @@ pub fn request_framing(msg: &Message, ws: &Workspace) -> Option<Framing> {
 }
 
 /// Returns the text of the `BogoHeader` record for a request that is answered with 400 after it was logged:
-/// it has a header twice that it may not, or its `Host` is malformed.
+/// it repeats a header that must be single, or its `Host` is malformed.
 pub fn request_fault(msg: &Message, ws: &Workspace) -> Option<&'static str> {
     let mut hosts = msg.get_all(ws, HOST);
     let host = hosts.next();
@@ -85,12 +90,12 @@ pub fn request_fault(msg: &Message, ws: &Workspace) -> Option<&'static str> {
     }
 }
 
-/// The framing that a response's headers announce, with this length.
+/// Returns the framing that a response's headers announce, with this length.
 pub(super) fn response_framing(msg: &Message, ws: &Workspace, length: &ResponseLength) -> Framing {
     framing(msg, ws, length.value, false)
 }
 
-/// The framing of the body that really follows a response, given what was asked.
+/// Returns the framing of the body that really follows a response to this request.
 pub fn response_body(msg: &Message, ws: &Workspace, announced: Framing, request_method: &[u8]) -> Framing {
     if request_method == b"HEAD" {
         return Framing { status: BodyStatus::None, ..announced };

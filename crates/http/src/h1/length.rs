@@ -7,22 +7,26 @@ use crate::message::Message;
 use crate::number::parse_uint;
 use crate::workspace::{Overflow, Workspace};
 
-/// The value of `Content-Length`: `Ok(None)` without one, `Err` when it is malformed.
-pub fn content_length(msg: &Message, ws: &Workspace) -> Result<Option<u64>, ()> {
+/// A `Content-Length` that is malformed, or several that differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadLength;
+
+/// Returns the value of `Content-Length`, or `None` without one. Fails if it is malformed.
+pub fn content_length(msg: &Message, ws: &Workspace) -> Result<Option<u64>, BadLength> {
     msg.get(ws, CONTENT_LENGTH).map(parse_content_length).transpose()
 }
 
-fn parse_content_length(value: &[u8]) -> Result<u64, ()> {
+fn parse_content_length(value: &[u8]) -> Result<u64, BadLength> {
     match parse_uint(value) {
         Some((n, rest)) if trim_ows(rest).is_empty() && i64::try_from(n).is_ok() => Ok(n),
-        _ => Err(()),
+        _ => Err(BadLength),
     }
 }
 
-/// The lengths that a response announces, taken together.
+/// The lengths that a response announces, joined.
 pub(super) struct ResponseLength {
     /// `Ok(None)` without a length; fails if one is malformed or two differ.
-    pub value: Result<Option<u64>, ()>,
+    pub value: Result<Option<u64>, BadLength>,
     is_canonical: bool,
 }
 
@@ -38,7 +42,7 @@ impl ResponseLength {
             agree &= parse_content_length(value) == length;
             is_canonical = false;
         }
-        ResponseLength { value: length.and_then(|n| agree.then_some(Some(n)).ok_or(())), is_canonical }
+        ResponseLength { value: length.and_then(|n| agree.then_some(Some(n)).ok_or(BadLength)), is_canonical }
     }
 
     /// Rewrites a length that is not canonical, and makes one line of several that agree.
@@ -60,7 +64,7 @@ pub fn canonical_request_length(msg: &mut Message, ws: &mut Workspace) -> Result
     }
 }
 
-/// "0", or digits without a leading zero; a value that is no number is never canonical.
+/// Returns whether a value is "0", or digits without a leading zero. A value that is no number is never canonical.
 fn is_canonical(value: &[u8]) -> bool {
     match value {
         [b'0'] => true,

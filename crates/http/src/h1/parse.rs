@@ -28,16 +28,16 @@ pub struct RequestHead {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseHead {
     pub len: usize,
-    /// By the headers alone; see [`super::response_body`].
+    /// The framing by the headers alone; see [`super::response_body`].
     pub framing: Framing,
-    /// The origin spoke a later version than it was asked in; the protocol was set back.
+    /// The origin responded with a later version than that of the request, and the protocol was lowered.
     pub proto_lowered: bool,
-    /// The origin sent no reason; the usual one was set.
+    /// The origin sent no reason, and the usual one was set.
     pub reason_added: bool,
 }
 
-/// The head is unacceptable: answer with `status` (400 for requests, 503 for responses), log what was
-/// received as `HttpGarbage` and before that `bogo`, if any, as `BogoHeader`.
+/// The fault of an unacceptable head. The response has `status` (400 for requests, 503 for responses). The
+/// log gets `bogo`, if any, as `BogoHeader`, and then the received bytes as `HttpGarbage`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadHead {
     pub status: u16,
@@ -68,7 +68,7 @@ pub enum BogoKind {
 
 const EXCERPT: usize = 20;
 
-/// Returns the part of a malformed head that the log shows: as in Varnish it ends where the first field was
+/// Returns the part of a malformed head that the log shows. As in Varnish it ends where the first field was
 /// cut off, if the parser got that far, and never goes beyond a NUL.
 pub fn garbage(head: &[u8]) -> &[u8] {
     let start = head.iter().position(|&b| !is_lws(b)).unwrap_or(0);
@@ -78,7 +78,7 @@ pub fn garbage(head: &[u8]) -> &[u8] {
 }
 
 impl BogoHeader {
-    /// Returns the parameter that the head exceeds, if that is what is wrong; `hdr_len` is the one that limits a
+    /// Returns the parameter that the head exceeds, if that is the fault. `hdr_len` is the parameter that limits a
     /// line.
     pub fn limit(&self, hdr_len: &'static str) -> Option<&'static str> {
         match self.kind {
@@ -121,7 +121,7 @@ impl BogoHeader {
 type Fail = Option<BogoHeader>;
 
 /// Parses the request that begins at the start of `rx` (which holds a complete head). `hdr_len` is the
-/// parameter `http_req_hdr_len`. After an error the message holds what was understood so far.
+/// parameter `http_req_hdr_len`. After an error the message contains the parts that were parsed.
 pub fn parse_request(
     ws: &mut Workspace,
     rx: Text,
@@ -195,8 +195,8 @@ fn part(rx: Text, range: &Range<usize>) -> Text {
     rx.slice(range.start, range.end)
 }
 
-/// The three fields of the start line and where the next line begins. The third may be empty, but not begin
-/// with a tab.
+/// Returns the three fields of the start line and the index of the next line. The third may be empty, but not
+/// begin with a tab.
 fn split_start_line(buf: &[u8]) -> Option<([Range<usize>; 3], usize)> {
     let mut at = buf.iter().position(|&b| !is_lws(b))?;
     let first = at;
@@ -220,7 +220,8 @@ fn split_start_line(buf: &[u8]) -> Option<([Range<usize>; 3], usize)> {
     (line_end > 0 && buf[third] != b'\t').then_some(([first, second, third..at], at + line_end))
 }
 
-/// A method is a token (RFC 9110 section 9.1), but for a colon before it, which one of Varnish's public cases has.
+/// Returns whether this is a method: a token (RFC 9110 section 9.1), possibly with a colon before it, which one of
+/// Varnish's public cases has.
 #[inline]
 fn is_method(method: &[u8]) -> bool {
     if matches!(method, b"GET" | b"HEAD" | b"POST") {
@@ -230,7 +231,7 @@ fn is_method(method: &[u8]) -> bool {
     !token.is_empty() && token.iter().all(|&b| is_tchar(b))
 }
 
-/// Where the spaces from `at` on end; `None` at the end of the input.
+/// Returns the index behind the spaces from `at` on, or `None` at the end of the input.
 fn skip_spaces(buf: &[u8], mut at: usize) -> Option<usize> {
     while *buf.get(at)? == b' ' {
         at += 1;
@@ -238,7 +239,7 @@ fn skip_spaces(buf: &[u8], mut at: usize) -> Option<usize> {
     Some(at)
 }
 
-/// Adds the header lines from `at` on; returns where the head ends.
+/// Adds the header lines from `at` on. Returns the index behind the head.
 fn parse_headers(
     ws: &mut Workspace,
     rx: Text,
@@ -271,8 +272,8 @@ fn parse_headers(
     }
 }
 
-/// Where the line from `at` ends, unfolded, and the next one begins, for lines that have no usual end at `end`.
-/// Fails with a control character, and at the end of the input.
+/// Returns the end of the line from `at` on, unfolded, and the start of the next one, for lines that have no usual end
+/// at `end`. Fails at a control character, and at the end of the input.
 #[inline(never)]
 fn find_line_end(buf: &mut [u8], at: usize, mut end: usize) -> Result<(usize, usize), Fail> {
     if at >= buf.len() {
@@ -294,7 +295,7 @@ fn find_line_end(buf: &mut [u8], at: usize, mut end: usize) -> Result<(usize, us
     }
 }
 
-/// The line at the place `at` if its name is known, which needs no look at its characters.
+/// Returns the line at `at` if its name is known, without a check of the name's characters.
 #[inline]
 fn parse_known(line: &[u8], at: usize) -> Option<Field> {
     let line = trim_ows_end(line);
@@ -324,11 +325,11 @@ fn parse_line(line: &[u8], at: usize, hdr_len: usize) -> Result<Field, BogoKind>
     Ok(Field::new(Text::at(at, line.len()), line, colon))
 }
 
-/// "GET http://host/path": the authority replaces `Host` (RFC 9112 section 3.2.2). Returns the line that it
-/// replaced.
+/// Replaces `Host` by the authority of "GET http://host/path" (RFC 9112 section 3.2.2). Returns the line that
+/// it replaced.
 fn rehost(ws: &mut Workspace, msg: &mut Message, authority: Range<usize>) -> Result<Text, ()> {
     let url = msg.text(Slot::Url);
-    let old = msg.fields().iter().find(|f| f.is(ws, HOST)).map_or(Text::NONE, |f| f.line_text());
+    let old = msg.fields().iter().find(|f| f.is(ws, HOST)).map_or(Text::NONE, Field::line_text);
     msg.unset(ws, HOST, |_| ());
     let prefix = ws.copy(b"Host: ").map_err(drop)?;
     let line = ws.join(&[prefix, url.slice(authority.start, authority.end)]).map_err(drop)?;
@@ -337,8 +338,8 @@ fn rehost(ws: &mut Workspace, msg: &mut Message, authority: Range<usize>) -> Res
     Ok(old)
 }
 
-/// With the feature `https_scheme`, "https://" targets are treated like "http://" ones; to be called
-/// after [`parse_request`].
+/// Treats "https://" targets like "http://" ones, with the feature `https_scheme`. To be called after
+/// [`parse_request`].
 pub fn rehost_https(ws: &mut Workspace, msg: &mut Message) -> Result<Option<Text>, BadHead> {
     match target::classify(msg.method(ws), msg.url(ws)) {
         Ok(Target::Https(authority)) => {

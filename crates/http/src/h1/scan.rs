@@ -1,18 +1,18 @@
-//! Test whether a head is complete. It looks only for the empty line, from where the last scan ended.
+//! A test for a complete head. It searches only for the empty line, from the end of the last scan on.
 
 use crate::ascii::{find_byte, is_lws};
 
-/// Bytes that HTTP/2 clients with prior knowledge send first.
+/// The first bytes of HTTP/2 clients with prior knowledge.
 pub const H2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Result of one scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadScan {
-    /// Nothing but line ends and blanks: this counts as nothing received.
+    /// Only line ends and blanks, which count as nothing received.
     Empty,
-    /// More is needed; pass `scanned` to the next scan.
+    /// More bytes are needed. Pass `scanned` to the next scan.
     More { scanned: usize },
-    /// There is an empty line; the parsers find out where.
+    /// There is an empty line, which the parsers will find.
     Complete,
     /// The HTTP/2 preface, complete.
     H2Preface,
@@ -35,7 +35,7 @@ pub fn head_complete(buf: &[u8], scanned: usize) -> HeadScan {
             return HeadScan::More { scanned: 0 };
         }
     }
-    // The usual case: what was read ends with the head.
+    // The usual case: the bytes read end with the head.
     if buf.ends_with(b"\r\n\r\n") {
         return HeadScan::Complete;
     }
@@ -50,7 +50,7 @@ pub fn head_complete(buf: &[u8], scanned: usize) -> HeadScan {
     HeadScan::More { scanned: buf.len() }
 }
 
-/// Returns the status and the length of the interim response (100 to 199) that a complete head is. 101 is a final
+/// Returns the status and the length of a complete head that is an interim response (100 to 199). 101 is a final
 /// response (RFC 9110, 15.2.2).
 pub fn interim_head(buf: &[u8]) -> Option<(u16, usize)> {
     let start = buf.iter().take_while(|&&b| is_lws(b)).count();
@@ -70,8 +70,8 @@ pub fn interim_head(buf: &[u8]) -> Option<(u16, usize)> {
     None
 }
 
-/// Goes on from `at` to where an empty line may begin, sixteen bytes at a time: the compiler compares all of them
-/// at once.
+/// Returns the next index from `at` on at which an empty line may begin. Tests sixteen bytes at a time, which the
+/// compiler compares at once.
 fn skip_lines(buf: &[u8], mut at: usize) -> usize {
     while let Some(window) = buf.get(at..).and_then(<[u8]>::first_chunk::<18>) {
         let is_newline = |i: usize| window[i] == b'\n';

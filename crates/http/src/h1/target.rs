@@ -1,7 +1,7 @@
-//! The forms of a request target (RFC 9112 section 3.2), and which of them are refused: two readers that
-//! disagree about host or path of a target are a way around access rules and into foreign cache entries.
+//! The forms of a request target (RFC 9112 section 3.2), and those that are refused. Two readers that disagree about
+//! host or path of a target allow attackers to pass access rules and to poison foreign cache entries.
 //!
-//! As in Varnish a target may also be a relative path, which VCL can complete; Varnish's public cases use
+//! As in Varnish a target may also be a relative path, which VCL can complete. Varnish's public cases use
 //! "foo" and ":x".
 
 use std::ops::Range;
@@ -9,12 +9,12 @@ use std::ops::Range;
 use crate::ascii::starts_with_nocase;
 use crate::authority::{has_port, is_valid_authority};
 
-/// An acceptable target, by what becomes of it.
+/// An acceptable target, by its treatment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// VCL gets it as it is.
     Keep,
-    /// It begins with "http://"; this part of it is the authority.
+    /// It begins with "http://". This part of it is the authority.
     Http(Range<usize>),
     /// The same for "https://".
     Https(Range<usize>),
@@ -44,7 +44,7 @@ fn unusual(method: &[u8], url: &[u8]) -> Result<Target, &'static str> {
     relative(url).map(|()| Target::Keep)
 }
 
-/// The authority at `start` of an absolute target, which a path must follow.
+/// Returns the authority at `start` of an absolute target, which a path must follow.
 fn authority(url: &[u8], start: usize) -> Result<Range<usize>, &'static str> {
     let len = url[start..].iter().position(|b| b"/?#".contains(b)).ok_or("absolute form without a path")?;
     let range = start..start + len;
@@ -57,8 +57,8 @@ fn authority(url: &[u8], start: usize) -> Result<Range<usize>, &'static str> {
     if is_valid_authority(&url[range.clone()]) { Ok(range) } else { Err("invalid authority") }
 }
 
-/// A target that only VCL can make sense of. It must not turn into an authority when somebody puts
-/// "http://host" before it, and must not be an authority or another scheme's URI.
+/// Checks a target that only VCL can interpret. It must not become an authority when "http://host" is put
+/// before it, and must not be an authority or another scheme's URI.
 fn relative(url: &[u8]) -> Result<(), &'static str> {
     let end = url.iter().position(|b| b"/?#".contains(b)).unwrap_or(url.len());
     let (segment, rest) = url.split_at(end);

@@ -1,4 +1,4 @@
-//! Tests of the HTTP/1 codec, first of all of what must not get through.
+//! Tests of the HTTP/1 codec, first of malformed messages.
 
 use super::*;
 use crate::body_status::BodyStatus;

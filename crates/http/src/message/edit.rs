@@ -1,12 +1,12 @@
-//! Changes of headers, with the semantics of VCL: `set` removes all of the name and appends. The
-//! removed lines are handed to the caller, who writes the log.
+//! Changes of headers, with the semantics of VCL: `set` removes all of the name and appends. The caller gets
+//! the removed lines and writes the log.
 
 use super::{Field, LINE_END, MAX_NAME, Message, bit, skip_blanks};
 use crate::header_table::{self, HeaderName};
 use crate::workspace::{Overflow, Text, Workspace, put};
 
 impl Message {
-    /// Whether another header fits the limit `http_max_hdr`.
+    /// Returns whether another header fits the limit `http_max_hdr`.
     pub fn has_room(&self) -> bool {
         self.fields.len() < self.max_fields()
     }
@@ -26,8 +26,8 @@ impl Message {
         self.fields.push(field);
     }
 
-    /// Adds the lines that `text` holds, of each the length, that of its name, where the value begins, and the
-    /// name's number. False: that is not what it holds.
+    /// Adds the lines that `text` contains. Each comes with its length, the length of its name, the start of its value,
+    /// and its name's number. Returns false if `text` does not match.
     #[inline]
     pub(crate) fn push_lines(
         &mut self,
@@ -50,7 +50,7 @@ impl Message {
         &mut self.fields
     }
 
-    /// Appends "name: value"; returns the line.
+    /// Appends "name: value". Returns the line.
     pub fn append(
         &mut self,
         ws: &mut Workspace,
@@ -85,8 +85,8 @@ impl Message {
         self.push(ws, Field::from_parts(line, name_len, name_len + 2, name.id))
     }
 
-    /// Appends a line of the workspace, "name: value", of which the caller knows that it is well-formed and
-    /// where its name ends. `None`: there is no room.
+    /// Appends a well-formed line of the workspace, "name: value", with the given length of its name. Returns
+    /// `None` if there is no room.
     #[inline]
     pub fn append_split_line(&mut self, ws: &Workspace, line: Text, name_len: usize) -> Option<&Field> {
         if !self.has_room() || name_len > MAX_NAME {
@@ -103,7 +103,7 @@ impl Message {
         self.append_line(ws, text)
     }
 
-    /// Removes all headers of that name; `removed` gets each line. Returns how many there were.
+    /// Removes all headers of this name. `removed` gets each line. Returns their number.
     #[inline]
     pub fn unset(&mut self, ws: &Workspace, name: HeaderName<'_>, removed: impl FnMut(&[u8])) -> usize {
         if self.may_have(name) { self.remove(ws, name, removed) } else { 0 }
@@ -124,7 +124,7 @@ impl Message {
         before - self.fields.len()
     }
 
-    /// VCL's `set`: the new line is built, then all of the name are removed, then it is appended.
+    /// Carries out VCL's `set`: builds the new line, removes all of the name, then appends it.
     pub fn set(
         &mut self,
         ws: &mut Workspace,
@@ -137,7 +137,7 @@ impl Message {
         self.push(ws, field)
     }
 
-    /// [`Message::set`] to a whole line that is already in the workspace or fixed.
+    /// Does the same as [`Message::set`] with a whole line that is already in the workspace or fixed.
     pub fn set_line(
         &mut self,
         ws: &mut Workspace,
@@ -149,7 +149,7 @@ impl Message {
         self.append_line(ws, line)
     }
 
-    /// Sets the header unless it has that value already. `None`: nothing to do.
+    /// Sets the header unless it has this value already. Returns `None` if nothing changed.
     pub fn force(
         &mut self,
         ws: &mut Workspace,
@@ -191,8 +191,8 @@ impl Message {
         self.push(ws, field)
     }
 
-    /// Merges all headers of that name into the first one, separated by `separator`
-    /// (", " but for Cookie). Without duplicates nothing is copied.
+    /// Merges all headers of this name into the first one, separated by `separator` (", " except for Cookie).
+    /// Without duplicates nothing is copied.
     #[inline]
     pub fn collect(
         &mut self,

@@ -1,7 +1,7 @@
 //! An HTTP message: the start line's fields and a list of header lines, all of them texts in one
-//! [`Workspace`]. A header is its whole line ("Name: value"), so that a log record or the wire is one
-//! slice. A message does not own its workspace: a request, its unmodified twin and the response share
-//! one. The list of slots is reused from request to request.
+//! [`Workspace`]. A header is its whole line ("Name: value"), so the log and the wire need one slice. A
+//! message does not own its workspace: a request, its unmodified copy and the response share one. The list of
+//! slots is reused from request to request.
 
 mod edit;
 mod tokens;
@@ -44,22 +44,22 @@ pub struct Field {
     pub dropped: bool,
 }
 
-/// Longest header name a field can hold.
+/// The longest header name that a field can have.
 pub(crate) const MAX_NAME: usize = u16::MAX as usize;
 
 impl Field {
-    /// From a line and the place of its colon; the value begins behind the blanks.
+    /// Makes a field of a line and the place of its colon. The value begins behind the blanks.
     pub(crate) fn new(line: Text, bytes: &[u8], colon: usize) -> Field {
         Field::classified(line, bytes, colon, header_table::classify(&bytes[..colon]))
     }
 
-    /// As [`Field::new`], the name being known already.
+    /// Does the same as [`Field::new`] with a known name.
     #[inline]
     pub(crate) fn classified(line: Text, bytes: &[u8], colon: usize, id: u8) -> Field {
         Field::from_parts(line, colon, skip_blanks(bytes, colon + 1), id)
     }
 
-    /// From a line without knowledge of its parts; `None` when it has no name.
+    /// Parses a line. Returns `None` if it has no name.
     pub(crate) fn parse(line: Text, bytes: &[u8]) -> Option<Field> {
         let colon = bytes.iter().take(MAX_NAME + 1).position(|&b| b == b':')?;
         (colon > 0).then(|| Field::new(line, bytes, colon))
@@ -70,7 +70,7 @@ impl Field {
         Field { line, value_off: value_off as u32, name_len: name_len as u16, id, dropped: false }
     }
 
-    /// Whether the value stands one blank behind the colon.
+    /// Returns whether one blank separates the colon and the value.
     pub(crate) fn is_plain(&self) -> bool {
         self.value_off as usize == self.name_len as usize + 2
     }
@@ -111,14 +111,14 @@ impl Field {
         if name.id != UNKNOWN || self.id != UNKNOWN {
             return self.id == name.id;
         }
-        // Names that a site makes up tend to have their beginning in common, and to differ at the end.
+        // Names that a site invents often share their beginning and differ at the end.
         let last = |name: &[u8]| name.last().map(|b| b | 0x20);
         self.name_len as usize == name.bytes.len()
             && last(self.name(ws)) == last(name.bytes)
             && self.name(ws).eq_ignore_ascii_case(name.bytes)
     }
 
-    /// Whether the header is dropped on the way `filter`.
+    /// Returns whether the header is dropped on the way `filter`.
     #[inline]
     pub fn is_filtered(&self, filter: Filter) -> bool {
         self.dropped || filter.has(self.id)
@@ -132,8 +132,8 @@ pub struct Message {
     status: u16,
     version: u8,
     max_fields: u16,
-    /// Set of the known headers that there may be, by number; bit 0 stands for the unknown ones. Headers that
-    /// are not in the set need not be looked for.
+    /// The set of known headers that may be present, by number. Bit 0 stands for the unknown ones. Headers
+    /// that are not in the set need no search.
     seen: u64,
     fields: Vec<Field>,
 }
@@ -152,7 +152,7 @@ impl Clone for Message {
         Message { fields: self.fields.clone(), ..*self }
     }
 
-    /// Reuses the slots; the copy shares the texts, so it belongs to the same workspace.
+    /// Reuses the slots. The copy shares the texts, so it belongs to the same workspace.
     fn clone_from(&mut self, source: &Message) {
         self.start = source.start;
         self.status = source.status;
@@ -197,7 +197,7 @@ impl Message {
         self.fields.clear();
     }
 
-    /// How many headers the message may have.
+    /// Returns the largest number of headers that the message may have.
     pub(crate) fn max_fields(&self) -> usize {
         self.max_fields as usize
     }
@@ -228,12 +228,12 @@ impl Message {
         ws.get(self.text(Slot::Reason))
     }
 
-    /// The status as VCL sees it; may exceed 999.
+    /// Returns the status as VCL sees it, which may exceed 999.
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// Ten times the protocol's version: 10, 11, 20; 0 when it is no HTTP version.
+    /// Returns ten times the protocol's version: 10, 11, 20, or 0 if it is no HTTP version.
     pub fn version(&self) -> u8 {
         self.version
     }
@@ -292,13 +292,13 @@ impl Message {
         Ok(())
     }
 
-    /// Protocol HTTP/1.1, `status` and its reason.
+    /// Sets protocol HTTP/1.1, `status` and its reason.
     pub fn set_response(&mut self, ws: &mut Workspace, status: u16) -> Result<(), Overflow> {
         self.put(ws, Slot::Proto, fixed::HTTP_11);
         self.set_status(ws, status)
     }
 
-    /// [`Message::set_response`] for a status that is known; false if it is not.
+    /// Does the same as [`Message::set_response`] for a known status. Returns false if it is unknown.
     #[inline]
     pub(crate) fn set_known_response(&mut self, status: u16) -> bool {
         let Some((digits, reason)) = fixed_text_table::known_status(status) else { return false };
@@ -317,12 +317,12 @@ impl Message {
         &self.fields
     }
 
-    /// The header lines in order.
+    /// Returns the header lines in order.
     pub fn lines<'w>(&self, ws: &'w Workspace) -> impl Iterator<Item = &'w [u8]> {
         self.fields.iter().map(|f| ws.get(f.line))
     }
 
-    /// False: there is certainly no such header.
+    /// Returns false if there is certainly no such header.
     #[inline]
     fn may_have(&self, name: HeaderName<'_>) -> bool {
         self.seen & bit(name.id) != 0
@@ -342,19 +342,19 @@ impl Message {
         }
     }
 
-    /// Apart, because a search by number needs no more than a few registers.
+    /// A function of its own, because a search by number needs only a few registers.
     #[inline(never)]
     fn search_unknown(&self, ws: &Workspace, name: HeaderName<'_>) -> Option<&Field> {
         self.fields.iter().find(|f| f.is(ws, name))
     }
 
-    /// The value of the first header of that name, without leading blanks.
+    /// Returns the value of the first header of this name, without leading blanks.
     #[inline]
     pub fn get<'w>(&self, ws: &'w Workspace, name: HeaderName<'_>) -> Option<&'w [u8]> {
         self.find(ws, name).map(|f| f.value(ws))
     }
 
-    /// As [`Message::get`]; [`Text::NONE`] without such a header.
+    /// Does the same as [`Message::get`], but returns [`Text::NONE`] without such a header.
     #[inline]
     pub(crate) fn get_text(&self, ws: &Workspace, name: HeaderName<'_>) -> Text {
         self.find(ws, name).map_or(Text::NONE, Field::value_text)
@@ -378,14 +378,14 @@ impl Message {
         self.fields.iter().filter(|f| f.is(ws, name)).count()
     }
 
-    /// Whether the first header of that name has exactly this value, without regard to case.
+    /// Returns whether the first header of this name has exactly this value, without regard to case.
     #[inline]
     pub fn value_is(&self, ws: &Workspace, name: HeaderName<'_>, value: &[u8]) -> bool {
         self.get(ws, name).is_some_and(|v| v.eq_ignore_ascii_case(value))
     }
 }
 
-/// "HTTP/1.1" is 11; anything else than HTTP/d.d is 0.
+/// Returns 11 for "HTTP/1.1", and 0 for anything other than HTTP/d.d.
 fn version_of(proto: &[u8]) -> u8 {
     match proto {
         [name @ .., b'/', major, b'.', minor]

@@ -1,13 +1,13 @@
-//! Lists and parameters within header values, by the rules of `http_GetHdrToken` and its kin:
-//! elements are separated by commas, unquoted tokens compare without regard to case, quoted ones
-//! exactly, and only the first header of a name is looked at (collect duplicates before).
+//! Lists and parameters within header values, by the rules of `http_GetHdrToken` and its kin: elements are
+//! separated by commas, unquoted tokens compare without regard to case, quoted ones exactly, and only the
+//! first header of a name is read (collect duplicates before).
 
 use super::Message;
 use crate::ascii::{is_ows, is_tchar, trim_ows, trim_ows_end};
 use crate::header_table::HeaderName;
 use crate::workspace::Workspace;
 
-/// The non-empty elements of a list, blanks trimmed.
+/// Returns the non-empty elements of a list, blanks trimmed.
 pub(crate) fn split_list(list: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     list.split(move |&b| b == separator).map(trim_ows).filter(|e| !e.is_empty())
 }
@@ -45,7 +45,7 @@ fn find_token<'a>(value: &'a [u8], token: &[u8]) -> Option<(&'a [u8], usize)> {
 }
 
 impl Message {
-    /// Whether the list in the header has the element `token` (parameters may follow it).
+    /// Returns whether the list in the header has the element `token` (parameters may follow it).
     pub fn has_token(&self, ws: &Workspace, name: HeaderName<'_>, token: &[u8]) -> bool {
         self.get_token(ws, name, token).is_some()
     }
@@ -55,8 +55,8 @@ impl Message {
         find_token(self.get(ws, name)?, token).map(|(rest, _)| trim_ows(rest))
     }
 
-    /// Returns the value of "field=value" in the list. The value runs to the end of the header, as
-    /// callers that read a number from it expect; `Some(None)`: the field is there without a value.
+    /// Returns the value of "field=value" in the list. The value extends to the end of the header, as callers
+    /// that read a number from it expect. `Some(None)` means that the field has no value.
     pub fn get_field<'w>(
         &self,
         ws: &'w Workspace,
@@ -72,13 +72,13 @@ impl Message {
         Some(after.strip_prefix(b"=").map(trim_ows))
     }
 
-    /// The quality of `token` in the header: 0 when absent, 1 without a q parameter.
+    /// Returns the quality of `token` in the header: 0 when absent, 1 without a q parameter.
     pub fn quality(&self, ws: &Workspace, name: HeaderName<'_>, token: &[u8]) -> f64 {
         self.get_token(ws, name, token).map_or(0.0, get_quality)
     }
 }
 
-/// The q value among the parameters that follow a list element.
+/// Returns the q value among the parameters that follow a list element.
 pub(crate) fn get_quality(parameters: &[u8]) -> f64 {
     for parameter in split_list(parameters, b';') {
         let Some(rest) = parameter.strip_prefix(b"q") else { continue };

@@ -1,5 +1,5 @@
-//! Messages on their way out of their workspace: into another, as a client's request becomes one to the
-//! origin, and onto the wire.
+//! Copies messages out of their workspace: into another one, as a client's request becomes one to the origin,
+//! and onto the wire.
 
 use super::{Field, Message};
 use crate::header_table::Filter;
@@ -7,8 +7,8 @@ use crate::workspace::{Overflow, Text, Workspace, put};
 
 pub(crate) const LINE_END: &[u8] = b"\r\n";
 
-/// Shows the lines to `take`, without the last one's end. Those that stand one behind the other in the workspace,
-/// line ends included, are one piece.
+/// Passes the lines to `take`, without the last one's end. Lines that are adjacent in the workspace, line ends
+/// included, are one piece.
 #[inline]
 fn for_runs<'f, 'w>(
     mut fields: impl Iterator<Item = &'f Field>,
@@ -38,8 +38,8 @@ pub(crate) fn write_lines<'f>(fields: impl Iterator<Item = &'f Field>, ws: &Work
 }
 
 impl Message {
-    /// Makes this the copy of `from`, minus what `filter` drops, with all texts copied into `ws`.
-    /// On overflow the message is empty.
+    /// Makes this a copy of `from`, without headers that `filter` drops, with all texts copied into `ws`. On
+    /// overflow the message is empty.
     pub fn copy_from(
         &mut self,
         ws: &mut Workspace,
@@ -77,13 +77,13 @@ impl Message {
         Ok(())
     }
 
-    /// [`Message::copy_from`] within one workspace, which shares the texts.
+    /// Does the same as [`Message::copy_from`] within one workspace, and shares the texts.
     pub fn share_from(&mut self, from: &Message, filter: Filter) {
         self.take_from(from, filter);
         self.fields.truncate(self.max_fields());
     }
 
-    /// Makes this the same as `from`, minus what `filter` drops.
+    /// Makes this the same as `from`, without headers that `filter` drops.
     fn take_from(&mut self, from: &Message, filter: Filter) {
         self.start = from.start;
         self.status = from.status;

@@ -1,4 +1,4 @@
-//! CRC-32C (Castagnoli), as version 2 uses it; the table is computed while compiling.
+//! CRC-32C (Castagnoli), as version 2 uses it. The table is computed at compile time.
 
 const TABLE: [u32; 256] = {
     let mut table = [0u32; 256];
@@ -16,7 +16,7 @@ const TABLE: [u32; 256] = {
     table
 };
 
-/// The checksum of the parts, one behind the other.
+/// Returns the checksum of the parts, one behind the other.
 pub fn crc32c(parts: &[&[u8]]) -> u32 {
     let bytes = parts.iter().flat_map(|part| part.iter());
     !bytes.fold(!0, |crc, b| (crc >> 8) ^ TABLE[((crc ^ u32::from(*b)) & 0xff) as usize])

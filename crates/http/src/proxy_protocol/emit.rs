@@ -4,8 +4,8 @@ use super::header::format_ip;
 use super::{SIGNATURE_1, SIGNATURE_2, tlv};
 use std::net::{IpAddr, SocketAddr};
 
-/// Appends a header of `version` 1 or 2. Both addresses are of the server's family; a client of the
-/// other is written as what it looks like from there. `authority` goes into version 2 only.
+/// Appends a header of `version` 1 or 2. Both addresses are of the server's family. A client of the other
+/// family is written as an address of that family. `authority` goes into version 2 only.
 pub fn write_header(
     version: u8,
     client: SocketAddr,

@@ -1,4 +1,4 @@
-//! The header as a value, the same for both versions.
+//! A PROXY header as a value, the same for both versions.
 
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -10,18 +10,18 @@ pub struct Endpoints {
     pub server: SocketAddr,
 }
 
-/// A header that was understood.
+/// A header that was parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header<'a> {
     /// Bytes of the input that it takes.
     pub len: usize,
-    /// `None`: the connection speaks for itself.
+    /// The addresses; `None` if those of the connection count.
     pub endpoints: Option<Endpoints>,
     /// Version 2's extensions; see [`find_tlv`](super::find_tlv).
     pub tlvs: &'a [u8],
     /// The text of the `Proxy` record, if one is written.
     pub log: Option<String>,
-    /// The text of a `ProxyGarbage` record about something that was ignored.
+    /// The text of a `ProxyGarbage` record about an ignored part.
     pub garbage: Option<String>,
 }
 
@@ -42,7 +42,7 @@ impl Refused {
     }
 }
 
-/// An address as Varnish writes it: IPv4 in IPv6 as IPv4.
+/// Formats an address as Varnish does: IPv4 in IPv6 as IPv4.
 pub(super) fn format_ip(address: IpAddr) -> String {
     let mut text = String::new();
     let plain = match address {

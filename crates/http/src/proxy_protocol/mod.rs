@@ -1,5 +1,5 @@
-//! The PROXY protocol, versions 1 and 2: headers in which a load balancer describes the client, read from
-//! the first bytes of a connection and written to backends that want it.
+//! The PROXY protocol, versions 1 and 2: headers in which a load balancer describes the client. They are read
+//! from the first bytes of a connection and written to backends that want them.
 
 mod crc32c_table;
 mod emit;
@@ -13,12 +13,12 @@ pub use v2::{Tlvs, find_tlv, tlv};
 
 const SIGNATURE_1: &[u8] = b"PROXY";
 const SIGNATURE_2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
-/// Longest version 1 line, line end included.
+/// The longest line of version 1, line end included.
 const MAX_LINE: usize = 107;
-/// Longest payload of version 2 that is accepted.
+/// The longest accepted payload of version 2.
 const MAX_PAYLOAD: usize = 1024;
 
-/// How much of a header is there.
+/// The result of a scan for a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
     More,
@@ -27,7 +27,7 @@ pub enum Scan {
     Complete,
 }
 
-/// Looks whether `buf` begins with a complete header.
+/// Tests whether `buf` begins with a complete header.
 pub fn scan(buf: &[u8]) -> Scan {
     if buf.starts_with(SIGNATURE_1) {
         let newline = crate::ascii::find_byte(buf, SIGNATURE_1.len(), b'\n');

@@ -1,4 +1,4 @@
-//! Tests of both versions, the malformed ones first of all.
+//! Tests of both versions, malformed headers first.
 
 use super::*;
 use std::net::SocketAddr;

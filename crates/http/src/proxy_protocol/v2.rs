@@ -18,16 +18,16 @@ pub mod tlv {
 }
 
 const FIXED: usize = 16;
-/// Before the extensions within an SSL extension: client flags and the verification's result.
+/// The length of the fields before the extensions within an SSL extension: client flags and the verification's result.
 const SSL_PREFIX: usize = 5;
 
-/// Bytes of the whole header, once its length is there.
+/// Returns the length of the whole header, once its length field was received.
 pub(super) fn total_len(buf: &[u8]) -> Option<usize> {
     let length = buf.get(14..16)?;
     Some(FIXED + u16::from_be_bytes([length[0], length[1]]) as usize)
 }
 
-/// The extensions in order; stops at the first malformed one and keeps why.
+/// The extensions in order. Iteration stops at the first malformed one and records the reason.
 #[derive(Clone, Debug)]
 pub struct Tlvs<'a> {
     rest: &'a [u8],
@@ -60,7 +60,7 @@ impl<'a> Iterator for Tlvs<'a> {
     }
 }
 
-/// The value of the first extension of that type, those within the SSL extension included.
+/// Returns the value of the first extension of this type, those within the SSL extension included.
 pub fn find_tlv(tlvs: &[u8], kind: u8) -> Option<&[u8]> {
     for (found, value) in Tlvs::new(tlvs) {
         if found == kind {

@@ -1,6 +1,6 @@
-//! The part of a response that a client gets. Several ranges in one request (RFC 9110 sections 14.2 and 15.3.7.2)
-//! cost no more than the body they are taken from: their number is limited, and those that overlap, touch, or are
-//! so near that a part of its own would take more bytes than the gap between them become one.
+//! The part of a response that a client gets. Several ranges in one request (RFC 9110 sections 14.2 and 15.3.7.2) cost
+//! no more than the body they are taken from: their number is limited, and ranges are joined if they overlap, touch, or
+//! have a gap between them that is smaller than the head of a part.
 
 use super::spec::{parse_spec, range_set, specs};
 use crate::conditional::strong_compare;
@@ -9,7 +9,7 @@ use crate::header_table::{DATE, ETAG, HeaderName, IF_RANGE, LAST_MODIFIED, RANGE
 use crate::message::Message;
 use crate::workspace::Workspace;
 
-/// Ranges with less than this between them are joined: the head of a part is about as long.
+/// The gap below which ranges are joined, which is about the length of a part's head.
 const NEAR: u64 = 100;
 
 /// The treatment of a request that asks for several ranges at once.
@@ -17,16 +17,16 @@ const NEAR: u64 = 100;
 pub enum Several {
     /// Status 416, as in Varnish.
     Refuse,
-    /// Deliver the whole.
+    /// Deliver the whole body.
     Ignore,
-    /// Deliver them, unless there are more of them than this.
+    /// Deliver the ranges, unless there are more than this.
     UpTo(usize),
 }
 
 /// The treatment of a request's `Range`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Deliver the whole.
+    /// Deliver the whole body.
     Whole,
     /// 206 with the bytes `low..=high`.
     Part { low: u64, high: u64 },
@@ -37,7 +37,7 @@ pub enum Decision {
     Unsatisfiable(&'static str),
 }
 
-/// Decides for a response of `length` bytes (`None`: not known yet, being streamed).
+/// Decides for a response of `length` bytes (`None`: not known yet, because it is being fetched).
 pub fn decide(
     req: &Message,
     req_ws: &Workspace,
@@ -63,7 +63,7 @@ pub fn decide(
         Err(text) => return Decision::Unsatisfiable(text),
     };
     match (length, asked.low, asked.high) {
-        // As in Varnish 9 there is nothing to choose from.
+        // As in Varnish 9, an empty body has no ranges.
         (Some(0), ..) => Decision::Whole,
         (Some(length), ..) => match asked.resolve(length) {
             Some((low, high)) => Decision::Part { low, high },
@@ -74,8 +74,8 @@ pub fn decide(
     }
 }
 
-/// Whether `If-Range` lets the range count: a strong entity tag, or the very date of a
-/// `Last-Modified` (RFC 9110 section 13.1.5).
+/// Returns whether `If-Range` allows the range: a strong entity tag, or the exact date of `Last-Modified`
+/// (RFC 9110 section 13.1.5).
 fn if_range_holds(req: &Message, req_ws: &Workspace, resp: &Message, resp_ws: &Workspace) -> bool {
     let Some(condition) = req.get(req_ws, IF_RANGE) else { return true };
     if condition.starts_with(b"\"") || condition.starts_with(b"W/") {
@@ -109,8 +109,7 @@ fn decide_several(set: &[u8], length: Option<u64>, several: Several) -> Decision
     }
 }
 
-/// Joins ranges that are near each other. Those that are left keep the order in which the first of each was
-/// asked for.
+/// Joins ranges that are near each other. The results are in the order in which the first range of each was requested.
 fn join(asked: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let mut ordered: Vec<_> = asked.into_iter().enumerate().collect();
     ordered.sort_unstable_by_key(|&(place, (low, _))| (low, place));

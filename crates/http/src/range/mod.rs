@@ -1,5 +1,5 @@
-//! Byte ranges: what part of an object a client asked for, and whether an origin's partial response is
-//! the one that was asked for.
+//! Byte ranges: the part of an object that a client requests, and the check that an origin's partial response
+//! matches its request.
 
 use crate::ascii::{Decimal, starts_with_nocase};
 use crate::header_table::{CONTENT_RANGE, RANGE};
@@ -15,7 +15,7 @@ pub use spec::Asked;
 pub(crate) use spec::parse_range;
 use spec::{is_sound_list, only_blanks};
 
-/// As in Varnish the unit of `Content-Range` may be cut short, down to nothing.
+/// Returns whether the unit is bytes. As in Varnish the unit of `Content-Range` may be abbreviated, even to nothing.
 fn is_bytes(unit: &[u8]) -> bool {
     starts_with_nocase(b"bytes", unit)
 }
@@ -88,7 +88,7 @@ pub(crate) fn parse_content_range(value: &[u8]) -> Result<Option<ContentRange>, 
     if sound && only_blanks(rest) { Ok(Some(ContentRange { range, length })) } else { Err(()) }
 }
 
-/// Why an origin's partial response is refused; what is to be logged.
+/// The result of a check of an origin's partial response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartialCheck {
     Fine,
@@ -98,7 +98,8 @@ pub enum PartialCheck {
     Refused(String),
 }
 
-/// Compares a response with the `Range` that was sent to the origin; without one, that must be sound itself.
+/// Compares a response with the `Range` that was sent to the origin. Without a `Range`, the response must be
+/// consistent by itself.
 pub fn check_partial(
     bereq: &Message,
     bereq_ws: &Workspace,
@@ -108,7 +109,7 @@ pub fn check_partial(
     let refuse = |text: &str| PartialCheck::Refused(text.to_owned());
     let range = bereq.get(bereq_ws, RANGE);
     if range.is_some_and(is_sound_list) {
-        // Of several ranges the origin may send any that it likes, in one part or in many.
+        // Of several ranges the origin may send any, in one part or in many.
         return PartialCheck::Fine;
     }
     let asked = match range.map(parse_range).transpose() {
@@ -120,9 +121,8 @@ pub fn check_partial(
         Ok(got) => got.flatten(),
         Err(()) => return refuse("Invalid content-range header"),
     };
-    let length = match crate::h1::content_length(beresp, ws) {
-        Ok(length) => length,
-        Err(()) => return refuse("Invalid content-length header"),
+    let Ok(length) = crate::h1::content_length(beresp, ws) else {
+        return refuse("Invalid content-length header");
     };
     let Some(got) = got else {
         return PartialCheck::Odd("Missing content-range header or unknown range unit");

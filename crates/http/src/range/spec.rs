@@ -3,7 +3,7 @@
 use crate::ascii::{is_lws, is_tchar, trim_ows};
 use crate::number::parse_uint;
 
-/// A parsed `Range`; both numbers inclusive. "low-" has no high, "-n" has no low.
+/// A parsed `Range`, with both numbers inclusive. "low-" has no high, "-n" has no low.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
     pub low: Option<u64>,
@@ -22,8 +22,8 @@ impl Asked {
     }
 }
 
-/// The value of `Range` at its unit: what follows "bytes=", or `None` for a unit that is not ours, which is to be
-/// ignored (RFC 9110 section 14.2).
+/// Returns the part of `Range` after "bytes=", or `None` for another unit, which is to be ignored (RFC 9110 section
+/// 14.2).
 pub(super) fn range_set(value: &[u8]) -> Result<Option<&[u8]>, &'static str> {
     let equals = value.iter().position(|&b| b == b'=').ok_or("Missing '='")?;
     let (unit, set) = (&value[..equals], &value[equals + 1..]);
@@ -58,12 +58,12 @@ pub(super) fn parse_spec(spec: &[u8]) -> Result<Asked, &'static str> {
     Ok(Asked { low, high })
 }
 
-/// Whether `value`, that of `Range`, asks for several ranges of bytes and is well-formed.
+/// Returns whether the value of `Range` is a well-formed list of several ranges of bytes.
 pub(super) fn is_sound_list(value: &[u8]) -> bool {
     matches!(range_set(value), Ok(Some(set)) if set.contains(&b',') && specs(set).all(|asked| asked.is_ok()))
 }
 
-/// The ranges of a set. A list may have empty elements (RFC 9110 section 5.6.1.2).
+/// Returns the ranges of a set. A list may have empty elements (RFC 9110 section 5.6.1.2).
 pub(super) fn specs(set: &[u8]) -> impl Iterator<Item = Result<Asked, &'static str>> {
     set.split(|&b| b == b',').map(trim_ows).filter(|spec| !spec.is_empty()).map(parse_spec)
 }

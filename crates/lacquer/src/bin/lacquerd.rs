@@ -1,4 +1,4 @@
-//! `lacquerd`: the manager, or, when the manager starts it with its hidden argument, the worker.
+//! `lacquerd`: the daemon, which is the manager, or the worker when the manager starts it with a hidden argument.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

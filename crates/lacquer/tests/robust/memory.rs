@@ -33,8 +33,8 @@ fn path(number: u64) -> String {
     format!("/{}/{kind}/{number}", size as u64)
 }
 
-fn churn(address: std::net::SocketAddr, seed: u64, seen: &Seen) {
-    let mut random = Random(seed);
+fn churn(address: std::net::SocketAddr, start: u64, seen: &Seen) {
+    let mut random = Random(start);
     let mut client = Client::connect(address).expect("connections are accepted");
     while !seen.ends.load(Ordering::Relaxed) {
         let path = path(random.below(PATHS));

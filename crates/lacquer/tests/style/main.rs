@@ -2,14 +2,19 @@
 //! advice on what to do instead; the reasons stand in docs/contributing.md.
 
 mod circles;
+mod crates;
 mod source;
 
+use crates::{Crates, reached};
 use source::{Source, line_of, words};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 const MAX_FILE_LINES: usize = 600;
 const MAX_FUNCTION_LINES: usize = 70;
+
+/// Lints of clippy that are switched off, in the workspace's manifest and in the code together.
+const MAX_CLIPPY_EXCEPTIONS: usize = 12;
 
 /// Where `unsafe` may stand: whole crates, or files whose path begins so.
 /// A host that stands in for the worker's makes the same promise.
@@ -27,6 +32,20 @@ const PURE_CRATES: [&str; 8] = ["params", "cli", "http", "h2", "flow", "cache", 
 
 /// The connection between manager and worker lives in a pure crate, but is itself about a socket.
 const PURE_EXCEPTIONS: [&str; 2] = ["crates/cli/src/link.rs", "crates/cli/src/link/"];
+
+/// Crates that a crate is never built from, not even through others, and the reason.
+const BORDERS: [(&str, &[&str], &str); 3] = [
+    (
+        "manager",
+        &["worker", "backend", "cache", "deliver", "filters", "flow", "h2", "storage", "vcl-native"],
+        "the privileged process runs no code that faces the network",
+    ),
+    ("worker", &["manager"], "the process that faces the network has no privileged code"),
+    (crates::INSTALLED, &["testing", "bench"], "they are for tests and measurements only"),
+];
+
+/// Objects are bytes in an arena, which maps memory but knows no socket and no clock either.
+const PURE_USES: [(&str, &str); 1] = [("cache", "storage")];
 
 const IMPURE_NAMES: [&str; 10] = [
     "tokio",
@@ -219,6 +238,70 @@ fn modules_do_not_use_each_other_in_circles() {
         faults.extend(circles.iter().map(|circle| format!("{name}: {}", circle.join(" "))));
     }
     report("move what both need below them, or pass it in", &faults);
+}
+
+fn crates() -> Crates {
+    crates::read(&root(), &sources())
+}
+
+#[test]
+fn the_list_of_crates_is_what_cargo_reports() {
+    let path = root().join("docs/architecture.md");
+    let document = std::fs::read_to_string(&path).expect("readable");
+    let update = std::env::var_os("UPDATE").is_some();
+    let current = crates::with_list(&document, &crates(), !update);
+    if update {
+        return std::fs::write(&path, current).expect("writable");
+    }
+    let advice = "run `UPDATE=1 cargo test -p lacquer --test style` and look at docs/architecture.md";
+    assert!(document == current, "\nthe list of crates is out of date: {advice}\n");
+}
+
+#[test]
+fn crates_keep_their_borders() {
+    let crates = crates();
+    let mut faults = Vec::new();
+    for (name, others, why) in BORDERS {
+        let below = reached(name, &crates);
+        for other in others {
+            assert!(crates.contains_key(*other), "no crate is named {other}");
+            if below.contains(other) {
+                faults.push(format!("{name} is built from {other}: {why}"));
+            }
+        }
+    }
+    for name in PURE_CRATES {
+        let is_allowed = |used: &str| PURE_CRATES.contains(&used) || PURE_USES.contains(&(name, used));
+        let impure = crates[name].uses.iter().filter(|used| !is_allowed(used));
+        faults.extend(impure.map(|used| format!("{name} is pure and uses {used}")));
+    }
+    report("move what both need into a crate below, or pass it in", &faults);
+}
+
+#[test]
+fn exceptions_from_clippy_are_few_and_have_reasons() {
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).expect("the workspace has one");
+    let (_, lints) = manifest.split_once("[workspace.lints.clippy]").expect("it configures clippy");
+    let allowed =
+        lints.lines().take_while(|line| !line.starts_with('[')).filter(|line| line.contains("\"allow\""));
+    let mut places: Vec<(String, bool)> =
+        allowed.map(|line| (format!("Cargo.toml: {line}"), line.contains("# "))).collect();
+    for s in &sources() {
+        for (offset, _) in s.code.match_indices("clippy::") {
+            let attribute = s.code[offset..].split_once(']').map_or("", |(inside, _)| inside);
+            places.push((at(s, line_of(&s.code, offset)), attribute.contains("reason")));
+        }
+    }
+    let unexplained: Vec<_> =
+        places.iter().filter(|(_, reason)| !reason).map(|(place, _)| place.clone()).collect();
+    report("give the reason, in a comment or as `reason = \"...\"`", &unexplained);
+    if places.len() > MAX_CLIPPY_EXCEPTIONS {
+        let places: Vec<_> = places.into_iter().map(|(place, _)| place).collect();
+        report(
+            &format!("do as clippy advises: at most {MAX_CLIPPY_EXCEPTIONS} exceptions are allowed"),
+            &places,
+        );
+    }
 }
 
 /// Each crate's folder and manifest.

@@ -13,7 +13,7 @@ pub const MOST_SESSIONS: usize = 256;
 /// that come back whenever they are closed thus waits for half a second.
 const GRACE: Duration = Duration::from_millis(25);
 
-/// How far a connection has come.
+/// The progress of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It was not opened through the port, and stays.

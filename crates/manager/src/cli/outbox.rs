@@ -13,7 +13,7 @@ pub const READS_WITHIN: Duration = Duration::from_secs(10);
 /// A pipe that polls as writable takes this much without blocking.
 const PIPE_PIECE: usize = 4096;
 
-/// Whether a descriptor that is shared with others, and thus blocks, is written to.
+/// The treatment of a descriptor that is shared with other processes, and so blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocking {
     /// Writes return when there is no room.
@@ -27,7 +27,7 @@ pub enum Blocking {
 pub struct Outbox {
     bytes: Vec<u8>,
     written: usize,
-    /// When it was last empty, or the client last took something.
+    /// The time when it was last empty, or the client last took some bytes.
     progress: Instant,
 }
 

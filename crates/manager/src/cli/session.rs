@@ -26,12 +26,12 @@ const CHUNK: usize = 64 << 10;
 /// Limit of the bytes of a command or an answer that go to the system's log.
 const LOGGED: usize = 8 << 10;
 
-/// Where a connection comes from, which decides what its end means.
+/// The origin of a connection, which decides on the effect of its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Standard input of `-d`: its end is ours.
     Stdin,
-    /// Somebody connected to `-T`.
+    /// A client connected to `-T`.
     Telnet,
     /// We connected to `-M`.
     Master,
@@ -42,7 +42,7 @@ pub enum Origin {
 /// The outcome of a step for a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes on.
+    /// The session continues.
     Keep,
     /// It ends.
     Close,
@@ -66,7 +66,7 @@ impl CliChannel {
     }
 }
 
-/// How far a connection is with logging in.
+/// The progress of a connection's login.
 #[derive(Debug)]
 enum Login {
     Known,
@@ -146,7 +146,7 @@ impl Session {
         session
     }
 
-    /// Where it comes from.
+    /// Returns the origin of the connection.
     pub fn origin(&self) -> Origin {
         self.origin
     }
@@ -205,7 +205,7 @@ impl Session {
         is_free && (self.closing || may_run && self.taken < self.chunk.len())
     }
 
-    /// When the clock has something to do.
+    /// Returns the time of the next timeout.
     pub fn deadline(&self) -> Option<Instant> {
         let login = match self.login {
             _ if self.closing => None,
@@ -217,7 +217,8 @@ impl Session {
         [login, self.outbox.deadline()].into_iter().flatten().min()
     }
 
-    /// When it must have logged in. An address that we connect to ourselves has all the time it wants.
+    /// Returns the time by which the client must have logged in. There is no limit for an address that the
+    /// manager itself connects to.
     fn login_deadline(&self) -> Option<Instant> {
         (self.origin == Origin::Telnet).then(|| self.opened + LOGIN_WITHIN)
     }

@@ -29,7 +29,7 @@ const RESERVED_DESCRIPTORS: u64 = 24;
 /// Most bytes of unfinished commands, all connections together.
 const MOST_HELD: usize = 256 << 20;
 
-/// When connections are accepted again after there was no room for one.
+/// The time when connections are accepted again after there was no room for one.
 #[derive(Debug)]
 struct Accepting {
     paused_until: Option<Instant>,
@@ -107,11 +107,10 @@ impl Sessions {
         self.all.iter().map(|session| {
             let (fd, interest) = session.interest();
             let flags = match interest {
-                Interest::Input => PollFlags::IN,
+                // The end of a compilation is a hangup of the other end.
+                Interest::Input | Interest::Compiled => PollFlags::IN,
                 Interest::Output => PollFlags::OUT,
                 Interest::Hangup => PollFlags::empty(),
-                // The other end hangs up.
-                Interest::Compiled => PollFlags::IN,
             };
             PollFd::from_borrowed_fd(fd, flags)
         })
@@ -124,12 +123,12 @@ impl Sessions {
         }
     }
 
-    /// Whether new connections are to be waited for.
+    /// Returns whether new connections are accepted now.
     pub fn accepts(&self, now: Instant) -> bool {
         self.accepting.paused_until.is_none_or(|until| until <= now)
     }
 
-    /// When there is something to do without any event.
+    /// Returns the time of the next work that needs no event.
     pub fn deadline(&self, now: Instant) -> Option<Instant> {
         if self.all.iter().any(Session::has_work) {
             return Some(now);

@@ -11,9 +11,9 @@ use crate::fault::{Fault, Outcome};
 use crate::jail::Jail;
 use crate::resolve::resolve;
 
-/// As long as the system allows: who floods it must not keep others from connecting.
+/// The queue of new connections, as long as the system allows: a flood must not keep others from connecting.
 const BACKLOG: i32 = 4096;
-/// A client that vanished is noticed after this long.
+/// The time after which a client that vanished is noticed.
 const KEEPALIVE: Duration = Duration::from_mins(1);
 
 /// Listening sockets of the CLI.

@@ -1,6 +1,6 @@
-//! Slows down whoever offers wrong secrets. The answer to a wrong secret is delayed, longer with each recent
-//! failure of the same address, and tries of such an address are checked one at a time. A right secret is
-//! never delayed beyond its turn in that queue, so an attacker cannot lock out an operator with the same address.
+//! Slows down clients that offer wrong secrets. The reply to a wrong secret is delayed, longer with each recent failure
+//! of the same address, and tries of such an address are checked one at a time. A right secret is never delayed beyond
+//! its turn in that queue, so an attacker cannot lock out an operator with the same address.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

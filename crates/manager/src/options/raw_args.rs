@@ -24,7 +24,7 @@ pub enum Ordered {
     Extension(String),
 }
 
-/// How the daemon runs.
+/// The mode in which the daemon runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// In the background.

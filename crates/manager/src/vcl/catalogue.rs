@@ -28,7 +28,7 @@ impl Entry {
     }
 }
 
-/// Why some names cannot be discarded.
+/// The reason for which some names cannot be discarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CannotDiscard {
     /// It is in use for new requests.
@@ -70,7 +70,7 @@ impl Catalogue {
         self.entries.iter_mut().find(|entry| entry.name == name)
     }
 
-    /// How many programs there are, labels not counted.
+    /// Returns the number of programs, labels not counted.
     pub fn programs(&self) -> usize {
         self.entries.iter().filter(|entry| !entry.is_label()).count()
     }
@@ -85,7 +85,7 @@ impl Catalogue {
         self.active.as_deref()
     }
 
-    /// Why the worker cannot be started, if it cannot.
+    /// Returns the reason for which the worker cannot be started, if there is one.
     pub fn why_not_ready(&self) -> Option<&'static str> {
         match (&self.active, self.entries.is_empty()) {
             (_, true) => Some("No VCL loaded"),

@@ -5,6 +5,7 @@ use lacquer_cli::collector::Command;
 use lacquer_cli::link::{Request, VclState};
 use lacquer_cli::status;
 use lacquer_vcl::Text;
+use std::fmt::Write as _;
 
 use super::catalogue::{CannotDiscard, Entry};
 use super::compilation::Compilation;
@@ -13,7 +14,7 @@ use crate::complain::Level;
 use crate::manager::{Manager, Reply};
 use crate::options::named::invalid_in_name;
 
-/// How many dependents a complaint lists.
+/// The largest number of dependents that an error text lists.
 const LISTED_DEPENDENTS: usize = 5;
 
 type Done = Result<String, Reply>;
@@ -114,10 +115,11 @@ impl Manager {
         let count = self.catalogue.programs();
         let params = self.params.values();
         if count > params.max_vcl as usize && params.max_vcl_handling == 1 {
-            out.push_str(&format!(
+            let _ = write!(
+                out,
                 "{count} VCLs loaded\nRemember to vcl.discard the old/unused VCLs.\n\
                  (See max_vcl and max_vcl_handling parameters)"
-            ));
+            );
         }
         if !self.running() {
             return Ok(out);
@@ -334,7 +336,7 @@ fn needed(name: &str, label: bool, by: &[String]) -> String {
         format!("Cannot discard labeled VCL program {name}:\n")
     };
     for name in by.iter().take(LISTED_DEPENDENTS) {
-        out.push_str(&format!("\t{name}\n"));
+        let _ = writeln!(out, "\t{name}");
     }
     if by.len() > LISTED_DEPENDENTS {
         out.push_str("\t[...]");

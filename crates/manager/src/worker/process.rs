@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal};
 use super::lines::Lines;
 use crate::environment;
 
-/// Bytes that the worker may write before somebody must read them.
+/// The number of bytes that the worker may write before they are read.
 const OUTPUT_BUFFER: usize = 1 << 20;
 const READ: usize = 64 << 10;
 /// A worker that writes without end is listened to for this long at a time: it has as much ready at most.
@@ -50,7 +50,7 @@ pub enum Asked {
     Silence,
 }
 
-/// How a worker ended.
+/// The end of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// Exit code, unless it was killed by a signal.

@@ -1,4 +1,4 @@
-//! When a launch that failed is tried again: soon at first, then ever more rarely, for as long as it takes.
+//! The times at which a failed launch is repeated: soon at first, then at growing intervals, without an end.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ impl Relaunch {
         *self = Relaunch::default();
     }
 
-    /// When to try again, if a launch failed.
+    /// Returns the time of the next attempt, if a launch failed.
     pub fn due(&self) -> Option<Instant> {
         self.due
     }

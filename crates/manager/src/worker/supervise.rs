@@ -1,5 +1,6 @@
 //! Starting, stopping and restarting the worker, and what is recorded of its end.
 
+use std::fmt::Write as _;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use super::state::State;
 use crate::complain::{Complain, Level, say_line};
 use crate::manager::{Manager, Reply, seconds};
 use crate::shm::{Shm, now};
+use crate::storage::Storage;
 
 const REOPEN_TRIES: u32 = 3;
 
@@ -150,7 +152,7 @@ impl Manager {
             identity: self.identity.clone(),
             workdir: self.workdir.clone(),
             sockets: self.listeners.for_worker(),
-            storages: self.storages.iter().map(|storage| storage.for_worker()).collect(),
+            storages: self.storages.iter().map(Storage::for_worker).collect(),
             address_space,
             params: for_worker(self.params.values()),
             credentials: self.jail.worker(),
@@ -337,14 +339,14 @@ impl Manager {
         let mut text = format!("Child ({pid}) {}", if clean { "ended" } else { "died" });
         let counters = self.shm.as_ref().map(|shm| &shm.counters);
         if let Some(code) = end.code.filter(|code| *code != 0) {
-            text.push_str(&format!(" status={code}"));
+            let _ = write!(text, " status={code}");
             self.exit_status |= 0x20;
             if let Some(counters) = counters {
                 if code == 1 { counters.child_exit.add(1) } else { counters.child_stop.add(1) }
             }
         }
         if let Some(signal) = end.signal {
-            text.push_str(&format!(" signal={signal}"));
+            let _ = write!(text, " signal={signal}");
             self.exit_status |= 0x40;
             if let Some(counters) = counters {
                 counters.child_died.add(1);
@@ -395,7 +397,9 @@ fn printable(text: &str) -> String {
             '\t' => out.push_str("\\t"),
             '\r' => out.push_str("\\r"),
             '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => out.push_str(&format!("\\{:03o}", c as u32)),
+            c if c.is_control() => {
+                let _ = write!(out, "\\{:03o}", c as u32);
+            }
             c => out.push(c),
         }
     }

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-/// How the number behaves.
+/// The behaviour of the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Semantics {
     /// Only grows; readers show its rate.
@@ -23,7 +23,7 @@ pub enum Level {
     Debug,
 }
 
-/// How the number is to be shown.
+/// The format in which the number is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Integer,
@@ -48,7 +48,7 @@ pub struct CounterDesc {
 pub struct SetDesc {
     /// Lower case; in upper case it is the first word of every counter's full name.
     pub name: &'static str,
-    /// Where the set comes in a listing of all.
+    /// The place of the set in a list of all sets.
     pub order: u32,
     pub oneliner: &'static str,
     pub docs: &'static str,

@@ -65,7 +65,7 @@ impl Log {
         Arc::new(log)
     }
 
-    /// Whether records of this tag are dropped; for callers that would work to make one.
+    /// Returns whether records of this tag are dropped, for callers whose records cost work.
     #[inline]
     pub fn is_masked(&self, tag: Tag) -> bool {
         self.mask.is_masked(tag)

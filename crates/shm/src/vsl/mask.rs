@@ -10,7 +10,7 @@ use super::Tag;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mask([u64; 4]);
 
-/// Why a mask's text was not understood; the words are Varnish's.
+/// The reason for which a mask's text is invalid. The words are Varnish's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MaskError {
     MissingSign(String),
@@ -73,7 +73,7 @@ impl Mask {
 }
 
 impl Default for Mask {
-    /// As Varnish starts: without what is for developers or large.
+    /// Returns Varnish's default: without tags that are for developers or large.
     fn default() -> Self {
         let mut mask = Self::ALL;
         for tag in [

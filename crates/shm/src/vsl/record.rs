@@ -61,7 +61,7 @@ impl<'a> Cut<'a> {
         self.len += len;
     }
 
-    /// As [`compose`], for what that left out.
+    /// Writes the fields that [`compose`] left out.
     pub(super) fn push_fields(&mut self, fields: &[Field<'_>]) {
         for (i, field) in fields.iter().enumerate() {
             if i > 0 {

@@ -15,11 +15,11 @@ const FIRST_SIZE: usize = 2048;
 #[derive(Debug)]
 pub(super) struct RecordBuffer {
     bytes: Vec<u8>,
-    /// Where the records end.
+    /// The end of the records.
     len: usize,
     /// Below it, `AHEAD` bytes follow. Zero when there are not so many, or nobody may use them.
     fast_limit: usize,
-    /// Whether records may be made ahead of any look at their length.
+    /// Set if records may be written before their length is checked.
     open: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Properties of tags, and the macro that makes `Tag` from the table.
 
-/// How readers treat a tag's text.
+/// The treatment of a tag's text by readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flags {
     /// Text.
@@ -18,7 +18,7 @@ macro_rules! tags {
         /// Kind of a log record. The numbers are those of Varnish 7.7.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
-        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        #[allow(non_camel_case_types)]
         pub enum Tag {
             /// Never written: a zero word is no record.
             _Bogus = 0,

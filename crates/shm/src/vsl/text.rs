@@ -28,7 +28,7 @@ const fn eight(n: u64) -> u64 {
     (tens | (quarters - 10 * tens) << 8) | ASCII_ZEROS
 }
 
-/// As [`eight`], of a number below a million: two zeros come first.
+/// Does the same as [`eight`] for a number below a million: two zeros come first.
 #[inline(always)]
 const fn six(n: u64) -> u64 {
     let upper = n / 10_000;
@@ -39,7 +39,7 @@ const fn six(n: u64) -> u64 {
     (tens | (quarters - 10 * tens) << 8) | ASCII_ZEROS
 }
 
-/// As [`eight`], of a number below ten thousand.
+/// Does the same as [`eight`] for a number below ten thousand.
 #[inline(always)]
 const fn four(n: u32) -> u32 {
     let hundreds = n / 100;
@@ -94,7 +94,7 @@ pub fn decimal_at(n: u64, at: usize, out: &mut [u8]) -> usize {
     }
 }
 
-/// As [`decimal_at`], where there are fewer than [`MAX`] bytes.
+/// Does the same as [`decimal_at`] where there are fewer than [`MAX`] bytes.
 #[cold]
 fn decimal_at_end(n: u64, at: usize, out: &mut [u8]) -> usize {
     let mut buffer = [0; MAX];
@@ -169,7 +169,7 @@ pub(super) fn fixed6(x: f64, at: usize, out: &mut [u8]) -> usize {
 /// The clock, which is asked for many times in a second and whose seconds are ten digits long: they are kept.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
-    /// When the second began, in microseconds.
+    /// The beginning of the second, in microseconds.
     second: u64,
     digits: [u8; 10],
 }
@@ -181,7 +181,7 @@ impl Clock {
         Self { second: 1 << 63, digits: [0; 10] }
     }
 
-    /// As [`seconds`].
+    /// Does the same as [`seconds`].
     #[inline(always)]
     fn seconds(&mut self, t: f64, at: usize, out: &mut [u8]) -> usize {
         let now = to_micros(t);

@@ -12,7 +12,7 @@ use super::record_buffer::{RecordBuffer, TEXT};
 use super::text::{self, SHORT};
 use super::{Field, Log, RECORD_HEAD, Tag, Vxid, padded, record_head};
 
-/// As long as a record may be.
+/// No limit on the length of a record.
 const LONG: usize = usize::MAX;
 
 /// One transaction's records. Reusable: `begin` the next one after `end`. The default one belongs to no log and
@@ -256,7 +256,7 @@ impl TxLog {
         }
     }
 
-    /// How large the buffer may get: the limit is the records'.
+    /// Returns the largest size of the buffer. The limit is that of the records.
     fn most(&self) -> usize {
         self.before + RECORD_HEAD + self.limit
     }

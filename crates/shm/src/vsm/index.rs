@@ -20,7 +20,7 @@ const MAX_IDENT: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     pub pid: u32,
-    /// When the process started, in seconds since the epoch.
+    /// The start of the process, in seconds since the epoch.
     pub birth: u64,
 }
 

@@ -38,7 +38,7 @@ fn kind(ty: Type) -> Result<RawKind, String> {
     })
 }
 
-/// Whether a value has the form that its kind promises to whoever reads the cell.
+/// Returns whether a value has the form that its kind promises to readers of the cell.
 fn matches(kind: RawKind, value: Val) -> bool {
     match value {
         Val::None => kind == RawKind::Absent,

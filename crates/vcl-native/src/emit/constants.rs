@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::pin::Pin;
 
 use lacquer_vcl_runtime::OwnedBlob;
 
 #[derive(Default)]
-#[expect(clippy::vec_box, reason = "compiled code knows the addresses, which must not change")]
 pub struct Constants {
     texts: HashSet<Box<[u8]>>,
-    addresses: Vec<Box<SocketAddr>>,
-    blobs: Vec<Box<OwnedBlob>>,
+    addresses: Vec<Pin<Box<SocketAddr>>>,
+    blobs: Vec<Pin<Box<OwnedBlob>>>,
 }
 
 impl Constants {
@@ -26,14 +26,14 @@ impl Constants {
     }
 
     pub fn address(&mut self, address: SocketAddr) -> usize {
-        let held = Box::new(address);
-        let at = std::ptr::from_ref(held.as_ref()) as usize;
+        let held = Box::pin(address);
+        let at = std::ptr::from_ref(&*held) as usize;
         self.addresses.push(held);
         at
     }
 
     pub fn blob(&mut self, bytes: &[u8]) -> usize {
-        let held = Box::new(OwnedBlob::new(bytes, 0));
+        let held = Box::pin(OwnedBlob::new(bytes, 0));
         let at = std::ptr::from_ref(held.get()) as usize;
         self.blobs.push(held);
         at

@@ -108,11 +108,10 @@ impl SubEmitter<'_, '_, '_> {
     /// Compares numbers, truths and identities.
     pub fn compare(&mut self, op: CompareOp, a: Val, b: Val) -> Result<Value, String> {
         Ok(match (a, b) {
-            (Val::Int(a), Val::Int(b)) => self.b.ins().icmp(int_condition(op), a, b),
-            (Val::Bool(a), Val::Bool(b)) | (Val::Number(a), Val::Number(b)) => {
-                self.b.ins().icmp(int_condition(op), a, b)
-            }
-            (Val::Blob(a), Val::Blob(b)) => self.b.ins().icmp(int_condition(op), a, b),
+            (Val::Int(a), Val::Int(b))
+            | (Val::Bool(a), Val::Bool(b))
+            | (Val::Number(a), Val::Number(b))
+            | (Val::Blob(a), Val::Blob(b)) => self.b.ins().icmp(int_condition(op), a, b),
             (Val::Int(_) | Val::Real(_), Val::Int(_) | Val::Real(_)) => {
                 let (Val::Real(a), Val::Real(b)) = (self.convert(a, Type::Real), self.convert(b, Type::Real))
                 else {

@@ -78,7 +78,7 @@ impl SubEmitter<'_, '_, '_> {
         Ok(false)
     }
 
-    /// As in Varnish, a header that a failing function was to give loses its value.
+    /// Sets a header. As in Varnish, the header loses its value if the function that makes the new one fails.
     fn set_header(&mut self, http: HttpId, header: u32, value: &Expr) -> Result<(), String> {
         let put = |this: &mut Self, p, n| {
             let (http, header) = (this.number(http as u32), this.number(header));

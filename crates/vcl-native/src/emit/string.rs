@@ -137,7 +137,7 @@ impl SubEmitter<'_, '_, '_> {
         Ok(self.b.ins().icmp_imm_s(int_condition(op), order, 0))
     }
 
-    /// Whether a string is `text`: the length first, then the bytes if it is right.
+    /// Compares a string with `text`: the length first, then the bytes if the lengths are equal.
     fn same_as_constant(&mut self, p: Value, n: Value, text: &[u8]) -> Value {
         if text.is_empty() {
             let empty = self.b.ins().icmp_imm_s(IntCC::Equal, n, 0);

@@ -15,7 +15,7 @@ use lacquer_vcl_runtime::{Blob, Ctx, Instance, Raw, Str, StrWords};
 use super::constants::Constants;
 use crate::rt;
 
-/// How a Rust type is passed to and from C functions: in which machine values.
+/// The machine values in which a Rust type is passed to and from C functions.
 pub trait Passed {
     const AS: &'static [Type];
 }
@@ -245,7 +245,7 @@ impl<'p> SubEmitter<'_, 'p, '_> {
         )
     }
 
-    /// Between statements: goes on with another exit when many ways lead to this one.
+    /// Between statements: continues with another exit when many ways lead to this one.
     pub fn spread_exits(&mut self) {
         if self.ways >= MOST_WAYS {
             self.exit = self.b.create_block();

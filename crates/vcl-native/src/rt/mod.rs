@@ -38,7 +38,7 @@ fn guard<'a, R>(
             neutral
         }
         Err(panic) => {
-            panicked(ctx, panic);
+            panicked(ctx, &*panic);
             neutral
         }
     }
@@ -50,7 +50,7 @@ fn failed(ctx: &mut Ctx<'_>, ModuleError(text): ModuleError) {
 }
 
 #[cold]
-fn panicked(ctx: &mut Ctx<'_>, panic: Box<dyn Any + Send>) {
+fn panicked(ctx: &mut Ctx<'_>, panic: &(dyn Any + Send)) {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let text = format!("Internal error: {}", text.unwrap_or("panic"));

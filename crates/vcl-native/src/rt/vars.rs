@@ -159,7 +159,7 @@ pub unsafe extern "C" fn set_body(
     guard(ctx, (), |ctx| put_body(ctx, var(code)?, append != 0, parts));
 }
 
-/// `synthetic(...)`: adds to the body of the response in hand.
+/// `synthetic(...)`: adds to the body of the current response.
 pub unsafe extern "C" fn synthetic(ctx: &mut Ctx<'_>, parts: *const Str<'_>, count: u64) {
     // SAFETY: compiled code passes the list it has just written.
     let parts = unsafe { strands(parts, count) };

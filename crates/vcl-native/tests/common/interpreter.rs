@@ -111,7 +111,8 @@ impl Interpreter<'_> {
                 }
                 return self.stmts(otherwise);
             }
-            Stmt::CallSub { sub, .. } => {
+            Stmt::CallSub { sub, .. }
+            | Stmt::CallDynamic { sub: Expr { kind: ExprKind::Sub(sub), .. }, .. } => {
                 if let Some(action) = self.sub(*sub)? {
                     return Ok(Some(End::Run(action)));
                 }
@@ -124,11 +125,6 @@ impl Interpreter<'_> {
                 }
                 let done = self.host.hash_data(None);
                 self.host(done)?;
-            }
-            Stmt::CallDynamic { sub: Expr { kind: ExprKind::Sub(sub), .. }, .. } => {
-                if let Some(action) = self.sub(*sub)? {
-                    return Ok(Some(End::Run(action)));
-                }
             }
             Stmt::Return { how: Return::Plain(Action::Fail), .. } => return self.fail("Failed from VCL"),
             Stmt::Return { how: Return::Plain(action), .. } => return Ok(Some(End::Run(*action))),

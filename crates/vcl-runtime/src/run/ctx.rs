@@ -159,12 +159,12 @@ impl<'a> Ctx<'a> {
         BackendId::NONE
     }
 
-    /// How a value reads as STRING.
+    /// Returns a value as STRING.
     pub fn text(&mut self, text: Result<convert::Text, String>) -> Result<&'a [u8], ModuleError> {
         self.copy(text?.bytes())
     }
 
-    /// Why a SUB value cannot be called now, if it cannot.
+    /// Fails with the reason if a SUB value cannot be called now.
     pub fn check_sub(&self, sub: Option<u32>) -> Result<(), SubFault> {
         let index = sub.ok_or(SubFault::Missing)?;
         let sub = self.vcl.program.subs.get(index as usize).ok_or(SubFault::Missing)?;
@@ -229,7 +229,7 @@ impl<'a> Ctx<'a> {
 
     // Waiting.
 
-    /// Whether this run may wait.
+    /// Returns whether this run may wait.
     pub fn can_wait(&self) -> bool {
         self.suspend.is_some()
     }
@@ -289,7 +289,7 @@ fn wait<T>(suspend: &dyn Suspend, work: LocalFuture<'_, T>) -> Result<T, ModuleE
     result.ok_or_else(|| "The task has ended".into())
 }
 
-/// Why a SUB value cannot be called.
+/// The reason for which a SUB value cannot be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubFault {
     Missing,

@@ -22,8 +22,8 @@ use crate::kept::Kept;
 use crate::regex::Regex;
 use crate::value::Value;
 
-/// Where VCL can be suspended: the coroutine it runs on. Made by the code generator's crate. A context, or whoever
-/// holds it, may keep it longer than the coroutine runs; to wait is an error then.
+/// The coroutine that VCL runs on, which can be suspended. The code generator's crate makes it. A context, or its
+/// holder, may keep it longer than the coroutine runs; then a wait is an error.
 pub trait Suspend {
     /// Gives the future to the reactor and comes back when it is done, or when the run is being given up.
     fn wait(&self, work: LocalFuture<'_, ()>);
@@ -134,7 +134,7 @@ pub trait Director: Send + Sync {
     fn healthy_for(&self, ctx: &mut Ctx<'_>) -> Health {
         self.healthy(ctx.vcl)
     }
-    /// Whether it has an opinion of health at all; without one, it counts as healthy.
+    /// Returns whether it judges health at all. If not, it counts as healthy.
     fn judges(&self) -> bool {
         true
     }
@@ -148,7 +148,7 @@ pub trait Director: Send + Sync {
 pub struct DirectorCell {
     pub director: Arc<dyn Director>,
     admin: AtomicU8,
-    /// When it was made or the administrator last changed his mind: a double's bits.
+    /// The time when it was made or the administrator last changed its health, as the bits of a double.
     admin_changed: AtomicU64,
 }
 

@@ -46,9 +46,8 @@
 //! where a module adds its own [`Director`](crate::Director)s: `let id = ctx.vcl.directors.add(director)`.
 //!
 //! **Waiting**: name the function in [`Module::suspends`], then [`Ctx::block_on`] waits for a future, and
-//! [`Ctx::block_on_host`] for one that the host makes.
-//! [`Ctx::cache_req_body`] is the common case. The task's thread goes on with other tasks meanwhile,
-//! so hold no lock or `RefCell` borrow across it.
+//! [`Ctx::block_on_host`] for one that the host makes. [`Ctx::cache_req_body`] is the common case. The task's
+//! thread continues with other tasks meanwhile, so hold no lock or `RefCell` borrow across it.
 
 pub use super::{Constructor, Ctx, Event, Func, Module, ObjectType};
 pub use crate::args::{Args, ModuleError};

@@ -144,11 +144,12 @@ pub fn show_stmt(program: &Program, stmt: &Stmt) -> String {
         shown.collect::<Vec<_>>().join("; ")
     };
     match stmt {
-        Stmt::Set { target, op, value, .. } => format!("{} {op:?} {}", target.name(), show(value)),
+        Stmt::Set { target, op, value, .. } | Stmt::SetBody { target, op, value, .. } => {
+            format!("{} {op:?} {}", target.name(), show(value))
+        }
         Stmt::SetHeader { http, header, value, .. } => {
             format!("{http:?}.{} = {}", program.headers[*header as usize], show(value))
         }
-        Stmt::SetBody { target, op, value, .. } => format!("{} {op:?} {}", target.name(), show(value)),
         Stmt::Unset { target, .. } => format!("unset {}", target.name()),
         Stmt::UnsetHeader { http, header, .. } => {
             format!("unset {http:?}.{}", program.headers[*header as usize])

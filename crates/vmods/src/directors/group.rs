@@ -1,5 +1,6 @@
 //! The list of backends that most directors keep, each with a weight, and its texts for `backend.list`.
 
+use std::fmt::Write as _;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use lacquer_vcl_runtime::{BackendId, Ctx, Health, Instance, ModuleError};
@@ -152,7 +153,7 @@ fn text(rows: &[Row], column: &Column) -> String {
             Column::Nothing => "-".to_owned(),
             Column::Current { index, .. } => if *index == i { "*" } else { "" }.to_owned(),
         };
-        out += &format!("\t{}\t{middle}\t{}\n", row.name, health_word(row.healthy));
+        let _ = writeln!(out, "\t{}\t{middle}\t{}", row.name, health_word(row.healthy));
     }
     out
 }
@@ -162,9 +163,11 @@ fn json_text(rows: &[Row], column: &Column) -> String {
     match column {
         Column::Weight => {
             let total: f64 = rows.iter().map(|r| r.weight).sum();
-            out += &format!("  \"total_weight\": {total:.6},\n");
+            let _ = writeln!(out, "  \"total_weight\": {total:.6},");
         }
-        Column::Current { sticky, .. } => out += &format!("  \"sticky\": {sticky},\n"),
+        Column::Current { sticky, .. } => {
+            let _ = writeln!(out, "  \"sticky\": {sticky},");
+        }
         Column::Nothing => {}
     }
     let members = rows.iter().enumerate().map(|(i, row)| {

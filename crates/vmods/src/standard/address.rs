@@ -1,4 +1,4 @@
-//! Addresses as text: "192.0.2.1", "192.0.2.1:80", "192.0.2.1 80", "[2001:db8::1]:80", "example.com http".
+//! Addresses as text: `192.0.2.1`, `192.0.2.1:80`, `192.0.2.1 80`, `[2001:db8::1]:80`, `example.com http`.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 

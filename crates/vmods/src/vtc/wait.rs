@@ -40,11 +40,11 @@ pub fn barrier_sync<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
     DONE
 }
 
-fn refused(error: std::io::Error) -> ModuleError {
+fn refused(error: &std::io::Error) -> ModuleError {
     ModuleError(format!("Barrier connection failed: {error}"))
 }
 
-fn unread(error: std::io::Error) -> ModuleError {
+fn unread(error: &std::io::Error) -> ModuleError {
     let number = error.raw_os_error().unwrap_or(0);
     ModuleError(format!("Barrier read failed: {error} (errno={number})"))
 }
@@ -54,7 +54,7 @@ fn opened(bytes: usize) -> Result<(), ModuleError> {
 }
 
 async fn wait_at(address: SocketAddr, timeout: Option<Duration>) -> Result<(), ModuleError> {
-    let mut stream = tokio::net::TcpStream::connect(address).await.map_err(refused)?;
+    let mut stream = tokio::net::TcpStream::connect(address).await.map_err(|e| refused(&e))?;
     let mut buffer = [0; 32];
     let read = stream.read(&mut buffer);
     let result = match timeout {
@@ -64,11 +64,11 @@ async fn wait_at(address: SocketAddr, timeout: Option<Duration>) -> Result<(), M
             Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
         },
     };
-    opened(result.map_err(unread)?)
+    opened(result.map_err(|e| unread(&e))?)
 }
 
 fn block_at(address: SocketAddr, timeout: Option<Duration>) -> Result<(), ModuleError> {
-    let mut stream = TcpStream::connect(address).map_err(refused)?;
-    stream.set_read_timeout(timeout).map_err(unread)?;
-    opened(stream.read(&mut [0; 32]).map_err(unread)?)
+    let mut stream = TcpStream::connect(address).map_err(|e| refused(&e))?;
+    stream.set_read_timeout(timeout).map_err(|e| unread(&e))?;
+    opened(stream.read(&mut [0; 32]).map_err(|e| unread(&e))?)
 }

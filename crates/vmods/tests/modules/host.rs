@@ -9,7 +9,7 @@ use lacquer_shm::Tag;
 use lacquer_vcl::program::Program;
 use lacquer_vcl::types::{HttpId, Method};
 use lacquer_vcl::variables_table::Var;
-use lacquer_vcl::{NoFiles, NumericResolver, Options};
+use lacquer_vcl::{Diagnostic, NoFiles, NumericResolver, Options};
 use lacquer_vcl_native::LoadedVcl;
 use lacquer_vcl_runtime::{
     Args, BackendId, Blob, Ctx, Director, HeaderEdit, HeaderName, Health, Host, HostResult, Instance,
@@ -173,7 +173,7 @@ pub fn compile(text: &str) -> LoadedVcl {
     let text = format!("vcl 4.1; backend default {{ .host = \"127.0.0.1\"; }}\n{text}");
     let program = match lacquer_vcl::compile("test", text.as_str(), &options) {
         Ok(compiled) => compiled.program,
-        Err(found) => panic!("{}", found.iter().map(|d| d.pretty()).collect::<String>()),
+        Err(found) => panic!("{}", found.iter().map(Diagnostic::pretty).collect::<String>()),
     };
     let mut instance =
         Instance::new("test", program, lacquer_vmods::all(), true).expect("all names are known");

@@ -1,6 +1,7 @@
 //! Modules as programs use them: VCL text, checked against the signatures, compiled and run.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_native::LoadedVcl;
@@ -28,13 +29,13 @@ fn evaluate(declarations: &str, cases: &[(&str, &str)]) {
         if cases.iter().any(|(e, _)| e.contains(&format!("{}.", module.name)))
             || declarations.contains(&format!(" {}.", module.name))
         {
-            text += &format!("import {};\n", module.name);
+            let _ = writeln!(text, "import {};", module.name);
         }
     }
     text += declarations;
     text += "\nsub vcl_recv {\n";
     for (i, (expression, _)) in cases.iter().enumerate() {
-        text += &format!("  set req.http.x{i} = {expression};\n");
+        let _ = writeln!(text, "  set req.http.x{i} = {expression};");
     }
     let (action, request) =
         recv(&load(&(text + "  return (hash);\n}\n")), &[("two", "2"), ("cookie", "a=1; b=2")]);

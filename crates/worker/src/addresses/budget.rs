@@ -5,7 +5,7 @@
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     spent: f64,
-    /// When `spent` was true, in seconds.
+    /// The time at which `spent` was computed, in seconds.
     at: f64,
 }
 

@@ -1,8 +1,8 @@
 //! Counts what each client address does at a time: connections, requests at work, rapid resets.
 //!
-//! The table is used only where something asks for it: a session whose limits are off takes no lock and has no entry.
-//! An entry exists for as long as a session refers to it, and after that until its budget of resets has refilled; of
-//! such idle entries there are at most 65,536 (`SHARDS * SHARD_MAX`). Entries in use are bounded by the connections there are.
+//! The table is used only where a limit is on: a session whose limits are off takes no lock and has no entry. An entry
+//! exists for as long as a session refers to it, and after that until its budget of resets has refilled; of such idle
+//! entries there are at most 65,536 (`SHARDS * SHARD_MAX`). Entries in use are bounded by the connections there are.
 
 mod budget;
 mod usage;
@@ -22,7 +22,7 @@ pub use usage::{AddressUsage, RequestAtWork};
 const SHARDS: usize = 64;
 /// Idle entries of one shard.
 const SHARD_MAX: usize = 1024;
-/// How many idle entries the table holds at most. Each takes about 100 bytes.
+/// The largest number of idle entries in the table. Each takes about 100 bytes.
 #[cfg(test)]
 const IDLE_MAX: usize = SHARDS * SHARD_MAX;
 
@@ -90,7 +90,7 @@ impl Default for AddressTable {
     }
 }
 
-/// Only the table refers to this entry. Holds while its shard is locked.
+/// Returns whether only the table refers to this entry. The result holds while the shard is locked.
 fn is_idle(client: &Arc<Client>) -> bool {
     Arc::strong_count(client) == 1
 }
@@ -100,7 +100,7 @@ impl AddressTable {
         &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
     }
 
-    /// Returns the client's entry, made where there is none.
+    /// Returns the client's entry; creates it if there is none.
     fn enter(&self, key: ClientKey, rate: Rate, now: f64) -> Arc<Client> {
         let mut shard = self.shard(key).lock();
         if let Some(client) = shard.get(&key) {
@@ -119,7 +119,7 @@ impl AddressTable {
         client
     }
 
-    /// Gives an entry back. It is removed with its last user unless its budget has something to remember.
+    /// Gives an entry back. Its last user removes it, unless its budget is not full.
     fn leave(&self, client: Arc<Client>, rate: Rate, now: f64) {
         let mut shard = self.shard(client.key).lock();
         let key = client.key;

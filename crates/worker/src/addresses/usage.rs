@@ -10,7 +10,7 @@ use lacquer_params::Params;
 use super::{AddressTable, Client, ClientKey, Rate, add_within};
 use crate::clock;
 
-/// A session's entry in the table, made when a limit first asks for it; given back with the session.
+/// A session's entry in the table, created when a limit first needs it and given back with the session.
 #[derive(Default)]
 pub struct AddressUsage {
     entry: OnceCell<Option<Entry>>,
@@ -25,7 +25,7 @@ struct Entry {
     rate: Rate,
 }
 
-/// Counts as one of its address's requests at work for as long as it exists.
+/// One of its address's requests at work, counted for as long as it exists.
 pub struct RequestAtWork(Arc<Client>);
 
 impl Drop for RequestAtWork {
@@ -53,7 +53,7 @@ impl AddressUsage {
         params.client_max_connections > 0 || params.client_max_requests > 0
     }
 
-    /// Counts the connection; false if its address has as many as it may.
+    /// Counts the connection; returns false if its address has as many as it may.
     pub fn connect(&self, table: &Arc<AddressTable>, ip: IpAddr, params: &Params) -> bool {
         if !Self::is_counting(params) || self.counts.get() {
             return true;
@@ -81,7 +81,7 @@ impl AddressUsage {
         Ok(Some(RequestAtWork(client.clone())))
     }
 
-    /// Charges a rapid reset to the address; false if its budget is exhausted.
+    /// Charges a rapid reset to the address; returns false if its budget is exhausted.
     pub fn charge_reset(&self, table: &Arc<AddressTable>, ip: IpAddr, params: &Params) -> bool {
         let rate = reset_rate(params);
         if rate.limit <= 0.0 {

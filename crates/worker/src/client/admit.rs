@@ -1,4 +1,4 @@
-//! Leave to wait, for a request that cannot be answered from the cache at once; see [`crate::admission`].
+//! Admits a request to wait if the cache cannot answer it at once; see [`crate::admission`].
 
 use std::pin::pin;
 
@@ -13,7 +13,7 @@ use crate::client_transport::ClientTransport;
 use crate::clock;
 use crate::patience::HalfClosed;
 
-/// Gives the request leave to wait. If there is none, returns how the request ends.
+/// Gets a permit to wait for the request. If there is none, returns the step that ends the request.
 pub async fn admit(req: &mut Req) -> Result<(), Step> {
     if req.permit.is_some() {
         return Ok(());
@@ -29,7 +29,7 @@ pub async fn admit(req: &mut Req) -> Result<(), Step> {
         return Ok(());
     }
     if req.esi_level > 0 {
-        // It was admitted with the request that includes it.
+        // An included request was admitted with the request that includes it.
         req.permit = Some(shared.admission.force());
         return Ok(());
     }
@@ -51,7 +51,7 @@ async fn queue(req: &mut Req, bound: Bound) -> Result<(), Step> {
     if req.permit.is_some() { Ok(()) } else { Err(refuse(req, bound)) }
 }
 
-/// Too many wait already.
+/// Refuses a request because too many wait already.
 #[cold]
 fn refuse(req: &mut Req, bound: Bound) -> Step {
     req.log_error("Too many requests wait for an origin or a body");

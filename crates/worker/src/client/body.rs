@@ -1,5 +1,5 @@
-//! The request's body, as far as the request deals with it itself: kept by std.cache_req_body(), or read and
-//! thrown away. In all other cases the fetch forwards it.
+//! Request bodies that the request itself reads: to keep them (`std.cache_req_body()`), or to discard them.
+//! In all other cases the fetch forwards the body.
 
 use lacquer_http::{BodyStatus, SessClose, header_table as h};
 use lacquer_shm::Tag;
@@ -11,7 +11,7 @@ use crate::req_body::{BodyError, Keep};
 use crate::req_filters::BodyFilters;
 use crate::task::{Logged, REQ};
 
-/// Reads the whole body before it goes anywhere. Its length, or negative if that cannot be.
+/// Reads the whole body and keeps it. Returns its length, or a negative number on failure.
 pub async fn cache(req: &mut Req, limit: u64) -> i64 {
     if req.task.method != Method::Recv {
         req.task.log.put(Tag::VCL_Error, b"req.body can only be cached in vcl_recv{}");
@@ -60,7 +60,7 @@ pub async fn cache(req: &mut Req, limit: u64) -> i64 {
     length as i64
 }
 
-/// Puts VCL's filters before the cache; false if there is none of such a name.
+/// Opens VCL's filters for a body that is kept. Returns false if a name is unknown.
 fn open_filters(req: &mut Req) -> bool {
     if !req.filters.is_some() {
         return true;
@@ -68,7 +68,7 @@ fn open_filters(req: &mut Req) -> bool {
     match req.open_body_filters() {
         Ok(filters) => {
             filters.show(&mut req.req_headers());
-            // A rollback does not give back the body as it came.
+            // A rollback does not restore the body as it came.
             filters.change_framing(&mut req.http0, &mut req.task.ws);
             req.body.filters = Some(Box::new(filters));
             true
@@ -81,7 +81,7 @@ fn open_filters(req: &mut Req) -> bool {
     }
 }
 
-/// From now on the body's length is known, also to what a restart or a rollback goes back to.
+/// Writes the body's length into the head, and into the copy that a restart or a rollback restores.
 fn announce_length(req: &mut Req, length: u64) {
     let mut digits = [0; 24];
     let length = text::digits(length, &mut digits);
@@ -91,12 +91,12 @@ fn announce_length(req: &mut Req, length: u64) {
         headers.unset(h::TRANSFER_ENCODING);
         headers.add(h::CONTENT_LENGTH, length);
     }
-    // Rollback gives back the workspace behind this mark, but http0 now has a line there.
+    // A rollback frees the workspace behind this mark, and `http0` now has a line there.
     req.snapshot = req.task.ws.mark();
 }
 
 impl Req {
-    /// Reads what is left of the request's body, unless the connection is closed anyway.
+    /// Reads the rest of the request's body, unless the connection is closed anyway.
     pub async fn ignore_body(&mut self) {
         if self.close.is_some() {
             return;
@@ -117,8 +117,8 @@ impl Req {
         }
     }
 
-    /// The body is about to be read, through the storage whose number is the result; the client is told to
-    /// send it.
+    /// Prepares reading of the body: asks the client to send it. Returns the number of the storage that it
+    /// passes through.
     pub async fn begin_reading(&mut self) -> u32 {
         let chosen = std::mem::take(&mut self.storage).checked_sub(1);
         let place = chosen.unwrap_or_else(|| self.task.reactor.shared.stevedores.transient());
@@ -127,7 +127,7 @@ impl Req {
         place
     }
 
-    /// If the body was read: what was wrong with it, and when that was over.
+    /// If the body was read, logs its fault and the time when reading ended.
     pub fn log_reading(&mut self) {
         let reading = self.body.take_reading();
         if let Some(fault) = reading.as_ref().and_then(|reading| reading.fault.as_ref()) {
@@ -145,7 +145,7 @@ impl Req {
         }
     }
 
-    /// A body is about to be read: a client that waits for leave is given it now.
+    /// Sends 100 (Continue) to a client that waits for it, because its body is about to be read.
     async fn send_late_100(&mut self) {
         if self.want_100 {
             self.want_100 = false;
@@ -153,7 +153,7 @@ impl Req {
         }
     }
 
-    /// VCL's filters for a body that is about to be read. One that cannot be had is the error.
+    /// Opens VCL's filters for a body that is about to be read. The error names the filter that cannot be made.
     fn open_body_filters(&mut self) -> Result<BodyFilters, String> {
         let list = self.task.ws.get(self.filters).to_vec();
         self.task.log.put(Tag::Filters, &list);
@@ -161,7 +161,7 @@ impl Req {
         BodyFilters::open(&list, encoding, &self.task.params, &self.task.reactor.counters)
     }
 
-    /// Filters for a body that a fetch will read: what is wrong with them shows when it does.
+    /// Opens filters for a body that a fetch will read. A fault in them shows when the fetch reads.
     pub fn filter_body_for_fetch(&mut self) {
         if self.filters.is_some() && self.body.is_available() {
             let filters = self.open_body_filters().unwrap_or_else(BodyFilters::failing);
@@ -169,7 +169,7 @@ impl Req {
         }
     }
 
-    /// Books what was read of the body, and tells of the filters it went through.
+    /// Accounts for the bytes of the body that were read, and logs the filters that they went through.
     fn account_body(&mut self) {
         if let Some(filters) = self.body.filters.take() {
             filters.log(&mut self.task);

@@ -1,4 +1,4 @@
-//! vcl_deliver: the stored response becomes this client's response.
+//! Makes this client's response of the stored one, and runs `vcl_deliver`.
 
 use lacquer_cache::{BodyState, ObjRef, flag};
 use lacquer_deliver::Source;
@@ -15,7 +15,7 @@ use super::admit::admit;
 use super::{Req, Step};
 use crate::clock;
 
-/// Fills the response from the object; false if the workspace is too small for it.
+/// Fills the response from the object. Returns false if the workspace is too small for it.
 pub(super) fn set_up(req: &mut Req, object: &ObjRef) -> bool {
     req.resp.clear();
     if pack::unpack(object.head(), &mut req.task.ws, &mut req.resp).is_err() {
@@ -51,7 +51,7 @@ fn log_crowded(req: &mut Req, object: &ObjRef) {
 
 const TWO_NUMBERS: usize = 2 * text::MAX + 1;
 
-/// A number, or two with a blank between.
+/// Formats a number, or two with a blank between them.
 fn numbers(first: u64, second: Option<u64>, out: &mut [u8; TWO_NUMBERS]) -> &[u8] {
     let mut end = text::decimal_at(first, 0, out);
     if let Some(second) = second
@@ -110,10 +110,10 @@ pub async fn deliver(req: &mut Req, object: ObjRef) -> Step {
     Step::Transmit(Source::Object(object))
 }
 
-/// Whether the client's conditions make the body unnecessary.
+/// Returns whether the client's conditions make the body unnecessary.
 fn not_modified(req: &Req, object: &ObjRef) -> bool {
     let ws = &req.task.ws;
-    conditional::not_modified(&req.http, ws, &req.resp, ws, req.t_req, || object.last_modified())
+    conditional::not_modified(&req.http, ws, &req.resp, ws, req.t_request, || object.last_modified())
 }
 
 /// Ends the connection if the request's body is broken.
@@ -121,7 +121,7 @@ pub fn blame_body(req: &mut Req) {
     req.close = persistence::after_body(req.close, req.body.status() == BodyStatus::Error);
 }
 
-/// Decides whether the connection is kept after the response, which says so.
+/// Decides whether the connection is kept after the response, and writes that into the response.
 pub fn settle_connection(req: &mut Req) {
     blame_body(req);
     let ws = &req.task.ws;

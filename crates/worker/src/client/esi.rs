@@ -1,5 +1,5 @@
-//! ESI in delivery: the parts of a body that the client gets, and in between the responses to requests
-//! of their own, which run through the same flow chart as the client's.
+//! Delivers ESI: the parts of a stored body, and between them the responses to included requests, which run
+//! through the same steps as the client's request.
 
 use std::rc::Rc;
 
@@ -20,7 +20,7 @@ use crate::task::{Logged, REQ};
 use crate::transaction_buffers::TransactionBuffers;
 use crate::transaction_slot::TransactionSlot;
 
-/// Includes without a pause; hits take some 10 µs each.
+/// The number of includes without a pause. Hits take some 10 µs each.
 const INCLUDES_AT_ONCE: u32 = 16;
 
 /// Delivers a stored body by its ESI program.
@@ -35,17 +35,17 @@ pub async fn play(
     let player = Player::new(program);
     let gzip = player.is_gzip();
     let mut play = Play { object, pipeline, gzip, sum: Checksum::default(), at: 0 };
-    let played = play.all(req, player).await;
-    (play.pipeline, played)
+    let result = play.all(req, player).await;
+    (play.pipeline, result)
 }
 
 struct Play<'o> {
     object: &'o Object,
     pipeline: BodyPipeline<Exit>,
     gzip: bool,
-    /// Of what the gzip stream unpacks to.
+    /// The checksum of the bytes that the gzip stream unpacks to.
     sum: Checksum,
-    /// How far the stored body is done.
+    /// The position up to which the stored body was delivered.
     at: u64,
 }
 
@@ -78,8 +78,8 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// Between includes, which may all be hits without a byte for the client: lets others run now and then, and ends
-    /// where the client is gone or its time is over.
+    /// Lets other tasks run now and then between includes, which may all be hits without a byte for the client. Fails
+    /// if the client is gone or its time is over.
     async fn breathe(&mut self, req: &Req) -> Result<(), SendError> {
         let Some(top) = &req.top else { return Ok(()) };
         if !top.count_include().is_multiple_of(INCLUDES_AT_ONCE) {
@@ -116,7 +116,7 @@ fn top_of(req: &Req) -> Top {
     Top::new(&req.http, &req.task.ws, req.task.params.http_max_hdr as usize)
 }
 
-/// A request of its own whose response goes into the include.
+/// Runs an included request, whose response goes into the include.
 async fn run(
     req: &mut Req,
     url: [&[u8]; 2],
@@ -147,7 +147,7 @@ async fn run(
         vcl: req.first_vcl.as_ref().unwrap_or(&req.task.vcl).clone(),
         tx: req.tx.clone(),
         t_first: now,
-        t_req: req.t_req,
+        t_req: req.t_request,
     };
     let child = slot.occupy(|memory| Req::new(start, memory))?;
     child.esi_level = level;
@@ -173,7 +173,8 @@ async fn run(
     include
 }
 
-/// The including request as it came in, for another URL and without what cannot be asked for a part.
+/// Makes an included request: the including one as it came in, with another URL and without headers that make
+/// no sense for a part.
 fn make_request(memory: &mut TransactionBuffers, req: &Req, url: [&[u8]; 2], host: &[u8], gzip: bool) {
     let TransactionBuffers { ws, log, request: http, .. } = memory;
     if http.copy_from(ws, &req.http0, &req.task.ws, Filter::NOTHING).is_err() {
@@ -209,7 +210,7 @@ fn make_request(memory: &mut TransactionBuffers, req: &Req, url: [&[u8]; 2], hos
 }
 
 impl Req {
-    /// Sends the bytes before an include, so that the client need not wait for the include to get them.
+    /// Sends the bytes before an include, so that the client gets them before the include is there.
     pub async fn flush_enclosing(&mut self) {
         if let Some(include) = &mut self.include {
             // If the client is gone, the next write fails.

@@ -1,4 +1,4 @@
-//! The host of VCL for a client's request: all that VCL can read and do on its behalf.
+//! The host of VCL for a client's request: everything that VCL can read and change of it.
 
 use std::net::SocketAddr;
 
@@ -105,7 +105,7 @@ impl Host for Req {
         Ok(())
     }
 
-    /// Does nothing where it is illegal: the step after vcl_recv logs that.
+    /// Does nothing where it is illegal; the step after `vcl_recv` logs the fault.
     fn return_vcl(&mut self, label: &str) -> HostResult<()> {
         if request::switch_vcl(self.restarts, self.next_label.is_some()).is_err() {
             return Ok(());
@@ -133,7 +133,7 @@ impl Host for Req {
         Ok(())
     }
 
-    /// Back to the request as it came; a response that was being made is made again.
+    /// Restores the request as it came. A response that is being made is made again.
     fn rollback(&mut self, http: HttpId) -> HostResult<()> {
         if self.task.method == Method::Pipe {
             return Err("Cannot rollback in vcl_pipe {}".to_owned());
@@ -158,7 +158,7 @@ impl Host for Req {
         if !matches!(self.task.method, Method::Hit | Method::Miss) {
             return Err("purge can only happen in vcl_hit{} or vcl_miss{}".to_owned());
         }
-        Ok(purge::of_hash(&self.task, &self.digest, mode, self.t_req))
+        Ok(purge::of_hash(&self.task, &self.digest, mode, self.t_request))
     }
 
     fn purge_tags(&mut self, tags: &[&[u8]], mode: PurgeMode) -> HostResult<LocalFuture<'_, i64>> {
@@ -172,14 +172,14 @@ impl Host for Req {
         Ok(())
     }
 
-    /// UNIX sockets have no such thing; they are left alone.
+    /// Leaves UNIX sockets alone, which have no such setting.
     fn set_ip_tos(&mut self, tos: i64) -> HostResult<()> {
         if self.task.sess.listener.path.is_some() {
             return Ok(());
         }
         let fd = self.tx.as_fd();
         let socket = socket2::SockRef::from(&fd);
-        // A client that is gone is noticed elsewhere.
+        // A failure means that the client is gone, which is noticed elsewhere.
         let _ = if self.task.sess.local.addr.is_ipv4() {
             socket.set_tos_v4(tos as u32)
         } else {

@@ -1,4 +1,4 @@
-//! Is it in the cache? Look-up, vcl_hit and vcl_purge.
+//! Looks the request up in the cache, and runs `vcl_hit` and `vcl_purge`.
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
@@ -82,7 +82,7 @@ pub async fn lookup(req: &mut Req) -> Step {
     }
 }
 
-/// Waits for another's fetch, if there is leave to wait and the client stays.
+/// Waits for another request's fetch, if the request is admitted and its client stays.
 async fn wait_for_other(req: &mut Req, wait: Wait) -> Result<Resumed, Step> {
     admit(req).await?;
     let shared = &req.task.reactor.shared;
@@ -93,12 +93,12 @@ async fn wait_for_other(req: &mut Req, wait: Wait) -> Result<Resumed, Step> {
 }
 
 fn log_marker(req: &mut Req, tag: Tag, marker: &Object) {
-    let ttl = marker.fresh_until(req.rules.limits()) - req.t_req;
+    let ttl = marker.fresh_until(req.rules.limits()) - req.t_request;
     req.task.log.put_fmt(tag, format_args!("{} {ttl:.6}", marker.vxid()));
 }
 
-/// Looks into the index once. `predicted` receives how the result will probably vary, as the variants there do;
-/// requests that differ in that need not wait for this one.
+/// Looks into the index once. `predicted` receives the headers by which the result will probably vary, taken from the
+/// variants that exist. Requests that differ in them need not wait for this one.
 fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>, on_shift: &OnShift) -> Lookup {
     let reactor = req.task.reactor.clone();
     let (http, ws) = (&req.http, &req.task.ws);
@@ -108,7 +108,7 @@ fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>, on_shi
     let other_variant = RefCell::new(Vec::new());
     let slice = Slice::default();
     let args = LookupArgs {
-        t_req: req.t_req,
+        t_req: req.t_request,
         limits: req.rules.limits(),
         always_miss: req.rules.always_miss,
         ignore_busy: req.rules.ignore_busy,
@@ -141,9 +141,9 @@ fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>, on_shi
     found
 }
 
-/// `Hit`: which object, how long it lives, and how far its fetch has come if it still goes on.
+/// Logs `Hit`: the object, its lifetime, and the progress of its fetch if that still goes on.
 fn log_hit(req: &mut Req, object: &Object) {
-    let ttl = object.fresh_until(req.rules.limits()) - req.t_req;
+    let ttl = object.fresh_until(req.rules.limits()) - req.t_request;
     let timers = object.timers();
     let (grace, keep) = (f64::from(timers.grace), f64::from(timers.keep));
     let vxid = Field::Number(object.vxid());
@@ -165,7 +165,7 @@ async fn hit(req: &mut Req, object: ObjRef, refresh: Option<Busy>) -> Step {
         Action::Deliver => {
             let c = &req.task.reactor.counters;
             c.cache_hit.add(1);
-            if object.fresh_until(req.rules.limits()) < req.t_req {
+            if object.fresh_until(req.rules.limits()) < req.t_request {
                 c.cache_hit_grace.add(1);
             }
             req.is_hit = true;

@@ -1,4 +1,4 @@
-//! Not in the cache (vcl_miss), or not to be (vcl_pass): on to the origin.
+//! Runs `vcl_miss` and `vcl_pass`, and fetches from the origin.
 
 use std::sync::Arc;
 

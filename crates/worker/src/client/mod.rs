@@ -1,8 +1,8 @@
 //! A client's request on its way through VCL: the steps of the flow chart and the loop that joins them.
 //!
-//! Every step is a function that takes the request and what only this step may hold, and says which
-//! step comes next. `Step` carries what was found out, so that for example a hit cannot be delivered
-//! without an object, nor a miss go on without the right to fetch.
+//! Each step is a function that takes the request, and values that only this step may hold, and returns the
+//! next step. `Step` carries results: a hit cannot be delivered without an object, and a miss cannot go on
+//! without the right to fetch.
 
 mod admit;
 mod body;
@@ -104,7 +104,7 @@ impl Req {
         Step::Recv
     }
 
-    /// Sends a response that has no body and did not come from VCL; false if the client is gone.
+    /// Sends a response that has no body and did not come from VCL. Returns false if the client is gone.
     pub async fn minimal_response(&mut self, status: u16) -> bool {
         if self.include.is_some() {
             return true;

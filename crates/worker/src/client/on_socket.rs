@@ -101,7 +101,7 @@ async fn internal_error(req: &mut Req, tx: &ClientSocket, why: &str) {
     req.close = Some(SessClose::TxEof);
 }
 
-/// Sends a response that has no body and did not come from VCL; false if the client is gone.
+/// Sends a response that has no body and did not come from VCL. Returns false if the client is gone.
 pub(super) async fn minimal(req: &mut Req, tx: &ClientSocket, status: u16) -> bool {
     req.log_minimal("HTTP/1.1", status);
     let text = format!("HTTP/1.1 {status:03} {}\r\n\r\n", lacquer_http::reason_of(status));

@@ -45,7 +45,7 @@ pub(super) async fn send(
     req.out = block;
 }
 
-/// The header block; false if all that there was room for is a fault of ours.
+/// Writes the header block. Returns false if there was room only for an error of our own.
 fn write_head(req: &mut Req, block: &mut Vec<u8>) -> bool {
     if req.task.log.is_masked(Tag::Debug) {
         response::write(block, &req.resp, &req.task.ws, None);
@@ -54,7 +54,7 @@ fn write_head(req: &mut Req, block: &mut Vec<u8>) -> bool {
         let mut debug = |text: String| log.put(Tag::Debug, text.as_bytes());
         response::write(block, &req.resp, &req.task.ws, Some(&mut debug));
     }
-    // It needs no room in the workspace, but a size chosen for Varnish, where it does, means the same.
+    // The block takes no room in the workspace. In Varnish it does, and a size chosen for Varnish means the same here.
     if req.task.ws.free_space() < block.len() {
         req.task.ws.set_overflowed();
     }
@@ -122,7 +122,7 @@ async fn send_all(req: &mut Req, stream: Rc<Stream>, source: &Source, plan: Plan
     }
 }
 
-/// A response that has no body and did not come from VCL; false if the stream is gone.
+/// Sends a response that has no body and did not come from VCL. Returns false if the stream is gone.
 pub(super) async fn minimal(req: &mut Req, stream: &Stream, status: u16) -> bool {
     req.log_minimal("HTTP/2.0", status);
     let mut block = Vec::new();

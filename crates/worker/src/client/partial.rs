@@ -1,4 +1,4 @@
-//! Responses to requests with `Range`: which part of the body they get, or which parts.
+//! Responses to requests with `Range`: chooses the part or parts of the body.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;

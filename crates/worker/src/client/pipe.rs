@@ -1,4 +1,4 @@
-//! vcl_pipe: from here on the client and the origin talk to each other, and nobody looks.
+//! Runs `vcl_pipe`, then carries bytes between the client and the origin without looking at them.
 
 use std::time::Duration;
 
@@ -115,7 +115,7 @@ async fn start(req: &mut Req) -> Step {
     let mut account = Account::default();
     let reason = converse(req, &mut account).await;
     req.close = Some(reason);
-    // With nothing to pipe to it counts as a request like others.
+    // Without an origin the request counts like any other.
     if req.piped {
         charge(req, &account);
     }
@@ -132,7 +132,7 @@ fn charge(req: &mut Req, account: &Account) {
     c.s_pipe_out.add(account.from_origin);
 }
 
-/// Opens the way to the origin and carries bytes until one side has had enough.
+/// Opens a connection to the origin and carries bytes until one side ends.
 async fn converse(req: &mut Req, account: &mut Account) -> SessClose {
     let Some(mut pipe) = req.bereq.take() else { return SessClose::TxError };
     let vcl = req.task.vcl.clone();
@@ -193,7 +193,7 @@ async fn send_head(
     sent
 }
 
-/// Bytes both ways until both directions have ended, or nothing moves for too long.
+/// Copies bytes both ways until both directions have ended, or no byte moves for too long.
 async fn carry(
     req: &mut Req,
     pipe: &PipeRequest,
@@ -237,7 +237,7 @@ async fn carry(
     reason
 }
 
-/// Copies until the sender ends or the receiver is gone, then passes the end on.
+/// Copies bytes until the sender ends or the receiver is gone, then ends the receiver's direction.
 async fn one_way(from: &mut RxHalf, to: &TxHalf, count: &mut u64, moved: &std::cell::Cell<Instant>) {
     let mut buffer = vec![0u8; 16 * 1024];
     while let Ok(n) = from.read(&mut buffer).await {

@@ -1,11 +1,11 @@
-//! How a response is sent.
+//! The plan by which a response is sent.
 
 use lacquer_filters::Filter;
 use lacquer_http::multipart::Multipart;
 
 /// Body bytes to send: none, all, or a part of the stored ones.
 pub struct Plan {
-    /// Length of the body as sent, if known before.
+    /// The length of the body as it is sent, if known in advance.
     pub length: Option<u64>,
     /// The range of the stored body to send when no filter changes it.
     pub from: u64,
@@ -20,7 +20,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The body goes through the pipeline, instead of from storage to the connection.
+    /// Returns whether the body goes through the pipeline, instead of from storage to the connection.
     pub fn is_poured(&self) -> bool {
         self.esi || !self.filters.is_empty() || self.parts.is_some()
     }

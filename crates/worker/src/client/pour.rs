@@ -1,4 +1,4 @@
-//! Bodies that go through filters on their way to the client, or include others.
+//! Sends bodies that go through filters or include other responses.
 
 use lacquer_deliver::{BodyPipeline, BodySink, SendError, Sink, Source, send_parts, send_stored};
 use lacquer_http::multipart::Multipart;
@@ -22,7 +22,7 @@ pub async fn pour_out(
     }
 }
 
-/// A body through filters; what it includes comes with it.
+/// Sends a body through filters, with the responses that it includes.
 pub async fn pour(
     req: &mut Req,
     source: &Source,

@@ -1,5 +1,5 @@
-//! Whether the client that a request waits with is still there: what tells is the reactor for a connection
-//! ([`crate::patience`]), and an HTTP/2 connection's task for a stream that was reset.
+//! Watches for clients that leave while their request waits. For an HTTP/1 connection the reactor reports the
+//! end ([`crate::patience`]), for a stream of HTTP/2 the connection's task.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -14,16 +14,17 @@ use crate::client_transport::ClientTransport;
 use crate::deadlines::Deadline;
 use crate::patience::{FIRST_PAUSE, HalfClosed, Patience, unless};
 
-/// A client that is asked for room's sake refuses within this time, if it is near.
+/// The time within which a client nearby refuses a byte if it is gone. Clients are probed like this when room
+/// is needed.
 const ROUND_TRIP: Duration = Duration::from_millis(20);
 
 impl HalfClosed {
-    /// Returns how the client of this request is treated while it waits. `private` work ends with its client, and
-    /// where it is `urgent` that is to be known at once.
+    /// Returns how the client of this request is treated while it waits. `private` work ends with its client. If it is
+    /// `urgent`, the end is noticed at once.
     pub fn of(req: &Req, private: bool, urgent: bool) -> HalfClosed {
         match (req.esi_level, private) {
             (0, _) => HalfClosed::Ask(if urgent { Duration::ZERO } else { FIRST_PAUSE }),
-            // The page that includes it has begun.
+            // The response of the including page has begun.
             (_, true) => HalfClosed::Limit,
             (_, false) => HalfClosed::Serve,
         }
@@ -39,7 +40,7 @@ async fn gone(patience: Patience, transport: &ClientTransport, treatment: HalfCl
     }
 }
 
-/// Runs what a request waits for; returns `None` if its client is gone first.
+/// Runs work that a request waits for. Returns `None` if its client leaves first.
 pub async fn while_waiting<F: Future>(
     transport: &ClientTransport,
     params: &Params,
@@ -49,8 +50,8 @@ pub async fn while_waiting<F: Future>(
     unless(work, gone(Patience::of(params), transport, treatment)).await
 }
 
-/// As [`while_waiting`], for what is over within milliseconds as a rule: the client is not looked for before this
-/// deadline's next turns, which costs next to nothing.
+/// Does the same as [`while_waiting`] for work that usually takes milliseconds. The client is first checked at this
+/// deadline's next turns, which costs almost nothing.
 pub async fn while_fetching<F: Future>(
     transport: &ClientTransport,
     params: &Params,
@@ -66,7 +67,7 @@ pub async fn while_fetching<F: Future>(
     unless(work, is_gone).await
 }
 
-/// Returns whether the client is known to be gone. One that has shut down its sending side is asked.
+/// Returns whether the client is known to be gone. A client that has shut down its sending side is probed.
 pub async fn is_gone(req: &Req) -> bool {
     let patience = Patience::of(&req.task.params);
     let treatment = HalfClosed::of(req, true, true);

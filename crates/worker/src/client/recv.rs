@@ -1,4 +1,4 @@
-//! The first steps: what the protocol says about the request, vcl_recv and vcl_hash.
+//! The first steps: the protocol's rules for the request, `vcl_recv` and `vcl_hash`.
 
 use lacquer_flow::request::{self, Expectation};
 use lacquer_http::header_table as h;
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use super::{LookupRules, Req, Step};
 use crate::req_body::Rx;
 
-/// Expect and Connection are settled before VCL sees the request.
+/// Handles Expect and Connection before VCL sees the request.
 pub async fn transport(req: &mut Req) -> Step {
     let expect = req.http.get(&req.task.ws, h::EXPECT);
     let has_surplus = || req.body.rx.as_ref().is_some_and(Rx::has_pending);
@@ -40,7 +40,7 @@ pub async fn transport(req: &mut Req) -> Step {
     Step::Recv
 }
 
-/// ReqStart: who asks, and through which listening socket.
+/// Logs `ReqStart`: the client's address, and the listening socket.
 pub fn log_start(req: &mut Req) {
     let sess = &req.task.sess;
     let fields = [&sess.client.ip, &sess.client.port, &sess.listener.name].map(|s| Field::Text(s.as_bytes()));
@@ -78,7 +78,7 @@ fn prepare(req: &mut Req) {
     req.filters = lacquer_http::Text::NONE;
 }
 
-/// Adds to a header that is a list; the log shows the old line go and the new one come.
+/// Adds a value to a header that is a list. The log shows the removal of the old line and the new one.
 fn append_value(req: &mut Req, name: lacquer_http::HeaderName<'_>, value: &[u8]) {
     let log = &mut req.task.log;
     let line = req.http.append_value(&mut req.task.ws, name, value, |old| log.put(Tag::ReqUnset, old));
@@ -94,7 +94,7 @@ pub async fn recv(req: &mut Req) -> Step {
     if let Some(why) = h1::request_fault(&req.http0, &req.task.ws) {
         return Box::pin(refuse(req, why)).await;
     }
-    // Only HTTP/2 brings one here; an origin that ignores it would take it for the next request.
+    // Only HTTP/2 allows a body with HEAD. An origin that ignores it would take it for the next request.
     if req.body.is_available() && req.http0.method(&req.task.ws) == b"HEAD" {
         return Box::pin(refuse(req, "Body in a HEAD request")).await;
     }
@@ -162,7 +162,7 @@ fn refuse_connect(req: &mut Req) -> Step {
     Step::Synth
 }
 
-/// Runs vcl_hash; what it hashes is the key under which the request is looked up.
+/// Runs `vcl_hash`, which makes the key under which the request is looked up.
 async fn hash(req: &mut Req) -> bool {
     req.hasher = Some(Sha256::new());
     let outcome = req.vcl(Method::Hash).await;

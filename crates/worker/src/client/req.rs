@@ -1,4 +1,4 @@
-//! A client's request: what it holds on its way through the steps, and what every step does with it.
+//! A client's request: its state, and the operations that several steps share.
 
 use std::mem;
 use std::rc::Rc;
@@ -30,7 +30,7 @@ use crate::transaction_buffers::TransactionBuffers;
 use crate::transaction_slot::{Transaction, TransactionSlot};
 use crate::vcl_table::VclRef;
 
-/// Where the request is, with what this place may hold.
+/// The request's current step, with the values that this step needs.
 pub enum Step {
     Recv,
     Lookup,
@@ -73,19 +73,19 @@ pub struct Req {
     pub task: Task,
     /// The request as VCL sees and changes it.
     pub http: Message,
-    /// As it came in, for restarts.
+    /// The request as it came in, for restarts.
     pub http0: Message,
     pub resp: Message,
-    /// In vcl_pipe only.
+    /// The request to the origin, in `vcl_pipe` only.
     pub bereq: Option<Box<PipeRequest>>,
     pub tx: ClientTransport,
     pub body: ReqBody,
     pub out: Vec<u8>,
-    /// Body made by VCL, in vcl_synth.
+    /// The body that VCL makes in `vcl_synth`.
     pub synth_body: Vec<u8>,
     pub account: Account,
     pub close: Option<SessClose>,
-    pub t_req: f64,
+    pub t_request: f64,
     pub t_resp: f64,
     pub restarts: u32,
     pub err_code: u16,
@@ -114,9 +114,9 @@ pub struct Req {
     pub piped: bool,
     pub reset: bool,
     pub esi_level: u32,
-    /// For an included response: where it goes.
+    /// The destination of an included response.
     pub include: Option<Box<EsiInclude<Exit>>>,
-    /// Leave to wait, while the request has it; a fetch takes it along.
+    /// The permit to wait, while the request has it. A fetch takes it along.
     pub permit: Option<Permit>,
     /// The client's own request, for those that it includes.
     pub top: Option<Rc<Top>>,
@@ -211,7 +211,7 @@ impl Req {
             synth_body: memory.synth_body,
             account: Account::default(),
             close: None,
-            t_req: start.t_req,
+            t_request: start.t_req,
             t_resp: start.t_req,
             restarts: 0,
             err_code: 0,
@@ -259,7 +259,7 @@ impl Req {
         run_vcl(self, method)
     }
 
-    /// Undoes what VCL did to the request, as for a new start of the same one.
+    /// Undoes VCL's changes to the request.
     pub fn rollback(&mut self) {
         self.http.clone_from(&self.http0);
         self.task.privates.clear();
@@ -275,7 +275,7 @@ impl Req {
         self.task.ws.roll_back(self.snapshot);
     }
 
-    /// The client has reset the stream: VCL is interrupted, unless that is switched off.
+    /// Interrupts VCL if the client has reset the stream, unless the parameter forbids it.
     #[cold]
     fn interrupt(&mut self) -> bool {
         if self.reset {
@@ -290,7 +290,7 @@ impl Req {
         true
     }
 
-    /// The records of a response that did not come from VCL.
+    /// Logs a response that did not come from VCL.
     pub(super) fn log_minimal(&mut self, protocol: &str, status: u16) {
         let log = &mut self.task.log;
         log.put(Tag::RespProtocol, protocol.as_bytes());
@@ -301,7 +301,7 @@ impl Req {
         }
     }
 
-    /// Tells which storage holds what is made for this request only.
+    /// Logs the storage that holds objects made for this request only.
     pub fn log_storage(&mut self, place: u32) {
         let Some(place) = self.task.reactor.shared.stevedores.get(place) else { return };
         crate::task::log_storage(&mut self.task.log, place.kind().name(), place.name());

@@ -1,4 +1,4 @@
-//! Responses that Lacquer makes itself: vcl_synth, and what is left when VCL has failed.
+//! Responses that Lacquer makes itself: `vcl_synth`, and the response after a failure of VCL.
 
 use lacquer_deliver::Source;
 use lacquer_flow::retry;
@@ -8,7 +8,7 @@ use lacquer_vcl::types::{Action, Method};
 use super::{Req, Step};
 use crate::clock;
 
-/// VCL failed: the request as it came in is answered with 503.
+/// Answers the request as it came in with 503, because VCL failed.
 pub fn vcl_fail(req: &mut Req) -> Step {
     req.rollback();
     let (code, reason) = if req.reset { (408, "Client disconnected") } else { (503, "VCL failed") };
@@ -19,7 +19,7 @@ pub fn vcl_fail(req: &mut Req) -> Step {
     Step::Synth
 }
 
-/// Why the session of a request ends whose VCL failed or was interrupted.
+/// Returns the reason for which the session ends after VCL failed or was interrupted.
 fn failure(req: &Req) -> SessClose {
     if req.reset { SessClose::RemClose } else { SessClose::VclFailure }
 }
@@ -38,7 +38,7 @@ pub(super) fn set_up(req: &mut Req) {
     headers.add(h::DATE, &date);
     headers.add(h::SERVER, b"Varnish");
     headers.add(crate::task::names::X_VARNISH, vxid.as_bytes());
-    // With the client still waiting for 100-continue, closing spares both sides the body. VCL may veto.
+    // If the client still waits for 100-continue, closing spares both sides the body. VCL may forbid that.
     if expects {
         headers.add(h::CONNECTION, b"close");
     }
@@ -90,7 +90,7 @@ pub async fn synth(req: &mut Req) -> Step {
     Step::Transmit(Source::Bytes(body))
 }
 
-/// Responses of Lacquer's own are bound by Transient, as those of origins are.
+/// Returns whether Transient has room for the body. Synthetic responses are bounded by it, as those of origins are.
 fn has_room(req: &Req, body: usize) -> bool {
     let stevedores = &req.task.reactor.shared.stevedores;
     let Some(transient) = stevedores.get(stevedores.transient()) else { return true };

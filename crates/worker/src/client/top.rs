@@ -1,10 +1,10 @@
-//! The client's own request, for those that it includes.
+//! The client's own request, for the requests that it includes.
 
 use std::cell::Cell;
 
 use lacquer_http::{Filter, Message, Workspace};
 
-/// The client's own request as included ones see it: `req_top`.
+/// The client's own request as included requests see it (`req_top`).
 pub struct Top {
     pub ws: Workspace,
     pub http: Message,
@@ -22,7 +22,7 @@ impl Top {
         Top { ws, http, includes: Cell::new(0) }
     }
 
-    /// Returns how many includes there were with this one.
+    /// Counts one more include and returns the number so far.
     pub fn count_include(&self) -> u32 {
         let count = self.includes.get().wrapping_add(1);
         self.includes.set(count);

@@ -60,7 +60,7 @@ fn stored_length(source: &Source, announced: Option<u64>) -> Option<u64> {
     }
 }
 
-/// Returns the names of the filters: VCL's choice or what the response needs.
+/// Returns the names of the filters: VCL's choice, or those that the response needs.
 fn filter_list(req: &mut Req, source: &Source) -> Cow<'static, [u8]> {
     let list = match req.task.ws.get_opt(req.resp_filters) {
         Some(chosen) => Cow::Owned(chosen.to_vec()),
@@ -142,7 +142,7 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
 /// workspace that was chosen for Varnish means the same.
 const INCLUDE_COST: usize = 56;
 
-/// The response goes into the one that includes it.
+/// Sends the response into the one that includes it.
 async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     let Some(mut include) = req.include.take() else { return };
     let object = source.object();
@@ -180,7 +180,7 @@ async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bo
 }
 
 impl Req {
-    /// The connection cannot be used further, for this reason.
+    /// Records that the connection cannot be used further, and the reason.
     pub fn fail_session(&mut self, reason: SessClose) {
         self.close = Some(reason);
     }

@@ -1,8 +1,8 @@
-//! Answers to the user of the management port.
+//! Replies to the user of the management port.
 
 use lacquer_cli::status;
 
-/// Status and text for the user.
+/// A status and a text for the user.
 pub struct Answer {
     pub status: u16,
     pub text: String,

@@ -88,7 +88,7 @@ impl Found {
     }
 }
 
-/// Without a dot, a pattern is about the active program.
+/// Finds what a pattern matches. Without a dot, it matches names of the active program.
 fn find(shared: &Shared, pattern: Option<&str>) -> Vec<Found> {
     let (pattern, vcls) = match pattern {
         Some(pattern) if pattern.contains('.') => (pattern.to_owned(), programs(shared)),
@@ -124,7 +124,7 @@ struct Flags {
     details: bool,
 }
 
-/// Reads the flags; answers how many words they take.
+/// Reads the flags. Returns the number of words that they take.
 fn flags(args: &[String]) -> Result<(Flags, usize), Answer> {
     let mut flags = Flags::default();
     let mut count = 0;
@@ -142,12 +142,12 @@ fn flags(args: &[String]) -> Result<(Flags, usize), Answer> {
 }
 
 pub fn list(shared: &Shared, argv: &[String]) -> Answer {
-    let args = argv.get(1..).unwrap_or_default();
-    let (flags, count) = match flags(args) {
+    let words = argv.get(1..).unwrap_or_default();
+    let (flags, count) = match flags(words) {
         Ok(read) => read,
         Err(refusal) => return refusal,
     };
-    let pattern = match &args[count..] {
+    let pattern = match &words[count..] {
         [] => None,
         [pattern] => Some(pattern.as_str()),
         _ => return Answer::refuse(status::PARAM, "Too many arguments"),
@@ -163,17 +163,17 @@ pub fn list(shared: &Shared, argv: &[String]) -> Answer {
     for found in &found {
         lines.push(Line::Cells(found.cells()));
         if flags.details {
-            // The text goes on where the row ends, so that its first line is empty; a last one sets it off.
+            // The text continues the row's line, so its first line is empty. An empty line follows it.
             let text = found.list(true, false);
             let mut details = text.trim_end_matches('\n').split('\n').skip(1).map(Line::of).peekable();
             let set_off = details.peek().map(|_| Line::Text(String::new()));
             lines.extend(details.chain(set_off));
         }
     }
-    Answer::ok(aligned(lines))
+    Answer::ok(aligned(&lines))
 }
 
-/// A line of `backend.list`: cells, or text that stays as it is.
+/// A line of `backend.list`: cells, or text that is printed as it is.
 enum Line {
     Cells(Vec<Cell>),
     Text(String),
@@ -189,8 +189,8 @@ impl Line {
     }
 }
 
-/// All cells in the same columns, details included.
-fn aligned(lines: Vec<Line>) -> String {
+/// Lays out all cells in the same columns, those of details too.
+fn aligned(lines: &[Line]) -> String {
     let rows: Vec<Vec<Cell>> = lines
         .iter()
         .filter_map(|l| if let Line::Cells(cells) = l { Some(cells.clone()) } else { None })
@@ -198,7 +198,7 @@ fn aligned(lines: Vec<Line>) -> String {
     let table = columns::layout(&rows);
     let mut rows = table.lines();
     let mut out = String::new();
-    for line in &lines {
+    for line in lines {
         match line {
             Line::Cells(_) => out.push_str(rows.next().unwrap_or_default()),
             Line::Text(text) => out.push_str(text),

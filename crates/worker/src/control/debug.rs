@@ -1,4 +1,4 @@
-//! The commands `debug.*`: for tests, of no use in service.
+//! The commands `debug.*`, which only tests use.
 
 use std::fmt::Write;
 
@@ -81,7 +81,8 @@ fn vmods(shared: &Shared) -> Answer {
     Answer::ok(out)
 }
 
-/// The number that a text begins with, as C reads it: hexadecimal after `0x`, octal after `0`; 0 if none.
+/// Returns the number that a text begins with, as C reads it: hexadecimal after `0x`, octal after `0`; 0 if
+/// there is none.
 fn leading_number(text: &str) -> u64 {
     let text = text.trim_start();
     let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {

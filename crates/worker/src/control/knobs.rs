@@ -10,7 +10,7 @@ static REFUSALS: AtomicU64 = AtomicU64::new(0);
 static SHUTDOWN_DELAY_MS: AtomicU64 = AtomicU64::new(0);
 static XID_CHUNK: AtomicU32 = AtomicU32::new(32768);
 
-/// Bodies are to be fetched in pieces of at most this size; 0: as they come (`debug.fragfetch`).
+/// Returns the largest size of the pieces in which bodies are fetched (`debug.fragfetch`); 0 sets no limit.
 pub fn fetch_fragment() -> usize {
     FRAGMENT.load(Ordering::Relaxed) as usize
 }
@@ -19,7 +19,7 @@ pub fn set_fetch_fragment(size: u64) {
     FRAGMENT.store(size, Ordering::Relaxed);
 }
 
-/// Whether the next attempt to begin a request is to fail for want of resources (`debug.reqpool.fail`).
+/// Returns whether the next attempt to begin a request fails as if there were no memory (`debug.reqpool.fail`).
 pub fn take_refusal() -> bool {
     if REFUSALS.load(Ordering::Relaxed) == 0 {
         return false;
@@ -28,7 +28,7 @@ pub fn take_refusal() -> bool {
     REFUSALS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, shift).unwrap_or_else(|b| b) & 1 == 1
 }
 
-/// One letter for each attempt to come; `F` fails.
+/// Sets the results of the next attempts, one letter for each. `F` fails.
 pub fn set_refusals(plan: &str) {
     let mut bits = 0;
     for (at, letter) in plan.chars().take(64).enumerate() {
@@ -37,7 +37,7 @@ pub fn set_refusals(plan: &str) {
     REFUSALS.store(bits, Ordering::Relaxed);
 }
 
-/// How long the worker waits when it has been told to end (`debug.shutdown.delay`).
+/// Returns the time that the worker waits before it ends (`debug.shutdown.delay`).
 pub fn shutdown_delay() -> Duration {
     Duration::from_millis(SHUTDOWN_DELAY_MS.load(Ordering::Relaxed))
 }
@@ -46,7 +46,7 @@ pub fn set_shutdown_delay(seconds: f64) {
     SHUTDOWN_DELAY_MS.store(clock::seconds(seconds).as_millis() as u64, Ordering::Relaxed);
 }
 
-/// Transaction numbers that one thread takes at a time, as `debug.xid` shows it.
+/// Returns the number of transaction numbers that one thread takes at a time, as `debug.xid` shows it.
 pub fn xid_chunk() -> u32 {
     XID_CHUNK.load(Ordering::Relaxed)
 }

@@ -1,5 +1,5 @@
-//! The manager's requests to the worker. The main thread reads one request at a time, carries it out and answers.
-//! In between it looks after VCL programs that cool down or leave.
+//! The manager's requests to the worker. The main thread reads one request at a time, carries it out and sends a reply.
+//! Between requests it cools and discards VCL programs.
 
 pub mod bans;
 pub mod knobs;
@@ -26,10 +26,10 @@ use rustix::io::Errno;
 use crate::shared::Shared;
 use crate::{clock, helpers, vcl_life};
 
-/// How often programs that cool down are looked at while nothing is asked.
+/// The time between checks of programs that cool down, while no request comes.
 const ROUND: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Answers until the manager hangs up, which means: end.
+/// Carries out requests until the manager closes the link, which ends the worker.
 pub fn serve(shared: &Arc<Shared>, mut manager: UnixStream) -> ExitCode {
     loop {
         let asked = wait_for_message(&manager);
@@ -61,7 +61,7 @@ fn wait_for_message(manager: &UnixStream) -> bool {
     let mut fds = [PollFd::new(manager, PollFlags::IN)];
     match poll(&mut fds, Some(&ROUND)) {
         Ok(ready) => ready > 0,
-        // Reading then tells what is wrong.
+        // Reading then returns the error.
         Err(e) => e != Errno::INTR,
     }
 }
@@ -96,7 +96,7 @@ fn carry_out(shared: &Arc<Shared>, body: Request) -> Answer {
     }
 }
 
-/// The request as a line of the CLI, for the log.
+/// Returns the request as a line of the CLI, for the log.
 fn words_of(body: &Request) -> String {
     let temperature = |warm: &bool| u8::from(*warm);
     match body {
@@ -116,17 +116,17 @@ fn words_of(body: &Request) -> String {
 }
 
 fn command(shared: &Arc<Shared>, argv: &[String]) -> Answer {
-    let Some((name, args)) = argv.split_first() else {
+    let Some((name, rest)) = argv.split_first() else {
         return Answer::refuse(status::SYNTAX, "Empty CLI command.\n");
     };
     match name.as_str() {
         "vcl.list" => vcl_list::answer(shared, argv),
-        "ban" => bans::add(shared, args),
+        "ban" => bans::add(shared, rest),
         "ban.list" => bans::list(shared, argv),
         "backend.list" => backends::list(shared, argv),
-        "backend.set_health" => backends::set_health(shared, args),
+        "backend.set_health" => backends::set_health(shared, rest),
         other => match other.strip_prefix("debug.") {
-            Some(what) => debug::command(shared, what, args),
+            Some(what) => debug::command(shared, what, rest),
             None => Answer::unknown(),
         },
     }

@@ -1,4 +1,4 @@
-//! Last words: what `panic.show` tells of a worker that had to die.
+//! The panic message of a worker that dies, which `panic.show` shows.
 
 use std::backtrace::Backtrace;
 use std::fmt::Write;
@@ -6,20 +6,20 @@ use std::panic::PanicHookInfo;
 
 use crate::{clock, sys};
 
-/// How messages begin that VCL asked for (`vtc.panic`).
+/// The beginning of messages of panics that VCL asked for (`vtc.panic`).
 const FROM_VCL: &str = "Panic from VCL:";
 
-/// The text of a check that failed.
+/// Returns the message of a failed assertion.
 pub fn failed_check(function: &str, file: &str, line: u32, condition: &str) -> String {
     format!("Assert error in {function}(), {file} line {line}:\n  Condition({condition}) not true.")
 }
 
-/// Ends the process with these last words and a description of what it was.
+/// Ends the process with this panic message and a description of the process.
 pub fn die(message: &str) -> ! {
     sys::die(&last_words(message))
 }
 
-/// A message, and what there is to say of the process and the place.
+/// Returns a message with a description of the process and of the place.
 pub fn last_words(message: &str) -> String {
     let system = rustix::system::uname();
     let mut out =
@@ -43,8 +43,8 @@ pub fn last_words(message: &str) -> String {
     out
 }
 
-/// For the panic hook: a fault in the program is reported and costs one request only; what VCL asked
-/// for ends the worker.
+/// The panic hook. A fault in the program is reported and ends one request only; a panic that VCL asked for
+/// ends the worker.
 pub fn hook(info: &PanicHookInfo<'_>) {
     let message = info.payload_as_str().unwrap_or_default();
     if message.starts_with(FROM_VCL) {

@@ -1,4 +1,4 @@
-//! `vcl.list`: every program and label, and those that were discarded but still serve somebody.
+//! `vcl.list`: every program and label, and discarded programs that are still in use.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ struct Row {
 
 enum Link {
     None,
-    /// A label: its program, and how many programs return to it.
+    /// A label: its program, and the number of programs that return to it.
     Label {
         target: String,
         users: usize,

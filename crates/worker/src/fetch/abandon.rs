@@ -1,5 +1,5 @@
-//! The end of fetches that nobody waits for: the client of a pass is gone, or the only reader of a private object
-//! has stopped reading. A fetch looks at it wherever it waits for the origin, and ends in order from there.
+//! The end of fetches that nobody waits for: the client of a pass is gone, or the only reader of a private object has
+//! stopped reading. A fetch checks for this wherever it waits for the origin, and ends in order from there.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -14,10 +14,10 @@ use super::Fetch;
 use super::events::FetchEvents;
 use super::state::Target;
 
-/// Tells a fetch that it is not wanted any more. It is made for one wait: what the fetch is for may change.
+/// Detects that nobody needs a fetch any more. It is made for one wait, because the purpose of the fetch may change.
 pub struct Abandonment {
     events: Rc<FetchEvents>,
-    /// The fetch is not for the cache, so that it ends with its client.
+    /// The fetch is not for the cache, so it ends with its client.
     private: bool,
     /// The object that its only reader may stop reading.
     object: Option<Arc<Object>>,
@@ -32,8 +32,8 @@ impl Abandonment {
 
     /// Runs `work` until it is done; returns `None` if the fetch is abandoned before.
     ///
-    /// While the request waits for the fetch it runs it too, and wakes it so. Later the reader's last word does.
-    /// The work comes pinned: to move it would cost more than to look.
+    /// While the request waits for the fetch, the request's task runs the fetch and wakes it. Later the reader wakes it
+    /// when it leaves. The work comes pinned, because moving it would cost more than the check.
     pub async fn unless<F: Future>(&self, mut work: Pin<&mut F>) -> Option<F::Output> {
         poll_fn(|cx| {
             if self.is_due() {
@@ -42,13 +42,13 @@ impl Abandonment {
             if let Poll::Ready(done) = work.as_mut().poll(cx) {
                 return Poll::Ready(Some(done));
             }
-            // An event in between did not see the waker.
+            // An event before the waker was set did not wake the task.
             if self.watch(cx) && self.is_due() { Poll::Ready(None) } else { Poll::Pending }
         })
         .await
     }
 
-    /// Has the task woken by what may come from outside of it; returns false if nothing may.
+    /// Registers the task to be woken by events outside of it. Returns false if there are none.
     fn watch(&self, cx: &Context<'_>) -> bool {
         let orphan = self.events.orphan.borrow();
         if self.object.is_none() && orphan.is_none() {
@@ -65,7 +65,7 @@ impl Abandonment {
 }
 
 impl FetchEvents {
-    /// It has to give way to requests that somebody waits for.
+    /// Returns whether the fetch must give way to requests that have a client.
     fn is_evicted(&self) -> bool {
         self.orphan.borrow().as_ref().is_some_and(|orphan| orphan.is_evicted())
     }
@@ -84,7 +84,7 @@ impl Fetch {
         interest::ends_with_client(fetch, is_awaited)
     }
 
-    /// For a wait that begins now.
+    /// Returns the detector for a wait that begins now.
     pub(super) fn abandonment(&self) -> Abandonment {
         Abandonment {
             events: self.events.clone(),
@@ -93,7 +93,7 @@ impl Fetch {
         }
     }
 
-    /// Its client is gone, and nobody else wants what it gets or there is no room for it.
+    /// Returns whether the client is gone, and nobody else needs the response or there is no room for it.
     pub(super) fn is_abandoned(&self) -> bool {
         let events = &self.events;
         events.is_evicted() || (events.client_gone.get() && self.is_private())

@@ -1,4 +1,4 @@
-//! The body of the answer into storage, through the filters that VCL or the encoding ask for.
+//! Receives the body of the response into storage, through the filters that VCL or the encoding needs.
 
 use std::borrow::Cow;
 use std::io;
@@ -66,7 +66,7 @@ pub async fn fetch(f: &mut Fetch) -> Step {
     } else if framing.status != BodyStatus::None {
         received = f.receive_body(&mut chain).await;
     }
-    f.take_report(chain.report(), status);
+    f.take_report(&chain.report(), status);
     if let Err(why) = received {
         return broken(f, &why);
     }
@@ -76,7 +76,7 @@ pub async fn fetch(f: &mut Fetch) -> Step {
     Step::Done
 }
 
-/// The body ended early or makes no sense.
+/// Ends the fetch because its body ended early or is malformed.
 fn broken(f: &mut Fetch, why: &str) -> Step {
     if !why.is_empty() {
         f.fetch_error(why);
@@ -89,7 +89,7 @@ fn broken(f: &mut Fetch, why: &str) -> Step {
     Step::Error
 }
 
-/// 304: the stale object's body goes on living under the new head.
+/// Handles a 304: the stale object's body gets the new head.
 pub async fn refresh(f: &mut Fetch) -> Step {
     let Some(stale) = f.stale.clone() else { return Step::Fail };
     if stale.state() == BodyState::Fetching {
@@ -134,7 +134,7 @@ fn template_failed(f: &mut Fetch, why: &str) -> Step {
 }
 
 impl Fetch {
-    /// The body came with the head.
+    /// Counts a body that came whole with the head.
     fn count_whole(&mut self) {
         let Some(connection) = &mut self.origin else { return };
         let whole = std::mem::replace(&mut connection.ahead, Text::NONE);
@@ -143,7 +143,7 @@ impl Fetch {
         self.account.beresp_body += whole.len() as u64;
     }
 
-    /// Receives the whole body. An error is a text for the log, empty if it is there already.
+    /// Receives the whole body. An error is a text for the log, which is empty if the log has it already.
     async fn receive_body(&mut self, chain: &mut Chain) -> Result<(), String> {
         let Some(mut connection) = self.origin.take() else { return Err("No backend connection".into()) };
         let ahead = std::mem::replace(&mut connection.ahead, Text::NONE);
@@ -156,7 +156,7 @@ impl Fetch {
         result
     }
 
-    /// Content-Length and no filter: from the socket straight into storage.
+    /// Reads from the socket straight into storage, for a body with Content-Length and without filters.
     async fn receive_straight(&mut self, connection: &mut OriginConnection) -> Result<(), String> {
         let mut left = connection.framing.content_length;
         let abandonment = self.abandonment();
@@ -199,7 +199,7 @@ impl Fetch {
         connection: &mut OriginConnection,
         chain: &mut Chain,
     ) -> Result<(), String> {
-        // No filter begins before there is room for what it makes.
+        // No filter starts before there is room for its output.
         if !chain.is_empty() && !self.make_room().await {
             return Err(String::new());
         }
@@ -259,7 +259,7 @@ impl Fetch {
             connection.close = Some(connection.close.unwrap_or(SessClose::RespClose));
         }
         if self.is_cancelled() {
-            // The filters may have been left in the middle.
+            // The filters may have stopped before their end.
             return Ok(());
         }
         self.through(chain, &[], true).await
@@ -274,19 +274,20 @@ impl Fetch {
         self.attempt.pace.made(stored / STORED_PER_MADE).await;
     }
 
-    /// The socket failed: that is an error of its own where nothing else tells the end.
+    /// Handles a failure of the socket. It is an error if only the end of the connection marks the end of the body.
     fn nothing_more(&mut self, e: &io::Error, status: BodyStatus) -> Result<usize, String> {
         self.read_error(e);
         if status == BodyStatus::Eof { Err("eof socket fail".into()) } else { Ok(0) }
     }
 
-    /// Why the socket gave nothing more.
+    /// Logs the reason for which the socket returned no more bytes.
     fn read_error(&mut self, e: &io::Error) {
         let errno = e.raw_os_error().unwrap_or(crate::sys::EAGAIN);
         self.fetch_error(&crate::sys::error_text(errno));
     }
 
-    /// Stores what the filters make of a piece, a step at a time. The next step waits for the only reader.
+    /// Passes a piece through the filters and stores their output, a step at a time. Each step waits for the
+    /// only reader.
     async fn through(&mut self, chain: &mut Chain, mut input: &[u8], end: bool) -> Result<(), String> {
         while let Some(out) = chain.next(&mut input, end)? {
             if !self.append(out).await {
@@ -294,13 +295,13 @@ impl Fetch {
             }
             let made = out.len();
             if chain.is_empty() {
-                // A piece of input, and there may be more of its like at once.
+                // One piece of input is done, and more may be there at once.
                 continue;
             }
             self.attempt.pace.made(made).await;
             self.wait_for_reader().await;
             if self.object.as_ref().is_some_and(|o| o.is(flag::CANCEL)) {
-                // Nobody will read it: what the rest unpacks to does not matter.
+                // Nobody will read the body, so the rest need not be unpacked.
                 return Ok(());
             }
         }
@@ -316,7 +317,7 @@ impl Fetch {
     async fn wait_for_reader(&mut self) {
         let (Some(limit), Some(writer)) = (self.transit_limit(), &self.writer) else { return };
         if self.is_bgfetch {
-            // There is no reader: of a large body the mark is kept, and the rest left to the origin.
+            // There is no reader: of a large body only the mark is kept, and the rest is not fetched.
             if let Some(object) = self.object.as_ref().filter(|_| writer.len() >= limit) {
                 object.cancel();
             }
@@ -325,12 +326,12 @@ impl Fetch {
         std::future::poll_fn(|cx| writer.poll_transit(limit, cx)).await;
     }
 
-    /// The only reader of a private object has gone.
+    /// Returns whether the only reader of a private object has gone.
     fn is_cancelled(&self) -> bool {
         self.is_abandoned() || self.object.as_ref().is_some_and(|o| o.is(flag::CANCEL))
     }
 
-    /// Nobody wants the rest of the body.
+    /// Ends the transfer of a body whose rest nobody needs.
     fn stop(&mut self, connection: &mut OriginConnection) -> Result<(), String> {
         self.task.log.put(Tag::Debug, b"Fetch: Pass delivery abandoned");
         self.task.reactor.counters.fetch_abandoned.add(1);
@@ -339,11 +340,11 @@ impl Fetch {
     }
 }
 
-/// An eviction takes about as long as storing so many bytes.
+/// The number of bytes whose storing takes as long as one eviction.
 const EVICTION: usize = 8 * 1024;
-/// So many bytes are stored as they came in the time in which a filter makes one.
+/// The number of bytes that are stored unfiltered in the time in which a filter makes one.
 const STORED_PER_MADE: usize = 4;
-/// Less than Content-Length announced.
+/// The body was shorter than Content-Length announced.
 const STRAIGHT_SHORT: &str = "straight insufficient bytes";
 
 /// The most bytes that are read at a time.

@@ -22,7 +22,7 @@ use crate::backends::{Origin, OriginLeaf};
 use crate::origin_slot::OriginSlot;
 use crate::surplus;
 
-/// Instead of a failure to connect: the wait for it was given up.
+/// An error number that stands for a wait for a connection that was abandoned, not for a failure to connect.
 const ABANDONED: i32 = libc::ECANCELED;
 
 /// Follows directors down to a backend.
@@ -52,7 +52,7 @@ pub fn resolve(ctx: &mut Ctx<'_>, start: BackendId) -> Result<(BackendId, Arc<Or
     Err(format!("Director {} returned no backend", name(ctx.vcl)))
 }
 
-/// How a VCL's directors lead to the worker's own backends.
+/// The lookup of the worker's backend for a leaf of a VCL's directors.
 trait Origins {
     fn origin(&self, id: BackendId) -> Option<Arc<Origin>>;
 }
@@ -68,7 +68,7 @@ impl Origins for lacquer_vcl_runtime::Instance {
 const CONNECTION_COST: usize = 112;
 
 impl Fetch {
-    /// Gets the head of an answer into `beresp`; false if there is none.
+    /// Sends the request and reads the head of the response into `beresp`. Returns false if there is none.
     pub async fn get_head(&mut self) -> bool {
         let vcl = self.task.vcl.clone();
         let wanted = self.backend;
@@ -109,14 +109,14 @@ impl Fetch {
         }
     }
 
-    /// Opens or reuses a connection; false with the reason in the log.
+    /// Opens or reuses a connection. Returns false, with the reason in the log, on failure.
     async fn connect(&mut self, id: BackendId, origin: &Arc<Origin>, fresh_only: bool) -> bool {
         let instance = self.task.vcl.loaded.instance();
         let entry = Entry::new((id, origin), instance, &self.task.params, &self.task.reactor.shared);
         self.events.endpoint.set(origin.endpoint.id);
         let mut passed = entry.pass_at_once();
         if passed.is_none() {
-            // Few wait, and the future is large.
+            // Boxed: few fetches wait, and the future is large.
             let abandonment = self.abandonment();
             let waited = abandonment.unless(Box::pin(entry.pass(&mut self.task.log)).as_mut()).await;
             if waited.is_none() {
@@ -153,7 +153,7 @@ impl Fetch {
         };
         let connection = match taken {
             Taken::Connection(connection) => OriginConnection::reused(&self.task.reactor, connection, slot),
-            // Rare, and the future is large.
+            // Boxed: this is rare, and the future is large.
             none => Box::pin(self.wait_or_connect(slot, none)).await?,
         };
         self.task.stamp("Connected");
@@ -184,7 +184,7 @@ impl Fetch {
         abandonment.unless(pin!(made)).await.unwrap_or(abandoned)
     }
 
-    /// Sends the request and reads the head of the answer.
+    /// Sends the request and reads the head of the response.
     async fn exchange(&mut self) -> Exchange {
         let Some(mut connection) = self.origin.take() else { return Exchange::Failed };
         self.origin_addr = connection.facts.remote;
@@ -202,8 +202,8 @@ impl Fetch {
         tried
     }
 
-    /// Returns what came on a new connection before its first request. If the origin is known for that, a while
-    /// is waited for it.
+    /// Returns bytes that came on a new connection before its first request. Waits a short time for them if the origin
+    /// is known for that.
     async fn early_bytes(&self, connection: &OriginConnection) -> Option<Vec<u8>> {
         let trust = &connection.origin().endpoint.trust;
         let is_checked = trust.may_speak_first(Instant::now());
@@ -229,7 +229,7 @@ impl Fetch {
         let sent = if self.cached_body.is_none() && self.client_body.is_none() {
             self.send_head(connection).await
         } else {
-            // Few requests have a body, and the future is large.
+            // Boxed: few requests have a body, and the future is large.
             let abandonment = self.abandonment();
             let sent = abandonment.unless(Box::pin(self.send_request(connection, upload)).as_mut()).await;
             let Some(sent) = sent else { return self.abandon(connection) };
@@ -251,13 +251,13 @@ impl Fetch {
                 self.fetch_error(&format!("backend write error: {errno} ({text}) ({})", reason.text()));
                 self.task.stamp("Bereq");
                 connection.close = connection.close.or(Some(reason));
-                // An origin that closed an idle connection is not to blame.
+                // An origin may close an idle connection at any time.
                 if self.no_retry.is_none() { Exchange::Silent } else { Exchange::Failed }
             }
         }
     }
 
-    /// Nobody waits for the answer: the connection is closed with the request under way.
+    /// Closes the connection during the exchange, because nobody waits for the response.
     pub(super) fn abandon(&mut self, connection: &mut OriginConnection) -> Exchange {
         self.log_abandoned();
         connection.close = Some(SessClose::RemClose);

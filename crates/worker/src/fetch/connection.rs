@@ -1,5 +1,5 @@
-//! A connection to an origin as a fetch or a pipe uses it: got from the pool or made, introduced, named
-//! in the log.
+//! A connection to an origin as a fetch or a pipe uses it: taken from the pool or opened, introduced by a
+//! PROXY header, and logged.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -27,7 +27,7 @@ use crate::req_body::Rx;
 use crate::session::Sess;
 use crate::surplus;
 
-/// A connection in use, and how the answer on it is framed.
+/// A connection in use, and the framing of the response on it.
 pub struct OriginConnection {
     pub rx: Rx,
     pub tx: TxHalf,
@@ -37,16 +37,16 @@ pub struct OriginConnection {
     pub framing: Framing,
     /// Bytes that came with the head and follow it. They are in the fetch's workspace.
     pub ahead: Text,
-    /// The response was read to its end: bytes after it belong to nothing.
+    /// The response was read to its end, so bytes after it belong to no request.
     pub is_at_end: bool,
-    /// The response has no body by rule, whatever its head says.
+    /// The protocol allows the response no body, whatever its head contains.
     pub is_bodyless: bool,
-    /// Why the connection cannot be kept; `None` if it can.
+    /// The reason for which the connection cannot be kept; `None` if it can.
     pub close: Option<SessClose>,
     pub reused: bool,
     /// The endpoint's faults when the connection was taken.
     faults: u32,
-    /// When the request was sent, and how long the head of its response took, in seconds.
+    /// The time when the request was sent, and the time that the head of its response took, in seconds.
     pub asked: f64,
     pub took: f64,
     pub between_bytes: f64,
@@ -88,12 +88,12 @@ impl OriginConnection {
         self.slot.origin()
     }
 
-    /// Does not count towards those that wait for a response any more.
+    /// Records the response, so that the connection does not count as waiting for one any more.
     pub fn answer(&mut self) {
         self.slot.answer();
     }
 
-    /// Returns whether surplus bytes or another connection's say that the response may be another request's.
+    /// Returns whether surplus bytes on this or another connection mean that the response may be another request's.
     pub fn may_be_foreign(&self, ws: &Workspace) -> bool {
         let surplus = self.body_at_hand().map(|length| ws.get(self.ahead.tail(length)));
         self.has_faulty_origin() || surplus.is_some_and(surplus::may_be_response)
@@ -136,12 +136,12 @@ impl OriginConnection {
     }
 }
 
-/// VCL's word, else the backend's, else the parameter's.
+/// Returns VCL's value, else the backend's, else the parameter's.
 pub fn choose(own: Option<f64>, spec: Option<f64>, param: f64) -> f64 {
     own.or(spec.filter(|&t| t >= 0.0)).unwrap_or(param)
 }
 
-/// Limits for making a connection.
+/// The limits for opening a connection.
 pub struct Limits {
     connect: f64,
     prefer_ipv6: bool,
@@ -163,7 +163,7 @@ impl Limits {
     }
 }
 
-/// Whether connections to this origin begin with a PROXY header.
+/// Returns whether connections to this origin begin with a PROXY header.
 pub fn has_proxy_header(origin: &Origin) -> bool {
     origin.spec.proxy_header.is_some_and(|version| version > 0)
 }
@@ -235,7 +235,8 @@ async fn wait(reactor: &Reactor, slot: &OriginSlot, quiet: Duration, log: &mut T
     }
 }
 
-/// Waits for an idle connection that rests, where that is worth it, or opens one. `taken` is what was found last.
+/// Waits for an idle connection that rests, where that is worth it, or opens one. `taken` is the last result of a
+/// search.
 pub async fn wait_or_connect(
     reactor: &Reactor,
     slot: OriginSlot,
@@ -259,7 +260,7 @@ pub async fn wait_or_connect(
     Ok(OriginConnection::new(connection, slot, false))
 }
 
-/// Connections to origins leave the last of the descriptors to others.
+/// Fails if a connection to an origin would use the reserve of descriptors.
 fn check_reserve(reactor: &Reactor, fd: RawFd) -> Result<(), endpoint::ConnectError> {
     let marks = reactor.shared.descriptors.marks(&reactor.params());
     if fd >= marks.crowded {
@@ -272,7 +273,7 @@ fn check_reserve(reactor: &Reactor, fd: RawFd) -> Result<(), endpoint::ConnectEr
     Ok(())
 }
 
-/// Sends a body that was cached before; its length.
+/// Sends a body that was cached before. Returns its length.
 pub async fn send_cached(tx: &TxHalf, body: &Object) -> io::Result<u64> {
     let mut at = 0;
     while let Some(chunk) = body.chunk_at(at).filter(|c| !c.is_empty()) {
@@ -282,7 +283,7 @@ pub async fn send_cached(tx: &TxHalf, body: &Object) -> io::Result<u64> {
     Ok(at)
 }
 
-/// The PROXY header on a new connection to an origin that wants one; how many bytes it has.
+/// Sends the PROXY header on a new connection if the origin wants one. Returns its length.
 pub async fn introduce(connection: &OriginConnection, sess: &Sess) -> u64 {
     let spec = &connection.origin().spec;
     let mut hello = Vec::new();
@@ -304,7 +305,7 @@ pub fn log_open(log: &mut TxLog, connection: &OriginConnection) {
     log.put_fields(Tag::BackendOpen, &[Field::Number(facts.fd.unsigned_abs().into()), name, ends, state]);
 }
 
-/// The use of a connection ended: it is kept, unless something speaks against it.
+/// Logs the end of a connection's use: it is kept, or closed for the reason `against` it.
 pub fn log_close(log: &mut TxLog, connection: &OriginConnection, against: Option<&str>) {
     let fd = Field::Number(connection.facts.fd.unsigned_abs().into());
     let how = if against.is_some() { "close" } else { "recycle" };
@@ -339,9 +340,9 @@ impl OriginConnection {
         }
     }
 
-    /// Ends it without the half-close that dropping the sending half would do.
+    /// Closes the connection without the half-close that dropping the sending half would cause.
     pub fn close(self) {
-        // A suspected origin gets a connection for each request: they must not use up the ports.
+        // A suspected origin gets a connection for each request. They must not use up the local ports.
         if self.is_at_end && self.origin().endpoint.trust.is_suspected(Instant::now()) {
             self.tx.reset();
         } else {
@@ -349,7 +350,7 @@ impl OriginConnection {
         }
     }
 
-    /// Returns what outlives this exchange, and the slot that is given back when it is dropped.
+    /// Returns the connection, which outlives this exchange, and the slot, which is given back when it is dropped.
     fn into_parts(self) -> (Connection, OriginSlot) {
         let OriginConnection { rx, tx, facts, record, slot, .. } = self;
         (Connection { rx: rx.half, tx, facts, record }, slot)

@@ -1,7 +1,7 @@
 //! Drivers of fetches. A fetch runs within the task of the request that waits for it. It gets a task of its own only
-//! when the request has what it waits for and the fetch has not ended. Most answers are short and there at once: they
-//! cost no task, no wake-up between tasks, and no memory, because a driver is kept and runs one fetch after the other
-//! with the same memory.
+//! when the request has the object it waits for and the fetch has not ended. Most responses are short and complete at
+//! once. They cost no task, no wake-up between tasks, and no memory, because a driver is kept and runs one fetch after
+//! the other with the same memory.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -27,11 +27,11 @@ struct Mailbox {
     next: Cell<Option<TransactionSlot<Fetch>>>,
     events: Rc<FetchEvents>,
     done: Cell<bool>,
-    /// Between two fetches.
+    /// The slot, between two fetches.
     vacant: Cell<Option<TransactionSlot<Fetch>>>,
 }
 
-/// It stays where it is and is passed on by its address.
+/// A driver. It stays at its address and is passed on by it.
 pub struct FetchDriver(Box<Inside>);
 
 struct Inside {
@@ -39,7 +39,7 @@ struct Inside {
     mailbox: Rc<Mailbox>,
     shared: Arc<Shared>,
     deadline: Rc<Deadline>,
-    /// When the request's client is looked for.
+    /// The deadline at which the request's client is checked.
     presence: Rc<Deadline>,
 }
 
@@ -63,32 +63,32 @@ impl FetchDriver {
         }))
     }
 
-    /// Hides what it is, for the reactor to keep.
+    /// Erases its type, for the reactor's pool.
     pub fn hide(self) -> Box<dyn Any> {
         self.0
     }
 
-    /// The fetch's own deadline.
+    /// Returns the fetch's own deadline.
     pub fn deadline(&self) -> Rc<Deadline> {
         self.0.deadline.clone()
     }
 
-    /// Comes when the request's client is looked for.
+    /// Returns the deadline at which the request's client is checked.
     pub fn presence(&self) -> Rc<Deadline> {
         self.0.presence.clone()
     }
 
-    /// Where the next fetch puts what it has to say.
+    /// Returns the events of the next fetch.
     pub fn events(&self) -> Rc<FetchEvents> {
         self.0.mailbox.events.clone()
     }
 
-    /// For the next fetch.
+    /// Returns the slot for the next fetch.
     pub fn slot(&self) -> TransactionSlot<Fetch> {
         self.0.mailbox.vacant.take().unwrap_or_default()
     }
 
-    /// Drops what nobody asked for: it may be the last to hold an object.
+    /// Drops events that nobody took. They may hold the last reference to an object.
     fn forget(&self) {
         self.0.mailbox.events.reads_body.set(false);
         self.0.mailbox.events.body.set(None);
@@ -102,16 +102,16 @@ impl FetchDriver {
         self.0.mailbox.next.set(Some(fetch));
     }
 
-    /// Ready when the fetch has ended.
+    /// Runs the fetch. Ready when it has ended.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.0.mailbox.done.get() {
-            // It never ends: after a fetch it waits for the next.
+            // The future never ends: after a fetch it waits for the next.
             let _ = self.0.work.as_mut().poll(cx);
         }
         if self.0.mailbox.done.get() { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Runs the fetch until it has this to say; `None` if it ends without.
+    /// Runs the fetch until it has this event; returns `None` if it ends without.
     pub async fn until<T>(&mut self, events: impl Fn(&FetchEvents) -> Option<T>) -> Option<T> {
         poll_fn(|cx| {
             if let Some(told) = events(&self.0.mailbox.events) {
@@ -126,12 +126,13 @@ impl FetchDriver {
         .await
     }
 
-    /// Goes as far as it can at once: with a connection at hand, the origin is asked when this returns.
+    /// Runs the fetch as far as possible without waiting. With an idle connection, the request has been sent
+    /// when this returns.
     pub async fn advance(&mut self) {
         poll_fn(|cx| Poll::Ready(self.poll(cx).is_ready())).await;
     }
 
-    /// Tells the fetch that its client is gone, and lets it end if it is for nobody else.
+    /// Records that the client is gone, and lets the fetch end if nobody else needs it.
     pub async fn abandon(&mut self) {
         self.0.mailbox.events.client_gone.set(true);
         self.advance().await;
@@ -141,7 +142,7 @@ impl FetchDriver {
         }
     }
 
-    /// The rest runs by itself.
+    /// Lets the rest of the fetch run as a task of its own.
     pub fn detach(mut self, reactor: &Rc<Reactor>) {
         if self.0.mailbox.done.get() {
             return self.recycle(reactor);

@@ -1,4 +1,4 @@
-//! The end of a connection's use: it is kept for the next request, unless something speaks against it.
+//! The end of a connection's use: it is kept for the next request, or closed with a reason.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use super::connection::{OriginConnection, has_proxy_header, log_close};
 use crate::surplus;
 
 impl Fetch {
-    /// Ends the use of the connection, for an answer that makes no object.
+    /// Ends the use of the connection, for a response that makes no object.
     pub fn close_origin(&mut self, reason: Option<SessClose>) {
         self.end_origin(reason);
         self.recycle_origin();
@@ -35,7 +35,7 @@ impl Fetch {
             return self.end_faulty(connection, sample);
         }
         if connection.reused && connection.has_faulty_origin() {
-            // This connection may be out of step too, and is not looked at any more.
+            // This connection may be out of step too, and is not checked again.
             self.attempt.is_foreign = true;
             connection.drop_doubtful(&self.task.reactor);
         }
@@ -73,7 +73,7 @@ fn objection(connection: &OriginConnection, reason: Option<SessClose>) -> Option
         has_proxy_header: has_proxy_header(origin),
         is_at_end: connection.is_at_end,
     };
-    // One that was in use before the suspicion is kept, to see what else arrives on it. It is not used meanwhile.
+    // A connection that was in use before the suspicion is kept, to watch for further bytes. It is not used meanwhile.
     let is_suspected = || !connection.reused && origin.endpoint.trust.is_suspected(Instant::now());
     reuse::objection(used, || connection.has_faulty_origin() || is_suspected())
 }

@@ -1,4 +1,4 @@
-//! vcl_backend_error: an object made by VCL because the origin gave none.
+//! Runs `vcl_backend_error`, which makes an object when the origin gave none.
 
 use lacquer_flow::{Lifetime, retry, validation};
 use lacquer_http::{fixed, header_table as h};

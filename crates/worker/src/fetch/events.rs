@@ -16,21 +16,21 @@ pub struct FetchEvents {
     /// The request's body is not needed any more.
     pub body: Cell<Option<ReqBody>>,
     pub started: Cell<Option<Started>>,
-    /// In the other direction: the request's client is gone.
+    /// In the other direction, to the fetch: the request's client is gone.
     pub client_gone: Cell<bool>,
-    /// The endpoint that the fetch is at.
+    /// The endpoint that the fetch uses.
     pub endpoint: Cell<u64>,
     /// Set once nobody waits for a fetch that goes on.
     pub orphan: RefCell<Option<Arc<Orphan>>>,
 }
 
-/// News of the request's body: its reading has begun, or it comes back.
+/// An event of the request's body: its reading has begun, or it comes back.
 pub enum BodyEvent {
     Begun,
     Back(ReqBody),
 }
 
-/// There is something to deliver, or there will be nothing.
+/// The object that can be delivered, or none if there will be none.
 pub struct Started(pub Option<Arc<Object>>);
 
 impl FetchEvents {

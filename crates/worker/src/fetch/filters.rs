@@ -1,4 +1,4 @@
-//! The filters between the origin's answer and the storage: which there are, and what they found out.
+//! The filters between the origin's response and the storage: their choice and their reports.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use crate::object_attributes;
 pub(super) const FILTER_COST: usize = 64;
 
 impl Fetch {
-    /// Returns the names of the filters: VCL's list, or what encoding and VCL's flags ask for.
+    /// Returns the names of the filters: VCL's list, or those that the encoding and VCL's flags need.
     pub fn filter_list(&self) -> Cow<'static, [u8]> {
         if let Some(list) = self.task.ws.get_opt(self.filters) {
             return Cow::Owned(list.to_vec());
@@ -35,7 +35,7 @@ impl Fetch {
         Coding::of(self.beresp.get(&self.task.ws, h::CONTENT_ENCODING))
     }
 
-    /// Filters, and the one that takes the body off the connection, have a place in the workspace.
+    /// Takes room in the workspace for the filters, and for the one that reads the body from the connection.
     pub(super) fn pay_for_filters(&mut self, list: &[u8], no_body: bool) -> bool {
         let named = lacquer_filters::names(list).count();
         let paid = self.task.ws.alloc((named + usize::from(!no_body)) * FILTER_COST).is_ok();
@@ -45,7 +45,8 @@ impl Fetch {
         paid
     }
 
-    /// The filters by name; their opening changes the head. An error is why the origin's connection ends.
+    /// Makes the filters by name, and changes the head accordingly. An error is the reason to close the
+    /// origin's connection.
     pub(super) fn filters_from(&mut self, list: &[u8]) -> Result<Chain, SessClose> {
         self.task.log.put(Tag::Filters, list);
         let mut filters: Vec<Box<dyn BodyFilter>> = Vec::new();
@@ -64,7 +65,7 @@ impl Fetch {
         Ok(Chain::new(filters, self.task.params.gzip_buffer))
     }
 
-    /// Makes a filter, if there is something for it to do.
+    /// Makes a filter if it has something to do.
     fn recoder(&mut self, recoder: Recoder) -> Option<Box<dyn BodyFilter>> {
         if !filters::has_work(recoder, self.coding(), self.beresp.status()) {
             return None;
@@ -117,7 +118,7 @@ impl Fetch {
         Ok(Box::new(EsiGzip::new(&url, options, self.task.params.gzip_level)))
     }
 
-    /// The body will be stored otherwise than it came.
+    /// Changes the head for a body that is stored in another encoding.
     fn change_encoding(&mut self) {
         self.beresp_headers().change_encoding();
         self.attempt.encoding_changed = true;
@@ -130,8 +131,8 @@ impl Fetch {
         self.attempt.gzipped = true;
     }
 
-    /// Logs what the filters have to tell, and keeps with the object what delivery needs of it.
-    pub(super) fn take_report(&mut self, report: Report, framing: BodyStatus) {
+    /// Logs the filters' report, and keeps with the object the parts that delivery needs.
+    pub(super) fn take_report(&mut self, report: &Report, framing: BodyStatus) {
         let c = &self.task.reactor.counters;
         for note in &report.notes {
             match note {
@@ -141,7 +142,7 @@ impl Fetch {
             }
             self.task.log.put_fmt(Tag::ESI_xmlerror, format_args!("{note}"));
         }
-        self.task.log_filtered_in(&report);
+        self.task.log_filtered_in(report);
         self.task.log_received(framing.receiver(), self.account.beresp_reads, self.account.beresp_body);
         let extra = object_attributes::of(report.unpacked, report.program.as_deref());
         if let Some(object) = self.object.as_ref().filter(|_| !extra.is_empty()) {

@@ -11,9 +11,9 @@ use super::Fetch;
 use super::connection::OriginConnection;
 use crate::deadlines::Moment;
 
-/// Seconds that are waited for a response even where none are allowed.
+/// The seconds of the shortest wait for a response, for limits of zero.
 const SHORTEST_WAIT: f64 = 1e-3;
-/// How many interim responses may come before the final one.
+/// The largest number of interim responses before the final one.
 const MOST_INTERIM: u32 = 16;
 const OVERFLOW: &str = "overflow";
 /// The parameter that limits a field of the head.
@@ -23,11 +23,11 @@ const RESP_HDR_LEN: &str = "http_resp_hdr_len";
 struct Limits {
     first: f64,
     between: f64,
-    /// From the first byte to the last.
+    /// The limit from the first byte to the last.
     whole: f64,
 }
 
-/// A wait for bytes: from when, for how long, and the text for the log when that is over.
+/// A wait for bytes: its beginning, its limit, and the text for the log when that is over.
 type Wait = (Moment, f64, &'static str);
 
 impl Limits {
@@ -99,7 +99,7 @@ impl Fetch {
         }
     }
 
-    /// Looks for the end of the head in the reserved bytes. Interim responses are taken out of them.
+    /// Searches the reserved bytes for the end of the head. Removes interim responses from them.
     fn scan_head(&mut self, have: &mut usize, scanned: usize, interim: &mut Interim) -> HeadScan {
         let mut scan = h1::head_complete(self.task.ws.reserved(*have), scanned);
         while scan == HeadScan::Complete && interim.count <= MOST_INTERIM {
@@ -139,7 +139,7 @@ impl Fetch {
                 self.fetch_error("http format error");
                 connection.close = Some(SessClose::RxJunk);
                 if connection.reused && !self.task.ws.get(text).starts_with(b"HTTP/") {
-                    // It need not have anything to do with this request.
+                    // The text may belong to another request.
                     (connection.ahead, connection.is_at_end) = (text, true);
                 }
                 return Exchange::Failed;
@@ -153,11 +153,11 @@ impl Fetch {
         connection.framing = h1::response_body(&self.beresp, &self.task.ws, head.framing, method);
         connection.is_bodyless = method == b"HEAD" || matches!(self.beresp.status(), 204 | 304);
         connection.is_at_end = connection.framing.status == BodyStatus::None;
-        // One that cannot be sent again is believed, unless it may be the response to another.
+        // The response to a request that cannot be repeated is accepted, unless it may be another's.
         if connection.is_in_doubt() && (self.is_repeatable() || connection.may_be_foreign(&self.task.ws)) {
             return self.give_up_answer(connection, before);
         }
-        // The log tells what was changed before it tells all.
+        // The log has the changes before the head.
         if head.proto_lowered {
             self.task.log.put(Tag::BerespProtocol, self.beresp.proto(&self.task.ws));
         }
@@ -216,7 +216,7 @@ impl Fetch {
     }
 }
 
-/// Interim responses so far.
+/// The interim responses so far.
 #[derive(Default)]
 struct Interim {
     count: u32,

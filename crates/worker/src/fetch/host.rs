@@ -1,4 +1,4 @@
-//! The host of VCL for a fetch: all that VCL can read and do on its behalf.
+//! The host of VCL for a fetch: everything that VCL can read and change of it.
 
 use std::net::SocketAddr;
 
@@ -87,7 +87,7 @@ impl Host for Fetch {
         Ok(())
     }
 
-    /// Back to the request before VCL saw it. A connection that is in use is given up with its answer.
+    /// Restores the request before VCL saw it. A connection in use is closed, and its response dropped.
     fn rollback(&mut self, http: HttpId) -> HostResult<()> {
         if http != HttpId::Bereq {
             return Err("This message cannot be changed here".to_owned());

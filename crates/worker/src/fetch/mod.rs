@@ -1,8 +1,8 @@
-//! A fetch: from the request to the origin to the object in the cache, through vcl_backend_*.
+//! A fetch: from the request to the origin to the object in the cache, with the `vcl_backend_*` subroutines.
 //!
-//! It runs for the request that started it, on the same reactor, and outlives it when need be. Two
-//! messages go back to that request: its body's connection once the body is not needed any more, and the
-//! object once there is something to deliver (or the events that there will be none).
+//! It runs for the request that started it, on the same reactor, and may outlive it. Two messages go back to
+//! that request: its body, once the fetch does not need it any more, and the object once it can be delivered
+//! (or the event that there will be none).
 
 mod abandon;
 mod body;
@@ -41,11 +41,11 @@ pub use driver::FetchDriver;
 pub use pipe::PipeCall;
 pub use state::{Fetch, Mode};
 
-/// How a fetch ended for the request that waited for it.
+/// The result of a fetch for the request that waited for it.
 pub enum Outcome {
-    /// There is something to deliver.
+    /// The object can be delivered.
     Object(Arc<Object>),
-    /// There is nothing.
+    /// There is no object.
     Nothing,
     /// The client left before.
     ClientGone,
@@ -57,7 +57,7 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
     let (mut driver, lent) = start(req, mode, if is_pass { "pass" } else { "fetch" }, false);
     let (tx, params, later) = (req.tx.clone(), req.task.params.clone(), driver.presence());
     let shared = &req.task.reactor.shared;
-    // Where many wait, a client that is gone is to make room at once.
+    // If many requests wait, one whose client is gone makes room at once.
     let is_pressed = shared.admission.is_pressed(shared.bound(&params));
     let treatment = HalfClosed::of(req, is_pass, is_pressed);
     let started = {
@@ -68,7 +68,7 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
             driver.until(FetchEvents::started).await
         });
         if is_pressed {
-            // Rare, and the future is large.
+            // Boxed: this is rare, and the future is large.
             Box::pin(while_waiting(&tx, &params, treatment, waiting)).await
         } else {
             while_fetching(&tx, &params, treatment, &later, waiting).await
@@ -106,14 +106,14 @@ pub async fn in_background(req: &mut Req, busy: Busy, stale: Arc<Object>) {
     if lent {
         Box::pin(lend_request_body(req, &mut driver)).await;
     }
-    // A client that got the stale object may check whether the origin was asked, so the fetch sets out now.
+    // A client that got the stale object may check whether the origin was asked, so the fetch starts now.
     driver.advance().await;
     driver.detach(&req.task.reactor);
     req.ignore_body().await;
     req.task.stamp("Fetch");
 }
 
-/// The fetch has the request's body until it needs it no more.
+/// Lends the request's body to the fetch until the fetch does not need it any more.
 async fn lend_request_body(req: &mut Req, driver: &mut FetchDriver) {
     while let Some(events) = driver.until(FetchEvents::body).await {
         match events {
@@ -134,7 +134,7 @@ async fn lend_request_body(req: &mut Req, driver: &mut FetchDriver) {
     }
 }
 
-/// Somebody who does the fetch, and whether the request's body is lent to it.
+/// Starts a fetch. Returns its driver, and whether the request's body is lent to it.
 fn start(req: &mut Req, mode: Mode, how: &str, background: bool) -> (FetchDriver, bool) {
     let vxid = Vxid::backend(req.task.reactor.vxid());
     let reactor = req.task.reactor.clone();
@@ -142,8 +142,8 @@ fn start(req: &mut Req, mode: Mode, how: &str, background: bool) -> (FetchDriver
     let mut slot = driver.slot();
     slot.prepare(&reactor.shared.log, &params);
     let mailbox = (driver.events(), driver.deadline());
-    let made = slot.occupy(|memory| start::from_request(req, mode, vxid, params, memory, mailbox));
-    let Some(fetch) = made else { return (driver, false) };
+    let fetch = slot.occupy(|memory| start::from_request(req, mode, vxid, params, memory, mailbox));
+    let Some(fetch) = fetch else { return (driver, false) };
     fetch.is_bgfetch = background;
     fetch.task.log.put_relation(Tag::Begin, "bereq", req.task.vxid(), how);
     fetch.task.log.put(Tag::VCL_use, fetch.task.vcl.name.as_bytes());

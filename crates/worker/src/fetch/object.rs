@@ -1,4 +1,4 @@
-//! The object that a fetch makes: where it is kept and how it grows, and when others may have it.
+//! The object that a fetch makes: its storage, its growth, and its publication.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ use super::state::Target;
 use super::{Fetch, transit};
 use crate::task::names;
 
-/// The body of an object that is made.
+/// The body of a new object.
 #[derive(Clone, Copy)]
 pub enum Content<'c> {
-    /// It will come, so long if that is known.
+    /// The body will come; its length, if known.
     Coming(Option<u64>),
-    /// It is there already, in the workspace.
+    /// The whole body is in the workspace.
     Whole(Text),
-    /// As [`Content::Coming`], with what filters left behind of an earlier body.
+    /// Like [`Content::Coming`], with the data that filters of an earlier body left.
     Again(u64, &'c [u8]),
 }
 
-/// So many objects are evicted before others run: they take half a millisecond at most.
+/// The number of evictions before other tasks run. They take half a millisecond at most.
 const EVICTIONS_AT_ONCE: u32 = 25;
 
 fn timers(lifetime: Lifetime) -> Timers {
@@ -32,7 +32,7 @@ fn timers(lifetime: Lifetime) -> Timers {
 }
 
 impl Fetch {
-    /// Makes the object with its head; where it is stored follows from how long it will live.
+    /// Makes the object with its head. Its lifetime decides where it is stored.
     pub fn store_head(&mut self, content: Content<'_>) -> bool {
         let spec = if self.is_pass { Vec::new() } else { self.vary_spec() };
         let storing = self.storing();
@@ -63,7 +63,7 @@ impl Fetch {
         self.make_object(transient, (head, spec), storing, content)
     }
 
-    /// Returns for which requests the response is, as far as VCL has decided.
+    /// Returns which requests may use the response, as far as VCL has decided.
     #[inline]
     pub(super) fn storing(&self) -> Storing {
         Storing::of(Verdict {
@@ -73,7 +73,7 @@ impl Fetch {
         })
     }
 
-    /// Which requests the object is for; an unusable Vary makes it a pass.
+    /// Returns the packed Vary headers of the object. An unusable Vary makes it a pass.
     fn vary_spec(&mut self) -> Vec<u8> {
         let mut spec = Vec::new();
         let made = vary::create(&self.beresp, &self.task.ws, &self.bereq, &self.task.ws, &mut spec);
@@ -86,7 +86,7 @@ impl Fetch {
         spec
     }
 
-    /// The stored head as the log shows it where it is not masked.
+    /// Logs the stored head.
     fn log_obj(&mut self, head: &[u8]) {
         if self.task.log.is_masked(Tag::ObjHeader) && self.task.log.is_masked(Tag::ObjStatus) {
             return;
@@ -142,7 +142,7 @@ impl Fetch {
         let log = &mut self.task.log;
         let mut note = |text: &str| log.put(Tag::ExpKill, text.as_bytes());
         let mut nuke = Nuke::new(p.nuke_limit, &mut note);
-        // An object that stays only as a mark lets go of its body later: head and body must not share a span.
+        // An object that stays only as a mark drops its body later, so head and body must not share a span.
         let expected = expected.filter(|_| !storing.is_mark());
         let made = match content {
             Content::Whole(body) => {
@@ -167,7 +167,7 @@ impl Fetch {
         true
     }
 
-    /// VCL may have chosen none.
+    /// Returns the storage; none if VCL has chosen none.
     fn place(&mut self, storing: Storing) -> Option<u32> {
         let c = &self.task.reactor.counters;
         match storing::place(storing, self.lifetime, self.task.params.shortlived) {
@@ -185,7 +185,7 @@ impl Fetch {
         lists.flat_map(lacquer_vmods::xkey::tags).map(|word| cache.tag(word)).collect()
     }
 
-    /// From now on others may have the object while it is still being fetched.
+    /// Publishes the object: other requests may use it while it is still being fetched.
     pub fn publish(&mut self) {
         let Some(object) = self.object.clone() else { return };
         if let Target::Cache(busy) = std::mem::replace(&mut self.target, Target::Delivered) {
@@ -194,7 +194,7 @@ impl Fetch {
         self.announce(Some(object));
     }
 
-    /// The body came whole; `published` tells whether others have the object already.
+    /// Stores a body that came whole. `published` is true if other requests use the object already.
     pub fn complete(&mut self, published: bool) {
         self.drop_if_foreign();
         self.settle(published);
@@ -208,15 +208,14 @@ impl Fetch {
         }
     }
 
-    /// Makes an object that may be the answer to another request impossible to find, before and after it is
-    /// published.
+    /// Hides an object that may be the response to another request from lookups, before and after it is published.
     fn drop_if_foreign(&self) {
         if let Some(object) = self.object.as_ref().filter(|_| self.attempt.is_foreign) {
             self.task.reactor.shared.cache.kill(object);
         }
     }
 
-    /// Nothing more comes: the object is what it is.
+    /// Completes the object, because no more bytes come.
     pub fn settle(&mut self, published: bool) {
         if published {
             // Readers hold this object already; the index may take a more compact one.
@@ -229,7 +228,7 @@ impl Fetch {
             }
             self.publish();
         }
-        // No one reads a body that was abandoned, or fetched in the background for a mark.
+        // Nobody reads a body that was abandoned, or fetched in the background for a mark.
         let unread = |o: &&Arc<Object>| o.is(flag::CANCEL) || self.is_bgfetch && self.uncacheable;
         if let Some(object) = self.object.as_ref().filter(unread) {
             object.stored().slim();
@@ -259,7 +258,7 @@ impl Fetch {
         };
         let log = &mut self.task.log;
         let mut note = |text: &str| log.put(Tag::ExpKill, text.as_bytes());
-        // A body of many megabytes may take the place of as many objects as if it came in several.
+        // A body of many megabytes may evict as many objects as several smaller ones.
         let megabytes = u32::try_from(writer.len() >> 20).unwrap_or(u32::MAX);
         let limit = self.task.params.nuke_limit.saturating_mul(megabytes.saturating_add(1));
         let nuke = Nuke::new(limit.saturating_sub(self.nuked), &mut note);
@@ -275,7 +274,7 @@ impl Fetch {
         Some(has_room)
     }
 
-    /// Adds bytes to the object; false if there is no room for them.
+    /// Adds bytes to the object. Returns false if there is no room for them.
     pub async fn append(&mut self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
             if !self.make_room().await {

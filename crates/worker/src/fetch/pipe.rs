@@ -16,7 +16,7 @@ pub struct PipeCall<'p> {
 }
 
 impl PipeCall<'_> {
-    /// Opens or reuses a connection; `None` with the reason in the log.
+    /// Opens or reuses a connection. Returns `None`, with the reason in the log, on failure.
     pub async fn open(self, id: BackendId, origin: Arc<Origin>) -> Option<OriginConnection> {
         let shared = &self.task.reactor.shared;
         let instance = self.task.vcl.loaded.instance();
@@ -33,7 +33,7 @@ impl PipeCall<'_> {
                 }
                 log_open(&mut self.pipe.log, &connection);
                 connection.count_request();
-                // It may last for hours.
+                // A pipe may last for hours, so it does not count as waiting for a response.
                 connection.answer();
                 Some(connection)
             }

@@ -1,4 +1,4 @@
-//! A slot among an origin's connections, waited for where the limits allow it.
+//! The queue for a slot among an origin's connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::clock;
 use crate::origin_slot::OriginSlot;
 use crate::shared::Shared;
 
-/// Seconds for which a place is waited for when a backend has its share of all that waits.
+/// The seconds of the wait for a slot when a backend has its share of all waiting requests.
 const SHARE_PATIENCE: f64 = 1.0;
-/// How soon those who wait see that a fetch may give way.
+/// The time between checks whether a fetch without client may give way.
 const ORPHANS_AFTER: Duration = Duration::from_millis(10);
 
 /// A fetch or a pipe that needs a slot of an origin, and the limits that apply to it.
@@ -25,7 +25,7 @@ pub struct Entry<'e> {
     instance: &'e Instance,
     params: &'e Params,
     shared: &'e Shared,
-    /// How many connections a backend may have in use beside what it was declared with.
+    /// The limit of connections in use that applies beside the declared one.
     most: u32,
 }
 
@@ -34,7 +34,7 @@ struct Queued<'o>(&'o Origin);
 
 impl<'o> Queued<'o> {
     fn enter(origin: &'o Origin, places: u32) -> Option<Queued<'o>> {
-        // Made only with a place: dropping it gives one back.
+        // The value is made only with a place, because dropping it gives one back.
         origin.queue(places).then(|| Queued(origin))
     }
 }
@@ -63,7 +63,7 @@ impl<'e> Entry<'e> {
         OriginSlot::take(self.origin, self.most)
     }
 
-    /// Takes a slot, and waits for one where the limits allow it; logs and counts why there is none.
+    /// Takes a slot, and waits for one where the limits allow it. On failure logs and counts the reason.
     pub async fn pass(&self, log: &mut TxLog) -> Option<OriginSlot> {
         let origin = self.origin;
         let name = &origin.spec.name;
@@ -89,7 +89,7 @@ impl<'e> Entry<'e> {
         self.instance.directors.healthy(self.id, self.instance).healthy
     }
 
-    /// The share of all that waits is the limit, not what was declared.
+    /// Returns whether the limit is the share of all waiting requests, not the declared one.
     fn is_share(&self) -> bool {
         self.origin.declared_limit() >= self.most
     }
@@ -108,8 +108,8 @@ impl<'e> Entry<'e> {
         slot
     }
 
-    /// Returns how many may queue, and for how many seconds. The declaration beside `max_connections` holds where that
-    /// is the limit; the share of all that waits is often free a moment later.
+    /// Returns the length of the queue and the longest wait in seconds: as declared if `max_connections` is the limit.
+    /// Room within the share of all waiting requests often comes a moment later.
     fn queue_limits(&self) -> (u32, f64) {
         let spec = &self.origin.spec;
         let places = spec.wait_limit.filter(|&n| n > 0).unwrap_or(self.params.backend_wait_limit);
@@ -130,14 +130,14 @@ impl<'e> Entry<'e> {
                 return Some(slot);
             }
             if self.is_share() {
-                // A fetch that nobody waits for gives way.
+                // A fetch without client gives way.
                 self.shared.admission.evict(Some(self.origin.endpoint.id));
             }
             let now = Instant::now();
             if now >= deadline {
                 return None;
             }
-            // Nobody tells that a fetch has lost its client.
+            // No event reports that a fetch has lost its client.
             let _ = timeout_at(deadline.min(now + ORPHANS_AFTER), freed).await;
         }
     }

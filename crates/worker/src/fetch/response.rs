@@ -1,4 +1,4 @@
-//! vcl_backend_response (or vcl_backend_refresh) and what it decides.
+//! Runs `vcl_backend_response` (or `vcl_backend_refresh`) and carries out its decision.
 
 use lacquer_flow::retry;
 use lacquer_http::{BodyStatus, SessClose, header_table as h};
@@ -59,7 +59,7 @@ fn again(f: &mut Fetch) -> Step {
 }
 
 impl Fetch {
-    /// A body that came with its head, and is not wanted, does not cost the connection.
+    /// Skips a body that came with its head and is not needed, so that the connection can be kept.
     fn skip_body_at_hand(&mut self) {
         if let Some(origin) = &mut self.origin
             && origin.body_at_hand().is_some()

@@ -8,7 +8,7 @@ use super::state::Step;
 use super::{Fetch, body, error, start};
 use crate::turn::Place;
 
-/// Runs a fetch from its beginning to its end; a fault in it costs this fetch only.
+/// Runs a fetch from its beginning to its end. A panic ends this fetch only.
 pub async fn run(fetch: &mut Fetch) {
     let reactor = fetch.task.reactor.clone();
     let fault = crate::faults::caught(&reactor, (fetch.task.vxid(), Place::Fetch), pin!(fetch.steps())).await;

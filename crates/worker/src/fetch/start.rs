@@ -1,4 +1,4 @@
-//! The request to the origin: made from the client's, shown to vcl_backend_fetch, sent, answered.
+//! The request to the origin: made from the client's request, changed by `vcl_backend_fetch`, and sent.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::task::Task;
 use crate::transaction_buffers::TransactionBuffers;
 
 /// Takes from the request what the fetch needs; texts are copied into the fetch's own workspace.
-// Inlined, the fetch is made where it stays; it is too large to be moved.
+// Inlined, so that the fetch is made in its final place. It is too large to be moved.
 #[inline]
 pub fn from_request(
     req: &mut Req,
@@ -122,7 +122,7 @@ fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog) -> Task {
     }
 }
 
-/// The request's head for the origin, true to the body that goes with it.
+/// Copies the request's head for the origin, with headers that match the body.
 fn copy_head(req: &mut Req, is_pass: bool, bereq0: &mut Message, ws: &mut Workspace) {
     req.filter_body_for_fetch();
     let filter = if is_pass { Filter::PASS } else { Filter::FETCH };
@@ -134,12 +134,12 @@ fn copy_head(req: &mut Req, is_pass: bool, bereq0: &mut Message, ws: &mut Worksp
     }
 }
 
-/// Completes the pristine request: what a cache asks differs from what the client asked.
+/// Completes the request to the origin before VCL sees it: a cache's request differs from its client's.
 pub fn make_bereq(f: &mut Fetch) {
     std::mem::swap(&mut f.bereq, &mut f.bereq0);
     let (gzip, for_cache) = (f.task.params.http_gzip_support, !f.is_pass);
     let mut headers = f.bereq_headers();
-    // The log shows what the client asked, then what is changed for the cache.
+    // The log shows the client's request, then the changes for the cache.
     headers.log_all();
     if for_cache {
         headers.force_slot(Slot::Method, fixed::GET);
@@ -169,7 +169,7 @@ fn add_conditions(f: &mut Fetch) {
     }
 }
 
-/// A new transaction for another try with the same request.
+/// Starts a new transaction for another attempt with the same request.
 pub fn retry(f: &mut Fetch) -> Step {
     if let Some(why) = f.no_retry {
         f.task.log.put_fmt(Tag::Error, format_args!("Retry not possible, {why}"));
@@ -187,7 +187,7 @@ pub fn retry(f: &mut Fetch) -> Step {
     Step::Start
 }
 
-/// vcl_backend_fetch, the exchange with the origin, and what the protocol says about the answer.
+/// Runs `vcl_backend_fetch`, exchanges messages with the origin, and applies the protocol's rules to the response.
 pub async fn start(f: &mut Fetch) -> Step {
     let stevedores = &f.task.reactor.shared.stevedores;
     f.attempt.storage = Some(if f.uncacheable { stevedores.transient() } else { f.storage_choice() });
@@ -236,7 +236,7 @@ pub async fn start(f: &mut Fetch) -> Step {
     super::response::respond(f).await
 }
 
-/// A Date if there is none, list headers in one line, and the RFC's opinion on how long it lives.
+/// Adds a Date if there is none, joins the lines of list headers, and sets the lifetime by the RFC.
 fn judge(f: &mut Fetch, now: f64) {
     if !f.beresp.has(&f.task.ws, h::DATE) {
         let date = f.task.reactor.http_date(now);
@@ -284,7 +284,7 @@ fn accept_304(f: &mut Fetch) -> bool {
 }
 
 impl Fetch {
-    /// How long the answer lives by its headers and the parameters.
+    /// Sets the lifetimes of the response by its headers and the parameters.
     pub fn set_lifetimes(&mut self, now: f64) -> Freshness {
         let p = &self.task.params;
         let defaults = freshness::Defaults {
@@ -313,13 +313,13 @@ impl Fetch {
         self.origin.as_ref().map_or(BodyStatus::None, |o| o.framing.status)
     }
 
-    /// Whether the origin's Content-Range answers what was asked.
+    /// Returns whether the origin's Content-Range matches the requested range.
     pub fn check_range(&mut self) -> bool {
         if !self.task.params.http_range_support {
             return true;
         }
         let ws = &self.task.ws;
-        // After a rollback there is no answer any more, and its texts may have been written over.
+        // After a rollback there is no response any more, and its texts may have been overwritten.
         let answer = self.origin.is_some().then_some(&self.beresp);
         match range::check_partial(&self.bereq0, ws, answer, ws) {
             PartialCheck::Fine => true,

@@ -1,4 +1,4 @@
-//! A fetch: what it holds on its way through the steps, and what every step does with it.
+//! A fetch: its state, and the operations that several steps share.
 
 use std::mem;
 use std::net::SocketAddr;
@@ -35,12 +35,12 @@ pub struct Account {
     pub bereq_body: u64,
     pub beresp_header: u64,
     pub beresp_body: u64,
-    /// In so many reads.
+    /// The number of reads in which the body came.
     pub beresp_reads: u64,
 }
 
 impl Account {
-    /// As `BereqAcct` has them.
+    /// Returns the numbers in the order of `BereqAcct`.
     pub fn numbers(&self) -> [u64; 6] {
         let (request, response) =
             (self.bereq_header + self.bereq_body, self.beresp_header + self.beresp_body);
@@ -48,13 +48,13 @@ impl Account {
     }
 }
 
-/// Where the object under construction will go.
+/// The destination of the object that the fetch makes.
 pub enum Target {
-    /// Into the cache, by the right that the look-up gave.
+    /// The cache, with the right to fetch that the lookup gave.
     Cache(Busy),
-    /// To the one request that asked for it.
+    /// The one request that started the fetch.
     Private,
-    /// It is out: streaming, complete or failed.
+    /// The object was handed out: streaming, complete or failed.
     Delivered,
 }
 
@@ -72,7 +72,7 @@ pub enum Step {
 /// Settings and results of one attempt at the origin. A retry begins with a new one.
 #[derive(Default)]
 pub struct Attempt {
-    /// VCL may choose none, which fails.
+    /// The storage. If VCL chooses none, the fetch fails.
     pub storage: Option<u32>,
     pub do_stream: bool,
     pub do_esi: bool,
@@ -81,12 +81,12 @@ pub struct Attempt {
     pub has_esi: bool,
     pub encoding_changed: bool,
     pub error_action: bool,
-    /// The answer may be another's: nobody finds the object.
+    /// The response may be another request's, so lookups do not find the object.
     pub is_foreign: bool,
     pub connect_timeout: Option<f64>,
     pub first_byte_timeout: Option<f64>,
     pub between_bytes_timeout: Option<f64>,
-    /// Of the bytes that are stored and that its filters make.
+    /// The pace by the bytes that are stored and that filters make.
     pub pace: Pace,
     /// Evictions that the pace has counted.
     pub nuked_before: u32,
@@ -101,7 +101,7 @@ impl Attempt {
 pub struct Fetch {
     pub task: Task,
     pub bereq: Message,
-    /// As it was before VCL saw it, for retries and rollback.
+    /// The request before VCL saw it, for retries and rollback.
     pub bereq0: Message,
     pub beresp: Message,
     pub target: Target,
@@ -113,9 +113,9 @@ pub struct Fetch {
     pub(super) events: Rc<FetchEvents>,
     pub(super) announced: bool,
     pub origin: Option<OriginConnection>,
-    /// On its way back to the pool.
+    /// The connection that is about to go back to the pool.
     pub(super) leaving: Option<OriginConnection>,
-    /// Of the last connection. VCL may still look at it when that is closed.
+    /// The address of the last connection. VCL may read it after the connection is closed.
     pub origin_addr: Option<SocketAddr>,
     pub account: Account,
     pub digest: [u8; 32],
@@ -130,7 +130,7 @@ pub struct Fetch {
     pub no_retry: Option<&'static str>,
     pub do_gzip: bool,
     pub do_gunzip: bool,
-    /// Objects evicted for this one.
+    /// The number of objects evicted for this one.
     pub nuked: u32,
     pub backend: BackendId,
     pub backend_resp: BackendId,
@@ -145,10 +145,10 @@ pub struct Fetch {
     pub retry_connect: bool,
     pub transit_buffer: u64,
     pub snapshot: lacquer_http::Mark,
-    /// For what is put together before it goes somewhere else.
+    /// A buffer for assembling output.
     pub out: Vec<u8>,
     pub deadline: Rc<Deadline>,
-    /// It counts as waiting for as long as it runs.
+    /// The permit to wait, held for as long as the fetch runs.
     pub(super) _permit: Option<Permit>,
 }
 
@@ -189,25 +189,25 @@ impl Fetch {
         run_vcl(self, method)
     }
 
-    /// A failure in the way of the body, for the log.
+    /// Logs a failure of the fetch.
     pub fn fetch_error(&mut self, text: &str) {
         self.task.log.put(Tag::FetchError, text.as_bytes());
     }
 
-    /// The fetch ends early because nobody waits for it.
+    /// Logs that the fetch ends early because nobody waits for it.
     pub(super) fn log_abandoned(&mut self) {
         self.fetch_error("abandoned, the client is gone");
         self.task.reactor.counters.fetch_abandoned.add(1);
     }
 
-    /// The request's body is not needed any more: its connection goes back.
+    /// Returns the request's body, which the fetch does not need any more.
     pub fn release_request(&mut self) {
         if let Some(body) = self.client_body.take() {
             self.events.body.set(Some(body));
         }
     }
 
-    /// Tells the waiting request that there is something to deliver.
+    /// Sends the event that the object can be delivered to the waiting request.
     pub fn announce(&mut self, object: Option<Arc<Object>>) {
         self.release_request();
         if !mem::replace(&mut self.announced, true) {
@@ -221,7 +221,7 @@ impl Fetch {
         if let Some(object) = &self.object {
             self.task.reactor.shared.cache.fail(object);
         }
-        // Dropping the right to fetch wakes those who waited for it.
+        // Dropping the right to fetch wakes the requests that wait for it.
         self.target = Target::Delivered;
         let object = self.object.take();
         drop(object);

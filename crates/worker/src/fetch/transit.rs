@@ -1,14 +1,14 @@
-//! How the body of a response that is not for the cache passes through storage: in pieces that its only reader lets
-//! go of one after the other, while the fetch stays a bounded distance ahead (`transit_buffer`).
+//! The passage of an uncached body through storage: its only reader frees it piece by piece, and the fetch stays a
+//! bounded distance ahead (`transit_buffer`).
 
 use lacquer_cache::ChunkSizes;
 
-/// Pieces within the distance by which a fetch may be ahead. With one piece, nothing would be free before all of the
-/// distance was delivered.
+/// The number of pieces within the distance by which a fetch may be ahead. With one piece, nothing would be freed
+/// before all of the distance was delivered.
 const PIECES: u64 = 4;
 
-/// Returns how large the pieces of a body are: `first` and `max` are `fetch_chunksize` and `fetch_maxchunksize`, and
-/// `transit` the limit for a body that has only one reader.
+/// Returns the sizes of the pieces of a body. `first` and `max` are `fetch_chunksize` and `fetch_maxchunksize`;
+/// `transit` is the limit for a body that has only one reader.
 pub fn chunk_sizes(first: u64, max: u64, transit: Option<u64>) -> ChunkSizes {
     let max = transit.map_or(max, |limit| max.min((limit / PIECES).max(first)));
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);

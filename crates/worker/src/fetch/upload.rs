@@ -1,4 +1,4 @@
-//! The request's body on its way to the origin: through the filters of `bereq.filters`, and framed.
+//! Sends the request's body to the origin, through the filters of `bereq.filters`.
 
 use std::io;
 
@@ -14,19 +14,19 @@ use super::filters::FILTER_COST;
 use crate::req_body::ReqBody;
 use lacquer_deliver::Pace;
 
-/// A body as the origin gets it.
+/// A body on its way to the origin.
 pub(super) struct Upload {
     chain: Chain,
     pace: Pace,
     chunked: bool,
-    /// A chunk with its frame.
+    /// The buffer for a chunk with its frame.
     framed: Vec<u8>,
     sent: u64,
     pieces: u64,
 }
 
 impl Upload {
-    /// One piece of the body; an empty one is the end.
+    /// Sends one piece of the body. An empty piece is the end.
     async fn push(&mut self, tx: &TxHalf, piece: &[u8]) -> io::Result<()> {
         let end = piece.is_empty();
         let mut rest = piece;
@@ -56,7 +56,7 @@ impl Upload {
         if self.chunked { tx.write_all(LAST_CHUNK).await } else { Ok(()) }
     }
 
-    /// A body that was cached before.
+    /// Sends a body that was cached before.
     async fn object(&mut self, tx: &TxHalf, body: &Object) -> io::Result<()> {
         let mut at = 0;
         while let Some(chunk) = body.chunk_at(at).filter(|c| !c.is_empty()) {
@@ -70,7 +70,8 @@ impl Upload {
 }
 
 impl Fetch {
-    /// Makes ready for the body, and the head true to it. `None` with the reason in the log.
+    /// Prepares the transfer of the body and changes the head to match. Returns `None`, with the reason in
+    /// the log, on failure.
     pub(super) fn open_upload(&mut self) -> Option<Upload> {
         let length_known = match (&self.cached_body, &self.client_body) {
             (None, Some(body)) => body.announced().is_some(),
@@ -90,7 +91,7 @@ impl Fetch {
             return None;
         }
         let has_coding = has_body && self.bereq.has(&self.task.ws, h::TRANSFER_ENCODING);
-        // A try before this one may have said that the body comes in chunks.
+        // An earlier attempt may have announced a chunked body.
         upload.chunked |= has_coding && !self.bereq.has(&self.task.ws, h::CONTENT_LENGTH);
         if upload.chunked {
             let mut headers = self.bereq_headers();
@@ -102,7 +103,7 @@ impl Fetch {
         Some(upload)
     }
 
-    /// The filters that VCL named. Where there is no body they have nothing to do.
+    /// Makes the filters that VCL named. Without a body they have nothing to do.
     fn push_filters(&mut self, upload: &mut Upload) -> bool {
         let list = self.task.ws.get(self.bereq_filters).to_vec();
         self.task.log.put(Tag::Filters, &list);
@@ -122,7 +123,7 @@ impl Fetch {
                 b"range" => {
                     self.task.log.put(Tag::Error, b"range can only be used on the client side");
                 }
-                // A request's body has no ESI that was looked for before.
+                // A request's body was not searched for ESI before.
                 b"gunzip" | b"esi" => {}
                 _ => {
                     self.task.log.put(Tag::Error, crate::req_filters::unknown(rest).as_bytes());
@@ -151,7 +152,7 @@ impl Fetch {
         result
     }
 
-    /// The client's body goes on as it comes; it can be read only once.
+    /// Forwards the client's body as it arrives. It can be read only once.
     async fn forward_body(&mut self, body: &mut ReqBody, tx: &TxHalf, upload: &mut Upload) -> io::Result<()> {
         self.no_retry = Some("req.body not cached");
         self.events.reads_body.set(true);

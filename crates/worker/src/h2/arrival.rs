@@ -1,4 +1,4 @@
-//! A client's connection on its way from HTTP/1 to HTTP/2.
+//! The transfer of a client's connection from HTTP/1 to HTTP/2.
 
 use std::rc::Rc;
 

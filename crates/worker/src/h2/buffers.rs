@@ -1,8 +1,8 @@
-//! Memory for frames, which passes from one connection to the next.
+//! Buffers for frames, which connections share.
 
 use std::cell::Cell;
 
-/// Buffers that a reactor's connections lend each other: who waits has none.
+/// Buffers that a reactor's connections share. A connection that waits has none.
 #[derive(Default)]
 pub struct Buffers {
     pub input: Cell<Vec<u8>>,

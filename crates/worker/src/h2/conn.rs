@@ -22,7 +22,7 @@ use crate::session::Sess;
 
 /// A stream, as its connection sees it.
 pub trait Member: Any {
-    /// Wakes whoever waits for something of the stream.
+    /// Wakes the tasks that wait for the stream.
     fn wake(&self);
 }
 
@@ -32,7 +32,7 @@ pub struct Conn {
     pub vxid: Vxid,
     pub output: Output,
     error: Cell<Option<Error>>,
-    /// By their numbers, which only rise.
+    /// The streams, ordered by their numbers, which only rise.
     streams: RefCell<Vec<(u32, Rc<dyn Member>)>>,
     /// Streams that wait for a window.
     waiting: Cell<u32>,
@@ -47,7 +47,7 @@ pub struct Conn {
     pub last_reset: Cell<u32>,
     pub account: Cell<Account>,
     waker: RefCell<Option<Waker>>,
-    /// Its own task is at work and sees what there is to do without being woken.
+    /// The connection's own task is running, so it need not be woken.
     attended: Cell<bool>,
 }
 
@@ -86,7 +86,7 @@ impl Conn {
         self.reactor.shared.log.write_fmt(tag, self.vxid, text);
     }
 
-    /// A record that the protocol's rules came with, if it is the session's.
+    /// Logs a record of the protocol's rules, if it belongs to the session.
     pub fn note(&self, note: &Note) {
         let tag = match note.tag {
             lacquer_h2::Tag::Debug => Tag::Debug,
@@ -97,7 +97,7 @@ impl Conn {
     }
 
     /// Logs the reason for a fault and returns its error, which ends the stream or the connection.
-    pub fn told(&self, fault: Fault) -> Error {
+    pub fn told(&self, fault: &Fault) -> Error {
         if let Some(note) = &fault.note {
             self.note(note);
         }
@@ -110,7 +110,7 @@ impl Conn {
         self.error.get()
     }
 
-    /// The whole connection ends because of this, if not for another reason already.
+    /// Ends the whole connection with this error, unless it is ending for another.
     pub fn fail(&self, error: Error) {
         if self.error.get().is_none() {
             self.error.set(Some(error));
@@ -119,7 +119,7 @@ impl Conn {
         self.wake_streams();
     }
 
-    /// A frame came in: its header, and what is overhead, is nobody else's.
+    /// Counts a received frame: its header and overhead belong to no stream.
     pub fn received(&self, header: &FrameHeader, payload: &[u8]) {
         let log = &self.reactor.shared.log;
         if !(log.is_masked(Tag::H2RxHdr) && log.is_masked(Tag::H2RxBody)) {
@@ -146,7 +146,7 @@ impl Conn {
         }
     }
 
-    /// The connection's own task has something to do.
+    /// Wakes the connection's own task.
     pub fn wake(&self) {
         if self.attended.get() {
             return;
@@ -220,7 +220,7 @@ impl Conn {
         self.streams.borrow().len()
     }
 
-    /// So many requests are at work, reset ones among them, that no more should begin.
+    /// Returns whether so many requests are at work, reset ones included, that no more should begin.
     pub fn is_crowded(&self) -> bool {
         self.streams() >= 2 * self.local.max_concurrent_streams.max(50) as usize
     }
@@ -229,14 +229,14 @@ impl Conn {
         self.waiting.set(self.waiting.get().saturating_add_signed(more));
     }
 
-    /// So many bytes of body go out.
+    /// Takes credit for so many bytes of body from the connection's window.
     pub fn charge(&self, bytes: usize) {
         let mut window = self.send_window.get();
         window.charge(bytes);
         self.send_window.set(window);
     }
 
-    /// Or do not; others may want to.
+    /// Returns unused credit to the connection's window, and wakes the streams that wait for it.
     pub fn uncharge(&self, bytes: usize) {
         let mut window = self.send_window.get();
         window.adjust(bytes as i64);
@@ -244,12 +244,12 @@ impl Conn {
         self.wake_streams();
     }
 
-    /// All streams there are wait for windows that do not come.
+    /// Returns whether all streams wait for windows that the client does not open.
     pub fn is_bankrupt(&self) -> bool {
         self.rules.borrow().open <= self.waiting.get()
     }
 
-    /// The last records, and the bytes of frames that belong to no request.
+    /// Logs the last records, and counts the bytes of frames that belong to no request.
     pub fn finish(&self) {
         let account = self.account.get();
         let [header, body, request, sent_header, sent_body, response] = account.numbers();

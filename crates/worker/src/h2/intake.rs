@@ -1,5 +1,5 @@
-//! The part of a request's body that came in and was not read yet. It lies in the storage that
-//! `h2_rxbuf_storage` names and is no larger than the stream's window.
+//! The part of a request's body that was received and not read yet. It is in the storage that
+//! `h2_rxbuf_storage` names, and is no larger than the stream's window.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use lacquer_shm::{Tag, Vxid};
 use crate::reactor::Reactor;
 use crate::req_body::Keep;
 
-/// Memory is taken, and given back when it was read, in pieces of this size.
+/// The size of the pieces in which memory is taken, and freed once it was read.
 pub const PIECE: usize = 16 * 1024;
 
 pub struct Intake {
@@ -30,20 +30,20 @@ fn place(reactor: &Reactor) -> Option<Keep<'_>> {
 }
 
 impl Intake {
-    /// `first` is the length of the first piece.
+    /// Starts an intake. `first` is the length of the first piece. Returns `None` if there is no room.
     pub fn begin(reactor: &Reactor, first: usize) -> Option<Intake> {
         let sizes = ChunkSizes { first, max: PIECE.max(first) };
         let (kept, writer) = place(reactor)?.begin(None, sizes).ok()?;
         Some(Intake { kept, writer: Some(writer), taken: 0 })
     }
 
-    /// False if there is no room.
+    /// Appends bytes. Returns false if there is no room.
     pub fn append(&mut self, reactor: &Reactor, data: &[u8]) -> bool {
         let (Some(writer), Some(place)) = (self.writer.as_mut(), place(reactor)) else { return false };
         place.append(writer, data).is_ok()
     }
 
-    /// Nothing more comes.
+    /// Marks the end of the body.
     pub fn end(&mut self) {
         if let Some(writer) = self.writer.take() {
             writer.finish();
@@ -54,7 +54,7 @@ impl Intake {
         self.kept.body_len() - self.taken
     }
 
-    /// Takes out as much as fits.
+    /// Moves as many bytes into `buffer` as fit, and returns their number.
     pub fn read(&mut self, buffer: &mut [u8]) -> usize {
         let mut filled = 0;
         while filled < buffer.len() {

@@ -1,5 +1,5 @@
-//! HTTP/2 towards clients. One task per connection reads frames ([`session`]) and writes what was gathered;
-//! each stream's request is like any other, but for where its body comes from and its response goes
+//! HTTP/2 towards clients. One task per connection reads frames ([`session`]) and writes the gathered ones.
+//! Each stream's request is like any other, except for the source of its body and the sink of its response
 //! ([`stream`], [`sender`]). The protocol itself is `lacquer-h2`.
 
 mod arrival;

@@ -25,7 +25,7 @@ pub struct Opening {
     end_stream: bool,
 }
 
-/// The log gets what the rules say, in the transaction it belongs to.
+/// Logs a record of the protocol's rules, in the transaction that it belongs to.
 fn note(conn: &Conn, req: &mut Req, note: &Note) {
     match note.tag {
         lacquer_h2::Tag::BogoHeader => req.task.log.put(Tag::BogoHeader, note.text.as_bytes()),
@@ -44,7 +44,7 @@ pub fn limits(conn: &Conn) -> Limits {
 }
 
 impl Opening {
-    /// `None` if there is no VCL to run.
+    /// Opens a stream. Returns `None` if there is no VCL to run.
     pub fn begin(
         conn: &Rc<Conn>,
         id: u32,
@@ -79,7 +79,7 @@ impl Opening {
         Some(Opening { stream, slot, decoder, end_stream })
     }
 
-    /// The stream of a request that came with the upgrade; all of it is there.
+    /// Opens the stream of the request that came with the upgrade. That request is complete.
     pub fn first(conn: &Rc<Conn>, req: &mut Req) -> Rc<Stream> {
         conn.rules.borrow_mut().open_upgraded();
         let stream = Stream::open(conn, 1, req.task.t_first);
@@ -89,7 +89,7 @@ impl Opening {
         stream
     }
 
-    /// A piece of the header block.
+    /// Decodes a piece of the header block.
     pub fn feed(&mut self, hpack: &mut Decoder, fragment: &[u8], len: u32) -> Result<(), Error> {
         let conn = &self.stream.conn;
         let Some(req) = self.slot.transaction() else { return Ok(()) };
@@ -102,7 +102,7 @@ impl Opening {
         fed
     }
 
-    /// The header block is complete: the request can begin.
+    /// Completes the header block. Returns the request, which can begin.
     pub fn finish(mut self) -> Result<(Rc<Stream>, TransactionSlot<Req>), Error> {
         let conn = self.stream.conn.clone();
         let Some(req) = self.slot.transaction() else { return Ok((self.stream, self.slot)) };
@@ -125,7 +125,7 @@ impl Opening {
         Ok((self.stream, self.slot))
     }
 
-    /// The connection ends before the header block does.
+    /// Ends the request, because the connection ends before the header block does.
     pub fn abandon(self) {
         request::finish(&self.stream.conn.reactor, self.slot);
         self.stream.close();
@@ -134,7 +134,7 @@ impl Opening {
 
 fn accept(req: &mut Req, stream: &Rc<Stream>, head: &RequestHead) {
     let now = clock::real();
-    req.t_req = now;
+    req.t_request = now;
     req.task.now = now;
     req.task.timestamp("Req", now);
     stream.proto.borrow_mut().expect(head.body);

@@ -9,9 +9,9 @@ use tokio::time::Instant;
 use super::buffers::Buffers;
 use crate::client_socket::ClientSocket;
 
-/// A longer buffer is not kept for the next connection.
+/// The longest buffer that is kept for the next connection.
 const KEPT: usize = 32 * 1024;
-/// Frames that wait to be sent; the first bytes may be on their way already.
+/// Frames that wait to be sent. The first bytes may be sent already.
 #[derive(Default)]
 pub(super) struct Gathered {
     pub bytes: Vec<u8>,
@@ -23,7 +23,7 @@ impl Gathered {
         &self.bytes[self.sent..]
     }
 
-    /// All of it was sent; the buffer serves whoever needs one next.
+    /// Gives the buffer back, because all of it was sent.
     pub fn clear(&mut self, buffers: &Buffers) {
         self.sent = 0;
         let mut bytes = std::mem::take(&mut self.bytes);
@@ -37,20 +37,20 @@ impl Gathered {
 /// The result of sending the frames that wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Flush {
-    /// Nothing waits any more.
+    /// All frames were sent.
     Done,
-    /// The socket is full; it wakes us when it has room.
+    /// The socket is full. It wakes the task when it has room.
     Blocked,
-    /// Another task is sending; it wakes us afterwards.
+    /// Another task is sending. It wakes the task afterwards.
     Others,
 }
 
-/// How long a client may take over what it is sent.
+/// The time limits for a client to take a response.
 #[derive(Clone, Copy)]
 pub struct SendLimits {
     /// Seconds without taking a byte.
     pub idle: f64,
-    /// When all of the response must have gone out.
+    /// The time by which the whole response must be sent.
     pub by: Option<Instant>,
 }
 
@@ -60,11 +60,11 @@ pub struct Output {
     /// The task that holds it writes to the socket.
     pub(super) turn: Mutex<()>,
     pub(super) gathered: RefCell<Gathered>,
-    /// Nothing more can be sent: the socket failed, or half a frame may have gone out.
+    /// Nothing more can be sent: the socket failed, or a frame may have been sent in part.
     pub(super) broken: Cell<bool>,
-    /// Bytes that the socket took.
+    /// The number of bytes that the socket took.
     pub(super) taken: Cell<u64>,
-    /// Frames of body that went out.
+    /// The number of DATA frames that were sent.
     pub(super) progress: Cell<u32>,
 }
 

@@ -21,15 +21,16 @@ use super::stream::Stream;
 use super::turns::Turn;
 use crate::clock;
 
-/// A client whose useless frames exceed those that its useful ones allow for by so many, within so many seconds, only
-/// makes work.
+/// The limit of useless frames, beyond those that useful frames allow for, within so many seconds. A client that
+/// exceeds it is an attacker.
 const USELESS_MAX: u32 = 10_000;
 const USELESS_PERIOD: f64 = 60.0;
-/// How many useless frames a frame of body allows for, in either direction, and how many a request does.
+/// The number of useless frames that a frame of body allows for, in either direction, and the number that a
+/// request allows for.
 const ALLOWED_BY_DATA: u32 = 10;
 const ALLOWED_BY_REQUEST: u32 = 1000;
 
-/// A header block on its way.
+/// A header block that is being received.
 enum Block {
     Request(Opening),
     /// The block of a stream that was refused. It is still decoded, because it may change the header table.
@@ -42,10 +43,10 @@ pub struct Receiver {
     conn: Rc<Conn>,
     hpack: Decoder,
     block: Option<Block>,
-    /// When the frames at hand were read.
+    /// The time when the current frames were read.
     now: f64,
     useless: u32,
-    /// Since when they are counted.
+    /// The time since which useless frames are counted.
     useless_since: f64,
 }
 
@@ -65,20 +66,20 @@ impl Receiver {
         self.now = now;
     }
 
-    /// A frame announces more than fits.
+    /// Returns the error for a frame that is longer than allowed.
     pub fn too_long(&self) -> Error {
         self.conn.log(Tag::SessError, format_args!("H2: HTC overflow (Buffer/workspace too small)"));
         Error::Connection(Reason::EnhanceYourCalm)
     }
 
-    /// The connection ends; so does what has not begun yet.
+    /// Ends a request whose header block is incomplete, because the connection ends.
     pub fn abandon(&mut self) {
         if let Some(Block::Request(opening)) = self.block.take() {
             opening.abandon();
         }
     }
 
-    /// Acts upon one frame. Only what ends the connection is an error.
+    /// Handles one frame. An error ends the connection.
     pub fn frame(
         &mut self,
         header: &FrameHeader,
@@ -101,7 +102,7 @@ impl Receiver {
         outcome
     }
 
-    /// The frame costs its stream. A client that makes us reset its streams counts as one that does so itself.
+    /// Resets the stream of a faulty frame. A client that causes resets counts like one that sends them.
     fn answer_by_reset(&self, id: u32, error: Error) -> Result<(), Error> {
         let Some(stream) = Stream::find(&self.conn, id) else {
             self.conn.reset_stream(id, error);
@@ -113,13 +114,13 @@ impl Receiver {
 
     fn charge_reset(&self, stream: &Stream) -> Result<(), Error> {
         let counted = self.conn.resets.borrow_mut().reset(clock::real(), stream.t_first);
-        if !counted.map_err(|fault| self.conn.told(fault))? {
+        if !counted.map_err(|fault| self.conn.told(&fault))? {
             return Ok(());
         }
         self.charge_address()
     }
 
-    /// A client's connections share a budget of resets, so that a new connection does not begin with a new one.
+    /// Charges a reset to the client's address. Its connections share a budget, so a new connection has no new one.
     fn charge_address(&self) -> Result<(), Error> {
         let (conn, reactor) = (&self.conn, &self.conn.reactor);
         let (table, ip) = (&reactor.shared.addresses, conn.sess.client.addr.ip());
@@ -131,7 +132,7 @@ impl Receiver {
         Err(Error::Connection(Reason::RapidReset))
     }
 
-    /// Takes the frame for useless until it turns out to be of use.
+    /// Counts the frame as useless, until it proves useful.
     fn count_useless(&mut self) {
         if self.now - self.useless_since > USELESS_PERIOD {
             self.useless = 0;
@@ -145,12 +146,12 @@ impl Receiver {
         self.useless = self.useless.saturating_sub(frames);
     }
 
-    /// A header block has begun and is not complete.
+    /// Returns whether a header block has begun and is not complete.
     pub fn is_in_block(&self) -> bool {
         self.block.is_some()
     }
 
-    /// The header block that has begun and is not complete is a request's.
+    /// Returns whether a request's header block has begun and is not complete.
     pub fn is_opening(&self) -> bool {
         matches!(self.block, Some(Block::Request(_)))
     }
@@ -166,11 +167,11 @@ impl Receiver {
         let stream = if header.stream == 0 { None } else { Stream::find(&conn, header.stream) };
         let state = self.state_of(header.stream, stream.as_deref());
         let admit = conn.rules.borrow_mut().admit(&mut header, state, &mut |n| conn.note(&n));
-        let admit = admit.map_err(|fault| conn.told(fault))?;
+        let admit = admit.map_err(|fault| conn.told(&fault))?;
         if matches!(admit, Admit::Ignore) {
             return Ok(());
         }
-        match frame::parse(&header, payload).map_err(|fault| conn.told(fault))? {
+        match frame::parse(&header, payload).map_err(|fault| conn.told(&fault))? {
             Frame::Data { data, end_stream } => self.data(stream.as_deref(), &header, data, end_stream),
             Frame::Headers { fragment, end_headers, end_stream } => {
                 self.headers(&header, admit, end_stream, stream);
@@ -196,8 +197,8 @@ impl Receiver {
         }
     }
 
-    /// Returns the state by which a frame on a stream is judged. The stream that we reset last counts as open, because
-    /// frames may have been on their way.
+    /// Returns the state by which a frame on a stream is judged. The stream that this side reset last counts as open,
+    /// because the client may have sent frames before it knew.
     fn state_of(&self, id: u32, stream: Option<&Stream>) -> Option<State> {
         match stream {
             Some(stream) if stream.is_cancelled() => Some(State::Closed),
@@ -214,7 +215,7 @@ impl Receiver {
                 self.block = Some(Block::Trailers(decoder, stream));
                 return;
             }
-            Admit::Refuse(fault) => Err(conn.told(fault)),
+            Admit::Refuse(fault) => Err(conn.told(&fault)),
             _ if conn.is_crowded() => Err(self.decline()),
             _ => Opening::begin(conn, header.stream, self.now, end_stream, &mut self.hpack)
                 .ok_or_else(|| self.decline()),
@@ -228,13 +229,13 @@ impl Receiver {
         });
     }
 
-    /// A stream that might have been is refused after all.
+    /// Refuses a stream that the rules allow, and returns its error.
     fn decline(&self) -> Error {
         self.conn.rules.borrow_mut().close_one();
         Error::Stream(Reason::RefusedStream)
     }
 
-    /// A piece of the header block; the last one begins the request.
+    /// Handles a piece of a header block. The last piece starts the request.
     fn fragment(
         &mut self,
         header: &FrameHeader,
@@ -276,7 +277,7 @@ impl Receiver {
         }
     }
 
-    /// Trailers are as good as the end of the body, and nobody is told what they say.
+    /// Handles trailers as the end of the body. Their fields are dropped.
     fn trailers(&self, decoder: RequestDecoder, stream: Option<&Stream>) -> Result<(), Error> {
         let conn = &self.conn;
         let sound = decoder.finish_trailers(&mut |n| conn.note(&n));
@@ -284,7 +285,7 @@ impl Receiver {
             return sound.or_else(|error| if error.is_connection() { Err(error) } else { Ok(()) });
         };
         sound?;
-        stream.proto.borrow_mut().trailers().map_err(|fault| conn.told(fault))?;
+        stream.proto.borrow_mut().trailers().map_err(|fault| conn.told(&fault))?;
         stream.end();
         Ok(())
     }
@@ -304,20 +305,20 @@ impl Receiver {
             }
             return self.data_of(stream, header, data, end);
         }
-        // Frames that were on their way when we reset the stream are dropped. Others are an error and cause one reset.
+        // Frames that were sent before the client knew of a reset are dropped. Others are an error and cause one reset.
         if conn.error().is_none() && !conn.was_reset(header.stream) {
             conn.reset_stream(header.stream, Error::Stream(Reason::StreamClosed));
         }
         Ok(())
     }
 
-    /// The whole frame counts, padding too.
+    /// Charges the whole frame to the connection's window, padding included.
     fn charge_connection(&self, header: &FrameHeader) -> Result<(), Error> {
         let conn = &self.conn;
         let mut window = conn.recv_window.get();
-        charge_connection(&mut window, header).map_err(|fault| conn.told(fault))?;
+        charge_connection(&mut window, header).map_err(|fault| conn.told(&fault))?;
         let params = conn.reactor.params();
-        // Varnish takes a larger initial window of streams for the connection's, and then sees no need.
+        // Varnish counts a larger initial window of streams as the connection's window, and then sends no update.
         let spare = conn.local.initial_window_size.saturating_sub(INITIAL_WINDOW);
         let low = (params.h2_rx_window_low_water as u32).saturating_sub(spare).max(INITIAL_WINDOW / 2);
         let more = window.refill(low, params.h2_rx_window_increment as u32);
@@ -330,7 +331,7 @@ impl Receiver {
 
     fn data_of(&self, stream: &Stream, header: &FrameHeader, data: &[u8], end: bool) -> Result<(), Error> {
         let (conn, id) = (&self.conn, stream.id);
-        stream.proto.borrow_mut().data(header, data.len(), end).map_err(|fault| conn.told(fault))?;
+        stream.proto.borrow_mut().data(header, data.len(), end).map_err(|fault| conn.told(&fault))?;
         if !data.is_empty() && !stream.take_in(data, end) {
             let text = format_args!("H2: stream {id}: Failed to allocate request body buffer");
             conn.log(Tag::Debug, text);
@@ -388,7 +389,7 @@ impl Receiver {
     }
 }
 
-/// Takes over what the client announces.
+/// Applies the settings that the client announces.
 pub fn apply_settings(conn: &Conn, entries: &[u8]) -> Result<(), Error> {
     let unchecked = conn.reactor.params().debug.has(DebugBits::H2_NOCHECK);
     let mut remote = conn.remote.get();

@@ -1,4 +1,4 @@
-//! A stream's request: it runs as a task of its own, unless it needs to wait for nothing.
+//! A stream's request. It becomes a task of its own only if it has to wait.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -15,8 +15,8 @@ use crate::session;
 use crate::transaction_slot::TransactionSlot;
 use crate::turn::{Place, in_turns};
 
-/// Sets the request going. Most hits are over when this returns. Where many requests wait it does not begin before
-/// the frames that are there were read: one of them may reset the stream.
+/// Starts the request. Most hits are complete when this returns. If many requests wait, it begins only after the frames
+/// at hand were read, because one of them may reset the stream.
 pub fn start(stream: Rc<Stream>, slot: TransactionSlot<Req>, turn: &mut Turn, cx: &mut Context<'_>) {
     let reactor = stream.conn.reactor.clone();
     let bound = reactor.shared.bound(&reactor.params());
@@ -30,7 +30,7 @@ pub fn start(stream: Rc<Stream>, slot: TransactionSlot<Req>, turn: &mut Turn, cx
     }
 }
 
-/// A fault in it costs this stream only.
+/// Runs the request. A panic ends this stream only.
 async fn run(stream: Rc<Stream>, mut slot: TransactionSlot<Req>) {
     let reactor = stream.conn.reactor.clone();
     if let Some(req) = slot.transaction() {
@@ -42,7 +42,7 @@ async fn run(stream: Rc<Stream>, mut slot: TransactionSlot<Req>) {
         reactor.counters.client_req.add(1);
     }
     if !stream.is_answered() && stream.error().is_none() {
-        // The client is not left waiting for the rest.
+        // The reset spares the client waiting for the rest.
         stream.reset(Error::Stream(Reason::InternalError));
     }
     finish(&reactor, slot);
@@ -62,7 +62,7 @@ async fn serve(req: &mut Req) {
     .await;
 }
 
-/// The end of a request's transaction, whatever became of it.
+/// Ends a request's transaction, whatever its result.
 pub fn finish(reactor: &Reactor, mut slot: TransactionSlot<Req>) {
     if let Some(req) = slot.transaction() {
         req.account.req_body += req.body.take_counted().1;

@@ -1,5 +1,5 @@
-//! Writes a response to a stream. Small pieces join the frames that wait; large ones go to the socket from
-//! where they are stored, a few frames at a time, so that streams take turns.
+//! Writes a response to a stream. Small pieces are copied to the gathered frames. Large ones go to the socket
+//! from storage, a few frames at a time, so that streams take turns.
 
 use std::rc::Rc;
 
@@ -10,11 +10,11 @@ use lacquer_h2::frame::{FrameHeader, Kind, flag as frame_flag};
 use super::output::SendLimits;
 use super::stream::{Gone, Stream};
 
-/// Pieces up to this size are copied behind other frames. Above, a write of their own costs less.
+/// The largest piece that is copied behind other frames. Above this size a write of its own costs less.
 const COPY_MAX: usize = 8 * 1024;
-/// Pieces of body smaller than this are sent together.
+/// The size below which pieces of body are sent together.
 const GATHER_MAX: usize = 32 * 1024;
-/// The most that is taken of the windows at a time.
+/// The largest credit that is taken from the windows at a time.
 const TURN_MAX: usize = 64 * 1024;
 
 impl From<Gone> for SendError {
@@ -42,12 +42,12 @@ impl StreamSender {
         self.body
     }
 
-    /// In how many pieces the body was sent.
+    /// Returns the number of pieces in which the body was sent.
     pub fn pieces(&self) -> u64 {
         self.pieces
     }
 
-    /// One piece of body, and perhaps the last.
+    /// Sends one piece of body, with the end of the stream if it is the last.
     async fn body(&mut self, mut piece: &[u8], end: bool) -> Result<(), SendError> {
         self.pieces += 1;
         while !piece.is_empty() {
@@ -61,7 +61,7 @@ impl StreamSender {
         Ok(())
     }
 
-    /// Frames that the windows have room for; how much of the piece went into them.
+    /// Sends frames as the windows allow, and returns the number of bytes of the piece that went into them.
     async fn frames(&mut self, piece: &[u8], end: bool) -> Result<usize, SendError> {
         let (id, conn) = (self.stream.id, &self.stream.conn);
         let sent = if piece.len() <= COPY_MAX.min(conn.max_frame()) && conn.has_room(piece.len()) {
@@ -87,7 +87,7 @@ impl StreamSender {
         Ok(sent)
     }
 
-    /// The end has a frame of its own, as Varnish sends and counts it.
+    /// Queues the end of the stream as a frame of its own, as Varnish sends and counts it.
     fn queue_end(&self) {
         let header = FrameHeader::new(Kind::Data, frame_flag::END_STREAM, self.stream.id, 0);
         self.stream.conn.queue(|out| out.extend_from_slice(&header.bytes()));
@@ -153,7 +153,7 @@ impl Sink for StreamSender {
         self.end().await
     }
 
-    /// The last piece may have been the end.
+    /// Ends the stream, unless the last piece did.
     async fn end(&mut self) -> Result<(), SendError> {
         self.send_gathered(true).await?;
         if self.ended {

@@ -15,17 +15,18 @@ use super::output::{Flush, Gathered, SendLimits};
 use crate::client_socket::advance;
 use crate::clock;
 
-/// More bytes than this that wait to be sent hold up those who would add to them.
+/// The number of gathered bytes above which streams wait before they add more.
 const GATHERED_MAX: usize = 64 * 1024;
-/// Frames of body that go into one write.
+/// The number of DATA frames in one write.
 const BATCH: usize = 4;
-/// Parts of one write: the frames gathered before, each frame's header and payload, and the end of the stream.
+/// The number of parts of one write: the frames gathered before, each frame's header and payload, and the end of the
+/// stream.
 const PARTS: usize = 2 * BATCH + 2;
 
-/// Why a write ended early.
+/// The reason for which a write ended early.
 enum Unsent {
     Io(io::Error),
-    /// The limit of this parameter is over.
+    /// The time limit of this parameter is over.
     Late(&'static str),
 }
 
@@ -40,12 +41,12 @@ impl Conn {
         &self.output.tx
     }
 
-    /// Returns how many frames of body went out since the last call.
+    /// Returns the number of DATA frames that were sent since the last call.
     pub fn take_progress(&self) -> u32 {
         self.output.progress.replace(0)
     }
 
-    /// Adds frames to those that wait; they leave before anything that is added later.
+    /// Adds frames to those that wait. They are sent before anything that is added later.
     pub fn queue(&self, write: impl FnOnce(&mut Vec<u8>)) {
         if self.output.broken.get() {
             return;
@@ -89,27 +90,27 @@ impl Conn {
         self.queue(|out| frame::rst_stream(out, stream, error.code()));
     }
 
-    /// Whether it was the last one that we reset.
+    /// Returns whether this stream is the last one that this side reset.
     pub fn was_reset(&self, stream: u32) -> bool {
         stream != 0 && self.last_reset.get() == stream
     }
 
-    /// The longest payload that the client takes.
+    /// Returns the longest payload that the client accepts.
     pub fn max_frame(&self) -> usize {
         (self.remote.get().max_frame_size as usize).max(1)
     }
 
-    /// So much waits to be sent that nothing should be added.
+    /// Returns whether so many bytes wait to be sent that nothing should be added.
     pub fn is_clogged(&self) -> bool {
         self.output.gathered.borrow().rest().len() >= GATHERED_MAX
     }
 
-    /// Returns how many bytes of frames wait.
+    /// Returns the number of bytes of frames that wait.
     pub fn gathered(&self) -> usize {
         self.output.gathered.borrow().rest().len()
     }
 
-    /// Bytes that the socket took so far.
+    /// Returns the number of bytes that the socket took so far.
     pub fn taken(&self) -> u64 {
         self.output.taken.get()
     }
@@ -118,7 +119,7 @@ impl Conn {
         self.output.gathered.borrow().rest().len() + bytes < GATHERED_MAX
     }
 
-    /// Sends what waits, as far as the socket takes it and nobody else is sending.
+    /// Sends the frames that wait, as far as the socket takes them and no other task is sending.
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Flush {
         loop {
             if self.output.gathered.borrow().rest().is_empty() || self.output.broken.get() {
@@ -148,7 +149,7 @@ impl Conn {
         }
     }
 
-    /// Nothing more can be said to this client.
+    /// Ends the connection after a failed write.
     fn write_failed(&self, stream: u32, why: &Unsent) {
         match why {
             Unsent::Late(limit) => self.log(Tag::SessError, format_args!("H2: stream {stream}: Hit {limit}")),
@@ -161,13 +162,13 @@ impl Conn {
         self.fail(Error::Connection(Reason::ProtocolError));
     }
 
-    /// The client did not take what waits within the limit that this parameter sets.
+    /// Ends the connection, because the client did not take the bytes that wait within this parameter's limit.
     pub fn stalled(&self, limit: &'static str) {
         self.write_failed(0, &Unsent::Late(limit));
     }
 
-    /// Sends frames of one stream's body from where they are, with all that was gathered before them. As much
-    /// of `data` goes out as fits a write, which is answered; `end` says that the last of it ends the stream.
+    /// Sends frames of one stream's body from storage, after all frames that were gathered before. Sends as
+    /// much of `data` as fits one write and returns its length. With `end`, the last byte ends the stream.
     pub async fn send_data(
         &self,
         stream: u32,
@@ -251,7 +252,7 @@ impl Conn {
     /// Waits until frames may be added again.
     pub async fn room(&self, stream: u32, limits: SendLimits) -> Result<(), ()> {
         while self.is_clogged() {
-            // Like a piece of body without any: what was gathered leaves first.
+            // A write without body sends the gathered frames first.
             self.send_data(stream, &[], false, limits).await?;
         }
         if self.output.broken.get() { Err(()) } else { Ok(()) }

@@ -25,13 +25,13 @@ use crate::linger::linger;
 use crate::req_body::Rx;
 use crate::transaction_slot::TransactionSlot;
 
-/// Read at a time; longer frames make it longer.
+/// The number of bytes to read at a time. Longer frames extend the buffer.
 const READ: usize = 16 * 1024 + frame::HEADER_LEN;
 
-/// Seconds that a client may go on after it was told that the connection ends without an error.
+/// The seconds that a client may continue after a GOAWAY without error.
 const GRACE: f64 = 0.1;
 
-/// Bytes that were read and not understood yet.
+/// Bytes that were read and not parsed yet.
 #[derive(Default)]
 struct Buffer {
     bytes: Vec<u8>,
@@ -48,12 +48,12 @@ impl Buffer {
         &self.bytes[self.start..self.end]
     }
 
-    /// The next frame, if all of it is there.
+    /// Returns the header of the next frame, if the whole frame was read.
     fn frame(&self) -> Option<FrameHeader> {
         FrameHeader::read(self.held()).filter(|header| header.total_len() <= self.end - self.start)
     }
 
-    /// Where to read to: room for the frame that has begun, and more.
+    /// Returns the room to read into: enough for the frame that has begun, and more.
     fn room(&mut self) -> &mut [u8] {
         if self.is_empty() {
             (self.start, self.end) = (0, 0);
@@ -71,7 +71,7 @@ impl Buffer {
         &mut self.bytes[self.end..]
     }
 
-    /// Takes a buffer to read into, for as long as the task is at work.
+    /// Takes a buffer to read into, for as long as the task runs.
     fn take(&mut self, spare: &Cell<Vec<u8>>) {
         if self.bytes.is_empty() {
             self.bytes = spare.take();
@@ -96,7 +96,7 @@ enum Awaited {
     Frame,
     /// The rest of a header block, or of a frame other than DATA.
     Rest,
-    /// The client takes some of the bytes that wait for it.
+    /// Progress of the client in taking the bytes that wait for it.
     Progress,
 }
 
@@ -104,7 +104,7 @@ enum Awaited {
 #[derive(Clone, Copy)]
 struct Blocked {
     since: Moment,
-    /// How many bytes the socket will have taken when all of them are sent.
+    /// The number of bytes that the socket will have taken when all of these are sent.
     goal: u64,
 }
 
@@ -116,18 +116,18 @@ struct Session {
     receiver: Receiver,
     turn: Turn,
     awaited: Awaited,
-    /// When the last frame came.
+    /// The time when the last frame came.
     active: Moment,
-    /// When the header block or the frame began that is not complete.
+    /// The time when the incomplete header block or frame began.
     begun: Option<Moment>,
-    /// Bytes that the socket had taken when the deadline was set.
+    /// The number of bytes that the socket had taken when the deadline was set.
     taken: u64,
     blocked: Option<Blocked>,
-    /// Nothing more comes from the client.
+    /// The client has ended its sending side.
     client_is_done: bool,
 }
 
-/// Serves the connection to its end; a request that came with the upgrade from HTTP/1 is the first stream's.
+/// Serves the connection to its end. A request that came with the upgrade from HTTP/1 is the first stream's.
 pub async fn serve(arrival: Arrival, upgraded: Option<super::Upgrade>) -> SessClose {
     let Arrival { reactor, sess, tx, rx, idle } = arrival;
     let params = reactor.params();
@@ -172,7 +172,7 @@ impl Session {
         request::start(stream, slot, &mut self.turn, cx);
     }
 
-    /// Reads, acts and writes until there is nothing to do, or the connection ends.
+    /// Reads, handles and writes frames until there is nothing to do, or the connection ends.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
         let reactor = self.conn.reactor.clone();
         self.conn.attend(true);
@@ -183,7 +183,7 @@ impl Session {
         self.conn.attend(false);
         if polled.is_pending() {
             self.conn.register(cx);
-            // The deadline was set for what comes next: who is to be woken it learns here.
+            // The deadline was set for the next event. This registers the task to be woken.
             self.idle.poll_expired(cx);
         }
         polled
@@ -206,7 +206,7 @@ impl Session {
                 return Poll::Ready(error);
             }
             if self.conn.is_clogged() {
-                // Nothing is read from a client that does not read our frames.
+                // Nothing is read from a client that does not read the frames sent to it.
                 self.expect(flushed);
                 return Poll::Pending;
             }
@@ -214,7 +214,7 @@ impl Session {
                 return Poll::Pending;
             }
             if self.turn.is_over() {
-                // It is not the client's fault that nothing happens meanwhile.
+                // The client does not cause this wait, so no deadline runs.
                 self.idle.disarm();
                 self.awaited = Awaited::Nothing;
                 self.turn.wait_for_next(&self.conn.reactor.h2_turns, cx);
@@ -237,7 +237,7 @@ impl Session {
         }
     }
 
-    /// Acts upon the frames that are there, for as long as what they cause finds room.
+    /// Handles the frames that were read, for as long as there is room for the frames that they cause.
     fn act(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
         while !self.turn.is_over()
             && let Some(header) = self.buffer.frame()
@@ -255,12 +255,12 @@ impl Session {
             outcome?;
         }
         let begun = FrameHeader::read(self.buffer.held());
-        // How slow DATA may come is the request's concern: its body has limits of its own.
+        // The rate of DATA is limited by the request: its body has limits of its own.
         let is_data = begun.is_some_and(|header| header.kind() == Some(Kind::Data));
         if self.receiver.is_in_block() || !(self.buffer.is_empty() || is_data) {
             self.begun.get_or_insert(self.idle.now());
         } else {
-            // The first bytes of a frame may not have shown yet that it is DATA.
+            // The first bytes of a frame may not show yet whether it is DATA.
             self.begun = None;
         }
         match begun {
@@ -269,7 +269,7 @@ impl Session {
         }
     }
 
-    /// Sets the deadline for what is waited for.
+    /// Sets the deadline for the next event.
     fn expect(&mut self, flushed: Flush) {
         let awaited = match flushed {
             Flush::Blocked => Awaited::Progress,
@@ -297,7 +297,7 @@ impl Session {
         self.awaited = awaited;
     }
 
-    /// The client must take something in time, and all of what waits now before `send_timeout`.
+    /// Sets the deadline for the client to take some bytes, and all bytes that wait now before `send_timeout`.
     fn expect_progress(&mut self, params: &Params) {
         let (now, taken) = (self.idle.now(), self.conn.taken());
         if self.blocked.is_none_or(|blocked| taken >= blocked.goal) {
@@ -310,18 +310,18 @@ impl Session {
         self.idle.arm(now, limit.min(self.blocked_left(params)));
     }
 
-    /// Returns the seconds that are left for the client to take all that waited when the socket became full.
+    /// Returns the seconds left for the client to take all bytes that waited when the socket became full.
     fn blocked_left(&self, params: &Params) -> f64 {
         let total = clock::limit(self.conn.sess.send_timeout.get(params.send_timeout));
         self.blocked.map_or(total, |blocked| total - self.idle.now().since(blocked.since))
     }
 
-    /// Requests are being served; one whose head has not come whole does not count.
+    /// Returns whether requests are being served. One whose head is incomplete does not count.
     fn is_at_work(&self) -> bool {
         self.conn.streams() > usize::from(self.receiver.is_opening())
     }
 
-    /// The deadline is over; why that ends the connection, if it does.
+    /// Handles an expired deadline. Returns the error if it ends the connection.
     fn expired(&mut self) -> Option<Error> {
         let awaited = std::mem::replace(&mut self.awaited, Awaited::Nothing);
         match awaited {
@@ -332,7 +332,7 @@ impl Session {
                 } else if self.conn.taken() == self.taken {
                     self.conn.stalled("idle_send_timeout");
                 }
-                // Else a stream was sending meanwhile.
+                // Otherwise a stream was sending meanwhile.
                 self.conn.error()
             }
             Awaited::Rest if self.begun.is_none() => None,
@@ -355,7 +355,7 @@ impl Session {
         Error::Connection(Reason::NoError)
     }
 
-    /// Says goodbye and waits until no request is left that knows this connection.
+    /// Sends GOAWAY and waits until no request of this connection is left.
     async fn end(&mut self, error: Error) {
         let conn = self.conn.clone();
         self.turn = Turn::default();

@@ -1,5 +1,5 @@
-//! One stream: what its request and its connection know of each other. The request reads its body here and
-//! waits here for windows; the connection's own task puts in what the client sends.
+//! One stream: the state that its request and its connection share. The request reads its body here and waits
+//! here for windows. The connection's own task adds the bytes that the client sends.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -18,7 +18,7 @@ use super::intake::Intake;
 use super::output::SendLimits;
 use crate::clock;
 
-/// A stream that ended under its request; what it was is known to the stream.
+/// The error of a stream that ended before its request. The stream records the reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Gone;
 
@@ -31,14 +31,14 @@ pub struct Stream {
     cancelled: Cell<bool>,
     /// The state of the stream by the rules of the protocol.
     pub proto: RefCell<Protocol>,
-    /// Counts among the open ones.
+    /// The stream counts as one of the open ones.
     counted: Cell<bool>,
     intake: RefCell<Option<Intake>>,
     /// Wakers for the body, for a window, and for the end of the stream.
     reader: RefCell<Option<Waker>>,
     sender: RefCell<Option<Waker>>,
     watcher: RefCell<Option<Waker>>,
-    /// When the response must have gone out.
+    /// The time by which the response must be sent.
     pub send_by: Cell<Option<Instant>>,
     /// The parameter whose limit ended the response.
     limit_hit: Cell<Option<&'static str>>,
@@ -55,7 +55,7 @@ impl Member for Stream {
 }
 
 impl Stream {
-    /// Enters the connection's streams.
+    /// Opens a stream and adds it to the connection's.
     pub fn open(conn: &Rc<Conn>, id: u32, t_first: f64) -> Rc<Stream> {
         let stream = Rc::new(Stream {
             id,
@@ -86,7 +86,7 @@ impl Stream {
         stream.downcast().ok()
     }
 
-    /// Does something with each of the connection's streams.
+    /// Calls a function with each of the connection's streams.
     pub fn each(conn: &Conn, mut work: impl FnMut(&Stream)) {
         conn.each_stream(|stream| {
             let stream: &dyn Any = stream;
@@ -98,7 +98,7 @@ impl Stream {
         self.conn.tx().as_fd()
     }
 
-    /// Why nothing more can come or go.
+    /// Returns the error that ended the stream or the connection, if one did.
     pub fn error(&self) -> Option<Error> {
         self.error.get().or_else(|| self.conn.error())
     }
@@ -110,7 +110,7 @@ impl Stream {
         self.wake();
     }
 
-    /// Waits until nothing can come or go any more.
+    /// Waits until the stream or the connection has ended.
     pub async fn gone(&self) {
         std::future::poll_fn(|cx| {
             if self.error().is_some() {
@@ -122,19 +122,19 @@ impl Stream {
         .await;
     }
 
-    /// It does not count towards the limit of open streams any more.
+    /// Removes the stream from the count of open streams.
     pub fn discount(&self) {
         if self.counted.replace(false) {
             self.conn.rules.borrow_mut().close_one();
         }
     }
 
-    /// All of the response was said, or that none comes.
+    /// Returns whether the response is fully queued, or was cancelled.
     pub fn is_answered(&self) -> bool {
         !self.counted.get()
     }
 
-    /// Ends the stream with its request. A fetch that still reads the body, to pass it on, gets no more of it.
+    /// Ends the stream with its request. A fetch that still forwards the body gets no more of it.
     pub fn close(&self) {
         self.discount();
         self.fail(Error::Stream(Reason::StreamClosed));
@@ -142,7 +142,7 @@ impl Stream {
         self.conn.leave(self.id);
     }
 
-    /// The client wants no more of it.
+    /// Ends a stream that the client has reset.
     pub fn cancel(&self, error: Error) {
         self.cancelled.set(true);
         self.kill(error);
@@ -152,7 +152,7 @@ impl Stream {
         self.cancelled.get()
     }
 
-    /// The client wants no more of it, or the connection ends.
+    /// Ends a stream that the client has reset, or whose connection ends.
     pub fn kill(&self, error: Error) {
         let state = self.proto.borrow().state.number();
         self.conn.log(Tag::Debug, format_args!("KILL st={} state={state} sched=1", self.id));
@@ -160,7 +160,7 @@ impl Stream {
         self.fail(error);
     }
 
-    /// Tells the client that nothing more comes on this stream.
+    /// Resets the stream.
     pub fn reset(&self, error: Error) {
         self.fail(error);
         self.discount();
@@ -173,7 +173,7 @@ impl Stream {
         self.proto.borrow().state >= State::HalfClosedRemote
     }
 
-    /// The client has sent all of its request.
+    /// Records that the client has sent its whole request.
     pub fn end(&self) {
         if let Some(intake) = self.intake.borrow_mut().as_mut() {
             intake.end();
@@ -194,7 +194,7 @@ impl Stream {
         kept
     }
 
-    /// Bytes of body that nobody has read yet.
+    /// Returns the number of bytes of body that were received and not read.
     pub fn held(&self) -> u64 {
         self.intake.borrow().as_ref().map_or(0, Intake::held)
     }
@@ -221,12 +221,12 @@ impl Stream {
         Poll::Pending
     }
 
-    /// All of the body was sent and read.
+    /// Returns whether the whole body was received and read.
     pub fn is_drained(&self) -> bool {
         self.has_ended() && self.held() == 0
     }
 
-    /// The client may send as much more as was read.
+    /// Opens the client's window by the number of bytes that were read.
     fn widen(&self) {
         let params = self.conn.reactor.params();
         if self.has_ended() {
@@ -240,7 +240,7 @@ impl Stream {
         }
     }
 
-    /// The rest of the body is not wanted, or does not come.
+    /// Discards the rest of the body, which is not needed or does not come.
     pub fn refuse_body(&self) {
         if self.error().is_none() {
             self.reset(Error::Stream(Reason::RefusedStream));
@@ -249,7 +249,7 @@ impl Stream {
 
     // The response.
 
-    /// Waits until something of the response may be sent, and takes as much of the windows as is wanted.
+    /// Waits until the windows are open, and takes up to `wanted` bytes of credit.
     pub async fn window(&self, wanted: usize) -> Result<usize, Gone> {
         if self.error().is_some() {
             return Err(Gone);
@@ -263,7 +263,7 @@ impl Stream {
         Ok(taken)
     }
 
-    /// Gives back what was taken and not used.
+    /// Gives unused credit back to the windows.
     pub fn return_window(&self, unused: usize) {
         if unused > 0 {
             self.proto.borrow_mut().send.adjust(unused as i64);
@@ -295,7 +295,7 @@ impl Stream {
         if self.error().is_some() { Err(Gone) } else { Ok(()) }
     }
 
-    /// A client that takes what it gets too slowly does not get the rest.
+    /// Fails if the client has exceeded the time for the whole response.
     pub fn check_time(&self) -> Result<(), Gone> {
         if self.send_by.get().is_none_or(|by| Instant::now() < by) {
             return Ok(());
@@ -304,7 +304,7 @@ impl Stream {
         Err(Gone)
     }
 
-    /// The client opens no window, or takes too long for all of the response.
+    /// Ends a response whose client opens no window, or takes too long.
     fn give_up(&self, window: bool) {
         let (id, conn) = (self.id, &self.conn);
         self.limit_hit.set(Some(if window { "h2_window_timeout" } else { "send_timeout" }));
@@ -321,7 +321,7 @@ impl Stream {
         self.reset(Error::Stream(Reason::BrokeWindow));
     }
 
-    /// How long the client may take over this response.
+    /// Returns the time limits for the client to take this response.
     pub fn limits(&self, params: &Params) -> SendLimits {
         SendLimits { idle: self.conn.sess.send_idle_limit(params), by: self.send_by.get() }
     }

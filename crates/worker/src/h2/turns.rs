@@ -1,6 +1,6 @@
-//! Turns of connections that have much to say. One whose turn is over goes on when those before it had another one; one
-//! of them does at a time, and between two the reactor serves everybody else. Were each woken at once, a client that
-//! opens many connections would make the others wait for a turn of all of them.
+//! Turns of connections with many frames. A connection whose turn is over continues after those before it in the queue
+//! had theirs. One connection of the queue runs at a time, and between two the reactor serves all others. If each were
+//! woken at once, a client with many connections would make the others wait for a turn of all of them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,9 +9,9 @@ use std::task::{Context, Poll, ready};
 
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-/// The frames that a turn allows for.
+/// The number of frames in a turn.
 const FRAMES: u32 = 1000;
-/// The frames that a request counts for if it was answered at once, and if it waits for something.
+/// The number of frames that a request counts for: if it was answered at once, and if it has to wait.
 const SERVED: u32 = 20;
 const BEGUN: u32 = 250;
 
@@ -31,7 +31,7 @@ impl Default for Turns {
 pub struct Turn {
     left: u32,
     next: Option<Pin<Box<dyn Future<Output = Result<Permit, AcquireError>>>>>,
-    /// It was called: the others of the queue wait until this turn ends.
+    /// Present during a turn from the queue. The others of the queue wait until it ends.
     permit: Option<Permit>,
 }
 
@@ -39,7 +39,7 @@ impl Turn {
     /// Begins a turn, unless the connection waits for it.
     pub fn poll_begin(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(next) = &mut self.next {
-            // It fails where the semaphore was closed, which it never is.
+            // This fails only if the semaphore is closed, which it never is.
             self.permit = ready!(next.as_mut().poll(cx)).ok();
             self.next = None;
         }
@@ -47,7 +47,7 @@ impl Turn {
         Poll::Ready(())
     }
 
-    /// Nothing is left to do for now.
+    /// Ends the turn, because nothing is left to do.
     pub fn end(&mut self) {
         drop(self.permit.take());
     }
@@ -64,7 +64,7 @@ impl Turn {
         self.left = self.left.saturating_sub(if is_served { SERVED } else { BEGUN });
     }
 
-    /// Ends the turn, and waits for the next one behind those who do already.
+    /// Ends the turn, and joins the end of the queue for the next one.
     pub fn wait_for_next(&mut self, turns: &Turns, cx: &Context<'_>) {
         self.end();
         self.next = Some(Box::pin(turns.0.clone().acquire_owned()));

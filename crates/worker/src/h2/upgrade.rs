@@ -18,19 +18,19 @@ const SWITCHING: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgra
 const UPGRADE: HeaderName<'static> = HeaderName::new(b"Upgrade");
 const HTTP2_SETTINGS: HeaderName<'static> = HeaderName::new(b"HTTP2-Settings");
 
-/// A connection that was HTTP/1 until now.
+/// A connection that changes from HTTP/1 to HTTP/2.
 pub struct Upgrade {
     pub conn: Rc<Conn>,
     pub slot: TransactionSlot<Req>,
 }
 
-/// Whether the request asks for HTTP/2.
+/// Returns whether the request asks for HTTP/2.
 #[inline]
 pub fn is_wanted(req: &Req) -> bool {
     req.http.get(&req.task.ws, UPGRADE).is_some_and(|value| value.eq_ignore_ascii_case(b"h2c"))
 }
 
-/// Asks the client to go on with HTTP/2 and waits until it does. Gives the request back if that fails.
+/// Sends 101 (Switching Protocols) and waits for the client's preface. Gives the request back on failure.
 pub async fn upgrade(
     arrival: &mut Arrival,
     mut slot: TransactionSlot<Req>,

@@ -67,7 +67,7 @@ pub struct Check {
     pub equals: u32,
 }
 
-/// When a call is allowed.
+/// The conditions under which a call is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Number of the call.
@@ -79,12 +79,12 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Gives the same verdict whatever the arguments are.
+    /// Returns a rule with the same verdict for all arguments.
     pub fn always(call: u32, verdict: Verdict) -> Rule {
         Rule { call, allowed: Vec::new(), otherwise: verdict }
     }
 
-    /// Allows the call where one of the `allowed` sets of checks holds.
+    /// Returns a rule that allows the call where all checks of one set in `allowed` hold.
     pub fn when(call: u32, allowed: Vec<Vec<Check>>, otherwise: Verdict) -> Rule {
         Rule { call, allowed, otherwise }
     }

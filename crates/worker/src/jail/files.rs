@@ -1,8 +1,8 @@
-//! Landlock: which files a worker may open. Descriptors that it inherited (storage, sockets) are not affected.
+//! The files that a worker may open, by Landlock. Descriptors that it inherited (storage, sockets) are not affected.
 //!
-//! It writes in one directory only, where its shared memory is, and starts no program. The parameter `jail_read` lists
-//! the files that it may read; the default is everything that its user may, because VCL names files by their paths
-//! (std.fileread, password files, geographic databases).
+//! The worker writes in one directory only, where its shared memory is, and starts no program. The parameter
+//! `jail_read` lists the files that it may read; the default is everything that its user may, because VCL names files
+//! by their paths (std.fileread, password files, geographic databases).
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
@@ -29,8 +29,9 @@ const SCOPE_SIGNAL: u64 = 1 << 1;
 const READ: u64 = READ_FILE | READ_DIR;
 const SHARED_MEMORY: u64 = READ | WRITE_FILE | REMOVE_FILE | MAKE_REGULAR | TRUNCATE;
 
-/// The worker's own reading when `jail_read` is narrow: the resolver's files and modules, time zones, names of users,
-/// and its own program and mappings for backtraces. Directories, because such files are replaced by others.
+/// Paths that the worker itself reads, beside those of `jail_read`: the resolver's files and modules, time zones, names
+/// of users, and its own program and mappings for backtraces. They are directories, because such files are replaced by
+/// others.
 const NEEDED: &[&str] = &[
     "/etc",
     "/lib",
@@ -46,7 +47,8 @@ const NEEDED: &[&str] = &[
     "/proc/self/exe",
 ];
 
-/// Returns what a kernel with this version of Landlock can control; all of it is denied without a rule.
+/// Returns the rights that a kernel with this version of Landlock can control. They are denied unless a rule
+/// allows them.
 fn handled(version: u32) -> Landlock {
     let since = |first: u32, bits: u64| if version >= first { bits } else { 0 };
     Landlock {
@@ -56,7 +58,7 @@ fn handled(version: u32) -> Landlock {
     }
 }
 
-/// Returns the paths to be read: those of `jail_read`, and what is needed beside them.
+/// Returns the paths that may be read: those of `jail_read`, and those that the worker needs.
 fn readable(jail_read: &str) -> Vec<&str> {
     let given = jail_read.split(':').filter(|path| !path.is_empty());
     given.chain(NEEDED.iter().copied()).collect()

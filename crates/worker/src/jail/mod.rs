@@ -1,5 +1,5 @@
-//! The worker's jail: what a worker that was taken over cannot do. It is closed before the worker has threads, and
-//! so holds for all of them.
+//! The worker's jail, which limits a worker that an attacker has taken over. It is closed before the worker has
+//! threads, so it holds for all of them.
 //!
 //! In this order, because each step needs rights that a later one gives up: namespaces, capabilities, user, no new
 //! privileges, files (Landlock), system calls (seccomp). A kernel or a container that lacks one of them does not

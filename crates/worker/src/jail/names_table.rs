@@ -1,4 +1,4 @@
-//! Names and numbers of the system calls: rules are written with names, and last words show them.
+//! Names and numbers of the system calls. Rules are written with names, and panic messages show them.
 
 macro_rules! calls {
     ($($name:ident,)*) => { &[$((stringify!($name), libc::$name)),*] };

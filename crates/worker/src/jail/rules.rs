@@ -1,9 +1,9 @@
 //! The system calls that a worker may make. Pure: numbers in, a seccomp program out.
 //!
-//! The list contains what the worker was seen to call under all test cases, and what the C library calls for it:
-//! memory, threads, name resolution with its modules (`nsswitch.conf`), and backtraces. Everything else traps, above
-//! all what an intruder needs next: another program, another process, another identity, new mounts, raw sockets,
-//! kernel interfaces with a history (io_uring, bpf, userfaultfd, keyrings), and code that is written at run time.
+//! The list contains the calls of the worker under all test cases, and those of the C library for it: memory, threads,
+//! name resolution with its modules (`nsswitch.conf`), and backtraces. All other calls trap, above all those that an
+//! intruder needs next: another program, another process, another identity, new mounts, raw sockets, kernel interfaces
+//! with a history of faults (io_uring, bpf, userfaultfd, keyrings), and code that is written at run time.
 
 use super::bpf::{self, Check, Instruction, Rule, Verdict};
 use super::names_table as names;
@@ -98,7 +98,7 @@ const EXECUTABLE: u32 = libc::PROT_EXEC as u32;
 const WRITABLE: u32 = libc::PROT_WRITE as u32;
 /// Bits of `type` that are not the type.
 const SOCKET_TYPE: u32 = 0xff;
-/// Flags of a new thread that would make it more, or less, than a thread of this process.
+/// The flags that a new thread must have, and those that it must not have.
 const THREAD: u32 = (libc::CLONE_THREAD | libc::CLONE_VM) as u32;
 const NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWUTS
@@ -137,7 +137,7 @@ fn one_of(argument: u8, values: impl IntoIterator<Item = u32>) -> Vec<Vec<Check>
     values.into_iter().map(|value| vec![is(argument, value)]).collect()
 }
 
-/// Refuses with an error number what libraries try and can do without.
+/// Returns a verdict that refuses with an error number, for calls that libraries try and can do without.
 fn refuse(errno: i32) -> Verdict {
     Verdict::Refuse(errno as u16)
 }

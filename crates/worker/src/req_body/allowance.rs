@@ -9,22 +9,22 @@ use tokio::time::Instant;
 
 use crate::clock;
 
-/// How many times `timeout_idle` a client may save up.
+/// The maximum that a client may save up, in multiples of `timeout_idle`.
 const SAVED_IDLES: f64 = 6.0;
 
 /// The seconds for which a body's client may still be waited for. Waiting spends them and bytes earn them, up to a
-/// maximum: bytes that came long ago do not pay for a trickle.
+/// maximum, so that early bytes do not pay for a later trickle.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Allowance {
     spent: f64,
 }
 
-/// Why no bytes came.
+/// The reason for which no bytes came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missed {
     /// The client is gone, or sent nothing for `timeout_idle`.
     Bytes,
-    /// The client is slower than it may be.
+    /// The client is slower than the minimum rate.
     Rate,
 }
 
@@ -33,12 +33,12 @@ fn maximum(params: &Params) -> f64 {
 }
 
 impl Allowance {
-    /// Returns how long may be waited for the next byte.
-    pub fn left(&self, params: &Params) -> f64 {
+    /// Returns the longest wait for the next byte, in seconds.
+    pub fn left(self, params: &Params) -> f64 {
         (maximum(params) - self.spent).max(0.0)
     }
 
-    /// Waits for what `read` gives, as long as the client is fast enough. Reads the clock only if it has to wait.
+    /// Waits for the result of `read`, as long as the client is fast enough. Reads the clock only if it has to wait.
     pub async fn wait(
         &mut self,
         params: &Params,
@@ -68,7 +68,7 @@ impl Allowance {
         }
     }
 
-    /// So many bytes came after so many seconds of waiting.
+    /// Accounts for bytes that came after so many seconds of waiting.
     pub fn account(&mut self, bytes: usize, waited: f64, params: &Params) {
         if params.req_body_min_rate > 0 {
             let earned = bytes as f64 / params.req_body_min_rate as f64;
@@ -81,7 +81,7 @@ impl Allowance {
 mod tests {
     use super::*;
 
-    /// Sends pieces of `bytes` every `seconds`; returns when the body is given up, or infinity.
+    /// Sends pieces of `bytes` every `seconds`. Returns the time when the body is given up, or infinity.
     fn given_up(params: &Params, bytes: usize, seconds: f64) -> f64 {
         let (mut allowance, mut now) = (Allowance::default(), 0.0);
         for _ in 0..100_000 {

@@ -2,25 +2,25 @@
 
 use super::allowance::Missed;
 
-/// Why a body ended early.
+/// The reason for which a body ended early.
 #[derive(Debug)]
 pub enum BodyError {
-    /// Nowhere to begin keeping it; the text is for the log.
+    /// There is no storage to keep it in. The text is for the log.
     NoPlace(String),
-    /// No room to keep all of it.
+    /// There is no room to keep all of it.
     NoRoom,
-    /// The framing is wrong; the text is for the log.
+    /// The framing is wrong. The text is for the log.
     Framing(&'static str),
     /// A filter failed. The reason is logged with the report of the filters.
     Filter,
-    /// More than the limit given.
+    /// The body exceeds the given limit.
     TooBig,
-    /// It came slower than `req_body_min_rate`.
+    /// The body came slower than `req_body_min_rate`.
     TooSlow,
 }
 
 impl BodyError {
-    /// Bytes did not come; `text` is for the log unless the rate was at fault.
+    /// Returns the error for bytes that did not come. `text` is for the log, unless the rate was at fault.
     pub fn missed(missed: Missed, text: &'static str) -> BodyError {
         match missed {
             Missed::Bytes => BodyError::Framing(text),

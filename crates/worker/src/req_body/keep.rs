@@ -7,13 +7,13 @@ use lacquer_cache::{BodyWriter, ChunkSizes, Nuke, Object, ObjectSpec, Stevedore,
 use super::BodyError;
 use crate::shared::Shared;
 
-/// Where a body is kept that only its request reads.
+/// The storage of a body that only its request reads.
 pub struct Keep<'k> {
     pub shared: &'k Shared,
     pub stevedore: &'k Stevedore,
-    /// So many objects may go for each piece.
+    /// The number of objects that may be evicted for each piece.
     pub nuke_limit: u32,
-    /// Told of each that goes.
+    /// Called for each object that is evicted.
     pub evicted: fn(&Shared, &str),
 }
 

@@ -1,4 +1,4 @@
-//! The body of a client's request: where its bytes are and how they are framed.
+//! The body of a client's request: the source of its bytes, and their framing.
 //!
 //! The reader of the body owns the receiving half of the connection while it reads: the session between
 //! requests, the fetch while it forwards the body.
@@ -30,7 +30,7 @@ pub use rx::Rx;
 pub struct ReqBody {
     /// Absent while a fetch has it.
     pub rx: Option<Rx>,
-    /// The stream that the body comes by instead, on a connection with several streams at a time.
+    /// The stream that the body comes by instead, over HTTP/2.
     stream: Option<Rc<Stream>>,
     status: BodyStatus,
     length: u64,
@@ -44,7 +44,7 @@ pub struct ReqBody {
     framing: BodyStatus,
     /// Filters that the body goes through when it is read.
     pub filters: Option<Box<BodyFilters>>,
-    /// Reading has begun, which the request's log records.
+    /// Reading has begun, and the request's log has to record it.
     begun: bool,
     /// The fault of the body, for the request's log, and the time when reading ended.
     fault: Option<BodyError>,
@@ -53,7 +53,7 @@ pub struct ReqBody {
     buffer: Vec<u8>,
 }
 
-/// How a body was read, for the log.
+/// The reading of a body, for the log.
 pub struct Reading {
     pub fault: Option<BodyError>,
     pub ended: f64,
@@ -95,7 +95,7 @@ impl ReqBody {
         ReqBody { stream: Some(stream), ..ReqBody::new(None, framing) }
     }
 
-    /// Nothing of the body is left on the connection.
+    /// Returns whether nothing of the body is left on the connection.
     pub fn is_settled(&self) -> bool {
         self.is_done() || !(self.is_available() || self.status == BodyStatus::Error)
     }
@@ -108,17 +108,17 @@ impl ReqBody {
         self.status = status;
     }
 
-    /// Not yet read, and to be read at most once.
+    /// Returns whether there is a body that was not read yet, and can be read only once.
     pub fn is_available(&self) -> bool {
         matches!(self.status, BodyStatus::Length | BodyStatus::Chunked | BodyStatus::Eof)
     }
 
-    /// How long the body will be, if that is known.
+    /// Returns the length of the body, if it is known.
     pub fn announced(&self) -> Option<u64> {
         (self.status == BodyStatus::Length && !self.is_resized()).then_some(self.length)
     }
 
-    /// Filters make it longer or shorter than it comes.
+    /// Returns whether filters change the length of the body.
     pub fn is_resized(&self) -> bool {
         self.filters.as_ref().is_some_and(|filters| filters.resize())
     }
@@ -131,12 +131,12 @@ impl ReqBody {
         self.cached.clone()
     }
 
-    /// Something came of it since the last account.
+    /// Returns whether bytes came since they were last counted.
     pub fn was_read(&self) -> bool {
         self.reads > 0
     }
 
-    /// Reads, and body bytes received by them, since the last call.
+    /// Returns the number of reads, and of body bytes received by them, since the last call.
     pub fn take_counted(&mut self) -> (u64, u64) {
         (std::mem::take(&mut self.reads), std::mem::take(&mut self.counted))
     }
@@ -149,7 +149,7 @@ impl ReqBody {
         begun.then_some(Reading { fault, ended: self.ended })
     }
 
-    /// Marks the body as being read; the reader gets all that reading needs.
+    /// Marks the body as being read. Returns the reader.
     pub fn take(&mut self) -> ReqBody {
         let reader = ReqBody {
             status: self.status,
@@ -168,13 +168,13 @@ impl ReqBody {
         reader
     }
 
-    /// The reader is done; the connection comes back.
+    /// Takes the connection back from a reader that is done.
     pub fn give_back(&mut self, reader: ReqBody) {
         self.counted += reader.counted;
         self.reads += reader.reads;
         self.begun = reader.begun;
         self.ended = reader.ended;
-        // A failed body stays failed: it is not known where the next request begins.
+        // A failed body stays failed, because the beginning of the next request is not known.
         let taken = reader.status != BodyStatus::Error && reader.is_done();
         self.fault = reader.fault;
         self.status = if taken { BodyStatus::Taken } else { reader.status };
@@ -186,7 +186,7 @@ impl ReqBody {
         self.buffer = reader.buffer;
     }
 
-    /// All of it was read.
+    /// Returns whether the whole body was read.
     pub fn is_done(&self) -> bool {
         match self.status {
             BodyStatus::Length | BodyStatus::Eof if self.stream.is_some() => self.stream_is_drained(),
@@ -197,7 +197,7 @@ impl ReqBody {
         }
     }
 
-    /// The next piece of the body; empty at its end.
+    /// Returns the next piece of the body, which is empty at its end.
     pub async fn next(&mut self, params: &Params) -> Result<&[u8], BodyError> {
         if self.filters.is_some() {
             Box::pin(self.next_filtered(params)).await
@@ -206,7 +206,7 @@ impl ReqBody {
         }
     }
 
-    /// The next piece that comes out of the filters.
+    /// Returns the next output of the filters.
     async fn next_filtered(&mut self, params: &Params) -> Result<&[u8], BodyError> {
         let Some(mut filters) = self.filters.take() else { return Ok(&[]) };
         let outcome = self.filter_more(&mut filters, params).await;
@@ -214,7 +214,7 @@ impl ReqBody {
         outcome.map(|()| filters.out())
     }
 
-    /// Reads until the filters have made something, or all.
+    /// Reads until the filters have output, or the body ends.
     async fn filter_more(&mut self, filters: &mut BodyFilters, params: &Params) -> Result<(), BodyError> {
         loop {
             if !filters.is_broken() {
@@ -232,13 +232,13 @@ impl ReqBody {
         }
     }
 
-    /// The next piece as it comes from the client.
+    /// Returns the next piece as it comes from the client.
     async fn receive(&mut self, params: &Params) -> Result<&[u8], BodyError> {
         let (from, to) = self.receive_range(params).await?;
         Ok(&self.buffer[from..to])
     }
 
-    /// Returns where in the buffer the next piece is; nowhere if there is none.
+    /// Returns the range of the next piece in the buffer, which is empty at the end.
     async fn receive_range(&mut self, params: &Params) -> Result<(usize, usize), BodyError> {
         if self.is_done() {
             return Ok((0, 0));
@@ -265,13 +265,13 @@ impl ReqBody {
         }
     }
 
-    /// Returns how many bytes are read at a time. The limit is higher for a stream: its client may send more once
+    /// Returns the number of bytes that are read at a time. It is larger for a stream, whose client may send more once
     /// the bytes were read.
     fn step(&self, params: &Params) -> usize {
         if self.stream.is_some() { (params.fetch_chunksize as usize).clamp(STEP, STEP_MAX) } else { STEP }
     }
 
-    /// A stream's body ends where the client says so, whatever length was announced.
+    /// Returns whether a stream's body has ended. The client marks the end, whatever length was announced.
     fn stream_is_drained(&self) -> bool {
         self.stream.as_ref().is_some_and(|stream| stream.is_drained())
     }
@@ -319,12 +319,12 @@ impl ReqBody {
         }
     }
 
-    /// Remembers for the request's log what was wrong.
+    /// Records a fault for the request's log.
     pub fn fail(&mut self, fault: BodyError) {
         self.fault = Some(fault);
     }
 
-    /// Reads and forgets the rest; false if that cannot be.
+    /// Reads and discards the rest. Returns false on failure.
     pub async fn drain(&mut self, params: &Params) -> bool {
         loop {
             match self.receive(params).await {

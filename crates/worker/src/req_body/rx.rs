@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use lacquer_backend::RxHalf;
 
-/// The receiving half with what was read beyond the last message.
+/// The receiving half of a connection, with the bytes that were read beyond the last message.
 pub struct Rx {
     pub half: RxHalf,
     pub pending: Vec<u8>,
@@ -16,7 +16,7 @@ impl Rx {
         Rx { half, pending: Vec::new() }
     }
 
-    /// Bytes that are there already, else what the socket has.
+    /// Returns bytes that were read ahead, or else bytes from the socket.
     pub fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         if self.pending.is_empty() {
             return self.half.poll_read(cx, buf);
@@ -24,7 +24,7 @@ impl Rx {
         Poll::Ready(Ok(self.take_pending(buf)))
     }
 
-    /// As `poll_read`; `None` if there is nothing at the moment.
+    /// Does the same as `poll_read`, but returns `None` if there are no bytes at the moment.
     pub fn try_read(&mut self, buf: &mut [u8]) -> Option<io::Result<usize>> {
         if self.pending.is_empty() {
             return match self.half.try_read(buf) {
@@ -46,7 +46,7 @@ impl Rx {
         std::future::poll_fn(|cx| self.poll_read(cx, buf)).await
     }
 
-    /// Some of what comes next was read already.
+    /// Returns whether bytes of the next message were read already.
     pub fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }

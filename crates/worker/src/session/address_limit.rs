@@ -1,4 +1,4 @@
-//! The limits of a client's address: how many connections it may have, and how many requests at work.
+//! The limits of a client's address on connections and on requests at work.
 
 use lacquer_http::SessClose;
 use lacquer_shm::{Tag, Vxid};
@@ -22,8 +22,8 @@ pub fn admit(reactor: &Reactor, sess: &Sess) -> Result<(), SessClose> {
     Err(SessClose::Overload)
 }
 
-/// Counts the request for as long as it exists. Returns false, after the log knows why, if its address has as many at
-/// work as it may.
+/// Counts the request for as long as it exists. Returns false, with the reason in the log, if its address has as many
+/// at work as it may.
 #[inline]
 pub fn begin_request(req: &mut Req) -> bool {
     req.task.params.client_max_requests == 0 || req.at_work.is_some() || count_request(req)

@@ -1,4 +1,4 @@
-//! A request made of a head, or the reason why it is none.
+//! Makes a request of a head, or refuses it.
 
 use std::rc::Rc;
 
@@ -21,11 +21,11 @@ use crate::transaction_slot::TransactionSlot;
 /// The result of [`begin`].
 pub enum Begun {
     Request(TransactionSlot<Req>),
-    /// The head is not HTTP, or its address has too many requests at work. The response has this status.
+    /// The head is malformed, or its address has too many requests at work. The response has this status.
     Refused(TransactionSlot<Req>, u16),
-    /// The client speaks HTTP/2, and knows that we do.
+    /// The client uses HTTP/2 without an upgrade.
     Http2,
-    /// The client asks to go on with HTTP/2.
+    /// The client asks for an upgrade to HTTP/2.
     Upgrade(TransactionSlot<Req>),
     Closed(SessClose),
 }
@@ -94,7 +94,7 @@ pub fn begin(
     Begun::Request(slot)
 }
 
-/// The head is a request's: what came behind it waits, and the body may be read.
+/// Accepts a head: keeps the bytes behind it, and sets up the request's body.
 fn accept(req: &mut Req, connection: &mut Connection, head: &Head, parsed: &h1::RequestHead) {
     let memory = &mut req.task.ws;
     let surplus = head.rx.tail(parsed.len);
@@ -118,7 +118,7 @@ fn accept(req: &mut Req, connection: &mut Connection, head: &Head, parsed: &h1::
     req.task.log.put(Tag::VCL_use, req.task.vcl.name.as_bytes());
 }
 
-/// The target's authority took the place of Host.
+/// Logs that the target's authority replaced Host.
 fn log_rehost(req: &mut Req, old: Text) {
     let (ws, log) = (&req.task.ws, &mut req.task.log);
     if old.is_some() {
@@ -129,7 +129,7 @@ fn log_rehost(req: &mut Req, old: Text) {
     }
 }
 
-/// A request that is refused before its body is looked for: the connection ends with it.
+/// Logs a request that is refused before its body is read. The connection ends with it.
 #[cold]
 fn log_unserved(req: &mut Req, head: &Head) {
     crate::client::log_start(req);
@@ -138,7 +138,7 @@ fn log_unserved(req: &mut Req, head: &Head) {
     req.close = Some(SessClose::Overload);
 }
 
-/// A head that is not HTTP: the log gets it as it came.
+/// Logs a malformed head as it came.
 fn log_garbage(req: &mut Req, head: &Head, bad: &h1::BadHead) {
     let (ws, log) = (&req.task.ws, &mut req.task.log);
     if let Some(bogo) = &bad.bogo {
@@ -153,7 +153,7 @@ fn log_garbage(req: &mut Req, head: &Head, bad: &h1::BadHead) {
     req.close = Some(SessClose::RxJunk);
 }
 
-/// Returns whether the connection goes on with HTTP/2, and logs why not.
+/// Returns whether the connection may be upgraded to HTTP/2. Logs the reason if not.
 fn may_upgrade(req: &mut Req) -> bool {
     let is_enabled = req.task.params.feature.has(FeatureBits::HTTP2);
     let decided = request::upgrade_to_h2(is_enabled, req.body.status() != BodyStatus::None);

@@ -1,4 +1,4 @@
-//! A client's open connection: its two halves, and what its session has come to.
+//! A client's open connection: its two halves, and the progress of its session.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use crate::linger::linger;
 use crate::reactor::Reactor;
 use crate::req_body::Rx;
 
-/// The connection is open as long as this lives; the reason for its end is decided by [`super::serve`].
+/// A client's connection, which is open as long as this lives. [`super::serve`] decides on the reason for its end.
 pub struct Connection {
     pub sess: Rc<Sess>,
     pub tx: Rc<ClientSocket>,
@@ -18,19 +18,19 @@ pub struct Connection {
     pub idle: Rc<Deadline>,
     /// Bytes of a head that is not complete yet.
     pub received: usize,
-    /// The client may not have sent all of it yet when the connection ends.
+    /// The connection ends before all of a request was read, so the client may still be sending.
     pub unread: bool,
-    /// It has asked for something.
+    /// The client has sent a request.
     pub served: bool,
 }
 
 impl Connection {
-    /// Returns how idle the connection is while it waits for a request.
+    /// Returns the idleness of the connection while it waits for a request.
     pub fn idleness(&self) -> Idleness {
         if self.served { Idleness::Kept } else { Idleness::Silent }
     }
 
-    /// Closes it such that a client that may still be sending gets what it was sent.
+    /// Closes the connection so that a client that may still be sending gets the whole response.
     pub async fn close_lingering(mut self: Box<Connection>, reactor: &Reactor) {
         if let Some(rx) = &mut self.rx {
             let seconds = reactor.params().lingering_close;

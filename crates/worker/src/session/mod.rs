@@ -1,6 +1,5 @@
-//! A client's connection, and what is known of it for as long as it lasts. How it is served stands in
-//! [`serve`], how heads come in [`receive`], what is made of them in [`begin`], and how it tells who the client
-//! really is in [`proxy_header`].
+//! A session: a client's connection and its state. [`serve`] runs it, [`receive`] reads heads, [`begin`] makes requests
+//! of them, and [`proxy_header`] reads the client's address from a PROXY header.
 
 mod address_limit;
 mod begin;
@@ -28,10 +27,10 @@ pub use serve::run;
 #[derive(Debug)]
 pub struct Listener {
     pub name: String,
-    /// As given with `-a`.
+    /// The address as given with `-a`.
     pub endpoint: String,
     pub proxy: bool,
-    /// Set for UNIX sockets.
+    /// The path of a UNIX socket.
     pub path: Option<String>,
 }
 
@@ -55,12 +54,12 @@ impl Side {
     }
 }
 
-/// IPv4 clients of a dual-stack socket are shown as what they are.
+/// Returns the IPv4 address of an IPv4 client of a dual-stack socket.
 fn canonical(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }
 
-/// A session timeout: the parameter's value unless VCL has said otherwise.
+/// A session timeout: VCL's value if it has set one, else the parameter's.
 #[derive(Debug, Default)]
 pub struct Override(Cell<Option<f64>>);
 
@@ -95,7 +94,7 @@ pub struct Sess {
     pub idle_send_timeout: Override,
     /// The client address's entry among those that have limits.
     pub address: AddressUsage,
-    /// A stand-in for Varnish's workspace of the session, made when it is first asked for.
+    /// A stand-in for Varnish's workspace of the session, created at its first use.
     pub workspace: RefCell<Option<Workspace>>,
 }
 
@@ -151,7 +150,7 @@ impl Sess {
         log.write(Tag::End, vxid, b"");
     }
 
-    /// Names the limit that ends a session whose client was too slow with something.
+    /// Logs the limit that ends a session whose client was too slow.
     #[cold]
     pub fn log_late(&self, log: &Log, what: &str) {
         log.write_fmt(Tag::SessError, Vxid::client(self.vxid), format_args!("Hit timeout_idle in a {what}"));
@@ -161,7 +160,7 @@ impl Sess {
         self.workspace.borrow().as_ref().is_some_and(Workspace::overflowed)
     }
 
-    /// Returns how long the client may take nothing of what it is sent, in seconds.
+    /// Returns the seconds for which the client may take no byte of a response.
     pub fn send_idle_limit(&self, params: &Params) -> f64 {
         self.idle_send_timeout.get(params.idle_send_timeout)
     }

@@ -1,4 +1,4 @@
-//! The PROXY header that a balancer sends before the first request: it says who the client is.
+//! The PROXY header that a balancer sends before the first request. It contains the client's address.
 
 use lacquer_http::SessClose;
 use lacquer_http::proxy_protocol::{self, Scan};
@@ -11,7 +11,7 @@ use crate::clock;
 use crate::reactor::Reactor;
 use crate::req_body::Rx;
 
-/// Reads the header; what came behind it waits for whoever reads next.
+/// Reads the header. Bytes behind it stay for the next reader.
 pub async fn receive(reactor: &Reactor, sess: &mut Sess, rx: &mut Rx) -> Result<(), SessClose> {
     let deadline = Instant::now() + clock::seconds(sess.idle_limit(&reactor.params()));
     let mut buf = Vec::new();

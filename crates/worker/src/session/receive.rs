@@ -1,4 +1,4 @@
-//! The wait for a request on a client's connection, and its head.
+//! Waits for a request on a client's connection, and reads its head.
 
 use std::io;
 use std::task::Poll;
@@ -14,24 +14,24 @@ use crate::reactor::Reactor;
 use crate::req_body::Rx;
 use crate::transaction_buffers::TransactionBuffers;
 
-/// How the wait for a request ended.
+/// The result of a wait for a request.
 pub enum Received {
     Head(Head),
-    /// The socket only seemed to have something, as one that was just accepted may.
+    /// The socket was reported readable but had no bytes, as may happen just after accept.
     Nothing,
     Closed(SessClose),
     /// The head exceeds this parameter.
     Overflow(&'static str),
 }
 
-/// A whole head as it came, and the time of its first and last byte.
+/// A whole head as it came, and the times of its first and last byte.
 pub struct Head {
     pub rx: Text,
     pub first: f64,
     pub complete: f64,
 }
 
-/// Waits for the next request without holding memory for it; true if it lingered for long.
+/// Waits for the next request without holding memory for it. Returns true if the wait was longer than `timeout_linger`.
 pub async fn wait_idle(reactor: &Reactor, connection: &mut Connection) -> Result<bool, SessClose> {
     let params = reactor.params();
     let limit = connection.sess.idle_limit(&params);
@@ -59,7 +59,7 @@ pub async fn wait_idle(reactor: &Reactor, connection: &mut Connection) -> Result
     }
 }
 
-/// Waits until something has arrived; `None` if the time is over first.
+/// Waits until bytes have arrived. Returns `None` if the time is over first.
 async fn readable_until(
     connection: &Connection,
     since: Moment,
@@ -80,7 +80,7 @@ async fn readable_until(
     woken
 }
 
-/// Reads until a whole head is there, or the connection's time is over.
+/// Reads until the head is complete, or the connection's time is over.
 pub async fn receive_head(
     params: &Params,
     connection: &mut Connection,

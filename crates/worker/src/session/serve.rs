@@ -83,7 +83,7 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
         let idle_since = connection.idle.now();
         let mut herded = false;
         if connection.rx.as_ref().is_some_and(Rx::has_pending) {
-            // Bytes behind a PROXY header are the first request's, and do not count as read ahead.
+            // Bytes behind a PROXY header belong to the first request, and do not count as read ahead.
             reactor.counters.sess_readahead.add(u64::from(connection.served));
         } else {
             match wait_idle(reactor, connection).await {
@@ -135,7 +135,7 @@ async fn serve(reactor: &Rc<Reactor>, connection: &mut Connection) -> SessClose 
             },
         };
         if let Some(reason) = ended {
-            // Sessions that end while they are idle count as what ended them.
+            // Sessions that end while they are idle count by the reason alone.
             reactor.counters.sess_closed.add(u64::from(head_came));
             return reason;
         }
@@ -147,7 +147,7 @@ fn charge_partial(reactor: &Reactor, connection: &Connection) {
     reactor.counters.s_req_hdrbytes.add(connection.received as u64);
 }
 
-/// The head of a request exceeds the parameter `limit`.
+/// Refuses a request whose head exceeds the parameter `limit`.
 async fn refuse_overflow(reactor: &Reactor, connection: &Connection, limit: &str) {
     let text = format_args!("Request head exceeds {limit}");
     reactor.shared.log.write_fmt(Tag::SessError, Vxid::client(connection.sess.vxid), text);
@@ -199,7 +199,7 @@ async fn upgrade(
     }
 }
 
-/// Runs the request; a fault in it costs this connection only.
+/// Runs the request. A panic ends this connection only.
 async fn process(
     reactor: &Reactor,
     connection: &mut Connection,

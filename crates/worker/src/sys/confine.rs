@@ -102,8 +102,8 @@ pub fn landlock_enter(ruleset: &OwnedFd) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0_usize) }).map(drop)
 }
 
-/// Moves to a view of the mounts that cannot be written to and knows no set-user-ID programs, and to an empty set
-/// of System V objects. New mounts of the system still appear.
+/// Moves to a read-only view of the mounts without set-user-ID programs, and to an empty set of System V objects. New
+/// mounts of the system still appear.
 pub fn leave_namespaces() -> io::Result<()> {
     let slave = libc::MS_REC | libc::MS_SLAVE;
     let attributes = MountAttributes {
@@ -143,7 +143,7 @@ pub fn drop_bounding_set() {
     }
 }
 
-/// Tries to start a program, in vain: there is no name. Returns unless the jail forbids the call.
+/// Tries to start a program without a name, which always fails. Returns unless the jail forbids the call.
 pub fn try_to_execute() {
     // SAFETY: the kernel reads the name first and fails with EFAULT.
     unsafe { libc::syscall(libc::SYS_execve, 0_usize, 0_usize, 0_usize) };

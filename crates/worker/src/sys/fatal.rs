@@ -1,30 +1,32 @@
-//! The end of the process: last words for the manager's `panic.show`, and the signals that nobody survives.
+//! The end of the process: the panic message for the manager's `panic.show`, and fatal signals.
 
 use std::io::Write;
 use std::os::fd::RawFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-/// SIGQUIT is how the manager ends a worker that does not answer: the words tell where it was.
+/// The fatal signals. The manager sends SIGQUIT to a worker that does not respond; the panic message then
+/// shows where it was.
 const FATAL: [libc::c_int; 7] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGQUIT, libc::SIGSYS];
-/// A broken pipe is an ordinary error; what a terminal or a service sends to a whole group is for the manager.
+/// Ignored signals. A broken pipe is an ordinary error, and the manager handles signals that a terminal or a service
+/// sends to the whole group.
 const IGNORED: [libc::c_int; 3] = [libc::SIGPIPE, libc::SIGINT, libc::SIGHUP];
-/// For the handler, which unwinds the stack and names what it finds there. Not touched until then.
+/// The size of the handler's stack. The handler unwinds and resolves names. The memory is not touched before.
 const HANDLER_STACK: usize = 512 * 1024;
-/// How long the handler may look for words, in seconds.
+/// The seconds that the handler may take for its message.
 const PATIENCE: libc::c_uint = 5;
 
 static LAST_WORDS: AtomicI32 = AtomicI32::new(-1);
 static SAID: AtomicBool = AtomicBool::new(false);
 static DESCRIBE: OnceLock<fn(&str) -> String> = OnceLock::new();
 
-/// Where last words go.
+/// Sets the descriptor that panic messages are written to.
 pub fn set_last_words_fd(fd: RawFd) {
     LAST_WORDS.store(fd, Ordering::Relaxed);
 }
 
-/// Leaves a text for the manager's `panic.show`, in place of any before.
+/// Writes the text for the manager's `panic.show`, in place of any before.
 fn say(text: &[u8]) {
     let fd = LAST_WORDS.load(Ordering::Relaxed);
     if fd >= 0 {
@@ -33,14 +35,14 @@ fn say(text: &[u8]) {
     }
 }
 
-/// Ends the process as a fault does, after its last words.
+/// Writes the panic message and ends the process as a fault does.
 pub fn die(text: &str) -> ! {
     SAID.store(true, Ordering::Relaxed);
     say(text.as_bytes());
     std::process::abort()
 }
 
-/// Fatal signals leave words, which `describe` makes longer.
+/// Handles fatal signals: writes a message, which `describe` then extends.
 pub fn watch_for_faults(describe: fn(&str) -> String) {
     let _ = DESCRIBE.set(describe);
     prepare_thread();
@@ -59,7 +61,7 @@ pub fn watch_for_faults(describe: fn(&str) -> String) {
     }
 }
 
-/// Gives the thread, which is to live as long as the process, a stack for the handler: its own may be the fault.
+/// Gives a thread that lives as long as the process a stack for the handler, because its own stack may be the fault.
 pub fn prepare_thread() {
     let stack = vec![0_u8; HANDLER_STACK].leak();
     let stack = libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: stack.len() };
@@ -67,12 +69,13 @@ pub fn prepare_thread() {
     unsafe { libc::sigaltstack(&raw const stack, std::ptr::null_mut()) };
 }
 
-/// Short words first, without any help. The longer ones need the allocator and the unwinder, which may be what
-/// failed; a second fault then ends the process at once, and an alarm does if they wait for ever.
+/// Writes a short message first, which needs no other code. The longer one needs the allocator and the unwinder, which
+/// may be the cause of the fault. A second fault then ends the process at once, and an alarm ends it if they wait for
+/// ever.
 extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     if !SAID.swap(true, Ordering::Relaxed) {
         let mut short = [0; 200];
-        // SAFETY: the kernel hands over what it knows of the signal, for as long as the handler runs.
+        // SAFETY: the kernel passes a valid structure, which lives as long as the handler runs.
         let length = summarize(signal, unsafe { &*info }, &mut short);
         say(&short[..length]);
         // SAFETY: no pointers; nothing else in the process sets an alarm.
@@ -99,7 +102,7 @@ struct Violation {
 /// `si_code` of a SIGSYS from the filter.
 const SYS_SECCOMP: libc::c_int = 1;
 
-/// Writes the name of the call that the filter did not let pass.
+/// Writes the name of the call that the filter stopped.
 fn name_violation(info: &libc::siginfo_t, out: &mut impl Write) {
     // SAFETY: `siginfo_t` is larger and aligned at least as strictly; all fields are plain numbers.
     let violation = unsafe { &*std::ptr::from_ref(info).cast::<Violation>() };

@@ -1,10 +1,11 @@
-//! The C library's heap: how it is set up, and how free memory goes back to the system.
+//! The C library's heap: its setup, and the return of free memory to the system.
 
-/// Longer blocks are mapped by themselves and unmapped when freed. Fixed, since a threshold that grows with what was
-/// freed, as is the default, keeps more and more after each peak.
+/// The size from which on blocks are mapped by themselves and unmapped when freed. It is fixed, because the default
+/// threshold grows with freed blocks and so keeps more memory after each peak.
 #[cfg(target_env = "gnu")]
 const MAPPED_FROM: libc::c_int = 512 * 1024;
-/// So much may stay free at the end of each thread's heap, or a busy server would take and give it all the time.
+/// The amount that may stay free at the end of each thread's heap. Without it a busy server would take memory and give
+/// it back all the time.
 #[cfg(target_env = "gnu")]
 const KEPT_AT_END: libc::c_int = 4 << 20;
 
@@ -30,7 +31,7 @@ pub fn limit_heaps(most: u32) {
     let _ = most;
 }
 
-/// Returns how many bytes of the heap are free, whether or not their pages are with the system already.
+/// Returns the number of free bytes of the heap, whether or not their pages were given back already.
 pub fn free_heap() -> usize {
     #[cfg(target_env = "gnu")]
     // SAFETY: no pointers; the call takes the heap's own locks.

@@ -1,5 +1,5 @@
 //! The operating system where the safe interfaces end: inherited descriptors, identities, clocks, and
-//! [fatal](fatal) signals.
+//! [`fatal`] signals.
 #![allow(unsafe_code)]
 
 pub mod confine;
@@ -18,7 +18,7 @@ use lacquer_vcl_runtime::TcpInfo;
 pub use fatal::{die, prepare_thread, set_last_words_fd, watch_for_faults};
 pub use heap::{free_heap, limit_heaps, prepare_heap, trim_heap};
 
-/// Returns the lowest number that a new descriptor would get, or the highest there is if there can be none.
+/// Returns the number that a new descriptor would get, or the largest number if none is free.
 pub fn lowest_free_descriptor(any: BorrowedFd<'_>) -> RawFd {
     rustix::io::fcntl_dupfd_cloexec(any, 0).map_or(RawFd::MAX, |fd| fd.as_raw_fd())
 }
@@ -41,7 +41,7 @@ pub fn inherit_arena(fd: RawFd, size: Option<u64>, reserve: u64) -> io::Result<A
     unsafe { Arena::from_fd(inherit(fd), size, reserve) }
 }
 
-/// uid and gid of the process at the other end of a UNIX socket.
+/// Returns uid and gid of the process at the other end of a UNIX socket.
 pub fn peer_credentials(fd: BorrowedFd<'_>) -> Option<(u32, u32)> {
     let creds = rustix::net::sockopt::socket_peercred(fd).ok()?;
     Some((creds.uid.as_raw(), creds.gid.as_raw()))
@@ -70,7 +70,7 @@ pub fn tcp_info(fd: BorrowedFd<'_>) -> Option<TcpInfo> {
     })
 }
 
-/// Limits what a connection sends, in kilobytes a second; whether the kernel agrees.
+/// Limits the rate at which a connection sends, in kilobytes a second. Returns whether the kernel supports it.
 pub fn set_pace(fd: BorrowedFd<'_>, kilobytes: i64) -> bool {
     let Some(pace) = kilobytes.checked_mul(1024).and_then(|bytes| u32::try_from(bytes).ok()) else {
         return false;
@@ -82,10 +82,10 @@ pub fn set_pace(fd: BorrowedFd<'_>, kilobytes: i64) -> bool {
     failed == 0
 }
 
-/// The error number of a read or write whose time is up.
+/// The error number of a read or write that timed out.
 pub const EAGAIN: i32 = libc::EAGAIN;
 
-/// The C library's text for an error number.
+/// Returns the C library's text for an error number.
 pub fn error_text(errno: i32) -> String {
     let mut buffer = [0 as libc::c_char; 128];
     // SAFETY: strerror_r writes at most the length given, which is the buffer's.
@@ -106,7 +106,7 @@ pub fn become_user(uid: u32, gid: u32) -> Result<(), String> {
     if failed { Err(format!("cannot become uid {uid}, gid {gid}")) } else { Ok(()) }
 }
 
-/// Dies with the manager, even when that is killed.
+/// Makes the process die with the manager, even when that is killed.
 pub fn die_with_parent() {
     // SAFETY: no pointers.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };

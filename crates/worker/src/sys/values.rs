@@ -1,7 +1,7 @@
-//! The promise that what transactions hand to VCL outlasts the call that returned it.
+//! The promise that values which transactions hand to VCL outlast the call that returned them.
 //!
-//! While VCL runs, its context borrows the transaction, so that only the methods of its `Host` touch it. These keep
-//! the promise as follows; who changes them must too.
+//! While VCL runs, its context borrows the transaction, so that only the methods of its `Host` touch it. These keep the
+//! promise as follows, and changes to them must keep it too.
 //! - Strings in a workspace: an allocation is filled before it is handed out, and no method writes to it again. A
 //!   rollback goes on in other memory (`Workspace::roll_back`) and leaves the old one until the workspace is reset,
 //!   which happens between transactions.
@@ -15,9 +15,9 @@ use crate::client::Req;
 use crate::fetch::Fetch;
 use crate::vcl_life::InitHost;
 
-// SAFETY: as the module says.
+// SAFETY: the module's comment gives the reasons.
 unsafe impl StableValues for Req {}
-// SAFETY: as the module says.
+// SAFETY: the module's comment gives the reasons.
 unsafe impl StableValues for Fetch {}
 // SAFETY: the pieces that make up its workspace are never changed once handed out, nor dropped before it; the rest
 // belongs to what all threads share, of which it holds a count.

@@ -1,4 +1,4 @@
-//! The variables of a client's request, by class. In vcl_pipe, `bereq` is here too.
+//! The variables of a client's request, by class. They include `bereq` of `vcl_pipe`.
 
 use lacquer_cache::BodyState;
 use lacquer_deliver::Source;
@@ -10,15 +10,16 @@ use lacquer_vcl_runtime::{BackendId, Blob, HostResult};
 use super::{headers, keep, misplaced, object, params, session, shown};
 use crate::client::Req;
 
-/// The kind that a module may ask for in a BLOB that is a hash.
+/// The type number of a BLOB that is a hash.
 pub const HASH_BLOB: u32 = 0x00d1_6357;
 
-/// Lifetimes count from the request's begin, but in vcl_deliver from when it is entered.
+/// Returns the time from which lifetimes count: the begin of the request, or in `vcl_deliver` the time when
+/// that was entered.
 fn ttl_now(req: &Req) -> f64 {
-    if req.task.method == Method::Deliver { req.task.now } else { req.t_req }
+    if req.task.method == Method::Deliver { req.task.now } else { req.t_request }
 }
 
-/// VCL has said which filters there are, so what they follow from has no meaning any more.
+/// Returns the error for a variable that has no effect any more, because VCL has set the list of filters.
 fn filters_are_fixed(req: &mut Req, var: Var) -> Option<String> {
     let fixed = req.resp_filters.is_some();
     fixed.then(|| format!("resp.filters are already fixed, {} is undefined", var.name()))
@@ -54,7 +55,7 @@ pub fn get_int(req: &Req, var: Var) -> i64 {
         Var::SessXid => req.task.sess.vxid as i64,
         Var::BereqXid => req.bereq.as_ref().map_or(0, |pipe| pipe.log.vxid().number() as i64),
         Var::RespStatus => i64::from(req.resp.status()),
-        // A miss delivers an object whose hits are others'.
+        // A miss delivers an object whose hits belong to other requests.
         Var::ObjHits if req.task.method != Method::Hit && !req.is_hit => 0,
         Var::ObjHits | Var::ObjStatus => req.object.as_ref().map_or(0, |o| object::get_int(o, var)),
         _ => session::int(&req.task, var).or_else(|| params::int(&req.task.params, var)).unwrap_or(0),
@@ -67,7 +68,7 @@ pub fn get_real(req: &Req, var: Var) -> f64 {
         Var::ReqGrace => req.rules.grace,
         Var::ReqTtl => req.rules.ttl,
         Var::ReqMaxAge => req.rules.max_age,
-        Var::ReqTime | Var::ReqTopTime => req.t_req,
+        Var::ReqTime | Var::ReqTopTime => req.t_request,
         Var::RespTime => req.t_resp,
         Var::ObjAge | Var::ObjGrace | Var::ObjKeep | Var::ObjTime | Var::ObjTtl => {
             req.object.as_ref().map_or(0.0, |o| object::get_real(o, var, ttl_now(req)))
@@ -93,7 +94,7 @@ fn transport(req: &Req) -> &[u8] {
     req.tx.name().as_bytes()
 }
 
-/// A text of a start line.
+/// Returns a text of a start line.
 pub fn start_text<'w>(message: &Message, ws: &'w Workspace, slot: Slot) -> Option<&'w [u8]> {
     ws.get_opt(message.text(slot))
 }
@@ -125,7 +126,7 @@ pub fn get_str(req: &mut Req, var: Var) -> Option<&[u8]> {
     }
 }
 
-/// Of the client's own request, which may be this one.
+/// Returns a text of the client's own request, which may be this one.
 fn top_text(req: &Req, slot: Slot) -> Option<&[u8]> {
     match req.top.as_ref().filter(|_| req.esi_level > 0) {
         Some(top) => start_text(&top.http, &top.ws, slot),
@@ -137,7 +138,7 @@ fn pipe_text(req: &Req, slot: Slot) -> Option<&[u8]> {
     req.bereq.as_ref().and_then(|pipe| start_text(&pipe.bereq, &req.task.ws, slot))
 }
 
-/// The list that the response would get now; Varnish begins it with a blank.
+/// Returns the list of filters that the response would get now. Varnish begins it with a blank.
 fn default_filters(req: &mut Req) -> &[u8] {
     let source = match &req.object {
         Some(object) => Source::Object(object.clone()),
@@ -147,7 +148,7 @@ fn default_filters(req: &mut Req) -> &[u8] {
     listed(&mut req.task.ws, list)
 }
 
-/// A list of filters with the blank before it; empty without any, and without room for it.
+/// Returns a list of filters with a blank before it. It is empty if there are none, or no room for it.
 pub fn listed<'w>(ws: &'w mut Workspace, list: &[u8]) -> &'w [u8] {
     let list = list.trim_ascii_start();
     if list.is_empty() {
@@ -182,22 +183,21 @@ pub fn set_bool(req: &mut Req, var: Var, value: bool) -> HostResult<()> {
         Var::ReqHashIgnoreBusy => req.rules.ignore_busy = value,
         Var::ReqHashIgnoreVary => req.rules.ignore_vary = value,
         Var::ReqTrace => req.task.trace = value,
-        // Of VCL 4.0, which lets only the outermost request turn ESI off.
+        // This is VCL 4.0, where only the outermost request can turn ESI off.
         Var::ReqEsi if req.esi_level == 0 => req.can_esi = value,
-        Var::ReqEsi => {}
         Var::RespDoEsi => match filters_are_fixed(req, var) {
             Some(fault) => return Err(fault),
             None => req.can_esi = value,
         },
-        // It follows from the request's header.
-        Var::ReqCanGzip => {}
+        // `req.can_gzip` follows from the request's header.
+        Var::ReqEsi | Var::ReqCanGzip => {}
         _ => return misplaced(var),
     }
     Ok(())
 }
 
 pub fn set_real(req: &mut Req, var: Var, value: f64) -> HostResult<()> {
-    // Not a number counts as 0 too.
+    // NaN counts as 0 too.
     let positive = if value > 0.0 { value } else { 0.0 };
     match (var, &mut req.bereq) {
         (Var::ReqTtl, _) => req.rules.ttl = positive,
@@ -257,7 +257,7 @@ pub fn set_str(req: &mut Req, var: Var, value: Option<&[u8]>) -> HostResult<()> 
     }
 }
 
-/// Without room for the new text the old one stays; the workspace remembers the overflow.
+/// Sets a text. Without room for the new text the old one stays, and the workspace records the overflow.
 pub fn assign(place: &mut Text, said: Text) {
     if said.is_some() {
         *place = said;

@@ -13,7 +13,7 @@ use super::client::{assign, listed, start_text};
 use super::{headers, keep, misplaced, object, params, session, shown, storage};
 use crate::fetch::Fetch;
 
-/// VCL has said which filters there are, so what they follow from has no meaning any more.
+/// Returns the error for a variable that has no effect any more, because VCL has set the list of filters.
 fn filters_are_fixed(f: &Fetch, var: Var) -> Option<String> {
     let matters = matches!(var, Var::BerespDoEsi | Var::BerespDoGunzip | Var::BerespDoGzip);
     let fixed = matters && f.filters.is_some();
@@ -99,7 +99,7 @@ pub fn get_str(f: &mut Fetch, var: Var) -> Option<&[u8]> {
     }
 }
 
-/// The list that the response would get now; Varnish begins it with a blank.
+/// Returns the list of filters that the response would get now. Varnish begins it with a blank.
 fn default_filters(f: &mut Fetch) -> &[u8] {
     let framing = f.origin.as_ref().map(|origin| origin.framing);
     let has_body = framing.is_some_and(|framing| framing.status != BodyStatus::None);
@@ -107,13 +107,13 @@ fn default_filters(f: &mut Fetch) -> &[u8] {
     listed(&mut f.task.ws, &list)
 }
 
-/// Directors stay in their table as long as the VCL, and so do their names.
+/// Returns the name of the backend. Directors and their names live as long as the VCL.
 fn backend_name(f: &Fetch) -> Option<&[u8]> {
     let directors = &f.task.vcl.loaded.instance().directors;
     directors.get(f.backend_resp).map(|cell| cell.director.name().as_bytes())
 }
 
-/// `beresp.backend.ip`: where the connection leads.
+/// Returns `beresp.backend.ip`, the address that the connection leads to.
 pub fn get_ip(f: &Fetch, var: Var) -> Option<&SocketAddr> {
     match var {
         Var::BerespBackendIp => f.origin.as_ref().and(f.origin_addr.as_ref()),
@@ -184,14 +184,14 @@ fn log_lifetime(f: &mut Fetch) {
     f.task.log.put_fmt(Tag::TTL, text);
 }
 
-/// `return (pass(duration))`: for so long, requests for this are passed.
+/// Carries out `return (pass(duration))`: requests for this object are passed for so long.
 pub fn pass_for(f: &mut Fetch, seconds: f64) {
     f.lifetime = f.lifetime.of_pass(seconds);
     let origin = f.lifetime.origin;
     f.task.log.put_fmt(Tag::TTL, format_args!("HFP {seconds:.0} 0 0 {origin:.0} uncacheable"));
 }
 
-/// Forgets what VCL said about the object's life: the headers count.
+/// Sets the lifetime by the headers again, without VCL's changes.
 pub fn rfc_ttl(f: &mut Fetch) {
     let now = f.t_resp;
     let fresh = f.set_lifetimes(now);
@@ -230,7 +230,7 @@ pub fn set_str(f: &mut Fetch, var: Var, value: Option<&[u8]>) -> HostResult<()> 
             assign(&mut f.filters, said);
             Ok(())
         }
-        // A name that no storage has changes nothing.
+        // A name of no storage has no effect.
         Var::BerespStorageHint => {
             let name = String::from_utf8_lossy(value.unwrap_or_default());
             f.attempt.storage = f.task.reactor.shared.stevedores.by_name(&name).or(f.attempt.storage);

@@ -1,4 +1,4 @@
-//! Changing a message from VCL: the start line and the headers, with their records in the log.
+//! Changes of a message by VCL: the start line and the headers, with their records in the log.
 
 use lacquer_http::ascii::is_valid_line;
 use lacquer_http::{Field, HeaderName, Slot};
@@ -29,7 +29,7 @@ pub fn set_start(to: &mut Logged<'_>, slot: Slot, var: Var, value: Option<&[u8]>
     Ok(())
 }
 
-/// Why a number cannot be a status, if it cannot: any thousands, then at least 100.
+/// Returns the error if a number cannot be a status. Its last three digits must be at least 100.
 fn status_fault(var: Var, status: i64) -> Option<String> {
     let name = var.name();
     match status {
@@ -40,7 +40,7 @@ fn status_fault(var: Var, status: i64) -> Option<String> {
     }
 }
 
-/// Sets the status, and the reason that belongs to it.
+/// Sets the status, and its standard reason.
 pub fn set_status(to: &mut Logged<'_>, var: Var, status: i64) -> HostResult<()> {
     if let Some(fault) = status_fault(var, status) {
         return Err(fault);
@@ -77,7 +77,7 @@ pub fn set(
     Ok(())
 }
 
-/// Adds a line and leaves others of its name alone.
+/// Adds a line, and keeps others of its name.
 pub fn append(to: &mut Logged<'_>, name: &[u8], value: &[u8], features: FeatureBits) -> HostResult<()> {
     check(features, name, value)?;
     let line = to.message.append(to.ws, HeaderName::new(name), value);
@@ -85,7 +85,7 @@ pub fn append(to: &mut Logged<'_>, name: &[u8], value: &[u8], features: FeatureB
     Ok(())
 }
 
-/// Logs a new line, or the loss of it: all of it without a slot, its name without workspace.
+/// Logs a new line, or its loss: the whole line if there was no slot, its name if there was no workspace.
 fn log_line(to: &mut Logged<'_>, line: Option<lacquer_http::Text>, name: &[u8], value: &[u8]) {
     match line {
         Some(line) => to.log.put(to.tags.header, to.ws.get(line)),
@@ -94,7 +94,7 @@ fn log_line(to: &mut Logged<'_>, line: Option<lacquer_http::Text>, name: &[u8], 
     }
 }
 
-/// Joins all headers of the name in the first one.
+/// Joins all headers of the name into the first one.
 pub fn collect(to: &mut Logged<'_>, name: HeaderName<'_>, separator: &[u8]) {
     if to.ws.overflowed() {
         return;
@@ -105,7 +105,7 @@ pub fn collect(to: &mut Logged<'_>, name: HeaderName<'_>, separator: &[u8]) {
     }
 }
 
-/// Shows every line to `edit` and does as it says; the order stays.
+/// Calls `edit` with every line and carries out its result. The order stays.
 pub fn edit(to: &mut Logged<'_>, edit: &mut dyn FnMut(&[u8]) -> HeaderEdit) {
     let fields: Vec<Field> = to.message.fields().to_vec();
     let edits: Vec<HeaderEdit> = fields.iter().map(|field| edit(field.line(to.ws))).collect();

@@ -1,7 +1,7 @@
-//! VCL's variables and headers: what requests and fetches have in common, by family.
+//! VCL's variables and headers, by family: the code that requests and fetches share.
 //!
-//! The two hosts (`client::host`, `fetch::host`) say which message, object and log are meant; here is what
-//! reading and changing them means, with Varnish's limits and texts.
+//! The two hosts (`client::host`, `fetch::host`) choose the message, the object and the log. This module
+//! reads and changes them, with Varnish's limits and texts.
 
 pub mod client;
 pub mod fetch;
@@ -21,20 +21,20 @@ use lacquer_vcl_runtime::{HostResult, RegexLimits};
 use crate::task::Task;
 use crate::vxids::vxid_of;
 
-/// The longest duration VCL can show; stands for "never".
+/// The longest duration that VCL can show. It means "never".
 const DURATION_MAX: f64 = 999_999_999_999.999;
 
-/// A timeout as VCL reads it.
+/// Returns a timeout as VCL reads it.
 pub fn shown(timeout: f64) -> f64 {
     if timeout.is_infinite() { DURATION_MAX } else { timeout }
 }
 
-/// A string that VCL hands over, copied into the workspace; undefined is empty. `NONE`: out of workspace.
+/// Copies a string from VCL into the workspace. Undefined becomes empty. Returns `NONE` if there is no room.
 pub fn keep(ws: &mut Workspace, value: Option<&[u8]>) -> Text {
     ws.copy(value.unwrap_or_default()).unwrap_or_default()
 }
 
-/// The compiler lets no program come here.
+/// Fails for a variable of another host. The compiler accepts no program that gets here.
 pub fn misplaced<T>(var: Var) -> HostResult<T> {
     Err(format!("{} cannot be set here", var.name()))
 }
@@ -58,7 +58,7 @@ impl Task {
         }
     }
 
-    /// A record of another transaction.
+    /// Writes a record of another transaction.
     pub fn put_as(&self, vxid: u64, tag: u8, text: &[u8]) {
         if let Some(tag) = TAGS[usize::from(tag)] {
             self.reactor.shared.log.write(tag, vxid_of(vxid), text);
@@ -84,7 +84,7 @@ impl Task {
         RegexLimits { matches: self.params.pcre2_match_limit, depth: self.params.pcre2_depth_limit }
     }
 
-    /// A PROXY v2 extension by its type.
+    /// Returns a PROXY v2 extension by its type.
     pub fn proxy_tlv(&self, kind: u8) -> Option<Vec<u8>> {
         lacquer_http::proxy_protocol::find_tlv(&self.sess.proxy_tlvs, kind).map(<[u8]>::to_vec)
     }

@@ -1,4 +1,4 @@
-//! `obj.*` and `obj_stale.*`: what a stored response tells.
+//! The variables `obj.*` and `obj_stale.*` of a stored response.
 
 use lacquer_cache::{BodyState, Object, flag};
 use lacquer_http::pack::{self, PackedHead};
@@ -6,7 +6,7 @@ use lacquer_http::{Message, Workspace};
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::instance;
 
-/// The variable of `obj` that means the same as one of `obj_stale`.
+/// Returns the variable of `obj` that corresponds to one of `obj_stale`.
 pub fn plain(var: Var) -> Var {
     match var {
         Var::ObjStaleAge => Var::ObjAge,
@@ -42,7 +42,7 @@ pub fn get_int(object: &Object, var: Var) -> i64 {
     }
 }
 
-/// `now` is what `ttl` and `age` count from.
+/// Returns a number of the object. `ttl` and `age` count from `now`.
 pub fn get_real(object: &Object, var: Var, now: f64) -> f64 {
     let (timers, age) = (object.timers(), now - object.t_origin());
     match plain(var) {
@@ -76,7 +76,7 @@ pub fn header<'o>(object: &'o Object, name: &instance::HeaderName) -> Option<&'o
     pack::packed_header(object.head(), name.name.borrow())
 }
 
-/// Its storage as a value.
+/// Returns the storage as a value.
 pub fn storage(object: &Object) -> u32 {
     u32::from(object.stevedore()) + 1
 }

@@ -1,11 +1,11 @@
-//! `param.*`: parameters as VCL reads them.
+//! The variables `param.*`: parameters as VCL reads them.
 
 use lacquer_params::Params;
 use lacquer_vcl::variables_table::Var;
 
 use super::shown;
 
-/// Parameters that are durations.
+/// Returns parameters that are durations.
 pub fn duration(p: &Params, var: Var) -> Option<f64> {
     Some(shown(match var {
         Var::ParamBackendIdleTimeout => p.backend_idle_timeout,
@@ -27,7 +27,7 @@ pub fn duration(p: &Params, var: Var) -> Option<f64> {
     }))
 }
 
-/// Parameters that are numbers or sizes.
+/// Returns parameters that are numbers or sizes.
 pub fn int(p: &Params, var: Var) -> Option<i64> {
     Some(match var {
         Var::ParamBackendWaitLimit => i64::from(p.backend_wait_limit),

@@ -29,7 +29,7 @@ pub fn int(task: &Task, var: Var) -> Option<i64> {
     }
 }
 
-/// The strings live as long as the session or the worker.
+/// Returns a text. It lives as long as the session or the worker.
 pub fn text(task: &Task, var: Var) -> Option<&[u8]> {
     let shared = &task.reactor.shared;
     let text = match var {
@@ -69,7 +69,7 @@ pub fn timeout(task: &Task, var: Var) -> Option<f64> {
     timeout_of(&task.sess, var).map(|own| shown(own.get(default)))
 }
 
-/// `None` goes back to the parameter. False: the variable is no timeout.
+/// Sets a timeout; `None` restores the parameter. Returns false if the variable is no timeout.
 pub fn set_timeout(sess: &Sess, var: Var, value: Option<f64>) -> bool {
     let Some(own) = timeout_of(sess, var) else { return false };
     own.set(value.map(|seconds| seconds.max(0.0)));

@@ -23,7 +23,7 @@ pub fn by_name(all: &Stevedores, name: &str) -> u32 {
     all.by_name(name).map_or(0, |index| index + 1)
 }
 
-/// As VCL writes it.
+/// Returns a storage as VCL writes it.
 pub fn name(all: &Stevedores, number: u32) -> Option<&[u8]> {
     let found = number.checked_sub(1).and_then(|index| all.get(index));
     found.map(|stevedore| stevedore.vcl_name().as_bytes())

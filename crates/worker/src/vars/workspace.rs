@@ -1,5 +1,5 @@
-//! Workspaces by name, for module vtc. Tasks have one of their own; the session's and the thread's, which
-//! Varnish has besides, are stood in for by ones of their size that live as long as the session and the task.
+//! Workspaces by name, for module vtc. Each task has its own workspace. Those of the session and the thread
+//! exist only in Varnish; stand-ins of the same size live as long as the session and the task.
 
 use lacquer_http::{Mark, Workspace};
 use lacquer_vcl_runtime::HostResult;
@@ -13,7 +13,7 @@ const THREAD_NEEDED: usize = 160;
 /// The byte with which Varnish fills the part of a dump that lies behind a workspace's end.
 const BEYOND: u8 = 0x15;
 
-/// The stand-ins and the one snapshot there can be; kept with the task's private values.
+/// The stand-ins and the only snapshot, kept with the task's private values.
 #[derive(Default)]
 struct Extra {
     thread: Option<Workspace>,
@@ -27,7 +27,7 @@ fn session(size: usize) -> Workspace {
     ws
 }
 
-/// Runs `work` on a workspace and the snapshot; `None` if the task has no such workspace.
+/// Runs `work` on a workspace and the snapshot. Returns `None` if the task has no such workspace.
 fn with<T>(
     task: &mut Task,
     which: &str,
@@ -72,7 +72,7 @@ pub fn overflowed(task: &mut Task, which: &str) -> bool {
     with(task, which, |ws, _| ws.overflowed()).unwrap_or(false)
 }
 
-/// An overflowed workspace has no snapshot; a reset to it does nothing.
+/// Takes a snapshot. An overflowed workspace has none, and a reset to it does nothing.
 pub fn snapshot(task: &mut Task, which: &str) {
     with(task, which, |ws, snapshot| *snapshot = (!ws.overflowed()).then(|| ws.mark()));
 }
@@ -85,7 +85,7 @@ pub fn reset(task: &mut Task, which: &str) {
     });
 }
 
-/// The bytes from the start (`s`) or the free part (`f`) on; there is never a reservation (`r`).
+/// Returns the bytes from the start (`s`) or the free part (`f`) on. There is never a reservation (`r`).
 pub fn dump(task: &mut Task, which: &str, at: u8, offset: usize, length: usize) -> HostResult<Vec<u8>> {
     with(task, which, |ws, _| look(ws, at, offset, length)).unwrap_or_else(|| Err("NULL".to_owned()))
 }
@@ -94,7 +94,7 @@ fn look(ws: &mut Workspace, at: u8, offset: usize, length: usize) -> HostResult<
     if at == b'r' {
         return Err("NULL".to_owned());
     }
-    // To see what is in use, all of it is given back for a moment.
+    // The workspace is emptied for a moment, to read the part in use.
     let used = if at == b's' { ws.used() } else { 0 };
     if used > 0 {
         ws.release(Workspace::new(0).mark());
@@ -108,7 +108,7 @@ fn look(ws: &mut Workspace, at: u8, offset: usize, length: usize) -> HostResult<
     Ok(bytes)
 }
 
-/// The stand-in that is too full for a response to be sent, as the log names it.
+/// Returns the stand-in that is too full for a response to be sent, as the log names it.
 pub fn exhausted(task: &mut Task) -> Option<&'static str> {
     if task.sess.workspace_overflowed() {
         return Some("workspace_session");

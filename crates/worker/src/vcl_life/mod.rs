@@ -1,10 +1,11 @@
 //! The life of VCL programs in the worker: loading, warming and cooling, labels, discarding.
 //!
-//! All of it happens on the main thread, the end of a discarded program too, so that no reactor waits for it.
+//! All of it runs on the main thread, the end of a discarded program too, so that no reactor waits for it.
 
 mod host;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use lacquer_cli::link::VclState;
@@ -63,7 +64,7 @@ fn build(
     let mut instance = Instance::new(name, program, lacquer_vmods::all(), params.pcre2_jit_compilation)?;
     let now = clock::real();
     let mut origins: Origins = Vec::new();
-    // One file for the counters of all its backends.
+    // The counters of all its backends are in one file.
     let size = names.len() * Segment::<Vbe>::size().next_multiple_of(8);
     let room = shared.vsm.lock().cluster(size, "vcl").ok();
     instance.add_backends(|spec| {
@@ -86,16 +87,16 @@ fn build(
 }
 
 fn cancel(loaded: &LoadedVcl, name: &str, step: &str, message: &str) -> Answer {
-    // The program goes in any case.
+    // The program is discarded in any case.
     let _ = loaded.event(Event::Discard);
     let mut text = format!("VCL \"{name}\" Failed {step}");
     if !message.is_empty() {
-        text += &format!("\nMessage:\n\t{message}");
+        let _ = write!(text, "\nMessage:\n\t{message}");
     }
     Answer::refuse(status::CANT, text)
 }
 
-/// From cold to warm.
+/// Warms a cold program.
 fn warm_up(shared: &Arc<Shared>, vcl: &Vcl) -> Result<(), String> {
     vcl.set_temperature(Temperature::Warm);
     if let Err(why) = vcl.loaded.event(Event::Warm) {
@@ -107,7 +108,7 @@ fn warm_up(shared: &Arc<Shared>, vcl: &Vcl) -> Result<(), String> {
     Ok(())
 }
 
-/// From warm to cold, when nobody runs it.
+/// Cools a warm program that nobody runs.
 fn cool_down(shared: &Shared, vcl: &Vcl) {
     vcl.set_temperature(Temperature::Cold);
     vcl.origins.iter().for_each(|origin| probing::cool_down(origin, &shared.log));
@@ -137,7 +138,7 @@ pub fn use_for_new(shared: &Shared, name: &str) -> Answer {
     Answer::ok("")
 }
 
-/// Changes what the user wants, and the temperature as far as possible now.
+/// Sets the state that the user wants, and changes the temperature as far as possible now.
 pub fn set_state(shared: &Arc<Shared>, name: &str, state: VclState, warm: bool) -> Answer {
     let Some(Entry::Program(vcl)) = shared.vcls.find(name) else { return unknown(name) };
     let changed = match (warm, vcl.temperature()) {
@@ -177,7 +178,7 @@ pub fn discard(shared: &Arc<Shared>, name: &str) -> Answer {
     Answer::ok("")
 }
 
-/// Goes on with what waited for tasks to end: cooling and discarding.
+/// Continues cooling and discarding that waited for tasks to end.
 pub fn poll(shared: &Arc<Shared>) {
     for entry in shared.vcls.entries() {
         if let Entry::Program(vcl) = entry
@@ -191,7 +192,7 @@ pub fn poll(shared: &Arc<Shared>) {
     publish(shared);
 }
 
-/// The end of a discarded program that nobody runs any more.
+/// Ends a discarded program that nobody runs any more.
 fn finish(shared: &Arc<Shared>, vcl: &Vcl) {
     if !matches!(vcl.temperature(), Temperature::Cold | Temperature::Init) {
         cool_down(shared, vcl);
@@ -207,7 +208,7 @@ fn programs(shared: &Shared) -> impl Iterator<Item = Arc<Vcl>> {
     present.chain(shared.vcls.leaving())
 }
 
-/// Names of the modules that programs import, and how many programs each.
+/// Returns the modules that programs import, each with the number of these programs.
 pub fn modules_in_use(shared: &Shared) -> BTreeMap<&'static str, usize> {
     let mut users = BTreeMap::new();
     for vcl in programs(shared) {

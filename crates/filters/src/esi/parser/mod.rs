@@ -65,7 +65,7 @@ impl Scan<'_> {
     }
 }
 
-/// Whether the state machine can go on with this piece.
+/// The decision whether the state machine can continue with this piece.
 enum Flow {
     On,
     /// The bytes that follow can only be understood with more input.

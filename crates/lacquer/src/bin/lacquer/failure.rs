@@ -1,4 +1,4 @@
-//! How a command ends badly: what went wrong, and what the reader can do about it.
+//! The failure of a command: the reason, and advice for the user.
 
 use std::fmt::Display;
 use std::process::ExitCode;

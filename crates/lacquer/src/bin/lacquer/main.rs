@@ -1,5 +1,5 @@
-//! `lacquer`, the modern face: everything a newcomer needs without knowing varnishd's options. Each
-//! command is one row of the table below and one module; the daemon itself is the sibling `lacquerd`.
+//! `lacquer`: the program for newcomers, which needs no knowledge of varnishd's options. Each command is one
+//! row of the table below and one module. The daemon is `lacquerd`, in the same directory.
 
 #![forbid(unsafe_code)]
 

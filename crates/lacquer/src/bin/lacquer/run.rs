@@ -16,7 +16,7 @@ use std::time::Duration;
 const DEFAULT_LISTEN: &str = ":6081";
 const DEFAULT_STORAGE: &str = "malloc,256M";
 
-/// Where clients connect, in the form lacquerd's `-a` takes.
+/// The address that clients connect to, in the form that lacquerd's `-a` takes.
 #[derive(Debug, PartialEq)]
 enum Listen {
     Tcp { host: String, port: u16 },
@@ -110,10 +110,7 @@ impl Listen {
 fn check_free(listen: &Listen) -> Result<(), Failure> {
     let Listen::Tcp { host, port } = listen else { return Ok(()) };
     let name = if host.is_empty() { "0.0.0.0" } else { host.trim_matches(['[', ']']) };
-    let error = match TcpListener::bind((name, *port)) {
-        Ok(_) => return Ok(()),
-        Err(error) => error,
-    };
+    let Err(error) = TcpListener::bind((name, *port)) else { return Ok(()) };
     let failure = Failure::new(format_args!("cannot listen on {}: {error}", listen.argument()));
     Err(match error.kind() {
         io::ErrorKind::AddrInUse => failure.hint(format_args!(

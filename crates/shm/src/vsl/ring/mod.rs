@@ -45,7 +45,7 @@ pub(super) struct Ring {
     capacity: usize,
     segment_size: usize,
     cursor: Mutex<Cursor>,
-    /// How far the ring was given back, in words written since the beginning.
+    /// The position up to which the ring was given back, in words written since the beginning.
     released: Mutex<usize>,
     counters: Arc<Segment<Main>>,
     _block: Option<Block>,
@@ -53,7 +53,7 @@ pub(super) struct Ring {
 
 #[derive(Debug)]
 struct Cursor {
-    /// Where the next record begins, in words.
+    /// The start of the next record, in words.
     at: usize,
     segment: u32,
     /// Turns of the ring so far.
@@ -164,7 +164,7 @@ impl Ring {
         }
     }
 
-    /// Whether so many bytes may be written at once: at most a segment, so that readers never see two
+    /// Returns whether so many bytes may be written at once: at most a segment, so that readers never see two
     /// segments pass in one step.
     fn fits(&self, len: usize) -> bool {
         len / WORD < self.segment_size
@@ -254,7 +254,8 @@ impl Ring {
     }
 }
 
-/// Such that the number overflows on the first turn: whoever mishandles that shall be seen early.
+/// The first number, at which the counter overflows on the first turn, so that readers that mishandle the
+/// overflow are found early.
 const FIRST_SEGMENT: u32 = u32::MAX - (SEGMENTS - 1);
 
 fn segment_size(space: usize) -> usize {

@@ -75,15 +75,15 @@ fn a_link_goes_with_the_batch_of_what_it_names() {
 fn long_texts_are_cut_and_keep_their_nul() {
     let log = Log::detached().expect("memory");
     log.set_limits(Limits { buffer: 0, reclen: 20 });
-    let long = [b'x'; 100];
-    log.write(Tag::Error, Vxid::NONE, &long);
+    let text = [b'x'; 100];
+    log.write(Tag::Error, Vxid::NONE, &text);
     let mut tx = transaction(&log);
-    tx.put(Tag::Error, &long);
-    tx.put_fields(Tag::Error, &[Field::Text(&long), Field::Number(7)]);
+    tx.put(Tag::Error, &text);
+    tx.put_fields(Tag::Error, &[Field::Text(&text), Field::Number(7)]);
     tx.put_fmt(Tag::Error, format_args!("{:x<100}", 'x'));
-    tx.put(Tag::Error, &long[..19]);
+    tx.put(Tag::Error, &text[..19]);
     tx.flush();
-    assert!(texts(&log).iter().all(|text| *text == format!("{}\0", "x".repeat(19))));
+    assert!(texts(&log).iter().all(|cut| *cut == format!("{}\0", "x".repeat(19))));
     assert_eq!(texts(&log).len(), 5);
 }
 
