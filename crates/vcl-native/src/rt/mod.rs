@@ -38,7 +38,7 @@ fn guard<'a, R>(
             neutral
         }
         Err(panic) => {
-            panicked(ctx, &*panic);
+            panicked(ctx, panic);
             neutral
         }
     }
@@ -50,10 +50,12 @@ fn failed(ctx: &mut Ctx<'_>, ModuleError(text): ModuleError) {
 }
 
 #[cold]
-fn panicked(ctx: &mut Ctx<'_>, panic: &(dyn Any + Send)) {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    let text = format!("Internal error: {}", text.unwrap_or("panic"));
+fn panicked(ctx: &mut Ctx<'_>, panic: Box<dyn Any + Send>) {
+    let text = match panic.downcast::<String>() {
+        Ok(text) => *text,
+        Err(other) => other.downcast::<&str>().map_or("panic", |text| *text).to_owned(),
+    };
+    let text = format!("Internal error: {text}");
     // The host may be what panicked, so it is not trusted to stay calm now.
     let _ = catch_unwind(AssertUnwindSafe(|| ctx.fail(&text)));
     ctx.handling = lacquer_vcl::types::Action::Fail as u32;
