@@ -20,6 +20,7 @@ mod limits;
 mod management;
 mod memory;
 mod process_faults;
+mod reuse;
 mod slow;
 mod stalled;
 mod strict;

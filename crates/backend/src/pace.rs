@@ -32,7 +32,8 @@ impl Pace {
         self.is_strange = is_quick && self.timely >= RHYTHM;
         self.timely = if is_quick { 0 } else { self.timely.saturating_add(1) };
         self.slowest = took.max(self.slowest - self.slowest / 8);
-        self.quickest = if self.quickest == 0 { took } else { took.min(self.quickest + self.quickest.div_ceil(1024)) };
+        self.quickest =
+            if self.quickest == 0 { took } else { took.min(self.quickest + self.quickest.div_ceil(1024)) };
         self.took = took;
     }
 

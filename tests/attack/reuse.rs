@@ -1,0 +1,228 @@
+//! Reuse of connections to origins. An origin that sends a response that nobody asked for deceives one client, however
+//! slow it is; and origins that send what they should lose little by the precautions.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use lacquer_testing::client::{Client, get};
+use lacquer_testing::daemon::{Daemon, vcl};
+use lacquer_testing::effort;
+use lacquer_testing::origin::Origin;
+use lacquer_testing::turns::{at_once, beside_others};
+
+const PASS: &str = "sub vcl_recv { return (pass); }";
+
+fn page(path: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{path}", path.len())
+}
+
+/// Lets clients ask for pages of their own until the time is over. Returns how long each request took.
+fn ask(address: SocketAddr, clients: usize, time: Duration, wrong: &Arc<AtomicUsize>) -> Vec<Duration> {
+    let end = Instant::now() + time;
+    let client = |own| {
+        let wrong = wrong.clone();
+        std::thread::spawn(move || {
+            let mut client = Client::connect(address).expect("connections are accepted");
+            let mut times = Vec::new();
+            for n in 0.. {
+                if Instant::now() > end {
+                    break;
+                }
+                let (path, asked) = (format!("/{own}/{n}"), Instant::now());
+                let answer = client.get(&path).expect("each request is answered");
+                assert_eq!(answer.status, 200);
+                wrong.fetch_add(usize::from(answer.body != path.as_bytes()), Ordering::Relaxed);
+                times.push(asked.elapsed());
+            }
+            times
+        })
+    };
+    let all: Vec<_> = (0..clients).map(client).collect();
+    all.into_iter().flat_map(|client| client.join().expect("clients do not panic")).collect()
+}
+
+/// Promise: an origin that is used for the first time, by many at once, and follows each second response with another,
+/// deceives one client. So does one that did nothing wrong for a while, where it takes up to half a second.
+#[test]
+fn slow_origins_deceive_one_client() {
+    let turn = beside_others();
+    let cases = effort(
+        &[(150, false), (150, true)][..],
+        &[(5, false), (150, false), (400, false), (150, true), (300, true)],
+    );
+    at_once(&turn, cases.iter(), |&(millis, is_late)| {
+        let took = Duration::from_millis(millis);
+        let (begun, done) = (Instant::now(), AtomicBool::new(false));
+        let known = Mutex::new(HashSet::new());
+        let origin = Origin::start(move |path, stream| {
+            let port = stream.peer_addr().map_or(0, |peer| peer.port());
+            let is_first = known.lock().expect("nobody panics with it").insert(port);
+            let is_time = begun.elapsed() > Duration::from_secs(3);
+            if is_late && is_time && !done.swap(true, Ordering::Relaxed) || !is_late && !is_first {
+                let _ = stream.write_all(page("unsolicited").as_bytes());
+            }
+            std::thread::sleep(took);
+            stream.write_all(page(path).as_bytes()).is_ok()
+        });
+        let daemon = Daemon::start(&vcl(origin.address, PASS), &[]);
+        let (clients, wrong) = (if is_late { 1 } else { 20 }, Arc::new(AtomicUsize::new(0)));
+        ask(daemon.address, clients, Duration::from_secs(effort(5, 15)), &wrong);
+        let wrong = wrong.load(Ordering::Relaxed);
+        assert!(wrong <= 1, "{wrong} wrong, {took:?}, late: {is_late}");
+    });
+}
+
+/// Promise: after a response without a body by rule a connection is used again no sooner than after 50 ms, however many
+/// wait for one.
+#[test]
+fn no_rest_after_a_bodyless_response_is_cut_short() {
+    let _turn = beside_others();
+    let shortest = Arc::new(Mutex::new(Duration::MAX));
+    let seen = shortest.clone();
+    // The time of the last response to HEAD, by the port of the connection.
+    let heads = Mutex::new(HashMap::new());
+    let origin = Origin::by_method(move |request, stream| {
+        let port = stream.peer_addr().map_or(0, |peer| peer.port());
+        if let Some(then) = heads.lock().expect("nobody panics with it").remove(&port) {
+            let mut shortest = seen.lock().expect("nobody panics with it");
+            *shortest = shortest.min(Instant::elapsed(&then));
+        }
+        let (method, path) = request.split_once(' ').unwrap_or_default();
+        std::thread::sleep(Duration::from_millis(if path.ends_with("slow") { 100 } else { 2 }));
+        let text = page(path);
+        let head = text.find("\r\n\r\n").map_or(0, |end| end + 4);
+        let is_head = method == "HEAD";
+        if is_head {
+            heads.lock().expect("nobody panics with it").insert(port, Instant::now());
+        }
+        stream.write_all(if is_head { &text.as_bytes()[..head] } else { text.as_bytes() }).is_ok()
+    });
+    let subs = format!(
+        "backend few {{ .host = \"127.0.0.1\"; .port = \"{}\"; .max_connections = 40; }}
+        sub vcl_recv {{ set req.backend_hint = few; return (pass); }}",
+        origin.address.port()
+    );
+    let daemon = Daemon::start(&vcl(origin.address, &subs), &[]);
+    let (end, address) = (Instant::now() + Duration::from_secs(effort(4, 20)), daemon.address);
+    let client = |own: usize| {
+        std::thread::spawn(move || {
+            let mut client = Client::connect(address).expect("connections are accepted");
+            while Instant::now() < end {
+                if own % 2 == 0 {
+                    client.get("/slow").expect("it answers");
+                } else {
+                    client.send("HEAD /head HTTP/1.1\r\nHost: a\r\n\r\n").expect("requests can be sent");
+                    client.head().expect("it answers");
+                }
+            }
+        })
+    };
+    (0..16)
+        .map(client)
+        .collect::<Vec<_>>()
+        .into_iter()
+        .for_each(|client| client.join().expect("it is answered"));
+    let shortest = *shortest.lock().expect("nobody panics with it");
+    // The origin sees its response leave a little after the connection begins to rest.
+    assert!(shortest > Duration::from_millis(45), "a connection was used again after {shortest:?}");
+}
+
+/// Promise: clients that keep all connections of a slow origin busy get at least nine tenths of what it can do.
+#[test]
+fn busy_connections_lose_little_by_their_rests() {
+    const CLIENTS: usize = 4;
+    let took = Duration::from_millis(60);
+    let origin = Origin::start(move |path, stream| {
+        std::thread::sleep(took);
+        stream.write_all(page(path).as_bytes()).is_ok()
+    });
+    let mut daemon = Daemon::start(&vcl(origin.address, PASS), &[]);
+    let wrong = Arc::new(AtomicUsize::new(0));
+    // The first reuse of a connection happens alone.
+    ask(daemon.address, CLIENTS, Duration::from_secs(1), &wrong);
+    let machine = daemon.machine();
+    let time = Duration::from_secs(effort(4, 20));
+    let count = ask(daemon.address, CLIENTS, time, &wrong).len();
+    let most = CLIENTS * time.as_millis() as usize / took.as_millis() as usize;
+    assert!(count * 10 * machine.slack() as usize > most * 8, "{count} of {most}");
+    assert_eq!(wrong.load(Ordering::Relaxed), 0);
+}
+
+/// Promise: after a response that took seconds the next ones take no longer than they have to.
+#[test]
+fn a_slow_response_delays_few_others() {
+    let _turn = beside_others();
+    let origin = Origin::start(|path, stream| {
+        std::thread::sleep(Duration::from_millis(if path == "/slow" { 2000 } else { 5 }));
+        stream.write_all(page(path).as_bytes()).is_ok()
+    });
+    let daemon = Daemon::start(&vcl(origin.address, PASS), &[]);
+    get(daemon.address, "/fast").expect("it answers");
+    get(daemon.address, "/slow").expect("it answers");
+    let wrong = Arc::new(AtomicUsize::new(0));
+    let times = ask(daemon.address, 1, Duration::from_secs(5), &wrong);
+    let late: Duration = times.iter().filter(|&&time| time > Duration::from_millis(200)).sum();
+    assert!(late < Duration::from_millis(2600), "requests waited for {late:?}");
+}
+
+/// Promise: origins that close idle connections at once are not waited for.
+#[test]
+fn origins_that_close_early_are_not_waited_for() {
+    let _turn = beside_others();
+    let origin = Origin::start(|path, stream| {
+        let done = stream.write_all(page(path).as_bytes()).is_ok();
+        if let Ok(stream) = stream.try_clone() {
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(10));
+                let _ = stream.shutdown(std::net::Shutdown::Both);
+            });
+        }
+        done
+    });
+    let daemon = Daemon::start(&vcl(origin.address, PASS), &[]);
+    let mut times = Vec::new();
+    for n in 0..60 {
+        let asked = Instant::now();
+        let answer = get(daemon.address, &format!("/{n}")).expect("it answers");
+        assert_eq!(answer.status, 200);
+        times.push(asked.elapsed());
+        std::thread::sleep(Duration::from_millis(15));
+    }
+    times.sort_unstable();
+    assert!(times[30] < Duration::from_millis(10), "half of them took longer than {:?}", times[30]);
+}
+
+/// Promise: an origin with one thread and a declared limit of one connection is never left waiting behind a connection
+/// that rests.
+#[test]
+fn one_connection_is_enough_for_responses_without_a_body() {
+    let _turn = beside_others();
+    let open = Arc::new(AtomicUsize::new(0));
+    let counted = open.clone();
+    let known = Mutex::new(HashSet::new());
+    let origin = Origin::by_method(move |_, stream| {
+        let port = stream.peer_addr().map_or(0, |peer| peer.port());
+        if known.lock().expect("nobody panics with it").insert(port) {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+        stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").is_ok()
+    });
+    let subs = format!(
+        "backend one {{ .host = \"127.0.0.1\"; .port = \"{}\"; .max_connections = 1; }}
+        sub vcl_recv {{ set req.backend_hint = one; return (pass); }}",
+        origin.address.port()
+    );
+    let daemon = Daemon::start(&vcl(origin.address, &subs), &[]);
+    let mut client = Client::connect(daemon.address).expect("connections are accepted");
+    for n in 0..50 {
+        let asked = Instant::now();
+        assert_eq!(client.get(&format!("/{n}")).expect("it answers").status, 204);
+        let took = asked.elapsed();
+        assert!(took < Duration::from_secs(1), "request {n} took {took:?}");
+    }
+    assert_eq!(open.load(Ordering::Relaxed), 1, "connections beyond the limit");
+}
