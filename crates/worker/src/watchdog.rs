@@ -38,6 +38,13 @@ enum Finding {
 }
 
 impl Sight {
+    /// Forgets the turn, unless its end is still to be reported.
+    fn forget(&mut self) {
+        if !self.reported {
+            *self = Sight::default();
+        }
+    }
+
     /// Checks the turn. Calls `starved` only if the result matters.
     fn look(&mut self, turn: Option<u64>, now: f64, limit: f64, starved: impl Fn() -> f64) -> Finding {
         if turn.is_some() && turn == self.turn {
@@ -66,14 +73,16 @@ pub fn watch(shared: &Shared) {
         let pause = if limit > 0.0 { (limit / LOOKS).max(SHORTEST) } else { OFF };
         std::thread::sleep(clock::seconds(pause));
         let now = clock::monotonic();
-        if limit <= 0.0 || now - last > 3.0 * pause {
-            // The process was stopped, or no thread got a processor, so earlier checks prove nothing.
-            sights.fill(Sight::default());
-        }
-        last = now;
         if limit <= 0.0 {
+            sights.fill(Sight::default());
+            last = now;
             continue;
         }
+        if now - last > 3.0 * pause {
+            // The process was stopped, or no thread got a processor, so earlier checks prove nothing.
+            sights.iter_mut().for_each(Sight::forget);
+        }
+        last = now;
         for (id, (watched, sight)) in shared.watched.iter().zip(&mut sights).enumerate() {
             let finding = sight.look(watched.turn.current(), now, limit, || watched.starved());
             report(shared, id, &watched.turn, finding);
@@ -112,6 +121,7 @@ mod tests {
         assert_eq!(sight.look(Some(1), 0.03, 0.05, fed), Finding::Fine);
         assert_eq!(sight.look(Some(1), 0.05, 0.05, fed), Finding::Held(0.05));
         assert_eq!(sight.look(Some(1), 0.06, 0.05, fed), Finding::Fine);
+        sight.forget();
         assert_eq!(sight.look(Some(3), 0.07, 0.05, fed), Finding::Over(0.07));
         assert_eq!(sight.look(Some(5), 0.12, 0.05, fed), Finding::Fine);
         assert_eq!(sight.look(Some(5), 0.22, 0.05, || 0.09), Finding::Fine, "it had no processor");
