@@ -66,17 +66,28 @@ class Callgrind:
 
     def __init__(self, daemon):
         self.pid, self.dir, self.dumps, self.asked = daemon.worker, daemon.dir, 0, 0
+        self.idle = None
 
     def control(self, word):
         subprocess.run(["callgrind_control", word, str(self.pid)], check=True, capture_output=True)
 
     def during(self, drive):
-        """Instructions and allocations while `drive` runs."""
+        """Seconds that `drive` takes, and the dump of the busiest thread meanwhile."""
         self.control("--zero")
+        begun = time.monotonic()
         drive()
+        seconds = time.monotonic() - begun
         self.control("--dump")
         self.dumps += 1
-        return max(parse_dump(dump.read_text(errors="replace")) for dump in self.last_dumps())
+        return seconds, self.busiest()
+
+    def idle_cost(self, thread):
+        """Instructions that a thread spends in a second without requests, for what runs by the clock."""
+        if self.idle is None:
+            seconds, _ = self.during(lambda: time.sleep(2))
+            dump = self.dir / f"callgrind.{self.pid}.{self.dumps}-{thread}"
+            self.idle = parse_dump(dump.read_text(errors="replace"))[0] / seconds if dump.exists() else 0
+        return self.idle
 
     def last_dumps(self):
         """One for each thread."""
@@ -86,13 +97,17 @@ class Callgrind:
         return max(self.last_dumps(), key=lambda dump: parse_dump(dump.read_text(errors="replace")))
 
     def per_request(self, port, drive, short, long):
-        """What is spent once (start-up, timers) cancels out: the difference between a long and a short drive."""
-        counts = []
+        """The difference between a long and a short drive, so that what is spent once cancels out, without what is
+        spent in that time whether there are requests or not: a machine that is slow would make these seem dear."""
+        counts, times = [], []
         for n in (short, long):
-            counts.append(self.during(lambda: drive(port, n, self.asked)))
+            seconds, dump = self.during(lambda: drive(port, n, self.asked))
+            counts.append(parse_dump(dump.read_text(errors="replace")))
+            times.append(seconds)
             self.asked += n
+        by_clock = self.idle_cost(dump.name.rsplit("-", 1)[1]) * (times[1] - times[0])
         (i, a), (more_i, more_a) = counts
-        return (more_i - i) / (long - short), (more_a - a) / (long - short)
+        return (more_i - i - by_clock) / (long - short), (more_a - a) / (long - short)
 
 
 def parse_dump(text):
