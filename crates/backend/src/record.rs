@@ -107,10 +107,11 @@ impl Record {
 
     /// Records that the connection was quiet for `idle`. Returns whether that was long enough for a proof.
     pub(crate) fn was_quiet(&mut self, idle: Duration, quiet: Duration, now: Instant) -> bool {
-        let proves = idle >= self.proof(quiet);
+        let proof = self.proof(quiet);
+        let proves = idle >= proof;
         if proves {
             self.unproven = 0;
-            self.due = now + self.time_of_use(self.proof(quiet));
+            self.due = now + self.time_of_use(proof);
         }
         proves
     }
@@ -123,10 +124,10 @@ impl Record {
         longest * (1024 - (noise >> 24)) / 1024
     }
 
-    /// Returns whether the only response may have been sent before its request. Bytes after a response without a
-    /// body have a likelier cause.
+    /// Returns whether the first response may have been sent before its request, so that all are shifted by one. Bytes
+    /// after a response without a body have a likelier cause.
     pub(crate) fn spoke_first(&self) -> SpokeFirst {
-        if self.responses <= 1 && !self.is_bodyless { SpokeFirst::Maybe } else { SpokeFirst::No }
+        if self.is_bodyless { SpokeFirst::No } else { SpokeFirst::Maybe }
     }
 
     /// Returns the objects that are another request's if the connection was out of step when it was closed, after

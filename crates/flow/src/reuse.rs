@@ -46,14 +46,14 @@ pub fn is_in_doubt(
 pub struct Surplus {
     /// The response may be another request's, so lookups must not find it.
     pub is_foreign: bool,
-    /// The origin may send responses before requests.
+    /// The origin may have sent a response before the first request of this connection. All since are shifted then.
     pub may_have_spoken_first: bool,
 }
 
 /// Judges bytes after the end of a response. `is_bodyless`: the protocol allows the response no body, so the bytes may
 /// be a forbidden body. `may_be_response`: the bytes look like the head of a response.
 pub fn judge_surplus(is_reused: bool, is_bodyless: bool, may_be_response: bool) -> Surplus {
-    Surplus { is_foreign: is_reused || may_be_response, may_have_spoken_first: !is_reused && !is_bodyless }
+    Surplus { is_foreign: is_reused || may_be_response, may_have_spoken_first: !is_bodyless }
 }
 
 #[cfg(test)]
@@ -98,7 +98,7 @@ mod tests {
             ((false, false, true), (true, true)),
             ((false, true, false), (false, false)),
             ((false, true, true), (true, false)),
-            ((true, false, false), (true, false)),
+            ((true, false, false), (true, true)),
             ((true, true, true), (true, false)),
         ];
         for ((is_reused, is_bodyless, may_be_response), (is_foreign, may_have_spoken_first)) in table {
