@@ -72,21 +72,20 @@ class Callgrind:
         subprocess.run(["callgrind_control", word, str(self.pid)], check=True, capture_output=True)
 
     def during(self, drive):
-        """Seconds that `drive` takes, and the dump of the busiest thread meanwhile."""
+        """Seconds that `drive` takes, and what each thread spends meanwhile."""
         self.control("--zero")
         begun = time.monotonic()
         drive()
         seconds = time.monotonic() - begun
         self.control("--dump")
         self.dumps += 1
-        return seconds, self.busiest()
+        return seconds, {dump.name.rsplit("-", 1)[1]: read_dump(dump) for dump in self.last_dumps()}
 
     def idle_cost(self, thread):
         """Instructions that a thread spends in a second without requests, for what runs by the clock."""
         if self.idle is None:
-            seconds, _ = self.during(lambda: time.sleep(2))
-            dump = self.dir / f"callgrind.{self.pid}.{self.dumps}-{thread}"
-            self.idle = parse_dump(dump.read_text(errors="replace"))[0] / seconds if dump.exists() else 0
+            seconds, spent = self.during(lambda: time.sleep(2))
+            self.idle = spent.get(thread, (0, 0))[0] / seconds
         return self.idle
 
     def last_dumps(self):
@@ -94,23 +93,29 @@ class Callgrind:
         return self.dir.glob(f"callgrind.{self.pid}.{self.dumps}-*")
 
     def busiest(self):
-        return max(self.last_dumps(), key=lambda dump: parse_dump(dump.read_text(errors="replace")))
+        return max(self.last_dumps(), key=read_dump)
 
     def per_request(self, port, drive, short, long):
         """The difference between a long and a short drive, so that what is spent once cancels out, without what is
         spent in that time whether there are requests or not: a machine that is slow would make these seem dear."""
         counts, times = [], []
         for n in (short, long):
-            seconds, dump = self.during(lambda: drive(port, n, self.asked))
-            counts.append(parse_dump(dump.read_text(errors="replace")))
+            seconds, spent = self.during(lambda: drive(port, n, self.asked))
+            reactor = max(spent, key=spent.get)
+            counts.append(spent[reactor])
             times.append(seconds)
             self.asked += n
-        by_clock = self.idle_cost(dump.name.rsplit("-", 1)[1]) * (times[1] - times[0])
+        by_clock = self.idle_cost(reactor) * (times[1] - times[0])
         (i, a), (more_i, more_a) = counts
         return (more_i - i - by_clock) / (long - short), (more_a - a) / (long - short)
 
 
+def read_dump(path):
+    return parse_dump(path.read_text(errors="replace"))
+
+
 def parse_dump(text):
+    """Instructions and allocations."""
     names, instructions, allocations, callee = {}, 0, 0, None
     for line in text.splitlines():
         if line.startswith(("totals:", "summary:")):

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lacquer_testing::client::{Client, get};
-use lacquer_testing::daemon::{Daemon, ticks, until, vcl};
+use lacquer_testing::daemon::{Daemon, until, vcl};
 use lacquer_testing::effort;
+use lacquer_testing::machine::ticks;
 use lacquer_testing::origin::Origin;
 
 use crate::gz;

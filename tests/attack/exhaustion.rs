@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use lacquer_testing::client::{Client, get};
-use lacquer_testing::daemon::{Daemon, PATIENCE, ticks, until, vcl};
+use lacquer_testing::daemon::{Daemon, PATIENCE, until, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::h2::H2Client;
-use lacquer_testing::machine::Machine;
+use lacquer_testing::machine::{Machine, ticks};
 use lacquer_testing::origin::{Origin, sized};
 
 use crate::stuck::Stuck;

@@ -333,6 +333,16 @@ fn threads_per_connection(threads: usize) -> SocketAddr {
     address
 }
 
+/// Returns VCL that passes all requests to a backend with these attributes.
+pub fn passes_to(origin: SocketAddr, attributes: &str) -> String {
+    format!(
+        "backend other {{ .host = \"{}\"; .port = \"{}\"; {attributes} }}
+        sub vcl_recv {{ set req.backend_hint = other; return (pass); }}",
+        origin.ip(),
+        origin.port()
+    )
+}
+
 /// An origin that has just as many threads as there are clients serves them all the time: connections that rest do not
 /// make us open one that no thread is left for.
 #[test]
@@ -340,13 +350,7 @@ fn origins_with_few_threads_are_not_overrun() {
     let _turn = beside_others();
     for declared in ["", ".max_connections = 4;"] {
         let origin = threads_per_connection(4);
-        let subs = format!(
-            "backend few {{ .host = \"{}\"; .port = \"{}\"; {declared} }}
-            sub vcl_recv {{ set req.backend_hint = few; return (pass); }}",
-            origin.ip(),
-            origin.port()
-        );
-        let daemon = Daemon::start(&vcl(origin, &subs), &[]);
+        let daemon = Daemon::start(&vcl(origin, &passes_to(origin, declared)), &[]);
         let end = Instant::now() + Duration::from_secs(effort(4, 20));
         let clients: Vec<_> = (0..4)
             .map(|_| {

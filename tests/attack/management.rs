@@ -9,8 +9,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use lacquer_testing::client::get;
-use lacquer_testing::daemon::{Daemon, signal, ticks, until, vcl};
+use lacquer_testing::daemon::{Daemon, signal, until, vcl};
 use lacquer_testing::effort;
+use lacquer_testing::machine::ticks;
 use lacquer_testing::management::{Door, Management};
 use lacquer_testing::turns::beside_others;
 

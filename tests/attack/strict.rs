@@ -6,9 +6,10 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use lacquer_testing::client::Client;
-use lacquer_testing::daemon::{Daemon, PATIENCE, ticks, vcl};
+use lacquer_testing::daemon::{Daemon, PATIENCE, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::h2::{self, H2Client, kind, put};
+use lacquer_testing::machine::ticks;
 use lacquer_testing::raw::exchange;
 use lacquer_testing::recorder::{Recorder, ok};
 use lacquer_testing::turns::beside_others;

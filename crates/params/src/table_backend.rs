@@ -25,7 +25,7 @@ backend_head_timeout: Timeout = "60" { units = "seconds", min = "0" }
 backend_quiet_time: Duration = "0.050" { units = "seconds", min = "0", max = "10" }
     "A backend connection is not used again before it was quiet for this long where more bytes may follow: \
      after a response without a body by rule (to HEAD, or with status 204 or 304), after the first response \
-     of a backend, and about once a second on a connection in steady use; after any other response too, \
+     of a backend, and for a twentieth of the time on a connection in steady use; after any other response too, \
      where the backend was seen to serve more connections than are in use. Other connections are used or \
      opened meanwhile. 0 turns this off.";
 backend_suspicion_time: Duration = "60" { units = "seconds", min = "0" }

@@ -12,7 +12,6 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::machine::Machine;
-pub use crate::machine::ticks;
 use crate::management::read_answer;
 pub use crate::patience::{PATIENCE, until};
 use crate::turns::{self, Alone};

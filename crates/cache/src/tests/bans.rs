@@ -165,11 +165,8 @@ fn get_within(w: &World, key: u64, groups: u32) -> Outcome {
     with_args(
         w.now.get(),
         &request,
-        |_| {},
-        |args| {
-            let args = LookupArgs { pause: &pause, mismatches: Cell::default(), ..*args };
-            outcome(&w.cache.lookup(&digest(key), &args, None))
-        },
+        |args| args.pause = &pause,
+        |args| outcome(&w.cache.lookup(&digest(key), args, None)),
     )
 }
 

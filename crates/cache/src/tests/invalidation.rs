@@ -156,11 +156,8 @@ fn get(w: &World, key: u64, vary: u64, kill: u64) -> Outcome {
     with_args(
         w.now.get(),
         &request,
-        |_| {},
-        |args| {
-            let args = LookupArgs { vary: &matches, mismatches: Cell::default(), ..*args };
-            outcome(&w.cache.lookup(&digest(key), &args, None))
-        },
+        |args| args.vary = &matches,
+        |args| outcome(&w.cache.lookup(&digest(key), args, None)),
     )
 }
 

@@ -185,11 +185,11 @@ impl World {
     }
 }
 
-fn with_args<R>(
+fn with_args<'a, R>(
     t_req: f64,
-    request: &Request,
-    change: impl FnOnce(&mut LookupArgs<'_>),
-    run: impl FnOnce(&LookupArgs<'_>) -> R,
+    request: &'a Request,
+    change: impl FnOnce(&mut LookupArgs<'a>),
+    run: impl FnOnce(&LookupArgs<'a>) -> R,
 ) -> R {
     let mut args = LookupArgs {
         t_req,
