@@ -17,6 +17,7 @@ mod http2;
 mod jail;
 mod keys;
 mod limits;
+mod lost_evidence;
 mod management;
 mod memory;
 mod process_faults;

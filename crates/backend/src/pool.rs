@@ -20,9 +20,10 @@ use parking_lot::Mutex;
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::record::{Exchange, Received, Rest};
+use crate::retired::Retired;
 use crate::stream::Look;
 use crate::trial::Stage;
-use crate::trust::SpokeFirst;
+use crate::trust::{SpokeFirst, Watch};
 
 /// Most connections to one endpoint that rest on a shelf. A request that would leave one more behind closes it, so
 /// that many responses without a body take neither the descriptors nor the origin's connections.
@@ -60,6 +61,7 @@ struct Idle {
     ready: VecDeque<Pooled>,
     /// Connections that rest in full.
     resting: Vec<Pooled>,
+    retired: Retired,
 }
 
 /// The connection that is wanted.
@@ -131,11 +133,30 @@ pub struct Tended {
     pub old: u64,
     pub kept: usize,
     pub surplus: Vec<Surplus>,
+    /// Objects that may be the responses to other requests, although no surplus was seen.
+    pub doubtful: Vec<Received>,
 }
 
 impl Shelf {
+    /// Has the task that tends the shelf woken when something arrives on the connection.
+    fn watch(&mut self, connection: &Connection) {
+        if let Some(watcher) = self.watcher.take() {
+            // By an event of the past or a new one: tending finds out, and looks at all that come until then.
+            if connection.rx.poll_readable(&mut Context::from_waker(&watcher)).is_ready() {
+                watcher.wake();
+            } else {
+                self.watcher = Some(watcher);
+            }
+        }
+    }
+
     fn idle_of(&mut self, endpoint: &Arc<Endpoint>) -> &mut Idle {
-        let new = || Idle { endpoint: Arc::downgrade(endpoint), ready: VecDeque::new(), resting: Vec::new() };
+        let new = || Idle {
+            endpoint: Arc::downgrade(endpoint),
+            ready: VecDeque::new(),
+            resting: Vec::new(),
+            retired: Retired::default(),
+        };
         self.idle.entry(endpoint.id).or_insert_with(new)
     }
 
@@ -202,6 +223,13 @@ impl Idle {
     fn closed(&self) -> usize {
         let is_closed = |pooled: &&Pooled| matches!(pooled.connection.rx.look(), Look::Closed);
         self.ready.iter().chain(&self.resting).filter(is_closed).count()
+    }
+}
+
+impl Pooled {
+    /// Returns whether the connection has not been quiet for long enough to prove anything.
+    fn is_young(&self, now: Instant, quiet: Duration) -> bool {
+        now.saturating_duration_since(self.since) < quiet
     }
 }
 
@@ -276,9 +304,11 @@ impl Pools {
                 };
                 match pooled.connection.rx.look() {
                     Look::Quiet => {}
-                    Look::Closed => {
+                    Look::Closed | Look::Broken => {
                         self.lost.fetch_add(1, Ordering::Relaxed);
-                        trust.closed_in_order();
+                        if pooled.is_young(now, wanted.quiet) {
+                            trust.closed_in_order();
+                        }
                         continue;
                     }
                     Look::Bytes(sample) => {
@@ -334,21 +364,15 @@ impl Pools {
         let since = Instant::now();
         let record = &mut connection.record;
         record.add(exchange);
-        let rest = record.rest(quiet, since);
+        endpoint.trust.took(exchange.took);
+        let rest = record.rest(quiet, since, endpoint.trust.closes_soon(record.responses()));
         record.count(|| endpoint.trust.capacity().serve());
         record.end_trial(quiet);
         if !quiet.is_zero() {
             self.learn(endpoint, since);
         }
         let mut own = self.shelves[reactor].lock();
-        if let Some(watcher) = own.watcher.take() {
-            // By an event of the past or a new one: tending finds out, and looks at all that come until then.
-            if connection.rx.poll_readable(&mut Context::from_waker(&watcher)).is_ready() {
-                watcher.wake();
-            } else {
-                own.watcher = Some(watcher);
-            }
-        }
+        own.watch(&connection);
         let idle = own.idle_of(endpoint);
         let (must, rests, rest) = match rest {
             Rest::Must(rest) => (true, true, rest),
@@ -357,8 +381,7 @@ impl Pools {
         };
         let is_crowded = idle.resting.len() >= MOST_RESTING;
         if must && is_crowded {
-            connection.tx.reset();
-            self.lost.fetch_add(1, Ordering::Relaxed);
+            idle.retired.add(connection, since + endpoint.trust.watch_time(Watch::Short, quiet));
             return;
         }
         let entry = Pooled { connection, reactor, since, usable: since + rest, must };
@@ -383,17 +406,49 @@ impl Pools {
         }
     }
 
-    /// Closes all idle connections to an endpoint. Returns the objects that came over them and may be the
-    /// responses to other requests.
-    pub fn close_all(&self, endpoint: &Endpoint, quiet: Duration) -> Vec<Received> {
+    /// Watches a connection for a while that is not used again, and closes it then. `exchange` is the last one, if it was
+    /// not recorded before.
+    pub fn retire(
+        &self,
+        reactor: usize,
+        endpoint: &Arc<Endpoint>,
+        mut connection: Connection,
+        exchange: Option<&Exchange>,
+        (watch, quiet): (Watch, Duration),
+    ) {
+        if quiet.is_zero() {
+            return connection.tx.reset();
+        }
+        if let Some(exchange) = exchange {
+            connection.record.add(exchange);
+            endpoint.trust.took(exchange.took);
+            if watch == Watch::Long {
+                endpoint.trust.closed_after(connection.record.responses());
+            }
+        }
+        let until = Instant::now() + endpoint.trust.watch_time(watch, quiet);
+        let mut own = self.shelves[reactor].lock();
+        own.watch(&connection);
+        own.idle_of(endpoint).retired.add(connection, until);
+        drop(own);
+        endpoint.trust.waiters().wake_one();
+    }
+
+    /// Retires all idle connections to an endpoint. Returns the objects that came over them and may be the responses to
+    /// other requests.
+    pub fn retire_all(&self, endpoint: &Endpoint, quiet: Duration) -> Vec<Received> {
         let now = Instant::now();
+        let until = now + endpoint.trust.watch_time(Watch::Long, quiet);
         let mut doubtful = Vec::new();
         for shelf in &self.shelves {
-            let Some(closed) = shelf.lock().idle.remove(&endpoint.id) else { continue };
-            for pooled in closed.ready.iter().chain(&closed.resting) {
-                self.lost.fetch_add(1, Ordering::Relaxed);
+            let mut own = shelf.lock();
+            let Some(Idle { ready, resting, retired, .. }) = own.idle.get_mut(&endpoint.id) else {
+                continue;
+            };
+            for pooled in ready.drain(..).chain(resting.drain(..)) {
                 let idle = now.saturating_duration_since(pooled.since);
                 doubtful.extend(pooled.connection.record.doubtful(idle, quiet));
+                retired.add(pooled.connection, until);
             }
         }
         doubtful
@@ -402,7 +457,7 @@ impl Pools {
     /// Closes connections that the peer has closed, that have surplus bytes, that were idle for longer than
     /// `limit` seconds, and that no backend can use. The task of `cx` is woken when something arrives on one
     /// of those that stay.
-    pub fn tend(&self, reactor: usize, limit: f64, cx: &mut Context<'_>) -> Tended {
+    pub fn tend(&self, reactor: usize, limit: f64, quiet: Duration, cx: &mut Context<'_>) -> Tended {
         let mut tended = Tended { gone: self.lost.swap(0, Ordering::Relaxed), ..Tended::default() };
         let limit = Duration::from_secs_f64(limit.clamp(0.0, 1e9));
         let now = Instant::now();
@@ -412,7 +467,7 @@ impl Pools {
         }
         own.idle.retain(|_, idle| {
             let (is_useless, gone) = (idle.endpoint.strong_count() == 0, tended.gone);
-            let Idle { endpoint, ready, resting } = idle;
+            let Idle { endpoint, ready, resting, retired } = idle;
             let mut stays = |pooled: &mut Pooled| {
                 match pooled.connection.rx.poll_look(cx) {
                     Poll::Pending => {
@@ -425,7 +480,7 @@ impl Pools {
                         tended.surplus.push(found);
                     }
                     Poll::Ready(_) => {
-                        if let Some(endpoint) = endpoint.upgrade() {
+                        if let Some(endpoint) = endpoint.upgrade().filter(|_| pooled.is_young(now, quiet)) {
                             endpoint.trust.closed_in_order();
                         }
                     }
@@ -435,11 +490,16 @@ impl Pools {
             };
             ready.retain_mut(&mut stays);
             resting.retain_mut(stays);
-            tended.kept += ready.len() + resting.len();
+            let seen = retired.look(now, cx);
+            let faulty = |(connection, sample)| Surplus::new(endpoint.clone(), &connection, sample);
+            tended.surplus.extend(seen.surplus.into_iter().map(faulty));
+            tended.doubtful.extend(seen.doubtful);
+            tended.gone += seen.closed;
+            tended.kept += ready.len() + resting.len() + retired.len();
             if let Some(endpoint) = endpoint.upgrade().filter(|_| tended.gone > gone) {
                 endpoint.trust.waiters().wake_all();
             }
-            idle.has_some()
+            idle.has_some() || idle.retired.len() > 0
         });
         tended
     }

@@ -59,7 +59,8 @@ pub(crate) enum Rest {
 
 #[derive(Debug)]
 pub struct Record {
-    _alive: Counted,
+    /// Counts the connection as open, until it is retired.
+    alive: Option<Counted>,
     /// Counts the connection as served, from the first response on.
     served: Option<Counted>,
     /// It is the first connection of its origin that is used again.
@@ -71,6 +72,7 @@ pub struct Record {
     due_if_early: Instant,
     pace: Pace,
     is_bodyless: bool,
+    is_in_step: bool,
     received: VecDeque<Received>,
     /// The number of objects at the end of `received` that came since the last proof.
     unproven: usize,
@@ -79,7 +81,7 @@ pub struct Record {
 impl Record {
     pub(crate) fn new(now: Instant, alive: Counted) -> Record {
         Record {
-            _alive: alive,
+            alive: Some(alive),
             served: None,
             trial: None,
             responses: 0,
@@ -87,6 +89,7 @@ impl Record {
             due_if_early: now,
             pace: Pace::default(),
             is_bodyless: false,
+            is_in_step: true,
             received: VecDeque::new(),
             unproven: 0,
         }
@@ -103,6 +106,7 @@ impl Record {
         self.responses = self.responses.saturating_add(1);
         self.pace.add(exchange.took);
         self.is_bodyless = exchange.is_bodyless;
+        self.is_in_step = false;
     }
 
     /// Records that the connection was quiet for `idle`. Returns whether that was long enough for a proof.
@@ -111,9 +115,15 @@ impl Record {
         let proves = idle >= proof;
         if proves {
             self.unproven = 0;
+            self.is_in_step = true;
             self.due = now + self.time_of_use(proof);
         }
         proves
+    }
+
+    /// Returns whether a silence has proved that the next response is that to the next request.
+    pub fn is_in_step(&self) -> bool {
+        self.is_in_step
     }
 
     /// Returns how long the connection is used after a rest: up to a quarter less than it may be, so that connections
@@ -133,8 +143,18 @@ impl Record {
     /// Returns the objects that are another request's if the connection was out of step when it was closed, after
     /// `idle` time without a byte.
     pub fn doubtful(&self, idle: Duration, quiet: Duration) -> impl Iterator<Item = Received> + '_ {
-        let doubtful = if idle >= self.proof(quiet) { 0 } else { self.unproven };
-        self.received.iter().rev().take(doubtful).copied().filter(|received| !received.is_first)
+        let has_proof = idle >= self.proof(quiet);
+        self.unproven().take_while(move |_| !has_proof)
+    }
+
+    /// Returns the objects that came since the last proof, but for the first response.
+    pub(crate) fn unproven(&self) -> impl Iterator<Item = Received> + '_ {
+        self.received.iter().rev().take(self.unproven).copied().filter(|received| !received.is_first)
+    }
+
+    /// The connection carries no further request: it does not count as one that the origin serves.
+    pub(crate) fn retire(&mut self) {
+        (self.alive, self.served, self.trial) = (None, None, None);
     }
 
     /// Returns the time that the connection must stay quiet to prove that no response is missing.
@@ -142,8 +162,9 @@ impl Record {
         self.pace.proof().max(quiet)
     }
 
-    /// Decides how long the connection rests after its last response. No rest at all if `quiet` is 0.
-    pub(crate) fn rest(&mut self, quiet: Duration, now: Instant) -> Rest {
+    /// Decides how long the connection rests after its last response. No rest at all if `quiet` is 0. `is_last`: there
+    /// will be no later time for it, because the origin closes the connection after its next response.
+    pub(crate) fn rest(&mut self, quiet: Duration, now: Instant, is_last: bool) -> Rest {
         if quiet.is_zero() {
             return Rest::Should(Duration::ZERO);
         }
@@ -151,7 +172,9 @@ impl Record {
         if self.responses <= 1 {
             self.due = now + self.time_of_use(quiet);
         }
-        let is_due = now >= if is_early { self.due_if_early } else { self.due };
+        let is_due = is_last
+            || self.unproven >= MOST_OBJECTS
+            || now >= if is_early { self.due_if_early } else { self.due };
         let longest = if is_early { LONGEST_REST_IF_EARLY } else { LONGEST_REST };
         let rest = proof.max(strange.unwrap_or_default()).min(longest);
         if is_due {
@@ -182,6 +205,11 @@ impl Record {
         if let Some(run) = self.trial.take() {
             run.end(self.proof(quiet));
         }
+    }
+
+    /// Returns the number of responses.
+    pub(crate) fn responses(&self) -> u32 {
+        self.responses
     }
 
     pub fn received(&self) -> impl Iterator<Item = Received> + '_ {
@@ -222,11 +250,11 @@ mod tests {
         for (took, since, bodyless, kind, rest) in cases {
             let mut record = new_record(begun);
             record.add(&exchange(took, 1));
-            record.rest(QUIET, begun);
+            record.rest(QUIET, begun, false);
             record.add(&Exchange { is_bodyless: bodyless, ..exchange(took, 2) });
             let now = begun + Duration::from_millis(since);
-            assert_eq!(record.rest(Duration::ZERO, now), should(Duration::ZERO));
-            let found = record.rest(QUIET, now);
+            assert_eq!(record.rest(Duration::ZERO, now, false), should(Duration::ZERO));
+            let found = record.rest(QUIET, now, false);
             assert_eq!(found, kind(Duration::from_millis(rest)), "{took} {since} {bodyless}");
         }
     }
@@ -241,7 +269,7 @@ mod tests {
             while now < begun + Duration::from_mins(10) {
                 now += Duration::from_millis(millis);
                 record.add(&exchange(millis, 1));
-                if let Rest::Prove(rest) = record.rest(QUIET, now) {
+                if let Rest::Prove(rest) = record.rest(QUIET, now, false) {
                     now += rest;
                     rested += rest;
                     record.was_quiet(rest, QUIET, now);
@@ -258,11 +286,11 @@ mod tests {
         let later = begun + Duration::from_secs(5);
         let mut record = new_record(begun);
         record.add(&exchange(100, 1));
-        assert!(matches!(record.rest(QUIET, begun), Rest::Should(_)));
+        assert!(matches!(record.rest(QUIET, begun, false), Rest::Should(_)));
         record.add(&exchange(100, 2));
         assert!(!record.was_quiet(Duration::from_millis(149), QUIET, later));
-        assert!(matches!(record.rest(QUIET, later), Rest::Prove(_)));
-        assert!(matches!(record.rest(QUIET, later), Rest::Should(_)), "it has just rested");
+        assert!(matches!(record.rest(QUIET, later, false), Rest::Prove(_)));
+        assert!(matches!(record.rest(QUIET, later, false), Rest::Should(_)), "it has just rested");
         assert!(record.was_quiet(Duration::from_millis(150), QUIET, later));
     }
 
@@ -273,8 +301,8 @@ mod tests {
         let mut record = new_record(begun);
         record.add(&exchange(1600, 1));
         record.add(&exchange(10, 2));
-        assert_eq!(record.rest(QUIET, begun), Rest::Prove(LONGEST_REST_IF_EARLY));
-        assert!(matches!(record.rest(QUIET, begun), Rest::Should(_)), "not so soon again");
+        assert_eq!(record.rest(QUIET, begun, false), Rest::Prove(LONGEST_REST_IF_EARLY));
+        assert!(matches!(record.rest(QUIET, begun, false), Rest::Should(_)), "not so soon again");
         assert!(!record.was_quiet(Duration::from_millis(1600), QUIET, begun));
         assert!(record.was_quiet(Duration::from_millis(2100), QUIET, begun));
         (3..44).for_each(|vxid| record.add(&exchange(10, vxid)));

@@ -38,8 +38,10 @@ pub enum Stream {
 pub enum Look {
     /// The connection is open, and no unread bytes wait.
     Quiet,
-    /// The peer has closed, or the connection is broken.
+    /// The peer has closed.
     Closed,
+    /// The connection is broken. A peer that closes before it has read everything breaks it.
+    Broken,
     /// These bytes wait, and maybe more.
     Bytes(Vec<u8>),
 }
@@ -144,7 +146,7 @@ impl RxHalf {
             Ok((0, _)) => Look::Closed,
             Ok((n, _)) => Look::of(&window[..n]),
             Err(Errno::AGAIN) => Look::Quiet,
-            Err(_) => Look::Closed,
+            Err(_) => Look::Broken,
         }
     }
 
@@ -161,7 +163,7 @@ impl RxHalf {
     pub(crate) fn poll_look(&self, cx: &mut Context<'_>) -> Poll<Look> {
         loop {
             if let Err(_gone) = std::task::ready!(self.poll_readable(cx)) {
-                return Poll::Ready(Look::Closed);
+                return Poll::Ready(Look::Broken);
             }
             let look = || match self.look() {
                 Look::Quiet => Err(io::ErrorKind::WouldBlock.into()),
@@ -170,7 +172,7 @@ impl RxHalf {
             match self.try_io(look) {
                 Ok(found) => return Poll::Ready(found),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_) => return Poll::Ready(Look::Closed),
+                Err(_) => return Poll::Ready(Look::Broken),
             }
         }
     }

@@ -11,7 +11,9 @@ use crate::waiters::Waiters;
 /// The longest time that others wait for the first reuse, in milliseconds.
 const LONGEST: u64 = 1000;
 /// Connections that an origin closes prove nothing. After so many there is no further trial.
-const MOST_RUNS: u32 = 2;
+const MOST_CLOSED: u32 = 2;
+/// The same for reuses that do not end in order, because of the origin or of the client.
+const MOST_RUNS: u32 = 16;
 const NOT_BEGUN: u64 = 0;
 const OVER: u64 = u64::MAX;
 
@@ -30,6 +32,7 @@ pub(crate) struct Trial {
     /// The end of the trial, or one of the numbers above.
     until: AtomicU64,
     runs: AtomicU32,
+    closed: AtomicU32,
 }
 
 /// The reuse that is on trial. If it is dropped, another connection is tried.
@@ -97,15 +100,18 @@ impl Trial {
         }
     }
 
-    /// A connection that was not used again was closed by the origin, without a further byte.
+    /// The origin closed a connection, without a further byte, before a silence could prove anything.
     pub(crate) fn closed(&self) {
-        if self.until.load(Ordering::Relaxed) == NOT_BEGUN {
-            self.abandon();
+        if self.until.load(Ordering::Relaxed) == NOT_BEGUN
+            && self.closed.fetch_add(1, Ordering::Relaxed) + 1 >= MOST_CLOSED
+        {
+            self.until.store(OVER, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn reset(&self) {
         self.runs.store(0, Ordering::Relaxed);
+        self.closed.store(0, Ordering::Relaxed);
         self.until.store(NOT_BEGUN, Ordering::Relaxed);
     }
 }
@@ -135,10 +141,15 @@ mod tests {
     #[test]
     fn connections_that_are_closed_are_tried_only_so_often() {
         let trial = Trial::default();
-        assert!(trial.begin(10));
-        trial.abandon();
+        for _ in 0..MOST_RUNS {
+            assert!(trial.begin(10));
+            trial.abandon();
+        }
+        assert_eq!(trial.stage(|| 10), Stage::Over);
+        trial.reset();
+        trial.closed();
         assert_eq!(trial.stage(|| 10), Stage::NotBegun);
-        (1..MOST_RUNS).for_each(|_| trial.closed());
+        trial.closed();
         assert_eq!(trial.stage(|| 10), Stage::Over);
     }
 }

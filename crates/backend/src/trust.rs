@@ -17,10 +17,12 @@ const COURTESY: u32 = 32;
 
 /// The number of new connections that must be quiet to clear an origin that may have sent a response before a request.
 const CHECKS: u32 = 8;
+/// Connections that serve fewer responses take no rest before their end.
+const SHORTEST_LIFETIME: u32 = 8;
+/// No connection that is not used again is watched for longer than this.
+const LONGEST_WATCH: Duration = Duration::from_secs(1);
 /// No new connection is checked.
 const FINE: u32 = 0;
-/// The same as `FINE`, after some were checked.
-const CLEARED: u32 = u32::MAX - 1;
 /// All new connections are checked.
 const SPEAKS_FIRST: u32 = u32::MAX;
 
@@ -30,6 +32,15 @@ pub enum SpokeFirst {
     No,
     Maybe,
     Yes,
+}
+
+/// How long a connection is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watch {
+    /// So long that most responses would come.
+    Long,
+    /// As long as the origin took for its slowest response so far.
+    Short,
 }
 
 /// Records the behaviour of one origin. All reactors share it.
@@ -46,6 +57,10 @@ pub struct Trust {
     /// that are still to be checked.
     openings: AtomicU32,
     courtesy: AtomicU32,
+    /// The microseconds that the slowest response took.
+    slowest: AtomicU64,
+    /// The number of responses after which it last closed a connection of its own accord.
+    lifetime: AtomicU32,
 }
 
 impl Trust {
@@ -59,6 +74,8 @@ impl Trust {
             capacity: Capacity::default(),
             openings: AtomicU32::new(FINE),
             courtesy: AtomicU32::new(COURTESY),
+            slowest: AtomicU64::new(0),
+            lifetime: AtomicU32::new(0),
         }
     }
 
@@ -100,17 +117,43 @@ impl Trust {
     /// Returns whether a new connection has to be quiet for a while before its first request is sent.
     pub fn may_speak_first(&self, now: Instant) -> bool {
         let openings = self.openings.load(Ordering::Relaxed);
-        openings != FINE && openings != CLEARED && self.is_suspected(now)
+        openings != FINE && self.is_suspected(now)
     }
 
     /// Records that a new connection was quiet before its first request.
     pub fn opened_quietly(&self) {
         let next = |openings| match openings {
-            FINE | CLEARED | SPEAKS_FIRST => None,
-            1 => Some(CLEARED),
+            FINE | SPEAKS_FIRST => None,
             left => Some(left - 1),
         };
         let _ = self.openings.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+    }
+
+    /// Records that a response took so many microseconds.
+    pub(crate) fn took(&self, micros: u64) {
+        if micros > self.slowest.load(Ordering::Relaxed) {
+            self.slowest.store(micros, Ordering::Relaxed);
+        }
+    }
+
+    /// Records that the origin announced the end of a connection after so many responses.
+    pub(crate) fn closed_after(&self, responses: u32) {
+        self.lifetime.store(responses, Ordering::Relaxed);
+    }
+
+    /// Returns whether the origin is expected to close a connection after its next response. A shift has to show before.
+    pub(crate) fn closes_soon(&self, responses: u32) -> bool {
+        responses >= SHORTEST_LIFETIME && self.lifetime.load(Ordering::Relaxed) == responses.saturating_add(1)
+    }
+
+    /// Returns how long a connection is watched that is not used again. While the origin is suspected there is one for
+    /// each request, and it may serve few at a time, so it is no longer than a response that is still missing would take.
+    pub(crate) fn watch_time(&self, watch: Watch, quiet: Duration) -> Duration {
+        if watch == Watch::Long {
+            return LONGEST_WATCH;
+        }
+        let slowest = Duration::from_micros(self.slowest.load(Ordering::Relaxed));
+        slowest.saturating_mul(2).clamp(quiet.min(LONGEST_WATCH), LONGEST_WATCH)
     }
 
     /// Returns the requests that wait for a connection to this origin.
@@ -205,10 +248,11 @@ mod tests {
             assert!(trust.may_speak_first(now));
             trust.opened_quietly();
         }
-        fault(SpokeFirst::Maybe);
         assert!(!trust.may_speak_first(now), "it was cleared");
+        fault(SpokeFirst::Maybe);
+        assert!(trust.may_speak_first(now), "it may do so now and then");
         fault(SpokeFirst::Yes);
-        trust.opened_quietly();
+        (0..=CHECKS).for_each(|_| trust.opened_quietly());
         assert!(trust.may_speak_first(now));
         fault(SpokeFirst::No);
         assert!(trust.may_speak_first(now));

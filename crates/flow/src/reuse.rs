@@ -15,18 +15,41 @@ pub struct Used {
     pub has_proxy_header: bool,
     /// The response was read to its end.
     pub is_at_end: bool,
+    /// It had carried other requests before.
+    pub is_reused: bool,
 }
 
-/// Returns the reason for closing the connection, for the log, or `None` if it can be kept. `is_distrusted`: its origin
-/// sent bytes that belong to no request.
+/// What becomes of the connection. The texts are the reasons in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Kept,
+    /// It carries no further request, but what arrives on it shows whether its responses were in order.
+    Watched(&'static str),
+    Closed(&'static str),
+}
+
+impl End {
+    /// Returns why it is not kept.
+    pub fn reason(self) -> Option<&'static str> {
+        match self {
+            End::Kept => None,
+            End::Watched(reason) | End::Closed(reason) => Some(reason),
+        }
+    }
+}
+
+/// Decides what becomes of the connection. `is_distrusted`: its origin sent bytes that belong to no request.
 #[inline]
-pub fn objection(used: Used, is_distrusted: impl FnOnce() -> bool) -> Option<&'static str> {
-    match used.close {
-        Some(reason) => Some(reason.name()),
-        None if used.has_proxy_header => Some(INTRODUCED),
-        None if !used.is_at_end => Some(SessClose::RespClose.name()),
-        None if is_distrusted() => Some(SessClose::RxJunk.name()),
-        None => None,
+pub fn end(used: Used, is_distrusted: impl FnOnce() -> bool) -> End {
+    let Used { close, has_proxy_header, is_at_end, is_reused } = used;
+    match close {
+        // If the responses are shifted by one, the origin closes before it has read the last request.
+        Some(SessClose::RespClose) if is_at_end && is_reused => End::Watched(SessClose::RespClose.name()),
+        Some(reason) => End::Closed(reason.name()),
+        None if has_proxy_header => End::Closed(INTRODUCED),
+        None if !is_at_end => End::Closed(SessClose::RespClose.name()),
+        None if is_distrusted() => End::Watched(SessClose::RxJunk.name()),
+        None => End::Kept,
     }
 }
 
@@ -62,17 +85,25 @@ mod tests {
 
     #[test]
     fn connections_are_kept_unless_something_speaks_against_it() {
-        let sound = Used { close: None, has_proxy_header: false, is_at_end: true };
+        let sound = Used { close: None, has_proxy_header: false, is_at_end: true, is_reused: false };
+        let closing = Used { close: Some(SessClose::RespClose), ..sound };
         let table = [
-            (sound, false, None),
-            (sound, true, Some("RX_JUNK")),
-            (Used { is_at_end: false, ..sound }, false, Some("RESP_CLOSE")),
-            (Used { has_proxy_header: true, ..sound }, false, Some("null")),
-            (Used { close: Some(SessClose::RespClose), ..sound }, false, Some("RESP_CLOSE")),
-            (Used { close: Some(SessClose::ReqClose), is_at_end: false, ..sound }, true, Some("REQ_CLOSE")),
+            (sound, false, End::Kept),
+            (Used { is_reused: true, ..sound }, false, End::Kept),
+            (sound, true, End::Watched("RX_JUNK")),
+            (Used { is_at_end: false, ..sound }, false, End::Closed("RESP_CLOSE")),
+            (Used { has_proxy_header: true, ..sound }, false, End::Closed("null")),
+            (closing, false, End::Closed("RESP_CLOSE")),
+            (Used { is_reused: true, ..closing }, false, End::Watched("RESP_CLOSE")),
+            (Used { is_reused: true, is_at_end: false, ..closing }, false, End::Closed("RESP_CLOSE")),
+            (
+                Used { close: Some(SessClose::ReqClose), is_at_end: false, ..sound },
+                true,
+                End::Closed("REQ_CLOSE"),
+            ),
         ];
         for (used, is_distrusted, expected) in table {
-            assert_eq!(objection(used, || is_distrusted), expected, "{used:?} {is_distrusted}");
+            assert_eq!(end(used, || is_distrusted), expected, "{used:?} {is_distrusted}");
         }
     }
 

@@ -39,11 +39,13 @@ pub async fn watch(reactor: Rc<Reactor>) {
 /// Checks all idle connections and returns the number of those that stay. `counted` is the number that the
 /// counter shows.
 fn round(reactor: &Reactor, counted: &mut usize, cx: &mut Context<'_>) -> usize {
-    let limit = reactor.params().backend_idle_timeout;
-    let tended = reactor.shared.pools.tend(reactor.id, limit, cx);
+    let params = reactor.params();
+    let (limit, quiet) = (params.backend_idle_timeout, surplus::quiet_time(&params));
+    let tended = reactor.shared.pools.tend(reactor.id, limit, quiet, cx);
     for found in &tended.surplus {
         surplus::found_idle(reactor, found);
     }
+    surplus::drop_objects(reactor, tended.doubtful.iter());
     let before = std::mem::replace(counted, tended.kept);
     let waiter = &reactor.pool_counters.waiter;
     waiter.conns.add(tended.kept.saturating_sub(before) as u64);

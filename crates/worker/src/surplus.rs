@@ -1,5 +1,5 @@
 //! Consequences of bytes from an origin that belong to no request: the origin is suspected, its idle
-//! connections are closed, and objects that may be the responses to other requests leave the cache.
+//! connections are not used again, and objects that may be the responses to other requests leave the cache.
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ pub fn found(reactor: &Reactor, endpoint: &Endpoint, surplus: &Surplus) -> Strin
     let spoke_first = if is_response { surplus.spoke_first } else { SpokeFirst::No };
     let elsewhere = if is_response {
         endpoint.trust.fault(Instant::now(), period, spoke_first);
-        shared.pools.close_all(endpoint, quiet_time(&params))
+        shared.pools.retire_all(endpoint, quiet_time(&params))
     } else {
         // The rest of a body shifts no responses. Other connections are not used either, but stay open: bytes that
         // arrive on them would reveal a worse fault.

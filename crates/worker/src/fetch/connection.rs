@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lacquer_backend::{
-    Connection, Counted, Exchange, Facts, Record, SpokeFirst, Surplus, Taken, TxHalf, Wanted, endpoint,
+    Connection, Counted, Exchange, Facts, Record, SpokeFirst, Surplus, Taken, TxHalf, Wanted, Watch, endpoint,
 };
 use lacquer_cache::Object;
 use lacquer_flow::reuse;
@@ -20,6 +20,7 @@ use lacquer_shm::vsl::Field;
 use lacquer_shm::{Tag, TxLog};
 
 use crate::backends::Origin;
+use crate::clock;
 use crate::descriptors::Need;
 use crate::origin_slot::OriginSlot;
 use crate::reactor::Reactor;
@@ -366,24 +367,46 @@ impl OriginConnection {
         surplus::found(reactor, endpoint, &fault)
     }
 
-    /// Drops the objects that came over this connection and may be the responses to other requests.
-    pub fn drop_doubtful(&self, reactor: &Reactor) {
+    /// Drops the objects that came over this connection and may be the responses to other requests. There was no byte
+    /// for `silence` after the last of them.
+    pub fn drop_doubtful(&self, reactor: &Reactor, silence: Duration) {
         let quiet = surplus::quiet_time(&reactor.params());
-        let doubtful: Vec<_> = self.record.doubtful(Duration::ZERO, quiet).collect();
+        let doubtful: Vec<_> = self.record.doubtful(silence, quiet).collect();
         surplus::drop_objects(reactor, doubtful.iter());
     }
 
     /// Puts the connection aside for the next request to this origin. `object` is the cached object that came
     /// over it.
     pub fn recycle(self, reactor: &Reactor, object: Option<&Object>) {
-        let exchange = Exchange {
-            is_bodyless: self.is_bodyless,
-            took: (self.took * 1e6) as u64,
-            object: object.and_then(|object| Some((object.place()?, object.vxid()))),
-        };
+        let exchange = self.exchange(object);
         reactor.counters.backend_recycle.add(1);
         let quiet = surplus::quiet_time(&reactor.params());
         let (connection, slot) = self.into_parts();
         reactor.shared.pools.put(reactor.id, &slot.origin().endpoint, connection, &exchange, quiet);
+    }
+
+    /// Watches the connection for a while and closes it then. `object` is the cached object that came over it.
+    pub fn retire(self, reactor: &Reactor, object: Option<&Object>) {
+        let exchange = self.exchange(object);
+        let quiet = surplus::quiet_time(&reactor.params());
+        // Where the origin is only suspected, there may be many such connections.
+        let watch = if self.close.is_some() || self.has_faulty_origin() { Watch::Long } else { Watch::Short };
+        let (connection, slot) = self.into_parts();
+        let endpoint = &slot.origin().endpoint;
+        reactor.shared.pools.retire(reactor.id, endpoint, connection, Some(&exchange), (watch, quiet));
+    }
+
+    fn exchange(&self, object: Option<&Object>) -> Exchange {
+        Exchange {
+            is_bodyless: self.is_bodyless,
+            took: (self.took * 1e6) as u64,
+            object: object.and_then(|object| Some((object.place()?, object.vxid()))),
+        }
+    }
+
+    /// Returns the time from the request to the response's head, or until now if there is none.
+    pub fn silence(&self) -> Duration {
+        let waited = || if self.asked > 0.0 { clock::real() - self.asked } else { 0.0 };
+        clock::seconds(if self.took > 0.0 { self.took } else { waited() })
     }
 }

@@ -1,10 +1,10 @@
 //! The end of a connection's use: it is kept for the next request, or closed with a reason.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lacquer_backend::{SAMPLE, SpokeFirst};
-use lacquer_flow::reuse::{self, Used};
-use lacquer_http::SessClose;
+use lacquer_flow::reuse::{self, End, Used};
+use lacquer_http::{BodyStatus, SessClose};
 use lacquer_shm::Tag;
 
 use super::Fetch;
@@ -18,7 +18,7 @@ impl Fetch {
         self.recycle_origin();
     }
 
-    /// Ends the use of the connection. One that is kept is put aside by `recycle_origin`, when the object that
+    /// Ends the use of the connection. One that is kept or watched is put aside by `recycle_origin`, when the object that
     /// came over it can be named.
     pub fn end_origin(&mut self, reason: Option<SessClose>) {
         let Some(connection) = self.origin.take() else { return };
@@ -35,15 +35,18 @@ impl Fetch {
             return self.end_faulty(connection, sample);
         }
         if connection.reused && connection.has_faulty_origin() {
-            // This connection may be out of step too, and is not checked again.
+            // This connection may be out of step too.
             self.attempt.is_foreign = true;
-            connection.drop_doubtful(&self.task.reactor);
+            connection.drop_doubtful(&self.task.reactor, Duration::ZERO);
+        } else if connection.reused && !connection.is_at_end && connection.framing.status != BodyStatus::Eof {
+            // Nobody will see whether it was in step.
+            connection.drop_doubtful(&self.task.reactor, connection.silence());
         }
-        let against = objection(&connection, reason);
-        log_close(&mut self.task.log, &connection, against);
-        match against {
-            Some(_) => connection.close(),
-            None => self.leaving = Some(connection),
+        let end = end_of(&connection, reason);
+        log_close(&mut self.task.log, &connection, end.reason());
+        match end {
+            End::Closed(_) => connection.close(),
+            End::Watched(_) | End::Kept => self.leaving = Some((connection, end)),
         }
     }
 
@@ -57,23 +60,26 @@ impl Fetch {
         self.task.log.put(Tag::Error, text.as_bytes());
     }
 
-    /// Puts the connection aside for the next request, if it is kept.
+    /// Puts the connection aside, if it is kept or watched.
     pub fn recycle_origin(&mut self) {
-        if let Some(connection) = self.leaving.take() {
-            connection.recycle(&self.task.reactor, self.object.as_deref());
+        let (reactor, object) = (&self.task.reactor, self.object.as_deref());
+        match self.leaving.take() {
+            Some((connection, End::Kept)) => connection.recycle(reactor, object),
+            Some((connection, _)) => connection.retire(reactor, object),
+            None => {}
         }
     }
 }
 
-/// Returns why the connection is closed; `None` if it can be kept.
-fn objection(connection: &OriginConnection, reason: Option<SessClose>) -> Option<&'static str> {
+fn end_of(connection: &OriginConnection, reason: Option<SessClose>) -> End {
     let origin = connection.origin();
     let used = Used {
         close: connection.close.or(reason),
         has_proxy_header: has_proxy_header(origin),
         is_at_end: connection.is_at_end,
+        is_reused: connection.reused,
     };
     // A connection that was in use before the suspicion is kept, to watch for further bytes. It is not used meanwhile.
     let is_suspected = || !connection.reused && origin.endpoint.trust.is_suspected(Instant::now());
-    reuse::objection(used, || connection.has_faulty_origin() || is_suspected())
+    reuse::end(used, || connection.has_faulty_origin() || is_suspected())
 }

@@ -125,6 +125,14 @@ impl Fetch {
             Ok(head) => head,
             Err(bad) => {
                 self.account.beresp_header += have as u64;
+                if connection.reused && !self.task.ws.get(text).starts_with(b"HTTP/") {
+                    // The text may belong to another request.
+                    (connection.ahead, connection.is_at_end) = (text, true);
+                    if self.is_repeatable() {
+                        self.task.log.put(Tag::HttpGarbage, h1::garbage(self.task.ws.get(text)));
+                        return self.give_up_answer(connection, before);
+                    }
+                }
                 if let Some(bogo) = &bad.bogo {
                     let mut text = Vec::new();
                     bogo.write(&self.task.ws, RESP_HDR_LEN, &mut text);
@@ -138,10 +146,6 @@ impl Fetch {
                 self.task.log.put(Tag::BerespReason, b"Service Unavailable");
                 self.fetch_error("http format error");
                 connection.close = Some(SessClose::RxJunk);
-                if connection.reused && !self.task.ws.get(text).starts_with(b"HTTP/") {
-                    // The text may belong to another request.
-                    (connection.ahead, connection.is_at_end) = (text, true);
-                }
                 return Exchange::Failed;
             }
         };

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lacquer_backend::{Taken, Watch};
 use lacquer_vcl_runtime::BackendId;
 
 use super::connection::{Limits, OriginConnection, introduce, log_open, refused, take_idle, wait_or_connect};
@@ -24,8 +25,15 @@ impl PipeCall<'_> {
         let slot = entry.pass(&mut self.pipe.log).await?;
         let limits = Limits::of(&origin, &self.task.params, self.pipe.connect_timeout);
         let (reactor, log) = (&self.task.reactor, &mut self.pipe.log);
-        let idle = take_idle(reactor, &slot, limits.quiet, log);
-        match wait_or_connect(reactor, slot, &limits, idle, log).await {
+        let taken = match take_idle(reactor, &slot, limits.quiet, log) {
+            // The order of responses is not checked in a pipe.
+            Taken::Connection(idle) if !idle.record.is_in_step() => {
+                shared.pools.retire(reactor.id, &origin.endpoint, idle, None, (Watch::Long, limits.quiet));
+                Taken::None
+            }
+            taken => taken,
+        };
+        match wait_or_connect(reactor, slot, &limits, taken, log).await {
             Ok(mut connection) => {
                 self.pipe.stamp("Connected");
                 if !connection.reused {

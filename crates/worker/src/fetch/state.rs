@@ -1,5 +1,6 @@
 //! A fetch: its state, and the operations that several steps share.
 
+use lacquer_flow::reuse::End;
 use std::mem;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -114,7 +115,7 @@ pub struct Fetch {
     pub(super) announced: bool,
     pub origin: Option<OriginConnection>,
     /// The connection that is about to go back to the pool.
-    pub(super) leaving: Option<OriginConnection>,
+    pub(super) leaving: Option<(OriginConnection, End)>,
     /// The address of the last connection. VCL may read it after the connection is closed.
     pub origin_addr: Option<SocketAddr>,
     pub account: Account,
