@@ -21,6 +21,8 @@ const MOST_OBJECTS: usize = 1024;
 const SHORTEST_USE: Duration = Duration::from_secs(1);
 /// A connection is used at least so many times as long as it rested before.
 const USE_FOR_REST: u32 = 20;
+/// A trial ends after so many times the silence that proves something, if the response came early.
+const PROOFS_IF_EARLY: u32 = 3;
 /// Nobody waits for longer than this for a rest to end.
 const LONGEST_REST: Duration = Duration::from_millis(500);
 /// The same after a response that came early.
@@ -73,6 +75,8 @@ pub struct Record {
     pace: Pace,
     is_bodyless: bool,
     is_in_step: bool,
+    /// It was watched before its first request, and quiet.
+    began_quietly: bool,
     received: VecDeque<Received>,
     /// The number of objects at the end of `received` that came since the last proof.
     unproven: usize,
@@ -90,6 +94,7 @@ impl Record {
             pace: Pace::default(),
             is_bodyless: false,
             is_in_step: true,
+            began_quietly: false,
             received: VecDeque::new(),
             unproven: 0,
         }
@@ -134,10 +139,19 @@ impl Record {
         longest * (1024 - (noise >> 24)) / 1024
     }
 
+    /// Records that the connection was watched before its first request, and quiet.
+    pub fn begins_quietly(&mut self) {
+        self.began_quietly = true;
+    }
+
     /// Returns whether the first response may have been sent before its request, so that all are shifted by one. Bytes
     /// after a response without a body have a likelier cause.
-    pub(crate) fn spoke_first(&self) -> SpokeFirst {
-        if self.is_bodyless { SpokeFirst::No } else { SpokeFirst::Maybe }
+    pub fn spoke_first(&self) -> SpokeFirst {
+        match (self.began_quietly, self.is_bodyless) {
+            (true, _) => SpokeFirst::Refuted,
+            (false, true) => SpokeFirst::No,
+            (false, false) => SpokeFirst::Maybe,
+        }
     }
 
     /// Returns the objects that are another request's if the connection was out of step when it was closed, after
@@ -203,7 +217,9 @@ impl Record {
     /// Ends the trial, if there is one, as soon as a silence from now on proves something.
     pub(crate) fn end_trial(&mut self, quiet: Duration) {
         if let Some(run) = self.trial.take() {
-            run.end(self.proof(quiet));
+            // What came early may be unsolicited, and an origin under load sends its own response late.
+            let proofs = if self.pace.is_early() { PROOFS_IF_EARLY } else { 1 };
+            run.end(self.proof(quiet) * proofs);
         }
     }
 

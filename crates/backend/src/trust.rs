@@ -23,6 +23,8 @@ const SHORTEST_LIFETIME: u32 = 8;
 const LONGEST_WATCH: Duration = Duration::from_secs(1);
 /// No new connection is checked.
 const FINE: u32 = 0;
+/// The same, as surplus bytes were found to have another cause.
+const EXPLAINED: u32 = u32::MAX - 1;
 /// All new connections are checked.
 const SPEAKS_FIRST: u32 = u32::MAX;
 
@@ -32,6 +34,8 @@ pub enum SpokeFirst {
     No,
     Maybe,
     Yes,
+    /// The connection was quiet before its first request: the origin sends more than it should afterwards.
+    Refuted,
 }
 
 /// How long a connection is watched.
@@ -93,7 +97,8 @@ impl Trust {
     pub fn suspect(&self, now: Instant, period: Duration, spoke_first: SpokeFirst) {
         let before = if self.is_suspected(now) { self.openings.load(Ordering::Relaxed) } else { FINE };
         let openings = match (before, spoke_first) {
-            (_, SpokeFirst::Yes) => SPEAKS_FIRST,
+            (_, SpokeFirst::Yes) | (SPEAKS_FIRST, _) => SPEAKS_FIRST,
+            (_, SpokeFirst::Refuted) => EXPLAINED,
             (FINE, SpokeFirst::Maybe) => CHECKS,
             (known, _) => known,
         };
@@ -117,13 +122,13 @@ impl Trust {
     /// Returns whether a new connection has to be quiet for a while before its first request is sent.
     pub fn may_speak_first(&self, now: Instant) -> bool {
         let openings = self.openings.load(Ordering::Relaxed);
-        openings != FINE && self.is_suspected(now)
+        openings != FINE && openings != EXPLAINED && self.is_suspected(now)
     }
 
     /// Records that a new connection was quiet before its first request.
     pub fn opened_quietly(&self) {
         let next = |openings| match openings {
-            FINE | SPEAKS_FIRST => None,
+            FINE | EXPLAINED | SPEAKS_FIRST => None,
             left => Some(left - 1),
         };
         let _ = self.openings.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
@@ -255,6 +260,22 @@ mod tests {
         (0..=CHECKS).for_each(|_| trust.opened_quietly());
         assert!(trust.may_speak_first(now));
         fault(SpokeFirst::No);
+        fault(SpokeFirst::Refuted);
+        assert!(trust.may_speak_first(now));
+    }
+
+    #[test]
+    fn origins_that_add_responses_are_not_checked_for_ever() {
+        let begun = Instant::now();
+        let trust = Trust::new(begun);
+        let now = begun + Duration::from_secs(1);
+        for (spoke, checked) in
+            [(SpokeFirst::Maybe, true), (SpokeFirst::Refuted, false), (SpokeFirst::Maybe, false)]
+        {
+            trust.fault(begun, Duration::from_mins(1), spoke);
+            assert_eq!(trust.may_speak_first(now), checked, "{spoke:?}");
+        }
+        trust.fault(begun, Duration::from_mins(1), SpokeFirst::Yes);
         assert!(trust.may_speak_first(now));
     }
 

@@ -189,7 +189,7 @@ impl Fetch {
         let Some(mut connection) = self.origin.take() else { return Exchange::Failed };
         self.origin_addr = connection.facts.remote;
         if !connection.reused
-            && let Some(sample) = self.early_bytes(&connection).await
+            && let Some(sample) = self.early_bytes(&mut connection).await
         {
             self.task.stamp("Bereq");
             log_close(&mut self.task.log, &connection, Some(SessClose::RxJunk.name()));
@@ -204,9 +204,8 @@ impl Fetch {
 
     /// Returns bytes that came on a new connection before its first request. Waits a short time for them if the origin
     /// is known for that.
-    async fn early_bytes(&self, connection: &OriginConnection) -> Option<Vec<u8>> {
-        let trust = &connection.origin().endpoint.trust;
-        let is_checked = trust.may_speak_first(Instant::now());
+    async fn early_bytes(&self, connection: &mut OriginConnection) -> Option<Vec<u8>> {
+        let is_checked = connection.origin().endpoint.trust.may_speak_first(Instant::now());
         if is_checked {
             connection.rx.half.confirm();
             Box::pin(tokio::time::sleep(surplus::quiet_time(&self.task.params))).await;
@@ -215,7 +214,8 @@ impl Fetch {
             return Some(sample);
         }
         if is_checked {
-            trust.opened_quietly();
+            connection.origin().endpoint.trust.opened_quietly();
+            connection.begins_quietly();
         }
         None
     }

@@ -105,6 +105,16 @@ impl OriginConnection {
         self.slot.count_request();
     }
 
+    /// Records that the connection was watched before its first request, and quiet.
+    pub fn begins_quietly(&mut self) {
+        self.record.begins_quietly();
+    }
+
+    /// Returns whether its first response may have come before the request.
+    pub fn spoke_first(&self) -> SpokeFirst {
+        self.record.spoke_first()
+    }
+
     /// Returns whether the response may be another's.
     pub fn is_in_doubt(&self) -> bool {
         let has_surplus = || self.body_at_hand().is_some_and(|length| length < self.ahead.len());

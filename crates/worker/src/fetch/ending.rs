@@ -55,7 +55,11 @@ impl Fetch {
         let (is_reused, is_bodyless) = (connection.reused, connection.is_bodyless);
         let judged = reuse::judge_surplus(is_reused, is_bodyless, surplus::may_be_response(&sample));
         self.attempt.is_foreign = judged.is_foreign;
-        let spoke_first = if judged.may_have_spoken_first { SpokeFirst::Maybe } else { SpokeFirst::No };
+        let spoke_first = match connection.spoke_first() {
+            SpokeFirst::Refuted => SpokeFirst::Refuted,
+            _ if judged.may_have_spoken_first => SpokeFirst::Maybe,
+            _ => SpokeFirst::No,
+        };
         let text = connection.close_faulty(&self.task.reactor, sample, spoke_first);
         self.task.log.put(Tag::Error, text.as_bytes());
     }
