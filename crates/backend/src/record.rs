@@ -139,6 +139,11 @@ impl Record {
         longest * (1024 - (noise >> 24)) / 1024
     }
 
+    /// Returns whether the last response had no body by rule.
+    pub fn was_bodyless(&self) -> bool {
+        self.is_bodyless
+    }
+
     /// Records that the connection was watched before its first request, and quiet.
     pub fn begins_quietly(&mut self) {
         self.began_quietly = true;

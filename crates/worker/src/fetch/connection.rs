@@ -110,6 +110,11 @@ impl OriginConnection {
         self.record.begins_quietly();
     }
 
+    /// Returns whether its last response had no body by rule. What arrives instead of the next may be a forbidden body.
+    pub fn follows_bodyless(&self) -> bool {
+        self.record.was_bodyless()
+    }
+
     /// Returns whether its first response may have come before the request.
     pub fn spoke_first(&self) -> SpokeFirst {
         self.record.spoke_first()

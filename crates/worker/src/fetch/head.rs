@@ -128,7 +128,7 @@ impl Fetch {
                 if connection.reused && !self.task.ws.get(text).starts_with(b"HTTP/") {
                     // The text may belong to another request.
                     (connection.ahead, connection.is_at_end) = (text, true);
-                    if self.is_repeatable() {
+                    if connection.follows_bodyless() && self.is_repeatable() {
                         self.task.log.put(Tag::HttpGarbage, h1::garbage(self.task.ws.get(text)));
                         return self.give_up_answer(connection, before);
                     }
