@@ -371,37 +371,48 @@ fn late_shift_round(stays: &[u64], late: Duration, slow: Duration) {
 #[test]
 fn an_answer_before_the_request_is_none() {
     let _turn = beside_others();
-    answer_before_the_request(Duration::ZERO);
+    answer_before_the_request(Duration::ZERO, Duration::ZERO);
 }
 
 /// The same, where the answer to the request comes so late that the connection carries a second request before.
 #[test]
 fn an_answer_before_the_request_is_none_although_its_own_is_late() {
     let _turn = beside_others();
-    answer_before_the_request(QUIET.mul_f64(1.5));
+    answer_before_the_request(SOON, QUIET.mul_f64(1.5));
 }
 
 /// The silence that proves something. Machines that are shared stop for half of this time.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// `late`: the time that the origin takes for a request. It sends a response before the first one.
-fn answer_before_the_request(late: Duration) {
+/// So soon after the opening of a connection that the request, if it is sent at once, is there before.
+pub const SOON: Duration = Duration::from_millis(2);
+
+/// Starts an origin that sends a response `after` each connection is opened, before it reads a request, and takes as long
+/// for its own responses as `late` says for the number of the connection.
+pub fn speaks_first(after: Duration, late: impl Fn(usize) -> Duration + Copy + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let address = listener.local_addr().expect("it is bound");
     std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
+        for (number, mut stream) in listener.incoming().flatten().enumerate() {
+            std::thread::sleep(after);
+            let _ = stream.write_all(FOREIGN.as_bytes());
             std::thread::spawn(move || {
-                // The request comes before it on a connection that is not checked.
-                std::thread::sleep(Duration::from_millis(2));
-                let _ = stream.write_all(FOREIGN.as_bytes());
                 let mut head = [0; 4096];
-                while stream.read(&mut head).is_ok_and(|n| n > 0) {
-                    std::thread::sleep(late);
-                    let _ = stream.write_all(page("/own", false).as_bytes());
+                while let Ok(length @ 1..) = stream.read(&mut head) {
+                    std::thread::sleep(late(number));
+                    let text = String::from_utf8_lossy(&head[..length]);
+                    let _ =
+                        stream.write_all(page(text.split(' ').nth(1).unwrap_or_default(), false).as_bytes());
                 }
             });
         }
     });
+    address
+}
+
+/// `after` and `late`: see [`speaks_first`].
+fn answer_before_the_request(after: Duration, late: Duration) {
+    let address = speaks_first(after, move |_| late);
     let quiet = format!("backend_quiet_time={}", QUIET.as_secs());
     let daemon = Daemon::start(&vcl(address, ""), &["-s", "malloc,32M", "-p", &quiet]);
     let mut foreign = 0;

@@ -1,8 +1,8 @@
 //! Origins whose responses are shifted by one, on connections that close before anything shows it. The objects that
 //! came over them leave the cache all the same.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,9 +12,10 @@ use lacquer_testing::daemon::{Daemon, vcl};
 use lacquer_testing::origin::Origin;
 use lacquer_testing::turns::beside_others;
 
-use crate::foreign_answers::page;
+use crate::foreign_answers::{SOON, page, speaks_first};
+use crate::reuse::port_of;
 
-/// All that is decided by a silence is decided after at least this time.
+/// Every silence that decides something is over after this time.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// Sends a response that nobody asked for, and the own one so much later.
@@ -53,23 +54,8 @@ fn suspected_origins_are_watched() {
 fn a_fault_on_one_connection_leaves_the_others_watched() {
     const CLIENTS: usize = 6;
     let _turn = beside_others();
-    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
-    let address = listener.local_addr().expect("it is bound");
-    std::thread::spawn(move || {
-        for (nth, mut stream) in listener.incoming().flatten().enumerate() {
-            std::thread::spawn(move || {
-                std::thread::sleep(Duration::from_millis(2));
-                let _ = stream.write_all(page("unsolicited", false).as_bytes());
-                let mut head = [0; 4096];
-                while let Ok(length @ 1..) = stream.read(&mut head) {
-                    std::thread::sleep(Duration::from_millis(50 + 60 * nth.min(CLIENTS) as u64));
-                    let text = String::from_utf8_lossy(&head[..length]);
-                    let path = text.split(' ').nth(1).unwrap_or_default();
-                    let _ = stream.write_all(page(path, false).as_bytes());
-                }
-            });
-        }
-    });
+    let late = |number: usize| Duration::from_millis(50 + 60 * number.min(CLIENTS) as u64);
+    let address = speaks_first(SOON, late);
     let daemon = Daemon::start(&vcl(address, ""), &["-p", "backend_quiet_time=0.5"]);
     let paths: Vec<_> = (0..CLIENTS).map(|n| format!("/{n}")).collect();
     std::thread::scope(|scope| {
@@ -78,14 +64,13 @@ fn a_fault_on_one_connection_leaves_the_others_watched() {
         }
     });
     std::thread::sleep(SETTLED);
-    let is_wrong =
-        |path: &&String| get(daemon.address, path).is_ok_and(|answer| answer.body == b"unsolicited");
+    let is_wrong = |path: &&String| get(daemon.address, path).is_ok_and(|answer| answer.body == b"foreign");
     assert_eq!(paths.iter().filter(is_wrong).count(), 0, "still in the cache");
 }
 
 /// Promise: a connection that VCL gives up before the end of a response takes what came over it along.
 #[test]
-fn what_nobody_can_check_any_more_leaves_the_cache() {
+fn objects_that_cannot_be_checked_leave_the_cache() {
     const SUBS: &str = "sub vcl_recv { if (req.url ~ \"^/bad\") { return (pass); } }
         sub vcl_backend_response { if (bereq.url ~ \"^/bad\") { return (error(502)); } }";
     const TOOK: Duration = Duration::from_millis(400);
@@ -119,9 +104,12 @@ fn connections_that_end_in_order_do_not_end_the_trial() {
     let counts = std::sync::Mutex::new(std::collections::HashMap::new());
     let origin = Origin::start(move |path, stream| {
         std::thread::sleep(Duration::from_millis(200));
-        let port = stream.peer_addr().map_or(0, |peer| peer.port());
-        let count =
-            *counts.lock().expect("nobody panics with it").entry(port).and_modify(|n| *n += 1).or_insert(1);
+        let count = *counts
+            .lock()
+            .expect("nobody panics with it")
+            .entry(port_of(stream))
+            .and_modify(|n| *n += 1)
+            .or_insert(1);
         if count == 2 {
             return shift(stream, path, Duration::from_millis(200));
         }

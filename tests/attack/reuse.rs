@@ -20,7 +20,7 @@ use crate::foreign_answers::page;
 const PASS: &str = "sub vcl_recv { return (pass); }";
 
 /// Returns the port of the other end, which tells one connection from another.
-fn port_of(stream: &TcpStream) -> u16 {
+pub fn port_of(stream: &TcpStream) -> u16 {
     stream.peer_addr().map_or(0, |peer| peer.port())
 }
 

@@ -25,7 +25,7 @@ use crate::stream::Look;
 use crate::trial::Stage;
 use crate::trust::{SpokeFirst, Watch};
 
-/// Most connections to one endpoint that rest on a shelf. A request that would leave one more behind closes it, so
+/// Most connections to one endpoint that rest on a shelf. A request that would leave one more behind retires it, so
 /// that many responses without a body take neither the descriptors nor the origin's connections.
 const MOST_RESTING: usize = 32;
 /// Most connections to one endpoint, on all shelves, that rest without having to.

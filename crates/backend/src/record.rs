@@ -162,8 +162,7 @@ impl Record {
     /// Returns the objects that are another request's if the connection was out of step when it was closed, after
     /// `idle` time without a byte.
     pub fn doubtful(&self, idle: Duration, quiet: Duration) -> impl Iterator<Item = Received> + '_ {
-        let has_proof = idle >= self.proof(quiet);
-        self.unproven().take_while(move |_| !has_proof)
+        (idle < self.proof(quiet)).then(|| self.unproven()).into_iter().flatten()
     }
 
     /// Returns the objects that came since the last proof, but for the first response.
@@ -171,7 +170,7 @@ impl Record {
         self.received.iter().rev().take(self.unproven).copied().filter(|received| !received.is_first)
     }
 
-    /// The connection carries no further request: it does not count as one that the origin serves.
+    /// Ends the counts of the connection as one that the origin serves: it carries no further request.
     pub(crate) fn retire(&mut self) {
         (self.alive, self.served, self.trial) = (None, None, None);
     }
@@ -222,7 +221,7 @@ impl Record {
     /// Ends the trial, if there is one, as soon as a silence from now on proves something.
     pub(crate) fn end_trial(&mut self, quiet: Duration) {
         if let Some(run) = self.trial.take() {
-            // What came early may be unsolicited, and an origin under load sends its own response late.
+            // An early response may be unsolicited, and an origin under load sends its own response late.
             let proofs = if self.pace.is_early() { PROOFS_IF_EARLY } else { 1 };
             run.end(self.proof(quiet) * proofs);
         }

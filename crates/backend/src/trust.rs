@@ -41,7 +41,7 @@ pub enum SpokeFirst {
 /// How long a connection is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// So long that most responses would come.
+    /// Long enough for most responses to come.
     Long,
     /// As long as the origin took for its slowest response so far.
     Short,

@@ -19,7 +19,7 @@ pub struct Used {
     pub is_reused: bool,
 }
 
-/// What becomes of the connection. The texts are the reasons in the log.
+/// The decision about a connection whose use has ended. The texts are reasons for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Kept,
@@ -38,7 +38,7 @@ impl End {
     }
 }
 
-/// Decides what becomes of the connection. `is_distrusted`: its origin sent bytes that belong to no request.
+/// Decides about a connection whose use has ended. `is_distrusted`: its origin sent bytes that belong to no request.
 #[inline]
 pub fn end(used: Used, is_distrusted: impl FnOnce() -> bool) -> End {
     let Used { close, has_proxy_header, is_at_end, is_reused } = used;

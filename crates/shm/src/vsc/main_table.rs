@@ -67,7 +67,8 @@ crate::mapping::counter_set! {
     backend_surplus: Counter Info Integer "Backend connections with surplus bytes"
         "Backend connections closed because bytes arrived on them that belong to no request. The parameter backend_suspicion_time says what follows.";
     backend_surplus_objects: Counter Info Integer "Objects dropped for surplus bytes"
-        "Objects removed from the cache because they came over a connection on which surplus bytes were found later.";
+        "Objects removed from the cache because surplus bytes were found later on the connection they came over, or \
+         because it closed before its responses were known to be in order.";
     backend_interim: Counter Info Integer "Interim backend responses"
         "Responses with a status from 100 to 199 that came before the final response.";
     backend_wait: Counter Info Integer "Fetches that queued for a connection"
