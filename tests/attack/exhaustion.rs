@@ -126,8 +126,9 @@ fn out_of_descriptors_accepting_pauses_and_recovers() {
 
 /// Hits and fresh passes are answered within this time during an attack.
 const AT_ONCE: Duration = Duration::from_millis(100);
-/// Resident memory may grow by so much during an attack on 1,024 descriptors.
-const GROWTH: u64 = 100 << 20;
+/// Resident memory may grow by so much during an attack on 1,024 descriptors: each pass has two of them and two
+/// workspaces, each fetch for the cache one, and workspaces have 96 kB.
+const GROWTH: u64 = 1024 * (96 << 10) + (32 << 20);
 
 /// How long hits and passes took during an attack, each on a connection of its own and on one that is kept.
 struct Watch {
@@ -242,7 +243,15 @@ fn pipes_and_slow_readers_leave_the_backend_to_others() {
         ("pipes", "GET /10/piped HTTP/1.1\r\nHost: robust\r\nUpgrade: x\r\n\r\n"),
         ("slow readers", "GET /4000000/slow HTTP/1.1\r\nHost: robust\r\n\r\n"),
     ] {
-        let mut daemon = Daemon::start_by(&vcl(origin.address, subs), &["-s", "malloc,32M"], limit);
+        let daemon = Daemon::start_by(&vcl(origin.address, subs), &["-s", "malloc,32M"], limit);
+        let fresh = || {
+            let asked = Instant::now();
+            let answer = get(daemon.address, "/100/fresh").expect("it answers");
+            assert_eq!(answer.status, 200, "beside {kind}");
+            asked.elapsed()
+        };
+        // The second and third request to a new origin wait until its first connection is proven to be in order.
+        (0..4).for_each(|_| assert!(fresh() < PATIENCE));
         let clients: Vec<_> = (0..300)
             .map(|_| {
                 let mut client = daemon.connect();
@@ -252,13 +261,9 @@ fn pipes_and_slow_readers_leave_the_backend_to_others() {
                 client
             })
             .collect();
-        let machine = daemon.machine();
-        for _ in 0..10 {
-            let asked = Instant::now();
-            let answer = get(daemon.address, "/100/fresh").expect("it answers");
-            let took = asked.elapsed();
-            assert_eq!(answer.status, 200, "beside {} {kind}", clients.len());
-            assert!(took < AT_ONCE * machine.slack(), "beside {} {kind}: {took:?}", clients.len());
-        }
+        let mut times: Vec<_> = (0..20).map(|_| fresh()).collect();
+        times.sort_unstable();
+        // The machine may stop for a moment.
+        assert!(times[18] < AT_ONCE, "beside {} {kind}: {times:?}", clients.len());
     }
 }
