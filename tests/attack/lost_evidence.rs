@@ -9,11 +9,10 @@ use std::time::Duration;
 
 use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, vcl};
-use lacquer_testing::origin::Origin;
+use lacquer_testing::origin::{Origin, this_connection};
 use lacquer_testing::turns::beside_others;
 
 use crate::foreign_answers::{SOON, page, speaks_first};
-use crate::reuse::port_of;
 
 /// Every silence that decides something is over after this time.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -107,7 +106,7 @@ fn connections_that_end_in_order_do_not_end_the_trial() {
         let count = *counts
             .lock()
             .expect("nobody panics with it")
-            .entry(port_of(stream))
+            .entry(this_connection())
             .and_modify(|n| *n += 1)
             .or_insert(1);
         if count == 2 {

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,18 +11,13 @@ use std::time::{Duration, Instant};
 use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, vcl};
 use lacquer_testing::effort;
-use lacquer_testing::origin::Origin;
+use lacquer_testing::origin::{Origin, this_connection};
 use lacquer_testing::turns::{at_once, beside_others};
 
 use crate::faulty_origins::passes_to;
 use crate::foreign_answers::page;
 
 const PASS: &str = "sub vcl_recv { return (pass); }";
-
-/// Returns the port of the other end, which tells one connection from another.
-pub fn port_of(stream: &TcpStream) -> u16 {
-    stream.peer_addr().map_or(0, |peer| peer.port())
-}
 
 /// Lets clients ask for pages of their own until the time is over. Returns how long each request took.
 fn ask(address: SocketAddr, clients: usize, time: Duration, wrong: &Arc<AtomicUsize>) -> Vec<Duration> {
@@ -63,8 +58,7 @@ fn slow_origins_deceive_one_client() {
         let (begun, done) = (Instant::now(), AtomicBool::new(false));
         let known = Mutex::new(HashSet::new());
         let origin = Origin::start(move |path, stream| {
-            let port = port_of(stream);
-            let is_first = known.lock().expect("nobody panics with it").insert(port);
+            let is_first = known.lock().expect("nobody panics with it").insert(this_connection());
             let is_time = begun.elapsed() > Duration::from_secs(3);
             if is_late && is_time && !done.swap(true, Ordering::Relaxed) || !is_late && !is_first {
                 let _ = stream.write_all(page("unsolicited", false).as_bytes());
@@ -87,11 +81,10 @@ fn no_rest_after_a_bodyless_response_is_cut_short() {
     let _turn = beside_others();
     let shortest = Arc::new(Mutex::new(Duration::MAX));
     let seen = shortest.clone();
-    // The time of the last response to HEAD, by the port of the connection.
+    // The time of the last response to HEAD, by its connection.
     let heads = Mutex::new(HashMap::new());
     let origin = Origin::by_method(move |request, stream| {
-        let port = port_of(stream);
-        if let Some(then) = heads.lock().expect("nobody panics with it").remove(&port) {
+        if let Some(then) = heads.lock().expect("nobody panics with it").remove(&this_connection()) {
             let mut shortest = seen.lock().expect("nobody panics with it");
             *shortest = shortest.min(Instant::elapsed(&then));
         }
@@ -101,7 +94,7 @@ fn no_rest_after_a_bodyless_response_is_cut_short() {
         let head = text.find("\r\n\r\n").map_or(0, |end| end + 4);
         let is_head = method == "HEAD";
         if is_head {
-            heads.lock().expect("nobody panics with it").insert(port, Instant::now());
+            heads.lock().expect("nobody panics with it").insert(this_connection(), Instant::now());
         }
         stream.write_all(if is_head { &text.as_bytes()[..head] } else { text.as_bytes() }).is_ok()
     });
@@ -205,8 +198,7 @@ fn one_connection_is_enough_for_responses_without_a_body() {
     let counted = open.clone();
     let known = Mutex::new(HashSet::new());
     let origin = Origin::by_method(move |_, stream| {
-        let port = port_of(stream);
-        if known.lock().expect("nobody panics with it").insert(port) {
+        if known.lock().expect("nobody panics with it").insert(this_connection()) {
             counted.fetch_add(1, Ordering::Relaxed);
         }
         stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").is_ok()

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, ThreadId};
 
 pub struct Origin {
     pub address: SocketAddr,
@@ -14,6 +15,12 @@ pub struct Origin {
 /// closes the connection.
 pub trait Handler: Fn(&str, &mut TcpStream) -> bool + Send + Sync + 'static {}
 impl<F: Fn(&str, &mut TcpStream) -> bool + Send + Sync + 'static> Handler for F {}
+
+/// Returns what tells the connection of the handler that runs from all others. Each has a thread of its own, while ports
+/// come again after some thousand connections.
+pub fn this_connection() -> ThreadId {
+    thread::current().id()
+}
 
 impl Origin {
     pub fn start(answers: impl Handler) -> Origin {
@@ -29,10 +36,10 @@ impl Origin {
         let requests = Arc::new(AtomicUsize::new(0));
         let counted = requests.clone();
         let answers = Arc::new(answers);
-        std::thread::spawn(move || {
+        thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (answers, counted) = (answers.clone(), counted.clone());
-                std::thread::spawn(move || serve(stream, &*answers, &counted));
+                thread::spawn(move || serve(stream, &*answers, &counted));
             }
         });
         Origin { address, requests }
