@@ -3,7 +3,7 @@
 BUILD_PACKAGES = gcc libc6-dev
 TEST_PACKAGES  = $(BUILD_PACKAGES) python3 util-linux valgrind strace
 
-.PHONY: help run test build dist attack deep conformance cache-tests bench bench-guard fuzz-smoke loom miri tsan clean
+.PHONY: help run test build dist attack deep simulate conformance cache-tests bench bench-guard fuzz-smoke loom miri tsan clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -31,6 +31,11 @@ dist: cargo
 attack: build
 	@scripts/need $(TEST_PACKAGES)
 	@ATTACK=whole LACQUERD=$(CURDIR)/target/release/lacquerd cargo test -p lacquer-attack --test attack $(ARGS)
+
+## make simulate              simulated worlds for SIMULATE_SECONDS (600), or the one of SIMULATE_SEED
+simulate: cargo
+	@scripts/need $(BUILD_PACKAGES)
+	@SIMULATE_SECONDS=$${SIMULATE_SECONDS:-600} cargo test --release -p lacquer-sim --test simulation what_must -- --nocapture
 
 ## make deep                  the long tests: attacks in full, fuzzing, and the public suites (VC=DIR CT=DIR)
 deep: cargo

@@ -3,7 +3,8 @@
 
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
-use std::time::Instant;
+
+use lacquer_sources::clock::Instant;
 
 use crate::capacity::Counted;
 use crate::endpoint::Endpoint;

@@ -6,13 +6,15 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use lacquer_sources::clock::Instant;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
 
+use crate::memory;
 use crate::stream::Stream;
 use crate::trust::Trust;
 
@@ -136,6 +138,9 @@ impl Endpoint {
 
     async fn connect_bare(&self, prefer_ipv6: bool) -> io::Result<Stream> {
         if let Some(path) = &self.path {
+            if let Some(outcome) = memory::connect(path).await {
+                return outcome.map(Stream::Memory);
+            }
             // Abstract names begin with NUL for the system, and with `@` in text.
             let address = match path.strip_prefix('@') {
                 Some(name) => format!("\0{name}").into(),

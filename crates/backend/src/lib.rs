@@ -4,6 +4,8 @@
 mod capacity;
 pub mod connection;
 pub mod endpoint;
+mod look;
+pub mod memory;
 mod pace;
 pub mod pool;
 pub mod probe;
@@ -18,7 +20,8 @@ mod waiters;
 pub use capacity::Counted;
 pub use connection::{Connection, Facts};
 pub use endpoint::{ConnectError, Endpoint};
+pub use look::{Look, PeerState, SAMPLE};
 pub use pool::{Pools, Resting, Surplus, Taken, Wanted};
 pub use record::{Exchange, Received, Record};
-pub use stream::{Look, RxHalf, SAMPLE, Stream, TxHalf};
+pub use stream::{RxHalf, Stream, TxHalf};
 pub use trust::{SpokeFirst, Watch};

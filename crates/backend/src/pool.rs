@@ -13,15 +13,16 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use lacquer_sources::clock::Instant;
 use parking_lot::Mutex;
 
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
+use crate::look::Look;
 use crate::record::{Exchange, Received, Rest};
 use crate::retired::Retired;
-use crate::stream::Look;
 use crate::trial::Stage;
 use crate::trust::{SpokeFirst, Watch};
 

@@ -3,7 +3,8 @@
 use std::io;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use lacquer_sources::clock::Instant;
+use tokio::time::timeout_at;
 
 use crate::endpoint::{Endpoint, Holddown, timed_out};
 use crate::probe::{Attempt, Fact, Settings};

@@ -8,7 +8,9 @@
 //! a response came much earlier than others or sooner than all before it.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use lacquer_sources::clock::Instant;
 
 use crate::capacity::Counted;
 use crate::pace::Pace;

@@ -3,11 +3,12 @@
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
-use std::time::Instant;
+
+use lacquer_sources::clock::Instant;
 
 use crate::connection::Connection;
+use crate::look::Look;
 use crate::record::Received;
-use crate::stream::Look;
 
 /// The largest number of these connections for one origin on one reactor. One more takes the place of the first.
 const MOST: usize = 256;

@@ -1,4 +1,5 @@
-//! A stream socket, TCP or UNIX, in two halves: one for the reader, one for the writer.
+//! A transport: a stream socket, TCP or UNIX, or a connection in memory. It has two halves: one for the reader, one for
+//! the writer.
 //!
 //! The halves are separate values because a request body is read by the fetch while the session keeps the
 //! sending side. Reading goes through `poll_read`: it clears readiness after a short read, so that an
@@ -10,53 +11,34 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, sockopt};
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
+use crate::look::{Look, PeerState, SAMPLE};
+use crate::memory;
+
 /// The half of a connection that is read from.
 pub enum RxHalf {
     Tcp(tcp::OwnedReadHalf),
     Unix(unix::OwnedReadHalf),
+    Memory(memory::Rx),
 }
 
 /// The half of a connection that is written to.
 pub enum TxHalf {
     Tcp(tcp::OwnedWriteHalf),
     Unix(unix::OwnedWriteHalf),
+    Memory(memory::Tx),
 }
 
 /// Both halves, before they are split.
 pub enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
-}
-
-/// The result of a check of a socket.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Look {
-    /// The connection is open, and no unread bytes wait.
-    Quiet,
-    /// The peer has closed.
-    Closed,
-    /// The connection is broken. A peer that closes before it has read everything breaks it.
-    Broken,
-    /// These bytes wait, and maybe more.
-    Bytes(Vec<u8>),
-}
-
-/// The largest number of surplus bytes that are examined.
-pub const SAMPLE: usize = 512;
-
-impl Look {
-    /// Judges surplus bytes. A server may send status 408 before it closes an idle connection (RFC 9110, 15.5.9); that
-    /// is no fault.
-    fn of(bytes: &[u8]) -> Look {
-        let says_timeout =
-            bytes.starts_with(b"HTTP/1.") && bytes.get(8..).is_some_and(|rest| rest.starts_with(b" 408"));
-        if says_timeout { Look::Closed } else { Look::Bytes(bytes.to_vec()) }
-    }
+    Memory(memory::Near),
 }
 
 impl Stream {
@@ -70,6 +52,10 @@ impl Stream {
                 let (r, w) = s.into_split();
                 (RxHalf::Unix(r), TxHalf::Unix(w))
             }
+            Stream::Memory(near) => {
+                let (r, w) = near.split();
+                (RxHalf::Memory(r), TxHalf::Memory(w))
+            }
         }
     }
 
@@ -77,6 +63,7 @@ impl Stream {
         match self {
             Stream::Tcp(s) => s.write_all(bytes).await,
             Stream::Unix(s) => s.write_all(bytes).await,
+            Stream::Memory(near) => near.write_all(bytes).await,
         }
     }
 
@@ -84,6 +71,7 @@ impl Stream {
         match self {
             Stream::Tcp(s) => s.as_fd(),
             Stream::Unix(s) => s.as_fd(),
+            Stream::Memory(_) => memory::descriptor(),
         }
     }
 
@@ -96,6 +84,7 @@ impl Stream {
         Ok(match self {
             Stream::Tcp(s) => Stream::Tcp(TcpStream::from_std(s.into_std()?)?),
             Stream::Unix(s) => Stream::Unix(UnixStream::from_std(s.into_std()?)?),
+            near @ Stream::Memory(_) => near,
         })
     }
 }
@@ -114,6 +103,9 @@ impl RxHalf {
     /// Reads the bytes that are there. Makes no system call if the reactor reported none. For repeated reads use
     /// `poll_read`, which gives other tasks their turn.
     pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        if let RxHalf::Memory(rx) = self {
+            return rx.read(buf);
+        }
         let len = buf.len();
         let mut read = 0;
         // A short read has emptied the socket. It is not tried again until the reactor reports more.
@@ -131,6 +123,7 @@ impl RxHalf {
         match self {
             RxHalf::Tcp(s) => s.as_ref().try_io(Interest::READABLE, ask),
             RxHalf::Unix(s) => s.as_ref().try_io(Interest::READABLE, ask),
+            RxHalf::Memory(_) => ask(),
         }
     }
 
@@ -141,6 +134,9 @@ impl RxHalf {
 
     /// Checks the kernel's buffer without reading from it. Costs a system call.
     pub fn look(&self) -> Look {
+        if let RxHalf::Memory(rx) = self {
+            return rx.look();
+        }
         let mut window = [0u8; SAMPLE];
         match rustix::net::recv(self.as_fd(), &mut window, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
             Ok((0, _)) => Look::Closed,
@@ -182,6 +178,7 @@ impl RxHalf {
         match self {
             RxHalf::Tcp(s) => s.as_ref().poll_read_ready(cx),
             RxHalf::Unix(s) => s.as_ref().poll_read_ready(cx),
+            RxHalf::Memory(rx) => rx.poll_readable(cx),
         }
     }
 
@@ -189,6 +186,7 @@ impl RxHalf {
         match self {
             RxHalf::Tcp(s) => s.as_ref().as_fd(),
             RxHalf::Unix(s) => s.as_ref().as_fd(),
+            RxHalf::Memory(_) => memory::descriptor(),
         }
     }
 
@@ -201,6 +199,7 @@ impl RxHalf {
         match (self, tx) {
             (RxHalf::Tcp(r), TxHalf::Tcp(w)) => r.reunite(w).ok().map(Stream::Tcp),
             (RxHalf::Unix(r), TxHalf::Unix(w)) => r.reunite(w).ok().map(Stream::Unix),
+            (RxHalf::Memory(r), TxHalf::Memory(w)) => r.reunite(w).map(Stream::Memory),
             _ => None,
         }
     }
@@ -209,6 +208,7 @@ impl RxHalf {
         match self {
             RxHalf::Tcp(s) => s.local_addr().ok(),
             RxHalf::Unix(_) => None,
+            RxHalf::Memory(rx) => Some(rx.ends().engine),
         }
     }
 
@@ -216,6 +216,7 @@ impl RxHalf {
         match self {
             RxHalf::Tcp(s) => s.peer_addr().ok(),
             RxHalf::Unix(_) => None,
+            RxHalf::Memory(rx) => Some(rx.ends().peer),
         }
     }
 }
@@ -225,25 +226,57 @@ impl TxHalf {
         match self {
             TxHalf::Tcp(s) => s.as_ref().as_fd(),
             TxHalf::Unix(s) => s.as_ref().as_fd(),
+            TxHalf::Memory(_) => memory::descriptor(),
         }
     }
 
     /// Writes by a direct system call. The C library's function is a cancellation point, which costs two atomic
     /// operations each time.
     pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
+        if let TxHalf::Memory(tx) = self {
+            return tx.write(buf);
+        }
         self.try_send(buf.len(), || rustix::net::send(self.as_fd(), buf, SendFlags::NOSIGNAL))
     }
 
     /// Does the same as `try_write`, but the kernel may hold back bytes that do not fill a packet, because
     /// more follow at once.
     pub fn try_write_before_more(&self, buf: &[u8]) -> io::Result<usize> {
+        if let TxHalf::Memory(tx) = self {
+            return tx.write(buf);
+        }
         let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
         self.try_send(buf.len(), || rustix::net::send(self.as_fd(), buf, flags))
     }
 
     pub fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        if let TxHalf::Memory(tx) = self {
+            return tx.write(&bufs.iter().flat_map(|buf| buf.iter().copied()).collect::<Vec<u8>>());
+        }
         let len = bufs.iter().map(|buf| buf.len()).sum();
         self.try_send(len, || rustix::io::writev(self.as_fd(), bufs))
+    }
+
+    /// Returns whether the system can send parts of files to it.
+    pub fn sends_files(&self) -> bool {
+        !matches!(self, TxHalf::Memory(_))
+    }
+
+    /// Checks whether the peer may still be there. Costs a system call.
+    pub fn peer(&self) -> PeerState {
+        if let TxHalf::Memory(tx) = self {
+            return tx.peer();
+        }
+        let mut states = [PollFd::from_borrowed_fd(self.as_fd(), PollFlags::RDHUP)];
+        let looked = rustix::event::poll(&mut states, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        let found = if looked.is_ok() { states[0].revents() } else { PollFlags::empty() };
+        if found.intersects(PollFlags::ERR | PollFlags::HUP) {
+            PeerState::Broken
+        } else if found.contains(PollFlags::RDHUP) {
+            PeerState::ShutDown
+        } else {
+            PeerState::Open
+        }
     }
 
     /// Lets `send` write up to `len` bytes to the socket by a system call of its own. Returns the number of bytes
@@ -270,6 +303,7 @@ impl TxHalf {
         let done = match self {
             TxHalf::Tcp(s) => s.as_ref().try_io(Interest::WRITABLE, send),
             TxHalf::Unix(s) => s.as_ref().try_io(Interest::WRITABLE, send),
+            TxHalf::Memory(_) => send(),
         };
         if written > 0 { Ok(written) } else { done.map(|()| 0) }
     }
@@ -279,6 +313,7 @@ impl TxHalf {
         match self {
             TxHalf::Tcp(s) => s.as_ref().poll_write_ready(cx),
             TxHalf::Unix(s) => s.as_ref().poll_write_ready(cx),
+            TxHalf::Memory(tx) => tx.poll_writable(cx),
         }
     }
 
@@ -286,12 +321,16 @@ impl TxHalf {
         match self {
             TxHalf::Tcp(s) => s.writable().await,
             TxHalf::Unix(s) => s.writable().await,
+            TxHalf::Memory(tx) => std::future::poll_fn(|cx| tx.poll_writable(cx)).await,
         }
     }
 
     /// Waits until the peer has shut down its sending side or the connection is broken. Makes no system call and reads
     /// no bytes. Data to be read does not end the wait.
     pub async fn peer_shut_down(&self) {
+        if let TxHalf::Memory(tx) = self {
+            return tx.peer_shut_down().await;
+        }
         // Nothing is registered for priority data, so only "read closed" remains of its readiness.
         self.becomes(Interest::PRIORITY | Interest::ERROR).await;
     }
@@ -306,6 +345,10 @@ impl TxHalf {
         let _ = match self {
             TxHalf::Tcp(s) => s.ready(interest).await,
             TxHalf::Unix(s) => s.ready(interest).await,
+            TxHalf::Memory(tx) => {
+                tx.broken().await;
+                return;
+            }
         };
     }
 
@@ -324,12 +367,19 @@ impl TxHalf {
 
     /// Ends the sending side; the peer reads end of stream.
     pub fn shutdown(&self) {
+        if let TxHalf::Memory(tx) = self {
+            return tx.shutdown();
+        }
         let _ = rustix::net::shutdown(self.as_fd(), rustix::net::Shutdown::Write);
     }
 
     /// Drops the sending half so that closing resets the connection, and this end keeps no port in TIME_WAIT. Bytes
     /// that the peer has not acknowledged are lost. Use it only for connections whose last response is complete.
     pub fn reset(self) {
+        if let TxHalf::Memory(tx) = &self {
+            tx.close_by_reset();
+            return self.forget();
+        }
         // A UNIX socket has no ports, so a failure does not matter.
         let _ = sockopt::set_socket_linger(self.as_fd(), Some(Duration::ZERO));
         self.forget();
@@ -340,6 +390,7 @@ impl TxHalf {
         match self {
             TxHalf::Tcp(s) => s.forget(),
             TxHalf::Unix(s) => s.forget(),
+            TxHalf::Memory(tx) => tx.forget(),
         }
     }
 }

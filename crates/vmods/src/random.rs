@@ -1,11 +1,10 @@
 //! Random numbers: fast and different on every thread, until `debug.srandom` asks for the sequence that
 //! tests expect, which is that of FreeBSD's random(3).
 
-use std::cell::Cell;
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+
+use lacquer_sources::random;
 
 const DEGREE: usize = 31;
 const SEPARATION: usize = 3;
@@ -58,17 +57,7 @@ pub(crate) fn bits31() -> u32 {
     if SEEDED.load(Ordering::Acquire) {
         return SEQUENCE.lock().unwrap_or_else(PoisonError::into_inner).next();
     }
-    thread_local! {
-        static STATE: Cell<u64> = Cell::new(RandomState::new().build_hasher().finish() | 1);
-    }
-    STATE.with(|state| {
-        let mut x = state.get();
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        state.set(x);
-        (x >> 33) as u32
-    })
+    (random::bits64() >> 33) as u32
 }
 
 /// At least 0, less than 1, in steps of 2^-31.

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::Instant;
 
+use lacquer_sources::clock::Instant;
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 
 use crate::support::{Answer, DONE, Table};

@@ -8,15 +8,15 @@ use std::os::unix::net::UnixListener as StdUnix;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lacquer_backend::{Stream, endpoint};
 use lacquer_cli::link::{ListenAddress, ListenSocket, Transport};
+use lacquer_sources::clock::{self, Instant};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::balancer::{Arrival, ConnectionBalancer, ConnectionLease};
-use crate::clock;
 use crate::descriptors::Need;
 use crate::reactor::Reactor;
 use crate::session::{self, Listener};

@@ -1,7 +1,7 @@
 //! Starts the worker: from the manager's configuration to running reactors.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::pin::pin;
 use std::rc::Rc;
@@ -11,6 +11,8 @@ use lacquer_backend::Pools;
 use lacquer_cache::Cache;
 use lacquer_cli::link::{self, FromWorker, ToWorker, WorkerConfig};
 use lacquer_shm::{Log, Main, Segment, VsmDir, vsm};
+use lacquer_sources::clock;
+use lacquer_storage::Stevedore;
 use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
 use tokio::runtime::{LocalOptions, LocalRuntime};
@@ -27,7 +29,7 @@ use crate::pool_counters::PoolCounters;
 use crate::reactor::{Makers, Reactor};
 use crate::runtimes::Runtimes;
 use crate::shared::Shared;
-use crate::stevedores::Stevedores;
+use crate::stevedores::{self, Stevedores};
 use crate::tag_counters::TagCounters;
 use crate::transaction_slot::TransactionSlot;
 use crate::turn::{Place, in_turns};
@@ -37,7 +39,7 @@ use crate::vxids::Vxids;
 /// The number of descriptors for which the kernel's table is allocated at the start. It takes eight bytes for each.
 const DESCRIPTORS_AT_ONCE: u64 = 1 << 16;
 
-const MAKERS: Makers = Makers {
+pub const MAKERS: Makers = Makers {
     request: |reactor, params| TransactionSlot::<Req>::new(&reactor.shared.log, params).hide(),
     fetch: |reactor, params| FetchDriver::new(reactor, params).hide(),
 };
@@ -63,7 +65,7 @@ pub fn boot(link: RawFd) -> Result<(Arc<Shared>, UnixStream), String> {
     if let Some(line) = crate::jail::enter(&config)?.line() {
         eprintln!("{line}");
     }
-    let shared = share(config)?;
+    let shared = share_inherited(config)?;
     start_reactors(&shared, &sockets)?;
     crate::helpers::start(&shared)?;
     link::send(&mut link, &FromWorker::Ready).map_err(|e| format!("cannot answer the manager: {e}"))?;
@@ -82,17 +84,28 @@ fn make_room_for_descriptors(any: &UnixStream) {
     drop(rustix::io::fcntl_dupfd_cloexec(any, highest as RawFd)); // if this fails, the table grows later
 }
 
-fn share(config: WorkerConfig) -> Result<Arc<Shared>, String> {
+/// Takes over the directory of shared memory and the storages from the manager.
+fn share_inherited(config: WorkerConfig) -> Result<Arc<Shared>, String> {
+    let dir = open_dir(crate::sys::inherit(config.vsm_fd))?;
+    let stevedores = stevedores::inherited(&config.storages, config.address_space.reserve)?;
+    share(config, dir, stevedores)
+}
+
+pub fn open_dir(dir: OwnedFd) -> Result<VsmDir, String> {
+    let owner = vsm::Owner { pid: std::process::id(), birth: clock::real() as u64 };
+    VsmDir::adopt(dir, owner).map_err(|e| e.to_string())
+}
+
+/// Makes what the reactors share.
+pub fn share(config: WorkerConfig, dir: VsmDir, stevedores: Vec<Stevedore>) -> Result<Arc<Shared>, String> {
     let text = |e: vsm::VsmError| e.to_string();
-    let owner = vsm::Owner { pid: std::process::id(), birth: crate::clock::real() as u64 };
-    let dir = VsmDir::adopt(crate::sys::inherit(config.vsm_fd), owner).map_err(text)?;
     let counters: Arc<Segment<Main>> = Arc::new(Segment::create(&dir, "").map_err(text)?);
     let space = config.params.vsl_space as usize;
     let log = Log::create(&dir, space, counters.clone()).map_err(text)?;
     apply_settings(&log, &config.params);
-    let stevedores = Stevedores::open(&config.storages, config.address_space.reserve, &dir)?;
+    let stevedores = Stevedores::new(stevedores, &dir);
     stevedores.publish();
-    let cache = Cache::new(crate::helpers::cache_config(&config.params, &stevedores), crate::clock::real());
+    let cache = Cache::new(crate::helpers::cache_config(&config.params, &stevedores), clock::real());
     counters.pools.set(u64::from(config.params.thread_pools));
     Ok(Arc::new(Shared {
         params: LiveParams::new(config.params.clone()),

@@ -12,7 +12,7 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::clock;
+use lacquer_sources::clock;
 
 /// The time between sweeps: the delay with which a deadline may be noticed, and the largest age of the time
 /// that it counts from.

@@ -1,8 +1,9 @@
 //! Gives memory back to the system after a peak: free blocks of the heap, and free pages of the storages. It runs on a
 //! thread of its own every few seconds, and acts only if much is free, so that it costs a steady load nothing.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use lacquer_sources::clock::Instant;
 use lacquer_storage::Kind;
 
 use crate::shared::Shared;

@@ -9,10 +9,10 @@ use lacquer_cache::bans::LurkerParams;
 use lacquer_cache::{CacheStats, Config, Hooks};
 use lacquer_params::{DebugBits, Params};
 use lacquer_shm::{Main, Tag, Vxid};
+use lacquer_sources::clock;
 use parking_lot::{Condvar, Mutex};
 
 use crate::bans::PackedHeads;
-use crate::clock;
 use crate::give_back::GiveBack;
 use crate::shared::Shared;
 use crate::stevedores::Stevedores;
@@ -103,22 +103,19 @@ pub fn start(shared: &Arc<Shared>) -> Result<(), String> {
 
 fn expire(shared: &Shared) {
     loop {
-        let now = clock::real();
-        let mut log = |text: fmt::Arguments<'_>| shared.log.write_fmt(Tag::ExpKill, Vxid::NONE, text);
-        let next = shared.cache.expire(now, EXPIRE_AT_ONCE, &mut log);
+        let next = expire_some(shared);
         EXPIRY.sleep(next - clock::real());
     }
 }
 
+/// Removes some of the objects that are due. Returns the time of the next removal.
+pub fn expire_some(shared: &Shared) -> f64 {
+    let mut log = |text: fmt::Arguments<'_>| shared.log.write_fmt(Tag::ExpKill, Vxid::NONE, text);
+    shared.cache.expire(clock::real(), EXPIRE_AT_ONCE, &mut log)
+}
+
 fn lurk(shared: &Shared) {
     loop {
-        let params = shared.params();
-        let wanted = LurkerParams {
-            sleep: params.ban_lurker_sleep,
-            age: params.ban_lurker_age,
-            batch: params.ban_lurker_batch,
-            cutoff: params.ban_cutoff,
-        };
         let mut awake = clock::monotonic();
         let mut pace = |seconds: f64| {
             let pause = if clock::monotonic() - awake > LURK_AT_ONCE { LURK_PAUSE } else { 0.0 };
@@ -127,14 +124,27 @@ fn lurk(shared: &Shared) {
                 awake = clock::monotonic();
             }
         };
-        let mut log = |text: &str| shared.log.write(Tag::ExpBan, Vxid::NONE, text.as_bytes());
-        let sleep = shared.cache.lurk(clock::real(), wanted, &mut pace, &mut log);
-        if params.debug.has(DebugBits::LURKER) {
-            let text = format_args!("lurker: sleep = {sleep:.6}");
-            shared.log.write_fmt(Tag::Debug, Vxid::NONE, text);
-        }
+        let sleep = lurk_once(shared, &mut pace);
         LURKER.sleep(sleep);
     }
+}
+
+/// Tests objects against bans. `pace` may pause for so many seconds. Returns the seconds until the next round.
+pub fn lurk_once(shared: &Shared, pace: &mut dyn FnMut(f64)) -> f64 {
+    let params = shared.params();
+    let wanted = LurkerParams {
+        sleep: params.ban_lurker_sleep,
+        age: params.ban_lurker_age,
+        batch: params.ban_lurker_batch,
+        cutoff: params.ban_cutoff,
+    };
+    let mut log = |text: &str| shared.log.write(Tag::ExpBan, Vxid::NONE, text.as_bytes());
+    let sleep = shared.cache.lurk(clock::real(), wanted, pace, &mut log);
+    if params.debug.has(DebugBits::LURKER) {
+        let text = format_args!("lurker: sleep = {sleep:.6}");
+        shared.log.write_fmt(Tag::Debug, Vxid::NONE, text);
+    }
+    sleep
 }
 
 fn publish_for_ever(shared: &Shared) {
@@ -149,7 +159,7 @@ fn publish_for_ever(shared: &Shared) {
 }
 
 /// Copies the counts of others into the published counters, and applies parameters that the cache keeps.
-fn publish(shared: &Shared, started: f64) {
+pub fn publish(shared: &Shared, started: f64) {
     let main: &Main = &shared.counters;
     main.uptime.set((clock::real() - started).max(0.0) as u64);
     publish_cache(main, shared.cache.stats());

@@ -16,7 +16,6 @@ mod boot;
 mod client;
 mod client_socket;
 mod client_transport;
-mod clock;
 mod control;
 mod deadlines;
 mod descriptors;
@@ -47,6 +46,8 @@ mod runtimes;
 mod sender;
 mod session;
 mod shared;
+#[cfg(feature = "simulated")]
+pub mod simulated;
 mod slices;
 mod stevedores;
 mod surplus;

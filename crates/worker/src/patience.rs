@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use lacquer_backend::TxHalf;
 use lacquer_params::Params;
+use lacquer_sources::clock;
 
 use crate::client_socket::ClientSocket;
-use crate::clock;
 
 /// The time between a client's shutdown of its sending side and the first probe. Most responses come earlier.
 pub const FIRST_PAUSE: Duration = Duration::from_millis(200);

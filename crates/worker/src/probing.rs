@@ -7,9 +7,9 @@ use std::sync::Arc;
 use lacquer_backend::endpoint::Holddown;
 use lacquer_backend::probe_attempt::{ProbeRequest, probe_attempt};
 use lacquer_shm::{Log, Tag, Vxid};
+use lacquer_sources::clock;
 
 use crate::backends::Origin;
-use crate::clock;
 use crate::shared::Shared;
 
 /// Starts probing, because the origin's VCL gets warm.

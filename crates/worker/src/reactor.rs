@@ -6,14 +6,13 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
 
 use lacquer_cache::{FrontTable, Lookup, LookupArgs, Resumed};
 use lacquer_http::date::DateCache;
 use lacquer_params::Params;
 use lacquer_shm::vsc::{LocalMain, LocalSet};
+use lacquer_sources::clock::{self, Instant};
 
-use crate::clock;
 use crate::deadlines::{Deadlines, Idleness};
 use crate::descriptors::Need;
 use crate::h2;

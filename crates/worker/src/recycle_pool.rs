@@ -2,12 +2,10 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::time::Instant;
 
 use lacquer_params::PoolParam;
 use lacquer_shm::vsc::LocalMempool;
-
-use crate::clock;
+use lacquer_sources::clock::{self, Instant};
 
 /// Spares of one kind. The one that was given back last is taken first, because it is likely to be in the processor's
 /// cache.

@@ -4,15 +4,13 @@
 use std::io;
 use std::rc::Rc;
 
-use lacquer_backend::TxHalf;
+use lacquer_backend::{PeerState, TxHalf};
 use lacquer_cache::{BodyState, Chunk, Object};
 use lacquer_deliver::{SendError, Sink};
 use lacquer_http::h1::{ChunkHeader, LAST_CHUNK};
-use rustix::event::{PollFd, PollFlags, Timespec};
-use tokio::time::Instant;
+use lacquer_sources::clock::{self, Instant};
 
 use crate::client_socket::{ClientSocket, advance};
-use crate::clock;
 use crate::patience::Patience;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,7 +275,8 @@ impl Sender {
     }
 
     async fn by_kernel(&mut self, chunk: &Chunk<'_>, from: u64) -> Result<u64, SendError> {
-        let Some(mut range) = chunk.file_range() else {
+        let range = if self.tx.sends_files() { chunk.file_range() } else { None };
+        let Some(mut range) = range else {
             self.body(chunk.bytes()).await?;
             return Ok(from + chunk.len() as u64);
         };
@@ -332,11 +331,12 @@ impl Sink for Sender {
         if Instant::now() > self.deadline() {
             return Err(self.late("send_timeout").into());
         }
-        let mut states = [PollFd::from_borrowed_fd(self.tx.as_fd(), PollFlags::RDHUP)];
-        let looked = rustix::event::poll(&mut states, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-        let found = if looked.is_ok() { states[0].revents() } else { PollFlags::empty() };
-        let is_broken = found.intersects(PollFlags::ERR | PollFlags::HUP);
-        if is_broken || found.contains(PollFlags::RDHUP) && self.is_out_of_patience() {
+        let is_gone = match self.tx.peer() {
+            PeerState::Open => false,
+            PeerState::ShutDown => self.is_out_of_patience(),
+            PeerState::Broken => true,
+        };
+        if is_gone {
             return Err(SendError::disconnected());
         }
         Ok(())

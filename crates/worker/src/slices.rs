@@ -3,9 +3,8 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use lacquer_sources::clock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-use crate::clock;
 
 /// Seconds of work after which other tasks of the reactor run.
 const SLICE: f64 = 0.0005;

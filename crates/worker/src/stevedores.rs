@@ -15,22 +15,25 @@ pub struct Stevedores {
     turn: AtomicU32,
 }
 
+/// Maps the storages that the manager opened. One without a limit reserves so many bytes of addresses.
+pub fn inherited(configs: &[StorageConfig], reserve: u64) -> Result<Vec<Stevedore>, String> {
+    let map = |(index, config): (usize, &StorageConfig)| {
+        let arena = crate::sys::inherit_arena(config.fd, config.size, reserve)
+            .map_err(|e| format!("storage {}: cannot map descriptor {}: {e}", config.name, config.fd))?;
+        let kind = match config.kind {
+            StorageKind::Malloc => Kind::Malloc,
+            StorageKind::File(_) => Kind::File,
+        };
+        Ok(Stevedore::new(&config.name, kind, index as u8, arena))
+    };
+    configs.iter().enumerate().map(map).collect()
+}
+
 impl Stevedores {
-    /// Maps the storages. One without a limit reserves so many bytes of addresses.
-    pub fn open(configs: &[StorageConfig], reserve: u64, vsm: &VsmDir) -> Result<Stevedores, String> {
-        let mut all = Vec::new();
-        let mut counters = Vec::new();
-        for (index, config) in configs.iter().enumerate() {
-            let arena = crate::sys::inherit_arena(config.fd, config.size, reserve)
-                .map_err(|e| format!("storage {}: cannot map descriptor {}: {e}", config.name, config.fd))?;
-            let kind = match config.kind {
-                StorageKind::Malloc => Kind::Malloc,
-                StorageKind::File(_) => Kind::File,
-            };
-            all.push(Stevedore::new(&config.name, kind, index as u8, arena));
-            counters.push(Segment::create(vsm, &config.name).ok());
-        }
-        Ok(Stevedores { all, counters, turn: AtomicU32::new(0) })
+    /// The last storage has to be Transient.
+    pub fn new(all: Vec<Stevedore>, vsm: &VsmDir) -> Stevedores {
+        let counters = all.iter().map(|stevedore| Segment::create(vsm, stevedore.name()).ok()).collect();
+        Stevedores { all, counters, turn: AtomicU32::new(0) }
     }
 
     pub fn all(&self) -> &[Stevedore] {

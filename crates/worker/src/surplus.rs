@@ -1,13 +1,13 @@
 //! Consequences of bytes from an origin that belong to no request: the origin is suspected, its idle
 //! connections are not used again, and objects that may be the responses to other requests leave the cache.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lacquer_backend::{Endpoint, Received, SpokeFirst, Surplus};
 use lacquer_params::Params;
 use lacquer_shm::{Tag, Vxid};
+use lacquer_sources::clock::{self, Instant};
 
-use crate::clock;
 use crate::reactor::Reactor;
 
 /// The number of bytes that the log shows.

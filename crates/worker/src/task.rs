@@ -9,11 +9,11 @@ use lacquer_http::{conditional, fixed, fixed_text_table, header_table as h};
 use lacquer_params::Params;
 use lacquer_shm::vsl::Field;
 use lacquer_shm::{Tag, TxLog, Vxid};
+use lacquer_sources::clock;
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::instance::PrivateMap;
 use lacquer_vcl_runtime::{Ctx, Host};
 
-use crate::clock;
 use crate::reactor::Reactor;
 use crate::session::Sess;
 use crate::turn::Place;

@@ -5,8 +5,8 @@
 //! not the reactor's fault.
 
 use lacquer_shm::{Tag, Vxid};
+use lacquer_sources::clock;
 
-use crate::clock;
 use crate::shared::Shared;
 use crate::turn::Turn;
 use crate::vxids::vxid_of;

@@ -18,8 +18,9 @@ const MAX_CLIPPY_EXCEPTIONS: usize = 12;
 
 /// Where `unsafe` may stand: whole crates, or files whose path begins so.
 /// A host that stands in for the worker's makes the same promise.
-const UNSAFE_HOMES: [&str; 6] = [
+const UNSAFE_HOMES: [&str; 7] = [
     "crates/shm/",
+    "crates/sources/src/system.rs",
     "crates/storage/",
     "crates/vcl-native/",
     "crates/vcl-runtime/",
@@ -41,7 +42,7 @@ const BORDERS: [(&str, &[&str], &str); 3] = [
         "the privileged process runs no code that faces the network",
     ),
     ("worker", &["manager"], "the process that faces the network has no privileged code"),
-    (crates::INSTALLED, &["testing", "bench"], "they are for tests and measurements only"),
+    (crates::INSTALLED, &["testing", "bench", "sim"], "they are for tests and measurements only"),
 ];
 
 /// Objects are bytes in an arena, which maps memory but knows no socket and no clock either.
@@ -201,6 +202,24 @@ fn pure_crates_know_no_socket_and_no_clock() {
         }
     }
     report("take bytes and `now` as arguments; sockets and clocks belong to the caller", &faults);
+}
+
+/// Crates that take part in a simulated world.
+const SIMULATED: [&str; 5] = ["backend", "deliver", "vcl-runtime", "vmods", "worker"];
+
+#[test]
+fn time_and_chance_have_one_source() {
+    let sources = sources();
+    let mut faults = Vec::new();
+    for name in ["std::time::Instant", "tokio::time::Instant", "SystemTime", "getrandom"] {
+        for (s, line) in places(&sources, |s| s.product.as_str(), name) {
+            let is_jail = s.path.starts_with("crates/worker/src/jail/");
+            if SIMULATED.contains(&s.krate()) && !is_jail {
+                faults.push(format!("{} uses {name}", at(s, line)));
+            }
+        }
+    }
+    report("use lacquer_sources: a simulated world sets its clocks and random numbers", &faults);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+
+use lacquer_sources::clock;
 
 use super::{Ctx, Instance};
 
@@ -21,7 +22,7 @@ impl DirectorCell {
 
     pub fn set_admin(&self, to: AdminHealth) {
         if self.admin.swap(to as u8, Ordering::Relaxed) != to as u8 {
-            self.admin_changed.store(now().to_bits(), Ordering::Relaxed);
+            self.admin_changed.store(clock::real().to_bits(), Ordering::Relaxed);
         }
     }
 
@@ -37,17 +38,13 @@ impl DirectorCell {
     }
 }
 
-fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
-}
-
 impl Directors {
     pub fn add(&self, director: Arc<dyn Director>) -> BackendId {
         let mut cells = self.cells.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         cells.push(Arc::new(DirectorCell {
             director,
             admin: AtomicU8::new(0),
-            admin_changed: AtomicU64::new(now().to_bits()),
+            admin_changed: AtomicU64::new(clock::real().to_bits()),
         }));
         BackendId(cells.len() as u32)
     }

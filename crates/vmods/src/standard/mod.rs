@@ -9,6 +9,7 @@ mod strings;
 mod syslog;
 
 use lacquer_shm::Tag;
+use lacquer_sources::clock::Instant;
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 
 use crate::random::fine_fraction;
@@ -173,7 +174,7 @@ fn now<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> Answer<'a> {
 }
 
 fn timed_call<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> Answer<'a> {
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     ctx.call_sub(args.sub(0))?;
     Ok(Value::Duration(start.elapsed().as_secs_f64()))
 }

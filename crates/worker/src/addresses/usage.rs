@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use lacquer_params::Params;
+use lacquer_sources::clock;
 
 use super::{AddressTable, Client, ClientKey, Rate, add_within};
-use crate::clock;
 
 /// A session's entry in the table, created when a limit first needs it and given back with the session.
 #[derive(Default)]

@@ -5,12 +5,12 @@ use std::pin::pin;
 use lacquer_h2::{Error, Reason};
 use lacquer_http::SessClose;
 use lacquer_shm::Tag;
+use lacquer_sources::clock;
 
 use super::presence;
 use super::{Req, Step};
 use crate::admission::Bound;
 use crate::client_transport::ClientTransport;
-use crate::clock;
 use crate::patience::HalfClosed;
 
 /// Gets a permit to wait for the request. If there is none, returns the step that ends the request.

@@ -9,11 +9,11 @@ use lacquer_http::{BodyStatus, Slot, header_table as h};
 use lacquer_http::{conditional, fixed, pack};
 use lacquer_shm::Tag;
 use lacquer_shm::vsl::text;
+use lacquer_sources::clock;
 use lacquer_vcl::types::{Action, Method};
 
 use super::admit::admit;
 use super::{Req, Step};
-use crate::clock;
 
 /// Fills the response from the object. Returns false if the workspace is too small for it.
 pub(super) fn set_up(req: &mut Req, object: &ObjRef) -> bool {

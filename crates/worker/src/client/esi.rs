@@ -11,10 +11,10 @@ use lacquer_flow::inclusion;
 use lacquer_http::{Filter, Slot, fixed, header_table as h};
 use lacquer_params::bits::FeatureBits;
 use lacquer_shm::{Tag, Vxid};
+use lacquer_sources::clock;
 
 use super::top::Top;
 use super::{Req, Start};
-use crate::clock;
 use crate::exit::Exit;
 use crate::task::{Logged, REQ};
 use crate::transaction_buffers::TransactionBuffers;

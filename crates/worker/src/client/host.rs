@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use lacquer_flow::request;
 use lacquer_http::{Message, fixed_text_table};
 use lacquer_shm::Tag;
+use lacquer_sources::clock;
 use lacquer_vcl::types::{HttpId, Method};
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::instance::PrivateMap;
@@ -15,7 +16,6 @@ use lacquer_vcl_runtime::{
 use sha2::Digest;
 
 use super::{Req, body, deliver, synth};
-use crate::clock;
 use crate::purge;
 use crate::task::{BEREQ, Logged};
 use crate::vars::task_methods::task_methods;

@@ -6,12 +6,11 @@ use lacquer_deliver::{SendError, Source};
 use lacquer_h2::{Error, Reason, frame, response};
 use lacquer_http::{SessClose, h1};
 use lacquer_shm::Tag;
-use tokio::time::Instant;
+use lacquer_sources::clock::{self, Instant};
 
 use super::Req;
 use super::plan::Plan;
 use super::pour::pour_out;
-use crate::clock;
 use crate::exit::Exit;
 use crate::h2::{SendLimits, Stream, StreamSender};
 

@@ -1,8 +1,5 @@
 //! Responses to requests with `Range`: chooses the part or parts of the body.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
-
 use lacquer_cache::Object;
 use lacquer_deliver::Source;
 use lacquer_filters::RangeOf;
@@ -11,6 +8,7 @@ use lacquer_http::header_table as h;
 use lacquer_http::multipart::Multipart;
 use lacquer_http::range::{self, Decision, Several};
 use lacquer_shm::Tag;
+use lacquer_sources::random;
 
 use super::Req;
 use super::plan::Plan;
@@ -65,7 +63,7 @@ fn refuse(req: &mut Req, why: &str, plan: &mut Plan) {
 fn set_parts(req: &mut Req, ranges: Vec<(u64, u64)>, plan: &mut Plan) {
     let ws = &req.task.ws;
     let whole = plan.length.unwrap_or_default();
-    let seed = RandomState::new().hash_one(req.task.vxid().number());
+    let seed = random::bits64();
     let parts = Multipart::new(ranges, whole, req.resp.get(ws, h::CONTENT_TYPE), seed);
     let media_type = parts.media_type();
     let mut headers = req.resp_headers();

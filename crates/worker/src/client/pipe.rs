@@ -6,13 +6,12 @@ use lacquer_backend::{RxHalf, TxHalf};
 use lacquer_http::{BodyStatus, Filter, Message, SessClose, header_table as h};
 use lacquer_shm::vsl::text;
 use lacquer_shm::{Tag, Vxid};
+use lacquer_sources::clock::{self, Instant};
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::Ctx;
-use tokio::time::Instant;
 
 use super::{PipeRequest, Req, Step};
 use crate::client_transport::ClientTransport;
-use crate::clock;
 use crate::fetch::{OriginConnection, PipeCall, log_close};
 use crate::task::{BEREQ, Logged};
 

@@ -2,9 +2,8 @@
 
 use lacquer_http::Message;
 use lacquer_shm::TxLog;
+use lacquer_sources::clock;
 use lacquer_vcl_runtime::BackendId;
-
-use crate::clock;
 
 /// The request to the origin, as vcl_pipe sees it.
 pub struct PipeRequest {

@@ -3,10 +3,10 @@
 use lacquer_deliver::Source;
 use lacquer_flow::retry;
 use lacquer_http::{SessClose, header_table as h};
+use lacquer_sources::clock;
 use lacquer_vcl::types::{Action, Method};
 
 use super::{Req, Step};
-use crate::clock;
 
 /// Answers the request as it came in with 503, because VCL failed.
 pub fn vcl_fail(req: &mut Req) -> Step {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use lacquer_cli::columns::{self, Cell, left};
 use lacquer_cli::{glob, json, status};
 use lacquer_http::date;
+use lacquer_sources::clock;
 use lacquer_vcl_runtime::director::DirectorCell;
 use lacquer_vcl_runtime::{AdminHealth, BackendId, Health};
 
 use super::Answer;
 use crate::backends::{Origin, OriginLeaf};
-use crate::clock;
 use crate::shared::Shared;
 use crate::vcl_table::{Entry, Vcl};
 

@@ -5,10 +5,11 @@ use lacquer_cache::invalidation::{Action, Arrival, Invalidation, Reason, Source}
 use lacquer_cli::{json, status};
 use lacquer_params::DebugBits;
 use lacquer_params::tokenize::{Rules, split};
+use lacquer_sources::clock;
 
 use super::Answer;
+use crate::helpers;
 use crate::shared::Shared;
-use crate::{clock, helpers};
 
 pub fn add(shared: &Shared, args: &[String]) -> Answer {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();

@@ -24,7 +24,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::shared::Shared;
-use crate::{clock, helpers, vcl_life};
+use crate::{helpers, vcl_life};
+use lacquer_sources::clock;
 
 /// The time between checks of programs that cool down, while no request comes.
 const ROUND: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -66,7 +67,7 @@ fn wait_for_message(manager: &UnixStream) -> bool {
     }
 }
 
-fn answer(shared: &Arc<Shared>, body: Request) -> Answer {
+pub fn answer(shared: &Arc<Shared>, body: Request) -> Answer {
     if matches!(body, Request::Settle) {
         return Answer::ok("");
     }

@@ -4,7 +4,9 @@ use std::backtrace::Backtrace;
 use std::fmt::Write;
 use std::panic::PanicHookInfo;
 
-use crate::{clock, sys};
+use lacquer_sources::clock;
+
+use crate::sys;
 
 /// The beginning of messages of panics that VCL asked for (`vtc.panic`).
 const FROM_VCL: &str = "Panic from VCL:";

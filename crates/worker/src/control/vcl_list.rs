@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use lacquer_cli::columns::{self, Cell, left, right};
 use lacquer_cli::json;
+use lacquer_sources::clock;
 
 use super::Answer;
-use crate::clock;
 use crate::shared::Shared;
 use crate::vcl_table::{Entry, Vcl};
 

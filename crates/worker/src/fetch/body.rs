@@ -10,6 +10,7 @@ use lacquer_flow::storing::{self, Arrival};
 use lacquer_http::{BodyStatus, SessClose, Text, header_table as h};
 use lacquer_shm::Tag;
 use lacquer_shm::vsl::Field;
+use lacquer_sources::clock;
 
 use super::Fetch;
 use super::connection::OriginConnection;
@@ -371,7 +372,7 @@ async fn read_timed(
     deadline: &Deadline,
     buf: &mut [u8],
 ) -> io::Result<usize> {
-    let limit = crate::clock::limit(connection.between_bytes);
+    let limit = clock::limit(connection.between_bytes);
     let most = match crate::control::knobs::fetch_fragment() {
         0 => buf.len(),
         fragment => fragment.min(buf.len()),

@@ -3,13 +3,13 @@
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
 
 use lacquer_backend::{Look, SpokeFirst, Taken, endpoint};
 use lacquer_flow::retry::{self, Exchange, Next, Tried};
 use lacquer_http::h1;
 use lacquer_http::{SessClose, header_table as h};
 use lacquer_shm::Tag;
+use lacquer_sources::clock::Instant;
 use lacquer_vcl_runtime::{BackendId, Ctx};
 
 use super::Fetch;

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::os::fd::RawFd;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lacquer_backend::{
     Connection, Counted, Exchange, Facts, Record, SpokeFirst, Surplus, Taken, TxHalf, Wanted, Watch, endpoint,
@@ -18,9 +18,9 @@ use lacquer_http::{BodyStatus, SessClose, Text, Workspace};
 use lacquer_params::Params;
 use lacquer_shm::vsl::Field;
 use lacquer_shm::{Tag, TxLog};
+use lacquer_sources::clock::{self, Instant};
 
 use crate::backends::Origin;
-use crate::clock;
 use crate::descriptors::Need;
 use crate::origin_slot::OriginSlot;
 use crate::reactor::Reactor;
@@ -245,7 +245,7 @@ async fn wait(reactor: &Reactor, slot: &OriginSlot, quiet: Duration, log: &mut T
         match next(take_idle(reactor, slot, quiet, log), slot.origin(), now) {
             ControlFlow::Break(step) => return step,
             ControlFlow::Continue(until) => {
-                let _ = tokio::time::timeout_at(until.min(now + LOOK_AGAIN).into(), change).await;
+                let _ = tokio::time::timeout_at(until.min(now + LOOK_AGAIN), change).await;
             }
         }
     }

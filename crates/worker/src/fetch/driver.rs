@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use lacquer_params::Params;
+use lacquer_sources::clock;
 
 use super::Fetch;
 use super::events::FetchEvents;
@@ -152,7 +153,7 @@ impl FetchDriver {
             let work = pin!(poll_fn(|cx| self.poll(cx)));
             in_turns(&reactor.watched.turn, Place::Fetch, work).await;
             self.recycle(&reactor);
-            reactor.flush_if_due(crate::clock::real());
+            reactor.flush_if_due(clock::real());
         });
     }
 

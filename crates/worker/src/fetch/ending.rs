@@ -1,11 +1,12 @@
 //! The end of a connection's use: it is kept for the next request, or closed with a reason.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lacquer_backend::{SAMPLE, SpokeFirst};
 use lacquer_flow::reuse::{self, End, Used};
 use lacquer_http::{BodyStatus, SessClose};
 use lacquer_shm::Tag;
+use lacquer_sources::clock::Instant;
 
 use super::Fetch;
 use super::connection::{OriginConnection, has_proxy_header, log_close};

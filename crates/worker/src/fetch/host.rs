@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use lacquer_http::{BodyStatus, Message, SessClose, Text, fixed_text_table};
 use lacquer_shm::Tag;
+use lacquer_sources::clock;
 use lacquer_vcl::types::{HttpId, Method};
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::instance::PrivateMap;
@@ -12,7 +13,6 @@ use lacquer_vcl_runtime::{
 };
 
 use super::Fetch;
-use crate::clock;
 use crate::task::Logged;
 use crate::vars::client::HASH_BLOB;
 use crate::vars::task_methods::task_methods;

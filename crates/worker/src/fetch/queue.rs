@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use lacquer_params::Params;
 use lacquer_shm::TxLog;
+use lacquer_sources::clock::{self, Instant};
 use lacquer_vcl_runtime::{BackendId, Instance};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use crate::backends::Origin;
-use crate::clock;
 use crate::origin_slot::OriginSlot;
 use crate::shared::Shared;
 

@@ -14,6 +14,7 @@ use lacquer_http::{fixed, freshness, pack, range};
 use lacquer_params::Params;
 use lacquer_shm::vsl::text;
 use lacquer_shm::{Tag, TxLog, Vxid};
+use lacquer_sources::clock;
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::BackendId;
 use lacquer_vcl_runtime::instance::PrivateMap;
@@ -22,7 +23,7 @@ use super::events::FetchEvents;
 use super::state::{Account, Attempt, Step, Target};
 use super::{Fetch, Mode};
 use crate::client::Req;
-use crate::clock;
+
 use crate::deadlines::Deadline;
 use crate::task::Task;
 use crate::transaction_buffers::TransactionBuffers;

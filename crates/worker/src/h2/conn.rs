@@ -216,6 +216,12 @@ impl Conn {
         }
     }
 
+    /// Drops the streams, which refer to the connection, when its session ends.
+    pub fn release_streams(&self) {
+        let streams = self.streams.take();
+        drop(streams);
+    }
+
     pub fn streams(&self) -> usize {
         self.streams.borrow().len()
     }

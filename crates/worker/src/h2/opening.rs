@@ -8,13 +8,13 @@ use lacquer_h2::{Error, Note};
 use lacquer_http::BodyStatus;
 use lacquer_http::h1::Framing;
 use lacquer_shm::{Tag, Vxid};
+use lacquer_sources::clock;
 
 use super::conn::Conn;
 use super::request;
 use super::stream::Stream;
 use crate::client::{Req, Start};
 use crate::client_transport::ClientTransport;
-use crate::clock;
 use crate::req_body::ReqBody;
 use crate::transaction_slot::TransactionSlot;
 

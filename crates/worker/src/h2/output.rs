@@ -3,8 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use lacquer_sources::clock::Instant;
 use tokio::sync::Mutex;
-use tokio::time::Instant;
 
 use super::buffers::Buffers;
 use crate::client_socket::ClientSocket;

@@ -13,13 +13,13 @@ use lacquer_h2::{Error, Reason, settings};
 use lacquer_http::{Message, Workspace};
 use lacquer_params::bits::DebugBits;
 use lacquer_shm::Tag;
+use lacquer_sources::clock;
 
 use super::conn::{Conn, Member};
 use super::opening::{self, Opening};
 use super::request;
 use super::stream::Stream;
 use super::turns::Turn;
-use crate::clock;
 
 /// The limit of useless frames, beyond those that useful frames allow for, within so many seconds. A client that
 /// exceeds it is an attacker.

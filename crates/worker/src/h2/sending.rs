@@ -8,12 +8,11 @@ use lacquer_backend::TxHalf;
 use lacquer_h2::frame::{self, FrameHeader, Kind, flag};
 use lacquer_h2::{Error, Reason};
 use lacquer_shm::Tag;
-use tokio::time::Instant;
+use lacquer_sources::clock::{self, Instant};
 
 use super::conn::Conn;
 use super::output::{Flush, Gathered, SendLimits};
 use crate::client_socket::advance;
-use crate::clock;
 
 /// The number of gathered bytes above which streams wait before they add more.
 const GATHERED_MAX: usize = 64 * 1024;

@@ -9,6 +9,7 @@ use lacquer_h2::{Error, Reason};
 use lacquer_http::SessClose;
 use lacquer_params::Params;
 use lacquer_shm::Tag;
+use lacquer_sources::clock;
 
 use super::arrival::Arrival;
 use super::conn::Conn;
@@ -19,7 +20,6 @@ use super::request;
 use super::stream::Stream;
 use super::turns::Turn;
 use crate::client::Req;
-use crate::clock;
 use crate::deadlines::{Deadline, Idleness, Moment};
 use crate::linger::linger;
 use crate::req_body::Rx;
@@ -163,6 +163,12 @@ pub async fn serve(arrival: Arrival, upgraded: Option<super::Upgrade>) -> SessCl
     session.end(error).await;
     conn.finish();
     error.close()
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.conn.release_streams();
+    }
 }
 
 impl Session {

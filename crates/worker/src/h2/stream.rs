@@ -11,12 +11,11 @@ use lacquer_h2::stream::{State, Stream as Protocol};
 use lacquer_h2::{Error, Reason, frame};
 use lacquer_params::Params;
 use lacquer_shm::Tag;
-use tokio::time::Instant;
+use lacquer_sources::clock::{self, Instant};
 
 use super::conn::{Conn, Member};
 use super::intake::Intake;
 use super::output::SendLimits;
-use crate::clock;
 
 /// The error of a stream that ended before its request. The stream records the reason.
 #[derive(Clone, Copy, Debug)]

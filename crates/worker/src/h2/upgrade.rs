@@ -5,12 +5,12 @@ use std::rc::Rc;
 use lacquer_h2::settings;
 use lacquer_http::{HeaderName, Slot, fixed, h1};
 use lacquer_shm::Tag;
+use lacquer_sources::clock;
 
 use super::arrival::Arrival;
 use super::conn::Conn;
 use super::receive::apply_settings;
 use crate::client::Req;
-use crate::clock;
 use crate::sender::write_message;
 use crate::transaction_slot::TransactionSlot;
 

@@ -5,9 +5,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 use lacquer_params::Params;
-use tokio::time::Instant;
-
-use crate::clock;
+use lacquer_sources::clock::{self, Instant};
 
 /// The maximum that a client may save up, in multiples of `timeout_idle`.
 const SAVED_IDLES: f64 = 6.0;

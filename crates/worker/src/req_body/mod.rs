@@ -18,9 +18,9 @@ use lacquer_http::BodyStatus;
 use lacquer_http::h1::{ChunkedDecoder, Framing};
 use lacquer_params::Params;
 
-use crate::clock;
 use crate::h2::Stream;
 use crate::req_filters::BodyFilters;
+use lacquer_sources::clock;
 
 use allowance::{Allowance, Missed};
 pub use error::BodyError;

@@ -4,10 +4,10 @@ use lacquer_http::SessClose;
 use lacquer_http::proxy_protocol::{self, Scan};
 use lacquer_params::Params;
 use lacquer_shm::{Tag, Vxid};
-use tokio::time::{Instant, timeout_at};
+use lacquer_sources::clock::{self, Instant};
+use tokio::time::timeout_at;
 
 use super::{Sess, Side};
-use crate::clock;
 use crate::reactor::Reactor;
 use crate::req_body::Rx;
 

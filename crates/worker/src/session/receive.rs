@@ -6,9 +6,9 @@ use std::task::Poll;
 use lacquer_http::h1::{self, HeadScan};
 use lacquer_http::{SessClose, Text};
 use lacquer_params::Params;
+use lacquer_sources::clock;
 
 use super::connection::Connection;
-use crate::clock;
 use crate::deadlines::{Deadline, Idleness, Moment};
 use crate::reactor::Reactor;
 use crate::req_body::Rx;

@@ -9,6 +9,7 @@ use lacquer_flow::persistence;
 use lacquer_http::SessClose;
 use lacquer_http::h1;
 use lacquer_shm::{Tag, Vxid};
+use lacquer_sources::clock;
 
 use super::begin::{Begun, begin};
 use super::connection::Connection;
@@ -16,7 +17,6 @@ use super::receive::{Received, receive_head, wait_idle};
 use super::{Listener, Sess, address_limit, count_close, proxy_header};
 use crate::client::Req;
 use crate::client_socket::ClientSocket;
-use crate::clock;
 use crate::faults::apart;
 use crate::h2;
 use crate::linger;

@@ -1,4 +1,4 @@
-//! The operating system where the safe interfaces end: inherited descriptors, identities, clocks, and
+//! The operating system where the safe interfaces end: inherited descriptors, identities, and
 //! [`fatal`] signals.
 #![allow(unsafe_code)]
 
@@ -116,13 +116,4 @@ pub fn die_with_parent() {
 pub fn set_dumpable(dumpable: bool) {
     // SAFETY: no pointers.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, libc::c_ulong::from(dumpable), 0, 0, 0) };
-}
-
-/// Returns the time of a clock in seconds. Clocks are read several times for every request, so the time becomes a
-/// number without the checked arithmetic of `SystemTime`.
-pub fn seconds_of(clock: libc::clockid_t) -> f64 {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `t` is a timespec that the call may write to; a clock that does not exist leaves it as it is.
-    unsafe { libc::clock_gettime(clock, &raw mut t) };
-    t.tv_sec as f64 + t.tv_nsec as f64 * 1e-9
 }

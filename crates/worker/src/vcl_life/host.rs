@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use lacquer_cache::invalidation::Source;
 use lacquer_shm::{Tag, Vxid};
+use lacquer_sources::clock;
 use lacquer_vcl::types::Method;
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::{Host, PrivateMap, RegexLimits};
 
-use crate::clock;
 use crate::control::bans;
 use crate::shared::Shared;
 use crate::vxids::vxid_of;

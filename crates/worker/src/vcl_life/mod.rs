@@ -20,11 +20,11 @@ use lacquer_vcl_runtime::{Director, Event, Instance};
 
 pub use self::host::InitHost;
 use crate::backends::{Origin, OriginContext, OriginLeaf};
-use crate::clock;
 use crate::control::Answer;
 use crate::probing;
 use crate::shared::Shared;
 use crate::vcl_table::{Entry, Temperature, Vcl};
+use lacquer_sources::clock;
 
 /// Adds a program.
 pub fn load(shared: &Arc<Shared>, name: &str, program: &[u8], state: VclState, warm: bool) -> Answer {
@@ -206,6 +206,12 @@ fn programs(shared: &Shared) -> impl Iterator<Item = Arc<Vcl>> {
         Entry::Label { .. } => None,
     });
     present.chain(shared.vcls.leaving())
+}
+
+/// Returns the origins of all programs.
+#[cfg(feature = "simulated")]
+pub fn origins(shared: &Shared) -> Vec<Arc<Origin>> {
+    programs(shared).flat_map(|vcl| vcl.origins.clone()).collect()
 }
 
 /// Returns the modules that programs import, each with the number of these programs.

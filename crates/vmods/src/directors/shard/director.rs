@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use lacquer_sources::clock;
 use lacquer_vcl_runtime::{BackendId, Ctx, Director, Health, Instance};
 
 use super::params::{Base, Given, is_backend_side, key_of, merge};
@@ -55,8 +56,7 @@ impl Director for ShardDirector {
 fn list(shard: &Shard, vcl: &Instance, details: bool, json: bool) -> String {
     let circle = shard.circle();
     let settings = shard.settings();
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let now = now.map_or(0.0, |d| d.as_secs_f64());
+    let now = clock::real();
     let mut healthy = 0;
     let mut rows = Vec::new();
     for member in &circle.members {

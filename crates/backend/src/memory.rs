@@ -1,0 +1,399 @@
+//! Connections in memory, for a simulated world. The engine cannot tell them from TCP.
+//!
+//! The engine has one end, [`Near`]. The other end, the [`Peer`], belongs to the world, which decides when bytes
+//! arrive, and how many the engine may read or write at a time. Everything is on one thread, but idle connections are
+//! kept where other threads could take them, so the state has a lock.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, LazyLock};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use crate::look::{Look, PeerState, SAMPLE};
+
+/// Returns a descriptor for those who ask the system about a socket: it knows nothing about this one.
+pub(crate) fn descriptor() -> BorrowedFd<'static> {
+    static NULL: LazyLock<File> = LazyLock::new(|| File::open("/dev/null").expect("systems have /dev/null"));
+    NULL.as_fd()
+}
+
+/// Bytes on their way in one direction.
+#[derive(Default)]
+struct Pipe {
+    bytes: VecDeque<u8>,
+    /// The writer sends no more.
+    is_ended: bool,
+    /// The reader is gone.
+    is_unread: bool,
+}
+
+impl Pipe {
+    fn take(&mut self, buf: &mut [u8]) -> usize {
+        let n = buf.len().min(self.bytes.len());
+        for (to, from) in buf.iter_mut().zip(self.bytes.drain(..n)) {
+            *to = from;
+        }
+        n
+    }
+}
+
+struct State {
+    to_engine: Pipe,
+    to_peer: Pipe,
+    limits: Limits,
+    is_reset: bool,
+    /// The engine's end resets the connection when it is closed.
+    resets: bool,
+    wakers: Vec<Waker>,
+}
+
+/// Sizes of a connection, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The most that is on its way in one direction.
+    pub window: usize,
+    /// The most that the engine reads or writes at a time.
+    pub step: usize,
+}
+
+impl State {
+    fn wait(&mut self, cx: &Context<'_>) {
+        if !self.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+            self.wakers.push(cx.waker().clone());
+        }
+    }
+
+    fn changed(&mut self) {
+        self.wakers.drain(..).for_each(Waker::wake);
+    }
+
+    fn reset(&mut self) {
+        self.is_reset = true;
+        self.to_peer.bytes.clear();
+        self.changed();
+    }
+
+    fn room(&self, pipe: fn(&State) -> &Pipe) -> usize {
+        self.limits.window.saturating_sub(pipe(self).bytes.len())
+    }
+
+    /// Returns whether a read of the engine would not have to wait.
+    fn is_readable(&self) -> bool {
+        !self.to_engine.bytes.is_empty() || self.has_peer_ended()
+    }
+
+    fn is_writable(&self) -> bool {
+        self.is_reset || self.to_peer.is_unread || self.room(|state| &state.to_peer) > 0
+    }
+
+    fn has_peer_ended(&self) -> bool {
+        self.to_engine.is_ended || self.is_reset
+    }
+}
+
+type Shared = Arc<Mutex<State>>;
+
+async fn when(state: &Shared, ready: impl Fn(&State) -> bool) {
+    std::future::poll_fn(|cx| poll_when(state, cx, &ready)).await;
+}
+
+fn poll_when(state: &Shared, cx: &Context<'_>, ready: impl Fn(&State) -> bool) -> Poll<()> {
+    let mut state = state.lock();
+    if ready(&state) {
+        return Poll::Ready(());
+    }
+    state.wait(cx);
+    Poll::Pending
+}
+
+/// The addresses of a connection's ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Ends {
+    pub engine: SocketAddr,
+    pub peer: SocketAddr,
+}
+
+/// The engine's end. Dropping it closes the connection.
+pub struct Near {
+    state: Shared,
+    ends: Ends,
+}
+
+impl Drop for Near {
+    fn drop(&mut self) {
+        let mut state = self.state.lock();
+        if state.resets || !state.to_engine.bytes.is_empty() {
+            state.reset();
+        }
+        state.to_peer.is_ended = true;
+        state.to_engine.is_unread = true;
+        state.changed();
+    }
+}
+
+/// The half of the engine's end that is read from.
+pub struct Rx(Arc<Near>);
+
+/// The half of the engine's end that is written to. Dropping it shuts down that direction.
+pub struct Tx {
+    near: Option<Arc<Near>>,
+    state: Shared,
+}
+
+impl Near {
+    pub(crate) fn split(self) -> (Rx, Tx) {
+        let state = self.state.clone();
+        let near = Arc::new(self);
+        (Rx(near.clone()), Tx { near: Some(near), state })
+    }
+
+    pub(crate) async fn write_all(&self, mut buf: &[u8]) -> io::Result<()> {
+        while !buf.is_empty() {
+            when(&self.state, State::is_writable).await;
+            match write(&self.state, buf) {
+                Ok(n) => buf = &buf[n..],
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write(state: &Shared, buf: &[u8]) -> io::Result<usize> {
+    let mut state = state.lock();
+    if state.is_reset {
+        return Err(Errno::CONNRESET.into());
+    }
+    if state.to_peer.is_ended {
+        return Err(Errno::PIPE.into());
+    }
+    if state.to_peer.is_unread {
+        // The system takes the bytes, and the peer, which is gone, responds with a reset.
+        state.reset();
+        return Ok(buf.len());
+    }
+    let n = buf.len().min(state.room(|state| &state.to_peer)).min(state.limits.step);
+    if n == 0 && !buf.is_empty() {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    state.to_peer.bytes.extend(&buf[..n]);
+    state.changed();
+    Ok(n)
+}
+
+impl Rx {
+    pub(crate) fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        let mut state = self.0.state.lock();
+        let most = state.limits.step.min(buf.len());
+        let n = state.to_engine.take(&mut buf[..most]);
+        if n > 0 {
+            state.changed();
+            return Ok(n);
+        }
+        match (state.is_reset, state.to_engine.is_ended) {
+            (true, _) => Err(Errno::CONNRESET.into()),
+            (false, true) => Ok(0),
+            (false, false) => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    pub(crate) fn look(&self) -> Look {
+        let mut state = self.0.state.lock();
+        let waiting = state.to_engine.bytes.make_contiguous();
+        if !waiting.is_empty() {
+            return Look::of(&waiting[..waiting.len().min(SAMPLE)]);
+        }
+        match (state.is_reset, state.to_engine.is_ended) {
+            (true, _) => Look::Broken,
+            (false, true) => Look::Closed,
+            (false, false) => Look::Quiet,
+        }
+    }
+
+    pub(crate) fn poll_readable(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        poll_when(&self.0.state, cx, State::is_readable).map(Ok)
+    }
+
+    pub(crate) fn ends(&self) -> Ends {
+        self.0.ends
+    }
+
+    pub(crate) fn reunite(self, tx: Tx) -> Option<Near> {
+        tx.forget();
+        Arc::into_inner(self.0)
+    }
+}
+
+impl Tx {
+    pub(crate) fn write(&self, buf: &[u8]) -> io::Result<usize> {
+        write(&self.state, buf)
+    }
+
+    pub(crate) fn poll_writable(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        poll_when(&self.state, cx, State::is_writable).map(Ok)
+    }
+
+    pub(crate) async fn peer_shut_down(&self) {
+        when(&self.state, State::has_peer_ended).await;
+    }
+
+    pub(crate) async fn broken(&self) {
+        when(&self.state, |state| state.is_reset).await;
+    }
+
+    pub(crate) fn peer(&self) -> PeerState {
+        let state = self.state.lock();
+        match (state.is_reset, state.to_engine.is_ended) {
+            (true, _) => PeerState::Broken,
+            (false, true) => PeerState::ShutDown,
+            (false, false) => PeerState::Open,
+        }
+    }
+
+    pub(crate) fn shutdown(&self) {
+        let mut state = self.state.lock();
+        state.to_peer.is_ended = true;
+        state.changed();
+    }
+
+    /// The connection is reset when it is closed.
+    pub(crate) fn close_by_reset(&self) {
+        self.state.lock().resets = true;
+    }
+
+    /// Drops the half without shutting it down.
+    pub(crate) fn forget(mut self) {
+        self.near = None;
+    }
+}
+
+impl Drop for Tx {
+    fn drop(&mut self) {
+        if self.near.is_some() {
+            self.shutdown();
+        }
+    }
+}
+
+/// The world's end. Dropping it closes the connection.
+pub struct Peer(Shared);
+
+/// Makes a connection between the engine and the world.
+pub fn connection(limits: Limits, ends: Ends) -> (Near, Peer) {
+    let state = State {
+        to_engine: Pipe::default(),
+        to_peer: Pipe::default(),
+        limits,
+        is_reset: false,
+        resets: false,
+        wakers: Vec::new(),
+    };
+    let state = Arc::new(Mutex::new(state));
+    (Near { state: state.clone(), ends }, Peer(state))
+}
+
+impl Peer {
+    /// Reads the bytes that are there, and waits for at least one. Returns 0 at the end of the stream.
+    pub async fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        let is_ready =
+            |state: &State| !state.to_peer.bytes.is_empty() || state.to_peer.is_ended || state.is_reset;
+        when(&self.0, is_ready).await;
+        let mut state = self.0.lock();
+        let n = state.to_peer.take(buf);
+        if n > 0 {
+            state.changed();
+        } else if state.is_reset {
+            return Err(Errno::CONNRESET.into());
+        }
+        Ok(n)
+    }
+
+    pub async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let is_ready = |state: &State| {
+                state.is_reset || state.to_engine.is_unread || state.room(|state| &state.to_engine) > 0
+            };
+            when(&self.0, is_ready).await;
+            let mut state = self.0.lock();
+            if state.to_engine.is_unread {
+                state.reset();
+            }
+            if state.is_reset {
+                return Err(Errno::CONNRESET.into());
+            }
+            let (now, rest) = bytes.split_at(bytes.len().min(state.room(|state| &state.to_engine)));
+            state.to_engine.bytes.extend(now);
+            state.changed();
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// Ends the direction to the engine.
+    pub fn shutdown(&self) {
+        let mut state = self.0.lock();
+        state.to_engine.is_ended = true;
+        state.changed();
+    }
+
+    pub fn reset(self) {
+        self.0.lock().reset();
+    }
+
+    pub fn set_limits(&self, limits: Limits) {
+        let mut state = self.0.lock();
+        state.limits = limits;
+        state.changed();
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        if !state.to_peer.bytes.is_empty() {
+            state.reset();
+        }
+        state.to_peer.is_unread = true;
+        state.to_engine.is_ended = true;
+        state.changed();
+    }
+}
+
+/// The outcome of connecting, and how long it takes.
+pub struct Dialed {
+    pub after: Duration,
+    pub outcome: io::Result<Near>,
+}
+
+type Dial = Box<dyn FnMut() -> Dialed>;
+
+thread_local! {
+    /// The origins of this thread's world, by the path of the socket that VCL names.
+    static ORIGINS: RefCell<BTreeMap<String, Dial>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// Has an origin respond to this thread's attempts to connect to the path.
+pub fn serve_at(path: &str, dial: impl FnMut() -> Dialed + 'static) {
+    ORIGINS.with_borrow_mut(|origins| origins.insert(path.to_owned(), Box::new(dial)));
+}
+
+/// Removes all origins.
+pub fn serve_nothing() {
+    drop(ORIGINS.take());
+}
+
+/// Connects to an origin of this thread's world. Returns `None` if it has none at the path.
+pub(crate) async fn connect(path: &str) -> Option<io::Result<Near>> {
+    let Dialed { after, outcome } = ORIGINS.with_borrow_mut(|origins| Some(origins.get_mut(path)?()))?;
+    tokio::time::sleep(after).await;
+    Some(outcome)
+}

@@ -1,0 +1,313 @@
+//! Simulated clients of HTTP/2: several requests at once on one connection, windows of all sizes, streams that are reset.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::task::Poll;
+
+use lacquer_backend::memory::Peer;
+use lacquer_h2::flow::SendWindow;
+use lacquer_h2::frame::{self, Frame, FrameHeader, HEADER_LEN, Kind, flag};
+use lacquer_h2::hpack::{self, Decoder, Step};
+use lacquer_h2::settings;
+use tokio::time::timeout;
+
+use crate::asker::{Asked, Asker};
+use crate::client::PATIENCE;
+use crate::http::{Broken, Head};
+use crate::wire::{self, Chance, Incoming, below, one_of, percent};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// What a window has without settings (RFC 9113 section 6.9.2).
+const DEFAULT_WINDOW: u32 = 65_535;
+const INITIAL_WINDOW_SIZE: u16 = 4;
+
+pub struct H2Client {
+    pub asker: Asker,
+    pub peer: Peer,
+    pub incoming: Incoming,
+    pub most_requests: u64,
+}
+
+/// A request and what came of its response.
+struct Stream {
+    asked: Asked,
+    head: Option<Head>,
+    body: Vec<u8>,
+    window: SendWindow,
+    /// Bytes of the request's body that were sent.
+    sent: usize,
+}
+
+/// The state of a connection.
+struct Connection {
+    streams: BTreeMap<u32, Stream>,
+    next: u32,
+    decoder: Decoder,
+    /// The header block of a stream that is not complete.
+    block: Vec<u8>,
+    ends_stream: bool,
+    window: SendWindow,
+    initial_window: u32,
+    out: Vec<u8>,
+    /// No further requests may be sent.
+    is_closing: bool,
+}
+
+fn malformed(why: impl Into<String>) -> Broken {
+    Broken::Malformed(why.into())
+}
+
+impl H2Client {
+    fn chance(&self) -> &Chance {
+        &self.asker.chance
+    }
+
+    pub async fn run(mut self) {
+        let result = timeout(PATIENCE * 4, self.connection()).await;
+        let mut ledger = self.asker.ledger.borrow_mut();
+        match result {
+            Ok(Ok(()) | Err(Broken::Ended)) => ledger.note(format_args!("an HTTP/2 client ends")),
+            Ok(Err(Broken::Malformed(why))) => ledger.fault(&format!("an HTTP/2 client got {why}")),
+            Err(_) => ledger.fault("a stream got no response, and its connection did not end"),
+        }
+    }
+
+    async fn connection(&mut self) -> Result<(), Broken> {
+        let window = one_of(self.chance(), &[DEFAULT_WINDOW, 1 << 20, 1000, 1]);
+        let mut connection = Connection {
+            streams: BTreeMap::new(),
+            next: 1,
+            decoder: Decoder::new(4096),
+            block: Vec::new(),
+            ends_stream: false,
+            window: SendWindow::new(DEFAULT_WINDOW),
+            initial_window: DEFAULT_WINDOW,
+            out: PREFACE.to_vec(),
+            is_closing: false,
+        };
+        let [a, b] = INITIAL_WINDOW_SIZE.to_be_bytes();
+        let [c, d, e, f] = window.to_be_bytes();
+        push(&mut connection.out, Kind::Settings, 0, 0, &[a, b, c, d, e, f]);
+        let mut left = 1 + below(self.chance(), self.most_requests);
+        let at_once = 1 + below(self.chance(), 8) as usize;
+        while left > 0 || !connection.streams.is_empty() {
+            while left > 0 && connection.streams.len() < at_once && !connection.is_closing {
+                left -= 1;
+                connection.ask(&self.asker);
+            }
+            if connection.is_closing && connection.streams.is_empty() || percent(self.chance(), 1) {
+                return Ok(());
+            }
+            connection.send_bodies(self.chance());
+            let out = std::mem::take(&mut connection.out);
+            self.exchange(&out).await?;
+            while let Some(header) = FrameHeader::read(&self.incoming.bytes)
+                && self.incoming.bytes.len() >= header.total_len()
+            {
+                let bytes = self.incoming.take(header.total_len());
+                connection.receive(&header, &bytes[HEADER_LEN..], &self.asker)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes bytes, and reads some more meanwhile: the engine may wait for its client to read.
+    async fn exchange(&mut self, out: &[u8]) -> Result<(), Broken> {
+        let (peer, chance) = (&self.peer, &self.asker.chance);
+        let mut write = pin!(wire::write(peer, out, chance));
+        let mut is_written = false;
+        loop {
+            let mut more = pin!(self.incoming.more(peer, chance));
+            let has_more = poll_fn(|cx| {
+                if !is_written && let Poll::Ready(done) = write.as_mut().poll(cx) {
+                    is_written = true;
+                    done?;
+                }
+                more.as_mut().poll(cx)
+            })
+            .await?;
+            if !has_more {
+                return Err(Broken::Ended);
+            }
+            if is_written {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn push(out: &mut Vec<u8>, kind: Kind, flags: u8, stream: u32, payload: &[u8]) {
+    out.extend(FrameHeader::new(kind, flags, stream, payload.len()).bytes());
+    out.extend(payload);
+}
+
+impl Connection {
+    fn ask(&mut self, asker: &Asker) {
+        let request = asker.choose();
+        let mut block = Vec::new();
+        let fields = [
+            (":method", request.method),
+            (":path", &request.key.path),
+            (":scheme", "http"),
+            (":authority", "world"),
+        ];
+        let more = request.fields.iter().map(|(name, value)| (*name, value.as_str()));
+        for (name, value) in fields.into_iter().chain(more) {
+            hpack::encode::remembered(&mut block, name.as_bytes(), value.as_bytes());
+        }
+        let stream = self.next;
+        self.next += 2;
+        let end = if request.body.is_empty() { flag::END_STREAM } else { 0 };
+        push(&mut self.out, Kind::Headers, flag::END_HEADERS | end, stream, &block);
+        let window = SendWindow::new(self.initial_window);
+        self.streams.insert(stream, Stream { asked: request, head: None, body: Vec::new(), window, sent: 0 });
+        if percent(&asker.chance, 4) {
+            push(&mut self.out, Kind::RstStream, 0, stream, &u32::to_be_bytes(8));
+            self.streams.remove(&stream);
+        }
+    }
+
+    /// Sends as much of the requests' bodies as the windows allow.
+    fn send_bodies(&mut self, chance: &Chance) {
+        for (&id, stream) in &mut self.streams {
+            let left = &stream.asked.body[stream.sent..];
+            let most = left.len().min(self.window.available()).min(stream.window.available());
+            let n = most.min(1 + below(chance, 16_000) as usize);
+            if n == 0 {
+                continue;
+            }
+            let end = if n == left.len() { flag::END_STREAM } else { 0 };
+            push(&mut self.out, Kind::Data, end, id, &left[..n]);
+            self.window.charge(n);
+            stream.window.charge(n);
+            stream.sent += n;
+        }
+    }
+
+    fn receive(&mut self, header: &FrameHeader, payload: &[u8], asker: &Asker) -> Result<(), Broken> {
+        let frame = frame::parse(header, payload).map_err(|fault| malformed(format!("{fault:?}")))?;
+        let id = header.stream;
+        match frame {
+            Frame::Data { data, end_stream } => {
+                self.data(id, data, asker);
+                if header.len > 0 {
+                    self.give_back(id, header.len, asker);
+                }
+                if end_stream {
+                    self.finish(id, asker)?;
+                }
+            }
+            Frame::Headers { fragment, end_headers, end_stream } => {
+                self.ends_stream = end_stream;
+                self.fields(id, fragment, end_headers, asker)?;
+            }
+            Frame::Continuation { fragment, end_headers } => self.fields(id, fragment, end_headers, asker)?,
+            Frame::RstStream { .. } => drop(self.streams.remove(&id)),
+            Frame::Settings { entries } => self.settings(entries),
+            Frame::Ping { opaque } => push(&mut self.out, Kind::Ping, flag::ACK, 0, &opaque),
+            Frame::GoAway { last_stream, .. } => {
+                self.is_closing = true;
+                self.streams.retain(|&id, _| id <= last_stream);
+            }
+            Frame::WindowUpdate { increment } => {
+                let window = match (id, self.streams.get_mut(&id)) {
+                    (0, _) => &mut self.window,
+                    (_, Some(stream)) => &mut stream.window,
+                    (_, None) => return Ok(()),
+                };
+                window.credit(increment).map_err(|error| malformed(format!("{error:?}")))?;
+            }
+            Frame::SettingsAck | Frame::Priority | Frame::Unknown => {}
+        }
+        Ok(())
+    }
+
+    fn settings(&mut self, entries: &[u8]) {
+        for (number, value) in settings::entries(entries) {
+            if number == INITIAL_WINDOW_SIZE {
+                let delta = i64::from(value) - i64::from(self.initial_window);
+                self.initial_window = value;
+                self.streams.values_mut().for_each(|stream| stream.window.adjust(delta));
+            }
+        }
+        push(&mut self.out, Kind::Settings, flag::ACK, 0, &[]);
+    }
+
+    fn data(&mut self, id: u32, data: &[u8], asker: &Asker) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.body.extend(data);
+            if let Some(head) = &stream.head {
+                asker.saw(head, &stream.body);
+            }
+        }
+    }
+
+    /// Lets the engine send as much again, of the stream and of all. Some clients have enough and reset the stream.
+    fn give_back(&mut self, id: u32, bytes: u32, asker: &Asker) {
+        push(&mut self.out, Kind::WindowUpdate, 0, 0, &bytes.to_be_bytes());
+        if self.streams.contains_key(&id) {
+            if percent(&asker.chance, 1) {
+                push(&mut self.out, Kind::RstStream, 0, id, &u32::to_be_bytes(8));
+                self.streams.remove(&id);
+            } else {
+                push(&mut self.out, Kind::WindowUpdate, 0, id, &bytes.to_be_bytes());
+            }
+        }
+    }
+
+    fn fields(&mut self, id: u32, fragment: &[u8], is_end: bool, asker: &Asker) -> Result<(), Broken> {
+        self.block.extend(fragment);
+        if !is_end {
+            return Ok(());
+        }
+        let head = self.decode()?;
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.head.get_or_insert(head);
+        }
+        if self.ends_stream { self.finish(id, asker) } else { Ok(()) }
+    }
+
+    fn decode(&mut self) -> Result<Head, Broken> {
+        let block = std::mem::take(&mut self.block);
+        let (mut rest, mut head) = (&block[..], Head::default());
+        let mut room = vec![0; self.decoder.room_for(rest)];
+        self.decoder.begin();
+        loop {
+            match self.decoder.next(&mut rest, &mut room) {
+                Ok(Step::Field(line)) => {
+                    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                    let (name, value) = (text(line.name(&room)), text(line.value(&room)));
+                    if name == ":status" {
+                        head.start = format!("HTTP/2 {value}");
+                    } else {
+                        head.add(name, value);
+                    }
+                }
+                Ok(Step::End) => return Ok(head),
+                other => return Err(malformed(format!("a header block with {other:?}"))),
+            }
+        }
+    }
+
+    /// The response of a stream is complete.
+    fn finish(&mut self, id: u32, asker: &Asker) -> Result<(), Broken> {
+        let Some(stream) = self.streams.remove(&id) else { return Ok(()) };
+        let head = stream.head.ok_or_else(|| malformed("a body without a head"))?;
+        if stream.sent < stream.asked.body.len() {
+            push(&mut self.out, Kind::RstStream, 0, id, &u32::to_be_bytes(0));
+        }
+        let announced = head.number("content-length");
+        if stream.asked.method != "HEAD" && announced.is_some_and(|length| length != stream.body.len()) {
+            return Err(malformed(format!("{} bytes of {announced:?}", stream.body.len())));
+        }
+        asker.judge(&stream.asked, &head, &stream.body)
+    }
+}
+
+impl From<Broken> for io::Error {
+    fn from(_: Broken) -> io::Error {
+        io::ErrorKind::Other.into()
+    }
+}

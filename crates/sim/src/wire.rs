@@ -1,0 +1,103 @@
+//! The world's ends of connections: reads and writes as slowly and in pieces as small as the world wants.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use lacquer_backend::memory::{Ends, Limits, Peer};
+use lacquer_sources::random::Random;
+use tokio::time::sleep;
+
+/// The world's chance, which all its parts share.
+pub type Chance = Rc<RefCell<Random>>;
+
+/// Returns a number below `end`.
+pub fn below(chance: &Chance, end: u64) -> u64 {
+    chance.borrow_mut().below(end)
+}
+
+pub fn percent(chance: &Chance, percent: u64) -> bool {
+    chance.borrow_mut().percent(percent)
+}
+
+/// Chooses one of several.
+pub fn one_of<T: Copy>(chance: &Chance, several: &[T]) -> T {
+    several[below(chance, several.len() as u64) as usize]
+}
+
+/// Waits for less than `end` milliseconds.
+pub async fn pause(chance: &Chance, end: u64) {
+    sleep(Duration::from_micros(below(chance, end * 1000))).await;
+}
+
+/// Returns sizes of a connection: most are as usual, some tiny.
+pub fn limits(chance: &Chance) -> Limits {
+    let window = one_of(chance, &[1 << 16, 1 << 16, 1 << 18, 4096, 700]);
+    let step = one_of(chance, &[usize::MAX, usize::MAX, 16_384, 1000, 61]);
+    Limits { window, step }
+}
+
+/// Returns the addresses of a connection of one of a few peers.
+pub fn ends(chance: &Chance) -> Ends {
+    let peer = SocketAddr::from(([10, 0, 0, below(chance, 20) as u8], 1024 + below(chance, 60_000) as u16));
+    Ends { engine: SocketAddr::from(([10, 0, 1, 1], 80)), peer }
+}
+
+/// Writes in pieces with pauses between them.
+pub async fn write(peer: &Peer, bytes: &[u8], chance: &Chance) -> io::Result<()> {
+    if percent(chance, 60) {
+        return peer.write_all(bytes).await;
+    }
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let longest = one_of(chance, &[7, 500, 9000, 100_000]);
+        let (piece, behind) = rest.split_at(rest.len().min(1 + below(chance, longest) as usize));
+        peer.write_all(piece).await?;
+        rest = behind;
+        let longest = one_of(chance, &[0, 1, 20]);
+        pause(chance, longest).await;
+    }
+    Ok(())
+}
+
+/// Appends a body in chunks of all sizes.
+pub fn chunks(body: &[u8], to: &mut Vec<u8>, chance: &Chance) {
+    let mut rest = body;
+    while !rest.is_empty() {
+        let longest = one_of(chance, &[5, 1000, 100_000]);
+        let (chunk, behind) = rest.split_at(rest.len().min(1 + below(chance, longest) as usize));
+        to.extend(format!("{:x}\r\n", chunk.len()).bytes());
+        to.extend(chunk);
+        to.extend(b"\r\n");
+        rest = behind;
+    }
+    to.extend(b"0\r\n\r\n");
+}
+
+/// Bytes that were read and not used yet.
+#[derive(Default)]
+pub struct Incoming {
+    pub bytes: Vec<u8>,
+    /// The reader is slow: it pauses for up to so many milliseconds between reads.
+    pub slowness: u64,
+}
+
+impl Incoming {
+    /// Reads some more. Returns false at the end.
+    pub async fn more(&mut self, peer: &Peer, chance: &Chance) -> io::Result<bool> {
+        if self.slowness > 0 {
+            pause(chance, self.slowness).await;
+        }
+        let mut buf = [0; 4096];
+        let n = peer.read(&mut buf).await?;
+        self.bytes.extend(&buf[..n]);
+        Ok(n > 0)
+    }
+
+    /// Takes so many bytes, which must be there.
+    pub fn take(&mut self, n: usize) -> Vec<u8> {
+        self.bytes.drain(..n).collect()
+    }
+}

@@ -1,0 +1,75 @@
+//! Worlds from many seeds. `SIMULATE_SECONDS` says for how long, `SIMULATE_SEED` which one to run alone, and
+//! `SIMULATE_FROM` which one comes first.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lacquer_sim::{Report, run};
+
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn live(seed: u64) -> Report {
+    run(seed, variable("SIMULATE_SEED") == Some(seed)).expect("a world can be made")
+}
+
+/// The sums of many worlds.
+#[derive(Default)]
+struct Sums {
+    worlds: u64,
+    requests: u64,
+    complete: u64,
+    seconds: f64,
+    failed: Option<Report>,
+}
+
+impl Sums {
+    fn add(&mut self, report: Report) {
+        self.worlds += 1;
+        self.requests += report.requests;
+        self.complete += report.complete;
+        self.seconds += report.seconds;
+        if !report.faults.is_empty() {
+            self.failed.get_or_insert(report);
+        }
+    }
+}
+
+#[test]
+fn what_must_hold_holds_in_every_world() {
+    let time = Duration::from_secs(variable("SIMULATE_SECONDS").unwrap_or(30));
+    let alone = variable("SIMULATE_SEED");
+    let (next, sums) =
+        (AtomicU64::new(alone.or(variable("SIMULATE_FROM")).unwrap_or(0)), Mutex::new(Sums::default()));
+    let begun = Instant::now();
+    let work = || {
+        loop {
+            let report = live(next.fetch_add(1, Ordering::Relaxed));
+            let mut sums = sums.lock().expect("no thread panics with it");
+            sums.add(report);
+            if sums.failed.is_some() || alone.is_some() || begun.elapsed() > time {
+                break;
+            }
+        }
+    };
+    let threads = if alone.is_some() { 1 } else { thread::available_parallelism().map_or(1, usize::from) };
+    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    let Sums { worlds, requests, complete, seconds, failed } =
+        sums.into_inner().expect("no thread panics with it");
+    if let Some(Report { seed, faults, .. }) = failed {
+        panic!("SIMULATE_SEED={seed}: {faults:#?}");
+    }
+    let rate = worlds as f64 / begun.elapsed().as_secs_f64();
+    println!("{worlds} worlds, {rate:.0} a second, {seconds:.0} s long together");
+    println!("{requests} requests, {complete} complete responses");
+}
+
+#[test]
+fn a_seed_repeats_its_world() {
+    for seed in [1, 2, 3] {
+        assert_eq!(live(seed), live(seed), "seed {seed}");
+    }
+}

@@ -1,0 +1,8 @@
+//! Time and chance. The engine reads no other clock and has no other source of random numbers, so that a simulated
+//! world can set both.
+
+#![deny(unsafe_code)]
+
+pub mod clock;
+pub mod random;
+mod system;
