@@ -8,7 +8,7 @@ use crate::locks::Mutex;
 
 use lacquer_storage::{BodyWriter, Stevedore};
 
-use crate::bans::{BanList, HeadReader};
+use crate::bans::{BanList, BanRequest, HeadReader, Verdict};
 use crate::expiry_events::ExpiryEvents;
 use crate::invalidation::InvalidationListener;
 use crate::object::{NO_SLOT, Object, flag};
@@ -210,6 +210,25 @@ impl Cache {
         };
         deferred.run();
         found
+    }
+
+    /// Checks whether an object that a fetch validates may still be used: it is in the index, and no ban hits it.
+    /// `request` stands for the one that began the fetch. A banned object is removed. `pause` returns whether the caller's
+    /// turn is over.
+    pub fn recheck(&self, object: &Object, request: &dyn BanRequest, pause: &dyn Fn() -> bool) -> Verdict {
+        let mut deferred = DeferredWork::default();
+        let Some((shard, slot)) = self.locate(object) else { return Verdict::Banned };
+        let mut shard = shard.lock();
+        if object.is(flag::DYING) || shard.object(slot, object.vxid()).is_none() {
+            return Verdict::Banned;
+        }
+        let verdict = self.bans.check(object, request, pause);
+        if verdict == Verdict::Banned {
+            self.remove(&mut shard, slot, &mut deferred);
+        }
+        drop(shard);
+        deferred.run();
+        verdict
     }
 
     /// Kills the object of a transaction if it is still in this place; returns whether it was.

@@ -77,6 +77,9 @@ pub fn not_modified(stale: Option<Validated>, is_uncacheable: bool) -> NotModifi
     }
 }
 
+/// Fields of a request by which it is conditional.
+pub const CONDITIONS: [HeaderName<'static>; 2] = [h::IF_MODIFIED_SINCE, h::IF_NONE_MATCH];
+
 /// Returns whether an error page that VCL made replaces the stale object that was to be validated. Only a page with a
 /// lifetime set by VCL does. A page that lives because others wait for it leaves the object for the next attempt.
 pub fn error_replaces_stale(error: Lifetime, is_awaited: bool) -> bool {

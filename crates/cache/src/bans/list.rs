@@ -76,10 +76,10 @@ impl Ban {
 
 /// The result of checking an object against the bans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     /// No ban hits it, and it is up to date.
     Clear,
-    /// A ban hits it.
+    /// A ban hits it, or it has left the index.
     Banned,
     /// The turn was over before all bans were tested. The object remembers how far the check came.
     Unfinished,

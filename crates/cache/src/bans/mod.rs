@@ -10,7 +10,7 @@ mod test;
 
 pub use build::BanSpec;
 pub use list::BanList;
-pub(crate) use list::Verdict;
+pub use list::Verdict;
 pub use lurker::LurkerParams;
 
 /// Reads packed heads, which the cache itself does not look into.

@@ -1,7 +1,7 @@
 //! Bans and their lurker: one long story with Varnish's counts, and a model.
 
 use super::*;
-use crate::bans::LurkerParams;
+use crate::bans::{LurkerParams, Verdict};
 
 const EAGER: LurkerParams = LurkerParams { sleep: 0.01, age: 0.0, batch: 8, cutoff: 0 };
 
@@ -280,4 +280,24 @@ fn run_model(seed: u64) {
 
 fn refs(line: &str) -> i64 {
     line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a count")
+}
+
+/// An object that a fetch validates is checked again when the origin confirms it.
+#[test]
+fn banned_and_purged_objects_are_not_confirmed() {
+    let w = World::new(None);
+    let fill = |key| w.fill(key, 120.0, |s| s.head = b"Foo: bar");
+    let recheck =
+        |object: &Object| w.cache.recheck(object, &Request("/1".to_owned(), String::new()), &|| false);
+    let object = fill(1);
+    assert_eq!(recheck(&object), Verdict::Clear);
+    ban(&w, "req.url == /2");
+    assert_eq!(recheck(&object), Verdict::Clear, "the ban is for another page");
+    ban(&w, "req.url == /1");
+    assert_eq!(recheck(&object), Verdict::Banned);
+    assert_eq!(get(&w, 1, ""), Outcome::Miss(None));
+    let object = fill(1);
+    assert_eq!(recheck(&object), Verdict::Clear, "the bans are older");
+    w.cache.kill(&object);
+    assert_eq!(recheck(&object), Verdict::Banned);
 }

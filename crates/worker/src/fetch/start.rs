@@ -1,8 +1,10 @@
 //! The request to the origin: made from the client's request, changed by `vcl_backend_fetch`, and sent.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use lacquer_cache::bans::Verdict;
 use lacquer_cache::{Object, flag};
 use lacquer_flow::Lifetime;
 use lacquer_flow::validation::{self, NotModified, Validated};
@@ -22,8 +24,8 @@ use lacquer_vcl_runtime::instance::PrivateMap;
 use super::events::FetchEvents;
 use super::state::{Account, Attempt, Step, Target};
 use super::{Fetch, Mode};
+use crate::bans::RequestSubject;
 use crate::client::Req;
-
 use crate::deadlines::Deadline;
 use crate::task::Task;
 use crate::transaction_buffers::TransactionBuffers;
@@ -231,8 +233,13 @@ pub async fn start(f: &mut Fetch) -> Step {
         return Step::Error;
     }
     judge(f, now);
-    if f.beresp.status() == 304 && !accept_304(f) {
-        return Step::Error;
+    if f.beresp.status() == 304 {
+        if is_stale_gone(f).await {
+            return ask_without_conditions(f);
+        }
+        if !accept_304(f) {
+            return Step::Error;
+        }
     }
     super::response::respond(f).await
 }
@@ -250,6 +257,36 @@ fn judge(f: &mut Fetch, now: f64) {
     if !f.is_pass {
         f.log_lifetimes(now, &fresh);
     }
+}
+
+/// Returns whether the object that a 304 confirms was purged or banned, or has left the cache otherwise. The 304 is no
+/// reason to bring it back.
+async fn is_stale_gone(f: &Fetch) -> bool {
+    let Some(stale) = f.stale.as_ref().filter(|stale| stale.is(flag::IMSCAND)) else { return false };
+    loop {
+        let has_begun = Cell::new(false);
+        let request = RequestSubject { http: &f.bereq0, ws: &f.task.ws };
+        let pause = || has_begun.replace(true);
+        match f.task.reactor.shared.cache.recheck(stale, &request, &pause) {
+            Verdict::Clear => return false,
+            Verdict::Banned => return true,
+            Verdict::Unfinished => tokio::task::yield_now().await,
+        }
+    }
+}
+
+/// Asks the origin for the whole response, because the object that it has confirmed is gone.
+fn ask_without_conditions(f: &mut Fetch) -> Step {
+    f.task.log.put(Tag::Error, b"304 for an object that is gone");
+    f.close_origin(None);
+    f.stale = None;
+    f.retries += 1;
+    let step = retry(f);
+    for name in validation::CONDITIONS {
+        f.bereq_headers().unset(name);
+        f.bereq0.unset(&f.task.ws, name, |_| ());
+    }
+    step
 }
 
 /// Completes the head of a 304 from the stored one that it confirms. Returns false if it makes no sense.
