@@ -117,7 +117,7 @@ impl Manager {
             log: self.params.values().vsl_space,
             storage: sizes().flatten().fold(0, u64::saturating_add),
             unlimited: sizes().filter(Option::is_none).count() as u64,
-            reactors: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
+            reactors: self.params.values().reactor_count() as u64,
         };
         needs.divide(address_space::limit(), address_space::memory())
     }

@@ -123,6 +123,17 @@ macro_rules! define_params {
 
 cache_params! { [client_params backend_params h2_params process_params define_params] }
 
+/// The largest number of reactors.
+const MOST_REACTORS: usize = 64;
+
+impl Params {
+    /// Returns the number of reactors: the one set, or one for each processor that this process may use.
+    pub fn reactor_count(&self) -> usize {
+        let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        if self.reactors > 0 { self.reactors as usize } else { processors().min(MOST_REACTORS) }
+    }
+}
+
 impl Default for Params {
     fn default() -> Params {
         ParamSet::new().values().clone()

@@ -94,6 +94,9 @@ max_waiting: Uint = "0" { units = "requests", min = "0", default_reason = "0 (au
      others are answered with 503 (counted in sess_dropped, or over HTTP/2 in req_dropped). \
      A single backend gets at most three quarters of it. Deliveries from the cache are not bounded. 0 is a third \
      of the worker's file descriptors. See also thread_pool_max.";
+reactors: Uint = "0" { units = "threads", min = "0", max = "64", default_reason = "0 (auto: one for each processor, at most 64)", flags = MUST_RESTART }
+    "How many threads of the worker serve clients and fetch from backends. 0 is one for each processor that it may \
+     use, at most 64. See also thread_pools, which only sizes the bounds that thread_pool_max describes.";
 thread_pools: Uint = "2" { units = "pools", min = "1", max = "32", flags = EXPERIMENTAL | DELAYED_EFFECT }
     "Number of thread pools. More can be added while running; fewer need a restart unless the \
      experimental bit drop_pools is set.";

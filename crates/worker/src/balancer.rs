@@ -1,44 +1,72 @@
-//! Balances connections: counts those of each reactor, and moves accepted connections to other reactors.
-//!
-//! The reactor that wakes first accepts all connections that wait. If it kept them, a burst of clients that stay
-//! connected would occupy one reactor, and the other cores would be idle.
+//! Balances connections: counts those of each reactor, and gives each new one to the reactor with the least to do.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use lacquer_backend::Stream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::session::Listener;
+
+/// A connection that a reactor has not yet taken weighs as much as so many that it serves: the reactor is at long work.
+const WEIGHT_OF_WAITING: usize = 8;
 
 /// All reactors of the worker.
 pub struct ConnectionBalancer {
     members: Vec<Member>,
 }
 
-/// A reactor's count. It has a cache line of its own, because other cores write its neighbours.
+/// A reactor's counts. They have a cache line of their own, because other cores write its neighbours.
 #[repr(align(128))]
 struct Member {
     connections: AtomicUsize,
+    /// Those of the connections that wait for the reactor to take them.
+    waiting: AtomicUsize,
     arrivals: UnboundedSender<Arrival>,
+}
+
+impl Member {
+    fn load(&self) -> usize {
+        let waiting = self.waiting.load(Ordering::Relaxed);
+        self.connections.load(Ordering::Relaxed) + waiting * WEIGHT_OF_WAITING
+    }
+}
+
+/// A connection as the kernel gave it.
+pub struct Accepted {
+    pub fd: OwnedFd,
+    pub listener: Arc<Listener>,
 }
 
 /// An accepted connection on its way to the reactor that serves it.
 pub struct Arrival {
-    pub stream: Stream,
-    pub listener: Arc<Listener>,
-    pub lease: ConnectionLease,
+    accepted: Accepted,
+    lease: ConnectionLease,
+}
+
+impl Arrival {
+    /// Returns the connection to the reactor that serves it from now on.
+    pub fn take(self) -> (Accepted, ConnectionLease) {
+        self.lease.member().waiting.fetch_sub(1, Ordering::Relaxed);
+        (self.accepted, self.lease)
+    }
 }
 
 /// One of a reactor's connections, counted for as long as this lives.
 pub struct ConnectionLease {
     balancer: Arc<ConnectionBalancer>,
-    pub reactor: usize,
+    reactor: usize,
+}
+
+impl ConnectionLease {
+    fn member(&self) -> &Member {
+        &self.balancer.members[self.reactor]
+    }
 }
 
 impl Drop for ConnectionLease {
     fn drop(&mut self) {
-        self.balancer.members[self.reactor].connections.fetch_sub(1, Ordering::Relaxed);
+        self.member().connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -49,25 +77,26 @@ impl ConnectionBalancer {
         let members = (0..reactors).map(|_| {
             let (arrivals, end) = unbounded_channel();
             ends.push(end);
-            Member { connections: AtomicUsize::new(0), arrivals }
+            Member { connections: AtomicUsize::new(0), waiting: AtomicUsize::new(0), arrivals }
         });
         let balancer = ConnectionBalancer { members: members.collect() };
         (Arc::new(balancer), ends)
     }
 
-    /// Chooses the reactor for a connection that `own` has accepted: `own`, unless another has clearly fewer.
-    pub fn lease(self: &Arc<ConnectionBalancer>, own: usize) -> ConnectionLease {
-        let count = |id: usize| self.members[id].connections.load(Ordering::Relaxed);
-        let idlest = (0..self.members.len()).min_by_key(|&id| count(id)).unwrap_or(own);
-        let least = count(idlest);
-        let reactor = if count(own) <= least + 1 + least / 8 { own } else { idlest };
-        self.members[reactor].connections.fetch_add(1, Ordering::Relaxed);
-        ConnectionLease { balancer: self.clone(), reactor }
+    /// Counts a connection of the reactor with the least to do.
+    fn lease(self: &Arc<ConnectionBalancer>) -> ConnectionLease {
+        let reactor = (0..self.members.len()).min_by_key(|&id| self.members[id].load()).unwrap_or(0);
+        let lease = ConnectionLease { balancer: self.clone(), reactor };
+        lease.member().connections.fetch_add(1, Ordering::Relaxed);
+        lease.member().waiting.fetch_add(1, Ordering::Relaxed);
+        lease
     }
 
-    /// Hands a connection to the reactor that its lease names, which lives as long as the process.
-    pub fn send(&self, arrival: Arrival) {
-        let _ = self.members[arrival.lease.reactor].arrivals.send(arrival);
+    /// Gives a connection to the reactor with the least to do. Reactors live as long as the process.
+    pub fn send(self: &Arc<ConnectionBalancer>, accepted: Accepted) {
+        let lease = self.lease();
+        let arrivals = &self.members[lease.reactor].arrivals;
+        let _ = arrivals.send(Arrival { accepted, lease });
     }
 }
 
@@ -79,21 +108,28 @@ mod tests {
         balancer.members.iter().map(|member| member.connections.load(Ordering::Relaxed)).collect()
     }
 
+    fn taken(lease: ConnectionLease) -> ConnectionLease {
+        lease.member().waiting.fetch_sub(1, Ordering::Relaxed);
+        lease
+    }
+
     #[test]
-    fn a_burst_that_one_accepts_is_shared() {
+    fn a_burst_is_shared() {
         let (balancer, _ends) = ConnectionBalancer::new(4);
-        let leases: Vec<ConnectionLease> = (0..400).map(|_| balancer.lease(2)).collect();
-        let (least, most) = (counts(&balancer).into_iter().min(), counts(&balancer).into_iter().max());
-        assert!(least >= Some(90) && most <= Some(115), "{:?}", counts(&balancer));
+        let leases: Vec<ConnectionLease> = (0..400).map(|_| balancer.lease()).collect();
+        assert_eq!(counts(&balancer), [100; 4]);
         drop(leases);
         assert_eq!(counts(&balancer), [0; 4]);
     }
 
     #[test]
-    fn what_is_nearly_even_stays_where_it_was_accepted() {
+    fn a_reactor_that_takes_none_gets_few() {
         let (balancer, _ends) = ConnectionBalancer::new(2);
-        let _kept: Vec<ConnectionLease> = (0..200).map(|i| balancer.lease(i % 2)).collect();
-        let placed = [0, 0, 0, 1, 1].map(|own| balancer.lease(own));
-        assert_eq!(placed.map(|lease| lease.reactor), [0, 0, 0, 1, 1]);
+        let mut leases = Vec::new();
+        for _ in 0..100 {
+            let lease = balancer.lease();
+            leases.push(if lease.reactor == 0 { lease } else { taken(lease) });
+        }
+        assert!(counts(&balancer)[0] < 15, "{:?}", counts(&balancer));
     }
 }

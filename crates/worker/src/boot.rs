@@ -5,7 +5,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 
 use lacquer_backend::Pools;
 use lacquer_cache::Cache;
@@ -18,7 +18,8 @@ use rustix::process::{Resource, getrlimit};
 use tokio::runtime::{LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::accept::{Inherited, accept_loop, arrivals_loop};
+use crate::accept::{self, Inherited};
+use crate::arrivals;
 use crate::balancer::{Arrival, ConnectionBalancer};
 use crate::client::Req;
 use crate::descriptors::Descriptors;
@@ -61,12 +62,13 @@ pub fn boot(link: RawFd) -> Result<(Arc<Shared>, UnixStream), String> {
     make_room_for_descriptors(&link);
     crate::sys::set_last_words_fd(config.panic_fd);
     std::panic::set_hook(Box::new(crate::control::panics::hook));
-    let sockets: Vec<Arc<Inherited>> = config.sockets.iter().map(|s| Arc::new(Inherited::new(s))).collect();
+    let sockets = config.sockets.iter().map(Inherited::new).collect();
     if let Some(line) = crate::jail::enter(&config)?.line() {
         eprintln!("{line}");
     }
     let shared = share_inherited(config)?;
-    start_reactors(&shared, &sockets)?;
+    let balancer = start_reactors(&shared)?;
+    accept::start(&shared, &balancer, sockets)?;
     crate::helpers::start(&shared)?;
     link::send(&mut link, &FromWorker::Ready).map_err(|e| format!("cannot answer the manager: {e}"))?;
     Ok((shared, link))
@@ -107,10 +109,11 @@ pub fn share(config: WorkerConfig, dir: VsmDir, stevedores: Vec<Stevedore>) -> R
     stevedores.publish();
     let cache = Cache::new(crate::helpers::cache_config(&config.params, &stevedores), clock::real());
     counters.pools.set(u64::from(config.params.thread_pools));
+    let reactors = config.params.reactor_count();
     Ok(Arc::new(Shared {
         params: LiveParams::new(config.params.clone()),
-        pool_counters: PoolCounters::create(&dir, &config.params, reactor_count())?,
-        pools: Pools::new(reactor_count()),
+        pool_counters: PoolCounters::create(&dir, &config.params, reactors)?,
+        pools: Pools::new(reactors),
         locks: Locks::open(&dir),
         vsm: Mutex::new(dir),
         config,
@@ -123,22 +126,18 @@ pub fn share(config: WorkerConfig, dir: VsmDir, stevedores: Vec<Stevedore>) -> R
         vxids: Vxids::default(),
         addresses: Arc::default(),
         runtimes: Runtimes::default(),
-        accepting: tokio::sync::watch::Sender::new(false),
+        accepting: OnceLock::new(),
         admission: Arc::default(),
         descriptors: Descriptors::new(descriptor_limit()),
         hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-        watched: crate::watched::watched(reactor_count()),
+        watched: crate::watched::watched(reactors),
     }))
 }
 
-fn reactor_count() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(64)
-}
-
-fn start_reactors(shared: &Arc<Shared>, sockets: &[Arc<Inherited>]) -> Result<(), String> {
-    let (balancer, ends) = ConnectionBalancer::new(reactor_count());
+fn start_reactors(shared: &Arc<Shared>) -> Result<Arc<ConnectionBalancer>, String> {
+    let (balancer, ends) = ConnectionBalancer::new(shared.watched.len());
     for (id, arrivals) in ends.into_iter().enumerate() {
-        let (shared, sockets, balancer) = (shared.clone(), sockets.to_vec(), balancer.clone());
+        let shared = shared.clone();
         let (started, outcome) = mpsc::channel();
         std::thread::Builder::new()
             .name(format!("reactor-{id}"))
@@ -146,7 +145,7 @@ fn start_reactors(shared: &Arc<Shared>, sockets: &[Arc<Inherited>]) -> Result<()
                 Ok(runtime) => {
                     shared.runtimes.add(runtime.handle().clone());
                     let _ = started.send(Ok(()));
-                    react(&runtime, &Reactor::new(shared, id, MAKERS), &balancer, arrivals, sockets);
+                    react(&runtime, &Reactor::new(shared, id, MAKERS), arrivals);
                 }
                 Err(e) => drop(started.send(Err(e))),
             })
@@ -154,7 +153,7 @@ fn start_reactors(shared: &Arc<Shared>, sockets: &[Arc<Inherited>]) -> Result<()
         let outcome = outcome.recv().map_err(|e| format!("a reactor did not start: {e}"))?;
         outcome.map_err(|e| format!("cannot make a reactor: {e}"))?;
     }
-    Ok(())
+    Ok(balancer)
 }
 
 /// Makes an event loop for tasks that stay on their thread. It cannot be moved, so each reactor makes its own.
@@ -177,19 +176,10 @@ fn spawn(
     runtime.spawn_local(async move { in_turns(&watched.turn, place, work.as_mut()).await });
 }
 
-fn react(
-    runtime: &LocalRuntime,
-    reactor: &Rc<Reactor>,
-    balancer: &Arc<ConnectionBalancer>,
-    arrivals: UnboundedReceiver<Arrival>,
-    sockets: Vec<Arc<Inherited>>,
-) {
+fn react(runtime: &LocalRuntime, reactor: &Rc<Reactor>, arrivals: UnboundedReceiver<Arrival>) {
     crate::sys::prepare_thread();
     reactor.watched.on_this_thread();
-    for socket in sockets {
-        spawn(runtime, reactor, Place::Accepting, accept_loop(reactor.clone(), balancer.clone(), socket));
-    }
-    spawn(runtime, reactor, Place::Accepting, arrivals_loop(reactor.clone(), arrivals));
+    spawn(runtime, reactor, Place::Accepting, arrivals::serve(reactor.clone(), arrivals));
     spawn(runtime, reactor, Place::Sweeping, reactor.clone().keep_sweeping());
     // A round checks all connections, however many there are.
     let watching = tokio::task::unconstrained(crate::origin_watch::watch(reactor.clone()));

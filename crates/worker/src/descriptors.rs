@@ -8,6 +8,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lacquer_params::Params;
+use tokio::sync::Notify;
 
 /// The default reserve: this part of all descriptors, within these bounds.
 const PART: u64 = 16;
@@ -24,6 +25,7 @@ pub struct Descriptors {
     none: AtomicU64,
     /// The time until which clients that sent requests are spared, in milliseconds of the monotonic clock.
     spared_until: AtomicU64,
+    called: Notify,
 }
 
 /// The urgency of a need for descriptors.
@@ -71,6 +73,7 @@ impl Descriptors {
             few: AtomicU64::new(0),
             none: AtomicU64::new(0),
             spared_until: AtomicU64::new(0),
+            called: Notify::new(),
         }
     }
 
@@ -86,6 +89,12 @@ impl Descriptors {
     pub fn call(&self, need: Need) {
         let calls = if need == Need::Urgent { &self.none } else { &self.few };
         calls.fetch_add(1, Ordering::Relaxed);
+        self.called.notify_waiters();
+    }
+
+    /// Waits for the next call.
+    pub async fn called(&self) {
+        self.called.notified().await;
     }
 
     /// Records that clients that never sent a request were closed. As long as any reactor has such clients, the others

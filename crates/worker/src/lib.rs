@@ -9,6 +9,7 @@ mod accept;
 mod account;
 mod addresses;
 mod admission;
+mod arrivals;
 mod backends;
 mod balancer;
 mod bans;

@@ -4,6 +4,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -205,14 +206,22 @@ impl Reactor {
         self.fetches.tidy(now, limits, &self.pool_counters.busyobj, || (self.makers.fetch)(self, &params));
     }
 
-    /// Sweeps the deadlines for as long as the worker runs, and helps where another reactor needs descriptors.
+    /// Sweeps the deadlines for as long as the worker runs, and helps at once where descriptors are needed.
     pub async fn keep_sweeping(self: Rc<Self>) {
-        let mut heard = self.shared.descriptors.calls();
+        let descriptors = &self.shared.descriptors;
+        let mut heard = descriptors.calls();
         loop {
-            self.deadlines.next_turn().await;
-            let calls = self.shared.descriptors.calls();
-            if let Some(need) = calls.since(std::mem::replace(&mut heard, calls)) {
-                self.shed_idle(need);
+            let mut turn = pin!(self.deadlines.next_turn());
+            let mut is_over = false;
+            while !is_over {
+                is_over = tokio::select! {
+                    () = &mut turn => true,
+                    () = descriptors.called() => false,
+                };
+                let calls = descriptors.calls();
+                if let Some(need) = calls.since(std::mem::replace(&mut heard, calls)) {
+                    self.shed_idle(need);
+                }
             }
         }
     }

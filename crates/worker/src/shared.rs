@@ -1,6 +1,6 @@
 //! State that all reactors share: configuration, parameters, counters, log, cache, VCLs, idle connections.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use lacquer_backend::Pools;
 use lacquer_cache::Cache;
@@ -39,7 +39,7 @@ pub struct Shared {
     pub addresses: Arc<AddressTable>,
     pub runtimes: Runtimes,
     /// Set once the manager allows clients to connect.
-    pub accepting: tokio::sync::watch::Sender<bool>,
+    pub accepting: OnceLock<()>,
     pub hostname: String,
     /// The watchdog's view of each reactor.
     pub watched: Vec<Arc<Watched>>,

@@ -5,3 +5,4 @@ mod memory;
 mod refusals;
 mod startup;
 mod vcl_switch;
+mod wakeups;

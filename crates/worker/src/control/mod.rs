@@ -89,7 +89,7 @@ fn carry_out(shared: &Arc<Shared>, body: Request) -> Answer {
         Request::DiscardVcl { name } => vcl_life::discard(shared, &name),
         Request::Cli { argv } => command(shared, &argv),
         Request::Start => {
-            shared.accepting.send_replace(true);
+            let _ = shared.accepting.set(());
             Answer::ok("")
         }
         Request::Settle => Answer::ok(""),
