@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use lacquer_backend::memory::Peer;
+use lacquer_net::memory::Peer;
 use tokio::time::timeout;
 
 use crate::asker::{Asked, Asker};

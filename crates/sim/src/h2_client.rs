@@ -6,11 +6,11 @@ use std::io;
 use std::pin::pin;
 use std::task::Poll;
 
-use lacquer_backend::memory::Peer;
 use lacquer_h2::flow::SendWindow;
 use lacquer_h2::frame::{self, Frame, FrameHeader, HEADER_LEN, Kind, flag};
 use lacquer_h2::hpack::{self, Decoder, Step};
 use lacquer_h2::settings;
+use lacquer_net::memory::Peer;
 use tokio::time::timeout;
 
 use crate::asker::{Asked, Asker};

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use lacquer_backend::memory::Peer;
+use lacquer_net::memory::Peer;
 
 use crate::wire::{Chance, Incoming};
 

@@ -5,7 +5,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use lacquer_backend::memory::{self, Dialed, Peer};
+use lacquer_net::memory::{self, Dialed, Peer};
 use rustix::io::Errno;
 
 use crate::http::{self, Broken, Head};

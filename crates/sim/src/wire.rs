@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use lacquer_backend::memory::{Ends, Limits, Peer};
+use lacquer_net::memory::{Ends, Limits, Peer};
 use lacquer_sources::random::Random;
 use tokio::time::sleep;
 

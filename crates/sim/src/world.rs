@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lacquer_backend::memory;
 use lacquer_cli::link::{AddressSpace, Request, WorkerConfig};
+use lacquer_net::memory;
 use lacquer_params::{ParamSet, Params};
 use lacquer_sources::clock;
 use lacquer_sources::random::{self, Random};

@@ -9,6 +9,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 
+use lacquer_system::TcpInfo;
 use lacquer_vcl::types::{HttpId, Method};
 use lacquer_vcl::variables_table::Var;
 
@@ -45,24 +46,6 @@ pub enum H2Setting {
     RapidResetPeriod,
     /// Resets left before the session is closed; cannot be set.
     RapidResetBudget,
-}
-
-/// The kernel's figures about the client's connection (module tcp).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct TcpInfo {
-    /// Microseconds.
-    pub rtt: u32,
-    pub rtt_variation: u32,
-    /// Segments.
-    pub congestion_window: u32,
-    pub lost: u32,
-    pub retransmitting: u32,
-    pub reordering: u32,
-    /// Bytes.
-    pub send_mss: u32,
-    pub receive_mss: u32,
-    pub advertised_mss: u32,
-    pub path_mtu: u32,
 }
 
 /// The error is the text of the failure, for the log.

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lacquer_cli::link::{ListenAddress, ListenSocket, Transport};
+use lacquer_net::Listener;
+use lacquer_net::descriptors::Need;
 use lacquer_sources::clock::{self, Instant};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 
 use crate::balancer::{Accepted, ConnectionBalancer};
-use crate::descriptors::Need;
-use crate::session::Listener;
-use crate::shared::Shared;
+use crate::process::Process;
 
 /// The longest wait for free descriptors before idle clients are closed that have asked for something before.
 const URGENT_AFTER: Duration = Duration::from_millis(250);
@@ -33,7 +33,7 @@ impl Inherited {
             ListenAddress::Unix(path) => Some(path.clone()),
         };
         Inherited {
-            fd: crate::sys::inherit(config.fd),
+            fd: lacquer_system::inherit(config.fd),
             listener: Arc::new(Listener {
                 name: config.name.clone(),
                 endpoint: config.endpoint.clone(),
@@ -46,12 +46,12 @@ impl Inherited {
 
 /// Starts a thread for each socket, which accepts connections once the manager allows it.
 pub fn start(
-    shared: &Arc<Shared>,
+    process: &Arc<Process>,
     balancer: &Arc<ConnectionBalancer>,
     sockets: Vec<Inherited>,
 ) -> Result<(), String> {
     for socket in sockets {
-        let acceptor = Acceptor { shared: shared.clone(), balancer: balancer.clone(), socket };
+        let acceptor = Acceptor { process: process.clone(), balancer: balancer.clone(), socket };
         std::thread::Builder::new()
             .name(format!("accept-{}", acceptor.socket.listener.name))
             .spawn(move || acceptor.run())
@@ -61,7 +61,7 @@ pub fn start(
 }
 
 struct Acceptor {
-    shared: Arc<Shared>,
+    process: Arc<Process>,
     balancer: Arc<ConnectionBalancer>,
     socket: Inherited,
 }
@@ -69,8 +69,8 @@ struct Acceptor {
 impl Acceptor {
     /// Accepts for as long as the worker runs.
     fn run(&self) {
-        crate::sys::prepare_thread();
-        self.shared.accepting.wait();
+        lacquer_system::prepare_thread();
+        self.process.accepting.wait();
         let Inherited { fd, listener } = &self.socket;
         if let Err(e) = rustix::io::ioctl_fionbio(fd, false) {
             eprintln!("Cannot accept connections on {}: {e}", listener.name);
@@ -80,9 +80,9 @@ impl Acceptor {
         loop {
             match accept_with(fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(fd) => {
-                    let params = self.shared.params();
+                    let params = self.process.shared.params();
                     pause *= params.acceptor_sleep_decay;
-                    if fd.as_raw_fd() >= self.shared.descriptors.marks(&params).crowded {
+                    if fd.as_raw_fd() >= self.process.shared.descriptors().marks(&params).crowded {
                         pause = self.make_room(&fd, pause);
                     }
                     self.balancer.send(Accepted { fd, listener: listener.clone() });
@@ -100,18 +100,18 @@ impl Acceptor {
         loop {
             // The newest clients count as idle only after a while, and are closed first.
             let need = if since.elapsed() > URGENT_AFTER { Need::Urgent } else { Need::Soon };
-            self.shared.descriptors.call(need);
-            if lowest < self.shared.descriptors.marks(&self.shared.params()).clients {
+            self.process.shared.descriptors().call(need);
+            if lowest < self.process.shared.descriptors().marks(&self.process.shared.params()).clients {
                 return pause;
             }
             pause = self.failed(Errno::MFILE, pause);
-            lowest = crate::sys::lowest_free_descriptor(accepted.as_fd());
+            lowest = lacquer_system::lowest_free_descriptor(accepted.as_fd());
         }
     }
 
     /// Counts a failure; when the process lacks descriptors or memory, waits a little longer each time.
     fn failed(&self, e: Errno, pause: f64) -> f64 {
-        let c = &self.shared.counters;
+        let c = &self.process.shared.counters();
         c.sess_fail.add(1);
         let (counter, exhausted) = match e {
             Errno::CONNABORTED => (&c.sess_fail_econnaborted, false),
@@ -125,7 +125,7 @@ impl Acceptor {
         if !exhausted {
             return pause;
         }
-        let p = self.shared.params();
+        let p = self.process.shared.params();
         let next = (pause + p.acceptor_sleep_incr.max(0.001)).min(p.acceptor_sleep_max.max(0.001));
         std::thread::sleep(clock::seconds(next));
         next

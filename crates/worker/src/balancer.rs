@@ -4,9 +4,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use lacquer_net::Listener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-
-use crate::session::Listener;
 
 /// A connection that a reactor has not yet taken weighs as much as so many that it serves: the reactor is at long work.
 const WEIGHT_OF_WAITING: usize = 8;

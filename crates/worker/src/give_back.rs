@@ -6,8 +6,7 @@ use std::time::Duration;
 use lacquer_sources::clock::Instant;
 use lacquer_storage::Kind;
 
-use crate::shared::Shared;
-use crate::sys;
+use crate::process::Process;
 
 /// Time between two looks.
 const EVERY: Duration = Duration::from_secs(5);
@@ -24,20 +23,20 @@ pub struct GiveBack {
 }
 
 impl GiveBack {
-    pub fn new(shared: &Shared) -> GiveBack {
-        GiveBack { last: Instant::now(), heap: 0, storages: vec![0; shared.stevedores.all().len()] }
+    pub fn new(process: &Process) -> GiveBack {
+        GiveBack { last: Instant::now(), heap: 0, storages: vec![0; process.shared.stevedores().all().len()] }
     }
 
     /// Gives back memory that is due. Cheap if it is not time yet.
-    pub fn look(&mut self, shared: &Shared) {
+    pub fn look(&mut self, process: &Process) {
         if self.last.elapsed() < EVERY {
             return;
         }
         self.last = Instant::now();
-        if heap_is_due(&mut self.heap, sys::free_heap() as u64) {
-            sys::trim_heap();
+        if heap_is_due(&mut self.heap, lacquer_system::free_heap() as u64) {
+            lacquer_system::trim_heap();
         }
-        for (stevedore, before) in shared.stevedores.all().iter().zip(&mut self.storages) {
+        for (stevedore, before) in process.shared.stevedores().all().iter().zip(&mut self.storages) {
             // Holes in a file on a disk would free space that the manager reserved there.
             if stevedore.kind() != Kind::Malloc {
                 continue;

@@ -6,16 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use lacquer_cache::bans::LurkerParams;
-use lacquer_cache::{CacheStats, Config, Hooks};
-use lacquer_params::{DebugBits, Params};
+use lacquer_cache::{CacheStats, Hooks};
+use lacquer_params::DebugBits;
 use lacquer_shm::{Main, Tag, Vxid};
 use lacquer_sources::clock;
 use parking_lot::{Condvar, Mutex};
 
-use crate::bans::PackedHeads;
 use crate::give_back::GiveBack;
-use crate::shared::Shared;
-use crate::stevedores::Stevedores;
+use crate::process::Process;
 
 /// Seconds between two updates of the gauges.
 const PUBLISH_EVERY: f64 = 0.1;
@@ -58,16 +56,9 @@ impl Bell {
     }
 }
 
-/// Returns the configuration of the cache.
-pub fn cache_config(params: &Params, stevedores: &Stevedores) -> Config {
-    Config {
-        stevedores: stevedores.all().to_vec(),
-        heads: Box::new(PackedHeads),
-        hooks: Hooks { expiry: Some(Box::new(|| EXPIRY.ring())), lurker: Some(Box::new(|| LURKER.ring())) },
-        rush_exponent: params.rush_exponent,
-        ban_dups: params.ban_dups,
-        invalidation_listeners: Vec::new(),
-    }
+/// Returns the calls by which the cache wakes helpers.
+pub fn hooks() -> Hooks {
+    Hooks { expiry: Some(Box::new(|| EXPIRY.ring())), lurker: Some(Box::new(|| LURKER.ring())) }
 }
 
 /// Wakes the ban lurker.
@@ -80,41 +71,41 @@ pub fn params_changed() {
     LURKER.ring();
 }
 
-pub fn start(shared: &Arc<Shared>) -> Result<(), String> {
-    publish(shared, clock::real());
-    let helpers: [(&str, fn(&Shared)); 4] = [
+pub fn start(process: &Arc<Process>) -> Result<(), String> {
+    publish(process, clock::real());
+    let helpers: [(&str, fn(&Process)); 4] = [
         ("cache-exp", expire),
         ("ban-lurker", lurk),
         ("counters", publish_for_ever),
         ("watchdog", crate::watchdog::watch),
     ];
     for (name, work) in helpers {
-        let shared = shared.clone();
+        let process = process.clone();
         std::thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || {
-                crate::sys::prepare_thread();
-                work(&shared);
+                lacquer_system::prepare_thread();
+                work(&process);
             })
             .map_err(|e| format!("cannot start the thread {name}: {e}"))?;
     }
     Ok(())
 }
 
-fn expire(shared: &Shared) {
+fn expire(process: &Process) {
     loop {
-        let next = expire_some(shared);
+        let next = expire_some(process);
         EXPIRY.sleep(next - clock::real());
     }
 }
 
 /// Removes some of the objects that are due. Returns the time of the next removal.
-pub fn expire_some(shared: &Shared) -> f64 {
-    let mut log = |text: fmt::Arguments<'_>| shared.log.write_fmt(Tag::ExpKill, Vxid::NONE, text);
-    shared.cache.expire(clock::real(), EXPIRE_AT_ONCE, &mut log)
+pub fn expire_some(process: &Process) -> f64 {
+    let mut log = |text: fmt::Arguments<'_>| process.shared.log().write_fmt(Tag::ExpKill, Vxid::NONE, text);
+    process.shared.cache().expire(clock::real(), EXPIRE_AT_ONCE, &mut log)
 }
 
-fn lurk(shared: &Shared) {
+fn lurk(process: &Process) {
     loop {
         let mut awake = clock::monotonic();
         let mut pace = |seconds: f64| {
@@ -124,57 +115,57 @@ fn lurk(shared: &Shared) {
                 awake = clock::monotonic();
             }
         };
-        let sleep = lurk_once(shared, &mut pace);
+        let sleep = lurk_once(process, &mut pace);
         LURKER.sleep(sleep);
     }
 }
 
 /// Tests objects against bans. `pace` may pause for so many seconds. Returns the seconds until the next round.
-pub fn lurk_once(shared: &Shared, pace: &mut dyn FnMut(f64)) -> f64 {
-    let params = shared.params();
+pub fn lurk_once(process: &Process, pace: &mut dyn FnMut(f64)) -> f64 {
+    let params = process.shared.params();
     let wanted = LurkerParams {
         sleep: params.ban_lurker_sleep,
         age: params.ban_lurker_age,
         batch: params.ban_lurker_batch,
         cutoff: params.ban_cutoff,
     };
-    let mut log = |text: &str| shared.log.write(Tag::ExpBan, Vxid::NONE, text.as_bytes());
-    let sleep = shared.cache.lurk(clock::real(), wanted, pace, &mut log);
+    let mut log = |text: &str| process.shared.log().write(Tag::ExpBan, Vxid::NONE, text.as_bytes());
+    let sleep = process.shared.cache().lurk(clock::real(), wanted, pace, &mut log);
     if params.debug.has(DebugBits::LURKER) {
         let text = format_args!("lurker: sleep = {sleep:.6}");
-        shared.log.write_fmt(Tag::Debug, Vxid::NONE, text);
+        process.shared.log().write_fmt(Tag::Debug, Vxid::NONE, text);
     }
     sleep
 }
 
-fn publish_for_ever(shared: &Shared) {
+fn publish_for_ever(process: &Process) {
     let started = clock::real();
-    let mut give_back = GiveBack::new(shared);
+    let mut give_back = GiveBack::new(process);
     loop {
-        publish(shared, started);
-        give_back.look(shared);
-        shared.log.release(RELEASE_AT_ONCE);
+        publish(process, started);
+        give_back.look(process);
+        process.shared.log().release(RELEASE_AT_ONCE);
         std::thread::sleep(clock::seconds(PUBLISH_EVERY));
     }
 }
 
 /// Copies the counts of others into the published counters, and applies parameters that the cache keeps.
-pub fn publish(shared: &Shared, started: f64) {
-    let main: &Main = &shared.counters;
+pub fn publish(process: &Process, started: f64) {
+    let main: &Main = process.shared.counters();
     main.uptime.set((clock::real() - started).max(0.0) as u64);
-    publish_cache(main, shared.cache.stats());
-    shared.stevedores.publish();
-    shared.locks.publish();
-    shared.tag_counters.publish(shared.cache.tag_stats());
-    let params = shared.params();
+    publish_cache(main, process.shared.cache().stats());
+    process.shared.stevedores().publish();
+    process.locks.publish();
+    process.tag_counters.publish(process.shared.cache().tag_stats());
+    let params = process.shared.params();
     // These gauges show the threads that Varnish would run by the parameters; reactors replace them.
     main.pools.set(u64::from(params.thread_pools));
     main.threads.set(u64::from(params.thread_pools) * u64::from(params.thread_pool_min));
-    main.n_waiting.set(shared.admission.waiting());
-    main.thread_queue_len.set(shared.admission.queued());
-    shared.cache.set_trace(!shared.log.is_masked(Tag::ExpKill));
-    shared.cache.set_rush_exponent(params.rush_exponent);
-    shared.cache.set_lru_interval(params.lru_interval);
+    main.n_waiting.set(process.shared.admission().waiting());
+    main.thread_queue_len.set(process.shared.admission().queued());
+    process.shared.cache().set_trace(!process.shared.log().is_masked(Tag::ExpKill));
+    process.shared.cache().set_rush_exponent(params.rush_exponent);
+    process.shared.cache().set_lru_interval(params.lru_interval);
 }
 
 fn publish_cache(to: &Main, from: &CacheStats) {

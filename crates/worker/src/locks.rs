@@ -3,7 +3,7 @@
 //! Lacquer has other locks, so nearly all of these counters stay zero. One that also shows something else is kept up to
 //! date: there is one lock `conn_pool` for each set of idle connections, created and destroyed with it.
 
-use lacquer_backend::endpoint;
+use lacquer_net::endpoint;
 use lacquer_shm::vsc::Lck;
 use lacquer_shm::{Segment, VsmDir};
 

@@ -4,21 +4,21 @@
 
 use std::sync::Arc;
 
-use lacquer_backend::endpoint::Holddown;
-use lacquer_backend::probe_attempt::{ProbeRequest, probe_attempt};
+use lacquer_engine::backends::Origin;
+use lacquer_net::endpoint::Holddown;
+use lacquer_net::probe_attempt::{ProbeRequest, probe_attempt};
 use lacquer_shm::{Log, Tag, Vxid};
 use lacquer_sources::clock;
 
-use crate::backends::Origin;
-use crate::shared::Shared;
+use crate::process::Process;
 
 /// Starts probing, because the origin's VCL gets warm.
-pub fn warm_up(origin: &Arc<Origin>, shared: &Arc<Shared>) {
+pub fn warm_up(origin: &Arc<Origin>, process: &Arc<Process>) {
     origin.show(true);
     if let Some(prober) = &origin.prober {
         prober.reset();
-        report(origin, &shared.log);
-        prober.set_task(shared.runtimes.spawn(run(origin.clone(), shared.clone())));
+        report(origin, process.shared.log());
+        prober.set_task(process.runtimes.spawn(run(origin.clone(), process.clone())));
     }
 }
 
@@ -46,10 +46,10 @@ pub fn report(origin: &Origin, log: &Log) {
     origin.count(|c| c.happy.set(found.happy));
 }
 
-async fn run(origin: Arc<Origin>, shared: Arc<Shared>) {
+async fn run(origin: Arc<Origin>, process: Arc<Process>) {
     let Some(prober) = &origin.prober else { return };
     loop {
-        let params = shared.params();
+        let params = process.shared.params();
         let request = ProbeRequest {
             endpoint: &origin.endpoint,
             bytes: prober.request(),
@@ -59,14 +59,14 @@ async fn run(origin: Arc<Origin>, shared: Arc<Shared>) {
                 local: params.backend_local_error_holddown,
                 remote: params.backend_remote_error_holddown,
             },
-            error_text: crate::sys::error_text,
+            error_text: lacquer_system::error_text,
         };
         let (attempt, refused) = probe_attempt(&request, prober.settings()).await;
         if let Some(errno) = refused {
             origin.count_failure(errno);
         }
         prober.add(&attempt);
-        report(&origin, &shared.log);
+        report(&origin, process.shared.log());
         tokio::time::sleep(clock::seconds(prober.settings().interval)).await;
     }
 }

@@ -2,29 +2,24 @@
 //! runs it, and decides what happens when.
 
 use std::os::fd::OwnedFd;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use lacquer_backend::Stream;
-use lacquer_backend::memory::Near;
 use lacquer_cli::link::{Request, WorkerConfig};
+use lacquer_engine::turn::Place;
+use lacquer_engine::{MAKERS, Services, origin_watch};
+use lacquer_net::memory::Near;
+use lacquer_net::{Listener, Stream};
 use lacquer_params::Params;
 use lacquer_sources::clock;
 use lacquer_storage::Stevedore;
 
-use crate::boot::{self, MAKERS};
-use crate::control;
-use crate::helpers;
-use crate::reactor::Reactor;
-use crate::session::{self, Listener};
-use crate::shared::Shared;
-use crate::turn::{Place, in_turns};
-use crate::vcl_life;
+use crate::process::Process;
+use crate::{boot, control, helpers, reactor, vcl_life};
 
 pub struct Engine {
-    shared: Arc<Shared>,
-    reactor: Rc<Reactor>,
+    process: Arc<Process>,
+    services: Rc<Services>,
     listener: Arc<Listener>,
     begun: f64,
 }
@@ -49,62 +44,59 @@ impl Engine {
     /// Starts the engine with one reactor. `dir` is an empty directory for its shared memory. Call it in a task of the
     /// runtime that is to run it.
     pub fn start(config: WorkerConfig, dir: OwnedFd, storages: Vec<Stevedore>) -> Result<Engine, String> {
-        let shared = boot::share(config, boot::open_dir(dir)?, storages)?;
-        shared.runtimes.add(tokio::runtime::Handle::current());
-        let reactor = Reactor::new(shared.clone(), 0, MAKERS);
+        let process = boot::share(config, boot::open_dir(dir)?, storages)?;
+        process.runtimes.add(tokio::runtime::Handle::current());
+        let services = Services::new(process.shared.clone(), 0, process.watched[0].clone(), MAKERS);
         let listener =
             Listener { name: "a0".to_owned(), endpoint: ":80".to_owned(), proxy: false, path: None };
-        let engine = Engine { shared, reactor, listener: Arc::new(listener), begun: clock::real() };
-        engine.spawn(Place::Sweeping, engine.reactor.clone().keep_sweeping());
-        engine.spawn(Place::Housekeeping, crate::origin_watch::watch(engine.reactor.clone()));
-        engine.spawn(Place::Housekeeping, engine.reactor.clone().housekeeping());
+        let engine = Engine { process, services, listener: Arc::new(listener), begun: clock::real() };
+        let services = &engine.services;
+        reactor::spawn(services, Place::Sweeping, reactor::keep_sweeping(services.clone()));
+        reactor::spawn(services, Place::Housekeeping, origin_watch::watch(services.clone()));
+        reactor::spawn(services, Place::Housekeeping, reactor::housekeeping(services.clone()));
         Ok(engine)
-    }
-
-    fn spawn(&self, place: Place, work: impl Future<Output = ()> + 'static) {
-        let watched = self.reactor.watched.clone();
-        tokio::task::spawn_local(async move { in_turns(&watched.turn, place, pin!(work)).await });
     }
 
     /// Serves a client.
     pub fn serve(&self, client: Near) {
-        self.reactor.counters.sess_conn.add(1);
-        let session = session::run(self.reactor.clone(), Stream::Memory(client), self.listener.clone());
-        self.spawn(Place::Connection, session);
+        self.services.counters().sess_conn.add(1);
+        let session =
+            lacquer_sessions::run(self.services.clone(), Stream::Memory(client), self.listener.clone());
+        reactor::spawn(&self.services, Place::Connection, session);
     }
 
     /// Carries out a request of the manager. Returns the text of the answer, or of the refusal.
     pub fn carry_out(&self, request: Request) -> Result<String, String> {
-        vcl_life::poll(&self.shared);
-        let answer = control::answer(&self.shared, request);
+        vcl_life::poll(&self.process);
+        let answer = control::answer(&self.process, request);
         if answer.status == lacquer_cli::status::OK { Ok(answer.text) } else { Err(answer.text) }
     }
 
     pub fn set_params(&self, params: Params) {
-        self.shared.set_params(params);
+        self.process.shared.set_params(params);
     }
 
     /// Does what is due of the work of the helper threads.
     pub fn help(&self) {
-        helpers::expire_some(&self.shared);
-        helpers::lurk_once(&self.shared, &mut |_pause| {});
-        vcl_life::poll(&self.shared);
+        helpers::expire_some(&self.process);
+        helpers::lurk_once(&self.process, &mut |_pause| {});
+        vcl_life::poll(&self.process);
     }
 
     pub fn holdings(&self) -> Holdings {
-        self.reactor.flush_counters();
-        helpers::publish(&self.shared, self.begun);
-        let pool = self.shared.pool_counters.pool(0);
-        let origins = vcl_life::origins(&self.shared);
+        self.services.flush_counters();
+        helpers::publish(&self.process, self.begun);
+        let pool = self.process.shared.pool_counters().pool(0);
+        let origins = vcl_life::origins(&self.process);
         Holdings {
             sessions: pool.sess.live.get(),
             requests: pool.req.live.get(),
-            fetches: self.shared.pool_counters.busyobj.live.get(),
-            waiting: self.shared.admission.waiting() + self.shared.admission.queued(),
+            fetches: self.process.shared.pool_counters().busyobj.live.get(),
+            waiting: self.process.shared.admission().waiting() + self.process.shared.admission().queued(),
             origin_slots: origins.iter().map(|origin| u64::from(origin.in_use())).sum(),
-            objects: self.shared.counters.n_object.get(),
-            keys: self.shared.counters.n_objecthead.get(),
-            stored: self.shared.stevedores.all().iter().map(Stevedore::used_space).sum(),
+            objects: self.process.shared.counters().n_object.get(),
+            keys: self.process.shared.counters().n_objecthead.get(),
+            stored: self.process.shared.stevedores().all().iter().map(Stevedore::used_space).sum(),
         }
     }
 }

@@ -4,12 +4,12 @@
 //! the first check, less the time in which the kernel gave the reactor no processor. That time is the machine's load,
 //! not the reactor's fault.
 
+use lacquer_engine::turn::Turn;
+use lacquer_engine::vxid_of;
 use lacquer_shm::{Tag, Vxid};
 use lacquer_sources::clock;
 
-use crate::shared::Shared;
-use crate::turn::Turn;
-use crate::vxids::vxid_of;
+use crate::process::Process;
 
 /// The number of checks within the time that a turn may last.
 const LOOKS: f64 = 5.0;
@@ -65,11 +65,11 @@ impl Sight {
 }
 
 /// Watches for as long as the worker runs.
-pub fn watch(shared: &Shared) {
-    let mut sights = vec![Sight::default(); shared.watched.len()];
+pub fn watch(process: &Process) {
+    let mut sights = vec![Sight::default(); process.watched.len()];
     let mut last = clock::monotonic();
     loop {
-        let limit = shared.params().reactor_watchdog;
+        let limit = process.shared.params().reactor_watchdog;
         let pause = if limit > 0.0 { (limit / LOOKS).max(SHORTEST) } else { OFF };
         std::thread::sleep(clock::seconds(pause));
         let now = clock::monotonic();
@@ -83,28 +83,28 @@ pub fn watch(shared: &Shared) {
             sights.iter_mut().for_each(Sight::forget);
         }
         last = now;
-        for (id, (watched, sight)) in shared.watched.iter().zip(&mut sights).enumerate() {
+        for (id, (watched, sight)) in process.watched.iter().zip(&mut sights).enumerate() {
             let finding = sight.look(watched.turn.current(), now, limit, || watched.starved());
-            report(shared, id, &watched.turn, finding);
+            report(process, id, &watched.turn, finding);
         }
     }
 }
 
-fn report(shared: &Shared, id: usize, turn: &Turn, finding: Finding) {
+fn report(process: &Process, id: usize, turn: &Turn, finding: Finding) {
     match finding {
         Finding::Fine => {}
         Finding::Held(seconds) => {
             let (vxid, place) = (vxid_of(turn.vxid()), turn.place());
             let ms = seconds * 1e3;
-            let program = turn.program().and_then(|mark| shared.vcls.name_of(mark));
+            let program = turn.program().and_then(|mark| process.shared.vcls().name_of(mark));
             let of = program.map(|name| format!(" of VCL {name}")).unwrap_or_default();
             let text = format!("Reactor {id} has been held for {ms:.0} ms: transaction {vxid}, {place}{of}");
-            shared.log.write(Tag::Error, Vxid::NONE, text.as_bytes());
-            shared.counters.reactor_holds.add(1);
+            process.shared.log().write(Tag::Error, Vxid::NONE, text.as_bytes());
+            process.shared.counters().reactor_holds.add(1);
         }
         Finding::Over(seconds) => {
             let text = format!("Reactor {id} goes on after {:.0} ms", seconds * 1e3);
-            shared.log.write(Tag::Error, Vxid::NONE, text.as_bytes());
+            process.shared.log().write(Tag::Error, Vxid::NONE, text.as_bytes());
         }
     }
 }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use lacquer_cli::columns::{self, Cell, left};
 use lacquer_cli::{glob, json, status};
+use lacquer_engine::backends::{Origin, OriginLeaf};
+use lacquer_engine::vcl_table::{Entry, Vcl};
 use lacquer_http::date;
 use lacquer_sources::clock;
 use lacquer_vcl_runtime::director::DirectorCell;
 use lacquer_vcl_runtime::{AdminHealth, BackendId, Health};
 
 use super::Answer;
-use crate::backends::{Origin, OriginLeaf};
-use crate::shared::Shared;
-use crate::vcl_table::{Entry, Vcl};
+use crate::process::Process;
 
 /// A backend or director that a pattern matches.
 struct Found {
@@ -89,11 +89,11 @@ impl Found {
 }
 
 /// Finds what a pattern matches. Without a dot, it matches names of the active program.
-fn find(shared: &Shared, pattern: Option<&str>) -> Vec<Found> {
+fn find(process: &Process, pattern: Option<&str>) -> Vec<Found> {
     let (pattern, vcls) = match pattern {
-        Some(pattern) if pattern.contains('.') => (pattern.to_owned(), programs(shared)),
+        Some(pattern) if pattern.contains('.') => (pattern.to_owned(), programs(process)),
         other => {
-            let Some(active) = shared.vcls.active() else { return Vec::new() };
+            let Some(active) = process.shared.vcls().active() else { return Vec::new() };
             let within = other.filter(|p| !p.is_empty()).unwrap_or("*");
             (format!("{}.{within}", active.name), vec![active])
         }
@@ -110,12 +110,12 @@ fn find(shared: &Shared, pattern: Option<&str>) -> Vec<Found> {
     found
 }
 
-fn programs(shared: &Shared) -> Vec<Arc<Vcl>> {
-    let present = shared.vcls.entries().into_iter().filter_map(|entry| match entry {
+fn programs(process: &Process) -> Vec<Arc<Vcl>> {
+    let present = process.shared.vcls().entries().into_iter().filter_map(|entry| match entry {
         Entry::Program(vcl) => Some(vcl),
         Entry::Label { .. } => None,
     });
-    present.chain(shared.vcls.leaving()).collect()
+    present.chain(process.shared.vcls().leaving()).collect()
 }
 
 #[derive(Default)]
@@ -141,7 +141,7 @@ fn flags(args: &[String]) -> Result<(Flags, usize), Answer> {
     Ok((flags, count))
 }
 
-pub fn list(shared: &Shared, argv: &[String]) -> Answer {
+pub fn list(process: &Process, argv: &[String]) -> Answer {
     let words = argv.get(1..).unwrap_or_default();
     let (flags, count) = match flags(words) {
         Ok(read) => read,
@@ -152,7 +152,7 @@ pub fn list(shared: &Shared, argv: &[String]) -> Answer {
         [pattern] => Some(pattern.as_str()),
         _ => return Answer::refuse(status::PARAM, "Too many arguments"),
     };
-    let found = find(shared, pattern);
+    let found = find(process, pattern);
     if flags.json {
         let objects: Vec<String> = found.iter().map(|f| f.json(flags.details)).collect();
         let elements = format!("{{\n{}\n}}", objects.join(",\n"));
@@ -208,7 +208,7 @@ fn aligned(lines: &[Line]) -> String {
     out
 }
 
-pub fn set_health(shared: &Shared, args: &[String]) -> Answer {
+pub fn set_health(process: &Process, args: &[String]) -> Answer {
     let [pattern, state] = args else {
         return Answer::refuse(status::TOO_FEW, "Too few parameters\n");
     };
@@ -218,7 +218,7 @@ pub fn set_health(shared: &Shared, args: &[String]) -> Answer {
         "sick" => AdminHealth::Sick,
         _ => return Answer::refuse(status::PARAM, format!("Invalid state {state}")),
     };
-    let found = find(shared, Some(pattern));
+    let found = find(process, Some(pattern));
     for backend in &found {
         backend.cell.set_admin(health);
         if let Some(origin) = backend.origin()

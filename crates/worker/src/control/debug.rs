@@ -4,17 +4,18 @@ use std::fmt::Write;
 
 use lacquer_cli::link::ListenAddress;
 use lacquer_cli::status;
+use lacquer_engine::knobs;
 use lacquer_params::number::parse_duration;
 
-use super::{Answer, knobs, panics};
-use crate::shared::Shared;
+use super::{Answer, panics};
+use crate::process::Process;
 use crate::vcl_life;
 
-pub fn command(shared: &Shared, what: &str, args: &[String]) -> Answer {
+pub fn command(process: &Process, what: &str, args: &[String]) -> Answer {
     let first = args.first().map(String::as_str);
     match (what, first) {
-        ("xid", _) => xid(shared, args),
-        ("listen_address", _) => listen_address(shared),
+        ("xid", _) => xid(process, args),
+        ("listen_address", _) => listen_address(process),
         ("srandom", _) => {
             lacquer_vmods::random::seed(first.map_or(1, leading_number) as u32);
             Answer::ok("")
@@ -25,9 +26,9 @@ pub fn command(shared: &Shared, what: &str, args: &[String]) -> Answer {
             line!(),
             "(strcmp(\"\", \"You asked for it\")) == 0",
         )),
-        ("vmod", _) => vmods(shared),
+        ("vmod", _) => vmods(process),
         ("jail", _) => {
-            crate::sys::confine::try_to_execute();
+            lacquer_system::confine::try_to_execute();
             Answer::ok("The jail does not forbid the worker to start programs")
         }
         ("fragfetch", Some(size)) => {
@@ -52,17 +53,17 @@ pub fn command(shared: &Shared, what: &str, args: &[String]) -> Answer {
     }
 }
 
-fn xid(shared: &Shared, args: &[String]) -> Answer {
+fn xid(process: &Process, args: &[String]) -> Answer {
     if let Some(next) = args.first() {
         knobs::set_xid_chunk(args.get(1).map_or(1, |chunk| leading_number(chunk) as u32));
-        shared.vxids.restart_at(leading_number(next).max(1));
+        process.shared.vxids().restart_at(leading_number(next).max(1));
     }
-    Answer::ok(format!("XID is {} chunk {}", shared.vxids.peek(), knobs::xid_chunk()))
+    Answer::ok(format!("XID is {} chunk {}", process.shared.vxids().peek(), knobs::xid_chunk()))
 }
 
-fn listen_address(shared: &Shared) -> Answer {
+fn listen_address(process: &Process) -> Answer {
     let mut out = String::new();
-    for socket in &shared.config.sockets {
+    for socket in &process.config.sockets {
         let _ = match &socket.address {
             ListenAddress::Ip(addr) => writeln!(out, "{} {} {}", socket.name, addr.ip(), addr.port()),
             ListenAddress::Unix(_) => writeln!(out, "{} {} -", socket.name, socket.endpoint),
@@ -71,10 +72,10 @@ fn listen_address(shared: &Shared) -> Answer {
     Answer::ok(out)
 }
 
-fn vmods(shared: &Shared) -> Answer {
+fn vmods(process: &Process) -> Answer {
     let version = env!("CARGO_PKG_VERSION");
     let mut out = String::new();
-    for (name, users) in vcl_life::modules_in_use(shared) {
+    for (name, users) in vcl_life::modules_in_use(process) {
         let _ =
             writeln!(out, "{users:5} {name} (path=\"<built in>\", version=\"Lacquer {version}\", vcs=\"\")");
     }

@@ -2,7 +2,6 @@
 //! Between requests it cools and discards VCL programs.
 
 pub mod bans;
-pub mod knobs;
 pub mod panics;
 
 mod answer;
@@ -10,41 +9,39 @@ mod backends;
 mod debug;
 mod vcl_list;
 
-pub use answer::Answer;
-pub use bans::from_vcl as ban_from_vcl;
-
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+pub use answer::Answer;
 use lacquer_cli::link::{self, FromWorker, Request, ToWorker};
 use lacquer_cli::status;
 use lacquer_shm::{Tag, Vxid};
+use lacquer_sources::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::shared::Shared;
+use crate::process::Process;
 use crate::{helpers, vcl_life};
-use lacquer_sources::clock;
 
 /// The time between checks of programs that cool down, while no request comes.
 const ROUND: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Carries out requests until the manager closes the link, which ends the worker.
-pub fn serve(shared: &Arc<Shared>, mut manager: UnixStream) -> ExitCode {
+pub fn serve(process: &Arc<Process>, mut manager: UnixStream) -> ExitCode {
     loop {
         let asked = wait_for_message(&manager);
-        vcl_life::poll(shared);
+        vcl_life::poll(process);
         if !asked {
             continue;
         }
         match link::receive(&mut manager) {
             Ok(ToWorker::Param(params)) => {
-                shared.set_params(*params);
+                process.shared.set_params(*params);
                 helpers::params_changed();
             }
             Ok(ToWorker::Request { id, body }) => {
-                let Answer { status, text } = answer(shared, body);
+                let Answer { status, text } = answer(process, body);
                 if link::send(&mut manager, &FromWorker::Reply { id, status, text }).is_err() {
                     break;
                 }
@@ -53,8 +50,8 @@ pub fn serve(shared: &Arc<Shared>, mut manager: UnixStream) -> ExitCode {
             Err(_) => break,
         }
     }
-    shared.log.write(Tag::CLI, Vxid::NONE, b"EOF on CLI connection, worker stops");
-    std::thread::sleep(knobs::shutdown_delay());
+    process.shared.log().write(Tag::CLI, Vxid::NONE, b"EOF on CLI connection, worker stops");
+    std::thread::sleep(lacquer_engine::knobs::shutdown_delay());
     ExitCode::SUCCESS
 }
 
@@ -67,29 +64,29 @@ fn wait_for_message(manager: &UnixStream) -> bool {
     }
 }
 
-pub fn answer(shared: &Arc<Shared>, body: Request) -> Answer {
+pub fn answer(process: &Arc<Process>, body: Request) -> Answer {
     if matches!(body, Request::Settle) {
         return Answer::ok("");
     }
-    let log = |text: std::fmt::Arguments<'_>| shared.log.write_fmt(Tag::CLI, Vxid::NONE, text);
+    let log = |text: std::fmt::Arguments<'_>| process.shared.log().write_fmt(Tag::CLI, Vxid::NONE, text);
     log(format_args!("Rd {}", words_of(&body)));
-    let answer = carry_out(shared, body);
+    let answer = carry_out(process, body);
     log(format_args!("Wr {:03} {} {}", answer.status, answer.text.len(), answer.text));
     answer
 }
 
-fn carry_out(shared: &Arc<Shared>, body: Request) -> Answer {
+fn carry_out(process: &Arc<Process>, body: Request) -> Answer {
     match body {
         Request::LoadVcl { name, program, state, warm } => {
-            vcl_life::load(shared, &name, &program, state, warm)
+            vcl_life::load(process, &name, &program, state, warm)
         }
-        Request::LabelVcl { label, target } => vcl_life::label(shared, &label, &target),
-        Request::SetVclState { name, state, warm } => vcl_life::set_state(shared, &name, state, warm),
-        Request::UseVcl { name } => vcl_life::use_for_new(shared, &name),
-        Request::DiscardVcl { name } => vcl_life::discard(shared, &name),
-        Request::Cli { argv } => command(shared, &argv),
+        Request::LabelVcl { label, target } => vcl_life::label(process, &label, &target),
+        Request::SetVclState { name, state, warm } => vcl_life::set_state(process, &name, state, warm),
+        Request::UseVcl { name } => vcl_life::use_for_new(process, &name),
+        Request::DiscardVcl { name } => vcl_life::discard(process, &name),
+        Request::Cli { argv } => command(process, &argv),
         Request::Start => {
-            let _ = shared.accepting.set(());
+            let _ = process.accepting.set(());
             Answer::ok("")
         }
         Request::Settle => Answer::ok(""),
@@ -116,18 +113,18 @@ fn words_of(body: &Request) -> String {
     }
 }
 
-fn command(shared: &Arc<Shared>, argv: &[String]) -> Answer {
+fn command(process: &Arc<Process>, argv: &[String]) -> Answer {
     let Some((name, rest)) = argv.split_first() else {
         return Answer::refuse(status::SYNTAX, "Empty CLI command.\n");
     };
     match name.as_str() {
-        "vcl.list" => vcl_list::answer(shared, argv),
-        "ban" => bans::add(shared, rest),
-        "ban.list" => bans::list(shared, argv),
-        "backend.list" => backends::list(shared, argv),
-        "backend.set_health" => backends::set_health(shared, rest),
+        "vcl.list" => vcl_list::answer(process, argv),
+        "ban" => bans::add(process, rest),
+        "ban.list" => bans::list(process, argv),
+        "backend.list" => backends::list(process, argv),
+        "backend.set_health" => backends::set_health(process, rest),
         other => match other.strip_prefix("debug.") {
-            Some(what) => debug::command(shared, what, rest),
+            Some(what) => debug::command(process, what, rest),
             None => Answer::unknown(),
         },
     }

@@ -5,8 +5,7 @@ use std::fmt::Write;
 use std::panic::PanicHookInfo;
 
 use lacquer_sources::clock;
-
-use crate::sys;
+use lacquer_system;
 
 /// The beginning of messages of panics that VCL asked for (`vtc.panic`).
 const FROM_VCL: &str = "Panic from VCL:";
@@ -18,7 +17,7 @@ pub fn failed_check(function: &str, file: &str, line: u32, condition: &str) -> S
 
 /// Ends the process with this panic message and a description of the process.
 pub fn die(message: &str) -> ! {
-    sys::die(&last_words(message))
+    lacquer_system::die(&last_words(message))
 }
 
 /// Returns a message with a description of the process and of the place.

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use lacquer_cli::columns::{self, Cell, left, right};
 use lacquer_cli::json;
+use lacquer_engine::vcl_table::{Entry, Vcl};
 use lacquer_sources::clock;
 
 use super::Answer;
-use crate::shared::Shared;
-use crate::vcl_table::{Entry, Vcl};
+use crate::process::Process;
 
-pub fn answer(shared: &Shared, argv: &[String]) -> Answer {
-    let rows = rows(shared);
+pub fn answer(process: &Process, argv: &[String]) -> Answer {
+    let rows = rows(process);
     if argv.get(1).is_some_and(|word| word == "-j") {
         let objects: Vec<String> = rows.iter().map(Row::json).collect();
         return Answer::ok(json::reply(2, argv, clock::real(), &objects.join(",\n")));
@@ -44,10 +44,10 @@ fn plural(count: usize, ending: &'static str) -> &'static str {
     if count > 1 { ending } else { "" }
 }
 
-fn rows(shared: &Shared) -> Vec<Row> {
-    let entries = shared.vcls.entries();
-    let active = shared.vcls.active_name();
-    let leaving = shared.vcls.leaving();
+fn rows(process: &Process) -> Vec<Row> {
+    let entries = process.shared.vcls().entries();
+    let active = process.shared.vcls().active_name();
+    let leaving = process.shared.vcls().leaving();
     let programs = || {
         let present = entries.iter().filter_map(|e| match e {
             Entry::Program(vcl) => Some(vcl),

@@ -1,0 +1,240 @@
+//! The backends that a VCL declares: leaves of the tree of directors, with their counters and limits.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use lacquer_net::Endpoint;
+use lacquer_shm::vsc::Vbe;
+use lacquer_shm::vsm::Cluster;
+use lacquer_shm::{Segment, VsmDir};
+use lacquer_vcl::Text;
+use lacquer_vcl::program::{Backend, Probe};
+use lacquer_vcl_runtime::{BackendId, Ctx, Director, Health, Instance};
+use parking_lot::RwLock;
+
+use crate::probes::Prober;
+
+pub struct Origin {
+    pub spec: Backend,
+    pub endpoint: Arc<Endpoint>,
+    pub created: f64,
+    /// The `Host` header for requests that have none.
+    pub host: Text,
+    pub prober: Option<Prober>,
+    vcl_name: String,
+    counters: RwLock<Option<Arc<Segment<Vbe>>>>,
+    connections: AtomicU32,
+    /// The connections among these whose response has begun, and pipes.
+    answered: AtomicU32,
+    waiting: AtomicU32,
+    pub freed: tokio::sync::Notify,
+}
+
+/// Facts that an origin is made from, besides its own declaration.
+pub struct OriginContext<'s> {
+    pub vcl_name: &'s str,
+    pub probe: Option<&'s Probe>,
+    /// The backend that makes the connection for it.
+    pub via: Option<&'s Origin>,
+    pub prefer_ipv6: bool,
+    pub now: f64,
+}
+
+impl Origin {
+    pub fn new(mut spec: Backend, around: &OriginContext<'_>) -> Origin {
+        let address = if around.prefer_ipv6 { spec.ipv6.or(spec.ipv4) } else { spec.ipv4.or(spec.ipv6) };
+        let endpoint = match around.via {
+            None => Endpoint::new(spec.ipv4, spec.ipv6, spec.path.clone(), spec.preamble.clone()),
+            Some(via) => {
+                inherit_timeouts(&mut spec, &via.spec);
+                let preamble =
+                    address.map(|to| lacquer_net::proxy_out::onward(to, spec.authority.as_deref()));
+                Endpoint::new(via.spec.ipv4, via.spec.ipv6, via.spec.path.clone(), preamble)
+            }
+        };
+        let numeric = || address.map_or_else(|| "0.0.0.0".into(), |a| a.ip().to_string().into());
+        let host = spec.host_header.clone().unwrap_or_else(numeric);
+        Origin {
+            endpoint,
+            created: around.now,
+            prober: around.probe.map(|probe| Prober::new(probe, &host, around.now)),
+            host,
+            vcl_name: around.vcl_name.to_owned(),
+            counters: RwLock::new(None),
+            connections: AtomicU32::new(0),
+            answered: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
+            freed: tokio::sync::Notify::new(),
+            spec,
+        }
+    }
+
+    /// Returns whether the probe found the origin sick. An origin without a probe counts as healthy.
+    pub fn is_sick(&self) -> bool {
+        self.prober.as_ref().is_some_and(Prober::is_sick)
+    }
+
+    /// Wakes the requests that wait for a connection, so that they see that there will be none.
+    pub fn wake_all(&self) {
+        self.freed.notify_waiters();
+    }
+
+    /// Publishes the counters. They exist from load to discard, and are shown while the VCL is warm.
+    pub fn publish(&self, vsm: &VsmDir, room: Option<&Cluster>) {
+        let ident = format!("{}.{}", self.vcl_name, self.spec.name);
+        let made = Segment::<Vbe>::create_in(vsm, room, &ident);
+        if let Ok(segment) = made {
+            if self.prober.is_none() {
+                segment.happy.set(u64::MAX);
+            }
+            segment.hide();
+            *self.counters.write() = Some(Arc::new(segment));
+        }
+    }
+
+    /// Shows or hides its counters.
+    pub fn show(&self, shown: bool) {
+        if let Some(counters) = &*self.counters.read() {
+            if shown {
+                counters.reveal();
+            } else {
+                counters.hide();
+            }
+        }
+    }
+
+    /// Updates the counters, if they exist.
+    pub fn count(&self, what: impl FnOnce(&Vbe)) {
+        if let Some(counters) = &*self.counters.read() {
+            what(counters);
+        }
+    }
+
+    /// Counts a failure to connect by its reason. 0 means that none was tried, because one failed a moment ago.
+    pub fn count_failure(&self, errno: i32) {
+        self.count(|c| match errno {
+            0 => c.helddown.add(1),
+            libc::EPERM | libc::EACCES => c.fail_eacces.add(1),
+            libc::EADDRNOTAVAIL => c.fail_eaddrnotavail.add(1),
+            libc::ENETUNREACH => c.fail_enetunreach.add(1),
+            libc::ETIMEDOUT => c.fail_etimedout.add(1),
+            libc::ECONNREFUSED => c.fail_econnrefused.add(1),
+            _ => c.fail_other.add(1),
+        });
+    }
+
+    /// Returns the limit of connections that the backend's declaration sets.
+    pub fn declared_limit(&self) -> u32 {
+        self.spec.max_connections.filter(|&n| n > 0).unwrap_or(u32::MAX)
+    }
+
+    /// Takes a slot, which [`OriginSlot`] gives back. The limits are the declared one, and `most` for those that wait
+    /// for a response. Returns false if no slot is free.
+    ///
+    /// [`OriginSlot`]: crate::origin_slot::OriginSlot
+    pub(crate) fn enter(&self, most: u32) -> bool {
+        let before = self.connections.fetch_add(1, Ordering::Relaxed);
+        let unanswered = before.saturating_sub(self.answered.load(Ordering::Relaxed));
+        if before >= self.declared_limit() || unanswered >= most {
+            self.connections.fetch_sub(1, Ordering::Relaxed);
+            return false;
+        }
+        true
+    }
+
+    /// Records that the holder of a slot has its response or is a pipe. It does not count as waiting any more.
+    pub(crate) fn answer(&self) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
+        if self.has_queue() {
+            self.freed.notify_one();
+        }
+    }
+
+    /// Records that the slot of an answered request is about to be given back.
+    pub(crate) fn forget_answer(&self) {
+        self.answered.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn leave(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+        self.freed.notify_one();
+    }
+
+    /// Returns whether requests are in the queue for a slot. They go first.
+    pub fn has_queue(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns how many connections are in use or about to be.
+    pub fn in_use(&self) -> u32 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Takes a place in the queue for a connection; false if it is full.
+    pub fn queue(&self, limit: u32) -> bool {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) < limit {
+            return true;
+        }
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        false
+    }
+
+    pub fn unqueue(&self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Gives a backend without timeouts of its own those of the backend that connects for it.
+fn inherit_timeouts(spec: &mut Backend, via: &Backend) {
+    let pairs = [
+        (&mut spec.connect_timeout, via.connect_timeout),
+        (&mut spec.first_byte_timeout, via.first_byte_timeout),
+        (&mut spec.between_bytes_timeout, via.between_bytes_timeout),
+    ];
+    for (own, theirs) in pairs {
+        if own.is_none_or(|t| t < 0.0) {
+            *own = theirs;
+        }
+    }
+}
+
+/// An origin's place in the tree of directors.
+pub struct OriginLeaf(pub Arc<Origin>);
+
+impl Director for OriginLeaf {
+    fn name(&self) -> &str {
+        &self.0.spec.name
+    }
+
+    fn kind(&self) -> &'static str {
+        "backend"
+    }
+
+    fn resolve(&self, _ctx: &mut Ctx<'_>, me: BackendId) -> BackendId {
+        me
+    }
+
+    fn healthy(&self, _vcl: &Instance) -> Health {
+        let changed = self.0.prober.as_ref().map_or(self.0.created, Prober::changed);
+        Health { healthy: !self.0.is_sick(), changed }
+    }
+
+    fn judges(&self) -> bool {
+        self.0.prober.is_some()
+    }
+
+    fn list(&self, _vcl: &Instance, details: bool, json: bool) -> String {
+        match (&self.0.prober, details, json) {
+            (Some(prober), ..) => prober.list(details, json),
+            (None, false, false) => "0/0\thealthy".to_owned(),
+            (None, false, true) => "[0, 0, \"healthy\"]".to_owned(),
+            (None, true, false) => String::new(),
+            (None, true, true) => "{}".to_owned(),
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

@@ -1,0 +1,76 @@
+//! Admits a request to wait if the cache cannot answer it at once; see [`crate::admission`].
+
+use std::pin::pin;
+
+use lacquer_h2::{Error, Reason};
+use lacquer_http::SessClose;
+use lacquer_net::patience::HalfClosed;
+use lacquer_shm::Tag;
+use lacquer_sources::clock;
+
+use super::{Req, Step, presence};
+use crate::admission::Bound;
+use crate::client_transport::ClientTransport;
+
+/// Gets a permit to wait for the request. If there is none, returns the step that ends the request.
+pub async fn admit(req: &mut Req) -> Result<(), Step> {
+    if req.permit.is_some() {
+        return Ok(());
+    }
+    let shared = req.task.services.shared();
+    let bound = shared.bound(&req.task.params);
+    if shared.admission().is_pressed(bound) && Box::pin(presence::is_gone(req)).await {
+        return Err(presence::abandon(req));
+    }
+    let shared = req.task.services.shared();
+    req.permit = shared.admission().enter(bound);
+    if req.permit.is_some() {
+        return Ok(());
+    }
+    if req.esi_level > 0 {
+        // An included request was admitted with the request that includes it.
+        req.permit = Some(shared.admission().force());
+        return Ok(());
+    }
+    Box::pin(queue(req, bound)).await
+}
+
+async fn queue(req: &mut Req, bound: Bound) -> Result<(), Step> {
+    let shared = req.task.services.shared().clone();
+    let Some(place) = shared.admission().queue(bound) else { return Err(refuse(req, bound)) };
+    req.task.services.counters().sess_queued.add(1);
+    let patience = clock::seconds(clock::limit(bound.patience()));
+    let turn = tokio::time::timeout(patience, shared.admission().turn(bound, &place));
+    let treatment = HalfClosed::of_waiting(req.esi_level > 0, true, true);
+    let Some(turn) = presence::while_waiting(&req.tx, &req.task.params, treatment, pin!(turn)).await else {
+        return Err(presence::abandon(req));
+    };
+    drop(place);
+    req.permit = turn.ok();
+    if req.permit.is_some() { Ok(()) } else { Err(refuse(req, bound)) }
+}
+
+/// Refuses a request because too many wait already.
+#[cold]
+fn refuse(req: &mut Req, bound: Bound) -> Step {
+    req.log_error("Too many requests wait for an origin or a body");
+    let counters = req.task.services.counters();
+    match &req.tx {
+        ClientTransport::Socket(_) => counters.sess_dropped.add(1),
+        ClientTransport::Stream(_) => counters.req_dropped.add(1),
+    }
+    if req.close.is_none() {
+        req.close = Some(SessClose::Overload);
+    }
+    if !bound.drops() {
+        req.err_code = 503;
+        return Step::Synth;
+    }
+    if let ClientTransport::Stream(stream) = &req.tx
+        && stream.error().is_none()
+    {
+        stream.reset(Error::Stream(Reason::RefusedStream));
+    }
+    req.task.log.put(Tag::Debug, b"Dropped, as the parameters for threads say");
+    Step::Done
+}

@@ -1,0 +1,155 @@
+//! Makes this client's response of the stored one, and runs `vcl_deliver`.
+
+use lacquer_cache::{BodyState, ObjRef, flag};
+use lacquer_deliver::Source;
+use lacquer_flow::delivery;
+use lacquer_flow::persistence::{self, Announcement};
+use lacquer_http::message::FIRST_HEADER;
+use lacquer_http::{BodyStatus, Slot, conditional, fixed, header_table as h, pack};
+use lacquer_shm::Tag;
+use lacquer_shm::vsl::text;
+use lacquer_sources::clock;
+use lacquer_vcl::types::{Action, Method};
+
+use super::admit::admit;
+use super::{Req, Step};
+
+/// Fills the response from the object. Returns false if the workspace is too small for it.
+pub(super) fn set_up(req: &mut Req, object: &ObjRef) -> bool {
+    req.resp.clear();
+    if pack::unpack(object.head(), &mut req.task.ws, &mut req.resp).is_err() {
+        log_crowded(req, object);
+        return false;
+    }
+    req.resp.put(&req.task.ws, Slot::Proto, fixed::HTTP_11);
+    req.resp_headers().log_all();
+    let fetched_by = req.is_hit.then(|| object.vxid());
+    let age = (req.task.t_prev - object.t_origin()).max(0.0).floor() as u64;
+    let via = req.task.services.via();
+    let own = req.task.vxid().number();
+    let mut headers = req.resp_headers();
+    headers.add(crate::task::names::X_VARNISH, numbers(own, fetched_by, &mut [0; TWO_NUMBERS]));
+    headers.add(h::AGE, text::digits(age, &mut [0; text::MAX]));
+    append_via(req, via.as_bytes());
+    if req.task.params.http_gzip_support
+        && object.is(flag::GZIPED)
+        && !conditional::accepts_gzip(&req.http, &req.task.ws)
+    {
+        req.resp_headers().weaken_etag();
+    }
+    true
+}
+
+#[cold]
+fn log_crowded(req: &mut Req, object: &ObjRef) {
+    if let Some(head) = pack::PackedHead::new(object.head()).filter(|_| !req.task.ws.overflowed()) {
+        let (count, room) = (head.count() + FIRST_HEADER, req.task.params.http_max_hdr);
+        req.log_error(&format!("Too many headers to Decode object ({count} vs. {room})"));
+    }
+}
+
+const TWO_NUMBERS: usize = 2 * text::MAX + 1;
+
+/// Formats a number, or two with a blank between them.
+fn numbers(first: u64, second: Option<u64>, out: &mut [u8; TWO_NUMBERS]) -> &[u8] {
+    let mut end = text::decimal_at(first, 0, out);
+    if let Some(second) = second
+        && let Some(blank) = out.get_mut(end)
+    {
+        *blank = b' ';
+        end = text::decimal_at(second, end + 1, out);
+    }
+    &out[..end]
+}
+
+fn append_via(req: &mut Req, via: &[u8]) {
+    let log = &mut req.task.log;
+    let unset = Tag::RespUnset;
+    let line = req.resp.append_value(&mut req.task.ws, h::VIA, via, |old| log.put(unset, old));
+    match line {
+        Ok(line) => req.task.log.put(Tag::RespHeader, req.task.ws.get(line)),
+        Err(_) => req.resp_headers().lost(&[b"Via:"]),
+    }
+}
+
+pub async fn deliver(req: &mut Req, object: ObjRef) -> Step {
+    if !set_up(req, &object) {
+        req.err_code = 500;
+        return Step::Synth;
+    }
+    let has_ranges = req.task.params.http_range_support;
+    if delivery::offers_ranges(has_ranges, req.resp.status(), object.is(flag::PRIVATE)) {
+        req.resp_headers().force(h::ACCEPT_RANGES, fixed::ACCEPT_RANGES_BYTES);
+    }
+    req.t_resp = clock::real();
+    req.streaming = object.state() == BodyState::Fetching;
+    if req.streaming
+        && req.is_hit
+        && let Err(step) = Box::pin(admit(req)).await
+    {
+        req.resp.clear();
+        return step;
+    }
+    req.object = Some(object.clone());
+    let handling = req.vcl(Method::Deliver).await;
+    if handling != Action::Deliver {
+        req.object = None;
+        object.let_go();
+        req.resp.clear();
+        return match handling {
+            Action::Restart => Step::Restart,
+            Action::Synth => Step::Synth,
+            _ => Step::VclFail,
+        };
+    }
+    req.task.stamp("Process");
+    if req.esi_level == 0 && not_modified(req, &object) {
+        req.resp_headers().respond(304, None);
+    }
+    Step::Transmit(Source::Object(object))
+}
+
+/// Returns whether the client's conditions make the body unnecessary.
+fn not_modified(req: &Req, object: &ObjRef) -> bool {
+    let ws = &req.task.ws;
+    conditional::not_modified(&req.http, ws, &req.resp, ws, req.t_request, || object.last_modified())
+}
+
+/// Ends the connection if the request's body is broken.
+pub fn blame_body(req: &mut Req) {
+    req.close = persistence::after_body(req.close, req.body.status() == BodyStatus::Error);
+}
+
+/// Decides whether the connection is kept after the response, and writes that into the response.
+pub fn settle_connection(req: &mut Req) {
+    blame_body(req);
+    let ws = &req.task.ws;
+    let says_close = req.resp.value_is(ws, h::CONNECTION, b"close");
+    let (close, announcement) =
+        persistence::announce(req.close, says_close, || req.resp.has(ws, h::CONNECTION));
+    req.close = close;
+    match announcement {
+        Announcement::Unchanged => {}
+        Announcement::Close => {
+            let mut headers = req.resp_headers();
+            headers.unset(h::CONNECTION);
+            headers.add_line(h::CONNECTION, fixed::CONNECTION_CLOSE);
+        }
+        Announcement::KeepAlive => {
+            req.resp_headers().add_line(h::CONNECTION, fixed::CONNECTION_KEEP_ALIVE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_in_one_line() {
+        let shown = |a, b| String::from_utf8_lossy(numbers(a, b, &mut [0; TWO_NUMBERS])).into_owned();
+        assert_eq!(shown(32770, None), "32770");
+        assert_eq!(shown(32770, Some(3)), "32770 3");
+        assert_eq!(shown(u64::MAX, Some(u64::MAX)), format!("{0} {0}", u64::MAX));
+    }
+}

@@ -1,0 +1,220 @@
+//! Delivers ESI: the parts of a stored body, and between them the responses to included requests, which run
+//! through the same steps as the client's request.
+
+use std::rc::Rc;
+
+use lacquer_cache::{ObjRef, Object};
+use lacquer_deliver::{BodyPipeline, EsiInclude, SendError, Sink, send_stored};
+use lacquer_filters::esi::{Order, Player};
+use lacquer_filters::splice::{self, Checksum};
+use lacquer_flow::inclusion;
+use lacquer_http::{Filter, Slot, fixed, header_table as h};
+use lacquer_params::bits::FeatureBits;
+use lacquer_shm::{Tag, Vxid};
+use lacquer_sources::clock;
+
+use super::top::Top;
+use super::{Req, Start};
+use crate::exit::Exit;
+use crate::task::{Logged, REQ};
+use crate::transaction_buffers::TransactionBuffers;
+use crate::transaction_slot::TransactionSlot;
+
+/// The number of includes without a pause. Hits take some 10 µs each.
+const INCLUDES_AT_ONCE: u32 = 16;
+
+/// Delivers a stored body by its ESI program.
+pub async fn play(
+    req: &mut Req,
+    object: &ObjRef,
+    pipeline: BodyPipeline<Exit>,
+) -> (BodyPipeline<Exit>, Result<(), SendError>) {
+    let Some(program) = crate::object_attributes::esi_program(object) else {
+        return (pipeline, Err(SendError::Source));
+    };
+    let player = Player::new(program);
+    let gzip = player.is_gzip();
+    let mut play = Play { object, pipeline, gzip, sum: Checksum::default(), at: 0 };
+    let result = play.all(req, player).await;
+    (play.pipeline, result)
+}
+
+struct Play<'o> {
+    object: &'o Object,
+    pipeline: BodyPipeline<Exit>,
+    gzip: bool,
+    /// The checksum of the bytes that the gzip stream unpacks to.
+    sum: Checksum,
+    /// The position up to which the stored body was delivered.
+    at: u64,
+}
+
+impl Play<'_> {
+    async fn all(&mut self, req: &mut Req, player: Player<'_>) -> Result<(), SendError> {
+        let own_stream = self.gzip && self.pipeline.enclosing_gzip().is_none();
+        if own_stream {
+            self.pipeline.write(&splice::HEADER).await?;
+        }
+        for order in player {
+            match order {
+                Order::Send { length, origin, crc } => {
+                    let to = self.at + length;
+                    send_stored(&mut self.pipeline, self.object, self.at, to).await?;
+                    self.sum.append(Checksum { crc, length: origin });
+                    self.at = to;
+                }
+                Order::Skip { length } => self.at += length,
+                Order::Include { base, url, host, or_fail } => {
+                    self.include(req, [base, url], host, or_fail).await?;
+                    self.breathe(req).await?;
+                }
+            }
+        }
+        if own_stream {
+            self.pipeline.write(&splice::trailer(self.sum)).await?;
+        } else if let Some(include) = self.pipeline.enclosing_gzip().filter(|_| self.gzip) {
+            include.append(self.sum);
+        }
+        Ok(())
+    }
+
+    /// Lets other tasks run now and then between includes, which may all be hits without a byte for the client. Fails
+    /// if the client is gone or its time is over.
+    async fn breathe(&mut self, req: &Req) -> Result<(), SendError> {
+        let Some(top) = &req.top else { return Ok(()) };
+        if !top.count_include().is_multiple_of(INCLUDES_AT_ONCE) {
+            return Ok(());
+        }
+        tokio::task::yield_now().await;
+        self.pipeline.check()
+    }
+
+    async fn include(
+        &mut self,
+        req: &mut Req,
+        url: [&[u8]; 2],
+        host: &[u8],
+        or_fail: bool,
+    ) -> Result<(), SendError> {
+        let or_fail = or_fail && req.task.params.feature.has(FeatureBits::ESI_INCLUDE_ONERROR);
+        let limit = req.task.params.max_esi_depth;
+        if !inclusion::may_include(req.esi_level, limit) {
+            let text = format_args!("ESI depth limit reached (param max_esi_depth = {limit})");
+            req.task.log.put_fmt(Tag::VCL_Error, text);
+            return if or_fail { Err(SendError::Include) } else { Ok(()) };
+        }
+        let pipeline = std::mem::replace(&mut self.pipeline, BodyPipeline::lent());
+        let include = Box::new(EsiInclude::new(pipeline, self.gzip, self.sum, or_fail));
+        let include = run(req, url, host, include).await.ok_or(SendError::Source)?;
+        let sent;
+        (self.pipeline, self.sum, sent) = include.into_parts();
+        sent
+    }
+}
+
+fn top_of(req: &Req) -> Top {
+    Top::new(&req.http, &req.task.ws, req.task.params.http_max_hdr as usize)
+}
+
+/// Runs an included request, whose response goes into the include.
+async fn run(
+    req: &mut Req,
+    url: [&[u8]; 2],
+    host: &[u8],
+    include: Box<EsiInclude<Exit>>,
+) -> Option<Box<EsiInclude<Exit>>> {
+    let services = req.task.services.clone();
+    services.counters().esi_req.add(1);
+    let level = req.esi_level + 1;
+    let vxid = Vxid::client(services.vxid());
+    let params = services.params();
+    let mut slot = TransactionSlot::take(&services);
+    let memory = slot.prepare(services.log(), &params);
+    let why = format!("esi {level}");
+    memory.log.begin(vxid);
+    memory.log.put_relation(Tag::Begin, "req", req.task.vxid(), &why);
+    req.task.link("req", vxid, &why);
+    let now = clock::real();
+    memory.log.put_timestamp("Start", now, now, now);
+    make_request(memory, req, url, host, include.is_gzip());
+
+    let top = req.top.clone().unwrap_or_else(|| Rc::new(top_of(req)));
+    req.top = Some(top.clone());
+    let start = Start {
+        services: services.clone(),
+        params,
+        sess: req.task.sess.clone(),
+        vcl: req.first_vcl.as_ref().unwrap_or(&req.task.vcl).clone(),
+        tx: req.tx.clone(),
+        t_first: now,
+        t_req: req.t_request,
+    };
+    let child = slot.occupy(|memory| Req::new(start, memory))?;
+    child.esi_level = level;
+    child.top = Some(top);
+    child.first_vcl.clone_from(&req.first_vcl);
+    child.top_privates = std::mem::take(&mut req.top_privates);
+    child.include = Some(include);
+    Box::pin(child.run()).await;
+
+    child.charge();
+    child.task.log.end();
+    if child.task.ws.overflowed() {
+        services.counters().ws_client_overflow.add(1);
+    }
+    req.top_privates = std::mem::take(&mut child.top_privates);
+    let mut include = child.include.take();
+    if child.reset
+        && let Some(include) = &mut include
+    {
+        include.broken(SendError::disconnected());
+    }
+    slot.give(&services);
+    include
+}
+
+/// Makes an included request: the including one as it came in, with another URL and without headers that make
+/// no sense for a part.
+fn make_request(memory: &mut TransactionBuffers, req: &Req, url: [&[u8]; 2], host: &[u8], gzip: bool) {
+    let TransactionBuffers { ws, log, request: http, .. } = memory;
+    if http.copy_from(ws, &req.http0, &req.task.ws, Filter::NOTHING).is_err() {
+        ws.set_overflowed();
+    }
+    let mut headers = Logged { message: http, ws, log, tags: REQ };
+    match url {
+        [b"", url] => headers.put(Slot::Url, url),
+        parts => headers.put(Slot::Url, &parts.concat()),
+    };
+    if !host.is_empty() {
+        headers.unset(h::HOST);
+        match headers.message.append_line_copy(headers.ws, host) {
+            Ok(_) => headers.log.put(Tag::ReqHeader, host),
+            Err(_) => headers.ws.set_overflowed(),
+        }
+    }
+    if headers.message.method(headers.ws) != b"GET" {
+        headers.put(Slot::Method, b"GET");
+    }
+    headers.message.put(headers.ws, Slot::Method, fixed::GET);
+    headers.message.put(headers.ws, Slot::Proto, fixed::HTTP_11);
+    for name in [h::IF_MODIFIED_SINCE, h::IF_NONE_MATCH, h::RANGE] {
+        headers.unset(name);
+    }
+    if gzip {
+        headers.force(h::ACCEPT_ENCODING, fixed::ACCEPT_ENCODING_GZIP);
+    } else {
+        headers.unset(h::ACCEPT_ENCODING);
+    }
+    headers.unset(h::CONTENT_LENGTH);
+    headers.unset(h::TRANSFER_ENCODING);
+}
+
+impl Req {
+    /// Sends the bytes before an include, so that the client gets them before the include is there.
+    pub async fn flush_enclosing(&mut self) {
+        if let Some(include) = &mut self.include {
+            // If the client is gone, the next write fails.
+            let _ = Box::pin(include.flush()).await;
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The host of VCL for a client's request: everything that VCL can read and change of it.
+
+use std::net::SocketAddr;
+
+use lacquer_flow::request;
+use lacquer_http::{Message, fixed_text_table};
+use lacquer_shm::Tag;
+use lacquer_sources::clock;
+use lacquer_vcl::types::{HttpId, Method};
+use lacquer_vcl::variables_table::Var;
+use lacquer_vcl_runtime::instance::PrivateMap;
+use lacquer_vcl_runtime::{
+    BackendId, Blob, H2Setting, HeaderEdit, Host, HostResult, LocalFuture, PurgeMode, RegexLimits, TcpInfo,
+    instance,
+};
+use sha2::Digest;
+
+use super::{Req, body, deliver, synth};
+use crate::purge;
+use crate::task::{BEREQ, Logged};
+use crate::vars::task_methods::task_methods;
+use crate::vars::{client as vars, headers, keep, misplaced, object, session, storage, workspace};
+use crate::vcl_table::VclRef;
+
+impl Req {
+    /// `bereq` of vcl_pipe: its texts live in the request's workspace, its records in its own log.
+    pub fn pipe_headers(&mut self) -> Option<Logged<'_>> {
+        let pipe = self.bereq.as_mut()?;
+        Some(Logged { message: &mut pipe.bereq, ws: &mut self.task.ws, log: &mut pipe.log, tags: BEREQ })
+    }
+
+    fn message(&self, http: HttpId) -> Option<&Message> {
+        match http {
+            HttpId::Req | HttpId::ReqTop => Some(&self.http),
+            HttpId::Resp => Some(&self.resp),
+            HttpId::Bereq => self.bereq.as_ref().map(|pipe| &pipe.bereq),
+            _ => None,
+        }
+    }
+
+    fn changeable(&mut self, http: HttpId) -> HostResult<Logged<'_>> {
+        match http {
+            HttpId::Req => Ok(self.req_headers()),
+            HttpId::Resp => Ok(self.resp_headers()),
+            HttpId::Bereq => self.pipe_headers().ok_or_else(no_message),
+            _ => Err(no_message()),
+        }
+    }
+}
+
+fn no_message() -> String {
+    "This message cannot be changed here".to_owned()
+}
+
+impl Host for Req {
+    task_methods!(Var::RespBody);
+
+    fn get_ip(&self, var: Var) -> Option<&SocketAddr> {
+        session::ip(&self.task.sess, var)
+    }
+
+    fn get_blob(&mut self, var: Var) -> Option<Blob<'_>> {
+        vars::get_blob(self, var)
+    }
+
+    fn set_int(&mut self, var: Var, value: i64) -> HostResult<()> {
+        match var {
+            Var::RespStatus => headers::set_status(&mut self.resp_headers(), var, value),
+            _ => misplaced(var),
+        }
+    }
+
+    fn set_backend(&mut self, var: Var, value: BackendId) -> HostResult<()> {
+        match (var, &mut self.bereq) {
+            (Var::ReqBackendHint, _) => self.backend_hint = value,
+            (Var::BereqBackend, Some(pipe)) => pipe.backend = value,
+            _ => return misplaced(var),
+        }
+        Ok(())
+    }
+
+    fn set_stevedore(&mut self, var: Var, value: u32) -> HostResult<()> {
+        if var != Var::ReqStorage {
+            return misplaced(var);
+        }
+        self.storage = value;
+        Ok(())
+    }
+
+    fn header(&mut self, http: HttpId, name: &instance::HeaderName) -> Option<&[u8]> {
+        if http == HttpId::Obj {
+            return self.object.as_ref().and_then(|o| object::header(o, name));
+        }
+        if http == HttpId::ReqTop
+            && let Some(top) = self.top.as_ref().filter(|_| self.esi_level > 0)
+        {
+            return top.http.get(&top.ws, name.name.borrow());
+        }
+        let ws = &self.task.ws;
+        self.message(http).and_then(|message| message.get(ws, name.name.borrow()))
+    }
+
+    fn return_pass_for(&mut self, _seconds: f64) -> HostResult<()> {
+        self.task.log.put(Tag::Error, b"Note: Ignoring DURATION argument to return(pass);");
+        Ok(())
+    }
+
+    /// Does nothing where it is illegal; the step after `vcl_recv` logs the fault.
+    fn return_vcl(&mut self, label: &str) -> HostResult<()> {
+        if request::switch_vcl(self.restarts, self.next_label.is_some()).is_err() {
+            return Ok(());
+        }
+        let entry = self.task.services.vcls().find(label);
+        let entry = entry.ok_or_else(|| format!("There is no VCL {label}"))?;
+        let next = VclRef::new(entry.program().clone());
+        self.task.log.put_fmt(Tag::VCL_use, format_args!("{} via {label}", next.name));
+        self.next_vcl = Some(next.into());
+        self.next_label = Some(label.to_owned());
+        Ok(())
+    }
+
+    fn hash_data(&mut self, data: Option<&[u8]>) -> HostResult<()> {
+        let Some(hasher) = &mut self.hasher else {
+            return Err("hash_data() is not available here".to_owned());
+        };
+        match data {
+            Some(bytes) => {
+                hasher.update(bytes);
+                self.task.log.put(Tag::Hash, bytes);
+            }
+            None => hasher.update([0]),
+        }
+        Ok(())
+    }
+
+    /// Restores the request as it came. A response that is being made is made again.
+    fn rollback(&mut self, http: HttpId) -> HostResult<()> {
+        if self.task.method == Method::Pipe {
+            return Err("Cannot rollback in vcl_pipe {}".to_owned());
+        }
+        if http != HttpId::Req {
+            return Err(no_message());
+        }
+        Req::rollback(self);
+        match (self.task.method, self.object.clone()) {
+            (Method::Deliver, Some(object)) if !deliver::set_up(self, &object) => {
+                Err("Workspace overflow".to_owned())
+            }
+            (Method::Synth, _) => {
+                synth::set_up(self);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn purge(&mut self, mode: PurgeMode) -> HostResult<LocalFuture<'_, i64>> {
+        if !matches!(self.task.method, Method::Hit | Method::Miss) {
+            return Err("purge can only happen in vcl_hit{} or vcl_miss{}".to_owned());
+        }
+        Ok(purge::of_hash(&self.task, &self.digest, mode, self.t_request))
+    }
+
+    fn purge_tags(&mut self, tags: &[&[u8]], mode: PurgeMode) -> HostResult<LocalFuture<'_, i64>> {
+        Ok(purge::of_tags(&self.task, tags, mode))
+    }
+
+    fn late_100_continue(&mut self, late: bool) -> HostResult<()> {
+        if self.want_100 {
+            self.late_100 = late;
+        }
+        Ok(())
+    }
+
+    /// Leaves UNIX sockets alone, which have no such setting.
+    fn set_ip_tos(&mut self, tos: i64) -> HostResult<()> {
+        if self.task.sess.listener.path.is_some() {
+            return Ok(());
+        }
+        let fd = self.tx.as_fd();
+        let socket = socket2::SockRef::from(&fd);
+        // A failure means that the client is gone, which is noticed elsewhere.
+        let _ = if self.task.sess.local.addr.is_ipv4() {
+            socket.set_tos_v4(tos as u32)
+        } else {
+            socket.set_tclass_v6(tos as u32)
+        };
+        Ok(())
+    }
+
+    fn cache_req_body(&mut self, limit: u64) -> HostResult<LocalFuture<'_, i64>> {
+        Ok(Box::pin(body::cache(self, limit)))
+    }
+
+    fn cached_req_body(&mut self) -> Option<Vec<u8>> {
+        self.body.cached().map(|body| body.copy_body())
+    }
+
+    fn is_http2(&mut self) -> bool {
+        self.tx.stream().is_some()
+    }
+
+    fn h2_setting(&mut self, which: H2Setting) -> Option<f64> {
+        Some(self.tx.stream()?.conn.limit(which))
+    }
+
+    fn set_h2_setting(&mut self, which: H2Setting, value: f64) {
+        if let Some(stream) = self.tx.stream() {
+            stream.conn.set_limit(which, value, self.task.now);
+        }
+    }
+
+    fn tcp_congestion(&mut self, algorithm: &str) -> bool {
+        let fd = self.tx.as_fd();
+        socket2::SockRef::from(&fd).set_tcp_congestion(algorithm.as_bytes()).is_ok()
+    }
+
+    fn tcp_pace(&mut self, kilobytes: i64) -> bool {
+        lacquer_system::set_pace(self.tx.as_fd(), kilobytes)
+    }
+
+    fn tcp_info(&mut self) -> Option<TcpInfo> {
+        lacquer_system::tcp_info(self.tx.as_fd())
+    }
+
+    fn top_privates(&mut self) -> &mut PrivateMap {
+        &mut self.top_privates
+    }
+}

@@ -1,0 +1,217 @@
+//! Looks the request up in the cache, and runs `vcl_hit` and `vcl_purge`.
+
+use std::cell::{Cell, RefCell};
+use std::pin::pin;
+
+use lacquer_cache::{BodyState, Busy, Lookup, LookupArgs, ObjRef, Object, Resumed, Wait};
+use lacquer_flow::lookup::Limits;
+use lacquer_http::vary;
+use lacquer_net::patience::HalfClosed;
+use lacquer_shm::Tag;
+use lacquer_shm::vsl::Field;
+use lacquer_vcl::types::{Action, Method};
+
+use super::admit::admit;
+use super::{LookupRules, Req, Step, presence};
+use crate::fetch::{self, Mode, Outcome};
+use crate::slices::{OnShift, Slice};
+
+impl LookupRules {
+    fn limits(&self) -> Limits {
+        Limits { ttl: self.ttl, grace: self.grace }
+    }
+}
+
+pub async fn lookup(req: &mut Req) -> Step {
+    let mut resumed = None;
+    let mut waited = false;
+    let mut predicted = Vec::new();
+    let mut on_shift = OnShift::default();
+    let found = loop {
+        match look(req, resumed.take(), &mut predicted, &on_shift) {
+            Lookup::Unfinished(turn) => {
+                resumed = turn;
+                let services = req.task.services.clone();
+                Box::pin(on_shift.next(services.long_work())).await;
+            }
+            Lookup::Wait(wait) => {
+                waited = true;
+                req.task.services.flush_counters();
+                req.flush_enclosing().await;
+                resumed = match Box::pin(wait_for_other(req, wait)).await {
+                    Ok(resumed) => Some(resumed),
+                    Err(step) => return step,
+                };
+            }
+            found => break found,
+        }
+    };
+    if waited {
+        req.task.stamp("Waitinglist");
+        if matches!(&found, Lookup::Hit(object) if object.state() == BodyState::Complete) {
+            req.permit = None;
+        }
+    }
+    match found {
+        Lookup::Hit(object) => {
+            log_hit(req, &object);
+            hit(req, object, None).await
+        }
+        Lookup::Grace { object, busy } => {
+            log_hit(req, &object);
+            hit(req, object, busy).await
+        }
+        Lookup::Miss { busy, stale } => {
+            busy.predict_vary(&predicted);
+            Step::Miss { busy, stale }
+        }
+        Lookup::HitMiss { busy, marker, stale } => {
+            log_marker(req, Tag::HitMiss, &marker);
+            req.task.services.counters().cache_hitmiss.add(1);
+            req.is_hitmiss = true;
+            Step::Miss { busy, stale }
+        }
+        Lookup::HitPass(marker) => {
+            log_marker(req, Tag::HitPass, &marker);
+            req.task.services.counters().cache_hitpass.add(1);
+            req.is_hitpass = true;
+            Step::Pass
+        }
+        Lookup::Wait(_) | Lookup::Unfinished(_) => Step::VclFail,
+    }
+}
+
+/// Waits for another request's fetch, if the request is admitted and its client stays.
+async fn wait_for_other(req: &mut Req, wait: Wait) -> Result<Resumed, Step> {
+    admit(req).await?;
+    let shared = req.task.services.shared();
+    let is_pressed = shared.admission().is_pressed(shared.bound(&req.task.params));
+    let treatment = HalfClosed::of_waiting(req.esi_level > 0, false, is_pressed);
+    let resumed = presence::while_waiting(&req.tx, &req.task.params, treatment, pin!(wait)).await;
+    resumed.ok_or_else(|| presence::abandon(req))
+}
+
+fn log_marker(req: &mut Req, tag: Tag, marker: &Object) {
+    let ttl = marker.fresh_until(req.rules.limits()) - req.t_request;
+    req.task.log.put_fmt(tag, format_args!("{} {ttl:.6}", marker.vxid()));
+}
+
+/// Looks into the index once. `predicted` receives the headers by which the result will probably vary, taken from the
+/// variants that exist. Requests that differ in them need not wait for this one.
+fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>, on_shift: &OnShift) -> Lookup {
+    let services = req.task.services.clone();
+    let (http, ws) = (&req.http, &req.task.ws);
+    let params = &req.task.params;
+    let gzip = params.http_gzip_support;
+    let log = RefCell::new(&mut req.task.log);
+    let other_variant = RefCell::new(Vec::new());
+    let slice = Slice::default();
+    let args = LookupArgs {
+        t_req: req.t_request,
+        limits: req.rules.limits(),
+        always_miss: req.rules.always_miss,
+        ignore_busy: req.rules.ignore_busy,
+        ignore_vary: req.rules.ignore_vary,
+        ban_any_variant: params.ban_any_variant,
+        vary: &|spec| {
+            let matches = vary::matches(spec, http, ws, gzip);
+            if !matches {
+                let mut other = other_variant.borrow_mut();
+                other.clear();
+                other.extend_from_slice(spec);
+            }
+            matches
+        },
+        ban: &crate::ban_subjects::RequestSubject { http, ws },
+        pause: &|| slice.is_over() || !on_shift.may_work(services.long_work()),
+        banned: &|vxid| log.borrow_mut().put_fmt(Tag::ExpBan, format_args!("{vxid} banned lookup")),
+        mismatches: Cell::new(0),
+    };
+    let found = services.lookup(&req.digest, &args, resumed);
+    let variants = args.mismatches.get();
+    if variants >= params.vary_notice {
+        let text = format_args!("vsl: High number of variants ({variants})");
+        log.borrow_mut().put_fmt(Tag::Notice, text);
+    }
+    predicted.clear();
+    if !matches!(found, Lookup::Hit(_)) {
+        vary::predict(&other_variant.borrow(), http, ws, predicted);
+    }
+    found
+}
+
+/// Logs `Hit`: the object, its lifetime, and the progress of its fetch if that still goes on.
+fn log_hit(req: &mut Req, object: &Object) {
+    let ttl = object.fresh_until(req.rules.limits()) - req.t_request;
+    let timers = object.timers();
+    let (grace, keep) = (f64::from(timers.grace), f64::from(timers.keep));
+    let vxid = Field::Number(object.vxid());
+    let [ttl, grace, keep] = [ttl, grace, keep].map(Field::Seconds);
+    if object.state() != BodyState::Fetching {
+        return req.task.log.put_fields(Tag::Hit, &[vxid, ttl, grace, keep]);
+    }
+    let length = lacquer_http::pack::packed_header(object.head(), lacquer_http::header_table::CONTENT_LENGTH);
+    let came = Field::Number(object.body_len());
+    let fields = [vxid, ttl, grace, keep, came, Field::Text(length.unwrap_or_default())];
+    req.task.log.put_fields(Tag::Hit, if length.is_some() { &fields } else { &fields[..5] });
+}
+
+async fn hit(req: &mut Req, object: ObjRef, refresh: Option<Busy>) -> Step {
+    req.object = Some(object.clone());
+    let handling = req.vcl(Method::Hit).await;
+    req.object = None;
+    match handling {
+        Action::Deliver => {
+            let c = req.task.services.counters();
+            c.cache_hit.add(1);
+            if object.fresh_until(req.rules.limits()) < req.t_request {
+                c.cache_hit_grace.add(1);
+            }
+            req.is_hit = true;
+            if let Some(busy) = refresh {
+                Box::pin(fetch::in_background(req, busy, object.to_shared())).await;
+            } else {
+                req.ignore_body().await;
+            }
+            Step::Deliver(object)
+        }
+        Action::Restart => Step::Restart,
+        Action::Synth => Step::Synth,
+        Action::Pass => {
+            req.task.services.counters().cache_hit.add(1);
+            req.is_hit = true;
+            Step::Pass
+        }
+        _ => Step::VclFail,
+    }
+}
+
+pub async fn purge(req: &mut Req) -> Step {
+    crate::purge::by_action(&req.task, &req.digest).await;
+    match req.vcl(Method::Purge).await {
+        Action::Restart => Step::Restart,
+        Action::Synth => Step::Synth,
+        _ => Step::VclFail,
+    }
+}
+
+/// Starts a fetch for this request and waits until there is something to deliver.
+pub async fn fetch_and_deliver(req: &mut Req, mode: Mode) -> Step {
+    if let Err(step) = admit(req).await {
+        return step;
+    }
+    req.task.services.counters().s_fetch.add(1);
+    req.flush_enclosing().await;
+    let outcome = fetch::for_request(req, mode).await;
+    if matches!(outcome, Outcome::ClientGone) {
+        return presence::abandon(req);
+    }
+    req.ignore_body().await;
+    match outcome {
+        Outcome::Object(object) => Step::Deliver(ObjRef::shared(object)),
+        Outcome::Nothing | Outcome::ClientGone => {
+            req.err_code = 503;
+            Step::Synth
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Runs `vcl_miss` and `vcl_pass`, and fetches from the origin.
+
+use std::sync::Arc;
+
+use lacquer_cache::{Busy, Object};
+use lacquer_vcl::types::{Action, Method};
+
+use super::lookup::fetch_and_deliver;
+use super::{Req, Step};
+use crate::fetch::Mode;
+
+pub async fn miss(req: &mut Req, busy: Busy, stale: Option<Arc<Object>>) -> Step {
+    match req.vcl(Method::Miss).await {
+        Action::Fetch => {
+            req.task.services.counters().cache_miss.add(1);
+            fetch_and_deliver(req, Mode::Fetch { busy, stale }).await
+        }
+        // A request that waited for the right to fetch gets it now.
+        other => {
+            busy.release();
+            match other {
+                Action::Synth => Step::Synth,
+                Action::Restart => Step::Restart,
+                Action::Pass => Step::Pass,
+                _ => Step::VclFail,
+            }
+        }
+    }
+}
+
+pub async fn pass(req: &mut Req) -> Step {
+    match req.vcl(Method::Pass).await {
+        Action::Fetch => {
+            req.task.services.counters().s_pass.add(1);
+            fetch_and_deliver(req, Mode::Pass).await
+        }
+        Action::Synth => Step::Synth,
+        Action::Restart => Step::Restart,
+        _ => Step::VclFail,
+    }
+}

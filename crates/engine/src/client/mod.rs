@@ -1,0 +1,116 @@
+//! A client's request on its way through VCL: the steps of the flow chart and the loop that joins them.
+//!
+//! Each step is a function that takes the request, and values that only this step may hold, and returns the
+//! next step. `Step` carries results: a hit cannot be delivered without an object, and a miss cannot go on
+//! without the right to fetch.
+
+mod admit;
+mod body;
+mod deliver;
+mod esi;
+mod host;
+mod lookup;
+mod miss;
+mod on_socket;
+mod on_stream;
+mod partial;
+mod pipe;
+mod pipe_request;
+mod plan;
+mod pour;
+mod presence;
+mod recv;
+mod req;
+mod synth;
+mod top;
+mod transmit;
+
+use lacquer_flow::retry;
+use lacquer_params::bits::DebugBits as Debug;
+use lacquer_shm::{Tag, Vxid};
+pub use pipe_request::PipeRequest;
+pub use presence::{while_fetching, while_waiting};
+pub use recv::log_start;
+pub use req::{LookupRules, Req, Start, Step};
+
+use crate::client_transport::ClientTransport;
+use crate::faults::apart;
+
+impl Req {
+    /// Runs the flow chart from the beginning to the end of the response. Steps that a hit does not take are
+    /// boxed: their size would be that of every connection.
+    pub async fn run(&mut self) {
+        let mut step = recv::transport(self).await;
+        loop {
+            if self.task.params.debug.has(Debug::REQ_STATE) {
+                self.diagnose(&step);
+            }
+            step = match step {
+                Step::Recv => recv::recv(self).await,
+                Step::Lookup => lookup::lookup(self).await,
+                Step::Miss { busy, stale } => Box::pin(miss::miss(self, busy, stale)).await,
+                Step::Pass => Box::pin(miss::pass(self)).await,
+                Step::Pipe => Box::pin(pipe::pipe(self)).await,
+                Step::Purge => Box::pin(lookup::purge(self)).await,
+                Step::Synth => Box::pin(synth::synth(self)).await,
+                Step::VclFail => synth::vcl_fail(self),
+                Step::Restart => self.restart(),
+                Step::Deliver(object) => deliver::deliver(self, object).await,
+                Step::Transmit(source) => transmit::transmit(self, source).await,
+                Step::Done => break,
+            }
+        }
+        self.object = None;
+        self.task.privates.clear();
+        if self.esi_level == 0 {
+            self.top_privates.clear();
+        }
+    }
+
+    fn diagnose(&mut self, step: &Step) {
+        let name = match step {
+            Step::Recv => "Req Step recv",
+            Step::Lookup => "Req Step lookup",
+            Step::Miss { .. } => "Req Step miss",
+            Step::Pass => "Req Step pass",
+            Step::Pipe => "Req Step pipe",
+            Step::Purge => "Req Step purge",
+            Step::Synth => "Req Step synth",
+            Step::VclFail => "Req Step vclfail",
+            Step::Restart => "Req Step restart",
+            Step::Deliver(_) => "Req Step deliver",
+            Step::Transmit(_) => "Req Step transmit",
+            Step::Done => "Req Step finish",
+        };
+        let vxid = self.task.vxid();
+        self.task.log.put_fmt(Tag::Debug, format_args!("vxid {vxid} STP_{name}"));
+        self.task.log.flush();
+    }
+
+    fn restart(&mut self) -> Step {
+        self.restarts += 1;
+        if !retry::is_within(self.restarts, self.task.params.max_restarts) {
+            self.task.log.put(Tag::VCL_Error, b"Too many restarts");
+            self.err_code = 503;
+            return Step::Synth;
+        }
+        self.task.stamp("Restart");
+        let next = Vxid::client(self.task.services.vxid());
+        self.task.log.continue_as("req", "restart", next);
+        let previous = self.task.t_prev;
+        self.task.timestamp("Start", previous);
+        self.err_code = 0;
+        Step::Recv
+    }
+
+    /// Sends a response that has no body and did not come from VCL. Returns false if the client is gone.
+    pub async fn minimal_response(&mut self, status: u16) -> bool {
+        if self.include.is_some() {
+            return true;
+        }
+        match self.tx.clone() {
+            ClientTransport::Socket(tx) => on_socket::minimal(self, &tx, status).await,
+            ClientTransport::Stream(stream) => apart(|| on_stream::minimal(self, &stream, status)).await,
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Watches for clients that leave while their request waits. For an HTTP/1 connection the reactor reports the
+//! end ([`lacquer_net::patience`]), for a stream of HTTP/2 the connection's task.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::Duration;
+
+use lacquer_http::SessClose;
+use lacquer_net::deadlines::Deadline;
+use lacquer_net::patience::{HalfClosed, Patience, unless};
+use lacquer_params::Params;
+
+use super::{Req, Step};
+use crate::client_transport::ClientTransport;
+
+/// The time within which a client nearby refuses a byte if it is gone. Clients are probed like this when room
+/// is needed.
+const ROUND_TRIP: Duration = Duration::from_millis(20);
+
+/// Waits until the client is gone.
+async fn gone(patience: Patience, transport: &ClientTransport, treatment: HalfClosed) {
+    match transport {
+        ClientTransport::Socket(tx) => patience.disconnected(tx, treatment).await,
+        ClientTransport::Stream(stream) if patience.half_closed().is_some() => stream.gone().await,
+        ClientTransport::Stream(_) => std::future::pending().await,
+    }
+}
+
+/// Runs work that a request waits for. Returns `None` if its client leaves first.
+pub async fn while_waiting<F: Future>(
+    transport: &ClientTransport,
+    params: &Params,
+    treatment: HalfClosed,
+    work: Pin<&mut F>,
+) -> Option<F::Output> {
+    unless(work, gone(Patience::of(params), transport, treatment)).await
+}
+
+/// Does the same as [`while_waiting`] for work that usually takes milliseconds. The client is first checked at this
+/// deadline's next turns, which costs almost nothing.
+pub async fn while_fetching<F: Future>(
+    transport: &ClientTransport,
+    params: &Params,
+    treatment: HalfClosed,
+    later: &Deadline,
+    work: Pin<&mut F>,
+) -> Option<F::Output> {
+    let is_gone = async {
+        later.arm(later.now(), 0.0);
+        poll_fn(|cx| if later.poll_expired(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+        Box::pin(gone(Patience::of(params), transport, treatment)).await;
+    };
+    unless(work, is_gone).await
+}
+
+/// Returns whether the client is known to be gone. A client that has shut down its sending side is probed.
+pub async fn is_gone(req: &Req) -> bool {
+    let patience = Patience::of(&req.task.params);
+    let treatment = HalfClosed::of_waiting(req.esi_level > 0, true, true);
+    let mut gone = pin!(gone(patience, &req.tx, treatment));
+    if is_ready(gone.as_mut()).await {
+        return true;
+    }
+    let ClientTransport::Socket(tx) = &req.tx else { return false };
+    tx.is_ahead() && tokio::time::timeout(ROUND_TRIP, gone).await.is_ok()
+}
+
+async fn is_ready(mut future: Pin<&mut impl Future<Output = ()>>) -> bool {
+    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_ready())).await
+}
+
+/// Ends a request whose client is gone, as the reset of a stream ends one that runs VCL.
+pub fn abandon(req: &mut Req) -> Step {
+    if !req.reset {
+        req.task.stamp("Reset");
+        req.task.services.counters().req_reset.add(1);
+        req.reset = true;
+    }
+    req.close = Some(SessClose::RemClose);
+    Step::VclFail
+}

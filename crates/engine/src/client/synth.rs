@@ -1,0 +1,102 @@
+//! Responses that Lacquer makes itself: `vcl_synth`, and the response after a failure of VCL.
+
+use lacquer_deliver::Source;
+use lacquer_flow::retry;
+use lacquer_http::{SessClose, header_table as h};
+use lacquer_sources::clock;
+use lacquer_vcl::types::{Action, Method};
+
+use super::{Req, Step};
+
+/// Answers the request as it came in with 503, because VCL failed.
+pub fn vcl_fail(req: &mut Req) -> Step {
+    req.rollback();
+    let (code, reason) = if req.reset { (408, "Client disconnected") } else { (503, "VCL failed") };
+    req.err_code = code;
+    req.err_reason = req.task.ws.copy(reason.as_bytes()).unwrap_or_default();
+    req.close = Some(failure(req));
+    req.resp_filters = lacquer_http::Text::NONE;
+    Step::Synth
+}
+
+/// Returns the reason for which the session ends after VCL failed or was interrupted.
+fn failure(req: &Req) -> SessClose {
+    if req.reset { SessClose::RemClose } else { SessClose::VclFailure }
+}
+
+pub(super) fn set_up(req: &mut Req) {
+    let code = req.err_code;
+    let reason = req.err_reason;
+    req.resp.clear();
+    let now = clock::real();
+    let date = req.task.services.http_date(now);
+    let vxid = req.task.vxid().number().to_string();
+    let expects = req.want_100;
+    let reason = req.task.ws.get_opt(reason).map(<[u8]>::to_vec);
+    let mut headers = req.resp_headers();
+    headers.respond(code, reason.as_deref());
+    headers.add(h::DATE, &date);
+    headers.add(h::SERVER, b"Varnish");
+    headers.add(crate::task::names::X_VARNISH, vxid.as_bytes());
+    // If the client still waits for 100-continue, closing spares both sides the body. VCL may forbid that.
+    if expects {
+        headers.add(h::CONNECTION, b"close");
+    }
+}
+
+pub async fn synth(req: &mut Req) -> Step {
+    req.task.services.counters().s_synth.add(1);
+    if req.err_code < 100 {
+        req.err_code = 501;
+    }
+    set_up(req);
+    req.resp_filters = lacquer_http::Text::NONE;
+    req.synth_body.clear();
+    req.t_resp = clock::real();
+    let mut handling = req.vcl(Method::Synth).await;
+    req.task.stamp("Process");
+
+    if handling == Action::Fail {
+        req.ignore_body().await;
+        let status = if req.reset { 408 } else { 500 };
+        req.minimal_response(status).await;
+        req.close = Some(failure(req));
+        req.task.stamp("Resp");
+        return Step::Done;
+    }
+    if handling == Action::Restart && !retry::is_within(req.restarts, req.task.params.max_restarts) {
+        handling = Action::Deliver;
+    }
+    if handling == Action::Restart {
+        req.resp.clear();
+        return Step::Restart;
+    }
+    let length = req.synth_body.len().to_string();
+    let mut headers = req.resp_headers();
+    headers.unset(h::CONTENT_LENGTH);
+    headers.add(h::CONTENT_LENGTH, length.as_bytes());
+    if req.close.is_none() && req.resp.value_is(&req.task.ws, h::CONNECTION, b"close") {
+        req.close = Some(SessClose::RespClose);
+    }
+    req.ignore_body().await;
+    let body = std::mem::take(&mut req.synth_body);
+    if !has_room(req, body.len()) {
+        req.log_error("Could not get storage");
+        req.close = Some(SessClose::Overload);
+        req.task.stamp("Resp");
+        return Step::Done;
+    }
+    req.log_storage(req.task.services.stevedores().transient());
+    Step::Transmit(Source::Bytes(body))
+}
+
+/// Returns whether Transient has room for the body. Synthetic responses are bounded by it, as those of origins are.
+fn has_room(req: &Req, body: usize) -> bool {
+    let stevedores = req.task.services.stevedores();
+    let Some(transient) = stevedores.get(stevedores.transient()) else { return true };
+    let fits = transient.arena().has_free(body as u64);
+    if !fits {
+        transient.counters().c_fail.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+    fits
+}

@@ -1,0 +1,199 @@
+//! Plans how the response is sent (its length, filters and ranges) and sends it.
+
+use std::borrow::Cow;
+
+use lacquer_cache::{BodyState, flag};
+use lacquer_deliver::{BodyPipeline, BodySink, Source};
+use lacquer_filters::Gunzip;
+use lacquer_flow::delivery::{self, LengthField};
+use lacquer_flow::filters::{self, Delivered};
+use lacquer_flow::inclusion::{self, Included, Inclusion};
+use lacquer_flow::persistence;
+use lacquer_http::{SessClose, Text, conditional, h1, header_table as h};
+use lacquer_params::bits::FeatureBits;
+use lacquer_shm::Tag;
+use lacquer_shm::vsl::text;
+
+use super::deliver::blame_body;
+use super::plan::Plan;
+use super::pour::pour;
+use super::{Req, Step, on_socket, on_stream, partial};
+use crate::client_transport::ClientTransport;
+use crate::faults::apart;
+
+pub async fn transmit(req: &mut Req, source: Source) -> Step {
+    let announced = h1::content_length(&req.resp, &req.task.ws).ok().flatten();
+    let status = req.resp.status();
+    let is_head = req.http0.method(&req.task.ws) == b"HEAD";
+
+    let stored = stored_length(&source, announced);
+    let filters = filter_list(req, &source);
+    let Some(plan) = plan(req, &filters, &source, stored) else {
+        req.task.log.put(Tag::Error, b"Failure to push processors");
+        req.close = Some(SessClose::Overload);
+        return finish(req, &source);
+    };
+    let is_uncacheable = matches!(&source, Source::Object(o) if o.is(flag::HFM));
+    let facts = delivery::Facts { status, is_head, announced, length: plan.length, is_uncacheable };
+    change_length(req, facts.length_field());
+    send(req, &source, plan, facts.sends_body()).await;
+    finish(req, &source)
+}
+
+fn change_length(req: &mut Req, field: LengthField) {
+    if field == LengthField::Keep {
+        return;
+    }
+    let mut headers = req.resp_headers();
+    headers.unset(h::CONTENT_LENGTH);
+    if let LengthField::Set(length) = field {
+        headers.add(h::CONTENT_LENGTH, text::digits(length, &mut [0; text::MAX]));
+    }
+}
+
+fn stored_length(source: &Source, announced: Option<u64>) -> Option<u64> {
+    match source {
+        Source::Bytes(bytes) => Some(bytes.len() as u64),
+        Source::Object(o) => {
+            delivery::stored_length(o.state() == BodyState::Complete, o.body_len(), announced)
+        }
+    }
+}
+
+/// Returns the names of the filters: VCL's choice, or those that the response needs.
+fn filter_list(req: &mut Req, source: &Source) -> Cow<'static, [u8]> {
+    let list = match req.task.ws.get_opt(req.resp_filters) {
+        Some(chosen) => Cow::Owned(chosen.to_vec()),
+        None => Cow::Borrowed(req.default_filters(source).as_bytes()),
+    };
+    req.task.log.put(Tag::Filters, &list);
+    list
+}
+
+impl Req {
+    /// Returns the names of the filters that the response needs.
+    pub fn default_filters(&self, source: &Source) -> &'static str {
+        let (params, ws) = (&self.task.params, &self.task.ws);
+        let object = source.object();
+        filters::to_client(Delivered {
+            has_includes: object
+                .is_some_and(|o| self.can_esi && crate::object_attributes::esi_program(o).is_some()),
+            needs_gunzip: object.is_some_and(|o| {
+                params.http_gzip_support && o.is(flag::GZIPED) && !conditional::accepts_gzip(&self.http, ws)
+            }),
+            has_range: params.http_range_support && self.resp.status() == 200 && self.http.has(ws, h::RANGE),
+        })
+    }
+}
+
+fn plan(req: &mut Req, filters: &[u8], source: &Source, stored: Option<u64>) -> Option<Plan> {
+    let mut plan = Plan {
+        length: stored,
+        from: 0,
+        to: None,
+        filters: Vec::new(),
+        esi: false,
+        ranged: false,
+        parts: None,
+    };
+    for (name, rest) in lacquer_filters::names(filters) {
+        match name {
+            b"gunzip" => {
+                req.task.services.counters().n_gunzip.add(1);
+                req.resp_headers().unset(h::CONTENT_ENCODING);
+                let unpacked = match source {
+                    Source::Object(o) => crate::object_attributes::unpacked_len(o),
+                    Source::Bytes(_) => None,
+                };
+                plan.length = delivery::unpacked_length(plan.esi, unpacked);
+                plan.filters.push(Box::new(Gunzip::for_delivery()));
+            }
+            b"range" => partial::set_range(req, source, &mut plan),
+            b"esi" => {
+                if matches!(source, Source::Object(o) if crate::object_attributes::esi_program(o).is_some()) {
+                    req.resp_headers().weaken_etag();
+                    plan.esi = true;
+                    plan.length = delivery::including_length(plan.length);
+                }
+            }
+            _ => {
+                req.log_error(&crate::req_filters::unknown(rest));
+                return None;
+            }
+        }
+    }
+    Some(plan)
+}
+
+async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
+    if req.include.is_some() {
+        return Box::pin(send_included(req, source, plan, send_body)).await;
+    }
+    match &req.tx {
+        ClientTransport::Socket(tx) => on_socket::send(req, tx.clone(), source, plan, send_body).await,
+        ClientTransport::Stream(stream) => {
+            let stream = stream.clone();
+            apart(|| on_stream::send(req, stream, source, plan, send_body)).await;
+        }
+    }
+}
+
+/// Bytes of the workspace that Varnish uses for an include's filter. They are taken here too, so that a size of the
+/// workspace that was chosen for Varnish means the same.
+const INCLUDE_COST: usize = 56;
+
+/// Sends the response into the one that includes it.
+async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
+    let Some(mut include) = req.include.take() else { return };
+    let object = source.object();
+    let included = Included {
+        has_onerror: req.task.params.feature.has(FeatureBits::ESI_INCLUDE_ONERROR),
+        status: req.resp.status(),
+        has_body: send_body && !source.is_empty(),
+    };
+    let ws = &mut req.task.ws;
+    let inclusion = inclusion::inclusion(included, || !ws.overflowed() && ws.alloc(INCLUDE_COST).is_ok());
+    if inclusion == Inclusion::Overflow {
+        req.log_error("Failure to push ESI processors");
+        req.close = Some(SessClose::Overload);
+    }
+    if matches!(inclusion, Inclusion::Fail | Inclusion::Overflow) {
+        include.fail();
+    } else if inclusion == Inclusion::Body {
+        let says_gzip = req.resp.value_is(&req.task.ws, h::CONTENT_ENCODING, b"gzip");
+        let gzipped = says_gzip && object.is_some_and(|o| o.is(flag::GZIPED));
+        if include.fit(object, gzipped, plan.esi).await {
+            let pipeline =
+                BodyPipeline::new(plan.filters, req.task.params.gzip_buffer, BodySink::Include(include));
+            let (pipeline, poured) = pour(req, source, plan.esi, plan.parts.as_deref(), pipeline).await;
+            let BodySink::Include(back) = pipeline.into_sink() else { return };
+            include = back;
+            if let Err(failed) = poured {
+                req.close = req.close.or(Some(SessClose::RemClose));
+                include.broken(failed);
+            }
+        }
+    }
+    include.close();
+    req.account.resp_body += include.take_count();
+    req.include = Some(include);
+}
+
+impl Req {
+    /// Records that the connection cannot be used further, and the reason.
+    pub fn fail_session(&mut self, reason: SessClose) {
+        self.close = Some(reason);
+    }
+}
+
+fn finish(req: &mut Req, source: &Source) -> Step {
+    req.task.stamp("Resp");
+    if let Source::Object(object) = source {
+        req.close = persistence::after_response(req.close, object.state() == BodyState::Failed);
+        object.let_go();
+    }
+    blame_body(req);
+    req.resp_filters = Text::NONE;
+    req.object = None;
+    Step::Done
+}

@@ -1,0 +1,382 @@
+//! Receives the body of the response into storage, through the filters that VCL or the encoding needs.
+
+use std::borrow::Cow;
+use std::io;
+use std::pin::pin;
+
+use lacquer_cache::{BodyState, flag};
+use lacquer_filters::Chain;
+use lacquer_flow::storing::{self, Arrival};
+use lacquer_http::{BodyStatus, SessClose, Text, header_table as h};
+use lacquer_net::deadlines::Deadline;
+use lacquer_shm::Tag;
+use lacquer_shm::vsl::Field;
+use lacquer_sources::clock;
+
+use super::Fetch;
+use super::connection::OriginConnection;
+use super::object::Content;
+use super::state::Step;
+
+pub async fn fetch(f: &mut Fetch) -> Step {
+    let Some(connection) = &f.origin else {
+        f.fetch_error("No backend connection (rollback?)");
+        return Step::Error;
+    };
+    let (framing, ahead) = (connection.framing, connection.ahead);
+    let no_body = framing.status == BodyStatus::None;
+    let list = if no_body {
+        f.beresp_headers().unset(h::CONTENT_ENCODING);
+        f.do_gzip = false;
+        f.do_gunzip = false;
+        f.attempt.do_stream = false;
+        Cow::default()
+    } else {
+        f.filter_list()
+    };
+    if !f.pay_for_filters(&list, no_body) {
+        f.close_origin(Some(SessClose::Overload));
+        return Step::Error;
+    }
+    let mut chain = match f.filters_from(&list) {
+        Ok(chain) => chain,
+        Err(reason) => {
+            f.close_origin(Some(reason));
+            return Step::Error;
+        }
+    };
+    let content = match storing::arrival(framing, !chain.is_empty(), ahead.len(), f.storing()) {
+        Arrival::Whole => Content::Whole(ahead),
+        Arrival::Pieces(length) => Content::Coming(length),
+    };
+    if !f.store_head(content) {
+        f.close_origin(Some(SessClose::RxBody));
+        return Step::Error;
+    }
+    let whole = matches!(content, Content::Whole(_));
+    if f.attempt.do_stream && !whole {
+        f.publish();
+    }
+    let how = if f.attempt.do_stream { "stream" } else { "-" };
+    let status = framing.status;
+    let [name, how] = [status.name(), how].map(|word| Field::Text(word.as_bytes()));
+    f.task.log.put_fields(Tag::Fetch_Body, &[Field::Number(status.number().into()), name, how]);
+    let mut received = Ok(());
+    if whole {
+        f.count_whole();
+    } else if framing.status != BodyStatus::None {
+        received = f.receive_body(&mut chain).await;
+    }
+    f.take_report(&chain.report(), status);
+    if let Err(why) = received {
+        return broken(f, &why);
+    }
+    f.end_origin(None);
+    f.complete(f.attempt.do_stream && !whole);
+    f.recycle_origin();
+    Step::Done
+}
+
+/// Ends the fetch because its body ended early or is malformed.
+fn broken(f: &mut Fetch, why: &str) -> Step {
+    if !why.is_empty() {
+        f.fetch_error(why);
+    }
+    f.close_origin(Some(SessClose::RxBody));
+    if f.attempt.do_stream {
+        f.task.services.counters().fetch_failed.add(1);
+        return Step::Fail;
+    }
+    Step::Error
+}
+
+/// Handles a 304: the stale object's body gets the new head.
+pub async fn refresh(f: &mut Fetch) -> Step {
+    let Some(stale) = f.stale.clone() else { return Step::Fail };
+    if stale.state() == BodyState::Fetching {
+        f.task.log.put(Tag::Notice, b"vsl: Conditional fetch wait for streaming object");
+        stale.end().await;
+    }
+    if stale.state() == BodyState::Failed || stale.is(flag::FAILED) {
+        return template_failed(f, "Template object failed");
+    }
+    f.attempt.gzipped = stale.is(flag::GZIPED);
+    f.attempt.encoding_changed = stale.is(flag::CHGCE);
+    f.attempt.has_esi = stale.is(flag::ESIPROC);
+    if !f.store_head(Content::Again(stale.body_len(), stale.extra())) {
+        return template_failed(f, "");
+    }
+    if f.attempt.do_stream {
+        f.publish();
+    }
+    let mut at = 0;
+    while at < stale.body_len() {
+        let Some(chunk) = stale.chunk_at(at).filter(|c| !c.is_empty()) else {
+            return template_failed(f, "Template object failed");
+        };
+        if !f.append(chunk.bytes()).await {
+            return template_failed(f, "Template object failed");
+        }
+        at += chunk.len() as u64;
+    }
+    f.end_origin(None);
+    f.complete(f.attempt.do_stream);
+    f.recycle_origin();
+    Step::Done
+}
+
+fn template_failed(f: &mut Fetch, why: &str) -> Step {
+    if !why.is_empty() {
+        f.fetch_error(why);
+    }
+    f.close_origin(Some(SessClose::RxBody));
+    f.task.services.counters().fetch_failed.add(1);
+    Step::Fail
+}
+
+impl Fetch {
+    /// Counts a body that came whole with the head.
+    fn count_whole(&mut self) {
+        let Some(connection) = &mut self.origin else { return };
+        let whole = std::mem::replace(&mut connection.ahead, Text::NONE);
+        connection.is_at_end = true;
+        self.account.beresp_reads += 1;
+        self.account.beresp_body += whole.len() as u64;
+    }
+
+    /// Receives the whole body. An error is a text for the log, which is empty if the log has it already.
+    async fn receive_body(&mut self, chain: &mut Chain) -> Result<(), String> {
+        let Some(mut connection) = self.origin.take() else { return Err("No backend connection".into()) };
+        let ahead = std::mem::replace(&mut connection.ahead, Text::NONE);
+        connection.rx.unread(self.task.ws.get(ahead));
+        let result = match connection.framing.status {
+            BodyStatus::Length if chain.is_empty() => self.receive_straight(&mut connection).await,
+            _ => self.receive_pieces(&mut connection, chain).await,
+        };
+        self.origin = Some(connection);
+        result
+    }
+
+    /// Reads from the socket straight into storage, for a body with Content-Length and without filters.
+    async fn receive_straight(&mut self, connection: &mut OriginConnection) -> Result<(), String> {
+        let mut left = connection.framing.content_length;
+        let abandonment = self.abandonment();
+        while left > 0 {
+            if self.is_cancelled() {
+                return self.stop(connection);
+            }
+            self.wait_for_reader().await;
+            if !self.make_room().await {
+                return Err(String::new());
+            }
+            let Some(writer) = &mut self.writer else { return Err(String::new()) };
+            let window = writer.window();
+            let n = window.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            let read = read_timed(connection, &self.deadline, &mut window[..n]);
+            let Some(got) = abandonment.unless(pin!(read)).await else { return self.stop(connection) };
+            match got {
+                Ok(0) => return Err(STRAIGHT_SHORT.into()),
+                Err(e) => {
+                    self.read_error(&e);
+                    return Err(STRAIGHT_SHORT.into());
+                }
+                Ok(n) => {
+                    writer.commit(n);
+                    left -= n as u64;
+                    self.account.beresp_reads += 1;
+                    self.account.beresp_body += n as u64;
+                    if left > 0 {
+                        self.breathe(n).await;
+                    }
+                }
+            }
+        }
+        connection.is_at_end = true;
+        Ok(())
+    }
+
+    async fn receive_pieces(
+        &mut self,
+        connection: &mut OriginConnection,
+        chain: &mut Chain,
+    ) -> Result<(), String> {
+        // No filter starts before there is room for its output.
+        if !chain.is_empty() && !self.make_room().await {
+            return Err(String::new());
+        }
+        let mut buffer = Vec::new();
+        let (mut left, mut ended) = (connection.framing.content_length, false);
+        let status = connection.framing.status;
+        let mut decoder = lacquer_http::h1::ChunkedDecoder::lenient();
+        let abandonment = self.abandonment();
+        while !ended {
+            if self.is_cancelled() {
+                return self.stop(connection);
+            }
+            let most = if status == BodyStatus::Length { left } else { u64::MAX };
+            let want = PIECE.min(usize::try_from(most).unwrap_or(usize::MAX));
+            self.wait_for_reader().await;
+            let piece = next_piece(connection, &self.deadline, &mut buffer, want);
+            let Some(piece) = abandonment.unless(pin!(piece)).await else { return self.stop(connection) };
+            let n = match piece {
+                Ok(n) => n,
+                Err(e) => self.nothing_more(&e, status)?,
+            };
+            self.account.beresp_reads += 1;
+            self.breathe(n).await;
+            match status {
+                BodyStatus::Eof => {
+                    ended = n == 0;
+                    self.account.beresp_body += n as u64;
+                    self.through(chain, &buffer[..n], false).await?;
+                }
+                BodyStatus::Length => {
+                    if n == 0 {
+                        return Err(STRAIGHT_SHORT.into());
+                    }
+                    left -= n as u64;
+                    ended = left == 0;
+                    self.account.beresp_body += n as u64;
+                    self.through(chain, &buffer[..n], false).await?;
+                }
+                _ => {
+                    if n == 0 {
+                        return Err(decoder.eof_text().into());
+                    }
+                    let mut rest = &mut buffer[..n];
+                    while !rest.is_empty() && !decoder.is_done() {
+                        let run = decoder.decode_run(rest).map_err(|e| e.text().to_owned())?;
+                        self.account.beresp_body += (run.end - run.start) as u64;
+                        self.through(chain, &rest[run.start..run.end], false).await?;
+                        rest = &mut rest[run.consumed..];
+                    }
+                    connection.rx.unread(rest);
+                    ended = decoder.is_done();
+                }
+            }
+        }
+        connection.is_at_end = status != BodyStatus::Eof;
+        if status == BodyStatus::Eof {
+            connection.close = Some(connection.close.unwrap_or(SessClose::RespClose));
+        }
+        if self.is_cancelled() {
+            // The filters may have stopped before their end.
+            return Ok(());
+        }
+        self.through(chain, &[], true).await
+    }
+
+    /// Lets others run now and then while a fast origin sends a large body: `n` bytes came, and objects may have been
+    /// evicted.
+    async fn breathe(&mut self, n: usize) {
+        let evictions = self.nuked.saturating_sub(self.attempt.nuked_before) as usize;
+        self.attempt.nuked_before = self.nuked;
+        let stored = n.saturating_add(evictions.saturating_mul(EVICTION));
+        self.attempt.pace.made(stored / STORED_PER_MADE).await;
+    }
+
+    /// Handles a failure of the socket. It is an error if only the end of the connection marks the end of the body.
+    fn nothing_more(&mut self, e: &io::Error, status: BodyStatus) -> Result<usize, String> {
+        self.read_error(e);
+        if status == BodyStatus::Eof { Err("eof socket fail".into()) } else { Ok(0) }
+    }
+
+    /// Logs the reason for which the socket returned no more bytes.
+    fn read_error(&mut self, e: &io::Error) {
+        let errno = e.raw_os_error().unwrap_or(lacquer_system::EAGAIN);
+        self.fetch_error(&lacquer_system::error_text(errno));
+    }
+
+    /// Passes a piece through the filters and stores their output, a step at a time. Each step waits for the
+    /// only reader.
+    async fn through(&mut self, chain: &mut Chain, mut input: &[u8], end: bool) -> Result<(), String> {
+        while let Some(out) = chain.next(&mut input, end)? {
+            if !self.append(out).await {
+                return Err(String::new());
+            }
+            let made = out.len();
+            if chain.is_empty() {
+                // One piece of input is done, and more may be there at once.
+                continue;
+            }
+            self.attempt.pace.made(made).await;
+            self.wait_for_reader().await;
+            if self.object.as_ref().is_some_and(|o| o.is(flag::CANCEL)) {
+                // Nobody will read the body, so the rest need not be unpacked.
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns how far the fetch may run ahead of its only reader, if that is limited (`beresp.transit_buffer`).
+    pub(super) fn transit_limit(&self) -> Option<u64> {
+        storing::transit_limit(self.transit_buffer, self.uncacheable, self.attempt.do_stream)
+    }
+
+    /// Waits until the only reader has taken enough.
+    async fn wait_for_reader(&mut self) {
+        let (Some(limit), Some(writer)) = (self.transit_limit(), &self.writer) else { return };
+        if self.is_bgfetch {
+            // There is no reader: of a large body only the mark is kept, and the rest is not fetched.
+            if let Some(object) = self.object.as_ref().filter(|_| writer.len() >= limit) {
+                object.cancel();
+            }
+            return;
+        }
+        std::future::poll_fn(|cx| writer.poll_transit(limit, cx)).await;
+    }
+
+    /// Returns whether the only reader of a private object has gone.
+    fn is_cancelled(&self) -> bool {
+        self.is_abandoned() || self.object.as_ref().is_some_and(|o| o.is(flag::CANCEL))
+    }
+
+    /// Ends the transfer of a body whose rest nobody needs.
+    fn stop(&mut self, connection: &mut OriginConnection) -> Result<(), String> {
+        self.task.log.put(Tag::Debug, b"Fetch: Pass delivery abandoned");
+        self.task.services.counters().fetch_abandoned.add(1);
+        connection.close = Some(SessClose::RxBody);
+        if self.is_abandoned() { Err(String::new()) } else { Ok(()) }
+    }
+}
+
+/// The number of bytes whose storing takes as long as one eviction.
+const EVICTION: usize = 8 * 1024;
+/// The number of bytes that are stored unfiltered in the time in which a filter makes one.
+const STORED_PER_MADE: usize = 4;
+/// The body was shorter than Content-Length announced.
+const STRAIGHT_SHORT: &str = "straight insufficient bytes";
+
+/// The most bytes that are read at a time.
+const PIECE: usize = 64 * 1024;
+
+/// Reads the next piece of the body to the beginning of `buffer`; returns its length.
+async fn next_piece(
+    connection: &mut OriginConnection,
+    deadline: &Deadline,
+    buffer: &mut Vec<u8>,
+    most: usize,
+) -> io::Result<usize> {
+    let pending = &mut connection.rx.pending;
+    if !pending.is_empty() && pending.len() <= most && crate::knobs::fetch_fragment() == 0 {
+        *buffer = std::mem::take(pending);
+        return Ok(buffer.len());
+    }
+    buffer.resize(PIECE, 0);
+    read_timed(connection, deadline, &mut buffer[..most]).await
+}
+
+async fn read_timed(
+    connection: &mut OriginConnection,
+    deadline: &Deadline,
+    buf: &mut [u8],
+) -> io::Result<usize> {
+    let limit = clock::limit(connection.between_bytes);
+    let most = match crate::knobs::fetch_fragment() {
+        0 => buf.len(),
+        fragment => fragment.min(buf.len()),
+    };
+    let read = deadline.limit(deadline.now(), limit, connection.rx.read(&mut buf[..most])).await;
+    read.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
+}

@@ -1,0 +1,427 @@
+//! A connection to an origin as a fetch or a pipe uses it: taken from the pool or opened, introduced by a
+//! PROXY header, and logged.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::RawFd;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lacquer_cache::Object;
+use lacquer_flow::reuse;
+use lacquer_http::h1::Framing;
+use lacquer_http::{BodyStatus, SessClose, Text, Workspace};
+use lacquer_net::descriptors::Need;
+use lacquer_net::{
+    Connection, Counted, Exchange, Facts, Record, Rx, SpokeFirst, Surplus, Taken, TxHalf, Wanted, Watch,
+    endpoint,
+};
+use lacquer_params::Params;
+use lacquer_shm::vsl::Field;
+use lacquer_shm::{Tag, TxLog};
+use lacquer_sources::clock::{self, Instant};
+
+use crate::backends::Origin;
+use crate::origin_slot::OriginSlot;
+use crate::services::Services;
+use crate::session::Sess;
+use crate::surplus;
+
+/// A connection in use, and the framing of the response on it.
+pub struct OriginConnection {
+    pub rx: Rx,
+    pub tx: TxHalf,
+    pub facts: Facts,
+    record: Box<Record>,
+    slot: OriginSlot,
+    pub framing: Framing,
+    /// Bytes that came with the head and follow it. They are in the fetch's workspace.
+    pub ahead: Text,
+    /// The response was read to its end, so bytes after it belong to no request.
+    pub is_at_end: bool,
+    /// The protocol allows the response no body, whatever its head contains.
+    pub is_bodyless: bool,
+    /// The reason for which the connection cannot be kept; `None` if it can.
+    pub close: Option<SessClose>,
+    pub reused: bool,
+    /// The endpoint's faults when the connection was taken.
+    faults: u32,
+    /// The time when the request was sent, and the time that the head of its response took, in seconds.
+    pub asked: f64,
+    pub took: f64,
+    pub between_bytes: f64,
+    pub first_byte: f64,
+}
+
+impl OriginConnection {
+    fn new(connection: Connection, slot: OriginSlot, reused: bool) -> OriginConnection {
+        let Connection { rx, tx, facts, record } = connection;
+        let faults = slot.origin().endpoint.trust.faults();
+        OriginConnection {
+            rx: Rx::new(rx),
+            tx,
+            facts,
+            record,
+            slot,
+            framing: Framing::length(0),
+            ahead: Text::NONE,
+            is_at_end: false,
+            is_bodyless: false,
+            close: None,
+            reused,
+            faults,
+            asked: 0.0,
+            took: 0.0,
+            between_bytes: 0.0,
+            first_byte: 0.0,
+        }
+    }
+
+    /// Uses an idle connection again, and counts that.
+    pub fn reused(services: &Services, connection: Connection, slot: OriginSlot) -> OriginConnection {
+        services.counters().backend_reuse.add(1);
+        services.pool_counters().waiter.action.add(1);
+        OriginConnection::new(connection, slot, true)
+    }
+
+    pub fn origin(&self) -> &Arc<Origin> {
+        self.slot.origin()
+    }
+
+    /// Records the response, so that the connection does not count as waiting for one any more.
+    pub fn answer(&mut self) {
+        self.slot.answer();
+    }
+
+    /// Returns whether surplus bytes on this or another connection mean that the response may be another request's.
+    pub fn may_be_foreign(&self, ws: &Workspace) -> bool {
+        let surplus = self.body_at_hand().map(|length| ws.get(self.ahead.tail(length)));
+        self.has_faulty_origin() || surplus.is_some_and(surplus::may_be_response)
+    }
+
+    /// Counts the connection as in use, and its request.
+    pub fn count_request(&mut self) {
+        self.slot.count_request();
+    }
+
+    /// Records that the connection was watched before its first request, and quiet.
+    pub fn begins_quietly(&mut self) {
+        self.record.begins_quietly();
+    }
+
+    /// Returns whether its last response had no body by rule. What arrives instead of the next may be a forbidden body.
+    pub fn follows_bodyless(&self) -> bool {
+        self.record.was_bodyless()
+    }
+
+    /// Returns whether its first response may have come before the request.
+    pub fn spoke_first(&self) -> SpokeFirst {
+        self.record.spoke_first()
+    }
+
+    /// Returns whether the response may be another's.
+    pub fn is_in_doubt(&self) -> bool {
+        let has_surplus = || self.body_at_hand().is_some_and(|length| length < self.ahead.len());
+        reuse::is_in_doubt(self.reused, has_surplus, || self.has_faulty_origin())
+    }
+
+    /// Returns whether the origin was found faulty since the connection was taken or opened.
+    pub fn has_faulty_origin(&self) -> bool {
+        self.origin().endpoint.trust.faults() != self.faults
+    }
+
+    /// Returns the length of the body if all of it came with the head.
+    pub fn body_at_hand(&self) -> Option<usize> {
+        let length = match self.framing.status {
+            BodyStatus::None => 0,
+            BodyStatus::Length => usize::try_from(self.framing.content_length).ok()?,
+            _ => return None,
+        };
+        Some(length).filter(|&length| length <= self.ahead.len())
+    }
+
+    /// Forgets what came with the head, but for bytes after the response's end.
+    pub fn keep_surplus(&mut self, ws: &Workspace) {
+        let length = self.body_at_hand();
+        let ahead = std::mem::replace(&mut self.ahead, Text::NONE);
+        if let Some(length) = length {
+            self.rx.unread(ws.get(ahead.tail(length)));
+            self.is_at_end = true;
+        }
+    }
+}
+
+/// Returns VCL's value, else the backend's, else the parameter's.
+pub fn choose(own: Option<f64>, spec: Option<f64>, param: f64) -> f64 {
+    own.or(spec.filter(|&t| t >= 0.0)).unwrap_or(param)
+}
+
+/// The limits for opening a connection.
+pub struct Limits {
+    connect: f64,
+    prefer_ipv6: bool,
+    pub quiet: Duration,
+    holddown: endpoint::Holddown,
+}
+
+impl Limits {
+    pub fn of(origin: &Origin, p: &Params, own: Option<f64>) -> Limits {
+        Limits {
+            connect: choose(own, origin.spec.connect_timeout, p.connect_timeout),
+            prefer_ipv6: p.prefer_ipv6,
+            quiet: surplus::quiet_time(p),
+            holddown: endpoint::Holddown {
+                local: p.backend_local_error_holddown,
+                remote: p.backend_remote_error_holddown,
+            },
+        }
+    }
+}
+
+/// Returns whether connections to this origin begin with a PROXY header.
+pub fn has_proxy_header(origin: &Origin) -> bool {
+    origin.spec.proxy_header.is_some_and(|version| version > 0)
+}
+
+/// Looks for an idle connection. Those with surplus bytes are closed and logged.
+pub fn take_idle(services: &Services, slot: &OriginSlot, quiet: Duration, log: &mut TxLog) -> Taken {
+    let origin = slot.origin();
+    let endpoint = &origin.endpoint;
+    if has_proxy_header(origin) {
+        // Each begins with a header for one client, which others to the same address need not have.
+        return Taken::None;
+    }
+    let mut faults = Vec::new();
+    let wanted = Wanted { quiet, in_use: origin.in_use(), declared: origin.declared_limit() };
+    let taken = services.pools().take(services.id(), endpoint, wanted, &mut faults);
+    for fault in &faults {
+        log.put(Tag::Error, surplus::found(services, endpoint, fault).as_bytes());
+    }
+    taken
+}
+
+/// A request that waits looks again after this time: connections in use may have been closed.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// The next step of a request that wants a connection.
+enum Step {
+    Use(Connection),
+    Open(Counted),
+}
+
+/// Decides what follows from what was found. A request that waits looks again at the returned time, or when a connection
+/// comes back. Where there are idle connections, none is opened beyond those that the origin was seen to serve: it might
+/// be left waiting.
+fn next(found: Taken, origin: &Origin, now: Instant) -> ControlFlow<Step, Instant> {
+    let (trust, declared) = (&origin.endpoint.trust, origin.declared_limit());
+    let open_one_more_or_wait = |until| match trust.open_one_more(declared, now) {
+        Some(counted) => ControlFlow::Break(Step::Open(counted)),
+        None => ControlFlow::Continue(until),
+    };
+    match found {
+        Taken::Connection(connection) => ControlFlow::Break(Step::Use(connection)),
+        Taken::Resting(resting) if resting.must => {
+            let waits = trust.has_all_of(declared) || origin.in_use() == 1 && trust.is_courteous();
+            if waits {
+                ControlFlow::Continue(resting.until)
+            } else {
+                ControlFlow::Break(Step::Open(trust.open()))
+            }
+        }
+        Taken::Resting(resting) => open_one_more_or_wait(resting.until),
+        Taken::Spared => open_one_more_or_wait(now + Duration::from_millis(1)),
+        Taken::None => ControlFlow::Break(Step::Open(trust.open())),
+    }
+}
+
+/// Waits until there is a connection to use, or one can be opened.
+async fn wait(services: &Services, slot: &OriginSlot, quiet: Duration, log: &mut TxLog) -> Step {
+    let waiting = slot.origin().endpoint.trust.waiters().enter();
+    loop {
+        let mut change = pin!(waiting.change());
+        change.as_mut().enable();
+        let now = Instant::now();
+        match next(take_idle(services, slot, quiet, log), slot.origin(), now) {
+            ControlFlow::Break(step) => return step,
+            ControlFlow::Continue(until) => {
+                let _ = tokio::time::timeout_at(until.min(now + LOOK_AGAIN), change).await;
+            }
+        }
+    }
+}
+
+/// Waits for an idle connection that rests, where that is worth it, or opens one. `taken` is the last result of a
+/// search.
+pub async fn wait_or_connect(
+    services: &Services,
+    slot: OriginSlot,
+    limits: &Limits,
+    taken: Taken,
+    log: &mut TxLog,
+) -> Result<OriginConnection, endpoint::ConnectError> {
+    let step = match next(taken, slot.origin(), Instant::now()) {
+        ControlFlow::Break(step) => step,
+        ControlFlow::Continue(_) => wait(services, &slot, limits.quiet, log).await,
+    };
+    let counted = match step {
+        Step::Use(connection) => return Ok(OriginConnection::reused(services, connection, slot)),
+        Step::Open(counted) => counted,
+    };
+    let endpoint = slot.origin().endpoint.clone();
+    let stream = endpoint.connect(limits.connect, limits.prefer_ipv6, limits.holddown).await?;
+    services.counters().backend_conn.add(1);
+    let connection = Connection::new(stream, &endpoint, counted);
+    check_reserve(services, connection.facts.fd)?;
+    Ok(OriginConnection::new(connection, slot, false))
+}
+
+/// Fails if a connection to an origin would use the reserve of descriptors.
+fn check_reserve(services: &Services, fd: RawFd) -> Result<(), endpoint::ConnectError> {
+    let marks = services.descriptors().marks(&services.params());
+    if fd >= marks.crowded {
+        let need = if fd >= marks.origins { Need::Urgent } else { Need::Soon };
+        services.need_descriptors(need);
+    }
+    if fd >= marks.origins {
+        return Err(endpoint::ConnectError { errno: libc::EMFILE, held_down: false });
+    }
+    Ok(())
+}
+
+/// Sends a body that was cached before. Returns its length.
+pub async fn send_cached(tx: &TxHalf, body: &Object) -> io::Result<u64> {
+    let mut at = 0;
+    while let Some(chunk) = body.chunk_at(at).filter(|c| !c.is_empty()) {
+        tx.write_all(chunk.bytes()).await?;
+        at += chunk.len() as u64;
+    }
+    Ok(at)
+}
+
+/// Sends the PROXY header on a new connection if the origin wants one. Returns its length.
+pub async fn introduce(connection: &OriginConnection, sess: &Sess) -> u64 {
+    let spec = &connection.origin().spec;
+    let mut hello = Vec::new();
+    if let Some(version) = spec.proxy_header.filter(|&v| v > 0) {
+        lacquer_net::proxy_out::write(version, &sess.client, &sess.server, &sess.proxy_tlvs, &mut hello);
+    }
+    if !hello.is_empty() {
+        // A failure shows when the request is sent.
+        let _ = connection.tx.write_all(&hello).await;
+    }
+    hello.len() as u64
+}
+
+pub fn log_open(log: &mut TxLog, connection: &OriginConnection) {
+    let state = if connection.reused { "reuse" } else { "connect" };
+    let facts = &connection.facts;
+    let [name, ends, state] =
+        [&*connection.origin().spec.name, &facts.ends, state].map(|s| Field::Text(s.as_bytes()));
+    log.put_fields(Tag::BackendOpen, &[Field::Number(facts.fd.unsigned_abs().into()), name, ends, state]);
+}
+
+/// Logs the end of a connection's use: it is kept, or closed for the reason `against` it.
+pub fn log_close(log: &mut TxLog, connection: &OriginConnection, against: Option<&str>) {
+    let fd = Field::Number(connection.facts.fd.unsigned_abs().into());
+    let how = if against.is_some() { "close" } else { "recycle" };
+    let [name, how, why] =
+        [&connection.origin().spec.name, how, against.unwrap_or_default()].map(|s| Field::Text(s.as_bytes()));
+    let fields = [fd, name, how, why];
+    log.put_fields(Tag::BackendClose, if against.is_some() { &fields } else { &fields[..3] });
+}
+
+pub fn log_failure(log: &mut TxLog, text: std::fmt::Arguments<'_>) {
+    log.put_fmt(Tag::FetchError, text);
+}
+
+/// Logs and counts why there was no connection.
+pub fn refused(log: &mut TxLog, origin: &Origin, e: endpoint::ConnectError) {
+    let errno = e.shown();
+    origin.count_failure(errno);
+    let (name, text) = (&origin.spec.name, lacquer_system::error_text(errno));
+    log_failure(log, format_args!("backend {name}: fail errno {errno} ({text})"));
+}
+
+impl OriginConnection {
+    /// Returns the bytes after the response's end; empty if there are none or the end was not reached.
+    pub fn surplus_bytes<'s>(&'s self, ws: &'s Workspace) -> &'s [u8] {
+        let pending = self.rx.pending.as_slice();
+        if !self.is_at_end {
+            &[]
+        } else if pending.is_empty() {
+            ws.get(self.ahead)
+        } else {
+            pending
+        }
+    }
+
+    /// Closes the connection without the half-close that dropping the sending half would cause.
+    pub fn close(self) {
+        // A suspected origin gets a connection for each request. They must not use up the local ports.
+        if self.is_at_end && self.origin().endpoint.trust.is_suspected(Instant::now()) {
+            self.tx.reset();
+        } else {
+            self.tx.forget();
+        }
+    }
+
+    /// Returns the connection, which outlives this exchange, and the slot, which is given back when it is dropped.
+    fn into_parts(self) -> (Connection, OriginSlot) {
+        let OriginConnection { rx, tx, facts, record, slot, .. } = self;
+        (Connection { rx: rx.half, tx, facts, record }, slot)
+    }
+
+    /// Closes a connection on which bytes were read that belong to no request, and acts on them. Returns the
+    /// text for the log.
+    pub fn close_faulty(self, services: &Services, sample: Vec<u8>, spoke_first: SpokeFirst) -> String {
+        let (connection, slot) = self.into_parts();
+        let endpoint = &slot.origin().endpoint;
+        let fault = Surplus { spoke_first, ..Surplus::new(Arc::downgrade(endpoint), &connection, sample) };
+        connection.tx.forget();
+        surplus::found(services, endpoint, &fault)
+    }
+
+    /// Drops the objects that came over this connection and may be the responses to other requests. There was no byte
+    /// for `silence` after the last of them.
+    pub fn drop_doubtful(&self, services: &Services, silence: Duration) {
+        let quiet = surplus::quiet_time(&services.params());
+        let doubtful: Vec<_> = self.record.doubtful(silence, quiet).collect();
+        surplus::drop_objects(services, doubtful.iter());
+    }
+
+    /// Puts the connection aside for the next request to this origin. `object` is the cached object that came
+    /// over it.
+    pub fn recycle(self, services: &Services, object: Option<&Object>) {
+        let exchange = self.exchange(object);
+        services.counters().backend_recycle.add(1);
+        let quiet = surplus::quiet_time(&services.params());
+        let (connection, slot) = self.into_parts();
+        services.pools().put(services.id(), &slot.origin().endpoint, connection, &exchange, quiet);
+    }
+
+    /// Watches the connection for a while and closes it then. `object` is the cached object that came over it.
+    pub fn retire(self, services: &Services, object: Option<&Object>) {
+        let exchange = self.exchange(object);
+        let quiet = surplus::quiet_time(&services.params());
+        // Where the origin is only suspected, there may be many such connections.
+        let watch = if self.close.is_some() || self.has_faulty_origin() { Watch::Long } else { Watch::Short };
+        let (connection, slot) = self.into_parts();
+        let endpoint = &slot.origin().endpoint;
+        services.pools().retire(services.id(), endpoint, connection, Some(&exchange), (watch, quiet));
+    }
+
+    fn exchange(&self, object: Option<&Object>) -> Exchange {
+        Exchange {
+            is_bodyless: self.is_bodyless,
+            took: (self.took * 1e6) as u64,
+            object: object.and_then(|object| Some((object.place()?, object.vxid()))),
+        }
+    }
+
+    /// Returns the time from the request to the response's head, or until now if there is none.
+    pub fn silence(&self) -> Duration {
+        let waited = || if self.asked > 0.0 { clock::real() - self.asked } else { 0.0 };
+        clock::seconds(if self.took > 0.0 { self.took } else { waited() })
+    }
+}

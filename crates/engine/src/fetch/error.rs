@@ -1,0 +1,57 @@
+//! Runs `vcl_backend_error`, which makes an object when the origin gave none.
+
+use lacquer_flow::{Lifetime, retry, validation};
+use lacquer_http::{fixed, header_table as h};
+use lacquer_shm::Tag;
+use lacquer_vcl::types::{Action, Method};
+
+use super::Fetch;
+use super::object::Content;
+use super::state::{Step, Target};
+
+pub async fn error(f: &mut Fetch) -> Step {
+    if !f.attempt.error_action {
+        f.task.services.counters().fetch_failed.add(1);
+    }
+    let now = f.task.stamp("Error");
+    f.object = None;
+    f.writer = None;
+    f.beresp.clear();
+    let date = f.task.services.http_date(now);
+    let (code, reason) = if f.err_code > 0 { (f.err_code, f.err_reason) } else { (503, fixed::FETCH_FAILED) };
+    let mut headers = f.beresp_headers();
+    headers.respond_with(code, reason);
+    headers.add(h::DATE, &date);
+    headers.add(h::SERVER, b"Varnish");
+    let awaited = matches!(&f.target, Target::Cache(busy) if busy.is_awaited());
+    f.lifetime = Lifetime::of_error(now, awaited);
+    f.synth_body.clear();
+    f.attempt.storage = f.attempt.storage.or_else(|| Some(f.storage_choice()));
+    f.attempt.was_304 = false;
+    (f.attempt.gzipped, f.attempt.encoding_changed, f.attempt.has_esi) = (false, false, false);
+    match f.vcl(Method::BackendError).await {
+        Action::Deliver => {}
+        Action::Retry => {
+            f.retries += 1;
+            if retry::is_within(f.retries, f.task.params.max_retries) {
+                f.attempt.error_action = false;
+                return Step::Retry;
+            }
+            f.task.log.put(Tag::VCL_Error, b"Too many retries, failing");
+            return Step::Fail;
+        }
+        _ => return Step::Fail,
+    }
+    let body = std::mem::take(&mut f.synth_body);
+    if !f.store_head(Content::Coming(Some(body.len() as u64))) || !f.append(&body).await {
+        return Step::Fail;
+    }
+    f.attempt.do_stream = false;
+    if let Some(stale) = f.stale.take()
+        && validation::error_replaces_stale(f.lifetime, awaited)
+    {
+        f.task.services.cache().kill(&stale);
+    }
+    f.settle(false);
+    Step::Done
+}

@@ -1,0 +1,228 @@
+//! The head of an origin's response: received within its limits, past interim responses, and parsed.
+
+use std::pin::pin;
+
+use lacquer_flow::retry::{self, Exchange};
+use lacquer_http::h1::{self, HeadScan};
+use lacquer_http::{BodyStatus, Mark, SessClose};
+use lacquer_net::deadlines::Moment;
+use lacquer_shm::Tag;
+
+use super::Fetch;
+use super::connection::OriginConnection;
+
+/// The seconds of the shortest wait for a response, for limits of zero.
+const SHORTEST_WAIT: f64 = 1e-3;
+/// The largest number of interim responses before the final one.
+const MOST_INTERIM: u32 = 16;
+const OVERFLOW: &str = "overflow";
+/// The parameter that limits a field of the head.
+const RESP_HDR_LEN: &str = "http_resp_hdr_len";
+
+/// The time limits of one head, in seconds.
+struct Limits {
+    first: f64,
+    between: f64,
+    /// The limit from the first byte to the last.
+    whole: f64,
+}
+
+/// A wait for bytes: its beginning, its limit, and the text for the log when that is over.
+type Wait = (Moment, f64, &'static str);
+
+impl Limits {
+    fn wait(&self, begun: Moment, head_begun: Option<Moment>, now: Moment, reused: bool) -> Wait {
+        let Some(head_begun) = head_begun else {
+            let text = if reused { "first byte timeout (reused connection)" } else { "first byte timeout" };
+            return (begun, self.first, text);
+        };
+        if self.whole - now.since(head_begun) < self.between {
+            return (head_begun, self.whole, "head timeout (backend_head_timeout)");
+        }
+        (now, self.between, "timeout")
+    }
+}
+
+impl Fetch {
+    fn head_limits(&self, connection: &OriginConnection) -> Limits {
+        let first = connection.first_byte.max(SHORTEST_WAIT);
+        let between = connection.between_bytes.max(SHORTEST_WAIT);
+        let whole = self.task.params.backend_head_timeout.max(SHORTEST_WAIT).min(first + between);
+        Limits { first, between, whole }
+    }
+
+    pub(super) async fn receive_head(&mut self, connection: &mut OriginConnection) -> Exchange {
+        let max = (self.task.params.http_resp_size as usize).min(self.task.ws.free_space().saturating_sub(1));
+        let limits = self.head_limits(connection);
+        let begun = self.deadline.now();
+        let (mut have, mut scanned, mut interim) = (0, 0, Interim::default());
+        let mut head_begun = None;
+        let abandonment = self.abandonment();
+        let (text, close) = loop {
+            if have + interim.bytes >= max {
+                break (OVERFLOW, SessClose::RxOverflow);
+            }
+            let Ok(window) = self.task.ws.reserve(max) else { break (OVERFLOW, SessClose::RxOverflow) };
+            let (since, limit, late) = limits.wait(begun, head_begun, self.deadline.now(), connection.reused);
+            let read = {
+                let read = pin!(connection.rx.read(&mut window[have..max]));
+                self.deadline.limit(since, limit, abandonment.unless(read)).await
+            };
+            let n = match read {
+                Some(None) => return self.abandon(connection),
+                Some(Some(Ok(n))) if n > 0 => n,
+                Some(Some(_)) => break ("HTC eof (Unexpected end of input)", SessClose::RxBad),
+                None => break (late, SessClose::RxTimeout),
+            };
+            have += n;
+            head_begun = head_begun.or_else(|| Some(self.deadline.now()));
+            match self.scan_head(&mut have, scanned, &mut interim) {
+                HeadScan::Empty => (have, scanned, head_begun) = (0, 0, None),
+                HeadScan::More { scanned: so_far } => scanned = so_far,
+                HeadScan::Complete | HeadScan::H2Preface => return self.parse_head(connection, have),
+            }
+            if interim.count > MOST_INTERIM {
+                break ("too many interim responses", SessClose::RxOverflow);
+            }
+        };
+        self.account.beresp_header += (have + interim.bytes) as u64;
+        self.fetch_error(text);
+        if text == OVERFLOW {
+            let is_configured = max == self.task.params.http_resp_size as usize;
+            self.blame_limit(if is_configured { "http_resp_size" } else { "workspace_backend" });
+        }
+        connection.close = Some(close);
+        if have + interim.bytes == 0 && close != SessClose::RxTimeout {
+            Exchange::Silent
+        } else {
+            Exchange::Failed
+        }
+    }
+
+    /// Searches the reserved bytes for the end of the head. Removes interim responses from them.
+    fn scan_head(&mut self, have: &mut usize, scanned: usize, interim: &mut Interim) -> HeadScan {
+        let mut scan = h1::head_complete(self.task.ws.reserved(*have), scanned);
+        while scan == HeadScan::Complete && interim.count <= MOST_INTERIM {
+            let head = self.task.ws.reserved(*have);
+            let Some((status, length)) = h1::interim_head(head) else { break };
+            *have = self.task.ws.skip_reserved(*have, length);
+            interim.count += 1;
+            interim.bytes += length;
+            self.task.services.counters().backend_interim.add(1);
+            self.task.log.put_fmt(Tag::Notice, format_args!("interim response: {status}"));
+            scan = h1::head_complete(self.task.ws.reserved(*have), 0);
+        }
+        scan
+    }
+
+    fn parse_head(&mut self, connection: &mut OriginConnection, have: usize) -> Exchange {
+        let before = self.task.ws.mark();
+        let text = self.task.ws.commit(have);
+        let limit = self.task.params.http_resp_hdr_len as usize;
+        let parsed =
+            h1::parse_response(&mut self.task.ws, text, &mut self.beresp, limit, self.bereq.version());
+        let head = match parsed {
+            Ok(head) => head,
+            Err(bad) => {
+                self.account.beresp_header += have as u64;
+                if connection.reused && !self.task.ws.get(text).starts_with(b"HTTP/") {
+                    // The text may belong to another request.
+                    (connection.ahead, connection.is_at_end) = (text, true);
+                    if connection.follows_bodyless() && self.is_repeatable() {
+                        self.task.log.put(Tag::HttpGarbage, h1::garbage(self.task.ws.get(text)));
+                        return self.give_up_answer(connection, before);
+                    }
+                }
+                if let Some(bogo) = &bad.bogo {
+                    let mut text = Vec::new();
+                    bogo.write(&self.task.ws, RESP_HDR_LEN, &mut text);
+                    self.task.log.put(Tag::BogoHeader, &text);
+                    if let Some(limit) = bogo.limit(RESP_HDR_LEN) {
+                        self.blame_limit(limit);
+                    }
+                }
+                self.task.log.put(Tag::HttpGarbage, h1::garbage(self.task.ws.get(text)));
+                self.task.log.put(Tag::BerespStatus, b"503");
+                self.task.log.put(Tag::BerespReason, b"Service Unavailable");
+                self.fetch_error("http format error");
+                connection.close = Some(SessClose::RxJunk);
+                return Exchange::Failed;
+            }
+        };
+        self.account.beresp_header += head.len as u64;
+        connection.ahead = text.tail(head.len);
+        let decided = h1::decide_connection(&mut self.beresp, &mut self.task.ws, SessClose::RespClose);
+        connection.close = decided.unwrap_or_default();
+        let method = self.bereq.method(&self.task.ws);
+        connection.framing = h1::response_body(&self.beresp, &self.task.ws, head.framing, method);
+        connection.is_bodyless = method == b"HEAD" || matches!(self.beresp.status(), 204 | 304);
+        connection.is_at_end = connection.framing.status == BodyStatus::None;
+        // The response to a request that cannot be repeated is accepted, unless it may be another's.
+        if connection.is_in_doubt() && (self.is_repeatable() || connection.may_be_foreign(&self.task.ws)) {
+            return self.give_up_answer(connection, before);
+        }
+        // The log has the changes before the head.
+        if head.proto_lowered {
+            self.task.log.put(Tag::BerespProtocol, self.beresp.proto(&self.task.ws));
+        }
+        if head.reason_added {
+            self.task.log.put(Tag::BerespReason, self.beresp.reason(&self.task.ws));
+        }
+        self.count_framing(connection.framing.status);
+        self.beresp_headers().log_all();
+        if connection.body_at_hand().is_none_or(|length| length > connection.ahead.len()) {
+            connection.answer();
+        }
+        Exchange::Answered
+    }
+
+    /// Returns whether the request may be sent once more although the origin may have carried it out.
+    fn is_repeatable(&self) -> bool {
+        self.no_retry.is_none() && retry::is_idempotent(self.bereq.method(&self.task.ws))
+    }
+
+    /// Names the parameter that the response's head exceeds, in the log and as the reason on the error page.
+    #[cold]
+    fn blame_limit(&mut self, parameter: &str) {
+        let text = format!("Backend response exceeds {parameter}");
+        self.fetch_error(&text);
+        if let Ok(reason) = self.task.ws.copy(text.as_bytes()) {
+            (self.err_code, self.err_reason) = (503, reason);
+        }
+    }
+
+    fn count_framing(&self, framing: BodyStatus) {
+        let c = self.task.services.counters();
+        let counter = match self.beresp.status() {
+            _ if self.bereq.method(&self.task.ws) == b"HEAD" => &c.fetch_head,
+            0..=199 => &c.fetch_1xx,
+            204 => &c.fetch_204,
+            304 => &c.fetch_304,
+            _ => match framing {
+                BodyStatus::Chunked => &c.fetch_chunked,
+                BodyStatus::Length => &c.fetch_length,
+                BodyStatus::Eof => &c.fetch_eof,
+                BodyStatus::Error => &c.fetch_bad,
+                _ => &c.fetch_none,
+            },
+        };
+        counter.add(1);
+    }
+
+    /// Throws away a response on a reused connection that may be another's.
+    fn give_up_answer(&mut self, connection: &mut OriginConnection, before: Mark) -> Exchange {
+        self.fetch_error("response in doubt (reused connection)");
+        connection.keep_surplus(&self.task.ws);
+        connection.close = Some(SessClose::RxJunk);
+        self.beresp.clear();
+        self.task.ws.release(before);
+        Exchange::Foreign
+    }
+}
+
+/// The interim responses so far.
+#[derive(Default)]
+struct Interim {
+    count: u32,
+    bytes: usize,
+}

@@ -1,0 +1,153 @@
+//! A fetch: from the request to the origin to the object in the cache, with the `vcl_backend_*` subroutines.
+//!
+//! It runs for the request that started it, on the same reactor, and may outlive it. Two messages go back to
+//! that request: its body, once the fetch does not need it any more, and the object once it can be delivered
+//! (or the event that there will be none).
+
+mod abandon;
+mod body;
+mod connect;
+mod connection;
+mod driver;
+mod ending;
+mod error;
+mod events;
+mod filters;
+mod head;
+mod host;
+mod object;
+mod pipe;
+mod queue;
+mod response;
+mod run;
+mod start;
+mod state;
+mod transit;
+mod upload;
+
+use std::pin::pin;
+use std::sync::Arc;
+
+pub use connect::resolve;
+pub use connection::{OriginConnection, log_close, send_cached};
+pub use driver::FetchDriver;
+use events::{BodyEvent, FetchEvents, Started};
+use lacquer_cache::{BodyState, Busy, Object};
+use lacquer_net::patience::HalfClosed;
+use lacquer_shm::{Tag, Vxid};
+pub use pipe::PipeCall;
+pub use state::{Fetch, Mode};
+
+use crate::client::{Req, while_fetching, while_waiting};
+
+/// The result of a fetch for the request that waited for it.
+pub enum Outcome {
+    /// The object can be delivered.
+    Object(Arc<Object>),
+    /// There is no object.
+    Nothing,
+    /// The client left before.
+    ClientGone,
+}
+
+/// Fetches for a request and waits until it can be delivered, or until the client is gone.
+pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
+    let is_pass = matches!(mode, Mode::Pass);
+    let (mut driver, lent) = start(req, mode, if is_pass { "pass" } else { "fetch" }, false);
+    let (tx, params, later) = (req.tx.clone(), req.task.params.clone(), driver.presence());
+    let shared = req.task.services.shared();
+    // If many requests wait, one whose client is gone makes room at once.
+    let is_pressed = shared.admission().is_pressed(shared.bound(&params));
+    let treatment = HalfClosed::of_waiting(req.esi_level > 0, is_pass, is_pressed);
+    let started = {
+        let waiting = pin!(async {
+            if lent {
+                Box::pin(lend_request_body(req, &mut driver)).await;
+            }
+            driver.until(FetchEvents::started).await
+        });
+        if is_pressed {
+            // Boxed: this is rare, and the future is large.
+            Box::pin(while_waiting(&tx, &params, treatment, waiting)).await
+        } else {
+            while_fetching(&tx, &params, treatment, &later, waiting).await
+        }
+    };
+    let Some(started) = started else {
+        driver.abandon().await;
+        driver.detach(&req.task.services);
+        return Outcome::ClientGone;
+    };
+    driver.detach(&req.task.services);
+    req.task.stamp("Fetch");
+    let object = started.and_then(|Started(object)| object);
+    // The bytes that came with the head may already have shown that the body is broken.
+    match object.filter(|object| object.state() != BodyState::Failed) {
+        Some(object) => Outcome::Object(object),
+        None => Outcome::Nothing,
+    }
+}
+
+/// Refreshes an object that is delivered meanwhile, if there is room for one more fetch.
+pub async fn in_background(req: &mut Req, busy: Busy, stale: Arc<Object>) {
+    let shared = req.task.services.shared();
+    let permit = shared.admission().enter(shared.bound(&req.task.params));
+    let c = req.task.services.counters();
+    if permit.is_none() {
+        c.bgfetch_no_thread.add(1);
+        req.log_error("No room for a background fetch");
+        return req.ignore_body().await;
+    }
+    c.s_fetch.add(1);
+    c.s_bgfetch.add(1);
+    req.permit = permit;
+    let (mut driver, lent) = start(req, Mode::Fetch { busy, stale: Some(stale) }, "bgfetch", true);
+    if lent {
+        Box::pin(lend_request_body(req, &mut driver)).await;
+    }
+    // A client that got the stale object may check whether the origin was asked, so the fetch starts now.
+    driver.advance().await;
+    driver.detach(&req.task.services);
+    req.ignore_body().await;
+    req.task.stamp("Fetch");
+}
+
+/// Lends the request's body to the fetch until the fetch does not need it any more.
+async fn lend_request_body(req: &mut Req, driver: &mut FetchDriver) {
+    while let Some(events) = driver.until(FetchEvents::body).await {
+        match events {
+            BodyEvent::Begun => {
+                req.begin_reading().await;
+            }
+            BodyEvent::Back(body) => {
+                req.body.give_back(body);
+                if req.body.was_read()
+                    && let Some(filters) = req.body.filters.take()
+                {
+                    filters.show(&mut req.req_headers());
+                    req.body.filters = Some(filters);
+                }
+                return req.log_reading();
+            }
+        }
+    }
+}
+
+/// Starts a fetch. Returns its driver, and whether the request's body is lent to it.
+fn start(req: &mut Req, mode: Mode, how: &str, background: bool) -> (FetchDriver, bool) {
+    let vxid = Vxid::backend(req.task.services.vxid());
+    let services = req.task.services.clone();
+    let (driver, params) = (FetchDriver::take(&services), services.params());
+    let mut slot = driver.slot();
+    slot.prepare(services.log(), &params);
+    let mailbox = (driver.events(), driver.deadline());
+    let fetch = slot.occupy(|memory| start::from_request(req, mode, vxid, params, memory, mailbox));
+    let Some(fetch) = fetch else { return (driver, false) };
+    fetch.is_bgfetch = background;
+    fetch.task.log.put_relation(Tag::Begin, "bereq", req.task.vxid(), how);
+    fetch.task.log.put(Tag::VCL_use, fetch.task.vcl.name.as_bytes());
+    req.task.link("bereq", vxid, how);
+    let lent = fetch.client_body.is_some();
+    driver.begin(slot);
+    (driver, lent)
+}

@@ -1,0 +1,61 @@
+//! A connection to an origin for a pipe: opened as a fetch opens it, then left to the pipe.
+
+use std::sync::Arc;
+
+use lacquer_net::{Taken, Watch};
+use lacquer_vcl_runtime::BackendId;
+
+use super::connection::{Limits, OriginConnection, introduce, log_open, refused, take_idle, wait_or_connect};
+use super::queue::Entry;
+use crate::backends::Origin;
+use crate::client::PipeRequest;
+use crate::task::Task;
+
+pub struct PipeCall<'p> {
+    pub task: &'p mut Task,
+    pub pipe: &'p mut PipeRequest,
+}
+
+impl PipeCall<'_> {
+    /// Opens or reuses a connection. Returns `None`, with the reason in the log, on failure.
+    pub async fn open(self, id: BackendId, origin: Arc<Origin>) -> Option<OriginConnection> {
+        let shared = self.task.services.shared();
+        let instance = self.task.vcl.loaded.instance();
+        let entry = Entry::new((id, &origin), instance, &self.task.params, shared);
+        let slot = entry.pass(&mut self.pipe.log).await?;
+        let limits = Limits::of(&origin, &self.task.params, self.pipe.connect_timeout);
+        let (services, log) = (&self.task.services, &mut self.pipe.log);
+        let taken = match take_idle(services, &slot, limits.quiet, log) {
+            // The order of responses is not checked in a pipe.
+            Taken::Connection(idle) if !idle.record.is_in_step() => {
+                shared.pools().retire(
+                    services.id(),
+                    &origin.endpoint,
+                    idle,
+                    None,
+                    (Watch::Long, limits.quiet),
+                );
+                Taken::None
+            }
+            taken => taken,
+        };
+        match wait_or_connect(services, slot, &limits, taken, log).await {
+            Ok(mut connection) => {
+                self.pipe.stamp("Connected");
+                if !connection.reused {
+                    introduce(&connection, &self.task.sess).await;
+                }
+                log_open(&mut self.pipe.log, &connection);
+                connection.count_request();
+                // A pipe may last for hours, so it does not count as waiting for a response.
+                connection.answer();
+                Some(connection)
+            }
+            Err(e) => {
+                refused(&mut self.pipe.log, &origin, e);
+                shared.counters().backend_fail.add(1);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! The request to the origin: made from the client's request, changed by `vcl_backend_fetch`, and sent.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use lacquer_cache::bans::Verdict;
+use lacquer_cache::{Object, flag};
+use lacquer_flow::Lifetime;
+use lacquer_flow::validation::{self, NotModified, Validated};
+use lacquer_http::freshness::Freshness;
+use lacquer_http::range::PartialCheck;
+use lacquer_http::{
+    BodyStatus, Filter, Message, SessClose, Slot, Text, Workspace, fixed, freshness, header_table as h, pack,
+    range,
+};
+use lacquer_net::deadlines::Deadline;
+use lacquer_params::Params;
+use lacquer_shm::vsl::text;
+use lacquer_shm::{Tag, TxLog, Vxid};
+use lacquer_sources::clock;
+use lacquer_vcl::types::{Action, Method};
+use lacquer_vcl_runtime::BackendId;
+use lacquer_vcl_runtime::instance::PrivateMap;
+
+use super::events::FetchEvents;
+use super::state::{Account, Attempt, Step, Target};
+use super::{Fetch, Mode};
+use crate::ban_subjects::RequestSubject;
+use crate::client::Req;
+use crate::task::Task;
+use crate::transaction_buffers::TransactionBuffers;
+
+/// Takes from the request what the fetch needs; texts are copied into the fetch's own workspace.
+// Inlined, so that the fetch is made in its final place. It is too large to be moved.
+#[inline]
+pub fn from_request(
+    req: &mut Req,
+    mode: Mode,
+    vxid: Vxid,
+    params: Rc<Params>,
+    mut memory: TransactionBuffers,
+    (events, deadline): (Rc<FetchEvents>, Rc<Deadline>),
+) -> Fetch {
+    memory.log.begin(vxid);
+    let (target, stale, is_pass) = match mode {
+        Mode::Pass => (Target::Private, None, true),
+        Mode::Fetch { busy, stale } => (Target::Cache(busy), stale, false),
+    };
+    copy_head(req, is_pass, &mut memory.request0, &mut memory.ws);
+    let identity = copy_identity(req, &mut memory.ws);
+    let (cached_body, available) = (req.body.cached(), req.body.is_available());
+    let (snapshot, transit_buffer) = (memory.ws.mark(), params.transit_buffer);
+    let task = new_task(req, params, memory.ws, memory.log);
+    let now = task.now;
+    Fetch {
+        task,
+        bereq: memory.request,
+        bereq0: memory.request0,
+        beresp: memory.response,
+        target,
+        object: None,
+        writer: None,
+        stale,
+        client_body: available.then(|| req.body.take()),
+        cached_body,
+        events,
+        announced: false,
+        origin: None,
+        leaving: None,
+        origin_addr: None,
+        account: Account::default(),
+        digest: req.digest,
+        is_pass,
+        is_bgfetch: false,
+        is_hitpass: req.is_hitpass,
+        is_hitmiss: req.is_hitmiss,
+        uncacheable: is_pass,
+        hit_for_pass: false,
+        retries: 0,
+        attempt: Attempt::new(),
+        no_retry: None,
+        do_gzip: false,
+        do_gunzip: false,
+        nuked: 0,
+        backend: req.backend_hint,
+        backend_resp: BackendId::NONE,
+        lifetime: Lifetime::none(now),
+        t_resp: now,
+        err_code: 0,
+        err_reason: Text::NONE,
+        filters: Text::NONE,
+        bereq_filters: Text::NONE,
+        synth_body: memory.synth_body,
+        identity,
+        retry_connect: true,
+        transit_buffer,
+        snapshot,
+        out: memory.out,
+        deadline,
+        _permit: req.permit.take(),
+    }
+}
+
+fn copy_identity(req: &Req, ws: &mut Workspace) -> Text {
+    let identity = req.task.ws.get_opt(req.identity);
+    identity.and_then(|identity| ws.copy(identity).ok()).unwrap_or(Text::NONE)
+}
+
+fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog) -> Task {
+    let now = clock::real();
+    Task {
+        services: req.task.services.clone(),
+        params,
+        sess: req.task.sess.clone(),
+        vcl: req.task.vcl.clone(),
+        ws,
+        log,
+        privates: PrivateMap::default(),
+        method: Method::BackendFetch,
+        t_first: now,
+        t_prev: now,
+        now,
+        trace: req.task.trace,
+        failed: false,
+    }
+}
+
+/// Copies the request's head for the origin, with headers that match the body.
+fn copy_head(req: &mut Req, is_pass: bool, bereq0: &mut Message, ws: &mut Workspace) {
+    req.filter_body_for_fetch();
+    let filter = if is_pass { Filter::PASS } else { Filter::FETCH };
+    if bereq0.copy_from(ws, &req.http, &req.task.ws, filter).is_err() {
+        ws.set_overflowed();
+    }
+    if let Some(filters) = &req.body.filters {
+        filters.change_framing(bereq0, ws);
+    }
+}
+
+/// Completes the request to the origin before VCL sees it: a cache's request differs from its client's.
+pub fn make_bereq(f: &mut Fetch) {
+    std::mem::swap(&mut f.bereq, &mut f.bereq0);
+    let (gzip, for_cache) = (f.task.params.http_gzip_support, !f.is_pass);
+    let mut headers = f.bereq_headers();
+    // The log shows the client's request, then the changes for the cache.
+    headers.log_all();
+    if for_cache {
+        headers.force_slot(Slot::Method, fixed::GET);
+        if gzip {
+            headers.force(h::ACCEPT_ENCODING, fixed::ACCEPT_ENCODING_GZIP);
+        }
+    }
+    headers.force_slot(Slot::Proto, fixed::HTTP_11);
+    add_conditions(f);
+    f.snapshot = f.task.ws.mark();
+    f.bereq0.clone_from(&f.bereq);
+    if f.client_body.is_none() {
+        f.release_request();
+    }
+}
+
+/// Adds the conditions by which the origin may confirm a stale object.
+fn add_conditions(f: &mut Fetch) {
+    let Some(stale) = f.stale.clone() else { return };
+    let Some(head) = pack::PackedHead::new(stale.head()) else { return };
+    let conditions = validation::conditions(head, stale.is(flag::IMSCAND));
+    if let Some(modified) = conditions.if_modified_since {
+        f.bereq_headers().add(h::IF_MODIFIED_SINCE, modified);
+    }
+    if let Some(tag) = conditions.if_none_match {
+        f.bereq_headers().add(h::IF_NONE_MATCH, tag);
+    }
+}
+
+/// Starts a new transaction for another attempt with the same request.
+pub fn retry(f: &mut Fetch) -> Step {
+    if let Some(why) = f.no_retry {
+        f.task.log.put_fmt(Tag::Error, format_args!("Retry not possible, {why}"));
+        return Step::Fail;
+    }
+    f.task.stamp("Retry");
+    f.attempt = Attempt::new();
+    f.err_code = 0;
+    f.err_reason = Text::NONE;
+    let next = Vxid::backend(f.task.services.vxid());
+    f.task.log.continue_as("bereq", "retry", next);
+    let previous = f.task.t_prev;
+    f.task.timestamp("Start", previous);
+    f.bereq_headers().log_all();
+    Step::Start
+}
+
+/// Runs `vcl_backend_fetch`, exchanges messages with the origin, and applies the protocol's rules to the response.
+pub async fn start(f: &mut Fetch) -> Step {
+    let stevedores = f.task.services.stevedores();
+    f.attempt.storage = Some(if f.uncacheable { stevedores.transient() } else { f.storage_choice() });
+    let vxid = f.task.vxid().number();
+    let retried = f.retries > 0;
+    let has_body = f.cached_body.is_some() || f.client_body.is_some();
+    let mut digits = [0; 24];
+    let mut headers = f.bereq_headers();
+    if retried {
+        headers.unset(crate::task::names::X_VARNISH);
+    }
+    headers.add(crate::task::names::X_VARNISH, text::digits(vxid, &mut digits));
+    if !has_body {
+        headers.unset(h::CONTENT_LENGTH);
+    }
+    match f.vcl(Method::BackendFetch).await {
+        Action::Fetch => {}
+        Action::Error => {
+            f.attempt.error_action = true;
+            f.beresp.clear();
+            return Step::Error;
+        }
+        _ => return Step::Fail,
+    }
+    f.beresp.clear();
+    f.attempt.error_action = false;
+    f.task.stamp("Fetch");
+    let got = f.get_head().await;
+    let now = f.task.stamp("Beresp");
+    f.t_resp = now;
+    if let Some(origin) = &mut f.origin {
+        origin.took = now - origin.asked;
+    }
+    if !got {
+        return Step::Error;
+    }
+    if f.body_status() == BodyStatus::Error {
+        f.close_origin(Some(SessClose::RxBody));
+        f.task.log.put(Tag::Error, b"Body cannot be fetched");
+        return Step::Error;
+    }
+    judge(f, now);
+    if f.beresp.status() == 304 {
+        if is_stale_gone(f).await {
+            return ask_without_conditions(f);
+        }
+        if !accept_304(f) {
+            return Step::Error;
+        }
+    }
+    super::response::respond(f).await
+}
+
+/// Adds a Date if there is none, joins the lines of list headers, and sets the lifetime by the RFC.
+fn judge(f: &mut Fetch, now: f64) {
+    if !f.beresp.has(&f.task.ws, h::DATE) {
+        let date = f.task.services.http_date(now);
+        f.beresp_headers().add(h::DATE, &date);
+    }
+    for name in [h::CACHE_CONTROL, h::VARY] {
+        let _ = f.beresp.collect(&mut f.task.ws, name, b", ");
+    }
+    let fresh = f.set_lifetimes(now);
+    if !f.is_pass {
+        f.log_lifetimes(now, &fresh);
+    }
+}
+
+/// Returns whether the object that a 304 confirms was purged or banned, or has left the cache otherwise. The 304 is no
+/// reason to bring it back.
+async fn is_stale_gone(f: &Fetch) -> bool {
+    let Some(stale) = f.stale.as_ref().filter(|stale| stale.is(flag::IMSCAND)) else { return false };
+    loop {
+        let has_begun = Cell::new(false);
+        let request = RequestSubject { http: &f.bereq0, ws: &f.task.ws };
+        let pause = || has_begun.replace(true);
+        match f.task.services.cache().recheck(stale, &request, &pause) {
+            Verdict::Clear => return false,
+            Verdict::Banned => return true,
+            Verdict::Unfinished => tokio::task::yield_now().await,
+        }
+    }
+}
+
+/// Asks the origin for the whole response, because the object that it has confirmed is gone.
+fn ask_without_conditions(f: &mut Fetch) -> Step {
+    f.task.log.put(Tag::Error, b"304 for an object that is gone");
+    f.close_origin(None);
+    f.stale = None;
+    f.retries += 1;
+    let step = retry(f);
+    for name in validation::CONDITIONS {
+        f.bereq_headers().unset(name);
+        f.bereq0.unset(&f.task.ws, name, |_| ());
+    }
+    step
+}
+
+/// Completes the head of a 304 from the stored one that it confirms. Returns false if it makes no sense.
+fn accept_304(f: &mut Fetch) -> bool {
+    let stale = f.stale.clone();
+    let validated =
+        |s: &Arc<Object>| Validated { is_possible: s.is(flag::IMSCAND), is_recoded: s.is(flag::CHGCE) };
+    match validation::not_modified(stale.as_ref().map(validated), f.uncacheable) {
+        NotModified::Update { weaken_etag: true } => f.beresp_headers().weaken_etag(),
+        NotModified::Update { weaken_etag: false } => {}
+        NotModified::Forward => return true,
+        NotModified::Refuse => {
+            f.task.log.put(Tag::Error, b"304 response but not conditional fetch");
+            f.close_origin(Some(SessClose::RxBad));
+            return false;
+        }
+    }
+    for name in validation::FIELDS_OF_BODY {
+        f.beresp_headers().unset(name);
+    }
+    if let Some(head) = stale.as_ref().and_then(|s| pack::PackedHead::new(s.head())) {
+        let own = f.beresp.fields().len();
+        if head.merge_into(&mut f.task.ws, &mut f.beresp).is_err() {
+            f.task.ws.set_overflowed();
+        }
+        f.beresp_headers().log_first_line();
+        for field in &f.beresp.fields()[own..] {
+            f.task.log.put(Tag::BerespHeader, field.line(&f.task.ws));
+        }
+    }
+    f.attempt.was_304 = true;
+    true
+}
+
+impl Fetch {
+    /// Sets the lifetimes of the response by its headers and the parameters.
+    pub fn set_lifetimes(&mut self, now: f64) -> Freshness {
+        let p = &self.task.params;
+        let defaults = freshness::Defaults {
+            ttl: p.default_ttl,
+            grace: p.default_grace,
+            keep: p.default_keep,
+            clock_skew: f64::from(p.clock_skew),
+        };
+        let fresh = freshness::freshness(&self.beresp, &self.task.ws, now, &defaults, self.is_pass);
+        self.lifetime = Lifetime::of_headers(&fresh);
+        fresh
+    }
+
+    pub fn log_lifetimes(&mut self, now: f64, fresh: &Freshness) {
+        self.out.clear();
+        fresh.write_log(now, self.uncacheable, &mut self.out);
+        self.task.log.put(Tag::TTL, &self.out);
+    }
+
+    /// Returns the storage whose turn it is, which VCL may replace by another.
+    pub fn storage_choice(&self) -> u32 {
+        self.task.services.stevedores().next()
+    }
+
+    pub fn body_status(&self) -> BodyStatus {
+        self.origin.as_ref().map_or(BodyStatus::None, |o| o.framing.status)
+    }
+
+    /// Returns whether the origin's Content-Range matches the requested range.
+    pub fn check_range(&mut self) -> bool {
+        if !self.task.params.http_range_support {
+            return true;
+        }
+        let ws = &self.task.ws;
+        // After a rollback there is no response any more, and its texts may have been overwritten.
+        let answer = self.origin.is_some().then_some(&self.beresp);
+        match range::check_partial(&self.bereq0, ws, answer, ws) {
+            PartialCheck::Fine => true,
+            PartialCheck::Odd(note) => {
+                self.task.log.put(Tag::Debug, note.as_bytes());
+                true
+            }
+            PartialCheck::Refused(why) => {
+                self.task.log.put(Tag::Error, why.as_bytes());
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Sends the request's body to the origin, through the filters of `bereq.filters`.
+
+use std::io;
+
+use lacquer_cache::Object;
+use lacquer_deliver::Pace;
+use lacquer_filters::{Chain, Filter, Gunzip, STEP_MAX};
+use lacquer_http::h1::{ChunkHeader, LAST_CHUNK};
+use lacquer_http::header_table as h;
+use lacquer_net::TxHalf;
+use lacquer_shm::Tag;
+
+use super::Fetch;
+use super::filters::FILTER_COST;
+use crate::req_body::ReqBody;
+
+/// A body on its way to the origin.
+pub(super) struct Upload {
+    chain: Chain,
+    pace: Pace,
+    chunked: bool,
+    /// The buffer for a chunk with its frame.
+    framed: Vec<u8>,
+    sent: u64,
+    pieces: u64,
+}
+
+impl Upload {
+    /// Sends one piece of the body. An empty piece is the end.
+    async fn push(&mut self, tx: &TxHalf, piece: &[u8]) -> io::Result<()> {
+        let end = piece.is_empty();
+        let mut rest = piece;
+        while let Some(out) =
+            self.chain.next(&mut rest, end).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?
+        {
+            self.pieces += 1;
+            self.sent += out.len() as u64;
+            let made = out.len();
+            if self.chunked {
+                // A copy costs less than two more writes.
+                self.framed.clear();
+                self.framed.extend_from_slice(ChunkHeader::new(out.len()).as_bytes());
+                self.framed.extend_from_slice(out);
+                self.framed.extend_from_slice(b"\r\n");
+                tx.write_all(&self.framed).await?;
+            } else {
+                tx.write_all(out).await?;
+            }
+            self.pace.made(made).await;
+        }
+        Ok(())
+    }
+
+    async fn end(&mut self, tx: &TxHalf) -> io::Result<()> {
+        self.push(tx, &[]).await?;
+        if self.chunked { tx.write_all(LAST_CHUNK).await } else { Ok(()) }
+    }
+
+    /// Sends a body that was cached before.
+    async fn object(&mut self, tx: &TxHalf, body: &Object) -> io::Result<()> {
+        let mut at = 0;
+        while let Some(chunk) = body.chunk_at(at).filter(|c| !c.is_empty()) {
+            for piece in chunk.bytes().chunks(STEP_MAX) {
+                self.push(tx, piece).await?;
+            }
+            at += chunk.len() as u64;
+        }
+        self.end(tx).await
+    }
+}
+
+impl Fetch {
+    /// Prepares the transfer of the body and changes the head to match. Returns `None`, with the reason in
+    /// the log, on failure.
+    pub(super) fn open_upload(&mut self) -> Option<Upload> {
+        let length_known = match (&self.cached_body, &self.client_body) {
+            (None, Some(body)) => body.announced().is_some(),
+            _ => true,
+        };
+        let mut upload = Upload {
+            chain: Chain::default(),
+            pace: Pace::default(),
+            chunked: !length_known,
+            framed: Vec::new(),
+            sent: 0,
+            pieces: 0,
+        };
+        let has_body = self.cached_body.is_some() || self.client_body.is_some();
+        if self.bereq_filters.is_some() && !self.push_filters(&mut upload) {
+            self.fetch_error("Failure to push processors");
+            return None;
+        }
+        let has_coding = has_body && self.bereq.has(&self.task.ws, h::TRANSFER_ENCODING);
+        // An earlier attempt may have announced a chunked body.
+        upload.chunked |= has_coding && !self.bereq.has(&self.task.ws, h::CONTENT_LENGTH);
+        if upload.chunked {
+            let mut headers = self.bereq_headers();
+            headers.unset(h::CONTENT_LENGTH);
+            if !has_coding {
+                headers.add(h::TRANSFER_ENCODING, b"chunked");
+            }
+        }
+        Some(upload)
+    }
+
+    /// Makes the filters that VCL named. Without a body they have nothing to do.
+    fn push_filters(&mut self, upload: &mut Upload) -> bool {
+        let list = self.task.ws.get(self.bereq_filters).to_vec();
+        self.task.log.put(Tag::Filters, &list);
+        let has_body = self.cached_body.is_some() || self.client_body.is_some();
+        let mut filters: Vec<Box<dyn Filter>> = Vec::new();
+        for (name, rest) in lacquer_filters::names(&list) {
+            if self.task.ws.alloc(FILTER_COST).is_err() {
+                return false;
+            }
+            match name {
+                b"gunzip" if has_body => {
+                    self.task.services.counters().n_gunzip.add(1);
+                    self.bereq_headers().unset(h::CONTENT_ENCODING);
+                    upload.chunked = true;
+                    filters.push(Box::new(Gunzip::for_delivery()));
+                }
+                b"range" => {
+                    self.task.log.put(Tag::Error, b"range can only be used on the client side");
+                }
+                // A request's body was not searched for ESI before.
+                b"gunzip" | b"esi" => {}
+                _ => {
+                    self.task.log.put(Tag::Error, crate::req_filters::unknown(rest).as_bytes());
+                    return false;
+                }
+            }
+        }
+        upload.chain = Chain::new(filters, self.task.params.gzip_buffer);
+        true
+    }
+
+    /// Sends the request's body, if it has one.
+    pub(super) async fn send_body(&mut self, tx: &TxHalf, mut upload: Upload) -> io::Result<()> {
+        let result = if let Some(body) = self.cached_body.clone() {
+            upload.object(tx, &body).await
+        } else if let Some(mut body) = self.client_body.take() {
+            let result = self.forward_body(&mut body, tx, &mut upload).await;
+            self.client_body = Some(body);
+            result
+        } else {
+            Ok(())
+        };
+        self.account.bereq_body += upload.sent;
+        self.task.log_filtered_out(&upload.chain.report());
+        self.task.log_sent("V1B", upload.pieces, upload.sent);
+        result
+    }
+
+    /// Forwards the client's body as it arrives. It can be read only once.
+    async fn forward_body(&mut self, body: &mut ReqBody, tx: &TxHalf, upload: &mut Upload) -> io::Result<()> {
+        self.no_retry = Some("req.body not cached");
+        self.events.reads_body.set(true);
+        let params = self.task.params.clone();
+        loop {
+            let piece = match body.next(&params).await {
+                Ok(piece) => piece,
+                Err(fault) => {
+                    // The log of the request records the fault.
+                    body.fail(fault);
+                    self.fetch_error("req.body read error: 0 (Success)");
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+            };
+            if piece.is_empty() {
+                return upload.end(tx).await;
+            }
+            upload.push(tx, piece).await?;
+        }
+    }
+}

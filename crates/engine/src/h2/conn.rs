@@ -1,0 +1,278 @@
+//! State that the streams of one connection share: their list, and the connection's windows, limits and end. Sending
+//! is in [`super::sending`].
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Waker};
+
+use lacquer_h2::flow::{INITIAL_WINDOW, ReceiveWindow, SendWindow};
+use lacquer_h2::frame::{self, FrameHeader, Kind};
+use lacquer_h2::rules::{RapidReset, Rules};
+use lacquer_h2::settings::Settings;
+use lacquer_h2::{Error, Fault, Note};
+use lacquer_net::ClientSocket;
+use lacquer_params::Params;
+use lacquer_shm::{Tag, Vxid};
+use lacquer_vcl_runtime::H2Setting;
+
+use super::output::Output;
+use crate::account::Account;
+use crate::services::Services;
+use crate::session::Sess;
+
+/// A stream, as its connection sees it.
+pub trait Member: Any {
+    /// Wakes the tasks that wait for the stream.
+    fn wake(&self);
+}
+
+pub struct Conn {
+    pub services: Rc<Services>,
+    pub sess: Rc<Sess>,
+    pub vxid: Vxid,
+    pub output: Output,
+    error: Cell<Option<Error>>,
+    /// The streams, ordered by their numbers, which only rise.
+    streams: RefCell<Vec<(u32, Rc<dyn Member>)>>,
+    /// Streams that wait for a window.
+    waiting: Cell<u32>,
+    pub send_window: Cell<SendWindow>,
+    pub recv_window: Cell<ReceiveWindow>,
+    pub local: Settings,
+    pub remote: Cell<Settings>,
+    pub rules: RefCell<Rules>,
+    pub goaway: Cell<bool>,
+    pub resets: RefCell<RapidReset>,
+    /// The last stream that we reset; 0 if none was.
+    pub last_reset: Cell<u32>,
+    pub account: Cell<Account>,
+    waker: RefCell<Option<Waker>>,
+    /// The connection's own task is running, so it need not be woken.
+    attended: Cell<bool>,
+}
+
+impl Conn {
+    pub fn new(services: Rc<Services>, sess: Rc<Sess>, tx: Rc<ClientSocket>, params: &Params) -> Conn {
+        let local = local_settings(params);
+        let remote = Settings::DEFAULT;
+        Conn {
+            vxid: Vxid::client(sess.vxid),
+            resets: RefCell::new(RapidReset::new(
+                params.h2_rapid_reset,
+                u64::from(params.h2_rapid_reset_limit),
+                params.h2_rapid_reset_period,
+                sess.opened,
+            )),
+            last_reset: Cell::new(0),
+            services,
+            sess,
+            output: Output::new(tx),
+            error: Cell::new(None),
+            streams: RefCell::default(),
+            waiting: Cell::new(0),
+            send_window: Cell::new(SendWindow::new(INITIAL_WINDOW)),
+            recv_window: Cell::new(ReceiveWindow::new(INITIAL_WINDOW)),
+            local,
+            remote: Cell::new(remote),
+            rules: RefCell::new(Rules::new(local.max_concurrent_streams)),
+            goaway: Cell::new(false),
+            account: Cell::default(),
+            waker: RefCell::default(),
+            attended: Cell::new(false),
+        }
+    }
+
+    pub fn log(&self, tag: Tag, text: std::fmt::Arguments<'_>) {
+        self.services.log().write_fmt(tag, self.vxid, text);
+    }
+
+    /// Logs a record of the protocol's rules, if it belongs to the session.
+    pub fn note(&self, note: &Note) {
+        let tag = match note.tag {
+            lacquer_h2::Tag::Debug => Tag::Debug,
+            lacquer_h2::Tag::SessError => Tag::SessError,
+            _ => Tag::BogoHeader,
+        };
+        self.services.log().write(tag, self.vxid, note.text.as_bytes());
+    }
+
+    /// Logs the reason for a fault and returns its error, which ends the stream or the connection.
+    pub fn told(&self, fault: &Fault) -> Error {
+        if let Some(note) = &fault.note {
+            self.note(note);
+        }
+        fault.error
+    }
+
+    // The end.
+
+    pub fn error(&self) -> Option<Error> {
+        self.error.get()
+    }
+
+    /// Ends the whole connection with this error, unless it is ending for another.
+    pub fn fail(&self, error: Error) {
+        if self.error.get().is_none() {
+            self.error.set(Some(error));
+        }
+        self.wake();
+        self.wake_streams();
+    }
+
+    /// Counts a received frame: its header and overhead belong to no stream.
+    pub fn received(&self, header: &FrameHeader, payload: &[u8]) {
+        let log = self.services.log();
+        if !(log.is_masked(Tag::H2RxHdr) && log.is_masked(Tag::H2RxBody)) {
+            log.write_binary(Tag::H2RxHdr, self.vxid, &header.bytes());
+            if !payload.is_empty() {
+                log.write_binary(Tag::H2RxBody, self.vxid, payload);
+            }
+            self.log(Tag::Debug, format_args!("H2RXF {}", header.describe(payload)));
+        }
+        let mut account = self.account.get();
+        account.req_header += frame::HEADER_LEN as u64;
+        if header.kind().is_none_or(Kind::is_overhead) {
+            account.req_body += u64::from(header.len);
+        }
+        self.account.set(account);
+    }
+
+    // Wake-ups.
+
+    pub fn register(&self, cx: &Context<'_>) {
+        let mut waker = self.waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|w| w.will_wake(cx.waker())) {
+            *waker = Some(cx.waker().clone());
+        }
+    }
+
+    /// Wakes the connection's own task.
+    pub fn wake(&self) {
+        if self.attended.get() {
+            return;
+        }
+        if let Some(waker) = self.waker.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+
+    pub fn attend(&self, attended: bool) {
+        self.attended.set(attended);
+    }
+
+    pub fn wake_streams(&self) {
+        for (_, stream) in self.streams.borrow().iter() {
+            stream.wake();
+        }
+    }
+
+    // The session's own limits, for module h2.
+
+    pub fn limit(&self, which: H2Setting) -> f64 {
+        let resets = self.resets.borrow();
+        match which {
+            H2Setting::RapidReset => resets.threshold,
+            H2Setting::RapidResetLimit => resets.limit,
+            H2Setting::RapidResetPeriod => resets.period,
+            H2Setting::RapidResetBudget => resets.budget,
+        }
+    }
+
+    pub fn set_limit(&self, which: H2Setting, value: f64, now: f64) {
+        let mut resets = self.resets.borrow_mut();
+        match which {
+            H2Setting::RapidReset => resets.threshold = value,
+            H2Setting::RapidResetLimit => resets.limit = value,
+            H2Setting::RapidResetPeriod => resets.period = value,
+            H2Setting::RapidResetBudget => return,
+        }
+        resets.restart(now);
+    }
+
+    // Streams.
+
+    pub fn stream(&self, id: u32) -> Option<Rc<dyn Member>> {
+        let streams = self.streams.borrow();
+        let at = streams.binary_search_by_key(&id, |(number, _)| *number).ok()?;
+        Some(streams[at].1.clone())
+    }
+
+    pub fn each_stream(&self, mut work: impl FnMut(&dyn Member)) {
+        self.streams.borrow().iter().for_each(|(_, stream)| work(&**stream));
+    }
+
+    pub fn enter(&self, id: u32, stream: Rc<dyn Member>) {
+        self.streams.borrow_mut().push((id, stream));
+    }
+
+    pub fn leave(&self, id: u32) {
+        let mut streams = self.streams.borrow_mut();
+        if let Ok(at) = streams.binary_search_by_key(&id, |(number, _)| *number) {
+            streams.remove(at);
+        }
+        if streams.is_empty() {
+            drop(streams);
+            self.wake();
+        }
+    }
+
+    /// Drops the streams, which refer to the connection, when its session ends.
+    pub fn release_streams(&self) {
+        let streams = self.streams.take();
+        drop(streams);
+    }
+
+    pub fn streams(&self) -> usize {
+        self.streams.borrow().len()
+    }
+
+    /// Returns whether so many requests are at work, reset ones included, that no more should begin.
+    pub fn is_crowded(&self) -> bool {
+        self.streams() >= 2 * self.local.max_concurrent_streams.max(50) as usize
+    }
+
+    pub fn count_waiting(&self, more: i32) {
+        self.waiting.set(self.waiting.get().saturating_add_signed(more));
+    }
+
+    /// Takes credit for so many bytes of body from the connection's window.
+    pub fn charge(&self, bytes: usize) {
+        let mut window = self.send_window.get();
+        window.charge(bytes);
+        self.send_window.set(window);
+    }
+
+    /// Returns unused credit to the connection's window, and wakes the streams that wait for it.
+    pub fn uncharge(&self, bytes: usize) {
+        let mut window = self.send_window.get();
+        window.adjust(bytes as i64);
+        self.send_window.set(window);
+        self.wake_streams();
+    }
+
+    /// Returns whether all streams wait for windows that the client does not open.
+    pub fn is_bankrupt(&self) -> bool {
+        self.rules.borrow().open <= self.waiting.get()
+    }
+
+    /// Logs the last records, and counts the bytes of frames that belong to no request.
+    pub fn finish(&self) {
+        let account = self.account.get();
+        let [header, body, request, sent_header, sent_body, response] = account.numbers();
+        let text = format_args!("{header} {body} {request} {sent_header} {sent_body} {response}");
+        self.log(Tag::ReqAcct, text);
+        account.count(self.services.counters());
+    }
+}
+
+fn local_settings(params: &Params) -> Settings {
+    Settings {
+        header_table_size: params.h2_header_table_size as u32,
+        max_concurrent_streams: params.h2_max_concurrent_streams,
+        initial_window_size: params.h2_initial_window_size as u32,
+        max_frame_size: params.h2_max_frame_size as u32,
+        max_header_list_size: params.http_req_size as u32,
+        ..Settings::DEFAULT
+    }
+}

@@ -1,0 +1,258 @@
+//! The frames that a connection sends. They are gathered and leave together. The task that has the turn writes the
+//! gathered frames before its own.
+
+use std::io;
+use std::task::Context;
+
+use lacquer_h2::frame::{self, FrameHeader, Kind, flag};
+use lacquer_h2::{Error, Reason};
+use lacquer_net::{TxHalf, advance};
+use lacquer_shm::Tag;
+use lacquer_sources::clock::{self, Instant};
+
+use super::conn::Conn;
+use super::output::{Flush, Gathered, SendLimits};
+
+/// The number of gathered bytes above which streams wait before they add more.
+const GATHERED_MAX: usize = 64 * 1024;
+/// The number of DATA frames in one write.
+const BATCH: usize = 4;
+/// The number of parts of one write: the frames gathered before, each frame's header and payload, and the end of the
+/// stream.
+const PARTS: usize = 2 * BATCH + 2;
+
+/// The reason for which a write ended early.
+enum Unsent {
+    Io(io::Error),
+    /// The time limit of this parameter is over.
+    Late(&'static str),
+}
+
+impl From<io::Error> for Unsent {
+    fn from(e: io::Error) -> Unsent {
+        Unsent::Io(e)
+    }
+}
+
+impl Conn {
+    pub fn tx(&self) -> &TxHalf {
+        &self.output.tx
+    }
+
+    /// Returns the number of DATA frames that were sent since the last call.
+    pub fn take_progress(&self) -> u32 {
+        self.output.progress.replace(0)
+    }
+
+    /// Adds frames to those that wait. They are sent before anything that is added later.
+    pub fn queue(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.output.broken.get() {
+            return;
+        }
+        let mut gathered = self.output.gathered.borrow_mut();
+        if gathered.bytes.capacity() == 0 {
+            gathered.bytes = self.services.http2().buffers.output.take();
+        }
+        let from = gathered.bytes.len();
+        write(&mut gathered.bytes);
+        for (header, payload) in frame::split(&gathered.bytes[from..]) {
+            self.count_sent(&header);
+            self.log_sent(&header, payload);
+        }
+        drop(gathered);
+        self.wake();
+    }
+
+    fn count_sent(&self, header: &FrameHeader) {
+        let mut account = self.account.get();
+        account.resp_header += frame::HEADER_LEN as u64;
+        if header.kind().is_some_and(Kind::is_overhead) {
+            account.resp_body += u64::from(header.len);
+        }
+        let is_data = u32::from(header.number == Kind::Data as u8);
+        self.output.progress.set(self.output.progress.get().saturating_add(is_data));
+        self.account.set(account);
+    }
+
+    fn log_sent(&self, header: &FrameHeader, payload: &[u8]) {
+        let log = self.services.log();
+        log.write_binary(Tag::H2TxHdr, self.vxid, &header.bytes());
+        if !payload.is_empty() {
+            log.write_binary(Tag::H2TxBody, self.vxid, payload);
+        }
+    }
+
+    pub fn reset_stream(&self, stream: u32, error: Error) {
+        self.last_reset.set(stream);
+        self.log(Tag::Debug, format_args!("H2: stream {stream}: {}", error.text()));
+        self.queue(|out| frame::rst_stream(out, stream, error.code()));
+    }
+
+    /// Returns whether this stream is the last one that this side reset.
+    pub fn was_reset(&self, stream: u32) -> bool {
+        stream != 0 && self.last_reset.get() == stream
+    }
+
+    /// Returns the longest payload that the client accepts.
+    pub fn max_frame(&self) -> usize {
+        (self.remote.get().max_frame_size as usize).max(1)
+    }
+
+    /// Returns whether so many bytes wait to be sent that nothing should be added.
+    pub fn is_clogged(&self) -> bool {
+        self.output.gathered.borrow().rest().len() >= GATHERED_MAX
+    }
+
+    /// Returns the number of bytes of frames that wait.
+    pub fn gathered(&self) -> usize {
+        self.output.gathered.borrow().rest().len()
+    }
+
+    /// Returns the number of bytes that the socket took so far.
+    pub fn taken(&self) -> u64 {
+        self.output.taken.get()
+    }
+
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.output.gathered.borrow().rest().len() + bytes < GATHERED_MAX
+    }
+
+    /// Sends the frames that wait, as far as the socket takes them and no other task is sending.
+    pub fn poll_flush(&self, cx: &mut Context<'_>) -> Flush {
+        loop {
+            if self.output.gathered.borrow().rest().is_empty() || self.output.broken.get() {
+                return Flush::Done;
+            }
+            let Ok(_turn) = self.output.turn.try_lock() else { return Flush::Others };
+            let mut gathered = self.output.gathered.borrow_mut();
+            match self.output.tx.try_write(gathered.rest()) {
+                Ok(n) => {
+                    self.output.taken.set(self.output.taken.get() + n as u64);
+                    gathered.sent += n;
+                    if gathered.rest().is_empty() {
+                        gathered.clear(&self.services.http2().buffers);
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    if self.output.tx.poll_writable(cx).is_pending() {
+                        return Flush::Blocked;
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => {
+                    drop(gathered);
+                    self.write_failed(0, &Unsent::Io(e));
+                }
+            }
+        }
+    }
+
+    /// Ends the connection after a failed write.
+    fn write_failed(&self, stream: u32, why: &Unsent) {
+        match why {
+            Unsent::Late(limit) => self.log(Tag::SessError, format_args!("H2: stream {stream}: Hit {limit}")),
+            Unsent::Io(e) => {
+                let errno = e.raw_os_error().unwrap_or(0);
+                self.log(Tag::Debug, format_args!("H2: stream {stream}: write error s=-1 errno={errno}"));
+            }
+        }
+        self.output.broken.set(true);
+        self.fail(Error::Connection(Reason::ProtocolError));
+    }
+
+    /// Ends the connection, because the client did not take the bytes that wait within this parameter's limit.
+    pub fn stalled(&self, limit: &'static str) {
+        self.write_failed(0, &Unsent::Late(limit));
+    }
+
+    /// Sends frames of one stream's body from storage, after all frames that were gathered before. Sends as
+    /// much of `data` as fits one write and returns its length. With `end`, the last byte ends the stream.
+    pub async fn send_data(
+        &self,
+        stream: u32,
+        data: &[u8],
+        end: bool,
+        limits: SendLimits,
+    ) -> Result<usize, ()> {
+        let _turn = self.output.turn.lock().await;
+        if self.output.broken.get() {
+            return Err(());
+        }
+        let max = self.max_frame();
+        let len = data.len().min(max * BATCH);
+        let ends = end && len == data.len();
+        let mut headers = [[0u8; frame::HEADER_LEN]; BATCH];
+        let mut parts: [&[u8]; PARTS] = [&[]; PARTS];
+        let announce = |flags: u8, piece: &[u8]| {
+            let header = FrameHeader::new(Kind::Data, flags, stream, piece.len());
+            self.count_sent(&header);
+            self.log_sent(&header, piece);
+            header.bytes()
+        };
+        for (piece, place) in data[..len].chunks(max).zip(&mut headers) {
+            *place = announce(0, piece);
+        }
+        let last = if ends { announce(flag::END_STREAM, &[]) } else { [0; frame::HEADER_LEN] };
+        let before = std::mem::take(&mut *self.output.gathered.borrow_mut());
+        parts[0] = before.rest();
+        for (at, (piece, header)) in data[..len].chunks(max).zip(&headers).enumerate() {
+            parts[1 + 2 * at] = header;
+            parts[2 + 2 * at] = piece;
+        }
+        if ends {
+            parts[PARTS - 1] = &last;
+        }
+        let written = self.write_parts(&mut parts, limits).await;
+        self.give_back(before);
+        match written {
+            Ok(()) => Ok(len),
+            Err(e) => {
+                self.write_failed(stream, &e);
+                Err(())
+            }
+        }
+    }
+
+    /// Gives the buffer of sent frames back. The connection's own task sends the frames that were gathered meanwhile.
+    fn give_back(&self, mut sent: Gathered) {
+        sent.clear(&self.services.http2().buffers);
+        self.wake();
+    }
+
+    async fn write_parts(&self, parts: &mut [&[u8]], limits: SendLimits) -> Result<(), Unsent> {
+        while parts.iter().any(|part| !part.is_empty()) {
+            match self.output.tx.try_write_parts(parts.iter().copied()) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+                Ok(n) => {
+                    self.output.taken.set(self.output.taken.get() + n as u64);
+                    advance(parts, n);
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable(limits).await?,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+
+    async fn writable(&self, limits: SendLimits) -> Result<(), Unsent> {
+        let idle = Instant::now() + clock::seconds(clock::limit(limits.idle));
+        let (until, limit) = match limits.by {
+            Some(by) if by < idle => (by, "send_timeout"),
+            _ => (idle, "idle_send_timeout"),
+        };
+        match tokio::time::timeout_at(until, self.output.tx.writable()).await {
+            Ok(done) => Ok(done?),
+            Err(_) => Err(Unsent::Late(limit)),
+        }
+    }
+
+    /// Waits until frames may be added again.
+    pub async fn room(&self, stream: u32, limits: SendLimits) -> Result<(), ()> {
+        while self.is_clogged() {
+            // A write without body sends the gathered frames first.
+            self.send_data(stream, &[], false, limits).await?;
+        }
+        if self.output.broken.get() { Err(()) } else { Ok(()) }
+    }
+}

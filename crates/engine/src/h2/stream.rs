@@ -1,0 +1,332 @@
+//! One stream: the state that its request and its connection share. The request reads its body here and waits
+//! here for windows. The connection's own task adds the bytes that the client sends.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use lacquer_h2::stream::{State, Stream as Protocol};
+use lacquer_h2::{Error, Reason, frame};
+use lacquer_params::Params;
+use lacquer_shm::Tag;
+use lacquer_sources::clock::{self, Instant};
+
+use super::conn::{Conn, Member};
+use super::intake::Intake;
+use super::output::SendLimits;
+
+/// The error of a stream that ended before its request. The stream records the reason.
+#[derive(Clone, Copy, Debug)]
+pub struct Gone;
+
+pub struct Stream {
+    pub id: u32,
+    pub conn: Rc<Conn>,
+    pub t_first: f64,
+    error: Cell<Option<Error>>,
+    /// The client reset it.
+    cancelled: Cell<bool>,
+    /// The state of the stream by the rules of the protocol.
+    pub proto: RefCell<Protocol>,
+    /// The stream counts as one of the open ones.
+    counted: Cell<bool>,
+    intake: RefCell<Option<Intake>>,
+    /// Wakers for the body, for a window, and for the end of the stream.
+    reader: RefCell<Option<Waker>>,
+    sender: RefCell<Option<Waker>>,
+    watcher: RefCell<Option<Waker>>,
+    /// The time by which the response must be sent.
+    pub send_by: Cell<Option<Instant>>,
+    /// The parameter whose limit ended the response.
+    limit_hit: Cell<Option<&'static str>>,
+}
+
+impl Member for Stream {
+    fn wake(&self) {
+        for waker in [&self.reader, &self.sender, &self.watcher] {
+            if let Some(waker) = waker.borrow_mut().take() {
+                waker.wake();
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// Opens a stream and adds it to the connection's.
+    pub fn open(conn: &Rc<Conn>, id: u32, t_first: f64) -> Rc<Stream> {
+        let stream = Rc::new(Stream {
+            id,
+            conn: conn.clone(),
+            t_first,
+            error: Cell::new(None),
+            cancelled: Cell::new(false),
+            proto: RefCell::new(Protocol::open(
+                id,
+                conn.local.initial_window_size,
+                conn.remote.get().initial_window_size,
+            )),
+            counted: Cell::new(true),
+            intake: RefCell::default(),
+            reader: RefCell::default(),
+            sender: RefCell::default(),
+            watcher: RefCell::default(),
+            send_by: Cell::new(None),
+            limit_hit: Cell::new(None),
+        });
+        conn.enter(id, stream.clone());
+        stream
+    }
+
+    /// Returns the connection's stream of this number.
+    pub fn find(conn: &Conn, id: u32) -> Option<Rc<Stream>> {
+        let stream: Rc<dyn Any> = conn.stream(id)?;
+        stream.downcast().ok()
+    }
+
+    /// Calls a function with each of the connection's streams.
+    pub fn each(conn: &Conn, mut work: impl FnMut(&Stream)) {
+        conn.each_stream(|stream| {
+            let stream: &dyn Any = stream;
+            stream.downcast_ref().into_iter().for_each(&mut work);
+        });
+    }
+
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.conn.tx().as_fd()
+    }
+
+    /// Returns the error that ended the stream or the connection, if one did.
+    pub fn error(&self) -> Option<Error> {
+        self.error.get().or_else(|| self.conn.error())
+    }
+
+    pub fn fail(&self, error: Error) {
+        if self.error.get().is_none() {
+            self.error.set(Some(error));
+        }
+        self.wake();
+    }
+
+    /// Waits until the stream or the connection has ended.
+    pub async fn gone(&self) {
+        std::future::poll_fn(|cx| {
+            if self.error().is_some() {
+                return Poll::Ready(());
+            }
+            *self.watcher.borrow_mut() = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Removes the stream from the count of open streams.
+    pub fn discount(&self) {
+        if self.counted.replace(false) {
+            self.conn.rules.borrow_mut().close_one();
+        }
+    }
+
+    /// Returns whether the response is fully queued, or was cancelled.
+    pub fn is_answered(&self) -> bool {
+        !self.counted.get()
+    }
+
+    /// Ends the stream with its request. A fetch that still forwards the body gets no more of it.
+    pub fn close(&self) {
+        self.discount();
+        self.fail(Error::Stream(Reason::StreamClosed));
+        self.intake.borrow_mut().take();
+        self.conn.leave(self.id);
+    }
+
+    /// Ends a stream that the client has reset.
+    pub fn cancel(&self, error: Error) {
+        self.cancelled.set(true);
+        self.kill(error);
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.get()
+    }
+
+    /// Ends a stream that the client has reset, or whose connection ends.
+    pub fn kill(&self, error: Error) {
+        let state = self.proto.borrow().state.number();
+        self.conn.log(Tag::Debug, format_args!("KILL st={} state={state} sched=1", self.id));
+        self.discount();
+        self.fail(error);
+    }
+
+    /// Resets the stream.
+    pub fn reset(&self, error: Error) {
+        self.fail(error);
+        self.discount();
+        self.conn.reset_stream(self.id, error);
+    }
+
+    // The request's body.
+
+    pub fn has_ended(&self) -> bool {
+        self.proto.borrow().state >= State::HalfClosedRemote
+    }
+
+    /// Records that the client has sent its whole request.
+    pub fn end(&self) {
+        if let Some(intake) = self.intake.borrow_mut().as_mut() {
+            intake.end();
+        }
+        self.wake();
+    }
+
+    /// Keeps a piece of body until the request reads it; false if there is no room.
+    pub fn take_in(&self, data: &[u8], end: bool) -> bool {
+        let mut intake = self.intake.borrow_mut();
+        if intake.is_none() {
+            let first = if end { data.len() } else { super::intake::PIECE };
+            *intake = Intake::begin(&self.conn.services, first);
+        }
+        let kept = intake.as_mut().is_some_and(|intake| intake.append(&self.conn.services, data));
+        drop(intake);
+        self.wake();
+        kept
+    }
+
+    /// Returns the number of bytes of body that were received and not read.
+    pub fn held(&self) -> u64 {
+        self.intake.borrow().as_ref().map_or(0, Intake::held)
+    }
+
+    /// Waits for bytes of the body and returns how many were read; 0 is the end of the body.
+    pub async fn read(&self, buffer: &mut [u8]) -> Result<usize, Gone> {
+        std::future::poll_fn(|cx| self.poll_read(cx, buffer)).await
+    }
+
+    fn poll_read(&self, cx: &Context<'_>, buffer: &mut [u8]) -> Poll<Result<usize, Gone>> {
+        if self.error().is_some() {
+            return Poll::Ready(Err(Gone));
+        }
+        let n = self.intake.borrow_mut().as_mut().map_or(0, |intake| intake.read(buffer));
+        if n > 0 {
+            self.widen();
+            return Poll::Ready(Ok(n));
+        }
+        if self.has_ended() {
+            self.intake.borrow_mut().take();
+            return Poll::Ready(Ok(0));
+        }
+        *self.reader.borrow_mut() = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Returns whether the whole body was received and read.
+    pub fn is_drained(&self) -> bool {
+        self.has_ended() && self.held() == 0
+    }
+
+    /// Opens the client's window by the number of bytes that were read.
+    fn widen(&self) {
+        let params = self.conn.services.params();
+        if self.has_ended() {
+            return;
+        }
+        let room = u64::from(self.conn.local.initial_window_size).saturating_sub(self.held()) as u32;
+        let (low, step) = (params.h2_rx_window_low_water as u32, params.h2_rx_window_increment as u32);
+        let more = self.proto.borrow_mut().receive.refill_within(low, step, room);
+        if more > 0 {
+            self.conn.queue(|out| frame::window_update(out, self.id, more));
+        }
+    }
+
+    /// Discards the rest of the body, which is not needed or does not come.
+    pub fn refuse_body(&self) {
+        if self.error().is_none() {
+            self.reset(Error::Stream(Reason::RefusedStream));
+        }
+    }
+
+    // The response.
+
+    /// Waits until the windows are open, and takes up to `wanted` bytes of credit.
+    pub async fn window(&self, wanted: usize) -> Result<usize, Gone> {
+        if self.error().is_some() {
+            return Err(Gone);
+        }
+        if self.credit() == 0 {
+            Box::pin(self.wait_for_window()).await?;
+        }
+        let taken = self.credit().min(wanted);
+        self.proto.borrow_mut().send.charge(taken);
+        self.conn.charge(taken);
+        Ok(taken)
+    }
+
+    /// Gives unused credit back to the windows.
+    pub fn return_window(&self, unused: usize) {
+        if unused > 0 {
+            self.proto.borrow_mut().send.adjust(unused as i64);
+            self.conn.uncharge(unused);
+        }
+    }
+
+    fn credit(&self) -> usize {
+        self.proto.borrow().send.available().min(self.conn.send_window.get().available())
+    }
+
+    async fn wait_for_window(&self) -> Result<(), Gone> {
+        self.conn.count_waiting(1);
+        let patience = clock::limit(self.conn.services.params().h2_window_timeout);
+        let by = Instant::now() + clock::seconds(patience);
+        let until = self.send_by.get().map_or(by, |send_by| send_by.min(by));
+        let windows = std::future::poll_fn(|cx| {
+            if self.error().is_some() || self.credit() > 0 {
+                return Poll::Ready(());
+            }
+            *self.sender.borrow_mut() = Some(cx.waker().clone());
+            Poll::Pending
+        });
+        let opened = tokio::time::timeout_at(until, windows).await.is_ok();
+        if !opened && self.error().is_none() {
+            self.give_up(Instant::now() >= by);
+        }
+        self.conn.count_waiting(-1);
+        if self.error().is_some() { Err(Gone) } else { Ok(()) }
+    }
+
+    /// Fails if the client has exceeded the time for the whole response.
+    pub fn check_time(&self) -> Result<(), Gone> {
+        if self.send_by.get().is_none_or(|by| Instant::now() < by) {
+            return Ok(());
+        }
+        self.give_up(false);
+        Err(Gone)
+    }
+
+    /// Ends a response whose client opens no window, or takes too long.
+    fn give_up(&self, window: bool) {
+        let (id, conn) = (self.id, &self.conn);
+        self.limit_hit.set(Some(if window { "h2_window_timeout" } else { "send_timeout" }));
+        if !window {
+            conn.log(Tag::Debug, format_args!("H2: stream {id}: Hit send_timeout"));
+            return self.reset(Error::Stream(Reason::Cancel));
+        }
+        conn.log(Tag::Debug, format_args!("H2: stream {id}: Hit h2_window_timeout"));
+        if conn.is_bankrupt() {
+            conn.log(Tag::SessError, format_args!("H2: window bankrupt"));
+            self.fail(Error::Connection(Reason::Bankrupt));
+            return conn.fail(Error::Connection(Reason::Bankrupt));
+        }
+        self.reset(Error::Stream(Reason::BrokeWindow));
+    }
+
+    /// Returns the time limits for the client to take this response.
+    pub fn limits(&self, params: &Params) -> SendLimits {
+        SendLimits { idle: self.conn.sess.send_idle_limit(params), by: self.send_by.get() }
+    }
+
+    /// Returns the parameter whose limit ended the response, if one did.
+    pub fn limit_hit(&self) -> Option<&'static str> {
+        self.limit_hit.get()
+    }
+}

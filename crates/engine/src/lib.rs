@@ -1,0 +1,61 @@
+//! The engine: clients' requests and fetches from origins, as the steps of VCL's flow chart.
+//!
+//! A client's request is [`client::Req`], a fetch [`fetch::Fetch`]. What both use of their reactor is [`Services`], what
+//! all reactors share is [`Shared`]. All unsafe code of the crate is in `stable_values`.
+#![deny(unsafe_code)]
+
+mod account;
+mod addresses;
+mod admission;
+pub mod backends;
+mod ban_subjects;
+pub mod bans;
+pub mod client;
+mod client_transport;
+mod exit;
+pub mod faults;
+pub mod fetch;
+pub mod h2;
+mod init_host;
+pub mod knobs;
+mod live_params;
+mod makers;
+mod object_attributes;
+mod origin_slot;
+pub mod origin_watch;
+pub mod pool_counters;
+mod probes;
+mod purge;
+mod recycle_pool;
+mod req_body;
+mod req_filters;
+mod sender;
+mod services;
+mod session;
+mod shared;
+mod slices;
+mod stable_values;
+mod stevedores;
+mod surplus;
+mod task;
+mod transaction_buffers;
+mod transaction_slot;
+pub mod turn;
+mod vars;
+pub mod vcl_table;
+mod vxids;
+mod watched;
+
+pub use account::Account;
+pub use client_transport::ClientTransport;
+pub use init_host::InitHost;
+pub use makers::MAKERS;
+pub use req_body::ReqBody;
+pub use sender::write_message;
+pub use services::{Makers, Services};
+pub use session::{Sess, count_close};
+pub use shared::{Names, Setup, Shared};
+pub use transaction_buffers::TransactionBuffers;
+pub use transaction_slot::TransactionSlot;
+pub use vxids::vxid_of;
+pub use watched::{Watched, watched};

@@ -1,0 +1,59 @@
+//! The watcher of a reactor's idle origin connections. It closes those that the origin closed or that were
+//! idle for too long, and notices surplus bytes when they arrive.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use crate::services::Services;
+use crate::surplus;
+
+/// The longest time between two rounds.
+const ROUND: Duration = Duration::from_millis(500);
+/// The shortest time between two rounds, and the addition for each connection. Rounds take a small share of
+/// the reactor's time.
+const PAUSE: Duration = Duration::from_millis(1);
+const PAUSE_EACH: Duration = Duration::from_micros(200);
+
+pub async fn watch(services: Rc<Services>) {
+    let mut counted = 0;
+    loop {
+        let mut kept = None;
+        let woken = poll_fn(|cx| match kept {
+            None => {
+                kept = Some(round(&services, &mut counted, cx));
+                Poll::Pending
+            }
+            // The task is also polled for the timer. An extra round costs little.
+            Some(_) => Poll::Ready(()),
+        });
+        let _ = timeout(ROUND, woken).await;
+        let kept = u32::try_from(kept.unwrap_or_default()).unwrap_or(u32::MAX);
+        sleep(PAUSE + PAUSE_EACH * kept).await;
+    }
+}
+
+/// Checks all idle connections and returns the number of those that stay. `counted` is the number that the
+/// counter shows.
+fn round(services: &Services, counted: &mut usize, cx: &mut Context<'_>) -> usize {
+    let params = services.params();
+    let (limit, quiet) = (params.backend_idle_timeout, surplus::quiet_time(&params));
+    let tended = services.pools().tend(services.id(), limit, quiet, cx);
+    for found in &tended.surplus {
+        surplus::found_idle(services, found);
+    }
+    surplus::drop_objects(services, tended.doubtful.iter());
+    let before = std::mem::replace(counted, tended.kept);
+    let waiter = &services.pool_counters().waiter;
+    waiter.conns.add(tended.kept.saturating_sub(before) as u64);
+    waiter.conns.sub(before.saturating_sub(tended.kept) as u64);
+    waiter.remclose.add(tended.gone);
+    waiter.timeout.add(tended.old);
+    if before != tended.kept || tended.gone + tended.old > 0 {
+        services.flush_counters();
+    }
+    tended.kept
+}

@@ -1,0 +1,116 @@
+//! The probe of an origin: its history, and the health that follows from it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use lacquer_net::probe::{Attempt, Fact, History, Settings, Wanted};
+use lacquer_vcl::Text;
+use lacquer_vcl::program::Probe;
+use parking_lot::Mutex;
+use tokio::task::AbortHandle;
+
+/// The health of an origin after a probe.
+pub struct Conclusion {
+    pub is_sick: bool,
+    /// The health has changed.
+    pub has_changed: bool,
+    /// The last probes as bits, for the counter.
+    pub happy: u64,
+    /// The text for the log.
+    pub text: String,
+}
+
+pub struct Prober {
+    settings: Settings,
+    request: Vec<u8>,
+    history: Mutex<History>,
+    sick: AtomicBool,
+    /// The time of the last change between sick and healthy, as the bits of a double.
+    changed: AtomicU64,
+    task: Mutex<Option<AbortHandle>>,
+}
+
+impl Prober {
+    pub fn new(probe: &Probe, host: &Text, now: f64) -> Prober {
+        let settings = Settings::new(Wanted {
+            timeout: probe.timeout,
+            interval: probe.interval,
+            window: probe.window,
+            threshold: probe.threshold,
+            initial: probe.initial,
+            status: probe.expected_response,
+            expect_close: probe.expect_close,
+        });
+        let request = probe.request.clone().unwrap_or_else(|| {
+            let url = probe.url.as_deref().unwrap_or(b"/");
+            let parts = [b"GET ", url, b" HTTP/1.1\r\nHost: ", host, b"\r\nConnection: close\r\n\r\n"];
+            parts.concat().into()
+        });
+        Prober {
+            history: Mutex::new(History::new(&settings)),
+            settings,
+            request: request.0,
+            sick: AtomicBool::new(false),
+            changed: AtomicU64::new(now.to_bits()),
+            task: Mutex::new(None),
+        }
+    }
+
+    pub fn is_sick(&self) -> bool {
+        self.sick.load(Ordering::Relaxed)
+    }
+
+    pub fn changed(&self) -> f64 {
+        f64::from_bits(self.changed.load(Ordering::Relaxed))
+    }
+
+    /// Returns the text for `backend.list`.
+    pub fn list(&self, details: bool, json: bool) -> String {
+        let history = self.history.lock();
+        let (good, window) = (history.good, self.settings.window);
+        let word = if self.is_sick() { "sick" } else { "healthy" };
+        match (details, json) {
+            (false, false) => format!("{good}/{window}\t{word}"),
+            (false, true) => format!("[{good}, {window}, \"{word}\"]"),
+            (true, false) => history.details(&self.settings),
+            (true, true) => history.json(&self.settings),
+        }
+    }
+
+    pub fn add(&self, attempt: &Attempt) {
+        self.history.lock().add(attempt, &self.settings);
+    }
+
+    /// Clears the history.
+    pub fn reset(&self) {
+        *self.history.lock() = History::new(&self.settings);
+    }
+
+    /// Returns the health that follows from the history.
+    pub fn conclude(&self, now: f64) -> Conclusion {
+        let (is_sick, happy, text) = {
+            let history = self.history.lock();
+            let is_sick = history.is_sick(&self.settings);
+            (is_sick, history.map(Fact::Happy), history.log_text(&self.settings))
+        };
+        let has_changed = self.sick.swap(is_sick, Ordering::Relaxed) != is_sick;
+        if has_changed {
+            self.changed.store(now.to_bits(), Ordering::Relaxed);
+        }
+        Conclusion { is_sick, has_changed, happy, text }
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub fn request(&self) -> &[u8] {
+        &self.request
+    }
+
+    /// Sets the task that probes, and ends the one before.
+    pub fn set_task(&self, task: Option<AbortHandle>) {
+        if let Some(before) = std::mem::replace(&mut *self.task.lock(), task) {
+            before.abort();
+        }
+    }
+}

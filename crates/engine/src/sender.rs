@@ -1,0 +1,365 @@
+//! Writes a response to a client of HTTP/1: the head goes out together with the first of the body, large stored
+//! bodies leave by sendfile, and a client that does not read is given up in time.
+
+use std::io;
+use std::rc::Rc;
+
+use lacquer_cache::{BodyState, Chunk, Object};
+use lacquer_deliver::{SendError, Sink};
+use lacquer_http::h1::{ChunkHeader, LAST_CHUNK};
+use lacquer_net::patience::Patience;
+use lacquer_net::{ClientSocket, PeerState, TxHalf, advance};
+use lacquer_sources::clock::{self, Instant};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyFrame {
+    Plain,
+    Chunked,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Seconds for the whole response; 0 is no limit.
+    pub total: f64,
+    /// Seconds without the client taking a byte.
+    pub idle: f64,
+    /// The limit after which a client counts as gone while its response waits for more of the body.
+    pub patience: Patience,
+}
+
+pub struct Sender {
+    tx: Rc<ClientSocket>,
+    /// Bytes that go out before the body. Those from `head_sent` on are not sent yet.
+    head: Vec<u8>,
+    head_sent: usize,
+    /// Small pieces of body that wait for more.
+    gathered: Vec<u8>,
+    frame: BodyFrame,
+    limits: Limits,
+    deadline: Option<Instant>,
+    /// The time when the client was found to have shut down its sending side, and the number of body bytes it had by
+    /// then.
+    half_closed: Option<(Instant, u64)>,
+    /// The parameter whose limit ended the response.
+    limit_hit: Option<&'static str>,
+    body: u64,
+    pieces: u64,
+}
+
+/// The size from which on a stored body is sent without copying. Below it, a copy is cheaper.
+const SENDFILE_MIN: usize = 48 * 1024;
+/// The size below which pieces of body are sent together.
+const GATHER_MAX: usize = 32 * 1024;
+/// The number of chunks of a stored body in one write.
+const GATHER: usize = 16;
+/// The largest body that is copied behind the head.
+const COPY_MAX: usize = 8 * 1024;
+
+impl Sender {
+    pub fn new(tx: Rc<ClientSocket>, head: Vec<u8>, frame: BodyFrame, limits: Limits) -> Self {
+        Sender {
+            head_sent: tx.take_ahead(),
+            tx,
+            head,
+            gathered: Vec::new(),
+            frame,
+            limits,
+            deadline: None,
+            half_closed: None,
+            limit_hit: None,
+            body: 0,
+            pieces: 0,
+        }
+    }
+
+    /// Returns the buffer of the head.
+    pub fn into_head(self) -> Vec<u8> {
+        self.head
+    }
+
+    pub fn body_bytes(&self) -> u64 {
+        self.body
+    }
+
+    /// Returns the number of pieces in which the body was sent.
+    pub fn pieces(&self) -> u64 {
+        self.pieces
+    }
+
+    /// Returns the time by which the client must have taken the whole response, counted from the first wait.
+    fn deadline(&mut self) -> Instant {
+        let total = clock::seconds(clock::limit(self.limits.total));
+        *self.deadline.get_or_insert_with(|| Instant::now() + total)
+    }
+
+    /// Returns whether a client that shut down its sending side counts as gone by now.
+    fn is_out_of_patience(&mut self) -> bool {
+        let now = Instant::now();
+        // A connection that takes more is not closed.
+        let (since, had) = self.half_closed.unwrap_or((now, self.body));
+        let since = if had == self.body { since } else { now };
+        self.half_closed = Some((since, self.body));
+        self.limits.patience.half_closed().is_some_and(|wait| now >= since + clock::seconds(wait))
+    }
+
+    /// Waits until the socket takes more, within the limits.
+    async fn writable(&mut self) -> io::Result<()> {
+        let left = self.deadline().saturating_duration_since(Instant::now());
+        let idle = if self.limits.idle > 0.0 { clock::seconds(self.limits.idle) } else { left };
+        match tokio::time::timeout(left.min(idle), self.tx.writable()).await {
+            Ok(done) => done,
+            Err(_) => Err(self.late(if left <= idle { "send_timeout" } else { "idle_send_timeout" })),
+        }
+    }
+
+    /// Records that the limit of this parameter is over, and returns the error.
+    fn late(&mut self, limit: &'static str) -> io::Error {
+        self.limit_hit = Some(limit);
+        io::Error::from_raw_os_error(lacquer_system::EAGAIN)
+    }
+
+    /// Returns the parameter whose limit ended the response, if one did.
+    pub fn limit_hit(&self) -> Option<&'static str> {
+        self.limit_hit
+    }
+
+    /// Writes the rest of the head.
+    async fn write_head(&mut self) -> io::Result<()> {
+        self.write_head_by(TxHalf::try_write).await
+    }
+
+    async fn write_head_by(&mut self, write: fn(&TxHalf, &[u8]) -> io::Result<usize>) -> io::Result<()> {
+        while self.head_sent < self.head.len() {
+            match write(&self.tx, &self.head[self.head_sent..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => self.head_sent += n,
+                Err(e) => self.wait_after(e).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the rest of the head and then the parts, completely.
+    async fn write_parts(&mut self, parts: &mut [&[u8]]) -> io::Result<()> {
+        while self.head_sent < self.head.len() || parts.iter().any(|p| !p.is_empty()) {
+            match self.try_parts(parts) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => self.advance(n, parts),
+                Err(e) => self.wait_after(e).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes as much as the kernel takes at once.
+    fn try_parts(&self, parts: &[&[u8]]) -> io::Result<usize> {
+        self.tx.try_write_parts(std::iter::once(&self.head[self.head_sent..]).chain(parts.iter().copied()))
+    }
+
+    /// Handles a failed write. A full socket is waited for; any other error ends the response.
+    async fn wait_after(&mut self, e: io::Error) -> io::Result<()> {
+        match e.kind() {
+            io::ErrorKind::WouldBlock => self.writable().await,
+            io::ErrorKind::Interrupted => Ok(()),
+            _ => Err(e),
+        }
+    }
+
+    fn advance(&mut self, n: usize, parts: &mut [&[u8]]) {
+        let of_head = n.min(self.head.len() - self.head_sent);
+        self.head_sent += of_head;
+        advance(parts, n - of_head);
+    }
+
+    /// Sends one piece of body, framed.
+    async fn body(&mut self, piece: &[u8]) -> Result<(), SendError> {
+        self.body_of(piece, &[]).await
+    }
+
+    /// Sends one piece of body, framed, that is in two parts.
+    async fn body_of(&mut self, front: &[u8], back: &[u8]) -> Result<(), SendError> {
+        let length = front.len() + back.len();
+        if length == 0 {
+            return Ok(());
+        }
+        self.body += length as u64;
+        self.pieces += 1;
+        match self.frame {
+            BodyFrame::Plain => self.write_parts(&mut [front, back]).await?,
+            BodyFrame::Chunked => {
+                let size = ChunkHeader::new(length);
+                self.write_parts(&mut [size.as_bytes(), front, back, b"\r\n"]).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a whole body. A small one goes into the buffer of the head, because copying it costs less than a
+    /// second segment in the write.
+    async fn one_piece(&mut self, piece: &[u8]) -> Result<(), SendError> {
+        if piece.len() > COPY_MAX || self.head_sent == self.head.len() {
+            return self.body(piece).await;
+        }
+        self.body += piece.len() as u64;
+        self.pieces += 1;
+        self.head.extend_from_slice(piece);
+        Ok(self.write_head().await?)
+    }
+
+    async fn send_gathered(&mut self) -> Result<(), SendError> {
+        if self.gathered.is_empty() {
+            return Ok(());
+        }
+        self.send_gathered_with(&[]).await
+    }
+
+    /// Sends the gathered pieces, and behind them a piece that is too long to be copied.
+    async fn send_gathered_with(&mut self, piece: &[u8]) -> Result<(), SendError> {
+        let mut gathered = std::mem::take(&mut self.gathered);
+        let sent = self.body_of(&gathered, piece).await;
+        gathered.clear();
+        self.gathered = gathered;
+        sent
+    }
+
+    /// Sends one piece of a body that is still being fetched, or needs framing. Returns the position behind it.
+    async fn piece(&mut self, object: &Object, at: u64, to: u64) -> Result<u64, SendError> {
+        if Instant::now() > self.deadline() {
+            return Err(self.late("send_timeout").into());
+        }
+        let chunk = object.chunk_before(at, to).ok_or(SendError::Source)?;
+        self.body(chunk.bytes()).await?;
+        Ok(at + chunk.len() as u64)
+    }
+
+    /// Sends a part of a complete body without framing: gathered if small, by sendfile if large.
+    async fn run(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
+        let first = object.chunk_before(from, to).ok_or(SendError::Source)?;
+        if first.len() >= SENDFILE_MIN {
+            return self.by_kernel(&first, from).await;
+        }
+        if from + first.len() as u64 == to {
+            self.one_piece(first.bytes()).await?;
+            return Ok(to);
+        }
+        Box::pin(self.small_chunks(object, first, from, to)).await
+    }
+
+    /// Sends small chunks of a stored body in one write.
+    async fn small_chunks(
+        &mut self,
+        object: &Object,
+        first: Chunk<'_>,
+        from: u64,
+        to: u64,
+    ) -> Result<u64, SendError> {
+        let mut chunks: [Option<Chunk<'_>>; GATHER] = Default::default();
+        let mut at = from + first.len() as u64;
+        chunks[0] = Some(first);
+        for slot in &mut chunks[1..] {
+            let next = object.chunk_before(at, to).filter(|chunk| chunk.len() < SENDFILE_MIN);
+            let Some(next) = next else { break };
+            at += next.len() as u64;
+            *slot = Some(next);
+        }
+        let mut parts: [&[u8]; GATHER] = [&[]; GATHER];
+        for (part, chunk) in parts.iter_mut().zip(chunks.iter().flatten()) {
+            *part = chunk.bytes();
+        }
+        self.body += at - from;
+        self.pieces += 1;
+        self.write_parts(&mut parts).await?;
+        Ok(at)
+    }
+
+    async fn by_kernel(&mut self, chunk: &Chunk<'_>, from: u64) -> Result<u64, SendError> {
+        let range = if self.tx.sends_files() { chunk.file_range() } else { None };
+        let Some(mut range) = range else {
+            self.body(chunk.bytes()).await?;
+            return Ok(from + chunk.len() as u64);
+        };
+        // The head goes into one packet with the beginning of the body, because a packet of its own would
+        // cost as much as a full one.
+        self.write_head_by(TxHalf::try_write_before_more).await?;
+        while !range.is_empty() {
+            match self.tx.try_send_by(range.len(), |socket| range.send(socket)) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                Ok(n) => {
+                    self.body += n as u64;
+                    self.pieces += 1;
+                }
+                Err(e) => self.wait_after(e).await?,
+            }
+        }
+        Ok(from + chunk.len() as u64)
+    }
+}
+
+impl Sink for Sender {
+    async fn write(&mut self, piece: &[u8]) -> Result<(), SendError> {
+        if piece.len() >= GATHER_MAX {
+            return self.send_gathered_with(piece).await;
+        }
+        self.gathered.extend_from_slice(piece);
+        if self.gathered.len() >= GATHER_MAX { self.send_gathered().await } else { Ok(()) }
+    }
+
+    async fn stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
+        if self.frame == BodyFrame::Plain && object.state() == BodyState::Complete {
+            self.run(object, from, to.min(object.body_len())).await
+        } else {
+            self.piece(object, from, to).await
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), SendError> {
+        self.send_gathered().await?;
+        Ok(self.write_head().await?)
+    }
+
+    async fn more_than(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
+        // The limit for the whole response counts from now at the latest.
+        self.deadline();
+        let more = self.limits.patience.while_connected(&self.tx, object.has_one_reader(), object.more(at));
+        Box::pin(more).await.map(drop).ok_or_else(SendError::disconnected)
+    }
+
+    /// Fails if the client is gone.
+    fn check(&mut self) -> Result<(), SendError> {
+        if Instant::now() > self.deadline() {
+            return Err(self.late("send_timeout").into());
+        }
+        let is_gone = match self.tx.peer() {
+            PeerState::Open => false,
+            PeerState::ShutDown => self.is_out_of_patience(),
+            PeerState::Broken => true,
+        };
+        if is_gone {
+            return Err(SendError::disconnected());
+        }
+        Ok(())
+    }
+
+    async fn end_with(&mut self, piece: &[u8]) -> Result<(), SendError> {
+        self.body(piece).await?;
+        self.end().await
+    }
+
+    async fn end(&mut self) -> Result<(), SendError> {
+        self.send_gathered().await?;
+        match self.frame {
+            BodyFrame::Plain => self.write_head().await?,
+            BodyFrame::Chunked => self.write_parts(&mut [LAST_CHUNK]).await?,
+        }
+        Ok(())
+    }
+}
+
+/// Writes a short message that begins a response. A client that takes none of it for `idle` seconds is given up.
+pub async fn write_message(tx: &ClientSocket, message: &[u8], idle: f64) -> io::Result<()> {
+    let rest = &message[tx.take_ahead().min(message.len())..];
+    match tokio::time::timeout(clock::seconds(clock::limit(idle)), tx.write_all(rest)).await {
+        Ok(done) => done,
+        Err(_) => Err(io::Error::from_raw_os_error(lacquer_system::EAGAIN)),
+    }
+}

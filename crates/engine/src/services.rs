@@ -1,0 +1,339 @@
+//! What a transaction may use on its reactor: the cache, the log, counters, parameters, numbers, deadlines, memory to
+//! reuse. A part of it belongs to the reactor alone, the rest is [`Shared`].
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use lacquer_cache::{Cache, FrontTable, Lookup, LookupArgs, Resumed};
+use lacquer_http::date::DateCache;
+use lacquer_net::Pools;
+use lacquer_net::deadlines::{Deadlines, Idleness};
+use lacquer_net::descriptors::{Descriptors, Need};
+use lacquer_params::Params;
+use lacquer_shm::Log;
+use lacquer_shm::vsc::{LocalMain, LocalSet};
+use lacquer_sources::clock::{self, Instant};
+
+use crate::addresses::AddressTable;
+use crate::admission::{Admission, Bound};
+use crate::h2;
+use crate::pool_counters::LocalPoolCounters;
+use crate::recycle_pool::RecyclePool;
+use crate::shared::Shared;
+use crate::slices::Shift;
+use crate::stevedores::Stevedores;
+use crate::turn::Turn;
+use crate::vcl_table::{VclRef, VclTable};
+use crate::watched::Watched;
+
+/// Memory that a transaction leaves to the next one of its kind. Its type is not known here.
+pub type Recycled = Box<dyn Any>;
+
+/// The functions that make spares when there are too few.
+#[derive(Clone, Copy)]
+pub struct Makers {
+    pub request: fn(&Services, &Params) -> Recycled,
+    pub fetch: fn(&Services, &Params) -> Recycled,
+}
+
+/// The services of one reactor. They stay on its thread.
+pub struct Services {
+    shared: Arc<Shared>,
+    id: usize,
+    own: Own,
+    live: Live,
+    spares: Spares,
+    flushes: Flushes,
+    deadlines: Deadlines,
+    http2: h2::Common,
+    long_work: Shift,
+    watched: Arc<Watched>,
+}
+
+/// The reactor's own counters, numbers and texts.
+struct Own {
+    counters: LocalMain,
+    pool_counters: LocalPoolCounters,
+    vxid_chunk: Cell<(u64, u64)>,
+    front: RefCell<FrontTable>,
+    date: RefCell<DateCache>,
+    via: Rc<str>,
+}
+
+/// Copies of shared values that change seldom, each with the generation that it belongs to.
+struct Live {
+    params: RefCell<Rc<Params>>,
+    params_generation: Cell<u64>,
+    vcl: RefCell<Option<Rc<VclRef>>>,
+    vcl_generation: Cell<u64>,
+}
+
+/// Memory for the next transactions.
+struct Spares {
+    makers: Makers,
+    requests: RecyclePool<Recycled>,
+    fetches: RecyclePool<Recycled>,
+    /// The time of the last housekeeping.
+    tidied: Cell<Instant>,
+}
+
+/// The last time that counters were added to those in shared memory.
+#[derive(Default)]
+struct Flushes {
+    pending: Cell<u32>,
+    last: Cell<f64>,
+}
+
+const FRONT_ENTRIES: usize = 4096;
+/// The number of idle connections that are closed at a time when descriptors are needed.
+const SHED_AT_ONCE: usize = 8;
+const FLUSH_EVERY: u32 = 64;
+/// The age in seconds after which counters are flushed.
+const FLUSH_AFTER: f64 = 0.001;
+
+impl Services {
+    /// Returns the services of the reactor with this number.
+    pub fn new(shared: Arc<Shared>, id: usize, watched: Arc<Watched>, makers: Makers) -> Rc<Services> {
+        Rc::new(Services {
+            id,
+            own: Own {
+                counters: LocalMain::default(),
+                pool_counters: LocalPoolCounters::new(shared.pool_counters(), id),
+                vxid_chunk: Cell::new((0, 0)),
+                front: RefCell::new(FrontTable::new(FRONT_ENTRIES)),
+                date: RefCell::new(DateCache::default()),
+                via: format!("1.1 {} (Varnish/7.7)", shared.identity()).into(),
+            },
+            live: Live {
+                params_generation: Cell::new(shared.params_generation()),
+                params: RefCell::new(Rc::new(Params::clone(&shared.params()))),
+                vcl: RefCell::new(None),
+                vcl_generation: Cell::new(0),
+            },
+            spares: Spares {
+                makers,
+                requests: RecyclePool::default(),
+                fetches: RecyclePool::default(),
+                tidied: Cell::new(Instant::now()),
+            },
+            flushes: Flushes::default(),
+            deadlines: Deadlines::default(),
+            http2: h2::Common::default(),
+            long_work: Shift::default(),
+            watched,
+            shared,
+        })
+    }
+
+    /// Returns the number of the reactor.
+    pub fn id(&self) -> usize {
+        self.id
+    }
+
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub fn log(&self) -> &Arc<Log> {
+        self.shared.log()
+    }
+
+    pub fn cache(&self) -> &Arc<Cache> {
+        self.shared.cache()
+    }
+
+    pub fn stevedores(&self) -> &Stevedores {
+        self.shared.stevedores()
+    }
+
+    /// Returns the idle connections to origins.
+    pub fn pools(&self) -> &Pools {
+        self.shared.pools()
+    }
+
+    pub fn vcls(&self) -> &VclTable {
+        self.shared.vcls()
+    }
+
+    pub fn addresses(&self) -> &Arc<AddressTable> {
+        self.shared.addresses()
+    }
+
+    pub fn admission(&self) -> &Arc<Admission> {
+        self.shared.admission()
+    }
+
+    pub fn descriptors(&self) -> &Descriptors {
+        self.shared.descriptors()
+    }
+
+    /// Returns the bound on requests that wait at once under these parameters.
+    pub fn bound(&self, params: &Params) -> Bound {
+        self.shared.bound(params)
+    }
+
+    /// Returns the reactor's own counters, which are added to the shared ones now and then.
+    pub fn counters(&self) -> &LocalMain {
+        &self.own.counters
+    }
+
+    pub fn pool_counters(&self) -> &LocalPoolCounters {
+        &self.own.pool_counters
+    }
+
+    pub fn deadlines(&self) -> &Deadlines {
+        &self.deadlines
+    }
+
+    /// Returns what the connections of HTTP/2 share.
+    pub fn http2(&self) -> &h2::Common {
+        &self.http2
+    }
+
+    /// Returns the right to do long work.
+    pub fn long_work(&self) -> &Shift {
+        &self.long_work
+    }
+
+    pub fn watched(&self) -> &Arc<Watched> {
+        &self.watched
+    }
+
+    pub fn turn(&self) -> &Turn {
+        &self.watched.turn
+    }
+
+    /// Returns the number of a new transaction.
+    pub fn vxid(&self) -> u64 {
+        self.shared.vxids().take(&self.own.vxid_chunk)
+    }
+
+    pub fn params(&self) -> Rc<Params> {
+        let (live, generation) = (&self.live, self.shared.params_generation());
+        if generation != live.params_generation.get() {
+            *live.params.borrow_mut() = Rc::new(Params::clone(&self.shared.params()));
+            live.params_generation.set(generation);
+        }
+        live.params.borrow().clone()
+    }
+
+    /// Returns the VCL for a new transaction.
+    pub fn vcl(&self) -> Option<Rc<VclRef>> {
+        self.drop_old_vcl();
+        let mut vcl = self.live.vcl.borrow_mut();
+        if vcl.is_none() {
+            *vcl = self.vcls().active().map(|active| Rc::new(VclRef::new(active)));
+        }
+        vcl.clone()
+    }
+
+    /// Drops a VCL that is no longer the active one.
+    fn drop_old_vcl(&self) {
+        let generation = self.vcls().generation();
+        if generation != self.live.vcl_generation.get() {
+            self.live.vcl_generation.set(generation);
+            *self.live.vcl.borrow_mut() = None;
+        }
+    }
+
+    /// Drops a VCL that runs nothing here, so that it is not busy.
+    fn drop_idle_vcl(&self) {
+        self.drop_old_vcl();
+        self.live.vcl.borrow_mut().take_if(|vcl| Rc::strong_count(vcl) == 1);
+    }
+
+    /// Returns the memory that a request left, if any.
+    pub fn take_request(&self) -> Option<Recycled> {
+        self.spares.requests.take(&self.own.pool_counters.req)
+    }
+
+    pub fn give_request(&self, spare: Recycled) {
+        let pool = &self.own.pool_counters;
+        let limits = pool.share(self.live.params.borrow().pool_req);
+        self.spares.requests.give(spare, self.spares.tidied.get(), limits, &pool.req);
+    }
+
+    /// Returns the memory that a fetch left, if any.
+    pub fn take_fetch(&self) -> Option<Recycled> {
+        self.spares.fetches.take(&self.own.pool_counters.busyobj)
+    }
+
+    pub fn give_fetch(&self, spare: Recycled) {
+        let pool = &self.own.pool_counters;
+        let limits = pool.share(self.live.params.borrow().pool_vbo);
+        self.spares.fetches.give(spare, self.spares.tidied.get(), limits, &pool.busyobj);
+    }
+
+    /// Returns the time in HTTP's form.
+    pub fn http_date(&self, now: f64) -> [u8; 29] {
+        *self.own.date.borrow_mut().at(now)
+    }
+
+    /// Returns the text that this server adds to `Via`.
+    pub fn via(&self) -> Rc<str> {
+        self.own.via.clone()
+    }
+
+    /// Looks a key up in the cache, through this reactor's own table of recent hits.
+    pub fn lookup(&self, digest: &[u8; 32], args: &LookupArgs<'_>, resumed: Option<Resumed>) -> Lookup {
+        self.own.front.borrow_mut().lookup(self.cache(), digest, args, resumed)
+    }
+
+    pub fn flush_counters(&self) {
+        self.flush_counters_at(clock::real());
+    }
+
+    fn flush_counters_at(&self, now: f64) {
+        self.own.counters.flush(self.shared.counters());
+        self.own.pool_counters.flush(self.shared.pool_counters());
+        self.flushes.pending.set(0);
+        self.flushes.last.set(now);
+    }
+
+    /// Flushes the counters to shared memory: with every request while there are few, else now and then.
+    /// `now` may be a little old.
+    pub fn flush_if_due(&self, now: f64) {
+        let n = self.flushes.pending.get() + 1;
+        self.flushes.pending.set(n);
+        if n >= FLUSH_EVERY || (now - self.flushes.last.get()).abs() > FLUSH_AFTER {
+            self.flush_counters_at(now);
+        }
+    }
+
+    /// Frees descriptors here at once, and calls on the other reactors to do so.
+    pub fn need_descriptors(&self, need: Need) {
+        self.descriptors().call(need);
+        self.shed_idle(need);
+    }
+
+    /// Closes idle connections, to clients and to origins.
+    pub fn shed_idle(&self, need: Need) {
+        let (descriptors, now) = (self.descriptors(), clock::monotonic());
+        if self.deadlines.shed(Idleness::Silent, SHED_AT_ONCE) > 0 {
+            descriptors.spare_kept(now);
+        } else if need == Need::Urgent && descriptors.may_close_kept(now) {
+            self.deadlines.shed(Idleness::Kept, SHED_AT_ONCE);
+        }
+        self.pools().clear(self.id);
+    }
+
+    /// Does the work that must not wait for the next request. The reactor calls it about once a second.
+    pub fn tidy(&self) {
+        self.tidy_spares();
+        self.flush_counters();
+        self.drop_idle_vcl();
+        self.own.front.borrow_mut().sweep(self.cache());
+    }
+
+    fn tidy_spares(&self) {
+        let (spares, pool, now) = (&self.spares, &self.own.pool_counters, Instant::now());
+        spares.tidied.set(now);
+        let (makers, params) = (spares.makers, self.params());
+        let limits = pool.share(params.pool_req);
+        spares.requests.tidy(now, limits, &pool.req, || (makers.request)(self, &params));
+        let limits = pool.share(params.pool_vbo);
+        spares.fetches.tidy(now, limits, &pool.busyobj, || (makers.fetch)(self, &params));
+    }
+}

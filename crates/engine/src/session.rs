@@ -1,0 +1,154 @@
+//! A session as its requests see it: the ends of the client's connection, and settings that VCL may change.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use lacquer_http::{SessClose, Workspace};
+use lacquer_net::{Listener, RxHalf, Side};
+use lacquer_params::Params;
+use lacquer_shm::vsc::LocalMain;
+use lacquer_shm::{Log, Tag, Vxid};
+
+use crate::addresses::AddressUsage;
+
+/// A session timeout: VCL's value if it has set one, else the parameter's.
+#[derive(Debug, Default)]
+pub struct Override(Cell<Option<f64>>);
+
+impl Override {
+    pub fn get(&self, default: f64) -> f64 {
+        self.0.get().unwrap_or(default)
+    }
+
+    pub fn set(&self, value: Option<f64>) {
+        self.0.set(value);
+    }
+}
+
+pub struct Sess {
+    pub vxid: u64,
+    pub listener: Arc<Listener>,
+    /// The connection's own ends.
+    pub remote: Side,
+    pub local: Side,
+    /// The ends as a PROXY header names them, else the connection's own ends.
+    pub client: Side,
+    pub server: Side,
+    /// Extensions of a PROXY header, version 2.
+    pub proxy_tlvs: Vec<u8>,
+    /// uid and gid of the peer of a UNIX socket.
+    pub credentials: Option<(u32, u32)>,
+    pub opened: f64,
+    pub fd: i32,
+    pub timeout_idle: Override,
+    pub timeout_linger: Override,
+    pub send_timeout: Override,
+    pub idle_send_timeout: Override,
+    /// The client address's entry among those that have limits.
+    pub address: AddressUsage,
+    /// A stand-in for Varnish's workspace of the session, created at its first use.
+    pub workspace: RefCell<Option<Workspace>>,
+}
+
+impl Sess {
+    pub fn new(vxid: u64, listener: Arc<Listener>, rx: &RxHalf, opened: f64) -> Sess {
+        let remote = rx.peer_addr().map_or_else(Side::none, Side::of);
+        let local = rx.local_addr().map_or_else(Side::none, Side::of);
+        let credentials =
+            listener.path.is_some().then(|| lacquer_system::peer_credentials(rx.as_fd())).flatten();
+        Sess {
+            vxid,
+            listener,
+            client: remote.clone(),
+            server: local.clone(),
+            remote,
+            local,
+            proxy_tlvs: Vec::new(),
+            credentials,
+            opened,
+            fd: rx.raw_fd(),
+            timeout_idle: Override::default(),
+            timeout_linger: Override::default(),
+            send_timeout: Override::default(),
+            idle_send_timeout: Override::default(),
+            address: AddressUsage::default(),
+            workspace: RefCell::default(),
+        }
+    }
+
+    pub fn log_open(&self, log: &Log) {
+        let vxid = Vxid::client(self.vxid);
+        let kind = if self.listener.proxy { "PROXY" } else { "HTTP/1" };
+        log.write_fmt(Tag::Begin, vxid, format_args!("sess 0 {kind}"));
+        log.write_fmt(
+            Tag::SessOpen,
+            vxid,
+            format_args!(
+                "{} {} {} {} {} {:.6} {}",
+                self.remote.ip,
+                self.remote.port,
+                self.listener.name,
+                self.local.ip,
+                self.local.port,
+                self.opened,
+                self.fd
+            ),
+        );
+    }
+
+    pub fn log_close(&self, log: &Log, reason: SessClose, now: f64) {
+        let vxid = Vxid::client(self.vxid);
+        let lasted = (now - self.opened).max(0.0);
+        log.write_fmt(Tag::SessClose, vxid, format_args!("{} {lasted:.3}", reason.name()));
+        log.write(Tag::End, vxid, b"");
+    }
+
+    /// Logs the limit that ends a session whose client was too slow.
+    #[cold]
+    pub fn log_late(&self, log: &Log, what: &str) {
+        log.write_fmt(Tag::SessError, Vxid::client(self.vxid), format_args!("Hit timeout_idle in a {what}"));
+    }
+
+    pub fn workspace_overflowed(&self) -> bool {
+        self.workspace.borrow().as_ref().is_some_and(Workspace::overflowed)
+    }
+
+    /// Returns the seconds for which the client may take no byte of a response.
+    pub fn send_idle_limit(&self, params: &Params) -> f64 {
+        self.idle_send_timeout.get(params.idle_send_timeout)
+    }
+
+    pub fn idle_limit(&self, params: &Params) -> f64 {
+        self.timeout_idle.get(params.timeout_idle)
+    }
+}
+
+/// Counts the end of a session by its reason.
+pub fn count_close(c: &LocalMain, reason: SessClose) {
+    let counter = match reason {
+        SessClose::RemClose => &c.sc_rem_close,
+        SessClose::ReqClose => &c.sc_req_close,
+        SessClose::ReqHttp10 => &c.sc_req_http10,
+        SessClose::RxBad => &c.sc_rx_bad,
+        SessClose::RxBody => &c.sc_rx_body,
+        SessClose::RxJunk => &c.sc_rx_junk,
+        SessClose::RxOverflow => &c.sc_rx_overflow,
+        SessClose::RxTimeout => &c.sc_rx_timeout,
+        SessClose::RxCloseIdle => &c.sc_rx_close_idle,
+        SessClose::TxPipe => &c.sc_tx_pipe,
+        SessClose::TxError => &c.sc_tx_error,
+        SessClose::TxEof => &c.sc_tx_eof,
+        SessClose::RespClose => &c.sc_resp_close,
+        SessClose::Overload => &c.sc_overload,
+        SessClose::PipeOverflow => &c.sc_pipe_overflow,
+        SessClose::RangeShort => &c.sc_range_short,
+        SessClose::ReqHttp20 => &c.sc_req_http20,
+        SessClose::VclFailure => &c.sc_vcl_failure,
+        SessClose::RapidReset => &c.sc_rapid_reset,
+        SessClose::Bankrupt => &c.sc_bankrupt,
+    };
+    counter.add(1);
+    if reason.is_error() {
+        c.sess_closed_err.add(1);
+    }
+}

@@ -1,0 +1,174 @@
+//! What all reactors share: parameters, counters, log, cache, storages, VCLs, idle connections, limits.
+
+use std::sync::Arc;
+
+use lacquer_cache::{Cache, Config, Hooks};
+use lacquer_net::Pools;
+use lacquer_net::descriptors::Descriptors;
+use lacquer_params::Params;
+use lacquer_shm::vsm::VsmError;
+use lacquer_shm::{Log, Main, Segment, Tag, VsmDir};
+use lacquer_sources::clock;
+use lacquer_storage::Stevedore;
+
+use crate::addresses::AddressTable;
+use crate::admission::{Admission, Bound};
+use crate::ban_subjects::PackedHeads;
+use crate::live_params::{self, LiveParams};
+use crate::pool_counters::PoolCounters;
+use crate::stevedores::Stevedores;
+use crate::vcl_table::VclTable;
+use crate::vxids::Vxids;
+
+pub struct Shared {
+    names: Names,
+    params: LiveParams,
+    counters: Arc<Segment<Main>>,
+    log: Arc<Log>,
+    cache: Arc<Cache>,
+    stevedores: Stevedores,
+    pool_counters: PoolCounters,
+    pools: Pools,
+    vcls: VclTable,
+    vxids: Vxids,
+    addresses: Arc<AddressTable>,
+    admission: Arc<Admission>,
+    descriptors: Descriptors,
+}
+
+/// The names of this server.
+pub struct Names {
+    /// The name of the machine.
+    pub host: String,
+    /// The name of the instance, as `-i` gives it.
+    pub identity: String,
+}
+
+/// What the shared state is made from.
+pub struct Setup {
+    pub names: Names,
+    pub params: Params,
+    /// The last storage has to be Transient.
+    pub stevedores: Vec<Stevedore>,
+    pub hooks: Hooks,
+    /// The number of descriptors that the process may have.
+    pub descriptors: u64,
+}
+
+impl Shared {
+    /// Creates the shared state, with its counters and its log in this directory of shared memory.
+    pub fn create(vsm: &VsmDir, setup: Setup) -> Result<Shared, String> {
+        let text = |e: VsmError| e.to_string();
+        let Setup { names, params, stevedores, hooks, descriptors } = setup;
+        let counters: Arc<Segment<Main>> = Arc::new(Segment::create(vsm, "").map_err(text)?);
+        counters.pools.set(u64::from(params.thread_pools));
+        let log = Log::create(vsm, params.vsl_space as usize, counters.clone()).map_err(text)?;
+        live_params::apply_settings(&log, &params);
+        let stevedores = Stevedores::new(stevedores, vsm);
+        stevedores.publish();
+        let reactors = params.reactor_count();
+        Ok(Shared {
+            names,
+            pool_counters: PoolCounters::create(vsm, &params, reactors)?,
+            pools: Pools::new(reactors),
+            counters,
+            log,
+            cache: Cache::new(cache_config(&params, &stevedores, hooks), clock::real()),
+            stevedores,
+            params: LiveParams::new(params),
+            vcls: VclTable::default(),
+            vxids: Vxids::default(),
+            addresses: Arc::default(),
+            admission: Arc::default(),
+            descriptors: Descriptors::new(descriptors),
+        })
+    }
+
+    /// Returns the name of the machine.
+    pub fn hostname(&self) -> &str {
+        &self.names.host
+    }
+
+    /// Returns the name of the instance.
+    pub fn identity(&self) -> &str {
+        &self.names.identity
+    }
+
+    pub fn counters(&self) -> &Arc<Segment<Main>> {
+        &self.counters
+    }
+
+    pub fn log(&self) -> &Arc<Log> {
+        &self.log
+    }
+
+    pub fn cache(&self) -> &Arc<Cache> {
+        &self.cache
+    }
+
+    pub fn stevedores(&self) -> &Stevedores {
+        &self.stevedores
+    }
+
+    pub fn pool_counters(&self) -> &PoolCounters {
+        &self.pool_counters
+    }
+
+    /// Returns the idle connections to origins.
+    pub fn pools(&self) -> &Pools {
+        &self.pools
+    }
+
+    pub fn vcls(&self) -> &VclTable {
+        &self.vcls
+    }
+
+    pub fn vxids(&self) -> &Vxids {
+        &self.vxids
+    }
+
+    /// Returns the clients' addresses that are counted.
+    pub fn addresses(&self) -> &Arc<AddressTable> {
+        &self.addresses
+    }
+
+    pub fn admission(&self) -> &Arc<Admission> {
+        &self.admission
+    }
+
+    pub fn descriptors(&self) -> &Descriptors {
+        &self.descriptors
+    }
+
+    /// Returns the bound on requests that wait at once under these parameters.
+    pub fn bound(&self, params: &Params) -> Bound {
+        Bound::of(params, self.descriptors.limit())
+    }
+
+    pub fn params(&self) -> Arc<Params> {
+        self.params.now()
+    }
+
+    /// Returns a number that changes with every change of a parameter. Cheap to read.
+    pub fn params_generation(&self) -> u64 {
+        self.params.generation()
+    }
+
+    pub fn set_params(&self, params: Params) {
+        live_params::apply_settings(&self.log, &params);
+        self.cache.set_trace(!self.log.is_masked(Tag::ExpKill));
+        self.cache.set_ban_dups(params.ban_dups);
+        self.params.set(params);
+    }
+}
+
+fn cache_config(params: &Params, stevedores: &Stevedores, hooks: Hooks) -> Config {
+    Config {
+        stevedores: stevedores.all().to_vec(),
+        heads: Box::new(PackedHeads),
+        hooks,
+        rush_exponent: params.rush_exponent,
+        ban_dups: params.ban_dups,
+        invalidation_listeners: Vec::new(),
+    }
+}

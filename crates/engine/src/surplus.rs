@@ -1,0 +1,83 @@
+//! Consequences of bytes from an origin that belong to no request: the origin is suspected, its idle
+//! connections are not used again, and objects that may be the responses to other requests leave the cache.
+
+use std::time::Duration;
+
+use lacquer_net::{Endpoint, Received, SpokeFirst, Surplus};
+use lacquer_params::Params;
+use lacquer_shm::{Tag, Vxid};
+use lacquer_sources::clock::{self, Instant};
+
+use crate::services::Services;
+
+/// The number of bytes that the log shows.
+const SHOWN: usize = 40;
+
+/// Returns the time after which silence on a connection proves that no surplus bytes follow.
+pub fn quiet_time(params: &Params) -> Duration {
+    clock::micros(params.backend_quiet_time.min(10.0))
+}
+
+/// Returns whether the bytes may be the response to another request, or contain one. The sample may end within its
+/// first line.
+pub fn may_be_response(sample: &[u8]) -> bool {
+    const START: &[u8] = b"HTTP/1.";
+    sample.windows(START.len()).any(|bytes| bytes == START)
+        || (1..START.len()).any(|len| sample.ends_with(&START[..len]))
+}
+
+/// Acts on surplus bytes and returns the text for the log.
+pub fn found(services: &Services, endpoint: &Endpoint, surplus: &Surplus) -> String {
+    let shared = services.shared();
+    let params = services.params();
+    let seconds = params.backend_suspicion_time;
+    // The first response of a connection is another's only if its own follows it.
+    let is_response = may_be_response(&surplus.sample);
+    let period = Duration::from_secs_f64(seconds.clamp(0.0, 1e9));
+    let spoke_first = if is_response { surplus.spoke_first } else { SpokeFirst::No };
+    let elsewhere = if is_response {
+        endpoint.trust.fault(Instant::now(), period, spoke_first);
+        shared.pools().retire_all(endpoint, quiet_time(&params))
+    } else {
+        // The rest of a body shifts no responses. Other connections are not used either, but stay open: bytes that
+        // arrive on them would reveal a worse fault.
+        endpoint.trust.suspect(Instant::now(), period, spoke_first);
+        Vec::new()
+    };
+    let here = surplus.received.iter().filter(|received| is_response || !received.is_first);
+    let dropped = drop_objects(services, here.chain(&elsewhere));
+    services.counters().backend_surplus.add(1);
+    let shown = surplus.sample[..surplus.sample.len().min(SHOWN)].escape_ascii();
+    format!(
+        "Origin sent bytes that belong to no request on {}: \"{shown}\" (connection closed, {dropped} objects \
+         dropped, no reuse for {seconds} s)",
+        surplus.ends
+    )
+}
+
+/// Removes objects from the cache that may be the responses to other requests. Returns the number that it contained.
+pub fn drop_objects<'r>(services: &Services, objects: impl Iterator<Item = &'r Received>) -> usize {
+    let cache = services.cache();
+    let dropped = objects.filter(|object| cache.kill_at(object.place, object.vxid)).count();
+    services.counters().backend_surplus_objects.add(dropped as u64);
+    dropped
+}
+
+/// Does the same as `found`, outside of any transaction.
+pub fn found_idle(services: &Services, surplus: &Surplus) {
+    let Some(endpoint) = surplus.endpoint.upgrade() else { return };
+    let text = found(services, &endpoint, surplus);
+    services.log().write_fmt(Tag::Error, Vxid::NONE, format_args!("{text}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_of_a_body_is_told_from_a_response() {
+        let responses = [&b"HTTP/1.1 200 OK"[..], b"tail of a bodyHTTP/1.0 200", b"HT", b"body and HTTP/1"];
+        assert!(responses.iter().all(|sample| may_be_response(sample)));
+        assert!([&b"the rest of a body"[..], b"http", b"\r\n"].iter().all(|sample| !may_be_response(sample)));
+    }
+}

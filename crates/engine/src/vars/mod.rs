@@ -1,0 +1,91 @@
+//! VCL's variables and headers, by family: the code that requests and fetches share.
+//!
+//! The two hosts (`client::host`, `fetch::host`) choose the message, the object and the log. This module
+//! reads and changes them, with Varnish's limits and texts.
+
+pub mod client;
+pub mod fetch;
+pub mod headers;
+pub mod object;
+pub mod params;
+pub mod session;
+pub mod storage;
+pub mod task_methods;
+pub mod workspace;
+
+use lacquer_http::{Text, Workspace};
+use lacquer_shm::Tag;
+use lacquer_vcl::variables_table::Var;
+use lacquer_vcl_runtime::{HostResult, RegexLimits};
+
+use crate::task::Task;
+use crate::vxids::vxid_of;
+
+/// The longest duration that VCL can show. It means "never".
+const DURATION_MAX: f64 = 999_999_999_999.999;
+
+/// Returns a timeout as VCL reads it.
+pub fn shown(timeout: f64) -> f64 {
+    if timeout.is_infinite() { DURATION_MAX } else { timeout }
+}
+
+/// Copies a string from VCL into the workspace. Undefined becomes empty. Returns `NONE` if there is no room.
+pub fn keep(ws: &mut Workspace, value: Option<&[u8]>) -> Text {
+    ws.copy(value.unwrap_or_default()).unwrap_or_default()
+}
+
+/// Fails for a variable of another host. The compiler accepts no program that gets here.
+pub fn misplaced<T>(var: Var) -> HostResult<T> {
+    Err(format!("{} cannot be set here", var.name()))
+}
+
+/// Log tags by number.
+const TAGS: [Option<Tag>; 256] = {
+    let mut table = [None; 256];
+    let mut n = 0;
+    while n < Tag::ALL.len() {
+        table[Tag::ALL[n] as usize] = Some(Tag::ALL[n]);
+        n += 1;
+    }
+    table
+};
+
+/// Calls of VCL that both hosts pass on to their task.
+impl Task {
+    pub fn put(&mut self, tag: u8, text: &[u8]) {
+        if let Some(tag) = TAGS[usize::from(tag)] {
+            self.log.put(tag, text);
+        }
+    }
+
+    /// Writes a record of another transaction.
+    pub fn put_as(&self, vxid: u64, tag: u8, text: &[u8]) {
+        if let Some(tag) = TAGS[usize::from(tag)] {
+            self.services.log().write(tag, vxid_of(vxid), text);
+        }
+    }
+
+    pub fn fail(&mut self, text: &str) {
+        self.log.put(Tag::VCL_Error, text.as_bytes());
+        self.failed = true;
+    }
+
+    pub fn alloc(&mut self, bytes: usize) -> Option<&mut [u8]> {
+        let place = self.ws.alloc(bytes).ok()?;
+        Some(self.ws.get_mut(place))
+    }
+
+    pub fn copy(&mut self, bytes: &[u8]) -> Option<&[u8]> {
+        let text = self.ws.copy(bytes).ok()?;
+        Some(self.ws.get(text))
+    }
+
+    pub fn regex_limits(&self) -> RegexLimits {
+        RegexLimits { matches: self.params.pcre2_match_limit, depth: self.params.pcre2_depth_limit }
+    }
+
+    /// Returns a PROXY v2 extension by its type.
+    pub fn proxy_tlv(&self, kind: u8) -> Option<Vec<u8>> {
+        lacquer_http::proxy_protocol::find_tlv(&self.sess.proxy_tlvs, kind).map(<[u8]>::to_vec)
+    }
+}

@@ -1,0 +1,77 @@
+//! The variables of a client's connection: addresses, names and its own timeouts.
+
+use std::net::SocketAddr;
+
+use lacquer_http::Text;
+use lacquer_vcl::variables_table::Var;
+
+use super::shown;
+use crate::session::{Override, Sess};
+use crate::task::Task;
+
+pub fn ip(sess: &Sess, var: Var) -> Option<&SocketAddr> {
+    let side = match var {
+        Var::ClientIp => &sess.client,
+        Var::ServerIp => &sess.server,
+        Var::RemoteIp => &sess.remote,
+        Var::LocalIp => &sess.local,
+        _ => return None,
+    };
+    Some(&side.addr)
+}
+
+/// Returns the client address's counts.
+pub fn int(task: &Task, var: Var) -> Option<i64> {
+    match var {
+        Var::ClientConnections => Some(i64::from(task.sess.address.connections())),
+        Var::ClientRequests => Some(i64::from(task.sess.address.requests())),
+        _ => None,
+    }
+}
+
+/// Returns a text. It lives as long as the session or the worker.
+pub fn text(task: &Task, var: Var) -> Option<&[u8]> {
+    let shared = task.services.shared();
+    let text = match var {
+        Var::ServerHostname => shared.hostname(),
+        Var::ServerIdentity if shared.identity().is_empty() => "varnishd",
+        Var::ServerIdentity => shared.identity(),
+        Var::LocalEndpoint => &task.sess.listener.endpoint,
+        Var::LocalSocket => &task.sess.listener.name,
+        _ => return None,
+    };
+    Some(text.as_bytes())
+}
+
+/// Returns the identity that VCL gave the client, else the client's address.
+pub fn identity(task: &Task, said: Text) -> Option<&[u8]> {
+    task.ws.get_opt(said).or_else(|| Some(task.sess.client.ip.as_bytes()))
+}
+
+fn timeout_of(sess: &Sess, var: Var) -> Option<&Override> {
+    match var {
+        Var::SessTimeoutIdle => Some(&sess.timeout_idle),
+        Var::SessTimeoutLinger => Some(&sess.timeout_linger),
+        Var::SessSendTimeout => Some(&sess.send_timeout),
+        Var::SessIdleSendTimeout => Some(&sess.idle_send_timeout),
+        _ => None,
+    }
+}
+
+pub fn timeout(task: &Task, var: Var) -> Option<f64> {
+    let p = &task.params;
+    let default = match var {
+        Var::SessTimeoutIdle => p.timeout_idle,
+        Var::SessTimeoutLinger => p.timeout_linger,
+        Var::SessSendTimeout => p.send_timeout,
+        _ => p.idle_send_timeout,
+    };
+    timeout_of(&task.sess, var).map(|own| shown(own.get(default)))
+}
+
+/// Sets a timeout; `None` restores the parameter. Returns false if the variable is no timeout.
+pub fn set_timeout(sess: &Sess, var: Var, value: Option<f64>) -> bool {
+    let Some(own) = timeout_of(sess, var) else { return false };
+    own.set(value.map(|seconds| seconds.max(0.0)));
+    true
+}

@@ -1,0 +1,127 @@
+//! The files that a worker may open, by Landlock. Descriptors that it inherited (storage, sockets) are not affected.
+//!
+//! The worker writes in one directory only, where its shared memory is, and starts no program. The parameter
+//! `jail_read` lists the files that it may read; the default is everything that its user may, because VCL names files
+//! by their paths (std.fileread, password files, geographic databases).
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+
+use lacquer_system::confine::{self, Landlock};
+use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
+
+const EXECUTE: u64 = 1 << 0;
+const WRITE_FILE: u64 = 1 << 1;
+const READ_FILE: u64 = 1 << 2;
+const READ_DIR: u64 = 1 << 3;
+const REMOVE_FILE: u64 = 1 << 5;
+const MAKE_REGULAR: u64 = 1 << 8;
+const REFER: u64 = 1 << 13;
+const TRUNCATE: u64 = 1 << 14;
+const IOCTL_DEVICE: u64 = 1 << 15;
+/// Rights of the first version: those above `READ_DIR` remove and make files of all kinds.
+const FIRST_RIGHTS: u64 = (1 << 13) - 1;
+
+const BIND_TCP: u64 = 1 << 0;
+const SCOPE_SIGNAL: u64 = 1 << 1;
+
+const READ: u64 = READ_FILE | READ_DIR;
+const SHARED_MEMORY: u64 = READ | WRITE_FILE | REMOVE_FILE | MAKE_REGULAR | TRUNCATE;
+
+/// Paths that the worker itself reads, beside those of `jail_read`: the resolver's files and modules, time zones, names
+/// of users, and its own program and mappings for backtraces. They are directories, because such files are replaced by
+/// others.
+const NEEDED: &[&str] = &[
+    "/etc",
+    "/lib",
+    "/lib64",
+    "/proc/self",
+    "/proc/sys",
+    "/run/nscd",
+    "/run/systemd/resolve",
+    "/sys/fs/cgroup",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/share/zoneinfo",
+    "/proc/self/exe",
+];
+
+/// Returns the rights that a kernel with this version of Landlock can control. They are denied unless a rule
+/// allows them.
+fn handled(version: u32) -> Landlock {
+    let since = |first: u32, bits: u64| if version >= first { bits } else { 0 };
+    Landlock {
+        files: FIRST_RIGHTS | since(2, REFER) | since(3, TRUNCATE) | since(5, IOCTL_DEVICE),
+        network: since(4, BIND_TCP),
+        scopes: since(6, SCOPE_SIGNAL),
+    }
+}
+
+/// Returns the paths that may be read: those of `jail_read`, and those that the worker needs.
+fn readable(jail_read: &str) -> Vec<&str> {
+    let given = jail_read.split(':').filter(|path| !path.is_empty());
+    given.chain(NEEDED.iter().copied()).collect()
+}
+
+fn open(path: &str) -> io::Result<OwnedFd> {
+    Ok(openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Rights for directories are invalid for files.
+fn rights(fd: &OwnedFd, wanted: u64) -> io::Result<u64> {
+    let is_directory = fstat(fd)?.st_mode & libc::S_IFMT == libc::S_IFDIR;
+    Ok(if is_directory {
+        wanted
+    } else {
+        wanted & (EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEVICE)
+    })
+}
+
+/// Restricts this thread, and those that it starts, to reading `jail_read` and writing below the directory `vsm`.
+pub fn restrict(jail_read: &str, vsm: RawFd) -> io::Result<()> {
+    let handled = handled(confine::landlock_version()?);
+    let ruleset = confine::landlock_ruleset(handled)?;
+    for path in readable(jail_read) {
+        let Ok(fd) = open(path) else {
+            if !NEEDED.contains(&path) {
+                eprintln!("jail_read: {path} cannot be opened");
+            }
+            continue;
+        };
+        confine::landlock_allow(&ruleset, &fd, rights(&fd, READ)? & handled.files)?;
+    }
+    let vsm: BorrowedFd<'_> = confine::borrow(vsm);
+    confine::landlock_allow(&ruleset, vsm, SHARED_MEMORY & handled.files)?;
+    if let Ok(null) = open("/dev/null") {
+        confine::landlock_allow(&ruleset, &null, READ_FILE | WRITE_FILE)?;
+    }
+    confine::landlock_enter(&ruleset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_kernels_are_asked_for_what_they_know() {
+        assert_eq!(handled(1), Landlock { files: 0x1fff, network: 0, scopes: 0 });
+        assert_eq!(handled(3), Landlock { files: 0x7fff, network: 0, scopes: 0 });
+        assert_eq!(handled(4), Landlock { files: 0x7fff, network: 1, scopes: 0 });
+        assert_eq!(handled(7), Landlock { files: 0xffff, network: 1, scopes: 2 });
+    }
+
+    #[test]
+    fn narrow_reading_keeps_what_the_worker_needs() {
+        assert_eq!(readable("/")[0], "/");
+        let narrow = readable("/srv/geo:/etc/varnish::");
+        assert_eq!(narrow[..2], ["/srv/geo", "/etc/varnish"]);
+        assert!(narrow.contains(&"/run/systemd/resolve") && !narrow.contains(&"/"));
+        assert_eq!(readable("").len(), NEEDED.len());
+    }
+
+    #[test]
+    fn files_get_no_rights_of_directories() {
+        assert_eq!(rights(&open("/etc/passwd").unwrap(), SHARED_MEMORY).unwrap() & READ_DIR, 0);
+        assert_eq!(rights(&open("/etc").unwrap(), SHARED_MEMORY).unwrap(), SHARED_MEMORY);
+    }
+}

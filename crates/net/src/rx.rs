@@ -1,0 +1,63 @@
+//! The bytes that a client sends. Some of them may have been read ahead.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use crate::RxHalf;
+
+/// The receiving half of a connection, with the bytes that were read beyond the last message.
+pub struct Rx {
+    pub half: RxHalf,
+    pub pending: Vec<u8>,
+}
+
+impl Rx {
+    pub fn new(half: RxHalf) -> Rx {
+        Rx { half, pending: Vec::new() }
+    }
+
+    /// Returns bytes that were read ahead, or else bytes from the socket.
+    pub fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        if self.pending.is_empty() {
+            return self.half.poll_read(cx, buf);
+        }
+        Poll::Ready(Ok(self.take_pending(buf)))
+    }
+
+    /// Does the same as `poll_read`, but returns `None` if there are no bytes at the moment.
+    pub fn try_read(&mut self, buf: &mut [u8]) -> Option<io::Result<usize>> {
+        if self.pending.is_empty() {
+            return match self.half.try_read(buf) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => None,
+                done => Some(done),
+            };
+        }
+        Some(Ok(self.take_pending(buf)))
+    }
+
+    fn take_pending(&mut self, buf: &mut [u8]) -> usize {
+        let n = buf.len().min(self.pending.len());
+        buf[..n].copy_from_slice(&self.pending[..n]);
+        self.pending.drain(..n);
+        n
+    }
+
+    pub async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        std::future::poll_fn(|cx| self.poll_read(cx, buf)).await
+    }
+
+    /// Returns whether bytes of the next message were read already.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Puts bytes back that belong to the next message.
+    pub fn unread(&mut self, bytes: &[u8]) {
+        if self.pending.is_empty() {
+            self.pending.extend_from_slice(bytes);
+        } else {
+            let tail = std::mem::take(&mut self.pending);
+            self.pending = [bytes, &tail].concat();
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! A stream that is opening: its header block is being received.
+
+use std::rc::Rc;
+
+use lacquer_engine::client::{Req, Start};
+use lacquer_engine::h2::{Conn, Stream};
+use lacquer_engine::{ClientTransport, ReqBody, TransactionSlot};
+use lacquer_h2::hpack::Decoder;
+use lacquer_h2::request::{Body, Limits, RequestDecoder, RequestHead};
+use lacquer_h2::{Error, Note};
+use lacquer_http::BodyStatus;
+use lacquer_http::h1::Framing;
+use lacquer_shm::{Tag, Vxid};
+use lacquer_sources::clock;
+
+use super::request;
+
+pub struct Opening {
+    pub stream: Rc<Stream>,
+    slot: TransactionSlot<Req>,
+    decoder: RequestDecoder,
+    end_stream: bool,
+}
+
+/// Logs a record of the protocol's rules, in the transaction that it belongs to.
+fn note(conn: &Conn, req: &mut Req, note: &Note) {
+    match note.tag {
+        lacquer_h2::Tag::BogoHeader => req.task.log.put(Tag::BogoHeader, note.text.as_bytes()),
+        lacquer_h2::Tag::LostHeader => req.task.log.put(Tag::LostHeader, note.text.as_bytes()),
+        _ => conn.note(note),
+    }
+}
+
+pub fn limits(conn: &Conn) -> Limits {
+    let params = conn.services.params();
+    Limits::new(
+        params.http_req_size as usize,
+        params.http_req_hdr_len as usize,
+        params.h2_max_header_list_size as usize,
+    )
+}
+
+impl Opening {
+    /// Opens a stream. Returns `None` if there is no VCL to run.
+    pub fn begin(
+        conn: &Rc<Conn>,
+        id: u32,
+        t_first: f64,
+        end_stream: bool,
+        hpack: &mut Decoder,
+    ) -> Option<Opening> {
+        let services = &conn.services;
+        let params = services.params();
+        let vcl = services.vcl()?;
+        let stream = Stream::open(conn, id, t_first);
+        let mut slot = TransactionSlot::take(services);
+        slot.prepare(services.log(), &params);
+        let start = Start {
+            services: services.clone(),
+            params,
+            sess: conn.sess.clone(),
+            vcl,
+            tx: ClientTransport::Stream(stream.clone()),
+            t_first,
+            t_req: t_first,
+        };
+        let req = slot.occupy(|memory| Req::new(start, memory))?;
+        let session = Vxid::client(conn.sess.vxid);
+        let log = &mut req.task.log;
+        log.begin(Vxid::client(services.vxid()));
+        log.link_from(session, "req", "rxreq");
+        log.put_relation(Tag::Begin, "req", session, "rxreq");
+        log.put_timestamp("Start", t_first, t_first, t_first);
+        log.put(Tag::ReqProtocol, b"HTTP/2.0");
+        let decoder = RequestDecoder::begin(hpack, &mut req.task.ws, &mut req.http, &limits(conn));
+        Some(Opening { stream, slot, decoder, end_stream })
+    }
+
+    /// Opens the stream of the request that came with the upgrade. That request is complete.
+    pub fn first(conn: &Rc<Conn>, req: &mut Req) -> Rc<Stream> {
+        conn.rules.borrow_mut().open_upgraded();
+        let stream = Stream::open(conn, 1, req.task.t_first);
+        stream.proto.borrow_mut().expect(Body::None);
+        req.tx = ClientTransport::Stream(stream.clone());
+        req.body = ReqBody::new(None, Framing::NONE);
+        stream
+    }
+
+    /// Decodes a piece of the header block.
+    pub fn feed(&mut self, hpack: &mut Decoder, fragment: &[u8], len: u32) -> Result<(), Error> {
+        let conn = &self.stream.conn;
+        let Some(req) = self.slot.transaction() else { return Ok(()) };
+        req.account.req_header += u64::from(len);
+        let mut notes = Vec::new();
+        let fed = self.decoder.feed(hpack, fragment, &mut req.task.ws, &mut req.http, &mut |n| notes.push(n));
+        for n in &notes {
+            note(conn, req, n);
+        }
+        fed
+    }
+
+    /// Completes the header block. Returns the request, which can begin.
+    pub fn finish(mut self) -> Result<(Rc<Stream>, TransactionSlot<Req>), Error> {
+        let conn = self.stream.conn.clone();
+        let Some(req) = self.slot.transaction() else { return Ok((self.stream, self.slot)) };
+        let mut notes = Vec::new();
+        let head =
+            self.decoder.finish(&mut req.task.ws, &mut req.http, self.end_stream, &mut |n| notes.push(n));
+        for n in &notes {
+            note(&conn, req, n);
+        }
+        let head = match head {
+            Ok(head) => head,
+            Err(error) => {
+                conn.log(Tag::Debug, format_args!("HPACK/FINI {}", error.name()));
+                request::finish(&conn.services, self.slot);
+                self.stream.close();
+                return Err(error);
+            }
+        };
+        accept(req, &self.stream, &head);
+        Ok((self.stream, self.slot))
+    }
+
+    /// Ends the request, because the connection ends before the header block does.
+    pub fn abandon(self) {
+        request::finish(&self.stream.conn.services, self.slot);
+        self.stream.close();
+    }
+}
+
+fn accept(req: &mut Req, stream: &Rc<Stream>, head: &RequestHead) {
+    let now = clock::real();
+    req.t_request = now;
+    req.task.now = now;
+    req.task.timestamp("Req", now);
+    stream.proto.borrow_mut().expect(head.body);
+    let framing = match head.body {
+        Body::None => Framing::NONE,
+        Body::Length(length) => Framing { status: BodyStatus::Length, content_length: length },
+        Body::UntilEnd => Framing { status: BodyStatus::Eof, content_length: 0 },
+    };
+    req.body = ReqBody::of_stream(stream.clone(), framing);
+    req.task.log.put(Tag::VCL_use, req.task.vcl.name.as_bytes());
+}

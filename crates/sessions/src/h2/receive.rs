@@ -1,0 +1,411 @@
+//! The handling of each frame that a client sends.
+
+use std::rc::Rc;
+use std::task::Context;
+
+use lacquer_engine::h2::{Conn, Member, Stream, Turn};
+use lacquer_h2::flow::INITIAL_WINDOW;
+use lacquer_h2::frame::{self, Frame, FrameHeader};
+use lacquer_h2::hpack::Decoder;
+use lacquer_h2::request::RequestDecoder;
+use lacquer_h2::rules::Admit;
+use lacquer_h2::stream::{State, charge_connection};
+use lacquer_h2::{Error, Reason, settings};
+use lacquer_http::{Message, Workspace};
+use lacquer_params::bits::DebugBits;
+use lacquer_shm::Tag;
+use lacquer_sources::clock;
+
+use super::opening::{self, Opening};
+use super::request;
+
+/// The limit of useless frames, beyond those that useful frames allow for, within so many seconds. A client that
+/// exceeds it is an attacker.
+const USELESS_MAX: u32 = 10_000;
+const USELESS_PERIOD: f64 = 60.0;
+/// The number of useless frames that a frame of body allows for, in either direction, and the number that a
+/// request allows for.
+const ALLOWED_BY_DATA: u32 = 10;
+const ALLOWED_BY_REQUEST: u32 = 1000;
+
+/// A header block that is being received.
+enum Block {
+    Request(Opening),
+    /// The block of a stream that was refused. It is still decoded, because it may change the header table.
+    Refused(RequestDecoder),
+    /// The trailers of a body, and their stream unless that has ended.
+    Trailers(RequestDecoder, Option<Rc<Stream>>),
+}
+
+pub struct Receiver {
+    conn: Rc<Conn>,
+    hpack: Decoder,
+    block: Option<Block>,
+    /// The time when the current frames were read.
+    now: f64,
+    useless: u32,
+    /// The time since which useless frames are counted.
+    useless_since: f64,
+}
+
+impl Receiver {
+    pub fn new(conn: &Rc<Conn>) -> Receiver {
+        Receiver {
+            hpack: Decoder::new(conn.local.header_table_size as usize),
+            conn: conn.clone(),
+            block: None,
+            now: clock::real(),
+            useless: 0,
+            useless_since: 0.0,
+        }
+    }
+
+    pub fn read_at(&mut self, now: f64) {
+        self.now = now;
+    }
+
+    /// Returns the error for a frame that is longer than allowed.
+    pub fn too_long(&self) -> Error {
+        self.conn.log(Tag::SessError, format_args!("H2: HTC overflow (Buffer/workspace too small)"));
+        Error::Connection(Reason::EnhanceYourCalm)
+    }
+
+    /// Ends a request whose header block is incomplete, because the connection ends.
+    pub fn abandon(&mut self) {
+        if let Some(Block::Request(opening)) = self.block.take() {
+            opening.abandon();
+        }
+    }
+
+    /// Handles one frame. An error ends the connection.
+    pub fn frame(
+        &mut self,
+        header: &FrameHeader,
+        payload: &[u8],
+        turn: &mut Turn,
+        cx: &mut Context<'_>,
+    ) -> Result<(), Error> {
+        self.conn.received(header, payload);
+        self.count_useless();
+        let outcome = self.obey(*header, payload, turn, cx);
+        let outcome = match outcome {
+            Err(error) if header.stream == 0 || error.is_connection() => Err(error),
+            Err(error) => self.answer_by_reset(header.stream, error),
+            Ok(()) => Ok(()),
+        };
+        if self.useless > USELESS_MAX {
+            self.conn.log(Tag::SessError, format_args!("H2: Too many frames without use"));
+            return outcome.and(Err(Error::Connection(Reason::EnhanceYourCalm)));
+        }
+        outcome
+    }
+
+    /// Resets the stream of a faulty frame. A client that causes resets counts like one that sends them.
+    fn answer_by_reset(&self, id: u32, error: Error) -> Result<(), Error> {
+        let Some(stream) = Stream::find(&self.conn, id) else {
+            self.conn.reset_stream(id, error);
+            return Ok(());
+        };
+        stream.reset(error);
+        self.charge_reset(&stream)
+    }
+
+    fn charge_reset(&self, stream: &Stream) -> Result<(), Error> {
+        let counted = self.conn.resets.borrow_mut().reset(clock::real(), stream.t_first);
+        if !counted.map_err(|fault| self.conn.told(&fault))? {
+            return Ok(());
+        }
+        self.charge_address()
+    }
+
+    /// Charges a reset to the client's address. Its connections share a budget, so a new connection has no new one.
+    fn charge_address(&self) -> Result<(), Error> {
+        let (conn, services) = (&self.conn, &self.conn.services);
+        let (table, ip) = (services.addresses(), conn.sess.client.addr.ip());
+        if conn.sess.address.charge_reset(table, ip, &services.params()) {
+            return Ok(());
+        }
+        conn.log(Tag::SessError, format_args!("H2: Hit h2_rapid_reset_address_limit. Closing session."));
+        services.counters().h2_reset_limited.add(1);
+        Err(Error::Connection(Reason::RapidReset))
+    }
+
+    /// Counts the frame as useless, until it proves useful.
+    fn count_useless(&mut self) {
+        if self.now - self.useless_since > USELESS_PERIOD {
+            self.useless = 0;
+            self.useless_since = self.now;
+        }
+        self.allow(self.conn.take_progress().saturating_mul(ALLOWED_BY_DATA));
+        self.useless += 1;
+    }
+
+    fn allow(&mut self, frames: u32) {
+        self.useless = self.useless.saturating_sub(frames);
+    }
+
+    /// Returns whether a header block has begun and is not complete.
+    pub fn is_in_block(&self) -> bool {
+        self.block.is_some()
+    }
+
+    /// Returns whether a request's header block has begun and is not complete.
+    pub fn is_opening(&self) -> bool {
+        matches!(self.block, Some(Block::Request(_)))
+    }
+
+    fn obey(
+        &mut self,
+        mut header: FrameHeader,
+        payload: &[u8],
+        turn: &mut Turn,
+        cx: &mut Context<'_>,
+    ) -> Result<(), Error> {
+        let conn = self.conn.clone();
+        let stream = if header.stream == 0 { None } else { Stream::find(&conn, header.stream) };
+        let state = self.state_of(header.stream, stream.as_deref());
+        let admit = conn.rules.borrow_mut().admit(&mut header, state, &mut |n| conn.note(&n));
+        let admit = admit.map_err(|fault| conn.told(&fault))?;
+        if matches!(admit, Admit::Ignore) {
+            return Ok(());
+        }
+        match frame::parse(&header, payload).map_err(|fault| conn.told(&fault))? {
+            Frame::Data { data, end_stream } => self.data(stream.as_deref(), &header, data, end_stream),
+            Frame::Headers { fragment, end_headers, end_stream } => {
+                self.headers(&header, admit, end_stream, stream);
+                self.fragment(&header, fragment, end_headers, turn, cx)
+            }
+            Frame::Continuation { fragment, end_headers } => {
+                self.fragment(&header, fragment, end_headers, turn, cx)
+            }
+            Frame::RstStream { code } => self.reset(stream.as_deref(), code),
+            Frame::Settings { entries } => self.settings(entries),
+            Frame::Ping { opaque } => {
+                conn.queue(|out| frame::ping_ack(out, opaque));
+                Ok(())
+            }
+            Frame::GoAway { code, .. } => {
+                let error = Error::of_connection(code);
+                conn.goaway.set(true);
+                conn.log(Tag::Debug, format_args!("GOAWAY {}", error.name()));
+                Err(error)
+            }
+            Frame::WindowUpdate { increment } => self.window_update(&header, stream.as_deref(), increment),
+            Frame::Priority | Frame::SettingsAck | Frame::Unknown => Ok(()),
+        }
+    }
+
+    /// Returns the state by which a frame on a stream is judged. The stream that this side reset last counts as open,
+    /// because the client may have sent frames before it knew.
+    fn state_of(&self, id: u32, stream: Option<&Stream>) -> Option<State> {
+        match stream {
+            Some(stream) if stream.is_cancelled() => Some(State::Closed),
+            Some(stream) => Some(stream.proto.borrow().state),
+            None => self.conn.was_reset(id).then_some(State::Open),
+        }
+    }
+
+    fn headers(&mut self, header: &FrameHeader, admit: Admit, end_stream: bool, stream: Option<Rc<Stream>>) {
+        let conn = &self.conn;
+        let block = match admit {
+            Admit::Trailers => {
+                let decoder = RequestDecoder::trailers(&mut self.hpack, &opening::limits(conn));
+                self.block = Some(Block::Trailers(decoder, stream));
+                return;
+            }
+            Admit::Refuse(fault) => Err(conn.told(&fault)),
+            _ if conn.is_crowded() => Err(self.decline()),
+            _ => Opening::begin(conn, header.stream, self.now, end_stream, &mut self.hpack)
+                .ok_or_else(|| self.decline()),
+        };
+        self.block = Some(match block {
+            Ok(opening) => Block::Request(opening),
+            Err(error) => {
+                let limits = opening::limits(&self.conn);
+                Block::Refused(RequestDecoder::refused(&mut self.hpack, error, &limits))
+            }
+        });
+    }
+
+    /// Refuses a stream that the rules allow, and returns its error.
+    fn decline(&self) -> Error {
+        self.conn.rules.borrow_mut().close_one();
+        Error::Stream(Reason::RefusedStream)
+    }
+
+    /// Handles a piece of a header block. The last piece starts the request.
+    fn fragment(
+        &mut self,
+        header: &FrameHeader,
+        fragment: &[u8],
+        last: bool,
+        turn: &mut Turn,
+        cx: &mut Context<'_>,
+    ) -> Result<(), Error> {
+        let conn = self.conn.clone();
+        let Some(block) = &mut self.block else { return Ok(()) };
+        let fed = match block {
+            Block::Request(opening) => opening.feed(&mut self.hpack, fragment, header.len),
+            Block::Refused(decoder) | Block::Trailers(decoder, _) => {
+                let (ws, message) = (&mut Workspace::new(0), &mut Message::new(0));
+                decoder.feed(&mut self.hpack, fragment, ws, message, &mut |n| conn.note(&n))
+            }
+        };
+        if let Err(error) = fed {
+            conn.log(Tag::Debug, format_args!("HPACK(hdr) {}", error.name()));
+            self.abandon();
+            return Err(error);
+        }
+        if !last {
+            return Ok(());
+        }
+        match self.block.take() {
+            Some(Block::Request(opening)) => {
+                let (stream, slot) = opening.finish()?;
+                self.allow(ALLOWED_BY_REQUEST);
+                request::start(stream, slot, turn, cx);
+                Ok(())
+            }
+            Some(Block::Refused(refused)) => {
+                let (ws, message) = (&mut Workspace::new(0), &mut Message::new(0));
+                refused.finish(ws, message, false, &mut |n| conn.note(&n)).map(drop)
+            }
+            Some(Block::Trailers(decoder, stream)) => self.trailers(decoder, stream.as_deref()),
+            None => Ok(()),
+        }
+    }
+
+    /// Handles trailers as the end of the body. Their fields are dropped.
+    fn trailers(&self, decoder: RequestDecoder, stream: Option<&Stream>) -> Result<(), Error> {
+        let conn = &self.conn;
+        let sound = decoder.finish_trailers(&mut |n| conn.note(&n));
+        let Some(stream) = stream.filter(|stream| stream.error().is_none()) else {
+            return sound.or_else(|error| if error.is_connection() { Err(error) } else { Ok(()) });
+        };
+        sound?;
+        stream.proto.borrow_mut().trailers().map_err(|fault| conn.told(&fault))?;
+        stream.end();
+        Ok(())
+    }
+
+    fn data(
+        &mut self,
+        stream: Option<&Stream>,
+        header: &FrameHeader,
+        data: &[u8],
+        end: bool,
+    ) -> Result<(), Error> {
+        self.charge_connection(header)?;
+        let conn = &self.conn;
+        if let Some(stream) = stream.filter(|stream| stream.error().is_none()) {
+            if !data.is_empty() || end {
+                self.allow(ALLOWED_BY_DATA);
+            }
+            return self.data_of(stream, header, data, end);
+        }
+        // Frames that were sent before the client knew of a reset are dropped. Others are an error and cause one reset.
+        if conn.error().is_none() && !conn.was_reset(header.stream) {
+            conn.reset_stream(header.stream, Error::Stream(Reason::StreamClosed));
+        }
+        Ok(())
+    }
+
+    /// Charges the whole frame to the connection's window, padding included.
+    fn charge_connection(&self, header: &FrameHeader) -> Result<(), Error> {
+        let conn = &self.conn;
+        let mut window = conn.recv_window.get();
+        charge_connection(&mut window, header).map_err(|fault| conn.told(&fault))?;
+        let params = conn.services.params();
+        // Varnish counts a larger initial window of streams as the connection's window, and then sends no update.
+        let spare = conn.local.initial_window_size.saturating_sub(INITIAL_WINDOW);
+        let low = (params.h2_rx_window_low_water as u32).saturating_sub(spare).max(INITIAL_WINDOW / 2);
+        let more = window.refill(low, params.h2_rx_window_increment as u32);
+        conn.recv_window.set(window);
+        if more > 0 {
+            conn.queue(|out| frame::window_update(out, 0, more));
+        }
+        Ok(())
+    }
+
+    fn data_of(&self, stream: &Stream, header: &FrameHeader, data: &[u8], end: bool) -> Result<(), Error> {
+        let (conn, id) = (&self.conn, stream.id);
+        stream.proto.borrow_mut().data(header, data.len(), end).map_err(|fault| conn.told(&fault))?;
+        if !data.is_empty() && !stream.take_in(data, end) {
+            let text = format_args!("H2: stream {id}: Failed to allocate request body buffer");
+            conn.log(Tag::Debug, text);
+            return Err(Error::Stream(Reason::InternalError));
+        }
+        let room = conn.local.initial_window_size;
+        let more = stream.proto.borrow_mut().rescue(stream.held() as usize, room);
+        if more > 0 {
+            conn.queue(|out| frame::window_update(out, id, more));
+        }
+        if end {
+            stream.end();
+        }
+        Ok(())
+    }
+
+    fn reset(&self, stream: Option<&Stream>, code: u32) -> Result<(), Error> {
+        let Some(stream) = stream else { return Ok(()) };
+        stream.cancel(Error::of_stream(code));
+        self.charge_reset(stream)
+    }
+
+    fn settings(&mut self, entries: &[u8]) -> Result<(), Error> {
+        let conn = &self.conn;
+        if settings::entries(entries).count() > settings::MAX_ENTRIES {
+            conn.log(Tag::SessError, format_args!("H2: Too many entries in a SETTINGS frame"));
+            return Err(Error::Connection(Reason::EnhanceYourCalm));
+        }
+        apply_settings(conn, entries)?;
+        conn.queue(frame::settings_ack);
+        conn.wake_streams();
+        Ok(())
+    }
+
+    fn window_update(
+        &self,
+        header: &FrameHeader,
+        stream: Option<&Stream>,
+        increment: u32,
+    ) -> Result<(), Error> {
+        let conn = &self.conn;
+        if header.stream == 0 {
+            let mut window = conn.send_window.get();
+            let credited = window.credit(increment);
+            conn.send_window.set(window);
+            conn.wake_streams();
+            return credited;
+        }
+        let Some(stream) = stream else { return Ok(()) };
+        let credited = stream.proto.borrow_mut().send.credit(increment);
+        if credited.is_ok() {
+            stream.wake();
+        }
+        credited
+    }
+}
+
+/// Applies the settings that the client announces.
+pub fn apply_settings(conn: &Conn, entries: &[u8]) -> Result<(), Error> {
+    let unchecked = conn.services.params().debug.has(DebugBits::H2_NOCHECK);
+    let mut remote = conn.remote.get();
+    for entry in settings::entries(entries) {
+        let applied = remote.apply(entry, unchecked);
+        conn.note(&applied.note);
+        if let Some(error) = applied.error {
+            return Err(error);
+        }
+        if applied.window_delta != 0 {
+            Stream::each(conn, |stream| {
+                let mut proto = stream.proto.borrow_mut();
+                if proto.follows_settings() {
+                    proto.send.adjust(applied.window_delta);
+                }
+            });
+        }
+        conn.remote.set(remote);
+    }
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! A stream's request. It becomes a task of its own only if it has to wait.
+
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Context;
+
+use lacquer_engine::client::Req;
+use lacquer_engine::h2::{Stream, Turn};
+use lacquer_engine::turn::{Place, in_turns};
+use lacquer_engine::{Services, TransactionSlot};
+use lacquer_h2::{Error, Reason};
+use lacquer_shm::Tag;
+
+use crate::address_limit::{TOO_MANY_REQUESTS, begin_request};
+
+/// Starts the request. Most hits are complete when this returns. If many requests wait, it begins only after the frames
+/// at hand were read, because one of them may reset the stream.
+pub fn start(stream: Rc<Stream>, slot: TransactionSlot<Req>, turn: &mut Turn, cx: &mut Context<'_>) {
+    let services = stream.conn.services.clone();
+    let bound = services.bound(&services.params());
+    let is_pressed = services.admission().is_pressed(bound);
+    let watched = services.watched().clone();
+    let mut work = Box::pin(run(stream, slot));
+    let is_served = !is_pressed && work.as_mut().poll(cx).is_ready();
+    turn.count_request(is_served);
+    if !is_served {
+        tokio::task::spawn_local(async move { in_turns(&watched.turn, Place::Request, work.as_mut()).await });
+    }
+}
+
+/// Runs the request. A panic ends this stream only.
+async fn run(stream: Rc<Stream>, mut slot: TransactionSlot<Req>) {
+    let services = stream.conn.services.clone();
+    if let Some(req) = slot.transaction() {
+        let work = (req.task.vxid(), Place::Request);
+        let fault = lacquer_engine::faults::caught(&services, work, pin!(serve(req))).await;
+        if let Err(text) = fault {
+            req.task.log.put(Tag::Error, format!("Fault in this request: {text}").as_bytes());
+        }
+        services.counters().client_req.add(1);
+    }
+    if !stream.is_answered() && stream.error().is_none() {
+        // The reset spares the client waiting for the rest.
+        stream.reset(Error::Stream(Reason::InternalError));
+    }
+    finish(&services, slot);
+    stream.close();
+}
+
+/// Runs the request, unless its address has as many at work as it may.
+async fn serve(req: &mut Req) {
+    if begin_request(req) {
+        return req.run().await;
+    }
+    Box::pin(async {
+        lacquer_engine::client::log_start(req);
+        req.req_headers().log_all();
+        req.minimal_response(TOO_MANY_REQUESTS).await;
+    })
+    .await;
+}
+
+/// Ends a request's transaction, whatever its result.
+pub fn finish(services: &Services, mut slot: TransactionSlot<Req>) {
+    if let Some(req) = slot.transaction() {
+        req.account.req_body += req.body.take_counted().1;
+        req.charge();
+        req.task.log.end();
+        if req.task.ws.overflowed() {
+            services.counters().ws_client_overflow.add(1);
+        }
+        services.flush_if_due(req.task.t_prev);
+    }
+    slot.give(services);
+}

@@ -1,0 +1,426 @@
+//! A connection that speaks HTTP/2, from its first frame to its end.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use lacquer_engine::TransactionSlot;
+use lacquer_engine::client::Req;
+use lacquer_engine::h2::{Conn, Flush, Stream, Turn};
+use lacquer_h2::frame::{self, FrameHeader, Kind};
+use lacquer_h2::{Error, Reason};
+use lacquer_http::SessClose;
+use lacquer_net::Rx;
+use lacquer_net::deadlines::{Deadline, Idleness, Moment};
+use lacquer_net::linger::linger;
+use lacquer_params::Params;
+use lacquer_shm::Tag;
+use lacquer_sources::clock;
+
+use super::arrival::Arrival;
+use super::opening::Opening;
+use super::receive::Receiver;
+use super::request;
+
+/// The number of bytes to read at a time. Longer frames extend the buffer.
+const READ: usize = 16 * 1024 + frame::HEADER_LEN;
+
+/// The seconds that a client may continue after a GOAWAY without error.
+const GRACE: f64 = 0.1;
+
+/// Bytes that were read and not parsed yet.
+#[derive(Default)]
+struct Buffer {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Buffer {
+    fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    fn held(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    /// Returns the header of the next frame, if the whole frame was read.
+    fn frame(&self) -> Option<FrameHeader> {
+        FrameHeader::read(self.held()).filter(|header| header.total_len() <= self.end - self.start)
+    }
+
+    /// Returns the room to read into: enough for the frame that has begun, and more.
+    fn room(&mut self) -> &mut [u8] {
+        if self.is_empty() {
+            (self.start, self.end) = (0, 0);
+        }
+        let frame = FrameHeader::read(self.held()).map_or(0, |header| header.total_len());
+        let least = (self.start + frame).max(self.end + 1);
+        if least > self.bytes.len() && self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        let wanted = READ.max(frame);
+        if self.bytes.len() < wanted {
+            self.bytes.resize(wanted, 0);
+        }
+        &mut self.bytes[self.end..]
+    }
+
+    /// Takes a buffer to read into, for as long as the task runs.
+    fn take(&mut self, spare: &Cell<Vec<u8>>) {
+        if self.bytes.is_empty() {
+            self.bytes = spare.take();
+        }
+    }
+
+    /// Gives the buffer back if it is empty: a connection that waits for a frame holds no memory for it.
+    fn give(&mut self, spare: &Cell<Vec<u8>>) {
+        if self.is_empty() {
+            let Buffer { bytes, .. } = std::mem::take(self);
+            if bytes.len() == READ {
+                spare.set(bytes);
+            }
+        }
+    }
+}
+
+/// The event that the connection's deadline is set for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Awaited {
+    Nothing,
+    Frame,
+    /// The rest of a header block, or of a frame other than DATA.
+    Rest,
+    /// Progress of the client in taking the bytes that wait for it.
+    Progress,
+}
+
+/// Frames that wait because the socket is full.
+#[derive(Clone, Copy)]
+struct Blocked {
+    since: Moment,
+    /// The number of bytes that the socket will have taken when all of these are sent.
+    goal: u64,
+}
+
+struct Session {
+    conn: Rc<Conn>,
+    rx: Rx,
+    idle: Rc<Deadline>,
+    buffer: Buffer,
+    receiver: Receiver,
+    turn: Turn,
+    awaited: Awaited,
+    /// The time when the last frame came.
+    active: Moment,
+    /// The time when the incomplete header block or frame began.
+    begun: Option<Moment>,
+    /// The number of bytes that the socket had taken when the deadline was set.
+    taken: u64,
+    blocked: Option<Blocked>,
+    /// The client has ended its sending side.
+    client_is_done: bool,
+}
+
+/// Serves the connection to its end. A request that came with the upgrade from HTTP/1 is the first stream's.
+pub async fn serve(arrival: Arrival, upgraded: Option<super::Upgrade>) -> SessClose {
+    let Arrival { services, sess, tx, rx, idle } = arrival;
+    let params = services.params();
+    let conn = match upgraded {
+        Some(ref upgrade) => upgrade.conn.clone(),
+        None => Rc::new(Conn::new(services, sess, tx, &params)),
+    };
+    conn.log(Tag::Debug, format_args!("H2: Got pu PRISM"));
+    let mut session = Session {
+        receiver: Receiver::new(&conn),
+        rx,
+        buffer: Buffer::default(),
+        turn: Turn::default(),
+        awaited: Awaited::Nothing,
+        active: idle.now(),
+        idle,
+        begun: None,
+        taken: 0,
+        blocked: None,
+        client_is_done: false,
+        conn,
+    };
+    let conn = session.conn.clone();
+    conn.queue(|out| frame::write_settings(out, &conn.local));
+    let mut first = upgraded.map(|upgrade| upgrade.slot);
+    let error = std::future::poll_fn(|cx| {
+        if let Some(slot) = first.take() {
+            session.begin_upgraded(slot, cx);
+        }
+        session.poll(cx)
+    })
+    .await;
+    session.end(error).await;
+    conn.finish();
+    error.close()
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.conn.release_streams();
+    }
+}
+
+impl Session {
+    fn begin_upgraded(&mut self, mut slot: TransactionSlot<Req>, cx: &mut Context<'_>) {
+        let Some(req) = slot.transaction() else { return };
+        let stream = Opening::first(&self.conn, req);
+        request::start(stream, slot, &mut self.turn, cx);
+    }
+
+    /// Reads, handles and writes frames until there is nothing to do, or the connection ends.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        let services = self.conn.services.clone();
+        self.conn.attend(true);
+        self.buffer.take(&services.http2().buffers.input);
+        let polled = self.work(cx);
+        self.turn.end();
+        self.buffer.give(&services.http2().buffers.input);
+        self.conn.attend(false);
+        if polled.is_pending() {
+            self.conn.register(cx);
+            // The deadline was set for the next event. This registers the task to be woken.
+            self.idle.poll_expired(cx);
+        }
+        polled
+    }
+
+    fn work(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        if self.awaited != Awaited::Nothing
+            && self.idle.poll_expired(cx)
+            && let Some(error) = self.expired()
+        {
+            return Poll::Ready(error);
+        }
+        let has_turn = self.turn.poll_begin(cx).is_ready();
+        loop {
+            if has_turn && let Err(error) = self.act(cx) {
+                return Poll::Ready(error);
+            }
+            let flushed = self.conn.poll_flush(cx);
+            if let Some(error) = self.conn.error() {
+                return Poll::Ready(error);
+            }
+            if self.conn.is_clogged() {
+                // Nothing is read from a client that does not read the frames sent to it.
+                self.expect(flushed);
+                return Poll::Pending;
+            }
+            if !has_turn {
+                return Poll::Pending;
+            }
+            if self.turn.is_over() {
+                // The client does not cause this wait, so no deadline runs.
+                self.idle.disarm();
+                self.awaited = Awaited::Nothing;
+                self.turn.wait_for_next(&self.conn.services.http2().turns, cx);
+                return Poll::Pending;
+            }
+            if self.buffer.frame().is_some() {
+                continue;
+            }
+            match self.rx.poll_read(cx, self.buffer.room()) {
+                Poll::Ready(Ok(n)) if n > 0 => {
+                    self.buffer.end += n;
+                    self.receiver.read_at(clock::real());
+                }
+                Poll::Ready(_) => return Poll::Ready(self.eof()),
+                Poll::Pending => {
+                    self.expect(flushed);
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    /// Handles the frames that were read, for as long as there is room for the frames that they cause.
+    fn act(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+        while !self.turn.is_over()
+            && let Some(header) = self.buffer.frame()
+            && !self.conn.is_clogged()
+        {
+            self.turn.count_frame();
+            self.active = self.idle.now();
+            let from = self.buffer.start + frame::HEADER_LEN;
+            self.buffer.start += header.total_len();
+            let payload = &self.buffer.bytes[from..self.buffer.start];
+            let outcome = self.receiver.frame(&header, payload, &mut self.turn, cx);
+            if !self.receiver.is_in_block() {
+                self.begun = None;
+            }
+            outcome?;
+        }
+        let begun = FrameHeader::read(self.buffer.held());
+        // The rate of DATA is limited by the request: its body has limits of its own.
+        let is_data = begun.is_some_and(|header| header.kind() == Some(Kind::Data));
+        if self.receiver.is_in_block() || !(self.buffer.is_empty() || is_data) {
+            self.begun.get_or_insert(self.idle.now());
+        } else {
+            // The first bytes of a frame may not show yet whether it is DATA.
+            self.begun = None;
+        }
+        match begun {
+            Some(header) if header.len > self.conn.local.max_frame_size => Err(self.receiver.too_long()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sets the deadline for the next event.
+    fn expect(&mut self, flushed: Flush) {
+        let awaited = match flushed {
+            Flush::Blocked => Awaited::Progress,
+            _ if self.receiver.is_in_block() || self.begun.is_some() && self.is_at_work() => Awaited::Rest,
+            _ if self.is_at_work() => Awaited::Nothing,
+            _ => Awaited::Frame,
+        };
+        if awaited != Awaited::Progress {
+            self.blocked = None;
+        }
+        let params = self.conn.services.params();
+        match awaited {
+            Awaited::Nothing => self.idle.disarm(),
+            Awaited::Progress => self.expect_progress(&params),
+            Awaited::Rest => {
+                let begun = self.begun.unwrap_or(self.active);
+                self.idle.arm(begun, self.conn.sess.idle_limit(&params));
+            }
+            Awaited::Frame => {
+                self.idle.arm(self.active, self.conn.sess.idle_limit(&params));
+                let asked = self.conn.rules.borrow().highest > 0;
+                self.idle.offer(if asked { Idleness::Kept } else { Idleness::Silent });
+            }
+        }
+        self.awaited = awaited;
+    }
+
+    /// Sets the deadline for the client to take some bytes, and all bytes that wait now before `send_timeout`.
+    fn expect_progress(&mut self, params: &Params) {
+        let (now, taken) = (self.idle.now(), self.conn.taken());
+        if self.blocked.is_none_or(|blocked| taken >= blocked.goal) {
+            self.blocked = Some(Blocked { since: now, goal: taken + self.conn.gathered() as u64 });
+        } else if self.awaited == Awaited::Progress && self.taken == taken {
+            return;
+        }
+        self.taken = taken;
+        let limit = clock::limit(self.conn.sess.idle_send_timeout.get(params.idle_send_timeout));
+        self.idle.arm(now, limit.min(self.blocked_left(params)));
+    }
+
+    /// Returns the seconds left for the client to take all bytes that waited when the socket became full.
+    fn blocked_left(&self, params: &Params) -> f64 {
+        let total = clock::limit(self.conn.sess.send_timeout.get(params.send_timeout));
+        self.blocked.map_or(total, |blocked| total - self.idle.now().since(blocked.since))
+    }
+
+    /// Returns whether requests are being served. One whose head is incomplete does not count.
+    fn is_at_work(&self) -> bool {
+        self.conn.streams() > usize::from(self.receiver.is_opening())
+    }
+
+    /// Handles an expired deadline. Returns the error if it ends the connection.
+    fn expired(&mut self) -> Option<Error> {
+        let awaited = std::mem::replace(&mut self.awaited, Awaited::Nothing);
+        match awaited {
+            Awaited::Nothing => None,
+            Awaited::Progress => {
+                if self.blocked_left(&self.conn.services.params()) <= 0.0 {
+                    self.conn.stalled("send_timeout");
+                } else if self.conn.taken() == self.taken {
+                    self.conn.stalled("idle_send_timeout");
+                }
+                // Otherwise a stream was sending meanwhile.
+                self.conn.error()
+            }
+            Awaited::Rest if self.begun.is_none() => None,
+            Awaited::Rest => {
+                let what = if self.receiver.is_in_block() { "header block" } else { "frame" };
+                self.conn.log(Tag::SessError, format_args!("H2: Hit timeout_idle in a {what}"));
+                Some(Error::Connection(Reason::HeaderTimeout))
+            }
+            Awaited::Frame if self.is_at_work() => None,
+            Awaited::Frame => Some(Error::Connection(Reason::NoError)),
+        }
+    }
+
+    fn eof(&mut self) -> Error {
+        self.client_is_done = true;
+        let frame = if self.buffer.is_empty() { "complete" } else { "partial" };
+        let goaway = u8::from(self.conn.goaway.get());
+        let text = format_args!("H2: HTC eof (Unexpected end of input) frame={frame} goaway={goaway}");
+        self.conn.log(Tag::Debug, text);
+        Error::Connection(Reason::NoError)
+    }
+
+    /// Sends GOAWAY and waits until no request of this connection is left.
+    async fn end(&mut self, error: Error) {
+        let conn = self.conn.clone();
+        self.turn = Turn::default();
+        let tells = !conn.goaway.replace(true) && error.sends_goaway();
+        if tells {
+            conn.queue(|out| frame::goaway(out, conn.rules.borrow().highest, error.code()));
+        }
+        conn.fail(error);
+        conn.log(Tag::Debug, format_args!("H2 CLEANUP {}", error.name()));
+        Stream::each(&conn, |stream| stream.kill(error));
+        self.receiver.abandon();
+        let limit = conn.sess.idle_send_timeout.get(conn.services.params().idle_send_timeout);
+        let limit = clock::seconds(clock::limit(limit));
+        let flushed = std::future::poll_fn(|cx| {
+            conn.register(cx);
+            match conn.poll_flush(cx) {
+                Flush::Done => Poll::Ready(()),
+                _ => Poll::Pending,
+            }
+        });
+        let _ = tokio::time::timeout(limit, flushed).await;
+        if tells && !self.client_is_done {
+            let most = conn.services.params().lingering_close;
+            let seconds = if error == Error::Connection(Reason::NoError) { most.min(GRACE) } else { most };
+            linger(conn.tx(), &mut self.rx, &self.idle, seconds).await;
+        }
+        std::future::poll_fn(|cx| {
+            conn.register(cx);
+            if conn.streams() > 0 { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_out_of_the_buffer_as_they_went_in_however_they_were_cut() {
+        let mut wire = Vec::new();
+        for len in [0, 8, 20_000, 1, 16_384, 40_000, 3] {
+            wire.extend_from_slice(&FrameHeader::new(Kind::Data, 0, 1, len).bytes());
+            wire.extend((0..len).map(|at| at as u8));
+        }
+        for step in [1, 7, 9, 1000, 16_393, 30_000] {
+            let (mut buffer, mut seen, mut rest) = (Buffer::default(), Vec::new(), &wire[..]);
+            while !rest.is_empty() {
+                let room = buffer.room();
+                assert!(!room.is_empty());
+                let n = step.min(room.len()).min(rest.len());
+                room[..n].copy_from_slice(&rest[..n]);
+                rest = &rest[n..];
+                buffer.end += n;
+                while let Some(header) = buffer.frame() {
+                    seen.extend_from_slice(&buffer.held()[..header.total_len()]);
+                    buffer.start += header.total_len();
+                }
+            }
+            assert!(seen == wire, "in steps of {step}");
+            buffer.give(&Cell::default());
+            assert_eq!(buffer.bytes.capacity(), 0);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The upgrade of an HTTP/1.1 connection: its request becomes the first stream's.
+
+use std::rc::Rc;
+
+use lacquer_engine::client::Req;
+use lacquer_engine::h2::Conn;
+use lacquer_engine::{TransactionSlot, write_message};
+use lacquer_h2::settings;
+use lacquer_http::{HeaderName, Slot, fixed, h1};
+use lacquer_shm::Tag;
+use lacquer_sources::clock;
+
+use super::arrival::Arrival;
+use super::receive::apply_settings;
+
+const SWITCHING: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
+const UPGRADE: HeaderName<'static> = HeaderName::new(b"Upgrade");
+const HTTP2_SETTINGS: HeaderName<'static> = HeaderName::new(b"HTTP2-Settings");
+
+/// A connection that changes from HTTP/1 to HTTP/2.
+pub struct Upgrade {
+    pub conn: Rc<Conn>,
+    pub slot: TransactionSlot<Req>,
+}
+
+/// Returns whether the request asks for HTTP/2.
+#[inline]
+pub fn is_wanted(req: &Req) -> bool {
+    req.http.get(&req.task.ws, UPGRADE).is_some_and(|value| value.eq_ignore_ascii_case(b"h2c"))
+}
+
+/// Sends 101 (Switching Protocols) and waits for the client's preface. Gives the request back on failure.
+pub async fn upgrade(
+    arrival: &mut Arrival,
+    mut slot: TransactionSlot<Req>,
+) -> Result<Upgrade, TransactionSlot<Req>> {
+    let Some(req) = slot.transaction() else { return Err(slot) };
+    let params = req.task.params.clone();
+    let conn = Conn::new(arrival.services.clone(), arrival.sess.clone(), arrival.tx.clone(), &params);
+    if !take_settings(&conn, req) {
+        conn.log(Tag::Debug, format_args!("H2: Bad HTTP-Settings"));
+        return Err(slot);
+    }
+    if write_message(&arrival.tx, SWITCHING, arrival.sess.send_idle_limit(&params)).await.is_err() {
+        conn.log(Tag::Debug, format_args!("H2: Upgrade: Error writing 101 response"));
+        return Err(slot);
+    }
+    let mut headers = req.req_headers();
+    headers.unset(UPGRADE);
+    headers.unset(HTTP2_SETTINGS);
+    headers.force_slot(Slot::Proto, fixed::HTTP_20);
+    if !receive_preface(arrival).await {
+        conn.log(Tag::Debug, format_args!("H2: No/Bad OU PRISM"));
+        return Err(slot);
+    }
+    if lacquer_engine::knobs::take_refusal() {
+        conn.log(Tag::Debug, format_args!("H2: No Worker-threads"));
+        return Err(slot);
+    }
+    Ok(Upgrade { conn: Rc::new(conn), slot })
+}
+
+fn take_settings(conn: &Conn, req: &mut Req) -> bool {
+    let Some(value) = req.http.get(&req.task.ws, HTTP2_SETTINGS).map(<[u8]>::to_vec) else { return false };
+    req.task.log.put_fmt(Tag::Debug, format_args!("H2CS {}", String::from_utf8_lossy(&value)));
+    settings::from_base64url(&value).is_some_and(|entries| apply_settings(conn, &entries).is_ok())
+}
+
+async fn receive_preface(arrival: &mut Arrival) -> bool {
+    let limit = clock::seconds(arrival.sess.idle_limit(&arrival.services.params()));
+    let rx = &mut arrival.rx;
+    let receive = async {
+        let mut have = [0u8; h1::H2_PREFACE.len()];
+        let mut n = 0;
+        while n < have.len() {
+            match rx.read(&mut have[n..]).await {
+                Ok(more) if more > 0 => n += more,
+                _ => return false,
+            }
+            if !h1::H2_PREFACE.starts_with(&have[..n]) {
+                return false;
+            }
+        }
+        true
+    };
+    let in_time = tokio::time::timeout(limit, receive).await;
+    if in_time.is_err() {
+        arrival.sess.log_late(arrival.services.log(), "preface");
+    }
+    in_time.unwrap_or(false)
+}

@@ -1,0 +1,81 @@
+//! The PROXY header that a balancer sends before the first request. It contains the client's address.
+
+use lacquer_engine::{Services, Sess};
+use lacquer_http::SessClose;
+use lacquer_http::proxy_protocol::{self, Scan};
+use lacquer_net::{Rx, Side};
+use lacquer_params::Params;
+use lacquer_shm::{Tag, Vxid};
+use lacquer_sources::clock::{self, Instant};
+use tokio::time::timeout_at;
+
+/// Reads the header. Bytes behind it stay for the next reader.
+pub async fn receive(services: &Services, sess: &mut Sess, rx: &mut Rx) -> Result<(), SessClose> {
+    let deadline = Instant::now() + clock::seconds(sess.idle_limit(&services.params()));
+    let mut buf = Vec::new();
+    loop {
+        match proxy_protocol::scan(&buf) {
+            Scan::Complete => break,
+            Scan::More => {}
+            Scan::Junk => return Err(SessClose::RxJunk),
+            Scan::Overflow => return Err(SessClose::RxOverflow),
+        }
+        let mut piece = [0u8; 1024];
+        match timeout_at(deadline, rx.read(&mut piece)).await {
+            Ok(Ok(n)) if n > 0 => buf.extend_from_slice(&piece[..n]),
+            Ok(_) => return Err(SessClose::RemClose),
+            Err(_) => {
+                sess.log_late(services.log(), "PROXY header");
+                return Err(SessClose::RxTimeout);
+            }
+        }
+    }
+    let log = services.log();
+    let vxid = Vxid::client(sess.vxid);
+    let write = |tag: Tag, text: &Option<String>| {
+        if let Some(text) = text {
+            log.write(tag, vxid, text.as_bytes());
+        }
+    };
+    match proxy_protocol::parse(&buf) {
+        Ok(header) => {
+            write(Tag::Proxy, &header.log);
+            write(Tag::ProxyGarbage, &header.garbage);
+            if let Some(ends) = &header.endpoints {
+                sess.client = Side::of(ends.client);
+                sess.server = Side::of(ends.server);
+                if let Some(text) = shortage(&services.params(), header.tlvs.len()) {
+                    log.write(Tag::Error, vxid, text.as_bytes());
+                    services.counters().ws_session_overflow.add(1);
+                    return Err(SessClose::RxJunk);
+                }
+            }
+            sess.proxy_tlvs = header.tlvs.to_vec();
+            rx.unread(&buf[header.len..]);
+            Ok(())
+        }
+        Err(refused) => {
+            write(Tag::Proxy, &refused.log);
+            write(Tag::ProxyGarbage, &refused.garbage);
+            Err(SessClose::RxJunk)
+        }
+    }
+}
+
+/// Returns a text for the log if the extensions of a PROXY header, or the entries that come after them, do not fit
+/// into `workspace_session`. The sizes are Varnish's.
+fn shortage(params: &Params, tlvs: usize) -> Option<&'static str> {
+    const SESSION: usize = 304;
+    const ADDRESSES: usize = 64;
+    const TLV_HEAD: usize = 16;
+    const TRANSPORT: usize = 8;
+    let capacity = params.workspace_session as usize;
+    let needed = (SESSION + ADDRESSES + TLV_HEAD + tlvs).next_multiple_of(8);
+    if needed > capacity {
+        Some("insufficient workspace")
+    } else if needed + TRANSPORT > capacity {
+        Some("insufficient workspace (proto_priv)")
+    } else {
+        None
+    }
+}

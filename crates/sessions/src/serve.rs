@@ -1,0 +1,243 @@
+//! Serves a client's connection from accept to close: one request after the other.
+
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use lacquer_engine::client::Req;
+use lacquer_engine::faults::apart;
+use lacquer_engine::turn::Place;
+use lacquer_engine::{Services, Sess, TransactionSlot, count_close, pool_counters, write_message};
+use lacquer_flow::persistence;
+use lacquer_http::{SessClose, h1};
+use lacquer_net::{ClientSocket, Listener, Rx, Stream, linger};
+use lacquer_shm::{Tag, Vxid};
+use lacquer_sources::clock;
+
+use crate::begin::{Begun, begin};
+use crate::connection::Connection;
+use crate::receive::{Received, receive_head, wait_idle};
+use crate::{address_limit, h2, proxy_header};
+
+/// Serves a connection to its end.
+pub async fn run(services: Rc<Services>, stream: Stream, listener: Arc<Listener>) {
+    let opened = clock::real();
+    services.counters().s_sess.add(1);
+    pool_counters::taken(&services.pool_counters().sess);
+    let (half, tx) = stream.split();
+    let mut sess = Box::new(Sess::new(services.vxid(), listener, &half, opened));
+    sess.log_open(services.log());
+    let mut rx = Rx::new(half);
+    let settled = if sess.listener.proxy {
+        Box::pin(proxy_header::receive(&services, &mut sess, &mut rx)).await
+    } else {
+        Ok(())
+    };
+    let sess = Rc::<Sess>::from(sess);
+    let mut lingering = None;
+    let reason = match settled.and_then(|()| address_limit::admit(&services, &sess)) {
+        Ok(()) => {
+            let mut connection = Connection {
+                sess: sess.clone(),
+                tx: Rc::new(ClientSocket::new(tx)),
+                rx: Some(rx),
+                idle: services.deadlines().enlist(),
+                received: 0,
+                unread: false,
+                served: false,
+            };
+            let reason = serve(&services, &mut connection).await;
+            if linger::is_due(reason, connection.unread) {
+                lingering = Some(Box::new(connection));
+            } else {
+                connection.close();
+            }
+            reason
+        }
+        Err(reason) => {
+            tx.forget();
+            drop(rx);
+            reason
+        }
+    };
+    pool_counters::given(&services.pool_counters().sess);
+    services.counters().ws_session_overflow.add(u64::from(sess.workspace_overflowed()));
+    count_close(services.counters(), reason);
+    sess.log_close(services.log(), reason, clock::real());
+    services.flush_counters();
+    if let Some(connection) = lingering {
+        Box::pin(connection.close_lingering(&services)).await;
+    }
+}
+
+async fn serve(services: &Rc<Services>, connection: &mut Connection) -> SessClose {
+    loop {
+        let idle_since = connection.idle.now();
+        let mut herded = false;
+        if connection.rx.as_ref().is_some_and(Rx::has_pending) {
+            // Bytes behind a PROXY header belong to the first request, and do not count as read ahead.
+            services.counters().sess_readahead.add(u64::from(connection.served));
+        } else {
+            match wait_idle(services, connection).await {
+                Ok(long) => herded = long,
+                Err(reason) => return reason,
+            }
+        }
+        if herded && lacquer_engine::knobs::take_refusal() {
+            return SessClose::Overload;
+        }
+        let params = services.params();
+        let mut slot = TransactionSlot::take(services);
+        let memory = slot.prepare(services.log(), &params);
+        let limit = connection.sess.idle_limit(&params);
+        connection.idle.arm(idle_since, limit);
+        let received = receive_head(&params, connection, memory).await;
+        connection.idle.disarm();
+        if herded && !matches!(received, Received::Nothing) {
+            let w = &services.pool_counters().waiter;
+            let gone = connection.received == 0 && matches!(received, Received::Closed(_));
+            if gone { w.remclose.add(1) } else { w.action.add(1) }
+        }
+        let head_came = matches!(received, Received::Head(_));
+        let ended = match received {
+            Received::Nothing => {
+                slot.give(services);
+                None
+            }
+            Received::Closed(reason) => {
+                if reason == SessClose::RxTimeout {
+                    connection.sess.log_late(services.log(), "request head");
+                }
+                charge_partial(services, connection);
+                slot.give(services);
+                Some(reason)
+            }
+            Received::Overflow(limit) => {
+                Box::pin(refuse_overflow(services, connection, limit)).await;
+                charge_partial(services, connection);
+                slot.give(services);
+                Some(SessClose::RxOverflow)
+            }
+            Received::Head(head) => match begin(services, params, connection, slot, &head) {
+                Begun::Request(slot) => process(services, connection, slot).await,
+                Begun::Refused(slot, status) => Box::pin(refuse(services, connection, slot, status)).await,
+                Begun::Http2 => return apart(|| speak_http2(services, connection)).await,
+                Begun::Upgrade(slot) => return apart(|| upgrade(services, connection, slot)).await,
+                Begun::Closed(reason) => Some(reason),
+            },
+        };
+        if let Some(reason) = ended {
+            // Sessions that end while they are idle count by the reason alone.
+            services.counters().sess_closed.add(u64::from(head_came));
+            return reason;
+        }
+        connection.served = true;
+    }
+}
+
+fn charge_partial(services: &Services, connection: &Connection) {
+    services.counters().s_req_hdrbytes.add(connection.received as u64);
+}
+
+/// Refuses a request whose head exceeds the parameter `limit`.
+async fn refuse_overflow(services: &Services, connection: &Connection, limit: &str) {
+    let text = format_args!("Request head exceeds {limit}");
+    services.log().write_fmt(Tag::SessError, Vxid::client(connection.sess.vxid), text);
+    let status = services.params().http_req_overflow_status as u16;
+    if status != 0 {
+        let mut out = Vec::new();
+        h1::minimal_response(status, &mut out);
+        let idle = connection.sess.send_idle_limit(&services.params());
+        let _ = write_message(&connection.tx, &out, idle).await;
+    }
+}
+
+/// Hands the parts of the connection over to HTTP/2.
+fn arrive(services: &Rc<Services>, connection: &mut Connection, rx: Rx) -> h2::Arrival {
+    h2::Arrival {
+        services: services.clone(),
+        sess: connection.sess.clone(),
+        tx: connection.tx.clone(),
+        rx,
+        idle: connection.idle.clone(),
+    }
+}
+
+fn log_debug(services: &Services, connection: &Connection, text: &str) {
+    services.log().write(Tag::Debug, Vxid::client(connection.sess.vxid), text.as_bytes());
+}
+
+async fn speak_http2(services: &Rc<Services>, connection: &mut Connection) -> SessClose {
+    log_debug(services, connection, "H2 Prior Knowledge Upgrade");
+    let Some(rx) = connection.rx.take() else { return SessClose::RxBody };
+    h2::serve(arrive(services, connection, rx), None).await
+}
+
+async fn upgrade(
+    services: &Rc<Services>,
+    connection: &mut Connection,
+    mut slot: TransactionSlot<Req>,
+) -> SessClose {
+    log_debug(services, connection, "H2 Optimistic Upgrade");
+    let rx = slot.transaction().and_then(|req| req.body.rx.take());
+    let Some(rx) = rx else { return SessClose::RxBody };
+    let mut arrival = arrive(services, connection, rx);
+    match h2::upgrade(&mut arrival, slot).await {
+        Ok(upgraded) => h2::serve(arrival, Some(upgraded)).await,
+        Err(slot) => {
+            h2::finish(services, slot);
+            SessClose::RxJunk
+        }
+    }
+}
+
+/// Runs the request. A panic ends this connection only.
+async fn process(
+    services: &Services,
+    connection: &mut Connection,
+    mut slot: TransactionSlot<Req>,
+) -> Option<SessClose> {
+    let req = slot.transaction()?;
+    let fault =
+        lacquer_engine::faults::caught(services, (req.task.vxid(), Place::Request), pin!(req.run())).await;
+    if let Err(text) = fault {
+        req.task.log.put(Tag::Error, format!("Fault in this request: {text}").as_bytes());
+        req.close = Some(SessClose::VclFailure);
+    }
+    services.counters().client_req.add(1);
+    finish(services, connection, slot)
+}
+
+/// Sends a response with this status to a head that is not served.
+async fn refuse(
+    services: &Services,
+    connection: &mut Connection,
+    mut slot: TransactionSlot<Req>,
+    status: u16,
+) -> Option<SessClose> {
+    let req = slot.transaction()?;
+    req.body.rx = connection.rx.take();
+    req.minimal_response(status).await;
+    finish(services, connection, slot)
+}
+
+fn finish(
+    services: &Services,
+    connection: &mut Connection,
+    mut slot: TransactionSlot<Req>,
+) -> Option<SessClose> {
+    let req = slot.transaction()?;
+    req.account.req_body += req.body.take_counted().1;
+    req.charge();
+    req.task.log.end();
+    if req.task.ws.overflowed() {
+        services.counters().ws_client_overflow.add(1);
+    }
+    let is_body_read = req.body.rx.is_some() && req.body.is_settled();
+    let reason = persistence::after_request(req.close, is_body_read);
+    connection.rx = req.body.rx.take();
+    connection.unread = !req.body.is_settled() || connection.rx.as_ref().is_some_and(Rx::has_pending);
+    services.flush_if_due(req.task.t_prev);
+    slot.give(services);
+    reason
+}

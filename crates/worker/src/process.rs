@@ -1,0 +1,26 @@
+//! The worker process as its main thread and its helper threads see it: what the reactors share, and the means to reach
+//! them and shared memory.
+
+use std::sync::{Arc, OnceLock};
+
+use lacquer_cli::link::WorkerConfig;
+use lacquer_engine::{Shared, Watched};
+use lacquer_shm::VsmDir;
+use parking_lot::Mutex;
+
+use crate::locks::Locks;
+use crate::runtimes::Runtimes;
+use crate::tag_counters::TagCounters;
+
+pub struct Process {
+    pub shared: Arc<Shared>,
+    pub config: WorkerConfig,
+    pub vsm: Mutex<VsmDir>,
+    pub runtimes: Runtimes,
+    pub locks: Locks,
+    pub tag_counters: TagCounters,
+    /// Set once the manager allows clients to connect.
+    pub accepting: OnceLock<()>,
+    /// The watchdog's view of each reactor.
+    pub watched: Vec<Arc<Watched>>,
+}

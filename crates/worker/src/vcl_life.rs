@@ -1,0 +1,239 @@
+//! The life of VCL programs in the worker: loading, warming and cooling, labels, discarding.
+//!
+//! All of it runs on the main thread, the end of a discarded program too, so that no reactor waits for it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use lacquer_cli::link::VclState;
+use lacquer_cli::status;
+use lacquer_engine::InitHost;
+use lacquer_engine::backends::{Origin, OriginContext, OriginLeaf};
+use lacquer_engine::vcl_table::{Entry, Temperature, Vcl};
+use lacquer_shm::Segment;
+use lacquer_shm::vsc::Vbe;
+use lacquer_shm::vsm::Cluster;
+use lacquer_sources::clock;
+use lacquer_vcl::program::Program;
+use lacquer_vcl::types::Method;
+use lacquer_vcl_native::LoadedVcl;
+use lacquer_vcl_runtime::{Director, Event, Instance};
+
+use crate::control::Answer;
+use crate::probing;
+use crate::process::Process;
+
+/// Adds a program.
+pub fn load(process: &Arc<Process>, name: &str, program: &[u8], state: VclState, warm: bool) -> Answer {
+    let (loaded, origins, room) = match build(process, name, program) {
+        Ok(built) => built,
+        Err(why) => return Answer::refuse(status::PARAM, why),
+    };
+    let mut host = InitHost::new(process.shared.clone(), Method::Init);
+    if let Err(why) = loaded.init(&mut host) {
+        return cancel(&loaded, name, "initialization", &(host.into_failures() + &why));
+    }
+    let vcl = Arc::new(Vcl::new(name.to_owned(), loaded, (origins, room), state));
+    vcl.set_temperature(Temperature::Cold);
+    if warm && let Err(why) = warm_up(process, &vcl) {
+        return cancel(&vcl.loaded, name, "warmup", &why);
+    }
+    process.shared.vcls().add(vcl);
+    publish(process);
+    Answer::ok(format!("Loaded \"{name}\""))
+}
+
+type Origins = Vec<Arc<Origin>>;
+
+fn build(
+    process: &Process,
+    name: &str,
+    program: &[u8],
+) -> Result<(LoadedVcl, Origins, Option<Cluster>), String> {
+    let program: Program = postcard::from_bytes(program)
+        .map_err(|e| format!("Could not load compiled VCL.\n\t{e}: do manager and worker differ?\n"))?;
+    if program.imports.iter().any(|import| import.module == "xkey") {
+        process.tag_counters.show(&process.vsm.lock());
+    }
+    let names: Vec<String> = program.backends.iter().map(|b| b.name.clone()).collect();
+    let probes = program.probes.clone();
+    let params = process.shared.params();
+    let mut instance = Instance::new(name, program, lacquer_vmods::all(), params.pcre2_jit_compilation)?;
+    let now = clock::real();
+    let mut origins: Origins = Vec::new();
+    // The counters of all its backends are in one file.
+    let size = names.len() * Segment::<Vbe>::size().next_multiple_of(8);
+    let room = process.vsm.lock().cluster(size, "vcl").ok();
+    instance.add_backends(|spec| {
+        let via = spec.via.and_then(|i| names.get(i as usize));
+        let via = via.and_then(|via| origins.iter().find(|o| o.spec.name == *via)).cloned();
+        let around = OriginContext {
+            vcl_name: name,
+            probe: spec.probe.and_then(|i| probes.get(i as usize)),
+            via: via.as_deref(),
+            prefer_ipv6: params.prefer_ipv6,
+            now,
+        };
+        let origin = Arc::new(Origin::new(spec.clone(), &around));
+        origin.publish(&process.vsm.lock(), room.as_ref());
+        probing::report(&origin, process.shared.log());
+        origins.push(origin.clone());
+        Arc::new(OriginLeaf(origin)) as Arc<dyn Director>
+    });
+    Ok((lacquer_vcl_native::compile(instance)?, origins, room))
+}
+
+fn cancel(loaded: &LoadedVcl, name: &str, step: &str, message: &str) -> Answer {
+    // The program is discarded in any case.
+    let _ = loaded.event(Event::Discard);
+    let mut text = format!("VCL \"{name}\" Failed {step}");
+    if !message.is_empty() {
+        let _ = write!(text, "\nMessage:\n\t{message}");
+    }
+    Answer::refuse(status::CANT, text)
+}
+
+/// Warms a cold program.
+fn warm_up(process: &Arc<Process>, vcl: &Vcl) -> Result<(), String> {
+    vcl.set_temperature(Temperature::Warm);
+    if let Err(why) = vcl.loaded.event(Event::Warm) {
+        let _ = vcl.loaded.event(Event::Cold);
+        vcl.set_temperature(Temperature::Cold);
+        return Err(why);
+    }
+    vcl.origins.iter().for_each(|origin| probing::warm_up(origin, process));
+    Ok(())
+}
+
+/// Cools a warm program that nobody runs.
+fn cool_down(process: &Process, vcl: &Vcl) {
+    vcl.set_temperature(Temperature::Cold);
+    vcl.origins.iter().for_each(|origin| probing::cool_down(origin, process.shared.log()));
+    // A module's error is ignored: it does not keep a program warm.
+    let _ = vcl.loaded.event(Event::Cold);
+}
+
+fn unknown(name: &str) -> Answer {
+    Answer::refuse(status::PARAM, format!("No VCL named {name} known\n"))
+}
+
+pub fn label(process: &Process, label: &str, target: &str) -> Answer {
+    match process.shared.vcls().find(target) {
+        Some(entry) => {
+            process.shared.vcls().label(label, entry.program().clone());
+            Answer::ok("")
+        }
+        None => unknown(target),
+    }
+}
+
+pub fn use_for_new(process: &Process, name: &str) -> Answer {
+    if process.shared.vcls().find(name).is_none() {
+        return unknown(name);
+    }
+    process.shared.vcls().use_for_new(name);
+    Answer::ok("")
+}
+
+/// Sets the state that the user wants, and changes the temperature as far as possible now.
+pub fn set_state(process: &Arc<Process>, name: &str, state: VclState, warm: bool) -> Answer {
+    let Some(Entry::Program(vcl)) = process.shared.vcls().find(name) else { return unknown(name) };
+    let changed = match (warm, vcl.temperature()) {
+        (false, Temperature::Cold) | (true, Temperature::Warm) => Ok(()),
+        (false, _) => {
+            vcl.set_temperature(Temperature::Busy);
+            if vcl.busy() == 0 {
+                cool_down(process, &vcl);
+            }
+            Ok(())
+        }
+        // It has not been told to cool down yet.
+        (true, Temperature::Busy) => {
+            vcl.set_temperature(Temperature::Warm);
+            Ok(())
+        }
+        (true, Temperature::Cooling) => Err(format!("VCL {name} is waiting for:")),
+        (true, _) => warm_up(process, &vcl),
+    };
+    match changed {
+        Ok(()) => {
+            vcl.set_state(state);
+            Answer::ok("")
+        }
+        Err(why) => {
+            let text = format!("Failed <vcl.state {name} {}>\nMessage:\n\t{why}", state.word());
+            Answer::refuse(status::CANT, text)
+        }
+    }
+}
+
+pub fn discard(process: &Arc<Process>, name: &str) -> Answer {
+    if process.shared.vcls().discard(name).is_none() {
+        return unknown(name);
+    }
+    poll(process);
+    Answer::ok("")
+}
+
+/// Continues cooling and discarding that waited for tasks to end.
+pub fn poll(process: &Arc<Process>) {
+    for entry in process.shared.vcls().entries() {
+        if let Entry::Program(vcl) = entry
+            && vcl.temperature() == Temperature::Busy
+            && vcl.busy() == 0
+        {
+            cool_down(process, &vcl);
+        }
+    }
+    process.shared.vcls().reap().iter().for_each(|vcl| finish(process, vcl));
+    publish(process);
+}
+
+/// Ends a discarded program that nobody runs any more.
+fn finish(process: &Arc<Process>, vcl: &Vcl) {
+    if !matches!(vcl.temperature(), Temperature::Cold | Temperature::Init) {
+        cool_down(process, vcl);
+    }
+    vcl.loaded.fini(&mut InitHost::new(process.shared.clone(), Method::Fini));
+}
+
+fn programs(process: &Process) -> impl Iterator<Item = Arc<Vcl>> {
+    let present = process.shared.vcls().entries().into_iter().filter_map(|entry| match entry {
+        Entry::Program(vcl) => Some(vcl),
+        Entry::Label { .. } => None,
+    });
+    present.chain(process.shared.vcls().leaving())
+}
+
+/// Returns the origins of all programs.
+#[cfg(feature = "simulated")]
+pub fn origins(process: &Process) -> Vec<Arc<Origin>> {
+    programs(process).flat_map(|vcl| vcl.origins.clone()).collect()
+}
+
+/// Returns the modules that programs import, each with the number of these programs.
+pub fn modules_in_use(process: &Process) -> BTreeMap<&'static str, usize> {
+    let mut users = BTreeMap::new();
+    for vcl in programs(process) {
+        let mut names: Vec<&str> = vcl.loaded.instance().modules.iter().map(|m| m.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            *users.entry(name).or_default() += 1;
+        }
+    }
+    users
+}
+
+fn publish(process: &Process) {
+    let leaving = process.shared.vcls().leaving().len() as u64;
+    let all = programs(process).count() as u64;
+    let backends = programs(process).map(|vcl| vcl.origins.len() as u64).sum();
+    let c = process.shared.counters();
+    c.n_vcl.set(all);
+    c.n_vcl_discard.set(leaving);
+    c.n_vcl_avail.set(all.saturating_sub(leaving));
+    c.n_backend.set(backends);
+    c.vmods.set(modules_in_use(process).len() as u64);
+}
