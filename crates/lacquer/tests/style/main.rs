@@ -400,7 +400,7 @@ fn documents_name_files_that_exist() {
                 .split('`')
                 .skip(1)
                 .step_by(2)
-                .filter(|name| name.contains("/src/") && !name.contains("*") && !name.contains("NAME"));
+                .filter(|name| name.contains("/src/") && !name.contains('*') && !name.contains("NAME"));
             let is_missing =
                 |name: &&str| !root().join("crates").join(name).exists() && !root().join(name).exists();
             let missing = quoted.filter(is_missing);
