@@ -55,6 +55,7 @@ pub use sender::write_message;
 pub use services::{Makers, Services};
 pub use session::{Sess, count_close};
 pub use shared::{Names, Setup, Shared};
+pub use task::Logged;
 pub use transaction_buffers::TransactionBuffers;
 pub use transaction_slot::TransactionSlot;
 pub use vxids::vxid_of;

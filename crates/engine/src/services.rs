@@ -294,6 +294,7 @@ impl Services {
 
     /// Flushes the counters to shared memory: with every request while there are few, else now and then.
     /// `now` may be a little old.
+    #[inline]
     pub fn flush_if_due(&self, now: f64) {
         let n = self.flushes.pending.get() + 1;
         self.flushes.pending.set(n);

@@ -25,25 +25,36 @@ impl Override {
     }
 }
 
-pub struct Sess {
-    pub vxid: u64,
-    pub listener: Arc<Listener>,
+/// The ends of a connection.
+pub struct Ends {
     /// The connection's own ends.
     pub remote: Side,
     pub local: Side,
     /// The ends as a PROXY header names them, else the connection's own ends.
     pub client: Side,
     pub server: Side,
+}
+
+/// The timeouts of a session.
+#[derive(Default)]
+pub struct Timeouts {
+    pub idle: Override,
+    pub linger: Override,
+    pub send: Override,
+    pub idle_send: Override,
+}
+
+pub struct Sess {
+    pub vxid: u64,
+    pub listener: Arc<Listener>,
+    pub ends: Ends,
     /// Extensions of a PROXY header, version 2.
     pub proxy_tlvs: Vec<u8>,
     /// uid and gid of the peer of a UNIX socket.
     pub credentials: Option<(u32, u32)>,
     pub opened: f64,
     pub fd: i32,
-    pub timeout_idle: Override,
-    pub timeout_linger: Override,
-    pub send_timeout: Override,
-    pub idle_send_timeout: Override,
+    pub timeouts: Timeouts,
     /// The client address's entry among those that have limits.
     pub address: AddressUsage,
     /// A stand-in for Varnish's workspace of the session, created at its first use.
@@ -59,18 +70,12 @@ impl Sess {
         Sess {
             vxid,
             listener,
-            client: remote.clone(),
-            server: local.clone(),
-            remote,
-            local,
+            ends: Ends { client: remote.clone(), server: local.clone(), remote, local },
             proxy_tlvs: Vec::new(),
             credentials,
             opened,
             fd: rx.raw_fd(),
-            timeout_idle: Override::default(),
-            timeout_linger: Override::default(),
-            send_timeout: Override::default(),
-            idle_send_timeout: Override::default(),
+            timeouts: Timeouts::default(),
             address: AddressUsage::default(),
             workspace: RefCell::default(),
         }
@@ -85,11 +90,11 @@ impl Sess {
             vxid,
             format_args!(
                 "{} {} {} {} {} {:.6} {}",
-                self.remote.ip,
-                self.remote.port,
+                self.ends.remote.ip,
+                self.ends.remote.port,
                 self.listener.name,
-                self.local.ip,
-                self.local.port,
+                self.ends.local.ip,
+                self.ends.local.port,
                 self.opened,
                 self.fd
             ),
@@ -115,11 +120,11 @@ impl Sess {
 
     /// Returns the seconds for which the client may take no byte of a response.
     pub fn send_idle_limit(&self, params: &Params) -> f64 {
-        self.idle_send_timeout.get(params.idle_send_timeout)
+        self.timeouts.idle_send.get(params.idle_send_timeout)
     }
 
     pub fn idle_limit(&self, params: &Params) -> f64 {
-        self.timeout_idle.get(params.timeout_idle)
+        self.timeouts.idle.get(params.timeout_idle)
     }
 }
 

@@ -23,17 +23,22 @@ use crate::vxids::Vxids;
 pub struct Shared {
     names: Names,
     params: LiveParams,
-    counters: Arc<Segment<Main>>,
+    counters: Counters,
     log: Arc<Log>,
     cache: Arc<Cache>,
     stevedores: Stevedores,
-    pool_counters: PoolCounters,
     pools: Pools,
     vcls: VclTable,
     vxids: Vxids,
     addresses: Arc<AddressTable>,
     admission: Arc<Admission>,
     descriptors: Descriptors,
+}
+
+/// Counters in shared memory.
+struct Counters {
+    main: Arc<Segment<Main>>,
+    pools: PoolCounters,
 }
 
 /// The names of this server.
@@ -69,9 +74,8 @@ impl Shared {
         let reactors = params.reactor_count();
         Ok(Shared {
             names,
-            pool_counters: PoolCounters::create(vsm, &params, reactors)?,
+            counters: Counters { main: counters, pools: PoolCounters::create(vsm, &params, reactors)? },
             pools: Pools::new(reactors),
-            counters,
             log,
             cache: Cache::new(cache_config(&params, &stevedores, hooks), clock::real()),
             stevedores,
@@ -95,7 +99,7 @@ impl Shared {
     }
 
     pub fn counters(&self) -> &Arc<Segment<Main>> {
-        &self.counters
+        &self.counters.main
     }
 
     pub fn log(&self) -> &Arc<Log> {
@@ -111,7 +115,7 @@ impl Shared {
     }
 
     pub fn pool_counters(&self) -> &PoolCounters {
-        &self.pool_counters
+        &self.counters.pools
     }
 
     /// Returns the idle connections to origins.

@@ -29,12 +29,24 @@ pub struct Task {
     pub ws: Workspace,
     pub log: TxLog,
     pub privates: PrivateMap,
+    pub times: Times,
+    pub run: Run,
+}
+
+/// The times of the first and of the last timestamp in the log.
+pub struct Times {
+    pub first: f64,
+    pub last: f64,
+}
+
+/// The subroutine of VCL that runs, or ran last.
+pub struct Run {
     pub method: Method,
-    pub t_first: f64,
-    pub t_prev: f64,
-    /// `now` of VCL: the time when the running subroutine was entered.
+    /// `now` of VCL: the time when it was entered.
     pub now: f64,
+    /// VCL has switched tracing on.
     pub trace: bool,
+    /// VCL has failed the transaction.
     pub failed: bool,
 }
 
@@ -51,8 +63,8 @@ impl Task {
 
     /// Logs a timestamp: the time since the begin and since the last one.
     pub fn timestamp(&mut self, event: &str, now: f64) {
-        self.log.put_timestamp(event, now, self.t_first, self.t_prev);
-        self.t_prev = now;
+        self.log.put_timestamp(event, now, self.times.first, self.times.last);
+        self.times.last = now;
     }
 
     pub fn stamp(&mut self, event: &str) -> f64 {
@@ -121,11 +133,11 @@ pub async fn run_vcl<S: VclTask>(scene: &mut S, method: Method) -> Action {
         return Action::Fail;
     }
     let task = scene.task();
-    task.method = method;
-    task.failed = false;
-    task.now = task.t_prev;
+    task.run.method = method;
+    task.run.failed = false;
+    task.run.now = task.times.last;
     task.log.put(Tag::VCL_call, method.log_name().as_bytes());
-    let (vcl, trace) = (task.vcl.clone(), task.trace);
+    let (vcl, trace) = (task.vcl.clone(), task.run.trace);
     let before = task.services.turn().step(Place::Vcl(vcl.mark, method));
     let mut ctx = Ctx::new(scene, vcl.loaded.instance());
     ctx.trace = u32::from(trace);
@@ -136,7 +148,7 @@ pub async fn run_vcl<S: VclTask>(scene: &mut S, method: Method) -> Action {
     };
     let task = scene.task();
     task.services.turn().back(before);
-    let action = if task.failed { Action::Fail } else { action };
+    let action = if task.run.failed { Action::Fail } else { action };
     if action == Action::Fail {
         task.services.counters().vcl_fail.add(1);
     }

@@ -42,8 +42,8 @@ pub async fn receive(services: &Services, sess: &mut Sess, rx: &mut Rx) -> Resul
             write(Tag::Proxy, &header.log);
             write(Tag::ProxyGarbage, &header.garbage);
             if let Some(ends) = &header.endpoints {
-                sess.client = Side::of(ends.client);
-                sess.server = Side::of(ends.server);
+                sess.ends.client = Side::of(ends.client);
+                sess.ends.server = Side::of(ends.server);
                 if let Some(text) = shortage(&services.params(), header.tlvs.len()) {
                     log.write(Tag::Error, vxid, text.as_bytes());
                     services.counters().ws_session_overflow.add(1);

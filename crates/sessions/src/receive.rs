@@ -34,7 +34,7 @@ pub struct Head {
 pub async fn wait_idle(services: &Services, connection: &mut Connection) -> Result<bool, SessClose> {
     let params = services.params();
     let limit = connection.sess.idle_limit(&params);
-    let linger = connection.sess.timeout_linger.get(params.timeout_linger).min(limit);
+    let linger = connection.sess.timeouts.linger.get(params.timeout_linger).min(limit);
     drop(params);
     let since = connection.idle.now();
     if let Some(woken) = readable_until(connection, since, linger, Idleness::Busy).await {

@@ -179,7 +179,7 @@ async fn upgrade(
     mut slot: TransactionSlot<Req>,
 ) -> SessClose {
     log_debug(services, connection, "H2 Optimistic Upgrade");
-    let rx = slot.transaction().and_then(|req| req.body.rx.take());
+    let rx = slot.transaction().and_then(Req::take_rx);
     let Some(rx) = rx else { return SessClose::RxBody };
     let mut arrival = arrive(services, connection, rx);
     match h2::upgrade(&mut arrival, slot).await {
@@ -198,11 +198,10 @@ async fn process(
     mut slot: TransactionSlot<Req>,
 ) -> Option<SessClose> {
     let req = slot.transaction()?;
-    let fault =
-        lacquer_engine::faults::caught(services, (req.task.vxid(), Place::Request), pin!(req.run())).await;
+    let fault = lacquer_engine::faults::caught(services, (req.vxid(), Place::Request), pin!(req.run())).await;
     if let Err(text) = fault {
-        req.task.log.put(Tag::Error, format!("Fault in this request: {text}").as_bytes());
-        req.close = Some(SessClose::VclFailure);
+        req.log(Tag::Error, format!("Fault in this request: {text}").as_bytes());
+        req.fail_session(SessClose::VclFailure);
     }
     services.counters().client_req.add(1);
     finish(services, connection, slot)
@@ -216,7 +215,7 @@ async fn refuse(
     status: u16,
 ) -> Option<SessClose> {
     let req = slot.transaction()?;
-    req.body.rx = connection.rx.take();
+    req.lend_rx(connection.rx.take());
     req.minimal_response(status).await;
     finish(services, connection, slot)
 }
@@ -227,17 +226,12 @@ fn finish(
     mut slot: TransactionSlot<Req>,
 ) -> Option<SessClose> {
     let req = slot.transaction()?;
-    req.account.req_body += req.body.take_counted().1;
-    req.charge();
-    req.task.log.end();
-    if req.task.ws.overflowed() {
-        services.counters().ws_client_overflow.add(1);
-    }
-    let is_body_read = req.body.rx.is_some() && req.body.is_settled();
-    let reason = persistence::after_request(req.close, is_body_read);
-    connection.rx = req.body.rx.take();
-    connection.unread = !req.body.is_settled() || connection.rx.as_ref().is_some_and(Rx::has_pending);
-    services.flush_if_due(req.task.t_prev);
+    req.end();
+    let (rx, is_settled) = (req.take_rx(), req.is_body_settled());
+    let reason = persistence::after_request(req.close_reason(), rx.is_some() && is_settled);
+    connection.unread = !is_settled || rx.as_ref().is_some_and(Rx::has_pending);
+    connection.rx = rx;
+    services.flush_if_due(req.last_event());
     slot.give(services);
     reason
 }

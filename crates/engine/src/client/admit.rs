@@ -14,7 +14,7 @@ use crate::client_transport::ClientTransport;
 
 /// Gets a permit to wait for the request. If there is none, returns the step that ends the request.
 pub async fn admit(req: &mut Req) -> Result<(), Step> {
-    if req.permit.is_some() {
+    if req.client.permit.is_some() {
         return Ok(());
     }
     let shared = req.task.services.shared();
@@ -23,13 +23,13 @@ pub async fn admit(req: &mut Req) -> Result<(), Step> {
         return Err(presence::abandon(req));
     }
     let shared = req.task.services.shared();
-    req.permit = shared.admission().enter(bound);
-    if req.permit.is_some() {
+    req.client.permit = shared.admission().enter(bound);
+    if req.client.permit.is_some() {
         return Ok(());
     }
-    if req.esi_level > 0 {
+    if req.inclusion.level > 0 {
         // An included request was admitted with the request that includes it.
-        req.permit = Some(shared.admission().force());
+        req.client.permit = Some(shared.admission().force());
         return Ok(());
     }
     Box::pin(queue(req, bound)).await
@@ -41,13 +41,14 @@ async fn queue(req: &mut Req, bound: Bound) -> Result<(), Step> {
     req.task.services.counters().sess_queued.add(1);
     let patience = clock::seconds(clock::limit(bound.patience()));
     let turn = tokio::time::timeout(patience, shared.admission().turn(bound, &place));
-    let treatment = HalfClosed::of_waiting(req.esi_level > 0, true, true);
-    let Some(turn) = presence::while_waiting(&req.tx, &req.task.params, treatment, pin!(turn)).await else {
+    let treatment = HalfClosed::of_waiting(req.inclusion.level > 0, true, true);
+    let Some(turn) = presence::while_waiting(&req.client.tx, &req.task.params, treatment, pin!(turn)).await
+    else {
         return Err(presence::abandon(req));
     };
     drop(place);
-    req.permit = turn.ok();
-    if req.permit.is_some() { Ok(()) } else { Err(refuse(req, bound)) }
+    req.client.permit = turn.ok();
+    if req.client.permit.is_some() { Ok(()) } else { Err(refuse(req, bound)) }
 }
 
 /// Refuses a request because too many wait already.
@@ -55,18 +56,18 @@ async fn queue(req: &mut Req, bound: Bound) -> Result<(), Step> {
 fn refuse(req: &mut Req, bound: Bound) -> Step {
     req.log_error("Too many requests wait for an origin or a body");
     let counters = req.task.services.counters();
-    match &req.tx {
+    match &req.client.tx {
         ClientTransport::Socket(_) => counters.sess_dropped.add(1),
         ClientTransport::Stream(_) => counters.req_dropped.add(1),
     }
-    if req.close.is_none() {
-        req.close = Some(SessClose::Overload);
+    if req.client.close.is_none() {
+        req.client.close = Some(SessClose::Overload);
     }
     if !bound.drops() {
-        req.err_code = 503;
+        req.response.status = 503;
         return Step::Synth;
     }
-    if let ClientTransport::Stream(stream) = &req.tx
+    if let ClientTransport::Stream(stream) = &req.client.tx
         && stream.error().is_none()
     {
         stream.reset(Error::Stream(Reason::RefusedStream));

@@ -13,38 +13,38 @@ use crate::task::{Logged, REQ};
 
 /// Reads the whole body and keeps it. Returns its length, or a negative number on failure.
 pub async fn cache(req: &mut Req, limit: u64) -> i64 {
-    if req.task.method != Method::Recv {
-        req.task.log.put(Tag::VCL_Error, b"req.body can only be cached in vcl_recv{}");
+    if req.task.run.method != Method::Recv {
+        req.task.log.put(Tag::VCL_Error, b"req.request.body can only be cached in vcl_recv{}");
         return -1;
     }
-    if let Some(body) = req.body.cached() {
+    if let Some(body) = req.request.body.cached() {
         return body.body_len() as i64;
     }
-    if req.restarts > 0 {
-        req.task.log.put(Tag::VCL_Error, b"req.body must be cached before restarts");
+    if req.request.restarts > 0 {
+        req.task.log.put(Tag::VCL_Error, b"req.request.body must be cached before restarts");
         return -1;
     }
-    let available = req.body.status().available();
+    let available = req.request.body.status().available();
     if available <= 0 {
         return i64::from(available);
     }
-    let announced = req.body.announced();
+    let announced = req.request.body.announced();
     if announced.is_some_and(|length| length > limit) {
-        req.body.set_status(BodyStatus::Error);
+        req.request.body.set_status(BodyStatus::Error);
         req.task.log.put(Tag::FetchError, b"Request body too big to cache");
         return -1;
     }
     if !open_filters(req) {
         return -1;
     }
-    let resized = req.body.is_resized();
+    let resized = req.request.body.is_resized();
     let params = req.task.params.clone();
     let shared = req.task.services.shared().clone();
     let place = req.begin_reading().await;
     let Some(stevedore) = shared.stevedores().get(place) else { return -1 };
     let keep = Keep { shared: &shared, stevedore, nuke_limit: params.nuke_limit, evicted: |_, _| {} };
-    let read = req.body.cache(limit, &params, keep).await;
-    req.body.take_reading();
+    let read = req.request.body.cache(limit, &params, keep).await;
+    req.request.body.take_reading();
     match &read {
         Err(BodyError::Filter) | Ok(_) => {}
         Err(fault) => req.log_body_fault(fault),
@@ -62,20 +62,20 @@ pub async fn cache(req: &mut Req, limit: u64) -> i64 {
 
 /// Opens VCL's filters for a body that is kept. Returns false if a name is unknown.
 fn open_filters(req: &mut Req) -> bool {
-    if !req.filters.is_some() {
+    if !req.request.filters.is_some() {
         return true;
     }
     match req.open_body_filters() {
         Ok(filters) => {
             filters.show(&mut req.req_headers());
             // A rollback does not restore the body as it came.
-            filters.change_framing(&mut req.http0, &mut req.task.ws);
-            req.body.filters = Some(Box::new(filters));
+            filters.change_framing(&mut req.request.original, &mut req.task.ws);
+            req.request.body.filters = Some(Box::new(filters));
             true
         }
         Err(fault) => {
             req.task.log.put(Tag::FetchError, fault.as_bytes());
-            req.body.set_status(BodyStatus::Error);
+            req.request.body.set_status(BodyStatus::Error);
             false
         }
     }
@@ -85,42 +85,42 @@ fn open_filters(req: &mut Req) -> bool {
 fn announce_length(req: &mut Req, length: u64) {
     let mut digits = [0; 24];
     let length = text::digits(length, &mut digits);
-    for message in [&mut req.http0, &mut req.http] {
+    for message in [&mut req.request.original, &mut req.request.http] {
         let mut headers = Logged { message, ws: &mut req.task.ws, log: &mut req.task.log, tags: REQ };
         headers.unset(h::CONTENT_LENGTH);
         headers.unset(h::TRANSFER_ENCODING);
         headers.add(h::CONTENT_LENGTH, length);
     }
     // A rollback frees the workspace behind this mark, and `http0` now has a line there.
-    req.snapshot = req.task.ws.mark();
+    req.request.snapshot = req.task.ws.mark();
 }
 
 impl Req {
     /// Reads the rest of the request's body, unless the connection is closed anyway.
     pub async fn ignore_body(&mut self) {
-        if self.close.is_some() {
+        if self.client.close.is_some() {
             return;
         }
-        if self.body.is_available() {
+        if self.request.body.is_available() {
             Box::pin(self.drain_body()).await;
-        } else if self.body.status() == BodyStatus::Error {
-            self.close = Some(SessClose::RxBody);
+        } else if self.request.body.status() == BodyStatus::Error {
+            self.client.close = Some(SessClose::RxBody);
         }
     }
 
     async fn drain_body(&mut self) {
         self.begin_reading().await;
-        let read = self.body.drain(&self.task.params).await;
+        let read = self.request.body.drain(&self.task.params).await;
         self.log_reading();
         if !read {
-            self.close = Some(SessClose::RxBody);
+            self.client.close = Some(SessClose::RxBody);
         }
     }
 
     /// Prepares reading of the body: asks the client to send it. Returns the number of the storage that it
     /// passes through.
     pub async fn begin_reading(&mut self) -> u32 {
-        let chosen = std::mem::take(&mut self.storage).checked_sub(1);
+        let chosen = std::mem::take(&mut self.request.storage).checked_sub(1);
         let place = chosen.unwrap_or_else(|| self.task.services.stevedores().transient());
         self.log_storage(place);
         self.send_late_100().await;
@@ -129,7 +129,7 @@ impl Req {
 
     /// If the body was read, logs its fault and the time when reading ended.
     pub fn log_reading(&mut self) {
-        let reading = self.body.take_reading();
+        let reading = self.request.body.take_reading();
         if let Some(fault) = reading.as_ref().and_then(|reading| reading.fault.as_ref()) {
             self.log_body_fault(fault);
         }
@@ -147,38 +147,41 @@ impl Req {
 
     /// Sends 100 (Continue) to a client that waits for it, because its body is about to be read.
     async fn send_late_100(&mut self) {
-        if self.want_100 {
-            self.want_100 = false;
+        if self.request.expects.is_waiting {
+            self.request.expects.is_waiting = false;
             self.minimal_response(100).await;
         }
     }
 
     /// Opens VCL's filters for a body that is about to be read. The error names the filter that cannot be made.
     fn open_body_filters(&mut self) -> Result<BodyFilters, String> {
-        let list = self.task.ws.get(self.filters).to_vec();
+        let list = self.task.ws.get(self.request.filters).to_vec();
         self.task.log.put(Tag::Filters, &list);
-        let encoding = self.http.get(&self.task.ws, h::CONTENT_ENCODING);
+        let encoding = self.request.http.get(&self.task.ws, h::CONTENT_ENCODING);
         BodyFilters::open(&list, encoding, &self.task.params, self.task.services.counters())
     }
 
     /// Opens filters for a body that a fetch will read. A fault in them shows when the fetch reads.
     pub fn filter_body_for_fetch(&mut self) {
-        if self.filters.is_some() && self.body.is_available() {
+        if self.request.filters.is_some() && self.request.body.is_available() {
             let filters = self.open_body_filters().unwrap_or_else(BodyFilters::failing);
-            self.body.filters = Some(Box::new(filters));
+            self.request.body.filters = Some(Box::new(filters));
         }
     }
 
     /// Accounts for the bytes of the body that were read, and logs the filters that they went through.
     fn account_body(&mut self) {
-        if let Some(filters) = self.body.filters.take() {
+        if let Some(filters) = self.request.body.filters.take() {
             filters.log(&mut self.task);
         }
-        let (reads, bytes) = self.body.take_counted();
-        self.account.req_body += bytes;
+        let (reads, bytes) = self.request.body.take_counted();
+        self.client.account.req_body += bytes;
         if reads > 0 {
-            let receiver =
-                if self.tx.stream().is_some() { "H2_BODY" } else { self.body.framing().receiver() };
+            let receiver = if self.client.tx.stream().is_some() {
+                "H2_BODY"
+            } else {
+                self.request.body.framing().receiver()
+            };
             self.task.log_received(receiver, reads, bytes);
         }
     }

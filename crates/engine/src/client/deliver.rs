@@ -16,15 +16,15 @@ use super::{Req, Step};
 
 /// Fills the response from the object. Returns false if the workspace is too small for it.
 pub(super) fn set_up(req: &mut Req, object: &ObjRef) -> bool {
-    req.resp.clear();
-    if pack::unpack(object.head(), &mut req.task.ws, &mut req.resp).is_err() {
+    req.response.http.clear();
+    if pack::unpack(object.head(), &mut req.task.ws, &mut req.response.http).is_err() {
         log_crowded(req, object);
         return false;
     }
-    req.resp.put(&req.task.ws, Slot::Proto, fixed::HTTP_11);
+    req.response.http.put(&req.task.ws, Slot::Proto, fixed::HTTP_11);
     req.resp_headers().log_all();
-    let fetched_by = req.is_hit.then(|| object.vxid());
-    let age = (req.task.t_prev - object.t_origin()).max(0.0).floor() as u64;
+    let fetched_by = req.found.is_hit.then(|| object.vxid());
+    let age = (req.task.times.last - object.t_origin()).max(0.0).floor() as u64;
     let via = req.task.services.via();
     let own = req.task.vxid().number();
     let mut headers = req.resp_headers();
@@ -33,7 +33,7 @@ pub(super) fn set_up(req: &mut Req, object: &ObjRef) -> bool {
     append_via(req, via.as_bytes());
     if req.task.params.http_gzip_support
         && object.is(flag::GZIPED)
-        && !conditional::accepts_gzip(&req.http, &req.task.ws)
+        && !conditional::accepts_gzip(&req.request.http, &req.task.ws)
     {
         req.resp_headers().weaken_etag();
     }
@@ -65,7 +65,7 @@ fn numbers(first: u64, second: Option<u64>, out: &mut [u8; TWO_NUMBERS]) -> &[u8
 fn append_via(req: &mut Req, via: &[u8]) {
     let log = &mut req.task.log;
     let unset = Tag::RespUnset;
-    let line = req.resp.append_value(&mut req.task.ws, h::VIA, via, |old| log.put(unset, old));
+    let line = req.response.http.append_value(&mut req.task.ws, h::VIA, via, |old| log.put(unset, old));
     match line {
         Ok(line) => req.task.log.put(Tag::RespHeader, req.task.ws.get(line)),
         Err(_) => req.resp_headers().lost(&[b"Via:"]),
@@ -74,28 +74,28 @@ fn append_via(req: &mut Req, via: &[u8]) {
 
 pub async fn deliver(req: &mut Req, object: ObjRef) -> Step {
     if !set_up(req, &object) {
-        req.err_code = 500;
+        req.response.status = 500;
         return Step::Synth;
     }
     let has_ranges = req.task.params.http_range_support;
-    if delivery::offers_ranges(has_ranges, req.resp.status(), object.is(flag::PRIVATE)) {
+    if delivery::offers_ranges(has_ranges, req.response.http.status(), object.is(flag::PRIVATE)) {
         req.resp_headers().force(h::ACCEPT_RANGES, fixed::ACCEPT_RANGES_BYTES);
     }
-    req.t_resp = clock::real();
-    req.streaming = object.state() == BodyState::Fetching;
-    if req.streaming
-        && req.is_hit
+    req.response.entered = clock::real();
+    req.response.is_streaming = object.state() == BodyState::Fetching;
+    if req.response.is_streaming
+        && req.found.is_hit
         && let Err(step) = Box::pin(admit(req)).await
     {
-        req.resp.clear();
+        req.response.http.clear();
         return step;
     }
-    req.object = Some(object.clone());
+    req.found.object = Some(object.clone());
     let handling = req.vcl(Method::Deliver).await;
     if handling != Action::Deliver {
-        req.object = None;
+        req.found.object = None;
         object.let_go();
-        req.resp.clear();
+        req.response.http.clear();
         return match handling {
             Action::Restart => Step::Restart,
             Action::Synth => Step::Synth,
@@ -103,7 +103,7 @@ pub async fn deliver(req: &mut Req, object: ObjRef) -> Step {
         };
     }
     req.task.stamp("Process");
-    if req.esi_level == 0 && not_modified(req, &object) {
+    if req.inclusion.level == 0 && not_modified(req, &object) {
         req.resp_headers().respond(304, None);
     }
     Step::Transmit(Source::Object(object))
@@ -112,22 +112,25 @@ pub async fn deliver(req: &mut Req, object: ObjRef) -> Step {
 /// Returns whether the client's conditions make the body unnecessary.
 fn not_modified(req: &Req, object: &ObjRef) -> bool {
     let ws = &req.task.ws;
-    conditional::not_modified(&req.http, ws, &req.resp, ws, req.t_request, || object.last_modified())
+    conditional::not_modified(&req.request.http, ws, &req.response.http, ws, req.request.received, || {
+        object.last_modified()
+    })
 }
 
 /// Ends the connection if the request's body is broken.
 pub fn blame_body(req: &mut Req) {
-    req.close = persistence::after_body(req.close, req.body.status() == BodyStatus::Error);
+    req.client.close =
+        persistence::after_body(req.client.close, req.request.body.status() == BodyStatus::Error);
 }
 
 /// Decides whether the connection is kept after the response, and writes that into the response.
 pub fn settle_connection(req: &mut Req) {
     blame_body(req);
     let ws = &req.task.ws;
-    let says_close = req.resp.value_is(ws, h::CONNECTION, b"close");
+    let says_close = req.response.http.value_is(ws, h::CONNECTION, b"close");
     let (close, announcement) =
-        persistence::announce(req.close, says_close, || req.resp.has(ws, h::CONNECTION));
-    req.close = close;
+        persistence::announce(req.client.close, says_close, || req.response.http.has(ws, h::CONNECTION));
+    req.client.close = close;
     match announcement {
         Announcement::Unchanged => {}
         Announcement::Close => {

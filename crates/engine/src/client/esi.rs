@@ -81,7 +81,7 @@ impl Play<'_> {
     /// Lets other tasks run now and then between includes, which may all be hits without a byte for the client. Fails
     /// if the client is gone or its time is over.
     async fn breathe(&mut self, req: &Req) -> Result<(), SendError> {
-        let Some(top) = &req.top else { return Ok(()) };
+        let Some(top) = &req.inclusion.top else { return Ok(()) };
         if !top.count_include().is_multiple_of(INCLUDES_AT_ONCE) {
             return Ok(());
         }
@@ -98,7 +98,7 @@ impl Play<'_> {
     ) -> Result<(), SendError> {
         let or_fail = or_fail && req.task.params.feature.has(FeatureBits::ESI_INCLUDE_ONERROR);
         let limit = req.task.params.max_esi_depth;
-        if !inclusion::may_include(req.esi_level, limit) {
+        if !inclusion::may_include(req.inclusion.level, limit) {
             let text = format_args!("ESI depth limit reached (param max_esi_depth = {limit})");
             req.task.log.put_fmt(Tag::VCL_Error, text);
             return if or_fail { Err(SendError::Include) } else { Ok(()) };
@@ -113,7 +113,7 @@ impl Play<'_> {
 }
 
 fn top_of(req: &Req) -> Top {
-    Top::new(&req.http, &req.task.ws, req.task.params.http_max_hdr as usize)
+    Top::new(&req.request.http, &req.task.ws, req.task.params.http_max_hdr as usize)
 }
 
 /// Runs an included request, whose response goes into the include.
@@ -125,7 +125,7 @@ async fn run(
 ) -> Option<Box<EsiInclude<Exit>>> {
     let services = req.task.services.clone();
     services.counters().esi_req.add(1);
-    let level = req.esi_level + 1;
+    let level = req.inclusion.level + 1;
     let vxid = Vxid::client(services.vxid());
     let params = services.params();
     let mut slot = TransactionSlot::take(&services);
@@ -138,33 +138,29 @@ async fn run(
     memory.log.put_timestamp("Start", now, now, now);
     make_request(memory, req, url, host, include.is_gzip());
 
-    let top = req.top.clone().unwrap_or_else(|| Rc::new(top_of(req)));
-    req.top = Some(top.clone());
+    let top = req.inclusion.top.clone().unwrap_or_else(|| Rc::new(top_of(req)));
+    req.inclusion.top = Some(top.clone());
     let start = Start {
         services: services.clone(),
         params,
         sess: req.task.sess.clone(),
-        vcl: req.first_vcl.as_ref().unwrap_or(&req.task.vcl).clone(),
-        tx: req.tx.clone(),
+        vcl: req.programs.first.as_ref().unwrap_or(&req.task.vcl).clone(),
+        tx: req.client.tx.clone(),
         t_first: now,
-        t_req: req.t_request,
+        t_req: req.request.received,
     };
     let child = slot.occupy(|memory| Req::new(start, memory))?;
-    child.esi_level = level;
-    child.top = Some(top);
-    child.first_vcl.clone_from(&req.first_vcl);
-    child.top_privates = std::mem::take(&mut req.top_privates);
-    child.include = Some(include);
+    child.inclusion.level = level;
+    child.inclusion.top = Some(top);
+    child.programs.first.clone_from(&req.programs.first);
+    child.inclusion.top_privates = std::mem::take(&mut req.inclusion.top_privates);
+    child.inclusion.into = Some(include);
     Box::pin(child.run()).await;
 
-    child.charge();
-    child.task.log.end();
-    if child.task.ws.overflowed() {
-        services.counters().ws_client_overflow.add(1);
-    }
-    req.top_privates = std::mem::take(&mut child.top_privates);
-    let mut include = child.include.take();
-    if child.reset
+    child.end();
+    req.inclusion.top_privates = std::mem::take(&mut child.inclusion.top_privates);
+    let mut include = child.inclusion.into.take();
+    if child.client.is_reset
         && let Some(include) = &mut include
     {
         include.broken(SendError::disconnected());
@@ -177,7 +173,7 @@ async fn run(
 /// no sense for a part.
 fn make_request(memory: &mut TransactionBuffers, req: &Req, url: [&[u8]; 2], host: &[u8], gzip: bool) {
     let TransactionBuffers { ws, log, request: http, .. } = memory;
-    if http.copy_from(ws, &req.http0, &req.task.ws, Filter::NOTHING).is_err() {
+    if http.copy_from(ws, &req.request.original, &req.task.ws, Filter::NOTHING).is_err() {
         ws.set_overflowed();
     }
     let mut headers = Logged { message: http, ws, log, tags: REQ };
@@ -212,7 +208,7 @@ fn make_request(memory: &mut TransactionBuffers, req: &Req, url: [&[u8]; 2], hos
 impl Req {
     /// Sends the bytes before an include, so that the client gets them before the include is there.
     pub async fn flush_enclosing(&mut self) {
-        if let Some(include) = &mut self.include {
+        if let Some(include) = &mut self.inclusion.into {
             // If the client is gone, the next write fails.
             let _ = Box::pin(include.flush()).await;
         }

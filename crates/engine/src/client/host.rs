@@ -15,25 +15,25 @@ use lacquer_vcl_runtime::{
 };
 use sha2::Digest;
 
-use super::{Req, body, deliver, synth};
+use super::{Req, body, deliver, synth, variables as vars};
 use crate::purge;
 use crate::task::{BEREQ, Logged};
 use crate::vars::task_methods::task_methods;
-use crate::vars::{client as vars, headers, keep, misplaced, object, session, storage, workspace};
+use crate::vars::{headers, keep, misplaced, object, session, storage, workspace};
 use crate::vcl_table::VclRef;
 
 impl Req {
     /// `bereq` of vcl_pipe: its texts live in the request's workspace, its records in its own log.
     pub fn pipe_headers(&mut self) -> Option<Logged<'_>> {
-        let pipe = self.bereq.as_mut()?;
+        let pipe = self.pipe.as_mut()?;
         Some(Logged { message: &mut pipe.bereq, ws: &mut self.task.ws, log: &mut pipe.log, tags: BEREQ })
     }
 
     fn message(&self, http: HttpId) -> Option<&Message> {
         match http {
-            HttpId::Req | HttpId::ReqTop => Some(&self.http),
-            HttpId::Resp => Some(&self.resp),
-            HttpId::Bereq => self.bereq.as_ref().map(|pipe| &pipe.bereq),
+            HttpId::Req | HttpId::ReqTop => Some(&self.request.http),
+            HttpId::Resp => Some(&self.response.http),
+            HttpId::Bereq => self.pipe.as_ref().map(|pipe| &pipe.bereq),
             _ => None,
         }
     }
@@ -71,8 +71,8 @@ impl Host for Req {
     }
 
     fn set_backend(&mut self, var: Var, value: BackendId) -> HostResult<()> {
-        match (var, &mut self.bereq) {
-            (Var::ReqBackendHint, _) => self.backend_hint = value,
+        match (var, &mut self.pipe) {
+            (Var::ReqBackendHint, _) => self.request.backend_hint = value,
             (Var::BereqBackend, Some(pipe)) => pipe.backend = value,
             _ => return misplaced(var),
         }
@@ -83,16 +83,16 @@ impl Host for Req {
         if var != Var::ReqStorage {
             return misplaced(var);
         }
-        self.storage = value;
+        self.request.storage = value;
         Ok(())
     }
 
     fn header(&mut self, http: HttpId, name: &instance::HeaderName) -> Option<&[u8]> {
         if http == HttpId::Obj {
-            return self.object.as_ref().and_then(|o| object::header(o, name));
+            return self.found.object.as_ref().and_then(|o| object::header(o, name));
         }
         if http == HttpId::ReqTop
-            && let Some(top) = self.top.as_ref().filter(|_| self.esi_level > 0)
+            && let Some(top) = self.inclusion.top.as_ref().filter(|_| self.inclusion.level > 0)
         {
             return top.http.get(&top.ws, name.name.borrow());
         }
@@ -107,20 +107,20 @@ impl Host for Req {
 
     /// Does nothing where it is illegal; the step after `vcl_recv` logs the fault.
     fn return_vcl(&mut self, label: &str) -> HostResult<()> {
-        if request::switch_vcl(self.restarts, self.next_label.is_some()).is_err() {
+        if request::switch_vcl(self.request.restarts, self.programs.label.is_some()).is_err() {
             return Ok(());
         }
         let entry = self.task.services.vcls().find(label);
         let entry = entry.ok_or_else(|| format!("There is no VCL {label}"))?;
         let next = VclRef::new(entry.program().clone());
         self.task.log.put_fmt(Tag::VCL_use, format_args!("{} via {label}", next.name));
-        self.next_vcl = Some(next.into());
-        self.next_label = Some(label.to_owned());
+        self.programs.next = Some(next.into());
+        self.programs.label = Some(label.to_owned());
         Ok(())
     }
 
     fn hash_data(&mut self, data: Option<&[u8]>) -> HostResult<()> {
-        let Some(hasher) = &mut self.hasher else {
+        let Some(hasher) = &mut self.key.hasher else {
             return Err("hash_data() is not available here".to_owned());
         };
         match data {
@@ -135,14 +135,14 @@ impl Host for Req {
 
     /// Restores the request as it came. A response that is being made is made again.
     fn rollback(&mut self, http: HttpId) -> HostResult<()> {
-        if self.task.method == Method::Pipe {
+        if self.task.run.method == Method::Pipe {
             return Err("Cannot rollback in vcl_pipe {}".to_owned());
         }
         if http != HttpId::Req {
             return Err(no_message());
         }
         Req::rollback(self);
-        match (self.task.method, self.object.clone()) {
+        match (self.task.run.method, self.found.object.clone()) {
             (Method::Deliver, Some(object)) if !deliver::set_up(self, &object) => {
                 Err("Workspace overflow".to_owned())
             }
@@ -155,10 +155,10 @@ impl Host for Req {
     }
 
     fn purge(&mut self, mode: PurgeMode) -> HostResult<LocalFuture<'_, i64>> {
-        if !matches!(self.task.method, Method::Hit | Method::Miss) {
+        if !matches!(self.task.run.method, Method::Hit | Method::Miss) {
             return Err("purge can only happen in vcl_hit{} or vcl_miss{}".to_owned());
         }
-        Ok(purge::of_hash(&self.task, &self.digest, mode, self.t_request))
+        Ok(purge::of_hash(&self.task, &self.key.digest, mode, self.request.received))
     }
 
     fn purge_tags(&mut self, tags: &[&[u8]], mode: PurgeMode) -> HostResult<LocalFuture<'_, i64>> {
@@ -166,8 +166,8 @@ impl Host for Req {
     }
 
     fn late_100_continue(&mut self, late: bool) -> HostResult<()> {
-        if self.want_100 {
-            self.late_100 = late;
+        if self.request.expects.is_waiting {
+            self.request.expects.is_late = late;
         }
         Ok(())
     }
@@ -177,10 +177,10 @@ impl Host for Req {
         if self.task.sess.listener.path.is_some() {
             return Ok(());
         }
-        let fd = self.tx.as_fd();
+        let fd = self.client.tx.as_fd();
         let socket = socket2::SockRef::from(&fd);
         // A failure means that the client is gone, which is noticed elsewhere.
-        let _ = if self.task.sess.local.addr.is_ipv4() {
+        let _ = if self.task.sess.ends.local.addr.is_ipv4() {
             socket.set_tos_v4(tos as u32)
         } else {
             socket.set_tclass_v6(tos as u32)
@@ -193,37 +193,37 @@ impl Host for Req {
     }
 
     fn cached_req_body(&mut self) -> Option<Vec<u8>> {
-        self.body.cached().map(|body| body.copy_body())
+        self.request.body.cached().map(|body| body.copy_body())
     }
 
     fn is_http2(&mut self) -> bool {
-        self.tx.stream().is_some()
+        self.client.tx.stream().is_some()
     }
 
     fn h2_setting(&mut self, which: H2Setting) -> Option<f64> {
-        Some(self.tx.stream()?.conn.limit(which))
+        Some(self.client.tx.stream()?.conn.limit(which))
     }
 
     fn set_h2_setting(&mut self, which: H2Setting, value: f64) {
-        if let Some(stream) = self.tx.stream() {
-            stream.conn.set_limit(which, value, self.task.now);
+        if let Some(stream) = self.client.tx.stream() {
+            stream.conn.set_limit(which, value, self.task.run.now);
         }
     }
 
     fn tcp_congestion(&mut self, algorithm: &str) -> bool {
-        let fd = self.tx.as_fd();
+        let fd = self.client.tx.as_fd();
         socket2::SockRef::from(&fd).set_tcp_congestion(algorithm.as_bytes()).is_ok()
     }
 
     fn tcp_pace(&mut self, kilobytes: i64) -> bool {
-        lacquer_system::set_pace(self.tx.as_fd(), kilobytes)
+        lacquer_system::set_pace(self.client.tx.as_fd(), kilobytes)
     }
 
     fn tcp_info(&mut self) -> Option<TcpInfo> {
-        lacquer_system::tcp_info(self.tx.as_fd())
+        lacquer_system::tcp_info(self.client.tx.as_fd())
     }
 
     fn top_privates(&mut self) -> &mut PrivateMap {
-        &mut self.top_privates
+        &mut self.inclusion.top_privates
     }
 }

@@ -12,7 +12,8 @@ use lacquer_shm::vsl::Field;
 use lacquer_vcl::types::{Action, Method};
 
 use super::admit::admit;
-use super::{LookupRules, Req, Step, presence};
+use super::parts::LookupRules;
+use super::{Req, Step, presence};
 use crate::fetch::{self, Mode, Outcome};
 use crate::slices::{OnShift, Slice};
 
@@ -49,7 +50,7 @@ pub async fn lookup(req: &mut Req) -> Step {
     if waited {
         req.task.stamp("Waitinglist");
         if matches!(&found, Lookup::Hit(object) if object.state() == BodyState::Complete) {
-            req.permit = None;
+            req.client.permit = None;
         }
     }
     match found {
@@ -68,13 +69,13 @@ pub async fn lookup(req: &mut Req) -> Step {
         Lookup::HitMiss { busy, marker, stale } => {
             log_marker(req, Tag::HitMiss, &marker);
             req.task.services.counters().cache_hitmiss.add(1);
-            req.is_hitmiss = true;
+            req.found.is_hitmiss = true;
             Step::Miss { busy, stale }
         }
         Lookup::HitPass(marker) => {
             log_marker(req, Tag::HitPass, &marker);
             req.task.services.counters().cache_hitpass.add(1);
-            req.is_hitpass = true;
+            req.found.is_hitpass = true;
             Step::Pass
         }
         Lookup::Wait(_) | Lookup::Unfinished(_) => Step::VclFail,
@@ -86,13 +87,13 @@ async fn wait_for_other(req: &mut Req, wait: Wait) -> Result<Resumed, Step> {
     admit(req).await?;
     let shared = req.task.services.shared();
     let is_pressed = shared.admission().is_pressed(shared.bound(&req.task.params));
-    let treatment = HalfClosed::of_waiting(req.esi_level > 0, false, is_pressed);
-    let resumed = presence::while_waiting(&req.tx, &req.task.params, treatment, pin!(wait)).await;
+    let treatment = HalfClosed::of_waiting(req.inclusion.level > 0, false, is_pressed);
+    let resumed = presence::while_waiting(&req.client.tx, &req.task.params, treatment, pin!(wait)).await;
     resumed.ok_or_else(|| presence::abandon(req))
 }
 
 fn log_marker(req: &mut Req, tag: Tag, marker: &Object) {
-    let ttl = marker.fresh_until(req.rules.limits()) - req.t_request;
+    let ttl = marker.fresh_until(req.request.rules.limits()) - req.request.received;
     req.task.log.put_fmt(tag, format_args!("{} {ttl:.6}", marker.vxid()));
 }
 
@@ -100,18 +101,18 @@ fn log_marker(req: &mut Req, tag: Tag, marker: &Object) {
 /// variants that exist. Requests that differ in them need not wait for this one.
 fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>, on_shift: &OnShift) -> Lookup {
     let services = req.task.services.clone();
-    let (http, ws) = (&req.http, &req.task.ws);
+    let (http, ws) = (&req.request.http, &req.task.ws);
     let params = &req.task.params;
     let gzip = params.http_gzip_support;
     let log = RefCell::new(&mut req.task.log);
     let other_variant = RefCell::new(Vec::new());
     let slice = Slice::default();
     let args = LookupArgs {
-        t_req: req.t_request,
-        limits: req.rules.limits(),
-        always_miss: req.rules.always_miss,
-        ignore_busy: req.rules.ignore_busy,
-        ignore_vary: req.rules.ignore_vary,
+        t_req: req.request.received,
+        limits: req.request.rules.limits(),
+        always_miss: req.request.rules.always_miss,
+        ignore_busy: req.request.rules.ignore_busy,
+        ignore_vary: req.request.rules.ignore_vary,
         ban_any_variant: params.ban_any_variant,
         vary: &|spec| {
             let matches = vary::matches(spec, http, ws, gzip);
@@ -127,7 +128,7 @@ fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>, on_shi
         banned: &|vxid| log.borrow_mut().put_fmt(Tag::ExpBan, format_args!("{vxid} banned lookup")),
         mismatches: Cell::new(0),
     };
-    let found = services.lookup(&req.digest, &args, resumed);
+    let found = services.lookup(&req.key.digest, &args, resumed);
     let variants = args.mismatches.get();
     if variants >= params.vary_notice {
         let text = format_args!("vsl: High number of variants ({variants})");
@@ -142,7 +143,7 @@ fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>, on_shi
 
 /// Logs `Hit`: the object, its lifetime, and the progress of its fetch if that still goes on.
 fn log_hit(req: &mut Req, object: &Object) {
-    let ttl = object.fresh_until(req.rules.limits()) - req.t_request;
+    let ttl = object.fresh_until(req.request.rules.limits()) - req.request.received;
     let timers = object.timers();
     let (grace, keep) = (f64::from(timers.grace), f64::from(timers.keep));
     let vxid = Field::Number(object.vxid());
@@ -157,17 +158,17 @@ fn log_hit(req: &mut Req, object: &Object) {
 }
 
 async fn hit(req: &mut Req, object: ObjRef, refresh: Option<Busy>) -> Step {
-    req.object = Some(object.clone());
+    req.found.object = Some(object.clone());
     let handling = req.vcl(Method::Hit).await;
-    req.object = None;
+    req.found.object = None;
     match handling {
         Action::Deliver => {
             let c = req.task.services.counters();
             c.cache_hit.add(1);
-            if object.fresh_until(req.rules.limits()) < req.t_request {
+            if object.fresh_until(req.request.rules.limits()) < req.request.received {
                 c.cache_hit_grace.add(1);
             }
-            req.is_hit = true;
+            req.found.is_hit = true;
             if let Some(busy) = refresh {
                 Box::pin(fetch::in_background(req, busy, object.to_shared())).await;
             } else {
@@ -179,7 +180,7 @@ async fn hit(req: &mut Req, object: ObjRef, refresh: Option<Busy>) -> Step {
         Action::Synth => Step::Synth,
         Action::Pass => {
             req.task.services.counters().cache_hit.add(1);
-            req.is_hit = true;
+            req.found.is_hit = true;
             Step::Pass
         }
         _ => Step::VclFail,
@@ -187,7 +188,7 @@ async fn hit(req: &mut Req, object: ObjRef, refresh: Option<Busy>) -> Step {
 }
 
 pub async fn purge(req: &mut Req) -> Step {
-    crate::purge::by_action(&req.task, &req.digest).await;
+    crate::purge::by_action(&req.task, &req.key.digest).await;
     match req.vcl(Method::Purge).await {
         Action::Restart => Step::Restart,
         Action::Synth => Step::Synth,
@@ -210,7 +211,7 @@ pub async fn fetch_and_deliver(req: &mut Req, mode: Mode) -> Step {
     match outcome {
         Outcome::Object(object) => Step::Deliver(ObjRef::shared(object)),
         Outcome::Nothing | Outcome::ClientGone => {
-            req.err_code = 503;
+            req.response.status = 503;
             Step::Synth
         }
     }

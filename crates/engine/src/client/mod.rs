@@ -8,12 +8,15 @@ mod admit;
 mod body;
 mod deliver;
 mod esi;
+mod for_fetch;
+mod for_session;
 mod host;
 mod lookup;
 mod miss;
 mod on_socket;
 mod on_stream;
 mod partial;
+mod parts;
 mod pipe;
 mod pipe_request;
 mod plan;
@@ -21,9 +24,11 @@ mod pour;
 mod presence;
 mod recv;
 mod req;
+mod step;
 mod synth;
 mod top;
 mod transmit;
+mod variables;
 
 use lacquer_flow::retry;
 use lacquer_params::bits::DebugBits as Debug;
@@ -31,7 +36,8 @@ use lacquer_shm::{Tag, Vxid};
 pub use pipe_request::PipeRequest;
 pub use presence::{while_fetching, while_waiting};
 pub use recv::log_start;
-pub use req::{LookupRules, Req, Start, Step};
+pub use req::{Req, Start};
+use step::Step;
 
 use crate::client_transport::ClientTransport;
 use crate::faults::apart;
@@ -60,55 +66,41 @@ impl Req {
                 Step::Done => break,
             }
         }
-        self.object = None;
+        self.found.object = None;
         self.task.privates.clear();
-        if self.esi_level == 0 {
-            self.top_privates.clear();
+        if self.inclusion.level == 0 {
+            self.inclusion.top_privates.clear();
         }
     }
 
     fn diagnose(&mut self, step: &Step) {
-        let name = match step {
-            Step::Recv => "Req Step recv",
-            Step::Lookup => "Req Step lookup",
-            Step::Miss { .. } => "Req Step miss",
-            Step::Pass => "Req Step pass",
-            Step::Pipe => "Req Step pipe",
-            Step::Purge => "Req Step purge",
-            Step::Synth => "Req Step synth",
-            Step::VclFail => "Req Step vclfail",
-            Step::Restart => "Req Step restart",
-            Step::Deliver(_) => "Req Step deliver",
-            Step::Transmit(_) => "Req Step transmit",
-            Step::Done => "Req Step finish",
-        };
-        let vxid = self.task.vxid();
-        self.task.log.put_fmt(Tag::Debug, format_args!("vxid {vxid} STP_{name}"));
+        let (vxid, name) = (self.task.vxid(), step.name());
+        self.task.log.put_fmt(Tag::Debug, format_args!("vxid {vxid} STP_Req Step {name}"));
         self.task.log.flush();
     }
 
     fn restart(&mut self) -> Step {
-        self.restarts += 1;
-        if !retry::is_within(self.restarts, self.task.params.max_restarts) {
+        self.request.restarts += 1;
+        if !retry::is_within(self.request.restarts, self.task.params.max_restarts) {
             self.task.log.put(Tag::VCL_Error, b"Too many restarts");
-            self.err_code = 503;
+            self.response.status = 503;
             return Step::Synth;
         }
         self.task.stamp("Restart");
         let next = Vxid::client(self.task.services.vxid());
         self.task.log.continue_as("req", "restart", next);
-        let previous = self.task.t_prev;
+        let previous = self.task.times.last;
         self.task.timestamp("Start", previous);
-        self.err_code = 0;
+        self.response.status = 0;
         Step::Recv
     }
 
     /// Sends a response that has no body and did not come from VCL. Returns false if the client is gone.
     pub async fn minimal_response(&mut self, status: u16) -> bool {
-        if self.include.is_some() {
+        if self.inclusion.into.is_some() {
             return true;
         }
-        match self.tx.clone() {
+        match self.client.tx.clone() {
             ClientTransport::Socket(tx) => on_socket::minimal(self, &tx, status).await,
             ClientTransport::Stream(stream) => apart(|| on_stream::minimal(self, &stream, status)).await,
         }

@@ -20,14 +20,14 @@ use crate::sender::{BodyFrame, Limits, Sender, write_message};
 
 pub(super) async fn send(req: &mut Req, tx: Rc<ClientSocket>, source: &Source, plan: Plan, send_body: bool) {
     settle_connection(req);
-    let frame = match delivery::end(send_body, plan.length, req.http.version()) {
+    let frame = match delivery::end(send_body, plan.length, req.request.http.version()) {
         End::Length => BodyFrame::Plain,
         End::Chunked => {
             req.resp_headers().add(h::TRANSFER_ENCODING, b"chunked");
             BodyFrame::Chunked
         }
         End::Close => {
-            req.close = Some(SessClose::TxEof);
+            req.client.close = Some(SessClose::TxEof);
             BodyFrame::Plain
         }
     };
@@ -37,15 +37,15 @@ pub(super) async fn send(req: &mut Req, tx: Rc<ClientSocket>, source: &Source, p
     if let Some(which) = crate::vars::workspace::exhausted(&mut req.task) {
         return Box::pin(internal_error(req, &tx, &format!("{which} overflow"))).await;
     }
-    req.out.clear();
-    let head_len = h1::write_response_head(&req.resp, &req.task.ws, &mut req.out);
-    req.account.resp_header += head_len as u64;
+    req.client.out.clear();
+    let head_len = h1::write_response_head(&req.response.http, &req.task.ws, &mut req.client.out);
+    req.client.account.resp_header += head_len as u64;
     let limits = Limits {
-        total: req.task.sess.send_timeout.get(req.task.params.send_timeout),
+        total: req.task.sess.timeouts.send.get(req.task.params.send_timeout),
         idle: req.task.sess.send_idle_limit(&req.task.params),
         patience: Patience::of(&req.task.params),
     };
-    let head = std::mem::take(&mut req.out);
+    let head = std::mem::take(&mut req.client.out);
     let wanted = plan.length.filter(|_| plan.ranged);
     let mut sender = Sender::new(tx, head, frame, limits);
     let result = if !send_body {
@@ -62,11 +62,11 @@ pub(super) async fn send(req: &mut Req, tx: Rc<ClientSocket>, source: &Source, p
     if send_body {
         req.task.log_sent("V1B", sender.pieces(), sent);
     }
-    req.account.resp_body += sent;
+    req.client.account.resp_body += sent;
     if let Some(limit) = sender.limit_hit() {
         req.log_error(&format!("Hit {limit}"));
     }
-    req.out = sender.into_head();
+    req.client.out = sender.into_head();
     let short = send_body && wanted.is_some_and(|n| sent < n);
     settle_failure(req, result, short, head_len);
 }
@@ -98,7 +98,7 @@ async fn internal_error(req: &mut Req, tx: &ClientSocket, why: &str) {
     log.put(Tag::RespReason, b"Internal Server Error");
     req.task.services.counters().client_resp_500.add(1);
     let _ = write_message(tx, TEXT, req.task.sess.send_idle_limit(&req.task.params)).await;
-    req.close = Some(SessClose::TxEof);
+    req.client.close = Some(SessClose::TxEof);
 }
 
 /// Sends a response that has no body and did not come from VCL. Returns false if the client is gone.
@@ -108,9 +108,9 @@ pub(super) async fn minimal(req: &mut Req, tx: &ClientSocket, status: u16) -> bo
     let idle = req.task.sess.send_idle_limit(&req.task.params);
     let sent = write_message(tx, text.as_bytes(), idle).await.is_ok();
     if sent {
-        req.account.resp_header += text.len() as u64;
-    } else if req.close.is_none() {
-        req.close = Some(SessClose::RemClose);
+        req.client.account.resp_header += text.len() as u64;
+    } else if req.client.close.is_none() {
+        req.client.close = Some(SessClose::RemClose);
     }
     sent
 }

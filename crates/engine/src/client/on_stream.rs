@@ -22,36 +22,36 @@ pub(super) async fn send(
     mut send_body: bool,
 ) {
     req.task.log.put(Tag::RespProtocol, b"HTTP/2.0");
-    let _ = h1::decide_connection(&mut req.resp, &mut req.task.ws, SessClose::RespClose);
-    let mut block = std::mem::take(&mut req.out);
+    let _ = h1::decide_connection(&mut req.response.http, &mut req.task.ws, SessClose::RespClose);
+    let mut block = std::mem::take(&mut req.client.out);
     block.clear();
     if !write_head(req, &mut block) {
         send_body = false;
     }
     let params = &req.task.params;
-    let total = req.task.sess.send_timeout.get(params.send_timeout);
+    let total = req.task.sess.timeouts.send.get(params.send_timeout);
     if total > 0.0 {
-        let left = req.task.t_prev + total - clock::real();
+        let left = req.task.times.last + total - clock::real();
         stream.send_by.set(Some(Instant::now() + clock::seconds(left.max(0.0))));
     }
     let limits = stream.limits(params);
     if send_head(&stream, &block, !send_body, limits).await.is_ok() {
-        req.account.resp_header += block.len() as u64;
+        req.client.account.resp_header += block.len() as u64;
         if send_body {
             send_all(req, stream, source, plan, limits).await;
         }
     }
-    req.out = block;
+    req.client.out = block;
 }
 
 /// Writes the header block. Returns false if there was room only for an error of our own.
 fn write_head(req: &mut Req, block: &mut Vec<u8>) -> bool {
     if req.task.log.is_masked(Tag::Debug) {
-        response::write(block, &req.resp, &req.task.ws, None);
+        response::write(block, &req.response.http, &req.task.ws, None);
     } else {
         let log = &mut req.task.log;
         let mut debug = |text: String| log.put(Tag::Debug, text.as_bytes());
-        response::write(block, &req.resp, &req.task.ws, Some(&mut debug));
+        response::write(block, &req.response.http, &req.task.ws, Some(&mut debug));
     }
     // The block takes no room in the workspace. In Varnish it does, and a size chosen for Varnish means the same here.
     if req.task.ws.free_space() < block.len() {
@@ -103,7 +103,7 @@ async fn send_all(req: &mut Req, stream: Rc<Stream>, source: &Source, plan: Plan
     };
     let sent = sender.body_bytes();
     req.task.log_sent("H2B", sender.pieces(), sent);
-    req.account.resp_body += sent;
+    req.client.account.resp_body += sent;
     let short = wanted.is_some_and(|n| sent < n);
     match result {
         Err(SendError::Io(_)) => {

@@ -18,13 +18,16 @@ use super::plan::Plan;
 pub(super) fn set_range(req: &mut Req, source: &Source, plan: &mut Plan) {
     let several = several(req, source, plan);
     let ws = &req.task.ws;
-    let (low, high) = match range::decide(&req.http, ws, &req.resp, ws, plan.length, several) {
+    let (low, high) = match range::decide(&req.request.http, ws, &req.response.http, ws, plan.length, several)
+    {
         Decision::Whole => return,
         Decision::Part { low, high } => (low, high),
         Decision::Parts(ranges) => return set_parts(req, ranges, plan),
         Decision::Unsatisfiable(why) => return refuse(req, why, plan),
     };
-    if let Ok(line) = range::append_content_range(&mut req.resp, &mut req.task.ws, low, high, plan.length) {
+    if let Ok(line) =
+        range::append_content_range(&mut req.response.http, &mut req.task.ws, low, high, plan.length)
+    {
         req.task.log.put(Tag::RespHeader, req.task.ws.get(line));
     }
     req.resp_headers().respond(206, None);
@@ -44,7 +47,7 @@ fn several(req: &Req, source: &Source, plan: &Plan) -> Several {
         most: req.task.params.http_max_ranges,
         is_complete: source.is_complete() && !source.object().is_some_and(Object::has_one_reader),
         is_unfiltered: plan.filters.is_empty() && !plan.esi,
-        is_included: req.esi_level > 0,
+        is_included: req.inclusion.level > 0,
     })
 }
 
@@ -52,7 +55,7 @@ fn refuse(req: &mut Req, why: &str, plan: &mut Plan) {
     req.task.log.put_fmt(Tag::Debug, format_args!("RANGE_FAIL {why}"));
     let ws = &mut req.task.ws;
     if let Some(length) = plan.length
-        && let Ok(line) = range::append_unsatisfied_range(&mut req.resp, ws, length)
+        && let Ok(line) = range::append_unsatisfied_range(&mut req.response.http, ws, length)
     {
         req.task.log.put(Tag::RespHeader, ws.get(line));
     }
@@ -64,7 +67,7 @@ fn set_parts(req: &mut Req, ranges: Vec<(u64, u64)>, plan: &mut Plan) {
     let ws = &req.task.ws;
     let whole = plan.length.unwrap_or_default();
     let seed = random::bits64();
-    let parts = Multipart::new(ranges, whole, req.resp.get(ws, h::CONTENT_TYPE), seed);
+    let parts = Multipart::new(ranges, whole, req.response.http.get(ws, h::CONTENT_TYPE), seed);
     let media_type = parts.media_type();
     let mut headers = req.resp_headers();
     headers.unset(h::CONTENT_TYPE);

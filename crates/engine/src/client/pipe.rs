@@ -31,14 +31,14 @@ pub async fn pipe(req: &mut Req) -> Step {
         Action::Synth => Step::Synth,
         Action::Pipe => {
             req.task.stamp("Process");
-            if let Some(pipe) = &mut req.bereq {
+            if let Some(pipe) = &mut req.pipe {
                 pipe.stamp("Process");
             }
             start(req).await
         }
         _ => Step::VclFail,
     };
-    if let Some(mut pipe) = req.bereq.take() {
+    if let Some(mut pipe) = req.pipe.take() {
         pipe.log.put(Tag::BereqAcct, b"0 0 0 0 0 0");
         pipe.log.end();
     }
@@ -55,21 +55,21 @@ fn make_bereq(req: &mut Req) {
     let now = clock::real();
     log.put_timestamp("Start", now, now, now);
     let mut bereq = Message::new(req.task.params.http_max_hdr as usize);
-    bereq.share_from(&req.http, Filter::NOTHING);
+    bereq.share_from(&req.request.http, Filter::NOTHING);
     let mut digits = [0; 24];
     let own = text::digits(req.task.vxid().number(), &mut digits);
     let mut headers = Logged { message: &mut bereq, ws: &mut req.task.ws, log: &mut log, tags: BEREQ };
     headers.log_all();
     headers.add(crate::task::names::X_VARNISH, own);
     headers.force(h::CONNECTION, lacquer_http::fixed::CONNECTION_CLOSE);
-    if req.want_100 {
+    if req.request.expects.is_waiting {
         headers.add(h::EXPECT, b"100-continue");
-        req.want_100 = false;
+        req.request.expects.is_waiting = false;
     }
-    req.bereq = Some(Box::new(PipeRequest {
+    req.pipe = Some(Box::new(PipeRequest {
         bereq,
         log,
-        backend: req.backend_hint,
+        backend: req.request.backend_hint,
         connect_timeout: None,
         task_deadline: None,
         t_first: now,
@@ -99,7 +99,7 @@ impl Drop for Place {
 }
 
 async fn start(req: &mut Req) -> Step {
-    if matches!(&req.tx, ClientTransport::Socket(tx) if tx.is_ahead()) {
+    if matches!(&req.client.tx, ClientTransport::Socket(tx) if tx.is_ahead()) {
         // The origin's first bytes would follow those of a response of ours.
         req.log_error("Not piped: a response had begun before the restart");
         return Step::VclFail;
@@ -108,21 +108,21 @@ async fn start(req: &mut Req) -> Step {
         req.task.services.counters().pipe_limited.add(1);
         return Step::VclFail;
     };
-    if req.body.status() != BodyStatus::Cached {
-        req.body.set_status(BodyStatus::None);
+    if req.request.body.status() != BodyStatus::Cached {
+        req.request.body.set_status(BodyStatus::None);
     }
     let mut account = Account::default();
     let reason = converse(req, &mut account).await;
-    req.close = Some(reason);
+    req.client.close = Some(reason);
     // Without an origin the request counts like any other.
-    if req.piped {
+    if req.client.is_piped {
         charge(req, &account);
     }
     Step::Done
 }
 
 fn charge(req: &mut Req, account: &Account) {
-    let header = std::mem::take(&mut req.account.req_header);
+    let header = std::mem::take(&mut req.client.account.req_header);
     let numbers = [header, account.bereq, account.from_client, account.from_origin];
     req.task.log.put_numbers(Tag::PipeAcct, numbers);
     let c = req.task.services.counters();
@@ -133,14 +133,14 @@ fn charge(req: &mut Req, account: &Account) {
 
 /// Opens a connection to the origin and carries bytes until one side ends.
 async fn converse(req: &mut Req, account: &mut Account) -> SessClose {
-    let Some(mut pipe) = req.bereq.take() else { return SessClose::TxError };
+    let Some(mut pipe) = req.pipe.take() else { return SessClose::TxError };
     let vcl = req.task.vcl.clone();
     let backend = pipe.backend;
     let mut ctx = Ctx::new(req, vcl.loaded.instance());
     let found = crate::fetch::resolve(&mut ctx, backend);
     let opened = match found {
         Ok((id, origin)) => {
-            req.piped = true;
+            req.client.is_piped = true;
             let call = PipeCall { task: &mut req.task, pipe: &mut pipe };
             call.open(id, origin).await
         }
@@ -169,7 +169,7 @@ async fn converse(req: &mut Req, account: &mut Account) -> SessClose {
             reason
         }
     };
-    req.bereq = Some(pipe);
+    req.pipe = Some(pipe);
     reason
 }
 
@@ -185,7 +185,7 @@ async fn send_head(
     if sent {
         account.bereq += head as u64;
     }
-    if sent && let Some(body) = req.body.cached() {
+    if sent && let Some(body) = req.request.body.cached() {
         account.from_client += body.body_len();
         return crate::fetch::send_cached(&connection.tx, &body).await.is_ok();
     }
@@ -199,8 +199,8 @@ async fn carry(
     connection: &mut OriginConnection,
     account: &mut Account,
 ) -> SessClose {
-    let Some(mut client) = req.body.rx.take() else { return SessClose::RxBody };
-    let ClientTransport::Socket(tx) = req.tx.clone() else { return SessClose::RxBody };
+    let Some(mut client) = req.request.body.rx.take() else { return SessClose::RxBody };
+    let ClientTransport::Socket(tx) = req.client.tx.clone() else { return SessClose::RxBody };
     let pending = std::mem::take(&mut client.pending);
     if !pending.is_empty() {
         if connection.tx.write_all(&pending).await.is_err() {
@@ -211,7 +211,7 @@ async fn carry(
     let idle = clock::limit(req.task.params.pipe_timeout);
     let deadline = pipe.task_deadline.unwrap_or(req.task.params.pipe_task_deadline);
     let left = if deadline > 0.0 {
-        (req.task.sess.opened.max(req.task.t_first) + deadline - clock::real()).max(0.001)
+        (req.task.sess.opened.max(req.task.times.first) + deadline - clock::real()).max(0.001)
     } else {
         clock::limit(0.0)
     };
@@ -232,7 +232,7 @@ async fn carry(
         () = watchdog => SessClose::RxTimeout,
         () = tokio::time::sleep(clock::seconds(left)) => SessClose::RxTimeout,
     };
-    req.body.rx = Some(client);
+    req.request.body.rx = Some(client);
     reason
 }
 

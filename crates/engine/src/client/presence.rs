@@ -57,12 +57,12 @@ pub async fn while_fetching<F: Future>(
 /// Returns whether the client is known to be gone. A client that has shut down its sending side is probed.
 pub async fn is_gone(req: &Req) -> bool {
     let patience = Patience::of(&req.task.params);
-    let treatment = HalfClosed::of_waiting(req.esi_level > 0, true, true);
-    let mut gone = pin!(gone(patience, &req.tx, treatment));
+    let treatment = HalfClosed::of_waiting(req.inclusion.level > 0, true, true);
+    let mut gone = pin!(gone(patience, &req.client.tx, treatment));
     if is_ready(gone.as_mut()).await {
         return true;
     }
-    let ClientTransport::Socket(tx) = &req.tx else { return false };
+    let ClientTransport::Socket(tx) = &req.client.tx else { return false };
     tx.is_ahead() && tokio::time::timeout(ROUND_TRIP, gone).await.is_ok()
 }
 
@@ -72,11 +72,11 @@ async fn is_ready(mut future: Pin<&mut impl Future<Output = ()>>) -> bool {
 
 /// Ends a request whose client is gone, as the reset of a stream ends one that runs VCL.
 pub fn abandon(req: &mut Req) -> Step {
-    if !req.reset {
+    if !req.client.is_reset {
         req.task.stamp("Reset");
         req.task.services.counters().req_reset.add(1);
-        req.reset = true;
+        req.client.is_reset = true;
     }
-    req.close = Some(SessClose::RemClose);
+    req.client.close = Some(SessClose::RemClose);
     Step::VclFail
 }

@@ -2,129 +2,38 @@
 
 use std::mem;
 use std::rc::Rc;
-use std::sync::Arc;
 
-use lacquer_cache::{Busy, ObjRef, Object};
-use lacquer_deliver::{EsiInclude, Source};
-use lacquer_http::{Message, SessClose, Text};
+use lacquer_http::Text;
 use lacquer_params::Params;
 use lacquer_params::bits::FeatureBits;
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::BackendId;
 use lacquer_vcl_runtime::instance::PrivateMap;
-use sha2::Sha256;
 
+use super::parts::{Client, Expects, Found, Inclusion, Key, LookupRules, Programs, Request, Response};
 use super::pipe_request::PipeRequest;
-use super::top::Top;
 use crate::account::Account;
-use crate::addresses::RequestAtWork;
-use crate::admission::Permit;
 use crate::client_transport::ClientTransport;
-use crate::exit::Exit;
 use crate::req_body::ReqBody;
 use crate::services::Services;
 use crate::session::Sess;
-use crate::task::{Logged, REQ, RESP, Task, VclTask, run_vcl};
+use crate::task::{Logged, REQ, RESP, Run, Task, Times, VclTask, run_vcl};
 use crate::transaction_buffers::TransactionBuffers;
 use crate::transaction_slot::{Transaction, TransactionSlot};
 use crate::vcl_table::VclRef;
 
-/// The request's current step, with the values that this step needs.
-pub enum Step {
-    Recv,
-    Lookup,
-    Miss { busy: Busy, stale: Option<Arc<Object>> },
-    Pass,
-    Pipe,
-    Purge,
-    Synth,
-    VclFail,
-    Restart,
-    Deliver(ObjRef),
-    Transmit(Source),
-    Done,
-}
-
-/// Settings of VCL about the objects that a look-up may find. Times are in seconds; a negative one sets no limit.
-pub struct LookupRules {
-    pub ttl: f64,
-    pub grace: f64,
-    pub max_age: f64,
-    pub always_miss: bool,
-    pub ignore_busy: bool,
-    pub ignore_vary: bool,
-}
-
-impl Default for LookupRules {
-    fn default() -> LookupRules {
-        LookupRules {
-            ttl: -1.0,
-            grace: -1.0,
-            max_age: -1.0,
-            always_miss: false,
-            ignore_busy: false,
-            ignore_vary: false,
-        }
-    }
-}
-
 pub struct Req {
-    pub task: Task,
-    /// The request as VCL sees and changes it.
-    pub http: Message,
-    /// The request as it came in, for restarts.
-    pub http0: Message,
-    pub resp: Message,
+    pub(crate) task: Task,
+    pub(super) request: Request,
+    pub(crate) response: Response,
+    pub(super) client: Client,
+    pub(super) key: Key,
+    pub(super) found: Found,
+    pub(super) inclusion: Inclusion,
+    pub(super) programs: Programs,
     /// The request to the origin, in `vcl_pipe` only.
-    pub bereq: Option<Box<PipeRequest>>,
-    pub tx: ClientTransport,
-    pub body: ReqBody,
-    pub out: Vec<u8>,
-    /// The body that VCL makes in `vcl_synth`.
-    pub synth_body: Vec<u8>,
-    pub account: Account,
-    pub close: Option<SessClose>,
-    pub t_request: f64,
-    pub t_resp: f64,
-    pub restarts: u32,
-    pub err_code: u16,
-    pub err_reason: Text,
-    pub want_100: bool,
-    pub late_100: bool,
-    pub is_hit: bool,
-    pub is_hitmiss: bool,
-    pub is_hitpass: bool,
-    pub can_esi: bool,
-    pub backend_hint: BackendId,
-    pub storage: u32,
-    pub rules: LookupRules,
-    pub identity: Text,
-    pub filters: Text,
-    pub resp_filters: Text,
-    pub digest: [u8; 32],
-    pub hasher: Option<Sha256>,
-    /// The object under the running subroutine, for `obj.*`.
-    pub object: Option<ObjRef>,
-    pub top_privates: PrivateMap,
-    /// Set by `return (vcl(label))`.
-    pub next_vcl: Option<Rc<VclRef>>,
-    pub snapshot: lacquer_http::Mark,
-    pub streaming: bool,
-    pub piped: bool,
-    pub reset: bool,
-    pub esi_level: u32,
-    /// The destination of an included response.
-    pub include: Option<Box<EsiInclude<Exit>>>,
-    /// The permit to wait, while the request has it. A fetch takes it along.
-    pub permit: Option<Permit>,
-    /// The client's own request, for those that it includes.
-    pub top: Option<Rc<Top>>,
-    /// The VCL before `return (vcl(label))`, which included requests begin with.
-    pub first_vcl: Option<Rc<VclRef>>,
-    pub next_label: Option<String>,
-    /// Counts this request while requests of an address are limited.
-    pub at_work: Option<RequestAtWork>,
+    pub(super) pipe: Option<Box<PipeRequest>>,
 }
 
 /// Facts that a request needs from its session.
@@ -147,11 +56,11 @@ impl Transaction for Req {
         TransactionBuffers {
             ws: mem::take(&mut self.task.ws),
             log: mem::take(&mut self.task.log),
-            request: mem::take(&mut self.http),
-            request0: mem::take(&mut self.http0),
-            response: mem::take(&mut self.resp),
-            out: mem::take(&mut self.out),
-            synth_body: mem::take(&mut self.synth_body),
+            request: mem::take(&mut self.request.http),
+            request0: mem::take(&mut self.request.original),
+            response: mem::take(&mut self.response.http),
+            out: mem::take(&mut self.client.out),
+            synth_body: mem::take(&mut self.response.body),
         }
     }
 }
@@ -175,17 +84,52 @@ impl VclTask for Req {
     }
 
     fn is_reset(&mut self) -> bool {
-        match &self.tx {
-            ClientTransport::Socket(_) => self.reset,
+        match &self.client.tx {
+            ClientTransport::Socket(_) => self.client.is_reset,
             ClientTransport::Stream(stream) => stream.error().is_some() && self.interrupt(),
         }
     }
 }
 
 impl Req {
+    // Inlined, so that the request is made in its final place. It is too large to be moved.
+    #[inline]
     pub fn new(start: Start, memory: TransactionBuffers) -> Req {
-        let snapshot = memory.ws.mark();
         Req {
+            request: Request {
+                snapshot: memory.ws.mark(),
+                http: memory.request,
+                original: memory.request0,
+                body: ReqBody::none(),
+                received: start.t_req,
+                restarts: 0,
+                expects: Expects::default(),
+                identity: Text::NONE,
+                filters: Text::NONE,
+                rules: LookupRules::default(),
+                backend_hint: BackendId::NONE,
+                storage: 0,
+            },
+            response: Response {
+                http: memory.response,
+                entered: start.t_req,
+                filters: Text::NONE,
+                can_esi: true,
+                is_streaming: false,
+                status: 0,
+                reason: Text::NONE,
+                body: memory.synth_body,
+            },
+            client: Client {
+                tx: start.tx,
+                out: memory.out,
+                account: Account::default(),
+                close: None,
+                is_piped: false,
+                is_reset: false,
+                permit: None,
+                at_work: None,
+            },
             task: Task {
                 params: start.params,
                 services: start.services,
@@ -194,65 +138,28 @@ impl Req {
                 ws: memory.ws,
                 log: memory.log,
                 privates: PrivateMap::default(),
-                method: Method::Recv,
-                t_first: start.t_first,
-                t_prev: start.t_first,
-                now: start.t_req,
-                trace: false,
-                failed: false,
+                times: Times { first: start.t_first, last: start.t_first },
+                run: Run { method: Method::Recv, now: start.t_req, trace: false, failed: false },
             },
-            http: memory.request,
-            http0: memory.request0,
-            resp: memory.response,
-            bereq: None,
-            tx: start.tx,
-            body: ReqBody::none(),
-            out: memory.out,
-            synth_body: memory.synth_body,
-            account: Account::default(),
-            close: None,
-            t_request: start.t_req,
-            t_resp: start.t_req,
-            restarts: 0,
-            err_code: 0,
-            err_reason: Text::NONE,
-            want_100: false,
-            late_100: false,
-            is_hit: false,
-            is_hitmiss: false,
-            is_hitpass: false,
-            can_esi: true,
-            backend_hint: BackendId::NONE,
-            storage: 0,
-            rules: LookupRules::default(),
-            identity: Text::NONE,
-            filters: Text::NONE,
-            resp_filters: Text::NONE,
-            digest: [0; 32],
-            hasher: None,
-            object: None,
-            top_privates: PrivateMap::default(),
-            next_vcl: None,
-            snapshot,
-            streaming: false,
-            piped: false,
-            reset: false,
-            esi_level: 0,
-            include: None,
-            permit: None,
-            top: None,
-            first_vcl: None,
-            next_label: None,
-            at_work: None,
+            key: Key::default(),
+            found: Found::default(),
+            inclusion: Inclusion::default(),
+            programs: Programs::default(),
+            pipe: None,
         }
     }
 
     pub fn req_headers(&mut self) -> Logged<'_> {
-        Logged { message: &mut self.http, ws: &mut self.task.ws, log: &mut self.task.log, tags: REQ }
+        Logged { message: &mut self.request.http, ws: &mut self.task.ws, log: &mut self.task.log, tags: REQ }
     }
 
     pub fn resp_headers(&mut self) -> Logged<'_> {
-        Logged { message: &mut self.resp, ws: &mut self.task.ws, log: &mut self.task.log, tags: RESP }
+        Logged {
+            message: &mut self.response.http,
+            ws: &mut self.task.ws,
+            log: &mut self.task.log,
+            tags: RESP,
+        }
     }
 
     pub fn vcl(&mut self, method: Method) -> impl Future<Output = Action> {
@@ -261,24 +168,24 @@ impl Req {
 
     /// Undoes VCL's changes to the request.
     pub fn rollback(&mut self) {
-        self.http.clone_from(&self.http0);
+        self.request.http.clone_from(&self.request.original);
         self.task.privates.clear();
-        if self.esi_level == 0 {
-            self.top_privates.clear();
+        if self.inclusion.level == 0 {
+            self.inclusion.top_privates.clear();
         }
-        self.filters = Text::NONE;
-        self.resp_filters = Text::NONE;
+        self.request.filters = Text::NONE;
+        self.response.filters = Text::NONE;
         if self.task.ws.overflowed() {
             self.task.services.counters().ws_client_overflow.add(1);
         }
         self.task.ws.clear_overflowed();
-        self.task.ws.roll_back(self.snapshot);
+        self.task.ws.roll_back(self.request.snapshot);
     }
 
     /// Interrupts VCL if the client has reset the stream, unless the parameter forbids it.
     #[cold]
     fn interrupt(&mut self) -> bool {
-        if self.reset {
+        if self.client.is_reset {
             return true;
         }
         if !self.task.params.feature.has(FeatureBits::VCL_REQ_RESET) {
@@ -286,7 +193,7 @@ impl Req {
         }
         self.task.stamp("Reset");
         self.task.services.counters().req_reset.add(1);
-        self.reset = true;
+        self.client.is_reset = true;
         true
     }
 
@@ -297,7 +204,7 @@ impl Req {
         log.put_fmt(Tag::RespStatus, format_args!("{status:03}"));
         log.put(Tag::RespReason, lacquer_http::reason_of(status).as_bytes());
         if status >= 400 {
-            self.err_code = status;
+            self.response.status = status;
         }
     }
 
@@ -313,11 +220,11 @@ impl Req {
 
     /// Logs and counts the bytes of the request that ends.
     pub fn charge(&mut self) {
-        let a = std::mem::take(&mut self.account);
-        if !self.piped && !self.task.vxid().is_none() {
+        let a = std::mem::take(&mut self.client.account);
+        if !self.client.is_piped && !self.task.vxid().is_none() {
             self.task.log.put_numbers(Tag::ReqAcct, a.numbers());
         }
-        if self.esi_level > 0 {
+        if self.inclusion.level > 0 {
             return;
         }
         a.count(self.task.services.counters());

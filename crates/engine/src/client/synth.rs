@@ -11,27 +11,27 @@ use super::{Req, Step};
 /// Answers the request as it came in with 503, because VCL failed.
 pub fn vcl_fail(req: &mut Req) -> Step {
     req.rollback();
-    let (code, reason) = if req.reset { (408, "Client disconnected") } else { (503, "VCL failed") };
-    req.err_code = code;
-    req.err_reason = req.task.ws.copy(reason.as_bytes()).unwrap_or_default();
-    req.close = Some(failure(req));
-    req.resp_filters = lacquer_http::Text::NONE;
+    let (code, reason) = if req.client.is_reset { (408, "Client disconnected") } else { (503, "VCL failed") };
+    req.response.status = code;
+    req.response.reason = req.task.ws.copy(reason.as_bytes()).unwrap_or_default();
+    req.client.close = Some(failure(req));
+    req.response.filters = lacquer_http::Text::NONE;
     Step::Synth
 }
 
 /// Returns the reason for which the session ends after VCL failed or was interrupted.
 fn failure(req: &Req) -> SessClose {
-    if req.reset { SessClose::RemClose } else { SessClose::VclFailure }
+    if req.client.is_reset { SessClose::RemClose } else { SessClose::VclFailure }
 }
 
 pub(super) fn set_up(req: &mut Req) {
-    let code = req.err_code;
-    let reason = req.err_reason;
-    req.resp.clear();
+    let code = req.response.status;
+    let reason = req.response.reason;
+    req.response.http.clear();
     let now = clock::real();
     let date = req.task.services.http_date(now);
     let vxid = req.task.vxid().number().to_string();
-    let expects = req.want_100;
+    let expects = req.request.expects.is_waiting;
     let reason = req.task.ws.get_opt(reason).map(<[u8]>::to_vec);
     let mut headers = req.resp_headers();
     headers.respond(code, reason.as_deref());
@@ -46,43 +46,43 @@ pub(super) fn set_up(req: &mut Req) {
 
 pub async fn synth(req: &mut Req) -> Step {
     req.task.services.counters().s_synth.add(1);
-    if req.err_code < 100 {
-        req.err_code = 501;
+    if req.response.status < 100 {
+        req.response.status = 501;
     }
     set_up(req);
-    req.resp_filters = lacquer_http::Text::NONE;
-    req.synth_body.clear();
-    req.t_resp = clock::real();
+    req.response.filters = lacquer_http::Text::NONE;
+    req.response.body.clear();
+    req.response.entered = clock::real();
     let mut handling = req.vcl(Method::Synth).await;
     req.task.stamp("Process");
 
     if handling == Action::Fail {
         req.ignore_body().await;
-        let status = if req.reset { 408 } else { 500 };
+        let status = if req.client.is_reset { 408 } else { 500 };
         req.minimal_response(status).await;
-        req.close = Some(failure(req));
+        req.client.close = Some(failure(req));
         req.task.stamp("Resp");
         return Step::Done;
     }
-    if handling == Action::Restart && !retry::is_within(req.restarts, req.task.params.max_restarts) {
+    if handling == Action::Restart && !retry::is_within(req.request.restarts, req.task.params.max_restarts) {
         handling = Action::Deliver;
     }
     if handling == Action::Restart {
-        req.resp.clear();
+        req.response.http.clear();
         return Step::Restart;
     }
-    let length = req.synth_body.len().to_string();
+    let length = req.response.body.len().to_string();
     let mut headers = req.resp_headers();
     headers.unset(h::CONTENT_LENGTH);
     headers.add(h::CONTENT_LENGTH, length.as_bytes());
-    if req.close.is_none() && req.resp.value_is(&req.task.ws, h::CONNECTION, b"close") {
-        req.close = Some(SessClose::RespClose);
+    if req.client.close.is_none() && req.response.http.value_is(&req.task.ws, h::CONNECTION, b"close") {
+        req.client.close = Some(SessClose::RespClose);
     }
     req.ignore_body().await;
-    let body = std::mem::take(&mut req.synth_body);
+    let body = std::mem::take(&mut req.response.body);
     if !has_room(req, body.len()) {
         req.log_error("Could not get storage");
-        req.close = Some(SessClose::Overload);
+        req.client.close = Some(SessClose::Overload);
         req.task.stamp("Resp");
         return Step::Done;
     }

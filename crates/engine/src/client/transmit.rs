@@ -22,15 +22,15 @@ use crate::client_transport::ClientTransport;
 use crate::faults::apart;
 
 pub async fn transmit(req: &mut Req, source: Source) -> Step {
-    let announced = h1::content_length(&req.resp, &req.task.ws).ok().flatten();
-    let status = req.resp.status();
-    let is_head = req.http0.method(&req.task.ws) == b"HEAD";
+    let announced = h1::content_length(&req.response.http, &req.task.ws).ok().flatten();
+    let status = req.response.http.status();
+    let is_head = req.request.original.method(&req.task.ws) == b"HEAD";
 
     let stored = stored_length(&source, announced);
     let filters = filter_list(req, &source);
     let Some(plan) = plan(req, &filters, &source, stored) else {
         req.task.log.put(Tag::Error, b"Failure to push processors");
-        req.close = Some(SessClose::Overload);
+        req.client.close = Some(SessClose::Overload);
         return finish(req, &source);
     };
     let is_uncacheable = matches!(&source, Source::Object(o) if o.is(flag::HFM));
@@ -62,7 +62,7 @@ fn stored_length(source: &Source, announced: Option<u64>) -> Option<u64> {
 
 /// Returns the names of the filters: VCL's choice, or those that the response needs.
 fn filter_list(req: &mut Req, source: &Source) -> Cow<'static, [u8]> {
-    let list = match req.task.ws.get_opt(req.resp_filters) {
+    let list = match req.task.ws.get_opt(req.response.filters) {
         Some(chosen) => Cow::Owned(chosen.to_vec()),
         None => Cow::Borrowed(req.default_filters(source).as_bytes()),
     };
@@ -77,11 +77,15 @@ impl Req {
         let object = source.object();
         filters::to_client(Delivered {
             has_includes: object
-                .is_some_and(|o| self.can_esi && crate::object_attributes::esi_program(o).is_some()),
+                .is_some_and(|o| self.response.can_esi && crate::object_attributes::esi_program(o).is_some()),
             needs_gunzip: object.is_some_and(|o| {
-                params.http_gzip_support && o.is(flag::GZIPED) && !conditional::accepts_gzip(&self.http, ws)
+                params.http_gzip_support
+                    && o.is(flag::GZIPED)
+                    && !conditional::accepts_gzip(&self.request.http, ws)
             }),
-            has_range: params.http_range_support && self.resp.status() == 200 && self.http.has(ws, h::RANGE),
+            has_range: params.http_range_support
+                && self.response.http.status() == 200
+                && self.request.http.has(ws, h::RANGE),
         })
     }
 }
@@ -126,10 +130,10 @@ fn plan(req: &mut Req, filters: &[u8], source: &Source, stored: Option<u64>) -> 
 }
 
 async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
-    if req.include.is_some() {
+    if req.inclusion.into.is_some() {
         return Box::pin(send_included(req, source, plan, send_body)).await;
     }
-    match &req.tx {
+    match &req.client.tx {
         ClientTransport::Socket(tx) => on_socket::send(req, tx.clone(), source, plan, send_body).await,
         ClientTransport::Stream(stream) => {
             let stream = stream.clone();
@@ -144,23 +148,23 @@ const INCLUDE_COST: usize = 56;
 
 /// Sends the response into the one that includes it.
 async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
-    let Some(mut include) = req.include.take() else { return };
+    let Some(mut include) = req.inclusion.into.take() else { return };
     let object = source.object();
     let included = Included {
         has_onerror: req.task.params.feature.has(FeatureBits::ESI_INCLUDE_ONERROR),
-        status: req.resp.status(),
+        status: req.response.http.status(),
         has_body: send_body && !source.is_empty(),
     };
     let ws = &mut req.task.ws;
     let inclusion = inclusion::inclusion(included, || !ws.overflowed() && ws.alloc(INCLUDE_COST).is_ok());
     if inclusion == Inclusion::Overflow {
         req.log_error("Failure to push ESI processors");
-        req.close = Some(SessClose::Overload);
+        req.client.close = Some(SessClose::Overload);
     }
     if matches!(inclusion, Inclusion::Fail | Inclusion::Overflow) {
         include.fail();
     } else if inclusion == Inclusion::Body {
-        let says_gzip = req.resp.value_is(&req.task.ws, h::CONTENT_ENCODING, b"gzip");
+        let says_gzip = req.response.http.value_is(&req.task.ws, h::CONTENT_ENCODING, b"gzip");
         let gzipped = says_gzip && object.is_some_and(|o| o.is(flag::GZIPED));
         if include.fit(object, gzipped, plan.esi).await {
             let pipeline =
@@ -169,31 +173,31 @@ async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bo
             let BodySink::Include(back) = pipeline.into_sink() else { return };
             include = back;
             if let Err(failed) = poured {
-                req.close = req.close.or(Some(SessClose::RemClose));
+                req.client.close = req.client.close.or(Some(SessClose::RemClose));
                 include.broken(failed);
             }
         }
     }
     include.close();
-    req.account.resp_body += include.take_count();
-    req.include = Some(include);
+    req.client.account.resp_body += include.take_count();
+    req.inclusion.into = Some(include);
 }
 
 impl Req {
     /// Records that the connection cannot be used further, and the reason.
     pub fn fail_session(&mut self, reason: SessClose) {
-        self.close = Some(reason);
+        self.client.close = Some(reason);
     }
 }
 
 fn finish(req: &mut Req, source: &Source) -> Step {
     req.task.stamp("Resp");
     if let Source::Object(object) = source {
-        req.close = persistence::after_response(req.close, object.state() == BodyState::Failed);
+        req.client.close = persistence::after_response(req.client.close, object.state() == BodyState::Failed);
         object.let_go();
     }
     blame_body(req);
-    req.resp_filters = Text::NONE;
-    req.object = None;
+    req.response.filters = Text::NONE;
+    req.found.object = None;
     Step::Done
 }

@@ -12,7 +12,7 @@ use lacquer_flow::interest::{self, Fetching};
 
 use super::Fetch;
 use super::events::FetchEvents;
-use super::state::Target;
+use super::parts::Target;
 
 /// Detects that nobody needs a fetch any more. It is made for one wait, because the purpose of the fetch may change.
 pub struct Abandonment {
@@ -75,27 +75,27 @@ impl Fetch {
     /// Returns whether the fetch is for its client alone.
     fn is_private(&self) -> bool {
         let fetch = Fetching {
-            is_background: self.is_bgfetch,
-            is_uncacheable: self.uncacheable,
-            is_hit_for_miss: self.is_hitmiss,
-            is_stored: self.object.is_some(),
+            is_background: self.purpose.is_background,
+            is_uncacheable: self.response.is_uncacheable,
+            is_hit_for_miss: self.purpose.is_hitmiss,
+            is_stored: self.product.object.is_some(),
         };
-        let is_awaited = || matches!(&self.target, Target::Cache(busy) if busy.is_awaited());
+        let is_awaited = || matches!(&self.product.target, Target::Cache(busy) if busy.is_awaited());
         interest::ends_with_client(fetch, is_awaited)
     }
 
     /// Returns the detector for a wait that begins now.
     pub(super) fn abandonment(&self) -> Abandonment {
         Abandonment {
-            events: self.events.clone(),
+            events: self.waiter.events.clone(),
             private: self.is_private(),
-            object: self.object.clone().filter(|_| self.uncacheable),
+            object: self.product.object.clone().filter(|_| self.response.is_uncacheable),
         }
     }
 
     /// Returns whether the client is gone, and nobody else needs the response or there is no room for it.
     pub(super) fn is_abandoned(&self) -> bool {
-        let events = &self.events;
+        let events = &self.waiter.events;
         events.is_evicted() || (events.client_gone.get() && self.is_private())
     }
 }

@@ -16,19 +16,19 @@ use lacquer_sources::clock;
 use super::Fetch;
 use super::connection::OriginConnection;
 use super::object::Content;
-use super::state::Step;
+use super::parts::Step;
 
 pub async fn fetch(f: &mut Fetch) -> Step {
-    let Some(connection) = &f.origin else {
+    let Some(connection) = &f.exchange.connection else {
         f.fetch_error("No backend connection (rollback?)");
         return Step::Error;
     };
-    let (framing, ahead) = (connection.framing, connection.ahead);
+    let (framing, ahead) = (connection.reply.framing, connection.reply.ahead);
     let no_body = framing.status == BodyStatus::None;
     let list = if no_body {
         f.beresp_headers().unset(h::CONTENT_ENCODING);
-        f.do_gzip = false;
-        f.do_gunzip = false;
+        f.response.do_gzip = false;
+        f.response.do_gunzip = false;
         f.attempt.do_stream = false;
         Cow::default()
     } else {
@@ -92,7 +92,7 @@ fn broken(f: &mut Fetch, why: &str) -> Step {
 
 /// Handles a 304: the stale object's body gets the new head.
 pub async fn refresh(f: &mut Fetch) -> Step {
-    let Some(stale) = f.stale.clone() else { return Step::Fail };
+    let Some(stale) = f.product.stale.clone() else { return Step::Fail };
     if stale.state() == BodyState::Fetching {
         f.task.log.put(Tag::Notice, b"vsl: Conditional fetch wait for streaming object");
         stale.end().await;
@@ -137,29 +137,31 @@ fn template_failed(f: &mut Fetch, why: &str) -> Step {
 impl Fetch {
     /// Counts a body that came whole with the head.
     fn count_whole(&mut self) {
-        let Some(connection) = &mut self.origin else { return };
-        let whole = std::mem::replace(&mut connection.ahead, Text::NONE);
-        connection.is_at_end = true;
-        self.account.beresp_reads += 1;
-        self.account.beresp_body += whole.len() as u64;
+        let Some(connection) = &mut self.exchange.connection else { return };
+        let whole = std::mem::replace(&mut connection.reply.ahead, Text::NONE);
+        connection.reply.is_at_end = true;
+        self.exchange.account.beresp_reads += 1;
+        self.exchange.account.beresp_body += whole.len() as u64;
     }
 
     /// Receives the whole body. An error is a text for the log, which is empty if the log has it already.
     async fn receive_body(&mut self, chain: &mut Chain) -> Result<(), String> {
-        let Some(mut connection) = self.origin.take() else { return Err("No backend connection".into()) };
-        let ahead = std::mem::replace(&mut connection.ahead, Text::NONE);
+        let Some(mut connection) = self.exchange.connection.take() else {
+            return Err("No backend connection".into());
+        };
+        let ahead = std::mem::replace(&mut connection.reply.ahead, Text::NONE);
         connection.rx.unread(self.task.ws.get(ahead));
-        let result = match connection.framing.status {
+        let result = match connection.reply.framing.status {
             BodyStatus::Length if chain.is_empty() => self.receive_straight(&mut connection).await,
             _ => self.receive_pieces(&mut connection, chain).await,
         };
-        self.origin = Some(connection);
+        self.exchange.connection = Some(connection);
         result
     }
 
     /// Reads from the socket straight into storage, for a body with Content-Length and without filters.
     async fn receive_straight(&mut self, connection: &mut OriginConnection) -> Result<(), String> {
-        let mut left = connection.framing.content_length;
+        let mut left = connection.reply.framing.content_length;
         let abandonment = self.abandonment();
         while left > 0 {
             if self.is_cancelled() {
@@ -169,10 +171,10 @@ impl Fetch {
             if !self.make_room().await {
                 return Err(String::new());
             }
-            let Some(writer) = &mut self.writer else { return Err(String::new()) };
+            let Some(writer) = &mut self.product.writer else { return Err(String::new()) };
             let window = writer.window();
             let n = window.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-            let read = read_timed(connection, &self.deadline, &mut window[..n]);
+            let read = read_timed(connection, &self.exchange.deadline, &mut window[..n]);
             let Some(got) = abandonment.unless(pin!(read)).await else { return self.stop(connection) };
             match got {
                 Ok(0) => return Err(STRAIGHT_SHORT.into()),
@@ -183,15 +185,15 @@ impl Fetch {
                 Ok(n) => {
                     writer.commit(n);
                     left -= n as u64;
-                    self.account.beresp_reads += 1;
-                    self.account.beresp_body += n as u64;
+                    self.exchange.account.beresp_reads += 1;
+                    self.exchange.account.beresp_body += n as u64;
                     if left > 0 {
                         self.breathe(n).await;
                     }
                 }
             }
         }
-        connection.is_at_end = true;
+        connection.reply.is_at_end = true;
         Ok(())
     }
 
@@ -205,8 +207,8 @@ impl Fetch {
             return Err(String::new());
         }
         let mut buffer = Vec::new();
-        let (mut left, mut ended) = (connection.framing.content_length, false);
-        let status = connection.framing.status;
+        let (mut left, mut ended) = (connection.reply.framing.content_length, false);
+        let status = connection.reply.framing.status;
         let mut decoder = lacquer_http::h1::ChunkedDecoder::lenient();
         let abandonment = self.abandonment();
         while !ended {
@@ -216,18 +218,18 @@ impl Fetch {
             let most = if status == BodyStatus::Length { left } else { u64::MAX };
             let want = PIECE.min(usize::try_from(most).unwrap_or(usize::MAX));
             self.wait_for_reader().await;
-            let piece = next_piece(connection, &self.deadline, &mut buffer, want);
+            let piece = next_piece(connection, &self.exchange.deadline, &mut buffer, want);
             let Some(piece) = abandonment.unless(pin!(piece)).await else { return self.stop(connection) };
             let n = match piece {
                 Ok(n) => n,
                 Err(e) => self.nothing_more(&e, status)?,
             };
-            self.account.beresp_reads += 1;
+            self.exchange.account.beresp_reads += 1;
             self.breathe(n).await;
             match status {
                 BodyStatus::Eof => {
                     ended = n == 0;
-                    self.account.beresp_body += n as u64;
+                    self.exchange.account.beresp_body += n as u64;
                     self.through(chain, &buffer[..n], false).await?;
                 }
                 BodyStatus::Length => {
@@ -236,7 +238,7 @@ impl Fetch {
                     }
                     left -= n as u64;
                     ended = left == 0;
-                    self.account.beresp_body += n as u64;
+                    self.exchange.account.beresp_body += n as u64;
                     self.through(chain, &buffer[..n], false).await?;
                 }
                 _ => {
@@ -246,7 +248,7 @@ impl Fetch {
                     let mut rest = &mut buffer[..n];
                     while !rest.is_empty() && !decoder.is_done() {
                         let run = decoder.decode_run(rest).map_err(|e| e.text().to_owned())?;
-                        self.account.beresp_body += (run.end - run.start) as u64;
+                        self.exchange.account.beresp_body += (run.end - run.start) as u64;
                         self.through(chain, &rest[run.start..run.end], false).await?;
                         rest = &mut rest[run.consumed..];
                     }
@@ -255,7 +257,7 @@ impl Fetch {
                 }
             }
         }
-        connection.is_at_end = status != BodyStatus::Eof;
+        connection.reply.is_at_end = status != BodyStatus::Eof;
         if status == BodyStatus::Eof {
             connection.close = Some(connection.close.unwrap_or(SessClose::RespClose));
         }
@@ -269,8 +271,8 @@ impl Fetch {
     /// Lets others run now and then while a fast origin sends a large body: `n` bytes came, and objects may have been
     /// evicted.
     async fn breathe(&mut self, n: usize) {
-        let evictions = self.nuked.saturating_sub(self.attempt.nuked_before) as usize;
-        self.attempt.nuked_before = self.nuked;
+        let evictions = self.product.nuked.saturating_sub(self.attempt.nuked_before) as usize;
+        self.attempt.nuked_before = self.product.nuked;
         let stored = n.saturating_add(evictions.saturating_mul(EVICTION));
         self.attempt.pace.made(stored / STORED_PER_MADE).await;
     }
@@ -301,7 +303,7 @@ impl Fetch {
             }
             self.attempt.pace.made(made).await;
             self.wait_for_reader().await;
-            if self.object.as_ref().is_some_and(|o| o.is(flag::CANCEL)) {
+            if self.product.object.as_ref().is_some_and(|o| o.is(flag::CANCEL)) {
                 // Nobody will read the body, so the rest need not be unpacked.
                 return Ok(());
             }
@@ -311,15 +313,19 @@ impl Fetch {
 
     /// Returns how far the fetch may run ahead of its only reader, if that is limited (`beresp.transit_buffer`).
     pub(super) fn transit_limit(&self) -> Option<u64> {
-        storing::transit_limit(self.transit_buffer, self.uncacheable, self.attempt.do_stream)
+        storing::transit_limit(
+            self.product.transit_buffer,
+            self.response.is_uncacheable,
+            self.attempt.do_stream,
+        )
     }
 
     /// Waits until the only reader has taken enough.
     async fn wait_for_reader(&mut self) {
-        let (Some(limit), Some(writer)) = (self.transit_limit(), &self.writer) else { return };
-        if self.is_bgfetch {
+        let (Some(limit), Some(writer)) = (self.transit_limit(), &self.product.writer) else { return };
+        if self.purpose.is_background {
             // There is no reader: of a large body only the mark is kept, and the rest is not fetched.
-            if let Some(object) = self.object.as_ref().filter(|_| writer.len() >= limit) {
+            if let Some(object) = self.product.object.as_ref().filter(|_| writer.len() >= limit) {
                 object.cancel();
             }
             return;
@@ -329,7 +335,7 @@ impl Fetch {
 
     /// Returns whether the only reader of a private object has gone.
     fn is_cancelled(&self) -> bool {
-        self.is_abandoned() || self.object.as_ref().is_some_and(|o| o.is(flag::CANCEL))
+        self.is_abandoned() || self.product.object.as_ref().is_some_and(|o| o.is(flag::CANCEL))
     }
 
     /// Ends the transfer of a body whose rest nobody needs.
@@ -372,7 +378,7 @@ async fn read_timed(
     deadline: &Deadline,
     buf: &mut [u8],
 ) -> io::Result<usize> {
-    let limit = clock::limit(connection.between_bytes);
+    let limit = clock::limit(connection.waits.between_bytes);
     let most = match crate::knobs::fetch_fragment() {
         0 => buf.len(),
         fragment => fragment.min(buf.len()),

@@ -70,7 +70,7 @@ impl Fetch {
     /// Sends the request and reads the head of the response into `beresp`. Returns false if there is none.
     pub async fn get_head(&mut self) -> bool {
         let vcl = self.task.vcl.clone();
-        let wanted = self.backend;
+        let wanted = self.exchange.backend;
         let mut ctx = Ctx::new(self, vcl.loaded.instance());
         let (id, origin) = match resolve(&mut ctx, wanted) {
             Ok(found) => found,
@@ -79,8 +79,8 @@ impl Fetch {
                 return false;
             }
         };
-        self.backend_resp = id;
-        if !self.bereq.has(&self.task.ws, h::HOST) {
+        self.response.backend = id;
+        if !self.request.http.has(&self.task.ws, h::HOST) {
             self.bereq_headers().add(h::HOST, &origin.host);
         }
         let mut fresh_only = false;
@@ -88,11 +88,11 @@ impl Fetch {
             if !self.connect(id, &origin, fresh_only).await {
                 return false;
             }
-            let reused = self.origin.as_ref().is_some_and(|o| o.reused);
+            let reused = self.exchange.connection.as_ref().is_some_and(|o| o.reused);
             let exchange = self.exchange().await;
-            let is_repeatable = self.no_retry.is_none();
+            let is_repeatable = self.retries.forbidden.is_none();
             let tried = Tried { is_reused: reused, is_second: fresh_only, is_repeatable };
-            let is_idempotent = || retry::is_idempotent(self.bereq.method(&self.task.ws));
+            let is_idempotent = || retry::is_idempotent(self.request.http.method(&self.task.ws));
             match retry::after_exchange(exchange, tried, is_idempotent) {
                 Next::Respond => return true,
                 Next::Repeat(reason) => {
@@ -112,7 +112,7 @@ impl Fetch {
     async fn connect(&mut self, id: BackendId, origin: &Arc<Origin>, fresh_only: bool) -> bool {
         let instance = self.task.vcl.loaded.instance();
         let entry = Entry::new((id, origin), instance, &self.task.params, self.task.services.shared());
-        self.events.endpoint.set(origin.endpoint.id);
+        self.waiter.events.endpoint.set(origin.endpoint.id);
         let mut passed = entry.pass_at_once();
         if passed.is_none() {
             // Boxed: few fetches wait, and the future is large.
@@ -156,14 +156,14 @@ impl Fetch {
             none => Box::pin(self.wait_or_connect(slot, none)).await?,
         };
         self.task.stamp("Connected");
-        let connection = self.origin.insert(connection);
+        let connection = self.exchange.connection.insert(connection);
         let (spec, p) = (&origin.spec, &self.task.params);
-        connection.between_bytes =
-            choose(self.attempt.between_bytes_timeout, spec.between_bytes_timeout, p.between_bytes_timeout);
-        connection.first_byte =
-            choose(self.attempt.first_byte_timeout, spec.first_byte_timeout, p.first_byte_timeout);
+        connection.waits.between_bytes =
+            choose(self.attempt.timeouts.between_bytes, spec.between_bytes_timeout, p.between_bytes_timeout);
+        connection.waits.first_byte =
+            choose(self.attempt.timeouts.first_byte, spec.first_byte_timeout, p.first_byte_timeout);
         if !connection.reused {
-            self.account.bereq_header += introduce(connection, &self.task.sess).await;
+            self.exchange.account.bereq_header += introduce(connection, &self.task.sess).await;
         }
         log_open(&mut self.task.log, connection);
         connection.count_request();
@@ -175,7 +175,7 @@ impl Fetch {
         slot: OriginSlot,
         taken: Taken,
     ) -> Result<OriginConnection, endpoint::ConnectError> {
-        let limits = Limits::of(slot.origin(), &self.task.params, self.attempt.connect_timeout);
+        let limits = Limits::of(slot.origin(), &self.task.params, self.attempt.timeouts.connect);
         let abandonment = self.abandonment();
         let task = &mut self.task;
         let made = wait_or_connect(&task.services, slot, &limits, taken, &mut task.log);
@@ -185,8 +185,8 @@ impl Fetch {
 
     /// Sends the request and reads the head of the response.
     async fn exchange(&mut self) -> Exchange {
-        let Some(mut connection) = self.origin.take() else { return Exchange::Failed };
-        self.origin_addr = connection.facts.remote;
+        let Some(mut connection) = self.exchange.connection.take() else { return Exchange::Failed };
+        self.exchange.address = connection.facts.remote;
         if !connection.reused
             && let Some(sample) = self.early_bytes(&mut connection).await
         {
@@ -197,7 +197,7 @@ impl Fetch {
             return Exchange::Foreign;
         }
         let tried = self.exchange_on(&mut connection).await;
-        self.origin = Some(connection);
+        self.exchange.connection = Some(connection);
         tried
     }
 
@@ -225,7 +225,7 @@ impl Fetch {
             connection.close = Some(SessClose::Overload);
             return Exchange::Failed;
         };
-        let sent = if self.cached_body.is_none() && self.client_body.is_none() {
+        let sent = if self.request.cached_body.is_none() && self.request.body.is_none() {
             self.send_head(connection).await
         } else {
             // Boxed: few requests have a body, and the future is large.
@@ -236,7 +236,7 @@ impl Fetch {
         };
         match sent {
             Ok(()) => {
-                connection.asked = self.task.stamp("Bereq");
+                connection.reply.asked = self.task.stamp("Bereq");
                 self.task.services.counters().backend_req.add(1);
                 self.receive_head(connection).await
             }
@@ -251,7 +251,7 @@ impl Fetch {
                 self.task.stamp("Bereq");
                 connection.close = connection.close.or(Some(reason));
                 // An origin may close an idle connection at any time.
-                if self.no_retry.is_none() { Exchange::Silent } else { Exchange::Failed }
+                if self.retries.forbidden.is_none() { Exchange::Silent } else { Exchange::Failed }
             }
         }
     }
@@ -269,11 +269,11 @@ impl Fetch {
     }
 
     async fn send_head(&mut self, connection: &mut OriginConnection) -> io::Result<()> {
-        self.out.clear();
-        let head = h1::write_request_head(&self.bereq, &self.task.ws, &mut self.out);
-        connection.tx.write_all(&self.out).await?;
-        self.account.bereq_header += head as u64;
-        if self.cached_body.is_none() && self.client_body.is_none() {
+        self.exchange.out.clear();
+        let head = h1::write_request_head(&self.request.http, &self.task.ws, &mut self.exchange.out);
+        connection.tx.write_all(&self.exchange.out).await?;
+        self.exchange.account.bereq_header += head as u64;
+        if self.request.cached_body.is_none() && self.request.body.is_none() {
             self.task.log_sent("V1B", 0, 0);
         }
         Ok(())

@@ -28,13 +28,24 @@ use crate::services::Services;
 use crate::session::Sess;
 use crate::surplus;
 
-/// A connection in use, and the framing of the response on it.
+/// A connection in use.
 pub struct OriginConnection {
     pub rx: Rx,
     pub tx: TxHalf,
     pub facts: Facts,
     record: Box<Record>,
     slot: OriginSlot,
+    pub reply: Reply,
+    pub waits: Waits,
+    /// The reason for which the connection cannot be kept; `None` if it can.
+    pub close: Option<SessClose>,
+    pub reused: bool,
+    /// The endpoint's faults when the connection was taken.
+    faults: u32,
+}
+
+/// The response on a connection, from the request on.
+pub struct Reply {
     pub framing: Framing,
     /// Bytes that came with the head and follow it. They are in the fetch's workspace.
     pub ahead: Text,
@@ -42,40 +53,32 @@ pub struct OriginConnection {
     pub is_at_end: bool,
     /// The protocol allows the response no body, whatever its head contains.
     pub is_bodyless: bool,
-    /// The reason for which the connection cannot be kept; `None` if it can.
-    pub close: Option<SessClose>,
-    pub reused: bool,
-    /// The endpoint's faults when the connection was taken.
-    faults: u32,
-    /// The time when the request was sent, and the time that the head of its response took, in seconds.
+    /// The time when the request was sent, and the time that the head of the response took, in seconds.
     pub asked: f64,
     pub took: f64,
-    pub between_bytes: f64,
+}
+
+/// The longest waits for bytes of the response, in seconds.
+#[derive(Default)]
+pub struct Waits {
     pub first_byte: f64,
+    pub between_bytes: f64,
 }
 
 impl OriginConnection {
     fn new(connection: Connection, slot: OriginSlot, reused: bool) -> OriginConnection {
         let Connection { rx, tx, facts, record } = connection;
         let faults = slot.origin().endpoint.trust.faults();
-        OriginConnection {
-            rx: Rx::new(rx),
-            tx,
-            facts,
-            record,
-            slot,
+        let reply = Reply {
             framing: Framing::length(0),
             ahead: Text::NONE,
             is_at_end: false,
             is_bodyless: false,
-            close: None,
-            reused,
-            faults,
             asked: 0.0,
             took: 0.0,
-            between_bytes: 0.0,
-            first_byte: 0.0,
-        }
+        };
+        let (rx, waits) = (Rx::new(rx), Waits::default());
+        OriginConnection { rx, tx, facts, record, slot, reply, waits, close: None, reused, faults }
     }
 
     /// Uses an idle connection again, and counts that.
@@ -96,7 +99,7 @@ impl OriginConnection {
 
     /// Returns whether surplus bytes on this or another connection mean that the response may be another request's.
     pub fn may_be_foreign(&self, ws: &Workspace) -> bool {
-        let surplus = self.body_at_hand().map(|length| ws.get(self.ahead.tail(length)));
+        let surplus = self.body_at_hand().map(|length| ws.get(self.reply.ahead.tail(length)));
         self.has_faulty_origin() || surplus.is_some_and(surplus::may_be_response)
     }
 
@@ -122,7 +125,7 @@ impl OriginConnection {
 
     /// Returns whether the response may be another's.
     pub fn is_in_doubt(&self) -> bool {
-        let has_surplus = || self.body_at_hand().is_some_and(|length| length < self.ahead.len());
+        let has_surplus = || self.body_at_hand().is_some_and(|length| length < self.reply.ahead.len());
         reuse::is_in_doubt(self.reused, has_surplus, || self.has_faulty_origin())
     }
 
@@ -133,21 +136,21 @@ impl OriginConnection {
 
     /// Returns the length of the body if all of it came with the head.
     pub fn body_at_hand(&self) -> Option<usize> {
-        let length = match self.framing.status {
+        let length = match self.reply.framing.status {
             BodyStatus::None => 0,
-            BodyStatus::Length => usize::try_from(self.framing.content_length).ok()?,
+            BodyStatus::Length => usize::try_from(self.reply.framing.content_length).ok()?,
             _ => return None,
         };
-        Some(length).filter(|&length| length <= self.ahead.len())
+        Some(length).filter(|&length| length <= self.reply.ahead.len())
     }
 
     /// Forgets what came with the head, but for bytes after the response's end.
     pub fn keep_surplus(&mut self, ws: &Workspace) {
         let length = self.body_at_hand();
-        let ahead = std::mem::replace(&mut self.ahead, Text::NONE);
+        let ahead = std::mem::replace(&mut self.reply.ahead, Text::NONE);
         if let Some(length) = length {
             self.rx.unread(ws.get(ahead.tail(length)));
-            self.is_at_end = true;
+            self.reply.is_at_end = true;
         }
     }
 }
@@ -304,7 +307,13 @@ pub async fn introduce(connection: &OriginConnection, sess: &Sess) -> u64 {
     let spec = &connection.origin().spec;
     let mut hello = Vec::new();
     if let Some(version) = spec.proxy_header.filter(|&v| v > 0) {
-        lacquer_net::proxy_out::write(version, &sess.client, &sess.server, &sess.proxy_tlvs, &mut hello);
+        lacquer_net::proxy_out::write(
+            version,
+            &sess.ends.client,
+            &sess.ends.server,
+            &sess.proxy_tlvs,
+            &mut hello,
+        );
     }
     if !hello.is_empty() {
         // A failure shows when the request is sent.
@@ -347,10 +356,10 @@ impl OriginConnection {
     /// Returns the bytes after the response's end; empty if there are none or the end was not reached.
     pub fn surplus_bytes<'s>(&'s self, ws: &'s Workspace) -> &'s [u8] {
         let pending = self.rx.pending.as_slice();
-        if !self.is_at_end {
+        if !self.reply.is_at_end {
             &[]
         } else if pending.is_empty() {
-            ws.get(self.ahead)
+            ws.get(self.reply.ahead)
         } else {
             pending
         }
@@ -359,7 +368,7 @@ impl OriginConnection {
     /// Closes the connection without the half-close that dropping the sending half would cause.
     pub fn close(self) {
         // A suspected origin gets a connection for each request. They must not use up the local ports.
-        if self.is_at_end && self.origin().endpoint.trust.is_suspected(Instant::now()) {
+        if self.reply.is_at_end && self.origin().endpoint.trust.is_suspected(Instant::now()) {
             self.tx.reset();
         } else {
             self.tx.forget();
@@ -413,15 +422,15 @@ impl OriginConnection {
 
     fn exchange(&self, object: Option<&Object>) -> Exchange {
         Exchange {
-            is_bodyless: self.is_bodyless,
-            took: (self.took * 1e6) as u64,
+            is_bodyless: self.reply.is_bodyless,
+            took: (self.reply.took * 1e6) as u64,
             object: object.and_then(|object| Some((object.place()?, object.vxid()))),
         }
     }
 
     /// Returns the time from the request to the response's head, or until now if there is none.
     pub fn silence(&self) -> Duration {
-        let waited = || if self.asked > 0.0 { clock::real() - self.asked } else { 0.0 };
-        clock::seconds(if self.took > 0.0 { self.took } else { waited() })
+        let waited = || if self.reply.asked > 0.0 { clock::real() - self.reply.asked } else { 0.0 };
+        clock::seconds(if self.reply.took > 0.0 { self.reply.took } else { waited() })
     }
 }

@@ -22,8 +22,8 @@ impl Fetch {
     /// Ends the use of the connection. One that is kept or watched is put aside by `recycle_origin`, when the object that
     /// came over it can be named.
     pub fn end_origin(&mut self, reason: Option<SessClose>) {
-        let Some(connection) = self.origin.take() else { return };
-        let a = self.account;
+        let Some(connection) = self.exchange.connection.take() else { return };
+        let a = self.exchange.account;
         connection.origin().count(|c| {
             c.bereq_hdrbytes.add(a.bereq_header);
             c.bereq_bodybytes.add(a.bereq_body);
@@ -39,7 +39,10 @@ impl Fetch {
             // This connection may be out of step too.
             self.attempt.is_foreign = true;
             connection.drop_doubtful(&self.task.services, Duration::ZERO);
-        } else if connection.reused && !connection.is_at_end && connection.framing.status != BodyStatus::Eof {
+        } else if connection.reused
+            && !connection.reply.is_at_end
+            && connection.reply.framing.status != BodyStatus::Eof
+        {
             // Nobody will see whether it was in step.
             connection.drop_doubtful(&self.task.services, connection.silence());
         }
@@ -47,13 +50,13 @@ impl Fetch {
         log_close(&mut self.task.log, &connection, end.reason());
         match end {
             End::Closed(_) => connection.close(),
-            End::Watched(_) | End::Kept => self.leaving = Some((connection, end)),
+            End::Watched(_) | End::Kept => self.exchange.leaving = Some((connection, end)),
         }
     }
 
     fn end_faulty(&mut self, connection: OriginConnection, sample: Vec<u8>) {
         log_close(&mut self.task.log, &connection, Some(SessClose::RxJunk.name()));
-        let (is_reused, is_bodyless) = (connection.reused, connection.is_bodyless);
+        let (is_reused, is_bodyless) = (connection.reused, connection.reply.is_bodyless);
         let judged = reuse::judge_surplus(is_reused, is_bodyless, surplus::may_be_response(&sample));
         self.attempt.is_foreign = judged.is_foreign;
         let spoke_first = match connection.spoke_first() {
@@ -67,8 +70,8 @@ impl Fetch {
 
     /// Puts the connection aside, if it is kept or watched.
     pub fn recycle_origin(&mut self) {
-        let (services, object) = (&self.task.services, self.object.as_deref());
-        match self.leaving.take() {
+        let (services, object) = (&self.task.services, self.product.object.as_deref());
+        match self.exchange.leaving.take() {
             Some((connection, End::Kept)) => connection.recycle(services, object),
             Some((connection, _)) => connection.retire(services, object),
             None => {}
@@ -81,7 +84,7 @@ fn end_of(connection: &OriginConnection, reason: Option<SessClose>) -> End {
     let used = Used {
         close: connection.close.or(reason),
         has_proxy_header: has_proxy_header(origin),
-        is_at_end: connection.is_at_end,
+        is_at_end: connection.reply.is_at_end,
         is_reused: connection.reused,
     };
     // A connection that was in use before the suspicion is kept, to watch for further bytes. It is not used meanwhile.

@@ -7,33 +7,37 @@ use lacquer_vcl::types::{Action, Method};
 
 use super::Fetch;
 use super::object::Content;
-use super::state::{Step, Target};
+use super::parts::{Step, Target};
 
 pub async fn error(f: &mut Fetch) -> Step {
     if !f.attempt.error_action {
         f.task.services.counters().fetch_failed.add(1);
     }
     let now = f.task.stamp("Error");
-    f.object = None;
-    f.writer = None;
-    f.beresp.clear();
+    f.product.object = None;
+    f.product.writer = None;
+    f.response.http.clear();
     let date = f.task.services.http_date(now);
-    let (code, reason) = if f.err_code > 0 { (f.err_code, f.err_reason) } else { (503, fixed::FETCH_FAILED) };
+    let (code, reason) = if f.response.status > 0 {
+        (f.response.status, f.response.reason)
+    } else {
+        (503, fixed::FETCH_FAILED)
+    };
     let mut headers = f.beresp_headers();
     headers.respond_with(code, reason);
     headers.add(h::DATE, &date);
     headers.add(h::SERVER, b"Varnish");
-    let awaited = matches!(&f.target, Target::Cache(busy) if busy.is_awaited());
-    f.lifetime = Lifetime::of_error(now, awaited);
-    f.synth_body.clear();
+    let awaited = matches!(&f.product.target, Target::Cache(busy) if busy.is_awaited());
+    f.response.lifetime = Lifetime::of_error(now, awaited);
+    f.response.body.clear();
     f.attempt.storage = f.attempt.storage.or_else(|| Some(f.storage_choice()));
     f.attempt.was_304 = false;
     (f.attempt.gzipped, f.attempt.encoding_changed, f.attempt.has_esi) = (false, false, false);
     match f.vcl(Method::BackendError).await {
         Action::Deliver => {}
         Action::Retry => {
-            f.retries += 1;
-            if retry::is_within(f.retries, f.task.params.max_retries) {
+            f.retries.count += 1;
+            if retry::is_within(f.retries.count, f.task.params.max_retries) {
                 f.attempt.error_action = false;
                 return Step::Retry;
             }
@@ -42,13 +46,13 @@ pub async fn error(f: &mut Fetch) -> Step {
         }
         _ => return Step::Fail,
     }
-    let body = std::mem::take(&mut f.synth_body);
+    let body = std::mem::take(&mut f.response.body);
     if !f.store_head(Content::Coming(Some(body.len() as u64))) || !f.append(&body).await {
         return Step::Fail;
     }
     f.attempt.do_stream = false;
-    if let Some(stale) = f.stale.take()
-        && validation::error_replaces_stale(f.lifetime, awaited)
+    if let Some(stale) = f.product.stale.take()
+        && validation::error_replaces_stale(f.response.lifetime, awaited)
     {
         f.task.services.cache().kill(&stale);
     }

@@ -18,21 +18,21 @@ pub(super) const FILTER_COST: usize = 64;
 impl Fetch {
     /// Returns the names of the filters: VCL's list, or those that the encoding and VCL's flags need.
     pub fn filter_list(&self) -> Cow<'static, [u8]> {
-        if let Some(list) = self.task.ws.get_opt(self.filters) {
+        if let Some(list) = self.task.ws.get_opt(self.response.filters) {
             return Cow::Owned(list.to_vec());
         }
         let list = filters::into_storage(Fetched {
             coding: self.coding(),
             has_gzip_support: self.task.params.http_gzip_support,
-            do_gzip: self.do_gzip,
-            do_gunzip: self.do_gunzip,
+            do_gzip: self.response.do_gzip,
+            do_gunzip: self.response.do_gunzip,
             do_esi: self.attempt.do_esi,
         });
         Cow::Borrowed(list.as_bytes())
     }
 
     fn coding(&self) -> Coding {
-        Coding::of(self.beresp.get(&self.task.ws, h::CONTENT_ENCODING))
+        Coding::of(self.response.http.get(&self.task.ws, h::CONTENT_ENCODING))
     }
 
     /// Takes room in the workspace for the filters, and for the one that reads the body from the connection.
@@ -67,7 +67,7 @@ impl Fetch {
 
     /// Makes a filter if it has something to do.
     fn recoder(&mut self, recoder: Recoder) -> Option<Box<dyn BodyFilter>> {
-        if !filters::has_work(recoder, self.coding(), self.beresp.status()) {
+        if !filters::has_work(recoder, self.coding(), self.response.http.status()) {
             return None;
         }
         let services = self.task.services.clone();
@@ -95,7 +95,7 @@ impl Fetch {
     }
 
     fn esi_filter(&mut self, gzip: bool) -> Result<Box<dyn BodyFilter>, SessClose> {
-        if self.beresp.status() == 206 {
+        if self.response.http.status() == 206 {
             self.task.log.put(Tag::VCL_Error, b"Attempted ESI on partial (206) response");
             self.fetch_error("Fetch pipeline failed to open");
             return Err(SessClose::RxBody);
@@ -108,7 +108,7 @@ impl Fetch {
             remove_bom: features.has(FeatureBits::ESI_REMOVE_BOM),
         };
         self.attempt.has_esi = true;
-        let url = self.bereq.url(&self.task.ws).to_vec();
+        let url = self.request.http.url(&self.task.ws).to_vec();
         if !gzip {
             return Ok(Box::new(Esi::new(&url, options)));
         }
@@ -143,9 +143,13 @@ impl Fetch {
             self.task.log.put_fmt(Tag::ESI_xmlerror, format_args!("{note}"));
         }
         self.task.log_filtered_in(report);
-        self.task.log_received(framing.receiver(), self.account.beresp_reads, self.account.beresp_body);
+        self.task.log_received(
+            framing.receiver(),
+            self.exchange.account.beresp_reads,
+            self.exchange.account.beresp_body,
+        );
         let extra = object_attributes::of(report.unpacked, report.program.as_deref());
-        if let Some(object) = self.object.as_ref().filter(|_| !extra.is_empty()) {
+        if let Some(object) = self.product.object.as_ref().filter(|_| !extra.is_empty()) {
             object.set_extra(&extra);
         }
     }

@@ -45,8 +45,8 @@ impl Limits {
 
 impl Fetch {
     fn head_limits(&self, connection: &OriginConnection) -> Limits {
-        let first = connection.first_byte.max(SHORTEST_WAIT);
-        let between = connection.between_bytes.max(SHORTEST_WAIT);
+        let first = connection.waits.first_byte.max(SHORTEST_WAIT);
+        let between = connection.waits.between_bytes.max(SHORTEST_WAIT);
         let whole = self.task.params.backend_head_timeout.max(SHORTEST_WAIT).min(first + between);
         Limits { first, between, whole }
     }
@@ -54,7 +54,7 @@ impl Fetch {
     pub(super) async fn receive_head(&mut self, connection: &mut OriginConnection) -> Exchange {
         let max = (self.task.params.http_resp_size as usize).min(self.task.ws.free_space().saturating_sub(1));
         let limits = self.head_limits(connection);
-        let begun = self.deadline.now();
+        let begun = self.exchange.deadline.now();
         let (mut have, mut scanned, mut interim) = (0, 0, Interim::default());
         let mut head_begun = None;
         let abandonment = self.abandonment();
@@ -63,10 +63,11 @@ impl Fetch {
                 break (OVERFLOW, SessClose::RxOverflow);
             }
             let Ok(window) = self.task.ws.reserve(max) else { break (OVERFLOW, SessClose::RxOverflow) };
-            let (since, limit, late) = limits.wait(begun, head_begun, self.deadline.now(), connection.reused);
+            let (since, limit, late) =
+                limits.wait(begun, head_begun, self.exchange.deadline.now(), connection.reused);
             let read = {
                 let read = pin!(connection.rx.read(&mut window[have..max]));
-                self.deadline.limit(since, limit, abandonment.unless(read)).await
+                self.exchange.deadline.limit(since, limit, abandonment.unless(read)).await
             };
             let n = match read {
                 Some(None) => return self.abandon(connection),
@@ -75,7 +76,7 @@ impl Fetch {
                 None => break (late, SessClose::RxTimeout),
             };
             have += n;
-            head_begun = head_begun.or_else(|| Some(self.deadline.now()));
+            head_begun = head_begun.or_else(|| Some(self.exchange.deadline.now()));
             match self.scan_head(&mut have, scanned, &mut interim) {
                 HeadScan::Empty => (have, scanned, head_begun) = (0, 0, None),
                 HeadScan::More { scanned: so_far } => scanned = so_far,
@@ -85,7 +86,7 @@ impl Fetch {
                 break ("too many interim responses", SessClose::RxOverflow);
             }
         };
-        self.account.beresp_header += (have + interim.bytes) as u64;
+        self.exchange.account.beresp_header += (have + interim.bytes) as u64;
         self.fetch_error(text);
         if text == OVERFLOW {
             let is_configured = max == self.task.params.http_resp_size as usize;
@@ -119,15 +120,20 @@ impl Fetch {
         let before = self.task.ws.mark();
         let text = self.task.ws.commit(have);
         let limit = self.task.params.http_resp_hdr_len as usize;
-        let parsed =
-            h1::parse_response(&mut self.task.ws, text, &mut self.beresp, limit, self.bereq.version());
+        let parsed = h1::parse_response(
+            &mut self.task.ws,
+            text,
+            &mut self.response.http,
+            limit,
+            self.request.http.version(),
+        );
         let head = match parsed {
             Ok(head) => head,
             Err(bad) => {
-                self.account.beresp_header += have as u64;
+                self.exchange.account.beresp_header += have as u64;
                 if connection.reused && !self.task.ws.get(text).starts_with(b"HTTP/") {
                     // The text may belong to another request.
-                    (connection.ahead, connection.is_at_end) = (text, true);
+                    (connection.reply.ahead, connection.reply.is_at_end) = (text, true);
                     if connection.follows_bodyless() && self.is_repeatable() {
                         self.task.log.put(Tag::HttpGarbage, h1::garbage(self.task.ws.get(text)));
                         return self.give_up_answer(connection, before);
@@ -149,28 +155,29 @@ impl Fetch {
                 return Exchange::Failed;
             }
         };
-        self.account.beresp_header += head.len as u64;
-        connection.ahead = text.tail(head.len);
-        let decided = h1::decide_connection(&mut self.beresp, &mut self.task.ws, SessClose::RespClose);
+        self.exchange.account.beresp_header += head.len as u64;
+        connection.reply.ahead = text.tail(head.len);
+        let decided = h1::decide_connection(&mut self.response.http, &mut self.task.ws, SessClose::RespClose);
         connection.close = decided.unwrap_or_default();
-        let method = self.bereq.method(&self.task.ws);
-        connection.framing = h1::response_body(&self.beresp, &self.task.ws, head.framing, method);
-        connection.is_bodyless = method == b"HEAD" || matches!(self.beresp.status(), 204 | 304);
-        connection.is_at_end = connection.framing.status == BodyStatus::None;
+        let method = self.request.http.method(&self.task.ws);
+        connection.reply.framing =
+            h1::response_body(&self.response.http, &self.task.ws, head.framing, method);
+        connection.reply.is_bodyless = method == b"HEAD" || matches!(self.response.http.status(), 204 | 304);
+        connection.reply.is_at_end = connection.reply.framing.status == BodyStatus::None;
         // The response to a request that cannot be repeated is accepted, unless it may be another's.
         if connection.is_in_doubt() && (self.is_repeatable() || connection.may_be_foreign(&self.task.ws)) {
             return self.give_up_answer(connection, before);
         }
         // The log has the changes before the head.
         if head.proto_lowered {
-            self.task.log.put(Tag::BerespProtocol, self.beresp.proto(&self.task.ws));
+            self.task.log.put(Tag::BerespProtocol, self.response.http.proto(&self.task.ws));
         }
         if head.reason_added {
-            self.task.log.put(Tag::BerespReason, self.beresp.reason(&self.task.ws));
+            self.task.log.put(Tag::BerespReason, self.response.http.reason(&self.task.ws));
         }
-        self.count_framing(connection.framing.status);
+        self.count_framing(connection.reply.framing.status);
         self.beresp_headers().log_all();
-        if connection.body_at_hand().is_none_or(|length| length > connection.ahead.len()) {
+        if connection.body_at_hand().is_none_or(|length| length > connection.reply.ahead.len()) {
             connection.answer();
         }
         Exchange::Answered
@@ -178,7 +185,7 @@ impl Fetch {
 
     /// Returns whether the request may be sent once more although the origin may have carried it out.
     fn is_repeatable(&self) -> bool {
-        self.no_retry.is_none() && retry::is_idempotent(self.bereq.method(&self.task.ws))
+        self.retries.forbidden.is_none() && retry::is_idempotent(self.request.http.method(&self.task.ws))
     }
 
     /// Names the parameter that the response's head exceeds, in the log and as the reason on the error page.
@@ -187,14 +194,14 @@ impl Fetch {
         let text = format!("Backend response exceeds {parameter}");
         self.fetch_error(&text);
         if let Ok(reason) = self.task.ws.copy(text.as_bytes()) {
-            (self.err_code, self.err_reason) = (503, reason);
+            (self.response.status, self.response.reason) = (503, reason);
         }
     }
 
     fn count_framing(&self, framing: BodyStatus) {
         let c = self.task.services.counters();
-        let counter = match self.beresp.status() {
-            _ if self.bereq.method(&self.task.ws) == b"HEAD" => &c.fetch_head,
+        let counter = match self.response.http.status() {
+            _ if self.request.http.method(&self.task.ws) == b"HEAD" => &c.fetch_head,
             0..=199 => &c.fetch_1xx,
             204 => &c.fetch_204,
             304 => &c.fetch_304,
@@ -214,7 +221,7 @@ impl Fetch {
         self.fetch_error("response in doubt (reused connection)");
         connection.keep_surplus(&self.task.ws);
         connection.close = Some(SessClose::RxJunk);
-        self.beresp.clear();
+        self.response.http.clear();
         self.task.ws.release(before);
         Exchange::Foreign
     }

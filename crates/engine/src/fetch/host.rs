@@ -13,16 +13,16 @@ use lacquer_vcl_runtime::{
 };
 
 use super::Fetch;
+use super::variables as vars;
 use crate::task::Logged;
-use crate::vars::client::HASH_BLOB;
 use crate::vars::task_methods::task_methods;
-use crate::vars::{fetch as vars, headers, keep, misplaced, object, storage, workspace};
+use crate::vars::{HASH_BLOB, headers, keep, misplaced, object, storage, workspace};
 
 impl Fetch {
     fn message(&self, http: HttpId) -> Option<&Message> {
         match http {
-            HttpId::Bereq => Some(&self.bereq),
-            HttpId::Beresp => Some(&self.beresp),
+            HttpId::Bereq => Some(&self.request.http),
+            HttpId::Beresp => Some(&self.response.http),
             _ => None,
         }
     }
@@ -44,14 +44,14 @@ impl Host for Fetch {
     }
 
     fn get_blob(&mut self, var: Var) -> Option<Blob<'_>> {
-        (var == Var::BereqHash).then(|| Blob::new(&self.digest, HASH_BLOB))
+        (var == Var::BereqHash).then(|| Blob::new(&self.request.digest, HASH_BLOB))
     }
 
     fn set_int(&mut self, var: Var, value: i64) -> HostResult<()> {
         match var {
             Var::BerespStatus => headers::set_status(&mut self.beresp_headers(), var, value),
             Var::BerespTransitBuffer => {
-                self.transit_buffer = u64::try_from(value).unwrap_or(0);
+                self.product.transit_buffer = u64::try_from(value).unwrap_or(0);
                 Ok(())
             }
             _ => misplaced(var),
@@ -62,7 +62,7 @@ impl Host for Fetch {
         if var != Var::BereqBackend {
             return misplaced(var);
         }
-        self.backend = value;
+        self.exchange.backend = value;
         Ok(())
     }
 
@@ -76,7 +76,7 @@ impl Host for Fetch {
 
     fn header(&mut self, http: HttpId, name: &instance::HeaderName) -> Option<&[u8]> {
         if http == HttpId::ObjStale {
-            return self.stale.as_ref().and_then(|o| object::header(o, name));
+            return self.product.stale.as_ref().and_then(|o| object::header(o, name));
         }
         let ws = &self.task.ws;
         self.message(http).and_then(|message| message.get(ws, name.name.borrow()))
@@ -95,12 +95,12 @@ impl Host for Fetch {
         let unread = self.body_status() != BodyStatus::None;
         self.close_origin(unread.then_some(SessClose::RespClose));
         self.task.privates.clear();
-        self.bereq.clone_from(&self.bereq0);
-        self.filters = Text::NONE;
-        self.bereq_filters = Text::NONE;
-        self.err_reason = Text::NONE;
+        self.request.http.clone_from(&self.request.original);
+        self.response.filters = Text::NONE;
+        self.request.filters = Text::NONE;
+        self.response.reason = Text::NONE;
         self.task.ws.clear_overflowed();
-        self.task.ws.roll_back(self.snapshot);
+        self.task.ws.roll_back(self.request.snapshot);
         Ok(())
     }
 
@@ -114,6 +114,6 @@ impl Host for Fetch {
     }
 
     fn cached_req_body(&mut self) -> Option<Vec<u8>> {
-        self.cached_body.as_ref().map(|body| body.copy_body())
+        self.request.cached_body.as_ref().map(|body| body.copy_body())
     }
 }

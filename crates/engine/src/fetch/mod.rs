@@ -16,6 +16,7 @@ mod filters;
 mod head;
 mod host;
 mod object;
+mod parts;
 mod pipe;
 mod queue;
 mod response;
@@ -24,6 +25,7 @@ mod start;
 mod state;
 mod transit;
 mod upload;
+mod variables;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -35,8 +37,9 @@ use events::{BodyEvent, FetchEvents, Started};
 use lacquer_cache::{BodyState, Busy, Object};
 use lacquer_net::patience::HalfClosed;
 use lacquer_shm::{Tag, Vxid};
+pub use parts::Mode;
 pub use pipe::PipeCall;
-pub use state::{Fetch, Mode};
+pub use state::Fetch;
 
 use crate::client::{Req, while_fetching, while_waiting};
 
@@ -54,11 +57,11 @@ pub enum Outcome {
 pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
     let is_pass = matches!(mode, Mode::Pass);
     let (mut driver, lent) = start(req, mode, if is_pass { "pass" } else { "fetch" }, false);
-    let (tx, params, later) = (req.tx.clone(), req.task.params.clone(), driver.presence());
+    let (tx, params, later) = (req.transport().clone(), req.task.params.clone(), driver.presence());
     let shared = req.task.services.shared();
     // If many requests wait, one whose client is gone makes room at once.
     let is_pressed = shared.admission().is_pressed(shared.bound(&params));
-    let treatment = HalfClosed::of_waiting(req.esi_level > 0, is_pass, is_pressed);
+    let treatment = HalfClosed::of_waiting(req.is_included(), is_pass, is_pressed);
     let started = {
         let waiting = pin!(async {
             if lent {
@@ -93,14 +96,14 @@ pub async fn in_background(req: &mut Req, busy: Busy, stale: Arc<Object>) {
     let shared = req.task.services.shared();
     let permit = shared.admission().enter(shared.bound(&req.task.params));
     let c = req.task.services.counters();
-    if permit.is_none() {
+    let Some(permit) = permit else {
         c.bgfetch_no_thread.add(1);
         req.log_error("No room for a background fetch");
         return req.ignore_body().await;
-    }
+    };
     c.s_fetch.add(1);
     c.s_bgfetch.add(1);
-    req.permit = permit;
+    req.set_permit(permit);
     let (mut driver, lent) = start(req, Mode::Fetch { busy, stale: Some(stale) }, "bgfetch", true);
     if lent {
         Box::pin(lend_request_body(req, &mut driver)).await;
@@ -120,14 +123,7 @@ async fn lend_request_body(req: &mut Req, driver: &mut FetchDriver) {
                 req.begin_reading().await;
             }
             BodyEvent::Back(body) => {
-                req.body.give_back(body);
-                if req.body.was_read()
-                    && let Some(filters) = req.body.filters.take()
-                {
-                    filters.show(&mut req.req_headers());
-                    req.body.filters = Some(filters);
-                }
-                return req.log_reading();
+                return req.take_body_back(body);
             }
         }
     }
@@ -143,11 +139,11 @@ fn start(req: &mut Req, mode: Mode, how: &str, background: bool) -> (FetchDriver
     let mailbox = (driver.events(), driver.deadline());
     let fetch = slot.occupy(|memory| start::from_request(req, mode, vxid, params, memory, mailbox));
     let Some(fetch) = fetch else { return (driver, false) };
-    fetch.is_bgfetch = background;
+    fetch.purpose.is_background = background;
     fetch.task.log.put_relation(Tag::Begin, "bereq", req.task.vxid(), how);
     fetch.task.log.put(Tag::VCL_use, fetch.task.vcl.name.as_bytes());
     req.task.link("bereq", vxid, how);
-    let lent = fetch.client_body.is_some();
+    let lent = fetch.request.body.is_some();
     driver.begin(slot);
     (driver, lent)
 }

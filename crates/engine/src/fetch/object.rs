@@ -8,7 +8,7 @@ use lacquer_flow::{Lifetime, validation};
 use lacquer_http::{Filter, Text, pack, vary};
 use lacquer_shm::Tag;
 
-use super::state::Target;
+use super::parts::Target;
 use super::{Fetch, transit};
 use crate::task::names;
 
@@ -34,19 +34,19 @@ fn timers(lifetime: Lifetime) -> Timers {
 impl Fetch {
     /// Makes the object with its head. Its lifetime decides where it is stored.
     pub fn store_head(&mut self, content: Content<'_>) -> bool {
-        let spec = if self.is_pass { Vec::new() } else { self.vary_spec() };
+        let spec = if self.purpose.is_pass { Vec::new() } else { self.vary_spec() };
         let storing = self.storing();
         let filter = if storing == Storing::Cached { Filter::INSERT } else { Filter::PASS_OBJECT };
-        let mut head = std::mem::take(&mut self.out);
+        let mut head = std::mem::take(&mut self.exchange.out);
         head.clear();
-        pack::pack(&self.beresp, &self.task.ws, filter, &mut head);
+        pack::pack(&self.response.http, &self.task.ws, filter, &mut head);
         let stored = self.store(&head, &spec, storing, content);
         if stored {
             self.log_obj(&head);
         } else {
             self.fetch_error("Could not get storage");
         }
-        self.out = head;
+        self.exchange.out = head;
         stored
     }
 
@@ -59,7 +59,7 @@ impl Fetch {
         if chosen == transient {
             return false;
         }
-        self.lifetime = self.lifetime.salvaged(self.task.params.shortlived);
+        self.response.lifetime = self.response.lifetime.salvaged(self.task.params.shortlived);
         self.make_object(transient, (head, spec), storing, content)
     }
 
@@ -67,20 +67,21 @@ impl Fetch {
     #[inline]
     pub(super) fn storing(&self) -> Storing {
         Storing::of(Verdict {
-            is_pass: self.is_pass,
-            is_uncacheable: self.uncacheable,
-            is_pass_wanted: self.hit_for_pass,
+            is_pass: self.purpose.is_pass,
+            is_uncacheable: self.response.is_uncacheable,
+            is_pass_wanted: self.response.is_hit_for_pass,
         })
     }
 
     /// Returns the packed Vary headers of the object. An unusable Vary makes it a pass.
     fn vary_spec(&mut self) -> Vec<u8> {
         let mut spec = Vec::new();
-        let made = vary::create(&self.beresp, &self.task.ws, &self.bereq, &self.task.ws, &mut spec);
+        let made =
+            vary::create(&self.response.http, &self.task.ws, &self.request.http, &self.task.ws, &mut spec);
         if made.is_err() {
             let text = b"Illegal 'Vary' header from backend, making this a pass.";
             self.task.log.put(Tag::Error, text);
-            self.uncacheable = true;
+            self.response.is_uncacheable = true;
             spec.clear();
         }
         spec
@@ -93,8 +94,8 @@ impl Fetch {
         }
         let Some(packed) = pack::PackedHead::new(head) else { return };
         let log = &mut self.task.log;
-        log.put(Tag::ObjProtocol, self.beresp.proto(&self.task.ws));
-        log.put(Tag::ObjStatus, self.beresp.status_text(&self.task.ws));
+        log.put(Tag::ObjProtocol, self.response.http.proto(&self.task.ws));
+        log.put(Tag::ObjStatus, self.response.http.status_text(&self.task.ws));
         log.put(Tag::ObjReason, packed.reason());
         for line in packed.lines() {
             log.put(Tag::ObjHeader, line);
@@ -104,7 +105,7 @@ impl Fetch {
     fn object_flags(&self, storing: Storing) -> u32 {
         let mut flags = flag::of(storing);
         let mut set = |when: bool, bit: u32| flags |= if when { bit } else { 0 };
-        set(validation::is_possible(storing, &self.beresp, &self.task.ws), flag::IMSCAND);
+        set(validation::is_possible(storing, &self.response.http, &self.task.ws), flag::IMSCAND);
         set(self.attempt.gzipped, flag::GZIPED);
         set(self.attempt.encoding_changed, flag::CHGCE);
         set(self.attempt.has_esi, flag::ESIPROC);
@@ -121,7 +122,8 @@ impl Fetch {
         let services = self.task.services.clone();
         let cache = services.cache();
         let Some(stevedore) = services.stevedores().get(place) else { return false };
-        let last_modified = validation::last_modified(&self.beresp, &self.task.ws, self.lifetime);
+        let last_modified =
+            validation::last_modified(&self.response.http, &self.task.ws, self.response.lifetime);
         let (expected, extra) = match content {
             Content::Coming(expected) => (expected, [].as_slice()),
             Content::Again(length, extra) => (Some(length), extra),
@@ -129,8 +131,8 @@ impl Fetch {
         };
         let spec = ObjectSpec {
             vxid: self.task.vxid().number(),
-            t_origin: self.lifetime.origin,
-            timers: timers(self.lifetime),
+            t_origin: self.response.lifetime.origin,
+            timers: timers(self.response.lifetime),
             flags: self.object_flags(storing),
             last_modified,
             vary,
@@ -154,7 +156,7 @@ impl Fetch {
                 begun.map(|(object, writer)| (object, Some(writer)))
             }
         };
-        self.nuked = p.nuke_limit - nuke.left;
+        self.product.nuked = p.nuke_limit - nuke.left;
         let kind = stevedore.kind().name();
         let Ok((object, writer)) = made else {
             let text = format_args!("Failed to create object from {kind} {}", stevedore.name());
@@ -162,15 +164,15 @@ impl Fetch {
             return false;
         };
         crate::task::log_storage(&mut self.task.log, kind, stevedore.name());
-        self.object = Some(object);
-        self.writer = writer;
+        self.product.object = Some(object);
+        self.product.writer = writer;
         true
     }
 
     /// Returns the storage; none if VCL has chosen none.
     fn place(&mut self, storing: Storing) -> Option<u32> {
         let c = self.task.services.counters();
-        match storing::place(storing, self.lifetime, self.task.params.shortlived) {
+        match storing::place(storing, self.response.lifetime, self.task.params.shortlived) {
             Place::Chosen => return self.attempt.storage,
             Place::TransientUncacheable => c.beresp_uncacheable.add(1),
             Place::TransientShortlived => c.beresp_shortlived.add(1),
@@ -181,14 +183,15 @@ impl Fetch {
     /// Returns the tags that the origin gave the object, by which it can be purged.
     fn tags(&self) -> Vec<Mark> {
         let (ws, cache) = (&self.task.ws, self.task.services.cache());
-        let lists = [names::XKEY, names::X_HASH_TWO].into_iter().flat_map(|n| self.beresp.get_all(ws, n));
+        let lists =
+            [names::XKEY, names::X_HASH_TWO].into_iter().flat_map(|n| self.response.http.get_all(ws, n));
         lists.flat_map(lacquer_vmods::xkey::tags).map(|word| cache.tag(word)).collect()
     }
 
     /// Publishes the object: other requests may use it while it is still being fetched.
     pub fn publish(&mut self) {
-        let Some(object) = self.object.clone() else { return };
-        if let Target::Cache(busy) = std::mem::replace(&mut self.target, Target::Delivered) {
+        let Some(object) = self.product.object.clone() else { return };
+        if let Target::Cache(busy) = std::mem::replace(&mut self.product.target, Target::Delivered) {
             busy.publish_tagged(&object, self.tags());
         }
         self.announce(Some(object));
@@ -200,7 +203,7 @@ impl Fetch {
         self.settle(published);
         self.drop_if_foreign();
         self.task.stamp("BerespBody");
-        if let (Some(stale), Some(object)) = (self.stale.take(), &self.object) {
+        if let (Some(stale), Some(object)) = (self.product.stale.take(), &self.product.object) {
             let log = self.task.services.log();
             let text = format_args!("VBF_Superseded x={} n={}", stale.vxid(), object.vxid());
             log.write_fmt(Tag::ExpKill, lacquer_shm::Vxid::NONE, text);
@@ -210,7 +213,7 @@ impl Fetch {
 
     /// Hides an object that may be the response to another request from lookups, before and after it is published.
     fn drop_if_foreign(&self) {
-        if let Some(object) = self.object.as_ref().filter(|_| self.attempt.is_foreign) {
+        if let Some(object) = self.product.object.as_ref().filter(|_| self.attempt.is_foreign) {
             self.task.services.cache().kill(object);
         }
     }
@@ -219,18 +222,20 @@ impl Fetch {
     pub fn settle(&mut self, published: bool) {
         if published {
             // Readers hold this object already; the index may take a more compact one.
-            if let (Some(writer), Some(object)) = (self.writer.take(), self.object.take()) {
-                self.object = Some(self.task.services.cache().finish(object, writer));
+            if let (Some(writer), Some(object)) = (self.product.writer.take(), self.product.object.take()) {
+                self.product.object = Some(self.task.services.cache().finish(object, writer));
             }
         } else {
-            if let Some(writer) = self.writer.take() {
+            if let Some(writer) = self.product.writer.take() {
                 writer.finish();
             }
             self.publish();
         }
         // Nobody reads a body that was abandoned, or fetched in the background for a mark.
-        let unread = |o: &&Arc<Object>| o.is(flag::CANCEL) || self.is_bgfetch && self.uncacheable;
-        if let Some(object) = self.object.as_ref().filter(unread) {
+        let unread = |o: &&Arc<Object>| {
+            o.is(flag::CANCEL) || self.purpose.is_background && self.response.is_uncacheable
+        };
+        if let Some(object) = self.product.object.as_ref().filter(unread) {
             object.stored().slim();
         }
     }
@@ -252,7 +257,9 @@ impl Fetch {
     fn reserve(&mut self, tries: u32) -> Option<bool> {
         let services = self.task.services.clone();
         let shared = services.shared();
-        let (Some(writer), Some(object)) = (&mut self.writer, &self.object) else { return Some(false) };
+        let (Some(writer), Some(object)) = (&mut self.product.writer, &self.product.object) else {
+            return Some(false);
+        };
         let Some(stevedore) = shared.stevedores().get(u32::from(object.stevedore())) else {
             return Some(false);
         };
@@ -261,10 +268,10 @@ impl Fetch {
         // A body of many megabytes may evict as many objects as several smaller ones.
         let megabytes = u32::try_from(writer.len() >> 20).unwrap_or(u32::MAX);
         let limit = self.task.params.nuke_limit.saturating_mul(megabytes.saturating_add(1));
-        let nuke = Nuke::new(limit.saturating_sub(self.nuked), &mut note);
+        let nuke = Nuke::new(limit.saturating_sub(self.product.nuked), &mut note);
         let mut nuke = nuke.pause_after(EVICTIONS_AT_ONCE, tries);
         let has_room = shared.cache().reserve(stevedore, writer, &mut nuke).is_ok();
-        self.nuked = limit - nuke.left;
+        self.product.nuked = limit - nuke.left;
         if !has_room && nuke.is_paused() {
             return None;
         }
@@ -280,7 +287,7 @@ impl Fetch {
             if !self.make_room().await {
                 return false;
             }
-            let Some(writer) = &mut self.writer else { return false };
+            let Some(writer) = &mut self.product.writer else { return false };
             let window = writer.window();
             let n = window.len().min(bytes.len());
             window[..n].copy_from_slice(&bytes[..n]);

@@ -6,17 +6,17 @@ use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 
 use super::Fetch;
-use super::state::Step;
+use super::parts::Step;
 
 pub async fn respond(f: &mut Fetch) -> Step {
-    let asked_close = f.bereq.has_token(&f.task.ws, h::CONNECTION, b"close");
+    let asked_close = f.request.http.has_token(&f.task.ws, h::CONNECTION, b"close");
     f.mark_close(asked_close, SessClose::ReqClose);
     let handling = f.vcl(Method::BackendResponse).await;
-    let told_close = f.beresp.has_token(&f.task.ws, h::CONNECTION, b"close");
+    let told_close = f.response.http.has_token(&f.task.ws, h::CONNECTION, b"close");
     f.mark_close(told_close, SessClose::RespClose);
 
     if !f.check_range() {
-        let reason = f.origin.as_ref().and_then(|o| o.close);
+        let reason = f.exchange.connection.as_ref().and_then(|o| o.close);
         f.skip_body_at_hand();
         f.close_origin(reason);
         return Step::Error;
@@ -40,18 +40,18 @@ pub async fn respond(f: &mut Fetch) -> Step {
         f.attempt.do_stream = false;
     }
     if handling == Action::Pass {
-        f.hit_for_pass = true;
-        f.uncacheable = true;
+        f.response.is_hit_for_pass = true;
+        f.response.is_uncacheable = true;
     }
     if f.attempt.was_304 { Step::Refresh } else { Step::Body }
 }
 
 fn again(f: &mut Fetch) -> Step {
     let reason = (f.body_status() != BodyStatus::None).then_some(SessClose::RespClose);
-    let reason = reason.or_else(|| f.origin.as_ref().and_then(|o| o.close));
+    let reason = reason.or_else(|| f.exchange.connection.as_ref().and_then(|o| o.close));
     f.close_origin(reason);
-    f.retries += 1;
-    if retry::is_within(f.retries, f.task.params.max_retries) {
+    f.retries.count += 1;
+    if retry::is_within(f.retries.count, f.task.params.max_retries) {
         return Step::Retry;
     }
     f.task.log.put(Tag::VCL_Error, b"Too many retries, delivering 503");
@@ -61,7 +61,7 @@ fn again(f: &mut Fetch) -> Step {
 impl Fetch {
     /// Skips a body that came with its head and is not needed, so that the connection can be kept.
     fn skip_body_at_hand(&mut self) {
-        if let Some(origin) = &mut self.origin
+        if let Some(origin) = &mut self.exchange.connection
             && origin.body_at_hand().is_some()
         {
             origin.keep_surplus(&self.task.ws);
@@ -70,7 +70,7 @@ impl Fetch {
 
     fn mark_close(&mut self, when: bool, reason: SessClose) {
         if when
-            && let Some(origin) = &mut self.origin
+            && let Some(origin) = &mut self.exchange.connection
             && origin.close.is_none()
         {
             origin.close = Some(reason);

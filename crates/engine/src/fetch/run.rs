@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use lacquer_shm::Tag;
 
-use super::state::Step;
+use super::parts::Step;
 use super::{Fetch, body, error, start};
 use crate::turn::Place;
 
@@ -22,7 +22,7 @@ pub async fn run(fetch: &mut Fetch) {
 
 impl Fetch {
     async fn steps(&mut self) {
-        let now = self.task.t_first;
+        let now = self.task.times.first;
         self.task.timestamp("Start", now);
         start::make_bereq(self);
         let mut step = Step::Start;

@@ -24,11 +24,13 @@ use lacquer_vcl_runtime::BackendId;
 use lacquer_vcl_runtime::instance::PrivateMap;
 
 use super::events::FetchEvents;
-use super::state::{Account, Attempt, Step, Target};
+use super::parts::{
+    Account, Attempt, Exchange, Product, Purpose, Request, Response, Retries, Step, Target, Waiter,
+};
 use super::{Fetch, Mode};
 use crate::ban_subjects::RequestSubject;
 use crate::client::Req;
-use crate::task::Task;
+use crate::task::{Run, Task, Times};
 use crate::transaction_buffers::TransactionBuffers;
 
 /// Takes from the request what the fetch needs; texts are copied into the fetch's own workspace.
@@ -49,62 +51,61 @@ pub fn from_request(
     };
     copy_head(req, is_pass, &mut memory.request0, &mut memory.ws);
     let identity = copy_identity(req, &mut memory.ws);
-    let (cached_body, available) = (req.body.cached(), req.body.is_available());
     let (snapshot, transit_buffer) = (memory.ws.mark(), params.transit_buffer);
     let task = new_task(req, params, memory.ws, memory.log);
-    let now = task.now;
+    let now = task.run.now;
+    let taken = req.give_to_fetch();
     Fetch {
         task,
-        bereq: memory.request,
-        bereq0: memory.request0,
-        beresp: memory.response,
-        target,
-        object: None,
-        writer: None,
-        stale,
-        client_body: available.then(|| req.body.take()),
-        cached_body,
-        events,
-        announced: false,
-        origin: None,
-        leaving: None,
-        origin_addr: None,
-        account: Account::default(),
-        digest: req.digest,
-        is_pass,
-        is_bgfetch: false,
-        is_hitpass: req.is_hitpass,
-        is_hitmiss: req.is_hitmiss,
-        uncacheable: is_pass,
-        hit_for_pass: false,
-        retries: 0,
+        request: Request {
+            http: memory.request,
+            original: memory.request0,
+            body: taken.body,
+            cached_body: taken.cached_body,
+            filters: Text::NONE,
+            identity,
+            digest: taken.digest,
+            may_reconnect: true,
+            snapshot,
+        },
+        response: Response {
+            http: memory.response,
+            entered: now,
+            backend: BackendId::NONE,
+            filters: Text::NONE,
+            do_gzip: false,
+            do_gunzip: false,
+            lifetime: Lifetime::none(now),
+            is_uncacheable: is_pass,
+            is_hit_for_pass: false,
+            status: 0,
+            reason: Text::NONE,
+            body: memory.synth_body,
+        },
+        exchange: Exchange {
+            backend: taken.backend,
+            connection: None,
+            leaving: None,
+            address: None,
+            account: Account::default(),
+            out: memory.out,
+            deadline,
+        },
+        product: Product { target, object: None, writer: None, stale, nuked: 0, transit_buffer },
+        purpose: Purpose {
+            is_pass,
+            is_background: false,
+            is_hitpass: taken.is_hitpass,
+            is_hitmiss: taken.is_hitmiss,
+        },
+        waiter: Waiter { events, is_told: false, _permit: taken.permit },
         attempt: Attempt::new(),
-        no_retry: None,
-        do_gzip: false,
-        do_gunzip: false,
-        nuked: 0,
-        backend: req.backend_hint,
-        backend_resp: BackendId::NONE,
-        lifetime: Lifetime::none(now),
-        t_resp: now,
-        err_code: 0,
-        err_reason: Text::NONE,
-        filters: Text::NONE,
-        bereq_filters: Text::NONE,
-        synth_body: memory.synth_body,
-        identity,
-        retry_connect: true,
-        transit_buffer,
-        snapshot,
-        out: memory.out,
-        deadline,
-        _permit: req.permit.take(),
+        retries: Retries::default(),
     }
 }
 
 fn copy_identity(req: &Req, ws: &mut Workspace) -> Text {
-    let identity = req.task.ws.get_opt(req.identity);
-    identity.and_then(|identity| ws.copy(identity).ok()).unwrap_or(Text::NONE)
+    req.identity().and_then(|identity| ws.copy(identity).ok()).unwrap_or(Text::NONE)
 }
 
 fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog) -> Task {
@@ -117,12 +118,8 @@ fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog) -> Task {
         ws,
         log,
         privates: PrivateMap::default(),
-        method: Method::BackendFetch,
-        t_first: now,
-        t_prev: now,
-        now,
-        trace: req.task.trace,
-        failed: false,
+        times: Times { first: now, last: now },
+        run: Run { method: Method::BackendFetch, now, trace: req.task.run.trace, failed: false },
     }
 }
 
@@ -130,18 +127,18 @@ fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog) -> Task {
 fn copy_head(req: &mut Req, is_pass: bool, bereq0: &mut Message, ws: &mut Workspace) {
     req.filter_body_for_fetch();
     let filter = if is_pass { Filter::PASS } else { Filter::FETCH };
-    if bereq0.copy_from(ws, &req.http, &req.task.ws, filter).is_err() {
+    if bereq0.copy_from(ws, req.http(), &req.task.ws, filter).is_err() {
         ws.set_overflowed();
     }
-    if let Some(filters) = &req.body.filters {
+    if let Some(filters) = req.body_filters() {
         filters.change_framing(bereq0, ws);
     }
 }
 
 /// Completes the request to the origin before VCL sees it: a cache's request differs from its client's.
 pub fn make_bereq(f: &mut Fetch) {
-    std::mem::swap(&mut f.bereq, &mut f.bereq0);
-    let (gzip, for_cache) = (f.task.params.http_gzip_support, !f.is_pass);
+    std::mem::swap(&mut f.request.http, &mut f.request.original);
+    let (gzip, for_cache) = (f.task.params.http_gzip_support, !f.purpose.is_pass);
     let mut headers = f.bereq_headers();
     // The log shows the client's request, then the changes for the cache.
     headers.log_all();
@@ -153,16 +150,16 @@ pub fn make_bereq(f: &mut Fetch) {
     }
     headers.force_slot(Slot::Proto, fixed::HTTP_11);
     add_conditions(f);
-    f.snapshot = f.task.ws.mark();
-    f.bereq0.clone_from(&f.bereq);
-    if f.client_body.is_none() {
+    f.request.snapshot = f.task.ws.mark();
+    f.request.original.clone_from(&f.request.http);
+    if f.request.body.is_none() {
         f.release_request();
     }
 }
 
 /// Adds the conditions by which the origin may confirm a stale object.
 fn add_conditions(f: &mut Fetch) {
-    let Some(stale) = f.stale.clone() else { return };
+    let Some(stale) = f.product.stale.clone() else { return };
     let Some(head) = pack::PackedHead::new(stale.head()) else { return };
     let conditions = validation::conditions(head, stale.is(flag::IMSCAND));
     if let Some(modified) = conditions.if_modified_since {
@@ -175,17 +172,17 @@ fn add_conditions(f: &mut Fetch) {
 
 /// Starts a new transaction for another attempt with the same request.
 pub fn retry(f: &mut Fetch) -> Step {
-    if let Some(why) = f.no_retry {
+    if let Some(why) = f.retries.forbidden {
         f.task.log.put_fmt(Tag::Error, format_args!("Retry not possible, {why}"));
         return Step::Fail;
     }
     f.task.stamp("Retry");
     f.attempt = Attempt::new();
-    f.err_code = 0;
-    f.err_reason = Text::NONE;
+    f.response.status = 0;
+    f.response.reason = Text::NONE;
     let next = Vxid::backend(f.task.services.vxid());
     f.task.log.continue_as("bereq", "retry", next);
-    let previous = f.task.t_prev;
+    let previous = f.task.times.last;
     f.task.timestamp("Start", previous);
     f.bereq_headers().log_all();
     Step::Start
@@ -194,10 +191,11 @@ pub fn retry(f: &mut Fetch) -> Step {
 /// Runs `vcl_backend_fetch`, exchanges messages with the origin, and applies the protocol's rules to the response.
 pub async fn start(f: &mut Fetch) -> Step {
     let stevedores = f.task.services.stevedores();
-    f.attempt.storage = Some(if f.uncacheable { stevedores.transient() } else { f.storage_choice() });
+    f.attempt.storage =
+        Some(if f.response.is_uncacheable { stevedores.transient() } else { f.storage_choice() });
     let vxid = f.task.vxid().number();
-    let retried = f.retries > 0;
-    let has_body = f.cached_body.is_some() || f.client_body.is_some();
+    let retried = f.retries.count > 0;
+    let has_body = f.request.cached_body.is_some() || f.request.body.is_some();
     let mut digits = [0; 24];
     let mut headers = f.bereq_headers();
     if retried {
@@ -211,19 +209,19 @@ pub async fn start(f: &mut Fetch) -> Step {
         Action::Fetch => {}
         Action::Error => {
             f.attempt.error_action = true;
-            f.beresp.clear();
+            f.response.http.clear();
             return Step::Error;
         }
         _ => return Step::Fail,
     }
-    f.beresp.clear();
+    f.response.http.clear();
     f.attempt.error_action = false;
     f.task.stamp("Fetch");
     let got = f.get_head().await;
     let now = f.task.stamp("Beresp");
-    f.t_resp = now;
-    if let Some(origin) = &mut f.origin {
-        origin.took = now - origin.asked;
+    f.response.entered = now;
+    if let Some(origin) = &mut f.exchange.connection {
+        origin.reply.took = now - origin.reply.asked;
     }
     if !got {
         return Step::Error;
@@ -234,7 +232,7 @@ pub async fn start(f: &mut Fetch) -> Step {
         return Step::Error;
     }
     judge(f, now);
-    if f.beresp.status() == 304 {
+    if f.response.http.status() == 304 {
         if is_stale_gone(f).await {
             return ask_without_conditions(f);
         }
@@ -247,15 +245,15 @@ pub async fn start(f: &mut Fetch) -> Step {
 
 /// Adds a Date if there is none, joins the lines of list headers, and sets the lifetime by the RFC.
 fn judge(f: &mut Fetch, now: f64) {
-    if !f.beresp.has(&f.task.ws, h::DATE) {
+    if !f.response.http.has(&f.task.ws, h::DATE) {
         let date = f.task.services.http_date(now);
         f.beresp_headers().add(h::DATE, &date);
     }
     for name in [h::CACHE_CONTROL, h::VARY] {
-        let _ = f.beresp.collect(&mut f.task.ws, name, b", ");
+        let _ = f.response.http.collect(&mut f.task.ws, name, b", ");
     }
     let fresh = f.set_lifetimes(now);
-    if !f.is_pass {
+    if !f.purpose.is_pass {
         f.log_lifetimes(now, &fresh);
     }
 }
@@ -263,10 +261,10 @@ fn judge(f: &mut Fetch, now: f64) {
 /// Returns whether the object that a 304 confirms was purged or banned, or has left the cache otherwise. The 304 is no
 /// reason to bring it back.
 async fn is_stale_gone(f: &Fetch) -> bool {
-    let Some(stale) = f.stale.as_ref().filter(|stale| stale.is(flag::IMSCAND)) else { return false };
+    let Some(stale) = f.product.stale.as_ref().filter(|stale| stale.is(flag::IMSCAND)) else { return false };
     loop {
         let has_begun = Cell::new(false);
-        let request = RequestSubject { http: &f.bereq0, ws: &f.task.ws };
+        let request = RequestSubject { http: &f.request.original, ws: &f.task.ws };
         let pause = || has_begun.replace(true);
         match f.task.services.cache().recheck(stale, &request, &pause) {
             Verdict::Clear => return false,
@@ -280,22 +278,22 @@ async fn is_stale_gone(f: &Fetch) -> bool {
 fn ask_without_conditions(f: &mut Fetch) -> Step {
     f.task.log.put(Tag::Error, b"304 for an object that is gone");
     f.close_origin(None);
-    f.stale = None;
-    f.retries += 1;
+    f.product.stale = None;
+    f.retries.count += 1;
     let step = retry(f);
     for name in validation::CONDITIONS {
         f.bereq_headers().unset(name);
-        f.bereq0.unset(&f.task.ws, name, |_| ());
+        f.request.original.unset(&f.task.ws, name, |_| ());
     }
     step
 }
 
 /// Completes the head of a 304 from the stored one that it confirms. Returns false if it makes no sense.
 fn accept_304(f: &mut Fetch) -> bool {
-    let stale = f.stale.clone();
+    let stale = f.product.stale.clone();
     let validated =
         |s: &Arc<Object>| Validated { is_possible: s.is(flag::IMSCAND), is_recoded: s.is(flag::CHGCE) };
-    match validation::not_modified(stale.as_ref().map(validated), f.uncacheable) {
+    match validation::not_modified(stale.as_ref().map(validated), f.response.is_uncacheable) {
         NotModified::Update { weaken_etag: true } => f.beresp_headers().weaken_etag(),
         NotModified::Update { weaken_etag: false } => {}
         NotModified::Forward => return true,
@@ -309,12 +307,12 @@ fn accept_304(f: &mut Fetch) -> bool {
         f.beresp_headers().unset(name);
     }
     if let Some(head) = stale.as_ref().and_then(|s| pack::PackedHead::new(s.head())) {
-        let own = f.beresp.fields().len();
-        if head.merge_into(&mut f.task.ws, &mut f.beresp).is_err() {
+        let own = f.response.http.fields().len();
+        if head.merge_into(&mut f.task.ws, &mut f.response.http).is_err() {
             f.task.ws.set_overflowed();
         }
         f.beresp_headers().log_first_line();
-        for field in &f.beresp.fields()[own..] {
+        for field in &f.response.http.fields()[own..] {
             f.task.log.put(Tag::BerespHeader, field.line(&f.task.ws));
         }
     }
@@ -332,15 +330,16 @@ impl Fetch {
             keep: p.default_keep,
             clock_skew: f64::from(p.clock_skew),
         };
-        let fresh = freshness::freshness(&self.beresp, &self.task.ws, now, &defaults, self.is_pass);
-        self.lifetime = Lifetime::of_headers(&fresh);
+        let fresh =
+            freshness::freshness(&self.response.http, &self.task.ws, now, &defaults, self.purpose.is_pass);
+        self.response.lifetime = Lifetime::of_headers(&fresh);
         fresh
     }
 
     pub fn log_lifetimes(&mut self, now: f64, fresh: &Freshness) {
-        self.out.clear();
-        fresh.write_log(now, self.uncacheable, &mut self.out);
-        self.task.log.put(Tag::TTL, &self.out);
+        self.exchange.out.clear();
+        fresh.write_log(now, self.response.is_uncacheable, &mut self.exchange.out);
+        self.task.log.put(Tag::TTL, &self.exchange.out);
     }
 
     /// Returns the storage whose turn it is, which VCL may replace by another.
@@ -349,7 +348,7 @@ impl Fetch {
     }
 
     pub fn body_status(&self) -> BodyStatus {
-        self.origin.as_ref().map_or(BodyStatus::None, |o| o.framing.status)
+        self.exchange.connection.as_ref().map_or(BodyStatus::None, |o| o.reply.framing.status)
     }
 
     /// Returns whether the origin's Content-Range matches the requested range.
@@ -359,8 +358,8 @@ impl Fetch {
         }
         let ws = &self.task.ws;
         // After a rollback there is no response any more, and its texts may have been overwritten.
-        let answer = self.origin.is_some().then_some(&self.beresp);
-        match range::check_partial(&self.bereq0, ws, answer, ws) {
+        let answer = self.exchange.connection.is_some().then_some(&self.response.http);
+        match range::check_partial(&self.request.original, ws, answer, ws) {
             PartialCheck::Fine => true,
             PartialCheck::Odd(note) => {
                 self.task.log.put(Tag::Debug, note.as_bytes());

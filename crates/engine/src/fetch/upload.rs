@@ -73,7 +73,7 @@ impl Fetch {
     /// Prepares the transfer of the body and changes the head to match. Returns `None`, with the reason in
     /// the log, on failure.
     pub(super) fn open_upload(&mut self) -> Option<Upload> {
-        let length_known = match (&self.cached_body, &self.client_body) {
+        let length_known = match (&self.request.cached_body, &self.request.body) {
             (None, Some(body)) => body.announced().is_some(),
             _ => true,
         };
@@ -85,14 +85,14 @@ impl Fetch {
             sent: 0,
             pieces: 0,
         };
-        let has_body = self.cached_body.is_some() || self.client_body.is_some();
-        if self.bereq_filters.is_some() && !self.push_filters(&mut upload) {
+        let has_body = self.request.cached_body.is_some() || self.request.body.is_some();
+        if self.request.filters.is_some() && !self.push_filters(&mut upload) {
             self.fetch_error("Failure to push processors");
             return None;
         }
-        let has_coding = has_body && self.bereq.has(&self.task.ws, h::TRANSFER_ENCODING);
+        let has_coding = has_body && self.request.http.has(&self.task.ws, h::TRANSFER_ENCODING);
         // An earlier attempt may have announced a chunked body.
-        upload.chunked |= has_coding && !self.bereq.has(&self.task.ws, h::CONTENT_LENGTH);
+        upload.chunked |= has_coding && !self.request.http.has(&self.task.ws, h::CONTENT_LENGTH);
         if upload.chunked {
             let mut headers = self.bereq_headers();
             headers.unset(h::CONTENT_LENGTH);
@@ -105,9 +105,9 @@ impl Fetch {
 
     /// Makes the filters that VCL named. Without a body they have nothing to do.
     fn push_filters(&mut self, upload: &mut Upload) -> bool {
-        let list = self.task.ws.get(self.bereq_filters).to_vec();
+        let list = self.task.ws.get(self.request.filters).to_vec();
         self.task.log.put(Tag::Filters, &list);
-        let has_body = self.cached_body.is_some() || self.client_body.is_some();
+        let has_body = self.request.cached_body.is_some() || self.request.body.is_some();
         let mut filters: Vec<Box<dyn Filter>> = Vec::new();
         for (name, rest) in lacquer_filters::names(&list) {
             if self.task.ws.alloc(FILTER_COST).is_err() {
@@ -137,16 +137,16 @@ impl Fetch {
 
     /// Sends the request's body, if it has one.
     pub(super) async fn send_body(&mut self, tx: &TxHalf, mut upload: Upload) -> io::Result<()> {
-        let result = if let Some(body) = self.cached_body.clone() {
+        let result = if let Some(body) = self.request.cached_body.clone() {
             upload.object(tx, &body).await
-        } else if let Some(mut body) = self.client_body.take() {
+        } else if let Some(mut body) = self.request.body.take() {
             let result = self.forward_body(&mut body, tx, &mut upload).await;
-            self.client_body = Some(body);
+            self.request.body = Some(body);
             result
         } else {
             Ok(())
         };
-        self.account.bereq_body += upload.sent;
+        self.exchange.account.bereq_body += upload.sent;
         self.task.log_filtered_out(&upload.chain.report());
         self.task.log_sent("V1B", upload.pieces, upload.sent);
         result
@@ -154,8 +154,8 @@ impl Fetch {
 
     /// Forwards the client's body as it arrives. It can be read only once.
     async fn forward_body(&mut self, body: &mut ReqBody, tx: &TxHalf, upload: &mut Upload) -> io::Result<()> {
-        self.no_retry = Some("req.body not cached");
-        self.events.reads_body.set(true);
+        self.retries.forbidden = Some("req.body not cached");
+        self.waiter.events.reads_body.set(true);
         let params = self.task.params.clone();
         loop {
             let piece = match body.next(&params).await {

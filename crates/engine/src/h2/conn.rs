@@ -32,54 +32,80 @@ pub struct Conn {
     pub sess: Rc<Sess>,
     pub vxid: Vxid,
     pub output: Output,
+    pub settings: Both,
+    pub windows: Windows,
+    pub conduct: Conduct,
+    pub account: Cell<Account>,
     error: Cell<Option<Error>>,
-    /// The streams, ordered by their numbers, which only rise.
-    streams: RefCell<Vec<(u32, Rc<dyn Member>)>>,
-    /// Streams that wait for a window.
-    waiting: Cell<u32>,
-    pub send_window: Cell<SendWindow>,
-    pub recv_window: Cell<ReceiveWindow>,
+    streams: Streams,
+    wakes: Wakes,
+}
+
+/// The settings of both sides.
+pub struct Both {
     pub local: Settings,
     pub remote: Cell<Settings>,
+}
+
+/// The connection's windows.
+pub struct Windows {
+    pub send: Cell<SendWindow>,
+    pub receive: Cell<ReceiveWindow>,
+}
+
+/// What the client has done so far, by which its next frames are judged.
+pub struct Conduct {
     pub rules: RefCell<Rules>,
-    pub goaway: Cell<bool>,
     pub resets: RefCell<RapidReset>,
     /// The last stream that we reset; 0 if none was.
     pub last_reset: Cell<u32>,
-    pub account: Cell<Account>,
+    pub has_said_goaway: Cell<bool>,
+}
+
+#[derive(Default)]
+struct Streams {
+    /// The streams, ordered by their numbers, which only rise.
+    list: RefCell<Vec<(u32, Rc<dyn Member>)>>,
+    /// Those that wait for a window.
+    waiting: Cell<u32>,
+}
+
+#[derive(Default)]
+struct Wakes {
     waker: RefCell<Option<Waker>>,
     /// The connection's own task is running, so it need not be woken.
-    attended: Cell<bool>,
+    is_attended: Cell<bool>,
 }
 
 impl Conn {
     pub fn new(services: Rc<Services>, sess: Rc<Sess>, tx: Rc<ClientSocket>, params: &Params) -> Conn {
         let local = local_settings(params);
-        let remote = Settings::DEFAULT;
+        let resets = RapidReset::new(
+            params.h2_rapid_reset,
+            u64::from(params.h2_rapid_reset_limit),
+            params.h2_rapid_reset_period,
+            sess.opened,
+        );
         Conn {
             vxid: Vxid::client(sess.vxid),
-            resets: RefCell::new(RapidReset::new(
-                params.h2_rapid_reset,
-                u64::from(params.h2_rapid_reset_limit),
-                params.h2_rapid_reset_period,
-                sess.opened,
-            )),
-            last_reset: Cell::new(0),
             services,
             sess,
             output: Output::new(tx),
-            error: Cell::new(None),
-            streams: RefCell::default(),
-            waiting: Cell::new(0),
-            send_window: Cell::new(SendWindow::new(INITIAL_WINDOW)),
-            recv_window: Cell::new(ReceiveWindow::new(INITIAL_WINDOW)),
-            local,
-            remote: Cell::new(remote),
-            rules: RefCell::new(Rules::new(local.max_concurrent_streams)),
-            goaway: Cell::new(false),
+            windows: Windows {
+                send: Cell::new(SendWindow::new(INITIAL_WINDOW)),
+                receive: Cell::new(ReceiveWindow::new(INITIAL_WINDOW)),
+            },
+            conduct: Conduct {
+                rules: RefCell::new(Rules::new(local.max_concurrent_streams)),
+                resets: RefCell::new(resets),
+                last_reset: Cell::new(0),
+                has_said_goaway: Cell::new(false),
+            },
+            settings: Both { local, remote: Cell::new(Settings::DEFAULT) },
             account: Cell::default(),
-            waker: RefCell::default(),
-            attended: Cell::new(false),
+            error: Cell::new(None),
+            streams: Streams::default(),
+            wakes: Wakes::default(),
         }
     }
 
@@ -141,7 +167,7 @@ impl Conn {
     // Wake-ups.
 
     pub fn register(&self, cx: &Context<'_>) {
-        let mut waker = self.waker.borrow_mut();
+        let mut waker = self.wakes.waker.borrow_mut();
         if !waker.as_ref().is_some_and(|w| w.will_wake(cx.waker())) {
             *waker = Some(cx.waker().clone());
         }
@@ -149,20 +175,20 @@ impl Conn {
 
     /// Wakes the connection's own task.
     pub fn wake(&self) {
-        if self.attended.get() {
+        if self.wakes.is_attended.get() {
             return;
         }
-        if let Some(waker) = self.waker.borrow_mut().take() {
+        if let Some(waker) = self.wakes.waker.borrow_mut().take() {
             waker.wake();
         }
     }
 
     pub fn attend(&self, attended: bool) {
-        self.attended.set(attended);
+        self.wakes.is_attended.set(attended);
     }
 
     pub fn wake_streams(&self) {
-        for (_, stream) in self.streams.borrow().iter() {
+        for (_, stream) in self.streams.list.borrow().iter() {
             stream.wake();
         }
     }
@@ -170,7 +196,7 @@ impl Conn {
     // The session's own limits, for module h2.
 
     pub fn limit(&self, which: H2Setting) -> f64 {
-        let resets = self.resets.borrow();
+        let resets = self.conduct.resets.borrow();
         match which {
             H2Setting::RapidReset => resets.threshold,
             H2Setting::RapidResetLimit => resets.limit,
@@ -180,7 +206,7 @@ impl Conn {
     }
 
     pub fn set_limit(&self, which: H2Setting, value: f64, now: f64) {
-        let mut resets = self.resets.borrow_mut();
+        let mut resets = self.conduct.resets.borrow_mut();
         match which {
             H2Setting::RapidReset => resets.threshold = value,
             H2Setting::RapidResetLimit => resets.limit = value,
@@ -193,21 +219,21 @@ impl Conn {
     // Streams.
 
     pub fn stream(&self, id: u32) -> Option<Rc<dyn Member>> {
-        let streams = self.streams.borrow();
+        let streams = self.streams.list.borrow();
         let at = streams.binary_search_by_key(&id, |(number, _)| *number).ok()?;
         Some(streams[at].1.clone())
     }
 
     pub fn each_stream(&self, mut work: impl FnMut(&dyn Member)) {
-        self.streams.borrow().iter().for_each(|(_, stream)| work(&**stream));
+        self.streams.list.borrow().iter().for_each(|(_, stream)| work(&**stream));
     }
 
     pub fn enter(&self, id: u32, stream: Rc<dyn Member>) {
-        self.streams.borrow_mut().push((id, stream));
+        self.streams.list.borrow_mut().push((id, stream));
     }
 
     pub fn leave(&self, id: u32) {
-        let mut streams = self.streams.borrow_mut();
+        let mut streams = self.streams.list.borrow_mut();
         if let Ok(at) = streams.binary_search_by_key(&id, |(number, _)| *number) {
             streams.remove(at);
         }
@@ -219,41 +245,41 @@ impl Conn {
 
     /// Drops the streams, which refer to the connection, when its session ends.
     pub fn release_streams(&self) {
-        let streams = self.streams.take();
+        let streams = self.streams.list.take();
         drop(streams);
     }
 
     pub fn streams(&self) -> usize {
-        self.streams.borrow().len()
+        self.streams.list.borrow().len()
     }
 
     /// Returns whether so many requests are at work, reset ones included, that no more should begin.
     pub fn is_crowded(&self) -> bool {
-        self.streams() >= 2 * self.local.max_concurrent_streams.max(50) as usize
+        self.streams() >= 2 * self.settings.local.max_concurrent_streams.max(50) as usize
     }
 
     pub fn count_waiting(&self, more: i32) {
-        self.waiting.set(self.waiting.get().saturating_add_signed(more));
+        self.streams.waiting.set(self.streams.waiting.get().saturating_add_signed(more));
     }
 
     /// Takes credit for so many bytes of body from the connection's window.
     pub fn charge(&self, bytes: usize) {
-        let mut window = self.send_window.get();
+        let mut window = self.windows.send.get();
         window.charge(bytes);
-        self.send_window.set(window);
+        self.windows.send.set(window);
     }
 
     /// Returns unused credit to the connection's window, and wakes the streams that wait for it.
     pub fn uncharge(&self, bytes: usize) {
-        let mut window = self.send_window.get();
+        let mut window = self.windows.send.get();
         window.adjust(bytes as i64);
-        self.send_window.set(window);
+        self.windows.send.set(window);
         self.wake_streams();
     }
 
     /// Returns whether all streams wait for windows that the client does not open.
     pub fn is_bankrupt(&self) -> bool {
-        self.rules.borrow().open <= self.waiting.get()
+        self.conduct.rules.borrow().open <= self.streams.waiting.get()
     }
 
     /// Logs the last records, and counts the bytes of frames that belong to no request.

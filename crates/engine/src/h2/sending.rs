@@ -83,19 +83,19 @@ impl Conn {
     }
 
     pub fn reset_stream(&self, stream: u32, error: Error) {
-        self.last_reset.set(stream);
+        self.conduct.last_reset.set(stream);
         self.log(Tag::Debug, format_args!("H2: stream {stream}: {}", error.text()));
         self.queue(|out| frame::rst_stream(out, stream, error.code()));
     }
 
     /// Returns whether this stream is the last one that this side reset.
     pub fn was_reset(&self, stream: u32) -> bool {
-        stream != 0 && self.last_reset.get() == stream
+        stream != 0 && self.conduct.last_reset.get() == stream
     }
 
     /// Returns the longest payload that the client accepts.
     pub fn max_frame(&self) -> usize {
-        (self.remote.get().max_frame_size as usize).max(1)
+        (self.settings.remote.get().max_frame_size as usize).max(1)
     }
 
     /// Returns whether so many bytes wait to be sent that nothing should be added.

@@ -33,19 +33,24 @@ pub struct Stream {
     /// The stream counts as one of the open ones.
     counted: Cell<bool>,
     intake: RefCell<Option<Intake>>,
-    /// Wakers for the body, for a window, and for the end of the stream.
-    reader: RefCell<Option<Waker>>,
-    sender: RefCell<Option<Waker>>,
-    watcher: RefCell<Option<Waker>>,
+    wakers: Wakers,
     /// The time by which the response must be sent.
     pub send_by: Cell<Option<Instant>>,
     /// The parameter whose limit ended the response.
     limit_hit: Cell<Option<&'static str>>,
 }
 
+/// Wakers for the body, for a window, and for the end of the stream.
+#[derive(Default)]
+struct Wakers {
+    reader: RefCell<Option<Waker>>,
+    sender: RefCell<Option<Waker>>,
+    watcher: RefCell<Option<Waker>>,
+}
+
 impl Member for Stream {
     fn wake(&self) {
-        for waker in [&self.reader, &self.sender, &self.watcher] {
+        for waker in [&self.wakers.reader, &self.wakers.sender, &self.wakers.watcher] {
             if let Some(waker) = waker.borrow_mut().take() {
                 waker.wake();
             }
@@ -64,14 +69,12 @@ impl Stream {
             cancelled: Cell::new(false),
             proto: RefCell::new(Protocol::open(
                 id,
-                conn.local.initial_window_size,
-                conn.remote.get().initial_window_size,
+                conn.settings.local.initial_window_size,
+                conn.settings.remote.get().initial_window_size,
             )),
             counted: Cell::new(true),
             intake: RefCell::default(),
-            reader: RefCell::default(),
-            sender: RefCell::default(),
-            watcher: RefCell::default(),
+            wakers: Wakers::default(),
             send_by: Cell::new(None),
             limit_hit: Cell::new(None),
         });
@@ -115,7 +118,7 @@ impl Stream {
             if self.error().is_some() {
                 return Poll::Ready(());
             }
-            *self.watcher.borrow_mut() = Some(cx.waker().clone());
+            *self.wakers.watcher.borrow_mut() = Some(cx.waker().clone());
             Poll::Pending
         })
         .await;
@@ -124,7 +127,7 @@ impl Stream {
     /// Removes the stream from the count of open streams.
     pub fn discount(&self) {
         if self.counted.replace(false) {
-            self.conn.rules.borrow_mut().close_one();
+            self.conn.conduct.rules.borrow_mut().close_one();
         }
     }
 
@@ -216,7 +219,7 @@ impl Stream {
             self.intake.borrow_mut().take();
             return Poll::Ready(Ok(0));
         }
-        *self.reader.borrow_mut() = Some(cx.waker().clone());
+        *self.wakers.reader.borrow_mut() = Some(cx.waker().clone());
         Poll::Pending
     }
 
@@ -231,7 +234,7 @@ impl Stream {
         if self.has_ended() {
             return;
         }
-        let room = u64::from(self.conn.local.initial_window_size).saturating_sub(self.held()) as u32;
+        let room = u64::from(self.conn.settings.local.initial_window_size).saturating_sub(self.held()) as u32;
         let (low, step) = (params.h2_rx_window_low_water as u32, params.h2_rx_window_increment as u32);
         let more = self.proto.borrow_mut().receive.refill_within(low, step, room);
         if more > 0 {
@@ -271,7 +274,7 @@ impl Stream {
     }
 
     fn credit(&self) -> usize {
-        self.proto.borrow().send.available().min(self.conn.send_window.get().available())
+        self.proto.borrow().send.available().min(self.conn.windows.send.get().available())
     }
 
     async fn wait_for_window(&self) -> Result<(), Gone> {
@@ -283,7 +286,7 @@ impl Stream {
             if self.error().is_some() || self.credit() > 0 {
                 return Poll::Ready(());
             }
-            *self.sender.borrow_mut() = Some(cx.waker().clone());
+            *self.wakers.sender.borrow_mut() = Some(cx.waker().clone());
             Poll::Pending
         });
         let opened = tokio::time::timeout_at(until, windows).await.is_ok();

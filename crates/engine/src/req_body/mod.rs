@@ -31,24 +31,43 @@ pub struct ReqBody {
     /// The stream that the body comes by instead, over HTTP/2.
     stream: Option<Rc<Stream>>,
     status: BodyStatus,
+    frame: Frame,
+    tally: Tally,
+    cached: Option<Arc<Object>>,
+    /// Filters that the body goes through when it is read.
+    pub filters: Option<Box<BodyFilters>>,
+    allowance: Allowance,
+    buffer: Vec<u8>,
+}
+
+/// The framing of the body, and how far it was read.
+#[derive(Default)]
+struct Frame {
+    /// The framing that the head announced.
+    announced: BodyStatus,
     length: u64,
     left: u64,
     decoder: ChunkedDecoder,
-    cached: Option<Arc<Object>>,
-    counted: u64,
-    /// Number of reads in which the `counted` bytes came.
+}
+
+impl Frame {
+    fn of(framing: &Framing) -> Frame {
+        let length = framing.content_length;
+        Frame { announced: framing.status, length, left: length, decoder: ChunkedDecoder::new() }
+    }
+}
+
+/// The reading of the body, for the request's log.
+#[derive(Default)]
+struct Tally {
+    /// Reading has begun, and the log has to record it.
+    has_begun: bool,
+    /// The bytes that came, and the number of reads in which they came.
+    bytes: u64,
     reads: u64,
-    /// The framing that the head announced. It stays the same when `status` changes.
-    framing: BodyStatus,
-    /// Filters that the body goes through when it is read.
-    pub filters: Option<Box<BodyFilters>>,
-    /// Reading has begun, and the request's log has to record it.
-    begun: bool,
-    /// The fault of the body, for the request's log, and the time when reading ended.
     fault: Option<BodyError>,
+    /// The time when reading ended.
     ended: f64,
-    allowance: Allowance,
-    buffer: Vec<u8>,
 }
 
 /// The reading of a body, for the log.
@@ -62,27 +81,22 @@ const STEP_MAX: usize = 1024 * 1024;
 
 impl ReqBody {
     /// Returns the body of a request that has none, or that was not read yet.
+    #[inline]
     pub fn none() -> ReqBody {
         ReqBody::new(None, Framing::NONE)
     }
 
     /// Returns the body that follows a head with this `framing`.
+    #[inline]
     pub fn new(rx: Option<Rx>, framing: Framing) -> ReqBody {
         ReqBody {
             rx,
             stream: None,
             status: framing.status,
-            length: framing.content_length,
-            left: framing.content_length,
-            decoder: ChunkedDecoder::new(),
+            frame: Frame::of(&framing),
+            tally: Tally::default(),
             cached: None,
-            counted: 0,
-            reads: 0,
-            framing: framing.status,
             filters: None,
-            begun: false,
-            fault: None,
-            ended: 0.0,
             allowance: Allowance::default(),
             buffer: Vec::new(),
         }
@@ -94,10 +108,12 @@ impl ReqBody {
     }
 
     /// Returns whether nothing of the body is left on the connection.
+    #[inline]
     pub fn is_settled(&self) -> bool {
         self.is_done() || !(self.is_available() || self.status == BodyStatus::Error)
     }
 
+    #[inline]
     pub fn status(&self) -> BodyStatus {
         self.status
     }
@@ -113,7 +129,7 @@ impl ReqBody {
 
     /// Returns the length of the body, if it is known.
     pub fn announced(&self) -> Option<u64> {
-        (self.status == BodyStatus::Length && !self.is_resized()).then_some(self.length)
+        (self.status == BodyStatus::Length && !self.is_resized()).then_some(self.frame.length)
     }
 
     /// Returns whether filters change the length of the body.
@@ -122,7 +138,7 @@ impl ReqBody {
     }
 
     pub fn framing(&self) -> BodyStatus {
-        self.framing
+        self.frame.announced
     }
 
     pub fn cached(&self) -> Option<Arc<Object>> {
@@ -131,37 +147,37 @@ impl ReqBody {
 
     /// Returns whether bytes came since they were last counted.
     pub fn was_read(&self) -> bool {
-        self.reads > 0
+        self.tally.reads > 0
     }
 
     /// Returns the number of reads, and of body bytes received by them, since the last call.
+    #[inline]
     pub fn take_counted(&mut self) -> (u64, u64) {
-        (std::mem::take(&mut self.reads), std::mem::take(&mut self.counted))
+        (std::mem::take(&mut self.tally.reads), std::mem::take(&mut self.tally.bytes))
     }
 
     /// Returns how the body was read; `None` if it was not read since the last call.
     pub fn take_reading(&mut self) -> Option<Reading> {
-        let begun = std::mem::take(&mut self.begun);
+        let begun = std::mem::take(&mut self.tally.has_begun);
         // Filters log their faults themselves.
-        let fault = self.fault.take().filter(|fault| !matches!(fault, BodyError::Filter));
-        begun.then_some(Reading { fault, ended: self.ended })
+        let fault = self.tally.fault.take().filter(|fault| !matches!(fault, BodyError::Filter));
+        begun.then_some(Reading { fault, ended: self.tally.ended })
     }
 
     /// Marks the body as being read. Returns the reader.
     #[must_use]
     pub fn take(&mut self) -> ReqBody {
+        let left_here = Frame { announced: self.frame.announced, ..Frame::default() };
         let reader = ReqBody {
-            status: self.status,
-            length: self.length,
-            left: self.left,
-            decoder: std::mem::take(&mut self.decoder),
-            cached: self.cached.clone(),
+            rx: self.rx.take(),
             stream: self.stream.clone(),
-            framing: self.framing,
+            status: self.status,
+            frame: std::mem::replace(&mut self.frame, left_here),
+            tally: Tally::default(),
+            cached: self.cached.clone(),
             filters: self.filters.take(),
             allowance: self.allowance,
             buffer: std::mem::take(&mut self.buffer),
-            ..ReqBody::new(self.rx.take(), Framing::NONE)
         };
         self.status = BodyStatus::Taken;
         reader
@@ -169,19 +185,17 @@ impl ReqBody {
 
     /// Takes the connection back from a reader that is done.
     pub fn give_back(&mut self, reader: ReqBody) {
-        self.counted += reader.counted;
-        self.reads += reader.reads;
-        self.begun = reader.begun;
-        self.ended = reader.ended;
         // A failed body stays failed, because the beginning of the next request is not known.
         let taken = reader.status != BodyStatus::Error && reader.is_done();
-        self.fault = reader.fault;
         self.status = if taken { BodyStatus::Taken } else { reader.status };
-        self.filters = reader.filters;
+        let Tally { bytes, reads, .. } = self.tally;
+        self.tally = reader.tally;
+        self.tally.bytes += bytes;
+        self.tally.reads += reads;
         self.rx = reader.rx;
-        self.left = reader.left;
+        self.frame = reader.frame;
+        self.filters = reader.filters;
         self.allowance = reader.allowance;
-        self.decoder = reader.decoder;
         self.buffer = reader.buffer;
     }
 
@@ -189,8 +203,8 @@ impl ReqBody {
     pub fn is_done(&self) -> bool {
         match self.status {
             BodyStatus::Length | BodyStatus::Eof if self.stream.is_some() => self.stream_is_drained(),
-            BodyStatus::Length => self.left == 0,
-            BodyStatus::Chunked => self.decoder.is_done(),
+            BodyStatus::Length => self.frame.left == 0,
+            BodyStatus::Chunked => self.frame.decoder.is_done(),
             BodyStatus::Error => false,
             _ => true,
         }
@@ -245,16 +259,16 @@ impl ReqBody {
         if self.status == BodyStatus::Error {
             return Err(BodyError::Framing("failed before"));
         }
-        self.begun = true;
+        self.tally.has_begun = true;
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.resize(self.step(params), 0);
         let outcome = self.fill(&mut buffer, params).await;
         self.buffer = buffer;
-        self.ended = clock::real();
+        self.tally.ended = clock::real();
         match outcome {
             Ok((from, to)) => {
-                self.counted += (to - from) as u64;
-                self.reads += 1;
+                self.tally.bytes += (to - from) as u64;
+                self.tally.reads += 1;
                 Ok((from, to))
             }
             Err(e) => {
@@ -280,7 +294,7 @@ impl ReqBody {
             let read = async { stream.read(buffer).await.map_err(|_| io::ErrorKind::ConnectionReset.into()) };
             return match self.allowance.wait(params, read).await {
                 Ok(n) => {
-                    self.left = self.left.saturating_sub(n as u64);
+                    self.frame.left = self.frame.left.saturating_sub(n as u64);
                     Ok((0, n))
                 }
                 Err(missed) => {
@@ -291,7 +305,9 @@ impl ReqBody {
         }
         loop {
             let want = match self.status {
-                BodyStatus::Length => buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX)),
+                BodyStatus::Length => {
+                    buffer.len().min(usize::try_from(self.frame.left).unwrap_or(usize::MAX))
+                }
                 _ => buffer.len(),
             };
             let Some(rx) = self.rx.as_mut() else {
@@ -302,17 +318,18 @@ impl ReqBody {
                 other => {
                     let is_length = self.status == BodyStatus::Length;
                     let text =
-                        if is_length { "straight insufficient bytes" } else { self.decoder.eof_text() };
+                        if is_length { "straight insufficient bytes" } else { self.frame.decoder.eof_text() };
                     return Err(BodyError::missed(other.err().unwrap_or(Missed::Bytes), text));
                 }
             };
             if self.status == BodyStatus::Length {
-                self.left -= n as u64;
+                self.frame.left -= n as u64;
                 return Ok((0, n));
             }
-            let run = self.decoder.decode_run(&mut buffer[..n]).map_err(|e| BodyError::Framing(e.text()))?;
+            let run =
+                self.frame.decoder.decode_run(&mut buffer[..n]).map_err(|e| BodyError::Framing(e.text()))?;
             rx.unread(&buffer[run.consumed..n]);
-            if run.end > run.start || self.decoder.is_done() {
+            if run.end > run.start || self.frame.decoder.is_done() {
                 return Ok((run.start, run.end));
             }
         }
@@ -320,7 +337,7 @@ impl ReqBody {
 
     /// Records a fault for the request's log.
     pub fn fail(&mut self, fault: BodyError) {
-        self.fault = Some(fault);
+        self.tally.fault = Some(fault);
     }
 
     /// Reads and discards the rest. Returns false on failure.

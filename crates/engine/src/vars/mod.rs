@@ -3,8 +3,6 @@
 //! The two hosts (`client::host`, `fetch::host`) choose the message, the object and the log. This module
 //! reads and changes them, with Varnish's limits and texts.
 
-pub mod client;
-pub mod fetch;
 pub mod headers;
 pub mod object;
 pub mod params;
@@ -13,7 +11,7 @@ pub mod storage;
 pub mod task_methods;
 pub mod workspace;
 
-use lacquer_http::{Text, Workspace};
+use lacquer_http::{Message, Slot, Text, Workspace};
 use lacquer_shm::Tag;
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::{HostResult, RegexLimits};
@@ -21,12 +19,36 @@ use lacquer_vcl_runtime::{HostResult, RegexLimits};
 use crate::task::Task;
 use crate::vxids::vxid_of;
 
+/// The type number of a BLOB that is a hash.
+pub const HASH_BLOB: u32 = 0x00d1_6357;
+
 /// The longest duration that VCL can show. It means "never".
 const DURATION_MAX: f64 = 999_999_999_999.999;
 
 /// Returns a timeout as VCL reads it.
 pub fn shown(timeout: f64) -> f64 {
     if timeout.is_infinite() { DURATION_MAX } else { timeout }
+}
+
+/// Returns a text of a start line.
+pub fn start_text<'w>(message: &Message, ws: &'w Workspace, slot: Slot) -> Option<&'w [u8]> {
+    ws.get_opt(message.text(slot))
+}
+
+/// Returns a list of filters with a blank before it. It is empty if there are none, or no room for it.
+pub fn listed<'w>(ws: &'w mut Workspace, list: &[u8]) -> &'w [u8] {
+    let list = list.trim_ascii_start();
+    if list.is_empty() {
+        return b"";
+    }
+    ws.copy_parts(&[b" ", list]).map_or(&[], |text| ws.get(text))
+}
+
+/// Sets a text. Without room for the new text the old one stays, and the workspace records the overflow.
+pub fn assign(place: &mut Text, said: Text) {
+    if said.is_some() {
+        *place = said;
+    }
 }
 
 /// Copies a string from VCL into the workspace. Undefined becomes empty. Returns `NONE` if there is no room.
@@ -67,7 +89,7 @@ impl Task {
 
     pub fn fail(&mut self, text: &str) {
         self.log.put(Tag::VCL_Error, text.as_bytes());
-        self.failed = true;
+        self.run.failed = true;
     }
 
     pub fn alloc(&mut self, bytes: usize) -> Option<&mut [u8]> {

@@ -11,10 +11,10 @@ use crate::task::Task;
 
 pub fn ip(sess: &Sess, var: Var) -> Option<&SocketAddr> {
     let side = match var {
-        Var::ClientIp => &sess.client,
-        Var::ServerIp => &sess.server,
-        Var::RemoteIp => &sess.remote,
-        Var::LocalIp => &sess.local,
+        Var::ClientIp => &sess.ends.client,
+        Var::ServerIp => &sess.ends.server,
+        Var::RemoteIp => &sess.ends.remote,
+        Var::LocalIp => &sess.ends.local,
         _ => return None,
     };
     Some(&side.addr)
@@ -45,15 +45,15 @@ pub fn text(task: &Task, var: Var) -> Option<&[u8]> {
 
 /// Returns the identity that VCL gave the client, else the client's address.
 pub fn identity(task: &Task, said: Text) -> Option<&[u8]> {
-    task.ws.get_opt(said).or_else(|| Some(task.sess.client.ip.as_bytes()))
+    task.ws.get_opt(said).or_else(|| Some(task.sess.ends.client.ip.as_bytes()))
 }
 
 fn timeout_of(sess: &Sess, var: Var) -> Option<&Override> {
     match var {
-        Var::SessTimeoutIdle => Some(&sess.timeout_idle),
-        Var::SessTimeoutLinger => Some(&sess.timeout_linger),
-        Var::SessSendTimeout => Some(&sess.send_timeout),
-        Var::SessIdleSendTimeout => Some(&sess.idle_send_timeout),
+        Var::SessTimeoutIdle => Some(&sess.timeouts.idle),
+        Var::SessTimeoutLinger => Some(&sess.timeouts.linger),
+        Var::SessSendTimeout => Some(&sess.timeouts.send),
+        Var::SessIdleSendTimeout => Some(&sess.timeouts.idle_send),
         _ => None,
     }
 }

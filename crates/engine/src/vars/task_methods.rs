@@ -1,15 +1,15 @@
 //! Methods that the hosts of requests and of fetches share: they pass a call on to the transaction.
 
-/// Expands to these methods in an `impl Host` whose type has the fields `task`, `err_code`, `err_reason` and
-/// `synth_body`. `$body` is the variable for the body that VCL makes.
+/// Expands to these methods in an `impl Host` whose type has the fields `task` and `response`, the latter
+/// with `status`, `reason` and `body`. `$body` is the variable for the body that VCL makes.
 macro_rules! task_methods {
     ($body:path) => {
         fn method(&self) -> Method {
-            self.task.method
+            self.task.run.method
         }
 
         fn now(&self) -> f64 {
-            self.task.now
+            self.task.run.now
         }
 
         fn real_now(&self) -> f64 {
@@ -116,12 +116,12 @@ macro_rules! task_methods {
         }
 
         fn return_status(&mut self, status: i64, reason: Option<&[u8]>) -> HostResult<()> {
-            self.err_code = status as u16;
-            self.err_reason = match reason {
-                None => fixed_text_table::reason_text(self.err_code),
+            self.response.status = status as u16;
+            self.response.reason = match reason {
+                None => fixed_text_table::reason_text(self.response.status),
                 Some(_) => keep(&mut self.task.ws, reason),
             };
-            if self.err_reason.is_none() { Err("Workspace overflow".to_owned()) } else { Ok(()) }
+            if self.response.reason.is_none() { Err("Workspace overflow".to_owned()) } else { Ok(()) }
         }
 
         fn log(&mut self, tag: u8, text: &[u8]) {
@@ -203,9 +203,9 @@ macro_rules! task_methods {
                 return misplaced(var);
             }
             if !append {
-                self.synth_body.clear();
+                self.response.body.clear();
             }
-            self.synth_body.extend_from_slice(content);
+            self.response.body.extend_from_slice(content);
             Ok(())
         }
     };

@@ -13,6 +13,11 @@ use std::path::{Path, PathBuf};
 const MAX_FILE_LINES: usize = 600;
 const MAX_FUNCTION_LINES: usize = 70;
 
+const MAX_FIELDS: usize = 12;
+
+/// Crates whose structs live as long as a request or longer, and are changed by many steps.
+const RUNNING: [&str; 5] = ["deliver", "engine", "net", "sessions", "worker"];
+
 /// Lints of clippy that are switched off, in the workspace's manifest and in the code together.
 const MAX_CLIPPY_EXCEPTIONS: usize = 12;
 
@@ -142,6 +147,17 @@ fn no_function_is_too_long() {
         }
     }
     report("split the function by what it does", &faults);
+}
+
+#[test]
+fn what_lasts_has_few_fields() {
+    let mut faults = Vec::new();
+    for s in sources().iter().filter(|s| RUNNING.contains(&s.krate())) {
+        for found in s.structs().iter().filter(|found| found.fields > MAX_FIELDS) {
+            faults.push(format!("{}: {} has {} fields", at(s, found.line), found.name, found.fields));
+        }
+    }
+    report("make parts with names of the domain", &faults);
 }
 
 #[test]
@@ -447,4 +463,10 @@ fn e() {
     assert_eq!(words(&s.code, "unsafe").count(), 0);
     assert!(!s.product.contains("unwrap"));
     assert_eq!(s.krate(), "x");
+    let s = Source::new(
+        "crates/x/src/lib.rs",
+        "struct A<'a> { b: Vec<(u8, c::D)>, e: fn(u8) -> F, pub g: H }".into(),
+    );
+    let found: Vec<_> = s.structs().into_iter().map(|s| (s.name, s.fields)).collect();
+    assert_eq!(found, [("A".to_owned(), 3)]);
 }

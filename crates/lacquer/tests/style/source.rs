@@ -50,6 +50,45 @@ impl Source {
     }
 }
 
+/// A struct with named fields.
+#[derive(Debug, PartialEq)]
+pub struct Struct {
+    pub name: String,
+    pub line: usize,
+    pub fields: usize,
+}
+
+impl Source {
+    pub fn structs(&self) -> Vec<Struct> {
+        let bytes = self.code.as_bytes();
+        let named = words(&self.code, "struct").filter_map(|at| {
+            let name: String = self.code[at + 6..].trim_start().chars().take_while(|c| is_word(*c)).collect();
+            let open = body_start(bytes, at)?;
+            let body = &self.code[open + 1..matching_brace(bytes, open)];
+            Some(Struct { name, line: line_of(&self.code, at), fields: fields_in(body) })
+        });
+        named.collect()
+    }
+}
+
+/// The number of fields in a struct's body: of colons that stand in no bracket and are not doubled.
+fn fields_in(body: &str) -> usize {
+    let (mut depth, mut fields) = (0, 0);
+    let bytes = body.as_bytes();
+    for (at, &byte) in bytes.iter().enumerate() {
+        match byte {
+            b'(' | b'[' | b'<' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth -= 1,
+            b'>' if at == 0 || bytes[at - 1] != b'-' => depth -= 1,
+            b':' if depth == 0 && bytes.get(at + 1) != Some(&b':') && (at == 0 || bytes[at - 1] != b':') => {
+                fields += 1;
+            }
+            _ => {}
+        }
+    }
+    fields
+}
+
 /// All Rust files of the repository, sorted by path.
 pub fn all(root: &Path) -> Vec<Source> {
     let mut paths = Vec::new();

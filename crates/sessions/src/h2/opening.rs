@@ -4,13 +4,13 @@ use std::rc::Rc;
 
 use lacquer_engine::client::{Req, Start};
 use lacquer_engine::h2::{Conn, Stream};
-use lacquer_engine::{ClientTransport, ReqBody, TransactionSlot};
+use lacquer_engine::{ClientTransport, Logged, ReqBody, TransactionSlot};
 use lacquer_h2::hpack::Decoder;
 use lacquer_h2::request::{Body, Limits, RequestDecoder, RequestHead};
 use lacquer_h2::{Error, Note};
 use lacquer_http::BodyStatus;
 use lacquer_http::h1::Framing;
-use lacquer_shm::{Tag, Vxid};
+use lacquer_shm::Tag;
 use lacquer_sources::clock;
 
 use super::request;
@@ -25,8 +25,8 @@ pub struct Opening {
 /// Logs a record of the protocol's rules, in the transaction that it belongs to.
 fn note(conn: &Conn, req: &mut Req, note: &Note) {
     match note.tag {
-        lacquer_h2::Tag::BogoHeader => req.task.log.put(Tag::BogoHeader, note.text.as_bytes()),
-        lacquer_h2::Tag::LostHeader => req.task.log.put(Tag::LostHeader, note.text.as_bytes()),
+        lacquer_h2::Tag::BogoHeader => req.log(Tag::BogoHeader, note.text.as_bytes()),
+        lacquer_h2::Tag::LostHeader => req.log(Tag::LostHeader, note.text.as_bytes()),
         _ => conn.note(note),
     }
 }
@@ -65,24 +65,19 @@ impl Opening {
             t_req: t_first,
         };
         let req = slot.occupy(|memory| Req::new(start, memory))?;
-        let session = Vxid::client(conn.sess.vxid);
-        let log = &mut req.task.log;
-        log.begin(Vxid::client(services.vxid()));
-        log.link_from(session, "req", "rxreq");
-        log.put_relation(Tag::Begin, "req", session, "rxreq");
-        log.put_timestamp("Start", t_first, t_first, t_first);
-        log.put(Tag::ReqProtocol, b"HTTP/2.0");
-        let decoder = RequestDecoder::begin(hpack, &mut req.task.ws, &mut req.http, &limits(conn));
+        req.begin(t_first);
+        req.log(Tag::ReqProtocol, b"HTTP/2.0");
+        let Logged { message, ws, .. } = req.req_headers();
+        let decoder = RequestDecoder::begin(hpack, ws, message, &limits(conn));
         Some(Opening { stream, slot, decoder, end_stream })
     }
 
     /// Opens the stream of the request that came with the upgrade. That request is complete.
     pub fn first(conn: &Rc<Conn>, req: &mut Req) -> Rc<Stream> {
-        conn.rules.borrow_mut().open_upgraded();
-        let stream = Stream::open(conn, 1, req.task.t_first);
+        conn.conduct.rules.borrow_mut().open_upgraded();
+        let stream = Stream::open(conn, 1, req.first_byte());
         stream.proto.borrow_mut().expect(Body::None);
-        req.tx = ClientTransport::Stream(stream.clone());
-        req.body = ReqBody::new(None, Framing::NONE);
+        req.move_to_stream(stream.clone());
         stream
     }
 
@@ -90,9 +85,10 @@ impl Opening {
     pub fn feed(&mut self, hpack: &mut Decoder, fragment: &[u8], len: u32) -> Result<(), Error> {
         let conn = &self.stream.conn;
         let Some(req) = self.slot.transaction() else { return Ok(()) };
-        req.account.req_header += u64::from(len);
+        req.charge_head(u64::from(len));
         let mut notes = Vec::new();
-        let fed = self.decoder.feed(hpack, fragment, &mut req.task.ws, &mut req.http, &mut |n| notes.push(n));
+        let Logged { message, ws, .. } = req.req_headers();
+        let fed = self.decoder.feed(hpack, fragment, ws, message, &mut |n| notes.push(n));
         for n in &notes {
             note(conn, req, n);
         }
@@ -104,8 +100,8 @@ impl Opening {
         let conn = self.stream.conn.clone();
         let Some(req) = self.slot.transaction() else { return Ok((self.stream, self.slot)) };
         let mut notes = Vec::new();
-        let head =
-            self.decoder.finish(&mut req.task.ws, &mut req.http, self.end_stream, &mut |n| notes.push(n));
+        let Logged { message, ws, .. } = req.req_headers();
+        let head = self.decoder.finish(ws, message, self.end_stream, &mut |n| notes.push(n));
         for n in &notes {
             note(&conn, req, n);
         }
@@ -130,16 +126,12 @@ impl Opening {
 }
 
 fn accept(req: &mut Req, stream: &Rc<Stream>, head: &RequestHead) {
-    let now = clock::real();
-    req.t_request = now;
-    req.task.now = now;
-    req.task.timestamp("Req", now);
+    req.head_complete(clock::real());
     stream.proto.borrow_mut().expect(head.body);
     let framing = match head.body {
         Body::None => Framing::NONE,
         Body::Length(length) => Framing { status: BodyStatus::Length, content_length: length },
         Body::UntilEnd => Framing { status: BodyStatus::Eof, content_length: 0 },
     };
-    req.body = ReqBody::of_stream(stream.clone(), framing);
-    req.task.log.put(Tag::VCL_use, req.task.vcl.name.as_bytes());
+    req.accept(ReqBody::of_stream(stream.clone(), framing));
 }

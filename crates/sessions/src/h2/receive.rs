@@ -51,7 +51,7 @@ pub struct Receiver {
 impl Receiver {
     pub fn new(conn: &Rc<Conn>) -> Receiver {
         Receiver {
-            hpack: Decoder::new(conn.local.header_table_size as usize),
+            hpack: Decoder::new(conn.settings.local.header_table_size as usize),
             conn: conn.clone(),
             block: None,
             now: clock::real(),
@@ -111,7 +111,7 @@ impl Receiver {
     }
 
     fn charge_reset(&self, stream: &Stream) -> Result<(), Error> {
-        let counted = self.conn.resets.borrow_mut().reset(clock::real(), stream.t_first);
+        let counted = self.conn.conduct.resets.borrow_mut().reset(clock::real(), stream.t_first);
         if !counted.map_err(|fault| self.conn.told(&fault))? {
             return Ok(());
         }
@@ -121,7 +121,7 @@ impl Receiver {
     /// Charges a reset to the client's address. Its connections share a budget, so a new connection has no new one.
     fn charge_address(&self) -> Result<(), Error> {
         let (conn, services) = (&self.conn, &self.conn.services);
-        let (table, ip) = (services.addresses(), conn.sess.client.addr.ip());
+        let (table, ip) = (services.addresses(), conn.sess.ends.client.addr.ip());
         if conn.sess.address.charge_reset(table, ip, &services.params()) {
             return Ok(());
         }
@@ -164,7 +164,7 @@ impl Receiver {
         let conn = self.conn.clone();
         let stream = if header.stream == 0 { None } else { Stream::find(&conn, header.stream) };
         let state = self.state_of(header.stream, stream.as_deref());
-        let admit = conn.rules.borrow_mut().admit(&mut header, state, &mut |n| conn.note(&n));
+        let admit = conn.conduct.rules.borrow_mut().admit(&mut header, state, &mut |n| conn.note(&n));
         let admit = admit.map_err(|fault| conn.told(&fault))?;
         if matches!(admit, Admit::Ignore) {
             return Ok(());
@@ -186,7 +186,7 @@ impl Receiver {
             }
             Frame::GoAway { code, .. } => {
                 let error = Error::of_connection(code);
-                conn.goaway.set(true);
+                conn.conduct.has_said_goaway.set(true);
                 conn.log(Tag::Debug, format_args!("GOAWAY {}", error.name()));
                 Err(error)
             }
@@ -229,7 +229,7 @@ impl Receiver {
 
     /// Refuses a stream that the rules allow, and returns its error.
     fn decline(&self) -> Error {
-        self.conn.rules.borrow_mut().close_one();
+        self.conn.conduct.rules.borrow_mut().close_one();
         Error::Stream(Reason::RefusedStream)
     }
 
@@ -313,14 +313,14 @@ impl Receiver {
     /// Charges the whole frame to the connection's window, padding included.
     fn charge_connection(&self, header: &FrameHeader) -> Result<(), Error> {
         let conn = &self.conn;
-        let mut window = conn.recv_window.get();
+        let mut window = conn.windows.receive.get();
         charge_connection(&mut window, header).map_err(|fault| conn.told(&fault))?;
         let params = conn.services.params();
         // Varnish counts a larger initial window of streams as the connection's window, and then sends no update.
-        let spare = conn.local.initial_window_size.saturating_sub(INITIAL_WINDOW);
+        let spare = conn.settings.local.initial_window_size.saturating_sub(INITIAL_WINDOW);
         let low = (params.h2_rx_window_low_water as u32).saturating_sub(spare).max(INITIAL_WINDOW / 2);
         let more = window.refill(low, params.h2_rx_window_increment as u32);
-        conn.recv_window.set(window);
+        conn.windows.receive.set(window);
         if more > 0 {
             conn.queue(|out| frame::window_update(out, 0, more));
         }
@@ -335,7 +335,7 @@ impl Receiver {
             conn.log(Tag::Debug, text);
             return Err(Error::Stream(Reason::InternalError));
         }
-        let room = conn.local.initial_window_size;
+        let room = conn.settings.local.initial_window_size;
         let more = stream.proto.borrow_mut().rescue(stream.held() as usize, room);
         if more > 0 {
             conn.queue(|out| frame::window_update(out, id, more));
@@ -372,9 +372,9 @@ impl Receiver {
     ) -> Result<(), Error> {
         let conn = &self.conn;
         if header.stream == 0 {
-            let mut window = conn.send_window.get();
+            let mut window = conn.windows.send.get();
             let credited = window.credit(increment);
-            conn.send_window.set(window);
+            conn.windows.send.set(window);
             conn.wake_streams();
             return credited;
         }
@@ -390,7 +390,7 @@ impl Receiver {
 /// Applies the settings that the client announces.
 pub fn apply_settings(conn: &Conn, entries: &[u8]) -> Result<(), Error> {
     let unchecked = conn.services.params().debug.has(DebugBits::H2_NOCHECK);
-    let mut remote = conn.remote.get();
+    let mut remote = conn.settings.remote.get();
     for entry in settings::entries(entries) {
         let applied = remote.apply(entry, unchecked);
         conn.note(&applied.note);
@@ -405,7 +405,7 @@ pub fn apply_settings(conn: &Conn, entries: &[u8]) -> Result<(), Error> {
                 }
             });
         }
-        conn.remote.set(remote);
+        conn.settings.remote.set(remote);
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use lacquer_engine::{Services, TransactionSlot};
 use lacquer_h2::{Error, Reason};
 use lacquer_shm::Tag;
 
-use crate::address_limit::{TOO_MANY_REQUESTS, begin_request};
+use crate::address_limit::TOO_MANY_REQUESTS;
 
 /// Starts the request. Most hits are complete when this returns. If many requests wait, it begins only after the frames
 /// at hand were read, because one of them may reset the stream.
@@ -32,10 +32,10 @@ pub fn start(stream: Rc<Stream>, slot: TransactionSlot<Req>, turn: &mut Turn, cx
 async fn run(stream: Rc<Stream>, mut slot: TransactionSlot<Req>) {
     let services = stream.conn.services.clone();
     if let Some(req) = slot.transaction() {
-        let work = (req.task.vxid(), Place::Request);
+        let work = (req.vxid(), Place::Request);
         let fault = lacquer_engine::faults::caught(&services, work, pin!(serve(req))).await;
         if let Err(text) = fault {
-            req.task.log.put(Tag::Error, format!("Fault in this request: {text}").as_bytes());
+            req.log(Tag::Error, format!("Fault in this request: {text}").as_bytes());
         }
         services.counters().client_req.add(1);
     }
@@ -49,7 +49,7 @@ async fn run(stream: Rc<Stream>, mut slot: TransactionSlot<Req>) {
 
 /// Runs the request, unless its address has as many at work as it may.
 async fn serve(req: &mut Req) {
-    if begin_request(req) {
+    if req.is_within_address_limit() {
         return req.run().await;
     }
     Box::pin(async {
@@ -63,13 +63,8 @@ async fn serve(req: &mut Req) {
 /// Ends a request's transaction, whatever its result.
 pub fn finish(services: &Services, mut slot: TransactionSlot<Req>) {
     if let Some(req) = slot.transaction() {
-        req.account.req_body += req.body.take_counted().1;
-        req.charge();
-        req.task.log.end();
-        if req.task.ws.overflowed() {
-            services.counters().ws_client_overflow.add(1);
-        }
-        services.flush_if_due(req.task.t_prev);
+        req.end();
+        services.flush_if_due(req.last_event());
     }
     slot.give(services);
 }

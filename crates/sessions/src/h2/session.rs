@@ -148,7 +148,7 @@ pub async fn serve(arrival: Arrival, upgraded: Option<super::Upgrade>) -> SessCl
         conn,
     };
     let conn = session.conn.clone();
-    conn.queue(|out| frame::write_settings(out, &conn.local));
+    conn.queue(|out| frame::write_settings(out, &conn.settings.local));
     let mut first = upgraded.map(|upgrade| upgrade.slot);
     let error = std::future::poll_fn(|cx| {
         if let Some(slot) = first.take() {
@@ -267,7 +267,9 @@ impl Session {
             self.begun = None;
         }
         match begun {
-            Some(header) if header.len > self.conn.local.max_frame_size => Err(self.receiver.too_long()),
+            Some(header) if header.len > self.conn.settings.local.max_frame_size => {
+                Err(self.receiver.too_long())
+            }
             _ => Ok(()),
         }
     }
@@ -293,7 +295,7 @@ impl Session {
             }
             Awaited::Frame => {
                 self.idle.arm(self.active, self.conn.sess.idle_limit(&params));
-                let asked = self.conn.rules.borrow().highest > 0;
+                let asked = self.conn.conduct.rules.borrow().highest > 0;
                 self.idle.offer(if asked { Idleness::Kept } else { Idleness::Silent });
             }
         }
@@ -309,13 +311,13 @@ impl Session {
             return;
         }
         self.taken = taken;
-        let limit = clock::limit(self.conn.sess.idle_send_timeout.get(params.idle_send_timeout));
+        let limit = clock::limit(self.conn.sess.timeouts.idle_send.get(params.idle_send_timeout));
         self.idle.arm(now, limit.min(self.blocked_left(params)));
     }
 
     /// Returns the seconds left for the client to take all bytes that waited when the socket became full.
     fn blocked_left(&self, params: &Params) -> f64 {
-        let total = clock::limit(self.conn.sess.send_timeout.get(params.send_timeout));
+        let total = clock::limit(self.conn.sess.timeouts.send.get(params.send_timeout));
         self.blocked.map_or(total, |blocked| total - self.idle.now().since(blocked.since))
     }
 
@@ -352,7 +354,7 @@ impl Session {
     fn eof(&mut self) -> Error {
         self.client_is_done = true;
         let frame = if self.buffer.is_empty() { "complete" } else { "partial" };
-        let goaway = u8::from(self.conn.goaway.get());
+        let goaway = u8::from(self.conn.conduct.has_said_goaway.get());
         let text = format_args!("H2: HTC eof (Unexpected end of input) frame={frame} goaway={goaway}");
         self.conn.log(Tag::Debug, text);
         Error::Connection(Reason::NoError)
@@ -362,15 +364,15 @@ impl Session {
     async fn end(&mut self, error: Error) {
         let conn = self.conn.clone();
         self.turn = Turn::default();
-        let tells = !conn.goaway.replace(true) && error.sends_goaway();
+        let tells = !conn.conduct.has_said_goaway.replace(true) && error.sends_goaway();
         if tells {
-            conn.queue(|out| frame::goaway(out, conn.rules.borrow().highest, error.code()));
+            conn.queue(|out| frame::goaway(out, conn.conduct.rules.borrow().highest, error.code()));
         }
         conn.fail(error);
         conn.log(Tag::Debug, format_args!("H2 CLEANUP {}", error.name()));
         Stream::each(&conn, |stream| stream.kill(error));
         self.receiver.abandon();
-        let limit = conn.sess.idle_send_timeout.get(conn.services.params().idle_send_timeout);
+        let limit = conn.sess.timeouts.idle_send.get(conn.services.params().idle_send_timeout);
         let limit = clock::seconds(clock::limit(limit));
         let flushed = std::future::poll_fn(|cx| {
             conn.register(cx);

@@ -26,7 +26,7 @@ pub struct Upgrade {
 /// Returns whether the request asks for HTTP/2.
 #[inline]
 pub fn is_wanted(req: &Req) -> bool {
-    req.http.get(&req.task.ws, UPGRADE).is_some_and(|value| value.eq_ignore_ascii_case(b"h2c"))
+    req.header(UPGRADE).is_some_and(|value| value.eq_ignore_ascii_case(b"h2c"))
 }
 
 /// Sends 101 (Switching Protocols) and waits for the client's preface. Gives the request back on failure.
@@ -35,7 +35,7 @@ pub async fn upgrade(
     mut slot: TransactionSlot<Req>,
 ) -> Result<Upgrade, TransactionSlot<Req>> {
     let Some(req) = slot.transaction() else { return Err(slot) };
-    let params = req.task.params.clone();
+    let params = req.params().clone();
     let conn = Conn::new(arrival.services.clone(), arrival.sess.clone(), arrival.tx.clone(), &params);
     if !take_settings(&conn, req) {
         conn.log(Tag::Debug, format_args!("H2: Bad HTTP-Settings"));
@@ -61,8 +61,8 @@ pub async fn upgrade(
 }
 
 fn take_settings(conn: &Conn, req: &mut Req) -> bool {
-    let Some(value) = req.http.get(&req.task.ws, HTTP2_SETTINGS).map(<[u8]>::to_vec) else { return false };
-    req.task.log.put_fmt(Tag::Debug, format_args!("H2CS {}", String::from_utf8_lossy(&value)));
+    let Some(value) = req.header(HTTP2_SETTINGS).map(<[u8]>::to_vec) else { return false };
+    req.log(Tag::Debug, format!("H2CS {}", String::from_utf8_lossy(&value)).as_bytes());
     settings::from_base64url(&value).is_some_and(|entries| apply_settings(conn, &entries).is_ok())
 }
 

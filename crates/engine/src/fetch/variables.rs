@@ -9,14 +9,15 @@ use lacquer_shm::Tag;
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::{BackendId, HostResult};
 
-use super::client::{assign, listed, start_text};
-use super::{headers, keep, misplaced, object, params, session, shown, storage};
 use crate::fetch::Fetch;
+use crate::vars::{
+    assign, headers, keep, listed, misplaced, object, params, session, shown, start_text, storage,
+};
 
 /// Returns the error for a variable that has no effect any more, because VCL has set the list of filters.
 fn filters_are_fixed(f: &Fetch, var: Var) -> Option<String> {
     let matters = matches!(var, Var::BerespDoEsi | Var::BerespDoGunzip | Var::BerespDoGzip);
-    let fixed = matters && f.filters.is_some();
+    let fixed = matters && f.response.filters.is_some();
     fixed.then(|| format!("beresp.filters are already fixed, {} is undefined", var.name()))
 }
 
@@ -26,50 +27,52 @@ pub fn get_bool(f: &mut Fetch, var: Var) -> bool {
         return false;
     }
     match var {
-        Var::BereqIsBgfetch => f.is_bgfetch,
-        Var::BereqIsHitmiss => f.is_hitmiss,
-        Var::BereqIsHitpass => f.is_hitpass,
-        Var::BereqRetryConnect => f.retry_connect,
-        Var::BereqTrace => f.task.trace,
-        Var::BereqUncacheable | Var::BerespUncacheable => f.uncacheable,
+        Var::BereqIsBgfetch => f.purpose.is_background,
+        Var::BereqIsHitmiss => f.purpose.is_hitmiss,
+        Var::BereqIsHitpass => f.purpose.is_hitpass,
+        Var::BereqRetryConnect => f.request.may_reconnect,
+        Var::BereqTrace => f.task.run.trace,
+        Var::BereqUncacheable | Var::BerespUncacheable => f.response.is_uncacheable,
         Var::BerespDoEsi => f.attempt.do_esi,
-        Var::BerespDoGunzip => f.do_gunzip,
-        Var::BerespDoGzip => f.do_gzip,
+        Var::BerespDoGunzip => f.response.do_gunzip,
+        Var::BerespDoGzip => f.response.do_gzip,
         Var::BerespDoStream => f.attempt.do_stream,
         Var::BerespWas304 => f.attempt.was_304,
-        _ => f.stale.as_ref().is_some_and(|o| object::get_bool(o, var)),
+        _ => f.product.stale.as_ref().is_some_and(|o| object::get_bool(o, var)),
     }
 }
 
 pub fn get_int(f: &Fetch, var: Var) -> i64 {
     match var {
-        Var::BereqRetries => i64::from(f.retries),
+        Var::BereqRetries => i64::from(f.retries.count),
         Var::BereqXid => f.task.vxid().number() as i64,
         Var::SessXid => f.task.sess.vxid as i64,
-        Var::BerespStatus => i64::from(f.beresp.status()),
-        Var::BerespTransitBuffer => i64::try_from(f.transit_buffer).unwrap_or(i64::MAX),
-        Var::ObjStaleHits | Var::ObjStaleStatus => f.stale.as_ref().map_or(0, |o| object::get_int(o, var)),
+        Var::BerespStatus => i64::from(f.response.http.status()),
+        Var::BerespTransitBuffer => i64::try_from(f.product.transit_buffer).unwrap_or(i64::MAX),
+        Var::ObjStaleHits | Var::ObjStaleStatus => {
+            f.product.stale.as_ref().map_or(0, |o| object::get_int(o, var))
+        }
         _ => session::int(&f.task, var).or_else(|| params::int(&f.task.params, var)).unwrap_or(0),
     }
 }
 
 pub fn get_real(f: &Fetch, var: Var) -> f64 {
-    let (p, lifetime, now) = (&f.task.params, f.lifetime, f.task.now);
+    let (p, lifetime, now) = (&f.task.params, f.response.lifetime, f.task.run.now);
     match var {
-        Var::Now => f.task.now,
-        Var::BereqTime => f.task.t_first,
+        Var::Now => f.task.run.now,
+        Var::BereqTime => f.task.times.first,
         Var::BereqBetweenBytesTimeout => {
-            shown(f.attempt.between_bytes_timeout.unwrap_or(p.between_bytes_timeout))
+            shown(f.attempt.timeouts.between_bytes.unwrap_or(p.between_bytes_timeout))
         }
-        Var::BereqConnectTimeout => shown(f.attempt.connect_timeout.unwrap_or(p.connect_timeout)),
-        Var::BereqFirstByteTimeout => shown(f.attempt.first_byte_timeout.unwrap_or(p.first_byte_timeout)),
+        Var::BereqConnectTimeout => shown(f.attempt.timeouts.connect.unwrap_or(p.connect_timeout)),
+        Var::BereqFirstByteTimeout => shown(f.attempt.timeouts.first_byte.unwrap_or(p.first_byte_timeout)),
         Var::BerespAge => lifetime.age(now),
         Var::BerespTtl => lifetime.ttl_left(now),
         Var::BerespGrace => lifetime.grace.max(0.0),
         Var::BerespKeep => lifetime.keep.max(0.0),
-        Var::BerespTime => f.t_resp,
+        Var::BerespTime => f.response.entered,
         Var::ObjStaleAge | Var::ObjStaleGrace | Var::ObjStaleKeep | Var::ObjStaleTime | Var::ObjStaleTtl => {
-            f.stale.as_ref().map_or(0.0, |o| object::get_real(o, var, f.task.now))
+            f.product.stale.as_ref().map_or(0.0, |o| object::get_real(o, var, f.task.run.now))
         }
         _ => params::duration(p, var).unwrap_or(0.0),
     }
@@ -77,21 +80,21 @@ pub fn get_real(f: &Fetch, var: Var) -> f64 {
 
 pub fn get_str(f: &mut Fetch, var: Var) -> Option<&[u8]> {
     match var {
-        Var::ClientIdentity => session::identity(&f.task, f.identity),
-        Var::BereqMethod => start_text(&f.bereq, &f.task.ws, Slot::Method),
-        Var::BereqUrl => start_text(&f.bereq, &f.task.ws, Slot::Url),
-        Var::BereqProto => start_text(&f.bereq, &f.task.ws, Slot::Proto),
-        Var::BereqFilters if f.bereq_filters.is_none() => Some(b""),
-        Var::BereqFilters => f.task.ws.get_opt(f.bereq_filters),
-        Var::BerespProto => start_text(&f.beresp, &f.task.ws, Slot::Proto),
-        Var::BerespReason => start_text(&f.beresp, &f.task.ws, Slot::Reason),
-        Var::BerespFilters if f.filters.is_some() => f.task.ws.get_opt(f.filters),
+        Var::ClientIdentity => session::identity(&f.task, f.request.identity),
+        Var::BereqMethod => start_text(&f.request.http, &f.task.ws, Slot::Method),
+        Var::BereqUrl => start_text(&f.request.http, &f.task.ws, Slot::Url),
+        Var::BereqProto => start_text(&f.request.http, &f.task.ws, Slot::Proto),
+        Var::BereqFilters if f.request.filters.is_none() => Some(b""),
+        Var::BereqFilters => f.task.ws.get_opt(f.request.filters),
+        Var::BerespProto => start_text(&f.response.http, &f.task.ws, Slot::Proto),
+        Var::BerespReason => start_text(&f.response.http, &f.task.ws, Slot::Reason),
+        Var::BerespFilters if f.response.filters.is_some() => f.task.ws.get_opt(f.response.filters),
         Var::BerespFilters => Some(default_filters(f)),
         Var::BerespBackendName => backend_name(f),
         Var::BerespStorageHint => {
             storage::name(f.task.services.stevedores(), get_stevedore(f, Var::BerespStorage))
         }
-        Var::ObjStaleProto | Var::ObjStaleReason => match &f.stale {
+        Var::ObjStaleProto | Var::ObjStaleReason => match &f.product.stale {
             Some(object) => object::get_str(object, var, &mut f.task.ws),
             None => None,
         },
@@ -101,7 +104,7 @@ pub fn get_str(f: &mut Fetch, var: Var) -> Option<&[u8]> {
 
 /// Returns the list of filters that the response would get now. Varnish begins it with a blank.
 fn default_filters(f: &mut Fetch) -> &[u8] {
-    let framing = f.origin.as_ref().map(|origin| origin.framing);
+    let framing = f.exchange.connection.as_ref().map(|origin| origin.reply.framing);
     let has_body = framing.is_some_and(|framing| framing.status != BodyStatus::None);
     let list = if has_body { f.filter_list() } else { Cow::default() };
     listed(&mut f.task.ws, &list)
@@ -110,27 +113,27 @@ fn default_filters(f: &mut Fetch) -> &[u8] {
 /// Returns the name of the backend. Directors and their names live as long as the VCL.
 fn backend_name(f: &Fetch) -> Option<&[u8]> {
     let directors = &f.task.vcl.loaded.instance().directors;
-    directors.get(f.backend_resp).map(|cell| cell.director.name().as_bytes())
+    directors.get(f.response.backend).map(|cell| cell.director.name().as_bytes())
 }
 
 /// Returns `beresp.backend.ip`, the address that the connection leads to.
 pub fn get_ip(f: &Fetch, var: Var) -> Option<&SocketAddr> {
     match var {
-        Var::BerespBackendIp => f.origin.as_ref().and(f.origin_addr.as_ref()),
+        Var::BerespBackendIp => f.exchange.connection.as_ref().and(f.exchange.address.as_ref()),
         _ => session::ip(&f.task.sess, var),
     }
 }
 
 pub fn get_backend(f: &Fetch, var: Var) -> BackendId {
     match var {
-        Var::BereqBackend => f.backend,
-        Var::BerespBackend => f.backend_resp,
+        Var::BereqBackend => f.exchange.backend,
+        Var::BerespBackend => f.response.backend,
         _ => BackendId::NONE,
     }
 }
 
 pub fn get_stevedore(f: &Fetch, var: Var) -> u32 {
-    match (var, &f.stale) {
+    match (var, &f.product.stale) {
         (Var::BerespStorage, _) => f.attempt.storage.map_or(0, |index| index + 1),
         (Var::ObjStaleStorage, Some(object)) => object::storage(object),
         _ => 0,
@@ -142,17 +145,17 @@ pub fn set_bool(f: &mut Fetch, var: Var, value: bool) -> HostResult<()> {
         return Err(fault);
     }
     match var {
-        Var::BereqRetryConnect => f.retry_connect = value,
-        Var::BereqTrace => f.task.trace = value,
+        Var::BereqRetryConnect => f.request.may_reconnect = value,
+        Var::BereqTrace => f.task.run.trace = value,
         Var::BerespDoEsi => f.attempt.do_esi = value,
-        Var::BerespDoGunzip => f.do_gunzip = value,
-        Var::BerespDoGzip => f.do_gzip = value,
+        Var::BerespDoGunzip => f.response.do_gunzip = value,
+        Var::BerespDoGzip => f.response.do_gzip = value,
         Var::BerespDoStream => f.attempt.do_stream = value,
         Var::BerespUncacheable => {
-            if f.uncacheable && !value {
+            if f.response.is_uncacheable && !value {
                 f.task.log.put(Tag::VCL_Error, b"Ignoring attempt to reset beresp.uncacheable");
             }
-            f.uncacheable |= value;
+            f.response.is_uncacheable |= value;
             log_lifetime(f);
         }
         _ => return misplaced(var),
@@ -162,12 +165,12 @@ pub fn set_bool(f: &mut Fetch, var: Var, value: bool) -> HostResult<()> {
 
 pub fn set_real(f: &mut Fetch, var: Var, value: f64) -> HostResult<()> {
     match var {
-        Var::BereqBetweenBytesTimeout => f.attempt.between_bytes_timeout = Some(value),
-        Var::BereqConnectTimeout => f.attempt.connect_timeout = Some(value),
-        Var::BereqFirstByteTimeout => f.attempt.first_byte_timeout = Some(value),
-        Var::BerespTtl => f.lifetime.set_ttl(value, f.task.now),
-        Var::BerespGrace => f.lifetime.set_grace(value),
-        Var::BerespKeep => f.lifetime.set_keep(value),
+        Var::BereqBetweenBytesTimeout => f.attempt.timeouts.between_bytes = Some(value),
+        Var::BereqConnectTimeout => f.attempt.timeouts.connect = Some(value),
+        Var::BereqFirstByteTimeout => f.attempt.timeouts.first_byte = Some(value),
+        Var::BerespTtl => f.response.lifetime.set_ttl(value, f.task.run.now),
+        Var::BerespGrace => f.response.lifetime.set_grace(value),
+        Var::BerespKeep => f.response.lifetime.set_keep(value),
         _ => return misplaced(var),
     }
     if matches!(var, Var::BerespTtl | Var::BerespGrace | Var::BerespKeep) {
@@ -178,34 +181,34 @@ pub fn set_real(f: &mut Fetch, var: Var, value: f64) -> HostResult<()> {
 
 /// Logs the lifetime of the object as VCL has left it.
 fn log_lifetime(f: &mut Fetch) {
-    let cacheable = if f.uncacheable { "uncacheable" } else { "cacheable" };
-    let Lifetime { ttl, grace, keep, origin } = f.lifetime;
+    let cacheable = if f.response.is_uncacheable { "uncacheable" } else { "cacheable" };
+    let Lifetime { ttl, grace, keep, origin } = f.response.lifetime;
     let text = format_args!("VCL {ttl:.0} {grace:.0} {keep:.0} {origin:.0} {cacheable}");
     f.task.log.put_fmt(Tag::TTL, text);
 }
 
 /// Carries out `return (pass(duration))`: requests for this object are passed for so long.
 pub fn pass_for(f: &mut Fetch, seconds: f64) {
-    f.lifetime = f.lifetime.of_pass(seconds);
-    let origin = f.lifetime.origin;
+    f.response.lifetime = f.response.lifetime.of_pass(seconds);
+    let origin = f.response.lifetime.origin;
     f.task.log.put_fmt(Tag::TTL, format_args!("HFP {seconds:.0} 0 0 {origin:.0} uncacheable"));
 }
 
 /// Sets the lifetime by the headers again, without VCL's changes.
 pub fn rfc_ttl(f: &mut Fetch) {
-    let now = f.t_resp;
+    let now = f.response.entered;
     let fresh = f.set_lifetimes(now);
     f.log_lifetimes(now, &fresh);
 }
 
 pub fn unset(f: &mut Fetch, var: Var) -> HostResult<()> {
     match var {
-        Var::BereqBetweenBytesTimeout => f.attempt.between_bytes_timeout = None,
-        Var::BereqConnectTimeout => f.attempt.connect_timeout = None,
-        Var::BereqFirstByteTimeout => f.attempt.first_byte_timeout = None,
+        Var::BereqBetweenBytesTimeout => f.attempt.timeouts.between_bytes = None,
+        Var::BereqConnectTimeout => f.attempt.timeouts.connect = None,
+        Var::BereqFirstByteTimeout => f.attempt.timeouts.first_byte = None,
         Var::BereqBody => {
             f.bereq_headers().unset(lacquer_http::header_table::CONTENT_LENGTH);
-            f.cached_body = None;
+            f.request.cached_body = None;
             f.release_request();
         }
         _ => return misplaced(var),
@@ -222,12 +225,12 @@ pub fn set_str(f: &mut Fetch, var: Var, value: Option<&[u8]>) -> HostResult<()> 
         Var::BerespReason => headers::set_start(&mut f.beresp_headers(), Slot::Reason, var, value),
         Var::BereqFilters => {
             let said = keep(&mut f.task.ws, value);
-            assign(&mut f.bereq_filters, said);
+            assign(&mut f.request.filters, said);
             Ok(())
         }
         Var::BerespFilters => {
             let said = keep(&mut f.task.ws, value);
-            assign(&mut f.filters, said);
+            assign(&mut f.response.filters, said);
             Ok(())
         }
         // A name of no storage has no effect.
