@@ -203,17 +203,22 @@ impl<S: Sink> EsiInclude<S> {
         self.pipeline.check()
     }
 
-    /// Prepares the include for the body. Returns false if the body cannot be included.
+    /// Prepares the include for the body. Returns false if the body cannot be included, in which case the include has
+    /// failed.
     pub async fn fit(&mut self, object: Option<&Object>, gzipped: bool, has_esi: bool) -> bool {
         self.mode = match object {
             Some(object) if self.is_gzip && gzipped && !has_esi => {
                 // Half a body in the middle of a stream would break it, so the whole must be there. The fetch
                 // must not wait for this reader.
                 object.stored().delivered(u64::MAX, false);
-                if object.end().await == BodyState::Failed {
+                let is_whole = object.end().await != BodyState::Failed;
+                let marks = if is_whole { Box::pin(self.scan(object)).await } else { None };
+                let Some(marks) = marks else {
+                    if self.failure.is_none() {
+                        self.fail();
+                    }
                     return false;
-                }
-                let Some(marks) = Box::pin(self.scan(object)).await else { return false };
+                };
                 Mode::Strip(Strip::new(marks))
             }
             _ if self.is_gzip && !gzipped => Mode::Wrap,

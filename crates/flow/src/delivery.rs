@@ -15,6 +15,8 @@ pub struct Facts {
     pub length: Option<u64>,
     /// The response is not for the cache: it came from the origin for this request.
     pub is_uncacheable: bool,
+    /// Filters or includes change the body.
+    pub is_changed: bool,
 }
 
 /// The treatment of `Content-Length`.
@@ -40,13 +42,13 @@ impl Facts {
     }
 
     /// Decides about `Content-Length`. A response to HEAD that was passed keeps the origin's, because the length of the
-    /// body is not known here.
+    /// body is not known here, unless the body would be changed on its way.
     #[inline]
     pub fn length_field(self) -> LengthField {
         if is_bodyless(self.status) {
             LengthField::Remove
         } else if self.announced.is_some() && self.announced == self.length
-            || self.is_head && self.is_uncacheable
+            || self.is_head && self.is_uncacheable && !self.is_changed
         {
             LengthField::Keep
         } else {
@@ -169,14 +171,23 @@ mod tests {
             ((404, GET, None, Some(9)), true, Set(9)),
         ];
         for ((status, is_head, announced, length), sends_body, field) in table {
-            let facts = Facts { status, is_head, announced, length, is_uncacheable: false };
+            let facts =
+                Facts { status, is_head, announced, length, is_uncacheable: false, is_changed: false };
             assert_eq!((facts.sends_body(), facts.length_field()), (sends_body, field), "{facts:?}");
         }
-        let passed =
-            Facts { status: 200, is_head: true, announced: Some(9), length: Some(0), is_uncacheable: true };
+        let passed = Facts {
+            status: 200,
+            is_head: true,
+            announced: Some(9),
+            length: Some(0),
+            is_uncacheable: true,
+            is_changed: false,
+        };
         assert_eq!(passed.length_field(), Keep, "the origin's answer to HEAD");
         assert_eq!(Facts { announced: None, ..passed }.length_field(), Keep);
         assert_eq!(Facts { is_head: false, ..passed }.length_field(), Set(0));
+        let unpacked = Facts { length: None, is_changed: true, ..passed };
+        assert_eq!(unpacked.length_field(), Remove, "a length that no body has");
         assert_eq!(stored_length(true, 7, Some(9)), Some(7));
         assert_eq!(stored_length(false, 7, Some(9)), Some(9), "still being fetched");
     }

@@ -349,6 +349,12 @@ impl Peer {
         self.0.lock().reset();
     }
 
+    /// Returns whether the engine has closed its end.
+    pub fn is_closed(&self) -> bool {
+        let state = self.0.lock();
+        state.to_engine.is_unread || state.is_reset
+    }
+
     pub fn set_limits(&self, limits: Limits) {
         let mut state = self.0.lock();
         state.limits = limits;

@@ -1,68 +1,106 @@
-//! Chooses what clients ask for, and judges what they get, whatever the protocol.
+//! Chooses what clients ask for, and passes on what they get, whatever the protocol.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::rc::Rc;
 
 use lacquer_sources::clock;
 
+use crate::asked::{Asked, Condition, Key, Range};
 use crate::http::{Broken, Head};
-use crate::ledger::{Got, Key, Ledger};
+use crate::ledger::{Got, Ledger, last_modified};
 use crate::page;
+use crate::site;
 use crate::wire::{Chance, below, one_of, percent};
 
 const VARIANTS: u64 = 3;
 
-#[derive(Clone)]
 pub struct Asker {
     pub chance: Chance,
     pub ledger: Rc<RefCell<Ledger>>,
     /// The number of pages of each kind.
     pub pages: u64,
-}
-
-/// A request.
-pub struct Asked {
-    pub key: Key,
-    pub method: &'static str,
-    pub fields: Vec<(&'static str, String)>,
-    pub body: Vec<u8>,
-    at: f64,
-    number: u64,
+    /// The client's address, as the engine should see it.
+    pub address: IpAddr,
+    /// The responses that the client has got, by page.
+    pub known: RefCell<BTreeMap<Key, usize>>,
 }
 
 impl Asker {
     pub fn choose(&self) -> Asked {
         let chance = &self.chance;
-        let kind = one_of(chance, &["/p/", "/p/", "/p/", "/p/", "/calm/", "/calm/", "/pass/"]);
-        let path = format!("{kind}{}", below(chance, self.pages));
-        let variant = if kind == "/pass/" { 0 } else { below(chance, VARIANTS) };
-        let method = match (kind, below(chance, 100)) {
-            ("/pass/", 0..40) => "POST",
-            (_, 0..10) => "HEAD",
-            ("/p/", 10..15) => "PURGE",
+        let key = Key { path: site::any(chance, self.pages), variant: below(chance, VARIANTS) };
+        let method = match below(chance, 100) {
+            0..40 if site::is_passed(&key.path) => "POST",
+            0..10 => "HEAD",
+            10..15 if site::is_changing(&key.path) => "PURGE",
             _ => "GET",
         };
         let number = self.ledger.borrow_mut().request();
-        let mut fields = vec![("x-variant", variant.to_string()), ("x-request", number.to_string())];
-        if method == "GET" && percent(chance, 10) {
-            let from = below(chance, 2000);
-            fields.push(("range", format!("bytes={from}-{}", from + below(chance, 5000))));
+        let mut asked = Asked {
+            fields: vec![("x-variant", key.variant.to_string()), ("x-request", number.to_string())],
+            key,
+            method,
+            body: Vec::new(),
+            upload: None,
+            at: clock::real(),
+            number,
+            accepts_gzip: percent(chance, 40),
+            range: None,
+            if_range: None,
+            condition: None,
+        };
+        if asked.accepts_gzip {
+            asked.fields.push(("accept-encoding", one_of(chance, &["gzip", "gzip, br"]).to_owned()));
         }
-        let mut body = Vec::new();
-        if method == "POST" {
-            let longest = one_of(chance, &[1, 3000, 200_000]);
-            body = page::body(number as usize, below(chance, longest) as usize);
-            let upload = self.ledger.borrow_mut().upload(body.clone());
-            fields.push(("x-upload", upload.to_string()));
+        match method {
+            "POST" => self.add_upload(&mut asked),
+            "GET" | "HEAD" => self.add_conditions(&mut asked),
+            _ => {}
         }
-        Asked { key: Key { path, variant }, method, fields, body, at: clock::real(), number }
+        asked
     }
 
-    /// Records the body of a response as far as it has come.
-    pub fn saw(&self, head: &Head, body: &[u8]) {
-        if range_of(head).is_none_or(|(from, _)| from == 0) {
-            self.ledger.borrow_mut().saw(body);
+    fn add_upload(&self, asked: &mut Asked) {
+        let longest = one_of(&self.chance, &[1, 3000, 200_000]);
+        asked.body = page::body(asked.number as usize, below(&self.chance, longest) as usize);
+        let upload = self.ledger.borrow_mut().upload(asked.body.clone());
+        asked.fields.push(("x-upload", upload.to_string()));
+        asked.upload = Some(upload);
+    }
+
+    fn add_conditions(&self, asked: &mut Asked) {
+        let chance = &self.chance;
+        let known = self.known.borrow().get(&asked.key).copied();
+        let has_range = asked.method == "GET" && !site::is_composed(&asked.key.path) && percent(chance, 12);
+        if has_range {
+            let (from, to) = (below(chance, 2000) as usize, below(chance, 5000) as usize);
+            let range =
+                one_of(chance, &[Range::Between(from, from + to), Range::From(from), Range::Last(to)]);
+            asked.fields.push(("range", range.text()));
+            asked.range = Some(range);
         }
+        let Some(known) = known.filter(|_| percent(chance, 30)) else { return };
+        let by_tag = percent(chance, 60);
+        let value = if by_tag { format!("\"{known}\"") } else { last_modified(known) };
+        let name = match (has_range, by_tag) {
+            (true, _) => "if-range",
+            (false, true) => "if-none-match",
+            (false, false) => "if-modified-since",
+        };
+        asked.fields.push((name, value));
+        if has_range {
+            asked.if_range = Some(known);
+        } else {
+            let condition = if by_tag { Condition::NoneMatch } else { Condition::ModifiedSince };
+            asked.condition = Some(condition(known));
+        }
+    }
+
+    /// Records the head of a response.
+    pub fn saw(&self, head: &Head) {
+        self.ledger.borrow_mut().saw(head);
     }
 
     /// Checks a complete response.
@@ -74,26 +112,19 @@ impl Asker {
             let why = format!("the response to {:?} for request {}", head.get("x-request"), asked.number);
             return Err(Broken::Malformed(why));
         }
-        let is_head = asked.method == "HEAD";
-        let range = range_of(head);
-        let whole = match range {
-            Some((_, whole)) => whole,
-            None if is_head => head.number("content-length"),
-            None => Some(body.len()),
-        };
-        let (key, from) = (&asked.key, range.map_or(0, |(from, _)| from));
+        if head.get("x-client") != Some(&self.address.to_string()) {
+            let why = format!("a response to {:?}, not to {}", head.get("x-client"), self.address);
+            return Err(Broken::Malformed(why));
+        }
         let mut ledger = self.ledger.borrow_mut();
         if asked.method == "PURGE" {
-            ledger.invalidated(&key.path, asked.at);
-        } else {
-            ledger.check(&Got { key, asked: asked.at, status, body, from, whole, is_head });
+            ledger.invalidated(&asked.key.path, asked.at);
+            return Ok(());
+        }
+        ledger.check(&Got { asked, status, head, body });
+        if let Some(response) = head.response().filter(|_| status == 200) {
+            self.known.borrow_mut().insert(asked.key.clone(), response);
         }
         Ok(())
     }
-}
-
-/// Returns the first byte's place, and the whole length if it is known.
-fn range_of(head: &Head) -> Option<(usize, Option<usize>)> {
-    let (part, whole) = head.get("content-range")?.strip_prefix("bytes ")?.split_once('/')?;
-    Some((part.split('-').next()?.parse().ok()?, whole.parse().ok()))
 }

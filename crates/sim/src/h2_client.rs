@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
-use std::io;
 use std::pin::pin;
 use std::task::Poll;
 
@@ -13,7 +12,8 @@ use lacquer_h2::settings;
 use lacquer_net::memory::Peer;
 use tokio::time::timeout;
 
-use crate::asker::{Asked, Asker};
+use crate::asked::Asked;
+use crate::asker::Asker;
 use crate::client::PATIENCE;
 use crate::http::{Broken, Head};
 use crate::wire::{self, Chance, Incoming, below, one_of, percent};
@@ -191,7 +191,7 @@ impl Connection {
         let id = header.stream;
         match frame {
             Frame::Data { data, end_stream } => {
-                self.data(id, data, asker);
+                self.data(id, data);
                 if header.len > 0 {
                     self.give_back(id, header.len, asker);
                 }
@@ -235,12 +235,9 @@ impl Connection {
         push(&mut self.out, Kind::Settings, flag::ACK, 0, &[]);
     }
 
-    fn data(&mut self, id: u32, data: &[u8], asker: &Asker) {
+    fn data(&mut self, id: u32, data: &[u8]) {
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.body.extend(data);
-            if let Some(head) = &stream.head {
-                asker.saw(head, &stream.body);
-            }
         }
     }
 
@@ -264,6 +261,7 @@ impl Connection {
         }
         let head = self.decode()?;
         if let Some(stream) = self.streams.get_mut(&id) {
+            asker.saw(&head);
             stream.head.get_or_insert(head);
         }
         if self.ends_stream { self.finish(id, asker) } else { Ok(()) }
@@ -299,15 +297,10 @@ impl Connection {
             push(&mut self.out, Kind::RstStream, 0, id, &u32::to_be_bytes(0));
         }
         let announced = head.number("content-length");
-        if stream.asked.method != "HEAD" && announced.is_some_and(|length| length != stream.body.len()) {
+        let has_body = !stream.asked.is_head() && head.status() != Some(304);
+        if has_body && announced.is_some_and(|length| length != stream.body.len()) {
             return Err(malformed(format!("{} bytes of {announced:?}", stream.body.len())));
         }
         asker.judge(&stream.asked, &head, &stream.body)
-    }
-}
-
-impl From<Broken> for io::Error {
-    fn from(_: Broken) -> io::Error {
-        io::ErrorKind::Other.into()
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 
 use lacquer_net::memory::Peer;
 
+use crate::page;
 use crate::wire::{Chance, Incoming};
 
 /// The head of a request or response.
@@ -60,6 +61,18 @@ impl Head {
         self.get(name)?.parse().ok()
     }
 
+    /// Returns the number of the response whose tag this has.
+    pub fn response(&self) -> Option<usize> {
+        page::response_of_tag(self.get("etag")?)
+    }
+
+    /// Returns the places of the first and last byte, and the whole length if it is known.
+    pub fn content_range(&self) -> Option<(usize, usize, Option<usize>)> {
+        let (part, whole) = self.get("content-range")?.strip_prefix("bytes ")?.split_once('/')?;
+        let (from, to) = part.split_once('-')?;
+        Some((from.parse().ok()?, to.parse().ok()?, whole.parse().ok()))
+    }
+
     /// Returns a word of the first line.
     pub fn word(&self, at: usize) -> &str {
         self.start.split(' ').nth(at).unwrap_or_default()
@@ -81,14 +94,8 @@ pub async fn head(from: &mut Incoming, peer: &Peer, chance: &Chance) -> Result<O
     }
 }
 
-/// Reads a body with a length or in chunks. `saw` is called with the bytes so far.
-pub async fn body(
-    head: &Head,
-    from: &mut Incoming,
-    peer: &Peer,
-    chance: &Chance,
-    mut saw: impl FnMut(&[u8]),
-) -> Result<Vec<u8>, Broken> {
+/// Reads a body with a length or in chunks.
+pub async fn body(head: &Head, from: &mut Incoming, peer: &Peer, chance: &Chance) -> Result<Vec<u8>, Broken> {
     let mut all = Vec::new();
     if head.get("transfer-encoding") == Some("chunked") {
         loop {
@@ -99,7 +106,6 @@ pub async fn body(
             let begun = all.len();
             while all.len() < begun + size {
                 some(from, peer, chance, begun + size - all.len(), &mut all).await?;
-                saw(&all);
             }
             if !self::line(from, peer, chance).await?.is_empty() {
                 return malformed("a chunk that is longer than it says");
@@ -112,7 +118,6 @@ pub async fn body(
     let length = head.number("content-length").unwrap_or(0);
     while all.len() < length {
         some(from, peer, chance, length - all.len(), &mut all).await?;
-        saw(&all);
     }
     Ok(all)
 }

@@ -5,6 +5,7 @@
 //! with the same seed.
 #![forbid(unsafe_code)]
 
+mod asked;
 mod asker;
 mod client;
 mod h2_client;
@@ -12,8 +13,14 @@ mod http;
 pub mod ledger;
 mod operator;
 mod origin;
+mod packing;
 mod page;
 mod panics;
+mod pipe;
+mod proxy;
+mod site;
+mod upload;
+mod vcl;
 mod wire;
 mod world;
 

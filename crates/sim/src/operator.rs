@@ -10,24 +10,28 @@ use lacquer_worker::simulated::Engine;
 use tokio::time::sleep;
 
 use crate::ledger::Ledger;
+use crate::site;
+use crate::vcl::Program;
 use crate::wire::{Chance, below, one_of};
 
 pub struct Operator {
     pub chance: Chance,
     pub ledger: Rc<RefCell<Ledger>>,
     pub engine: Rc<Engine>,
-    /// Compiled programs.
-    pub programs: Rc<[Vec<u8>]>,
+    pub programs: [Program; 2],
+    /// The VCL is changed now and then.
+    pub changes_vcl: bool,
     pub pages: u64,
 }
 
 impl Operator {
     /// Loads a program and uses it for new requests.
     pub fn load(&self, name: &str, program: usize) -> Result<(), String> {
-        let program = self.programs[program].clone();
+        let program = self.programs[program].compiled()?;
         let name = name.to_owned();
         let load = Request::LoadVcl { name: name.clone(), program, state: VclState::Auto, warm: true };
         self.engine.carry_out(load)?;
+        self.ledger.borrow_mut().loaded(&name);
         self.engine.carry_out(Request::UseVcl { name }).map(drop)
     }
 
@@ -36,7 +40,7 @@ impl Operator {
         let mut now = "vcl0".to_owned();
         for number in 1.. {
             sleep(Duration::from_millis(below(&self.chance, 4000))).await;
-            if below(&self.chance, 4) > 0 {
+            if !self.changes_vcl || below(&self.chance, 6) > 0 {
                 self.ban();
                 continue;
             }
@@ -58,7 +62,7 @@ impl Operator {
     }
 
     fn ban(&self) {
-        let path = format!("/p/{}", below(&self.chance, self.pages));
+        let path = site::changing(&self.chance, self.pages);
         let field = one_of(&self.chance, &["req.url", "obj.http.X-Path"]);
         let argv = ["ban", field, "==", &path].map(str::to_owned).to_vec();
         let asked = clock::real();

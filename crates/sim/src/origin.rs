@@ -1,16 +1,22 @@
-//! Simulated origins: most responses are as they should be, some are late, cut short, too long, or no responses.
+//! Simulated origins: most responses are as they should be, some are late, damaged, cut short, too long, or no responses.
 
 use std::cell::RefCell;
+use std::fmt::Write as _;
 use std::io;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use lacquer_net::memory::{self, Dialed, Peer};
+use lacquer_sources::clock;
 use rustix::io::Errno;
 
+use crate::asked::Key;
 use crate::http::{self, Broken, Head};
-use crate::ledger::{Key, Ledger};
+use crate::ledger::{Ledger, Sent, last_modified};
+use crate::packing;
 use crate::page::{self, SHORTEST};
+use crate::pipe;
+use crate::site;
 use crate::wire::{self, Chance, Incoming, below, one_of, pause, percent};
 
 #[derive(Clone)]
@@ -20,6 +26,13 @@ pub struct Origin {
     /// The share of responses that are faulty, in percent.
     pub faulty: u64,
     pub longest: usize,
+    pub pages: u64,
+    /// When it fails its probes, from and to, in seconds since the epoch.
+    pub sick: Rc<[(f64, f64)]>,
+    /// The number of requests that it allows at once.
+    pub most_at_once: Option<usize>,
+    /// The connections with requests that it responds to.
+    pub busy: Rc<RefCell<Vec<Weak<Peer>>>>,
 }
 
 /// A fault of a response.
@@ -38,10 +51,23 @@ enum Fault {
     /// The body stops for longer than anybody waits.
     Stall,
     Garbage,
+    /// The body is packed, and a bit of it is wrong.
+    Damage,
+    /// The body is packed, and ends early without an end of the connection.
+    Shortened,
 }
 
-const FAULTS: [Fault; 7] =
-    [Fault::Nothing, Fault::Cut, Fault::Reset, Fault::Surplus, Fault::Silence, Fault::Stall, Fault::Garbage];
+const FAULTS: [Fault; 9] = [
+    Fault::Nothing,
+    Fault::Cut,
+    Fault::Reset,
+    Fault::Surplus,
+    Fault::Silence,
+    Fault::Stall,
+    Fault::Garbage,
+    Fault::Damage,
+    Fault::Shortened,
+];
 
 /// Longer than any timeout of the engine.
 const FOR_EVER: Duration = Duration::from_secs(1000);
@@ -63,32 +89,73 @@ impl Origin {
         let origin = self.clone();
         tokio::task::spawn_local(async move {
             // An error means that the engine has closed the connection.
-            let _ = origin.serve(peer).await;
+            let _ = origin.serve(Rc::new(peer)).await;
         });
         Dialed { after, outcome: Ok(stream) }
     }
 
-    async fn serve(&self, peer: Peer) -> Result<(), Broken> {
+    async fn serve(&self, peer: Rc<Peer>) -> Result<(), Broken> {
         let chance = &self.chance;
         let mut incoming = Incoming { slowness: one_of(chance, &[0, 0, 0, 3]), ..Incoming::default() };
         for _ in 0..=below(chance, 50) {
             let Some(head) = http::head(&mut incoming, &peer, chance).await? else { return Ok(()) };
-            let body = http::body(&head, &mut incoming, &peer, chance, |_| ()).await?;
+            if head.word(1) == "/probe" {
+                return Ok(self.answer_probe(&peer).await?);
+            }
+            if let Some(since) = self.sick_since() {
+                self.ledger.borrow_mut().check_health(head.word(1), since);
+            }
+            if head.word(1).starts_with("/pipe/") {
+                let leaves = percent(chance, self.faulty);
+                return pipe::of_origin(&head, &peer, &mut incoming, (chance, &self.ledger), leaves).await;
+            }
+            self.check_busy(&peer);
+            let body = http::body(&head, &mut incoming, &peer, chance).await?;
             if let Some(upload) = head.number("x-upload") {
                 self.ledger.borrow_mut().check_upload(upload, &body);
             }
-            if !self.respond(&head, &peer).await? {
+            let stays = self.respond(&head, &peer).await;
+            self.is_done(&peer);
+            if !stays? {
                 return Ok(());
             }
         }
         Ok(())
     }
 
+    /// Returns since when the origin fails its probes.
+    fn sick_since(&self) -> Option<f64> {
+        let now = clock::real();
+        self.sick.iter().find(|(from, to)| (*from..*to).contains(&now)).map(|(from, _)| *from)
+    }
+
+    async fn answer_probe(&self, peer: &Peer) -> io::Result<()> {
+        if self.sick_since().is_none() {
+            return wire::write(peer, b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", &self.chance).await;
+        }
+        match below(&self.chance, 3) {
+            0 => tokio::time::sleep(FOR_EVER).await,
+            1 => peer.write_all(b"HTTP/1.1 503 Sick\r\nConnection: close\r\n\r\n").await?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Records that a connection has a request, and checks that there are not too many.
+    fn check_busy(&self, peer: &Rc<Peer>) {
+        let mut busy = self.busy.borrow_mut();
+        busy.push(Rc::downgrade(peer));
+        busy.retain(|peer| peer.upgrade().is_some_and(|peer| !peer.is_closed()));
+        if self.most_at_once.is_some_and(|most| busy.len() > most) {
+            self.ledger.borrow_mut().fault(&format!("an origin gets {} requests at once", busy.len()));
+        }
+    }
+
     /// Returns whether the connection stays open.
     async fn respond(&self, request: &Head, peer: &Peer) -> io::Result<bool> {
         let chance = &self.chance;
         let path = request.word(1);
-        let is_calm = path.starts_with("/calm/");
+        let is_calm = site::is_calm(path);
         let fault = (!is_calm && percent(chance, self.faulty)).then(|| one_of(chance, &FAULTS));
         match fault {
             Some(Fault::Nothing) => return Ok(false),
@@ -101,65 +168,95 @@ impl Origin {
         }
         let longest = one_of(chance, &[1, 10, 300]);
         pause(chance, longest).await;
-        let known = request.get("if-none-match");
+        let key = Key { path: path.to_owned(), variant: request.number("x-variant").unwrap_or(0) as u64 };
+        let max_age = if is_calm { 3600 } else { one_of(chance, &[0, 1, 5, 60]) };
+        let freshness = format!("Cache-Control: max-age={max_age}\r\nVary: X-Variant\r\n");
+        let known = request.get("if-none-match").and_then(page::response_of_tag);
         if let Some(known) = known.filter(|_| percent(chance, 60)) {
-            let head =
-                format!("HTTP/1.1 304 Not Modified\r\nETag: {known}\r\n{}\r\n", self.freshness(is_calm));
+            self.ledger.borrow_mut().confirm(&key, known, f64::from(max_age));
+            let head = format!("HTTP/1.1 304 Not Modified\r\nETag: \"{known}\"\r\n{freshness}\r\n");
             wire::write(peer, head.as_bytes(), chance).await?;
             return Ok(true);
         }
-        self.page(request, peer, fault, is_calm).await
+        self.page(request, peer, (fault, key, f64::from(max_age), freshness)).await
     }
 
-    fn freshness(&self, is_calm: bool) -> String {
-        let seconds = if is_calm { 3600 } else { one_of(&self.chance, &[0, 1, 5, 60]) };
-        format!("Cache-Control: max-age={seconds}\r\nVary: X-Variant\r\n")
+    /// Makes a response and records it. Returns its number, and its body as it is sent.
+    fn make(&self, request: &Head, key: Key, max_age: f64, fault: Option<Fault>) -> (usize, Sent, Vec<u8>) {
+        let chance = &self.chance;
+        let length = SHORTEST + below(chance, one_of(chance, &[1, 100, 5000, self.longest as u64])) as usize;
+        let accepts = request.get("accept-encoding").is_some_and(|accepted| accepted.contains("gzip"));
+        let spoils_gzip = matches!(fault, Some(Fault::Damage | Fault::Shortened));
+        let is_packed = spoils_gzip || percent(chance, if accepts { 40 } else { 3 });
+        let is_whole = !spoils_gzip && !matches!(fault, Some(Fault::Cut | Fault::Reset | Fault::Stall));
+        let status = if !site::is_calm(&key.path) && percent(chance, 4) { 404 } else { 200 };
+        let includes = site::includes(&key.path, length, chance, self.pages);
+        self.ledger.borrow_mut().note(format_args!("the next response has the fault {fault:?}"));
+        let sent = Sent { key, status, length, includes, is_packed, is_whole, max_age };
+        let response = self.ledger.borrow_mut().send(sent.clone());
+        let mut body = site::markup(&page::body(response, length), &sent.includes);
+        if is_packed {
+            body = packing::pack(&body);
+        }
+        let behind = (body.len() - packing::HEADER.min(body.len())) as u64;
+        match fault {
+            Some(Fault::Damage) => self.damage(&mut body, behind),
+            Some(Fault::Shortened) => body.truncate(packing::HEADER + below(chance, behind) as usize),
+            _ => {}
+        }
+        (response, sent, body)
+    }
+
+    /// Changes a bit of a packed body.
+    fn damage(&self, body: &mut [u8], behind: u64) {
+        body[packing::HEADER + below(&self.chance, behind) as usize] ^= 1 << below(&self.chance, 8);
+        // Some bits mean nothing, but none of the length.
+        if let (Some(_), Some(last)) = (packing::unpack(body), body.last_mut()) {
+            *last ^= 1;
+        }
+    }
+
+    /// Records that a connection has got the response to its request.
+    fn is_done(&self, peer: &Peer) {
+        self.busy.borrow_mut().retain(|busy| !std::ptr::eq(busy.as_ptr(), peer));
     }
 
     async fn page(
         &self,
         request: &Head,
         peer: &Peer,
-        fault: Option<Fault>,
-        is_calm: bool,
+        (fault, key, max_age, freshness): (Option<Fault>, Key, f64, String),
     ) -> io::Result<bool> {
         let chance = &self.chance;
-        let is_head = request.word(0) == "HEAD";
-        let key = Key {
-            path: request.word(1).to_owned(),
-            variant: request.number("x-variant").unwrap_or(0) as u64,
-        };
-        let length = SHORTEST + below(chance, one_of(chance, &[1, 100, 5000, self.longest as u64])) as usize;
         let is_cut = matches!(fault, Some(Fault::Cut | Fault::Reset | Fault::Stall));
-        let response = self.ledger.borrow_mut().send(key, length, !is_cut);
-        let status = if !is_calm && percent(chance, 4) { "404 Not Found" } else { "200 OK" };
-        // A body that ends with its connection has no end that could be missing.
-        let is_chunked = percent(chance, 40);
-        let framing = if is_chunked {
-            "Transfer-Encoding: chunked".to_owned()
+        let (response, sent, body) = self.make(request, key, max_age, fault);
+        let status = if sent.status == 404 { "404 Not Found" } else { "200 OK" };
+        let modified = last_modified(response);
+        let mut head =
+            format!("HTTP/1.1 {status}\r\nETag: \"{response}\"\r\nLast-Modified: {modified}\r\n{freshness}");
+        if sent.is_packed {
+            head += "Content-Encoding: gzip\r\n";
+        }
+        let mut bytes = Vec::new();
+        if percent(chance, 40) {
+            head += "Transfer-Encoding: chunked\r\n\r\n";
+            wire::chunks(&body, &mut bytes, chance);
         } else {
-            format!("Content-Length: {length}")
-        };
-        let mut bytes = format!(
-            "HTTP/1.1 {status}\r\nETag: \"{response}\"\r\n{}{framing}\r\n\r\n",
-            self.freshness(is_calm)
-        )
-        .into_bytes();
-        if !is_head {
-            let body = page::body(response, length);
-            if is_chunked {
-                wire::chunks(&body, &mut bytes, chance);
-            } else {
-                bytes.extend(body);
-            }
-            if is_cut {
-                bytes.truncate(bytes.len() - 1 - below(chance, length as u64) as usize);
-            }
+            let _ = write!(head, "Content-Length: {}\r\n\r\n", body.len());
+            bytes.extend(&body);
         }
+        if request.word(0) == "HEAD" {
+            bytes.clear();
+        } else if is_cut {
+            bytes.truncate(bytes.len() - 1 - below(chance, body.len() as u64) as usize);
+        }
+        let written = wire::write(peer, &[head.into_bytes(), bytes].concat(), chance).await;
+        self.ledger.borrow_mut().end(response);
+        written?;
+        self.is_done(peer);
         if fault == Some(Fault::Surplus) {
-            bytes.extend(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nunwanted!");
+            peer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nunwanted!").await?;
         }
-        wire::write(peer, &bytes, chance).await?;
         if fault == Some(Fault::Stall) {
             tokio::time::sleep(FOR_EVER).await;
         }

@@ -1,30 +1,43 @@
 //! Bodies that tell where they come from: each byte follows from the number of the response and its place, so that a
 //! body that is mixed, shifted or cut short is found out.
 
-use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 use lacquer_sources::random::Random;
 
-/// Returns the body of a response: its number, and bytes that follow from it.
+/// The shortest body that has a number in it.
+pub const SHORTEST: usize = 16;
+/// The longest body.
+pub const LONGEST: usize = 1 << 19;
+/// The number of places at which the letters of a body can begin.
+const BEGINNINGS: usize = 1 << 20;
+
+/// The letters that all bodies are taken from.
+static LETTERS: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut random = Random::new(0);
+    let letters = (0..(BEGINNINGS + LONGEST) / 8).flat_map(|_| random.bits64().to_le_bytes());
+    letters.map(|byte| b'a' + byte % 26).collect()
+});
+
+/// Returns the body of a response: its number, and letters that follow from it.
 pub fn body(response: usize, length: usize) -> Vec<u8> {
-    let mut text = String::new();
-    let _ = write!(text, "#{response};");
-    let mut bytes = text.into_bytes();
-    let mut random = Random::new(response as u64);
-    while bytes.len() < length {
-        bytes.extend(random.bits64().to_le_bytes().map(|byte| b'a' + byte % 26));
-    }
+    let mut bytes = format!("#{response};").into_bytes();
+    let begin = Random::new(response as u64).below(BEGINNINGS as u64) as usize;
+    bytes.extend(&LETTERS[begin..begin + length.saturating_sub(bytes.len())]);
     bytes.truncate(length);
     bytes
 }
 
-/// The shortest body that has a number in it.
-pub const SHORTEST: usize = 16;
-
 /// Returns the number of the response that a body comes from.
 pub fn response_of(body: &[u8]) -> Option<usize> {
+    let body = body.strip_prefix(b"#")?;
     let end = body.iter().take(SHORTEST).position(|&byte| byte == b';')?;
-    str::from_utf8(body.get(1..end)?).ok()?.parse().ok()
+    str::from_utf8(&body[..end]).ok()?.parse().ok()
+}
+
+/// Returns the number of the response that an entity tag names, be it strong or weak.
+pub fn response_of_tag(tag: &str) -> Option<usize> {
+    tag.strip_prefix("W/").unwrap_or(tag).strip_prefix('"')?.strip_suffix('"')?.parse().ok()
 }
 
 #[cfg(test)]
@@ -39,5 +52,10 @@ mod tests {
         }
         assert_ne!(body(1, 100)[10..], body(2, 100)[10..]);
         assert_eq!(response_of(b"Error 503"), None);
+    }
+
+    #[test]
+    fn tags_name_their_response() {
+        assert_eq!([r#""7""#, r#"W/"8""#, "9"].map(response_of_tag), [Some(7), Some(8), None]);
     }
 }

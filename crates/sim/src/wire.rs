@@ -1,9 +1,12 @@
 //! The world's ends of connections: reads and writes as slowly and in pieces as small as the world wants.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 use lacquer_net::memory::{Ends, Limits, Peer};
@@ -45,6 +48,32 @@ pub fn ends(chance: &Chance) -> Ends {
     Ends { engine: SocketAddr::from(([10, 0, 1, 1], 80)), peer }
 }
 
+/// Drives two futures to their ends.
+pub async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
+    let (mut a, mut b) = (pin!(a), pin!(b));
+    let (mut of_a, mut of_b) = (None, None);
+    poll_fn(|cx| {
+        if of_a.is_none()
+            && let Poll::Ready(output) = a.as_mut().poll(cx)
+        {
+            of_a = Some(output);
+        }
+        if of_b.is_none()
+            && let Poll::Ready(output) = b.as_mut().poll(cx)
+        {
+            of_b = Some(output);
+        }
+        match (of_a.take(), of_b.take()) {
+            (Some(a), Some(b)) => Poll::Ready((a, b)),
+            (a, b) => {
+                (of_a, of_b) = (a, b);
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
 /// Writes in pieces with pauses between them.
 pub async fn write(peer: &Peer, bytes: &[u8], chance: &Chance) -> io::Result<()> {
     if percent(chance, 60) {
@@ -56,8 +85,10 @@ pub async fn write(peer: &Peer, bytes: &[u8], chance: &Chance) -> io::Result<()>
         let (piece, behind) = rest.split_at(rest.len().min(1 + below(chance, longest) as usize));
         peer.write_all(piece).await?;
         rest = behind;
-        let longest = one_of(chance, &[0, 1, 20]);
-        pause(chance, longest).await;
+        if !rest.is_empty() {
+            let longest = one_of(chance, &[0, 1, 20]);
+            pause(chance, longest).await;
+        }
     }
     Ok(())
 }

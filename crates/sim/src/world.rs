@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,6 @@ use lacquer_params::{ParamSet, Params};
 use lacquer_sources::clock;
 use lacquer_sources::random::{self, Random};
 use lacquer_storage::{Arena, Kind, Stevedore};
-use lacquer_vcl::{NoFiles, NumericResolver, Options};
 use lacquer_worker::simulated::{Engine, Holdings};
 use tokio::runtime::LocalOptions;
 use tokio::task::JoinHandle;
@@ -24,10 +23,12 @@ use tokio::time::sleep;
 use crate::asker::Asker;
 use crate::client::Client;
 use crate::h2_client::H2Client;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Rules};
 use crate::operator::Operator;
 use crate::origin::Origin;
 use crate::panics;
+use crate::proxy::{self, ProxyHeader};
+use crate::vcl::{self, Program};
 use crate::wire::{self, Chance, Incoming, below, one_of, percent};
 
 /// The time at which every world begins, in seconds since the epoch.
@@ -50,31 +51,14 @@ pub struct Report {
     pub trace: u64,
 }
 
-const VCL: &str = r#"vcl 4.1;
-backend one { .path = "PLACE/one"; .first_byte_timeout = 4s; .between_bytes_timeout = 2s; .connect_timeout = 1s; }
-backend two { .path = "PLACE/two"; .first_byte_timeout = 4s; .between_bytes_timeout = 2s; .max_connections = 4; }
-sub vcl_recv {
-    if (req.url ~ "[13579]$") { set req.backend_hint = two; }
-    if (req.method == "PURGE") { return (purge); }
-    if (req.url ~ "^/pass/") { return (pass); }
-    return (hash);
-}
-sub vcl_backend_response {
-    set beresp.http.X-Path = bereq.url;
-    set beresp.grace = GRACE;
-    set beresp.keep = KEEP;
-    if (bereq.url ~ "[37]$") { set beresp.do_stream = false; }
-}
-sub vcl_backend_error { if (bereq.retries < RETRIES) { return (retry); } }
-sub vcl_deliver { set resp.http.X-Request = req.http.X-Request; }
-sub vcl_synth { set resp.http.X-Request = req.http.X-Request; }
-"#;
-
 /// Runs the world of a seed. `tells` prints what happens in it.
 pub fn run(seed: u64, tells: bool) -> io::Result<Report> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let place = std::env::temp_dir().join(format!("lacquer-world-{}-{number}", std::process::id()));
+    // Files in memory are quicker.
+    let memory = PathBuf::from("/dev/shm");
+    let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
+    let place = parent.join(format!("lacquer-world-{}-{number}", std::process::id()));
     std::fs::create_dir_all(&place)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -86,7 +70,7 @@ pub fn run(seed: u64, tells: bool) -> io::Result<Report> {
     let nature = Nature::choose(&chance);
     let arenas = [Arena::anonymous(Some(nature.storage))?, Arena::anonymous(Some(8 << 20))?];
     let lived = runtime.block_on(async {
-        let world = World::begin(nature, chance, place.clone(), &arenas, Ledger::new(tells))?;
+        let world = World::begin(nature, chance, &place, &arenas, tells)?;
         let begun = clock::real();
         world.live().await?;
         Ok::<_, io::Error>((world.ledger.clone(), clock::real() - begun))
@@ -123,9 +107,20 @@ struct Nature {
     longest: usize,
     /// The engine ends after so many milliseconds, whatever it does then.
     ends_after: Option<u64>,
+    reactors: usize,
+    /// The VCL is changed while clients are served.
+    changes_vcl: bool,
+    has_probes: bool,
+    /// An include that fails ends the response.
+    onerror: bool,
 }
 
 const CRAMPED: u64 = 1 << 20;
+/// The limit of the second origin, as in the VCL.
+const MOST_AT_ONCE: usize = 4;
+/// The time between two rounds of the helper threads, and the one after all clients have ended.
+const HELP_EVERY: Duration = Duration::from_millis(100);
+const HELP_SELDOM: Duration = Duration::from_secs(2);
 
 impl Nature {
     fn choose(chance: &Chance) -> Nature {
@@ -137,7 +132,31 @@ impl Nature {
             faulty: one_of(chance, &[0, 5, 20, 50]),
             longest: one_of(chance, &[10_000, 100_000, 400_000]),
             ends_after: percent(chance, 10).then(|| below(chance, 20_000)),
+            reactors: one_of(chance, &[1, 2]),
+            changes_vcl: percent(chance, 60),
+            has_probes: percent(chance, 30),
+            onerror: percent(chance, 40),
         }
+    }
+
+    fn programs(&self) -> [Program; 2] {
+        [true, false].map(|is_lenient| Program { is_lenient, has_probes: self.has_probes })
+    }
+
+    fn rules(&self) -> Rules {
+        Rules {
+            grace: self.programs().map(Program::grace).into_iter().fold(0.0, f64::max),
+            onerror: self.onerror,
+        }
+    }
+
+    /// Chooses when an origin fails its probes.
+    fn spells(&self, chance: &Chance) -> Rc<[(f64, f64)]> {
+        if !self.has_probes || percent(chance, 40) {
+            return Rc::new([]);
+        }
+        let from = BEGINNING + below(chance, 20) as f64;
+        Rc::new([(from, from + one_of(chance, &[1.0, 5.0, 30.0]))])
     }
 
     /// Returns whether nothing that may be cached is lost before its time: a fault on a connection drops what came over
@@ -152,16 +171,15 @@ struct World {
     chance: Chance,
     ledger: Rc<RefCell<Ledger>>,
     engine: Rc<Engine>,
-    place: PathBuf,
 }
 
 impl World {
     fn begin(
         nature: Nature,
         chance: Chance,
-        place: PathBuf,
+        place: &Path,
         arenas: &[Arc<Arena>; 2],
-        ledger: Ledger,
+        tells: bool,
     ) -> io::Result<World> {
         clock::simulate(BEGINNING);
         let [first, transient] = arenas;
@@ -171,31 +189,20 @@ impl World {
         ];
         let config = WorkerConfig {
             identity: "world".into(),
-            workdir: place.clone(),
+            workdir: place.to_owned(),
             sockets: Vec::new(),
             storages: Vec::new(),
             address_space: AddressSpace { reserve: 1 << 30, heaps: None },
-            params: params()?,
+            params: params(nature.onerror)?,
             credentials: None,
             vsm_fd: -1,
             panic_fd: -1,
             manager_pid: std::process::id(),
         };
-        let engine = Engine::start(config, File::open(&place)?.into(), storages).map_err(io::Error::other)?;
-        Ok(World { nature, chance, ledger: Rc::new(RefCell::new(ledger)), engine: Rc::new(engine), place })
-    }
-
-    fn programs(&self) -> io::Result<Rc<[Vec<u8>]>> {
-        let compile = |(grace, keep, retries): &(&str, &str, &str)| {
-            let place = self.place.to_string_lossy();
-            let text = VCL.replace("PLACE", &place).replace("GRACE", grace);
-            let text = text.replace("KEEP", keep).replace("RETRIES", retries);
-            let options = Options::new(lacquer_vmods::catalogue(), &NoFiles, &NumericResolver);
-            let compiled = lacquer_vcl::compile("world", text, &options)
-                .map_err(|found| io::Error::other(lacquer_vcl::vcl_load_text(&found)))?;
-            postcard::to_stdvec(&compiled.program).map_err(io::Error::other)
-        };
-        [("10s", "30s", "1"), ("0s", "0s", "0")].iter().map(compile).collect()
+        let dir = File::open(place)?.into();
+        let engine = Engine::start(config, dir, storages, nature.reactors).map_err(io::Error::other)?;
+        let ledger = Rc::new(RefCell::new(Ledger::new(tells, nature.rules())));
+        Ok(World { nature, chance, ledger, engine: Rc::new(engine) })
     }
 
     fn fault(&self, text: &str) {
@@ -208,11 +215,12 @@ impl World {
             chance: self.chance.clone(),
             ledger: self.ledger.clone(),
             engine: self.engine.clone(),
-            programs: self.programs()?,
+            programs: self.nature.programs(),
+            changes_vcl: self.nature.changes_vcl,
             pages: self.nature.pages,
         };
         operator.load("vcl0", 0).map_err(io::Error::other)?;
-        tokio::task::spawn_local(help(self.engine.clone()));
+        let helper = tokio::task::spawn_local(help(self.engine.clone(), HELP_EVERY));
         let operator = tokio::task::spawn_local(operator.work());
         let clients: Vec<_> = (0..self.nature.clients).map(|_| self.client()).collect();
         if let Some(milliseconds) = self.nature.ends_after {
@@ -225,37 +233,62 @@ impl World {
         }
         operator.abort();
         if self.nature.keeps_all() {
-            self.ledger.borrow_mut().check_fetches(|path| path.starts_with("/calm/"));
+            self.ledger.borrow_mut().check_fetches();
         }
+        helper.abort();
+        tokio::task::spawn_local(help(self.engine.clone(), HELP_SELDOM));
         self.let_go().await;
         Ok(())
     }
 
     fn open_origins(&self) {
-        let origin = Origin {
-            chance: self.chance.clone(),
-            ledger: self.ledger.clone(),
-            faulty: self.nature.faulty,
-            longest: self.nature.longest,
-        };
-        for name in ["one", "two"] {
-            origin.listen(&self.place.join(name).to_string_lossy());
+        for (name, most) in [("one", None), ("two", Some(MOST_AT_ONCE))] {
+            let origin = Origin {
+                chance: self.chance.clone(),
+                ledger: self.ledger.clone(),
+                faulty: self.nature.faulty,
+                longest: self.nature.longest,
+                pages: self.nature.pages,
+                sick: self.nature.spells(&self.chance),
+                // Each VCL counts its own requests.
+                most_at_once: most.filter(|_| !self.nature.changes_vcl),
+                busy: Rc::default(),
+            };
+            origin.listen(&vcl::path_of(name));
         }
     }
 
     /// A client that connects at some time.
     fn client(&self) -> JoinHandle<()> {
-        let (stream, peer) = memory::connection(wire::limits(&self.chance), wire::ends(&self.chance));
-        let asker =
-            Asker { chance: self.chance.clone(), ledger: self.ledger.clone(), pages: self.nature.pages };
-        let incoming = Incoming { slowness: one_of(&self.chance, &[0, 0, 0, 5, 100]), ..Incoming::default() };
+        let chance = &self.chance;
+        let ends = wire::ends(chance);
+        let (stream, peer) = memory::connection(wire::limits(chance), ends);
+        let mut asker = Asker {
+            chance: chance.clone(),
+            ledger: self.ledger.clone(),
+            pages: self.nature.pages,
+            address: ends.peer.ip(),
+            known: RefCell::default(),
+        };
+        let mut incoming = Incoming { slowness: one_of(chance, &[0, 0, 0, 5, 100]), ..Incoming::default() };
         let most_requests = self.nature.most_requests;
-        let is_h2 = percent(&self.chance, 30);
-        let after = Duration::from_millis(below(&self.chance, one_of(&self.chance, &[10, 20_000])));
+        let is_h2 = percent(chance, 30);
+        let header = percent(chance, 15).then(|| proxy::choose(chance));
+        let is_damaged = header.is_some() && percent(chance, 20);
+        let reactor = below(chance, self.nature.reactors as u64) as usize;
+        let after = Duration::from_millis(below(chance, one_of(chance, &[10, 20_000])));
         let engine = self.engine.clone();
         tokio::task::spawn_local(async move {
             sleep(after).await;
-            engine.serve(stream);
+            engine.serve(stream, reactor, header.is_some());
+            if is_damaged {
+                return proxy::run_damaged(&peer, &mut incoming, &asker).await;
+            }
+            if let Some(ProxyHeader { bytes, address }) = header {
+                asker.address = address.unwrap_or(asker.address);
+                // If the engine has closed the connection, the client finds that out.
+                let _ = wire::write(&peer, &bytes, &asker.chance).await;
+            }
             if is_h2 {
                 H2Client { asker, peer, incoming, most_requests }.run().await;
             } else {
@@ -281,18 +314,25 @@ impl World {
     }
 }
 
-fn params() -> io::Result<Params> {
+fn params(onerror: bool) -> io::Result<Params> {
     let mut params = ParamSet::default();
-    for (name, value) in [("vsl_space", "1M"), ("thread_pools", "1"), ("feature", "+http2")] {
+    let onerror = if onerror { "+esi_include_onerror" } else { "-esi_include_onerror" };
+    for (name, value) in [
+        ("vsl_space", "1M"),
+        ("thread_pools", "1"),
+        ("feature", "+http2"),
+        ("feature", "+esi_disable_xml_check"),
+        ("feature", onerror),
+    ] {
         params.set(name, value).map_err(io::Error::other)?;
     }
     Ok(params.values().clone())
 }
 
 /// Does the work of the engine's helper threads for ever.
-async fn help(engine: Rc<Engine>) {
+async fn help(engine: Rc<Engine>, pause: Duration) {
     loop {
         engine.help();
-        sleep(Duration::from_millis(100)).await;
+        sleep(pause).await;
     }
 }

@@ -19,8 +19,10 @@ use crate::{boot, control, helpers, reactor, vcl_life};
 
 pub struct Engine {
     process: Arc<Process>,
-    services: Rc<Services>,
+    services: Vec<Rc<Services>>,
     listener: Arc<Listener>,
+    /// Its connections begin with a PROXY header.
+    proxied: Arc<Listener>,
     begun: f64,
 }
 
@@ -41,28 +43,40 @@ pub struct Holdings {
 }
 
 impl Engine {
-    /// Starts the engine with one reactor. `dir` is an empty directory for its shared memory. Call it in a task of the
-    /// runtime that is to run it.
-    pub fn start(config: WorkerConfig, dir: OwnedFd, storages: Vec<Stevedore>) -> Result<Engine, String> {
+    /// Starts the engine with so many reactors, of which the machine's cores may allow fewer. `dir` is an empty directory
+    /// for its shared memory. Call it in a task of the runtime that is to run it.
+    pub fn start(
+        config: WorkerConfig,
+        dir: OwnedFd,
+        storages: Vec<Stevedore>,
+        reactors: usize,
+    ) -> Result<Engine, String> {
         let process = boot::share(config, boot::open_dir(dir)?, storages)?;
         process.runtimes.add(tokio::runtime::Handle::current());
-        let services = Services::new(process.shared.clone(), 0, process.watched[0].clone(), MAKERS);
-        let listener =
-            Listener { name: "a0".to_owned(), endpoint: ":80".to_owned(), proxy: false, path: None };
-        let engine = Engine { process, services, listener: Arc::new(listener), begun: clock::real() };
-        let services = &engine.services;
-        reactor::spawn(services, Place::Sweeping, reactor::keep_sweeping(services.clone()));
-        reactor::spawn(services, Place::Housekeeping, origin_watch::watch(services.clone()));
-        reactor::spawn(services, Place::Housekeeping, reactor::housekeeping(services.clone()));
+        let watched = process.watched.iter().take(reactors).enumerate();
+        let services = watched
+            .map(|(id, watched)| Services::new(process.shared.clone(), id, watched.clone(), MAKERS))
+            .collect();
+        let listener = |name: &str, proxy| {
+            Arc::new(Listener { name: name.to_owned(), endpoint: ":80".to_owned(), proxy, path: None })
+        };
+        let (listener, proxied) = (listener("a0", false), listener("a1", true));
+        let engine = Engine { process, services, listener, proxied, begun: clock::real() };
+        for services in &engine.services {
+            reactor::spawn(services, Place::Sweeping, reactor::keep_sweeping(services.clone()));
+            reactor::spawn(services, Place::Housekeeping, origin_watch::watch(services.clone()));
+            reactor::spawn(services, Place::Housekeeping, reactor::housekeeping(services.clone()));
+        }
         Ok(engine)
     }
 
-    /// Serves a client.
-    pub fn serve(&self, client: Near) {
-        self.services.counters().sess_conn.add(1);
-        let session =
-            lacquer_sessions::run(self.services.clone(), Stream::Memory(client), self.listener.clone());
-        reactor::spawn(&self.services, Place::Connection, session);
+    /// Serves a client on one of the reactors. The connection of a proxied one begins with a PROXY header.
+    pub fn serve(&self, client: Near, number: usize, is_proxied: bool) {
+        let services = &self.services[number % self.services.len()];
+        let listener = if is_proxied { &self.proxied } else { &self.listener };
+        services.counters().sess_conn.add(1);
+        let session = lacquer_sessions::run(services.clone(), Stream::Memory(client), listener.clone());
+        reactor::spawn(services, Place::Connection, session);
     }
 
     /// Carries out a request of the manager. Returns the text of the answer, or of the refusal.
@@ -84,7 +98,7 @@ impl Engine {
     }
 
     pub fn holdings(&self) -> Holdings {
-        self.services.flush_counters();
+        self.services.iter().for_each(|services| services.flush_counters());
         helpers::publish(&self.process, self.begun);
         let pool = self.process.shared.pool_counters().pool(0);
         let origins = vcl_life::origins(&self.process);

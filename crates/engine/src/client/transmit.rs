@@ -34,7 +34,8 @@ pub async fn transmit(req: &mut Req, source: Source) -> Step {
         return finish(req, &source);
     };
     let is_uncacheable = matches!(&source, Source::Object(o) if o.is(flag::HFM));
-    let facts = delivery::Facts { status, is_head, announced, length: plan.length, is_uncacheable };
+    let (length, is_changed) = (plan.length, plan.is_poured());
+    let facts = delivery::Facts { status, is_head, announced, length, is_uncacheable, is_changed };
     change_length(req, facts.length_field());
     send(req, &source, plan, facts.sends_body()).await;
     finish(req, &source)

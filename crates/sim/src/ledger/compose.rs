@@ -1,0 +1,125 @@
+//! Compares bodies with the responses that they consist of.
+
+use super::Sent;
+use crate::page;
+
+/// Something other than the whole text of a response.
+enum Odd {
+    Wrong(String),
+    /// The response ends early, and may.
+    Cut,
+    /// A damaged response may unpack to anything.
+    Unknown,
+}
+
+type Found = Result<(), Odd>;
+
+fn wrong(why: String) -> Found {
+    Err(Odd::Wrong(why))
+}
+
+/// The body of a response, with the responses that it includes.
+pub(super) struct Composition<'c> {
+    sent: &'c [Sent],
+    /// An include that fails ends the response.
+    onerror: bool,
+    variant: u64,
+    rest: &'c [u8],
+    parts: Vec<usize>,
+}
+
+impl<'c> Composition<'c> {
+    pub(super) fn of(sent: &'c [Sent], onerror: bool, variant: u64) -> Composition<'c> {
+        Composition { sent, onerror, variant, rest: &[], parts: Vec::new() }
+    }
+
+    /// Returns all responses that a body consists of, or why it is none.
+    pub(super) fn read(mut self, body: &'c [u8], response: usize) -> Result<Vec<usize>, String> {
+        self.rest = body;
+        match self.page(response, false) {
+            Ok(()) if self.rest.is_empty() => Ok(self.parts),
+            Err(Odd::Unknown) => Ok(self.parts),
+            Err(Odd::Wrong(why)) => Err(why),
+            Ok(()) | Err(Odd::Cut) => {
+                Err(format!("{} bytes are not those of response {response} alone", body.len()))
+            }
+        }
+    }
+
+    fn expect(&mut self, bytes: &[u8], of: usize) -> Found {
+        let Some(rest) = self.rest.strip_prefix(bytes) else {
+            let found = String::from_utf8_lossy(&self.rest[..self.rest.len().min(20)]);
+            let left = self.rest.len();
+            return wrong(format!(
+                "bytes are not those of response {of}: {left} from {found:?} for {}",
+                bytes.len()
+            ));
+        };
+        self.rest = rest;
+        Ok(())
+    }
+
+    /// Reads text of a response. One that `may_end` can do so before a brace.
+    fn text(&mut self, text: &[u8], of: usize, may_end: bool) -> Found {
+        if may_end {
+            let same = text.iter().zip(self.rest).take_while(|(a, b)| a == b).count();
+            if same < text.len() && self.rest.get(same) == Some(&b'}') {
+                self.rest = &self.rest[same..];
+                return Err(Odd::Cut);
+            }
+        }
+        self.expect(text, of)
+    }
+
+    fn page(&mut self, response: usize, may_end: bool) -> Found {
+        self.parts.push(response);
+        let sent = self.sent;
+        let page = &sent[response];
+        let (text, mut done) = (page::body(response, page.length), 0);
+        for include in &page.includes {
+            self.text(&text[done..include.at], response, may_end)?;
+            done = include.at;
+            self.text(b"{", response, may_end)?;
+            match self.include(&include.path) {
+                Ok(()) | Err(Odd::Cut) => {}
+                Err(odd) => return Err(odd),
+            }
+            self.text(b"}", response, may_end)?;
+        }
+        self.text(&text[done..], response, may_end)
+    }
+
+    fn include(&mut self, path: &str) -> Found {
+        if let Some(rest) = self.rest.strip_prefix(b"!") {
+            self.rest = rest;
+            return if self.onerror {
+                wrong(format!("the include of {path} has failed, and the response went on"))
+            } else {
+                Ok(())
+            };
+        }
+        let Some(part) = page::response_of(self.rest) else {
+            let is_ours = |sent: &&Sent| sent.key.path == path && sent.key.variant == self.variant;
+            let may_fail = !self.onerror && self.sent.iter().filter(is_ours).any(|sent| !sent.is_whole);
+            if may_fail && self.rest.starts_with(b"#") {
+                // It ends within its number.
+                let end = self.rest.iter().position(|&byte| byte == b'}').unwrap_or(0);
+                self.rest = &self.rest[end..];
+            }
+            return if may_fail { Ok(()) } else { wrong(format!("the include of {path} is missing")) };
+        };
+        let Some(sent) = self.sent.get(part) else {
+            return wrong(format!("included response {part} was sent by no origin"));
+        };
+        if sent.key.path != path || sent.key.variant != self.variant {
+            return wrong(format!("included response {part} is that to {:?}, not {path}", sent.key));
+        }
+        match (sent.is_whole, self.onerror, sent.is_packed) {
+            (true, _, _) => self.page(part, false),
+            (false, true, _) => wrong(format!("the origin did not complete included response {part}")),
+            // Like Varnish, the engine goes on with what follows.
+            (false, false, false) => self.page(part, true),
+            (false, false, true) => Err(Odd::Unknown),
+        }
+    }
+}

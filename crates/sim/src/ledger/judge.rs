@@ -1,0 +1,245 @@
+//! Judges complete responses.
+
+use std::borrow::Cow;
+
+use super::compose::Composition;
+use super::{Fate, Invalidation, Ledger, Sent};
+use crate::asked::{Asked, Condition};
+use crate::http::Head;
+use crate::packing;
+use crate::page;
+use crate::site;
+
+/// A response as a client got it.
+pub struct Got<'g> {
+    pub asked: &'g Asked,
+    pub status: u16,
+    pub head: &'g Head,
+    pub body: &'g [u8],
+}
+
+/// Seconds between the time at which an origin makes a response and the one at which it arrives.
+const ARRIVAL: f64 = 3.0;
+
+type Verdict = Result<(), String>;
+
+impl Got<'_> {
+    fn is_packed(&self) -> bool {
+        self.head.get("content-encoding") == Some("gzip")
+    }
+}
+
+impl Ledger {
+    /// Checks a complete response.
+    pub fn check(&mut self, got: &Got<'_>) {
+        self.complete += 1;
+        let Got { asked: Asked { key, at, number, .. }, status, .. } = got;
+        let response = got.head.response();
+        self.note(format_args!("request {number} of {at:.6}, {key:?}: {status}, response {response:?}"));
+        if let Err(why) = self.judge(got) {
+            self.note(format_args!("{:?}", got.head));
+            self.fault(&format!("request {number}, {key:?}, status {status}: {why}"));
+        }
+    }
+
+    fn judge(&mut self, got: &Got<'_>) -> Verdict {
+        match got.status {
+            200 | 206 | 404 => self.judge_page(got),
+            304 => self.judge_unmodified(got),
+            416 => judge_unsatisfied(got),
+            _ => judge_made(got),
+        }
+    }
+
+    /// Returns the response that is delivered, which must be one to this page.
+    fn response(&self, got: &Got<'_>) -> Result<usize, String> {
+        let response = got.head.response().ok_or("it has no tag")?;
+        let sent = self.sent.get(response).ok_or("a response that no origin sent")?;
+        if sent.key == got.asked.key {
+            Ok(response)
+        } else {
+            Err(format!("response {response} is that to {:?}", sent.key))
+        }
+    }
+
+    fn judge_page(&mut self, got: &Got<'_>) -> Verdict {
+        let (response, asked) = (self.response(got)?, got.asked);
+        let sent = &self.sent[response];
+        if sent.status != got.status && (sent.status, got.status) != (200, 206) {
+            return Err(format!("response {response} has status {}", sent.status));
+        }
+        if got.is_packed() && !asked.accepts_gzip {
+            return Err("the client cannot unpack it".to_owned());
+        }
+        let is_known = match asked.condition {
+            Some(Condition::NoneMatch(known)) => known == response,
+            Some(Condition::ModifiedSince(known)) => response <= known,
+            None => false,
+        };
+        if is_known && got.status == 200 && !site::is_private(&asked.key.path) {
+            return Err(format!("response {response} is sent to a client that has it"));
+        }
+        let mut parts = vec![response];
+        if asked.is_head() {
+            judge_length(got, sent)?;
+        } else if got.status == 206 {
+            judge_part(got, response, sent)?;
+        } else {
+            parts = self.judge_body(got, response)?;
+        }
+        for part in parts {
+            self.may_deliver(part, asked)?;
+            self.take(part)?;
+        }
+        Ok(())
+    }
+
+    /// Compares the whole body. Returns all responses that it consists of.
+    fn judge_body(&mut self, got: &Got<'_>, response: usize) -> Result<Vec<usize>, String> {
+        let sent = &self.sent[response];
+        if !sent.is_whole {
+            let is_on_its_way = self.fates[response].ended.is_none_or(|ended| got.asked.at < ended + ARRIVAL);
+            let has_length = got.head.number("content-length").is_some();
+            return if got.is_packed() && sent.is_packed && has_length && is_on_its_way {
+                // A packed body that is forwarded as it comes shows only at its end that it is damaged.
+                Ok(vec![response])
+            } else {
+                Err(format!("the origin did not complete response {response}"))
+            };
+        }
+        let body = if got.is_packed() {
+            Cow::Owned(packing::unpack(got.body).ok_or("a body that cannot be unpacked")?)
+        } else {
+            Cow::Borrowed(got.body)
+        };
+        let variant = got.asked.key.variant;
+        let parts = Composition::of(&self.sent, self.rules.onerror, variant).read(&body, response)?;
+        for part in &parts {
+            self.fates[*part].seen.get_or_insert_with(lacquer_sources::clock::real);
+        }
+        Ok(parts)
+    }
+
+    /// Checks that a response may still be delivered to a request.
+    fn may_deliver(&self, response: usize, asked: &Asked) -> Verdict {
+        let (Sent { key, .. }, fate) = (&self.sent[response], &self.fates[response]);
+        if site::is_private(&key.path) {
+            return if fate.begun < asked.at {
+                Err(format!("response {response} is to an earlier request"))
+            } else {
+                Ok(())
+            };
+        }
+        let Fate { fresh_until, .. } = fate;
+        if fresh_until + self.rules.grace + ARRIVAL < asked.at {
+            return Err(format!("response {response} was fresh until {fresh_until:.6}"));
+        }
+        let seen = fate.seen.unwrap_or(f64::INFINITY);
+        let is_gone =
+            |gone: &&Invalidation| gone.path == key.path && gone.after < asked.number && seen < gone.asked;
+        match self.invalidations.iter().find(is_gone) {
+            Some(gone) => {
+                Err(format!("response {response}, seen at {seen:.6}, was invalidated at {:.6}", gone.done))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Records that a request gets a response.
+    fn take(&mut self, response: usize) -> Verdict {
+        self.fates[response].takers += 1;
+        let takers = self.fates[response].takers;
+        if takers > 1 && site::is_private(&self.sent[response].key.path) {
+            return Err(format!("response {response} is for one request and reaches {takers}"));
+        }
+        Ok(())
+    }
+
+    fn judge_unmodified(&self, got: &Got<'_>) -> Verdict {
+        let response = self.response(got)?;
+        let is_known = match got.asked.condition {
+            Some(Condition::NoneMatch(known)) => known == response,
+            Some(Condition::ModifiedSince(known)) => response <= known,
+            None => false,
+        };
+        if !is_known {
+            return Err(format!("the client, {:?}, does not have response {response}", got.asked.condition));
+        }
+        if site::is_private(&got.asked.key.path) { Ok(()) } else { self.may_deliver(response, got.asked) }
+    }
+}
+
+/// Judges a refusal of a range.
+fn judge_unsatisfied(got: &Got<'_>) -> Verdict {
+    let range = got.asked.range.ok_or("no range was asked for")?;
+    let whole = got.head.get("content-range").and_then(|text| text.strip_prefix("bytes */")?.parse().ok());
+    match whole {
+        Some(whole) if range.of(whole).is_some() => {
+            Err(format!("{whole} bytes have the part {}", range.text()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Judges a head whose body was not asked for.
+fn judge_length(got: &Got<'_>, sent: &Sent) -> Verdict {
+    // Like Varnish, the engine passes a HEAD on with the length of the packed body, but not with its coding.
+    let is_forwarded = sent.is_packed && site::is_private(&sent.key.path);
+    let is_text = !got.is_packed() && !is_forwarded && !site::is_composed(&sent.key.path);
+    match got.head.number("content-length") {
+        Some(length) if is_text && length != sent.length => {
+            Err(format!("it would have {length} bytes, and the page has {}", sent.length))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Judges a part of a body.
+fn judge_part(got: &Got<'_>, response: usize, sent: &Sent) -> Verdict {
+    let asked = got.asked;
+    let range = asked.range.ok_or("no part was asked for")?;
+    if asked.if_range.is_some_and(|known| known != response) {
+        return Err(format!("a part of response {response}, and the client has {:?}", asked.if_range));
+    }
+    let (from, to, whole) = got.head.content_range().ok_or("it does not tell the range")?;
+    let announced = (from, to);
+    let body = match (got.is_packed(), sent.is_packed) {
+        (false, _) => page::body(response, sent.length),
+        (true, true) => packing::pack(&page::body(response, sent.length)),
+        // The engine has packed it.
+        (true, false) => return Ok(()),
+    };
+    if sent.is_packed && !sent.is_whole {
+        // It is damaged, which shows at its end only.
+        return Ok(());
+    }
+    let expected = match whole {
+        // The length was not known yet, and the part may end early.
+        None => range.of(usize::MAX),
+        Some(whole) if whole == body.len() => range.of(whole),
+        Some(_) => None,
+    };
+    if expected != Some(announced) {
+        let text = range.text();
+        return Err(format!("{announced:?} of {whole:?} are not {text} of {} bytes", body.len()));
+    }
+    if got.body == &body[from.min(body.len())..body.len().min(to + 1)] {
+        Ok(())
+    } else {
+        Err(format!("{} bytes are not the {announced:?} of response {response}", got.body.len()))
+    }
+}
+
+/// Judges a response that the engine or its VCL has made.
+fn judge_made(got: &Got<'_>) -> Verdict {
+    let is_synthetic = site::is_synthetic(&got.asked.key.path);
+    if is_synthetic != (got.status == 710) || !matches!(got.status, 710 | 503) {
+        return Err("a status that nobody chose".to_owned());
+    }
+    let expected: &[u8] = if got.asked.is_head() { b"" } else { b"!" };
+    if got.body == expected {
+        Ok(())
+    } else {
+        Err(format!("it has the body {:?}", String::from_utf8_lossy(&got.body[..got.body.len().min(40)])))
+    }
+}

@@ -1,0 +1,253 @@
+//! What the world knows, and what must hold:
+//!
+//! - every request gets one complete response that is its own, or the connection ends;
+//! - a body is that of one response of the origin for this page and variant, and was complete there, whether it was
+//!   packed or unpacked on its way; a part is the part that was asked for; a page that includes others has each of them
+//!   whole;
+//! - a 304 names the response that the client has, and a client that has a response is not sent it again;
+//! - what was invalidated before a request began is not delivered to it, and nothing is that has outlived its grace;
+//! - a page that stays fresh is fetched once, however many ask for it at once, and a response that is for one request
+//!   reaches no other;
+//! - an upload arrives at the origin as the client sent it, or not at all;
+//! - a pipe carries all bytes in both directions;
+//! - an origin that fails its probes is left alone, and none gets more requests at once than it allows.
+
+mod compose;
+mod judge;
+mod pipes;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use lacquer_http::date;
+use lacquer_sources::clock;
+
+use crate::asked::Key;
+use crate::http::Head;
+use crate::site::{self, Include};
+
+pub use judge::Got;
+pub use pipes::{Direction, PipeNumber};
+
+/// A response of an origin.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    pub key: Key,
+    pub status: u16,
+    /// The length of its text, without what it includes.
+    pub length: usize,
+    pub includes: Vec<Include>,
+    pub is_packed: bool,
+    /// The origin sends all of it, as it should be.
+    pub is_whole: bool,
+    /// The seconds for which it stays fresh.
+    pub max_age: f64,
+}
+
+/// What became of a response.
+#[derive(Clone, Debug)]
+struct Fate {
+    begun: f64,
+    /// When the origin had sent all that it sends.
+    ended: Option<f64>,
+    /// When a client first saw some of it.
+    seen: Option<f64>,
+    fresh_until: f64,
+    /// The number of requests that got it.
+    takers: u32,
+}
+
+/// A purge or ban of a page.
+#[derive(Clone, Debug)]
+struct Invalidation {
+    path: String,
+    asked: f64,
+    done: f64,
+    /// The last request that began before it was done. Several things happen at the same time.
+    after: u64,
+}
+
+#[derive(Debug)]
+struct Upload {
+    body: Vec<u8>,
+    /// The client does not send all of it, or not as it should.
+    is_broken: bool,
+}
+
+/// What the world is like, as far as judgement depends on it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rules {
+    /// Seconds for which a stale response may be delivered.
+    pub grace: f64,
+    /// An include that fails ends the response.
+    pub onerror: bool,
+}
+
+#[derive(Default)]
+pub struct Ledger {
+    /// Prints all events.
+    tells: bool,
+    rules: Rules,
+    sent: Vec<Sent>,
+    fates: Vec<Fate>,
+    invalidations: Vec<Invalidation>,
+    fetches: BTreeMap<Key, u32>,
+    uploads: Vec<Upload>,
+    pipes: Vec<pipes::Pipe>,
+    /// When a VCL was loaded last, which begins the probing anew.
+    loaded: f64,
+    faults: Vec<String>,
+    /// A number that follows from all that happened.
+    trace: u64,
+    requests: u64,
+    complete: u64,
+}
+
+/// Seconds after which an origin that fails its probes gets no more requests.
+const NOTICED: f64 = 10.0;
+/// The time at which responses were modified first, in seconds since the epoch.
+const MODIFIED: f64 = 1_700_000_000.0;
+
+/// Returns when a response was last modified: each a second after the one before it.
+pub fn last_modified(response: usize) -> String {
+    String::from_utf8_lossy(&date::format(MODIFIED + response as f64)).into_owned()
+}
+
+impl Ledger {
+    pub fn new(tells: bool, rules: Rules) -> Ledger {
+        Ledger { tells, rules, ..Ledger::default() }
+    }
+
+    /// Records an event, for the comparison of two runs and for those who read it.
+    pub fn note(&mut self, what: fmt::Arguments<'_>) {
+        let line = format!("{:.6} {what}", clock::real());
+        for byte in line.bytes() {
+            self.trace = (self.trace ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
+        }
+        if self.tells {
+            println!("{line}");
+        }
+    }
+
+    pub fn fault(&mut self, text: &str) {
+        self.note(format_args!("fault: {text}"));
+        self.faults.push(format!("{:.6}: {text}", clock::real()));
+    }
+
+    pub fn faults(&self) -> &[String] {
+        &self.faults
+    }
+
+    pub fn trace(&self) -> u64 {
+        self.trace
+    }
+
+    /// Returns the number of requests, of complete responses, and of responses of origins.
+    pub fn counts(&self) -> (u64, u64, usize) {
+        (self.requests, self.complete, self.sent.len())
+    }
+
+    /// Records a response that an origin begins to send. Returns its number.
+    pub fn send(&mut self, sent: Sent) -> usize {
+        let (number, now) = (self.sent.len(), clock::real());
+        self.note(format_args!("response {number}: {sent:?}"));
+        *self.fetches.entry(sent.key.clone()).or_default() += 1;
+        self.fates.push(Fate {
+            begun: now,
+            ended: None,
+            seen: None,
+            fresh_until: now + sent.max_age,
+            takers: 0,
+        });
+        self.sent.push(sent);
+        number
+    }
+
+    /// Records that an origin has sent all that it sends of a response.
+    pub fn end(&mut self, response: usize) {
+        self.fates[response].ended = Some(clock::real());
+    }
+
+    /// Records that an origin confirms a response by a 304.
+    pub fn confirm(&mut self, key: &Key, response: usize, max_age: f64) {
+        self.note(format_args!("response {response} is confirmed for {max_age} s"));
+        match self.sent.get(response) {
+            Some(sent) if sent.key == *key => {
+                let fate = &mut self.fates[response];
+                fate.fresh_until = fate.fresh_until.max(clock::real() + max_age);
+            }
+            sent => {
+                let of = sent.map(|sent| sent.key.clone());
+                self.fault(&format!("response {response} to {of:?} is to be confirmed for {key:?}"));
+            }
+        }
+    }
+
+    /// Records that a VCL was loaded.
+    pub fn loaded(&mut self, name: &str) {
+        self.note(format_args!("{name} is loaded"));
+        self.loaded = clock::real();
+    }
+
+    /// Checks that a page may be fetched from an origin that has failed its probes for a while.
+    pub fn check_health(&mut self, path: &str, since: f64) {
+        if self.loaded.max(since) + NOTICED < clock::real() {
+            self.fault(&format!("{path} is fetched from an origin that is sick since {since:.6}"));
+        }
+    }
+
+    pub fn request(&mut self) -> u64 {
+        self.requests += 1;
+        self.requests
+    }
+
+    pub fn invalidated(&mut self, path: &str, asked: f64) {
+        self.note(format_args!("{path} is gone, as was asked at {asked:.6}"));
+        self.invalidations.push(Invalidation {
+            path: path.to_owned(),
+            asked,
+            done: clock::real(),
+            after: self.requests,
+        });
+    }
+
+    /// Records the head of a response as a client sees it.
+    pub fn saw(&mut self, head: &Head) {
+        if let Some(fate) = head.response().and_then(|response| self.fates.get_mut(response)) {
+            fate.seen.get_or_insert_with(clock::real);
+        }
+    }
+
+    /// Records an upload that a client is about to send. Returns its number.
+    pub fn upload(&mut self, body: Vec<u8>) -> usize {
+        self.uploads.push(Upload { body, is_broken: false });
+        self.uploads.len() - 1
+    }
+
+    /// Records that an upload is malformed, or ends early.
+    pub fn break_upload(&mut self, upload: usize, how: &str) {
+        self.note(format_args!("upload {upload} is broken: {how}"));
+        self.uploads[upload].is_broken = true;
+    }
+
+    /// Checks an upload that has arrived at an origin in full.
+    pub fn check_upload(&mut self, upload: usize, body: &[u8]) {
+        match self.uploads.get(upload) {
+            Some(sent) if sent.is_broken => {
+                self.fault(&format!("upload {upload} arrived in full, which its client did not send"));
+            }
+            Some(sent) if sent.body == body => {}
+            _ => self.fault(&format!("upload {upload} arrived as {} other bytes", body.len())),
+        }
+    }
+
+    /// Checks that pages which stay fresh were fetched once.
+    pub fn check_fetches(&mut self) {
+        let again: Vec<_> =
+            self.fetches.iter().filter(|(key, n)| site::is_calm(&key.path) && **n > 1).collect();
+        let texts: Vec<_> = again.iter().map(|(key, n)| format!("{key:?} was fetched {n} times")).collect();
+        for text in texts {
+            self.fault(&text);
+        }
+    }
+}

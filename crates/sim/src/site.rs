@@ -1,0 +1,97 @@
+//! The pages of the world. The first part of a path decides how the VCL treats a page and what must hold for it.
+
+use crate::page::SHORTEST;
+use crate::wire::{Chance, below, one_of};
+
+/// Pages that are cached, and may be banned and purged.
+const CHANGING: [&str; 10] =
+    ["/p/", "/p/", "/p/", "/zip/", "/unzip/", "/slow/", "/again/", "/esi/", "/esi/", "/part/"];
+/// Pages whose responses are each for one request.
+const PRIVATE: [&str; 3] = ["/pass/", "/hfm/", "/hfp/"];
+/// A page that is cached for longer than the world lasts, and never fails.
+const CALM: &str = "/calm/";
+/// Statuses of pages that VCL makes.
+pub const SYNTHETIC: &str = "/synth/";
+
+fn page(kind: &str, chance: &Chance, pages: u64) -> String {
+    format!("{kind}{}", below(chance, pages))
+}
+
+/// Chooses a page to ask for.
+pub fn any(chance: &Chance, pages: u64) -> String {
+    let kind = match below(chance, 20) {
+        0..10 => one_of(chance, &CHANGING),
+        10..14 => CALM,
+        14..16 => "/pass/",
+        16..19 => one_of(chance, &PRIVATE),
+        _ => SYNTHETIC,
+    };
+    page(kind, chance, pages)
+}
+
+/// Chooses a page that may be banned or purged.
+pub fn changing(chance: &Chance, pages: u64) -> String {
+    page(one_of(chance, &CHANGING), chance, pages)
+}
+
+pub fn is_changing(path: &str) -> bool {
+    CHANGING.iter().any(|kind| path.starts_with(kind))
+}
+
+/// Returns whether each response to the page is for one request only.
+pub fn is_private(path: &str) -> bool {
+    PRIVATE.iter().any(|kind| path.starts_with(kind))
+}
+
+pub fn is_passed(path: &str) -> bool {
+    path.starts_with("/pass/")
+}
+
+pub fn is_calm(path: &str) -> bool {
+    path.starts_with(CALM)
+}
+
+pub fn is_synthetic(path: &str) -> bool {
+    path.starts_with(SYNTHETIC)
+}
+
+/// Returns whether responses to the page include others.
+pub fn is_composed(path: &str) -> bool {
+    path.starts_with("/esi/") || path.starts_with("/part/")
+}
+
+/// A page that is included at a place of another.
+#[derive(Clone, Debug)]
+pub struct Include {
+    pub at: usize,
+    pub path: String,
+}
+
+/// Chooses what a page of so many bytes includes.
+pub fn includes(path: &str, length: usize, chance: &Chance, pages: u64) -> Vec<Include> {
+    if !is_composed(path) {
+        return Vec::new();
+    }
+    let kinds: &[&str] = if path.starts_with("/esi/") {
+        &["/part/", "/part/", "/p/", "/zip/", "/slow/", "/pass/", CALM, SYNTHETIC]
+    } else {
+        &["/p/", "/p/", "/unzip/", "/hfm/", "/pass/", CALM]
+    };
+    let mut places: Vec<usize> = (0..below(chance, 4))
+        .map(|_| SHORTEST + below(chance, (length - SHORTEST) as u64) as usize)
+        .collect();
+    places.sort_unstable();
+    places.into_iter().map(|at| Include { at, path: page(one_of(chance, kinds), chance, pages) }).collect()
+}
+
+/// Returns the text of a page with markup where it includes others. Braces show where they begin and end.
+pub fn markup(text: &[u8], includes: &[Include]) -> Vec<u8> {
+    let (mut bytes, mut done) = (Vec::new(), 0);
+    for Include { at, path } in includes {
+        bytes.extend(&text[done..*at]);
+        bytes.extend(format!("{{<esi:include src=\"{path}\"/>}}").bytes());
+        done = *at;
+    }
+    bytes.extend(&text[done..]);
+    bytes
+}

@@ -1,0 +1,86 @@
+//! Bodies of requests as clients of HTTP/1 send them: most are as they should be.
+
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::rc::Rc;
+
+use crate::ledger::Ledger;
+use crate::wire::{self, Chance, below, one_of, percent};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upload {
+    None,
+    Length,
+    Chunked,
+    /// Fields follow the last chunk.
+    Trailers,
+    /// Something that is no chunk stands where the last one should.
+    Malformed,
+    /// The client ends its direction too early.
+    Cut,
+}
+
+/// What no reader may take for a chunk.
+const NO_CHUNKS: [&str; 6] = [
+    "zz\r\n",
+    "-5\r\nabcde\r\n0\r\n\r\n",
+    "3\r\nabcd\r\n0\r\n\r\n",
+    "11111111111111111\r\n",
+    "\r\n\r\n",
+    "0\r\n\0\r\n",
+];
+
+impl Upload {
+    /// Chooses how to send an upload, and records if that spoils it.
+    pub fn choose(number: usize, chance: &Chance, ledger: &Rc<RefCell<Ledger>>) -> Upload {
+        let upload = match below(chance, 100) {
+            0..40 => Upload::Length,
+            40..80 => Upload::Chunked,
+            80..87 => Upload::Trailers,
+            87..94 => Upload::Malformed,
+            _ => Upload::Cut,
+        };
+        if matches!(upload, Upload::Malformed | Upload::Cut) {
+            ledger.borrow_mut().break_upload(number, &format!("{upload:?}"));
+        }
+        upload
+    }
+
+    /// Returns whether nothing is unusual about it.
+    pub fn is_plain(self) -> bool {
+        matches!(self, Upload::None | Upload::Length | Upload::Chunked)
+    }
+
+    /// Adds the fields that announce a body.
+    pub fn announce(self, length: usize, head: &mut String) {
+        let _ = match self {
+            Upload::None => Ok(()),
+            Upload::Length => write!(head, "Content-Length: {length}\r\n"),
+            Upload::Cut => write!(head, "Content-Length: {}\r\n", length + 1),
+            _ => write!(head, "Transfer-Encoding: chunked\r\n"),
+        };
+    }
+
+    /// Returns a body as it is sent.
+    pub fn bytes(self, body: &[u8], chance: &Chance) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        match self {
+            Upload::None => {}
+            Upload::Length | Upload::Cut => bytes.extend(body),
+            _ => wire::chunks(body, &mut bytes, chance),
+        }
+        match self {
+            Upload::Trailers => {
+                bytes.truncate(bytes.len() - 2);
+                bytes.extend(b"X-Trailer: of no use\r\n\r\n");
+            }
+            Upload::Malformed => {
+                bytes.truncate(bytes.len() - 5);
+                bytes.extend(one_of(chance, &NO_CHUNKS).bytes());
+            }
+            Upload::Cut if percent(chance, 50) => bytes.truncate(below(chance, body.len() as u64) as usize),
+            _ => {}
+        }
+        bytes
+    }
+}
