@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, LazyLock};
@@ -38,9 +38,11 @@ struct Pipe {
 impl Pipe {
     fn take(&mut self, buf: &mut [u8]) -> usize {
         let n = buf.len().min(self.bytes.len());
-        for (to, from) in buf.iter_mut().zip(self.bytes.drain(..n)) {
-            *to = from;
-        }
+        let (front, back) = self.bytes.as_slices();
+        let (of_front, of_back) = buf[..n].split_at_mut(n.min(front.len()));
+        of_front.copy_from_slice(&front[..of_front.len()]);
+        of_back.copy_from_slice(&back[..of_back.len()]);
+        self.bytes.drain(..n);
         n
     }
 }
@@ -236,6 +238,16 @@ impl Rx {
 impl Tx {
     pub(crate) fn write(&self, buf: &[u8]) -> io::Result<usize> {
         write(&self.state, buf)
+    }
+
+    pub(crate) fn write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        let Limits { window, step } = self.state.lock().limits;
+        let mut bytes = Vec::new();
+        for buf in bufs {
+            let n = buf.len().min(window.min(step) - bytes.len());
+            bytes.extend_from_slice(&buf[..n]);
+        }
+        write(&self.state, &bytes)
     }
 
     pub(crate) fn poll_writable(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {

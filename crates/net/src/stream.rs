@@ -251,7 +251,7 @@ impl TxHalf {
 
     pub fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         if let TxHalf::Memory(tx) = self {
-            return tx.write(&bufs.iter().flat_map(|buf| buf.iter().copied()).collect::<Vec<u8>>());
+            return tx.write_vectored(bufs);
         }
         let len = bufs.iter().map(|buf| buf.len()).sum();
         self.try_send(len, || rustix::io::writev(self.as_fd(), bufs))
