@@ -21,6 +21,8 @@ pub struct Asker {
     pub ledger: Rc<RefCell<Ledger>>,
     /// The number of pages of each kind.
     pub pages: u64,
+    /// Clients stay until they have their responses, and send their uploads as they should.
+    pub is_patient: bool,
     /// The client's address, as the engine should see it.
     pub address: IpAddr,
     /// The responses that the client has got, by page.
@@ -62,6 +64,11 @@ impl Asker {
         asked
     }
 
+    /// Returns true in so many of a hundred cases, unless clients are patient.
+    pub fn is_impatient(&self, share: u64) -> bool {
+        percent(&self.chance, share) && !self.is_patient
+    }
+
     fn add_upload(&self, asked: &mut Asked) {
         let longest = one_of(&self.chance, &[1, 3000, 200_000]);
         asked.body = page::body(asked.number as usize, below(&self.chance, longest) as usize);
@@ -81,7 +88,7 @@ impl Asker {
             asked.fields.push(("range", range.text()));
             asked.range = Some(range);
         }
-        let Some(known) = known.filter(|_| percent(chance, 30)) else { return };
+        let Some(known) = known.filter(|_| percent(chance, if has_range { 60 } else { 30 })) else { return };
         let by_tag = percent(chance, 60);
         let value = if by_tag { format!("\"{known}\"") } else { last_modified(known) };
         let name = match (has_range, by_tag) {

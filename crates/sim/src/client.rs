@@ -65,7 +65,9 @@ impl Client {
     fn exchange(&self, is_alone: bool) -> Exchange {
         let asked = self.asker.choose();
         let upload = match asked.upload {
-            Some(_) if !is_alone => one_of(self.chance(), &[Upload::Length, Upload::Chunked]),
+            Some(_) if !is_alone || self.asker.is_patient => {
+                one_of(self.chance(), &[Upload::Length, Upload::Chunked])
+            }
             Some(number) => Upload::choose(number, self.chance(), &self.asker.ledger),
             None => Upload::None,
         };
@@ -85,7 +87,7 @@ impl Client {
                 [head_of(asked, *upload, ""), upload.bytes(&asked.body, self.chance())].concat()
             })
             .collect();
-        if percent(self.chance(), 3) {
+        if self.asker.is_impatient(3) {
             // It leaves before it has asked.
             let part = below(self.chance(), bytes.len() as u64) as usize;
             if let [Exchange { asked: Asked { upload: Some(upload), .. }, .. }] = exchanges.make_contiguous()
@@ -97,10 +99,10 @@ impl Client {
         }
         wire::write(&self.peer, &bytes, self.chance()).await?;
         let is_cut = exchanges.iter().any(|exchange| exchange.upload == Upload::Cut);
-        if is_cut || percent(self.chance(), 5) {
+        if is_cut || self.asker.is_impatient(5) {
             self.peer.shutdown();
         }
-        let leaves = percent(self.chance(), 6);
+        let leaves = self.asker.is_impatient(6);
         while let Some(exchange) = exchanges.pop_front() {
             if !self.read(&exchange, leaves).await? {
                 return Ok(false);

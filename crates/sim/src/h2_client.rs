@@ -16,7 +16,7 @@ use crate::asked::Asked;
 use crate::asker::Asker;
 use crate::client::PATIENCE;
 use crate::http::{Broken, Head};
-use crate::wire::{self, Chance, Incoming, below, one_of, percent};
+use crate::wire::{self, Chance, Incoming, below, one_of};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// What a window has without settings (RFC 9113 section 6.9.2).
@@ -97,7 +97,7 @@ impl H2Client {
                 left -= 1;
                 connection.ask(&self.asker);
             }
-            if connection.is_closing && connection.streams.is_empty() || percent(self.chance(), 1) {
+            if connection.is_closing && connection.streams.is_empty() || self.asker.is_impatient(1) {
                 return Ok(());
             }
             connection.send_bodies(self.chance());
@@ -163,7 +163,7 @@ impl Connection {
         push(&mut self.out, Kind::Headers, flag::END_HEADERS | end, stream, &block);
         let window = SendWindow::new(self.initial_window);
         self.streams.insert(stream, Stream { asked: request, head: None, body: Vec::new(), window, sent: 0 });
-        if percent(&asker.chance, 4) {
+        if asker.is_impatient(4) {
             push(&mut self.out, Kind::RstStream, 0, stream, &u32::to_be_bytes(8));
             self.streams.remove(&stream);
         }
@@ -245,7 +245,7 @@ impl Connection {
     fn give_back(&mut self, id: u32, bytes: u32, asker: &Asker) {
         push(&mut self.out, Kind::WindowUpdate, 0, 0, &bytes.to_be_bytes());
         if self.streams.contains_key(&id) {
-            if percent(&asker.chance, 1) {
+            if asker.is_impatient(1) {
                 push(&mut self.out, Kind::RstStream, 0, id, &u32::to_be_bytes(8));
                 self.streams.remove(&id);
             } else {

@@ -108,6 +108,8 @@ struct Nature {
     /// The engine ends after so many milliseconds, whatever it does then.
     ends_after: Option<u64>,
     reactors: usize,
+    /// See [`Asker::is_patient`].
+    is_patient: bool,
     /// The VCL is changed while clients are served.
     changes_vcl: bool,
     has_probes: bool,
@@ -133,6 +135,7 @@ impl Nature {
             longest: one_of(chance, &[10_000, 100_000, 400_000]),
             ends_after: percent(chance, 10).then(|| below(chance, 20_000)),
             reactors: one_of(chance, &[1, 2]),
+            is_patient: percent(chance, 40),
             changes_vcl: percent(chance, 60),
             has_probes: percent(chance, 30),
             onerror: percent(chance, 40),
@@ -160,9 +163,9 @@ impl Nature {
     }
 
     /// Returns whether nothing that may be cached is lost before its time: a fault on a connection drops what came over
-    /// it, and a full storage drops anything.
+    /// it, and so does the end of one within a response; a full storage drops anything.
     fn keeps_all(&self) -> bool {
-        self.faulty == 0 && self.storage > CRAMPED
+        self.faulty == 0 && self.storage > CRAMPED && self.is_patient
     }
 }
 
@@ -267,6 +270,7 @@ impl World {
             chance: chance.clone(),
             ledger: self.ledger.clone(),
             pages: self.nature.pages,
+            is_patient: self.nature.is_patient,
             address: ends.peer.ip(),
             known: RefCell::default(),
         };
