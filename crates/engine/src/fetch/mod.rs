@@ -13,6 +13,7 @@ mod ending;
 mod error;
 mod events;
 mod filters;
+mod gone;
 mod head;
 mod host;
 mod object;

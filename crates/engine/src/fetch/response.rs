@@ -5,8 +5,8 @@ use lacquer_http::{BodyStatus, SessClose, header_table as h};
 use lacquer_shm::Tag;
 use lacquer_vcl::types::{Action, Method};
 
-use super::Fetch;
 use super::parts::Step;
+use super::{Fetch, gone};
 
 pub async fn respond(f: &mut Fetch) -> Step {
     let asked_close = f.request.http.has_token(&f.task.ws, h::CONNECTION, b"close");
@@ -33,6 +33,12 @@ pub async fn respond(f: &mut Fetch) -> Step {
             f.close_origin(Some(SessClose::RespClose));
             return Step::Fail;
         }
+    }
+    // VCL may have waited, and the object that the 304 confirms may have gone meanwhile.
+    if f.attempt.was_304 && gone::is_stale_gone(f).await {
+        gone::forget_stale(f);
+        gone::drop_conditions(f);
+        return Step::Retry;
     }
     f.task.stamp("Process");
     f.release_request();

@@ -1,10 +1,8 @@
 //! The request to the origin: made from the client's request, changed by `vcl_backend_fetch`, and sent.
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use lacquer_cache::bans::Verdict;
 use lacquer_cache::{Object, flag};
 use lacquer_flow::Lifetime;
 use lacquer_flow::validation::{self, NotModified, Validated};
@@ -27,8 +25,7 @@ use super::events::FetchEvents;
 use super::parts::{
     Account, Attempt, Exchange, Product, Purpose, Request, Response, Retries, Step, Target, Waiter,
 };
-use super::{Fetch, Mode};
-use crate::ban_subjects::RequestSubject;
+use super::{Fetch, Mode, gone};
 use crate::client::Req;
 use crate::task::{Run, Task, Times};
 use crate::transaction_buffers::TransactionBuffers;
@@ -233,7 +230,7 @@ pub async fn start(f: &mut Fetch) -> Step {
     }
     judge(f, now);
     if f.response.http.status() == 304 {
-        if is_stale_gone(f).await {
+        if gone::is_stale_gone(f).await {
             return ask_without_conditions(f);
         }
         if !accept_304(f) {
@@ -258,33 +255,11 @@ fn judge(f: &mut Fetch, now: f64) {
     }
 }
 
-/// Returns whether the object that a 304 confirms was purged or banned, or has left the cache otherwise. The 304 is no
-/// reason to bring it back.
-async fn is_stale_gone(f: &Fetch) -> bool {
-    let Some(stale) = f.product.stale.as_ref().filter(|stale| stale.is(flag::IMSCAND)) else { return false };
-    loop {
-        let has_begun = Cell::new(false);
-        let request = RequestSubject { http: &f.request.original, ws: &f.task.ws };
-        let pause = || has_begun.replace(true);
-        match f.task.services.cache().recheck(stale, &request, &pause) {
-            Verdict::Clear => return false,
-            Verdict::Banned => return true,
-            Verdict::Unfinished => tokio::task::yield_now().await,
-        }
-    }
-}
-
 /// Asks the origin for the whole response, because the object that it has confirmed is gone.
 fn ask_without_conditions(f: &mut Fetch) -> Step {
-    f.task.log.put(Tag::Error, b"304 for an object that is gone");
-    f.close_origin(None);
-    f.product.stale = None;
-    f.retries.count += 1;
+    gone::forget_stale(f);
     let step = retry(f);
-    for name in validation::CONDITIONS {
-        f.bereq_headers().unset(name);
-        f.request.original.unset(&f.task.ws, name, |_| ());
-    }
+    gone::drop_conditions(f);
     step
 }
 
