@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use lacquer_net::memory::Peer;
 use tokio::time::timeout;
@@ -12,10 +11,7 @@ use crate::asker::Asker;
 use crate::http::{self, Broken, Head};
 use crate::pipe;
 use crate::upload::Upload;
-use crate::wire::{self, Chance, Incoming, below, one_of, pause, percent};
-
-/// No response takes longer, whatever the origins do.
-pub const PATIENCE: Duration = Duration::from_mins(10);
+use crate::wire::{self, Chance, Incoming, PATIENCE, below, one_of, pause, percent};
 
 pub struct Client {
     pub asker: Asker,

@@ -14,9 +14,8 @@ use tokio::time::timeout;
 
 use crate::asked::Asked;
 use crate::asker::Asker;
-use crate::client::PATIENCE;
 use crate::http::{Broken, Head};
-use crate::wire::{self, Chance, Incoming, below, one_of};
+use crate::wire::{self, Chance, Incoming, PATIENCE, below, one_of};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// What a window has without settings (RFC 9113 section 6.9.2).

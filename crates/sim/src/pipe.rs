@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use crate::asker::Asker;
 use crate::http::{self, Broken, Head};
 use crate::ledger::{Direction, Ledger, PipeNumber};
-use crate::wire::{self, Chance, Incoming, below, one_of, percent};
+use crate::wire::{self, Chance, Incoming, PATIENCE, below, one_of, percent};
 
 /// The status by which an origin shows that the pipe is open.
 const OPEN: u16 = 101;
@@ -54,8 +54,7 @@ pub async fn of_origin(
         return Ok(());
     }
     let end = End { chance, ledger, peer, number, reads: Direction::Up };
-    let patience = crate::client::PATIENCE;
-    if timeout(patience, end.exchange(incoming)).await.is_err() {
+    if timeout(PATIENCE, end.exchange(incoming)).await.is_err() {
         ledger.borrow_mut().fault(&format!("pipe {number} does not end at the origin"));
     }
     Ok(())

@@ -13,6 +13,9 @@ use lacquer_net::memory::{Ends, Limits, Peer};
 use lacquer_sources::random::Random;
 use tokio::time::sleep;
 
+/// No response takes longer, whatever the origins do.
+pub const PATIENCE: Duration = Duration::from_mins(10);
+
 /// The world's chance, which all its parts share.
 pub type Chance = Rc<RefCell<Random>>;
 

@@ -74,6 +74,15 @@ struct Upload {
     is_broken: bool,
 }
 
+/// A pipe, with the number of bytes that go through it in each direction.
+#[derive(Debug)]
+struct Pipe {
+    up: usize,
+    down: usize,
+    /// One side leaves before its time.
+    is_left: bool,
+}
+
 /// What the world is like, as far as judgement depends on it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {
@@ -93,7 +102,7 @@ pub struct Ledger {
     invalidations: Vec<Invalidation>,
     fetches: BTreeMap<Key, u32>,
     uploads: Vec<Upload>,
-    pipes: Vec<pipes::Pipe>,
+    pipes: Vec<Pipe>,
     /// When a VCL was loaded last, which begins the probing anew.
     loaded: f64,
     faults: Vec<String>,

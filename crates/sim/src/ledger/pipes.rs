@@ -1,6 +1,6 @@
 //! Pipes: connections whose bytes the engine carries without looking at them.
 
-use super::Ledger;
+use super::{Ledger, Pipe};
 use crate::page;
 
 /// The number of a pipe, which its client sends to the origin.
@@ -11,14 +11,6 @@ pub enum Direction {
     /// From the client to the origin.
     Up,
     Down,
-}
-
-#[derive(Debug)]
-pub(super) struct Pipe {
-    up: usize,
-    down: usize,
-    /// One side leaves before its time.
-    is_left: bool,
 }
 
 /// The first number of the bodies that go through pipes, above those of all responses.
