@@ -21,7 +21,7 @@ pub struct Asker {
     pub ledger: Rc<RefCell<Ledger>>,
     /// The number of pages of each kind.
     pub pages: u64,
-    /// Clients stay until they have their responses, and send their uploads as they should.
+    /// Clients want whole responses, stay until they have them, and send their uploads as they should.
     pub is_patient: bool,
     /// The client's address, as the engine should see it.
     pub address: IpAddr,
@@ -80,7 +80,10 @@ impl Asker {
     fn add_conditions(&self, asked: &mut Asked) {
         let chance = &self.chance;
         let known = self.known.borrow().get(&asked.key).copied();
-        let has_range = asked.method == "GET" && !site::is_composed(&asked.key.path) && percent(chance, 12);
+        let path = &asked.key.path;
+        // A part of a private page can end its fetch early.
+        let has_no_range = site::is_composed(path) || self.is_patient && site::is_private(path);
+        let has_range = asked.method == "GET" && !has_no_range && percent(chance, 12);
         if has_range {
             let (from, to) = (below(chance, 2000) as usize, below(chance, 5000) as usize);
             let range =

@@ -150,6 +150,7 @@ impl Nature {
         Rules {
             grace: self.programs().map(Program::grace).into_iter().fold(0.0, f64::max),
             onerror: self.onerror,
+            is_cramped: self.storage <= CRAMPED,
         }
     }
 
@@ -196,14 +197,14 @@ impl World {
             sockets: Vec::new(),
             storages: Vec::new(),
             address_space: AddressSpace { reserve: 1 << 30, heaps: None },
-            params: params(nature.onerror)?,
+            params: params(&nature)?,
             credentials: None,
             vsm_fd: -1,
             panic_fd: -1,
             manager_pid: std::process::id(),
         };
         let dir = File::open(place)?.into();
-        let engine = Engine::start(config, dir, storages, nature.reactors).map_err(io::Error::other)?;
+        let engine = Engine::start(config, dir, storages).map_err(io::Error::other)?;
         let ledger = Rc::new(RefCell::new(Ledger::new(tells, nature.rules())));
         Ok(World { nature, chance, ledger, engine: Rc::new(engine) })
     }
@@ -318,12 +319,13 @@ impl World {
     }
 }
 
-fn params(onerror: bool) -> io::Result<Params> {
+fn params(nature: &Nature) -> io::Result<Params> {
     let mut params = ParamSet::default();
-    let onerror = if onerror { "+esi_include_onerror" } else { "-esi_include_onerror" };
+    let onerror = if nature.onerror { "+esi_include_onerror" } else { "-esi_include_onerror" };
     for (name, value) in [
         ("vsl_space", "1M"),
         ("thread_pools", "1"),
+        ("reactors", &nature.reactors.to_string()),
         ("feature", "+http2"),
         ("feature", "+esi_disable_xml_check"),
         ("feature", onerror),

@@ -43,17 +43,12 @@ pub struct Holdings {
 }
 
 impl Engine {
-    /// Starts the engine with so many reactors, of which the machine's cores may allow fewer. `dir` is an empty directory
-    /// for its shared memory. Call it in a task of the runtime that is to run it.
-    pub fn start(
-        config: WorkerConfig,
-        dir: OwnedFd,
-        storages: Vec<Stevedore>,
-        reactors: usize,
-    ) -> Result<Engine, String> {
+    /// Starts the engine with as many reactors as the parameter says. `dir` is an empty directory for its shared memory.
+    /// Call it in a task of the runtime that is to run it.
+    pub fn start(config: WorkerConfig, dir: OwnedFd, storages: Vec<Stevedore>) -> Result<Engine, String> {
         let process = boot::share(config, boot::open_dir(dir)?, storages)?;
         process.runtimes.add(tokio::runtime::Handle::current());
-        let watched = process.watched.iter().take(reactors).enumerate();
+        let watched = process.watched.iter().enumerate();
         let services = watched
             .map(|(id, watched)| Services::new(process.shared.clone(), id, watched.clone(), MAKERS))
             .collect();

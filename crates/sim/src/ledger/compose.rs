@@ -1,6 +1,6 @@
 //! Compares bodies with the responses that they consist of.
 
-use super::Sent;
+use super::{Rules, Sent};
 use crate::page;
 
 /// Something other than the whole text of a response.
@@ -21,16 +21,15 @@ fn wrong(why: String) -> Found {
 /// The body of a response, with the responses that it includes.
 pub(super) struct Composition<'c> {
     sent: &'c [Sent],
-    /// An include that fails ends the response.
-    onerror: bool,
+    rules: Rules,
     variant: u64,
     rest: &'c [u8],
     parts: Vec<usize>,
 }
 
 impl<'c> Composition<'c> {
-    pub(super) fn of(sent: &'c [Sent], onerror: bool, variant: u64) -> Composition<'c> {
-        Composition { sent, onerror, variant, rest: &[], parts: Vec::new() }
+    pub(super) fn of(sent: &'c [Sent], rules: Rules, variant: u64) -> Composition<'c> {
+        Composition { sent, rules, variant, rest: &[], parts: Vec::new() }
     }
 
     /// Returns all responses that a body consists of, or why it is none.
@@ -48,11 +47,11 @@ impl<'c> Composition<'c> {
 
     fn expect(&mut self, bytes: &[u8], of: usize) -> Found {
         let Some(rest) = self.rest.strip_prefix(bytes) else {
-            let found = String::from_utf8_lossy(&self.rest[..self.rest.len().min(20)]);
-            let left = self.rest.len();
+            let same = bytes.iter().zip(self.rest).take_while(|(a, b)| a == b).count();
+            let found = String::from_utf8_lossy(&self.rest[same..self.rest.len().min(same + 20)]);
+            let (length, left) = (bytes.len(), self.rest.len());
             return wrong(format!(
-                "bytes are not those of response {of}: {left} from {found:?} for {}",
-                bytes.len()
+                "of {length} bytes of response {of} only {same} are right, and {found:?} follows: {left} are left"
             ));
         };
         self.rest = rest;
@@ -92,7 +91,7 @@ impl<'c> Composition<'c> {
     fn include(&mut self, path: &str) -> Found {
         if let Some(rest) = self.rest.strip_prefix(b"!") {
             self.rest = rest;
-            return if self.onerror {
+            return if self.rules.onerror {
                 wrong(format!("the include of {path} has failed, and the response went on"))
             } else {
                 Ok(())
@@ -100,7 +99,9 @@ impl<'c> Composition<'c> {
         }
         let Some(part) = page::response_of(self.rest) else {
             let is_ours = |sent: &&Sent| sent.key.path == path && sent.key.variant == self.variant;
-            let may_fail = !self.onerror && self.sent.iter().filter(is_ours).any(|sent| !sent.is_whole);
+            let Rules { onerror, is_cramped, .. } = self.rules;
+            let may_fail =
+                !onerror && self.sent.iter().filter(is_ours).any(|sent| !sent.is_whole || is_cramped);
             if may_fail && self.rest.starts_with(b"#") {
                 // It ends within its number.
                 let end = self.rest.iter().position(|&byte| byte == b'}').unwrap_or(0);
@@ -114,8 +115,8 @@ impl<'c> Composition<'c> {
         if sent.key.path != path || sent.key.variant != self.variant {
             return wrong(format!("included response {part} is that to {:?}, not {path}", sent.key));
         }
-        match (sent.is_whole, self.onerror, sent.is_packed) {
-            (true, _, _) => self.page(part, false),
+        match (sent.is_whole, self.rules.onerror, sent.is_packed) {
+            (true, onerror, _) => self.page(part, self.rules.is_cramped && !onerror),
             (false, true, _) => wrong(format!("the origin did not complete included response {part}")),
             // Like Varnish, the engine goes on with what follows.
             (false, false, false) => self.page(part, true),

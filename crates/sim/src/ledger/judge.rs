@@ -113,7 +113,7 @@ impl Ledger {
             Cow::Borrowed(got.body)
         };
         let variant = got.asked.key.variant;
-        let parts = Composition::of(&self.sent, self.rules.onerror, variant).read(&body, response)?;
+        let parts = Composition::of(&self.sent, self.rules, variant).read(&body, response)?;
         for part in &parts {
             self.fates[*part].seen.get_or_insert_with(lacquer_sources::clock::real);
         }

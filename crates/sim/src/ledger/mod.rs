@@ -90,6 +90,8 @@ pub struct Rules {
     pub grace: f64,
     /// An include that fails ends the response.
     pub onerror: bool,
+    /// The storage is too small for all pages, which ends fetches early.
+    pub is_cramped: bool,
 }
 
 #[derive(Default)]
