@@ -36,6 +36,7 @@ sub vcl_backend_response {
         if (bereq.retries < RETRIES) { return (retry); }
     }
     if (bereq.url ~ "^/slow/[03]") { vtc.sleep(70ms); }
+    if (beresp.was_304 && bereq.url ~ "[05]$") { vtc.sleep(1s); }
     if (bereq.url ~ "[37]$") { set beresp.do_stream = false; }
     if (bereq.url ~ "^/zip/") { set beresp.do_gzip = true; }
     if (bereq.url ~ "^/unzip/") { set beresp.do_gunzip = true; }
