@@ -35,7 +35,7 @@ impl Asker {
         let key = Key { path: site::any(chance, self.pages), variant: below(chance, VARIANTS) };
         let method = match below(chance, 100) {
             0..40 if site::is_passed(&key.path) => "POST",
-            0..10 => "HEAD",
+            0..10 if self.may_want_less(&key.path) => "HEAD",
             10..15 if site::is_changing(&key.path) => "PURGE",
             _ => "GET",
         };
@@ -69,6 +69,12 @@ impl Asker {
         percent(&self.chance, share) && !self.is_patient
     }
 
+    /// Returns whether the client may ask for less than the whole page. The fetch of an object for one request ends early then,
+    /// and each page that does not stay fresh can become such an object.
+    fn may_want_less(&self, path: &str) -> bool {
+        !self.is_patient || site::is_calm(path)
+    }
+
     fn add_upload(&self, asked: &mut Asked) {
         let longest = one_of(&self.chance, &[1, 3000, 200_000]);
         asked.body = page::body(asked.number as usize, below(&self.chance, longest) as usize);
@@ -81,9 +87,8 @@ impl Asker {
         let chance = &self.chance;
         let known = self.known.borrow().get(&asked.key).copied();
         let path = &asked.key.path;
-        // A part of a private page can end its fetch early.
-        let has_no_range = site::is_composed(path) || self.is_patient && site::is_private(path);
-        let has_range = asked.method == "GET" && !has_no_range && percent(chance, 12);
+        let may_have_range = !site::is_composed(path) && self.may_want_less(path);
+        let has_range = asked.method == "GET" && may_have_range && percent(chance, 12);
         if has_range {
             let (from, to) = (below(chance, 2000) as usize, below(chance, 5000) as usize);
             let range =
