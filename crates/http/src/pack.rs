@@ -2,19 +2,25 @@
 //! copies once into the workspace and fills slots from the table.
 //!
 //! ```text
-//! u16 status | u8 version | u8 flags | u16 headers | u32 bytes of text    (little endian)
+//! u16 status | u8 format | u8 flags | u16 headers | u32 bytes of text    (little endian)
 //! per header: u16 length of line, u8 length of name, u8 number of the name (narrow)
 //!             u32 length of line, u16 length of name, u8 number, u8 0     (WIDE)
 //! text: protocol (unless CANONICAL), status and reason (unless CANONICAL), lines; each followed by CRLF
 //! ```
 //!
 //! A head with protocol HTTP/1.1, a known status and its usual reason is CANONICAL and stores
-//! neither. Blocks do not outlive the program version that wrote them.
+//! neither. The format is a number that changes with this layout and with the numbers of the names; a block of another
+//! format is refused. A block that was not just made by this process passes [`PackedHead::check`] before it is used.
+
+use std::fmt;
 
 use crate::fixed_text_table::{fixed, reason_text, status_text};
 use crate::header_table::{Filter, HeaderName, UNKNOWN};
 use crate::message::{Field, LINE_END, Message, Slot, skip_blanks, write_lines};
 use crate::workspace::{Overflow, Text, Workspace};
+
+/// The format that is written, and the only one that is read.
+pub const FORMAT: u8 = 1;
 
 const CANONICAL: u8 = 1;
 const WIDE: u8 = 2;
@@ -48,7 +54,7 @@ pub fn pack(msg: &Message, ws: &Workspace, filter: Filter, out: &mut Vec<u8>) {
     let [s0, s1] = msg.status().to_le_bytes();
     let [n0, n1] = (count as u16).to_le_bytes();
     let [t0, t1, t2, t3] = ((out.len() - text_at) as u32).to_le_bytes();
-    out[start..start + PREFIX].copy_from_slice(&[s0, s1, msg.version(), flags, n0, n1, t0, t1, t2, t3]);
+    out[start..start + PREFIX].copy_from_slice(&[s0, s1, FORMAT, flags, n0, n1, t0, t1, t2, t3]);
 }
 
 /// Writes the table and returns its flags, or `None` if a length does not fit.
@@ -98,6 +104,31 @@ fn narrow_entry([a, b, name, id]: [u8; NARROW_ENTRY]) -> Entry {
     Entry { line: u16::from_le_bytes([a, b]) as usize, name: name as usize, id }
 }
 
+/// The reason for which a block is not read as a packed head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadError {
+    /// It is shorter than its lengths say.
+    CutShort,
+    /// Another program version wrote it.
+    UnknownFormat(u8),
+    /// Its parts contradict each other.
+    Damaged,
+}
+
+impl fmt::Display for HeadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HeadError::CutShort => f.write_str("the stored head is cut short"),
+            HeadError::UnknownFormat(found) => {
+                write!(f, "the stored head has format {found}, and only format {FORMAT} can be read")
+            }
+            HeadError::Damaged => f.write_str("the stored head is damaged"),
+        }
+    }
+}
+
+impl std::error::Error for HeadError {}
+
 /// A packed head, read in place.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedHead<'a> {
@@ -108,14 +139,62 @@ pub struct PackedHead<'a> {
 }
 
 impl<'a> PackedHead<'a> {
-    /// Reads a block. Returns `None` if it is cut short.
+    /// Reads a block. Returns `None` if it is cut short or has another format.
     pub fn new(block: &'a [u8]) -> Option<PackedHead<'a>> {
-        let (prefix, rest) = block.split_first_chunk::<PREFIX>()?;
-        let [s0, s1, _, flags, n0, n1, t0, t1, t2, t3] = *prefix;
+        PackedHead::read(block).ok()
+    }
+
+    /// Reads a block. Fails if it is cut short or has another format.
+    #[inline]
+    pub fn read(block: &'a [u8]) -> Result<PackedHead<'a>, HeadError> {
+        let (prefix, rest) = block.split_first_chunk::<PREFIX>().ok_or(HeadError::CutShort)?;
+        let [s0, s1, format, flags, n0, n1, t0, t1, t2, t3] = *prefix;
+        if format != FORMAT {
+            return Err(HeadError::UnknownFormat(format));
+        }
         let count = u16::from_le_bytes([n0, n1]) as usize;
-        let (entries, rest) = rest.split_at_checked(count * entry_size(flags))?;
-        let text = rest.get(..u32::from_le_bytes([t0, t1, t2, t3]) as usize)?;
-        Some(PackedHead { status: u16::from_le_bytes([s0, s1]), flags, entries, text })
+        let (entries, rest) = rest.split_at_checked(count * entry_size(flags)).ok_or(HeadError::CutShort)?;
+        let text = rest.get(..u32::from_le_bytes([t0, t1, t2, t3]) as usize).ok_or(HeadError::CutShort)?;
+        Ok(PackedHead { status: u16::from_le_bytes([s0, s1]), flags, entries, text })
+    }
+
+    /// Checks a block that comes from outside this process: it is one that [`pack`] could have written.
+    pub fn check(block: &'a [u8]) -> Result<(), HeadError> {
+        let head = PackedHead::read(block)?;
+        let is_sound = head.len() == block.len()
+            && head.flags & !(CANONICAL | WIDE | PLAIN) == 0
+            && head.flags & (WIDE | PLAIN) != WIDE | PLAIN
+            && (head.flags & CANONICAL == 0 || status_text(head.status).is_some())
+            && head.has_sound_lines();
+        if is_sound { Ok(()) } else { Err(HeadError::Damaged) }
+    }
+
+    /// Returns whether status line and table go with the text, to its last byte.
+    fn has_sound_lines(&self) -> bool {
+        let (parts, mut at) = self.start_line();
+        let start: usize = parts.iter().map(|part| part.len() + LINE_END.len()).sum();
+        if self.flags & CANONICAL == 0 && at != start {
+            return false;
+        }
+        for entry in self.entries() {
+            let Some(line) = self.text.get(at..).and_then(|rest| rest.get(..entry.line)) else {
+                return false;
+            };
+            at += entry.line;
+            if self.text.get(at..at + LINE_END.len()) != Some(LINE_END) || !self.is_sound(entry, line) {
+                return false;
+            }
+            at += LINE_END.len();
+        }
+        at == self.text.len()
+    }
+
+    fn is_sound(&self, entry: Entry, line: &[u8]) -> bool {
+        let name = line.get(..entry.name).filter(|_| line.get(entry.name) == Some(&b':'));
+        let has_blank = self.flags & PLAIN == 0 || line.get(entry.name + 1) == Some(&b' ');
+        has_blank
+            && name.is_some_and(|name| HeaderName::new(name).id == entry.id)
+            && !line.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0))
     }
 
     /// Returns the length of the whole block.
@@ -331,6 +410,83 @@ mod tests {
         assert_eq!(PackedHead::new(&block).unwrap().reason(), b"Fine by me");
         assert_eq!(to.get(&to_ws, HeaderName::new(b"long")).unwrap().len(), 70000);
         assert_eq!(packed_header(&block, VARY), Some(&b"x"[..]));
+    }
+
+    /// Each way to spoil a block, and the error.
+    #[test]
+    fn spoiled_blocks_are_refused() {
+        type Spoil = fn(&mut Vec<u8>);
+        let (ws, msg) = sample(&["Date: now", "X-Foo: bar"]);
+        let (block, ..) = round_trip(&ws, &msg);
+        assert_eq!(PackedHead::check(&block), Ok(()));
+        let last = block.len() - 1;
+        let text = PREFIX + 2 * NARROW_ENTRY;
+        assert_eq!(&block[text..text + 11], b"Date: now\r\n");
+        let cases: &[(&str, Spoil, HeadError)] = &[
+            ("nothing at all", |b| b.clear(), HeadError::CutShort),
+            ("half a prefix", |b| b.truncate(PREFIX - 1), HeadError::CutShort),
+            ("no table", |b| b.truncate(PREFIX), HeadError::CutShort),
+            ("no last byte", |b| b.truncate(b.len() - 1), HeadError::CutShort),
+            ("more headers than there are", |b| b[5] = 0xff, HeadError::CutShort),
+            ("more text than there is", |b| b[9] = 0xff, HeadError::CutShort),
+            ("no format yet", |b| b[2] = 0, HeadError::UnknownFormat(0)),
+            ("the next format", |b| b[2] = FORMAT + 1, HeadError::UnknownFormat(FORMAT + 1)),
+            (
+                "a format without the rest",
+                |b| *b = vec![0, 0, 99, 0, 0, 0, 9, 9, 9, 9],
+                HeadError::UnknownFormat(99),
+            ),
+            ("a byte too many", |b| b.push(0), HeadError::Damaged),
+            ("an unknown flag", |b| b[3] |= 0x80, HeadError::Damaged),
+            ("an unknown status", |b| b[1] = 0xff, HeadError::Damaged),
+            ("not canonical without a status line", |b| b[3] &= !CANONICAL, HeadError::Damaged),
+            ("fewer headers than there are", |b| b[4] -= 1, HeadError::Damaged),
+            ("a longer line", |b| b[PREFIX] += 1, HeadError::Damaged),
+            ("a shorter name", |b| b[PREFIX + 2] -= 1, HeadError::Damaged),
+            ("a name's number of another name", |b| b[PREFIX + 3] ^= 1, HeadError::Damaged),
+            ("no colon", |b| b[PREFIX + 2 * NARROW_ENTRY + 4] = b'-', HeadError::Damaged),
+            ("a line end within a line", |b| b[PREFIX + 2 * NARROW_ENTRY + 7] = b'\n', HeadError::Damaged),
+            ("no line end", |b| b[PREFIX + 2 * NARROW_ENTRY + 9] = b' ', HeadError::Damaged),
+        ];
+        assert_eq!(block[last], b'\n');
+        for (what, spoil, error) in cases {
+            let mut spoiled = block.clone();
+            spoil(&mut spoiled);
+            assert_eq!(PackedHead::check(&spoiled), Err(*error), "{what}");
+        }
+        assert_eq!(
+            HeadError::UnknownFormat(9).to_string(),
+            "the stored head has format 9, and only format 1 can be read"
+        );
+    }
+
+    /// Every byte of every kind of block is changed to many values. What passes the check can be unpacked.
+    #[test]
+    fn changed_bytes_never_panic_and_what_passes_is_usable() {
+        let long = format!("Long: {}", "y".repeat(400));
+        let (mut ws, mut unusual) = sample(&[&long, "Vary:  x", "Empty:"]);
+        let reason = ws.copy(b"Fine by me").unwrap();
+        unusual.set_status_reason(&mut ws, 777, reason).unwrap();
+        let wide = format!("{}: x", "n".repeat(300));
+        let samples = [sample(&["Date: now", "Vary: x"]), (ws, unusual), sample(&[&wide, "ETag: y"])];
+        let (mut passed, mut refused) = (0, 0);
+        for (ws, msg) in &samples {
+            let (block, mut to_ws, mut to) = round_trip(ws, msg);
+            assert_eq!(PackedHead::check(&block), Ok(()));
+            for at in 0..block.len() {
+                for change in [1, 2, 4, 0x20, 0x80, 0xff] {
+                    let mut changed = block.clone();
+                    changed[at] ^= change;
+                    let mark = to_ws.mark();
+                    let unpacked = unpack(&changed, &mut to_ws, &mut to);
+                    to_ws.roll_back(mark);
+                    let checked = PackedHead::check(&changed);
+                    assert!(checked.is_err() || unpacked.is_ok(), "byte {at} by {change:#x}");
+                    if checked.is_ok() { passed += 1 } else { refused += 1 }
+                }
+            }
+        }
+        assert!(passed > 100 && refused > 100, "{passed} passed, {refused} were refused");
     }
 
     #[test]
