@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use lacquer_storage::{BodyWriter, ChunkSizes, Full, Parts, Stevedore, Stored};
+use lacquer_storage::{BodyWriter, ChunkSizes, Full, Layout, Parts, Stevedore};
 
 use crate::cache::Cache;
 use crate::object::{Object, ObjectSpec, flag};
@@ -63,11 +63,10 @@ impl Cache {
     ) -> Result<Arc<Object>, Full> {
         let fixed = spec.fixed();
         let parts = Parts { head: &[&fixed, spec.vary, spec.head], extra: spec.extra };
-        if body.len() > stevedore.arena().max_small() {
+        if !stevedore.is_small(body.len() as u64) {
             return self.create_large(stevedore, spec, body, nuke);
         }
-        let make = |_| Stored::complete(stevedore.arena(), parts, body);
-        let stored = self.with_room(stevedore, false, nuke, make)?;
+        let stored = self.with_room(stevedore, false, nuke, |_| stevedore.complete(parts, body))?;
         Ok(Object::new(stored, spec, stevedore.index()))
     }
 
@@ -102,39 +101,25 @@ impl Cache {
     ) -> Result<(Arc<Object>, BodyWriter), Full> {
         let fixed = spec.fixed();
         let parts = Parts { head: &[&fixed, spec.vary, spec.head], extra: spec.extra };
-        let arena = stevedore.arena();
         let want = expected.unwrap_or(0).saturating_add(spec.head.len() as u64);
-        let large = want > arena.max_small() as u64;
+        let large = !stevedore.is_small(want);
         let is_mark = spec.flags & (flag::HFM | flag::HFP) != 0;
         let apart = is_mark && spec.flags & flag::PRIVATE == 0 && expected.is_none_or(|n| n > KEPT_WITH_MARK);
         let one_reader = is_mark || spec.flags & flag::PRIVATE != 0;
         let max = if one_reader { sizes.max.min(PASSING_PIECE) } else { sizes.max };
         let sizes = ChunkSizes { first: sizes.first.min(max), max };
         let make = |tries| {
-            if apart {
-                return Stored::begin_apart(arena, parts, expected, sizes);
-            }
-            let split = tries >= PATIENCE || arena.has_free(want.saturating_mul(2));
-            Stored::begin(arena, parts, expected, sizes, split)
+            let layout = if apart {
+                Layout::Apart
+            } else if tries >= PATIENCE || stevedore.has_free(want.saturating_mul(2)) {
+                Layout::Pieces
+            } else {
+                Layout::OneSpan
+            };
+            stevedore.begin(parts, expected, sizes, layout)
         };
         let (stored, writer) = self.with_room(stevedore, large, nuke, make)?;
         Ok((Object::new(stored, spec, stevedore.index()), writer))
-    }
-
-    /// Makes an object of a new head and the complete body of an old one (the origin answered 304). In
-    /// the same storage a large body is shared.
-    pub fn refresh(
-        &self,
-        stevedore: &Stevedore,
-        spec: &ObjectSpec<'_>,
-        old: &Object,
-        nuke: &mut Nuke<'_>,
-    ) -> Result<Arc<Object>, Full> {
-        let fixed = spec.fixed();
-        let parts = Parts { head: &[&fixed, spec.vary, spec.head], extra: spec.extra };
-        let make = |_| Stored::with_body_of(stevedore.arena(), parts, old.stored());
-        let stored = self.with_room(stevedore, old.stored().is_large(), nuke, make)?;
-        Ok(Object::new(stored, spec, stevedore.index()))
     }
 
     /// Makes sure that the writer has room for at least one more byte.
@@ -144,10 +129,10 @@ impl Cache {
         writer: &mut BodyWriter,
         nuke: &mut Nuke<'_>,
     ) -> Result<(), Full> {
-        let large = writer.wants() > stevedore.arena().max_small();
+        let large = !stevedore.is_small(writer.wants() as u64);
         self.with_room(stevedore, large, nuke, |tries| {
             let want = writer.wants();
-            let split = tries >= PATIENCE || stevedore.arena().has_free(want as u64 * 2);
+            let split = tries >= PATIENCE || stevedore.has_free(want as u64 * 2);
             writer.reserve_from(if split { 0 } else { want / 4 })
         })
     }

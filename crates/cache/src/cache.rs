@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::locks::Mutex;
 
-use lacquer_storage::{BodyWriter, Stevedore};
+use lacquer_storage::{BodyState, BodyWriter, Stevedore};
 
 use crate::bans::{BanList, BanRequest, HeadReader, Verdict};
 use crate::expiry_events::ExpiryEvents;
@@ -83,7 +83,7 @@ impl Cache {
     /// `now` is the earliest time the cache will hear of.
     pub fn new(config: Config, now: f64) -> Arc<Self> {
         let counters = Arc::new(CacheStats::default());
-        Arc::new(Self {
+        let cache = Arc::new(Self {
             shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect(),
             stripes: (0..SHARDS * STRIPES).map(|_| AtomicU32::new(0)).collect(),
             stevedores: config.stevedores,
@@ -97,7 +97,9 @@ impl Cache {
             lru_interval: AtomicU32::new(0),
             ban_dups: AtomicBool::new(config.ban_dups),
             invalidation_listeners: config.invalidation_listeners.into(),
-        })
+        });
+        cache.make_room_for_loads();
+        cache
     }
 
     pub fn stevedores(&self) -> &[Stevedore] {
@@ -265,6 +267,10 @@ impl Cache {
         if object.is(flag::PRIVATE | flag::HFM) {
             return object;
         }
+        if self.device_of(&object).is_some() {
+            self.commit_found(&object);
+            return object;
+        }
         let Some(new) = object.compacted(COMPACT_MAX) else { return object };
         let Some((shard, slot)) = self.locate(&object) else { return new };
         let mut shard = shard.lock();
@@ -380,6 +386,9 @@ impl Busy {
         }
         cache.events.inserted(object, when);
         deferred.run();
+        if object.state() == BodyState::Complete {
+            cache.commit(self.key, object);
+        }
     }
 
     /// Whether requests wait for what it brings.

@@ -12,6 +12,8 @@
 mod alloc;
 pub mod bans;
 mod cache;
+mod descriptor;
+mod durable;
 mod evict;
 mod expiry;
 mod expiry_events;
@@ -36,6 +38,7 @@ mod tests;
 
 pub use alloc::Nuke;
 pub use cache::{Busy, Cache, Config, Hooks};
+pub use durable::Recovery;
 pub use front::FrontTable;
 pub use lookup::{Lookup, LookupArgs};
 pub use object::{Object, ObjectSpec, Timers, flag};
@@ -46,4 +49,4 @@ pub use stats::CacheStats;
 pub use tags::{Tag, TagStats};
 pub use waiting::{Resumed, Wait};
 
-pub use lacquer_storage::{BodyState, BodyWriter, Chunk, ChunkSizes, Full, Stevedore, Stored};
+pub use lacquer_storage::{BodyState, BodyWriter, Chunk, ChunkSizes, Full, Read, Stevedore, Stored};

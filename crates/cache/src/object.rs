@@ -131,7 +131,7 @@ const _: () = assert!(size_of::<Object>() <= 72);
 
 impl Object {
     pub(crate) fn new(stored: Stored, spec: &ObjectSpec<'_>, stevedore: u8) -> Arc<Self> {
-        stored.arena().counters().g_objects.fetch_add(1, Ordering::Relaxed);
+        stored.counters().g_objects.fetch_add(1, Ordering::Relaxed);
         Arc::new(Self {
             stored,
             vxid: spec.vxid,
@@ -150,7 +150,7 @@ impl Object {
     pub(crate) fn compacted(&self, limit: usize) -> Option<Arc<Self>> {
         let stored = self.stored.compacted(limit)?;
         let copy = |from: &AtomicU32| AtomicU32::new(from.load(Ordering::Relaxed));
-        stored.arena().counters().g_objects.fetch_add(1, Ordering::Relaxed);
+        stored.counters().g_objects.fetch_add(1, Ordering::Relaxed);
         Some(Arc::new(Self {
             stored,
             vxid: self.vxid,
@@ -172,6 +172,11 @@ impl Object {
         let (last_modified, vary) = fixed.split_first_chunk()?;
         let (vary, head) = rest.split_at_checked(u32::from_le_bytes(vary.try_into().ok()?) as usize)?;
         Some((f64::from_le_bytes(*last_modified), vary, head))
+    }
+
+    /// Returns whether the parts before the packed head are whole.
+    pub(crate) fn has_sound_head(&self) -> bool {
+        self.parts().is_some_and(|(last_modified, ..)| last_modified.is_finite())
     }
 
     /// The packed head.
@@ -208,16 +213,18 @@ impl Object {
         self.stored.state()
     }
 
+    /// Returns the longest contiguous part of the body from `offset` on that is in memory. For bodies that only one request
+    /// reads, which stay in memory; others may be [pending](Self::read).
     pub fn chunk_at(&self, offset: u64) -> Option<Chunk<'_>> {
         self.stored.chunk_at(offset)
     }
 
-    /// Ready when the body is longer than `offset`, or ends.
+    /// Ready when the byte at `offset` is in memory or will never be. Asks for one that lies on a device.
     pub fn poll_more(&self, offset: u64, cx: &mut Context<'_>) -> Poll<BodyState> {
         self.stored.poll_more(offset, cx)
     }
 
-    /// Waits until the body is longer than `offset`, or ends.
+    /// Waits until the byte at `offset` is in memory or will never be.
     pub async fn more(&self, offset: u64) -> BodyState {
         std::future::poll_fn(|cx| self.poll_more(offset, cx)).await
     }
@@ -382,7 +389,7 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        self.stored.arena().counters().g_objects.fetch_sub(1, Ordering::Relaxed);
+        self.stored.counters().g_objects.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

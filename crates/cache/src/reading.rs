@@ -1,16 +1,24 @@
 //! Reading the body of an object, and letting go of one that has a single reader.
 
-use lacquer_storage::{BodyState, Chunk};
+use lacquer_storage::{BodyState, Chunk, Read};
 
 use crate::object::Object;
 
 impl Object {
-    /// Returns whether the body is longer than `offset` or has ended.
-    pub fn has_more_than(&self, offset: u64) -> bool {
-        self.body_len() > offset || self.state() != BodyState::Fetching
+    /// Returns the bytes from `from` on, as far as they are in one piece and before `to`. Bytes that are not in memory
+    /// yet are `Pending`: wait with [`more`](Self::more), and read again.
+    #[inline]
+    pub fn read(&self, from: u64, to: u64) -> Read<'_> {
+        self.stored().read(from, to)
     }
 
-    /// Returns the stored bytes at `from`, as far as they are in one piece and before `to`.
+    /// Returns whether the byte at `offset` is in memory or will never be, so that nobody has to wait before reading it.
+    #[inline]
+    pub fn is_ready(&self, offset: u64) -> bool {
+        self.stored().is_ready(offset)
+    }
+
+    /// Returns the bytes in memory at `from`, as far as they are in one piece and before `to`.
     pub fn chunk_before(&self, from: u64, to: u64) -> Option<Chunk<'_>> {
         let most = to.checked_sub(from)?;
         let mut chunk = self.chunk_at(from)?;
@@ -18,7 +26,7 @@ impl Object {
         (!chunk.is_empty()).then_some(chunk)
     }
 
-    /// Returns a copy of the whole body.
+    /// Returns a copy of the whole body, of an object that only its request reads: such a body stays in memory.
     pub fn copy_body(&self) -> Vec<u8> {
         let mut all = Vec::new();
         while let Some(chunk) = self.chunk_at(all.len() as u64).filter(|chunk| !chunk.is_empty()) {

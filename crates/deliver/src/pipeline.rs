@@ -232,6 +232,7 @@ impl<S: Sink> EsiInclude<S> {
     async fn scan(&mut self, object: &Object) -> Option<Landmarks> {
         let mut scanner = Scanner::new(StoredReader::new(object));
         loop {
+            scanner.source_mut().prepare(splice::STEP_READS).await;
             match scanner.step() {
                 Ok(None) => tokio::task::yield_now().await,
                 done => return done.ok().flatten(),

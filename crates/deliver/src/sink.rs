@@ -2,7 +2,7 @@
 
 use std::io;
 
-use lacquer_cache::Object;
+use lacquer_cache::{Object, Read};
 use lacquer_filters::STEP_MAX;
 
 /// The reason for which a response was not sent to its end.
@@ -39,7 +39,8 @@ pub trait Sink {
     fn write(&mut self, piece: &[u8]) -> impl Future<Output = Result<(), SendError>>;
 
     /// Sends bytes of a stored body from `from` on, where at least one is stored: as many as suit the protocol, and
-    /// none from `to` on. Returns the position of the next byte.
+    /// none from `to` on. Returns the position of the next byte. That is `from` if the bytes are not in memory any more:
+    /// the caller waits for them again.
     fn stored(
         &mut self,
         object: &Object,
@@ -48,7 +49,11 @@ pub trait Sink {
     ) -> impl Future<Output = Result<u64, SendError>> {
         async move {
             let most = to.min(from.saturating_add(STEP_MAX as u64));
-            let chunk = object.chunk_before(from, most).ok_or(SendError::Source)?;
+            let chunk = match object.read(from, most) {
+                Read::Mapped(chunk) => chunk,
+                Read::Pending => return Ok(from),
+                Read::Missing => return Err(SendError::Source),
+            };
             self.write(chunk.bytes()).await?;
             Ok(from + chunk.len() as u64)
         }
@@ -57,8 +62,8 @@ pub trait Sink {
     /// Sends all bytes so far to the client, the head included.
     fn flush(&mut self) -> impl Future<Output = Result<(), SendError>>;
 
-    /// Waits until a body that is being fetched has more than `at` bytes, or has ended. Fails if the client leaves
-    /// before.
+    /// Waits until the byte at `at` of a body is in memory or will never be: it is being fetched, or read from a device.
+    /// Fails if the client leaves before.
     fn more_than(&mut self, object: &Object, at: u64) -> impl Future<Output = Result<(), SendError>>;
 
     /// Fails if the client is gone, or its time is over.

@@ -1,4 +1,4 @@
-//! Sends stored bodies, also while they arrive.
+//! Sends stored bodies, also while they arrive from an origin or from a device.
 
 use lacquer_cache::{BodyState, Object};
 
@@ -9,7 +9,7 @@ pub async fn send_stored(sink: &mut impl Sink, object: &Object, from: u64, to: u
     let mut at = from;
     object.delivered(at);
     while at < to {
-        if !object.has_more_than(at) {
+        if !object.is_ready(at) {
             // The client gets the bytes so far before the wait for more.
             sink.flush().await?;
             sink.more_than(object, at).await?;

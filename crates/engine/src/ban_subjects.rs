@@ -31,4 +31,8 @@ impl HeadReader for PackedHeads {
     fn status(&self, head: &[u8]) -> u16 {
         PackedHead::new(head).map_or(0, |h| h.status())
     }
+
+    fn is_sound(&self, head: &[u8]) -> bool {
+        PackedHead::check(head).is_ok()
+    }
 }

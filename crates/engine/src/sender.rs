@@ -4,7 +4,7 @@
 use std::io;
 use std::rc::Rc;
 
-use lacquer_cache::{BodyState, Chunk, Object};
+use lacquer_cache::{BodyState, Chunk, Object, Read};
 use lacquer_deliver::{SendError, Sink};
 use lacquer_http::h1::{ChunkHeader, LAST_CHUNK};
 use lacquer_net::patience::Patience;
@@ -227,14 +227,22 @@ impl Sender {
         if Instant::now() > self.deadline() {
             return Err(self.late("send_timeout").into());
         }
-        let chunk = object.chunk_before(at, to).ok_or(SendError::Source)?;
+        let chunk = match object.read(at, to) {
+            Read::Mapped(chunk) => chunk,
+            Read::Pending => return Ok(at),
+            Read::Missing => return Err(SendError::Source),
+        };
         self.body(chunk.bytes()).await?;
         Ok(at + chunk.len() as u64)
     }
 
     /// Sends a part of a complete body without framing: gathered if small, by sendfile if large.
     async fn run(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
-        let first = object.chunk_before(from, to).ok_or(SendError::Source)?;
+        let first = match object.read(from, to) {
+            Read::Mapped(chunk) => chunk,
+            Read::Pending => return Ok(from),
+            Read::Missing => return Err(SendError::Source),
+        };
         if first.len() >= SENDFILE_MIN {
             return self.by_kernel(&first, from).await;
         }

@@ -71,13 +71,15 @@ impl Shared {
         live_params::apply_settings(&log, &params);
         let stevedores = Stevedores::new(stevedores, vsm);
         stevedores.publish();
+        let cache = Cache::new(cache_config(&params, &stevedores, hooks), clock::real());
+        cache.recover().map_err(|e| format!("a storage cannot be read: {e}"))?;
         let reactors = params.reactor_count();
         Ok(Shared {
             names,
             counters: Counters { main: counters, pools: PoolCounters::create(vsm, &params, reactors)? },
             pools: Pools::new(reactors),
             log,
-            cache: Cache::new(cache_config(&params, &stevedores, hooks), clock::real()),
+            cache,
             stevedores,
             params: LiveParams::new(params),
             vcls: VclTable::default(),

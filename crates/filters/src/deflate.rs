@@ -126,6 +126,9 @@ impl Code {
 /// as 64 kB have bits.
 const STEP: u64 = 64 * 1024 * 8;
 
+/// No step reads more bytes: a step's own, the extra field of a header, a stored block, and those held in advance.
+pub const STEP_READS: u64 = STEP / 8 + 2 * (64 * 1024) + 1024;
+
 /// The part of the stream that comes next.
 enum Next {
     Header,
@@ -154,6 +157,11 @@ impl<R: BufRead> Scanner<R> {
     pub fn new(source: R) -> Scanner<R> {
         let bits = Bits { source, hold: 0, have: 0, at: 0 };
         Scanner { bits, next: Next::Header, start: 0, last: 0, is_last: false }
+    }
+
+    /// Returns the source, which has at most [`STEP_READS`] bytes to give in the next step.
+    pub fn source_mut(&mut self) -> &mut R {
+        &mut self.bits.source
     }
 
     /// Reads on for a fraction of a millisecond; returns the landmarks once all of them are known.

@@ -4,7 +4,7 @@
 //! is made one like the others, and it is filled up to a byte boundary. A plain body goes in as stored
 //! blocks, which costs a few bytes but no time.
 
-pub use crate::deflate::{Broken, Landmarks, Scanner, landmarks};
+pub use crate::deflate::{Broken, Landmarks, STEP_READS, Scanner, landmarks};
 
 /// The header of every stream.
 pub const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 3];

@@ -4,8 +4,8 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 #[cfg(not(miri))]
 use parking_lot::Mutex;
@@ -111,7 +111,11 @@ pub struct Arena {
     can_punch: bool,
     counters: Counters,
     allocator: Mutex<Allocator>,
+    /// Evicts an object; returns false if there is none that could go.
+    evict: OnceLock<Evict>,
 }
+
+pub(crate) type Evict = Box<dyn Fn() -> bool + Send + Sync>;
 
 impl Arena {
     /// An arena over a descriptor: of `size` bytes, or without a limit but the `reserve` of addresses.
@@ -139,6 +143,7 @@ impl Arena {
             geometry,
             counters: Counters::default(),
             allocator: Mutex::new(Allocator { runs: Runs::new(pages), slabs, dirty: Dirty::default() }),
+            evict: OnceLock::new(),
         };
         arena.counters.g_space.store(size.unwrap_or(0), Ordering::Relaxed);
         Ok(Arc::new(arena))
@@ -177,6 +182,16 @@ impl Arena {
     /// The largest span that could be had now.
     pub fn longest_free(&self) -> u64 {
         u64::from(self.allocator.lock().runs.longest()) * u64::from(PAGE)
+    }
+
+    /// Sets, once, the function that makes room for those who cannot ask the cache for it.
+    pub(crate) fn set_evict(&self, evict: Evict) {
+        let _ = self.evict.set(evict);
+    }
+
+    /// Evicts an object, with no lock held. Returns false if there is none that could go.
+    pub(crate) fn make_room(&self) -> bool {
+        self.evict.get().is_some_and(|evict| evict())
     }
 
     pub(crate) fn mapping(&self) -> &Mapping {

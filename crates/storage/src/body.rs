@@ -2,10 +2,13 @@
 //! any thread take [`Chunk`]s of what is there and wait for more.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 
 use crate::arena::Full;
+use crate::first::First;
+use crate::load::{Extent, Receiver};
+use crate::residency::Residency;
 use crate::span::{FileRange, Span, SpanWriter};
 use crate::sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, fence};
 
@@ -64,6 +67,8 @@ pub struct Body {
     waiting: AtomicBool,
     waiters: Mutex<Waiters>,
     extra: OnceLock<Box<[u8]>>,
+    /// The part of the body that is not in `pieces`, of a complete body that lies on a device.
+    residency: OnceLock<Box<Residency>>,
 }
 
 impl Body {
@@ -84,14 +89,6 @@ impl Body {
         (Arc::clone(&body), BodyWriter { body, span, expected, sizes, next })
     }
 
-    /// The same contents with another first span.
-    pub(crate) fn shared_with(&self, first: Span) -> Arc<Self> {
-        let share = |p: &Piece| Piece { start: p.start, skip: p.skip, span: Arc::clone(&p.span) };
-        let pieces = self.pieces.lock().iter().map(share).collect();
-        let state = self.state.load(Ordering::Acquire);
-        Arc::new(Self::new(Arc::new(first), state, self.len(), pieces))
-    }
-
     fn new(first: Arc<Span>, state: u8, len: u64, pieces: Vec<Piece>) -> Self {
         Self {
             first,
@@ -102,7 +99,31 @@ impl Body {
             waiting: AtomicBool::new(false),
             waiters: Mutex::default(),
             extra: OnceLock::new(),
+            residency: OnceLock::new(),
         }
+    }
+
+    /// A complete body that lies on a device; its head is in memory.
+    pub(crate) fn on_device(first: Span, len: u64, extent: Box<dyn Extent>) -> Arc<Self> {
+        let body = Self::new(Arc::new(first), COMPLETE, len, Vec::new());
+        body.settle(extent);
+        Arc::new(body)
+    }
+
+    /// Lets go of the memory of a complete body, which lies at `extent` from now on. What shares a span with the head
+    /// stays.
+    pub(crate) fn settle(&self, extent: Box<dyn Extent>) {
+        if self.state() == BodyState::Complete && self.residency.set(Box::new(Residency::new(extent))).is_ok()
+        {
+            let keep = |piece: &mut Piece| !Arc::ptr_eq(&piece.span, &self.first);
+            // They are dropped with the lock released.
+            let _gone: Vec<Piece> = self.pieces.lock().extract_if(.., keep).collect();
+        }
+    }
+
+    /// Returns whether it lies on a device.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.residency.get().is_some()
     }
 
     pub(crate) fn first(&self) -> &Span {
@@ -120,8 +141,12 @@ impl Body {
         self.first.capacity() + others.map(|p| p.span.capacity()).sum::<usize>()
     }
 
-    pub(crate) fn extra(&self) -> Option<&[u8]> {
-        self.extra.get().map(|e| &**e)
+    pub(crate) fn head(&self) -> &[u8] {
+        First::of(&self.first).head
+    }
+
+    pub(crate) fn extra(&self) -> &[u8] {
+        self.extra.get().map_or_else(|| First::of(&self.first).extra, |extra| &**extra)
     }
 
     pub(crate) fn set_extra(&self, extra: &[u8]) {
@@ -130,10 +155,15 @@ impl Body {
 
     pub(crate) fn slim(&self) {
         self.pieces.lock().clear();
+        if let Some(residency) = self.residency.get() {
+            residency.clear();
+        }
     }
 
     pub(crate) fn is_large(&self) -> bool {
-        self.first.owns_pages() || self.pieces.lock().iter().any(|p| p.span.owns_pages())
+        self.first.owns_pages()
+            || self.pieces.lock().iter().any(|p| p.span.owns_pages())
+            || self.residency.get().is_some_and(|residency| residency.owns_pages())
     }
 
     pub(crate) fn state(&self) -> BodyState {
@@ -145,6 +175,11 @@ impl Body {
     }
 
     pub(crate) fn chunk_at(&self, offset: u64) -> Option<Chunk<'static>> {
+        let piece = self.piece_at(offset);
+        if piece.is_some() { piece } else { self.loaded_at(offset) }
+    }
+
+    fn piece_at(&self, offset: u64) -> Option<Chunk<'static>> {
         let len = self.len.load(Ordering::Acquire);
         let pieces = self.pieces.lock();
         let index = pieces.partition_point(|p| p.start <= offset).checked_sub(1)?;
@@ -155,7 +190,28 @@ impl Body {
         Some(Chunk { span: SpanRef::Shared(Arc::clone(&piece.span)), from, len })
     }
 
-    pub(crate) fn poll_more(&self, offset: u64, cx: &mut Context<'_>) -> Poll<BodyState> {
+    /// Returns a part that was read from a device.
+    #[cold]
+    fn loaded_at(&self, offset: u64) -> Option<Chunk<'static>> {
+        let (span, from) = self.residency.get()?.part_at(offset)?;
+        let len = span.len() - from;
+        Some(Chunk { span: SpanRef::Shared(span), from, len })
+    }
+
+    /// Returns whether the byte at `offset`, which is not in memory, will be there or can be asked for.
+    pub(crate) fn will_have(&self, offset: u64) -> bool {
+        match self.state() {
+            BodyState::Fetching => offset >= self.len(),
+            BodyState::Complete => offset < self.len() && self.residency.get().is_some(),
+            BodyState::Failed => false,
+        }
+    }
+
+    pub(crate) fn is_ready(&self, offset: u64) -> bool {
+        self.more(offset).is_some()
+    }
+
+    pub(crate) fn poll_more(self: &Arc<Self>, offset: u64, cx: &mut Context<'_>) -> Poll<BodyState> {
         if let Some(state) = self.more(offset) {
             return Poll::Ready(state);
         }
@@ -169,12 +225,32 @@ impl Body {
         // The other half of the pair is in `wake_readers`: of the store before a fence and the load behind the other,
         // at least one load sees the other side's store. Without it both may miss, and the reader sleeps for ever.
         fence(Ordering::SeqCst);
+        if let Some(residency) = self.residency.get() {
+            self.load(residency, offset);
+        }
         self.more(offset).map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// Asks the device for the byte at `offset`.
+    fn load(self: &Arc<Self>, residency: &Residency, offset: u64) {
+        let this: Weak<Self> = Arc::downgrade(self);
+        if residency.load(this, self.first.arena(), offset, self.len()).is_err() {
+            self.end(FAILED);
+        }
     }
 
     fn more(&self, offset: u64) -> Option<BodyState> {
         let state = self.state();
-        (state != BodyState::Fetching || self.len.load(Ordering::Acquire) > offset).then_some(state)
+        let is_there = match self.residency.get() {
+            None => state != BodyState::Fetching || self.len.load(Ordering::Acquire) > offset,
+            Some(residency) => {
+                state == BodyState::Failed
+                    || offset >= self.len()
+                    || residency.has(offset)
+                    || self.piece_at(offset).is_some()
+            }
+        };
+        is_there.then_some(state)
     }
 
     fn wake_readers(&self) {
@@ -243,6 +319,20 @@ impl Body {
     fn end(&self, state: u8) {
         self.state.store(state, Ordering::SeqCst);
         self.wake_readers();
+    }
+}
+
+/// Loads may end on any thread.
+impl Receiver for Body {
+    fn loaded(&self, from: u64, bytes: Arc<Span>) {
+        if let Some(residency) = self.residency.get() {
+            residency.insert(from, bytes);
+        }
+        self.wake_readers();
+    }
+
+    fn failed(&self) {
+        self.end(FAILED);
     }
 }
 

@@ -10,10 +10,16 @@
 
 mod arena;
 mod body;
+mod device;
+#[cfg(all(test, not(loom)))]
+mod device_tests;
 mod dirty;
+mod first;
+mod load;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod mapping;
+mod residency;
 mod runs;
 mod slabs;
 mod span;
@@ -28,7 +34,10 @@ mod test_reader;
 mod tests;
 
 pub use arena::{Arena, Counters, Full};
-pub use body::{Body, BodyState, BodyWriter, Chunk, ChunkSizes};
-pub use span::{FileRange, Span};
-pub use stevedore::{Kind, Stevedore};
-pub use stored::{Parts, Stored};
+pub use body::{BodyState, BodyWriter, Chunk, ChunkSizes};
+pub use device::{Committed, Device, Survivor, Writing};
+pub use first::Parts;
+pub use load::{Extent, Load};
+pub use span::FileRange;
+pub use stevedore::{Kind, Layout, Stevedore};
+pub use stored::{Read, Stored};

@@ -9,6 +9,7 @@ use loom::thread;
 use crate::*;
 
 /// Wakes the thread that waits for it.
+#[derive(Debug)]
 struct Bell(Notify);
 
 impl Bell {
@@ -88,4 +89,47 @@ fn a_writer_waits_for_its_reader_and_is_woken() {
         reader.join().expect("no panic");
         writer.finish();
     });
+}
+
+/// A device that hands its loads to another thread.
+#[derive(Debug)]
+struct Elsewhere {
+    load: loom::sync::Mutex<Option<Load>>,
+    bell: Arc<Bell>,
+}
+
+impl Extent for Arc<Elsewhere> {
+    fn load(&self, load: Load) {
+        *self.load.lock().expect("no panic") = Some(load);
+        self.bell.0.notify();
+    }
+}
+
+#[test]
+fn a_reader_gets_what_a_device_loads_on_another_thread() {
+    for fails in [false, true] {
+        model(move || {
+            let device = Arc::new(Elsewhere { load: loom::sync::Mutex::new(None), bell: Bell::new() });
+            let arena = Arena::anonymous(Some(64 << 10)).expect("memory");
+            let parts = Parts { head: &[b"head"], extra: &[] };
+            let extent = Box::new(Arc::clone(&device));
+            let stored = Arc::new(Stored::on_device(&arena, parts, 1, extent).expect("room"));
+            let reader = thread::spawn({
+                let stored = stored.clone();
+                move || read_all(&stored)
+            });
+            device.bell.0.wait();
+            let mut load = device.load.lock().expect("no panic").take().expect("it was asked for");
+            let wanted = if fails {
+                load.fail();
+                (Vec::new(), BodyState::Failed)
+            } else {
+                load.window()[0] = b'a';
+                load.advance(1);
+                load.finish();
+                (b"a".to_vec(), BodyState::Complete)
+            };
+            assert_eq!(reader.join().expect("no panic"), wanted);
+        });
+    }
 }

@@ -1,9 +1,18 @@
-//! A storage by name: what `-s` configured, what `storage.<name>` and `beresp.storage` speak of.
+//! A storage by name: what `-s` configured, what `storage.<name>` and `beresp.storage` speak of. All objects are made
+//! here, and the cache uses a store through these operations only. `docs/seams/store.md` states what each promises.
+//!
+//! Every store has an arena. One without a device keeps whole objects in it; one with a device keeps heads in it, bodies
+//! until the device has written them, and parts of bodies that are being read.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::arena::{Arena, Counters};
+use crate::arena::{Arena, Counters, Full};
+use crate::body::{BodyState, BodyWriter, ChunkSizes};
+use crate::device::{Committed, Device, Survivor};
+use crate::first::Parts;
+use crate::stored::Stored;
 
 /// Kind of a storage, as named with `-s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +30,17 @@ impl Kind {
     }
 }
 
+/// The spans that a body which comes through a writer may lie in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// One span with the head, if head and body may fit in one; else as `Pieces`.
+    OneSpan,
+    /// Any number of spans.
+    Pieces,
+    /// Spans of its own: the head outlives the body.
+    Apart,
+}
+
 /// A configured storage.
 #[derive(Clone, Debug)]
 pub struct Stevedore {
@@ -29,12 +49,20 @@ pub struct Stevedore {
     kind: Kind,
     index: u8,
     arena: Arc<Arena>,
+    device: Option<Arc<dyn Device>>,
 }
 
 impl Stevedore {
     /// `index` is the storage's number in the worker's table; objects remember it.
     pub fn new(name: &str, kind: Kind, index: u8, arena: Arc<Arena>) -> Self {
-        Self { vcl_name: format!("storage.{name}").into(), kind, index, arena }
+        Self { vcl_name: format!("storage.{name}").into(), kind, index, arena, device: None }
+    }
+
+    /// Adds the device that keeps the bodies of objects.
+    #[must_use]
+    pub fn with_device(mut self, device: Arc<dyn Device>) -> Self {
+        self.device = Some(device);
+        self
     }
 
     /// The user's name for it ("s0", "Transient").
@@ -56,8 +84,98 @@ impl Stevedore {
         self.index
     }
 
-    pub fn arena(&self) -> &Arc<Arena> {
-        &self.arena
+    /// Returns whether bodies may leave the memory. Then [`commit`](Self::commit) is to be called for complete objects.
+    pub fn has_device(&self) -> bool {
+        self.device.is_some()
+    }
+
+    /// Sets, once, the function that evicts an object of this store to make room for a part of a body that is read from
+    /// the device. It is called on threads that read, with no lock held, and returns false if no object could go.
+    pub fn on_full(&self, evict: impl Fn() -> bool + Send + Sync + 'static) {
+        self.arena.set_evict(Box::new(evict));
+    }
+
+    /// Stores an object whose body is at hand. It may be `Full` for bodies that are not [small](Self::is_small), even if
+    /// they would fit in pieces.
+    pub fn complete(&self, parts: Parts<'_>, body: &[u8]) -> Result<Stored, Full> {
+        if self.device.is_none() {
+            return Stored::complete(&self.arena, parts, body);
+        }
+        let (length, most) = (body.len(), parts.stored_len() + body.len());
+        let sizes = ChunkSizes { first: length, max: most };
+        let (stored, mut writer) = Stored::begin(&self.arena, parts, Some(length as u64), sizes, false)?;
+        writer.write(body)?;
+        writer.finish();
+        Ok(stored)
+    }
+
+    /// Stores the head of an object whose body, of length `expected` if known, comes through the writer.
+    pub fn begin(
+        &self,
+        parts: Parts<'_>,
+        expected: Option<u64>,
+        sizes: ChunkSizes,
+        layout: Layout,
+    ) -> Result<(Stored, BodyWriter), Full> {
+        // A body that shares a span with its head could not leave the memory.
+        if layout == Layout::Apart || self.device.is_some() {
+            return Stored::begin_apart(&self.arena, parts, expected, sizes);
+        }
+        Stored::begin(&self.arena, parts, expected, sizes, layout == Layout::Pieces)
+    }
+
+    /// Hands a complete object to the device, if there is one and the object does not lie there already. `about` is what the cache needs to index it again.
+    pub fn commit(&self, stored: &Stored, about: &[u8]) {
+        if let (Some(device), Stored::Streamed(body)) = (&self.device, stored)
+            && body.state() == BodyState::Complete
+            && !body.is_settled()
+        {
+            device.commit(Committed::new(body), about);
+        }
+    }
+
+    /// Passes on the objects that are still there from before, with what [`commit`](Self::commit) was told about them.
+    /// Memory has none: the arena drops what an earlier process left in its file. An object without room for its head is
+    /// freed. Called once, before any other operation. May wait for a device.
+    pub fn recover(&self, found: &mut dyn FnMut(Stored, &[u8])) -> io::Result<()> {
+        let Some(device) = &self.device else { return Ok(()) };
+        device.recover(&mut |survivor: Survivor| {
+            let Survivor { about, head, extra, body_len, extent } = survivor;
+            let parts = Parts { head: &[&head], extra: &extra };
+            if let Ok(stored) = Stored::on_device(&self.arena, parts, body_len, extent) {
+                found(stored, &about);
+            }
+        })
+    }
+
+    /// Returns whether an object of so many bytes may share pages with others.
+    pub fn is_small(&self, bytes: u64) -> bool {
+        bytes <= self.arena.max_small() as u64
+    }
+
+    /// Returns whether so many bytes are free, in any places.
+    pub fn has_free(&self, bytes: u64) -> bool {
+        self.arena.has_free(bytes)
+    }
+
+    /// Returns the length of the largest span that could be had now.
+    pub fn longest_free(&self) -> u64 {
+        self.arena.longest_free()
+    }
+
+    /// Returns how many bytes of memory are resident but not in use.
+    pub fn surplus(&self) -> u64 {
+        self.arena.surplus()
+    }
+
+    /// Gives free memory back to the system.
+    pub fn give_back(&self) {
+        self.arena.give_back();
+    }
+
+    /// The configured size, if there is one.
+    pub fn limit(&self) -> Option<u64> {
+        self.arena.limit()
     }
 
     pub fn counters(&self) -> &Counters {

@@ -4,44 +4,21 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::arena::{Arena, Full};
+use crate::arena::{Arena, Counters, Full};
 use crate::body::{Body, BodyState, BodyWriter, Chunk, ChunkSizes};
+use crate::first::{First, Parts, body_from};
+use crate::load::Extent;
 use crate::span::{Span, SpanWriter};
 
-/// Head length and extra length, little endian, at the beginning of an object's first span.
-const PREFIX: usize = 8;
-
-/// Data that an object begins with. `head` is stored as given, one piece after the other; `extra` is for
-/// data that filters leave behind (may come later, by [`Stored::set_extra`], on an object being fetched).
-#[derive(Clone, Copy, Debug)]
-pub struct Parts<'a> {
-    pub head: &'a [&'a [u8]],
-    pub extra: &'a [u8],
-}
-
-impl Parts<'_> {
-    fn head_len(&self) -> usize {
-        self.head.iter().map(|p| p.len()).sum()
-    }
-
-    fn prefix(&self) -> [u8; PREFIX] {
-        let mut prefix = [0; PREFIX];
-        prefix[..4].copy_from_slice(&(self.head_len() as u32).to_le_bytes());
-        prefix[4..].copy_from_slice(&(self.extra.len() as u32).to_le_bytes());
-        prefix
-    }
-
-    fn stored_len(&self) -> usize {
-        PREFIX + self.head_len() + self.extra.len()
-    }
-
-    fn write(&self, writer: &mut SpanWriter) {
-        writer.append(&self.prefix());
-        for piece in self.head {
-            writer.append(piece);
-        }
-        writer.append(self.extra);
-    }
+/// The result of reading a body.
+#[derive(Debug)]
+pub enum Read<'a> {
+    /// Bytes in memory, at least one. [`Chunk::file_range`] gives those that the kernel may send by itself.
+    Mapped(Chunk<'a>),
+    /// The bytes come later: wait with [`Stored::poll_more`], and read again.
+    Pending,
+    /// There are no bytes, and none will come: the body ends before, or failed.
+    Missing,
 }
 
 /// The bytes of an object: 24 bytes beside the arena while small and complete.
@@ -51,40 +28,9 @@ pub enum Stored {
     Streamed(Arc<Body>),
 }
 
-/// The lengths of head and extra.
-#[inline]
-fn lengths(prefix: [u8; PREFIX]) -> (usize, usize) {
-    let both = u64::from_le_bytes(prefix);
-    (both as u32 as usize, (both >> 32) as usize)
-}
-
-/// Returns where the body begins within a first span.
-#[inline]
-fn body_from(span: &Span) -> usize {
-    let prefix = span.bytes().first_chunk().expect("a first span begins with its prefix");
-    let (head_len, extra_len) = lengths(*prefix);
-    PREFIX + head_len + extra_len
-}
-
-/// Head and extra within a first span.
-struct First<'a> {
-    head: &'a [u8],
-    extra: &'a [u8],
-}
-
-impl<'a> First<'a> {
-    #[inline]
-    fn of(span: &'a Span) -> Self {
-        let (prefix, rest) = span.bytes().split_first_chunk().expect("a first span begins with its prefix");
-        let (head_len, extra_len) = lengths(*prefix);
-        let (head, rest) = rest.split_at(head_len);
-        Self { head, extra: &rest[..extra_len] }
-    }
-}
-
 impl Stored {
     /// Stores an object whose body is at hand.
-    pub fn complete(arena: &Arc<Arena>, parts: Parts<'_>, body: &[u8]) -> Result<Self, Full> {
+    pub(crate) fn complete(arena: &Arc<Arena>, parts: Parts<'_>, body: &[u8]) -> Result<Self, Full> {
         let mut writer = SpanWriter::new(arena, parts.stored_len() + body.len())?;
         parts.write(&mut writer);
         writer.append(body);
@@ -94,7 +40,7 @@ impl Stored {
     /// Stores the head of an object whose body comes through the writer; `expected` is its length, if
     /// that is known. A body that might fit in one span with the head is `Full` when there is none that
     /// long, unless `split` allows to do without.
-    pub fn begin(
+    pub(crate) fn begin(
         arena: &Arc<Arena>,
         parts: Parts<'_>,
         expected: Option<u64>,
@@ -116,7 +62,7 @@ impl Stored {
     }
 
     /// Does the same as `begin` for an object whose head outlives its body: they share no span.
-    pub fn begin_apart(
+    pub(crate) fn begin_apart(
         arena: &Arc<Arena>,
         parts: Parts<'_>,
         expected: Option<u64>,
@@ -129,16 +75,16 @@ impl Stored {
         Ok((Self::Streamed(body), writer))
     }
 
-    /// A new head for an old object's complete body. A large body is shared, not copied; a small one is
-    /// copied into one span with the head.
-    pub fn with_body_of(arena: &Arc<Arena>, parts: Parts<'_>, old: &Self) -> Result<Self, Full> {
-        let body = match old {
-            Self::Streamed(body) if Arc::ptr_eq(arena, old.arena()) => body,
-            _ => return Self::complete(arena, parts, &old.body_bytes()),
-        };
-        let empty = Self::complete(arena, parts, &[])?;
-        let Self::Whole(first) = empty else { return Ok(empty) };
-        Ok(Self::Streamed(body.shared_with(first)))
+    /// A complete object whose head is put into memory, and whose body lies on a device.
+    pub(crate) fn on_device(
+        arena: &Arc<Arena>,
+        parts: Parts<'_>,
+        body_len: u64,
+        extent: Box<dyn Extent>,
+    ) -> Result<Self, Full> {
+        let mut writer = SpanWriter::new(arena, parts.stored_len())?;
+        parts.write(&mut writer);
+        Ok(Self::Streamed(Body::on_device(writer.into_span(), body_len, extent)))
     }
 
     fn body_bytes(&self) -> Vec<u8> {
@@ -163,7 +109,7 @@ impl Stored {
     /// Returns the data that filters left behind.
     pub fn extra(&self) -> &[u8] {
         match self {
-            Self::Streamed(body) => body.extra().unwrap_or_else(|| First::of(body.first()).extra),
+            Self::Streamed(body) => body.extra(),
             Self::Whole(span) => First::of(span).extra,
         }
     }
@@ -195,7 +141,7 @@ impl Stored {
         }
     }
 
-    /// The longest contiguous part of the body from `offset` on that is there.
+    /// The longest contiguous part of the body from `offset` on that is in memory.
     pub fn chunk_at(&self, offset: u64) -> Option<Chunk<'_>> {
         match self {
             Self::Whole(span) => {
@@ -207,7 +153,38 @@ impl Stored {
         }
     }
 
-    /// Ready when the body is longer than `offset`, or ends.
+    /// Returns the bytes from `from` on, as far as they are in one piece and before `to`.
+    #[inline]
+    pub fn read(&self, from: u64, to: u64) -> Read<'_> {
+        let most = usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
+        match self.chunk_at(from) {
+            Some(mut chunk) if most > 0 => {
+                chunk.truncate(most);
+                Read::Mapped(chunk)
+            }
+            _ => self.unread(from),
+        }
+    }
+
+    /// Returns the result of reading a byte that is not in memory.
+    #[cold]
+    fn unread(&self, at: u64) -> Read<'_> {
+        match self {
+            Self::Streamed(body) if body.will_have(at) => Read::Pending,
+            _ => Read::Missing,
+        }
+    }
+
+    /// Returns whether nobody has to wait before reading at `offset`: the byte is in memory, or will never be.
+    #[inline]
+    pub fn is_ready(&self, offset: u64) -> bool {
+        match self {
+            Self::Whole(_) => true,
+            Self::Streamed(body) => body.is_ready(offset),
+        }
+    }
+
+    /// Ready when the byte at `offset` is in memory, or will never be. A byte that lies on a device is asked for.
     pub fn poll_more(&self, offset: u64, cx: &mut Context<'_>) -> Poll<BodyState> {
         match self {
             Self::Whole(_) => Poll::Ready(BodyState::Complete),
@@ -238,7 +215,12 @@ impl Stored {
         }
     }
 
-    pub fn arena(&self) -> &Arc<Arena> {
+    /// Returns the counters of its store.
+    pub fn counters(&self) -> &Counters {
+        self.first().arena().counters()
+    }
+
+    fn arena(&self) -> &Arc<Arena> {
         self.first().arena()
     }
 

@@ -15,6 +15,9 @@ pub fn read_all(stored: &Stored, waker: &Waker, mut sleep: impl FnMut()) -> (Vec
         match stored.poll_more(got.len() as u64, &mut cx) {
             Poll::Ready(BodyState::Fetching) => {}
             Poll::Ready(state) if stored.body_len() <= got.len() as u64 => return (got, state),
+            Poll::Ready(BodyState::Failed) if stored.chunk_at(got.len() as u64).is_none() => {
+                return (got, BodyState::Failed);
+            }
             Poll::Ready(_) => {}
             Poll::Pending => sleep(),
         }

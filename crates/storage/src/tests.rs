@@ -11,7 +11,7 @@ use std::thread::Thread;
 
 use lacquer_testing::Random;
 
-use crate::span::SpanWriter;
+use crate::span::{Span, SpanWriter};
 use crate::*;
 
 fn pattern(seed: u64, len: usize) -> Vec<u8> {

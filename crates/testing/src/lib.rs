@@ -13,6 +13,7 @@ mod patience;
 mod random;
 pub mod raw;
 pub mod recorder;
+pub mod slow_store;
 pub mod turns;
 
 pub use effort::effort;

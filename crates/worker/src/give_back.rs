@@ -41,10 +41,9 @@ impl GiveBack {
             if stevedore.kind() != Kind::Malloc {
                 continue;
             }
-            let arena = stevedore.arena();
-            let now = arena.surplus();
-            if storage_is_due(*before, now, arena.used(), arena.limit()) {
-                arena.give_back();
+            let now = stevedore.surplus();
+            if storage_is_due(*before, now, stevedore.used_space(), stevedore.limit()) {
+                stevedore.give_back();
             }
             *before = now;
         }

@@ -18,6 +18,8 @@ pub trait HeadReader: Send + Sync {
     /// The value of a header, without regard to the case of its name.
     fn header<'a>(&self, head: &'a [u8], name: &str) -> Option<&'a [u8]>;
     fn status(&self, head: &[u8]) -> u16;
+    /// Returns whether a head from before can be read. All others are only asked for heads of this process.
+    fn is_sound(&self, head: &[u8]) -> bool;
 }
 
 /// The request that an object is checked for.

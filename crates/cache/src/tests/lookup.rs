@@ -223,35 +223,6 @@ fn streamed_objects_are_found_early_and_compact_in_the_end() {
 }
 
 #[test]
-fn refreshed_objects_share_large_bodies() {
-    let w = World::new(None);
-    let s0 = &w.cache.stevedores()[0];
-    for len in [100, 1 << 20] {
-        let body = vec![3; len];
-        let old = w.object(10.0, |_| {}, &body);
-        let used = s0.used_space();
-        let spec = ObjectSpec {
-            vxid: 7,
-            t_origin: w.now.get(),
-            timers: Timers { ttl: 10.0, grace: 0.0, keep: 0.0 },
-            flags: 0,
-            last_modified: 0.0,
-            vary: b"",
-            head: b"Foo: new",
-            extra: b"",
-        };
-        let mut log = |_: &str| {};
-        let new = w.cache.refresh(s0, &spec, &old, &mut Nuke::new(0, &mut log)).expect("room");
-        assert!(s0.used_space() <= used + 512);
-        drop(old);
-        assert_eq!(new.head(), b"Foo: new");
-        assert_eq!((new.body_len(), new.state()), (len as u64, BodyState::Complete));
-        assert_eq!(new.chunk_at(0).expect("there").bytes(), body);
-    }
-    assert_eq!(s0.used_space(), 0);
-}
-
-#[test]
 fn expiry_logs_as_varnish_does() {
     let w = World::new(None);
     w.cache.set_trace(true);

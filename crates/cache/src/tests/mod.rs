@@ -40,6 +40,10 @@ impl HeadReader for Lines {
     fn status(&self, _head: &[u8]) -> u16 {
         200
     }
+
+    fn is_sound(&self, head: &[u8]) -> bool {
+        head.contains(&b':')
+    }
 }
 
 /// A request: a URL and headers as lines.

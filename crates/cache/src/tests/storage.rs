@@ -104,7 +104,7 @@ fn churn_over_mixed_sizes() {
         w.expire();
         assert_eq!((w.stat("n_object"), w.stat("n_objectcore"), w.stat("n_objecthead")), (0, 0, 0));
         assert_eq!(w.cache.stevedores()[0].used_space(), 0);
-        assert_eq!(w.cache.stevedores()[0].arena().longest_free(), 64 << 20);
+        assert_eq!(w.cache.stevedores()[0].longest_free(), 64 << 20);
     }
 }
 

@@ -94,7 +94,7 @@ pub async fn synth(req: &mut Req) -> Step {
 fn has_room(req: &Req, body: usize) -> bool {
     let stevedores = req.task.services.stevedores();
     let Some(transient) = stevedores.get(stevedores.transient()) else { return true };
-    let fits = transient.arena().has_free(body as u64);
+    let fits = transient.has_free(body as u64);
     if !fits {
         transient.counters().c_fail.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }

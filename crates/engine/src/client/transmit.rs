@@ -194,7 +194,12 @@ impl Req {
 fn finish(req: &mut Req, source: &Source) -> Step {
     req.task.stamp("Resp");
     if let Source::Object(object) = source {
-        req.client.close = persistence::after_response(req.client.close, object.state() == BodyState::Failed);
+        let has_failed = object.state() == BodyState::Failed;
+        if has_failed && !object.has_one_reader() {
+            // Nobody else is to find a body that a device could not read.
+            req.task.services.cache().fail(object);
+        }
+        req.client.close = persistence::after_response(req.client.close, has_failed);
         object.let_go();
     }
     blame_body(req);

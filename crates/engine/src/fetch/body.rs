@@ -111,6 +111,7 @@ pub async fn refresh(f: &mut Fetch) -> Step {
     }
     let mut at = 0;
     while at < stale.body_len() {
+        stale.more(at).await;
         let Some(chunk) = stale.chunk_at(at).filter(|c| !c.is_empty()) else {
             return template_failed(f, "Template object failed");
         };

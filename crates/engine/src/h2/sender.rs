@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use lacquer_cache::{BodyState, Object};
+use lacquer_cache::{BodyState, Object, Read};
 use lacquer_deliver::{SendError, Sink};
 use lacquer_h2::frame::{FrameHeader, Kind, flag as frame_flag};
 
@@ -124,7 +124,11 @@ impl Sink for StreamSender {
 
     async fn stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
         let state = object.state();
-        let chunk = object.chunk_before(from, to).ok_or(SendError::Source)?;
+        let chunk = match object.read(from, to) {
+            Read::Mapped(chunk) => chunk,
+            Read::Pending => return Ok(from),
+            Read::Missing => return Err(SendError::Source),
+        };
         let at = from + chunk.len() as u64;
         let is_last = at == to || (state == BodyState::Complete && at == object.body_len());
         self.body(chunk.bytes(), is_last).await?;

@@ -1,13 +1,18 @@
 //! Deliveries to a sink that records them, of bodies that are stored or still arrive.
 
+mod slow_store;
+
+use std::cell::Cell;
 use std::sync::Arc;
 
-use lacquer_cache::bans::HeadReader;
+use lacquer_cache::bans::{BanRequest, HeadReader};
 use lacquer_cache::{
-    BodyWriter, Cache, ChunkSizes, Config, Hooks, Nuke, Object, ObjectSpec, Stevedore, Timers, flag,
+    BodyWriter, Cache, ChunkSizes, Config, Digest, Hooks, Lookup, LookupArgs, Nuke, Object, ObjectSpec, Read,
+    Stevedore, Timers, flag,
 };
 use lacquer_filters::splice::{self, Checksum};
 use lacquer_filters::{Filter, Gunzip, Gzip, RangeOf, STEP_MAX};
+use lacquer_flow::lookup::Limits;
 use lacquer_http::multipart::Multipart;
 use lacquer_storage::{Arena, Kind};
 use lacquer_testing::{Random, rounds};
@@ -47,7 +52,11 @@ impl Sink for Recorder {
     }
 
     async fn stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
-        let chunk = object.chunk_before(from, to.min(from + self.most)).ok_or(SendError::Source)?;
+        let chunk = match object.read(from, to.min(from + self.most)) {
+            Read::Mapped(chunk) => chunk,
+            Read::Pending => return Ok(from),
+            Read::Missing => return Err(SendError::Source),
+        };
         self.take(chunk.bytes())?;
         Ok(from + chunk.len() as u64)
     }
@@ -88,31 +97,72 @@ impl HeadReader for NoHeads {
     fn status(&self, _head: &[u8]) -> u16 {
         200
     }
+
+    fn is_sound(&self, head: &[u8]) -> bool {
+        head == b"head"
+    }
 }
+
+/// A request that no ban tests.
+struct NoRequest;
+
+impl BanRequest for NoRequest {
+    fn url(&self) -> &[u8] {
+        b"/"
+    }
+
+    fn header(&self, _name: &str) -> Option<&[u8]> {
+        None
+    }
+}
+
+const NOW: f64 = 1_700_000_000.0;
 
 struct World(Arc<Cache>);
 
 impl World {
     fn new() -> World {
         let arena = Arena::anonymous(Some(32 << 20)).expect("memory");
+        World::over(Stevedore::new("s0", Kind::Malloc, 0, arena))
+    }
+
+    fn over(stevedore: Stevedore) -> World {
         World(Cache::new(
             Config {
-                stevedores: vec![Stevedore::new("s0", Kind::Malloc, 0, arena)],
+                stevedores: vec![stevedore],
                 heads: Box::new(NoHeads),
                 hooks: Hooks::default(),
                 rush_exponent: 3,
                 ban_dups: true,
                 invalidation_listeners: Vec::new(),
             },
-            1_700_000_000.0,
+            NOW,
         ))
+    }
+
+    fn lookup(&self, key: u8) -> Lookup {
+        let digest: Digest = [key; 32];
+        let args = LookupArgs {
+            t_req: NOW,
+            limits: Limits::NONE,
+            always_miss: false,
+            ignore_busy: false,
+            ignore_vary: false,
+            ban_any_variant: 0,
+            vary: &|_| true,
+            ban: &NoRequest,
+            pause: &|| false,
+            banned: &|_| {},
+            mismatches: Cell::new(0),
+        };
+        self.0.lookup(&digest, &args, None)
     }
 
     fn begin(&self, flags: u32) -> (Arc<Object>, BodyWriter) {
         let spec = ObjectSpec {
             vxid: 1,
-            t_origin: 0.0,
-            timers: Timers { ttl: 1.0, grace: 0.0, keep: 0.0 },
+            t_origin: NOW,
+            timers: Timers { ttl: 100.0, grace: 0.0, keep: 0.0 },
             flags,
             last_modified: 0.0,
             vary: b"",

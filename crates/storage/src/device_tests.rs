@@ -1,0 +1,237 @@
+//! Bodies on a device, with loads that the test completes by hand.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use crate::*;
+
+const PARTS: Parts<'_> = Parts { head: &[b"head"], extra: b"extra" };
+const SIZES: ChunkSizes = ChunkSizes { first: 16 << 10, max: 64 << 10 };
+
+type Shelf<T> = Arc<Mutex<Vec<T>>>;
+
+fn take<T>(shelf: &Shelf<T>) -> Vec<T> {
+    std::mem::take(&mut shelf.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn put<T>(shelf: &Shelf<T>, item: T) {
+    shelf.lock().unwrap_or_else(PoisonError::into_inner).push(item);
+}
+
+/// Collects what it is asked to do.
+#[derive(Clone, Debug, Default)]
+struct ByHand {
+    commits: Shelf<(Committed, Vec<u8>)>,
+    loads: Shelf<Load>,
+}
+
+impl Device for ByHand {
+    fn commit(&self, object: Committed, about: &[u8]) {
+        put(&self.commits, (object, about.to_vec()));
+    }
+
+    fn recover(&self, _found: &mut dyn FnMut(Survivor)) -> io::Result<()> {
+        Err(io::ErrorKind::InvalidData.into())
+    }
+}
+
+impl Extent for ByHand {
+    fn load(&self, load: Load) {
+        put(&self.loads, load);
+    }
+}
+
+fn stevedores(device: &ByHand) -> [Stevedore; 2] {
+    let stevedore = |index| {
+        let arena = Arena::anonymous(Some(4 << 20)).expect("memory");
+        Stevedore::new("s", Kind::Malloc, index, arena)
+    };
+    [stevedore(0), stevedore(1).with_device(Arc::new(device.clone()))]
+}
+
+fn stored(stevedore: &Stevedore, body: &[u8]) -> Stored {
+    let (stored, mut writer) = stevedore.begin(PARTS, None, SIZES, Layout::Pieces).expect("room");
+    let mut rest = body;
+    while !rest.is_empty() {
+        rest = &rest[writer.write(rest).expect("room")..];
+    }
+    writer.finish();
+    stored
+}
+
+fn body(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i % 251) as u8).collect()
+}
+
+/// An object whose body is on the device alone, and the device.
+fn settled(len: usize) -> (Stored, ByHand, Stevedore) {
+    let device = ByHand::default();
+    let [_, stevedore] = stevedores(&device);
+    let stored = stored(&stevedore, &body(len));
+    stevedore.commit(&stored, b"about");
+    for (object, about) in take(&device.commits) {
+        assert_eq!(about, b"about");
+        let writing = object.open().expect("it exists");
+        assert_eq!((writing.head(), writing.extra()), (&b"head"[..], &b"extra"[..]));
+        writing.settle(Box::new(device.clone()));
+    }
+    (stored, device, stevedore)
+}
+
+fn poll(stored: &Stored, at: u64) -> Poll<BodyState> {
+    stored.poll_more(at, &mut Context::from_waker(Waker::noop()))
+}
+
+/// Memory has bytes, or will get them from an origin, or never.
+#[test]
+fn memory_is_pending_only_while_a_body_comes() {
+    let [memory, _] = stevedores(&ByHand::default());
+    memory.recover(&mut |_, _| panic!("memory has nothing from before")).expect("nothing is read");
+    let whole = memory.complete(PARTS, b"0123").expect("room");
+    let streamed = stored(&memory, b"0123");
+    let (coming, mut writer) = memory.begin(PARTS, None, SIZES, Layout::Apart).expect("room");
+    writer.write(b"0123").expect("room");
+    for (object, last) in [(&whole, "missing"), (&streamed, "missing"), (&coming, "pending")] {
+        let read = |from, to| match object.read(from, to) {
+            Read::Mapped(chunk) => String::from_utf8_lossy(chunk.bytes()).into_owned(),
+            Read::Pending => "pending".to_owned(),
+            Read::Missing => "missing".to_owned(),
+        };
+        assert_eq!([read(0, 9), read(1, 3), read(3, 4)], ["0123", "12", "3"]);
+        assert_eq!([read(2, 2), read(2, 1)], ["missing", "missing"], "nothing is asked for");
+        assert_eq!([read(4, 9), read(u64::MAX, u64::MAX)], [last, last]);
+        assert!(object.is_ready(3));
+        assert_eq!(object.is_ready(4), last == "missing");
+    }
+    writer.fail();
+    assert!(matches!(coming.read(4, 9), Read::Missing) && coming.is_ready(4));
+}
+
+#[test]
+fn a_load_brings_its_bytes_in_any_parts() {
+    let (stored, device, stevedore) = settled(300_000);
+    assert!(stevedore.used_space() < 1000, "{} bytes in memory", stevedore.used_space());
+    assert_eq!((stored.head(), stored.extra(), stored.body_len()), (&b"head"[..], &b"extra"[..], 300_000));
+    assert!(matches!(stored.read(1000, 2000), Read::Pending));
+    assert!(
+        poll(&stored, 1000).is_pending()
+            && poll(&stored, 1000).is_pending()
+            && poll(&stored, 1001).is_pending()
+    );
+    let mut loads = take(&device.loads);
+    assert_eq!(loads.len(), 1, "bytes that are on their way are asked for once");
+    let mut load = loads.remove(0);
+    let all = body(300_000);
+    let mut at = 1000;
+    for n in [1, 5000, 0, 30_000] {
+        assert_eq!(load.position(), at as u64);
+        load.window()[..n].copy_from_slice(&all[at..at + n]);
+        load.advance(n);
+        at += n;
+    }
+    assert!(!stored.is_ready(1000), "bytes are shown at the end of the load");
+    load.finish();
+    assert_eq!(poll(&stored, 1000), Poll::Ready(BodyState::Complete));
+    let Read::Mapped(chunk) = stored.read(2000, u64::MAX) else { panic!("the bytes came") };
+    assert!(chunk.bytes() == &all[2000..at], "{} bytes", chunk.len());
+    assert!(!stored.is_ready(at as u64), "a short load ends where its bytes do");
+    assert!(stored.is_ready(300_000), "nobody waits for bytes behind the end");
+    assert!(poll(&stored, at as u64).is_pending());
+    assert_eq!(take(&device.loads)[0].position(), at as u64);
+}
+
+#[test]
+fn a_load_that_brings_nothing_fails_the_body() {
+    let ends: [fn(Load); 4] = [Load::fail, drop, Load::finish, |mut load| {
+        load.advance(7);
+        load.fail();
+    }];
+    for end in ends {
+        let (stored, device, stevedore) = settled(300_000);
+        assert!(poll(&stored, 0).is_pending());
+        take(&device.loads).into_iter().for_each(end);
+        assert_eq!(poll(&stored, 0), Poll::Ready(BodyState::Failed));
+        assert!(matches!(stored.read(0, 1), Read::Missing));
+        assert_eq!((stored.state(), take(&device.loads).len()), (BodyState::Failed, 0));
+        drop(stored);
+        assert_eq!(stevedore.used_space(), 0);
+    }
+}
+
+/// A load takes no more bytes than were asked for, and its memory is its own.
+#[test]
+fn a_load_outlives_its_object() {
+    let (stored, device, stevedore) = settled(5000);
+    assert!(poll(&stored, 4000).is_pending());
+    let mut load = take(&device.loads).remove(0);
+    assert_eq!(load.window().len(), 1000);
+    load.advance(usize::MAX);
+    assert!(load.window().is_empty() && load.is_wanted());
+    drop(stored);
+    assert!(!load.is_wanted());
+    load.window().fill(1);
+    load.finish();
+    assert_eq!(stevedore.used_space(), 0);
+}
+
+/// However many parts were read, few stay.
+#[test]
+fn parts_that_were_read_go() {
+    let len = if cfg!(miri) { 600_000 } else { 30 << 20 };
+    let (stored, device, stevedore) = settled_large(len);
+    let mut at = 0;
+    while at < len {
+        assert!(poll(&stored, at).is_pending());
+        for mut load in take(&device.loads) {
+            let n = load.window().len();
+            load.advance(n);
+            load.finish();
+        }
+        let Read::Mapped(chunk) = stored.read(at, len) else { panic!("the bytes came") };
+        at += chunk.len() as u64;
+        assert!(stevedore.used_space() < 600 << 10, "{} bytes in memory", stevedore.used_space());
+    }
+    stored.slim();
+    assert!(stevedore.used_space() < 1000);
+}
+
+/// A body that is longer than the memory.
+fn settled_large(len: u64) -> (Stored, ByHand, Stevedore) {
+    let device = ByHand::default();
+    let arena = Arena::anonymous(Some(4 << 20)).expect("memory");
+    let stored = Stored::on_device(&arena, PARTS, len, Box::new(device.clone())).expect("room");
+    (stored, device, Stevedore::new("s", Kind::Malloc, 0, arena))
+}
+
+/// Where nothing can be evicted, those who wait are told.
+#[test]
+fn a_load_without_memory_fails() {
+    let (stored, device, stevedore) = settled(300_000);
+    let mut others = Vec::new();
+    while let Ok(other) = stevedore.complete(PARTS, &[0; 200]) {
+        others.push(other);
+    }
+    assert_eq!(poll(&stored, 0), Poll::Ready(BodyState::Failed));
+    assert_eq!(take(&device.loads).len(), 0);
+}
+
+#[test]
+fn only_complete_objects_are_committed_and_only_once_settled() {
+    let device = ByHand::default();
+    let [memory, stevedore] = stevedores(&device);
+    memory.commit(&stored(&memory, b"0123"), b"");
+    let (coming, _writer) = stevedore.begin(PARTS, None, SIZES, Layout::Pieces).expect("room");
+    stevedore.commit(&coming, b"");
+    assert_eq!(take(&device.commits).len(), 0);
+    let small = stevedore.complete(PARTS, b"0123").expect("room");
+    stevedore.commit(&small, b"");
+    let (object, _) = take(&device.commits).remove(0);
+    object.open().expect("it exists").settle(Box::new(device.clone()));
+    assert!(matches!(small.read(0, 4), Read::Mapped(_)), "it shares a span with its head");
+    stevedore.commit(&small, b"");
+    assert_eq!(take(&device.commits).len(), 0, "it lies on the device");
+    stevedore.commit(&stored(&stevedore, b"0123"), b"");
+    assert!(take(&device.commits).remove(0).0.open().is_none(), "it was dropped before it was written");
+    assert!(stevedore.recover(&mut |_, _| {}).is_err(), "an error of the device shows");
+}

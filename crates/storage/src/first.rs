@@ -1,0 +1,70 @@
+//! The first span of an object: two lengths, the head, what filters left behind, and the body or its beginning.
+
+use crate::span::{Span, SpanWriter};
+
+/// Head length and extra length, little endian, at the beginning of an object's first span.
+const PREFIX: usize = 8;
+
+/// Data that an object begins with. `head` is stored as given, one piece after the other; `extra` is for
+/// data that filters leave behind (may come later, by [`Stored::set_extra`], on an object being fetched).
+#[derive(Clone, Copy, Debug)]
+pub struct Parts<'a> {
+    pub head: &'a [&'a [u8]],
+    pub extra: &'a [u8],
+}
+
+impl Parts<'_> {
+    fn head_len(&self) -> usize {
+        self.head.iter().map(|p| p.len()).sum()
+    }
+
+    fn prefix(&self) -> [u8; PREFIX] {
+        let mut prefix = [0; PREFIX];
+        prefix[..4].copy_from_slice(&(self.head_len() as u32).to_le_bytes());
+        prefix[4..].copy_from_slice(&(self.extra.len() as u32).to_le_bytes());
+        prefix
+    }
+
+    pub(crate) fn stored_len(&self) -> usize {
+        PREFIX + self.head_len() + self.extra.len()
+    }
+
+    pub(crate) fn write(&self, writer: &mut SpanWriter) {
+        writer.append(&self.prefix());
+        for piece in self.head {
+            writer.append(piece);
+        }
+        writer.append(self.extra);
+    }
+}
+
+/// The lengths of head and extra.
+#[inline]
+fn lengths(prefix: [u8; PREFIX]) -> (usize, usize) {
+    let both = u64::from_le_bytes(prefix);
+    (both as u32 as usize, (both >> 32) as usize)
+}
+
+/// Returns where the body begins within a first span.
+#[inline]
+pub(crate) fn body_from(span: &Span) -> usize {
+    let prefix = span.bytes().first_chunk().expect("a first span begins with its prefix");
+    let (head_len, extra_len) = lengths(*prefix);
+    PREFIX + head_len + extra_len
+}
+
+/// Head and extra within a first span.
+pub(crate) struct First<'a> {
+    pub(crate) head: &'a [u8],
+    pub(crate) extra: &'a [u8],
+}
+
+impl<'a> First<'a> {
+    #[inline]
+    pub(crate) fn of(span: &'a Span) -> Self {
+        let (prefix, rest) = span.bytes().split_first_chunk().expect("a first span begins with its prefix");
+        let (head_len, extra_len) = lengths(*prefix);
+        let (head, rest) = rest.split_at(head_len);
+        Self { head, extra: &rest[..extra_len] }
+    }
+}

@@ -1,0 +1,99 @@
+//! Reads from a device: the request for a part of a body, and the memory that the part goes to.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use crate::span::{Span, SpanWriter};
+
+/// The place of a body on a device. Dropping it frees the place: the device may write there as soon as the last [`Load`]
+/// of it has ended.
+pub trait Extent: fmt::Debug + Send + Sync {
+    /// Starts to read the bytes that `load` asks for. Called on the thread of a reader, with no lock held. It must not
+    /// wait for the device; it may complete the load at once, or later on any thread.
+    fn load(&self, load: Load);
+}
+
+/// The receiver of a load: the body.
+pub(crate) trait Receiver: Send + Sync {
+    /// Takes the bytes at `from`, of which there is at least one.
+    fn loaded(&self, from: u64, bytes: Arc<Span>);
+
+    /// The bytes cannot be read.
+    fn failed(&self);
+}
+
+/// A part of a body that a device is to read. It owns its memory, so the object may be dropped meanwhile. A load that is
+/// dropped has failed.
+pub struct Load {
+    from: u64,
+    wanted: usize,
+    /// Empty once the load has ended.
+    writer: Option<SpanWriter>,
+    receiver: Weak<dyn Receiver>,
+}
+
+impl Load {
+    pub(crate) fn new(from: u64, wanted: usize, writer: SpanWriter, receiver: Weak<dyn Receiver>) -> Self {
+        Self { from, wanted, writer: Some(writer), receiver }
+    }
+
+    /// Returns the position in the body of the next byte that is missing.
+    pub fn position(&self) -> u64 {
+        self.from + self.filled() as u64
+    }
+
+    fn filled(&self) -> usize {
+        self.writer.as_ref().map_or(0, |writer| writer.span().len())
+    }
+
+    /// Returns the memory for the bytes that are missing. It is empty when nothing is.
+    pub fn window(&mut self) -> &mut [u8] {
+        let missing = self.wanted - self.filled();
+        self.writer.as_mut().map_or(&mut [], |writer| &mut writer.window()[..missing])
+    }
+
+    /// Records that the first `n` bytes of the window were read.
+    pub fn advance(&mut self, n: usize) {
+        let n = n.min(self.wanted - self.filled());
+        if let Some(writer) = &mut self.writer {
+            writer.commit(n);
+        }
+    }
+
+    /// Returns whether the object still exists. The bytes of a load without one are not used.
+    pub fn is_wanted(&self) -> bool {
+        self.receiver.strong_count() > 0
+    }
+
+    /// Ends the load with the bytes that were read, which may be fewer than the window had. The rest is asked for anew.
+    /// A load without any bytes fails.
+    pub fn finish(mut self) {
+        if self.filled() == 0 {
+            return;
+        }
+        let Some(mut writer) = self.writer.take() else { return };
+        writer.trim();
+        if let Some(receiver) = self.receiver.upgrade() {
+            receiver.loaded(self.from, Arc::clone(writer.span()));
+        }
+    }
+
+    /// Ends the load: the device cannot read the bytes. The body fails, and with it all responses that need it.
+    pub fn fail(self) {}
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        if self.writer.take().is_some()
+            && let Some(receiver) = self.receiver.upgrade()
+        {
+            receiver.failed();
+        }
+    }
+}
+
+impl fmt::Debug for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Load({} bytes at {}, {} read)", self.wanted, self.from, self.filled())
+    }
+}

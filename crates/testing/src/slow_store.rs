@@ -1,0 +1,272 @@
+//! A store for tests whose bodies lie in a file, and whose reads and writes are done when the test says so, in an order
+//! that follows from a seed. Reads are short or fail as often as the test wants. Freed places are spoiled and used again
+//! at once, so that a read from a wrong place shows.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lacquer_storage::{Committed, Device, Extent, Load, Survivor};
+
+use crate::random::Random;
+
+/// How often reads go wrong, in percent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// A read brings a part of what was asked for.
+    pub short: u64,
+    /// A read fails.
+    pub errors: u64,
+}
+
+/// The store. Its clones are the same one.
+#[derive(Clone, Debug)]
+pub struct SlowStore(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    file: File,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    random: Random,
+    faults: Faults,
+    queue: Vec<Work>,
+    /// Freed places, as position and length, and the end of the file.
+    free: Vec<(u64, u64)>,
+    end: u64,
+    records: Vec<Record>,
+    next: u64,
+    /// Nothing is written or freed any more: the process ended.
+    is_over: bool,
+    counts: Counts,
+}
+
+/// What the store has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub written: u64,
+    /// Reads that brought bytes.
+    pub read: u64,
+    pub failed: u64,
+    /// Reads whose object was dropped meanwhile.
+    pub unwanted: u64,
+    pub freed: u64,
+}
+
+#[derive(Debug)]
+enum Work {
+    Write(Committed, Vec<u8>),
+    Read(Load, Place),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    id: u64,
+    at: u64,
+    len: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Record {
+    place: Place,
+    about: Vec<u8>,
+    head: Vec<u8>,
+    extra: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct InFile {
+    place: Place,
+    store: SlowStore,
+}
+
+impl Extent for InFile {
+    fn load(&self, load: Load) {
+        self.store.state().queue.push(Work::Read(load, self.place));
+    }
+}
+
+impl Drop for InFile {
+    fn drop(&mut self) {
+        self.store.free(self.place);
+    }
+}
+
+impl Device for SlowStore {
+    fn commit(&self, object: Committed, about: &[u8]) {
+        self.state().queue.push(Work::Write(object, about.to_vec()));
+    }
+
+    fn recover(&self, found: &mut dyn FnMut(Survivor)) -> io::Result<()> {
+        let records = self.state().records.clone();
+        for Record { place, about, head, extra } in records {
+            let extent = Box::new(InFile { place, store: self.clone() });
+            found(Survivor { about, head, extra, body_len: place.len, extent });
+        }
+        Ok(())
+    }
+}
+
+impl SlowStore {
+    /// A store over a new file.
+    pub fn new(seed: u64, faults: Faults) -> io::Result<SlowStore> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("slow-store-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        std::fs::remove_file(path)?;
+        Ok(SlowStore::over(file, Random(seed), faults, Vec::new(), 0))
+    }
+
+    fn over(file: File, random: Random, faults: Faults, records: Vec<Record>, end: u64) -> SlowStore {
+        let state = State {
+            random,
+            faults,
+            queue: Vec::new(),
+            free: Vec::new(),
+            end,
+            next: records.len() as u64,
+            records,
+            is_over: false,
+            counts: Counts::default(),
+        };
+        SlowStore(Arc::new(Shared { file, state: Mutex::new(state) }))
+    }
+
+    /// Ends the process as far as this store is concerned, and returns the one that the next process opens. `spoil`
+    /// changes what was written beside each body: the data for the cache, and the head.
+    pub fn restart(&self, mut spoil: impl FnMut(&mut Vec<u8>, &mut Vec<u8>)) -> io::Result<SlowStore> {
+        let mut state = self.state();
+        state.is_over = true;
+        let mut records = state.records.clone();
+        for record in &mut records {
+            spoil(&mut record.about, &mut record.head);
+        }
+        let random = state.random.clone();
+        Ok(SlowStore::over(self.0.file.try_clone()?, random, state.faults, records, state.end))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.state().counts
+    }
+
+    pub fn set_faults(&self, faults: Faults) {
+        self.state().faults = faults;
+    }
+
+    /// Returns how many reads and writes are not done yet.
+    pub fn pending(&self) -> usize {
+        self.state().queue.len()
+    }
+
+    /// Returns how many objects it has.
+    pub fn objects(&self) -> usize {
+        self.state().records.len()
+    }
+
+    /// Does one of the reads and writes that are pending. Returns false if there is none.
+    pub fn step(&self) -> bool {
+        let work = {
+            let mut state = self.state();
+            if state.queue.is_empty() || state.is_over {
+                return false;
+            }
+            let State { random, queue, .. } = &mut *state;
+            queue.swap_remove(random.index(queue.len()))
+        };
+        match work {
+            Work::Write(object, about) => self.write(object, about),
+            Work::Read(load, place) => self.read(load, place),
+        }
+        true
+    }
+
+    /// Does all reads and writes that are pending.
+    pub fn run(&self) {
+        while self.step() {}
+    }
+
+    fn write(&self, object: Committed, about: Vec<u8>) {
+        let Some(object) = object.open() else { return };
+        let place = self.allocate(object.body_len());
+        let mut written = 0;
+        while let Some(chunk) = object.chunk_at(written) {
+            self.0.file.write_all_at(chunk.bytes(), place.at + written).expect("the disk has room");
+            written += chunk.len() as u64;
+        }
+        assert_eq!(written, place.len, "a committed body is in memory as a whole");
+        let record = Record { place, about, head: object.head().to_vec(), extra: object.extra().to_vec() };
+        {
+            let mut state = self.state();
+            state.counts.written += 1;
+            state.records.push(record);
+        }
+        object.settle(Box::new(InFile { place, store: self.clone() }));
+    }
+
+    fn allocate(&self, len: u64) -> Place {
+        let mut state = self.state();
+        state.next += 1;
+        let id = state.next;
+        if let Some(found) = state.free.iter().position(|&(_, free)| free >= len) {
+            let (at, free) = state.free.swap_remove(found);
+            state.free.push((at + len, free - len));
+            return Place { id, at, len };
+        }
+        let at = state.end;
+        state.end += len;
+        Place { id, at, len }
+    }
+
+    fn free(&self, place: Place) {
+        if self.state().is_over {
+            return;
+        }
+        let spoiled = vec![0xee; place.len as usize];
+        self.0.file.write_all_at(&spoiled, place.at).expect("the place was written before");
+        let mut state = self.state();
+        state.counts.freed += 1;
+        state.records.retain(|record| record.place.id != place.id);
+        state.free.push((place.at, place.len));
+    }
+
+    fn read(&self, mut load: Load, place: Place) {
+        let (most, fails, in_parts) = {
+            let mut state = self.state();
+            let wanted = load.window().len();
+            let Faults { short, errors } = state.faults;
+            let fails = state.random.below(100) < errors;
+            let is_short = state.random.below(100) < short;
+            let most = if is_short { 1 + state.random.index(wanted) } else { wanted };
+            let outcome = match () {
+                () if !load.is_wanted() => &mut state.counts.unwanted,
+                () if fails => &mut state.counts.failed,
+                () => &mut state.counts.read,
+            };
+            *outcome += 1;
+            (most, fails, state.random.below(2) == 0)
+        };
+        if fails {
+            return load.fail();
+        }
+        let at = place.at + load.position();
+        let window = &mut load.window()[..most];
+        let n = self.0.file.read_at(window, at).expect("the file can be read");
+        assert_eq!(n, most, "nothing is read beyond the end");
+        load.advance(n);
+        // A store may read on after a short read, or leave that to the reader.
+        if in_parts && !load.window().is_empty() {
+            return self.state().queue.push(Work::Read(load, place));
+        }
+        load.finish();
+    }
+}
