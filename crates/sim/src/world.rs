@@ -15,6 +15,7 @@ use lacquer_params::{ParamSet, Params};
 use lacquer_sources::clock;
 use lacquer_sources::random::{self, Random};
 use lacquer_storage::{Arena, Kind, Stevedore};
+use lacquer_testing::slow_store::{Faults, SlowStore};
 use lacquer_worker::simulated::{Engine, Holdings};
 use tokio::runtime::LocalOptions;
 use tokio::task::JoinHandle;
@@ -187,10 +188,14 @@ impl World {
     ) -> io::Result<World> {
         clock::simulate(BEGINNING);
         let [first, transient] = arenas;
-        let storages = vec![
-            Stevedore::new("s0", Kind::Malloc, 0, first.clone()),
-            Stevedore::new("Transient", Kind::Malloc, 1, transient.clone()),
-        ];
+        let mut storage = Stevedore::new("s0", Kind::Malloc, 0, first.clone());
+        if percent(&chance, 30) {
+            let errors = if nature.faulty > 0 { 2 } else { 0 };
+            let store = SlowStore::new(below(&chance, u64::MAX), Faults { short: 30, errors })?;
+            tokio::task::spawn_local(work_off(store.clone(), 1 + below(&chance, 20)));
+            storage = storage.with_device(Arc::new(store));
+        }
+        let storages = vec![storage, Stevedore::new("Transient", Kind::Malloc, 1, transient.clone())];
         let config = WorkerConfig {
             identity: "world".into(),
             workdir: place.to_owned(),
@@ -333,6 +338,14 @@ fn params(nature: &Nature) -> io::Result<Params> {
         params.set(name, value).map_err(io::Error::other)?;
     }
     Ok(params.values().clone())
+}
+
+/// Lets a store read and write now and then, for ever.
+async fn work_off(store: SlowStore, milliseconds: u64) {
+    loop {
+        sleep(Duration::from_millis(milliseconds)).await;
+        store.step();
+    }
 }
 
 /// Does the work of the engine's helper threads for ever.
