@@ -298,11 +298,12 @@ fn reads_make_room_in_a_full_memory() {
 #[test]
 fn what_a_store_has_from_before_is_found_again_and_what_is_spoiled_is_not() {
     type Spoil = fn(&mut Vec<u8>, &mut Vec<u8>);
-    let cases: [(&str, Spoil, bool); 6] = [
+    let cases: [(&str, Spoil, bool); 7] = [
         ("nothing", |_, _| {}, true),
         ("the version of the descriptor", |about, _| about[0] += 1, false),
         ("the length of the descriptor", |about, _| about.truncate(20), false),
         ("the packed head", |_, head| *head.last_mut().expect("not empty") ^= 1, false),
+        ("the time of the last change", |_, head| head[..8].fill(0xff), false),
         ("the length of Vary", |_, head| head[8..12].fill(0xff), false),
         ("all of the head", |_, head| head.clear(), false),
     ];

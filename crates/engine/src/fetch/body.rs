@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io;
 use std::pin::pin;
 
-use lacquer_cache::{BodyState, flag};
+use lacquer_cache::{BodyState, Read, flag};
 use lacquer_filters::Chain;
 use lacquer_flow::storing::{self, Arrival};
 use lacquer_http::{BodyStatus, SessClose, Text, header_table as h};
@@ -111,9 +111,13 @@ pub async fn refresh(f: &mut Fetch) -> Step {
     }
     let mut at = 0;
     while at < stale.body_len() {
-        stale.more(at).await;
-        let Some(chunk) = stale.chunk_at(at).filter(|c| !c.is_empty()) else {
-            return template_failed(f, "Template object failed");
+        let chunk = match stale.read(at, u64::MAX) {
+            Read::Mapped(chunk) => chunk,
+            Read::Pending => {
+                stale.more(at).await;
+                continue;
+            }
+            Read::Missing => return template_failed(f, "Template object failed"),
         };
         if !f.append(chunk.bytes()).await {
             return template_failed(f, "Template object failed");
