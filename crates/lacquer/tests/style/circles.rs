@@ -29,10 +29,36 @@ impl Graph {
         Graph { modules: files.map(|(path, s)| (module_name(path), Module::read(&s.product))).collect() }
     }
 
+    fn edges(&self) -> BTreeMap<&Name, BTreeSet<Name>> {
+        self.modules.iter().map(|(name, module)| (name, self.targets(name, module))).collect()
+    }
+
+    /// Returns the modules in layers, from the lowest on. A module uses only modules of the layers below its own. There
+    /// must be no circles.
+    pub fn layers(&self) -> Vec<Vec<String>> {
+        let edges = self.edges();
+        let mut heights: BTreeMap<&Name, usize> = BTreeMap::new();
+        while heights.len() < edges.len() {
+            let known = heights.len();
+            for (&name, targets) in &edges {
+                let below: Option<Vec<usize>> = targets.iter().map(|t| heights.get(t).copied()).collect();
+                if let Some(below) = below {
+                    heights.insert(name, below.into_iter().max().map_or(0, |height| height + 1));
+                }
+            }
+            assert!(heights.len() > known, "modules use each other in a circle");
+        }
+        let mut layers = vec![Vec::new(); heights.values().max().map_or(0, |height| height + 1)];
+        for (name, height) in heights.into_iter().filter(|(name, _)| !name.is_empty()) {
+            layers[height].push(name.join("::"));
+        }
+        layers.retain(|layer| !layer.is_empty());
+        layers
+    }
+
     /// Returns the modules that reach themselves, in groups that reach each other.
     pub fn circles(&self) -> Vec<Vec<String>> {
-        let edges: BTreeMap<&Name, BTreeSet<Name>> =
-            self.modules.iter().map(|(name, module)| (name, self.targets(name, module))).collect();
+        let edges = self.edges();
         let reach: BTreeMap<&Name, BTreeSet<Name>> =
             edges.keys().map(|&name| (name, reachable(name, &edges))).collect();
         let mut groups: BTreeSet<Vec<String>> = BTreeSet::new();
@@ -198,4 +224,17 @@ fn circles_are_found_through_re_exports() {
     ];
     let circles = Graph::of("x", &sources).circles();
     assert_eq!(circles, [["a", "b::inner"]], "and c uses none");
+}
+
+#[test]
+fn layers_stand_on_those_below() {
+    let file = |path: &str, text: &str| Source::new(path, text.to_owned());
+    let sources = [
+        file("crates/x/src/lib.rs", "mod a; mod b; mod c; mod d;"),
+        file("crates/x/src/a.rs", "use crate::b; use super::c::C;"),
+        file("crates/x/src/b.rs", "use crate::c::C;"),
+        file("crates/x/src/c.rs", "pub struct C;"),
+        file("crates/x/src/d.rs", "fn f() { crate::c::g(); }"),
+    ];
+    assert_eq!(Graph::of("x", &sources).layers(), [vec!["c"], vec!["b", "d"], vec!["a"]]);
 }

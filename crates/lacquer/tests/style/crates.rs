@@ -163,7 +163,8 @@ impl Size {
     }
 }
 
-fn wrap(text: &str, out: &mut String) {
+/// Adds the words of `text` in lines of the document's width, indented.
+pub fn wrap(text: &str, out: &mut String) {
     let mut column = 0;
     for word in text.split_whitespace() {
         if column == 0 || column + 1 + word.len() > WIDTH {

@@ -3,6 +3,7 @@
 
 mod circles;
 mod crates;
+mod layers;
 mod source;
 
 use crates::{Crates, reached};
@@ -303,6 +304,18 @@ fn the_list_of_crates_is_what_cargo_reports() {
     }
     let advice = "run `UPDATE=1 cargo test -p lacquer --test style` and look at docs/architecture.md";
     assert!(document == current, "\nthe list of crates is out of date: {advice}\n");
+}
+
+#[test]
+fn the_page_of_modules_is_what_their_files_say() {
+    let path = root().join("docs/modules.md");
+    let current = layers::page(&sources());
+    if std::env::var_os("UPDATE").is_some() {
+        return std::fs::write(&path, current).expect("writable");
+    }
+    let document = std::fs::read_to_string(&path).expect("readable");
+    let advice = "run `UPDATE=1 cargo test -p lacquer --test style`";
+    assert!(document == current, "\nthe layers of the modules have changed: {advice}\n");
 }
 
 #[test]
