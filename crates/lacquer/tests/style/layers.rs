@@ -23,7 +23,9 @@ pub fn page(sources: &[Source]) -> String {
     let mut page = BEGINNING.to_owned();
     for name in CRATES {
         let mut layers = Graph::of(name, sources).layers();
-        layers.iter_mut().for_each(|layer| layer.retain(|module| !is_test(module)));
+        for layer in &mut layers {
+            layer.retain(|module| !is_test(module));
+        }
         let modules: usize = layers.iter().map(Vec::len).sum();
         let count = layers.len();
         write!(page, "\n## {name}: {modules} modules in {count} layers\n\n```text\n")
