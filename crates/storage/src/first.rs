@@ -6,7 +6,7 @@ use crate::span::{Span, SpanWriter};
 const PREFIX: usize = 8;
 
 /// Data that an object begins with. `head` is stored as given, one piece after the other; `extra` is for
-/// data that filters leave behind (may come later, by [`Stored::set_extra`], on an object being fetched).
+/// data that filters leave behind (may come later, by [`crate::Stored::set_extra`], on an object being fetched).
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'a> {
     pub head: &'a [&'a [u8]],
