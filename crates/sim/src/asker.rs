@@ -32,7 +32,7 @@ pub struct Asker {
 impl Asker {
     pub fn choose(&self) -> Asked {
         let chance = &self.chance;
-        let key = Key { path: site::any(chance, self.pages), variant: below(chance, VARIANTS) };
+        let key = Key { path: self.page(), variant: below(chance, VARIANTS) };
         let method = match below(chance, 100) {
             0..40 if site::is_passed(&key.path) => "POST",
             0..10 if self.may_want_less(&key.path) => "HEAD",
@@ -64,13 +64,20 @@ impl Asker {
         asked
     }
 
+    /// Chooses a page. The VCL restarts the first request for a restarted page. If its response is for that request
+    /// alone, this ends the fetch early, so patient clients ask for another page.
+    fn page(&self) -> String {
+        let path = site::any(&self.chance, self.pages);
+        if self.is_patient { site::without_restart(path) } else { path }
+    }
+
     /// Returns true in so many of a hundred cases, unless clients are patient.
     pub fn is_impatient(&self, share: u64) -> bool {
         percent(&self.chance, share) && !self.is_patient
     }
 
-    /// Returns whether the client may ask for less than the whole page. The fetch of an object for one request ends early then,
-    /// and each page that does not stay fresh can become such an object.
+    /// Returns whether the client may ask for less than the whole page. The fetch of an object for one request ends early
+    /// then, and each page that does not stay fresh can become such an object.
     fn may_want_less(&self, path: &str) -> bool {
         !self.is_patient || site::is_calm(path)
     }

@@ -29,6 +29,14 @@ pub fn any(chance: &Chance, pages: u64) -> String {
     page(kind, chance, pages)
 }
 
+/// Returns the path, or that of a page which the VCL does not restart.
+pub fn without_restart(path: String) -> String {
+    match path.strip_prefix("/again/") {
+        Some(page) => format!("/p/{page}"),
+        None => path,
+    }
+}
+
 /// Chooses a page that may be banned or purged.
 pub fn changing(chance: &Chance, pages: u64) -> String {
     page(one_of(chance, &CHANGING), chance, pages)
