@@ -282,8 +282,17 @@ impl<S: Sink> EsiInclude<S> {
         match why {
             SendError::Enough => {}
             SendError::Io(_) | SendError::Include => self.failure = Some(why),
+            // The including stream cannot continue behind half of a compressed block.
+            SendError::Source | SendError::Filter if self.is_in_gzip() && self.count > 0 => {
+                self.failure = Some(why);
+            }
             SendError::Source | SendError::Filter => self.fail(),
         }
+    }
+
+    /// Returns whether the included body is already compressed and becomes part of a gzip stream.
+    fn is_in_gzip(&self) -> bool {
+        self.is_gzip && !matches!(self.mode, Mode::Wrap)
     }
 
     /// Records the end of the included body.

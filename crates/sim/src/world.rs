@@ -116,6 +116,8 @@ struct Nature {
     has_probes: bool,
     /// An include that fails ends the response.
     onerror: bool,
+    /// The storage keeps bodies on a device.
+    has_device: bool,
 }
 
 const CRAMPED: u64 = 1 << 20;
@@ -140,7 +142,13 @@ impl Nature {
             changes_vcl: percent(chance, 60),
             has_probes: percent(chance, 30),
             onerror: percent(chance, 40),
+            has_device: percent(chance, 30),
         }
+    }
+
+    /// The share of the device's reads that fail, in percent.
+    fn store_errors(&self) -> u64 {
+        if self.has_device && self.faulty > 0 { 2 } else { 0 }
     }
 
     fn programs(&self) -> [Program; 2] {
@@ -151,7 +159,7 @@ impl Nature {
         Rules {
             grace: self.programs().map(Program::grace).into_iter().fold(0.0, f64::max),
             onerror: self.onerror,
-            is_cramped: self.storage <= CRAMPED,
+            loses_bodies: self.storage <= CRAMPED || self.store_errors() > 0,
         }
     }
 
@@ -189,9 +197,9 @@ impl World {
         clock::simulate(BEGINNING);
         let [first, transient] = arenas;
         let mut storage = Stevedore::new("s0", Kind::Malloc, 0, first.clone());
-        if percent(&chance, 30) {
-            let errors = if nature.faulty > 0 { 2 } else { 0 };
-            let store = SlowStore::new(below(&chance, u64::MAX), Faults { short: 30, errors })?;
+        if nature.has_device {
+            let faults = Faults { short: 30, errors: nature.store_errors() };
+            let store = SlowStore::new(below(&chance, u64::MAX), faults)?;
             tokio::task::spawn_local(work_off(store.clone(), 1 + below(&chance, 20)));
             storage = storage.with_device(Arc::new(store));
         }

@@ -192,6 +192,41 @@ fn a_failed_read_ends_the_response_early_and_without_an_end() {
     assert!(rounds(100) < 100 || failed > 20 && whole > 20, "{failed} failed, {whole} did not");
 }
 
+/// Half a compressed include makes the rest of a gzip stream unreadable, so the including response fails too. Without
+/// any of its bytes, and where it is not compressed, the response continues.
+#[test]
+fn a_gzip_stream_fails_with_half_an_include() {
+    let mut random = Random(25);
+    for (is_packed, expected_failure) in [(true, true), (false, false)] {
+        let slow = SlowWorld::new(32 << 20, 1, GOOD);
+        let body = random_bytes(&mut random, 400_000, 600_000);
+        let stored = if is_packed {
+            let mut packing = pipeline(vec![Box::new(Gzip::new(1))], recorder(1000));
+            run(packing.write(&body)).expect("it takes all");
+            run(packing.end()).expect("there is an end");
+            client(packing).bytes
+        } else {
+            body
+        };
+        let object = slow.settled(1, &stored);
+        for fails_at_once in [false, true] {
+            slow.store.set_faults(GOOD);
+            let page = pipeline(Vec::new(), recorder(u64::MAX >> 1));
+            let mut include = Box::new(EsiInclude::new(page, true, Checksum::default(), false));
+            assert!(run(beside(&slow.store, include.fit(Some(&object), is_packed, false))));
+            slow.cache().stevedores()[0].give_back();
+            let mut inner = BodyPipeline::new(Vec::new(), 1 << 15, BodySink::Include(include));
+            if !fails_at_once {
+                run(beside(&slow.store, send_stored(&mut inner, &object, 0, 100_000))).expect("it is there");
+            }
+            let BodySink::Include(mut include) = inner.into_sink() else { unreachable!() };
+            include.broken(SendError::Source);
+            let (_, _, sent) = include.into_parts();
+            assert_eq!(sent.is_err(), expected_failure && !fails_at_once, "{is_packed} {fails_at_once}");
+        }
+    }
+}
+
 /// The memory of a read belongs to the read: the object may go before the bytes come, and its place may be used again.
 #[test]
 fn an_object_may_go_while_it_is_read() {

@@ -99,9 +99,9 @@ impl<'c> Composition<'c> {
         }
         let Some(part) = page::response_of(self.rest) else {
             let is_ours = |sent: &&Sent| sent.key.path == path && sent.key.variant == self.variant;
-            let Rules { onerror, is_cramped, .. } = self.rules;
+            let Rules { onerror, loses_bodies, .. } = self.rules;
             let may_fail =
-                !onerror && self.sent.iter().filter(is_ours).any(|sent| !sent.is_whole || is_cramped);
+                !onerror && self.sent.iter().filter(is_ours).any(|sent| !sent.is_whole || loses_bodies);
             if may_fail && self.rest.starts_with(b"#") {
                 // It ends within its number.
                 let end = self.rest.iter().position(|&byte| byte == b'}').unwrap_or(0);
@@ -116,7 +116,7 @@ impl<'c> Composition<'c> {
             return wrong(format!("included response {part} is that to {:?}, not {path}", sent.key));
         }
         match (sent.is_whole, self.rules.onerror, sent.is_packed) {
-            (true, onerror, _) => self.page(part, self.rules.is_cramped && !onerror),
+            (true, onerror, _) => self.page(part, self.rules.loses_bodies && !onerror),
             (false, true, _) => wrong(format!("the origin did not complete included response {part}")),
             // Like Varnish, the engine goes on with what follows.
             (false, false, false) => self.page(part, true),

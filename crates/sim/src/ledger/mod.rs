@@ -90,8 +90,8 @@ pub struct Rules {
     pub grace: f64,
     /// An include that fails ends the response.
     pub onerror: bool,
-    /// The storage is too small for all pages, which ends fetches early.
-    pub is_cramped: bool,
+    /// Bodies may end early within the cache: the storage is too small for all pages, or fails to read some.
+    pub loses_bodies: bool,
 }
 
 #[derive(Default)]
