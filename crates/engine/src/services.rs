@@ -18,8 +18,8 @@ use lacquer_sources::clock::{self, Instant};
 
 use crate::addresses::AddressTable;
 use crate::admission::{Admission, Bound};
+use crate::emulated::pool_counters::LocalPoolCounters;
 use crate::h2;
-use crate::pool_counters::LocalPoolCounters;
 use crate::recycle_pool::RecyclePool;
 use crate::shared::Shared;
 use crate::slices::Shift;

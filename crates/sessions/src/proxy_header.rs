@@ -1,10 +1,10 @@
 //! The PROXY header that a balancer sends before the first request. It contains the client's address.
 
+use lacquer_engine::emulated::workspace_costs;
 use lacquer_engine::{Services, Sess};
 use lacquer_http::SessClose;
 use lacquer_http::proxy_protocol::{self, Scan};
 use lacquer_net::{Rx, Side};
-use lacquer_params::Params;
 use lacquer_shm::{Tag, Vxid};
 use lacquer_sources::clock::{self, Instant};
 use tokio::time::timeout_at;
@@ -44,7 +44,7 @@ pub async fn receive(services: &Services, sess: &mut Sess, rx: &mut Rx) -> Resul
             if let Some(ends) = &header.endpoints {
                 sess.ends.client = Side::of(ends.client);
                 sess.ends.server = Side::of(ends.server);
-                if let Some(text) = shortage(&services.params(), header.tlvs.len()) {
+                if let Some(text) = workspace_costs::proxy_header(&services.params(), header.tlvs.len()) {
                     log.write(Tag::Error, vxid, text.as_bytes());
                     services.counters().ws_session_overflow.add(1);
                     return Err(SessClose::RxJunk);
@@ -59,23 +59,5 @@ pub async fn receive(services: &Services, sess: &mut Sess, rx: &mut Rx) -> Resul
             write(Tag::ProxyGarbage, &refused.garbage);
             Err(SessClose::RxJunk)
         }
-    }
-}
-
-/// Returns a text for the log if the extensions of a PROXY header, or the entries that come after them, do not fit
-/// into `workspace_session`. The sizes are Varnish's.
-fn shortage(params: &Params, tlvs: usize) -> Option<&'static str> {
-    const SESSION: usize = 304;
-    const ADDRESSES: usize = 64;
-    const TLV_HEAD: usize = 16;
-    const TRANSPORT: usize = 8;
-    let capacity = params.workspace_session as usize;
-    let needed = (SESSION + ADDRESSES + TLV_HEAD + tlvs).next_multiple_of(8);
-    if needed > capacity {
-        Some("insufficient workspace")
-    } else if needed + TRANSPORT > capacity {
-        Some("insufficient workspace (proto_priv)")
-    } else {
-        None
     }
 }

@@ -5,9 +5,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use lacquer_engine::client::Req;
+use lacquer_engine::emulated::pool_counters;
 use lacquer_engine::faults::apart;
 use lacquer_engine::turn::Place;
-use lacquer_engine::{Services, Sess, TransactionSlot, count_close, pool_counters, write_message};
+use lacquer_engine::{Services, Sess, TransactionSlot, count_close, write_message};
 use lacquer_flow::persistence;
 use lacquer_http::{SessClose, h1};
 use lacquer_net::{ClientSocket, Listener, Rx, Stream, linger};

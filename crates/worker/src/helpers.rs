@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use lacquer_cache::bans::LurkerParams;
 use lacquer_cache::{CacheStats, Hooks};
+use lacquer_engine::emulated::thread_gauges;
 use lacquer_params::DebugBits;
 use lacquer_shm::{Main, Tag, Vxid};
 use lacquer_sources::clock;
@@ -158,9 +159,7 @@ pub fn publish(process: &Process, started: f64) {
     process.locks.publish();
     process.tag_counters.publish(process.shared.cache().tag_stats());
     let params = process.shared.params();
-    // These gauges show the threads that Varnish would run by the parameters; reactors replace them.
-    main.pools.set(u64::from(params.thread_pools));
-    main.threads.set(u64::from(params.thread_pools) * u64::from(params.thread_pool_min));
+    thread_gauges::publish(main, &params);
     main.n_waiting.set(process.shared.admission().waiting());
     main.thread_queue_len.set(process.shared.admission().queued());
     process.shared.cache().set_trace(!process.shared.log().is_masked(Tag::ExpKill));

@@ -16,10 +16,11 @@ use lacquer_vcl_runtime::{
 use sha2::Digest;
 
 use super::{Req, body, deliver, synth, variables as vars};
+use crate::emulated::workspaces;
 use crate::purge;
 use crate::task::{BEREQ, Logged};
 use crate::vars::task_methods::task_methods;
-use crate::vars::{headers, keep, misplaced, object, session, storage, workspace};
+use crate::vars::{headers, keep, misplaced, object, session, storage};
 use crate::vcl_table::VclRef;
 
 impl Req {

@@ -34,7 +34,7 @@ pub(super) async fn send(req: &mut Req, tx: Rc<ClientSocket>, source: &Source, p
     if req.task.ws.overflowed() {
         return Box::pin(internal_error(req, &tx, "workspace_client overflow")).await;
     }
-    if let Some(which) = crate::vars::workspace::exhausted(&mut req.task) {
+    if let Some(which) = crate::emulated::workspaces::exhausted(&mut req.task) {
         return Box::pin(internal_error(req, &tx, &format!("{which} overflow"))).await;
     }
     req.client.out.clear();

@@ -57,7 +57,7 @@ fn write_head(req: &mut Req, block: &mut Vec<u8>) -> bool {
     if req.task.ws.free_space() < block.len() {
         req.task.ws.set_overflowed();
     }
-    let exhausted = match crate::vars::workspace::exhausted(&mut req.task) {
+    let exhausted = match crate::emulated::workspaces::exhausted(&mut req.task) {
         _ if req.task.ws.overflowed() => Some("workspace_client"),
         other => other,
     };

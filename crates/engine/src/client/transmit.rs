@@ -19,6 +19,7 @@ use super::plan::Plan;
 use super::pour::pour;
 use super::{Req, Step, on_socket, on_stream, partial};
 use crate::client_transport::ClientTransport;
+use crate::emulated::workspace_costs;
 use crate::faults::apart;
 
 pub async fn transmit(req: &mut Req, source: Source) -> Step {
@@ -143,10 +144,6 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     }
 }
 
-/// Bytes of the workspace that Varnish uses for an include's filter. They are taken here too, so that a size of the
-/// workspace that was chosen for Varnish means the same.
-const INCLUDE_COST: usize = 56;
-
 /// Sends the response into the one that includes it.
 async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     let Some(mut include) = req.inclusion.into.take() else { return };
@@ -157,7 +154,9 @@ async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bo
         has_body: send_body && !source.is_empty(),
     };
     let ws = &mut req.task.ws;
-    let inclusion = inclusion::inclusion(included, || !ws.overflowed() && ws.alloc(INCLUDE_COST).is_ok());
+    let inclusion = inclusion::inclusion(included, || {
+        !ws.overflowed() && workspace_costs::charge(ws, workspace_costs::INCLUDE)
+    });
     if inclusion == Inclusion::Overflow {
         req.log_error("Failure to push ESI processors");
         req.client.close = Some(SessClose::Overload);

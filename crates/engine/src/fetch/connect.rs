@@ -18,6 +18,7 @@ use super::connection::{
 use super::queue::Entry;
 use super::upload::Upload;
 use crate::backends::{Origin, OriginLeaf};
+use crate::emulated::workspace_costs;
 use crate::origin_slot::OriginSlot;
 use crate::surplus;
 
@@ -61,10 +62,6 @@ impl Origins for lacquer_vcl_runtime::Instance {
         self.directors.get(id)?.director.as_any().downcast_ref::<OriginLeaf>().map(|leaf| leaf.0.clone())
     }
 }
-
-/// Bytes of the workspace that Varnish uses for a connection. They are taken here too, so that a size of the workspace
-/// that was chosen for Varnish means the same.
-const CONNECTION_COST: usize = 112;
 
 impl Fetch {
     /// Sends the request and reads the head of the response into `beresp`. Returns false if there is none.
@@ -124,7 +121,7 @@ impl Fetch {
             passed = waited.flatten();
         }
         let Some(slot) = passed else { return false };
-        if self.task.ws.alloc(CONNECTION_COST).is_err() {
+        if !workspace_costs::charge(&mut self.task.ws, workspace_costs::CONNECTION) {
             self.fetch_error("out of workspace");
             return false;
         }

@@ -10,10 +10,8 @@ use lacquer_params::bits::FeatureBits;
 use lacquer_shm::Tag;
 
 use super::Fetch;
+use crate::emulated::workspace_costs;
 use crate::object_attributes;
-
-/// Bytes of the workspace that Varnish uses for a body filter. They are taken here too.
-pub(super) const FILTER_COST: usize = 64;
 
 impl Fetch {
     /// Returns the names of the filters: VCL's list, or those that the encoding and VCL's flags need.
@@ -38,7 +36,8 @@ impl Fetch {
     /// Takes room in the workspace for the filters, and for the one that reads the body from the connection.
     pub(super) fn pay_for_filters(&mut self, list: &[u8], no_body: bool) -> bool {
         let named = lacquer_filters::names(list).count();
-        let paid = self.task.ws.alloc((named + usize::from(!no_body)) * FILTER_COST).is_ok();
+        let filters = named + usize::from(!no_body);
+        let paid = workspace_costs::charge(&mut self.task.ws, filters * workspace_costs::FILTER);
         if !paid {
             self.fetch_error("Workspace overflow");
         }

@@ -14,9 +14,10 @@ use lacquer_vcl_runtime::{
 
 use super::Fetch;
 use super::variables as vars;
+use crate::emulated::workspaces;
 use crate::task::Logged;
 use crate::vars::task_methods::task_methods;
-use crate::vars::{HASH_BLOB, headers, keep, misplaced, object, storage, workspace};
+use crate::vars::{HASH_BLOB, headers, keep, misplaced, object, storage};
 
 impl Fetch {
     fn message(&self, http: HttpId) -> Option<&Message> {

@@ -11,7 +11,7 @@ use lacquer_net::TxHalf;
 use lacquer_shm::Tag;
 
 use super::Fetch;
-use super::filters::FILTER_COST;
+use crate::emulated::workspace_costs;
 use crate::req_body::ReqBody;
 
 /// A body on its way to the origin.
@@ -110,7 +110,7 @@ impl Fetch {
         let has_body = self.request.cached_body.is_some() || self.request.body.is_some();
         let mut filters: Vec<Box<dyn Filter>> = Vec::new();
         for (name, rest) in lacquer_filters::names(&list) {
-            if self.task.ws.alloc(FILTER_COST).is_err() {
+            if !workspace_costs::charge(&mut self.task.ws, workspace_costs::FILTER) {
                 return false;
             }
             match name {

@@ -9,7 +9,6 @@ pub mod params;
 pub mod session;
 pub mod storage;
 pub mod task_methods;
-pub mod workspace;
 
 use lacquer_http::{Message, Slot, Text, Workspace};
 use lacquer_shm::Tag;

@@ -161,27 +161,27 @@ macro_rules! task_methods {
         }
 
         fn workspace_free(&mut self, which: &str) -> Option<usize> {
-            workspace::free(&mut self.task, which)
+            workspaces::free(&mut self.task, which)
         }
 
         fn workspace_alloc(&mut self, which: &str, bytes: usize) -> bool {
-            workspace::alloc(&mut self.task, which, bytes)
+            workspaces::alloc(&mut self.task, which, bytes)
         }
 
         fn workspace_overflow(&mut self, which: &str) {
-            workspace::overflow(&mut self.task, which);
+            workspaces::overflow(&mut self.task, which);
         }
 
         fn workspace_overflowed(&mut self, which: &str) -> bool {
-            workspace::overflowed(&mut self.task, which)
+            workspaces::overflowed(&mut self.task, which)
         }
 
         fn workspace_snapshot(&mut self, which: &str) {
-            workspace::snapshot(&mut self.task, which);
+            workspaces::snapshot(&mut self.task, which);
         }
 
         fn workspace_reset(&mut self, which: &str) {
-            workspace::reset(&mut self.task, which);
+            workspaces::reset(&mut self.task, which);
         }
 
         fn workspace_dump(
@@ -191,7 +191,7 @@ macro_rules! task_methods {
             offset: usize,
             length: usize,
         ) -> HostResult<Vec<u8>> {
-            workspace::dump(&mut self.task, which, at, offset, length)
+            workspaces::dump(&mut self.task, which, at, offset, length)
         }
 
         fn task_privates(&mut self) -> &mut PrivateMap {

@@ -4,10 +4,9 @@
 use lacquer_http::{Mark, Workspace};
 use lacquer_vcl_runtime::HostResult;
 
+use super::workspace_costs;
 use crate::task::Task;
 
-/// Bytes that Varnish puts into a session's workspace before a request comes.
-const SESSION_USED: usize = 304;
 /// Memory of the thread's workspace without which Varnish cannot begin to send a response.
 const THREAD_NEEDED: usize = 160;
 /// The byte with which Varnish fills the part of a dump that lies behind a workspace's end.
@@ -23,7 +22,7 @@ struct Extra {
 fn session(size: usize) -> Workspace {
     let mut ws = Workspace::new(size);
     // A smaller workspace is simply full.
-    let _ = ws.alloc(SESSION_USED.min(ws.capacity()));
+    let _ = ws.alloc(workspace_costs::SESSION.min(ws.capacity()));
     ws
 }
 
