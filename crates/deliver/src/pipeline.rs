@@ -67,7 +67,7 @@ impl<S: Sink> BodyPipeline<S> {
             Ok(()) if !self.chain.is_empty() => self.filter(&[], true).await,
             other => other,
         };
-        self.sink.settle(sent).await
+        self.sink.end_body(sent).await
     }
 
     pub fn report(&mut self) -> Report {
@@ -92,10 +92,10 @@ impl<S: Sink> Sink for BodyPipeline<S> {
         }
     }
 
-    async fn more_than(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
+    async fn wait_for(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
         match &mut self.sink {
-            BodySink::Client(sink) => sink.more_than(object, at).await,
-            BodySink::Include(include) => Box::pin(include.more_than(object, at)).await,
+            BodySink::Client(sink) => sink.wait_for(object, at).await,
+            BodySink::Include(include) => Box::pin(include.wait_for(object, at)).await,
             BodySink::Lent => Err(SendError::Source),
         }
     }
@@ -115,7 +115,7 @@ impl<S: Sink> Sink for BodyPipeline<S> {
 
 impl<S: Sink> BodySink<S> {
     /// Ends a body with this result.
-    pub(crate) async fn settle(&mut self, sent: Result<(), SendError>) -> Result<(), SendError> {
+    pub(crate) async fn end_body(&mut self, sent: Result<(), SendError>) -> Result<(), SendError> {
         let BodySink::Client(sink) = self else { return sent };
         match sent {
             Ok(()) | Err(SendError::Enough) => sink.end().await,
@@ -195,8 +195,8 @@ impl<S: Sink> EsiInclude<S> {
         self.pipeline.flush().await
     }
 
-    pub(crate) async fn more_than(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
-        self.pipeline.more_than(object, at).await
+    pub(crate) async fn wait_for(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
+        self.pipeline.wait_for(object, at).await
     }
 
     pub(crate) fn check(&mut self) -> Result<(), SendError> {
@@ -205,7 +205,7 @@ impl<S: Sink> EsiInclude<S> {
 
     /// Prepares the include for the body. Returns false if the body cannot be included, in which case the include has
     /// failed.
-    pub async fn fit(&mut self, object: Option<&Object>, gzipped: bool, has_esi: bool) -> bool {
+    pub async fn prepare(&mut self, object: Option<&Object>, gzipped: bool, has_esi: bool) -> bool {
         self.mode = match object {
             Some(object) if self.is_gzip && gzipped && !has_esi => {
                 // Half a body in the middle of a stream would break it, so the whole must be there. The fetch
@@ -278,7 +278,7 @@ impl<S: Sink> EsiInclude<S> {
     }
 
     /// Records that delivery stopped before the end of the included body.
-    pub fn broken(&mut self, why: SendError) {
+    pub fn stop(&mut self, why: SendError) {
         match why {
             SendError::Enough => {}
             SendError::Io(_) | SendError::Include => self.failure = Some(why),

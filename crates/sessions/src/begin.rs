@@ -35,7 +35,7 @@ pub fn begin(
     head: &Head,
 ) -> Begun {
     let Some(vcl) = services.vcl() else {
-        slot.give(services);
+        slot.recycle(services);
         return Begun::Closed(SessClose::Overload);
     };
     let max_line = params.http_req_hdr_len as usize;
@@ -58,7 +58,7 @@ pub fn begin(
         if let Some(rx) = connection.rx.as_mut().filter(|_| is_http2_enabled && !behind.is_empty()) {
             rx.unread(behind);
         }
-        slot.give(services);
+        slot.recycle(services);
         return if is_http2_enabled { Begun::Http2 } else { Begun::Closed(SessClose::ReqHttp20) };
     }
     req.begin(head.first);

@@ -4,9 +4,9 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use lacquer_engine::activity::Work;
 use lacquer_engine::client::Req;
-use lacquer_engine::faults::apart;
-use lacquer_engine::turn::Place;
+use lacquer_engine::faults::boxed_cold;
 use lacquer_engine::{Services, Sess, TransactionSlot, count_close, pool_counters, write_message};
 use lacquer_flow::persistence;
 use lacquer_http::{SessClose, h1};
@@ -101,7 +101,7 @@ async fn serve(services: &Rc<Services>, connection: &mut Connection) -> SessClos
         let head_came = matches!(received, Received::Head(_));
         let ended = match received {
             Received::Nothing => {
-                slot.give(services);
+                slot.recycle(services);
                 None
             }
             Received::Closed(reason) => {
@@ -109,20 +109,20 @@ async fn serve(services: &Rc<Services>, connection: &mut Connection) -> SessClos
                     connection.sess.log_late(services.log(), "request head");
                 }
                 charge_partial(services, connection);
-                slot.give(services);
+                slot.recycle(services);
                 Some(reason)
             }
             Received::Overflow(limit) => {
                 Box::pin(refuse_overflow(services, connection, limit)).await;
                 charge_partial(services, connection);
-                slot.give(services);
+                slot.recycle(services);
                 Some(SessClose::RxOverflow)
             }
             Received::Head(head) => match begin(services, params, connection, slot, &head) {
                 Begun::Request(slot) => process(services, connection, slot).await,
                 Begun::Refused(slot, status) => Box::pin(refuse(services, connection, slot, status)).await,
-                Begun::Http2 => return apart(|| speak_http2(services, connection)).await,
-                Begun::Upgrade(slot) => return apart(|| upgrade(services, connection, slot)).await,
+                Begun::Http2 => return boxed_cold(|| speak_http2(services, connection)).await,
+                Begun::Upgrade(slot) => return boxed_cold(|| upgrade(services, connection, slot)).await,
                 Begun::Closed(reason) => Some(reason),
             },
         };
@@ -198,7 +198,7 @@ async fn process(
     mut slot: TransactionSlot<Req>,
 ) -> Option<SessClose> {
     let req = slot.transaction()?;
-    let fault = lacquer_engine::faults::caught(services, (req.vxid(), Place::Request), pin!(req.run())).await;
+    let fault = lacquer_engine::faults::caught(services, (req.vxid(), Work::Request), pin!(req.run())).await;
     if let Err(text) = fault {
         req.log(Tag::Error, format!("Fault in this request: {text}").as_bytes());
         req.fail_session(SessClose::VclFailure);
@@ -232,6 +232,6 @@ fn finish(
     connection.unread = !is_settled || rx.as_ref().is_some_and(Rx::has_pending);
     connection.rx = rx;
     services.flush_if_due(req.last_event());
-    slot.give(services);
+    slot.recycle(services);
     reason
 }

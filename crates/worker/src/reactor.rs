@@ -5,7 +5,7 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 
-use lacquer_engine::turn::{Place, in_turns};
+use lacquer_engine::activity::{Work, track_polls};
 use lacquer_engine::{Services, origin_watch};
 use lacquer_sources::clock;
 use tokio::runtime::{LocalOptions, LocalRuntime};
@@ -27,20 +27,20 @@ pub fn run(runtime: &LocalRuntime, services: &Rc<Services>, arrivals: UnboundedR
     lacquer_system::prepare_thread();
     services.watched().on_this_thread();
     runtime.block_on(async {
-        spawn(services, Place::Accepting, arrivals::serve(services.clone(), arrivals));
-        spawn(services, Place::Sweeping, keep_sweeping(services.clone()));
+        spawn(services, Work::Accepting, arrivals::serve(services.clone(), arrivals));
+        spawn(services, Work::Sweeping, keep_sweeping(services.clone()));
         // A round checks all connections, however many there are.
         let watching = tokio::task::unconstrained(origin_watch::watch(services.clone()));
-        spawn(services, Place::Housekeeping, watching);
-        in_turns(services.turn(), Place::Housekeeping, pin!(housekeeping(services.clone()))).await;
+        spawn(services, Work::Housekeeping, watching);
+        track_polls(services.activity(), Work::Housekeeping, pin!(housekeeping(services.clone()))).await;
     });
 }
 
 /// Starts a task of this reactor that the watchdog sees.
-pub fn spawn(services: &Rc<Services>, place: Place, work: impl Future<Output = ()> + 'static) {
+pub fn spawn(services: &Rc<Services>, place: Work, work: impl Future<Output = ()> + 'static) {
     let watched = services.watched().clone();
     let mut work = Box::pin(work);
-    tokio::task::spawn_local(async move { in_turns(&watched.turn, place, work.as_mut()).await });
+    tokio::task::spawn_local(async move { track_polls(&watched.activity, place, work.as_mut()).await });
 }
 
 /// Sweeps the deadlines for as long as the worker runs, and helps at once where descriptors are needed.

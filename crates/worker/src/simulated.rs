@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use lacquer_cli::link::{Request, WorkerConfig};
-use lacquer_engine::turn::Place;
+use lacquer_engine::activity::Work;
 use lacquer_engine::{MAKERS, Services, origin_watch};
 use lacquer_net::memory::Near;
 use lacquer_net::{Listener, Stream};
@@ -58,9 +58,9 @@ impl Engine {
         let (listener, proxied) = (listener("a0", false), listener("a1", true));
         let engine = Engine { process, services, listener, proxied, begun: clock::real() };
         for services in &engine.services {
-            reactor::spawn(services, Place::Sweeping, reactor::keep_sweeping(services.clone()));
-            reactor::spawn(services, Place::Housekeeping, origin_watch::watch(services.clone()));
-            reactor::spawn(services, Place::Housekeeping, reactor::housekeeping(services.clone()));
+            reactor::spawn(services, Work::Sweeping, reactor::keep_sweeping(services.clone()));
+            reactor::spawn(services, Work::Housekeeping, origin_watch::watch(services.clone()));
+            reactor::spawn(services, Work::Housekeeping, reactor::housekeeping(services.clone()));
         }
         Ok(engine)
     }
@@ -71,7 +71,7 @@ impl Engine {
         let listener = if is_proxied { &self.proxied } else { &self.listener };
         services.counters().sess_conn.add(1);
         let session = lacquer_sessions::run(services.clone(), Stream::Memory(client), listener.clone());
-        reactor::spawn(services, Place::Connection, session);
+        reactor::spawn(services, Work::Connection, session);
     }
 
     /// Carries out a request of the manager. Returns the text of the answer, or of the refusal.

@@ -4,7 +4,7 @@
 //! the first check, less the time in which the kernel gave the reactor no processor. That time is the machine's load,
 //! not the reactor's fault.
 
-use lacquer_engine::turn::Turn;
+use lacquer_engine::activity::Activity;
 use lacquer_engine::vxid_of;
 use lacquer_shm::{Tag, Vxid};
 use lacquer_sources::clock;
@@ -84,17 +84,17 @@ pub fn watch(process: &Process) {
         }
         last = now;
         for (id, (watched, sight)) in process.watched.iter().zip(&mut sights).enumerate() {
-            let finding = sight.look(watched.turn.current(), now, limit, || watched.starved());
-            report(process, id, &watched.turn, finding);
+            let finding = sight.look(watched.activity.current(), now, limit, || watched.starved());
+            report(process, id, &watched.activity, finding);
         }
     }
 }
 
-fn report(process: &Process, id: usize, turn: &Turn, finding: Finding) {
+fn report(process: &Process, id: usize, turn: &Activity, finding: Finding) {
     match finding {
         Finding::Fine => {}
         Finding::Held(seconds) => {
-            let (vxid, place) = (vxid_of(turn.vxid()), turn.place());
+            let (vxid, place) = (vxid_of(turn.vxid()), turn.work_name());
             let ms = seconds * 1e3;
             let program = turn.program().and_then(|mark| process.shared.vcls().name_of(mark));
             let of = program.map(|name| format!(" of VCL {name}")).unwrap_or_default();

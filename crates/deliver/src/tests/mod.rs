@@ -51,7 +51,7 @@ impl Sink for Recorder {
         self.take(piece)
     }
 
-    async fn stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
+    async fn write_stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
         let chunk = match object.read(from, to.min(from + self.most)) {
             Read::Mapped(chunk) => chunk,
             Read::Pending => return Ok(from),
@@ -66,7 +66,7 @@ impl Sink for Recorder {
         Ok(())
     }
 
-    async fn more_than(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
+    async fn wait_for(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
         object.more(at).await;
         Ok(())
     }
@@ -336,7 +336,7 @@ fn included_bodies_become_part_of_a_gzip_stream() {
         let mut page = pipeline(Vec::new(), recorder(u64::MAX >> 1));
         run(page.write(&splice::HEADER)).expect("it takes all");
         let mut include = Box::new(EsiInclude::new(page, true, Checksum::default(), true));
-        assert!(run(include.fit(Some(&object), is_packed, false)));
+        assert!(run(include.prepare(Some(&object), is_packed, false)));
         let mut inner = BodyPipeline::new(Vec::new(), 1 << 15, BodySink::Include(include));
         run(send_stored(&mut inner, &object, 0, u64::MAX)).expect("it is complete");
         let BodySink::Include(mut include) = inner.into_sink() else { unreachable!() };
@@ -358,7 +358,7 @@ fn a_broken_include_and_a_gone_client_are_told() {
     let world = World::new();
     let broken = world.complete(b"\x1f\x8b\x08\0 this is not gzip");
     let mut include = EsiInclude::new(pipeline(Vec::new(), recorder(9)), true, Checksum::default(), true);
-    assert!(!run(include.fit(Some(&broken), true, false)));
+    assert!(!run(include.prepare(Some(&broken), true, false)));
     include.fail();
     assert!(matches!(include.into_parts().2, Err(SendError::Include)));
 
@@ -387,7 +387,7 @@ fn only_a_whole_body_gets_its_end() {
     ] {
         let is_failure = !ends;
         let mut sink = BodySink::Client(recorder(1));
-        assert_eq!(run(sink.settle(sent)).is_err(), is_failure);
+        assert_eq!(run(sink.end_body(sent)).is_err(), is_failure);
         let BodySink::Client(sink) = sink else { unreachable!() };
         assert_eq!((sink.ended, sink.flushes), (ends, flushes));
     }

@@ -146,7 +146,7 @@ fn filters_ranges_and_includes_read_slow_bodies() {
         let mut page = pipeline(Vec::new(), recorder(u64::MAX >> 1));
         run(page.write(&splice::HEADER)).expect("it takes all");
         let mut include = Box::new(EsiInclude::new(page, true, Checksum::default(), true));
-        assert!(run(beside(&slow.store, include.fit(Some(&packed), true, false))), "seed {seed}");
+        assert!(run(beside(&slow.store, include.prepare(Some(&packed), true, false))), "seed {seed}");
         let mut inner = BodyPipeline::new(Vec::new(), 1 << 15, BodySink::Include(include));
         run(beside(&slow.store, send_stored(&mut inner, &packed, 0, u64::MAX))).expect("it is complete");
         let BodySink::Include(mut include) = inner.into_sink() else { unreachable!() };

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::task::Context;
 
-use lacquer_engine::h2::{Conn, Member, Stream, Turn};
+use lacquer_engine::h2::{Conn, FrameQuota, Stream, StreamEntry};
 use lacquer_h2::flow::INITIAL_WINDOW;
 use lacquer_h2::frame::{self, Frame, FrameHeader};
 use lacquer_h2::hpack::Decoder;
@@ -82,12 +82,12 @@ impl Receiver {
         &mut self,
         header: &FrameHeader,
         payload: &[u8],
-        turn: &mut Turn,
+        quota: &mut FrameQuota,
         cx: &mut Context<'_>,
     ) -> Result<(), Error> {
         self.conn.received(header, payload);
         self.count_useless();
-        let outcome = self.obey(*header, payload, turn, cx);
+        let outcome = self.obey(*header, payload, quota, cx);
         let outcome = match outcome {
             Err(error) if header.stream == 0 || error.is_connection() => Err(error),
             Err(error) => self.answer_by_reset(header.stream, error),
@@ -112,7 +112,7 @@ impl Receiver {
 
     fn charge_reset(&self, stream: &Stream) -> Result<(), Error> {
         let counted = self.conn.conduct.resets.borrow_mut().reset(clock::real(), stream.t_first);
-        if !counted.map_err(|fault| self.conn.told(&fault))? {
+        if !counted.map_err(|fault| self.conn.log_fault(&fault))? {
             return Ok(());
         }
         self.charge_address()
@@ -158,25 +158,25 @@ impl Receiver {
         &mut self,
         mut header: FrameHeader,
         payload: &[u8],
-        turn: &mut Turn,
+        quota: &mut FrameQuota,
         cx: &mut Context<'_>,
     ) -> Result<(), Error> {
         let conn = self.conn.clone();
         let stream = if header.stream == 0 { None } else { Stream::find(&conn, header.stream) };
         let state = self.state_of(header.stream, stream.as_deref());
         let admit = conn.conduct.rules.borrow_mut().admit(&mut header, state, &mut |n| conn.note(&n));
-        let admit = admit.map_err(|fault| conn.told(&fault))?;
+        let admit = admit.map_err(|fault| conn.log_fault(&fault))?;
         if matches!(admit, Admit::Ignore) {
             return Ok(());
         }
-        match frame::parse(&header, payload).map_err(|fault| conn.told(&fault))? {
+        match frame::parse(&header, payload).map_err(|fault| conn.log_fault(&fault))? {
             Frame::Data { data, end_stream } => self.data(stream.as_deref(), &header, data, end_stream),
             Frame::Headers { fragment, end_headers, end_stream } => {
                 self.headers(&header, admit, end_stream, stream);
-                self.fragment(&header, fragment, end_headers, turn, cx)
+                self.fragment(&header, fragment, end_headers, quota, cx)
             }
             Frame::Continuation { fragment, end_headers } => {
-                self.fragment(&header, fragment, end_headers, turn, cx)
+                self.fragment(&header, fragment, end_headers, quota, cx)
             }
             Frame::RstStream { code } => self.reset(stream.as_deref(), code),
             Frame::Settings { entries } => self.settings(entries),
@@ -186,7 +186,7 @@ impl Receiver {
             }
             Frame::GoAway { code, .. } => {
                 let error = Error::of_connection(code);
-                conn.conduct.has_said_goaway.set(true);
+                conn.conduct.goaway_seen.set(true);
                 conn.log(Tag::Debug, format_args!("GOAWAY {}", error.name()));
                 Err(error)
             }
@@ -213,7 +213,7 @@ impl Receiver {
                 self.block = Some(Block::Trailers(decoder, stream));
                 return;
             }
-            Admit::Refuse(fault) => Err(conn.told(&fault)),
+            Admit::Refuse(fault) => Err(conn.log_fault(&fault)),
             _ if conn.is_crowded() => Err(self.decline()),
             _ => Opening::begin(conn, header.stream, self.now, end_stream, &mut self.hpack)
                 .ok_or_else(|| self.decline()),
@@ -239,7 +239,7 @@ impl Receiver {
         header: &FrameHeader,
         fragment: &[u8],
         last: bool,
-        turn: &mut Turn,
+        quota: &mut FrameQuota,
         cx: &mut Context<'_>,
     ) -> Result<(), Error> {
         let conn = self.conn.clone();
@@ -263,7 +263,7 @@ impl Receiver {
             Some(Block::Request(opening)) => {
                 let (stream, slot) = opening.finish()?;
                 self.allow(ALLOWED_BY_REQUEST);
-                request::start(stream, slot, turn, cx);
+                request::start(stream, slot, quota, cx);
                 Ok(())
             }
             Some(Block::Refused(refused)) => {
@@ -283,7 +283,7 @@ impl Receiver {
             return sound.or_else(|error| if error.is_connection() { Err(error) } else { Ok(()) });
         };
         sound?;
-        stream.proto.borrow_mut().trailers().map_err(|fault| conn.told(&fault))?;
+        stream.proto.borrow_mut().trailers().map_err(|fault| conn.log_fault(&fault))?;
         stream.end();
         Ok(())
     }
@@ -314,7 +314,7 @@ impl Receiver {
     fn charge_connection(&self, header: &FrameHeader) -> Result<(), Error> {
         let conn = &self.conn;
         let mut window = conn.windows.receive.get();
-        charge_connection(&mut window, header).map_err(|fault| conn.told(&fault))?;
+        charge_connection(&mut window, header).map_err(|fault| conn.log_fault(&fault))?;
         let params = conn.services.params();
         // Varnish counts a larger initial window of streams as the connection's window, and then sends no update.
         let spare = conn.settings.local.initial_window_size.saturating_sub(INITIAL_WINDOW);
@@ -329,14 +329,14 @@ impl Receiver {
 
     fn data_of(&self, stream: &Stream, header: &FrameHeader, data: &[u8], end: bool) -> Result<(), Error> {
         let (conn, id) = (&self.conn, stream.id);
-        stream.proto.borrow_mut().data(header, data.len(), end).map_err(|fault| conn.told(&fault))?;
-        if !data.is_empty() && !stream.take_in(data, end) {
+        stream.proto.borrow_mut().data(header, data.len(), end).map_err(|fault| conn.log_fault(&fault))?;
+        if !data.is_empty() && !stream.buffer_body(data, end) {
             let text = format_args!("H2: stream {id}: Failed to allocate request body buffer");
             conn.log(Tag::Debug, text);
             return Err(Error::Stream(Reason::InternalError));
         }
         let room = conn.settings.local.initial_window_size;
-        let more = stream.proto.borrow_mut().rescue(stream.held() as usize, room);
+        let more = stream.proto.borrow_mut().rescue(stream.buffered() as usize, room);
         if more > 0 {
             conn.queue(|out| frame::window_update(out, id, more));
         }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use lacquer_engine::TransactionSlot;
 use lacquer_engine::client::Req;
-use lacquer_engine::h2::{Conn, Flush, Stream, Turn};
+use lacquer_engine::h2::{Conn, Flush, FrameQuota, Stream};
 use lacquer_h2::frame::{self, FrameHeader, Kind};
 use lacquer_h2::{Error, Reason};
 use lacquer_http::SessClose;
@@ -111,7 +111,7 @@ struct Session {
     idle: Rc<Deadline>,
     buffer: Buffer,
     receiver: Receiver,
-    turn: Turn,
+    quota: FrameQuota,
     awaited: Awaited,
     /// The time when the last frame came.
     active: Moment,
@@ -137,7 +137,7 @@ pub async fn serve(arrival: Arrival, upgraded: Option<super::Upgrade>) -> SessCl
         receiver: Receiver::new(&conn),
         rx,
         buffer: Buffer::default(),
-        turn: Turn::default(),
+        quota: FrameQuota::default(),
         awaited: Awaited::Nothing,
         active: idle.now(),
         idle,
@@ -172,18 +172,18 @@ impl Session {
     fn begin_upgraded(&mut self, mut slot: TransactionSlot<Req>, cx: &mut Context<'_>) {
         let Some(req) = slot.transaction() else { return };
         let stream = Opening::first(&self.conn, req);
-        request::start(stream, slot, &mut self.turn, cx);
+        request::start(stream, slot, &mut self.quota, cx);
     }
 
     /// Reads, handles and writes frames until there is nothing to do, or the connection ends.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
         let services = self.conn.services.clone();
-        self.conn.attend(true);
+        self.conn.set_running(true);
         self.buffer.take(&services.http2().buffers.input);
         let polled = self.work(cx);
-        self.turn.end();
+        self.quota.release();
         self.buffer.give(&services.http2().buffers.input);
-        self.conn.attend(false);
+        self.conn.set_running(false);
         if polled.is_pending() {
             self.conn.register(cx);
             // The deadline was set for the next event. This registers the task to be woken.
@@ -199,9 +199,9 @@ impl Session {
         {
             return Poll::Ready(error);
         }
-        let has_turn = self.turn.poll_begin(cx).is_ready();
+        let has_quota = self.quota.poll_refill(cx).is_ready();
         loop {
-            if has_turn && let Err(error) = self.act(cx) {
+            if has_quota && let Err(error) = self.act(cx) {
                 return Poll::Ready(error);
             }
             let flushed = self.conn.poll_flush(cx);
@@ -213,14 +213,14 @@ impl Session {
                 self.expect(flushed);
                 return Poll::Pending;
             }
-            if !has_turn {
+            if !has_quota {
                 return Poll::Pending;
             }
-            if self.turn.is_over() {
+            if self.quota.is_used_up() {
                 // The client does not cause this wait, so no deadline runs.
                 self.idle.disarm();
                 self.awaited = Awaited::Nothing;
-                self.turn.wait_for_next(&self.conn.services.http2().turns, cx);
+                self.quota.enqueue(&self.conn.services.http2().quota_queue, cx);
                 return Poll::Pending;
             }
             if self.buffer.frame().is_some() {
@@ -242,16 +242,16 @@ impl Session {
 
     /// Handles the frames that were read, for as long as there is room for the frames that they cause.
     fn act(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
-        while !self.turn.is_over()
+        while !self.quota.is_used_up()
             && let Some(header) = self.buffer.frame()
             && !self.conn.is_clogged()
         {
-            self.turn.count_frame();
+            self.quota.count_frame();
             self.active = self.idle.now();
             let from = self.buffer.start + frame::HEADER_LEN;
             self.buffer.start += header.total_len();
             let payload = &self.buffer.bytes[from..self.buffer.start];
-            let outcome = self.receiver.frame(&header, payload, &mut self.turn, cx);
+            let outcome = self.receiver.frame(&header, payload, &mut self.quota, cx);
             if !self.receiver.is_in_block() {
                 self.begun = None;
             }
@@ -354,7 +354,7 @@ impl Session {
     fn eof(&mut self) -> Error {
         self.client_is_done = true;
         let frame = if self.buffer.is_empty() { "complete" } else { "partial" };
-        let goaway = u8::from(self.conn.conduct.has_said_goaway.get());
+        let goaway = u8::from(self.conn.conduct.goaway_seen.get());
         let text = format_args!("H2: HTC eof (Unexpected end of input) frame={frame} goaway={goaway}");
         self.conn.log(Tag::Debug, text);
         Error::Connection(Reason::NoError)
@@ -363,8 +363,8 @@ impl Session {
     /// Sends GOAWAY and waits until no request of this connection is left.
     async fn end(&mut self, error: Error) {
         let conn = self.conn.clone();
-        self.turn = Turn::default();
-        let tells = !conn.conduct.has_said_goaway.replace(true) && error.sends_goaway();
+        self.quota = FrameQuota::default();
+        let tells = !conn.conduct.goaway_seen.replace(true) && error.sends_goaway();
         if tells {
             conn.queue(|out| frame::goaway(out, conn.conduct.rules.borrow().highest, error.code()));
         }
