@@ -1,4 +1,4 @@
-//! The PROXY header that a balancer sends before the first request. It contains the client's address.
+//! The PROXY header that a load balancer sends before the first request. It contains the client's address.
 
 use lacquer_engine::{Services, Sess};
 use lacquer_http::SessClose;
@@ -9,7 +9,7 @@ use lacquer_shm::{Tag, Vxid};
 use lacquer_sources::clock::{self, Instant};
 use tokio::time::timeout_at;
 
-/// Reads the header. Bytes behind it stay for the next reader.
+/// Reads the header. The bytes after it stay in `rx`.
 pub async fn receive(services: &Services, sess: &mut Sess, rx: &mut Rx) -> Result<(), SessClose> {
     let deadline = Instant::now() + clock::seconds(sess.idle_limit(&services.params()));
     let mut buf = Vec::new();
@@ -62,8 +62,8 @@ pub async fn receive(services: &Services, sess: &mut Sess, rx: &mut Rx) -> Resul
     }
 }
 
-/// Returns a text for the log if the extensions of a PROXY header, or the entries that come after them, do not fit
-/// into `workspace_session`. The sizes are Varnish's.
+/// Returns a log text if the extensions of a PROXY header, or the entries that follow them, do not fit into
+/// `workspace_session`. The sizes are those of Varnish.
 fn shortage(params: &Params, tlvs: usize) -> Option<&'static str> {
     const SESSION: usize = 304;
     const ADDRESSES: usize = 64;

@@ -1,4 +1,4 @@
-//! A stream's request. It becomes a task of its own only if it has to wait.
+//! The request of a stream. It gets a task of its own only if it has to wait.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -13,8 +13,8 @@ use lacquer_shm::Tag;
 
 use crate::address_limit::TOO_MANY_REQUESTS;
 
-/// Starts the request. Most hits are complete when this returns. If many requests wait, it begins only after the frames
-/// at hand were read, because one of them may reset the stream.
+/// Starts the request. Most hits are complete when this returns. If many requests wait, the request starts only after
+/// the frames that were already received are handled, because one of them may reset the stream.
 pub fn start(stream: Rc<Stream>, slot: TransactionSlot<Req>, quota: &mut FrameQuota, cx: &mut Context<'_>) {
     let services = stream.conn.services.clone();
     let bound = services.bound(&services.params());
@@ -30,7 +30,7 @@ pub fn start(stream: Rc<Stream>, slot: TransactionSlot<Req>, quota: &mut FrameQu
     }
 }
 
-/// Runs the request. A panic ends this stream only.
+/// Runs the request. A panic ends only this stream.
 async fn run(stream: Rc<Stream>, mut slot: TransactionSlot<Req>) {
     let services = stream.conn.services.clone();
     if let Some(req) = slot.transaction() {
@@ -42,14 +42,14 @@ async fn run(stream: Rc<Stream>, mut slot: TransactionSlot<Req>) {
         services.counters().client_req.add(1);
     }
     if !stream.is_answered() && stream.error().is_none() {
-        // The reset spares the client waiting for the rest.
+        // The response is incomplete. The reset keeps the client from waiting for the rest.
         stream.reset(Error::Stream(Reason::InternalError));
     }
     finish(&services, slot);
     stream.close();
 }
 
-/// Runs the request, unless its address has as many at work as it may.
+/// Runs the request, unless its client address has reached `client_max_requests`.
 async fn serve(req: &mut Req) {
     if req.is_within_address_limit() {
         return req.run().await;
@@ -62,7 +62,7 @@ async fn serve(req: &mut Req) {
     .await;
 }
 
-/// Ends a request's transaction, whatever its result.
+/// Ends a request's transaction, and recycles its slot.
 pub fn finish(services: &Services, mut slot: TransactionSlot<Req>) {
     if let Some(req) = slot.transaction() {
         req.end();
