@@ -1,16 +1,17 @@
-//! Pauses in long work: a task that makes many bytes out of few lets the other tasks of its reactor run in between.
+//! Pauses in long work, so that a task that produces many bytes from little input lets the other tasks of its reactor
+//! run.
 
-/// The number of bytes made between two pauses. Unpacking so many takes a fraction of a millisecond.
+/// The number of output bytes between two pauses. Decompressing this many takes a fraction of a millisecond.
 const BYTES: usize = 256 * 1024;
 
-/// Counts the work of a task since its last pause.
+/// The work of a task since its last pause.
 #[derive(Debug, Default)]
 pub struct Pace {
     done: usize,
 }
 
 impl Pace {
-    /// Adds work and returns whether a pause is due, from which the count begins anew.
+    /// Adds work. Returns whether a pause is due, and then resets the count.
     fn is_due(&mut self, bytes: usize) -> bool {
         self.done = self.done.saturating_add(bytes);
         let due = self.done >= BYTES;
@@ -20,7 +21,7 @@ impl Pace {
         due
     }
 
-    /// Counts bytes that were made, and lets other tasks run if a pause is due.
+    /// Counts bytes that were produced, and yields to other tasks if a pause is due.
     pub async fn made(&mut self, bytes: usize) {
         if self.is_due(bytes) {
             tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! Several ranges of a body, each in a part of its own.
+//! Multipart responses: several ranges of a body, each in its own part.
 
 use lacquer_http::multipart::Multipart;
 
@@ -7,7 +7,7 @@ use crate::sink::{SendError, Sink};
 use crate::source::Source;
 use crate::stored::send_stored;
 
-/// Sends the parts of a body, each behind its head.
+/// Sends the parts of a body, each preceded by its head.
 pub async fn send_parts<S: Sink>(
     source: &Source,
     parts: &Multipart,

@@ -1,6 +1,6 @@
 //! The pipeline of a body: through filters to the client, or into the response that includes it. An included response
-//! has its parent's pipeline for as long as it is delivered, with an include between them: bytes go through as they
-//! are, or are made part of the including response's gzip stream.
+//! uses its parent's pipeline while it is delivered, with an [`EsiInclude`] in between. The include passes bytes
+//! through unchanged, or makes them part of the including response's gzip stream.
 
 use lacquer_cache::{BodyState, Object};
 use lacquer_filters::splice::{self, Checksum, Landmarks, Scanner, Strip};
@@ -25,16 +25,17 @@ pub enum BodySink<S> {
 }
 
 impl<S: Sink> BodyPipeline<S> {
-    /// `step` is the parameter `gzip_buffer`: the largest number of bytes that a filter holds.
+    /// `step` is the parameter `gzip_buffer`: the largest number of bytes that a filter buffers.
     pub fn new(filters: Vec<Box<dyn Filter>>, step: u64, sink: BodySink<S>) -> BodyPipeline<S> {
         BodyPipeline { chain: Chain::new(filters, step), pace: Pace::default(), sink }
     }
 
+    /// Returns the placeholder for a pipeline that an included response uses.
     pub fn lent() -> BodyPipeline<S> {
         BodyPipeline::new(Vec::new(), 0, BodySink::Lent)
     }
 
-    /// Returns the step after the filters, at the end of the body.
+    /// Returns the step after the filters, when the body has ended.
     pub fn into_sink(self) -> BodySink<S> {
         self.sink
     }
@@ -47,8 +48,8 @@ impl<S: Sink> BodyPipeline<S> {
         }
     }
 
-    /// Passes a piece through the filters and sends their output, a step at a time. The next step is made when the last
-    /// was taken.
+    /// Passes a piece through the filters and sends their output, one step at a time. Each step is produced after the
+    /// previous one was sent.
     async fn filter(&mut self, mut piece: &[u8], end: bool) -> Result<(), SendError> {
         while let Some(out) = self.chain.next(&mut piece, end).map_err(|_| SendError::Filter)? {
             let made = out.len();
@@ -61,13 +62,14 @@ impl<S: Sink> BodyPipeline<S> {
         Ok(())
     }
 
-    /// Ends the filters after a body with this result, and ends the response unless it includes this body.
+    /// Finishes the filters after a body that was sent with this result. Also ends the response, unless this body is
+    /// an include.
     pub async fn finish(&mut self, sent: Result<(), SendError>) -> Result<(), SendError> {
         let sent = match sent {
             Ok(()) if !self.chain.is_empty() => self.filter(&[], true).await,
             other => other,
         };
-        self.sink.settle(sent).await
+        self.sink.end_body(sent).await
     }
 
     pub fn report(&mut self) -> Report {
@@ -92,10 +94,10 @@ impl<S: Sink> Sink for BodyPipeline<S> {
         }
     }
 
-    async fn more_than(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
+    async fn wait_for(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
         match &mut self.sink {
-            BodySink::Client(sink) => sink.more_than(object, at).await,
-            BodySink::Include(include) => Box::pin(include.more_than(object, at)).await,
+            BodySink::Client(sink) => sink.wait_for(object, at).await,
+            BodySink::Include(include) => Box::pin(include.wait_for(object, at)).await,
             BodySink::Lent => Err(SendError::Source),
         }
     }
@@ -114,13 +116,13 @@ impl<S: Sink> Sink for BodyPipeline<S> {
 }
 
 impl<S: Sink> BodySink<S> {
-    /// Ends a body with this result.
-    pub(crate) async fn settle(&mut self, sent: Result<(), SendError>) -> Result<(), SendError> {
+    /// Ends the response to the client after a body that was sent with this result.
+    pub(crate) async fn end_body(&mut self, sent: Result<(), SendError>) -> Result<(), SendError> {
         let BodySink::Client(sink) = self else { return sent };
         match sent {
             Ok(()) | Err(SendError::Enough) => sink.end().await,
             Err(SendError::Io(_)) => sent,
-            // The client gets the bytes before the failure, without an end.
+            // Send the bytes before the failure, without ending the response.
             Err(_) => sink.flush().await.and(sent),
         }
     }
@@ -134,22 +136,23 @@ impl<S: Sink> BodySink<S> {
     }
 }
 
-/// The way in which a body becomes part of the including one.
+/// How a body is written into the including response.
 enum Mode {
+    /// Unchanged.
     Through,
-    /// A plain one in a gzip stream.
+    /// A plain body becomes part of a gzip stream.
     Wrap,
-    /// A gzipped one in a gzip stream.
+    /// A gzipped body becomes part of a gzip stream.
     Strip(Strip),
 }
 
-/// Between an included response and the one that includes it.
+/// The connection of an included response to the response that includes it.
 pub struct EsiInclude<S> {
     pipeline: BodyPipeline<S>,
-    /// The including response is a gzip stream, with this checksum so far.
+    /// The including response is a gzip stream; `sum` is its checksum so far.
     is_gzip: bool,
     sum: Checksum,
-    /// If this response fails, the including one fails too.
+    /// If this response fails, the including response fails too.
     or_fail: bool,
     failure: Option<SendError>,
     mode: Mode,
@@ -171,7 +174,7 @@ impl<S: Sink> EsiInclude<S> {
         }
     }
 
-    /// Returns the including response's pipeline and its checksum so far, and an error if it cannot continue.
+    /// Returns the including response's pipeline, its checksum so far, and an error if it must not continue.
     pub fn into_parts(self) -> (BodyPipeline<S>, Checksum, Result<(), SendError>) {
         (self.pipeline, self.sum, self.failure.map_or(Ok(()), Err))
     }
@@ -190,26 +193,25 @@ impl<S: Sink> EsiInclude<S> {
         self.sum.append(sum);
     }
 
-    /// Sends all bytes so far to the client.
+    /// Sends all gathered bytes to the client.
     pub async fn flush(&mut self) -> Result<(), SendError> {
         self.pipeline.flush().await
     }
 
-    pub(crate) async fn more_than(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
-        self.pipeline.more_than(object, at).await
+    pub(crate) async fn wait_for(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
+        self.pipeline.wait_for(object, at).await
     }
 
     pub(crate) fn check(&mut self) -> Result<(), SendError> {
         self.pipeline.check()
     }
 
-    /// Prepares the include for the body. Returns false if the body cannot be included, in which case the include has
-    /// failed.
-    pub async fn fit(&mut self, object: Option<&Object>, gzipped: bool, has_esi: bool) -> bool {
+    /// Prepares the include for its body. Returns false, with the failure recorded, if the body cannot be included.
+    pub async fn prepare(&mut self, object: Option<&Object>, gzipped: bool, has_esi: bool) -> bool {
         self.mode = match object {
             Some(object) if self.is_gzip && gzipped && !has_esi => {
-                // Half a body in the middle of a stream would break it, so the whole must be there. The fetch
-                // must not wait for this reader.
+                // An incomplete body would corrupt the gzip stream, so wait for the whole body. The fetch must not
+                // wait for this reader.
                 object.stored().delivered(u64::MAX, false);
                 let is_whole = object.end().await != BodyState::Failed;
                 let marks = if is_whole { Box::pin(self.scan(object)).await } else { None };
@@ -227,8 +229,8 @@ impl<S: Sink> EsiInclude<S> {
         true
     }
 
-    /// Finds the landmarks of a packed body, and lets other tasks run in between. Returns `None` if the body is broken,
-    /// or nobody waits for it any more.
+    /// Finds the landmarks of a gzipped body, and yields to other tasks in between. Returns `None` if the body is
+    /// malformed, or the client is gone.
     async fn scan(&mut self, object: &Object) -> Option<Landmarks> {
         let mut scanner = Scanner::new(StoredReader::new(object));
         loop {
@@ -244,7 +246,7 @@ impl<S: Sink> EsiInclude<S> {
         }
     }
 
-    /// Writes a piece. A long one is copied part by part.
+    /// Writes a piece. Splits long pieces, because their output is copied.
     pub(crate) async fn write(&mut self, piece: &[u8]) -> Result<(), SendError> {
         for part in piece.chunks(STEP_MAX) {
             self.write_part(part).await?;
@@ -270,15 +272,15 @@ impl<S: Sink> EsiInclude<S> {
         if piece.is_empty() { Ok(()) } else { self.pipeline.write(piece).await }
     }
 
-    /// Records that the included response failed.
+    /// Records that the included response has failed.
     pub fn fail(&mut self) {
         if self.or_fail {
             self.failure = Some(SendError::Include);
         }
     }
 
-    /// Records that delivery stopped before the end of the included body.
-    pub fn broken(&mut self, why: SendError) {
+    /// Records that delivery of the included body has stopped before its end.
+    pub fn stop(&mut self, why: SendError) {
         match why {
             SendError::Enough => {}
             SendError::Io(_) | SendError::Include => self.failure = Some(why),
@@ -303,7 +305,7 @@ impl<S: Sink> EsiInclude<S> {
         self.mode = Mode::Through;
     }
 
-    /// Returns the number of bytes of the included response.
+    /// Returns the number of bytes of the included response since the last call.
     pub fn take_count(&mut self) -> u64 {
         std::mem::take(&mut self.count)
     }

@@ -1,17 +1,18 @@
-//! A complete stored body as a reader.
+//! Synchronous reading of a complete stored body.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead};
 
 use lacquer_cache::{Chunk, Object, Read};
 
-/// Reads what [`prepare`](StoredReader::prepare) got ready. It ends there, as at the end of the body.
+/// A reader of the bytes that [`prepare`](StoredReader::prepare) has mapped. It returns the end of the input after
+/// them, as at the end of the body.
 pub struct StoredReader<'o> {
     object: &'o Object,
-    /// The bytes that were got ready and not used up; `used` of the first chunk were.
+    /// The mapped chunks that were not read completely. `used` bytes of the first chunk were read.
     ready: VecDeque<Chunk<'o>>,
     used: usize,
-    /// The position behind them.
+    /// The position in the body after the mapped chunks.
     end: u64,
 }
 
@@ -20,14 +21,15 @@ impl<'o> StoredReader<'o> {
         StoredReader { object, ready: VecDeque::new(), used: 0, end: 0 }
     }
 
-    /// Gets bytes ready until there are at least `least`, or all that the body has. Waits for those that are not in memory.
+    /// Maps chunks until at least `least` bytes can be read, or the rest of the body. Waits for bytes that are not in
+    /// memory.
     pub async fn prepare(&mut self, least: u64) {
-        let mut there: u64 = self.ready.iter().map(|chunk| chunk.len() as u64).sum();
-        there -= self.used as u64;
-        while there < least {
+        let mut available: u64 = self.ready.iter().map(|chunk| chunk.len() as u64).sum();
+        available -= self.used as u64;
+        while available < least {
             match self.object.read(self.end, u64::MAX) {
                 Read::Mapped(chunk) => {
-                    there += chunk.len() as u64;
+                    available += chunk.len() as u64;
                     self.end += chunk.len() as u64;
                     self.ready.push_back(chunk);
                 }

@@ -1,27 +1,27 @@
-//! The last step of a response: a protocol that sends it to the client.
+//! The last step of delivery: the protocol that sends a body to the client.
 
 use std::io;
 
 use lacquer_cache::{Object, Read};
 use lacquer_filters::STEP_MAX;
 
-/// The reason for which a response was not sent to its end.
+/// The reason why a response was not sent to its end.
 #[derive(Debug)]
 pub enum SendError {
     /// The client is gone or too slow.
     Io(io::Error),
-    /// The fetch that feeds the body failed.
+    /// The fetch of the body, or reading it from storage, has failed.
     Source,
-    /// The body is malformed for a filter.
+    /// A filter has rejected the body.
     Filter,
-    /// Nobody needs more of the body. This is no error.
+    /// No more of the body is needed. This is not a failure.
     Enough,
-    /// A response that must be included failed.
+    /// An included response has failed, and the including response must fail too.
     Include,
 }
 
 impl SendError {
-    /// The client has closed its connection.
+    /// Returns the error for a client that has closed its connection.
     pub fn disconnected() -> SendError {
         io::Error::from(io::ErrorKind::ConnectionReset).into()
     }
@@ -33,15 +33,15 @@ impl From<io::Error> for SendError {
     }
 }
 
-/// Sends the body of one response behind its head by one protocol. After an error nothing more is sent.
+/// Sends the body of one response by one protocol, after the head. After an error, nothing more is sent.
 pub trait Sink {
-    /// Sends a piece of the body, perhaps together with those that follow.
+    /// Sends a piece of the body, or gathers it to be sent with later ones.
     fn write(&mut self, piece: &[u8]) -> impl Future<Output = Result<(), SendError>>;
 
-    /// Sends bytes of a stored body from `from` on, where at least one is stored: as many as suit the protocol, and
-    /// none from `to` on. Returns the position of the next byte. That is `from` if the bytes are not in memory any more:
-    /// the caller waits for them again.
-    fn stored(
+    /// Sends bytes of a stored body, starting at `from`, where at least one byte is stored, and ending before `to`.
+    /// The protocol decides how many bytes it sends. Returns the position of the next byte. This is `from` if the
+    /// bytes are no longer in memory; the caller then waits for them again.
+    fn write_stored(
         &mut self,
         object: &Object,
         from: u64,
@@ -59,17 +59,17 @@ pub trait Sink {
         }
     }
 
-    /// Sends all bytes so far to the client, the head included.
+    /// Sends all gathered bytes to the client, including the head.
     fn flush(&mut self) -> impl Future<Output = Result<(), SendError>>;
 
-    /// Waits until the byte at `at` of a body is in memory or will never be: it is being fetched, or read from a device.
-    /// Fails if the client leaves before.
-    fn more_than(&mut self, object: &Object, at: u64) -> impl Future<Output = Result<(), SendError>>;
+    /// Waits until the byte at `at` of a body is in memory, after it was fetched or read from a device, or will never
+    /// be. Fails if the client leaves first.
+    fn wait_for(&mut self, object: &Object, at: u64) -> impl Future<Output = Result<(), SendError>>;
 
-    /// Fails if the client is gone, or its time is over.
+    /// Fails if the client is gone, or its send timeout has expired.
     fn check(&mut self) -> Result<(), SendError>;
 
-    /// Sends the rest of the body in one piece, and its end.
+    /// Sends the rest of the body in one piece, and ends the response.
     fn end_with(&mut self, piece: &[u8]) -> impl Future<Output = Result<(), SendError>> {
         async move {
             self.write(piece).await?;
@@ -77,6 +77,6 @@ pub trait Sink {
         }
     }
 
-    /// Sends the end of the body.
+    /// Ends the response after the body.
     fn end(&mut self) -> impl Future<Output = Result<(), SendError>>;
 }

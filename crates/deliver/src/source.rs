@@ -1,14 +1,14 @@
-//! The body of a response before it is delivered.
+//! The source of a response body.
 
 use lacquer_cache::{BodyState, ObjRef, Object};
 
 use crate::sink::{SendError, Sink};
 use crate::stored::send_stored;
 
-/// The origin of a response's body.
+/// The source of a response body.
 pub enum Source {
     Object(ObjRef),
-    /// A body that VCL made.
+    /// A body that VCL has set.
     Bytes(Vec<u8>),
 }
 
@@ -20,7 +20,7 @@ impl Source {
         }
     }
 
-    /// Returns whether the whole body is there and stays.
+    /// Returns whether the body is complete.
     pub fn is_complete(&self) -> bool {
         match self {
             Source::Object(object) => object.state() == BodyState::Complete,
@@ -28,7 +28,7 @@ impl Source {
         }
     }
 
-    /// Returns whether it is known that there is no body.
+    /// Returns whether the body is known to be empty.
     pub fn is_empty(&self) -> bool {
         match self {
             Source::Object(object) => object.state() == BodyState::Complete && object.body_len() == 0,
@@ -36,7 +36,7 @@ impl Source {
         }
     }
 
-    /// Sends the bytes from `from` to `to` (or all that follow) as they are, and the end.
+    /// Sends the bytes from `from` to `to` (or to the end of the body) without filters, and ends the response.
     pub async fn send(&self, sink: &mut impl Sink, from: u64, to: Option<u64>) -> Result<(), SendError> {
         let to = to.unwrap_or(u64::MAX);
         match self {

@@ -1,24 +1,24 @@
-//! Sends stored bodies, also while they arrive from an origin or from a device.
+//! Sends stored bodies, including those that are still being fetched or read from a device.
 
 use lacquer_cache::{BodyState, Object};
 
 use crate::sink::{SendError, Sink};
 
-/// Sends the bytes of a stored body from `from` to `to`, or to the end if that comes first.
+/// Sends the bytes of a stored body from `from` to `to`, or to the end of the body if that comes first.
 pub async fn send_stored(sink: &mut impl Sink, object: &Object, from: u64, to: u64) -> Result<(), SendError> {
     let mut at = from;
     object.delivered(at);
     while at < to {
         if !object.is_ready(at) {
-            // The client gets the bytes so far before the wait for more.
+            // Send the gathered bytes before waiting for more.
             sink.flush().await?;
-            sink.more_than(object, at).await?;
+            sink.wait_for(object, at).await?;
         }
         let state = object.state();
         if object.body_len() <= at {
             return if state == BodyState::Failed { Err(SendError::Source) } else { Ok(()) };
         }
-        at = sink.stored(object, at, to).await?;
+        at = sink.write_stored(object, at, to).await?;
         object.delivered(at);
     }
     Ok(())

@@ -1,8 +1,8 @@
-//! Counts of the bytes that a client sent and received.
+//! Byte counts of what a client sent and received.
 
 use lacquer_shm::vsc::LocalMain;
 
-/// Bytes of one request, for `ReqAcct`.
+/// The byte counts of one request, for `ReqAcct`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Account {
     pub req_header: u64,

@@ -1,9 +1,10 @@
-//! The bound on requests that wait at once: for an origin, for another request's fetch, or for a body that is on its
-//! way. A request that the cache can answer needs no more than its client's socket and is not bounded.
+//! The bound on the number of requests that wait at a time: for an origin, for another request's fetch, or for a body
+//! that is still being fetched. Requests that the cache can serve at once need only the client's socket, and are not
+//! bounded.
 //!
 //! The bound is a share of the process's descriptors, or the number of threads that Varnish would have. When it is
-//! reached, fetches that nobody waits for end first. Such a fetch is called an orphan: its client left, and it goes on
-//! only to fill the cache.
+//! reached, fetches that nobody waits for end first. Such a fetch is called an orphan: its client has left, and it
+//! continues only to fill the cache.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,21 +15,23 @@ use lacquer_params::Params;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Each request that waits takes two descriptors, its client's and the origin's: the rest is left for other uses.
+/// The divisor of the descriptor limit. A waiting request uses two descriptors, for its client and its origin; the
+/// third is left for other uses.
 const SHARE: u64 = 3;
-/// Seconds after which a request that found no room is refused. Abandoned work ends within milliseconds.
-const PATIENCE: f64 = 1.0;
-/// Varnish's defaults, for parameters that were not set.
+/// The longest wait in seconds for a permit, after which the request is rejected. Abandoned fetches end within
+/// milliseconds.
+const MAX_WAIT: f64 = 1.0;
+/// The defaults of `thread_pool_max` and `thread_queue_limit`, by which changed values are recognized.
 const POOL_MAX: u32 = 5000;
 const QUEUE_LIMIT: u32 = 20;
 
-/// The number of requests that may wait under the current parameters, and the treatment of further ones.
+/// The number of requests that may wait under the current parameters, and the handling of further requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
     most: u64,
-    /// The number of further requests that may wait for their turn.
+    /// The number of further requests that may wait for a permit.
     queue: u32,
-    /// The bound comes from the parameters for threads. A request that finds no room is dropped, as in Varnish.
+    /// The bound comes from the thread parameters. A request that gets no permit is dropped, as in Varnish.
     is_threads: bool,
 }
 
@@ -49,19 +52,19 @@ impl Bound {
         Bound { most: share, queue, is_threads: false }
     }
 
-    /// Returns the longest wait of a request for its turn, in seconds.
-    pub fn patience(self) -> f64 {
-        if self.is_threads { f64::INFINITY } else { PATIENCE }
+    /// Returns the longest wait for a permit, in seconds.
+    pub fn max_wait(self) -> f64 {
+        if self.is_threads { f64::INFINITY } else { MAX_WAIT }
     }
 
-    /// Returns whether a request that finds no room is dropped instead of answered with 503.
+    /// Returns whether a request that gets no permit is dropped; otherwise it receives a 503.
     pub fn drops(self) -> bool {
         self.is_threads
     }
 
-    /// Returns the number of connections that one backend may have in use, so that a backend that hangs leaves room for
+    /// Returns the number of connections that one backend may have in use, so that a hanging backend leaves room for
     /// the others.
-    pub fn of_one_backend(self) -> u32 {
+    pub fn per_backend(self) -> u32 {
         if self.is_threads {
             return u32::MAX;
         }
@@ -69,7 +72,7 @@ impl Bound {
     }
 }
 
-/// Counts the requests that wait, over all reactors.
+/// The counts of waiting requests, over all reactors.
 #[derive(Default)]
 pub struct Admission {
     waiting: AtomicU64,
@@ -78,7 +81,7 @@ pub struct Admission {
     orphans: Mutex<Orphans>,
 }
 
-/// Leave to wait, for as long as it lives.
+/// A permit to wait. Dropping it returns it.
 pub struct Permit(Arc<Admission>);
 
 impl Drop for Permit {
@@ -90,7 +93,7 @@ impl Drop for Permit {
     }
 }
 
-/// A place in the queue for a permit, for as long as it lives.
+/// A place in the queue for a permit. Dropping it leaves the queue.
 pub struct Queued<'a>(&'a Admission);
 
 impl Drop for Queued<'_> {
@@ -100,7 +103,7 @@ impl Drop for Queued<'_> {
 }
 
 impl Admission {
-    /// Returns a permit if there is room.
+    /// Returns a permit if the bound is not reached.
     pub fn enter(self: &Arc<Self>, bound: Bound) -> Option<Permit> {
         // Requests in the queue go first.
         if self.queued.load(Ordering::Relaxed) > 0 { None } else { self.take(bound) }
@@ -115,18 +118,19 @@ impl Admission {
         None
     }
 
-    /// Returns a permit beyond the bound, for a part of what was admitted already.
+    /// Returns a permit regardless of the bound, for a part of a request that was admitted already.
     pub fn force(self: &Arc<Self>) -> Permit {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         Permit(self.clone())
     }
 
-    /// Returns whether so many wait that a request whose client may be gone should not enter.
-    pub fn is_pressed(&self, bound: Bound) -> bool {
+    /// Returns whether more than half of the bound is in use, so that clients of new requests are checked for
+    /// presence.
+    pub fn is_under_pressure(&self, bound: Bound) -> bool {
         2 * self.waiting() > bound.most
     }
 
-    /// Returns a place in the queue, if that is not full. An orphan gives way for it.
+    /// Returns a place in the queue, if the queue is not full. Evicts one orphan.
     pub fn queue(&self, bound: Bound) -> Option<Queued<'_>> {
         let queued = Queued(self);
         self.evict(None);
@@ -134,11 +138,11 @@ impl Admission {
     }
 
     /// Waits in the queue for a permit.
-    pub async fn turn(self: &Arc<Self>, bound: Bound, _place: &Queued<'_>) -> Permit {
+    pub async fn wait(self: &Arc<Self>, bound: Bound, _place: &Queued<'_>) -> Permit {
         loop {
             let freed = self.freed.notified();
             if let Some(permit) = self.take(bound) {
-                // There may be room for the next one too.
+                // There may be a permit for the next request too.
                 self.freed.notify_one();
                 return permit;
             }
@@ -154,7 +158,8 @@ impl Admission {
         u64::from(self.queued.load(Ordering::Relaxed))
     }
 
-    /// Records a fetch that goes on without its client. It gives way for as long as the orphan lives.
+    /// Records a fetch that continues without its client. It can be evicted for as long as the caller holds the
+    /// orphan.
     pub fn add_orphan(&self, endpoint: u64) -> Arc<Orphan> {
         let orphan = Arc::new(Orphan { endpoint, evicted: AtomicBool::new(false), waker: Mutex::new(None) });
         if self.queued.load(Ordering::Relaxed) > 0 {
@@ -165,7 +170,7 @@ impl Admission {
         orphan
     }
 
-    /// Ends the oldest orphan, of this endpoint if one is named; returns false if there is none.
+    /// Evicts the oldest orphan, of this endpoint if one is given. Returns false if there is none.
     pub fn evict(&self, endpoint: Option<u64>) -> bool {
         let found = self.orphans.lock().take_oldest(endpoint);
         found.inspect(|orphan| orphan.evict()).is_some()
@@ -184,7 +189,7 @@ impl Orphan {
         self.evicted.load(Ordering::Acquire)
     }
 
-    /// Wakes the fetch's task when it has to give way.
+    /// Registers the fetch's task to be woken by an eviction.
     pub fn watch(&self, cx: &Context<'_>) {
         *self.waker.lock() = Some(cx.waker().clone());
     }
@@ -198,20 +203,20 @@ impl Orphan {
     }
 }
 
-/// Orphans by age. Those that have ended are removed when they may be the majority.
+/// Orphans in the order of their age. Ended ones are swept when they may be the majority.
 #[derive(Default)]
 struct Orphans {
     all: VecDeque<Arc<Orphan>>,
     sweep_at: usize,
 }
 
-const SWEEP_LEAST: usize = 64;
+const SWEEP_MIN: usize = 64;
 
 impl Orphans {
     fn add(&mut self, orphan: Arc<Orphan>) {
         if self.all.len() >= self.sweep_at {
             self.all.retain(is_running);
-            self.sweep_at = SWEEP_LEAST + 2 * self.all.len();
+            self.sweep_at = SWEEP_MIN + 2 * self.all.len();
         }
         self.all.push_back(orphan);
     }
@@ -228,7 +233,7 @@ impl Orphans {
     }
 }
 
-/// The fetch still holds it too.
+/// Returns whether the fetch still holds the orphan.
 fn is_running(orphan: &Arc<Orphan>) -> bool {
     Arc::strong_count(orphan) > 1
 }
@@ -242,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_is_a_share_of_the_descriptors_unless_threads_were_chosen() {
+    fn the_bound_is_a_share_of_the_descriptors_unless_thread_parameters_are_set() {
         let defaults = Params::default();
         assert_eq!((defaults.thread_pool_max, defaults.thread_queue_limit), (POOL_MAX, QUEUE_LIMIT));
         let with = |change: fn(&mut Params)| {
@@ -261,12 +266,12 @@ mod tests {
         );
         assert_eq!(with(|p| p.thread_pool_max = 6000), (341, 171, false));
         assert_eq!(with(|p| (p.thread_pool_max, p.max_waiting) = (50, 10)), (10, 5, false));
-        assert_eq!(bound(341).of_one_backend(), 256);
-        assert_eq!(bound(1).of_one_backend(), 1);
+        assert_eq!(bound(341).per_backend(), 256);
+        assert_eq!(bound(1).per_backend(), 1);
     }
 
     #[test]
-    fn permits_are_given_back() {
+    fn dropped_permits_can_be_used_again() {
         let admission = Arc::new(Admission::default());
         let first = admission.enter(bound(2));
         let second = admission.enter(bound(2));
@@ -278,13 +283,13 @@ mod tests {
         assert!(admission.enter(bound(2)).is_some());
         let place = admission.queue(bound(2));
         assert!(place.is_some() && admission.queue(bound(2)).is_none());
-        assert!(admission.enter(bound(2)).is_none(), "who queues goes first");
+        assert!(admission.enter(bound(2)).is_none(), "queued requests go first");
         drop((second, place));
         assert_eq!((admission.waiting(), admission.queued()), (0, 0));
     }
 
     #[test]
-    fn the_oldest_orphan_gives_way() {
+    fn the_oldest_orphan_is_evicted_first() {
         let admission = Arc::new(Admission::default());
         let full = admission.enter(bound(1));
         let [ended, oldest, other] = [1, 1, 2].map(|endpoint| admission.add_orphan(endpoint));
@@ -294,11 +299,11 @@ mod tests {
         assert!(admission.enter(bound(1)).is_none() && !oldest.is_evicted());
         let place = admission.queue(bound(1));
         assert!(place.is_some() && oldest.is_evicted());
-        assert!(admission.add_orphan(1).is_evicted(), "somebody waits");
+        assert!(admission.add_orphan(1).is_evicted(), "a request is queued");
         drop((full, place));
         for _ in 0..10_000 {
             drop(admission.add_orphan(1));
         }
-        assert!(admission.orphans.lock().all.len() <= SWEEP_LEAST);
+        assert!(admission.orphans.lock().all.len() <= SWEEP_MIN);
     }
 }

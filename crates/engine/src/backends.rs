@@ -1,4 +1,4 @@
-//! The backends that a VCL declares: leaves of the tree of directors, with their counters and limits.
+//! The backends that a VCL declares: leaves of the directors' tree, with their counters and limits.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -25,26 +25,26 @@ pub struct Origin {
     vcl_name: String,
     counters: RwLock<Option<Arc<Segment<Vbe>>>>,
     connections: AtomicU32,
-    /// The connections among these whose response has begun, and pipes.
+    /// The number of these connections whose response has begun, including pipes.
     answered: AtomicU32,
     waiting: AtomicU32,
     pub freed: tokio::sync::Notify,
 }
 
-/// Facts that an origin is made from, besides its own declaration.
+/// The inputs for creating an origin, in addition to its declaration.
 pub struct OriginContext<'s> {
     pub vcl_name: &'s str,
     pub probe: Option<&'s Probe>,
-    /// The backend that makes the connection for it.
+    /// The backend through which connections are made (`.via`).
     pub via: Option<&'s Origin>,
     pub prefer_ipv6: bool,
     pub now: f64,
 }
 
 impl Origin {
-    pub fn new(mut spec: Backend, around: &OriginContext<'_>) -> Origin {
-        let address = if around.prefer_ipv6 { spec.ipv6.or(spec.ipv4) } else { spec.ipv4.or(spec.ipv6) };
-        let endpoint = match around.via {
+    pub fn new(mut spec: Backend, context: &OriginContext<'_>) -> Origin {
+        let address = if context.prefer_ipv6 { spec.ipv6.or(spec.ipv4) } else { spec.ipv4.or(spec.ipv6) };
+        let endpoint = match context.via {
             None => Endpoint::new(spec.ipv4, spec.ipv6, spec.path.clone(), spec.preamble.clone()),
             Some(via) => {
                 inherit_timeouts(&mut spec, &via.spec);
@@ -57,10 +57,10 @@ impl Origin {
         let host = spec.host_header.clone().unwrap_or_else(numeric);
         Origin {
             endpoint,
-            created: around.now,
-            prober: around.probe.map(|probe| Prober::new(probe, &host, around.now)),
+            created: context.now,
+            prober: context.probe.map(|probe| Prober::new(probe, &host, context.now)),
             host,
-            vcl_name: around.vcl_name.to_owned(),
+            vcl_name: context.vcl_name.to_owned(),
             counters: RwLock::new(None),
             connections: AtomicU32::new(0),
             answered: AtomicU32::new(0),
@@ -75,15 +75,15 @@ impl Origin {
         self.prober.as_ref().is_some_and(Prober::is_sick)
     }
 
-    /// Wakes the requests that wait for a connection, so that they see that there will be none.
+    /// Wakes the requests in the queue, so that they notice that the origin is sick.
     pub fn wake_all(&self) {
         self.freed.notify_waiters();
     }
 
-    /// Publishes the counters. They exist from load to discard, and are shown while the VCL is warm.
-    pub fn publish(&self, vsm: &VsmDir, room: Option<&Cluster>) {
+    /// Publishes the counters. They exist from load to discard, and are visible while the VCL is warm.
+    pub fn publish(&self, vsm: &VsmDir, cluster: Option<&Cluster>) {
         let ident = format!("{}.{}", self.vcl_name, self.spec.name);
-        let made = Segment::<Vbe>::create_in(vsm, room, &ident);
+        let made = Segment::<Vbe>::create_in(vsm, cluster, &ident);
         if let Ok(segment) = made {
             if self.prober.is_none() {
                 segment.happy.set(u64::MAX);
@@ -93,7 +93,7 @@ impl Origin {
         }
     }
 
-    /// Shows or hides its counters.
+    /// Shows or hides the counters.
     pub fn show(&self, shown: bool) {
         if let Some(counters) = &*self.counters.read() {
             if shown {
@@ -111,7 +111,7 @@ impl Origin {
         }
     }
 
-    /// Counts a failure to connect by its reason. 0 means that none was tried, because one failed a moment ago.
+    /// Counts a failure to connect by its errno. 0 means that no attempt was made, because a recent one failed.
     pub fn count_failure(&self, errno: i32) {
         self.count(|c| match errno {
             0 => c.helddown.add(1),
@@ -124,13 +124,13 @@ impl Origin {
         });
     }
 
-    /// Returns the limit of connections that the backend's declaration sets.
+    /// Returns `max_connections` of the backend.
     pub fn declared_limit(&self) -> u32 {
         self.spec.max_connections.filter(|&n| n > 0).unwrap_or(u32::MAX)
     }
 
-    /// Takes a slot, which [`OriginSlot`] gives back. The limits are the declared one, and `most` for those that wait
-    /// for a response. Returns false if no slot is free.
+    /// Takes a slot, which [`OriginSlot`] returns. Two limits apply: `max_connections` for all connections, and
+    /// `most` for those that wait for a response. Returns false if no slot is free.
     ///
     /// [`OriginSlot`]: crate::origin_slot::OriginSlot
     pub(crate) fn enter(&self, most: u32) -> bool {
@@ -143,16 +143,16 @@ impl Origin {
         true
     }
 
-    /// Records that the holder of a slot has its response or is a pipe. It does not count as waiting any more.
-    pub(crate) fn answer(&self) {
+    /// Records that the holder of a slot has its response or is a pipe. It no longer counts as waiting.
+    pub(crate) fn count_answered(&self) {
         self.answered.fetch_add(1, Ordering::Relaxed);
         if self.has_queue() {
             self.freed.notify_one();
         }
     }
 
-    /// Records that the slot of an answered request is about to be given back.
-    pub(crate) fn forget_answer(&self) {
+    /// Undoes [`Origin::count_answered`], before the slot is returned.
+    pub(crate) fn uncount_answered(&self) {
         self.answered.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -166,12 +166,12 @@ impl Origin {
         self.waiting.load(Ordering::Relaxed) != 0
     }
 
-    /// Returns how many connections are in use or about to be.
+    /// Returns the number of connections that are in use or about to be.
     pub fn in_use(&self) -> u32 {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Takes a place in the queue for a connection; false if it is full.
+    /// Takes a place in the queue for a slot. Returns false if the queue is full.
     pub fn queue(&self, limit: u32) -> bool {
         if self.waiting.fetch_add(1, Ordering::Relaxed) < limit {
             return true;
@@ -185,7 +185,7 @@ impl Origin {
     }
 }
 
-/// Gives a backend without timeouts of its own those of the backend that connects for it.
+/// Copies the timeouts of the `.via` backend to a backend that declares none.
 fn inherit_timeouts(spec: &mut Backend, via: &Backend) {
     let pairs = [
         (&mut spec.connect_timeout, via.connect_timeout),
@@ -199,7 +199,7 @@ fn inherit_timeouts(spec: &mut Backend, via: &Backend) {
     }
 }
 
-/// An origin's place in the tree of directors.
+/// An origin as a leaf of the directors' tree.
 pub struct OriginLeaf(pub Arc<Origin>);
 
 impl Director for OriginLeaf {

@@ -1,10 +1,10 @@
-//! The things that ban conditions test: the request that asks, and the heads of stored objects.
+//! The values that ban conditions test: the request, and the heads of stored objects.
 
 use lacquer_cache::bans::{BanRequest, HeadReader};
 use lacquer_http::pack::{PackedHead, packed_header};
 use lacquer_http::{HeaderName, Message, Workspace};
 
-/// A request that an object is tested for.
+/// The request for which an object is tested.
 pub struct RequestSubject<'r> {
     pub http: &'r Message,
     pub ws: &'r Workspace,
@@ -20,7 +20,7 @@ impl BanRequest for RequestSubject<'_> {
     }
 }
 
-/// Reads the heads as [`lacquer_http::pack`] writes them.
+/// Reads stored heads in the format of [`lacquer_http::pack`].
 pub struct PackedHeads;
 
 impl HeadReader for PackedHeads {

@@ -1,4 +1,4 @@
-//! Makes bans, for VCL and for the management.
+//! Creates bans, for VCL and for the CLI.
 
 use lacquer_cache::bans::BanSpec;
 use lacquer_cache::invalidation::{Action, Arrival, Invalidation, Reason, Source};
@@ -7,7 +7,7 @@ use lacquer_sources::clock;
 
 use crate::shared::Shared;
 
-/// The argument of `std.ban()`.
+/// Parses the argument of `std.ban()`, and enacts the ban.
 pub fn from_vcl(shared: &Shared, expression: &[u8], source: Source) -> Result<(), String> {
     let text = String::from_utf8_lossy(expression);
     let rules = Rules { comma: false, comment: false, no_escapes: true };
@@ -17,7 +17,7 @@ pub fn from_vcl(shared: &Shared, expression: &[u8], source: Source) -> Result<()
     Ok(())
 }
 
-/// Makes a ban.
+/// Enacts a ban.
 pub fn enact(shared: &Shared, spec: BanSpec, why: Reason, source: Source) {
     let event = Invalidation::new(Action::Ban(spec), clock::real(), why, source);
     shared.cache().invalidate(event, Arrival::Local).finish(shared.cache());

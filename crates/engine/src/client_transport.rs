@@ -1,5 +1,5 @@
-//! The destination of a response: the client's connection, or one stream of it. Together with the stream that
-//! a body may come from ([`crate::req_body`]), this is all that depends on the protocol in a request.
+//! The destination of a response: the client's connection, or a stream of it. Together with the stream that a body
+//! may come from ([`crate::req_body`]), this is the only part of a request that depends on the protocol.
 
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ pub enum ClientTransport {
 }
 
 impl ClientTransport {
-    /// The client's connection.
+    /// Returns the client's connection.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             ClientTransport::Socket(tx) => tx.as_fd(),
@@ -31,7 +31,7 @@ impl ClientTransport {
         }
     }
 
-    /// Returns the name that `req.transport` has for it.
+    /// Returns the value of `req.transport`.
     pub fn name(&self) -> &'static str {
         match self {
             ClientTransport::Socket(_) => "HTTP/1",

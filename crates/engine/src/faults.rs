@@ -1,5 +1,5 @@
-//! Contains panics: one in a request ends that request, not the worker. Also keeps rare, large futures out of
-//! frequent ones.
+//! Containment of panics: a panic in a request ends that request, not the worker. Also a helper that keeps rare,
+//! large futures out of frequent ones.
 
 use std::any::Any;
 use std::future::Future;
@@ -9,18 +9,19 @@ use std::task::{Context, Poll};
 
 use lacquer_shm::Vxid;
 
+use crate::activity::{Work, poll_within};
 use crate::services::Services;
-use crate::turn::{Place, poll_within};
 
-/// Runs a future and returns the text of a panic inside it. The future comes pinned, because moving one that holds all
-/// steps of a request costs more than running it. The watchdog sees it `at` this transaction and place.
+/// Runs a future. Returns the text of the panic if it panics. The future is passed pinned, because moving one that
+/// contains all steps of a request costs more than running it. The watchdog attributes the time to the transaction
+/// and the work in `at`.
 pub async fn caught<F: Future>(
     services: &Services,
-    at: (Vxid, Place),
+    at: (Vxid, Work),
     mut work: Pin<&mut F>,
 ) -> Result<F::Output, String> {
-    let turn = services.turn();
-    let mut poll = move |cx: &mut Context<'_>| poll_within(turn, at, work.as_mut(), cx);
+    let activity = services.activity();
+    let mut poll = move |cx: &mut Context<'_>| poll_within(activity, at, work.as_mut(), cx);
     std::future::poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| poll(cx))) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(done)) => Poll::Ready(Ok(done)),
@@ -29,11 +30,11 @@ pub async fn caught<F: Future>(
     .await
 }
 
-/// Makes a future on the heap, out of line. A large and rare future then does not enlarge the stack frame of
-/// one that is polled often.
+/// Creates a future on the heap, out of line, so that a large and rare future does not enlarge the stack frame of a
+/// caller that is polled often.
 #[cold]
 #[inline(never)]
-pub fn apart<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
+pub fn boxed_cold<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
     Box::pin(make())
 }
 

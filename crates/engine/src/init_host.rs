@@ -1,4 +1,4 @@
-//! The host of `vcl_init` and `vcl_fini`: there is no request and no response, only the worker itself.
+//! The VCL host of `vcl_init` and `vcl_fini`, which run without a request and a response.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub struct InitHost {
     shared: Arc<Shared>,
     method: Method,
     now: f64,
-    /// The workspace: pieces that stay where they are until the end.
+    /// The workspace: pieces that keep their address until the host is dropped.
     pieces: Vec<Vec<u8>>,
     privates: PrivateMap,
     failures: String,
@@ -35,7 +35,7 @@ impl InitHost {
         }
     }
 
-    /// Returns the failures that VCL reported, a line each.
+    /// Returns the failures that VCL reported, one per line.
     pub fn into_failures(self) -> String {
         self.failures
     }

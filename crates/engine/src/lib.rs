@@ -1,19 +1,20 @@
-//! The engine: clients' requests and fetches from origins, as the steps of VCL's flow chart.
+//! The engine: client requests and fetches from origins, as the steps of VCL's flow chart.
 //!
-//! A client's request is [`client::Req`], a fetch [`fetch::Fetch`]. What both use of their reactor is [`Services`], what
-//! all reactors share is [`Shared`]. All unsafe code of the crate is in `stable_values`.
+//! A client request is a [`client::Req`], a fetch is a [`fetch::Fetch`]. [`Services`] contains what both use of their
+//! reactor, [`Shared`] what all reactors share. All unsafe code of the crate is in `stable_values`.
 #![deny(unsafe_code)]
 
 mod account;
+pub mod activity;
 mod addresses;
 mod admission;
 pub mod backends;
 mod ban_subjects;
 pub mod bans;
 pub mod client;
+mod client_sink;
 mod client_transport;
 pub mod emulated;
-mod exit;
 pub mod faults;
 pub mod fetch;
 pub mod h2;
@@ -40,7 +41,6 @@ mod surplus;
 mod task;
 mod transaction_buffers;
 mod transaction_slot;
-pub mod turn;
 mod vars;
 pub mod vcl_table;
 mod vxids;

@@ -1,4 +1,4 @@
-//! The current parameters, and the settings that follow their changes.
+//! The current parameters, and the settings derived from them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,13 +29,13 @@ impl LiveParams {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Returns a number that changes with every change of a parameter. Cheap to read.
+    /// Returns a number that changes whenever a parameter changes. Cheap to read.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 }
 
-/// Applies the parameters that are not looked up at each use.
+/// Applies the parameters that are not read at each use.
 pub fn apply_settings(log: &Log, params: &Params) {
     let mut mask = Mask::default();
     for tag in Tag::ALL {

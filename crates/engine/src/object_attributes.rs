@@ -1,12 +1,12 @@
-//! Data that the worker keeps with an object besides head and body: a length and an ESI program.
+//! The data that is stored with an object in addition to head and body: the uncompressed length and the ESI program.
 
 use lacquer_cache::Object;
 
-/// Bits of the first byte. Each is set if that part follows; the parts are in this order.
+/// The bits of the first byte. Each is set if that part follows; the parts are in this order.
 const HAS_LENGTH: u8 = 1;
 const HAS_PROGRAM: u8 = 2;
 
-/// Returns the length and the program.
+/// Returns the uncompressed length and the ESI program.
 fn parts(object: &Object) -> Option<(Option<u64>, Option<&[u8]>)> {
     let (kinds, mut rest) = object.extra().split_first()?;
     let mut length = None;
@@ -18,7 +18,7 @@ fn parts(object: &Object) -> Option<(Option<u64>, Option<&[u8]>)> {
     Some((length, (kinds & HAS_PROGRAM != 0).then_some(rest)))
 }
 
-/// Returns the length of a gzipped body after unpacking, if the fetch recorded it.
+/// Returns the length of a gzipped body after decompression, if the fetch has recorded it.
 pub fn unpacked_len(object: &Object) -> Option<u64> {
     parts(object)?.0
 }
@@ -28,7 +28,7 @@ pub fn esi_program(object: &Object) -> Option<&[u8]> {
     parts(object)?.1
 }
 
-/// Returns the data to keep with an object, in the form that the other functions read.
+/// Encodes the data for an object, in the format that the other functions read.
 pub fn of(unpacked: Option<u64>, program: Option<&[u8]>) -> Vec<u8> {
     if unpacked.is_none() && program.is_none() {
         return Vec::new();

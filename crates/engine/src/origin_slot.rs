@@ -1,11 +1,11 @@
-//! A slot among the connections of an origin (`max_connections`). It is a value, so that it is given back
-//! however its holder ends, also by a panic.
+//! A slot among the connections of an origin (`max_connections`). It is a value, so that it is returned however its
+//! holder ends, including by a panic.
 
 use std::sync::Arc;
 
 use crate::backends::Origin;
 
-/// A slot for one connection. Dropping it frees the slot for the next in the queue.
+/// A slot for one connection. Dropping it frees the slot for the next request in the queue.
 pub struct OriginSlot {
     origin: Arc<Origin>,
     is_counted: bool,
@@ -13,7 +13,7 @@ pub struct OriginSlot {
 }
 
 impl OriginSlot {
-    /// Takes a slot. Returns `None` if `most` are in use.
+    /// Takes a slot. Returns `None` if `max_connections` are in use, or if `most` wait for a response.
     pub fn take(origin: &Arc<Origin>, most: u32) -> Option<OriginSlot> {
         origin.enter(most).then(|| OriginSlot {
             origin: origin.clone(),
@@ -26,7 +26,7 @@ impl OriginSlot {
         &self.origin
     }
 
-    /// Counts the connection, until the slot is given back, and its request.
+    /// Counts the request, and counts the connection as in use until the slot is returned.
     pub fn count_request(&mut self) {
         self.is_counted = true;
         self.origin.count(|c| {
@@ -35,10 +35,10 @@ impl OriginSlot {
         });
     }
 
-    /// Records that the response has begun, or never will. Another connection may wait for a response instead.
-    pub fn answer(&mut self) {
+    /// Records that the response has begun, or never will. Another connection may then wait for a response instead.
+    pub fn mark_answered(&mut self) {
         if !std::mem::replace(&mut self.is_answered, true) {
-            self.origin.answer();
+            self.origin.count_answered();
         }
     }
 }
@@ -46,7 +46,7 @@ impl OriginSlot {
 impl Drop for OriginSlot {
     fn drop(&mut self) {
         if self.is_answered {
-            self.origin.forget_answer();
+            self.origin.uncount_answered();
         }
         if self.is_counted {
             self.origin.count(|c| c.conn.sub(1));
@@ -61,33 +61,35 @@ mod tests {
     use crate::backends::OriginContext;
 
     #[test]
-    fn a_panic_gives_the_slot_back() {
+    fn a_panic_returns_the_slot() {
         let spec = lacquer_vcl::program::Backend { max_connections: Some(1), ..Default::default() };
-        let around = OriginContext { vcl_name: "boot", probe: None, via: None, prefer_ipv6: false, now: 0.0 };
-        let origin = Arc::new(Origin::new(spec, &around));
+        let context =
+            OriginContext { vcl_name: "boot", probe: None, via: None, prefer_ipv6: false, now: 0.0 };
+        let origin = Arc::new(Origin::new(spec, &context));
         let taken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let mut slot = OriginSlot::take(&origin, 100).expect("there is one");
+            let mut slot = OriginSlot::take(&origin, 100).expect("a slot is free");
             slot.count_request();
-            assert!(OriginSlot::take(&origin, 100).is_none(), "it is the only one");
+            assert!(OriginSlot::take(&origin, 100).is_none(), "the only slot is taken");
             panic!("a fault while the slot is held");
         }));
         assert!(taken.is_err());
         assert!(OriginSlot::take(&origin, 100).is_some());
-        assert!(OriginSlot::take(&origin, 100).is_some(), "and again");
+        assert!(OriginSlot::take(&origin, 100).is_some(), "the temporary slot was returned");
     }
 
     #[test]
-    fn a_share_is_of_those_that_wait() {
-        let around = OriginContext { vcl_name: "boot", probe: None, via: None, prefer_ipv6: false, now: 0.0 };
-        let origin = Arc::new(Origin::new(lacquer_vcl::program::Backend::default(), &around));
-        let mut pipe = OriginSlot::take(&origin, 1).expect("there is one");
-        assert!(OriginSlot::take(&origin, 1).is_none(), "the first waits");
-        pipe.answer();
-        let waits = OriginSlot::take(&origin, 1).expect("the pipe does not count");
+    fn answered_slots_do_not_count_against_the_share() {
+        let context =
+            OriginContext { vcl_name: "boot", probe: None, via: None, prefer_ipv6: false, now: 0.0 };
+        let origin = Arc::new(Origin::new(lacquer_vcl::program::Backend::default(), &context));
+        let mut pipe = OriginSlot::take(&origin, 1).expect("a slot is free");
+        assert!(OriginSlot::take(&origin, 1).is_none(), "the first slot waits for its response");
+        pipe.mark_answered();
+        let waiting = OriginSlot::take(&origin, 1).expect("the pipe does not count");
         assert!(OriginSlot::take(&origin, 1).is_none());
         drop(pipe);
         assert!(OriginSlot::take(&origin, 1).is_none(), "the other still waits");
-        drop(waits);
+        drop(waiting);
         assert!(OriginSlot::take(&origin, 1).is_some());
     }
 }

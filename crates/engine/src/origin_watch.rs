@@ -1,5 +1,5 @@
-//! The watcher of a reactor's idle origin connections. It closes those that the origin closed or that were
-//! idle for too long, and notices surplus bytes when they arrive.
+//! The task that watches a reactor's idle origin connections. It closes connections that the origin has closed or
+//! that were idle for too long, and detects surplus bytes when they arrive.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -13,8 +13,8 @@ use crate::surplus;
 
 /// The longest time between two rounds.
 const ROUND: Duration = Duration::from_millis(500);
-/// The shortest time between two rounds, and the addition for each connection. Rounds take a small share of
-/// the reactor's time.
+/// The shortest time between two rounds, and the addition for each connection. They keep the rounds to a small share
+/// of the reactor's time.
 const PAUSE: Duration = Duration::from_millis(1);
 const PAUSE_EACH: Duration = Duration::from_micros(200);
 
@@ -27,7 +27,7 @@ pub async fn watch(services: Rc<Services>) {
                 kept = Some(round(&services, &mut counted, cx));
                 Poll::Pending
             }
-            // The task is also polled for the timer. An extra round costs little.
+            // The task is also polled for its timer. An extra round costs little.
             Some(_) => Poll::Ready(()),
         });
         let _ = timeout(ROUND, woken).await;
@@ -36,14 +36,14 @@ pub async fn watch(services: Rc<Services>) {
     }
 }
 
-/// Checks all idle connections and returns the number of those that stay. `counted` is the number that the
-/// counter shows.
+/// Checks all idle connections. Returns the number of connections that stay. `counted` is the number that the counter
+/// contains.
 fn round(services: &Services, counted: &mut usize, cx: &mut Context<'_>) -> usize {
     let params = services.params();
     let (limit, quiet) = (params.backend_idle_timeout, surplus::quiet_time(&params));
     let tended = services.pools().tend(services.id(), limit, quiet, cx);
     for found in &tended.surplus {
-        surplus::found_idle(services, found);
+        surplus::handle_idle(services, found);
     }
     surplus::drop_objects(services, tended.doubtful.iter());
     let before = std::mem::replace(counted, tended.kept);

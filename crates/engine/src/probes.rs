@@ -1,4 +1,4 @@
-//! The probe of an origin: its history, and the health that follows from it.
+//! The probe of an origin: its history, and the resulting health.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -11,9 +11,9 @@ use tokio::task::AbortHandle;
 /// The health of an origin after a probe.
 pub struct Conclusion {
     pub is_sick: bool,
-    /// The health has changed.
+    /// The health has changed with this probe.
     pub has_changed: bool,
-    /// The last probes as bits, for the counter.
+    /// The results of the last probes as bits, for the counter `happy`.
     pub happy: u64,
     /// The text for the log.
     pub text: String,
@@ -24,7 +24,7 @@ pub struct Prober {
     request: Vec<u8>,
     history: Mutex<History>,
     sick: AtomicBool,
-    /// The time of the last change between sick and healthy, as the bits of a double.
+    /// The time of the last change between sick and healthy, as the bits of an `f64`.
     changed: AtomicU64,
     task: Mutex<Option<AbortHandle>>,
 }
@@ -85,7 +85,7 @@ impl Prober {
         *self.history.lock() = History::new(&self.settings);
     }
 
-    /// Returns the health that follows from the history.
+    /// Computes and records the health that results from the history.
     pub fn conclude(&self, now: f64) -> Conclusion {
         let (is_sick, happy, text) = {
             let history = self.history.lock();
@@ -107,7 +107,7 @@ impl Prober {
         &self.request
     }
 
-    /// Sets the task that probes, and ends the one before.
+    /// Sets the task that probes, and aborts the previous one.
     pub fn set_task(&self, task: Option<AbortHandle>) {
         if let Some(before) = std::mem::replace(&mut *self.task.lock(), task) {
             before.abort();

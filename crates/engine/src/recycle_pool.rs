@@ -1,4 +1,4 @@
-//! Memory kept for reuse, within the limits of the parameters for memory pools.
+//! A pool of memory for reuse, within the limits of the parameters for memory pools.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -7,8 +7,8 @@ use lacquer_params::PoolParam;
 use lacquer_shm::vsc::LocalMempool;
 use lacquer_sources::clock::{self, Instant};
 
-/// Spares of one kind. The one that was given back last is taken first, because it is likely to be in the processor's
-/// cache.
+/// Spare items of one kind. The item that was returned last is taken first, because it is likely to be in the
+/// processor's cache.
 pub struct RecyclePool<T>(RefCell<VecDeque<(Instant, T)>>);
 
 impl<T> Default for RecyclePool<T> {
@@ -31,7 +31,7 @@ impl<T> RecyclePool<T> {
         taken
     }
 
-    /// Gives a spare back. `now` may be a little old.
+    /// Returns an item to the pool, or drops it if the pool is full. `now` may be slightly old.
     pub fn give(&self, one: T, now: Instant, limits: PoolParam, count: &LocalMempool) {
         count.live.sub(1);
         count.frees.add(1);
@@ -44,7 +44,7 @@ impl<T> RecyclePool<T> {
         }
     }
 
-    /// Drops spares that are too many or too old, and makes missing ones.
+    /// Drops spare items that exceed `max_pool` or are too old, and creates items up to `min_pool`.
     pub fn tidy(&self, now: Instant, limits: PoolParam, count: &LocalMempool, mut make: impl FnMut() -> T) {
         let mut kept = self.0.borrow_mut();
         while kept.len() > limits.max_pool as usize {

@@ -1,7 +1,7 @@
-//! The filters of `req.filters`, between a client's body and its reader: the cache or a fetch.
+//! The filters of `req.filters`, between a client's body and its reader: storage or a fetch.
 //!
-//! The effect of the filters on the head is known before the body is read. So the head that the origin gets describes
-//! the filtered body. The head of the request itself is changed after the body was read.
+//! The effect of the filters on the head is known before the body is read, so the head that the origin receives
+//! describes the filtered body. The head of the client's request itself is changed after the body was read.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use lacquer_shm::vsc::LocalMain;
 
 use crate::task::{Logged, Task};
 
-/// Returns the error text for a list whose `rest` begins with an unknown filter.
+/// Returns the error text for a filter list whose `rest` begins with an unknown name.
 pub fn unknown(rest: &[u8]) -> String {
     format!("Filter '...{}' not found", String::from_utf8_lossy(rest))
 }
@@ -26,23 +26,23 @@ enum Kind {
     TestGunzip,
 }
 
-/// Filters on a body, in the order in which it passes them.
+/// The filters of a body, in the order in which it passes through them.
 #[derive(Default)]
 pub struct BodyFilters {
     chain: Chain,
     kinds: Vec<Kind>,
     pace: Pace,
-    /// The part of the reader's buffer that the filters have not taken yet.
+    /// The range of the reader's buffer that the filters have not processed yet.
     input: Range<usize>,
     out: Vec<u8>,
-    /// No more input comes.
+    /// There is no more input.
     ended: bool,
-    /// The reason for which the filters failed, for the log.
+    /// The reason why the filters failed, for the log.
     fault: Option<String>,
 }
 
 impl BodyFilters {
-    /// Opens the filters of a list for a body with this encoding. The error names the filter that cannot be made.
+    /// Opens the listed filters for a body with this encoding. The error names the filter that cannot be created.
     pub fn open(
         list: &[u8],
         encoding: Option<&[u8]>,
@@ -87,13 +87,13 @@ impl BodyFilters {
         Ok(BodyFilters { chain, kinds, ..BodyFilters::default() })
     }
 
-    /// Returns filters that fail for this reason.
+    /// Returns filters that fail at the first read, for this reason.
     pub fn failing(fault: String) -> BodyFilters {
         BodyFilters { fault: Some(fault), ..BodyFilters::default() }
     }
 
-    /// Returns whether the output differs in length from the input.
-    pub fn resize(&self) -> bool {
+    /// Returns whether the filters change the length of the body.
+    pub fn changes_length(&self) -> bool {
         self.kinds.iter().any(|&kind| kind != Kind::TestGunzip)
     }
 
@@ -105,18 +105,18 @@ impl BodyFilters {
         self.ended
     }
 
-    /// Returns the last output.
+    /// Returns the output of the last call of [`BodyFilters::work`].
     pub fn out(&self) -> &[u8] {
         &self.out
     }
 
-    /// Offers the next part of the reader's buffer. An empty part is the end.
+    /// Sets the next range of the reader's buffer as input. An empty range is the end of the body.
     pub fn take(&mut self, input: Range<usize>) {
         self.ended = input.is_empty();
         self.input = input;
     }
 
-    /// Makes the next output. There is none when all input was taken, or after a fault.
+    /// Produces the next output. It is empty when all input was processed, or after a fault.
     pub async fn work(&mut self, buffer: &[u8]) {
         self.out.clear();
         let mut input = buffer.get(self.input.clone()).unwrap_or_default();
@@ -128,9 +128,9 @@ impl BodyFilters {
         self.pace.made(self.out.len()).await;
     }
 
-    /// Changes a head to match the filtered body.
+    /// Changes a head to describe the filtered body.
     pub fn change_framing(&self, message: &mut Message, ws: &mut Workspace) {
-        if !self.resize() {
+        if !self.changes_length() {
             return;
         }
         message.unset(ws, h::CONTENT_ENCODING, |_| {});
@@ -141,8 +141,8 @@ impl BodyFilters {
         }
     }
 
-    /// Changes the head of the request by the filters' effect.
-    pub fn show(&self, headers: &mut Logged<'_>) {
+    /// Changes the head of the client's request to describe the filtered body, and logs the changes.
+    pub fn apply_to_head(&self, headers: &mut Logged<'_>) {
         for kind in &self.kinds {
             if *kind != Kind::TestGunzip {
                 headers.change_encoding();

@@ -1,5 +1,5 @@
-//! Writes a response to a client of HTTP/1: the head goes out together with the first of the body, large stored
-//! bodies leave by sendfile, and a client that does not read is given up in time.
+//! Writes a response to an HTTP/1 client. The head is sent together with the beginning of the body, and large stored
+//! bodies are sent with sendfile. A client that does not read is disconnected in time.
 
 use std::io;
 use std::rc::Rc;
@@ -19,26 +19,26 @@ pub enum BodyFrame {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Seconds for the whole response; 0 is no limit.
+    /// The seconds for the whole response; 0 sets no limit.
     pub total: f64,
-    /// Seconds without the client taking a byte.
+    /// The seconds for which the client may take no byte.
     pub idle: f64,
-    /// The limit after which a client counts as gone while its response waits for more of the body.
+    /// How long a client that has shut down its sending side is served while its response waits for more of the body.
     pub patience: Patience,
 }
 
 pub struct Sender {
     tx: Rc<ClientSocket>,
-    /// Bytes that go out before the body. Those from `head_sent` on are not sent yet.
+    /// The bytes to send before the body. Those from `head_sent` on are not sent yet.
     head: Vec<u8>,
     head_sent: usize,
-    /// Small pieces of body that wait for more.
+    /// Small pieces of the body that are sent with later ones.
     gathered: Vec<u8>,
     frame: BodyFrame,
     limits: Limits,
     deadline: Option<Instant>,
-    /// The time when the client was found to have shut down its sending side, and the number of body bytes it had by
-    /// then.
+    /// The time when the client was first seen to have shut down its sending side, and the number of body bytes sent
+    /// by then.
     half_closed: Option<(Instant, u64)>,
     /// The parameter whose limit ended the response.
     limit_hit: Option<&'static str>,
@@ -46,13 +46,13 @@ pub struct Sender {
     pieces: u64,
 }
 
-/// The size from which on a stored body is sent without copying. Below it, a copy is cheaper.
+/// The size from which on stored bodies are sent without copying. Below it, copying is cheaper.
 const SENDFILE_MIN: usize = 48 * 1024;
-/// The size below which pieces of body are sent together.
+/// The size up to which pieces of a body are collected before they are sent.
 const GATHER_MAX: usize = 32 * 1024;
-/// The number of chunks of a stored body in one write.
+/// The largest number of stored chunks in one write.
 const GATHER: usize = 16;
-/// The largest body that is copied behind the head.
+/// The largest body that is copied into the buffer of the head.
 const COPY_MAX: usize = 8 * 1024;
 
 impl Sender {
@@ -86,23 +86,23 @@ impl Sender {
         self.pieces
     }
 
-    /// Returns the time by which the client must have taken the whole response, counted from the first wait.
+    /// Returns the time by which the client must have received the whole response. It is set at the first wait.
     fn deadline(&mut self) -> Instant {
         let total = clock::seconds(clock::limit(self.limits.total));
         *self.deadline.get_or_insert_with(|| Instant::now() + total)
     }
 
-    /// Returns whether a client that shut down its sending side counts as gone by now.
-    fn is_out_of_patience(&mut self) -> bool {
+    /// Returns whether a client that has shut down its sending side counts as gone by now.
+    fn is_half_close_over(&mut self) -> bool {
         let now = Instant::now();
-        // A connection that takes more is not closed.
+        // A client that still receives bytes is not closed.
         let (since, had) = self.half_closed.unwrap_or((now, self.body));
         let since = if had == self.body { since } else { now };
         self.half_closed = Some((since, self.body));
         self.limits.patience.half_closed().is_some_and(|wait| now >= since + clock::seconds(wait))
     }
 
-    /// Waits until the socket takes more, within the limits.
+    /// Waits until the socket accepts more, within the limits.
     async fn writable(&mut self) -> io::Result<()> {
         let left = self.deadline().saturating_duration_since(Instant::now());
         let idle = if self.limits.idle > 0.0 { clock::seconds(self.limits.idle) } else { left };
@@ -112,7 +112,7 @@ impl Sender {
         }
     }
 
-    /// Records that the limit of this parameter is over, and returns the error.
+    /// Records that the limit of this parameter has expired, and returns the error.
     fn late(&mut self, limit: &'static str) -> io::Error {
         self.limit_hit = Some(limit);
         io::Error::from_raw_os_error(lacquer_system::EAGAIN)
@@ -139,7 +139,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Writes the rest of the head and then the parts, completely.
+    /// Writes the rest of the head and then all of the parts.
     async fn write_parts(&mut self, parts: &mut [&[u8]]) -> io::Result<()> {
         while self.head_sent < self.head.len() || parts.iter().any(|p| !p.is_empty()) {
             match self.try_parts(parts) {
@@ -151,12 +151,12 @@ impl Sender {
         Ok(())
     }
 
-    /// Writes as much as the kernel takes at once.
+    /// Writes as much as the socket accepts without waiting.
     fn try_parts(&self, parts: &[&[u8]]) -> io::Result<usize> {
         self.tx.try_write_parts(std::iter::once(&self.head[self.head_sent..]).chain(parts.iter().copied()))
     }
 
-    /// Handles a failed write. A full socket is waited for; any other error ends the response.
+    /// Handles a failed write: waits if the socket is full. Any other error ends the response.
     async fn wait_after(&mut self, e: io::Error) -> io::Result<()> {
         match e.kind() {
             io::ErrorKind::WouldBlock => self.writable().await,
@@ -171,12 +171,12 @@ impl Sender {
         advance(parts, n - of_head);
     }
 
-    /// Sends one piece of body, framed.
+    /// Sends one piece of the body with its framing.
     async fn body(&mut self, piece: &[u8]) -> Result<(), SendError> {
         self.body_of(piece, &[]).await
     }
 
-    /// Sends one piece of body, framed, that is in two parts.
+    /// Sends one piece of the body, given in two parts, with its framing.
     async fn body_of(&mut self, front: &[u8], back: &[u8]) -> Result<(), SendError> {
         let length = front.len() + back.len();
         if length == 0 {
@@ -194,8 +194,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends a whole body. A small one goes into the buffer of the head, because copying it costs less than a
-    /// second segment in the write.
+    /// Sends a whole body. A small body is copied into the buffer of the head, because that is cheaper than a second
+    /// buffer in the write.
     async fn one_piece(&mut self, piece: &[u8]) -> Result<(), SendError> {
         if piece.len() > COPY_MAX || self.head_sent == self.head.len() {
             return self.body(piece).await;
@@ -213,7 +213,7 @@ impl Sender {
         self.send_gathered_with(&[]).await
     }
 
-    /// Sends the gathered pieces, and behind them a piece that is too long to be copied.
+    /// Sends the gathered pieces, followed by a piece that is too long to be copied.
     async fn send_gathered_with(&mut self, piece: &[u8]) -> Result<(), SendError> {
         let mut gathered = std::mem::take(&mut self.gathered);
         let sent = self.body_of(&gathered, piece).await;
@@ -222,7 +222,7 @@ impl Sender {
         sent
     }
 
-    /// Sends one piece of a body that is still being fetched, or needs framing. Returns the position behind it.
+    /// Sends one piece of a stored body that is still being fetched, or needs framing. Returns the position after it.
     async fn piece(&mut self, object: &Object, at: u64, to: u64) -> Result<u64, SendError> {
         if Instant::now() > self.deadline() {
             return Err(self.late("send_timeout").into());
@@ -236,7 +236,8 @@ impl Sender {
         Ok(at + chunk.len() as u64)
     }
 
-    /// Sends a part of a complete body without framing: gathered if small, by sendfile if large.
+    /// Sends a part of a complete body without framing: gathered if small, with sendfile if large. Returns the
+    /// position after it.
     async fn run(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
         let first = match object.read(from, to) {
             Read::Mapped(chunk) => chunk,
@@ -244,7 +245,7 @@ impl Sender {
             Read::Missing => return Err(SendError::Source),
         };
         if first.len() >= SENDFILE_MIN {
-            return self.by_kernel(&first, from).await;
+            return self.send_file(&first, from).await;
         }
         if from + first.len() as u64 == to {
             self.one_piece(first.bytes()).await?;
@@ -280,14 +281,14 @@ impl Sender {
         Ok(at)
     }
 
-    async fn by_kernel(&mut self, chunk: &Chunk<'_>, from: u64) -> Result<u64, SendError> {
+    async fn send_file(&mut self, chunk: &Chunk<'_>, from: u64) -> Result<u64, SendError> {
         let range = if self.tx.sends_files() { chunk.file_range() } else { None };
         let Some(mut range) = range else {
             self.body(chunk.bytes()).await?;
             return Ok(from + chunk.len() as u64);
         };
-        // The head goes into one packet with the beginning of the body, because a packet of its own would
-        // cost as much as a full one.
+        // The head is sent in one packet with the beginning of the body. A separate packet would cost as much as a
+        // full one.
         self.write_head_by(TxHalf::try_write_before_more).await?;
         while !range.is_empty() {
             match self.tx.try_send_by(range.len(), |socket| range.send(socket)) {
@@ -312,7 +313,7 @@ impl Sink for Sender {
         if self.gathered.len() >= GATHER_MAX { self.send_gathered().await } else { Ok(()) }
     }
 
-    async fn stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
+    async fn write_stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
         if self.frame == BodyFrame::Plain && object.state() == BodyState::Complete {
             self.run(object, from, to.min(object.body_len())).await
         } else {
@@ -325,21 +326,21 @@ impl Sink for Sender {
         Ok(self.write_head().await?)
     }
 
-    async fn more_than(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
-        // The limit for the whole response counts from now at the latest.
+    async fn wait_for(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
+        // Start the limit for the whole response now, if it has not started.
         self.deadline();
         let more = self.limits.patience.while_connected(&self.tx, object.has_one_reader(), object.more(at));
         Box::pin(more).await.map(drop).ok_or_else(SendError::disconnected)
     }
 
-    /// Fails if the client is gone.
+    /// Fails if the client is gone, or its time for the whole response is over.
     fn check(&mut self) -> Result<(), SendError> {
         if Instant::now() > self.deadline() {
             return Err(self.late("send_timeout").into());
         }
         let is_gone = match self.tx.peer() {
             PeerState::Open => false,
-            PeerState::ShutDown => self.is_out_of_patience(),
+            PeerState::ShutDown => self.is_half_close_over(),
             PeerState::Broken => true,
         };
         if is_gone {
@@ -363,7 +364,7 @@ impl Sink for Sender {
     }
 }
 
-/// Writes a short message that begins a response. A client that takes none of it for `idle` seconds is given up.
+/// Writes a short message that begins a response. Fails if the client takes none of it for `idle` seconds.
 pub async fn write_message(tx: &ClientSocket, message: &[u8], idle: f64) -> io::Result<()> {
     let rest = &message[tx.take_ahead().min(message.len())..];
     match tokio::time::timeout(clock::seconds(clock::limit(idle)), tx.write_all(rest)).await {

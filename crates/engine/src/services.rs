@@ -1,5 +1,5 @@
-//! What a transaction may use on its reactor: the cache, the log, counters, parameters, numbers, deadlines, memory to
-//! reuse. A part of it belongs to the reactor alone, the rest is [`Shared`].
+//! The services of a reactor that transactions use: the cache, the log, counters, parameters, transaction ids,
+//! deadlines, and recycled memory. Some belong to the reactor alone, the rest to [`Shared`].
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -16,29 +16,30 @@ use lacquer_shm::Log;
 use lacquer_shm::vsc::{LocalMain, LocalSet};
 use lacquer_sources::clock::{self, Instant};
 
+use crate::activity::Activity;
 use crate::addresses::AddressTable;
 use crate::admission::{Admission, Bound};
 use crate::emulated::pool_counters::LocalPoolCounters;
 use crate::h2;
 use crate::recycle_pool::RecyclePool;
 use crate::shared::Shared;
-use crate::slices::Shift;
+use crate::slices::LongWorkSlot;
 use crate::stevedores::Stevedores;
-use crate::turn::Turn;
 use crate::vcl_table::{VclRef, VclTable};
 use crate::watched::Watched;
 
-/// Memory that a transaction leaves to the next one of its kind. Its type is not known here.
+/// Memory that a transaction leaves for the next one of its kind. The type is erased, because this module does not
+/// depend on theirs.
 pub type Recycled = Box<dyn Any>;
 
-/// The functions that make spares when there are too few.
+/// The functions that create spare items when there are too few.
 #[derive(Clone, Copy)]
 pub struct Makers {
     pub request: fn(&Services, &Params) -> Recycled,
     pub fetch: fn(&Services, &Params) -> Recycled,
 }
 
-/// The services of one reactor. They stay on its thread.
+/// The services of one reactor. They are used on its thread only.
 pub struct Services {
     shared: Arc<Shared>,
     id: usize,
@@ -47,12 +48,12 @@ pub struct Services {
     spares: Spares,
     flushes: Flushes,
     deadlines: Deadlines,
-    http2: h2::Common,
-    long_work: Shift,
+    http2: h2::ReactorState,
+    long_work: LongWorkSlot,
     watched: Arc<Watched>,
 }
 
-/// The reactor's own counters, numbers and texts.
+/// The reactor's own counters, transaction ids and cached texts.
 struct Own {
     counters: LocalMain,
     pool_counters: LocalPoolCounters,
@@ -62,7 +63,7 @@ struct Own {
     via: Rc<str>,
 }
 
-/// Copies of shared values that change seldom, each with the generation that it belongs to.
+/// Copies of shared values that rarely change, each with its generation.
 struct Live {
     params: RefCell<Rc<Params>>,
     params_generation: Cell<u64>,
@@ -70,31 +71,33 @@ struct Live {
     vcl_generation: Cell<u64>,
 }
 
-/// Memory for the next transactions.
+/// Recycled memory for the next transactions.
 struct Spares {
     makers: Makers,
     requests: RecyclePool<Recycled>,
     fetches: RecyclePool<Recycled>,
-    /// The time of the last housekeeping.
+    /// The time of the last [`Services::tidy`].
     tidied: Cell<Instant>,
 }
 
-/// The last time that counters were added to those in shared memory.
+/// The state of flushing counters to shared memory.
 #[derive(Default)]
 struct Flushes {
+    /// The number of transactions since the last flush.
     pending: Cell<u32>,
+    /// The time of the last flush.
     last: Cell<f64>,
 }
 
 const FRONT_ENTRIES: usize = 4096;
-/// The number of idle connections that are closed at a time when descriptors are needed.
+/// The number of idle client connections that are closed at a time when descriptors are needed.
 const SHED_AT_ONCE: usize = 8;
 const FLUSH_EVERY: u32 = 64;
 /// The age in seconds after which counters are flushed.
 const FLUSH_AFTER: f64 = 0.001;
 
 impl Services {
-    /// Returns the services of the reactor with this number.
+    /// Creates the services of the reactor with this number.
     pub fn new(shared: Arc<Shared>, id: usize, watched: Arc<Watched>, makers: Makers) -> Rc<Services> {
         Rc::new(Services {
             id,
@@ -120,8 +123,8 @@ impl Services {
             },
             flushes: Flushes::default(),
             deadlines: Deadlines::default(),
-            http2: h2::Common::default(),
-            long_work: Shift::default(),
+            http2: h2::ReactorState::default(),
+            long_work: LongWorkSlot::default(),
             watched,
             shared,
         })
@@ -148,7 +151,7 @@ impl Services {
         self.shared.stevedores()
     }
 
-    /// Returns the idle connections to origins.
+    /// Returns the pools of idle connections to origins.
     pub fn pools(&self) -> &Pools {
         self.shared.pools()
     }
@@ -169,12 +172,12 @@ impl Services {
         self.shared.descriptors()
     }
 
-    /// Returns the bound on requests that wait at once under these parameters.
+    /// Returns the bound on waiting requests under these parameters.
     pub fn bound(&self, params: &Params) -> Bound {
         self.shared.bound(params)
     }
 
-    /// Returns the reactor's own counters, which are added to the shared ones now and then.
+    /// Returns the reactor's own counters, which are flushed to the shared ones periodically.
     pub fn counters(&self) -> &LocalMain {
         &self.own.counters
     }
@@ -187,13 +190,13 @@ impl Services {
         &self.deadlines
     }
 
-    /// Returns what the connections of HTTP/2 share.
-    pub fn http2(&self) -> &h2::Common {
+    /// Returns the state that the HTTP/2 connections of this reactor share.
+    pub fn http2(&self) -> &h2::ReactorState {
         &self.http2
     }
 
-    /// Returns the right to do long work.
-    pub fn long_work(&self) -> &Shift {
+    /// Returns the reactor's slot for long work.
+    pub fn long_work(&self) -> &LongWorkSlot {
         &self.long_work
     }
 
@@ -201,11 +204,11 @@ impl Services {
         &self.watched
     }
 
-    pub fn turn(&self) -> &Turn {
-        &self.watched.turn
+    pub fn activity(&self) -> &Activity {
+        &self.watched.activity
     }
 
-    /// Returns the number of a new transaction.
+    /// Returns the id of a new transaction.
     pub fn vxid(&self) -> u64 {
         self.shared.vxids().take(&self.own.vxid_chunk)
     }
@@ -238,13 +241,13 @@ impl Services {
         }
     }
 
-    /// Drops a VCL that runs nothing here, so that it is not busy.
+    /// Drops this reactor's reference to a VCL that runs no task here, so that the VCL is not busy.
     fn drop_idle_vcl(&self) {
         self.drop_old_vcl();
         self.live.vcl.borrow_mut().take_if(|vcl| Rc::strong_count(vcl) == 1);
     }
 
-    /// Returns the memory that a request left, if any.
+    /// Takes the recycled memory of a request, if there is any.
     pub fn take_request(&self) -> Option<Recycled> {
         self.spares.requests.take(&self.own.pool_counters.req)
     }
@@ -255,7 +258,7 @@ impl Services {
         self.spares.requests.give(spare, self.spares.tidied.get(), limits, &pool.req);
     }
 
-    /// Returns the memory that a fetch left, if any.
+    /// Takes a recycled fetch driver, if there is any.
     pub fn take_fetch(&self) -> Option<Recycled> {
         self.spares.fetches.take(&self.own.pool_counters.busyobj)
     }
@@ -266,17 +269,17 @@ impl Services {
         self.spares.fetches.give(spare, self.spares.tidied.get(), limits, &pool.busyobj);
     }
 
-    /// Returns the time in HTTP's form.
+    /// Formats a time as an HTTP date.
     pub fn http_date(&self, now: f64) -> [u8; 29] {
         *self.own.date.borrow_mut().at(now)
     }
 
-    /// Returns the text that this server adds to `Via`.
+    /// Returns the value that this server appends to `Via`.
     pub fn via(&self) -> Rc<str> {
         self.own.via.clone()
     }
 
-    /// Looks a key up in the cache, through this reactor's own table of recent hits.
+    /// Looks up a key in the cache, through this reactor's own table of recent hits.
     pub fn lookup(&self, digest: &[u8; 32], args: &LookupArgs<'_>, resumed: Option<Resumed>) -> Lookup {
         self.own.front.borrow_mut().lookup(self.cache(), digest, args, resumed)
     }
@@ -292,8 +295,8 @@ impl Services {
         self.flushes.last.set(now);
     }
 
-    /// Flushes the counters to shared memory: with every request while there are few, else now and then.
-    /// `now` may be a little old.
+    /// Flushes the counters to shared memory, after every [`FLUSH_EVERY`] transactions or [`FLUSH_AFTER`] seconds.
+    /// `now` may be slightly old.
     #[inline]
     pub fn flush_if_due(&self, now: f64) {
         let n = self.flushes.pending.get() + 1;
@@ -303,13 +306,13 @@ impl Services {
         }
     }
 
-    /// Frees descriptors here at once, and calls on the other reactors to do so.
+    /// Frees descriptors on this reactor at once, and requests the same from the other reactors.
     pub fn need_descriptors(&self, need: Need) {
         self.descriptors().call(need);
         self.shed_idle(need);
     }
 
-    /// Closes idle connections, to clients and to origins.
+    /// Closes idle connections to clients and to origins.
     pub fn shed_idle(&self, need: Need) {
         let (descriptors, now) = (self.descriptors(), clock::monotonic());
         if self.deadlines.shed(Idleness::Silent, SHED_AT_ONCE) > 0 {
@@ -320,7 +323,7 @@ impl Services {
         self.pools().clear(self.id);
     }
 
-    /// Does the work that must not wait for the next request. The reactor calls it about once a second.
+    /// Performs periodic work that must not wait for the next request. The reactor calls it about once per second.
     pub fn tidy(&self) {
         self.tidy_spares();
         self.flush_counters();

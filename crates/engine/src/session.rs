@@ -1,4 +1,5 @@
-//! A session as its requests see it: the ends of the client's connection, and settings that VCL may change.
+//! The part of a session that its requests use: the ends of the client's connection, and settings that VCL may
+//! change.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use lacquer_shm::{Log, Tag, Vxid};
 
 use crate::addresses::AddressUsage;
 
-/// A session timeout: VCL's value if it has set one, else the parameter's.
+/// A session timeout: the value that VCL has set, else the parameter's.
 #[derive(Debug, Default)]
 pub struct Override(Cell<Option<f64>>);
 
@@ -25,12 +26,12 @@ impl Override {
     }
 }
 
-/// The ends of a connection.
+/// The addresses of a connection.
 pub struct Ends {
-    /// The connection's own ends.
+    /// The addresses of the socket.
     pub remote: Side,
     pub local: Side,
-    /// The ends as a PROXY header names them, else the connection's own ends.
+    /// The addresses from the PROXY header, else those of the socket.
     pub client: Side,
     pub server: Side,
 }
@@ -48,16 +49,16 @@ pub struct Sess {
     pub vxid: u64,
     pub listener: Arc<Listener>,
     pub ends: Ends,
-    /// Extensions of a PROXY header, version 2.
+    /// The extensions of a PROXY header, version 2.
     pub proxy_tlvs: Vec<u8>,
-    /// uid and gid of the peer of a UNIX socket.
+    /// The uid and gid of the peer of a UNIX socket.
     pub credentials: Option<(u32, u32)>,
     pub opened: f64,
     pub fd: i32,
     pub timeouts: Timeouts,
-    /// The client address's entry among those that have limits.
+    /// The session's use of its client address's limits.
     pub address: AddressUsage,
-    /// A stand-in for Varnish's workspace of the session, created at its first use.
+    /// A stand-in for Varnish's session workspace, created when first used.
     pub workspace: RefCell<Option<Workspace>>,
 }
 
@@ -108,7 +109,7 @@ impl Sess {
         log.write(Tag::End, vxid, b"");
     }
 
-    /// Logs the limit that ends a session whose client was too slow.
+    /// Logs the timeout that ends the session of a slow client.
     #[cold]
     pub fn log_late(&self, log: &Log, what: &str) {
         log.write_fmt(Tag::SessError, Vxid::client(self.vxid), format_args!("Hit timeout_idle in a {what}"));

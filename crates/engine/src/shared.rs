@@ -1,4 +1,4 @@
-//! What all reactors share: parameters, counters, log, cache, storages, VCLs, idle connections, limits.
+//! The state that all reactors share: parameters, counters, log, cache, storages, VCLs, idle connections, limits.
 
 use std::sync::Arc;
 
@@ -43,17 +43,17 @@ struct Counters {
 
 /// The names of this server.
 pub struct Names {
-    /// The name of the machine.
+    /// The hostname of the machine.
     pub host: String,
-    /// The name of the instance, as `-i` gives it.
+    /// The identity of the instance, from the option `-i`.
     pub identity: String,
 }
 
-/// What the shared state is made from.
+/// The inputs for creating the shared state.
 pub struct Setup {
     pub names: Names,
     pub params: Params,
-    /// The last storage has to be Transient.
+    /// The storages. The last one must be Transient.
     pub stevedores: Vec<Stevedore>,
     pub hooks: Hooks,
     /// The number of descriptors that the process may have.
@@ -61,7 +61,7 @@ pub struct Setup {
 }
 
 impl Shared {
-    /// Creates the shared state, with its counters and its log in this directory of shared memory.
+    /// Creates the shared state, with its counters and its log in the shared-memory directory `vsm`.
     pub fn create(vsm: &VsmDir, setup: Setup) -> Result<Shared, String> {
         let text = |e: VsmError| e.to_string();
         let Setup { names, params, stevedores, hooks, descriptors } = setup;
@@ -90,12 +90,12 @@ impl Shared {
         })
     }
 
-    /// Returns the name of the machine.
+    /// Returns the hostname of the machine.
     pub fn hostname(&self) -> &str {
         &self.names.host
     }
 
-    /// Returns the name of the instance.
+    /// Returns the identity of the instance.
     pub fn identity(&self) -> &str {
         &self.names.identity
     }
@@ -120,7 +120,7 @@ impl Shared {
         &self.counters.pools
     }
 
-    /// Returns the idle connections to origins.
+    /// Returns the pools of idle connections to origins.
     pub fn pools(&self) -> &Pools {
         &self.pools
     }
@@ -133,7 +133,7 @@ impl Shared {
         &self.vxids
     }
 
-    /// Returns the clients' addresses that are counted.
+    /// Returns the table of client addresses with limits.
     pub fn addresses(&self) -> &Arc<AddressTable> {
         &self.addresses
     }
@@ -146,7 +146,7 @@ impl Shared {
         &self.descriptors
     }
 
-    /// Returns the bound on requests that wait at once under these parameters.
+    /// Returns the bound on waiting requests under these parameters.
     pub fn bound(&self, params: &Params) -> Bound {
         Bound::of(params, self.descriptors.limit())
     }
@@ -155,7 +155,7 @@ impl Shared {
         self.params.now()
     }
 
-    /// Returns a number that changes with every change of a parameter. Cheap to read.
+    /// Returns a number that changes whenever a parameter changes. Cheap to read.
     pub fn params_generation(&self) -> u64 {
         self.params.generation()
     }

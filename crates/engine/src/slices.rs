@@ -6,10 +6,10 @@ use std::sync::Arc;
 use lacquer_sources::clock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Seconds of work after which other tasks of the reactor run.
+/// The seconds of work after which other tasks of the reactor run.
 const SLICE: f64 = 0.0005;
 
-/// One slice. Its time begins with the first check, so that short work reads no clock.
+/// One slice. Its time starts with the first check, so that short work does not read the clock.
 #[derive(Default)]
 pub struct Slice {
     begun: Cell<Option<f64>>,
@@ -26,38 +26,38 @@ impl Slice {
     }
 }
 
-/// The right to do long work on a reactor. One task has it at a time: with many, other tasks would wait for a slice of
-/// each of them.
-pub struct Shift(Arc<Semaphore>);
+/// The slot for long work on a reactor. Only one task holds it at a time; otherwise, other tasks would wait for a
+/// slice of each.
+pub struct LongWorkSlot(Arc<Semaphore>);
 
-impl Default for Shift {
-    fn default() -> Shift {
-        Shift(Arc::new(Semaphore::new(1)))
+impl Default for LongWorkSlot {
+    fn default() -> LongWorkSlot {
+        LongWorkSlot(Arc::new(Semaphore::new(1)))
     }
 }
 
-/// A task's hold on the [`Shift`].
+/// A task's lease of the [`LongWorkSlot`]. It is acquired after the first slice.
 #[derive(Default)]
-pub struct OnShift(Option<OwnedSemaphorePermit>);
+pub struct LongWorkLease(Option<OwnedSemaphorePermit>);
 
-impl Shift {
-    /// Returns whether a task without the shift may begin a slice.
+impl LongWorkSlot {
+    /// Returns whether a task without a lease may start a slice.
     fn is_free(&self) -> bool {
         self.0.available_permits() > 0
     }
 }
 
-impl OnShift {
-    /// Returns whether the task may work on.
-    pub fn may_work(&self, shift: &Shift) -> bool {
-        self.0.is_some() || shift.is_free()
+impl LongWorkLease {
+    /// Returns whether the task may continue.
+    pub fn may_work(&self, slot: &LongWorkSlot) -> bool {
+        self.0.is_some() || slot.is_free()
     }
 
     /// Lets the other tasks of the reactor run before the next slice.
-    pub async fn next(&mut self, shift: &Shift) {
+    pub async fn next(&mut self, slot: &LongWorkSlot) {
         if self.0.is_none() {
             // This fails only if the semaphore is closed, which it never is.
-            self.0 = shift.0.clone().acquire_owned().await.ok();
+            self.0 = slot.0.clone().acquire_owned().await.ok();
         }
         tokio::task::yield_now().await;
     }

@@ -1,13 +1,14 @@
-//! The promise that values which transactions hand to VCL outlast the call that returned them.
+//! The guarantee that values which transactions pass to VCL outlive the call that returned them.
 //!
-//! While VCL runs, its context borrows the transaction, so that only the methods of its `Host` touch it. These keep the
-//! promise as follows, and changes to them must keep it too.
-//! - Strings in a workspace: an allocation is filled before it is handed out, and no method writes to it again. A
-//!   rollback goes on in other memory (`Workspace::roll_back`) and leaves the old one until the workspace is reset,
-//!   which happens between transactions.
+//! While VCL runs, its context borrows the transaction, so only the methods of its `Host` access it. The guarantee
+//! rests on the following rules, which changes to these methods must keep.
+//! - Strings in a workspace: an allocation is filled before it is returned, and no method writes to it again. A
+//!   rollback continues in other memory (`Workspace::roll_back`) and leaves the old memory until the workspace is
+//!   reset, which happens between transactions.
 //! - Strings and BLOBs of objects, sessions, storages, directors and of the outer request: the transaction holds a
-//!   count of these or of what they belong to, and no method gives it up. They do not change once made.
-//! - The digest and the origin's address lie in the transaction itself, and no method changes them.
+//!   reference count of these or of their owner, and no method releases it. They do not change after they were
+//!   created.
+//! - The digest and the origin's address are in the transaction itself, and no method changes them.
 #![allow(unsafe_code)]
 
 use lacquer_vcl_runtime::StableValues;
@@ -20,6 +21,6 @@ use crate::init_host::InitHost;
 unsafe impl StableValues for Req {}
 // SAFETY: the module's comment gives the reasons.
 unsafe impl StableValues for Fetch {}
-// SAFETY: the pieces that make up its workspace are never changed once handed out, nor dropped before it; the rest
-// belongs to what all threads share, of which it holds a count.
+// SAFETY: the pieces of its workspace are not changed after they were returned, and are dropped only with the host
+// itself. All other values belong to state that all threads share, of which the host holds a reference count.
 unsafe impl StableValues for InitHost {}

@@ -1,4 +1,4 @@
-//! The storages by number, their counters in shared memory, and the choice among them.
+//! The storages by number, their counters in shared memory, and the choice of the default storage.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,7 +15,7 @@ pub struct Stevedores {
 }
 
 impl Stevedores {
-    /// The last storage has to be Transient.
+    /// Creates the table and its counters. The last storage must be Transient.
     pub fn new(all: Vec<Stevedore>, vsm: &VsmDir) -> Stevedores {
         let counters = all.iter().map(|stevedore| Segment::create(vsm, stevedore.name()).ok()).collect();
         Stevedores { all, counters, turn: AtomicU32::new(0) }
@@ -40,13 +40,13 @@ impl Stevedores {
         self.all.len().saturating_sub(1) as u32
     }
 
-    /// Returns the next of the configured storages, in turns.
+    /// Returns the next of the configured storages, by round robin.
     pub fn next(&self) -> u32 {
         let n = self.transient();
         if n <= 1 { 0 } else { self.turn.fetch_add(1, Ordering::Relaxed) % n }
     }
 
-    /// Copies the arenas' counters into shared memory.
+    /// Copies the storages' counters into shared memory.
     pub fn publish(&self) {
         for (stevedore, segment) in self.all.iter().zip(&self.counters) {
             let Some(to) = segment else { continue };

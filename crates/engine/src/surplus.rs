@@ -1,5 +1,5 @@
-//! Consequences of bytes from an origin that belong to no request: the origin is suspected, its idle
-//! connections are not used again, and objects that may be the responses to other requests leave the cache.
+//! The handling of bytes from an origin that belong to no request: the origin is suspected, its idle connections are
+//! not reused, and objects that may be the responses to other requests are removed from the cache.
 
 use std::time::Duration;
 
@@ -10,28 +10,28 @@ use lacquer_sources::clock::{self, Instant};
 
 use crate::services::Services;
 
-/// The number of bytes that the log shows.
+/// The number of surplus bytes in the log text.
 const SHOWN: usize = 40;
 
-/// Returns the time after which silence on a connection proves that no surplus bytes follow.
+/// Returns the time after which a silent connection is trusted to have no surplus bytes.
 pub fn quiet_time(params: &Params) -> Duration {
     clock::micros(params.backend_quiet_time.min(10.0))
 }
 
-/// Returns whether the bytes may be the response to another request, or contain one. The sample may end within its
-/// first line.
+/// Returns whether the bytes may be the response to another request, or contain one. The sample may end within the
+/// first bytes of a response.
 pub fn may_be_response(sample: &[u8]) -> bool {
     const START: &[u8] = b"HTTP/1.";
     sample.windows(START.len()).any(|bytes| bytes == START)
         || (1..START.len()).any(|len| sample.ends_with(&START[..len]))
 }
 
-/// Acts on surplus bytes and returns the text for the log.
-pub fn found(services: &Services, endpoint: &Endpoint, surplus: &Surplus) -> String {
+/// Handles surplus bytes: suspects the endpoint, and removes doubtful objects. Returns the text for the log.
+pub fn handle(services: &Services, endpoint: &Endpoint, surplus: &Surplus) -> String {
     let shared = services.shared();
     let params = services.params();
     let seconds = params.backend_suspicion_time;
-    // The first response of a connection is another's only if its own follows it.
+    // The first response on a connection belongs to another request only if its own response follows it.
     let is_response = may_be_response(&surplus.sample);
     let period = Duration::from_secs_f64(seconds.clamp(0.0, 1e9));
     let spoke_first = if is_response { surplus.spoke_first } else { SpokeFirst::No };
@@ -39,8 +39,8 @@ pub fn found(services: &Services, endpoint: &Endpoint, surplus: &Surplus) -> Str
         endpoint.trust.fault(Instant::now(), period, spoke_first);
         shared.pools().retire_all(endpoint, quiet_time(&params))
     } else {
-        // The rest of a body shifts no responses. Other connections are not used either, but stay open: bytes that
-        // arrive on them would reveal a worse fault.
+        // The rest of a body does not shift responses. Other connections are not reused either, but stay open,
+        // because bytes that arrive on them would reveal a worse fault.
         endpoint.trust.suspect(Instant::now(), period, spoke_first);
         Vec::new()
     };
@@ -55,7 +55,7 @@ pub fn found(services: &Services, endpoint: &Endpoint, surplus: &Surplus) -> Str
     )
 }
 
-/// Removes objects from the cache that may be the responses to other requests. Returns the number that it contained.
+/// Removes objects from the cache that may be the responses to other requests. Returns the number of objects removed.
 pub fn drop_objects<'r>(services: &Services, objects: impl Iterator<Item = &'r Received>) -> usize {
     let cache = services.cache();
     let dropped = objects.filter(|object| cache.kill_at(object.place, object.vxid)).count();
@@ -63,10 +63,10 @@ pub fn drop_objects<'r>(services: &Services, objects: impl Iterator<Item = &'r R
     dropped
 }
 
-/// Does the same as `found`, outside of any transaction.
-pub fn found_idle(services: &Services, surplus: &Surplus) {
+/// Like [`handle`], outside of any transaction.
+pub fn handle_idle(services: &Services, surplus: &Surplus) {
     let Some(endpoint) = surplus.endpoint.upgrade() else { return };
-    let text = found(services, &endpoint, surplus);
+    let text = handle(services, &endpoint, surplus);
     services.log().write_fmt(Tag::Error, Vxid::NONE, format_args!("{text}"));
 }
 
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rest_of_a_body_is_told_from_a_response() {
+    fn the_rest_of_a_body_does_not_look_like_a_response() {
         let responses = [&b"HTTP/1.1 200 OK"[..], b"tail of a bodyHTTP/1.0 200", b"HT", b"body and HTTP/1"];
         assert!(responses.iter().all(|sample| may_be_response(sample)));
         assert!([&b"the rest of a body"[..], b"http", b"\r\n"].iter().all(|sample| !may_be_response(sample)));

@@ -1,4 +1,4 @@
-//! The common part of a client's request and a fetch: a workspace, a log, a VCL and the time.
+//! The common part of a client request and a fetch: the workspace, the log, the VCL and the times.
 
 use std::rc::Rc;
 
@@ -16,9 +16,9 @@ use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::instance::PrivateMap;
 use lacquer_vcl_runtime::{Ctx, Host};
 
+use crate::activity::Work;
 use crate::services::Services;
 use crate::session::Sess;
-use crate::turn::Place;
 use crate::vcl_table::VclRef;
 
 pub struct Task {
@@ -39,12 +39,12 @@ pub struct Times {
     pub last: f64,
 }
 
-/// The subroutine of VCL that runs, or ran last.
+/// The VCL subroutine that runs, or ran last.
 pub struct Run {
     pub method: Method,
-    /// `now` of VCL: the time when it was entered.
+    /// VCL's `now`: the time when the subroutine was entered.
     pub now: f64,
-    /// VCL has switched tracing on.
+    /// VCL has enabled tracing.
     pub trace: bool,
     /// VCL has failed the transaction.
     pub failed: bool,
@@ -55,25 +55,26 @@ impl Task {
         self.log.vxid()
     }
 
-    /// Returns the source of the invalidations that VCL makes.
+    /// Returns the source of the invalidations that VCL requests.
     pub fn source(&self) -> Source {
         let vxid = self.vxid().number();
         if self.vxid().is_client() { Source::Request { vxid } } else { Source::Fetch { vxid } }
     }
 
-    /// Logs a timestamp: the time since the begin and since the last one.
+    /// Logs a timestamp, with the time since the first and since the last one.
     pub fn timestamp(&mut self, event: &str, now: f64) {
         self.log.put_timestamp(event, now, self.times.first, self.times.last);
         self.times.last = now;
     }
 
+    /// Logs a timestamp with the current time, and returns the time.
     pub fn stamp(&mut self, event: &str) -> f64 {
         let now = clock::real();
         self.timestamp(event, now);
         now
     }
 
-    /// Logs the work of the filters that a body went through when it came in.
+    /// Logs the work of the filters on a received body.
     pub fn log_filtered_in(&mut self, report: &Report) {
         for record in &report.gzip {
             self.log.put(Tag::Gzip, record.as_bytes());
@@ -83,7 +84,7 @@ impl Task {
         }
     }
 
-    /// Logs that a body of so many bytes came in so many reads.
+    /// Logs the number of bytes and reads of a received body.
     pub fn log_received(&mut self, receiver: &str, reads: u64, bytes: u64) {
         if !receiver.is_empty() {
             let fields = [Field::Text(receiver.as_bytes()), Field::Number(reads), Field::Number(bytes)];
@@ -91,7 +92,7 @@ impl Task {
         }
     }
 
-    /// Logs the work of the filters that a body went through on its way out, the last filter first.
+    /// Logs the work of the filters on a sent body, the last filter first.
     pub fn log_filtered_out(&mut self, report: &Report) {
         for work in report.work.iter().rev() {
             self.log.put_fmt(Tag::VdpAcct, format_args!("{} {} {}", work.name, work.calls, work.taken));
@@ -101,7 +102,7 @@ impl Task {
         }
     }
 
-    /// Logs that a body of so many bytes was sent in so many pieces.
+    /// Logs the number of bytes and pieces of a sent body.
     pub fn log_sent(&mut self, by: &str, pieces: u64, bytes: u64) {
         let fields = [Field::Text(by.as_bytes()), Field::Number(pieces), Field::Number(bytes)];
         self.log.put_fields(Tag::VdpAcct, &fields);
@@ -112,42 +113,42 @@ impl Task {
     }
 }
 
-/// Logs which storage holds a new object or body.
+/// Logs the storage of a new object or body.
 pub fn log_storage(log: &mut TxLog, kind: &str, name: &str) {
     log.put_fields(Tag::Storage, &[Field::Text(kind.as_bytes()), Field::Text(name.as_bytes())]);
 }
 
-/// A transaction for which VCL runs.
+/// A transaction that runs VCL.
 pub trait VclTask: Host + Sized {
     fn task(&mut self) -> &mut Task;
 
-    /// Returns whether nobody waits for the transaction any more. VCL is not run for it then.
+    /// Returns whether nobody waits for the transaction any more, so that VCL is not run.
     fn is_reset(&mut self) -> bool {
         false
     }
 }
 
-/// Runs one subroutine of VCL, with its records in the log.
-pub async fn run_vcl<S: VclTask>(scene: &mut S, method: Method) -> Action {
-    if scene.is_reset() {
+/// Runs one VCL subroutine, and logs the call and its result.
+pub async fn run_vcl<S: VclTask>(transaction: &mut S, method: Method) -> Action {
+    if transaction.is_reset() {
         return Action::Fail;
     }
-    let task = scene.task();
+    let task = transaction.task();
     task.run.method = method;
     task.run.failed = false;
     task.run.now = task.times.last;
     task.log.put(Tag::VCL_call, method.log_name().as_bytes());
     let (vcl, trace) = (task.vcl.clone(), task.run.trace);
-    let before = task.services.turn().step(Place::Vcl(vcl.mark, method));
-    let mut ctx = Ctx::new(scene, vcl.loaded.instance());
+    let before = task.services.activity().step(Work::Vcl(vcl.id, method));
+    let mut ctx = Ctx::new(transaction, vcl.loaded.instance());
     ctx.trace = u32::from(trace);
     let action = if vcl.loaded.may_suspend(method) {
         Box::pin(vcl.loaded.run_suspendable(method, &mut ctx)).await
     } else {
         vcl.loaded.run(method, &mut ctx)
     };
-    let task = scene.task();
-    task.services.turn().back(before);
+    let task = transaction.task();
+    task.services.activity().restore(before);
     let action = if task.run.failed { Action::Fail } else { action };
     if action == Action::Fail {
         task.services.counters().vcl_fail.add(1);
@@ -156,7 +157,7 @@ pub async fn run_vcl<S: VclTask>(scene: &mut S, method: Method) -> Action {
     action
 }
 
-/// The log tags of one message.
+/// The log tags for one kind of message.
 #[derive(Clone, Copy)]
 pub struct Tags {
     pub method: Tag,
@@ -199,7 +200,7 @@ tags!(RESP RespMethod RespURL RespProtocol RespStatus RespReason RespHeader Resp
 tags!(BEREQ BereqMethod BereqURL BereqProtocol BereqStatus BereqReason BereqHeader BereqUnset);
 tags!(BERESP BerespMethod BerespURL BerespProtocol BerespStatus BerespReason BerespHeader BerespUnset);
 
-/// A message with its workspace and its log, which changes of the message need.
+/// A message with the workspace and the log that changes to it need.
 pub struct Logged<'t> {
     pub message: &'t mut Message,
     pub ws: &'t mut Workspace,
@@ -207,7 +208,7 @@ pub struct Logged<'t> {
     pub tags: Tags,
 }
 
-/// Marks the workspace as overflowed, and logs that.
+/// Marks the workspace as overflowed, and logs the overflow.
 pub fn out_of_workspace(ws: &mut Workspace, log: &mut TxLog) {
     let kind = if log.vxid().is_client() { "req" } else { "bo" };
     log.put_fmt(Tag::Error, format_args!("out of workspace ({kind})"));
@@ -215,7 +216,7 @@ pub fn out_of_workspace(ws: &mut Workspace, log: &mut TxLog) {
 }
 
 impl Logged<'_> {
-    /// Writes the whole message into the log.
+    /// Logs the whole message.
     pub fn log_all(&mut self) {
         self.log_first_line();
         let (m, ws, t) = (&*self.message, &*self.ws, self.tags);
@@ -256,7 +257,7 @@ impl Logged<'_> {
         }
     }
 
-    /// Adds a header line that is fixed.
+    /// Adds a header line with a fixed text.
     pub fn add_line(&mut self, name: HeaderName<'_>, line: Text) {
         match self.message.append_named_line(self.ws, name, line) {
             Ok(line) => self.log.put(self.tags.header, self.ws.get(line)),
@@ -264,7 +265,7 @@ impl Logged<'_> {
         }
     }
 
-    /// Makes this fixed line the only one of its name. Changes nothing if it is already there.
+    /// Makes this fixed line the only one of its name. Changes nothing if it already is.
     pub fn force(&mut self, name: HeaderName<'_>, line: Text) {
         let value = self.ws.get(line.tail(name.as_bytes().len() + 2));
         if self.message.value_is(self.ws, name, value) && self.message.count(self.ws, name) == 1 {
@@ -274,7 +275,7 @@ impl Logged<'_> {
         self.add_line(name, line);
     }
 
-    /// Sets a field of the first line to this fixed text. Logs it if the field changes.
+    /// Sets a field of the start line to a fixed text. Logs it if the field changes.
     pub fn force_slot(&mut self, slot: Slot, text: Text) {
         let changes = self.ws.get(self.message.text(slot)) != self.ws.get(text);
         self.message.put(self.ws, slot, text);
@@ -283,21 +284,21 @@ impl Logged<'_> {
         }
     }
 
-    /// Changes the headers for a body whose encoding is changed.
+    /// Changes the headers for a body whose encoding changes.
     pub fn change_encoding(&mut self) {
         self.unset(h::CONTENT_ENCODING);
         self.unset(h::CONTENT_LENGTH);
         self.weaken_etag();
     }
 
-    /// Makes the ETag weak, because the body is changed.
+    /// Weakens the ETag, because the body is changed.
     pub fn weaken_etag(&mut self) {
         let (log, tag) = (&mut *self.log, self.tags.unset);
         let line = conditional::weaken_etag(self.message, self.ws, |line| log.put(tag, line));
         self.log_changed(line);
     }
 
-    /// Adds Accept-Encoding to Vary, because other clients get the body in another encoding.
+    /// Adds `Accept-Encoding` to `Vary`, because other clients receive the body in another encoding.
     pub fn vary_on_encoding(&mut self) {
         let (log, tag) = (&mut *self.log, self.tags.unset);
         let line = conditional::vary_on_encoding(self.message, self.ws, |line| log.put(tag, line));
@@ -311,7 +312,7 @@ impl Logged<'_> {
         }
     }
 
-    /// Logs a text that found no room in the message, and marks the workspace as too small.
+    /// Logs a text that did not fit into the message, and marks the workspace as overflowed.
     pub fn lost(&mut self, what: &[&[u8]]) {
         out_of_workspace(self.ws, self.log);
         self.log.put(Tag::LostHeader, &what.concat());
@@ -326,7 +327,7 @@ impl Logged<'_> {
         true
     }
 
-    /// Makes the message a response with this status. Without a reason it gets the standard one.
+    /// Turns the message into a response with this status. Without a reason, it gets the standard one.
     pub fn respond(&mut self, status: u16, reason: Option<&[u8]>) {
         let made = match reason {
             None => self.message.set_response(self.ws, status),
@@ -338,8 +339,8 @@ impl Logged<'_> {
         self.responds(made.is_ok());
     }
 
-    /// Does the same as [`Logged::respond`], with a reason that is in the workspace or fixed. `NONE` becomes
-    /// the standard one.
+    /// Like [`Logged::respond`], with a reason that is in the workspace or fixed. `NONE` stands for the standard
+    /// reason.
     pub fn respond_with(&mut self, status: u16, reason: Text) {
         let reason = if reason.is_none() { fixed_text_table::reason_text(status) } else { reason };
         self.message.put(self.ws, Slot::Proto, fixed::HTTP_11);
@@ -355,7 +356,7 @@ impl Logged<'_> {
     }
 }
 
-/// Header names that only the worker uses, not the crate `lacquer-http`.
+/// Header names that the crate `lacquer-http` does not define.
 pub mod names {
     use lacquer_http::HeaderName;
 

@@ -1,4 +1,4 @@
-//! The memory of a transaction (a request or a fetch), which the next one reuses.
+//! The memory of a transaction (a request or a fetch), which is recycled for the next one.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ pub struct TransactionBuffers {
     pub log: TxLog,
     /// The request as VCL sees and changes it.
     pub request: Message,
-    /// The request before VCL changed it, for restarts, retries and rollback.
+    /// The request before VCL changed it, for restarts and rollbacks.
     pub request0: Message,
     pub response: Message,
     /// A buffer for assembling output.
     pub out: Vec<u8>,
-    /// A buffer for a body that VCL makes.
+    /// A buffer for a body that VCL sets.
     pub synth_body: Vec<u8>,
 }
 
-/// The largest buffer that is kept for the next transaction.
+/// The largest capacity of a buffer that is kept for the next transaction.
 const KEPT: usize = 64 * 1024;
 
 impl TransactionBuffers {
-    /// `workspace` is the size of the workspace in bytes.
+    /// Allocates the memory. `workspace` is the size of the workspace in bytes.
     pub fn new(log: &Arc<Log>, params: &Params, workspace: u64) -> TransactionBuffers {
         let message = || Message::new(params.http_max_hdr as usize);
         TransactionBuffers {
@@ -52,7 +52,7 @@ impl TransactionBuffers {
         self.synth_body.clear();
     }
 
-    /// Frees buffers that grew, because the next transaction may come much later.
+    /// Frees large buffers, because the next transaction may start much later.
     pub fn shrink(&mut self) {
         for buffer in [&mut self.out, &mut self.synth_body] {
             if buffer.capacity() > KEPT {

@@ -1,5 +1,5 @@
-//! The place of a running transaction, with its memory. The next transaction reuses both. They are large, so they stay
-//! at their address and the slot is passed on by it.
+//! The slot of a running transaction, with its memory. Both are recycled for the next transaction. They are large, so
+//! they are boxed and keep their address.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -9,26 +9,26 @@ use lacquer_shm::Log;
 
 use crate::transaction_buffers::TransactionBuffers;
 
-/// A transaction that takes a slot.
+/// A transaction that runs in a slot.
 pub trait Transaction: Sized {
-    /// Returns the size of its workspace under these parameters.
+    /// Returns the size of the workspace under these parameters.
     fn workspace(params: &Params) -> u64;
 
-    /// Returns the memory of a transaction that has ended.
+    /// Takes the memory of a transaction that has ended.
     fn take_buffers(&mut self) -> TransactionBuffers;
 }
 
-pub struct TransactionSlot<T>(Box<Inside<T>>);
+pub struct TransactionSlot<T>(Box<Inner<T>>);
 
-struct Inside<T> {
-    /// The memory. While there is a transaction, it has the memory.
+struct Inner<T> {
+    /// The memory; `None` while a transaction uses it.
     memory: Option<TransactionBuffers>,
     transaction: Option<T>,
 }
 
 impl<T> Default for TransactionSlot<T> {
     fn default() -> TransactionSlot<T> {
-        TransactionSlot(Box::new(Inside { memory: None, transaction: None }))
+        TransactionSlot(Box::new(Inner { memory: None, transaction: None }))
     }
 }
 
@@ -39,23 +39,23 @@ impl<T: Transaction> TransactionSlot<T> {
         slot
     }
 
-    /// Erases the type of its transaction.
-    pub fn hide(self) -> Box<dyn Any>
+    /// Erases the type of the transaction.
+    pub fn into_any(self) -> Box<dyn Any>
     where
         T: 'static,
     {
         self.0
     }
 
-    /// Returns the slot that was hidden, if it is for this kind of transaction.
-    pub fn found(hidden: Box<dyn Any>) -> Option<TransactionSlot<T>>
+    /// Recovers a slot whose type was erased. Returns `None` if it is for another kind of transaction.
+    pub fn from_any(erased: Box<dyn Any>) -> Option<TransactionSlot<T>>
     where
         T: 'static,
     {
-        hidden.downcast().ok().map(TransactionSlot)
+        erased.downcast().ok().map(TransactionSlot)
     }
 
-    /// Its memory, ready for a transaction under the parameters of now.
+    /// Prepares the memory for a transaction under the current parameters, and returns it.
     pub fn prepare(&mut self, log: &Arc<Log>, params: &Params) -> &mut TransactionBuffers {
         let workspace = T::workspace(params);
         let memory = self.0.memory.get_or_insert_with(|| TransactionBuffers::new(log, params, workspace));
@@ -63,7 +63,7 @@ impl<T: Transaction> TransactionSlot<T> {
         memory
     }
 
-    /// A transaction made with this memory. There is one if the slot was prepared.
+    /// Creates a transaction with the slot's memory. Returns `None` if the slot was not prepared.
     pub fn occupy(&mut self, make: impl FnOnce(TransactionBuffers) -> T) -> Option<&mut T> {
         let memory = self.0.memory.take()?;
         Some(self.0.transaction.insert(make(memory)))
@@ -73,10 +73,10 @@ impl<T: Transaction> TransactionSlot<T> {
         self.0.transaction.as_mut()
     }
 
-    /// The transaction has ended.
+    /// Drops the finished transaction, and takes back its memory.
     pub fn vacate(&mut self) {
         if let Some(transaction) = &mut self.0.transaction {
-            // It ends where it lies: what is so large is not moved.
+            // Dropped in place, because it is too large to be moved.
             self.0.memory.insert(transaction.take_buffers()).shrink();
             self.0.transaction = None;
         }

@@ -8,18 +8,18 @@ use lacquer_shm::vsm::Cluster;
 use lacquer_vcl_native::LoadedVcl;
 use parking_lot::{Mutex, RwLock};
 
+use crate::activity::ProgramId;
 use crate::backends::Origin;
-use crate::turn::ProgramMark;
 
 /// One loaded program.
 pub struct Vcl {
     pub name: String,
     pub loaded: LoadedVcl,
-    pub mark: ProgramMark,
-    /// The backends it declares.
+    pub id: ProgramId,
+    /// The backends that it declares.
     pub origins: Vec<Arc<Origin>>,
-    /// The counters of the backends, shown for as long as this lives.
-    _room: Option<Cluster>,
+    /// The counters of the backends, which exist as long as this value.
+    _cluster: Option<Cluster>,
     state: Mutex<VclState>,
     temperature: AtomicU8,
     busy: AtomicU32,
@@ -52,15 +52,15 @@ impl Vcl {
     pub fn new(
         name: String,
         loaded: LoadedVcl,
-        (origins, room): (Vec<Arc<Origin>>, Option<Cluster>),
+        (origins, cluster): (Vec<Arc<Origin>>, Option<Cluster>),
         state: VclState,
     ) -> Vcl {
         Vcl {
             name,
             loaded,
-            mark: ProgramMark::next(),
+            id: ProgramId::next(),
             origins,
-            _room: room,
+            _cluster: cluster,
             state: Mutex::new(state),
             temperature: AtomicU8::new(Temperature::Init as u8),
             busy: AtomicU32::new(0),
@@ -94,13 +94,13 @@ impl Vcl {
         self.temperature.store(to as u8, Ordering::Relaxed);
     }
 
-    /// Returns true for the one caller that has to run `vcl_fini`.
+    /// Returns true to exactly one caller, which must run `vcl_fini`.
     pub fn claim_fini(&self) -> bool {
         !self.fini_done.swap(true, Ordering::Relaxed)
     }
 }
 
-/// A reactor's or a task's hold on a VCL. While one exists the VCL is busy.
+/// A reactor's or a task's reference to a VCL. The VCL is busy while one exists.
 pub struct VclRef(Arc<Vcl>);
 
 impl VclRef {
@@ -149,7 +149,7 @@ impl Entry {
 struct Inner {
     entries: Vec<Entry>,
     active: Option<String>,
-    /// Programs that were discarded but are still in use by some task.
+    /// Programs that were discarded but are still in use by tasks.
     leaving: Vec<Arc<Vcl>>,
 }
 
@@ -157,7 +157,7 @@ struct Inner {
 pub struct VclTable {
     inner: RwLock<Inner>,
     generation: AtomicU64,
-    /// Wakes reactors when another VCL is active or one has gone.
+    /// Wakes reactors when another VCL becomes active or one is discarded.
     pub changes: tokio::sync::Notify,
 }
 
@@ -189,14 +189,14 @@ impl VclTable {
         self.inner.read().entries.clone()
     }
 
-    /// Returns the name of the program that has this mark.
-    pub fn name_of(&self, mark: ProgramMark) -> Option<String> {
+    /// Returns the name of the program with this id.
+    pub fn name_of(&self, id: ProgramId) -> Option<String> {
         let inner = self.inner.read();
         let programs = inner.entries.iter().map(Entry::program).chain(&inner.leaving);
-        programs.into_iter().find(|vcl| vcl.mark == mark).map(|vcl| vcl.name.clone())
+        programs.into_iter().find(|vcl| vcl.id == id).map(|vcl| vcl.name.clone())
     }
 
-    /// Returns the discarded programs that tasks still hold.
+    /// Returns the discarded programs that tasks still use.
     pub fn leaving(&self) -> Vec<Arc<Vcl>> {
         self.inner.read().leaving.clone()
     }
@@ -205,7 +205,7 @@ impl VclTable {
         self.inner.write().entries.push(Entry::Program(vcl));
     }
 
-    /// Makes or moves a label.
+    /// Creates or moves a label.
     pub fn label(&self, label: &str, target: Arc<Vcl>) {
         let mut inner = self.inner.write();
         let entry = Entry::Label { name: label.to_owned(), target };
@@ -235,10 +235,10 @@ impl VclTable {
         Some(entry)
     }
 
-    /// Cools programs that were asked to, and returns discarded ones that nobody runs any more. Their end runs
-    /// `vcl_fini` and may free thousands of regexes and backends, so it must not happen on a reactor: a program ends
-    /// only when no task holds a reference.
-    #[must_use = "they are to be finished"]
+    /// Completes the cooling of idle programs, and returns discarded programs that no task uses any more. The caller
+    /// must finish them, which runs `vcl_fini` and may free thousands of regexes and backends. This must not happen
+    /// on a reactor, so only programs without other references are returned.
+    #[must_use = "the programs must be finished"]
     pub fn reap(&self) -> Vec<Arc<Vcl>> {
         let mut gone = Vec::new();
         if !self.inner.read().leaving.is_empty() {

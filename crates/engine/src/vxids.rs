@@ -1,11 +1,12 @@
-//! Transaction numbers.
+//! Transaction ids.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use lacquer_shm::Vxid;
 
-/// The transaction numbers of the worker. Reactors take them in chunks, so that they do not contend for one counter.
+/// The source of the worker's transaction ids. Reactors take ids in chunks, so that they do not contend for one
+/// counter.
 pub struct Vxids {
     next: AtomicU64,
     exact: AtomicBool,
@@ -20,13 +21,13 @@ impl Default for Vxids {
 }
 
 impl Vxids {
-    /// Gives out numbers one by one, in order, starting here (`debug.xid`).
+    /// From now on, returns consecutive ids starting at `next` (`debug.xid`).
     pub fn restart_at(&self, next: u64) {
         self.exact.store(true, Ordering::Relaxed);
         self.next.store(next, Ordering::Relaxed);
     }
 
-    /// Returns the next number for a reactor that holds `chunk` (first unused, end).
+    /// Returns the next id for a reactor that holds `chunk` (first unused id, end).
     pub fn take(&self, chunk: &Cell<(u64, u64)>) -> u64 {
         if self.exact.load(Ordering::Relaxed) {
             return self.next.fetch_add(1, Ordering::Relaxed);
@@ -45,7 +46,7 @@ impl Vxids {
     }
 }
 
-/// Returns a transaction's number with its side, from the form that modules use.
+/// Converts a transaction id from the form that VMODs use.
 pub fn vxid_of(raw: u64) -> Vxid {
     let client = Vxid::client(raw);
     match raw {

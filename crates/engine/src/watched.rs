@@ -1,27 +1,27 @@
-//! A reactor as the watchdog sees it.
+//! The state of a reactor that the watchdog reads.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, OnceLock};
 
-use crate::turn::Turn;
+use crate::activity::Activity;
 
 #[derive(Default)]
 pub struct Watched {
-    pub turn: Turn,
-    /// The kernel's statistics of the reactor's thread, if they can be read.
+    pub activity: Activity,
+    /// The kernel's scheduling statistics of the reactor's thread, if they can be read.
     schedule: OnceLock<File>,
 }
 
 impl Watched {
-    /// Opens the statistics. To be called on the reactor's thread.
+    /// Opens the statistics. Must be called on the reactor's thread.
     pub fn on_this_thread(&self) {
         if let Ok(file) = File::open("/proc/thread-self/schedstat") {
             let _ = self.schedule.set(file);
         }
     }
 
-    /// Returns the seconds for which the thread was ready to run and did not get a processor.
+    /// Returns the seconds for which the thread was runnable but had no processor.
     pub fn starved(&self) -> f64 {
         let mut text = [0; 96];
         let length = self.schedule.get().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
@@ -29,13 +29,13 @@ impl Watched {
     }
 }
 
-/// Returns the second number of the file, the wait in nanoseconds, in seconds.
+/// Parses the second field of `schedstat`, the wait in nanoseconds, into seconds.
 fn waited_in(schedstat: &[u8]) -> f64 {
     let text = str::from_utf8(schedstat).unwrap_or_default();
     text.split_whitespace().nth(1).and_then(|n| n.parse::<f64>().ok()).unwrap_or(0.0) * 1e-9
 }
 
-/// Returns one for each reactor.
+/// Creates the state for each reactor.
 pub fn watched(reactors: usize) -> Vec<Arc<Watched>> {
     (0..reactors).map(|_| Arc::default()).collect()
 }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_says_who_starves() {
+    fn the_wait_is_parsed_into_seconds() {
         assert_eq!(waited_in(b"123 2000000000 5\n"), 2.0);
         assert_eq!(waited_in(b""), 0.0);
     }

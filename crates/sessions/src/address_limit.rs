@@ -1,13 +1,13 @@
-//! The limit of a client's address on connections.
+//! The limit on the connections of a client address.
 
 use lacquer_engine::{Services, Sess};
 use lacquer_http::SessClose;
 use lacquer_shm::{Tag, Vxid};
 
-/// The status of a request whose address has too many at work (RFC 6585 section 4).
+/// The status for a request whose client address has too many active requests (RFC 6585 section 4).
 pub const TOO_MANY_REQUESTS: u16 = 429;
 
-/// Counts the connection. Fails if its address has as many as it may.
+/// Counts the connection. Fails if its client address has reached `client_max_connections`.
 pub fn admit(services: &Services, sess: &Sess) -> Result<(), SessClose> {
     let params = services.params();
     if sess.address.connect(services.addresses(), sess.ends.client.addr.ip(), &params) {

@@ -1,4 +1,4 @@
-//! Makes a request of a head, or refuses it.
+//! Creates a request from a received head, or rejects the head.
 
 use std::rc::Rc;
 
@@ -17,16 +17,16 @@ use crate::receive::Head;
 /// The result of [`begin`].
 pub enum Begun {
     Request(TransactionSlot<Req>),
-    /// The head is malformed, or its address has too many requests at work. The response has this status.
-    Refused(TransactionSlot<Req>, u16),
-    /// The client uses HTTP/2 without an upgrade.
+    /// The head is malformed, or the client address has too many active requests. Contains the response status.
+    Rejected(TransactionSlot<Req>, u16),
+    /// The client uses HTTP/2 with prior knowledge.
     Http2,
-    /// The client asks for an upgrade to HTTP/2.
+    /// The client requests an upgrade to HTTP/2.
     Upgrade(TransactionSlot<Req>),
     Closed(SessClose),
 }
 
-/// Makes a request of a head whose bytes are in the slot's memory.
+/// Creates a request from a head, whose bytes are in the slot's memory.
 pub fn begin(
     services: &Rc<Services>,
     params: Rc<Params>,
@@ -35,7 +35,7 @@ pub fn begin(
     head: &Head,
 ) -> Begun {
     let Some(vcl) = services.vcl() else {
-        slot.give(services);
+        slot.recycle(services);
         return Begun::Closed(SessClose::Overload);
     };
     let max_line = params.http_req_hdr_len as usize;
@@ -58,7 +58,7 @@ pub fn begin(
         if let Some(rx) = connection.rx.as_mut().filter(|_| is_http2_enabled && !behind.is_empty()) {
             rx.unread(behind);
         }
-        slot.give(services);
+        slot.recycle(services);
         return if is_http2_enabled { Begun::Http2 } else { Begun::Closed(SessClose::ReqHttp20) };
     }
     req.begin(head.first);
@@ -68,7 +68,7 @@ pub fn begin(
         Ok(parsed) => {
             if !req.is_within_address_limit() {
                 log_unserved(req, head);
-                return Begun::Refused(slot, TOO_MANY_REQUESTS);
+                return Begun::Rejected(slot, TOO_MANY_REQUESTS);
             }
             accept(req, connection, head, &parsed);
             if h2::is_wanted(req) && may_upgrade(req) {
@@ -77,13 +77,13 @@ pub fn begin(
         }
         Err(bad) => {
             log_garbage(req, head, &bad);
-            return Begun::Refused(slot, bad.status);
+            return Begun::Rejected(slot, bad.status);
         }
     }
     Begun::Request(slot)
 }
 
-/// Accepts a head: keeps the bytes behind it, and sets up the request's body.
+/// Accepts a head: returns the bytes after it to the connection, and sets up the request's body.
 fn accept(req: &mut Req, connection: &mut Connection, head: &Head, parsed: &h1::RequestHead) {
     let has_https = req.params().feature.has(FeatureBits::HTTPS_SCHEME);
     let Logged { message, ws, .. } = req.req_headers();
@@ -104,7 +104,7 @@ fn accept(req: &mut Req, connection: &mut Connection, head: &Head, parsed: &h1::
     req.accept(ReqBody::new(connection.rx.take(), parsed.framing));
 }
 
-/// Logs and counts that the target's authority replaced Host.
+/// Logs and counts that the authority of the request target has replaced `Host`.
 #[cold]
 fn log_rehost(req: &mut Req, old: Text) {
     req.services().counters().http1_absolute_form.add(1);
@@ -117,7 +117,7 @@ fn log_rehost(req: &mut Req, old: Text) {
     }
 }
 
-/// Logs a request that is refused before its body is read. The connection ends with it.
+/// Logs a request that is rejected before its body is read. The connection closes after it.
 #[cold]
 fn log_unserved(req: &mut Req, head: &Head) {
     log_start(req);
@@ -126,7 +126,7 @@ fn log_unserved(req: &mut Req, head: &Head) {
     req.fail_session(SessClose::Overload);
 }
 
-/// Logs a malformed head as it came.
+/// Logs a malformed head with its raw bytes.
 fn log_garbage(req: &mut Req, head: &Head, bad: &h1::BadHead) {
     let Logged { ws, log, .. } = req.req_headers();
     if let Some(bogo) = &bad.bogo {
@@ -141,7 +141,7 @@ fn log_garbage(req: &mut Req, head: &Head, bad: &h1::BadHead) {
     req.fail_session(SessClose::RxJunk);
 }
 
-/// Returns whether the connection may be upgraded to HTTP/2. Logs the reason if not.
+/// Returns whether the connection may be upgraded to HTTP/2. Logs the reason if it may not.
 fn may_upgrade(req: &mut Req) -> bool {
     let is_enabled = req.params().feature.has(FeatureBits::HTTP2);
     let decided = request::upgrade_to_h2(is_enabled, req.has_body());

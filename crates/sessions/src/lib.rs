@@ -1,6 +1,6 @@
-//! Sessions: clients' connections of HTTP/1 and HTTP/2, which make requests for the engine.
+//! Sessions: client connections of HTTP/1 and HTTP/2, which create requests for the engine.
 //!
-//! `serve` runs a session, `receive` reads heads, `begin` makes requests of them, and `proxy_header` reads the
+//! `serve` runs a session, `receive` reads heads, `begin` creates requests from them, and `proxy_header` reads the
 //! client's address from a PROXY header.
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The PROXY header that a balancer sends before the first request. It contains the client's address.
+//! The PROXY header that a load balancer sends before the first request. It contains the client's address.
 
 use lacquer_engine::emulated::workspace_costs;
 use lacquer_engine::{Services, Sess};
@@ -9,7 +9,7 @@ use lacquer_shm::{Tag, Vxid};
 use lacquer_sources::clock::{self, Instant};
 use tokio::time::timeout_at;
 
-/// Reads the header. Bytes behind it stay for the next reader.
+/// Reads the header. The bytes after it stay in `rx`.
 pub async fn receive(services: &Services, sess: &mut Sess, rx: &mut Rx) -> Result<(), SessClose> {
     let deadline = Instant::now() + clock::seconds(sess.idle_limit(&services.params()));
     let mut buf = Vec::new();

@@ -13,24 +13,25 @@ use lacquer_sources::clock;
 
 use crate::connection::Connection;
 
-/// The result of a wait for a request.
+/// The result of waiting for a request.
 pub enum Received {
     Head(Head),
-    /// The socket was reported readable but had no bytes, as may happen just after accept.
+    /// The socket was reported readable but had no bytes. This may happen just after accept.
     Nothing,
     Closed(SessClose),
     /// The head exceeds this parameter.
     Overflow(&'static str),
 }
 
-/// A whole head as it came, and the times of its first and last byte.
+/// An unparsed head, and the times of its first and last byte.
 pub struct Head {
     pub rx: Text,
     pub first: f64,
     pub complete: f64,
 }
 
-/// Waits for the next request without holding memory for it. Returns true if the wait was longer than `timeout_linger`.
+/// Waits for the next request without holding memory for it. Returns true if the wait was longer than
+/// `timeout_linger`.
 pub async fn wait_idle(services: &Services, connection: &mut Connection) -> Result<bool, SessClose> {
     let params = services.params();
     let limit = connection.sess.idle_limit(&params);
@@ -58,7 +59,7 @@ pub async fn wait_idle(services: &Services, connection: &mut Connection) -> Resu
     }
 }
 
-/// Waits until bytes have arrived. Returns `None` if the time is over first.
+/// Waits until bytes have arrived. Returns `None` if `seconds` since `since` expire first.
 async fn readable_until(
     connection: &Connection,
     since: Moment,
@@ -79,7 +80,7 @@ async fn readable_until(
     woken
 }
 
-/// Reads until the head is complete, or the connection's time is over.
+/// Reads until the head is complete, or the connection's deadline expires.
 pub async fn receive_head(
     params: &Params,
     connection: &mut Connection,

@@ -1,13 +1,13 @@
-//! Serves a client's connection from accept to close: one request after the other.
+//! Serves a client's connection from accept to close, one request after another.
 
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use lacquer_engine::activity::Work;
 use lacquer_engine::client::Req;
 use lacquer_engine::emulated::pool_counters;
-use lacquer_engine::faults::apart;
-use lacquer_engine::turn::Place;
+use lacquer_engine::faults::boxed_cold;
 use lacquer_engine::{Services, Sess, TransactionSlot, count_close, write_message};
 use lacquer_flow::persistence;
 use lacquer_http::{SessClose, h1};
@@ -20,7 +20,7 @@ use crate::connection::Connection;
 use crate::receive::{Received, receive_head, wait_idle};
 use crate::{address_limit, h2, proxy_header};
 
-/// Serves a connection to its end.
+/// Serves a connection until its end.
 pub async fn run(services: Rc<Services>, stream: Stream, listener: Arc<Listener>) {
     let opened = clock::real();
     services.counters().s_sess.add(1);
@@ -76,7 +76,7 @@ async fn serve(services: &Rc<Services>, connection: &mut Connection) -> SessClos
         let idle_since = connection.idle.now();
         let mut herded = false;
         if connection.rx.as_ref().is_some_and(Rx::has_pending) {
-            // Bytes behind a PROXY header belong to the first request, and do not count as read ahead.
+            // Bytes after a PROXY header belong to the first request, and do not count as read ahead.
             services.counters().sess_readahead.add(u64::from(connection.served));
         } else {
             match wait_idle(services, connection).await {
@@ -99,49 +99,49 @@ async fn serve(services: &Rc<Services>, connection: &mut Connection) -> SessClos
             let gone = connection.received == 0 && matches!(received, Received::Closed(_));
             if gone { w.remclose.add(1) } else { w.action.add(1) }
         }
-        let head_came = matches!(received, Received::Head(_));
+        let has_head = matches!(received, Received::Head(_));
         let ended = match received {
             Received::Nothing => {
-                slot.give(services);
+                slot.recycle(services);
                 None
             }
             Received::Closed(reason) => {
                 if reason == SessClose::RxTimeout {
                     connection.sess.log_late(services.log(), "request head");
                 }
-                charge_partial(services, connection);
-                slot.give(services);
+                count_partial_head(services, connection);
+                slot.recycle(services);
                 Some(reason)
             }
             Received::Overflow(limit) => {
-                Box::pin(refuse_overflow(services, connection, limit)).await;
-                charge_partial(services, connection);
-                slot.give(services);
+                Box::pin(reject_overflow(services, connection, limit)).await;
+                count_partial_head(services, connection);
+                slot.recycle(services);
                 Some(SessClose::RxOverflow)
             }
             Received::Head(head) => match begin(services, params, connection, slot, &head) {
                 Begun::Request(slot) => process(services, connection, slot).await,
-                Begun::Refused(slot, status) => Box::pin(refuse(services, connection, slot, status)).await,
-                Begun::Http2 => return apart(|| speak_http2(services, connection)).await,
-                Begun::Upgrade(slot) => return apart(|| upgrade(services, connection, slot)).await,
+                Begun::Rejected(slot, status) => Box::pin(reject(services, connection, slot, status)).await,
+                Begun::Http2 => return boxed_cold(|| speak_http2(services, connection)).await,
+                Begun::Upgrade(slot) => return boxed_cold(|| upgrade(services, connection, slot)).await,
                 Begun::Closed(reason) => Some(reason),
             },
         };
         if let Some(reason) = ended {
-            // Sessions that end while they are idle count by the reason alone.
-            services.counters().sess_closed.add(u64::from(head_came));
+            // Sessions that end while they are idle are counted only by their reason.
+            services.counters().sess_closed.add(u64::from(has_head));
             return reason;
         }
         connection.served = true;
     }
 }
 
-fn charge_partial(services: &Services, connection: &Connection) {
+fn count_partial_head(services: &Services, connection: &Connection) {
     services.counters().s_req_hdrbytes.add(connection.received as u64);
 }
 
-/// Refuses a request whose head exceeds the parameter `limit`.
-async fn refuse_overflow(services: &Services, connection: &Connection, limit: &str) {
+/// Rejects a request whose head exceeds the parameter `limit`.
+async fn reject_overflow(services: &Services, connection: &Connection, limit: &str) {
     let text = format_args!("Request head exceeds {limit}");
     services.log().write_fmt(Tag::SessError, Vxid::client(connection.sess.vxid), text);
     let status = services.params().http_req_overflow_status as u16;
@@ -153,9 +153,9 @@ async fn refuse_overflow(services: &Services, connection: &Connection, limit: &s
     }
 }
 
-/// Hands the parts of the connection over to HTTP/2.
-fn arrive(services: &Rc<Services>, connection: &mut Connection, rx: Rx) -> h2::Arrival {
-    h2::Arrival {
+/// Hands the connection over to HTTP/2.
+fn hand_over(services: &Rc<Services>, connection: &mut Connection, rx: Rx) -> h2::Handover {
+    h2::Handover {
         services: services.clone(),
         sess: connection.sess.clone(),
         tx: connection.tx.clone(),
@@ -171,7 +171,7 @@ fn log_debug(services: &Services, connection: &Connection, text: &str) {
 async fn speak_http2(services: &Rc<Services>, connection: &mut Connection) -> SessClose {
     log_debug(services, connection, "H2 Prior Knowledge Upgrade");
     let Some(rx) = connection.rx.take() else { return SessClose::RxBody };
-    h2::serve(arrive(services, connection, rx), None).await
+    h2::serve(hand_over(services, connection, rx), None).await
 }
 
 async fn upgrade(
@@ -182,9 +182,9 @@ async fn upgrade(
     log_debug(services, connection, "H2 Optimistic Upgrade");
     let rx = slot.transaction().and_then(Req::take_rx);
     let Some(rx) = rx else { return SessClose::RxBody };
-    let mut arrival = arrive(services, connection, rx);
-    match h2::upgrade(&mut arrival, slot).await {
-        Ok(upgraded) => h2::serve(arrival, Some(upgraded)).await,
+    let mut handover = hand_over(services, connection, rx);
+    match h2::upgrade(&mut handover, slot).await {
+        Ok(upgraded) => h2::serve(handover, Some(upgraded)).await,
         Err(slot) => {
             h2::finish(services, slot);
             SessClose::RxJunk
@@ -192,14 +192,14 @@ async fn upgrade(
     }
 }
 
-/// Runs the request. A panic ends this connection only.
+/// Runs the request. A panic ends only this connection.
 async fn process(
     services: &Services,
     connection: &mut Connection,
     mut slot: TransactionSlot<Req>,
 ) -> Option<SessClose> {
     let req = slot.transaction()?;
-    let fault = lacquer_engine::faults::caught(services, (req.vxid(), Place::Request), pin!(req.run())).await;
+    let fault = lacquer_engine::faults::caught(services, (req.vxid(), Work::Request), pin!(req.run())).await;
     if let Err(text) = fault {
         req.log(Tag::Error, format!("Fault in this request: {text}").as_bytes());
         req.fail_session(SessClose::VclFailure);
@@ -208,8 +208,8 @@ async fn process(
     finish(services, connection, slot)
 }
 
-/// Sends a response with this status to a head that is not served.
-async fn refuse(
+/// Rejects a request with this status.
+async fn reject(
     services: &Services,
     connection: &mut Connection,
     mut slot: TransactionSlot<Req>,
@@ -233,6 +233,6 @@ fn finish(
     connection.unread = !is_settled || rx.as_ref().is_some_and(Rx::has_pending);
     connection.rx = rx;
     services.flush_if_due(req.last_event());
-    slot.give(services);
+    slot.recycle(services);
     reason
 }

@@ -1,7 +1,8 @@
-//! Accepting connections: one thread waits on each socket and gives every client to the reactor with the least to do.
+//! Accepting connections: one thread per socket accepts connections and assigns each to the reactor with the lowest
+//! load.
 //!
-//! If the reactors waited on the sockets, the kernel would wake all of them for each client. A thread that does nothing
-//! else also accepts at once while a reactor is held by long work.
+//! If the reactors waited on the sockets, the kernel would wake all of them for each client. A dedicated thread also
+//! accepts connections while a reactor is busy with long work.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use rustix::net::{SocketFlags, accept_with};
 use crate::balancer::{Accepted, ConnectionBalancer};
 use crate::process::Process;
 
-/// The longest wait for free descriptors before idle clients are closed that have asked for something before.
+/// The longest wait for free descriptors before idle connections that have already served a request are closed.
 const URGENT_AFTER: Duration = Duration::from_millis(250);
 
 /// A listening socket of the configuration.
@@ -44,7 +45,7 @@ impl Inherited {
     }
 }
 
-/// Starts a thread for each socket, which accepts connections once the manager allows it.
+/// Starts a thread for each socket. It accepts connections once the manager allows it.
 pub fn start(
     process: &Arc<Process>,
     balancer: &Arc<ConnectionBalancer>,
@@ -67,7 +68,7 @@ struct Acceptor {
 }
 
 impl Acceptor {
-    /// Accepts for as long as the worker runs.
+    /// Accepts connections for as long as the worker runs.
     fn run(&self) {
         lacquer_system::prepare_thread();
         self.process.accepting.wait();
@@ -87,30 +88,31 @@ impl Acceptor {
                     }
                     self.balancer.send(Accepted { fd, listener: listener.clone() });
                 }
-                Err(e) => pause = self.failed(e, pause),
+                Err(e) => pause = self.handle_failure(e, pause),
             }
         }
     }
 
-    /// Has idle connections closed, and waits while only reserved descriptors are left. New clients wait in the kernel's
-    /// queue meanwhile.
+    /// Requests that idle connections are closed, and waits while only reserved descriptors are left. Meanwhile, new
+    /// clients wait in the kernel's queue.
     fn make_room(&self, accepted: &OwnedFd, mut pause: f64) -> f64 {
         let mut lowest = accepted.as_raw_fd();
         let since = Instant::now();
         loop {
-            // The newest clients count as idle only after a while, and are closed first.
+            // New clients count as idle only after a while, and are closed first.
             let need = if since.elapsed() > URGENT_AFTER { Need::Urgent } else { Need::Soon };
             self.process.shared.descriptors().call(need);
             if lowest < self.process.shared.descriptors().marks(&self.process.shared.params()).clients {
                 return pause;
             }
-            pause = self.failed(Errno::MFILE, pause);
+            pause = self.handle_failure(Errno::MFILE, pause);
             lowest = lacquer_system::lowest_free_descriptor(accepted.as_fd());
         }
     }
 
-    /// Counts a failure; when the process lacks descriptors or memory, waits a little longer each time.
-    fn failed(&self, e: Errno, pause: f64) -> f64 {
+    /// Counts a failure. If the process lacks descriptors or memory, sleeps, a little longer each time. Returns the
+    /// new pause in seconds.
+    fn handle_failure(&self, e: Errno, pause: f64) -> f64 {
         let c = &self.process.shared.counters();
         c.sess_fail.add(1);
         let (counter, exhausted) = match e {

@@ -7,14 +7,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use lacquer_engine::Services;
-use lacquer_engine::turn::{self, in_turns};
+use lacquer_engine::activity::{self, track_polls};
 use lacquer_net::{Listener, Stream, endpoint};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::balancer::{Accepted, Arrival, ConnectionLease};
 
-/// Serves the connections that the acceptor gives to this reactor.
+/// Serves the connections that the acceptor assigns to this reactor.
 pub async fn serve(services: Rc<Services>, mut arrivals: UnboundedReceiver<Arrival>) {
     while let Some(arrival) = arrivals.recv().await {
         let (Accepted { fd, listener }, lease) = arrival.take();
@@ -25,13 +25,13 @@ pub async fn serve(services: Rc<Services>, mut arrivals: UnboundedReceiver<Arriv
             TcpStream::from_std(fd.into()).map(Stream::Tcp)
         };
         match stream {
-            Ok(stream) => welcome(&services, stream, listener, lease),
+            Ok(stream) => start_session(&services, stream, listener, lease),
             Err(e) => refuse(&services, &e),
         }
     }
 }
 
-/// The kernel does not watch the connection for lack of memory. It is closed.
+/// Counts a connection that the kernel cannot watch, usually for lack of memory. It is closed.
 fn refuse(services: &Services, e: &io::Error) {
     let enomem = matches!(e.raw_os_error(), Some(libc::ENOMEM | libc::ENOSPC));
     let c = services.counters();
@@ -40,14 +40,14 @@ fn refuse(services: &Services, e: &io::Error) {
     services.flush_counters();
 }
 
-fn welcome(services: &Rc<Services>, stream: Stream, listener: Arc<Listener>, lease: ConnectionLease) {
+fn start_session(services: &Rc<Services>, stream: Stream, listener: Arc<Listener>, lease: ConnectionLease) {
     tune(services, &stream);
     let services = services.clone();
     tokio::task::spawn_local(async move {
-        let _place = lease;
+        let _lease = lease;
         let watched = services.watched().clone();
         let session = pin!(lacquer_sessions::run(services, stream, listener));
-        in_turns(&watched.turn, turn::Place::Connection, session).await;
+        track_polls(&watched.activity, activity::Work::Connection, session).await;
     });
 }
 

@@ -1,4 +1,5 @@
-//! Balances connections: counts those of each reactor, and gives each new one to the reactor with the least to do.
+//! The balancer of connections: counts the connections of each reactor, and assigns each new connection to the
+//! reactor with the lowest load.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -7,58 +8,59 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use lacquer_net::Listener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// A connection that a reactor has not yet taken weighs as much as so many that it serves: the reactor is at long work.
+/// The weight of a connection that a reactor has not taken yet, relative to one that it serves. Untaken connections
+/// indicate that the reactor is busy with long work.
 const WEIGHT_OF_WAITING: usize = 8;
 
-/// All reactors of the worker.
+/// The load of all reactors of the worker.
 pub struct ConnectionBalancer {
-    members: Vec<Member>,
+    members: Vec<ReactorLoad>,
 }
 
-/// A reactor's counts. They have a cache line of their own, because other cores write its neighbours.
+/// The load of a reactor. It is aligned, because other cores write the neighboring ones.
 #[repr(align(128))]
-struct Member {
+struct ReactorLoad {
     connections: AtomicUsize,
-    /// Those of the connections that wait for the reactor to take them.
+    /// The number of these connections that wait for the reactor to take them.
     waiting: AtomicUsize,
     arrivals: UnboundedSender<Arrival>,
 }
 
-impl Member {
+impl ReactorLoad {
     fn load(&self) -> usize {
         let waiting = self.waiting.load(Ordering::Relaxed);
         self.connections.load(Ordering::Relaxed) + waiting * WEIGHT_OF_WAITING
     }
 }
 
-/// A connection as the kernel gave it.
+/// A connection as accepted from the kernel.
 pub struct Accepted {
     pub fd: OwnedFd,
     pub listener: Arc<Listener>,
 }
 
-/// An accepted connection on its way to the reactor that serves it.
+/// An accepted connection that is sent to its reactor.
 pub struct Arrival {
     accepted: Accepted,
     lease: ConnectionLease,
 }
 
 impl Arrival {
-    /// Returns the connection to the reactor that serves it from now on.
+    /// Unpacks the connection, and records that its reactor has taken it.
     pub fn take(self) -> (Accepted, ConnectionLease) {
         self.lease.member().waiting.fetch_sub(1, Ordering::Relaxed);
         (self.accepted, self.lease)
     }
 }
 
-/// One of a reactor's connections, counted for as long as this lives.
+/// The assignment of a connection to a reactor. Dropping it uncounts the connection.
 pub struct ConnectionLease {
     balancer: Arc<ConnectionBalancer>,
     reactor: usize,
 }
 
 impl ConnectionLease {
-    fn member(&self) -> &Member {
+    fn member(&self) -> &ReactorLoad {
         &self.balancer.members[self.reactor]
     }
 }
@@ -70,19 +72,19 @@ impl Drop for ConnectionLease {
 }
 
 impl ConnectionBalancer {
-    /// Returns a balancer for so many reactors, and the queue from which each receives connections.
+    /// Creates a balancer for this number of reactors. Also returns the queue from which each receives connections.
     pub fn new(reactors: usize) -> (Arc<ConnectionBalancer>, Vec<UnboundedReceiver<Arrival>>) {
         let mut ends = Vec::with_capacity(reactors);
         let members = (0..reactors).map(|_| {
             let (arrivals, end) = unbounded_channel();
             ends.push(end);
-            Member { connections: AtomicUsize::new(0), waiting: AtomicUsize::new(0), arrivals }
+            ReactorLoad { connections: AtomicUsize::new(0), waiting: AtomicUsize::new(0), arrivals }
         });
         let balancer = ConnectionBalancer { members: members.collect() };
         (Arc::new(balancer), ends)
     }
 
-    /// Counts a connection of the reactor with the least to do.
+    /// Assigns a connection to the reactor with the lowest load.
     fn lease(self: &Arc<ConnectionBalancer>) -> ConnectionLease {
         let reactor = (0..self.members.len()).min_by_key(|&id| self.members[id].load()).unwrap_or(0);
         let lease = ConnectionLease { balancer: self.clone(), reactor };
@@ -91,7 +93,7 @@ impl ConnectionBalancer {
         lease
     }
 
-    /// Gives a connection to the reactor with the least to do. Reactors live as long as the process.
+    /// Sends a connection to the reactor with the lowest load. Reactors live as long as the process.
     pub fn send(self: &Arc<ConnectionBalancer>, accepted: Accepted) {
         let lease = self.lease();
         let arrivals = &self.members[lease.reactor].arrivals;
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_shared() {
+    fn a_burst_is_distributed_evenly() {
         let (balancer, _ends) = ConnectionBalancer::new(4);
         let leases: Vec<ConnectionLease> = (0..400).map(|_| balancer.lease()).collect();
         assert_eq!(counts(&balancer), [100; 4]);
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reactor_that_takes_none_gets_few() {
+    fn a_stalled_reactor_gets_few_connections() {
         let (balancer, _ends) = ConnectionBalancer::new(2);
         let mut leases = Vec::new();
         for _ in 0..100 {

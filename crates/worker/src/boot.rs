@@ -1,4 +1,4 @@
-//! Starts the worker: from the manager's configuration to running reactors.
+//! The start of the worker: from the manager's configuration to running reactors.
 
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -20,10 +20,10 @@ use crate::runtimes::Runtimes;
 use crate::tag_counters::TagCounters;
 use crate::{reactor, storages};
 
-/// The number of descriptors for which the kernel's table is allocated at the start. It takes eight bytes for each.
+/// The number of descriptors for which the kernel's table is allocated at the start. Each takes eight bytes.
 const DESCRIPTORS_AT_ONCE: u64 = 1 << 16;
 
-/// Sets everything up. When it returns, the reactors run and wait for permission to accept.
+/// Sets everything up. When it returns, the reactors run, and wait for permission to accept connections.
 pub fn boot(link: RawFd) -> Result<(Arc<Process>, UnixStream), String> {
     lacquer_system::prepare_heap();
     lacquer_system::watch_for_faults(crate::control::panics::last_words);
@@ -37,7 +37,7 @@ pub fn boot(link: RawFd) -> Result<(Arc<Process>, UnixStream), String> {
     if let Some(heaps) = config.address_space.heaps {
         lacquer_system::limit_heaps(heaps);
     }
-    make_room_for_descriptors(&link);
+    grow_descriptor_table(&link);
     lacquer_system::set_last_words_fd(config.panic_fd);
     std::panic::set_hook(Box::new(crate::control::panics::hook));
     let sockets = config.sockets.iter().map(Inherited::new).collect();
@@ -48,7 +48,7 @@ pub fn boot(link: RawFd) -> Result<(Arc<Process>, UnixStream), String> {
     let balancer = start_reactors(&process)?;
     accept::start(&process, &balancer, sockets)?;
     crate::helpers::start(&process)?;
-    link::send(&mut link, &FromWorker::Ready).map_err(|e| format!("cannot answer the manager: {e}"))?;
+    link::send(&mut link, &FromWorker::Ready).map_err(|e| format!("cannot reply to the manager: {e}"))?;
     Ok((process, link))
 }
 
@@ -57,14 +57,14 @@ fn descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Grows the table of descriptors while there is one thread. With more threads the kernel waits for all cores
-/// whenever the table grows, and `accept` waits too: for ten milliseconds the reactor serves nobody.
-fn make_room_for_descriptors(any: &UnixStream) {
+/// Grows the kernel's descriptor table while the process has only one thread. With more threads, the kernel waits for
+/// all cores whenever the table grows, and `accept` waits too: the reactor serves nobody for ten milliseconds.
+fn grow_descriptor_table(any: &UnixStream) {
     let highest = descriptor_limit().min(DESCRIPTORS_AT_ONCE).saturating_sub(1);
     drop(rustix::io::fcntl_dupfd_cloexec(any, highest as RawFd)); // if this fails, the table grows later
 }
 
-/// Takes over the directory of shared memory and the storages from the manager.
+/// Takes over the shared-memory directory and the storages from the manager.
 fn share_inherited(config: WorkerConfig) -> Result<Arc<Process>, String> {
     let dir = open_dir(lacquer_system::inherit(config.vsm_fd))?;
     let stevedores = storages::inherited(&config.storages, config.address_space.reserve)?;
@@ -76,7 +76,7 @@ pub fn open_dir(dir: OwnedFd) -> Result<VsmDir, String> {
     VsmDir::adopt(dir, owner).map_err(|e| e.to_string())
 }
 
-/// Makes what the reactors share, and the means to reach them.
+/// Creates the state of the process from its configuration, shared-memory directory and storages.
 pub fn share(config: WorkerConfig, dir: VsmDir, stevedores: Vec<Stevedore>) -> Result<Arc<Process>, String> {
     let names = Names {
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
@@ -120,7 +120,7 @@ fn start_reactors(process: &Arc<Process>) -> Result<Arc<ConnectionBalancer>, Str
             })
             .map_err(|e| format!("cannot start a reactor: {e}"))?;
         let outcome = outcome.recv().map_err(|e| format!("a reactor did not start: {e}"))?;
-        outcome.map_err(|e| format!("cannot make a reactor: {e}"))?;
+        outcome.map_err(|e| format!("cannot create a reactor: {e}"))?;
     }
     Ok(balancer)
 }

@@ -1,5 +1,4 @@
-//! The threads beside the reactors: one expires objects, one tests bans, one brings counters up to date,
-//! one watches the reactors.
+//! The helper threads: one expires objects, one tests bans, one updates counters, one watches the reactors.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,63 +12,64 @@ use lacquer_shm::{Main, Tag, Vxid};
 use lacquer_sources::clock;
 use parking_lot::{Condvar, Mutex};
 
-use crate::give_back::GiveBack;
+use crate::memory_trimmer::MemoryTrimmer;
 use crate::process::Process;
 
-/// Seconds between two updates of the gauges.
+/// The seconds between two updates of the gauges.
 const PUBLISH_EVERY: f64 = 0.1;
-/// Bytes of the log's ring that are freed in that time. A page costs the next writer about a microsecond, so
-/// this takes at most a quarter of a per cent of one core, however much is logged.
+/// The number of bytes of the log's ring whose memory is released in each update. A released page costs the next
+/// writer about a microsecond, so this takes at most a quarter of a percent of one core, whatever the log rate.
 const RELEASE_AT_ONCE: usize = 1 << 20;
-/// Objects that are removed before the locks are released and the log is written.
+/// The number of objects that are removed before the locks are released and the log is written.
 const EXPIRE_AT_ONCE: usize = 100;
-/// Seconds for which the ban lurker works at a time, and seconds of its pause, in which reactors have the core.
+/// The seconds for which the ban lurker works at a time.
 const LURK_AT_ONCE: f64 = 0.002;
+/// The seconds that it pauses then, to leave the core to reactors.
 const LURK_PAUSE: f64 = 0.0002;
-/// Longest sleep, so that a clock that jumps is noticed.
+/// The longest sleep in seconds. It bounds the effect of a clock that jumps.
 const LONGEST_SLEEP: f64 = 60.0;
 
-static EXPIRY: Bell = Bell::new();
-static LURKER: Bell = Bell::new();
+static EXPIRY: WakeSignal = WakeSignal::new();
+static LURKER: WakeSignal = WakeSignal::new();
 
-/// Wakes one thread from its sleep. A ring before the sleep is remembered.
-struct Bell {
-    rung: Mutex<bool>,
+/// Wakes one thread from its sleep. A notification before the sleep is remembered.
+struct WakeSignal {
+    pending: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Bell {
-    const fn new() -> Bell {
-        Bell { rung: Mutex::new(false), changed: Condvar::new() }
+impl WakeSignal {
+    const fn new() -> WakeSignal {
+        WakeSignal { pending: Mutex::new(false), changed: Condvar::new() }
     }
 
-    fn ring(&self) {
-        *self.rung.lock() = true;
+    fn notify(&self) {
+        *self.pending.lock() = true;
         self.changed.notify_one();
     }
 
     fn sleep(&self, seconds: f64) {
-        let mut rung = self.rung.lock();
-        if !*rung && seconds > 0.0 {
-            self.changed.wait_for(&mut rung, clock::seconds(seconds.min(LONGEST_SLEEP)));
+        let mut pending = self.pending.lock();
+        if !*pending && seconds > 0.0 {
+            self.changed.wait_for(&mut pending, clock::seconds(seconds.min(LONGEST_SLEEP)));
         }
-        *rung = false;
+        *pending = false;
     }
 }
 
-/// Returns the calls by which the cache wakes helpers.
+/// Returns the hooks by which the cache wakes helpers.
 pub fn hooks() -> Hooks {
-    Hooks { expiry: Some(Box::new(|| EXPIRY.ring())), lurker: Some(Box::new(|| LURKER.ring())) }
+    Hooks { expiry: Some(Box::new(|| EXPIRY.notify())), lurker: Some(Box::new(|| LURKER.notify())) }
 }
 
 /// Wakes the ban lurker.
 pub fn kick_lurker() {
-    LURKER.ring();
+    LURKER.notify();
 }
 
 /// Wakes the helpers that depend on parameters.
 pub fn params_changed() {
-    LURKER.ring();
+    LURKER.notify();
 }
 
 pub fn start(process: &Arc<Process>) -> Result<(), String> {
@@ -77,7 +77,7 @@ pub fn start(process: &Arc<Process>) -> Result<(), String> {
     let helpers: [(&str, fn(&Process)); 4] = [
         ("cache-exp", expire),
         ("ban-lurker", lurk),
-        ("counters", publish_for_ever),
+        ("counters", publish_periodically),
         ("watchdog", crate::watchdog::watch),
     ];
     for (name, work) in helpers {
@@ -100,7 +100,7 @@ fn expire(process: &Process) {
     }
 }
 
-/// Removes some of the objects that are due. Returns the time of the next removal.
+/// Removes some of the expired objects. Returns the time of the next removal.
 pub fn expire_some(process: &Process) -> f64 {
     let mut log = |text: fmt::Arguments<'_>| process.shared.log().write_fmt(Tag::ExpKill, Vxid::NONE, text);
     process.shared.cache().expire(clock::real(), EXPIRE_AT_ONCE, &mut log)
@@ -121,7 +121,8 @@ fn lurk(process: &Process) {
     }
 }
 
-/// Tests objects against bans. `pace` may pause for so many seconds. Returns the seconds until the next round.
+/// Tests objects against bans. `pace` is called with the least number of seconds to pause. Returns the seconds until
+/// the next round.
 pub fn lurk_once(process: &Process, pace: &mut dyn FnMut(f64)) -> f64 {
     let params = process.shared.params();
     let wanted = LurkerParams {
@@ -139,18 +140,18 @@ pub fn lurk_once(process: &Process, pace: &mut dyn FnMut(f64)) -> f64 {
     sleep
 }
 
-fn publish_for_ever(process: &Process) {
+fn publish_periodically(process: &Process) {
     let started = clock::real();
-    let mut give_back = GiveBack::new(process);
+    let mut trimmer = MemoryTrimmer::new(process);
     loop {
         publish(process, started);
-        give_back.look(process);
+        trimmer.trim_if_due(process);
         process.shared.log().release(RELEASE_AT_ONCE);
         std::thread::sleep(clock::seconds(PUBLISH_EVERY));
     }
 }
 
-/// Copies the counts of others into the published counters, and applies parameters that the cache keeps.
+/// Copies the counts of other components into the published counters, and applies parameters that the cache caches.
 pub fn publish(process: &Process, started: f64) {
     let main: &Main = process.shared.counters();
     main.uptime.set((clock::real() - started).max(0.0) as u64);

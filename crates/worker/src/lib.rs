@@ -1,8 +1,8 @@
 //! The worker: the process that serves clients and fetches from origins.
 //!
-//! One reactor per core runs sessions (`lacquer-sessions`) and the engine (`lacquer-engine`). The main thread carries out
-//! the manager's requests (`control`). A thread per listening socket accepts connections (`accept`), helper threads expire
-//! objects and test bans (`helpers`). All unsafe code of the crate is in `storages`.
+//! One reactor per core runs sessions (`lacquer-sessions`) and the engine (`lacquer-engine`). The main thread carries
+//! out the manager's requests (`control`). A thread per listening socket accepts connections (`accept`), and helper
+//! threads expire objects and test bans (`helpers`). All unsafe code of the crate is in `storages`.
 #![deny(unsafe_code)]
 
 mod accept;
@@ -10,9 +10,9 @@ mod arrivals;
 mod balancer;
 mod boot;
 mod control;
-mod give_back;
 mod helpers;
 mod locks;
+mod memory_trimmer;
 mod probing;
 mod process;
 mod reactor;
@@ -27,7 +27,7 @@ mod watchdog;
 use std::os::fd::RawFd;
 use std::process::ExitCode;
 
-/// Serves until the manager stops the worker or goes away. `link` is the inherited socket towards it.
+/// Runs the worker until the manager stops it or exits. `link` is the inherited socket that connects to the manager.
 pub fn run(link: RawFd) -> ExitCode {
     match boot::boot(link) {
         Ok((process, link)) => control::serve(&process, link),

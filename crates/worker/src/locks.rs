@@ -1,7 +1,7 @@
-//! Counters under the names of Varnish's locks, for tools that show them.
+//! Counters with the names of Varnish's locks, for tools that display them.
 //!
-//! Lacquer has other locks, so nearly all of these counters stay zero. One that also shows something else is kept up to
-//! date: there is one lock `conn_pool` for each set of idle connections, created and destroyed with it.
+//! Lacquer has other locks, so nearly all of these counters stay zero. Only `conn_pool` is updated: it counts the
+//! sets of idle connections, which in Varnish have one lock each.
 
 use lacquer_net::endpoint;
 use lacquer_shm::vsc::Lck;
@@ -35,7 +35,7 @@ const CLASSES: [&str; 23] = [
 const CONN_POOL: &str = "conn_pool";
 
 pub struct Locks {
-    /// The counters by lock. They are shown for as long as these live.
+    /// The counters by lock. They are visible for as long as this value exists.
     classes: Vec<(&'static str, Segment<Lck>)>,
 }
 

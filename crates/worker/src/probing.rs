@@ -1,6 +1,6 @@
-//! Probing of origins: the tasks that send probes, each on some reactor, and the results.
+//! Probing of origins: the tasks that send probes, each on one of the reactors, and the handling of their results.
 //!
-//! An origin is probed while its VCL is warm. Each warming and cooling begins a new history.
+//! An origin is probed while its VCL is warm. Each warming and cooling resets the history.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use lacquer_sources::clock;
 
 use crate::process::Process;
 
-/// Starts probing, because the origin's VCL gets warm.
+/// Starts probing, because the origin's VCL becomes warm.
 pub fn warm_up(origin: &Arc<Origin>, process: &Arc<Process>) {
     origin.show(true);
     if let Some(prober) = &origin.prober {
@@ -22,7 +22,7 @@ pub fn warm_up(origin: &Arc<Origin>, process: &Arc<Process>) {
     }
 }
 
-/// Stops probing, because the origin's VCL gets cold.
+/// Stops probing, because the origin's VCL becomes cold.
 pub fn cool_down(origin: &Origin, log: &Log) {
     if let Some(prober) = &origin.prober {
         prober.set_task(None);
@@ -32,18 +32,18 @@ pub fn cool_down(origin: &Origin, log: &Log) {
     origin.show(false);
 }
 
-/// Publishes the origin's health to requests, counters and the log.
+/// Publishes the origin's health to waiting requests, counters and the log.
 pub fn report(origin: &Origin, log: &Log) {
     let Some(prober) = &origin.prober else { return };
-    let found = prober.conclude(clock::real());
-    if found.has_changed && found.is_sick {
+    let conclusion = prober.conclude(clock::real());
+    if conclusion.has_changed && conclusion.is_sick {
         origin.wake_all();
     }
     let name = &origin.spec.name;
-    let how = if found.has_changed { "Went" } else { "Still" };
-    let state = if found.is_sick { "sick" } else { "healthy" };
-    log.write_fmt(Tag::Backend_health, Vxid::NONE, format_args!("{name} {how} {state} {}", found.text));
-    origin.count(|c| c.happy.set(found.happy));
+    let how = if conclusion.has_changed { "Went" } else { "Still" };
+    let state = if conclusion.is_sick { "sick" } else { "healthy" };
+    log.write_fmt(Tag::Backend_health, Vxid::NONE, format_args!("{name} {how} {state} {}", conclusion.text));
+    origin.count(|c| c.happy.set(conclusion.happy));
 }
 
 async fn run(origin: Arc<Origin>, process: Arc<Process>) {

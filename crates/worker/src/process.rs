@@ -1,5 +1,5 @@
-//! The worker process as its main thread and its helper threads see it: what the reactors share, and the means to reach
-//! them and shared memory.
+//! The state of the worker process that its main thread and its helper threads use: the state that reactors share,
+//! and access to the reactors and to shared memory.
 
 use std::sync::{Arc, OnceLock};
 
@@ -21,6 +21,6 @@ pub struct Process {
     pub tag_counters: TagCounters,
     /// Set once the manager allows clients to connect.
     pub accepting: OnceLock<()>,
-    /// The watchdog's view of each reactor.
+    /// The state of each reactor that the watchdog reads.
     pub watched: Vec<Arc<Watched>>,
 }

@@ -1,4 +1,4 @@
-//! A handle to all reactors, for tasks that any of them can run.
+//! Handles to all reactors, for tasks that any of them can run.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,11 +18,11 @@ impl Runtimes {
         self.handles.lock().push(handle);
     }
 
-    /// Gives the task to the reactors in turn.
+    /// Spawns a task on the next reactor, by round robin.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> Option<AbortHandle> {
         let handles = self.handles.lock();
-        let turn = self.next.fetch_add(1, Ordering::Relaxed);
-        let handle = handles.get(turn % handles.len().max(1))?;
+        let next = self.next.fetch_add(1, Ordering::Relaxed);
+        let handle = handles.get(next % handles.len().max(1))?;
         Some(handle.spawn(work).abort_handle())
     }
 }

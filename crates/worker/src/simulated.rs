@@ -1,12 +1,12 @@
-//! The engine on the thread of its caller, without manager, listening sockets, helper threads and jail. A simulated world
-//! runs it, and decides what happens when.
+//! The engine on the thread of its caller, without manager, listening sockets, helper threads and jail. A simulated
+//! world runs it, and decides the order of events.
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use lacquer_cli::link::{Request, WorkerConfig};
-use lacquer_engine::turn::Place;
+use lacquer_engine::activity::Work;
 use lacquer_engine::{MAKERS, Services, origin_watch};
 use lacquer_net::memory::Near;
 use lacquer_net::{Listener, Stream};
@@ -21,30 +21,30 @@ pub struct Engine {
     process: Arc<Process>,
     services: Vec<Rc<Services>>,
     listener: Arc<Listener>,
-    /// Its connections begin with a PROXY header.
+    /// The listener whose connections begin with a PROXY header.
     proxied: Arc<Listener>,
     begun: f64,
 }
 
-/// What the engine holds at a moment.
+/// The resources that the engine holds at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
     pub sessions: u64,
     pub requests: u64,
     pub fetches: u64,
-    /// Requests that wait for an object or an origin.
+    /// The requests that wait for an object or an origin.
     pub waiting: u64,
-    /// Connections to origins that are in use.
+    /// The connections to origins that are in use.
     pub origin_slots: u64,
     pub objects: u64,
     pub keys: u64,
-    /// Bytes of all storages.
+    /// The used bytes of all storages.
     pub stored: u64,
 }
 
 impl Engine {
-    /// Starts the engine with as many reactors as the parameter says. `dir` is an empty directory for its shared memory.
-    /// Call it in a task of the runtime that is to run it.
+    /// Starts the engine with the configured number of reactors. `dir` is an empty directory for its shared memory.
+    /// Must be called in a task of the runtime that is to run the engine.
     pub fn start(config: WorkerConfig, dir: OwnedFd, storages: Vec<Stevedore>) -> Result<Engine, String> {
         let process = boot::share(config, boot::open_dir(dir)?, storages)?;
         process.runtimes.add(tokio::runtime::Handle::current());
@@ -58,34 +58,34 @@ impl Engine {
         let (listener, proxied) = (listener("a0", false), listener("a1", true));
         let engine = Engine { process, services, listener, proxied, begun: clock::real() };
         for services in &engine.services {
-            reactor::spawn(services, Place::Sweeping, reactor::keep_sweeping(services.clone()));
-            reactor::spawn(services, Place::Housekeeping, origin_watch::watch(services.clone()));
-            reactor::spawn(services, Place::Housekeeping, reactor::housekeeping(services.clone()));
+            reactor::spawn(services, Work::Sweeping, reactor::keep_sweeping(services.clone()));
+            reactor::spawn(services, Work::Housekeeping, origin_watch::watch(services.clone()));
+            reactor::spawn(services, Work::Housekeeping, reactor::housekeeping(services.clone()));
         }
         Ok(engine)
     }
 
-    /// Serves a client on one of the reactors. The connection of a proxied one begins with a PROXY header.
+    /// Serves a client on one of the reactors. The connection of a proxied client begins with a PROXY header.
     pub fn serve(&self, client: Near, number: usize, is_proxied: bool) {
         let services = &self.services[number % self.services.len()];
         let listener = if is_proxied { &self.proxied } else { &self.listener };
         services.counters().sess_conn.add(1);
         let session = lacquer_sessions::run(services.clone(), Stream::Memory(client), listener.clone());
-        reactor::spawn(services, Place::Connection, session);
+        reactor::spawn(services, Work::Connection, session);
     }
 
-    /// Carries out a request of the manager. Returns the text of the answer, or of the refusal.
+    /// Carries out a request of the manager. Returns the text of the reply; an error if the request was refused.
     pub fn carry_out(&self, request: Request) -> Result<String, String> {
         vcl_life::poll(&self.process);
-        let answer = control::answer(&self.process, request);
-        if answer.status == lacquer_cli::status::OK { Ok(answer.text) } else { Err(answer.text) }
+        let reply = control::serve_request(&self.process, request);
+        if reply.status == lacquer_cli::status::OK { Ok(reply.text) } else { Err(reply.text) }
     }
 
     pub fn set_params(&self, params: Params) {
         self.process.shared.set_params(params);
     }
 
-    /// Does what is due of the work of the helper threads.
+    /// Performs the work of the helper threads that is due.
     pub fn help(&self) {
         helpers::expire_some(&self.process);
         helpers::lurk_once(&self.process, &mut |_pause| {});

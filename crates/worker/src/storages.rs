@@ -8,7 +8,8 @@ use std::sync::Arc;
 use lacquer_cli::link::{StorageConfig, StorageKind};
 use lacquer_storage::{Arena, Kind, Stevedore};
 
-/// Maps the storages that the manager opened. One without a limit reserves so many bytes of addresses.
+/// Maps the storages that the manager has opened. A storage without a limit reserves `reserve` bytes of address
+/// space.
 pub fn inherited(configs: &[StorageConfig], reserve: u64) -> Result<Vec<Stevedore>, String> {
     let map = |(index, config): (usize, &StorageConfig)| {
         let arena = inherit_arena(config.fd, config.size, reserve)
@@ -24,7 +25,8 @@ pub fn inherited(configs: &[StorageConfig], reserve: u64) -> Result<Vec<Stevedor
 
 /// Takes over the file of a storage and maps it.
 fn inherit_arena(fd: RawFd, size: Option<u64>, reserve: u64) -> io::Result<Arc<Arena>> {
-    // SAFETY: the manager keeps the file for the next worker, but neither maps nor writes it. It starts that one
-    // when this process has ended. Here the file is inherited once, and the arena lends its descriptor to nobody.
+    // SAFETY: the manager keeps the file for the next worker, but neither maps nor writes it, and starts the next
+    // worker only after this process has ended. In this process, the file is inherited once, and the arena does not
+    // lend its descriptor.
     unsafe { Arena::from_fd(lacquer_system::inherit(fd), size, reserve) }
 }

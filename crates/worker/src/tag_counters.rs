@@ -1,4 +1,4 @@
-//! Counters of the cache's tags. They are shown once a VCL has imported the module that purges by tags.
+//! The counters of the cache's tags. They are visible once a VCL has imported the VMOD xkey.
 
 use std::sync::OnceLock;
 
@@ -6,7 +6,7 @@ use lacquer_cache::TagStats;
 use lacquer_shm::vsc::Xkey;
 use lacquer_shm::{Segment, VsmDir};
 
-// Bytes of the structures in which Varnish's module keeps a tag, an object with tags, and a pair of both.
+// The sizes in bytes of the structures in which Varnish's VMOD keeps a tag, an object with tags, and a pair of both.
 const TAG_SIZE: u64 = 96;
 const OBJECT_SIZE: u64 = 72;
 const PAIR_SIZE: u64 = 56;
@@ -17,7 +17,7 @@ pub struct TagCounters {
 }
 
 impl TagCounters {
-    /// Without room in shared memory there are no such counters.
+    /// Creates the counters, unless they exist. Without space in shared memory, there are none.
     pub fn show(&self, vsm: &VsmDir) {
         self.shown.get_or_init(|| Segment::create(vsm, "").ok());
     }

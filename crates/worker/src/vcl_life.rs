@@ -1,6 +1,6 @@
-//! The life of VCL programs in the worker: loading, warming and cooling, labels, discarding.
+//! The life cycle of VCL programs in the worker: loading, warming and cooling, labels, discarding.
 //!
-//! All of it runs on the main thread, the end of a discarded program too, so that no reactor waits for it.
+//! All of it runs on the main thread, including the end of a discarded program, so that no reactor waits for it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,28 +20,28 @@ use lacquer_vcl::types::Method;
 use lacquer_vcl_native::LoadedVcl;
 use lacquer_vcl_runtime::{Director, Event, Instance};
 
-use crate::control::Answer;
+use crate::control::Reply;
 use crate::probing;
 use crate::process::Process;
 
-/// Adds a program.
-pub fn load(process: &Arc<Process>, name: &str, program: &[u8], state: VclState, warm: bool) -> Answer {
-    let (loaded, origins, room) = match build(process, name, program) {
+/// Loads a program, runs its `vcl_init`, and adds it to the table.
+pub fn load(process: &Arc<Process>, name: &str, program: &[u8], state: VclState, warm: bool) -> Reply {
+    let (loaded, origins, cluster) = match build(process, name, program) {
         Ok(built) => built,
-        Err(why) => return Answer::refuse(status::PARAM, why),
+        Err(why) => return Reply::error(status::PARAM, why),
     };
     let mut host = InitHost::new(process.shared.clone(), Method::Init);
     if let Err(why) = loaded.init(&mut host) {
         return cancel(&loaded, name, "initialization", &(host.into_failures() + &why));
     }
-    let vcl = Arc::new(Vcl::new(name.to_owned(), loaded, (origins, room), state));
+    let vcl = Arc::new(Vcl::new(name.to_owned(), loaded, (origins, cluster), state));
     vcl.set_temperature(Temperature::Cold);
     if warm && let Err(why) = warm_up(process, &vcl) {
         return cancel(&vcl.loaded, name, "warmup", &why);
     }
     process.shared.vcls().add(vcl);
     publish(process);
-    Answer::ok(format!("Loaded \"{name}\""))
+    Reply::ok(format!("Loaded \"{name}\""))
 }
 
 type Origins = Vec<Arc<Origin>>;
@@ -62,36 +62,36 @@ fn build(
     let mut instance = Instance::new(name, program, lacquer_vmods::all(), params.pcre2_jit_compilation)?;
     let now = clock::real();
     let mut origins: Origins = Vec::new();
-    // The counters of all its backends are in one file.
+    // The counters of all backends of a program are in one file.
     let size = names.len() * Segment::<Vbe>::size().next_multiple_of(8);
-    let room = process.vsm.lock().cluster(size, "vcl").ok();
+    let cluster = process.vsm.lock().cluster(size, "vcl").ok();
     instance.add_backends(|spec| {
         let via = spec.via.and_then(|i| names.get(i as usize));
         let via = via.and_then(|via| origins.iter().find(|o| o.spec.name == *via)).cloned();
-        let around = OriginContext {
+        let context = OriginContext {
             vcl_name: name,
             probe: spec.probe.and_then(|i| probes.get(i as usize)),
             via: via.as_deref(),
             prefer_ipv6: params.prefer_ipv6,
             now,
         };
-        let origin = Arc::new(Origin::new(spec.clone(), &around));
-        origin.publish(&process.vsm.lock(), room.as_ref());
+        let origin = Arc::new(Origin::new(spec.clone(), &context));
+        origin.publish(&process.vsm.lock(), cluster.as_ref());
         probing::report(&origin, process.shared.log());
         origins.push(origin.clone());
         Arc::new(OriginLeaf(origin)) as Arc<dyn Director>
     });
-    Ok((lacquer_vcl_native::compile(instance)?, origins, room))
+    Ok((lacquer_vcl_native::compile(instance)?, origins, cluster))
 }
 
-fn cancel(loaded: &LoadedVcl, name: &str, step: &str, message: &str) -> Answer {
-    // The program is discarded in any case.
+fn cancel(loaded: &LoadedVcl, name: &str, step: &str, message: &str) -> Reply {
+    // The program is discarded whatever the result.
     let _ = loaded.event(Event::Discard);
     let mut text = format!("VCL \"{name}\" Failed {step}");
     if !message.is_empty() {
         let _ = write!(text, "\nMessage:\n\t{message}");
     }
-    Answer::refuse(status::CANT, text)
+    Reply::error(status::CANT, text)
 }
 
 /// Warms a cold program.
@@ -106,38 +106,38 @@ fn warm_up(process: &Arc<Process>, vcl: &Vcl) -> Result<(), String> {
     Ok(())
 }
 
-/// Cools a warm program that nobody runs.
+/// Cools a warm program that no task uses.
 fn cool_down(process: &Process, vcl: &Vcl) {
     vcl.set_temperature(Temperature::Cold);
     vcl.origins.iter().for_each(|origin| probing::cool_down(origin, process.shared.log()));
-    // A module's error is ignored: it does not keep a program warm.
+    // A VMOD's error is ignored: it cannot keep a program warm.
     let _ = vcl.loaded.event(Event::Cold);
 }
 
-fn unknown(name: &str) -> Answer {
-    Answer::refuse(status::PARAM, format!("No VCL named {name} known\n"))
+fn unknown(name: &str) -> Reply {
+    Reply::error(status::PARAM, format!("No VCL named {name} known\n"))
 }
 
-pub fn label(process: &Process, label: &str, target: &str) -> Answer {
+pub fn label(process: &Process, label: &str, target: &str) -> Reply {
     match process.shared.vcls().find(target) {
         Some(entry) => {
             process.shared.vcls().label(label, entry.program().clone());
-            Answer::ok("")
+            Reply::ok("")
         }
         None => unknown(target),
     }
 }
 
-pub fn use_for_new(process: &Process, name: &str) -> Answer {
+pub fn use_for_new(process: &Process, name: &str) -> Reply {
     if process.shared.vcls().find(name).is_none() {
         return unknown(name);
     }
     process.shared.vcls().use_for_new(name);
-    Answer::ok("")
+    Reply::ok("")
 }
 
-/// Sets the state that the user wants, and changes the temperature as far as possible now.
-pub fn set_state(process: &Arc<Process>, name: &str, state: VclState, warm: bool) -> Answer {
+/// Sets the state that the user has requested, and changes the temperature as far as possible now.
+pub fn set_state(process: &Arc<Process>, name: &str, state: VclState, warm: bool) -> Reply {
     let Some(Entry::Program(vcl)) = process.shared.vcls().find(name) else { return unknown(name) };
     let changed = match (warm, vcl.temperature()) {
         (false, Temperature::Cold) | (true, Temperature::Warm) => Ok(()),
@@ -148,7 +148,7 @@ pub fn set_state(process: &Arc<Process>, name: &str, state: VclState, warm: bool
             }
             Ok(())
         }
-        // It has not been told to cool down yet.
+        // Its backends and VMODs were not cooled yet.
         (true, Temperature::Busy) => {
             vcl.set_temperature(Temperature::Warm);
             Ok(())
@@ -159,24 +159,24 @@ pub fn set_state(process: &Arc<Process>, name: &str, state: VclState, warm: bool
     match changed {
         Ok(()) => {
             vcl.set_state(state);
-            Answer::ok("")
+            Reply::ok("")
         }
         Err(why) => {
             let text = format!("Failed <vcl.state {name} {}>\nMessage:\n\t{why}", state.word());
-            Answer::refuse(status::CANT, text)
+            Reply::error(status::CANT, text)
         }
     }
 }
 
-pub fn discard(process: &Arc<Process>, name: &str) -> Answer {
+pub fn discard(process: &Arc<Process>, name: &str) -> Reply {
     if process.shared.vcls().discard(name).is_none() {
         return unknown(name);
     }
     poll(process);
-    Answer::ok("")
+    Reply::ok("")
 }
 
-/// Continues cooling and discarding that waited for tasks to end.
+/// Continues cooling and discarding programs that waited for tasks to end.
 pub fn poll(process: &Arc<Process>) {
     for entry in process.shared.vcls().entries() {
         if let Entry::Program(vcl) = entry
@@ -190,7 +190,7 @@ pub fn poll(process: &Arc<Process>) {
     publish(process);
 }
 
-/// Ends a discarded program that nobody runs any more.
+/// Ends a discarded program that no task uses any more.
 fn finish(process: &Arc<Process>, vcl: &Vcl) {
     if !matches!(vcl.temperature(), Temperature::Cold | Temperature::Init) {
         cool_down(process, vcl);
@@ -212,7 +212,7 @@ pub fn origins(process: &Process) -> Vec<Arc<Origin>> {
     programs(process).flat_map(|vcl| vcl.origins.clone()).collect()
 }
 
-/// Returns the modules that programs import, each with the number of these programs.
+/// Returns the VMODs that programs import, each with the number of these programs.
 pub fn modules_in_use(process: &Process) -> BTreeMap<&'static str, usize> {
     let mut users = BTreeMap::new();
     for vcl in programs(process) {

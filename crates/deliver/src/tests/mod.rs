@@ -1,4 +1,4 @@
-//! Deliveries to a sink that records them, of bodies that are stored or still arrive.
+//! Deliveries to a sink that records them, of bodies that are complete or still being fetched.
 
 mod slow_store;
 
@@ -19,7 +19,7 @@ use lacquer_testing::{Random, rounds};
 
 use crate::*;
 
-/// Records the bytes that a client would have got.
+/// Records the bytes that a client would receive.
 #[derive(Default)]
 struct Recorder {
     bytes: Vec<u8>,
@@ -29,7 +29,7 @@ struct Recorder {
     breaks_after: Option<u32>,
     writes: u32,
     longest: usize,
-    /// The largest number of bytes of a stored body that it takes at a time.
+    /// The largest number of bytes of a stored body that it sends at a time.
     most: u64,
 }
 
@@ -51,7 +51,7 @@ impl Sink for Recorder {
         self.take(piece)
     }
 
-    async fn stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
+    async fn write_stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
         let chunk = match object.read(from, to.min(from + self.most)) {
             Read::Mapped(chunk) => chunk,
             Read::Pending => return Ok(from),
@@ -66,7 +66,7 @@ impl Sink for Recorder {
         Ok(())
     }
 
-    async fn more_than(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
+    async fn wait_for(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
         object.more(at).await;
         Ok(())
     }
@@ -81,7 +81,7 @@ impl Sink for Recorder {
     }
 
     async fn end(&mut self) -> Result<(), SendError> {
-        assert!(!self.ended, "it ends once");
+        assert!(!self.ended, "the response ends once");
         self.ended = true;
         Ok(())
     }
@@ -207,7 +207,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
 fn client(pipeline: BodyPipeline<Recorder>) -> Recorder {
     match pipeline.into_sink() {
         BodySink::Client(recorder) => recorder,
-        BodySink::Include(_) | BodySink::Lent => unreachable!("it goes to the client"),
+        BodySink::Include(_) | BodySink::Lent => unreachable!("the sink is the client"),
     }
 }
 
@@ -220,7 +220,7 @@ fn recorder(most: u64) -> Recorder {
 }
 
 #[test]
-fn any_part_of_a_body_arrives_as_it_is_stored() {
+fn any_part_of_a_body_is_sent_as_it_is_stored() {
     let (world, mut random) = (World::new(), Random(7));
     for _ in 0..rounds(200) {
         let body = random_bytes(&mut random, 0, 200_000);
@@ -236,7 +236,7 @@ fn any_part_of_a_body_arrives_as_it_is_stored() {
 }
 
 #[test]
-fn a_body_is_followed_as_it_arrives_and_its_failure_shows() {
+fn a_body_is_sent_while_it_is_fetched_and_its_failure_is_reported() {
     let (world, mut random) = (World::new(), Random(8));
     for round in 0..rounds(100) {
         let body = random_bytes(&mut random, 1, 300_000);
@@ -260,23 +260,23 @@ fn a_body_is_followed_as_it_arrives_and_its_failure_shows() {
         });
         let () = fetched;
         assert_eq!(matches!(sent, Err(SendError::Source)), fails, "{sent:?}");
-        assert!(sink.bytes == body && sink.flushes > 0, "who waits has what came before");
+        assert!(sink.bytes == body && sink.flushes > 0, "bytes are flushed before each wait");
     }
 }
 
 #[test]
-fn filters_and_parts_give_the_same_bytes_however_they_are_cut() {
+fn the_output_of_filters_and_parts_does_not_depend_on_piece_sizes() {
     let (world, mut random) = (World::new(), Random(9));
     for _ in 0..rounds(60) {
         let half = random_bytes(&mut random, 1, 100_000);
         let body = [&half[..], &half[..]].concat();
         let object = world.complete(&body);
-        // Packed on the way.
+        // Compressed during delivery.
         let mut packing = pipeline(vec![Box::new(Gzip::new(6))], recorder(1000));
         run(send_stored(&mut packing, &object, 0, u64::MAX)).expect("it is complete");
-        run(packing.end()).expect("there is an end");
+        run(packing.end()).expect("the stream can be ended");
         let packed = client(packing).bytes;
-        // Unpacked, and a range of that.
+        // Decompressed, and a range of the result.
         let (low, high) = (random.below(body.len() as u64), body.len() as u64);
         let filters: Vec<Box<dyn Filter>> =
             vec![Box::new(Gunzip::for_delivery()), Box::new(RangeOf::new(low, high))];
@@ -285,7 +285,7 @@ fn filters_and_parts_give_the_same_bytes_however_they_are_cut() {
             Ok(()) | Err(SendError::Enough) => {}
             failed => panic!("{failed:?}"),
         }
-        run(unpacking.end()).expect("there is an end");
+        run(unpacking.end()).expect("the stream can be ended");
         let got = client(unpacking);
         assert!(got.ended && got.bytes == body[low as usize..], "from {low}");
         assert!(got.longest <= STEP_MAX, "{} bytes at a time", got.longest);
@@ -315,28 +315,28 @@ fn a_source_is_sent_with_its_end() {
             [(0, None, "0123456789"), (3, Some(5), "34"), (9, Some(90), "9"), (20, None, "")]
         {
             let mut sink = recorder(4);
-            run(source.send(&mut sink, from, to)).expect("it is there");
+            run(source.send(&mut sink, from, to)).expect("the body is complete");
             assert!(sink.ended && sink.bytes == wanted.as_bytes(), "{from} {to:?}");
         }
     }
     assert!(Source::Bytes(Vec::new()).is_empty());
 }
 
-/// An included body, plain or packed, becomes part of the gzip stream around it.
+/// An included body, plain or gzipped, becomes part of the gzip stream around it.
 #[test]
 fn included_bodies_become_part_of_a_gzip_stream() {
     let world = World::new();
     let (plain, mut packed) = (b"plain ".repeat(1000), Vec::new());
     let mut packing = pipeline(vec![Box::new(Gzip::new(6))], recorder(u64::MAX >> 1));
     run(send_stored(&mut packing, &world.complete(&plain), 0, u64::MAX)).expect("it is complete");
-    run(packing.end()).expect("there is an end");
+    run(packing.end()).expect("the stream can be ended");
     packed.extend(client(packing).bytes);
     for (body, is_packed) in [(&plain, false), (&packed, true)] {
         let object = world.complete(body);
         let mut page = pipeline(Vec::new(), recorder(u64::MAX >> 1));
-        run(page.write(&splice::HEADER)).expect("it takes all");
+        run(page.write(&splice::HEADER)).expect("the sink accepts everything");
         let mut include = Box::new(EsiInclude::new(page, true, Checksum::default(), true));
-        assert!(run(include.fit(Some(&object), is_packed, false)));
+        assert!(run(include.prepare(Some(&object), is_packed, false)));
         let mut inner = BodyPipeline::new(Vec::new(), 1 << 15, BodySink::Include(include));
         run(send_stored(&mut inner, &object, 0, u64::MAX)).expect("it is complete");
         let BodySink::Include(mut include) = inner.into_sink() else { unreachable!() };
@@ -344,7 +344,7 @@ fn included_bodies_become_part_of_a_gzip_stream() {
         assert_eq!(include.take_count(), body.len() as u64);
         let (mut page, sum, sent) = include.into_parts();
         sent.expect("nothing failed");
-        run(page.write(&splice::trailer(sum))).expect("it takes all");
+        run(page.write(&splice::trailer(sum))).expect("the sink accepts everything");
         let stream = client(page).bytes;
         let mut unpacking = pipeline(vec![Box::new(Gunzip::for_delivery())], recorder(u64::MAX >> 1));
         run(unpacking.write(&stream)).expect("it is gzip");
@@ -354,11 +354,11 @@ fn included_bodies_become_part_of_a_gzip_stream() {
 }
 
 #[test]
-fn a_broken_include_and_a_gone_client_are_told() {
+fn a_malformed_include_and_a_gone_client_are_reported() {
     let world = World::new();
     let broken = world.complete(b"\x1f\x8b\x08\0 this is not gzip");
     let mut include = EsiInclude::new(pipeline(Vec::new(), recorder(9)), true, Checksum::default(), true);
-    assert!(!run(include.fit(Some(&broken), true, false)));
+    assert!(!run(include.prepare(Some(&broken), true, false)));
     include.fail();
     assert!(matches!(include.into_parts().2, Err(SendError::Include)));
 
@@ -374,7 +374,7 @@ fn a_broken_include_and_a_gone_client_are_told() {
     }
 }
 
-/// After a failure the bytes before it are sent without an end. A client that is gone gets nothing more.
+/// After a failure, the bytes before it are sent without an end. A client that is gone receives nothing more.
 #[test]
 fn only_a_whole_body_gets_its_end() {
     for (sent, ends, flushes) in [
@@ -387,7 +387,7 @@ fn only_a_whole_body_gets_its_end() {
     ] {
         let is_failure = !ends;
         let mut sink = BodySink::Client(recorder(1));
-        assert_eq!(run(sink.settle(sent)).is_err(), is_failure);
+        assert_eq!(run(sink.end_body(sent)).is_err(), is_failure);
         let BodySink::Client(sink) = sink else { unreachable!() };
         assert_eq!((sink.ended, sink.flushes), (ends, flushes));
     }

@@ -1,5 +1,5 @@
-//! Deliveries from a store whose bodies lie in a file and are read late, in parts, or not at all: clients get what they
-//! would get from memory, or a response without an end.
+//! Deliveries from a store whose bodies are in a file and are read late, in parts, or not at all. Clients receive the
+//! same bytes as from memory, or a response without an end.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -32,7 +32,8 @@ impl SlowWorld {
         &self.world.0
     }
 
-    /// An object that came through a writer and is in the index. The store has not written it yet.
+    /// Returns an object that was written through a writer and is in the index. The store has not written it to the
+    /// file yet.
     fn publish(&self, key: u8, body: &[u8]) -> Arc<Object> {
         let Lookup::Miss { busy, .. } = self.world.lookup(key) else { panic!("the key is new") };
         let (object, writer) = self.world.begin(0);
@@ -40,7 +41,7 @@ impl SlowWorld {
         self.cache().finish(object, write(writer, body))
     }
 
-    /// An object whose body is in the file alone.
+    /// Returns an object whose body is only in the file.
     fn settled(&self, key: u8, body: &[u8]) -> Arc<Object> {
         let object = self.publish(key, body);
         self.store.run();
@@ -54,14 +55,14 @@ impl SlowWorld {
     }
 }
 
-/// Runs to the end, while the store does one thing after each turn.
+/// Runs `work` to completion, while the store performs one operation after each poll.
 async fn beside<T>(store: &SlowStore, work: impl Future<Output = T>) -> T {
     let (mut work, mut idle) = (pin!(work), 0);
     std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
         Poll::Ready(done) => Poll::Ready(done),
         Poll::Pending => {
             idle = if store.step() { 0 } else { idle + 1 };
-            assert!(idle < 1000, "somebody waits for nothing");
+            assert!(idle < 1000, "a reader waits although the store is idle");
             cx.waker().wake_by_ref();
             Poll::Pending
         }
@@ -69,7 +70,7 @@ async fn beside<T>(store: &SlowStore, work: impl Future<Output = T>) -> T {
     .await
 }
 
-/// Sends bytes to a client that takes `most` at a time, and ends the response as a protocol would.
+/// Sends bytes to a client that receives `most` at a time, and ends the response as a protocol would.
 async fn send_range(object: Arc<Object>, from: u64, to: u64, most: u64) -> (Result<(), SendError>, Recorder) {
     let mut through = pipeline(Vec::new(), recorder(most));
     let sent = send_stored(&mut through, &object, from, to).await;
@@ -84,7 +85,7 @@ fn many_readers_of_a_slow_body_get_the_same_bytes_as_from_memory() {
         let slow = SlowWorld::new(32 << 20, seed, if seed % 2 == 0 { SHORT } else { GOOD });
         let memory = World::new();
         let body = random_bytes(&mut random, 1, 1_500_000);
-        // In some worlds the store writes while clients read.
+        // In some worlds, the store writes while clients read.
         let object = if seed % 3 == 0 { slow.publish(1, &body) } else { slow.settled(1, &body) };
         let resident = memory.complete(&body);
         let len = body.len() as u64;
@@ -110,11 +111,11 @@ fn many_readers_of_a_slow_body_get_the_same_bytes_as_from_memory() {
         assert!(slow.used() < 12 << 20, "{} bytes in memory", slow.used());
         slow.cache().kill(&object);
         drop(object);
-        assert_eq!((slow.used(), slow.store.objects()), (0, 0), "all of it is free");
+        assert_eq!((slow.used(), slow.store.objects()), (0, 0), "all storage is freed");
     }
 }
 
-/// Filters, parts and includes do not notice where a body comes from.
+/// Filters, parts and includes do not depend on where a body is stored.
 #[test]
 fn filters_ranges_and_includes_read_slow_bodies() {
     let mut random = Random(22);
@@ -124,7 +125,7 @@ fn filters_ranges_and_includes_read_slow_bodies() {
         let mut packing = pipeline(vec![Box::new(Gzip::new(1))], recorder(1000));
         let plain = slow.settled(1, &body);
         run(beside(&slow.store, send_stored(&mut packing, &plain, 0, u64::MAX))).expect("it is complete");
-        run(packing.end()).expect("there is an end");
+        run(packing.end()).expect("the stream can be ended");
         let packed = slow.settled(2, &client(packing).bytes);
 
         let mut unpacking = pipeline(vec![Box::new(Gunzip::for_delivery())], recorder(1000));
@@ -144,16 +145,16 @@ fn filters_ranges_and_includes_read_slow_bodies() {
 
         slow.cache().stevedores()[0].give_back();
         let mut page = pipeline(Vec::new(), recorder(u64::MAX >> 1));
-        run(page.write(&splice::HEADER)).expect("it takes all");
+        run(page.write(&splice::HEADER)).expect("the sink accepts everything");
         let mut include = Box::new(EsiInclude::new(page, true, Checksum::default(), true));
-        assert!(run(beside(&slow.store, include.fit(Some(&packed), true, false))), "seed {seed}");
+        assert!(run(beside(&slow.store, include.prepare(Some(&packed), true, false))), "seed {seed}");
         let mut inner = BodyPipeline::new(Vec::new(), 1 << 15, BodySink::Include(include));
         run(beside(&slow.store, send_stored(&mut inner, &packed, 0, u64::MAX))).expect("it is complete");
         let BodySink::Include(mut include) = inner.into_sink() else { unreachable!() };
         include.close();
         let (mut page, sum, sent) = include.into_parts();
         sent.expect("nothing failed");
-        run(page.write(&splice::trailer(sum))).expect("it takes all");
+        run(page.write(&splice::trailer(sum))).expect("the sink accepts everything");
         let mut unpacking = pipeline(vec![Box::new(Gunzip::for_delivery())], recorder(u64::MAX >> 1));
         run(unpacking.write(&client(page).bytes)).expect("it is gzip");
         run(unpacking.end()).expect("its checksum is right");
@@ -161,9 +162,9 @@ fn filters_ranges_and_includes_read_slow_bodies() {
     }
 }
 
-/// A client gets right bytes up to the failure, and no end. The object is of no use to others.
+/// A client receives correct bytes up to the failure, and no end. The object is removed for others.
 #[test]
-fn a_failed_read_ends_the_response_early_and_without_an_end() {
+fn a_failed_read_truncates_the_response() {
     let (mut random, mut failed, mut whole) = (Random(23), 0, 0);
     for seed in 0..rounds(100) as u64 {
         let slow = SlowWorld::new(32 << 20, seed, GOOD);
@@ -183,7 +184,7 @@ fn a_failed_read_ends_the_response_early_and_without_an_end() {
         assert!(!got.ended && got.bytes.len() < body.len());
         assert_eq!((object.state(), slow.store.counts().failed), (BodyState::Failed, 1));
         let again = run(send_range(object.clone(), 0, u64::MAX, 40_000));
-        assert!(again.0.is_err() && !again.1.ended, "nobody waits for a body that failed");
+        assert!(again.0.is_err() && !again.1.ended, "a failed body is not waited for");
         slow.cache().fail(&object);
         assert!(matches!(slow.world.lookup(1), Lookup::Miss { .. }));
         drop(object);
@@ -213,23 +214,24 @@ fn a_gzip_stream_fails_with_half_an_include() {
             slow.store.set_faults(GOOD);
             let page = pipeline(Vec::new(), recorder(u64::MAX >> 1));
             let mut include = Box::new(EsiInclude::new(page, true, Checksum::default(), false));
-            assert!(run(beside(&slow.store, include.fit(Some(&object), is_packed, false))));
+            assert!(run(beside(&slow.store, include.prepare(Some(&object), is_packed, false))));
             slow.cache().stevedores()[0].give_back();
             let mut inner = BodyPipeline::new(Vec::new(), 1 << 15, BodySink::Include(include));
             if !fails_at_once {
                 run(beside(&slow.store, send_stored(&mut inner, &object, 0, 100_000))).expect("it is there");
             }
             let BodySink::Include(mut include) = inner.into_sink() else { unreachable!() };
-            include.broken(SendError::Source);
+            include.stop(SendError::Source);
             let (_, _, sent) = include.into_parts();
             assert_eq!(sent.is_err(), expected_failure && !fails_at_once, "{is_packed} {fails_at_once}");
         }
     }
 }
 
-/// The memory of a read belongs to the read: the object may go before the bytes come, and its place may be used again.
+/// The memory of a read belongs to the read: the object may be dropped before the read completes, and its space may
+/// be reused.
 #[test]
-fn an_object_may_go_while_it_is_read() {
+fn an_object_may_be_dropped_while_it_is_read() {
     let mut random = Random(24);
     for seed in 0..rounds(50) as u64 {
         let slow = SlowWorld::new(32 << 20, seed, SHORT);
@@ -247,7 +249,7 @@ fn an_object_may_go_while_it_is_read() {
         }
         slow.cache().kill(&object);
         drop(object);
-        assert_eq!(slow.store.objects(), 0, "its place is free");
+        assert_eq!(slow.store.objects(), 0, "its space is free");
         let other = slow.publish(2, &random_bytes(&mut random, 300_000, 500_000));
         slow.store.run();
         assert!(slow.store.counts().unwanted >= 2, "{:?}", slow.store.counts());
@@ -259,7 +261,7 @@ fn an_object_may_go_while_it_is_read() {
     }
 }
 
-/// Reads end on a thread of their own, as those of a real device may.
+/// Reads complete on a separate thread, as those of a real device may.
 #[test]
 fn readers_are_woken_from_another_thread() {
     let slow = SlowWorld::new(32 << 20, 1, SHORT);
@@ -331,9 +333,9 @@ fn reads_make_room_in_a_full_memory() {
 }
 
 #[test]
-fn what_a_store_has_from_before_is_found_again_and_what_is_spoiled_is_not() {
-    type Spoil = fn(&mut Vec<u8>, &mut Vec<u8>);
-    let cases: [(&str, Spoil, bool); 7] = [
+fn stored_objects_are_recovered_and_damaged_ones_are_refused() {
+    type Damage = fn(&mut Vec<u8>, &mut Vec<u8>);
+    let cases: [(&str, Damage, bool); 7] = [
         ("nothing", |_, _| {}, true),
         ("the version of the descriptor", |about, _| about[0] += 1, false),
         ("the length of the descriptor", |about, _| about.truncate(20), false),
@@ -342,7 +344,7 @@ fn what_a_store_has_from_before_is_found_again_and_what_is_spoiled_is_not() {
         ("the length of Vary", |_, head| head[8..12].fill(0xff), false),
         ("all of the head", |_, head| head.clear(), false),
     ];
-    for (what, spoil, is_found) in cases {
+    for (what, damage, is_found) in cases {
         let body = Random(27).bytes(400_000);
         let before = SlowWorld::new(8 << 20, 3, SHORT);
         let _large = before.settled(1, &body);
@@ -351,7 +353,7 @@ fn what_a_store_has_from_before_is_found_again_and_what_is_spoiled_is_not() {
         before.cache().kill(&gone);
         drop(gone);
         let _unwritten = before.publish(4, &body);
-        let store = before.store.restart(spoil).expect("the file is open");
+        let store = before.store.restart(damage).expect("the file is open");
         drop(before);
         let world = World::over(stevedore(8 << 20, &store));
         let recovery = world.0.recover().expect("the file can be read");
@@ -359,7 +361,7 @@ fn what_a_store_has_from_before_is_found_again_and_what_is_spoiled_is_not() {
         for key in [3, 4] {
             assert!(
                 matches!(world.lookup(key), Lookup::Miss { .. }),
-                "what was dropped or not written is gone"
+                "dropped and unwritten objects are not recovered"
             );
         }
         let Lookup::Hit(object) = world.lookup(1) else {
@@ -367,7 +369,7 @@ fn what_a_store_has_from_before_is_found_again_and_what_is_spoiled_is_not() {
             assert_eq!(
                 (store.objects(), world.0.stevedores()[0].used_space()),
                 (0, 0),
-                "what is refused is freed"
+                "refused objects are freed"
             );
             continue;
         };

@@ -1,7 +1,7 @@
 //! A budget that refills by time.
 
-/// Allows `limit` events at once and as many again in each period. Holds no limit itself, because the parameters may
-/// change while it exists.
+/// Allows `limit` events at once and as many again in each period. Does not contain the limit, because the parameters
+/// may change while it exists.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     spent: f64,
@@ -14,13 +14,13 @@ impl Budget {
         Budget { spent: 0.0, at: now }
     }
 
-    /// Returns how many events count against the budget now.
+    /// Returns the number of events that count against the budget at `now`.
     pub fn spent(&self, limit: f64, period: f64, now: f64) -> f64 {
         let refill = limit * (now - self.at).max(0.0) / period.max(0.001);
         (self.spent - refill).max(0.0)
     }
 
-    /// Charges one event; returns false, and charges nothing, if the budget is exhausted.
+    /// Charges one event. Returns false, and charges nothing, if the budget is exhausted.
     pub fn charge(&mut self, limit: f64, period: f64, now: f64) -> bool {
         let spent = self.spent(limit, period, now);
         let allowed = spent + 1.0 <= limit;

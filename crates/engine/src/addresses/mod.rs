@@ -1,8 +1,8 @@
-//! Counts what each client address does at a time: connections, requests at work, rapid resets.
+//! Counts of each client address: open connections, active requests, rapid resets.
 //!
-//! The table is used only where a limit is on: a session whose limits are off takes no lock and has no entry. An entry
-//! exists for as long as a session refers to it, and after that until its budget of resets has refilled; of such idle
-//! entries there are at most 65,536 (`SHARDS * SHARD_MAX`). Entries in use are bounded by the connections there are.
+//! The table is used only if a limit is set: a session without limits takes no lock and has no entry. An entry exists
+//! for as long as a session refers to it, and after that until its budget of resets has refilled. There are at most
+//! 65,536 such idle entries (`SHARDS * SHARD_MAX`). Entries in use are bounded by the number of connections.
 
 mod budget;
 mod usage;
@@ -15,22 +15,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use budget::Budget;
 use parking_lot::Mutex;
-pub use usage::{AddressUsage, RequestAtWork};
+pub use usage::{ActiveRequest, AddressUsage};
 
 const SHARDS: usize = 64;
-/// Idle entries of one shard.
+/// The largest number of entries of one shard before idle ones are removed.
 const SHARD_MAX: usize = 1024;
 /// The largest number of idle entries in the table. Each takes about 100 bytes.
 #[cfg(test)]
 const IDLE_MAX: usize = SHARDS * SHARD_MAX;
 
-/// Names one client: an IPv4 address, or an IPv6 network.
+/// Identifies one client: an IPv4 address, or an IPv6 network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientKey(IpAddr);
 
 impl ClientKey {
-    /// Returns the key of an address; of an IPv6 address `prefix` bits count. None for the address that stands for
-    /// a client without one, on a UNIX socket.
+    /// Returns the key of an address, using `prefix` bits of an IPv6 address. Returns `None` for the unspecified
+    /// address, which stands for a client on a UNIX socket.
     pub fn of(ip: IpAddr, prefix: u32) -> Option<ClientKey> {
         if ip.is_unspecified() {
             return None;
@@ -60,7 +60,7 @@ struct Client {
     resets: Mutex<Budget>,
 }
 
-/// A limit on events in a period of seconds, as the parameters give it.
+/// A limit on events in a period of seconds, from the parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
     pub limit: f64,
@@ -88,7 +88,7 @@ impl Default for AddressTable {
     }
 }
 
-/// Returns whether only the table refers to this entry. The result holds while the shard is locked.
+/// Returns whether only the table refers to this entry. The result is valid while the shard is locked.
 fn is_idle(client: &Arc<Client>) -> bool {
     Arc::strong_count(client) == 1
 }
@@ -98,7 +98,7 @@ impl AddressTable {
         &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
     }
 
-    /// Returns the client's entry; creates it if there is none.
+    /// Returns the client's entry, creating it if there is none.
     fn enter(&self, key: ClientKey, rate: Rate, now: f64) -> Arc<Client> {
         let mut shard = self.shard(key).lock();
         if let Some(client) = shard.get(&key) {
@@ -117,7 +117,7 @@ impl AddressTable {
         client
     }
 
-    /// Gives an entry back. Its last user removes it, unless its budget is not full.
+    /// Releases an entry. The last user removes it, unless its budget is not full.
     fn leave(&self, client: Arc<Client>, rate: Rate, now: f64) {
         let mut shard = self.shard(client.key).lock();
         let key = client.key;
@@ -133,8 +133,8 @@ impl AddressTable {
     }
 }
 
-/// Removes idle entries whose budget is full again, or else the idle one that has spent the least, so that flooding
-/// the table with addresses does not clear the record of the worst.
+/// Removes idle entries whose budget is full again. If there are none, removes the idle entry that has spent the
+/// least, so that flooding the table with addresses does not clear the record of the worst.
 fn make_room(shard: &mut Shard, rate: Rate, now: f64) {
     let before = shard.len();
     shard.retain(|_, client| !is_idle(client) || client.spent(rate, now) > 0.0);
@@ -149,7 +149,7 @@ fn make_room(shard: &mut Shard, rate: Rate, now: f64) {
     }
 }
 
-/// Adds one unless there are `limit` already; 0 is no limit.
+/// Adds one, unless there are `limit` already; 0 sets no limit.
 fn add_within(count: &AtomicU32, limit: u32) -> bool {
     let add = |n: u32| (limit == 0 || n < limit).then(|| n.saturating_add(1));
     count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_clients_are_networks() {
+    fn ipv6_clients_are_identified_by_their_network() {
         assert_eq!(key("2001:db8:0:1::1"), key("2001:db8:0:1:ffff::9"));
         assert_ne!(key("2001:db8:0:1::1"), key("2001:db8:0:2::1"));
         assert_ne!(key("192.0.2.1"), key("192.0.2.2"));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_goes_with_its_last_user() {
+    fn the_last_user_removes_an_entry() {
         let table = AddressTable::default();
         let one = table.enter(key("192.0.2.1"), RATE, 0.0);
         let two = table.enter(key("192.0.2.1"), RATE, 0.0);

@@ -1,4 +1,4 @@
-//! One session's part of its address's limits.
+//! A session's use of the limits of its client address.
 
 use std::cell::{Cell, OnceCell};
 use std::net::IpAddr;
@@ -10,25 +10,25 @@ use lacquer_sources::clock;
 
 use super::{AddressTable, Client, ClientKey, Rate, add_within};
 
-/// A session's entry in the table, created when a limit first needs it and given back with the session.
+/// A session's entry in the table, created when a limit first needs it and released with the session.
 #[derive(Default)]
 pub struct AddressUsage {
     entry: OnceCell<Option<Entry>>,
-    /// The session is one of its address's connections.
+    /// The session is counted as one of its address's connections.
     counts: Cell<bool>,
 }
 
 struct Entry {
     table: Arc<AddressTable>,
     client: Arc<Client>,
-    /// The rate of resets when the entry was made.
+    /// The rate of resets when the entry was created.
     rate: Rate,
 }
 
-/// One of its address's requests at work, counted for as long as it exists.
-pub struct RequestAtWork(Arc<Client>);
+/// An active request of an address, counted for as long as this value exists.
+pub struct ActiveRequest(Arc<Client>);
 
-impl Drop for RequestAtWork {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.0.requests.fetch_sub(1, Ordering::Relaxed);
     }
@@ -53,7 +53,7 @@ impl AddressUsage {
         params.client_max_connections > 0 || params.client_max_requests > 0
     }
 
-    /// Counts the connection; returns false if its address has as many as it may.
+    /// Counts the connection. Returns false if its address has reached `client_max_connections`.
     pub fn connect(&self, table: &Arc<AddressTable>, ip: IpAddr, params: &Params) -> bool {
         if !Self::is_counting(params) || self.counts.get() {
             return true;
@@ -64,13 +64,13 @@ impl AddressUsage {
         counted
     }
 
-    /// Counts a request of an address whose requests are limited. Fails if it has as many at work as it may.
+    /// Counts a request, if requests are limited. Fails if its address has reached `client_max_requests`.
     pub fn begin_request(
         &self,
         table: &Arc<AddressTable>,
         ip: IpAddr,
         params: &Params,
-    ) -> Result<Option<RequestAtWork>, ()> {
+    ) -> Result<Option<ActiveRequest>, ()> {
         if params.client_max_requests == 0 {
             return Ok(None);
         }
@@ -78,10 +78,10 @@ impl AddressUsage {
         if !add_within(&client.requests, params.client_max_requests) {
             return Err(());
         }
-        Ok(Some(RequestAtWork(client.clone())))
+        Ok(Some(ActiveRequest(client.clone())))
     }
 
-    /// Charges a rapid reset to the address; returns false if its budget is exhausted.
+    /// Charges a rapid reset to the address. Returns false if its budget is exhausted.
     pub fn charge_reset(&self, table: &Arc<AddressTable>, ip: IpAddr, params: &Params) -> bool {
         let rate = reset_rate(params);
         if rate.limit <= 0.0 {
@@ -96,12 +96,12 @@ impl AddressUsage {
         entry.map_or(0, |entry| which(&entry.client).load(Ordering::Relaxed))
     }
 
-    /// Returns the connections of the address; 0 where they are not counted.
+    /// Returns the number of connections of the address; 0 if they are not counted.
     pub fn connections(&self) -> u32 {
         self.count(|client| &client.connections)
     }
 
-    /// Returns the requests at work of the address; 0 where they are not counted.
+    /// Returns the number of active requests of the address; 0 if they are not counted.
     pub fn requests(&self) -> u32 {
         self.count(|client| &client.requests)
     }
@@ -121,7 +121,7 @@ impl Drop for AddressUsage {
 mod tests {
     use super::*;
 
-    const HOME: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 
     fn params(set: impl FnOnce(&mut Params)) -> Params {
         let mut params = Params::default();
@@ -133,8 +133,8 @@ mod tests {
     fn nothing_is_counted_without_limits() {
         let table = Arc::new(AddressTable::default());
         let usage = AddressUsage::default();
-        assert!(usage.connect(&table, HOME, &Params::default()));
-        assert!(matches!(usage.begin_request(&table, HOME, &Params::default()), Ok(None)));
+        assert!(usage.connect(&table, CLIENT, &Params::default()));
+        assert!(matches!(usage.begin_request(&table, CLIENT, &Params::default()), Ok(None)));
         assert_eq!((usage.connections(), table.len()), (0, 0));
     }
 
@@ -143,23 +143,23 @@ mod tests {
         let table = Arc::new(AddressTable::default());
         let params = params(|p| (p.client_max_connections, p.client_max_requests) = (2, 1));
         let sessions: Vec<_> = (0..3).map(|_| AddressUsage::default()).collect();
-        let admitted: Vec<_> = sessions.iter().map(|usage| usage.connect(&table, HOME, &params)).collect();
+        let admitted: Vec<_> = sessions.iter().map(|usage| usage.connect(&table, CLIENT, &params)).collect();
         assert_eq!(admitted, [true, true, false]);
-        let first = sessions[0].begin_request(&table, HOME, &params);
+        let first = sessions[0].begin_request(&table, CLIENT, &params);
         assert!(matches!(first, Ok(Some(_))));
-        assert!(sessions[1].begin_request(&table, HOME, &params).is_err());
+        assert!(sessions[1].begin_request(&table, CLIENT, &params).is_err());
         assert_eq!((sessions[1].connections(), sessions[1].requests()), (2, 1));
         drop(first);
-        assert!(sessions[1].begin_request(&table, HOME, &params).is_ok());
+        assert!(sessions[1].begin_request(&table, CLIENT, &params).is_ok());
         drop(sessions);
         assert_eq!(table.len(), 0);
     }
 
     #[test]
-    fn resets_are_charged_to_the_address_over_all_its_sessions() {
+    fn resets_of_all_sessions_are_charged_to_the_address() {
         let table = Arc::new(AddressTable::default());
         let params = params(|p| p.h2_rapid_reset_address_limit = 25);
-        let charged = |_| AddressUsage::default().charge_reset(&table, HOME, &params);
+        let charged = |_| AddressUsage::default().charge_reset(&table, CLIENT, &params);
         assert_eq!((0..100).map(charged).filter(|&charged| charged).count(), 25);
         let elsewhere = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
         assert!(AddressUsage::default().charge_reset(&table, elsewhere, &params));

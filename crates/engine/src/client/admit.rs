@@ -1,4 +1,4 @@
-//! Admits a request to wait if the cache cannot answer it at once; see [`crate::admission`].
+//! Admission of requests that cannot be served from the cache at once; see [`crate::admission`].
 
 use std::pin::pin;
 
@@ -12,14 +12,15 @@ use super::{Req, Step, presence};
 use crate::admission::Bound;
 use crate::client_transport::ClientTransport;
 
-/// Gets a permit to wait for the request. If there is none, returns the step that ends the request.
+/// Acquires the permit to wait for an origin, another request's fetch, or a body. Without a permit, returns the step
+/// that ends the request.
 pub async fn admit(req: &mut Req) -> Result<(), Step> {
     if req.client.permit.is_some() {
         return Ok(());
     }
     let shared = req.task.services.shared();
     let bound = shared.bound(&req.task.params);
-    if shared.admission().is_pressed(bound) && Box::pin(presence::is_gone(req)).await {
+    if shared.admission().is_under_pressure(bound) && Box::pin(presence::is_gone(req)).await {
         return Err(presence::abandon(req));
     }
     let shared = req.task.services.shared();
@@ -39,19 +40,20 @@ async fn queue(req: &mut Req, bound: Bound) -> Result<(), Step> {
     let shared = req.task.services.shared().clone();
     let Some(place) = shared.admission().queue(bound) else { return Err(refuse(req, bound)) };
     req.task.services.counters().sess_queued.add(1);
-    let patience = clock::seconds(clock::limit(bound.patience()));
-    let turn = tokio::time::timeout(patience, shared.admission().turn(bound, &place));
+    let max_wait = clock::seconds(clock::limit(bound.max_wait()));
+    let permit = tokio::time::timeout(max_wait, shared.admission().wait(bound, &place));
     let treatment = HalfClosed::of_waiting(req.inclusion.level > 0, true, true);
-    let Some(turn) = presence::while_waiting(&req.client.tx, &req.task.params, treatment, pin!(turn)).await
+    let Some(permit) =
+        presence::while_waiting(&req.client.tx, &req.task.params, treatment, pin!(permit)).await
     else {
         return Err(presence::abandon(req));
     };
     drop(place);
-    req.client.permit = turn.ok();
+    req.client.permit = permit.ok();
     if req.client.permit.is_some() { Ok(()) } else { Err(refuse(req, bound)) }
 }
 
-/// Refuses a request because too many wait already.
+/// Ends a request that gets no permit: with 503, or, under the thread limits of Varnish, by dropping it.
 #[cold]
 fn refuse(req: &mut Req, bound: Bound) -> Step {
     req.log_error("Too many requests wait for an origin or a body");
@@ -72,6 +74,6 @@ fn refuse(req: &mut Req, bound: Bound) -> Step {
     {
         stream.reset(Error::Stream(Reason::RefusedStream));
     }
-    req.task.log.put(Tag::Debug, b"Dropped, as the parameters for threads say");
+    req.task.log.put(Tag::Debug, b"Dropped by the limits of the thread parameters");
     Step::Done
 }

@@ -1,5 +1,5 @@
-//! Request bodies that the request itself reads: to keep them (`std.cache_req_body()`), or to discard them.
-//! In all other cases the fetch forwards the body.
+//! Request bodies that the request itself reads, either to keep them (`std.cache_req_body()`) or to discard them. All
+//! other request bodies are forwarded by the fetch.
 
 use lacquer_http::{BodyStatus, SessClose, header_table as h};
 use lacquer_shm::Tag;
@@ -11,7 +11,7 @@ use crate::req_body::{BodyError, Keep};
 use crate::req_filters::BodyFilters;
 use crate::task::{Logged, REQ};
 
-/// Reads the whole body and keeps it. Returns its length, or a negative number on failure.
+/// Reads the whole body into storage. Returns its length, or a negative number on failure.
 pub async fn cache(req: &mut Req, limit: u64) -> i64 {
     if req.task.run.method != Method::Recv {
         req.task.log.put(Tag::VCL_Error, b"req.request.body can only be cached in vcl_recv{}");
@@ -50,7 +50,7 @@ pub async fn cache(req: &mut Req, limit: u64) -> i64 {
         Err(fault) => req.log_body_fault(fault),
     }
     req.account_body();
-    if !matches!(read, Err(BodyError::NoPlace(_))) {
+    if !matches!(read, Err(BodyError::NoStorage(_))) {
         req.task.stamp("ReqBody");
     }
     let Ok(length) = read else { return -1 };
@@ -60,15 +60,16 @@ pub async fn cache(req: &mut Req, limit: u64) -> i64 {
     length as i64
 }
 
-/// Opens VCL's filters for a body that is kept. Returns false if a name is unknown.
+/// Opens the filters of `req.filters` for a body that is kept. Returns false if a filter name is unknown.
 fn open_filters(req: &mut Req) -> bool {
     if !req.request.filters.is_some() {
         return true;
     }
     match req.open_body_filters() {
         Ok(filters) => {
-            filters.show(&mut req.req_headers());
-            // A rollback does not restore the body as it came.
+            filters.apply_to_head(&mut req.req_headers());
+            // A rollback restores the head but not the unfiltered body, so the original head must match the filtered
+            // body.
             filters.change_framing(&mut req.request.original, &mut req.task.ws);
             req.request.body.filters = Some(Box::new(filters));
             true
@@ -91,12 +92,12 @@ fn announce_length(req: &mut Req, length: u64) {
         headers.unset(h::TRANSFER_ENCODING);
         headers.add(h::CONTENT_LENGTH, length);
     }
-    // A rollback frees the workspace behind this mark, and `http0` now has a line there.
+    // A rollback frees the workspace behind this mark, and `original` now has a line there.
     req.request.snapshot = req.task.ws.mark();
 }
 
 impl Req {
-    /// Reads the rest of the request's body, unless the connection is closed anyway.
+    /// Reads and discards the rest of the request's body, unless the connection closes anyway.
     pub async fn ignore_body(&mut self) {
         if self.client.close.is_some() {
             return;
@@ -117,8 +118,8 @@ impl Req {
         }
     }
 
-    /// Prepares reading of the body: asks the client to send it. Returns the number of the storage that it
-    /// passes through.
+    /// Prepares for reading the body: asks the client to send it, if it waits for that. Returns the number of the
+    /// storage that the body passes through.
     pub async fn begin_reading(&mut self) -> u32 {
         let chosen = std::mem::take(&mut self.request.storage).checked_sub(1);
         let place = chosen.unwrap_or_else(|| self.task.services.stevedores().transient());
@@ -145,7 +146,7 @@ impl Req {
         }
     }
 
-    /// Sends 100 (Continue) to a client that waits for it, because its body is about to be read.
+    /// Sends 100 (Continue) to a client that waits for it. Called just before the body is read.
     async fn send_late_100(&mut self) {
         if self.request.expects.is_waiting {
             self.request.expects.is_waiting = false;
@@ -153,7 +154,8 @@ impl Req {
         }
     }
 
-    /// Opens VCL's filters for a body that is about to be read. The error names the filter that cannot be made.
+    /// Opens the filters of `req.filters` for a body that is about to be read. The error names the filter that cannot
+    /// be created.
     fn open_body_filters(&mut self) -> Result<BodyFilters, String> {
         let list = self.task.ws.get(self.request.filters).to_vec();
         self.task.log.put(Tag::Filters, &list);
@@ -161,7 +163,8 @@ impl Req {
         BodyFilters::open(&list, encoding, &self.task.params, self.task.services.counters())
     }
 
-    /// Opens filters for a body that a fetch will read. A fault in them shows when the fetch reads.
+    /// Opens the filters for a body that a fetch will read. A filter that cannot be opened fails when the fetch reads
+    /// the body.
     pub fn filter_body_for_fetch(&mut self) {
         if self.request.filters.is_some() && self.request.body.is_available() {
             let filters = self.open_body_filters().unwrap_or_else(BodyFilters::failing);
@@ -169,7 +172,7 @@ impl Req {
         }
     }
 
-    /// Accounts for the bytes of the body that were read, and logs the filters that they went through.
+    /// Adds the body bytes that were read to the request's account, and logs the filters that they passed through.
     fn account_body(&mut self) {
         if let Some(filters) = self.request.body.filters.take() {
             filters.log(&mut self.task);

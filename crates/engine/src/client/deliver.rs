@@ -1,4 +1,4 @@
-//! Makes this client's response of the stored one, and runs `vcl_deliver`.
+//! Builds the client's response from the stored object, and runs `vcl_deliver`.
 
 use lacquer_cache::{BodyState, ObjRef, flag};
 use lacquer_deliver::Source;
@@ -14,11 +14,11 @@ use lacquer_vcl::types::{Action, Method};
 use super::admit::admit;
 use super::{Req, Step};
 
-/// Fills the response from the object. Returns false if the workspace is too small for it.
+/// Fills in the response from the object. Returns false if the workspace is too small.
 pub(super) fn set_up(req: &mut Req, object: &ObjRef) -> bool {
     req.response.http.clear();
     if pack::unpack(object.head(), &mut req.task.ws, &mut req.response.http).is_err() {
-        log_crowded(req, object);
+        log_too_many_headers(req, object);
         return false;
     }
     req.response.http.put(&req.task.ws, Slot::Proto, fixed::HTTP_11);
@@ -41,7 +41,7 @@ pub(super) fn set_up(req: &mut Req, object: &ObjRef) -> bool {
 }
 
 #[cold]
-fn log_crowded(req: &mut Req, object: &ObjRef) {
+fn log_too_many_headers(req: &mut Req, object: &ObjRef) {
     if let Some(head) = pack::PackedHead::new(object.head()).filter(|_| !req.task.ws.overflowed()) {
         let (count, room) = (head.count() + FIRST_HEADER, req.task.params.http_max_hdr);
         req.log_error(&format!("Too many headers to Decode object ({count} vs. {room})"));
@@ -50,7 +50,7 @@ fn log_crowded(req: &mut Req, object: &ObjRef) {
 
 const TWO_NUMBERS: usize = 2 * text::MAX + 1;
 
-/// Formats a number, or two with a blank between them.
+/// Formats one number, or two separated by a space.
 fn numbers(first: u64, second: Option<u64>, out: &mut [u8; TWO_NUMBERS]) -> &[u8] {
     let mut end = text::decimal_at(first, 0, out);
     if let Some(second) = second
@@ -109,7 +109,7 @@ pub async fn deliver(req: &mut Req, object: ObjRef) -> Step {
     Step::Transmit(Source::Object(object))
 }
 
-/// Returns whether the client's conditions make the body unnecessary.
+/// Returns whether the client's conditions allow a 304 response.
 fn not_modified(req: &Req, object: &ObjRef) -> bool {
     let ws = &req.task.ws;
     conditional::not_modified(&req.request.http, ws, &req.response.http, ws, req.request.received, || {
@@ -117,19 +117,19 @@ fn not_modified(req: &Req, object: &ObjRef) -> bool {
     })
 }
 
-/// Ends the connection if the request's body is broken.
-pub fn blame_body(req: &mut Req) {
+/// Closes the connection after this response if the request body was malformed or incomplete.
+pub fn close_after_bad_body(req: &mut Req) {
     req.client.close =
         persistence::after_body(req.client.close, req.request.body.status() == BodyStatus::Error);
 }
 
-/// Decides whether the connection is kept after the response, and writes that into the response.
+/// Decides whether the connection stays open after the response, and sets the `Connection` header accordingly.
 pub fn settle_connection(req: &mut Req) {
-    blame_body(req);
+    close_after_bad_body(req);
     let ws = &req.task.ws;
-    let says_close = req.response.http.value_is(ws, h::CONNECTION, b"close");
+    let has_close = req.response.http.value_is(ws, h::CONNECTION, b"close");
     let (close, announcement) =
-        persistence::announce(req.client.close, says_close, || req.response.http.has(ws, h::CONNECTION));
+        persistence::announce(req.client.close, has_close, || req.response.http.has(ws, h::CONNECTION));
     req.client.close = close;
     match announcement {
         Announcement::Unchanged => {}
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stand_in_one_line() {
+    fn numbers_are_separated_by_a_space() {
         let shown = |a, b| String::from_utf8_lossy(numbers(a, b, &mut [0; TWO_NUMBERS])).into_owned();
         assert_eq!(shown(32770, None), "32770");
         assert_eq!(shown(32770, Some(3)), "32770 3");

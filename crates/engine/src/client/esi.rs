@@ -1,5 +1,5 @@
-//! Delivers ESI: the parts of a stored body, and between them the responses to included requests, which run
-//! through the same steps as the client's request.
+//! ESI delivery: sends the parts of a stored body and, between them, the responses to included requests. Included
+//! requests run through the same steps as the client's request.
 
 use std::rc::Rc;
 
@@ -15,20 +15,20 @@ use lacquer_sources::clock;
 
 use super::top::Top;
 use super::{Req, Start};
-use crate::exit::Exit;
+use crate::client_sink::ClientSink;
 use crate::task::{Logged, REQ};
 use crate::transaction_buffers::TransactionBuffers;
 use crate::transaction_slot::TransactionSlot;
 
-/// The number of includes without a pause. Hits take some 10 µs each.
+/// The number of includes after which other tasks of the reactor run. A hit takes about 10 µs.
 const INCLUDES_AT_ONCE: u32 = 16;
 
-/// Delivers a stored body by its ESI program.
+/// Delivers a stored body as directed by its ESI program.
 pub async fn play(
     req: &mut Req,
     object: &ObjRef,
-    pipeline: BodyPipeline<Exit>,
-) -> (BodyPipeline<Exit>, Result<(), SendError>) {
+    pipeline: BodyPipeline<ClientSink>,
+) -> (BodyPipeline<ClientSink>, Result<(), SendError>) {
     let Some(program) = crate::object_attributes::esi_program(object) else {
         return (pipeline, Err(SendError::Source));
     };
@@ -41,9 +41,9 @@ pub async fn play(
 
 struct Play<'o> {
     object: &'o Object,
-    pipeline: BodyPipeline<Exit>,
+    pipeline: BodyPipeline<ClientSink>,
     gzip: bool,
-    /// The checksum of the bytes that the gzip stream unpacks to.
+    /// The checksum of the uncompressed bytes sent so far.
     sum: Checksum,
     /// The position up to which the stored body was delivered.
     at: u64,
@@ -66,7 +66,7 @@ impl Play<'_> {
                 Order::Skip { length } => self.at += length,
                 Order::Include { base, url, host, or_fail } => {
                     self.include(req, [base, url], host, or_fail).await?;
-                    self.breathe(req).await?;
+                    self.yield_if_due(req).await?;
                 }
             }
         }
@@ -78,9 +78,9 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// Lets other tasks run now and then between includes, which may all be hits without a byte for the client. Fails
-    /// if the client is gone or its time is over.
-    async fn breathe(&mut self, req: &Req) -> Result<(), SendError> {
+    /// Yields to other tasks once every [`INCLUDES_AT_ONCE`] includes, because all includes may be hits that never
+    /// wait for the client. Fails if the client is gone or its send timeout has expired.
+    async fn yield_if_due(&mut self, req: &Req) -> Result<(), SendError> {
         let Some(top) = &req.inclusion.top else { return Ok(()) };
         if !top.count_include().is_multiple_of(INCLUDES_AT_ONCE) {
             return Ok(());
@@ -116,13 +116,13 @@ fn top_of(req: &Req) -> Top {
     Top::new(&req.request.http, &req.task.ws, req.task.params.http_max_hdr as usize)
 }
 
-/// Runs an included request, whose response goes into the include.
+/// Runs an included request. Its response is written into `include`.
 async fn run(
     req: &mut Req,
     url: [&[u8]; 2],
     host: &[u8],
-    include: Box<EsiInclude<Exit>>,
-) -> Option<Box<EsiInclude<Exit>>> {
+    include: Box<EsiInclude<ClientSink>>,
+) -> Option<Box<EsiInclude<ClientSink>>> {
     let services = req.task.services.clone();
     services.counters().esi_req.add(1);
     let level = req.inclusion.level + 1;
@@ -163,14 +163,14 @@ async fn run(
     if child.client.is_reset
         && let Some(include) = &mut include
     {
-        include.broken(SendError::disconnected());
+        include.stop(SendError::disconnected());
     }
-    slot.give(&services);
+    slot.recycle(&services);
     include
 }
 
-/// Makes an included request: the including one as it came in, with another URL and without headers that make
-/// no sense for a part.
+/// Builds an included request: a copy of the including request as it was received, with another URL and without the
+/// headers that do not apply to an include (conditions, ranges, body framing).
 fn make_request(memory: &mut TransactionBuffers, req: &Req, url: [&[u8]; 2], host: &[u8], gzip: bool) {
     let TransactionBuffers { ws, log, request: http, .. } = memory;
     if http.copy_from(ws, &req.request.original, &req.task.ws, Filter::NOTHING).is_err() {
@@ -206,7 +206,7 @@ fn make_request(memory: &mut TransactionBuffers, req: &Req, url: [&[u8]; 2], hos
 }
 
 impl Req {
-    /// Sends the bytes before an include, so that the client gets them before the include is there.
+    /// Sends the bytes that precede an include, so that the client receives them while the include is being fetched.
     pub async fn flush_enclosing(&mut self) {
         if let Some(include) = &mut self.inclusion.into {
             // If the client is gone, the next write fails.

@@ -1,4 +1,5 @@
-//! What a fetch takes from the request that starts it, and gives back.
+//! The part of a request's interface that fetches use: a fetch takes its inputs from the request, and returns the
+//! body.
 
 use std::sync::Arc;
 
@@ -12,23 +13,24 @@ use crate::client_transport::ClientTransport;
 use crate::req_body::ReqBody;
 use crate::req_filters::BodyFilters;
 
-/// What a fetch takes along. Texts are not among it, because they lie in the request's workspace.
-pub struct ForFetch {
+/// The values that a fetch takes from its request. They contain no texts, because those are in the request's
+/// workspace.
+pub struct FetchInputs {
     pub digest: [u8; 32],
     pub backend: BackendId,
     pub is_hitpass: bool,
     pub is_hitmiss: bool,
-    /// The body, if the client still sends it.
+    /// The body, if the client has yet to send it.
     pub body: Option<ReqBody>,
     pub cached_body: Option<Arc<Object>>,
     pub permit: Option<Permit>,
 }
 
 impl Req {
-    /// Gives a fetch what it takes along.
-    pub(crate) fn give_to_fetch(&mut self) -> ForFetch {
+    /// Moves the values that a fetch needs out of the request.
+    pub(crate) fn take_fetch_inputs(&mut self) -> FetchInputs {
         let body = &mut self.request.body;
-        ForFetch {
+        FetchInputs {
             digest: self.key.digest,
             backend: self.request.backend_hint,
             is_hitpass: self.found.is_hitpass,
@@ -39,19 +41,19 @@ impl Req {
         }
     }
 
-    /// Takes the body back that a fetch does not need any more.
+    /// Takes back the body from a fetch that no longer needs it.
     pub(crate) fn take_body_back(&mut self, body: ReqBody) {
         self.request.body.give_back(body);
         if self.request.body.was_read()
             && let Some(filters) = self.request.body.filters.take()
         {
-            filters.show(&mut self.req_headers());
+            filters.apply_to_head(&mut self.req_headers());
             self.request.body.filters = Some(filters);
         }
         self.log_reading();
     }
 
-    /// Sets the permit that the next fetch takes along.
+    /// Sets the permit that the next fetch takes from the request.
     pub(crate) fn set_permit(&mut self, permit: Permit) {
         self.client.permit = Some(permit);
     }
@@ -66,7 +68,7 @@ impl Req {
         self.request.body.filters.as_deref()
     }
 
-    /// Returns the identity that VCL gave the client, if it did.
+    /// Returns `client.identity`, if VCL has set it.
     pub(crate) fn identity(&self) -> Option<&[u8]> {
         self.task.ws.get_opt(self.request.identity)
     }

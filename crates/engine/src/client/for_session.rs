@@ -1,5 +1,5 @@
-//! What the session does with a request before and after the steps: it reads the head, hands the receiving side of the
-//! connection over and takes it back, and ends the transaction.
+//! The part of a request's interface that sessions use before and after the steps: receiving the head, lending the
+//! receiving side of the connection and taking it back, and ending the transaction.
 
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ use crate::req_body::ReqBody;
 use crate::services::Services;
 
 impl Req {
-    /// Begins the request's records in the log. Its first byte came at this time.
+    /// Begins the request's log records. `first` is the time of its first byte.
     #[inline]
     pub fn begin(&mut self, first: f64) {
         let (vxid, session) = (self.task.services.vxid(), Vxid::client(self.task.sess.vxid));
@@ -26,7 +26,7 @@ impl Req {
         log.put_timestamp("Start", first, first, first);
     }
 
-    /// Logs that the head is complete at this time.
+    /// Records the time when the head was complete.
     #[inline]
     pub fn head_complete(&mut self, now: f64) {
         self.request.received = now;
@@ -34,26 +34,28 @@ impl Req {
         self.task.timestamp("Req", now);
     }
 
-    /// Sets the request's body, and logs the VCL that is going to run.
+    /// Sets the request's body, and logs the VCL that will run.
     #[inline]
     pub fn accept(&mut self, body: ReqBody) {
         self.request.body = body;
         self.task.log.put(Tag::VCL_use, self.task.vcl.name.as_bytes());
     }
 
-    /// Counts the request for as long as it exists. Returns false, with the reason in the log, if its address has as many
-    /// at work as it may.
+    /// Counts the request against its client address for as long as it exists. Returns false, with the reason in the
+    /// log, if `client_max_requests` is reached.
     #[inline]
     pub fn is_within_address_limit(&mut self) -> bool {
-        self.task.params.client_max_requests == 0 || self.client.at_work.is_some() || self.count_for_address()
+        self.task.params.client_max_requests == 0
+            || self.client.active_request.is_some()
+            || self.count_for_address()
     }
 
     fn count_for_address(&mut self) -> bool {
         let task = &mut self.task;
         let (table, ip) = (task.services.addresses(), task.sess.ends.client.addr.ip());
         match task.sess.address.begin_request(table, ip, &task.params) {
-            Ok(at_work) => {
-                self.client.at_work = at_work;
+            Ok(active_request) => {
+                self.client.active_request = active_request;
                 true
             }
             Err(()) => {
@@ -65,7 +67,7 @@ impl Req {
         }
     }
 
-    /// Lets the request be answered by a stream of HTTP/2 after all. It has no body.
+    /// Moves the request to an HTTP/2 stream, which receives the response (upgrade by h2c). The request has no body.
     pub fn move_to_stream(&mut self, stream: Rc<h2::Stream>) {
         self.client.tx = ClientTransport::Stream(stream);
         self.request.body = ReqBody::none();
@@ -86,7 +88,7 @@ impl Req {
         self.task.vxid()
     }
 
-    /// Returns the time of its first byte.
+    /// Returns the time of the first byte.
     #[inline]
     pub fn first_byte(&self) -> f64 {
         self.task.times.first
@@ -103,19 +105,19 @@ impl Req {
         self.task.log.put(tag, text);
     }
 
-    /// Accounts for bytes of the head.
+    /// Adds bytes of the head to the request's account.
     #[inline]
     pub fn charge_head(&mut self, bytes: u64) {
         self.client.account.req_header += bytes;
     }
 
-    /// Gives the request the receiving side of the connection, which it may have to read from.
+    /// Lends the receiving side of the connection to the request, which may read a body from it.
     #[inline]
     pub fn lend_rx(&mut self, rx: Option<Rx>) {
         self.request.body.rx = rx;
     }
 
-    /// Takes the receiving side back. A fetch that still reads the body keeps it.
+    /// Takes back the receiving side. Returns `None` while a fetch still reads the body from it.
     #[inline]
     pub fn take_rx(&mut self) -> Option<Rx> {
         self.request.body.rx.take()
@@ -126,19 +128,19 @@ impl Req {
         self.request.body.status() != BodyStatus::None
     }
 
-    /// Returns whether no bytes of the body remain to be read.
+    /// Returns whether no bytes of the body are left on the connection.
     #[inline]
     pub fn is_body_settled(&self) -> bool {
         self.request.body.is_settled()
     }
 
-    /// Returns the reason for which the connection ends with this request, if it does.
+    /// Returns the reason why the connection closes after this request, if it does.
     #[inline]
     pub fn close_reason(&self) -> Option<SessClose> {
         self.client.close
     }
 
-    /// Ends the transaction, whatever its result.
+    /// Ends the transaction: logs its account and writes its log records.
     #[inline]
     pub fn end(&mut self) {
         self.client.account.req_body += self.request.body.take_counted().1;
@@ -149,7 +151,7 @@ impl Req {
         }
     }
 
-    /// Returns the time of its last timestamp.
+    /// Returns the time of the last timestamp.
     #[inline]
     pub fn last_event(&self) -> f64 {
         self.task.times.last

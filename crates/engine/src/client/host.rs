@@ -1,4 +1,4 @@
-//! The host of VCL for a client's request: everything that VCL can read and change of it.
+//! The VCL host of a client's request: the operations by which VCL reads and changes it.
 
 use std::net::SocketAddr;
 
@@ -24,7 +24,8 @@ use crate::vars::{headers, keep, misplaced, object, session, storage};
 use crate::vcl_table::VclRef;
 
 impl Req {
-    /// `bereq` of vcl_pipe: its texts live in the request's workspace, its records in its own log.
+    /// Returns `bereq` of `vcl_pipe`. Its texts are in the request's workspace, and its log records in a log of its
+    /// own.
     pub fn pipe_headers(&mut self) -> Option<Logged<'_>> {
         let pipe = self.pipe.as_mut()?;
         Some(Logged { message: &mut pipe.bereq, ws: &mut self.task.ws, log: &mut pipe.log, tags: BEREQ })
@@ -106,7 +107,7 @@ impl Host for Req {
         Ok(())
     }
 
-    /// Does nothing where it is illegal; the step after `vcl_recv` logs the fault.
+    /// Does nothing where `return (vcl(label))` is illegal; the step after `vcl_recv` logs the error.
     fn return_vcl(&mut self, label: &str) -> HostResult<()> {
         if request::switch_vcl(self.request.restarts, self.programs.label.is_some()).is_err() {
             return Ok(());
@@ -134,7 +135,7 @@ impl Host for Req {
         Ok(())
     }
 
-    /// Restores the request as it came. A response that is being made is made again.
+    /// Restores the request as it was received. In `vcl_deliver` and `vcl_synth`, also rebuilds the response.
     fn rollback(&mut self, http: HttpId) -> HostResult<()> {
         if self.task.run.method == Method::Pipe {
             return Err("Cannot rollback in vcl_pipe {}".to_owned());
@@ -173,14 +174,14 @@ impl Host for Req {
         Ok(())
     }
 
-    /// Leaves UNIX sockets alone, which have no such setting.
+    /// Does nothing on UNIX sockets, which have no such setting.
     fn set_ip_tos(&mut self, tos: i64) -> HostResult<()> {
         if self.task.sess.listener.path.is_some() {
             return Ok(());
         }
         let fd = self.client.tx.as_fd();
         let socket = socket2::SockRef::from(&fd);
-        // A failure means that the client is gone, which is noticed elsewhere.
+        // A failure means that the client is gone, which later reads and writes detect.
         let _ = if self.task.sess.ends.local.addr.is_ipv4() {
             socket.set_tos_v4(tos as u32)
         } else {

@@ -1,4 +1,4 @@
-//! Looks the request up in the cache, and runs `vcl_hit` and `vcl_purge`.
+//! The lookup in the cache, with `vcl_hit` and `vcl_purge`.
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
@@ -15,7 +15,7 @@ use super::admit::admit;
 use super::parts::LookupRules;
 use super::{Req, Step, presence};
 use crate::fetch::{self, Mode, Outcome};
-use crate::slices::{OnShift, Slice};
+use crate::slices::{LongWorkLease, Slice};
 
 impl LookupRules {
     fn limits(&self) -> Limits {
@@ -27,13 +27,13 @@ pub async fn lookup(req: &mut Req) -> Step {
     let mut resumed = None;
     let mut waited = false;
     let mut predicted = Vec::new();
-    let mut on_shift = OnShift::default();
+    let mut lease = LongWorkLease::default();
     let found = loop {
-        match look(req, resumed.take(), &mut predicted, &on_shift) {
-            Lookup::Unfinished(turn) => {
-                resumed = turn;
+        match lookup_once(req, resumed.take(), &mut predicted, &lease) {
+            Lookup::Unfinished(next) => {
+                resumed = next;
                 let services = req.task.services.clone();
-                Box::pin(on_shift.next(services.long_work())).await;
+                Box::pin(lease.next(services.long_work())).await;
             }
             Lookup::Wait(wait) => {
                 waited = true;
@@ -82,12 +82,13 @@ pub async fn lookup(req: &mut Req) -> Step {
     }
 }
 
-/// Waits for another request's fetch, if the request is admitted and its client stays.
+/// Waits for another request's fetch. Returns the step that ends the request if it is not admitted or its client
+/// leaves.
 async fn wait_for_other(req: &mut Req, wait: Wait) -> Result<Resumed, Step> {
     admit(req).await?;
     let shared = req.task.services.shared();
-    let is_pressed = shared.admission().is_pressed(shared.bound(&req.task.params));
-    let treatment = HalfClosed::of_waiting(req.inclusion.level > 0, false, is_pressed);
+    let is_under_pressure = shared.admission().is_under_pressure(shared.bound(&req.task.params));
+    let treatment = HalfClosed::of_waiting(req.inclusion.level > 0, false, is_under_pressure);
     let resumed = presence::while_waiting(&req.client.tx, &req.task.params, treatment, pin!(wait)).await;
     resumed.ok_or_else(|| presence::abandon(req))
 }
@@ -97,9 +98,15 @@ fn log_marker(req: &mut Req, tag: Tag, marker: &Object) {
     req.task.log.put_fmt(tag, format_args!("{} {ttl:.6}", marker.vxid()));
 }
 
-/// Looks into the index once. `predicted` receives the headers by which the result will probably vary, taken from the
-/// variants that exist. Requests that differ in them need not wait for this one.
-fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>, on_shift: &OnShift) -> Lookup {
+/// Performs one pass of the lookup. If it is not a hit, `predicted` receives the headers by which the response is
+/// likely to vary, taken from the existing variants. Requests that differ in these headers need not wait for this
+/// one.
+fn lookup_once(
+    req: &mut Req,
+    resumed: Option<Resumed>,
+    predicted: &mut Vec<u8>,
+    lease: &LongWorkLease,
+) -> Lookup {
     let services = req.task.services.clone();
     let (http, ws) = (&req.request.http, &req.task.ws);
     let params = &req.task.params;
@@ -124,7 +131,7 @@ fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>, on_shi
             matches
         },
         ban: &crate::ban_subjects::RequestSubject { http, ws },
-        pause: &|| slice.is_over() || !on_shift.may_work(services.long_work()),
+        pause: &|| slice.is_over() || !lease.may_work(services.long_work()),
         banned: &|vxid| log.borrow_mut().put_fmt(Tag::ExpBan, format_args!("{vxid} banned lookup")),
         mismatches: Cell::new(0),
     };
@@ -141,7 +148,7 @@ fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>, on_shi
     found
 }
 
-/// Logs `Hit`: the object, its lifetime, and the progress of its fetch if that still goes on.
+/// Logs `Hit`: the object, its lifetime, and the progress of its fetch if that is not finished.
 fn log_hit(req: &mut Req, object: &Object) {
     let ttl = object.fresh_until(req.request.rules.limits()) - req.request.received;
     let timers = object.timers();
@@ -196,7 +203,7 @@ pub async fn purge(req: &mut Req) -> Step {
     }
 }
 
-/// Starts a fetch for this request and waits until there is something to deliver.
+/// Starts a fetch for this request, and waits until there is an object to deliver or the fetch fails.
 pub async fn fetch_and_deliver(req: &mut Req, mode: Mode) -> Step {
     if let Err(step) = admit(req).await {
         return step;

@@ -1,4 +1,4 @@
-//! Runs `vcl_miss` and `vcl_pass`, and fetches from the origin.
+//! The steps for misses and passes: `vcl_miss`, `vcl_pass`, and the fetch from the origin.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub async fn miss(req: &mut Req, busy: Busy, stale: Option<Arc<Object>>) -> Step
             req.task.services.counters().cache_miss.add(1);
             fetch_and_deliver(req, Mode::Fetch { busy, stale }).await
         }
-        // A request that waited for the right to fetch gets it now.
+        // A request that waits for this object may fetch it now.
         other => {
             busy.release();
             match other {

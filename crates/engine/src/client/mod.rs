@@ -1,8 +1,8 @@
-//! A client's request on its way through VCL: the steps of the flow chart and the loop that joins them.
+//! A client's request: the steps of VCL's flow chart, and the loop that runs them.
 //!
-//! Each step is a function that takes the request, and values that only this step may hold, and returns the
-//! next step. `Step` carries results: a hit cannot be delivered without an object, and a miss cannot go on
-//! without the right to fetch.
+//! Each step is a function that takes the request and the values that only this step may have, and returns the next
+//! step. A `Step` carries the result of the step before it: a hit cannot be delivered without an object, and a miss
+//! cannot continue without the right to fetch.
 
 mod admit;
 mod body;
@@ -19,8 +19,8 @@ mod partial;
 mod parts;
 mod pipe;
 mod pipe_request;
+mod pipeline;
 mod plan;
-mod pour;
 mod presence;
 mod recv;
 mod req;
@@ -40,11 +40,11 @@ pub use req::{Req, Start};
 use step::Step;
 
 use crate::client_transport::ClientTransport;
-use crate::faults::apart;
+use crate::faults::boxed_cold;
 
 impl Req {
-    /// Runs the flow chart from the beginning to the end of the response. Steps that a hit does not take are
-    /// boxed: their size would be that of every connection.
+    /// Runs the flow chart until the response has been sent. Steps that a hit does not take are boxed, because their
+    /// size would otherwise be part of every connection's task.
     pub async fn run(&mut self) {
         let mut step = recv::transport(self).await;
         loop {
@@ -95,14 +95,14 @@ impl Req {
         Step::Recv
     }
 
-    /// Sends a response that has no body and did not come from VCL. Returns false if the client is gone.
+    /// Sends a response that has no body and does not come from VCL. Returns false if the client is gone.
     pub async fn minimal_response(&mut self, status: u16) -> bool {
         if self.inclusion.into.is_some() {
             return true;
         }
         match self.client.tx.clone() {
             ClientTransport::Socket(tx) => on_socket::minimal(self, &tx, status).await,
-            ClientTransport::Stream(stream) => apart(|| on_stream::minimal(self, &stream, status)).await,
+            ClientTransport::Stream(stream) => boxed_cold(|| on_stream::minimal(self, &stream, status)).await,
         }
     }
 }

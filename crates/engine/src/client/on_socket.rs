@@ -1,4 +1,4 @@
-//! Sends the response to a client of HTTP/1: head and body in as few writes as the kernel allows.
+//! Sends a response to an HTTP/1 client: the head and the body in as few writes as possible.
 
 use std::io::ErrorKind;
 use std::rc::Rc;
@@ -13,9 +13,9 @@ use lacquer_shm::Tag;
 
 use super::Req;
 use super::deliver::settle_connection;
+use super::pipeline::send_through_pipeline;
 use super::plan::Plan;
-use super::pour::pour_out;
-use crate::exit::Exit;
+use crate::client_sink::ClientSink;
 use crate::sender::{BodyFrame, Limits, Sender, write_message};
 
 pub(super) async fn send(req: &mut Req, tx: Rc<ClientSocket>, source: &Source, plan: Plan, send_body: bool) {
@@ -50,9 +50,10 @@ pub(super) async fn send(req: &mut Req, tx: Rc<ClientSocket>, source: &Source, p
     let mut sender = Sender::new(tx, head, frame, limits);
     let result = if !send_body {
         sender.flush().await
-    } else if plan.is_poured() {
-        let (exit, sent) = Box::pin(pour_out(req, source, plan, Exit::Http1(sender))).await;
-        let Some(Exit::Http1(back)) = exit else { return };
+    } else if plan.needs_pipeline() {
+        let (sink, sent) =
+            Box::pin(send_through_pipeline(req, source, plan, ClientSink::Http1(sender))).await;
+        let Some(ClientSink::Http1(back)) = sink else { return };
         sender = back;
         sent
     } else {
@@ -68,10 +69,10 @@ pub(super) async fn send(req: &mut Req, tx: Rc<ClientSocket>, source: &Source, p
     }
     req.client.out = sender.into_head();
     let short = send_body && wanted.is_some_and(|n| sent < n);
-    settle_failure(req, result, short, head_len);
+    record_send_result(req, result, short, head_len);
 }
 
-fn settle_failure(req: &mut Req, result: Result<(), SendError>, short: bool, head_len: usize) {
+fn record_send_result(req: &mut Req, result: Result<(), SendError>, short: bool, head_len: usize) {
     let sent = match result {
         Ok(()) | Err(SendError::Enough) => Sent::Whole,
         Err(SendError::Source) => Sent::SourceFailed,
@@ -101,7 +102,7 @@ async fn internal_error(req: &mut Req, tx: &ClientSocket, why: &str) {
     req.client.close = Some(SessClose::TxEof);
 }
 
-/// Sends a response that has no body and did not come from VCL. Returns false if the client is gone.
+/// Sends a response that has no body and does not come from VCL. Returns false if the client is gone.
 pub(super) async fn minimal(req: &mut Req, tx: &ClientSocket, status: u16) -> bool {
     req.log_minimal("HTTP/1.1", status);
     let text = format!("HTTP/1.1 {status:03} {}\r\n\r\n", lacquer_http::reason_of(status));

@@ -1,4 +1,4 @@
-//! Sends the response to a stream of an HTTP/2 connection: the head as a header block, the body in frames.
+//! Sends a response to an HTTP/2 stream: the head as a header block, the body in DATA frames.
 
 use std::rc::Rc;
 
@@ -9,9 +9,9 @@ use lacquer_shm::Tag;
 use lacquer_sources::clock::{self, Instant};
 
 use super::Req;
+use super::pipeline::send_through_pipeline;
 use super::plan::Plan;
-use super::pour::pour_out;
-use crate::exit::Exit;
+use crate::client_sink::ClientSink;
 use crate::h2::{SendLimits, Stream, StreamSender};
 
 pub(super) async fn send(
@@ -44,7 +44,8 @@ pub(super) async fn send(
     req.client.out = block;
 }
 
-/// Writes the header block. Returns false if there was room only for an error of our own.
+/// Writes the header block. Returns false if the workspace was too small and the block is an error response without a
+/// body.
 fn write_head(req: &mut Req, block: &mut Vec<u8>) -> bool {
     if req.task.log.is_masked(Tag::Debug) {
         response::write(block, &req.response.http, &req.task.ws, None);
@@ -53,7 +54,8 @@ fn write_head(req: &mut Req, block: &mut Vec<u8>) -> bool {
         let mut debug = |text: String| log.put(Tag::Debug, text.as_bytes());
         response::write(block, &req.response.http, &req.task.ws, Some(&mut debug));
     }
-    // The block takes no room in the workspace. In Varnish it does, and a size chosen for Varnish means the same here.
+    // The block is not in the workspace, but Varnish's is. The check gives a configured workspace size the same
+    // effect as in Varnish.
     if req.task.ws.free_space() < block.len() {
         req.task.ws.set_overflowed();
     }
@@ -73,7 +75,7 @@ fn write_head(req: &mut Req, block: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Sends a header block, and with `end` the end of the stream.
+/// Sends a header block. With `end`, it also ends the stream.
 async fn send_head(stream: &Stream, block: &[u8], end: bool, limits: SendLimits) -> Result<(), ()> {
     let conn = &stream.conn;
     conn.room(stream.id, limits).await?;
@@ -81,7 +83,7 @@ async fn send_head(stream: &Stream, block: &[u8], end: bool, limits: SendLimits)
         return Err(());
     }
     if end {
-        stream.discount();
+        stream.uncount_open();
     }
     let max = conn.max_frame();
     conn.queue(|out| {
@@ -93,9 +95,10 @@ async fn send_head(stream: &Stream, block: &[u8], end: bool, limits: SendLimits)
 async fn send_all(req: &mut Req, stream: Rc<Stream>, source: &Source, plan: Plan, limits: SendLimits) {
     let wanted = plan.length.filter(|_| plan.ranged);
     let mut sender = StreamSender::new(stream.clone(), limits);
-    let result = if plan.is_poured() {
-        let (exit, sent) = Box::pin(pour_out(req, source, plan, Exit::Http2(sender))).await;
-        let Some(Exit::Http2(back)) = exit else { return };
+    let result = if plan.needs_pipeline() {
+        let (sink, sent) =
+            Box::pin(send_through_pipeline(req, source, plan, ClientSink::Http2(sender))).await;
+        let Some(ClientSink::Http2(back)) = sink else { return };
         sender = back;
         sent
     } else {
@@ -121,7 +124,7 @@ async fn send_all(req: &mut Req, stream: Rc<Stream>, source: &Source, plan: Plan
     }
 }
 
-/// Sends a response that has no body and did not come from VCL. Returns false if the stream is gone.
+/// Sends a response that has no body and does not come from VCL. Returns false if the stream is gone.
 pub(super) async fn minimal(req: &mut Req, stream: &Stream, status: u16) -> bool {
     req.log_minimal("HTTP/2.0", status);
     let mut block = Vec::new();

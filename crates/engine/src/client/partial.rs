@@ -1,4 +1,4 @@
-//! Responses to requests with `Range`: chooses the part or parts of the body.
+//! Responses to range requests: selects the part or parts of the body to send.
 
 use lacquer_cache::Object;
 use lacquer_deliver::Source;
@@ -13,7 +13,7 @@ use lacquer_sources::random;
 use super::Req;
 use super::plan::Plan;
 
-/// Applies the request's `Range` to the plan and the response. Never inlined, because few requests have one.
+/// Applies the request's `Range` to the plan and the response. Not inlined, because few requests have a `Range`.
 #[inline(never)]
 pub(super) fn set_range(req: &mut Req, source: &Source, plan: &mut Plan) {
     let several = several(req, source, plan);

@@ -1,4 +1,4 @@
-//! The parts of a client's request. Only the steps of this folder see their fields.
+//! The parts of a client's request. Most of their fields are visible only to the steps in this folder.
 
 use std::rc::Rc;
 
@@ -11,18 +11,18 @@ use sha2::Sha256;
 
 use super::top::Top;
 use crate::account::Account;
-use crate::addresses::RequestAtWork;
+use crate::addresses::ActiveRequest;
 use crate::admission::Permit;
+use crate::client_sink::ClientSink;
 use crate::client_transport::ClientTransport;
-use crate::exit::Exit;
 use crate::req_body::ReqBody;
 use crate::vcl_table::VclRef;
 
-/// The request and VCL's settings of it.
+/// The request, and the settings that VCL made for it.
 pub struct Request {
     /// The request as VCL sees and changes it.
     pub(super) http: Message,
-    /// The request as it came in, for restarts.
+    /// The request as it was received, for restarts and rollbacks.
     pub(super) original: Message,
     pub(super) body: ReqBody,
     /// The time when its head was complete.
@@ -30,24 +30,25 @@ pub struct Request {
     pub(super) restarts: u32,
     pub(super) expects: Expects,
     pub(super) identity: Text,
-    /// The filters of its body.
+    /// The value of `req.filters`.
     pub(super) filters: Text,
     pub(super) rules: LookupRules,
     pub(super) backend_hint: BackendId,
     pub(super) storage: u32,
-    /// The workspace before VCL changed the request.
+    /// The state of the workspace before VCL changed the request.
     pub(super) snapshot: Mark,
 }
 
-/// The client waits for 100 (Continue) before it sends the body.
+/// The state of `Expect: 100-continue`.
 #[derive(Default)]
 pub struct Expects {
+    /// The client waits for 100 (Continue) before it sends the body.
     pub(super) is_waiting: bool,
-    /// VCL wants it sent only when the body is read.
+    /// VCL has postponed the 100 response until the body is read.
     pub(super) is_late: bool,
 }
 
-/// Settings of VCL about the objects that a look-up may find. Times are in seconds; a negative one sets no limit.
+/// VCL's settings for the lookup. Times are in seconds; a negative time sets no limit.
 pub struct LookupRules {
     pub(super) ttl: f64,
     pub(super) grace: f64,
@@ -70,37 +71,37 @@ impl Default for LookupRules {
     }
 }
 
-/// The response and VCL's settings of it.
+/// The response, and the settings that VCL made for it.
 pub struct Response {
     pub(super) http: Message,
     /// The time when `vcl_deliver` or `vcl_synth` was entered.
     pub(super) entered: f64,
-    /// The filters of its body, if VCL chose them.
+    /// The value of `resp.filters`, if VCL has set it.
     pub(super) filters: Text,
     pub(super) can_esi: bool,
     pub(super) is_streaming: bool,
-    /// Status and reason for `vcl_synth`.
+    /// The status and reason for `vcl_synth`.
     pub(crate) status: u16,
     pub(crate) reason: Text,
-    /// The body that VCL makes in `vcl_synth`.
+    /// The body that VCL sets in `vcl_synth`.
     pub(crate) body: Vec<u8>,
 }
 
-/// The client, and what its connection has to know of the request.
+/// The client, and the request's effects on its connection.
 pub struct Client {
     pub(super) tx: ClientTransport,
     /// A buffer for assembling output.
     pub(super) out: Vec<u8>,
     pub(super) account: Account,
-    /// The reason for which the connection ends with this request, if it does.
+    /// The reason why the connection closes after this request, if it does.
     pub(super) close: Option<SessClose>,
     pub(super) is_piped: bool,
     /// The client has reset the stream, and VCL was interrupted.
     pub(super) is_reset: bool,
-    /// The permit to wait, while the request has it. A fetch takes it along.
+    /// The permit to wait, if the request has acquired one. A fetch takes it over.
     pub(super) permit: Option<Permit>,
-    /// Counts this request while requests of an address are limited.
-    pub(super) at_work: Option<RequestAtWork>,
+    /// Counts this request against its client address, if `client_max_requests` is set.
+    pub(super) active_request: Option<ActiveRequest>,
 }
 
 /// The key under which the request is looked up.
@@ -111,33 +112,33 @@ pub struct Key {
     pub(super) hasher: Option<Sha256>,
 }
 
-/// What the look-up found.
+/// The result of the lookup.
 #[derive(Default)]
 pub struct Found {
-    /// The object under the running subroutine, for `obj.*`.
+    /// The object that `obj.*` refers to in the running subroutine.
     pub(super) object: Option<ObjRef>,
     pub(super) is_hit: bool,
     pub(super) is_hitmiss: bool,
     pub(super) is_hitpass: bool,
 }
 
-/// The place of the request among those that include each other.
+/// The position of the request in a tree of ESI includes.
 #[derive(Default)]
 pub struct Inclusion {
-    /// 0 is the client's own request.
+    /// The depth of the include; 0 for the client's own request.
     pub(super) level: u32,
-    /// The destination of an included response.
-    pub(super) into: Option<Box<EsiInclude<Exit>>>,
-    /// The client's own request, for those that it includes.
+    /// The include that receives the response; `None` for the client's own request.
+    pub(super) into: Option<Box<EsiInclude<ClientSink>>>,
+    /// The client's own request, as its included requests see it.
     pub(super) top: Option<Rc<Top>>,
     pub(super) top_privates: PrivateMap,
 }
 
-/// The VCL programs of a request that `return (vcl(label))` gave to another.
+/// The VCL programs of a request that `return (vcl(label))` passed to another program.
 #[derive(Default)]
 pub struct Programs {
     pub(super) next: Option<Rc<VclRef>>,
-    /// The program before, which included requests begin with.
+    /// The program that the request started with. Included requests start with it too.
     pub(super) first: Option<Rc<VclRef>>,
     pub(super) label: Option<String>,
 }

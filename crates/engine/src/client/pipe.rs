@@ -1,4 +1,4 @@
-//! Runs `vcl_pipe`, then carries bytes between the client and the origin without looking at them.
+//! Runs `vcl_pipe`, then copies bytes between the client and the origin without interpreting them.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::client_transport::ClientTransport;
 use crate::fetch::{OriginConnection, PipeCall, log_close};
 use crate::task::{BEREQ, Logged};
 
-/// Bytes of a piped exchange, for `PipeAcct`.
+/// The byte counts of a pipe, for `PipeAcct`.
 #[derive(Default)]
 struct Account {
     bereq: u64,
@@ -77,22 +77,22 @@ fn make_bereq(req: &mut Req) {
     }));
 }
 
-/// Takes a place among the piped connections; it is given back when this is dropped.
-struct Place(std::sync::Arc<crate::shared::Shared>);
+/// A slot among the piped connections (`pipe_sess_max`). Dropping it frees the slot.
+struct PipeSlot(std::sync::Arc<crate::shared::Shared>);
 
-impl Place {
-    fn take(req: &Req) -> Option<Place> {
+impl PipeSlot {
+    fn take(req: &Req) -> Option<PipeSlot> {
         let shared = req.task.services.shared().clone();
         let limit = u64::from(req.task.params.pipe_sess_max);
         if limit > 0 && shared.counters().n_pipe.get() >= limit {
             return None;
         }
         shared.counters().n_pipe.add(1);
-        Some(Place(shared))
+        Some(PipeSlot(shared))
     }
 }
 
-impl Drop for Place {
+impl Drop for PipeSlot {
     fn drop(&mut self) {
         self.0.counters().n_pipe.sub(1);
     }
@@ -100,11 +100,11 @@ impl Drop for Place {
 
 async fn start(req: &mut Req) -> Step {
     if matches!(&req.client.tx, ClientTransport::Socket(tx) if tx.is_ahead()) {
-        // The origin's first bytes would follow those of a response of ours.
+        // The client would receive the origin's bytes after the beginning of another response.
         req.log_error("Not piped: a response had begun before the restart");
         return Step::VclFail;
     }
-    let Some(_place) = Place::take(req) else {
+    let Some(_slot) = PipeSlot::take(req) else {
         req.task.services.counters().pipe_limited.add(1);
         return Step::VclFail;
     };
@@ -112,9 +112,9 @@ async fn start(req: &mut Req) -> Step {
         req.request.body.set_status(BodyStatus::None);
     }
     let mut account = Account::default();
-    let reason = converse(req, &mut account).await;
+    let reason = connect_and_carry(req, &mut account).await;
     req.client.close = Some(reason);
-    // Without an origin the request counts like any other.
+    // If no origin was contacted, the request is counted like any other.
     if req.client.is_piped {
         charge(req, &account);
     }
@@ -131,8 +131,8 @@ fn charge(req: &mut Req, account: &Account) {
     c.s_pipe_out.add(account.from_origin);
 }
 
-/// Opens a connection to the origin and carries bytes until one side ends.
-async fn converse(req: &mut Req, account: &mut Account) -> SessClose {
+/// Opens a connection to the origin, and copies bytes until both sides have ended.
+async fn connect_and_carry(req: &mut Req, account: &mut Account) -> SessClose {
     let Some(mut pipe) = req.pipe.take() else { return SessClose::TxError };
     let vcl = req.task.vcl.clone();
     let backend = pipe.backend;
@@ -192,7 +192,7 @@ async fn send_head(
     sent
 }
 
-/// Copies bytes both ways until both directions have ended, or no byte moves for too long.
+/// Copies bytes in both directions until both have ended, or until `pipe_timeout` or the task deadline expires.
 async fn carry(
     req: &mut Req,
     pipe: &PipeRequest,
@@ -226,7 +226,7 @@ async fn carry(
         one_way(&mut connection.rx.half, &tx, &mut account.from_origin, &moved).await;
     };
     let both = async { tokio::join!(up, down) };
-    let watchdog = stalled(&moved, clock::seconds(idle));
+    let watchdog = idle_for(&moved, clock::seconds(idle));
     let reason = tokio::select! {
         _ = both => SessClose::TxPipe,
         () = watchdog => SessClose::RxTimeout,
@@ -236,7 +236,7 @@ async fn carry(
     reason
 }
 
-/// Copies bytes until the sender ends or the receiver is gone, then ends the receiver's direction.
+/// Copies bytes until the sender ends or the receiver is gone, then shuts down the receiver's direction.
 async fn one_way(from: &mut RxHalf, to: &TxHalf, count: &mut u64, moved: &std::cell::Cell<Instant>) {
     let mut buffer = vec![0u8; 16 * 1024];
     while let Ok(n) = from.read(&mut buffer).await {
@@ -249,8 +249,8 @@ async fn one_way(from: &mut RxHalf, to: &TxHalf, count: &mut u64, moved: &std::c
     to.shutdown();
 }
 
-/// Returns when no byte has moved for the time given.
-async fn stalled(moved: &std::cell::Cell<Instant>, limit: Duration) {
+/// Returns when no byte has been copied for `limit`.
+async fn idle_for(moved: &std::cell::Cell<Instant>, limit: Duration) {
     loop {
         let until = moved.get() + limit;
         if until <= Instant::now() {

@@ -1,11 +1,11 @@
-//! The request to the origin in vcl_pipe.
+//! The request to the origin in `vcl_pipe`.
 
 use lacquer_http::Message;
 use lacquer_shm::TxLog;
 use lacquer_sources::clock;
 use lacquer_vcl_runtime::BackendId;
 
-/// The request to the origin, as vcl_pipe sees it.
+/// The request to the origin, as `vcl_pipe` sees it.
 pub struct PipeRequest {
     pub bereq: Message,
     pub log: TxLog,

@@ -1,27 +1,28 @@
-//! The plan by which a response is sent.
+//! The plan for sending a response body.
 
 use lacquer_filters::Filter;
 use lacquer_http::multipart::Multipart;
 
-/// Body bytes to send: none, all, or a part of the stored ones.
+/// The body bytes to send, and the filters that they pass through.
 pub struct Plan {
-    /// The length of the body as it is sent, if known in advance.
+    /// The length of the body as sent, if it is known in advance.
     pub length: Option<u64>,
-    /// The range of the stored body to send when no filter changes it.
+    /// The range of the stored body to send, if no filter selects the range.
     pub from: u64,
     pub to: Option<u64>,
     pub filters: Vec<Box<dyn Filter>>,
-    /// The ESI includes of the body are delivered with it.
+    /// The body is delivered by its ESI program, with its includes.
     pub esi: bool,
-    /// The response is a range. A range whose end is not reached is an error of its own.
+    /// The response is a range. A range that ends early closes the connection with its own reason (`RangeShort`).
     pub ranged: bool,
-    /// Several ranges of the body, each in a part of its own.
+    /// The ranges of a multipart response.
     pub parts: Option<Box<Multipart>>,
 }
 
 impl Plan {
-    /// Returns whether the body goes through the pipeline, instead of from storage to the connection.
-    pub fn is_poured(&self) -> bool {
+    /// Returns whether the body is sent through a [`lacquer_deliver::BodyPipeline`], not from storage to the
+    /// connection.
+    pub fn needs_pipeline(&self) -> bool {
         self.esi || !self.filters.is_empty() || self.parts.is_some()
     }
 }

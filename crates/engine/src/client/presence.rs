@@ -1,5 +1,5 @@
-//! Watches for clients that leave while their request waits. For an HTTP/1 connection the reactor reports the
-//! end ([`lacquer_net::patience`]), for a stream of HTTP/2 the connection's task.
+//! Detects clients that leave while their request waits. For HTTP/1, the reactor reports the end of the connection
+//! ([`lacquer_net::patience`]); for HTTP/2, the connection's task reports the end of the stream.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -14,8 +14,8 @@ use lacquer_params::Params;
 use super::{Req, Step};
 use crate::client_transport::ClientTransport;
 
-/// The time within which a client nearby refuses a byte if it is gone. Clients are probed like this when room
-/// is needed.
+/// The time within which a nearby client that is gone rejects a probe byte. Clients are probed only when many
+/// requests wait.
 const ROUND_TRIP: Duration = Duration::from_millis(20);
 
 /// Waits until the client is gone.
@@ -27,7 +27,7 @@ async fn gone(patience: Patience, transport: &ClientTransport, treatment: HalfCl
     }
 }
 
-/// Runs work that a request waits for. Returns `None` if its client leaves first.
+/// Runs `work`, which a request waits for. Returns `None` if the client leaves first.
 pub async fn while_waiting<F: Future>(
     transport: &ClientTransport,
     params: &Params,
@@ -37,8 +37,8 @@ pub async fn while_waiting<F: Future>(
     unless(work, gone(Patience::of(params), transport, treatment)).await
 }
 
-/// Does the same as [`while_waiting`] for work that usually takes milliseconds. The client is first checked at this
-/// deadline's next turns, which costs almost nothing.
+/// Like [`while_waiting`], for work that usually takes milliseconds. The client is watched only from the next time
+/// that the deadlines are checked, so short work pays almost nothing for it.
 pub async fn while_fetching<F: Future>(
     transport: &ClientTransport,
     params: &Params,
@@ -54,7 +54,7 @@ pub async fn while_fetching<F: Future>(
     unless(work, is_gone).await
 }
 
-/// Returns whether the client is known to be gone. A client that has shut down its sending side is probed.
+/// Returns whether the client is known to be gone. Probes a client that has shut down its sending side.
 pub async fn is_gone(req: &Req) -> bool {
     let patience = Patience::of(&req.task.params);
     let treatment = HalfClosed::of_waiting(req.inclusion.level > 0, true, true);
@@ -70,7 +70,7 @@ async fn is_ready(mut future: Pin<&mut impl Future<Output = ()>>) -> bool {
     poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_ready())).await
 }
 
-/// Ends a request whose client is gone, as the reset of a stream ends one that runs VCL.
+/// Ends a request whose client is gone, in the same way as a stream reset ends a request that runs VCL.
 pub fn abandon(req: &mut Req) -> Step {
     if !req.client.is_reset {
         req.task.stamp("Reset");

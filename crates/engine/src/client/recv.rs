@@ -1,4 +1,4 @@
-//! The first steps: the protocol's rules for the request, `vcl_recv` and `vcl_hash`.
+//! The first steps of a request: the protocol's rules, `vcl_recv` and `vcl_hash`.
 
 use lacquer_flow::request::{self, Expectation};
 use lacquer_http::{BodyStatus, SessClose, conditional, h1, header_table as h};
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use super::parts::LookupRules;
 use super::{Req, Step};
 
-/// Handles Expect and Connection before VCL sees the request.
+/// Handles `Expect` and `Connection` before VCL sees the request.
 pub async fn transport(req: &mut Req) -> Step {
     let expect = req.request.http.get(&req.task.ws, h::EXPECT);
     let has_surplus = || req.request.body.rx.as_ref().is_some_and(Rx::has_pending);
@@ -56,7 +56,7 @@ async fn refuse(req: &mut Req, why: &str) -> Step {
     Step::Done
 }
 
-/// Sets the values that a request has before VCL changes it.
+/// Sets the initial values that VCL sees and may change.
 fn prepare(req: &mut Req) {
     if req.request.restarts == 0 {
         let sess = req.task.sess.clone();
@@ -79,7 +79,7 @@ fn prepare(req: &mut Req) {
     req.request.filters = lacquer_http::Text::NONE;
 }
 
-/// Adds a value to a header that is a list. The log shows the removal of the old line and the new one.
+/// Appends a value to a list header. The log shows the old line as unset and the new line as set.
 fn append_value(req: &mut Req, name: lacquer_http::HeaderName<'_>, value: &[u8]) {
     let log = &mut req.task.log;
     let line =
@@ -96,7 +96,7 @@ pub async fn recv(req: &mut Req) -> Step {
     if let Some(why) = h1::request_fault(&req.request.original, &req.task.ws) {
         return Box::pin(refuse(req, why)).await;
     }
-    // Only HTTP/2 allows a body with HEAD. An origin that ignores it would take it for the next request.
+    // Only HTTP/2 allows a body with HEAD. An origin that ignores the body would parse it as the next request.
     if req.request.body.is_available() && req.request.original.method(&req.task.ws) == b"HEAD" {
         return Box::pin(refuse(req, "Body in a HEAD request")).await;
     }
@@ -155,7 +155,7 @@ pub async fn recv(req: &mut Req) -> Step {
     }
 }
 
-/// Ends a CONNECT that is not piped.
+/// Rejects a CONNECT that VCL did not pipe, with 405.
 #[cold]
 fn refuse_connect(req: &mut Req) -> Step {
     req.log_error("CONNECT is refused, because VCL did not pipe it");
@@ -164,7 +164,7 @@ fn refuse_connect(req: &mut Req) -> Step {
     Step::Synth
 }
 
-/// Runs `vcl_hash`, which makes the key under which the request is looked up.
+/// Runs `vcl_hash`, which computes the lookup key. Returns false if VCL failed.
 async fn hash(req: &mut Req) -> bool {
     req.key.hasher = Some(Sha256::new());
     let outcome = req.vcl(Method::Hash).await;

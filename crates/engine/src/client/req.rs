@@ -1,4 +1,4 @@
-//! A client's request: its state, and the operations that several steps share.
+//! A client's request: its state, and the operations that several steps use.
 
 use std::mem;
 use std::rc::Rc;
@@ -32,11 +32,11 @@ pub struct Req {
     pub(super) found: Found,
     pub(super) inclusion: Inclusion,
     pub(super) programs: Programs,
-    /// The request to the origin, in `vcl_pipe` only.
+    /// The request to the origin; present in `vcl_pipe` only.
     pub(super) pipe: Option<Box<PipeRequest>>,
 }
 
-/// Facts that a request needs from its session.
+/// The values that a request gets from its session.
 pub struct Start {
     pub services: Rc<Services>,
     pub params: Rc<Params>,
@@ -66,15 +66,15 @@ impl Transaction for Req {
 }
 
 impl TransactionSlot<Req> {
-    /// Returns the slot for the next request: a spare one with its memory, or an empty one.
+    /// Returns a slot for the next request: a recycled slot with its memory, or an empty one.
     pub fn take(services: &Services) -> TransactionSlot<Req> {
-        services.take_request().and_then(TransactionSlot::found).unwrap_or_default()
+        services.take_request().and_then(TransactionSlot::from_any).unwrap_or_default()
     }
 
-    /// Gives the slot back to the reactor. The request in it has ended.
-    pub fn give(mut self, services: &Services) {
+    /// Returns the slot of a finished request to the reactor's pool.
+    pub fn recycle(mut self, services: &Services) {
         self.vacate();
-        services.give_request(self.hide());
+        services.give_request(self.into_any());
     }
 }
 
@@ -92,7 +92,7 @@ impl VclTask for Req {
 }
 
 impl Req {
-    // Inlined, so that the request is made in its final place. It is too large to be moved.
+    // Inlined, so that the request is constructed in place. It is too large to be moved.
     #[inline]
     pub fn new(start: Start, memory: TransactionBuffers) -> Req {
         Req {
@@ -128,7 +128,7 @@ impl Req {
                 is_piped: false,
                 is_reset: false,
                 permit: None,
-                at_work: None,
+                active_request: None,
             },
             task: Task {
                 params: start.params,
@@ -182,7 +182,7 @@ impl Req {
         self.task.ws.roll_back(self.request.snapshot);
     }
 
-    /// Interrupts VCL if the client has reset the stream, unless the parameter forbids it.
+    /// Interrupts VCL because the client has reset the stream. Returns false if the feature `vcl_req_reset` is off.
     #[cold]
     fn interrupt(&mut self) -> bool {
         if self.client.is_reset {
@@ -197,7 +197,7 @@ impl Req {
         true
     }
 
-    /// Logs a response that did not come from VCL.
+    /// Logs a response that does not come from VCL.
     pub(super) fn log_minimal(&mut self, protocol: &str, status: u16) {
         let log = &mut self.task.log;
         log.put(Tag::RespProtocol, protocol.as_bytes());
@@ -208,7 +208,7 @@ impl Req {
         }
     }
 
-    /// Logs the storage that holds objects made for this request only.
+    /// Logs the storage that is used for this request only.
     pub fn log_storage(&mut self, place: u32) {
         let Some(place) = self.task.services.stevedores().get(place) else { return };
         crate::task::log_storage(&mut self.task.log, place.kind().name(), place.name());
@@ -218,7 +218,7 @@ impl Req {
         self.task.log.put(Tag::Error, text.as_bytes());
     }
 
-    /// Logs and counts the bytes of the request that ends.
+    /// Logs the byte counts of the finished request, and adds them to the counters.
     pub fn charge(&mut self) {
         let a = std::mem::take(&mut self.client.account);
         if !self.client.is_piped && !self.task.vxid().is_none() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lacquer_cache::{Busy, ObjRef, Object};
 use lacquer_deliver::Source;
 
-/// The request's current step, with the values that this step needs.
+/// A step of the request, with the values that the step needs.
 pub enum Step {
     Recv,
     Lookup,
@@ -22,7 +22,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// Returns the name that Varnish's log has for it.
+    /// Returns the name of the step in Varnish's log.
     pub fn name(&self) -> &'static str {
         match self {
             Step::Recv => "recv",

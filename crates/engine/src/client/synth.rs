@@ -1,4 +1,4 @@
-//! Responses that Lacquer makes itself: `vcl_synth`, and the response after a failure of VCL.
+//! Synthetic responses: `vcl_synth`, and the response after a VCL failure.
 
 use lacquer_deliver::Source;
 use lacquer_flow::retry;
@@ -8,7 +8,8 @@ use lacquer_vcl::types::{Action, Method};
 
 use super::{Req, Step};
 
-/// Answers the request as it came in with 503, because VCL failed.
+/// Prepares the response to a request for which VCL failed (503) or whose client is gone (408). Rolls the request
+/// back.
 pub fn vcl_fail(req: &mut Req) -> Step {
     req.rollback();
     let (code, reason) = if req.client.is_reset { (408, "Client disconnected") } else { (503, "VCL failed") };
@@ -19,7 +20,7 @@ pub fn vcl_fail(req: &mut Req) -> Step {
     Step::Synth
 }
 
-/// Returns the reason for which the session ends after VCL failed or was interrupted.
+/// Returns the reason why the session closes after VCL failed or was interrupted.
 fn failure(req: &Req) -> SessClose {
     if req.client.is_reset { SessClose::RemClose } else { SessClose::VclFailure }
 }
@@ -38,7 +39,8 @@ pub(super) fn set_up(req: &mut Req) {
     headers.add(h::DATE, &date);
     headers.add(h::SERVER, b"Varnish");
     headers.add(crate::task::names::X_VARNISH, vxid.as_bytes());
-    // If the client still waits for 100-continue, closing spares both sides the body. VCL may forbid that.
+    // If the client still waits for 100 (Continue), closing the connection saves both sides the body. VCL may remove
+    // this header.
     if expects {
         headers.add(h::CONNECTION, b"close");
     }
@@ -90,7 +92,8 @@ pub async fn synth(req: &mut Req) -> Step {
     Step::Transmit(Source::Bytes(body))
 }
 
-/// Returns whether Transient has room for the body. Synthetic responses are bounded by it, as those of origins are.
+/// Returns whether Transient has room for the body. Synthetic bodies are subject to its limit, like bodies from
+/// origins.
 fn has_room(req: &Req, body: usize) -> bool {
     let stevedores = req.task.services.stevedores();
     let Some(transient) = stevedores.get(stevedores.transient()) else { return true };

@@ -1,14 +1,14 @@
-//! The client's own request, for the requests that it includes.
+//! The client's own request, as its included requests see it.
 
 use std::cell::Cell;
 
 use lacquer_http::{Filter, Message, Workspace};
 
-/// The client's own request as included requests see it (`req_top`).
+/// A copy of the client's own request, for `req_top` of included requests.
 pub struct Top {
     pub ws: Workspace,
     pub http: Message,
-    /// Responses included so far, on all levels.
+    /// The number of includes so far, at all levels.
     includes: Cell<u32>,
 }
 
@@ -22,7 +22,7 @@ impl Top {
         Top { ws, http, includes: Cell::new(0) }
     }
 
-    /// Counts one more include and returns the number so far.
+    /// Counts one more include, and returns the new count.
     pub fn count_include(&self) -> u32 {
         let count = self.includes.get().wrapping_add(1);
         self.includes.set(count);

@@ -1,4 +1,4 @@
-//! Plans how the response is sent (its length, filters and ranges) and sends it.
+//! Plans how the response is sent (length, filters and ranges), and sends it.
 
 use std::borrow::Cow;
 
@@ -14,13 +14,13 @@ use lacquer_params::bits::FeatureBits;
 use lacquer_shm::Tag;
 use lacquer_shm::vsl::text;
 
-use super::deliver::blame_body;
+use super::deliver::close_after_bad_body;
+use super::pipeline::run_pipeline;
 use super::plan::Plan;
-use super::pour::pour;
 use super::{Req, Step, on_socket, on_stream, partial};
 use crate::client_transport::ClientTransport;
 use crate::emulated::workspace_costs;
-use crate::faults::apart;
+use crate::faults::boxed_cold;
 
 pub async fn transmit(req: &mut Req, source: Source) -> Step {
     let announced = h1::content_length(&req.response.http, &req.task.ws).ok().flatten();
@@ -35,7 +35,7 @@ pub async fn transmit(req: &mut Req, source: Source) -> Step {
         return finish(req, &source);
     };
     let is_uncacheable = matches!(&source, Source::Object(o) if o.is(flag::HFM));
-    let (length, is_changed) = (plan.length, plan.is_poured());
+    let (length, is_changed) = (plan.length, plan.needs_pipeline());
     let facts = delivery::Facts { status, is_head, announced, length, is_uncacheable, is_changed };
     change_length(req, facts.length_field());
     send(req, &source, plan, facts.sends_body()).await;
@@ -62,7 +62,7 @@ fn stored_length(source: &Source, announced: Option<u64>) -> Option<u64> {
     }
 }
 
-/// Returns the names of the filters: VCL's choice, or those that the response needs.
+/// Returns the names of the filters: `resp.filters` if VCL has set it, else those that the response needs.
 fn filter_list(req: &mut Req, source: &Source) -> Cow<'static, [u8]> {
     let list = match req.task.ws.get_opt(req.response.filters) {
         Some(chosen) => Cow::Owned(chosen.to_vec()),
@@ -139,12 +139,12 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
         ClientTransport::Socket(tx) => on_socket::send(req, tx.clone(), source, plan, send_body).await,
         ClientTransport::Stream(stream) => {
             let stream = stream.clone();
-            apart(|| on_stream::send(req, stream, source, plan, send_body)).await;
+            boxed_cold(|| on_stream::send(req, stream, source, plan, send_body)).await;
         }
     }
 }
 
-/// Sends the response into the one that includes it.
+/// Sends the response into the response that includes it.
 async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     let Some(mut include) = req.inclusion.into.take() else { return };
     let object = source.object();
@@ -164,17 +164,17 @@ async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bo
     if matches!(inclusion, Inclusion::Fail | Inclusion::Overflow) {
         include.fail();
     } else if inclusion == Inclusion::Body {
-        let says_gzip = req.response.http.value_is(&req.task.ws, h::CONTENT_ENCODING, b"gzip");
-        let gzipped = says_gzip && object.is_some_and(|o| o.is(flag::GZIPED));
-        if include.fit(object, gzipped, plan.esi).await {
+        let is_encoded = req.response.http.value_is(&req.task.ws, h::CONTENT_ENCODING, b"gzip");
+        let gzipped = is_encoded && object.is_some_and(|o| o.is(flag::GZIPED));
+        if include.prepare(object, gzipped, plan.esi).await {
             let pipeline =
                 BodyPipeline::new(plan.filters, req.task.params.gzip_buffer, BodySink::Include(include));
-            let (pipeline, poured) = pour(req, source, plan.esi, plan.parts.as_deref(), pipeline).await;
+            let (pipeline, sent) = run_pipeline(req, source, plan.esi, plan.parts.as_deref(), pipeline).await;
             let BodySink::Include(back) = pipeline.into_sink() else { return };
             include = back;
-            if let Err(failed) = poured {
+            if let Err(failed) = sent {
                 req.client.close = req.client.close.or(Some(SessClose::RemClose));
-                include.broken(failed);
+                include.stop(failed);
             }
         }
     }
@@ -184,7 +184,7 @@ async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bo
 }
 
 impl Req {
-    /// Records that the connection cannot be used further, and the reason.
+    /// Records the reason why the connection must close.
     pub fn fail_session(&mut self, reason: SessClose) {
         self.client.close = Some(reason);
     }
@@ -195,13 +195,13 @@ fn finish(req: &mut Req, source: &Source) -> Step {
     if let Source::Object(object) = source {
         let has_failed = object.state() == BodyState::Failed;
         if has_failed && !object.has_one_reader() {
-            // Nobody else is to find a body that a device could not read.
+            // The device could not read this body, so remove the object from the cache.
             req.task.services.cache().fail(object);
         }
         req.client.close = persistence::after_response(req.client.close, has_failed);
         object.let_go();
     }
-    blame_body(req);
+    close_after_bad_body(req);
     req.response.filters = Text::NONE;
     req.found.object = None;
     Step::Done

@@ -1,4 +1,4 @@
-//! The variables of a client's request, by class. They include `bereq` of `vcl_pipe`.
+//! The VCL variables of a client's request, including `bereq` of `vcl_pipe`, by type.
 
 use lacquer_cache::BodyState;
 use lacquer_deliver::Source;
@@ -12,13 +12,13 @@ use crate::vars::{
     HASH_BLOB, assign, headers, keep, listed, misplaced, object, params, session, shown, start_text,
 };
 
-/// Returns the time from which lifetimes count: the begin of the request, or in `vcl_deliver` the time when
-/// that was entered.
+/// Returns the time that `obj.age` and `obj.ttl` refer to: when the request was received, or in `vcl_deliver` the
+/// time when that was entered.
 fn ttl_now(req: &Req) -> f64 {
     if req.task.run.method == Method::Deliver { req.task.run.now } else { req.request.received }
 }
 
-/// Returns the error for a variable that has no effect any more, because VCL has set the list of filters.
+/// Returns an error if VCL has set `resp.filters`, so that this variable no longer has an effect.
 fn filters_are_fixed(req: &mut Req, var: Var) -> Option<String> {
     let fixed = req.response.filters.is_some();
     fixed.then(|| format!("resp.filters are already fixed, {} is undefined", var.name()))
@@ -120,7 +120,7 @@ pub fn get_str(req: &mut Req, var: Var) -> Option<&[u8]> {
     }
 }
 
-/// Returns a text of the client's own request, which may be this one.
+/// Returns a field of the start line of the client's own request, which may be this request.
 fn top_text(req: &Req, slot: Slot) -> Option<&[u8]> {
     match req.inclusion.top.as_ref().filter(|_| req.inclusion.level > 0) {
         Some(top) => start_text(&top.http, &top.ws, slot),
@@ -132,7 +132,7 @@ fn pipe_text(req: &Req, slot: Slot) -> Option<&[u8]> {
     req.pipe.as_ref().and_then(|pipe| start_text(&pipe.bereq, &req.task.ws, slot))
 }
 
-/// Returns the list of filters that the response would get now. Varnish begins it with a blank.
+/// Returns the filters that the response would get now. Varnish begins the list with a space.
 fn default_filters(req: &mut Req) -> &[u8] {
     let source = match &req.found.object {
         Some(object) => Source::Object(object.clone()),
@@ -168,13 +168,13 @@ pub fn set_bool(req: &mut Req, var: Var, value: bool) -> HostResult<()> {
         Var::ReqHashIgnoreBusy => req.request.rules.ignore_busy = value,
         Var::ReqHashIgnoreVary => req.request.rules.ignore_vary = value,
         Var::ReqTrace => req.task.run.trace = value,
-        // This is VCL 4.0, where only the outermost request can turn ESI off.
+        // This variable exists only in VCL 4.0, where only the client's own request can turn ESI off.
         Var::ReqEsi if req.inclusion.level == 0 => req.response.can_esi = value,
         Var::RespDoEsi => match filters_are_fixed(req, var) {
             Some(fault) => return Err(fault),
             None => req.response.can_esi = value,
         },
-        // `req.can_gzip` follows from the request's header.
+        // `req.can_gzip` is derived from the request's `Accept-Encoding`.
         Var::ReqEsi | Var::ReqCanGzip => {}
         _ => return misplaced(var),
     }
@@ -182,7 +182,7 @@ pub fn set_bool(req: &mut Req, var: Var, value: bool) -> HostResult<()> {
 }
 
 pub fn set_real(req: &mut Req, var: Var, value: f64) -> HostResult<()> {
-    // NaN counts as 0 too.
+    // NaN becomes 0 too.
     let positive = if value > 0.0 { value } else { 0.0 };
     match (var, &mut req.pipe) {
         (Var::ReqTtl, _) => req.request.rules.ttl = positive,
@@ -220,9 +220,9 @@ pub fn set_str(req: &mut Req, var: Var, value: Option<&[u8]>) -> HostResult<()> 
         Var::BereqUrl => set_pipe_text(req, Slot::Url, var, value),
         Var::BereqProto => set_pipe_text(req, Slot::Proto, var, value),
         Var::ClientIdentity => {
-            let said = keep(&mut req.task.ws, value);
-            assign(&mut req.request.identity, said);
-            if said.is_none() {
+            let copied = keep(&mut req.task.ws, value);
+            assign(&mut req.request.identity, copied);
+            if copied.is_none() {
                 req.task.log.put(lacquer_shm::Tag::LostHeader, b"client.identity");
             }
             Ok(())
@@ -231,13 +231,13 @@ pub fn set_str(req: &mut Req, var: Var, value: Option<&[u8]>) -> HostResult<()> 
             Err("req.request.filters not settable".to_owned())
         }
         Var::ReqFilters => {
-            let said = keep(&mut req.task.ws, value);
-            assign(&mut req.request.filters, said);
+            let copied = keep(&mut req.task.ws, value);
+            assign(&mut req.request.filters, copied);
             Ok(())
         }
         Var::RespFilters => {
-            let said = keep(&mut req.task.ws, value);
-            assign(&mut req.response.filters, said);
+            let copied = keep(&mut req.task.ws, value);
+            assign(&mut req.response.filters, copied);
             Ok(())
         }
         _ => misplaced(var),

@@ -1,4 +1,5 @@
-//! Counters of pools and waiters, for tools. Reactors stand in for Varnish's thread pools.
+//! The counters of pools and waiters, for monitoring tools. Each reactor is assigned to one of Varnish's thread
+//! pools.
 
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ impl PoolCounters {
         })
     }
 
-    /// Returns the pool that a reactor's counts belong to.
+    /// Returns the pool that a reactor is assigned to.
     pub fn pool(&self, services: usize) -> Arc<Pool> {
         self.pools[services % self.pools.len()].clone()
     }
@@ -49,10 +50,10 @@ fn mempool(vsm: &VsmDir, name: &str, size: u64) -> Result<Segment<Mempool>, Stri
     Ok(pool)
 }
 
-/// A reactor's share.
+/// The counters of one reactor, which are flushed to its pool.
 pub struct LocalPoolCounters {
     pool: Arc<Pool>,
-    /// The number of reactors whose counts belong to that pool.
+    /// The number of reactors that are assigned to the pool.
     sharers: u32,
     pub req: LocalMempool,
     pub sess: LocalMempool,
@@ -72,7 +73,7 @@ impl LocalPoolCounters {
         }
     }
 
-    /// Returns this reactor's share of limits that are meant for a pool.
+    /// Returns this reactor's share of limits that apply to a pool.
     pub fn share(&self, of: PoolParam) -> PoolParam {
         let share = |n: u32| n.div_ceil(self.sharers);
         PoolParam { min_pool: share(of.min_pool), max_pool: share(of.max_pool), ..of }

@@ -1,5 +1,5 @@
-//! Workspaces by name, for module vtc. Each task has its own workspace. Those of the session and the thread
-//! exist only in Varnish; stand-ins of the same size live as long as the session and the task.
+//! Workspaces by name, for the VMOD vtc. Each task has its own workspace. The workspaces of the session and of the
+//! thread exist only in Varnish; stand-ins of the same size live as long as the session and the task.
 
 use lacquer_http::{Mark, Workspace};
 use lacquer_vcl_runtime::HostResult;
@@ -7,12 +7,12 @@ use lacquer_vcl_runtime::HostResult;
 use super::workspace_costs;
 use crate::task::Task;
 
-/// Memory of the thread's workspace without which Varnish cannot begin to send a response.
+/// The bytes of the thread's workspace that Varnish needs to start sending a response.
 const THREAD_NEEDED: usize = 160;
-/// The byte with which Varnish fills the part of a dump that lies behind a workspace's end.
+/// The byte with which Varnish fills the part of a dump after a workspace's end.
 const BEYOND: u8 = 0x15;
 
-/// The stand-ins and the only snapshot, kept with the task's private values.
+/// The stand-in for the thread's workspace and the only snapshot, stored with the task's private values.
 #[derive(Default)]
 struct Extra {
     thread: Option<Workspace>,
@@ -21,12 +21,12 @@ struct Extra {
 
 fn session(size: usize) -> Workspace {
     let mut ws = Workspace::new(size);
-    // A smaller workspace is simply full.
+    // A smaller workspace is full from the start.
     let _ = ws.alloc(workspace_costs::SESSION.min(ws.capacity()));
     ws
 }
 
-/// Runs `work` on a workspace and the snapshot. Returns `None` if the task has no such workspace.
+/// Runs `work` on a workspace and the snapshot. Returns `None` if the task has no workspace of this name.
 fn with<T>(
     task: &mut Task,
     which: &str,
@@ -71,7 +71,7 @@ pub fn overflowed(task: &mut Task, which: &str) -> bool {
     with(task, which, |ws, _| ws.overflowed()).unwrap_or(false)
 }
 
-/// Takes a snapshot. An overflowed workspace has none, and a reset to it does nothing.
+/// Takes a snapshot. An overflowed workspace has none, and resetting it does nothing.
 pub fn snapshot(task: &mut Task, which: &str) {
     with(task, which, |ws, snapshot| *snapshot = (!ws.overflowed()).then(|| ws.mark()));
 }
@@ -84,16 +84,16 @@ pub fn reset(task: &mut Task, which: &str) {
     });
 }
 
-/// Returns the bytes from the start (`s`) or the free part (`f`) on. There is never a reservation (`r`).
+/// Returns the bytes from the start (`s`) or from the free part (`f`). There is never a reservation (`r`).
 pub fn dump(task: &mut Task, which: &str, at: u8, offset: usize, length: usize) -> HostResult<Vec<u8>> {
-    with(task, which, |ws, _| look(ws, at, offset, length)).unwrap_or_else(|| Err("NULL".to_owned()))
+    with(task, which, |ws, _| read_bytes(ws, at, offset, length)).unwrap_or_else(|| Err("NULL".to_owned()))
 }
 
-fn look(ws: &mut Workspace, at: u8, offset: usize, length: usize) -> HostResult<Vec<u8>> {
+fn read_bytes(ws: &mut Workspace, at: u8, offset: usize, length: usize) -> HostResult<Vec<u8>> {
     if at == b'r' {
         return Err("NULL".to_owned());
     }
-    // The workspace is emptied for a moment, to read the part in use.
+    // Release the used part for a moment, to read it as reserved space.
     let used = if at == b's' { ws.used() } else { 0 };
     if used > 0 {
         ws.release(Workspace::new(0).mark());
@@ -107,7 +107,7 @@ fn look(ws: &mut Workspace, at: u8, offset: usize, length: usize) -> HostResult<
     Ok(bytes)
 }
 
-/// Returns the stand-in that is too full for a response to be sent, as the log names it.
+/// Returns the name of a stand-in that is too full for a response to be sent.
 pub fn exhausted(task: &mut Task) -> Option<&'static str> {
     if task.sess.workspace_overflowed() {
         return Some("workspace_session");
@@ -121,13 +121,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_leaves_the_workspace_as_it_was() {
+    fn a_dump_does_not_change_the_workspace() {
         let mut ws = Workspace::new(64);
         let kept = ws.copy(b"kept").unwrap();
-        assert_eq!(look(&mut ws, b's', 1, 4).unwrap(), b"ept\0");
-        assert_eq!(look(&mut ws, b'f', 40, 10).unwrap(), b"\0\0\0\0\0\0\0\0\x15\x15");
-        assert_eq!(look(&mut ws, b'f', 48, 1).unwrap_err(), "off limit");
-        assert_eq!(look(&mut ws, b'r', 0, 1).unwrap_err(), "NULL");
+        assert_eq!(read_bytes(&mut ws, b's', 1, 4).unwrap(), b"ept\0");
+        assert_eq!(read_bytes(&mut ws, b'f', 40, 10).unwrap(), b"\0\0\0\0\0\0\0\0\x15\x15");
+        assert_eq!(read_bytes(&mut ws, b'f', 48, 1).unwrap_err(), "off limit");
+        assert_eq!(read_bytes(&mut ws, b'r', 0, 1).unwrap_err(), "NULL");
         assert_eq!((ws.used(), ws.get(kept)), (8, &b"kept"[..]));
     }
 }

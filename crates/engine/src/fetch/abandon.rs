@@ -1,5 +1,5 @@
-//! The end of fetches that nobody waits for: the client of a pass is gone, or the only reader of a private object has
-//! stopped reading. A fetch checks for this wherever it waits for the origin, and ends in order from there.
+//! Abandonment of fetches that nobody needs: the client of a pass is gone, or the only reader of a private object has
+//! stopped reading. A fetch checks for this at every wait for the origin, and ends in an orderly way.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -14,12 +14,12 @@ use super::Fetch;
 use super::events::FetchEvents;
 use super::parts::Target;
 
-/// Detects that nobody needs a fetch any more. It is made for one wait, because the purpose of the fetch may change.
+/// Detects that a fetch is no longer needed. Created for one wait, because the purpose of the fetch may change.
 pub struct Abandonment {
     events: Rc<FetchEvents>,
-    /// The fetch is not for the cache, so it ends with its client.
+    /// The response is not for the cache, so the fetch ends with its client.
     private: bool,
-    /// The object that its only reader may stop reading.
+    /// The private object, whose only reader may stop reading.
     object: Option<Arc<Object>>,
 }
 
@@ -30,10 +30,10 @@ impl Abandonment {
             || self.object.as_ref().is_some_and(|object| object.is(flag::CANCEL))
     }
 
-    /// Runs `work` until it is done; returns `None` if the fetch is abandoned before.
+    /// Runs `work` to completion. Returns `None` if the fetch is abandoned first.
     ///
-    /// While the request waits for the fetch, the request's task runs the fetch and wakes it. Later the reader wakes it
-    /// when it leaves. The work comes pinned, because moving it would cost more than the check.
+    /// While the request waits for the fetch, the request's task polls the fetch, and wakes it. Later, the reader
+    /// wakes it when it leaves. `work` is passed pinned, because moving it would cost more than the check.
     pub async fn unless<F: Future>(&self, mut work: Pin<&mut F>) -> Option<F::Output> {
         poll_fn(|cx| {
             if self.is_due() {
@@ -42,13 +42,14 @@ impl Abandonment {
             if let Poll::Ready(done) = work.as_mut().poll(cx) {
                 return Poll::Ready(Some(done));
             }
-            // An event before the waker was set did not wake the task.
+            // An event that came before the waker was registered has not woken the task.
             if self.watch(cx) && self.is_due() { Poll::Ready(None) } else { Poll::Pending }
         })
         .await
     }
 
-    /// Registers the task to be woken by events outside of it. Returns false if there are none.
+    /// Registers the task to be woken by abandonment from outside. Returns false if nothing outside can abandon the
+    /// fetch.
     fn watch(&self, cx: &Context<'_>) -> bool {
         let orphan = self.events.orphan.borrow();
         if self.object.is_none() && orphan.is_none() {
@@ -65,14 +66,14 @@ impl Abandonment {
 }
 
 impl FetchEvents {
-    /// Returns whether the fetch must give way to requests that have a client.
+    /// Returns whether the fetch must end to make room for requests that have a client.
     fn is_evicted(&self) -> bool {
         self.orphan.borrow().as_ref().is_some_and(|orphan| orphan.is_evicted())
     }
 }
 
 impl Fetch {
-    /// Returns whether the fetch is for its client alone.
+    /// Returns whether only the client needs the response.
     fn is_private(&self) -> bool {
         let fetch = Fetching {
             is_background: self.purpose.is_background,
@@ -84,7 +85,7 @@ impl Fetch {
         interest::ends_with_client(fetch, is_awaited)
     }
 
-    /// Returns the detector for a wait that begins now.
+    /// Returns the detector for a wait that starts now.
     pub(super) fn abandonment(&self) -> Abandonment {
         Abandonment {
             events: self.waiter.events.clone(),
@@ -93,7 +94,7 @@ impl Fetch {
         }
     }
 
-    /// Returns whether the client is gone, and nobody else needs the response or there is no room for it.
+    /// Returns whether the client is gone and nobody else needs the response, or whether the fetch was evicted.
     pub(super) fn is_abandoned(&self) -> bool {
         let events = &self.waiter.events;
         events.is_evicted() || (events.client_gone.get() && self.is_private())

@@ -1,4 +1,4 @@
-//! Receives the body of the response into storage, through the filters that VCL or the encoding needs.
+//! Receives the response body into storage, through the filters that VCL or the encoding requires.
 
 use std::borrow::Cow;
 use std::io;
@@ -34,7 +34,7 @@ pub async fn fetch(f: &mut Fetch) -> Step {
     } else {
         f.filter_list()
     };
-    if !f.pay_for_filters(&list, no_body) {
+    if !f.reserve_filter_space(&list, no_body) {
         f.close_origin(Some(SessClose::Overload));
         return Step::Error;
     }
@@ -47,7 +47,7 @@ pub async fn fetch(f: &mut Fetch) -> Step {
     };
     let content = match storing::arrival(framing, !chain.is_empty(), ahead.len(), f.storing()) {
         Arrival::Whole => Content::Whole(ahead),
-        Arrival::Pieces(length) => Content::Coming(length),
+        Arrival::Pieces(length) => Content::Incoming(length),
     };
     if !f.store_head(content) {
         f.close_origin(Some(SessClose::RxBody));
@@ -77,7 +77,7 @@ pub async fn fetch(f: &mut Fetch) -> Step {
     Step::Done
 }
 
-/// Ends the fetch because its body ended early or is malformed.
+/// Ends the fetch, because the body ended early or is malformed.
 fn broken(f: &mut Fetch, why: &str) -> Step {
     if !why.is_empty() {
         f.fetch_error(why);
@@ -90,7 +90,7 @@ fn broken(f: &mut Fetch, why: &str) -> Step {
     Step::Error
 }
 
-/// Handles a 304: the stale object's body gets the new head.
+/// Handles a 304: creates an object from the new head and the body of the stale object.
 pub async fn refresh(f: &mut Fetch) -> Step {
     let Some(stale) = f.product.stale.clone() else { return Step::Fail };
     if stale.state() == BodyState::Fetching {
@@ -103,7 +103,7 @@ pub async fn refresh(f: &mut Fetch) -> Step {
     f.attempt.gzipped = stale.is(flag::GZIPED);
     f.attempt.encoding_changed = stale.is(flag::CHGCE);
     f.attempt.has_esi = stale.is(flag::ESIPROC);
-    if !f.store_head(Content::Again(stale.body_len(), stale.extra())) {
+    if !f.store_head(Content::Copied(stale.body_len(), stale.extra())) {
         return template_failed(f, "");
     }
     if f.attempt.do_stream {
@@ -140,7 +140,7 @@ fn template_failed(f: &mut Fetch, why: &str) -> Step {
 }
 
 impl Fetch {
-    /// Counts a body that came whole with the head.
+    /// Counts a body that was received together with the head.
     fn count_whole(&mut self) {
         let Some(connection) = &mut self.exchange.connection else { return };
         let whole = std::mem::replace(&mut connection.reply.ahead, Text::NONE);
@@ -149,7 +149,7 @@ impl Fetch {
         self.exchange.account.beresp_body += whole.len() as u64;
     }
 
-    /// Receives the whole body. An error is a text for the log, which is empty if the log has it already.
+    /// Receives the whole body. The error is a text for the log; it is empty if the cause was logged already.
     async fn receive_body(&mut self, chain: &mut Chain) -> Result<(), String> {
         let Some(mut connection) = self.exchange.connection.take() else {
             return Err("No backend connection".into());
@@ -164,7 +164,7 @@ impl Fetch {
         result
     }
 
-    /// Reads from the socket straight into storage, for a body with Content-Length and without filters.
+    /// Reads from the socket directly into storage; for a body with Content-Length and without filters.
     async fn receive_straight(&mut self, connection: &mut OriginConnection) -> Result<(), String> {
         let mut left = connection.reply.framing.content_length;
         let abandonment = self.abandonment();
@@ -182,10 +182,10 @@ impl Fetch {
             let read = read_timed(connection, &self.exchange.deadline, &mut window[..n]);
             let Some(got) = abandonment.unless(pin!(read)).await else { return self.stop(connection) };
             match got {
-                Ok(0) => return Err(STRAIGHT_SHORT.into()),
+                Ok(0) => return Err(SHORT_BODY.into()),
                 Err(e) => {
-                    self.read_error(&e);
-                    return Err(STRAIGHT_SHORT.into());
+                    self.log_read_error(&e);
+                    return Err(SHORT_BODY.into());
                 }
                 Ok(n) => {
                     writer.commit(n);
@@ -193,7 +193,7 @@ impl Fetch {
                     self.exchange.account.beresp_reads += 1;
                     self.exchange.account.beresp_body += n as u64;
                     if left > 0 {
-                        self.breathe(n).await;
+                        self.yield_if_due(n).await;
                     }
                 }
             }
@@ -207,7 +207,7 @@ impl Fetch {
         connection: &mut OriginConnection,
         chain: &mut Chain,
     ) -> Result<(), String> {
-        // No filter starts before there is room for its output.
+        // Do not start the filters before there is room for their output.
         if !chain.is_empty() && !self.make_room().await {
             return Err(String::new());
         }
@@ -227,24 +227,24 @@ impl Fetch {
             let Some(piece) = abandonment.unless(pin!(piece)).await else { return self.stop(connection) };
             let n = match piece {
                 Ok(n) => n,
-                Err(e) => self.nothing_more(&e, status)?,
+                Err(e) => self.handle_read_error(&e, status)?,
             };
             self.exchange.account.beresp_reads += 1;
-            self.breathe(n).await;
+            self.yield_if_due(n).await;
             match status {
                 BodyStatus::Eof => {
                     ended = n == 0;
                     self.exchange.account.beresp_body += n as u64;
-                    self.through(chain, &buffer[..n], false).await?;
+                    self.filter_and_store(chain, &buffer[..n], false).await?;
                 }
                 BodyStatus::Length => {
                     if n == 0 {
-                        return Err(STRAIGHT_SHORT.into());
+                        return Err(SHORT_BODY.into());
                     }
                     left -= n as u64;
                     ended = left == 0;
                     self.exchange.account.beresp_body += n as u64;
-                    self.through(chain, &buffer[..n], false).await?;
+                    self.filter_and_store(chain, &buffer[..n], false).await?;
                 }
                 _ => {
                     if n == 0 {
@@ -254,7 +254,7 @@ impl Fetch {
                     while !rest.is_empty() && !decoder.is_done() {
                         let run = decoder.decode_run(rest).map_err(|e| e.text().to_owned())?;
                         self.exchange.account.beresp_body += (run.end - run.start) as u64;
-                        self.through(chain, &rest[run.start..run.end], false).await?;
+                        self.filter_and_store(chain, &rest[run.start..run.end], false).await?;
                         rest = &mut rest[run.consumed..];
                     }
                     connection.rx.unread(rest);
@@ -267,36 +267,42 @@ impl Fetch {
             connection.close = Some(connection.close.unwrap_or(SessClose::RespClose));
         }
         if self.is_cancelled() {
-            // The filters may have stopped before their end.
+            // The filters may not have processed all input.
             return Ok(());
         }
-        self.through(chain, &[], true).await
+        self.filter_and_store(chain, &[], true).await
     }
 
-    /// Lets others run now and then while a fast origin sends a large body: `n` bytes came, and objects may have been
-    /// evicted.
-    async fn breathe(&mut self, n: usize) {
+    /// Yields to other tasks periodically while a fast origin sends a large body. Counts `n` bytes received, and the
+    /// evictions since the last call.
+    async fn yield_if_due(&mut self, n: usize) {
         let evictions = self.product.nuked.saturating_sub(self.attempt.nuked_before) as usize;
         self.attempt.nuked_before = self.product.nuked;
         let stored = n.saturating_add(evictions.saturating_mul(EVICTION));
         self.attempt.pace.made(stored / STORED_PER_MADE).await;
     }
 
-    /// Handles a failure of the socket. It is an error if only the end of the connection marks the end of the body.
-    fn nothing_more(&mut self, e: &io::Error, status: BodyStatus) -> Result<usize, String> {
-        self.read_error(e);
+    /// Handles a read error. Only for a body that ends with the connection is it an error; for other bodies the
+    /// result is the same as an early end of the input.
+    fn handle_read_error(&mut self, e: &io::Error, status: BodyStatus) -> Result<usize, String> {
+        self.log_read_error(e);
         if status == BodyStatus::Eof { Err("eof socket fail".into()) } else { Ok(0) }
     }
 
-    /// Logs the reason for which the socket returned no more bytes.
-    fn read_error(&mut self, e: &io::Error) {
+    /// Logs why the socket returned no more bytes.
+    fn log_read_error(&mut self, e: &io::Error) {
         let errno = e.raw_os_error().unwrap_or(lacquer_system::EAGAIN);
         self.fetch_error(&lacquer_system::error_text(errno));
     }
 
-    /// Passes a piece through the filters and stores their output, a step at a time. Each step waits for the
-    /// only reader.
-    async fn through(&mut self, chain: &mut Chain, mut input: &[u8], end: bool) -> Result<(), String> {
+    /// Passes a piece through the filters and stores their output, one step at a time. For a private object, each
+    /// step waits until the reader is close enough.
+    async fn filter_and_store(
+        &mut self,
+        chain: &mut Chain,
+        mut input: &[u8],
+        end: bool,
+    ) -> Result<(), String> {
         while let Some(out) = chain.next(&mut input, end)? {
             if !self.append(out).await {
                 return Err(String::new());
@@ -309,14 +315,15 @@ impl Fetch {
             self.attempt.pace.made(made).await;
             self.wait_for_reader().await;
             if self.product.object.as_ref().is_some_and(|o| o.is(flag::CANCEL)) {
-                // Nobody will read the body, so the rest need not be unpacked.
+                // Nobody will read the body, so skip the rest of the filtering.
                 return Ok(());
             }
         }
         Ok(())
     }
 
-    /// Returns how far the fetch may run ahead of its only reader, if that is limited (`beresp.transit_buffer`).
+    /// Returns the limit in bytes by which the fetch may be ahead of its only reader, if there is one
+    /// (`beresp.transit_buffer`).
     pub(super) fn transit_limit(&self) -> Option<u64> {
         storing::transit_limit(
             self.product.transit_buffer,
@@ -325,11 +332,11 @@ impl Fetch {
         )
     }
 
-    /// Waits until the only reader has taken enough.
+    /// Waits while the fetch is too far ahead of its only reader.
     async fn wait_for_reader(&mut self) {
         let (Some(limit), Some(writer)) = (self.transit_limit(), &self.product.writer) else { return };
         if self.purpose.is_background {
-            // There is no reader: of a large body only the mark is kept, and the rest is not fetched.
+            // A background fetch has no reader. Keep only the mark of a large body, and stop fetching.
             if let Some(object) = self.product.object.as_ref().filter(|_| writer.len() >= limit) {
                 object.cancel();
             }
@@ -338,12 +345,12 @@ impl Fetch {
         std::future::poll_fn(|cx| writer.poll_transit(limit, cx)).await;
     }
 
-    /// Returns whether the only reader of a private object has gone.
+    /// Returns whether the rest of the body is not needed: the fetch is abandoned, or the only reader has stopped.
     fn is_cancelled(&self) -> bool {
         self.is_abandoned() || self.product.object.as_ref().is_some_and(|o| o.is(flag::CANCEL))
     }
 
-    /// Ends the transfer of a body whose rest nobody needs.
+    /// Stops the transfer of a body whose rest is not needed. Returns an error if the fetch itself is abandoned.
     fn stop(&mut self, connection: &mut OriginConnection) -> Result<(), String> {
         self.task.log.put(Tag::Debug, b"Fetch: Pass delivery abandoned");
         self.task.services.counters().fetch_abandoned.add(1);
@@ -352,17 +359,17 @@ impl Fetch {
     }
 }
 
-/// The number of bytes whose storing takes as long as one eviction.
+/// The cost of one eviction, as the number of bytes that can be stored in the same time.
 const EVICTION: usize = 8 * 1024;
-/// The number of bytes that are stored unfiltered in the time in which a filter makes one.
+/// The number of unfiltered bytes that can be stored in the time in which a filter outputs one byte.
 const STORED_PER_MADE: usize = 4;
-/// The body was shorter than Content-Length announced.
-const STRAIGHT_SHORT: &str = "straight insufficient bytes";
+/// The log text for a body shorter than its Content-Length; as in Varnish.
+const SHORT_BODY: &str = "straight insufficient bytes";
 
-/// The most bytes that are read at a time.
+/// The largest number of bytes in one read.
 const PIECE: usize = 64 * 1024;
 
-/// Reads the next piece of the body to the beginning of `buffer`; returns its length.
+/// Reads the next piece of the body into the start of `buffer`. Returns its length.
 async fn next_piece(
     connection: &mut OriginConnection,
     deadline: &Deadline,

@@ -1,4 +1,4 @@
-//! The exchange with an origin: a connection, and the request with its body.
+//! The exchange with an origin: gets a connection, sends the request with its body, and receives the response head.
 
 use std::io;
 use std::pin::pin;
@@ -13,21 +13,22 @@ use lacquer_vcl_runtime::{BackendId, Ctx};
 
 use super::Fetch;
 use super::connection::{
-    Limits, OriginConnection, choose, introduce, log_close, log_open, refused, take_idle, wait_or_connect,
+    Limits, OriginConnection, choose, log_close, log_connect_failure, log_open, send_proxy_header, take_idle,
+    wait_or_connect,
 };
-use super::queue::Entry;
+use super::queue::SlotRequest;
 use super::upload::Upload;
 use crate::backends::{Origin, OriginLeaf};
 use crate::emulated::workspace_costs;
 use crate::origin_slot::OriginSlot;
 use crate::surplus;
 
-/// An error number that stands for a wait for a connection that was abandoned, not for a failure to connect.
+/// A pseudo error number: the wait for a connection was abandoned. It does not mean a failure to connect.
 const ABANDONED: i32 = libc::ECANCELED;
 
-/// Follows directors down to a backend.
+/// Resolves a director to a backend, through at most 64 levels. The error text is for the log.
 pub fn resolve(ctx: &mut Ctx<'_>, start: BackendId) -> Result<(BackendId, Arc<Origin>), String> {
-    const DEEPEST: usize = 64;
+    const MAX_DEPTH: usize = 64;
     if start.is_none() {
         return Err("No backend".to_owned());
     }
@@ -35,7 +36,7 @@ pub fn resolve(ctx: &mut Ctx<'_>, start: BackendId) -> Result<(BackendId, Arc<Or
         vcl.directors.get(start).map_or_else(String::new, |c| c.director.name().to_owned())
     };
     let mut id = start;
-    for _ in 0..DEEPEST {
+    for _ in 0..MAX_DEPTH {
         let Some(cell) = ctx.vcl.directors.get(id) else { break };
         let next = cell.director.resolve(ctx, id);
         if next == id {
@@ -52,7 +53,7 @@ pub fn resolve(ctx: &mut Ctx<'_>, start: BackendId) -> Result<(BackendId, Arc<Or
     Err(format!("Director {} returned no backend", name(ctx.vcl)))
 }
 
-/// The lookup of the worker's backend for a leaf of a VCL's directors.
+/// Maps a leaf of the directors' tree to the backend of this worker.
 trait Origins {
     fn origin(&self, id: BackendId) -> Option<Arc<Origin>>;
 }
@@ -64,7 +65,7 @@ impl Origins for lacquer_vcl_runtime::Instance {
 }
 
 impl Fetch {
-    /// Sends the request and reads the head of the response into `beresp`. Returns false if there is none.
+    /// Sends the request, and reads the head of the response into `beresp`. Returns false if there is none.
     pub async fn get_head(&mut self) -> bool {
         let vcl = self.task.vcl.clone();
         let wanted = self.exchange.backend;
@@ -108,19 +109,20 @@ impl Fetch {
     /// Opens or reuses a connection. Returns false, with the reason in the log, on failure.
     async fn connect(&mut self, id: BackendId, origin: &Arc<Origin>, fresh_only: bool) -> bool {
         let instance = self.task.vcl.loaded.instance();
-        let entry = Entry::new((id, origin), instance, &self.task.params, self.task.services.shared());
+        let request =
+            SlotRequest::new((id, origin), instance, &self.task.params, self.task.services.shared());
         self.waiter.events.endpoint.set(origin.endpoint.id);
-        let mut passed = entry.pass_at_once();
-        if passed.is_none() {
+        let mut acquired = request.try_acquire();
+        if acquired.is_none() {
             // Boxed: few fetches wait, and the future is large.
             let abandonment = self.abandonment();
-            let waited = abandonment.unless(Box::pin(entry.pass(&mut self.task.log)).as_mut()).await;
+            let waited = abandonment.unless(Box::pin(request.acquire(&mut self.task.log)).as_mut()).await;
             if waited.is_none() {
                 self.log_abandoned();
             }
-            passed = waited.flatten();
+            acquired = waited.flatten();
         }
-        let Some(slot) = passed else { return false };
+        let Some(slot) = acquired else { return false };
         if !workspace_costs::charge(&mut self.task.ws, workspace_costs::CONNECTION) {
             self.fetch_error("out of workspace");
             return false;
@@ -132,7 +134,7 @@ impl Fetch {
                 false
             }
             Err(e) => {
-                refused(&mut self.task.log, origin, e);
+                log_connect_failure(&mut self.task.log, origin, e);
                 self.task.services.counters().backend_fail.add(1);
                 false
             }
@@ -160,7 +162,7 @@ impl Fetch {
         connection.waits.first_byte =
             choose(self.attempt.timeouts.first_byte, spec.first_byte_timeout, p.first_byte_timeout);
         if !connection.reused {
-            self.exchange.account.bereq_header += introduce(connection, &self.task.sess).await;
+            self.exchange.account.bereq_header += send_proxy_header(connection, &self.task.sess).await;
         }
         log_open(&mut self.task.log, connection);
         connection.count_request();
@@ -180,7 +182,7 @@ impl Fetch {
         abandonment.unless(pin!(made)).await.unwrap_or(abandoned)
     }
 
-    /// Sends the request and reads the head of the response.
+    /// Sends the request, and reads the head of the response.
     async fn exchange(&mut self) -> Exchange {
         let Some(mut connection) = self.exchange.connection.take() else { return Exchange::Failed };
         self.exchange.address = connection.facts.remote;
@@ -198,8 +200,8 @@ impl Fetch {
         tried
     }
 
-    /// Returns bytes that came on a new connection before its first request. Waits a short time for them if the origin
-    /// is known for that.
+    /// Returns bytes that arrived on a new connection before its first request. If the origin is known to send such
+    /// bytes, waits for them for the quiet time.
     async fn early_bytes(&self, connection: &mut OriginConnection) -> Option<Vec<u8>> {
         let is_checked = connection.origin().endpoint.trust.may_speak_first(Instant::now());
         if is_checked {
@@ -253,7 +255,7 @@ impl Fetch {
         }
     }
 
-    /// Closes the connection during the exchange, because nobody waits for the response.
+    /// Ends the exchange and closes its connection, because nobody waits for the response.
     pub(super) fn abandon(&mut self, connection: &mut OriginConnection) -> Exchange {
         self.log_abandoned();
         connection.close = Some(SessClose::RemClose);

@@ -1,5 +1,5 @@
-//! A connection to an origin as a fetch or a pipe uses it: taken from the pool or opened, introduced by a
-//! PROXY header, and logged.
+//! A connection to an origin in use by a fetch or a pipe: taking it from the pool or opening it, its PROXY header,
+//! its log records, and its return to the pool.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -37,28 +37,29 @@ pub struct OriginConnection {
     slot: OriginSlot,
     pub reply: Reply,
     pub waits: Waits,
-    /// The reason for which the connection cannot be kept; `None` if it can.
+    /// The reason why the connection must close; `None` if it can be kept.
     pub close: Option<SessClose>,
     pub reused: bool,
-    /// The endpoint's faults when the connection was taken.
+    /// The endpoint's number of faults when the connection was taken.
     faults: u32,
 }
 
-/// The response on a connection, from the request on.
+/// The state of the response on a connection, from the time when the request was sent.
 pub struct Reply {
     pub framing: Framing,
-    /// Bytes that came with the head and follow it. They are in the fetch's workspace.
+    /// The bytes after the head that were received with it, in the fetch's workspace.
     pub ahead: Text,
     /// The response was read to its end, so bytes after it belong to no request.
     pub is_at_end: bool,
-    /// The protocol allows the response no body, whatever its head contains.
+    /// The protocol does not allow this response a body, whatever its head contains.
     pub is_bodyless: bool,
-    /// The time when the request was sent, and the time that the head of the response took, in seconds.
+    /// The time when the request was sent; 0 before that.
     pub asked: f64,
+    /// The seconds from there until the head of the response was complete; 0 before that.
     pub took: f64,
 }
 
-/// The longest waits for bytes of the response, in seconds.
+/// The timeouts for bytes of the response, in seconds.
 #[derive(Default)]
 pub struct Waits {
     pub first_byte: f64,
@@ -81,7 +82,7 @@ impl OriginConnection {
         OriginConnection { rx, tx, facts, record, slot, reply, waits, close: None, reused, faults }
     }
 
-    /// Uses an idle connection again, and counts that.
+    /// Returns an idle connection as one in use, and counts the reuse.
     pub fn reused(services: &Services, connection: Connection, slot: OriginSlot) -> OriginConnection {
         services.counters().backend_reuse.add(1);
         services.pool_counters().waiter.action.add(1);
@@ -92,49 +93,51 @@ impl OriginConnection {
         self.slot.origin()
     }
 
-    /// Records the response, so that the connection does not count as waiting for one any more.
-    pub fn answer(&mut self) {
-        self.slot.answer();
+    /// Records that the response has begun. The connection no longer counts as waiting for one.
+    pub fn mark_answered(&mut self) {
+        self.slot.mark_answered();
     }
 
-    /// Returns whether surplus bytes on this or another connection mean that the response may be another request's.
+    /// Returns whether surplus bytes, on this or another connection, indicate that the response belongs to another
+    /// request.
     pub fn may_be_foreign(&self, ws: &Workspace) -> bool {
         let surplus = self.body_at_hand().map(|length| ws.get(self.reply.ahead.tail(length)));
         self.has_faulty_origin() || surplus.is_some_and(surplus::may_be_response)
     }
 
-    /// Counts the connection as in use, and its request.
+    /// Counts the connection as in use, and counts its request.
     pub fn count_request(&mut self) {
         self.slot.count_request();
     }
 
-    /// Records that the connection was watched before its first request, and quiet.
+    /// Records that the connection was observed before its first request, and no bytes arrived.
     pub fn begins_quietly(&mut self) {
         self.record.begins_quietly();
     }
 
-    /// Returns whether its last response had no body by rule. What arrives instead of the next may be a forbidden body.
+    /// Returns whether the previous response on this connection had no body by rule. Bytes that arrive in place of
+    /// the next response may be a forbidden body.
     pub fn follows_bodyless(&self) -> bool {
         self.record.was_bodyless()
     }
 
-    /// Returns whether its first response may have come before the request.
+    /// Returns whether the first response on this connection may have arrived before its request.
     pub fn spoke_first(&self) -> SpokeFirst {
         self.record.spoke_first()
     }
 
-    /// Returns whether the response may be another's.
+    /// Returns whether the response may belong to another request.
     pub fn is_in_doubt(&self) -> bool {
         let has_surplus = || self.body_at_hand().is_some_and(|length| length < self.reply.ahead.len());
         reuse::is_in_doubt(self.reused, has_surplus, || self.has_faulty_origin())
     }
 
-    /// Returns whether the origin was found faulty since the connection was taken or opened.
+    /// Returns whether the origin was found to be faulty since the connection was taken or opened.
     pub fn has_faulty_origin(&self) -> bool {
         self.origin().endpoint.trust.faults() != self.faults
     }
 
-    /// Returns the length of the body if all of it came with the head.
+    /// Returns the length of the body, if all of it was received with the head.
     pub fn body_at_hand(&self) -> Option<usize> {
         let length = match self.reply.framing.status {
             BodyStatus::None => 0,
@@ -144,7 +147,7 @@ impl OriginConnection {
         Some(length).filter(|&length| length <= self.reply.ahead.len())
     }
 
-    /// Forgets what came with the head, but for bytes after the response's end.
+    /// Discards a body that was received with the head, and keeps the bytes after the end of the response.
     pub fn keep_surplus(&mut self, ws: &Workspace) {
         let length = self.body_at_hand();
         let ahead = std::mem::replace(&mut self.reply.ahead, Text::NONE);
@@ -155,7 +158,7 @@ impl OriginConnection {
     }
 }
 
-/// Returns VCL's value, else the backend's, else the parameter's.
+/// Returns the timeout that applies: VCL's, else the backend's, else the parameter's.
 pub fn choose(own: Option<f64>, spec: Option<f64>, param: f64) -> f64 {
     own.or(spec.filter(|&t| t >= 0.0)).unwrap_or(param)
 }
@@ -187,36 +190,36 @@ pub fn has_proxy_header(origin: &Origin) -> bool {
     origin.spec.proxy_header.is_some_and(|version| version > 0)
 }
 
-/// Looks for an idle connection. Those with surplus bytes are closed and logged.
+/// Takes an idle connection from the pool. Connections with surplus bytes are closed and logged.
 pub fn take_idle(services: &Services, slot: &OriginSlot, quiet: Duration, log: &mut TxLog) -> Taken {
     let origin = slot.origin();
     let endpoint = &origin.endpoint;
     if has_proxy_header(origin) {
-        // Each begins with a header for one client, which others to the same address need not have.
+        // These connections begin with a header for one client. Other backends with the same address may use none.
         return Taken::None;
     }
     let mut faults = Vec::new();
     let wanted = Wanted { quiet, in_use: origin.in_use(), declared: origin.declared_limit() };
     let taken = services.pools().take(services.id(), endpoint, wanted, &mut faults);
     for fault in &faults {
-        log.put(Tag::Error, surplus::found(services, endpoint, fault).as_bytes());
+        log.put(Tag::Error, surplus::handle(services, endpoint, fault).as_bytes());
     }
     taken
 }
 
-/// A request that waits looks again after this time: connections in use may have been closed.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// The interval at which a waiting request checks the pool again: connections in use may have been closed.
+const RECHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The next step of a request that wants a connection.
+/// The next step of a request that needs a connection.
 enum Step {
     Use(Connection),
     Open(Counted),
 }
 
-/// Decides what follows from what was found. A request that waits looks again at the returned time, or when a connection
-/// comes back. Where there are idle connections, none is opened beyond those that the origin was seen to serve: it might
-/// be left waiting.
-fn next(found: Taken, origin: &Origin, now: Instant) -> ControlFlow<Step, Instant> {
+/// Decides how to proceed after a search of the pool. A waiting request searches again at the returned time, or when
+/// a connection is returned to the pool. While there are idle connections, no connection is opened beyond the number
+/// that the origin was seen to serve at a time: the origin might not serve it.
+fn next_step(found: Taken, origin: &Origin, now: Instant) -> ControlFlow<Step, Instant> {
     let (trust, declared) = (&origin.endpoint.trust, origin.declared_limit());
     let open_one_more_or_wait = |until| match trust.open_one_more(declared, now) {
         Some(counted) => ControlFlow::Break(Step::Open(counted)),
@@ -238,24 +241,24 @@ fn next(found: Taken, origin: &Origin, now: Instant) -> ControlFlow<Step, Instan
     }
 }
 
-/// Waits until there is a connection to use, or one can be opened.
+/// Waits until there is an idle connection, or one can be opened.
 async fn wait(services: &Services, slot: &OriginSlot, quiet: Duration, log: &mut TxLog) -> Step {
     let waiting = slot.origin().endpoint.trust.waiters().enter();
     loop {
         let mut change = pin!(waiting.change());
         change.as_mut().enable();
         let now = Instant::now();
-        match next(take_idle(services, slot, quiet, log), slot.origin(), now) {
+        match next_step(take_idle(services, slot, quiet, log), slot.origin(), now) {
             ControlFlow::Break(step) => return step,
             ControlFlow::Continue(until) => {
-                let _ = tokio::time::timeout_at(until.min(now + LOOK_AGAIN), change).await;
+                let _ = tokio::time::timeout_at(until.min(now + RECHECK_INTERVAL), change).await;
             }
         }
     }
 }
 
-/// Waits for an idle connection that rests, where that is worth it, or opens one. `taken` is the last result of a
-/// search.
+/// Waits for an idle connection that is still in its quiet time, if that is worthwhile, or opens a connection.
+/// `taken` is the result of the last search.
 pub async fn wait_or_connect(
     services: &Services,
     slot: OriginSlot,
@@ -263,7 +266,7 @@ pub async fn wait_or_connect(
     taken: Taken,
     log: &mut TxLog,
 ) -> Result<OriginConnection, endpoint::ConnectError> {
-    let step = match next(taken, slot.origin(), Instant::now()) {
+    let step = match next_step(taken, slot.origin(), Instant::now()) {
         ControlFlow::Break(step) => step,
         ControlFlow::Continue(_) => wait(services, &slot, limits.quiet, log).await,
     };
@@ -279,7 +282,7 @@ pub async fn wait_or_connect(
     Ok(OriginConnection::new(connection, slot, false))
 }
 
-/// Fails if a connection to an origin would use the reserve of descriptors.
+/// Fails if the connection would use descriptors that are reserved.
 fn check_reserve(services: &Services, fd: RawFd) -> Result<(), endpoint::ConnectError> {
     let marks = services.descriptors().marks(&services.params());
     if fd >= marks.crowded {
@@ -292,7 +295,7 @@ fn check_reserve(services: &Services, fd: RawFd) -> Result<(), endpoint::Connect
     Ok(())
 }
 
-/// Sends a body that was cached before. Returns its length.
+/// Sends a request body from storage. Returns its length.
 pub async fn send_cached(tx: &TxHalf, body: &Object) -> io::Result<u64> {
     let mut at = 0;
     while let Some(chunk) = body.chunk_at(at).filter(|c| !c.is_empty()) {
@@ -302,8 +305,8 @@ pub async fn send_cached(tx: &TxHalf, body: &Object) -> io::Result<u64> {
     Ok(at)
 }
 
-/// Sends the PROXY header on a new connection if the origin wants one. Returns its length.
-pub async fn introduce(connection: &OriginConnection, sess: &Sess) -> u64 {
+/// Sends the PROXY header on a new connection, if the backend requires one. Returns its length.
+pub async fn send_proxy_header(connection: &OriginConnection, sess: &Sess) -> u64 {
     let spec = &connection.origin().spec;
     let mut hello = Vec::new();
     if let Some(version) = spec.proxy_header.filter(|&v| v > 0) {
@@ -316,7 +319,7 @@ pub async fn introduce(connection: &OriginConnection, sess: &Sess) -> u64 {
         );
     }
     if !hello.is_empty() {
-        // A failure shows when the request is sent.
+        // If this fails, sending the request fails too.
         let _ = connection.tx.write_all(&hello).await;
     }
     hello.len() as u64
@@ -330,7 +333,7 @@ pub fn log_open(log: &mut TxLog, connection: &OriginConnection) {
     log.put_fields(Tag::BackendOpen, &[Field::Number(facts.fd.unsigned_abs().into()), name, ends, state]);
 }
 
-/// Logs the end of a connection's use: it is kept, or closed for the reason `against` it.
+/// Logs the end of a connection's use: it is kept, or closed for the reason `against`.
 pub fn log_close(log: &mut TxLog, connection: &OriginConnection, against: Option<&str>) {
     let fd = Field::Number(connection.facts.fd.unsigned_abs().into());
     let how = if against.is_some() { "close" } else { "recycle" };
@@ -344,8 +347,8 @@ pub fn log_failure(log: &mut TxLog, text: std::fmt::Arguments<'_>) {
     log.put_fmt(Tag::FetchError, text);
 }
 
-/// Logs and counts why there was no connection.
-pub fn refused(log: &mut TxLog, origin: &Origin, e: endpoint::ConnectError) {
+/// Logs and counts a failure to connect.
+pub fn log_connect_failure(log: &mut TxLog, origin: &Origin, e: endpoint::ConnectError) {
     let errno = e.shown();
     origin.count_failure(errno);
     let (name, text) = (&origin.spec.name, lacquer_system::error_text(errno));
@@ -353,7 +356,7 @@ pub fn refused(log: &mut TxLog, origin: &Origin, e: endpoint::ConnectError) {
 }
 
 impl OriginConnection {
-    /// Returns the bytes after the response's end; empty if there are none or the end was not reached.
+    /// Returns the bytes after the end of the response; empty if there are none or the end was not reached.
     pub fn surplus_bytes<'s>(&'s self, ws: &'s Workspace) -> &'s [u8] {
         let pending = self.rx.pending.as_slice();
         if !self.reply.is_at_end {
@@ -367,7 +370,7 @@ impl OriginConnection {
 
     /// Closes the connection without the half-close that dropping the sending half would cause.
     pub fn close(self) {
-        // A suspected origin gets a connection for each request. They must not use up the local ports.
+        // A suspected origin gets a connection for each request. A reset keeps them from using up the local ports.
         if self.reply.is_at_end && self.origin().endpoint.trust.is_suspected(Instant::now()) {
             self.tx.reset();
         } else {
@@ -375,32 +378,31 @@ impl OriginConnection {
         }
     }
 
-    /// Returns the connection, which outlives this exchange, and the slot, which is given back when it is dropped.
+    /// Splits into the connection, which outlives this exchange, and its slot.
     fn into_parts(self) -> (Connection, OriginSlot) {
         let OriginConnection { rx, tx, facts, record, slot, .. } = self;
         (Connection { rx: rx.half, tx, facts, record }, slot)
     }
 
-    /// Closes a connection on which bytes were read that belong to no request, and acts on them. Returns the
+    /// Closes a connection on which bytes were read that belong to no request, and handles these bytes. Returns the
     /// text for the log.
     pub fn close_faulty(self, services: &Services, sample: Vec<u8>, spoke_first: SpokeFirst) -> String {
         let (connection, slot) = self.into_parts();
         let endpoint = &slot.origin().endpoint;
         let fault = Surplus { spoke_first, ..Surplus::new(Arc::downgrade(endpoint), &connection, sample) };
         connection.tx.forget();
-        surplus::found(services, endpoint, &fault)
+        surplus::handle(services, endpoint, &fault)
     }
 
-    /// Drops the objects that came over this connection and may be the responses to other requests. There was no byte
-    /// for `silence` after the last of them.
+    /// Removes the objects that were received over this connection and may be the responses to other requests. No
+    /// byte arrived for `silence` after the last of them.
     pub fn drop_doubtful(&self, services: &Services, silence: Duration) {
         let quiet = surplus::quiet_time(&services.params());
         let doubtful: Vec<_> = self.record.doubtful(silence, quiet).collect();
         surplus::drop_objects(services, doubtful.iter());
     }
 
-    /// Puts the connection aside for the next request to this origin. `object` is the cached object that came
-    /// over it.
+    /// Returns the connection to the pool. `object` is the cached object that was received over it.
     pub fn recycle(self, services: &Services, object: Option<&Object>) {
         let exchange = self.exchange(object);
         services.counters().backend_recycle.add(1);
@@ -409,11 +411,11 @@ impl OriginConnection {
         services.pools().put(services.id(), &slot.origin().endpoint, connection, &exchange, quiet);
     }
 
-    /// Watches the connection for a while and closes it then. `object` is the cached object that came over it.
+    /// Observes the connection for a while, then closes it. `object` is the cached object that was received over it.
     pub fn retire(self, services: &Services, object: Option<&Object>) {
         let exchange = self.exchange(object);
         let quiet = surplus::quiet_time(&services.params());
-        // Where the origin is only suspected, there may be many such connections.
+        // If the origin is only suspected, there may be many such connections.
         let watch = if self.close.is_some() || self.has_faulty_origin() { Watch::Long } else { Watch::Short };
         let (connection, slot) = self.into_parts();
         let endpoint = &slot.origin().endpoint;
@@ -428,7 +430,7 @@ impl OriginConnection {
         }
     }
 
-    /// Returns the time from the request to the response's head, or until now if there is none.
+    /// Returns the time from the request to the response head, or until now if there is none.
     pub fn silence(&self) -> Duration {
         let waited = || if self.reply.asked > 0.0 { clock::real() - self.reply.asked } else { 0.0 };
         clock::seconds(if self.reply.took > 0.0 { self.reply.took } else { waited() })

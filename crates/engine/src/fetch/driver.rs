@@ -1,7 +1,7 @@
-//! Drivers of fetches. A fetch runs within the task of the request that waits for it. It gets a task of its own only
-//! when the request has the object it waits for and the fetch has not ended. Most responses are short and complete at
-//! once. They cost no task, no wake-up between tasks, and no memory, because a driver is kept and runs one fetch after
-//! the other with the same memory.
+//! Drivers of fetches. A fetch runs in the task of the request that waits for it. It moves to a task of its own only
+//! when the request has its object and the fetch has not ended. Most responses are short and complete at once, and
+//! need no task, no wake-up between tasks, and no allocation: a driver is recycled, and runs one fetch after another
+//! in the same memory.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -18,34 +18,34 @@ use lacquer_sources::clock;
 use super::Fetch;
 use super::events::FetchEvents;
 use super::run::run;
+use crate::activity::{Work, track_polls};
 use crate::services::Services;
 use crate::shared::Shared;
 use crate::transaction_slot::TransactionSlot;
-use crate::turn::{Place, in_turns};
 
 #[derive(Default)]
 struct Mailbox {
     next: Cell<Option<TransactionSlot<Fetch>>>,
     events: Rc<FetchEvents>,
     done: Cell<bool>,
-    /// The slot, between two fetches.
+    /// The slot, while no fetch runs.
     vacant: Cell<Option<TransactionSlot<Fetch>>>,
 }
 
-/// A driver. It stays at its address and is passed on by it.
-pub struct FetchDriver(Box<Inside>);
+/// The driver of a fetch. Boxed, so that it can be moved without moving the future inside.
+pub struct FetchDriver(Box<Inner>);
 
-struct Inside {
+struct Inner {
     work: Pin<Box<dyn Future<Output = ()>>>,
     mailbox: Rc<Mailbox>,
     shared: Arc<Shared>,
     deadline: Rc<Deadline>,
-    /// The deadline at which the request's client is checked.
+    /// The deadline that schedules checks whether the request's client is still there.
     presence: Rc<Deadline>,
 }
 
 impl FetchDriver {
-    /// Returns a driver for the next fetch: a spare one, or a new one.
+    /// Returns a driver for the next fetch: a recycled driver, or a new one.
     pub fn take(services: &Services) -> FetchDriver {
         let spare = services.take_fetch().and_then(|spare| spare.downcast().ok());
         spare.map_or_else(|| FetchDriver::new(services, &services.params()), FetchDriver)
@@ -54,8 +54,8 @@ impl FetchDriver {
     pub fn new(services: &Services, params: &Params) -> FetchDriver {
         let mailbox = Rc::new(Mailbox::default());
         mailbox.vacant.set(Some(TransactionSlot::new(services.log(), params)));
-        let work = Box::pin(one_after_the_other(mailbox.clone()));
-        FetchDriver(Box::new(Inside {
+        let work = Box::pin(run_fetches(mailbox.clone()));
+        FetchDriver(Box::new(Inner {
             work,
             mailbox,
             shared: services.shared().clone(),
@@ -64,8 +64,8 @@ impl FetchDriver {
         }))
     }
 
-    /// Erases its type, for the reactor's pool.
-    pub fn hide(self) -> Box<dyn Any> {
+    /// Erases the type, for the reactor's pool.
+    pub fn into_any(self) -> Box<dyn Any> {
         self.0
     }
 
@@ -74,7 +74,7 @@ impl FetchDriver {
         self.0.deadline.clone()
     }
 
-    /// Returns the deadline at which the request's client is checked.
+    /// Returns the deadline that schedules checks whether the request's client is still there.
     pub fn presence(&self) -> Rc<Deadline> {
         self.0.presence.clone()
     }
@@ -89,8 +89,8 @@ impl FetchDriver {
         self.0.mailbox.vacant.take().unwrap_or_default()
     }
 
-    /// Drops events that nobody took. They may hold the last reference to an object.
-    fn forget(&self) {
+    /// Drops events that were not received. They may contain the last reference to an object.
+    fn clear_events(&self) {
         self.0.mailbox.events.reads_body.set(false);
         self.0.mailbox.events.body.set(None);
         self.0.mailbox.events.started.set(None);
@@ -103,37 +103,36 @@ impl FetchDriver {
         self.0.mailbox.next.set(Some(fetch));
     }
 
-    /// Runs the fetch. Ready when it has ended.
+    /// Polls the fetch. Ready when it has ended.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.0.mailbox.done.get() {
-            // The future never ends: after a fetch it waits for the next.
+            // The future never ends: after a fetch it waits for the next one.
             let _ = self.0.work.as_mut().poll(cx);
         }
         if self.0.mailbox.done.get() { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Runs the fetch until it has this event; returns `None` if it ends without.
+    /// Runs the fetch until it sends an event that `events` selects. Returns `None` if it ends without one.
     pub async fn until<T>(&mut self, events: impl Fn(&FetchEvents) -> Option<T>) -> Option<T> {
         poll_fn(|cx| {
-            if let Some(told) = events(&self.0.mailbox.events) {
-                return Poll::Ready(Some(told));
+            if let Some(event) = events(&self.0.mailbox.events) {
+                return Poll::Ready(Some(event));
             }
             let ended = self.poll(cx);
             match events(&self.0.mailbox.events) {
-                Some(told) => Poll::Ready(Some(told)),
+                Some(event) => Poll::Ready(Some(event)),
                 None => ended.map(|()| None),
             }
         })
         .await
     }
 
-    /// Runs the fetch as far as possible without waiting. With an idle connection, the request has been sent
-    /// when this returns.
+    /// Polls the fetch once. If an idle connection is available, the request has been sent when this returns.
     pub async fn advance(&mut self) {
         poll_fn(|cx| Poll::Ready(self.poll(cx).is_ready())).await;
     }
 
-    /// Records that the client is gone, and lets the fetch end if nobody else needs it.
+    /// Records that the client is gone. The fetch then ends, unless others need the response.
     pub async fn abandon(&mut self) {
         self.0.mailbox.events.client_gone.set(true);
         self.advance().await;
@@ -143,7 +142,7 @@ impl FetchDriver {
         }
     }
 
-    /// Lets the rest of the fetch run as a task of its own.
+    /// Runs the rest of the fetch in a task of its own.
     pub fn detach(mut self, services: &Rc<Services>) {
         if self.0.mailbox.done.get() {
             return self.recycle(services);
@@ -151,19 +150,19 @@ impl FetchDriver {
         let services = services.clone();
         tokio::task::spawn_local(async move {
             let work = pin!(poll_fn(|cx| self.poll(cx)));
-            in_turns(services.turn(), Place::Fetch, work).await;
+            track_polls(services.activity(), Work::Fetch, work).await;
             self.recycle(&services);
             services.flush_if_due(clock::real());
         });
     }
 
     fn recycle(self, services: &Services) {
-        self.forget();
-        services.give_fetch(self.hide());
+        self.clear_events();
+        services.give_fetch(self.into_any());
     }
 }
 
-async fn one_after_the_other(mailbox: Rc<Mailbox>) {
+async fn run_fetches(mailbox: Rc<Mailbox>) {
     loop {
         let mut slot = poll_fn(|_| mailbox.next.take().map_or(Poll::Pending, Poll::Ready)).await;
         if let Some(fetch) = slot.transaction() {

@@ -1,4 +1,4 @@
-//! The end of a connection's use: it is kept for the next request, or closed with a reason.
+//! The end of a connection's use: it is kept for the next request, observed, or closed with a reason.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use super::connection::{OriginConnection, has_proxy_header, log_close};
 use crate::surplus;
 
 impl Fetch {
-    /// Ends the use of the connection, for a response that makes no object.
+    /// Ends the use of the connection, for a response that does not become an object.
     pub fn close_origin(&mut self, reason: Option<SessClose>) {
         self.end_origin(reason);
         self.recycle_origin();
     }
 
-    /// Ends the use of the connection. One that is kept or watched is put aside by `recycle_origin`, when the object that
-    /// came over it can be named.
+    /// Ends the use of the connection. If it is kept or observed, `recycle_origin` returns it later, when the object
+    /// that was received over it is known.
     pub fn end_origin(&mut self, reason: Option<SessClose>) {
         let Some(connection) = self.exchange.connection.take() else { return };
         let a = self.exchange.account;
@@ -36,14 +36,14 @@ impl Fetch {
             return self.end_faulty(connection, sample);
         }
         if connection.reused && connection.has_faulty_origin() {
-            // This connection may be out of step too.
+            // This connection may be out of sync too.
             self.attempt.is_foreign = true;
             connection.drop_doubtful(&self.task.services, Duration::ZERO);
         } else if connection.reused
             && !connection.reply.is_at_end
             && connection.reply.framing.status != BodyStatus::Eof
         {
-            // Nobody will see whether it was in step.
+            // The rest of the response is not read, so whether it was in sync stays unknown.
             connection.drop_doubtful(&self.task.services, connection.silence());
         }
         let end = end_of(&connection, reason);
@@ -68,7 +68,7 @@ impl Fetch {
         self.task.log.put(Tag::Error, text.as_bytes());
     }
 
-    /// Puts the connection aside, if it is kept or watched.
+    /// Returns the connection to the pool, if it is kept or observed.
     pub fn recycle_origin(&mut self) {
         let (services, object) = (&self.task.services, self.product.object.as_deref());
         match self.exchange.leaving.take() {
@@ -87,7 +87,8 @@ fn end_of(connection: &OriginConnection, reason: Option<SessClose>) -> End {
         is_at_end: connection.reply.is_at_end,
         is_reused: connection.reused,
     };
-    // A connection that was in use before the suspicion is kept, to watch for further bytes. It is not used meanwhile.
+    // A connection that was in use before the suspicion is kept, to observe whether further bytes arrive. It is not
+    // reused meanwhile.
     let is_suspected = || !connection.reused && origin.endpoint.trust.is_suspected(Instant::now());
     reuse::end(used, || connection.has_faulty_origin() || is_suspected())
 }

@@ -1,4 +1,4 @@
-//! Messages between a fetch and the request that waits for it.
+//! Events between a fetch and the request that waits for it.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -8,29 +8,29 @@ use lacquer_cache::Object;
 use crate::admission::Orphan;
 use crate::req_body::ReqBody;
 
-/// Messages from a fetch to the request that waits for it.
+/// Events from a fetch to the request that waits for it.
 #[derive(Default)]
 pub struct FetchEvents {
-    /// The request's body is about to be read.
+    /// The fetch is about to read the request's body.
     pub reads_body: Cell<bool>,
-    /// The request's body is not needed any more.
+    /// The request's body, which the fetch no longer needs.
     pub body: Cell<Option<ReqBody>>,
     pub started: Cell<Option<Started>>,
-    /// In the other direction, to the fetch: the request's client is gone.
+    /// In the other direction: the request's client is gone.
     pub client_gone: Cell<bool>,
-    /// The endpoint that the fetch uses.
+    /// The id of the endpoint that the fetch uses.
     pub endpoint: Cell<u64>,
-    /// Set once nobody waits for a fetch that goes on.
+    /// Set once nobody waits for the fetch and it continues.
     pub orphan: RefCell<Option<Arc<Orphan>>>,
 }
 
-/// An event of the request's body: its reading has begun, or it comes back.
+/// An event for the request's body: the fetch starts to read it, or returns it.
 pub enum BodyEvent {
     Begun,
     Back(ReqBody),
 }
 
-/// The object that can be delivered, or none if there will be none.
+/// The object that can be delivered, or `None` if there will be none.
 pub struct Started(pub Option<Arc<Object>>);
 
 impl FetchEvents {

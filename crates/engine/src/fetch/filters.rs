@@ -1,4 +1,4 @@
-//! The filters between the origin's response and the storage: their choice and their reports.
+//! The filters between the origin's response and storage: their selection and their reports.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,8 @@ use crate::emulated::workspace_costs;
 use crate::object_attributes;
 
 impl Fetch {
-    /// Returns the names of the filters: VCL's list, or those that the encoding and VCL's flags need.
+    /// Returns the names of the filters: `beresp.filters` if VCL has set it, else those that the encoding and VCL's
+    /// flags require.
     pub fn filter_list(&self) -> Cow<'static, [u8]> {
         if let Some(list) = self.task.ws.get_opt(self.response.filters) {
             return Cow::Owned(list.to_vec());
@@ -33,18 +34,19 @@ impl Fetch {
         Coding::of(self.response.http.get(&self.task.ws, h::CONTENT_ENCODING))
     }
 
-    /// Takes room in the workspace for the filters, and for the one that reads the body from the connection.
-    pub(super) fn pay_for_filters(&mut self, list: &[u8], no_body: bool) -> bool {
+    /// Allocates workspace for the filters, and for the one that reads the body from the connection. Returns false if
+    /// there is not enough.
+    pub(super) fn reserve_filter_space(&mut self, list: &[u8], no_body: bool) -> bool {
         let named = lacquer_filters::names(list).count();
         let filters = named + usize::from(!no_body);
-        let paid = workspace_costs::charge(&mut self.task.ws, filters * workspace_costs::FILTER);
-        if !paid {
+        let has_room = workspace_costs::charge(&mut self.task.ws, filters * workspace_costs::FILTER);
+        if !has_room {
             self.fetch_error("Workspace overflow");
         }
-        paid
+        has_room
     }
 
-    /// Makes the filters by name, and changes the head accordingly. An error is the reason to close the
+    /// Creates the filters by name, and changes the head accordingly. The error is the reason for closing the
     /// origin's connection.
     pub(super) fn filters_from(&mut self, list: &[u8]) -> Result<Chain, SessClose> {
         self.task.log.put(Tag::Filters, list);
@@ -64,7 +66,7 @@ impl Fetch {
         Ok(Chain::new(filters, self.task.params.gzip_buffer))
     }
 
-    /// Makes a filter if it has something to do.
+    /// Creates a filter, unless it would have no effect.
     fn recoder(&mut self, recoder: Recoder) -> Option<Box<dyn BodyFilter>> {
         if !filters::has_work(recoder, self.coding(), self.response.http.status()) {
             return None;
@@ -81,7 +83,7 @@ impl Fetch {
             Recoder::Gzip => {
                 c.n_gzip.add(1);
                 self.change_encoding();
-                self.say_gzip();
+                self.declare_gzip();
                 Box::new(Gzip::new(self.task.params.gzip_level))
             }
             Recoder::TestGunzip => {
@@ -113,7 +115,7 @@ impl Fetch {
         }
         self.task.services.counters().n_gzip.add(1);
         self.change_encoding();
-        self.say_gzip();
+        self.declare_gzip();
         Ok(Box::new(EsiGzip::new(&url, options, self.task.params.gzip_level)))
     }
 
@@ -123,14 +125,14 @@ impl Fetch {
         self.attempt.encoding_changed = true;
     }
 
-    fn say_gzip(&mut self) {
+    fn declare_gzip(&mut self) {
         let mut headers = self.beresp_headers();
         headers.add(h::CONTENT_ENCODING, b"gzip");
         headers.vary_on_encoding();
         self.attempt.gzipped = true;
     }
 
-    /// Logs the filters' report, and keeps with the object the parts that delivery needs.
+    /// Logs the filters' report, and stores with the object the data that delivery needs.
     pub(super) fn take_report(&mut self, report: &Report, framing: BodyStatus) {
         let c = self.task.services.counters();
         for note in &report.notes {

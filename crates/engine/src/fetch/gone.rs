@@ -10,8 +10,8 @@ use lacquer_shm::Tag;
 use super::Fetch;
 use crate::ban_subjects::RequestSubject;
 
-/// Returns whether the object that a 304 confirms was purged or banned, or has left the cache otherwise. The 304 is no
-/// reason to bring it back.
+/// Returns whether the object that a 304 confirms was purged, banned, or otherwise removed from the cache. The 304
+/// must not bring it back.
 pub async fn is_stale_gone(f: &Fetch) -> bool {
     let Some(stale) = f.product.stale.as_ref().filter(|stale| stale.is(flag::IMSCAND)) else { return false };
     loop {
@@ -26,7 +26,7 @@ pub async fn is_stale_gone(f: &Fetch) -> bool {
     }
 }
 
-/// Ends the exchange that has confirmed an object which is gone. The next one is not about that object.
+/// Ends an exchange whose 304 confirmed an object that is gone, and drops the reference to that object.
 pub fn forget_stale(f: &mut Fetch) {
     f.task.log.put(Tag::Error, b"304 for an object that is gone");
     f.close_origin(None);
@@ -34,7 +34,7 @@ pub fn forget_stale(f: &mut Fetch) {
     f.retries.count += 1;
 }
 
-/// Removes the conditions from the request to the origin.
+/// Removes the conditional headers from the request to the origin.
 pub fn drop_conditions(f: &mut Fetch) {
     for name in validation::CONDITIONS {
         f.bereq_headers().unset(name);

@@ -1,4 +1,4 @@
-//! The head of an origin's response: received within its limits, past interim responses, and parsed.
+//! Receives and parses the head of an origin's response, within its limits. Skips interim responses.
 
 use std::pin::pin;
 
@@ -11,23 +11,25 @@ use lacquer_shm::Tag;
 use super::Fetch;
 use super::connection::OriginConnection;
 
-/// The seconds of the shortest wait for a response, for limits of zero.
+/// The shortest wait for a response in seconds; replaces timeouts of zero.
 const SHORTEST_WAIT: f64 = 1e-3;
-/// The largest number of interim responses before the final one.
+/// The largest number of interim responses before the final response.
 const MOST_INTERIM: u32 = 16;
 const OVERFLOW: &str = "overflow";
-/// The parameter that limits a field of the head.
+/// The parameter that limits the length of a header field.
 const RESP_HDR_LEN: &str = "http_resp_hdr_len";
 
-/// The time limits of one head, in seconds.
+/// The timeouts for one head, in seconds.
 struct Limits {
+    /// The limit until the first byte.
     first: f64,
+    /// The limit between two reads.
     between: f64,
     /// The limit from the first byte to the last.
     whole: f64,
 }
 
-/// A wait for bytes: its beginning, its limit, and the text for the log when that is over.
+/// A wait for bytes: its start, its limit in seconds, and the log text when the limit expires.
 type Wait = (Moment, f64, &'static str);
 
 impl Limits {
@@ -90,7 +92,7 @@ impl Fetch {
         self.fetch_error(text);
         if text == OVERFLOW {
             let is_configured = max == self.task.params.http_resp_size as usize;
-            self.blame_limit(if is_configured { "http_resp_size" } else { "workspace_backend" });
+            self.report_exceeded_limit(if is_configured { "http_resp_size" } else { "workspace_backend" });
         }
         connection.close = Some(close);
         if have + interim.bytes == 0 && close != SessClose::RxTimeout {
@@ -100,7 +102,7 @@ impl Fetch {
         }
     }
 
-    /// Searches the reserved bytes for the end of the head. Removes interim responses from them.
+    /// Searches the reserved bytes for the end of the head, and removes interim responses from them.
     fn scan_head(&mut self, have: &mut usize, scanned: usize, interim: &mut Interim) -> HeadScan {
         let mut scan = h1::head_complete(self.task.ws.reserved(*have), scanned);
         while scan == HeadScan::Complete && interim.count <= MOST_INTERIM {
@@ -132,11 +134,11 @@ impl Fetch {
             Err(bad) => {
                 self.exchange.account.beresp_header += have as u64;
                 if connection.reused && !self.task.ws.get(text).starts_with(b"HTTP/") {
-                    // The text may belong to another request.
+                    // The bytes may belong to another request.
                     (connection.reply.ahead, connection.reply.is_at_end) = (text, true);
                     if connection.follows_bodyless() && self.is_repeatable() {
                         self.task.log.put(Tag::HttpGarbage, h1::garbage(self.task.ws.get(text)));
-                        return self.give_up_answer(connection, before);
+                        return self.discard_response(connection, before);
                     }
                 }
                 if let Some(bogo) = &bad.bogo {
@@ -144,7 +146,7 @@ impl Fetch {
                     bogo.write(&self.task.ws, RESP_HDR_LEN, &mut text);
                     self.task.log.put(Tag::BogoHeader, &text);
                     if let Some(limit) = bogo.limit(RESP_HDR_LEN) {
-                        self.blame_limit(limit);
+                        self.report_exceeded_limit(limit);
                     }
                 }
                 self.task.log.put(Tag::HttpGarbage, h1::garbage(self.task.ws.get(text)));
@@ -164,11 +166,12 @@ impl Fetch {
             h1::response_body(&self.response.http, &self.task.ws, head.framing, method);
         connection.reply.is_bodyless = method == b"HEAD" || matches!(self.response.http.status(), 204 | 304);
         connection.reply.is_at_end = connection.reply.framing.status == BodyStatus::None;
-        // The response to a request that cannot be repeated is accepted, unless it may be another's.
+        // The response to a request that cannot be repeated is accepted, unless surplus bytes show that it may belong
+        // to another request.
         if connection.is_in_doubt() && (self.is_repeatable() || connection.may_be_foreign(&self.task.ws)) {
-            return self.give_up_answer(connection, before);
+            return self.discard_response(connection, before);
         }
-        // The log has the changes before the head.
+        // In the log, these changes come before the head.
         if head.proto_lowered {
             self.task.log.put(Tag::BerespProtocol, self.response.http.proto(&self.task.ws));
         }
@@ -178,19 +181,19 @@ impl Fetch {
         self.count_framing(connection.reply.framing.status);
         self.beresp_headers().log_all();
         if connection.body_at_hand().is_none_or(|length| length > connection.reply.ahead.len()) {
-            connection.answer();
+            connection.mark_answered();
         }
         Exchange::Answered
     }
 
-    /// Returns whether the request may be sent once more although the origin may have carried it out.
+    /// Returns whether the request may be sent again although the origin may have processed it.
     fn is_repeatable(&self) -> bool {
         self.retries.forbidden.is_none() && retry::is_idempotent(self.request.http.method(&self.task.ws))
     }
 
-    /// Names the parameter that the response's head exceeds, in the log and as the reason on the error page.
+    /// Reports the parameter that the response head exceeds, in the log and as the reason of the error response.
     #[cold]
-    fn blame_limit(&mut self, parameter: &str) {
+    fn report_exceeded_limit(&mut self, parameter: &str) {
         let text = format!("Backend response exceeds {parameter}");
         self.fetch_error(&text);
         if let Ok(reason) = self.task.ws.copy(text.as_bytes()) {
@@ -216,8 +219,8 @@ impl Fetch {
         counter.add(1);
     }
 
-    /// Throws away a response on a reused connection that may be another's.
-    fn give_up_answer(&mut self, connection: &mut OriginConnection, before: Mark) -> Exchange {
+    /// Discards a response on a reused connection that may belong to another request.
+    fn discard_response(&mut self, connection: &mut OriginConnection, before: Mark) -> Exchange {
         self.fetch_error("response in doubt (reused connection)");
         connection.keep_surplus(&self.task.ws);
         connection.close = Some(SessClose::RxJunk);
@@ -227,7 +230,7 @@ impl Fetch {
     }
 }
 
-/// The interim responses so far.
+/// The interim responses received so far.
 #[derive(Default)]
 struct Interim {
     count: u32,

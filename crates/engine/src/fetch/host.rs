@@ -1,4 +1,4 @@
-//! The host of VCL for a fetch: everything that VCL can read and change of it.
+//! The VCL host of a fetch: the operations by which VCL reads and changes it.
 
 use std::net::SocketAddr;
 
@@ -88,7 +88,7 @@ impl Host for Fetch {
         Ok(())
     }
 
-    /// Restores the request before VCL saw it. A connection in use is closed, and its response dropped.
+    /// Restores the request to its state before VCL saw it. Closes a connection in use, and drops its response.
     fn rollback(&mut self, http: HttpId) -> HostResult<()> {
         if http != HttpId::Bereq {
             return Err("This message cannot be changed here".to_owned());

@@ -1,8 +1,9 @@
-//! A fetch: from the request to the origin to the object in the cache, with the `vcl_backend_*` subroutines.
+//! A fetch: the request to the origin, its response, and the object that it becomes in the cache, with the
+//! `vcl_backend_*` subroutines.
 //!
-//! It runs for the request that started it, on the same reactor, and may outlive it. Two messages go back to
-//! that request: its body, once the fetch does not need it any more, and the object once it can be delivered
-//! (or the event that there will be none).
+//! A fetch runs on the reactor of the request that started it, and may outlive that request. It sends two events to
+//! the request: the request's body, once the fetch no longer needs it, and the object, once it can be delivered (or
+//! that there will be none).
 
 mod abandon;
 mod body;
@@ -44,25 +45,25 @@ pub use state::Fetch;
 
 use crate::client::{Req, while_fetching, while_waiting};
 
-/// The result of a fetch for the request that waited for it.
+/// The result of a fetch for the waiting request.
 pub enum Outcome {
     /// The object can be delivered.
     Object(Arc<Object>),
     /// There is no object.
     Nothing,
-    /// The client left before.
+    /// The client left before there was a result.
     ClientGone,
 }
 
-/// Fetches for a request and waits until it can be delivered, or until the client is gone.
+/// Starts a fetch for a request, and waits until the object can be delivered, the fetch fails, or the client is gone.
 pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
     let is_pass = matches!(mode, Mode::Pass);
     let (mut driver, lent) = start(req, mode, if is_pass { "pass" } else { "fetch" }, false);
     let (tx, params, later) = (req.transport().clone(), req.task.params.clone(), driver.presence());
     let shared = req.task.services.shared();
-    // If many requests wait, one whose client is gone makes room at once.
-    let is_pressed = shared.admission().is_pressed(shared.bound(&params));
-    let treatment = HalfClosed::of_waiting(req.is_included(), is_pass, is_pressed);
+    // If many requests wait, a request whose client is gone is ended at once.
+    let is_under_pressure = shared.admission().is_under_pressure(shared.bound(&params));
+    let treatment = HalfClosed::of_waiting(req.is_included(), is_pass, is_under_pressure);
     let started = {
         let waiting = pin!(async {
             if lent {
@@ -70,7 +71,7 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
             }
             driver.until(FetchEvents::started).await
         });
-        if is_pressed {
+        if is_under_pressure {
             // Boxed: this is rare, and the future is large.
             Box::pin(while_waiting(&tx, &params, treatment, waiting)).await
         } else {
@@ -85,14 +86,15 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
     driver.detach(&req.task.services);
     req.task.stamp("Fetch");
     let object = started.and_then(|Started(object)| object);
-    // The bytes that came with the head may already have shown that the body is broken.
+    // The bytes received with the head may already have shown that the body is malformed.
     match object.filter(|object| object.state() != BodyState::Failed) {
         Some(object) => Outcome::Object(object),
         None => Outcome::Nothing,
     }
 }
 
-/// Refreshes an object that is delivered meanwhile, if there is room for one more fetch.
+/// Starts a fetch that refreshes a stale object while that is delivered. Does nothing if the request cannot get a
+/// permit.
 pub async fn in_background(req: &mut Req, busy: Busy, stale: Arc<Object>) {
     let shared = req.task.services.shared();
     let permit = shared.admission().enter(shared.bound(&req.task.params));
@@ -109,14 +111,15 @@ pub async fn in_background(req: &mut Req, busy: Busy, stale: Arc<Object>) {
     if lent {
         Box::pin(lend_request_body(req, &mut driver)).await;
     }
-    // A client that got the stale object may check whether the origin was asked, so the fetch starts now.
+    // A client that has received the stale object may check whether the origin was contacted, so the fetch starts
+    // now.
     driver.advance().await;
     driver.detach(&req.task.services);
     req.ignore_body().await;
     req.task.stamp("Fetch");
 }
 
-/// Lends the request's body to the fetch until the fetch does not need it any more.
+/// Lends the request's body to the fetch until the fetch no longer needs it.
 async fn lend_request_body(req: &mut Req, driver: &mut FetchDriver) {
     while let Some(events) = driver.until(FetchEvents::body).await {
         match events {
@@ -130,7 +133,7 @@ async fn lend_request_body(req: &mut Req, driver: &mut FetchDriver) {
     }
 }
 
-/// Starts a fetch. Returns its driver, and whether the request's body is lent to it.
+/// Starts a fetch. Also returns whether it borrowed the request's body.
 fn start(req: &mut Req, mode: Mode, how: &str, background: bool) -> (FetchDriver, bool) {
     let vxid = Vxid::backend(req.task.services.vxid());
     let services = req.task.services.clone();

@@ -1,4 +1,4 @@
-//! The object that a fetch makes: its storage, its growth, and its publication.
+//! The object that a fetch creates: allocating it, appending to it, and publishing it.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use crate::task::names;
 /// The body of a new object.
 #[derive(Clone, Copy)]
 pub enum Content<'c> {
-    /// The body will come; its length, if known.
-    Coming(Option<u64>),
+    /// The body will be appended. Contains its length, if known.
+    Incoming(Option<u64>),
     /// The whole body is in the workspace.
     Whole(Text),
-    /// Like [`Content::Coming`], with the data that filters of an earlier body left.
-    Again(u64, &'c [u8]),
+    /// The body will be copied from a stale object. Contains its length, and the data that filters stored with it.
+    Copied(u64, &'c [u8]),
 }
 
-/// The number of evictions before other tasks run. They take half a millisecond at most.
+/// The number of evictions after which other tasks run. They take half a millisecond at most.
 const EVICTIONS_AT_ONCE: u32 = 25;
 
 fn timers(lifetime: Lifetime) -> Timers {
@@ -32,7 +32,7 @@ fn timers(lifetime: Lifetime) -> Timers {
 }
 
 impl Fetch {
-    /// Makes the object with its head. Its lifetime decides where it is stored.
+    /// Creates the object with its head. The lifetime decides where it is stored. Returns false if there is no room.
     pub fn store_head(&mut self, content: Content<'_>) -> bool {
         let spec = if self.purpose.is_pass { Vec::new() } else { self.vary_spec() };
         let storing = self.storing();
@@ -73,7 +73,7 @@ impl Fetch {
         })
     }
 
-    /// Returns the packed Vary headers of the object. An unusable Vary makes it a pass.
+    /// Returns the packed Vary headers of the object. An invalid Vary makes the object uncacheable.
     fn vary_spec(&mut self) -> Vec<u8> {
         let mut spec = Vec::new();
         let made =
@@ -125,8 +125,8 @@ impl Fetch {
         let last_modified =
             validation::last_modified(&self.response.http, &self.task.ws, self.response.lifetime);
         let (expected, extra) = match content {
-            Content::Coming(expected) => (expected, [].as_slice()),
-            Content::Again(length, extra) => (Some(length), extra),
+            Content::Incoming(expected) => (expected, [].as_slice()),
+            Content::Copied(length, extra) => (Some(length), extra),
             Content::Whole(_) => (None, [].as_slice()),
         };
         let spec = ObjectSpec {
@@ -144,7 +144,7 @@ impl Fetch {
         let log = &mut self.task.log;
         let mut note = |text: &str| log.put(Tag::ExpKill, text.as_bytes());
         let mut nuke = Nuke::new(p.nuke_limit, &mut note);
-        // An object that stays only as a mark drops its body later, so head and body must not share a span.
+        // An object that is kept only as a mark frees its body later, so its head and body must not share a span.
         let expected = expected.filter(|_| !storing.is_mark());
         let made = match content {
             Content::Whole(body) => {
@@ -169,7 +169,7 @@ impl Fetch {
         true
     }
 
-    /// Returns the storage; none if VCL has chosen none.
+    /// Returns the number of the storage; `None` if VCL has set none.
     fn place(&mut self, storing: Storing) -> Option<u32> {
         let c = self.task.services.counters();
         match storing::place(storing, self.response.lifetime, self.task.params.shortlived) {
@@ -180,7 +180,7 @@ impl Fetch {
         Some(self.task.services.stevedores().transient())
     }
 
-    /// Returns the tags that the origin gave the object, by which it can be purged.
+    /// Returns the tags that the origin gave the object, for purges by tag.
     fn tags(&self) -> Vec<Mark> {
         let (ws, cache) = (&self.task.ws, self.task.services.cache());
         let lists =
@@ -188,7 +188,7 @@ impl Fetch {
         lists.flat_map(lacquer_vmods::xkey::tags).map(|word| cache.tag(word)).collect()
     }
 
-    /// Publishes the object: other requests may use it while it is still being fetched.
+    /// Publishes the object: other requests may use it, even while it is still being fetched.
     pub fn publish(&mut self) {
         let Some(object) = self.product.object.clone() else { return };
         if let Target::Cache(busy) = std::mem::replace(&mut self.product.target, Target::Delivered) {
@@ -197,7 +197,8 @@ impl Fetch {
         self.announce(Some(object));
     }
 
-    /// Stores a body that came whole. `published` is true if other requests use the object already.
+    /// Completes an object whose body was received in full, and replaces the stale object. `published` is true if
+    /// other requests already use it.
     pub fn complete(&mut self, published: bool) {
         self.drop_if_foreign();
         self.settle(published);
@@ -211,17 +212,18 @@ impl Fetch {
         }
     }
 
-    /// Hides an object that may be the response to another request from lookups, before and after it is published.
+    /// Removes an object that may be the response to another request from the index. Called before and after it is
+    /// published.
     fn drop_if_foreign(&self) {
         if let Some(object) = self.product.object.as_ref().filter(|_| self.attempt.is_foreign) {
             self.task.services.cache().kill(object);
         }
     }
 
-    /// Completes the object, because no more bytes come.
+    /// Completes the object, because no more bytes will be appended.
     pub fn settle(&mut self, published: bool) {
         if published {
-            // Readers hold this object already; the index may take a more compact one.
+            // Readers already hold this object; the index may get a more compact one.
             if let (Some(writer), Some(object)) = (self.product.writer.take(), self.product.object.take()) {
                 self.product.object = Some(self.task.services.cache().finish(object, writer));
             }
@@ -231,7 +233,7 @@ impl Fetch {
             }
             self.publish();
         }
-        // Nobody reads a body that was abandoned, or fetched in the background for a mark.
+        // Nobody reads a body that was abandoned, or that was fetched in the background for a mark.
         let unread = |o: &&Arc<Object>| {
             o.is(flag::CANCEL) || self.purpose.is_background && self.response.is_uncacheable
         };
@@ -240,8 +242,8 @@ impl Fetch {
         }
     }
 
-    /// Makes sure that the object can take more; returns false if there is no room even after eviction. Others run
-    /// while many objects are evicted.
+    /// Ensures that bytes can be appended to the object, by eviction if necessary. Returns false if there is no room
+    /// even then. Yields to other tasks while many objects are evicted.
     pub async fn make_room(&mut self) -> bool {
         let mut tries = 0;
         loop {
@@ -253,7 +255,8 @@ impl Fetch {
         }
     }
 
-    /// Returns whether the object can take more, or nothing while more may be evicted for it. `tries` objects were.
+    /// Returns whether bytes can be appended to the object, or `None` if eviction was paused and can continue.
+    /// `tries` is the number of evictions tried so far.
     fn reserve(&mut self, tries: u32) -> Option<bool> {
         let services = self.task.services.clone();
         let shared = services.shared();
@@ -265,7 +268,7 @@ impl Fetch {
         };
         let log = &mut self.task.log;
         let mut note = |text: &str| log.put(Tag::ExpKill, text.as_bytes());
-        // A body of many megabytes may evict as many objects as several smaller ones.
+        // A body of many megabytes may evict as many objects as several smaller bodies.
         let megabytes = u32::try_from(writer.len() >> 20).unwrap_or(u32::MAX);
         let limit = self.task.params.nuke_limit.saturating_mul(megabytes.saturating_add(1));
         let nuke = Nuke::new(limit.saturating_sub(self.product.nuked), &mut note);
@@ -281,7 +284,7 @@ impl Fetch {
         Some(has_room)
     }
 
-    /// Adds bytes to the object. Returns false if there is no room for them.
+    /// Appends bytes to the object. Returns false if there is no room for them.
     pub async fn append(&mut self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
             if !self.make_room().await {

@@ -1,4 +1,4 @@
-//! The parts of a fetch. Only the steps of this folder see their fields.
+//! The parts of a fetch. Most of their fields are visible only to the steps in this folder.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -17,31 +17,31 @@ use super::events::FetchEvents;
 use crate::admission::Permit;
 use crate::req_body::ReqBody;
 
-/// The request to the origin and VCL's settings of it.
+/// The request to the origin, and the settings that VCL made for it.
 pub struct Request {
     pub(super) http: Message,
-    /// The request before VCL saw it, for retries and rollback.
+    /// The request before VCL saw it, for rollback and for the checks of its range and of bans.
     pub(super) original: Message,
-    /// The body, which comes from the client.
+    /// The body, if it is forwarded from the client.
     pub(super) body: Option<ReqBody>,
-    /// The body, if the client's request kept it.
+    /// The body, if the client's request has cached it.
     pub(super) cached_body: Option<Arc<Object>>,
-    /// The filters of the body.
+    /// The value of `bereq.filters`.
     pub(super) filters: Text,
     pub(super) identity: Text,
     pub(super) digest: [u8; 32],
-    /// VCL allows another connection where the first one failed.
+    /// VCL allows a second connection attempt after the first one failed (`bereq.retry_connect`).
     pub(super) may_reconnect: bool,
-    /// The workspace before VCL changed the request.
+    /// The state of the workspace before VCL changed the request.
     pub(super) snapshot: Mark,
 }
 
-/// The response and VCL's settings of it.
+/// The response, and the settings that VCL made for it.
 pub struct Response {
     pub(super) http: Message,
-    /// The time when its head came.
+    /// The time when its head was received.
     pub(super) entered: f64,
-    /// The backend that made it.
+    /// The backend that sent it.
     pub(super) backend: BackendId,
     pub(super) filters: Text,
     pub(super) do_gzip: bool,
@@ -49,21 +49,21 @@ pub struct Response {
     pub(super) lifetime: Lifetime,
     pub(super) is_uncacheable: bool,
     pub(super) is_hit_for_pass: bool,
-    /// Status and reason for `vcl_backend_error`.
+    /// The status and reason for `vcl_backend_error`.
     pub(crate) status: u16,
     pub(crate) reason: Text,
-    /// The body that VCL makes in `vcl_backend_error`.
+    /// The body that VCL sets in `vcl_backend_error`.
     pub(crate) body: Vec<u8>,
 }
 
 /// The exchange with the origin.
 pub struct Exchange {
-    /// The backend or director that VCL chose.
+    /// The backend or director that VCL has set.
     pub(super) backend: BackendId,
     pub(super) connection: Option<OriginConnection>,
-    /// The connection that is about to go back to the pool.
+    /// The connection that will be returned to the pool or observed, once the object is known.
     pub(super) leaving: Option<(OriginConnection, End)>,
-    /// The address of the last connection. VCL may read it after the connection is closed.
+    /// The address of the last connection. VCL may read it after the connection was closed.
     pub(super) address: Option<SocketAddr>,
     pub(super) account: Account,
     /// A buffer for assembling output.
@@ -71,7 +71,7 @@ pub struct Exchange {
     pub(super) deadline: Rc<Deadline>,
 }
 
-/// The object that the fetch makes, and the one that it renews.
+/// The object that the fetch creates, and the stale object that it replaces.
 pub struct Product {
     pub(super) target: Target,
     pub(super) object: Option<Arc<Object>>,
@@ -93,21 +93,21 @@ pub struct Purpose {
 /// The request that waits for the fetch.
 pub struct Waiter {
     pub(super) events: Rc<FetchEvents>,
-    /// It knows the object, or that there will be none.
-    pub(super) is_told: bool,
+    /// The event that the fetch has started or failed was sent.
+    pub(super) is_notified: bool,
     /// The permit to wait, held for as long as the fetch runs.
     pub(super) _permit: Option<Permit>,
 }
 
-/// The retries that VCL made.
+/// The retries that VCL has made.
 #[derive(Default)]
 pub struct Retries {
     pub(super) count: u32,
-    /// The reason why there can be no more.
+    /// The reason why no more are possible.
     pub(super) forbidden: Option<&'static str>,
 }
 
-/// Limits that VCL set, in seconds.
+/// The timeouts that VCL has set, in seconds.
 #[derive(Default)]
 pub struct Timeouts {
     pub(super) connect: Option<f64>,
@@ -127,7 +127,7 @@ pub struct Account {
     pub bereq_body: u64,
     pub beresp_header: u64,
     pub beresp_body: u64,
-    /// The number of reads in which the body came.
+    /// The number of reads in which the body was received.
     pub beresp_reads: u64,
 }
 
@@ -140,13 +140,13 @@ impl Account {
     }
 }
 
-/// The destination of the object that the fetch makes.
+/// The destination of the object that the fetch creates.
 pub enum Target {
-    /// The cache, with the right to fetch that the lookup gave.
+    /// The cache, with the right to fetch that the lookup returned.
     Cache(Busy),
-    /// The one request that started the fetch.
+    /// Only the request that started the fetch.
     Private,
-    /// The object was handed out: streaming, complete or failed.
+    /// The object was already handed over, or the fetch has failed.
     Delivered,
 }
 
@@ -161,10 +161,10 @@ pub enum Step {
     Done,
 }
 
-/// Settings and results of one attempt at the origin. A retry begins with a new one.
+/// The settings and results of one attempt. A retry begins with a new one.
 #[derive(Default)]
 pub struct Attempt {
-    /// The storage. If VCL chooses none, the fetch fails.
+    /// The number of the storage. If VCL has set none, the fetch fails.
     pub(super) storage: Option<u32>,
     pub(super) do_stream: bool,
     pub(super) do_esi: bool,
@@ -173,12 +173,12 @@ pub struct Attempt {
     pub(super) has_esi: bool,
     pub(super) encoding_changed: bool,
     pub(super) error_action: bool,
-    /// The response may be another request's, so lookups do not find the object.
+    /// The response may belong to another request, so lookups must not find the object.
     pub(super) is_foreign: bool,
     pub(super) timeouts: Timeouts,
-    /// The pace by the bytes that are stored and that filters make.
+    /// Limits the bytes that are stored or filtered before other tasks run.
     pub(super) pace: Pace,
-    /// Evictions that the pace has counted.
+    /// The number of evictions that `pace` has counted.
     pub(super) nuked_before: u32,
 }
 

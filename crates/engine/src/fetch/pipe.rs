@@ -1,12 +1,14 @@
-//! A connection to an origin for a pipe: opened as a fetch opens it, then left to the pipe.
+//! Opens a connection to an origin for a pipe, in the same way as for a fetch.
 
 use std::sync::Arc;
 
 use lacquer_net::{Taken, Watch};
 use lacquer_vcl_runtime::BackendId;
 
-use super::connection::{Limits, OriginConnection, introduce, log_open, refused, take_idle, wait_or_connect};
-use super::queue::Entry;
+use super::connection::{
+    Limits, OriginConnection, log_connect_failure, log_open, send_proxy_header, take_idle, wait_or_connect,
+};
+use super::queue::SlotRequest;
 use crate::backends::Origin;
 use crate::client::PipeRequest;
 use crate::task::Task;
@@ -21,12 +23,13 @@ impl PipeCall<'_> {
     pub async fn open(self, id: BackendId, origin: Arc<Origin>) -> Option<OriginConnection> {
         let shared = self.task.services.shared();
         let instance = self.task.vcl.loaded.instance();
-        let entry = Entry::new((id, &origin), instance, &self.task.params, shared);
-        let slot = entry.pass(&mut self.pipe.log).await?;
+        let request = SlotRequest::new((id, &origin), instance, &self.task.params, shared);
+        let slot = request.acquire(&mut self.pipe.log).await?;
         let limits = Limits::of(&origin, &self.task.params, self.pipe.connect_timeout);
         let (services, log) = (&self.task.services, &mut self.pipe.log);
         let taken = match take_idle(services, &slot, limits.quiet, log) {
-            // The order of responses is not checked in a pipe.
+            // A pipe does not check that responses belong to requests, so it uses no connection that may be out of
+            // sync.
             Taken::Connection(idle) if !idle.record.is_in_step() => {
                 shared.pools().retire(
                     services.id(),
@@ -43,16 +46,16 @@ impl PipeCall<'_> {
             Ok(mut connection) => {
                 self.pipe.stamp("Connected");
                 if !connection.reused {
-                    introduce(&connection, &self.task.sess).await;
+                    send_proxy_header(&connection, &self.task.sess).await;
                 }
                 log_open(&mut self.pipe.log, &connection);
                 connection.count_request();
                 // A pipe may last for hours, so it does not count as waiting for a response.
-                connection.answer();
+                connection.mark_answered();
                 Some(connection)
             }
             Err(e) => {
-                refused(&mut self.pipe.log, &origin, e);
+                log_connect_failure(&mut self.pipe.log, &origin, e);
                 shared.counters().backend_fail.add(1);
                 None
             }

@@ -13,28 +13,28 @@ use crate::backends::Origin;
 use crate::origin_slot::OriginSlot;
 use crate::shared::Shared;
 
-/// The seconds of the wait for a slot when a backend has its share of all waiting requests.
-const SHARE_PATIENCE: f64 = 1.0;
-/// The time between checks whether a fetch without client may give way.
-const ORPHANS_AFTER: Duration = Duration::from_millis(10);
+/// The longest wait in seconds for a slot, when the backend has used up its share of all waiting requests.
+const SHARE_MAX_WAIT: f64 = 1.0;
+/// The interval between checks for a fetch without a client that can be evicted.
+const ORPHAN_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A fetch or a pipe that needs a slot of an origin, and the limits that apply to it.
-pub struct Entry<'e> {
+/// A request by a fetch or a pipe for a slot of an origin, with the limits that apply to it.
+pub struct SlotRequest<'e> {
     origin: &'e Arc<Origin>,
     id: BackendId,
     instance: &'e Instance,
     params: &'e Params,
     shared: &'e Shared,
-    /// The limit of connections in use that applies beside the declared one.
+    /// The limit on connections in use that applies in addition to `max_connections`.
     most: u32,
 }
 
-/// A place in the queue for a slot, given up when this is dropped.
+/// A place in the queue for a slot. Dropping it leaves the queue.
 struct Queued<'o>(&'o Origin);
 
 impl<'o> Queued<'o> {
     fn enter(origin: &'o Origin, places: u32) -> Option<Queued<'o>> {
-        // The value is made only with a place, because dropping it gives one back.
+        // Constructed only when the origin has counted the place, because dropping it uncounts the place.
         origin.queue(places).then(|| Queued(origin))
     }
 }
@@ -45,26 +45,26 @@ impl Drop for Queued<'_> {
     }
 }
 
-impl<'e> Entry<'e> {
+impl<'e> SlotRequest<'e> {
     pub fn new(
         (id, origin): (BackendId, &'e Arc<Origin>),
         instance: &'e Instance,
         params: &'e Params,
         shared: &'e Shared,
-    ) -> Entry<'e> {
-        Entry { origin, id, instance, params, shared, most: shared.bound(params).of_one_backend() }
+    ) -> SlotRequest<'e> {
+        SlotRequest { origin, id, instance, params, shared, most: shared.bound(params).per_backend() }
     }
 
-    /// Takes a slot if one is free and nobody is in the queue.
-    pub fn pass_at_once(&self) -> Option<OriginSlot> {
+    /// Takes a slot if one is free and the queue is empty.
+    pub fn try_acquire(&self) -> Option<OriginSlot> {
         if self.origin.has_queue() || !self.is_healthy() {
             return None;
         }
         OriginSlot::take(self.origin, self.most)
     }
 
-    /// Takes a slot, and waits for one where the limits allow it. On failure logs and counts the reason.
-    pub async fn pass(&self, log: &mut TxLog) -> Option<OriginSlot> {
+    /// Takes a slot. Waits for one if the limits allow it. Logs and counts the reason on failure.
+    pub async fn acquire(&self, log: &mut TxLog) -> Option<OriginSlot> {
         let origin = self.origin;
         let name = &origin.spec.name;
         if !self.is_healthy() {
@@ -73,7 +73,7 @@ impl<'e> Entry<'e> {
             self.shared.counters().backend_unhealthy.add(1);
             return None;
         }
-        let slot = match self.pass_at_once() {
+        let slot = match self.try_acquire() {
             Some(slot) => Some(slot),
             None => self.wait().await,
         };
@@ -89,35 +89,36 @@ impl<'e> Entry<'e> {
         self.instance.directors.healthy(self.id, self.instance).healthy
     }
 
-    /// Returns whether the limit is the share of all waiting requests, not the declared one.
+    /// Returns whether the effective limit is the share of all waiting requests, not `max_connections`.
     fn is_share(&self) -> bool {
         self.origin.declared_limit() >= self.most
     }
 
     async fn wait(&self) -> Option<OriginSlot> {
-        let (places, patience) = self.queue_limits();
-        if places == 0 || patience <= 0.0 {
+        let (places, max_wait) = self.queue_limits();
+        if places == 0 || max_wait <= 0.0 {
             return None;
         }
         let _queued = Queued::enter(self.origin, places)?;
         self.shared.counters().backend_wait.add(1);
-        let slot = self.wait_until(Instant::now() + clock::seconds(patience)).await;
+        let slot = self.wait_until(Instant::now() + clock::seconds(max_wait)).await;
         if slot.is_none() {
             self.shared.counters().backend_wait_fail.add(1);
         }
         slot
     }
 
-    /// Returns the length of the queue and the longest wait in seconds: as declared if `max_connections` is the limit.
-    /// Room within the share of all waiting requests often comes a moment later.
+    /// Returns the length of the queue, and the longest wait in seconds. They are as configured if `max_connections`
+    /// is the limit. If the share is the limit, they are larger, because room within the share is often freed a
+    /// moment later.
     fn queue_limits(&self) -> (u32, f64) {
         let spec = &self.origin.spec;
         let places = spec.wait_limit.filter(|&n| n > 0).unwrap_or(self.params.backend_wait_limit);
-        let patience = spec.wait_timeout.filter(|&t| t >= 0.0).unwrap_or(self.params.backend_wait_timeout);
+        let max_wait = spec.wait_timeout.filter(|&t| t >= 0.0).unwrap_or(self.params.backend_wait_timeout);
         if !self.is_share() {
-            return (places, patience);
+            return (places, max_wait);
         }
-        (places.max(self.most / 2), patience.max(SHARE_PATIENCE))
+        (places.max(self.most / 2), max_wait.max(SHARE_MAX_WAIT))
     }
 
     async fn wait_until(&self, deadline: Instant) -> Option<OriginSlot> {
@@ -130,15 +131,15 @@ impl<'e> Entry<'e> {
                 return Some(slot);
             }
             if self.is_share() {
-                // A fetch without client gives way.
+                // Evict a fetch without a client.
                 self.shared.admission().evict(Some(self.origin.endpoint.id));
             }
             let now = Instant::now();
             if now >= deadline {
                 return None;
             }
-            // No event reports that a fetch has lost its client.
-            let _ = timeout_at(deadline.min(now + ORPHANS_AFTER), freed).await;
+            // No event reports that a fetch has lost its client, so check periodically.
+            let _ = timeout_at(deadline.min(now + ORPHAN_CHECK_INTERVAL), freed).await;
         }
     }
 }
@@ -149,14 +150,14 @@ mod tests {
     use crate::backends::OriginContext;
 
     #[test]
-    fn a_full_queue_keeps_count() {
+    fn a_rejected_entry_does_not_change_the_count() {
         let around = OriginContext { vcl_name: "boot", probe: None, via: None, prefer_ipv6: false, now: 0.0 };
         let origin = Origin::new(lacquer_vcl::program::Backend::default(), &around);
-        let first = Queued::enter(&origin, 1).expect("there is a place");
+        let first = Queued::enter(&origin, 1).expect("the queue has a free place");
         for _ in 0..3 {
-            assert!(Queued::enter(&origin, 1).is_none(), "the place is taken");
+            assert!(Queued::enter(&origin, 1).is_none(), "the queue is full");
         }
-        assert!(origin.has_queue(), "the first still waits");
+        assert!(origin.has_queue(), "the first entry is still queued");
         drop(first);
         assert!(!origin.has_queue());
     }

@@ -1,4 +1,4 @@
-//! Runs `vcl_backend_response` (or `vcl_backend_refresh`) and carries out its decision.
+//! Runs `vcl_backend_response` (or `vcl_backend_refresh`), and carries out its decision.
 
 use lacquer_flow::retry;
 use lacquer_http::{BodyStatus, SessClose, header_table as h};
@@ -9,11 +9,11 @@ use super::parts::Step;
 use super::{Fetch, gone};
 
 pub async fn respond(f: &mut Fetch) -> Step {
-    let asked_close = f.request.http.has_token(&f.task.ws, h::CONNECTION, b"close");
-    f.mark_close(asked_close, SessClose::ReqClose);
+    let request_closes = f.request.http.has_token(&f.task.ws, h::CONNECTION, b"close");
+    f.mark_close(request_closes, SessClose::ReqClose);
     let handling = f.vcl(Method::BackendResponse).await;
-    let told_close = f.response.http.has_token(&f.task.ws, h::CONNECTION, b"close");
-    f.mark_close(told_close, SessClose::RespClose);
+    let response_closes = f.response.http.has_token(&f.task.ws, h::CONNECTION, b"close");
+    f.mark_close(response_closes, SessClose::RespClose);
 
     if !f.check_range() {
         let reason = f.exchange.connection.as_ref().and_then(|o| o.close);
@@ -28,13 +28,13 @@ pub async fn respond(f: &mut Fetch) -> Step {
             f.close_origin(Some(SessClose::RespClose));
             return Step::Error;
         }
-        Action::Retry => return again(f),
+        Action::Retry => return retry(f),
         _ => {
             f.close_origin(Some(SessClose::RespClose));
             return Step::Fail;
         }
     }
-    // VCL may have waited, and the object that the 304 confirms may have gone meanwhile.
+    // VCL may have waited, and the object that the 304 confirms may have been removed meanwhile.
     if f.attempt.was_304 && gone::is_stale_gone(f).await {
         gone::forget_stale(f);
         gone::drop_conditions(f);
@@ -52,7 +52,7 @@ pub async fn respond(f: &mut Fetch) -> Step {
     if f.attempt.was_304 { Step::Refresh } else { Step::Body }
 }
 
-fn again(f: &mut Fetch) -> Step {
+fn retry(f: &mut Fetch) -> Step {
     let reason = (f.body_status() != BodyStatus::None).then_some(SessClose::RespClose);
     let reason = reason.or_else(|| f.exchange.connection.as_ref().and_then(|o| o.close));
     f.close_origin(reason);
@@ -65,7 +65,7 @@ fn again(f: &mut Fetch) -> Step {
 }
 
 impl Fetch {
-    /// Skips a body that came with its head and is not needed, so that the connection can be kept.
+    /// Skips a body that was received with its head and is not needed, so that the connection can be kept.
     fn skip_body_at_hand(&mut self) {
         if let Some(origin) = &mut self.exchange.connection
             && origin.body_at_hand().is_some()

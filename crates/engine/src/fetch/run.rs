@@ -1,4 +1,4 @@
-//! The steps of a fetch and the loop that joins them.
+//! The steps of a fetch, and the loop that runs them.
 
 use std::pin::pin;
 
@@ -6,13 +6,12 @@ use lacquer_shm::Tag;
 
 use super::parts::Step;
 use super::{Fetch, body, error, start};
-use crate::turn::Place;
+use crate::activity::Work;
 
-/// Runs a fetch from its beginning to its end. A panic ends this fetch only.
+/// Runs a fetch to its end. A panic ends only this fetch.
 pub async fn run(fetch: &mut Fetch) {
     let services = fetch.task.services.clone();
-    let fault =
-        crate::faults::caught(&services, (fetch.task.vxid(), Place::Fetch), pin!(fetch.steps())).await;
+    let fault = crate::faults::caught(&services, (fetch.task.vxid(), Work::Fetch), pin!(fetch.steps())).await;
     if let Err(text) = fault {
         fetch.task.log.put(Tag::Error, format!("Fault in this fetch: {text}").as_bytes());
         fetch.fail();

@@ -1,4 +1,4 @@
-//! The request to the origin: made from the client's request, changed by `vcl_backend_fetch`, and sent.
+//! The request to the origin: created from the client's request, changed by `vcl_backend_fetch`, and sent.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ use crate::client::Req;
 use crate::task::{Run, Task, Times};
 use crate::transaction_buffers::TransactionBuffers;
 
-/// Takes from the request what the fetch needs; texts are copied into the fetch's own workspace.
-// Inlined, so that the fetch is made in its final place. It is too large to be moved.
+/// Creates a fetch from the request that starts it. Texts are copied into the fetch's own workspace.
+// Inlined, so that the fetch is constructed in place. It is too large to be moved.
 #[inline]
 pub fn from_request(
     req: &mut Req,
@@ -51,17 +51,17 @@ pub fn from_request(
     let (snapshot, transit_buffer) = (memory.ws.mark(), params.transit_buffer);
     let task = new_task(req, params, memory.ws, memory.log);
     let now = task.run.now;
-    let taken = req.give_to_fetch();
+    let inputs = req.take_fetch_inputs();
     Fetch {
         task,
         request: Request {
             http: memory.request,
             original: memory.request0,
-            body: taken.body,
-            cached_body: taken.cached_body,
+            body: inputs.body,
+            cached_body: inputs.cached_body,
             filters: Text::NONE,
             identity,
-            digest: taken.digest,
+            digest: inputs.digest,
             may_reconnect: true,
             snapshot,
         },
@@ -80,7 +80,7 @@ pub fn from_request(
             body: memory.synth_body,
         },
         exchange: Exchange {
-            backend: taken.backend,
+            backend: inputs.backend,
             connection: None,
             leaving: None,
             address: None,
@@ -92,10 +92,10 @@ pub fn from_request(
         purpose: Purpose {
             is_pass,
             is_background: false,
-            is_hitpass: taken.is_hitpass,
-            is_hitmiss: taken.is_hitmiss,
+            is_hitpass: inputs.is_hitpass,
+            is_hitmiss: inputs.is_hitmiss,
         },
-        waiter: Waiter { events, is_told: false, _permit: taken.permit },
+        waiter: Waiter { events, is_notified: false, _permit: inputs.permit },
         attempt: Attempt::new(),
         retries: Retries::default(),
     }
@@ -120,7 +120,7 @@ fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog) -> Task {
     }
 }
 
-/// Copies the request's head for the origin, with headers that match the body.
+/// Copies the request's head for the origin. Its framing headers match the filtered body.
 fn copy_head(req: &mut Req, is_pass: bool, bereq0: &mut Message, ws: &mut Workspace) {
     req.filter_body_for_fetch();
     let filter = if is_pass { Filter::PASS } else { Filter::FETCH };
@@ -132,12 +132,12 @@ fn copy_head(req: &mut Req, is_pass: bool, bereq0: &mut Message, ws: &mut Worksp
     }
 }
 
-/// Completes the request to the origin before VCL sees it: a cache's request differs from its client's.
+/// Completes the request to the origin before VCL sees it. A request for the cache differs from the client's request.
 pub fn make_bereq(f: &mut Fetch) {
     std::mem::swap(&mut f.request.http, &mut f.request.original);
     let (gzip, for_cache) = (f.task.params.http_gzip_support, !f.purpose.is_pass);
     let mut headers = f.bereq_headers();
-    // The log shows the client's request, then the changes for the cache.
+    // The log shows the client's request first, then the changes for the cache.
     headers.log_all();
     if for_cache {
         headers.force_slot(Slot::Method, fixed::GET);
@@ -154,7 +154,7 @@ pub fn make_bereq(f: &mut Fetch) {
     }
 }
 
-/// Adds the conditions by which the origin may confirm a stale object.
+/// Adds the conditional headers by which the origin may confirm the stale object.
 fn add_conditions(f: &mut Fetch) {
     let Some(stale) = f.product.stale.clone() else { return };
     let Some(head) = pack::PackedHead::new(stale.head()) else { return };
@@ -228,10 +228,10 @@ pub async fn start(f: &mut Fetch) -> Step {
         f.task.log.put(Tag::Error, b"Body cannot be fetched");
         return Step::Error;
     }
-    judge(f, now);
+    normalize_response(f, now);
     if f.response.http.status() == 304 {
         if gone::is_stale_gone(f).await {
-            return ask_without_conditions(f);
+            return retry_unconditionally(f);
         }
         if !accept_304(f) {
             return Step::Error;
@@ -240,8 +240,8 @@ pub async fn start(f: &mut Fetch) -> Step {
     super::response::respond(f).await
 }
 
-/// Adds a Date if there is none, joins the lines of list headers, and sets the lifetime by the RFC.
-fn judge(f: &mut Fetch, now: f64) {
+/// Adds a missing `Date`, joins the lines of list headers, and sets the lifetimes from the headers.
+fn normalize_response(f: &mut Fetch, now: f64) {
     if !f.response.http.has(&f.task.ws, h::DATE) {
         let date = f.task.services.http_date(now);
         f.beresp_headers().add(h::DATE, &date);
@@ -255,15 +255,16 @@ fn judge(f: &mut Fetch, now: f64) {
     }
 }
 
-/// Asks the origin for the whole response, because the object that it has confirmed is gone.
-fn ask_without_conditions(f: &mut Fetch) -> Step {
+/// Retries with an unconditional request, because the object that the origin confirmed is gone.
+fn retry_unconditionally(f: &mut Fetch) -> Step {
     gone::forget_stale(f);
     let step = retry(f);
     gone::drop_conditions(f);
     step
 }
 
-/// Completes the head of a 304 from the stored one that it confirms. Returns false if it makes no sense.
+/// Completes the head of a 304 with the stored head that it confirms. Returns false if the request was not
+/// conditional.
 fn accept_304(f: &mut Fetch) -> bool {
     let stale = f.product.stale.clone();
     let validated =
@@ -296,7 +297,7 @@ fn accept_304(f: &mut Fetch) -> bool {
 }
 
 impl Fetch {
-    /// Sets the lifetimes of the response by its headers and the parameters.
+    /// Sets the lifetimes of the response from its headers and the parameters.
     pub fn set_lifetimes(&mut self, now: f64) -> Freshness {
         let p = &self.task.params;
         let defaults = freshness::Defaults {
@@ -317,7 +318,7 @@ impl Fetch {
         self.task.log.put(Tag::TTL, &self.exchange.out);
     }
 
-    /// Returns the storage whose turn it is, which VCL may replace by another.
+    /// Returns the default storage for the next object, by round robin. VCL may set another.
     pub fn storage_choice(&self) -> u32 {
         self.task.services.stevedores().next()
     }
@@ -332,9 +333,9 @@ impl Fetch {
             return true;
         }
         let ws = &self.task.ws;
-        // After a rollback there is no response any more, and its texts may have been overwritten.
-        let answer = self.exchange.connection.is_some().then_some(&self.response.http);
-        match range::check_partial(&self.request.original, ws, answer, ws) {
+        // After a rollback there is no response, and its texts may have been overwritten.
+        let response = self.exchange.connection.is_some().then_some(&self.response.http);
+        match range::check_partial(&self.request.original, ws, response, ws) {
             PartialCheck::Fine => true,
             PartialCheck::Odd(note) => {
                 self.task.log.put(Tag::Debug, note.as_bytes());

@@ -79,23 +79,24 @@ impl Fetch {
         self.task.log.put(Tag::FetchError, text.as_bytes());
     }
 
-    /// Logs that the fetch ends early because nobody waits for it.
+    /// Logs that the fetch ends early, because nobody waits for it.
     pub(super) fn log_abandoned(&mut self) {
         self.fetch_error("abandoned, the client is gone");
         self.task.services.counters().fetch_abandoned.add(1);
     }
 
-    /// Returns the request's body, which the fetch does not need any more.
+    /// Returns the request's body to the request. The fetch no longer needs it.
     pub fn release_request(&mut self) {
         if let Some(body) = self.request.body.take() {
             self.waiter.events.body.set(Some(body));
         }
     }
 
-    /// Sends the event that the object can be delivered to the waiting request.
+    /// Sends the event that the object can be delivered, or that there is none, to the waiting request. Later calls
+    /// have no effect.
     pub fn announce(&mut self, object: Option<Arc<Object>>) {
         self.release_request();
-        if !mem::replace(&mut self.waiter.is_told, true) {
+        if !mem::replace(&mut self.waiter.is_notified, true) {
             self.waiter.events.started.set(Some(Started(object)));
         }
     }

@@ -14,7 +14,7 @@ use super::Fetch;
 use crate::emulated::workspace_costs;
 use crate::req_body::ReqBody;
 
-/// A body on its way to the origin.
+/// The state of sending a body to the origin.
 pub(super) struct Upload {
     chain: Chain,
     pace: Pace,
@@ -26,7 +26,7 @@ pub(super) struct Upload {
 }
 
 impl Upload {
-    /// Sends one piece of the body. An empty piece is the end.
+    /// Sends one piece of the body through the filters. An empty piece is the end.
     async fn push(&mut self, tx: &TxHalf, piece: &[u8]) -> io::Result<()> {
         let end = piece.is_empty();
         let mut rest = piece;
@@ -37,7 +37,7 @@ impl Upload {
             self.sent += out.len() as u64;
             let made = out.len();
             if self.chunked {
-                // A copy costs less than two more writes.
+                // Copying is cheaper than two more writes.
                 self.framed.clear();
                 self.framed.extend_from_slice(ChunkHeader::new(out.len()).as_bytes());
                 self.framed.extend_from_slice(out);
@@ -56,7 +56,7 @@ impl Upload {
         if self.chunked { tx.write_all(LAST_CHUNK).await } else { Ok(()) }
     }
 
-    /// Sends a body that was cached before.
+    /// Sends a body from storage.
     async fn object(&mut self, tx: &TxHalf, body: &Object) -> io::Result<()> {
         let mut at = 0;
         while let Some(chunk) = body.chunk_at(at).filter(|c| !c.is_empty()) {
@@ -70,8 +70,8 @@ impl Upload {
 }
 
 impl Fetch {
-    /// Prepares the transfer of the body and changes the head to match. Returns `None`, with the reason in
-    /// the log, on failure.
+    /// Prepares sending the body, and changes the head to match. Returns `None`, with the reason in the log, on
+    /// failure.
     pub(super) fn open_upload(&mut self) -> Option<Upload> {
         let length_known = match (&self.request.cached_body, &self.request.body) {
             (None, Some(body)) => body.announced().is_some(),
@@ -91,7 +91,7 @@ impl Fetch {
             return None;
         }
         let has_coding = has_body && self.request.http.has(&self.task.ws, h::TRANSFER_ENCODING);
-        // An earlier attempt may have announced a chunked body.
+        // An earlier attempt may have declared a chunked body.
         upload.chunked |= has_coding && !self.request.http.has(&self.task.ws, h::CONTENT_LENGTH);
         if upload.chunked {
             let mut headers = self.bereq_headers();
@@ -103,7 +103,8 @@ impl Fetch {
         Some(upload)
     }
 
-    /// Makes the filters that VCL named. Without a body they have nothing to do.
+    /// Creates the filters in `bereq.filters`. They have no effect without a body. Returns false, with the reason in
+    /// the log, on failure.
     fn push_filters(&mut self, upload: &mut Upload) -> bool {
         let list = self.task.ws.get(self.request.filters).to_vec();
         self.task.log.put(Tag::Filters, &list);
@@ -123,7 +124,7 @@ impl Fetch {
                 b"range" => {
                     self.task.log.put(Tag::Error, b"range can only be used on the client side");
                 }
-                // A request's body was not searched for ESI before.
+                // ESI has no effect here: request bodies are not parsed for it.
                 b"gunzip" | b"esi" => {}
                 _ => {
                     self.task.log.put(Tag::Error, crate::req_filters::unknown(rest).as_bytes());
@@ -152,7 +153,7 @@ impl Fetch {
         result
     }
 
-    /// Forwards the client's body as it arrives. It can be read only once.
+    /// Forwards the client's body as it arrives. It can be read only once, so no retry is possible afterwards.
     async fn forward_body(&mut self, body: &mut ReqBody, tx: &TxHalf, upload: &mut Upload) -> io::Result<()> {
         self.retries.forbidden = Some("req.body not cached");
         self.waiter.events.reads_body.set(true);
@@ -161,7 +162,7 @@ impl Fetch {
             let piece = match body.next(&params).await {
                 Ok(piece) => piece,
                 Err(fault) => {
-                    // The log of the request records the fault.
+                    // The fault is logged with the client's request.
                     body.fail(fault);
                     self.fetch_error("req.body read error: 0 (Success)");
                     return Err(io::ErrorKind::InvalidData.into());

@@ -1,4 +1,4 @@
-//! The variables of a fetch, by class.
+//! The VCL variables of a fetch, by type.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::vars::{
     assign, headers, keep, listed, misplaced, object, params, session, shown, start_text, storage,
 };
 
-/// Returns the error for a variable that has no effect any more, because VCL has set the list of filters.
+/// Returns an error if VCL has set `beresp.filters`, so that this variable no longer has an effect.
 fn filters_are_fixed(f: &Fetch, var: Var) -> Option<String> {
     let matters = matches!(var, Var::BerespDoEsi | Var::BerespDoGunzip | Var::BerespDoGzip);
     let fixed = matters && f.response.filters.is_some();
@@ -102,7 +102,7 @@ pub fn get_str(f: &mut Fetch, var: Var) -> Option<&[u8]> {
     }
 }
 
-/// Returns the list of filters that the response would get now. Varnish begins it with a blank.
+/// Returns the filters that the response would get now. Varnish begins the list with a space.
 fn default_filters(f: &mut Fetch) -> &[u8] {
     let framing = f.exchange.connection.as_ref().map(|origin| origin.reply.framing);
     let has_body = framing.is_some_and(|framing| framing.status != BodyStatus::None);
@@ -116,7 +116,7 @@ fn backend_name(f: &Fetch) -> Option<&[u8]> {
     directors.get(f.response.backend).map(|cell| cell.director.name().as_bytes())
 }
 
-/// Returns `beresp.backend.ip`, the address that the connection leads to.
+/// Returns an address: `beresp.backend.ip`, or one of the session's.
 pub fn get_ip(f: &Fetch, var: Var) -> Option<&SocketAddr> {
     match var {
         Var::BerespBackendIp => f.exchange.connection.as_ref().and(f.exchange.address.as_ref()),
@@ -179,7 +179,7 @@ pub fn set_real(f: &mut Fetch, var: Var, value: f64) -> HostResult<()> {
     Ok(())
 }
 
-/// Logs the lifetime of the object as VCL has left it.
+/// Logs the lifetimes that VCL has set.
 fn log_lifetime(f: &mut Fetch) {
     let cacheable = if f.response.is_uncacheable { "uncacheable" } else { "cacheable" };
     let Lifetime { ttl, grace, keep, origin } = f.response.lifetime;
@@ -187,14 +187,14 @@ fn log_lifetime(f: &mut Fetch) {
     f.task.log.put_fmt(Tag::TTL, text);
 }
 
-/// Carries out `return (pass(duration))`: requests for this object are passed for so long.
+/// Carries out `return (pass(duration))`: requests for this object are passed for `seconds`.
 pub fn pass_for(f: &mut Fetch, seconds: f64) {
     f.response.lifetime = f.response.lifetime.of_pass(seconds);
     let origin = f.response.lifetime.origin;
     f.task.log.put_fmt(Tag::TTL, format_args!("HFP {seconds:.0} 0 0 {origin:.0} uncacheable"));
 }
 
-/// Sets the lifetime by the headers again, without VCL's changes.
+/// Sets the lifetimes from the headers again, discarding VCL's changes.
 pub fn rfc_ttl(f: &mut Fetch) {
     let now = f.response.entered;
     let fresh = f.set_lifetimes(now);
@@ -224,16 +224,16 @@ pub fn set_str(f: &mut Fetch, var: Var, value: Option<&[u8]>) -> HostResult<()> 
         Var::BerespProto => headers::set_start(&mut f.beresp_headers(), Slot::Proto, var, value),
         Var::BerespReason => headers::set_start(&mut f.beresp_headers(), Slot::Reason, var, value),
         Var::BereqFilters => {
-            let said = keep(&mut f.task.ws, value);
-            assign(&mut f.request.filters, said);
+            let copied = keep(&mut f.task.ws, value);
+            assign(&mut f.request.filters, copied);
             Ok(())
         }
         Var::BerespFilters => {
-            let said = keep(&mut f.task.ws, value);
-            assign(&mut f.response.filters, said);
+            let copied = keep(&mut f.task.ws, value);
+            assign(&mut f.response.filters, copied);
             Ok(())
         }
-        // A name of no storage has no effect.
+        // An unknown name has no effect.
         Var::BerespStorageHint => {
             let name = String::from_utf8_lossy(value.unwrap_or_default());
             f.attempt.storage = f.task.services.stevedores().by_name(&name).or(f.attempt.storage);

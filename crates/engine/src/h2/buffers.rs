@@ -1,8 +1,8 @@
-//! Buffers for frames, which connections share.
+//! Frame buffers, shared by the connections of a reactor.
 
 use std::cell::Cell;
 
-/// Buffers that a reactor's connections share. A connection that waits has none.
+/// Frame buffers, shared by the connections of a reactor. A connection that waits holds none.
 #[derive(Default)]
 pub struct Buffers {
     pub input: Cell<Vec<u8>>,

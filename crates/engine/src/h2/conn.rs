@@ -1,5 +1,5 @@
-//! State that the streams of one connection share: their list, and the connection's windows, limits and end. Sending
-//! is in [`super::sending`].
+//! The state that the streams of one connection share: their list, and the connection's windows, limits and error.
+//! Sending is in [`super::sending`].
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -21,8 +21,8 @@ use crate::account::Account;
 use crate::services::Services;
 use crate::session::Sess;
 
-/// A stream, as its connection sees it.
-pub trait Member: Any {
+/// A stream in the connection's list. A trait, because the type of streams depends on the connection's.
+pub trait StreamEntry: Any {
     /// Wakes the tasks that wait for the stream.
     fn wake(&self);
 }
@@ -32,7 +32,7 @@ pub struct Conn {
     pub sess: Rc<Sess>,
     pub vxid: Vxid,
     pub output: Output,
-    pub settings: Both,
+    pub settings: SettingsPair,
     pub windows: Windows,
     pub conduct: Conduct,
     pub account: Cell<Account>,
@@ -42,31 +42,32 @@ pub struct Conn {
 }
 
 /// The settings of both sides.
-pub struct Both {
+pub struct SettingsPair {
     pub local: Settings,
     pub remote: Cell<Settings>,
 }
 
-/// The connection's windows.
+/// The connection-level flow-control windows.
 pub struct Windows {
     pub send: Cell<SendWindow>,
     pub receive: Cell<ReceiveWindow>,
 }
 
-/// What the client has done so far, by which its next frames are judged.
+/// The client's behavior so far, which decides how its next frames are treated.
 pub struct Conduct {
     pub rules: RefCell<Rules>,
     pub resets: RefCell<RapidReset>,
-    /// The last stream that we reset; 0 if none was.
+    /// The last stream that this side reset; 0 if there is none.
     pub last_reset: Cell<u32>,
-    pub has_said_goaway: Cell<bool>,
+    /// A GOAWAY was sent or received.
+    pub goaway_seen: Cell<bool>,
 }
 
 #[derive(Default)]
 struct Streams {
-    /// The streams, ordered by their numbers, which only rise.
-    list: RefCell<Vec<(u32, Rc<dyn Member>)>>,
-    /// Those that wait for a window.
+    /// The streams in the order of their ids, which only increase.
+    list: RefCell<Vec<(u32, Rc<dyn StreamEntry>)>>,
+    /// The number of streams that wait for a window.
     waiting: Cell<u32>,
 }
 
@@ -74,7 +75,7 @@ struct Streams {
 struct Wakes {
     waker: RefCell<Option<Waker>>,
     /// The connection's own task is running, so it need not be woken.
-    is_attended: Cell<bool>,
+    is_running: Cell<bool>,
 }
 
 impl Conn {
@@ -99,9 +100,9 @@ impl Conn {
                 rules: RefCell::new(Rules::new(local.max_concurrent_streams)),
                 resets: RefCell::new(resets),
                 last_reset: Cell::new(0),
-                has_said_goaway: Cell::new(false),
+                goaway_seen: Cell::new(false),
             },
-            settings: Both { local, remote: Cell::new(Settings::DEFAULT) },
+            settings: SettingsPair { local, remote: Cell::new(Settings::DEFAULT) },
             account: Cell::default(),
             error: Cell::new(None),
             streams: Streams::default(),
@@ -113,7 +114,7 @@ impl Conn {
         self.services.log().write_fmt(tag, self.vxid, text);
     }
 
-    /// Logs a record of the protocol's rules, if it belongs to the session.
+    /// Logs a record of the protocol's rules with the session.
     pub fn note(&self, note: &Note) {
         let tag = match note.tag {
             lacquer_h2::Tag::Debug => Tag::Debug,
@@ -123,8 +124,8 @@ impl Conn {
         self.services.log().write(tag, self.vxid, note.text.as_bytes());
     }
 
-    /// Logs the reason for a fault and returns its error, which ends the stream or the connection.
-    pub fn told(&self, fault: &Fault) -> Error {
+    /// Logs the reason for a fault, and returns its error, which ends the stream or the connection.
+    pub fn log_fault(&self, fault: &Fault) -> Error {
         if let Some(note) = &fault.note {
             self.note(note);
         }
@@ -137,7 +138,7 @@ impl Conn {
         self.error.get()
     }
 
-    /// Ends the whole connection with this error, unless it is ending for another.
+    /// Ends the connection with this error, unless it is already ending with another.
     pub fn fail(&self, error: Error) {
         if self.error.get().is_none() {
             self.error.set(Some(error));
@@ -146,7 +147,7 @@ impl Conn {
         self.wake_streams();
     }
 
-    /// Counts a received frame: its header and overhead belong to no stream.
+    /// Logs and counts a received frame. Its header, and the payload of overhead frames, belong to no stream.
     pub fn received(&self, header: &FrameHeader, payload: &[u8]) {
         let log = self.services.log();
         if !(log.is_masked(Tag::H2RxHdr) && log.is_masked(Tag::H2RxBody)) {
@@ -175,7 +176,7 @@ impl Conn {
 
     /// Wakes the connection's own task.
     pub fn wake(&self) {
-        if self.wakes.is_attended.get() {
+        if self.wakes.is_running.get() {
             return;
         }
         if let Some(waker) = self.wakes.waker.borrow_mut().take() {
@@ -183,8 +184,8 @@ impl Conn {
         }
     }
 
-    pub fn attend(&self, attended: bool) {
-        self.wakes.is_attended.set(attended);
+    pub fn set_running(&self, running: bool) {
+        self.wakes.is_running.set(running);
     }
 
     pub fn wake_streams(&self) {
@@ -193,7 +194,7 @@ impl Conn {
         }
     }
 
-    // The session's own limits, for module h2.
+    // The session's own limits, for the VMOD h2.
 
     pub fn limit(&self, which: H2Setting) -> f64 {
         let resets = self.conduct.resets.borrow();
@@ -218,17 +219,17 @@ impl Conn {
 
     // Streams.
 
-    pub fn stream(&self, id: u32) -> Option<Rc<dyn Member>> {
+    pub fn stream(&self, id: u32) -> Option<Rc<dyn StreamEntry>> {
         let streams = self.streams.list.borrow();
         let at = streams.binary_search_by_key(&id, |(number, _)| *number).ok()?;
         Some(streams[at].1.clone())
     }
 
-    pub fn each_stream(&self, mut work: impl FnMut(&dyn Member)) {
+    pub fn each_stream(&self, mut work: impl FnMut(&dyn StreamEntry)) {
         self.streams.list.borrow().iter().for_each(|(_, stream)| work(&**stream));
     }
 
-    pub fn enter(&self, id: u32, stream: Rc<dyn Member>) {
+    pub fn enter(&self, id: u32, stream: Rc<dyn StreamEntry>) {
         self.streams.list.borrow_mut().push((id, stream));
     }
 
@@ -243,7 +244,7 @@ impl Conn {
         }
     }
 
-    /// Drops the streams, which refer to the connection, when its session ends.
+    /// Drops the streams, which refer to the connection, when the session ends.
     pub fn release_streams(&self) {
         let streams = self.streams.list.take();
         drop(streams);
@@ -253,7 +254,7 @@ impl Conn {
         self.streams.list.borrow().len()
     }
 
-    /// Returns whether so many requests are at work, reset ones included, that no more should begin.
+    /// Returns whether so many requests are active, including reset ones, that no more should start.
     pub fn is_crowded(&self) -> bool {
         self.streams() >= 2 * self.settings.local.max_concurrent_streams.max(50) as usize
     }
@@ -262,7 +263,7 @@ impl Conn {
         self.streams.waiting.set(self.streams.waiting.get().saturating_add_signed(more));
     }
 
-    /// Takes credit for so many bytes of body from the connection's window.
+    /// Takes credit for this number of body bytes from the connection's window.
     pub fn charge(&self, bytes: usize) {
         let mut window = self.windows.send.get();
         window.charge(bytes);
@@ -270,7 +271,7 @@ impl Conn {
     }
 
     /// Returns unused credit to the connection's window, and wakes the streams that wait for it.
-    pub fn uncharge(&self, bytes: usize) {
+    pub fn refund(&self, bytes: usize) {
         let mut window = self.windows.send.get();
         window.adjust(bytes as i64);
         self.windows.send.set(window);
@@ -282,7 +283,7 @@ impl Conn {
         self.conduct.rules.borrow().open <= self.streams.waiting.get()
     }
 
-    /// Logs the last records, and counts the bytes of frames that belong to no request.
+    /// Logs the session's account, and counts the bytes of frames that belong to no request.
     pub fn finish(&self) {
         let account = self.account.get();
         let [header, body, request, sent_header, sent_body, response] = account.numbers();

@@ -1,26 +1,26 @@
-//! HTTP/2 as requests see it: a stream is the source of a request's body and the sink of its response. The streams of a
-//! connection share its state and its sending side. The sessions that read frames are in the crate `lacquer-sessions`,
-//! the protocol itself in `lacquer-h2`.
+//! The HTTP/2 side of requests: a stream is the source of a request's body and the sink of its response. The streams
+//! of a connection share its state and its sending side. The sessions that read frames are in the crate
+//! `lacquer-sessions`; the protocol itself is in `lacquer-h2`.
 
 mod buffers;
 mod conn;
-mod intake;
+mod frame_quota;
 mod output;
+mod receive_buffer;
 mod sender;
 mod sending;
 mod stream;
-mod turns;
 
 pub use buffers::Buffers;
-pub use conn::{Conn, Member};
+pub use conn::{Conn, StreamEntry};
+pub use frame_quota::{FrameQuota, QuotaQueue};
 pub use output::{Flush, SendLimits};
 pub use sender::StreamSender;
 pub use stream::{Gone, Stream};
-pub use turns::{Turn, Turns};
 
-/// What the connections of a reactor share.
+/// The state that all HTTP/2 connections of a reactor share.
 #[derive(Default)]
-pub struct Common {
+pub struct ReactorState {
     pub buffers: Buffers,
-    pub turns: Turns,
+    pub quota_queue: QuotaQueue,
 }

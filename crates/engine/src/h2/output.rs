@@ -1,4 +1,4 @@
-//! The sending side of a connection. Frames are gathered and leave together, see [`super::sending`].
+//! The sending side of a connection. Frames are gathered and sent together; see [`super::sending`].
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -9,9 +9,9 @@ use tokio::sync::Mutex;
 
 use super::buffers::Buffers;
 
-/// The longest buffer that is kept for the next connection.
+/// The largest buffer that is kept for the next connection.
 const KEPT: usize = 32 * 1024;
-/// Frames that wait to be sent. The first bytes may be sent already.
+/// Frames that wait to be sent. The first `sent` bytes are sent already.
 #[derive(Default)]
 pub(super) struct Gathered {
     pub bytes: Vec<u8>,
@@ -23,7 +23,7 @@ impl Gathered {
         &self.bytes[self.sent..]
     }
 
-    /// Gives the buffer back, because all of it was sent.
+    /// Recycles the buffer after all of it was sent.
     pub fn clear(&mut self, buffers: &Buffers) {
         self.sent = 0;
         let mut bytes = std::mem::take(&mut self.bytes);
@@ -34,21 +34,21 @@ impl Gathered {
     }
 }
 
-/// The result of sending the frames that wait.
+/// The result of sending the waiting frames.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Flush {
     /// All frames were sent.
     Done,
-    /// The socket is full. It wakes the task when it has room.
+    /// The socket is full. The task is woken when the socket has room.
     Blocked,
-    /// Another task is sending. It wakes the task afterwards.
-    Others,
+    /// Another task is sending, and wakes this one afterwards.
+    Busy,
 }
 
-/// The time limits for a client to take a response.
+/// The time limits for a client to receive a response.
 #[derive(Clone, Copy)]
 pub struct SendLimits {
-    /// Seconds without taking a byte.
+    /// The seconds for which the client may take no byte.
     pub idle: f64,
     /// The time by which the whole response must be sent.
     pub by: Option<Instant>,
@@ -57,12 +57,12 @@ pub struct SendLimits {
 /// The sending side of a connection.
 pub struct Output {
     pub(super) tx: Rc<ClientSocket>,
-    /// The task that holds it writes to the socket.
-    pub(super) turn: Mutex<()>,
+    /// Held by the task that writes to the socket.
+    pub(super) write_lock: Mutex<()>,
     pub(super) gathered: RefCell<Gathered>,
     /// Nothing more can be sent: the socket failed, or a frame may have been sent in part.
     pub(super) broken: Cell<bool>,
-    /// The number of bytes that the socket took.
+    /// The number of bytes that the socket has accepted.
     pub(super) taken: Cell<u64>,
     /// The number of DATA frames that were sent.
     pub(super) progress: Cell<u32>,
@@ -72,7 +72,7 @@ impl Output {
     pub fn new(tx: Rc<ClientSocket>) -> Output {
         Output {
             tx,
-            turn: Mutex::new(()),
+            write_lock: Mutex::new(()),
             gathered: RefCell::default(),
             broken: Cell::new(false),
             taken: Cell::new(0),

@@ -1,5 +1,5 @@
-//! Writes a response to a stream. Small pieces are copied to the gathered frames. Large ones go to the socket
-//! from storage, a few frames at a time, so that streams take turns.
+//! Writes a response to a stream. Small pieces are copied to the gathered frames. Large pieces are written to the
+//! socket directly from storage, a few frames at a time, so that streams alternate.
 
 use std::rc::Rc;
 
@@ -10,12 +10,12 @@ use lacquer_h2::frame::{FrameHeader, Kind, flag as frame_flag};
 use super::output::SendLimits;
 use super::stream::{Gone, Stream};
 
-/// The largest piece that is copied behind other frames. Above this size a write of its own costs less.
+/// The largest piece that is copied to the gathered frames. Above this size, a separate write is cheaper.
 const COPY_MAX: usize = 8 * 1024;
-/// The size below which pieces of body are sent together.
+/// The size up to which pieces of a body are collected before they are sent.
 const GATHER_MAX: usize = 32 * 1024;
-/// The largest credit that is taken from the windows at a time.
-const TURN_MAX: usize = 64 * 1024;
+/// The largest window credit that is taken at a time.
+const CREDIT_MAX: usize = 64 * 1024;
 
 impl From<Gone> for SendError {
     fn from(_: Gone) -> Self {
@@ -26,7 +26,7 @@ impl From<Gone> for SendError {
 pub struct StreamSender {
     stream: Rc<Stream>,
     limits: SendLimits,
-    /// Small pieces of body that wait for more.
+    /// Small pieces of the body that are sent with later ones.
     gathered: Vec<u8>,
     body: u64,
     pieces: u64,
@@ -47,11 +47,11 @@ impl StreamSender {
         self.pieces
     }
 
-    /// Sends one piece of body, with the end of the stream if it is the last.
+    /// Sends one piece of the body. With `end`, also ends the stream.
     async fn body(&mut self, mut piece: &[u8], end: bool) -> Result<(), SendError> {
         self.pieces += 1;
         while !piece.is_empty() {
-            let taken = self.stream.window(piece.len().min(TURN_MAX)).await?;
+            let taken = self.stream.window(piece.len().min(CREDIT_MAX)).await?;
             let ends = end && taken == piece.len();
             let sent = self.frames(&piece[..taken], ends).await?;
             self.stream.return_window(taken - sent);
@@ -61,7 +61,7 @@ impl StreamSender {
         Ok(())
     }
 
-    /// Sends frames as the windows allow, and returns the number of bytes of the piece that went into them.
+    /// Sends frames for as much of the piece as one write takes. Returns the number of bytes that were sent.
     async fn frames(&mut self, piece: &[u8], end: bool) -> Result<usize, SendError> {
         let (id, conn) = (self.stream.id, &self.stream.conn);
         let sent = if piece.len() <= COPY_MAX.min(conn.max_frame()) && conn.has_room(piece.len()) {
@@ -82,12 +82,12 @@ impl StreamSender {
         };
         if end && sent == piece.len() {
             self.ended = true;
-            self.stream.discount();
+            self.stream.uncount_open();
         }
         Ok(sent)
     }
 
-    /// Queues the end of the stream as a frame of its own, as Varnish sends and counts it.
+    /// Queues the end of the stream as a separate frame, as Varnish sends and counts it.
     fn queue_end(&self) {
         let header = FrameHeader::new(Kind::Data, frame_flag::END_STREAM, self.stream.id, 0);
         self.stream.conn.queue(|out| out.extend_from_slice(&header.bytes()));
@@ -122,7 +122,7 @@ impl Sink for StreamSender {
         if self.gathered.len() >= GATHER_MAX { self.send_gathered(false).await } else { Ok(()) }
     }
 
-    async fn stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
+    async fn write_stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
         let state = object.state();
         let chunk = match object.read(from, to) {
             Read::Mapped(chunk) => chunk,
@@ -139,7 +139,7 @@ impl Sink for StreamSender {
         self.send_gathered(false).await
     }
 
-    async fn more_than(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
+    async fn wait_for(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
         let (more, gone) = (object.more(at), self.stream.gone());
         tokio::select! {
             _ended = more => Ok(()),
@@ -157,7 +157,7 @@ impl Sink for StreamSender {
         self.end().await
     }
 
-    /// Ends the stream, unless the last piece did.
+    /// Ends the stream, unless the last piece has done so.
     async fn end(&mut self) -> Result<(), SendError> {
         self.send_gathered(true).await?;
         if self.ended {
@@ -167,7 +167,7 @@ impl Sink for StreamSender {
             return Err(Gone.into());
         }
         self.ended = true;
-        self.stream.discount();
+        self.stream.uncount_open();
         self.queue_end();
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! The frames that a connection sends. They are gathered and leave together. The task that has the turn writes the
-//! gathered frames before its own.
+//! Sending of a connection's frames. They are gathered and sent together. The task that holds the write lock writes
+//! the gathered frames before its own.
 
 use std::io;
 use std::task::Context;
@@ -17,20 +17,20 @@ use super::output::{Flush, Gathered, SendLimits};
 const GATHERED_MAX: usize = 64 * 1024;
 /// The number of DATA frames in one write.
 const BATCH: usize = 4;
-/// The number of parts of one write: the frames gathered before, each frame's header and payload, and the end of the
-/// stream.
+/// The number of buffers in one write: the frames gathered before, the header and payload of each frame, and the end
+/// of the stream.
 const PARTS: usize = 2 * BATCH + 2;
 
-/// The reason for which a write ended early.
-enum Unsent {
+/// The reason why a write failed.
+enum WriteError {
     Io(io::Error),
-    /// The time limit of this parameter is over.
+    /// The time limit of this parameter has expired.
     Late(&'static str),
 }
 
-impl From<io::Error> for Unsent {
-    fn from(e: io::Error) -> Unsent {
-        Unsent::Io(e)
+impl From<io::Error> for WriteError {
+    fn from(e: io::Error) -> WriteError {
+        WriteError::Io(e)
     }
 }
 
@@ -39,12 +39,12 @@ impl Conn {
         &self.output.tx
     }
 
-    /// Returns the number of DATA frames that were sent since the last call.
+    /// Returns the number of DATA frames sent since the last call.
     pub fn take_progress(&self) -> u32 {
         self.output.progress.replace(0)
     }
 
-    /// Adds frames to those that wait. They are sent before anything that is added later.
+    /// Adds frames to the gathered frames. They are sent before anything that is added later.
     pub fn queue(&self, write: impl FnOnce(&mut Vec<u8>)) {
         if self.output.broken.get() {
             return;
@@ -88,27 +88,27 @@ impl Conn {
         self.queue(|out| frame::rst_stream(out, stream, error.code()));
     }
 
-    /// Returns whether this stream is the last one that this side reset.
+    /// Returns whether this stream is the last one that this side has reset.
     pub fn was_reset(&self, stream: u32) -> bool {
         stream != 0 && self.conduct.last_reset.get() == stream
     }
 
-    /// Returns the longest payload that the client accepts.
+    /// Returns the largest frame payload that the client accepts.
     pub fn max_frame(&self) -> usize {
         (self.settings.remote.get().max_frame_size as usize).max(1)
     }
 
-    /// Returns whether so many bytes wait to be sent that nothing should be added.
+    /// Returns whether so many bytes wait to be sent that no more should be added.
     pub fn is_clogged(&self) -> bool {
         self.output.gathered.borrow().rest().len() >= GATHERED_MAX
     }
 
-    /// Returns the number of bytes of frames that wait.
+    /// Returns the number of bytes that wait to be sent.
     pub fn gathered(&self) -> usize {
         self.output.gathered.borrow().rest().len()
     }
 
-    /// Returns the number of bytes that the socket took so far.
+    /// Returns the number of bytes that the socket has accepted so far.
     pub fn taken(&self) -> u64 {
         self.output.taken.get()
     }
@@ -117,13 +117,13 @@ impl Conn {
         self.output.gathered.borrow().rest().len() + bytes < GATHERED_MAX
     }
 
-    /// Sends the frames that wait, as far as the socket takes them and no other task is sending.
+    /// Sends the waiting frames, as far as the socket accepts them and no other task is sending.
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Flush {
         loop {
             if self.output.gathered.borrow().rest().is_empty() || self.output.broken.get() {
                 return Flush::Done;
             }
-            let Ok(_turn) = self.output.turn.try_lock() else { return Flush::Others };
+            let Ok(_lock) = self.output.write_lock.try_lock() else { return Flush::Busy };
             let mut gathered = self.output.gathered.borrow_mut();
             match self.output.tx.try_write(gathered.rest()) {
                 Ok(n) => {
@@ -141,17 +141,19 @@ impl Conn {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => {
                     drop(gathered);
-                    self.write_failed(0, &Unsent::Io(e));
+                    self.write_failed(0, &WriteError::Io(e));
                 }
             }
         }
     }
 
     /// Ends the connection after a failed write.
-    fn write_failed(&self, stream: u32, why: &Unsent) {
+    fn write_failed(&self, stream: u32, why: &WriteError) {
         match why {
-            Unsent::Late(limit) => self.log(Tag::SessError, format_args!("H2: stream {stream}: Hit {limit}")),
-            Unsent::Io(e) => {
+            WriteError::Late(limit) => {
+                self.log(Tag::SessError, format_args!("H2: stream {stream}: Hit {limit}"));
+            }
+            WriteError::Io(e) => {
                 let errno = e.raw_os_error().unwrap_or(0);
                 self.log(Tag::Debug, format_args!("H2: stream {stream}: write error s=-1 errno={errno}"));
             }
@@ -160,13 +162,13 @@ impl Conn {
         self.fail(Error::Connection(Reason::ProtocolError));
     }
 
-    /// Ends the connection, because the client did not take the bytes that wait within this parameter's limit.
+    /// Ends the connection, because the client did not take the waiting bytes within the limit of this parameter.
     pub fn stalled(&self, limit: &'static str) {
-        self.write_failed(0, &Unsent::Late(limit));
+        self.write_failed(0, &WriteError::Late(limit));
     }
 
-    /// Sends frames of one stream's body from storage, after all frames that were gathered before. Sends as
-    /// much of `data` as fits one write and returns its length. With `end`, the last byte ends the stream.
+    /// Sends DATA frames of one stream directly from `data`, after all gathered frames. Sends as much as fits into
+    /// one write, and returns its length. With `end`, the last byte ends the stream.
     pub async fn send_data(
         &self,
         stream: u32,
@@ -174,7 +176,7 @@ impl Conn {
         end: bool,
         limits: SendLimits,
     ) -> Result<usize, ()> {
-        let _turn = self.output.turn.lock().await;
+        let _lock = self.output.write_lock.lock().await;
         if self.output.broken.get() {
             return Err(());
         }
@@ -213,13 +215,13 @@ impl Conn {
         }
     }
 
-    /// Gives the buffer of sent frames back. The connection's own task sends the frames that were gathered meanwhile.
+    /// Recycles the buffer of sent frames. The connection's own task sends the frames that were gathered meanwhile.
     fn give_back(&self, mut sent: Gathered) {
         sent.clear(&self.services.http2().buffers);
         self.wake();
     }
 
-    async fn write_parts(&self, parts: &mut [&[u8]], limits: SendLimits) -> Result<(), Unsent> {
+    async fn write_parts(&self, parts: &mut [&[u8]], limits: SendLimits) -> Result<(), WriteError> {
         while parts.iter().any(|part| !part.is_empty()) {
             match self.output.tx.try_write_parts(parts.iter().copied()) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
@@ -235,7 +237,7 @@ impl Conn {
         Ok(())
     }
 
-    async fn writable(&self, limits: SendLimits) -> Result<(), Unsent> {
+    async fn writable(&self, limits: SendLimits) -> Result<(), WriteError> {
         let idle = Instant::now() + clock::seconds(clock::limit(limits.idle));
         let (until, limit) = match limits.by {
             Some(by) if by < idle => (by, "send_timeout"),
@@ -243,14 +245,14 @@ impl Conn {
         };
         match tokio::time::timeout_at(until, self.output.tx.writable()).await {
             Ok(done) => Ok(done?),
-            Err(_) => Err(Unsent::Late(limit)),
+            Err(_) => Err(WriteError::Late(limit)),
         }
     }
 
     /// Waits until frames may be added again.
     pub async fn room(&self, stream: u32, limits: SendLimits) -> Result<(), ()> {
         while self.is_clogged() {
-            // A write without body sends the gathered frames first.
+            // An empty write sends the gathered frames.
             self.send_data(stream, &[], false, limits).await?;
         }
         if self.output.broken.get() { Err(()) } else { Ok(()) }

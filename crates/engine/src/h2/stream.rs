@@ -1,5 +1,5 @@
-//! One stream: the state that its request and its connection share. The request reads its body here and waits
-//! here for windows. The connection's own task adds the bytes that the client sends.
+//! The state of a stream that its request and its connection share. The request reads its body here, and waits here
+//! for windows. The connection's task adds the body bytes that the client sends.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -13,11 +13,11 @@ use lacquer_params::Params;
 use lacquer_shm::Tag;
 use lacquer_sources::clock::{self, Instant};
 
-use super::conn::{Conn, Member};
-use super::intake::Intake;
+use super::conn::{Conn, StreamEntry};
 use super::output::SendLimits;
+use super::receive_buffer::ReceiveBuffer;
 
-/// The error of a stream that ended before its request. The stream records the reason.
+/// The error of a stream that ended before its request. The reason is in [`Stream::error`].
 #[derive(Clone, Copy, Debug)]
 pub struct Gone;
 
@@ -26,13 +26,13 @@ pub struct Stream {
     pub conn: Rc<Conn>,
     pub t_first: f64,
     error: Cell<Option<Error>>,
-    /// The client reset it.
+    /// The client has reset the stream.
     cancelled: Cell<bool>,
-    /// The state of the stream by the rules of the protocol.
+    /// The state of the stream according to the protocol.
     pub proto: RefCell<Protocol>,
-    /// The stream counts as one of the open ones.
+    /// The stream is counted as open.
     counted: Cell<bool>,
-    intake: RefCell<Option<Intake>>,
+    received: RefCell<Option<ReceiveBuffer>>,
     wakers: Wakers,
     /// The time by which the response must be sent.
     pub send_by: Cell<Option<Instant>>,
@@ -48,7 +48,7 @@ struct Wakers {
     watcher: RefCell<Option<Waker>>,
 }
 
-impl Member for Stream {
+impl StreamEntry for Stream {
     fn wake(&self) {
         for waker in [&self.wakers.reader, &self.wakers.sender, &self.wakers.watcher] {
             if let Some(waker) = waker.borrow_mut().take() {
@@ -59,7 +59,7 @@ impl Member for Stream {
 }
 
 impl Stream {
-    /// Opens a stream and adds it to the connection's.
+    /// Opens a stream, and adds it to the connection's list.
     pub fn open(conn: &Rc<Conn>, id: u32, t_first: f64) -> Rc<Stream> {
         let stream = Rc::new(Stream {
             id,
@@ -73,7 +73,7 @@ impl Stream {
                 conn.settings.remote.get().initial_window_size,
             )),
             counted: Cell::new(true),
-            intake: RefCell::default(),
+            received: RefCell::default(),
             wakers: Wakers::default(),
             send_by: Cell::new(None),
             limit_hit: Cell::new(None),
@@ -82,13 +82,13 @@ impl Stream {
         stream
     }
 
-    /// Returns the connection's stream of this number.
+    /// Returns the connection's stream with this id.
     pub fn find(conn: &Conn, id: u32) -> Option<Rc<Stream>> {
         let stream: Rc<dyn Any> = conn.stream(id)?;
         stream.downcast().ok()
     }
 
-    /// Calls a function with each of the connection's streams.
+    /// Calls `work` with each of the connection's streams.
     pub fn each(conn: &Conn, mut work: impl FnMut(&Stream)) {
         conn.each_stream(|stream| {
             let stream: &dyn Any = stream;
@@ -125,7 +125,7 @@ impl Stream {
     }
 
     /// Removes the stream from the count of open streams.
-    pub fn discount(&self) {
+    pub fn uncount_open(&self) {
         if self.counted.replace(false) {
             self.conn.conduct.rules.borrow_mut().close_one();
         }
@@ -136,11 +136,11 @@ impl Stream {
         !self.counted.get()
     }
 
-    /// Ends the stream with its request. A fetch that still forwards the body gets no more of it.
+    /// Ends the stream when its request ends. A fetch that still forwards the body gets an error.
     pub fn close(&self) {
-        self.discount();
+        self.uncount_open();
         self.fail(Error::Stream(Reason::StreamClosed));
-        self.intake.borrow_mut().take();
+        self.received.borrow_mut().take();
         self.conn.leave(self.id);
     }
 
@@ -158,14 +158,14 @@ impl Stream {
     pub fn kill(&self, error: Error) {
         let state = self.proto.borrow().state.number();
         self.conn.log(Tag::Debug, format_args!("KILL st={} state={state} sched=1", self.id));
-        self.discount();
+        self.uncount_open();
         self.fail(error);
     }
 
     /// Resets the stream.
     pub fn reset(&self, error: Error) {
         self.fail(error);
-        self.discount();
+        self.uncount_open();
         self.conn.reset_stream(self.id, error);
     }
 
@@ -175,33 +175,33 @@ impl Stream {
         self.proto.borrow().state >= State::HalfClosedRemote
     }
 
-    /// Records that the client has sent its whole request.
+    /// Records that the client has sent the whole request.
     pub fn end(&self) {
-        if let Some(intake) = self.intake.borrow_mut().as_mut() {
-            intake.end();
+        if let Some(received) = self.received.borrow_mut().as_mut() {
+            received.end();
         }
         self.wake();
     }
 
-    /// Keeps a piece of body until the request reads it; false if there is no room.
-    pub fn take_in(&self, data: &[u8], end: bool) -> bool {
-        let mut intake = self.intake.borrow_mut();
-        if intake.is_none() {
-            let first = if end { data.len() } else { super::intake::PIECE };
-            *intake = Intake::begin(&self.conn.services, first);
+    /// Stores a piece of the body until the request reads it. Returns false if there is no storage.
+    pub fn buffer_body(&self, data: &[u8], end: bool) -> bool {
+        let mut received = self.received.borrow_mut();
+        if received.is_none() {
+            let first = if end { data.len() } else { super::receive_buffer::PIECE };
+            *received = ReceiveBuffer::begin(&self.conn.services, first);
         }
-        let kept = intake.as_mut().is_some_and(|intake| intake.append(&self.conn.services, data));
-        drop(intake);
+        let kept = received.as_mut().is_some_and(|received| received.append(&self.conn.services, data));
+        drop(received);
         self.wake();
         kept
     }
 
-    /// Returns the number of bytes of body that were received and not read.
-    pub fn held(&self) -> u64 {
-        self.intake.borrow().as_ref().map_or(0, Intake::held)
+    /// Returns the number of body bytes that were received and not yet read.
+    pub fn buffered(&self) -> u64 {
+        self.received.borrow().as_ref().map_or(0, ReceiveBuffer::buffered)
     }
 
-    /// Waits for bytes of the body and returns how many were read; 0 is the end of the body.
+    /// Waits for bytes of the body. Returns the number of bytes read; 0 at the end of the body.
     pub async fn read(&self, buffer: &mut [u8]) -> Result<usize, Gone> {
         std::future::poll_fn(|cx| self.poll_read(cx, buffer)).await
     }
@@ -210,13 +210,13 @@ impl Stream {
         if self.error().is_some() {
             return Poll::Ready(Err(Gone));
         }
-        let n = self.intake.borrow_mut().as_mut().map_or(0, |intake| intake.read(buffer));
+        let n = self.received.borrow_mut().as_mut().map_or(0, |received| received.read(buffer));
         if n > 0 {
-            self.widen();
+            self.extend_window();
             return Poll::Ready(Ok(n));
         }
         if self.has_ended() {
-            self.intake.borrow_mut().take();
+            self.received.borrow_mut().take();
             return Poll::Ready(Ok(0));
         }
         *self.wakers.reader.borrow_mut() = Some(cx.waker().clone());
@@ -225,16 +225,17 @@ impl Stream {
 
     /// Returns whether the whole body was received and read.
     pub fn is_drained(&self) -> bool {
-        self.has_ended() && self.held() == 0
+        self.has_ended() && self.buffered() == 0
     }
 
-    /// Opens the client's window by the number of bytes that were read.
-    fn widen(&self) {
+    /// Extends the client's window after bytes were read.
+    fn extend_window(&self) {
         let params = self.conn.services.params();
         if self.has_ended() {
             return;
         }
-        let room = u64::from(self.conn.settings.local.initial_window_size).saturating_sub(self.held()) as u32;
+        let room =
+            u64::from(self.conn.settings.local.initial_window_size).saturating_sub(self.buffered()) as u32;
         let (low, step) = (params.h2_rx_window_low_water as u32, params.h2_rx_window_increment as u32);
         let more = self.proto.borrow_mut().receive.refill_within(low, step, room);
         if more > 0 {
@@ -242,7 +243,7 @@ impl Stream {
         }
     }
 
-    /// Discards the rest of the body, which is not needed or does not come.
+    /// Resets the stream, because the rest of the body is not needed or does not arrive in time.
     pub fn refuse_body(&self) {
         if self.error().is_none() {
             self.reset(Error::Stream(Reason::RefusedStream));
@@ -251,7 +252,7 @@ impl Stream {
 
     // The response.
 
-    /// Waits until the windows are open, and takes up to `wanted` bytes of credit.
+    /// Waits until both windows are open, and takes up to `wanted` bytes of credit.
     pub async fn window(&self, wanted: usize) -> Result<usize, Gone> {
         if self.error().is_some() {
             return Err(Gone);
@@ -265,11 +266,11 @@ impl Stream {
         Ok(taken)
     }
 
-    /// Gives unused credit back to the windows.
+    /// Returns unused credit to the windows.
     pub fn return_window(&self, unused: usize) {
         if unused > 0 {
             self.proto.borrow_mut().send.adjust(unused as i64);
-            self.conn.uncharge(unused);
+            self.conn.refund(unused);
         }
     }
 
@@ -279,8 +280,8 @@ impl Stream {
 
     async fn wait_for_window(&self) -> Result<(), Gone> {
         self.conn.count_waiting(1);
-        let patience = clock::limit(self.conn.services.params().h2_window_timeout);
-        let by = Instant::now() + clock::seconds(patience);
+        let max_wait = clock::limit(self.conn.services.params().h2_window_timeout);
+        let by = Instant::now() + clock::seconds(max_wait);
         let until = self.send_by.get().map_or(by, |send_by| send_by.min(by));
         let windows = std::future::poll_fn(|cx| {
             if self.error().is_some() || self.credit() > 0 {
@@ -306,7 +307,7 @@ impl Stream {
         Err(Gone)
     }
 
-    /// Ends a response whose client opens no window, or takes too long.
+    /// Ends a response whose client does not open a window in time, or exceeds the time for the whole response.
     fn give_up(&self, window: bool) {
         let (id, conn) = (self.id, &self.conn);
         self.limit_hit.set(Some(if window { "h2_window_timeout" } else { "send_timeout" }));
@@ -323,7 +324,7 @@ impl Stream {
         self.reset(Error::Stream(Reason::BrokeWindow));
     }
 
-    /// Returns the time limits for the client to take this response.
+    /// Returns the time limits for the client to receive this response.
     pub fn limits(&self, params: &Params) -> SendLimits {
         SendLimits { idle: self.conn.sess.send_idle_limit(params), by: self.send_by.get() }
     }

@@ -1,4 +1,4 @@
-//! The minimum rate of a request's body, `req_body_min_rate`.
+//! The minimum rate of a request body, `req_body_min_rate`.
 
 use std::io;
 use std::pin::pin;
@@ -7,20 +7,20 @@ use std::task::Poll;
 use lacquer_params::Params;
 use lacquer_sources::clock::{self, Instant};
 
-/// The maximum that a client may save up, in multiples of `timeout_idle`.
+/// The largest allowance, in multiples of `timeout_idle`.
 const SAVED_IDLES: f64 = 6.0;
 
-/// The seconds for which a body's client may still be waited for. Waiting spends them and bytes earn them, up to a
-/// maximum, so that early bytes do not pay for a later trickle.
+/// The seconds for which the client of a body may still be waited for. Waiting spends them and received bytes earn
+/// them, up to a maximum, so that early bytes do not pay for a later trickle.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Allowance {
     spent: f64,
 }
 
-/// The reason for which no bytes came.
+/// The reason why no bytes were received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missed {
-    /// The client is gone, or sent nothing for `timeout_idle`.
+    /// The client is gone, or has sent nothing for `timeout_idle`.
     Bytes,
     /// The client is slower than the minimum rate.
     Rate,
@@ -36,7 +36,7 @@ impl Allowance {
         (maximum(params) - self.spent).max(0.0)
     }
 
-    /// Waits for the result of `read`, as long as the client is fast enough. Reads the clock only if it has to wait.
+    /// Waits for the result of `read`, as long as the client is fast enough. Reads the clock only if it must wait.
     pub async fn wait(
         &mut self,
         params: &Params,
@@ -66,7 +66,7 @@ impl Allowance {
         }
     }
 
-    /// Accounts for bytes that came after so many seconds of waiting.
+    /// Accounts for bytes that were received after `waited` seconds.
     pub fn account(&mut self, bytes: usize, waited: f64, params: &Params) {
         if params.req_body_min_rate > 0 {
             let earned = bytes as f64 / params.req_body_min_rate as f64;
@@ -79,8 +79,9 @@ impl Allowance {
 mod tests {
     use super::*;
 
-    /// Sends pieces of `bytes` every `seconds`. Returns the time when the body is given up, or infinity.
-    fn given_up(params: &Params, bytes: usize, seconds: f64) -> f64 {
+    /// Simulates a client that sends `bytes` every `seconds`. Returns the time when its body is rejected, or
+    /// infinity.
+    fn rejected_at(params: &Params, bytes: usize, seconds: f64) -> f64 {
         let (mut allowance, mut now) = (Allowance::default(), 0.0);
         for _ in 0..100_000 {
             if allowance.left(params) < seconds {
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trickle_ends_and_a_slow_client_does_not() {
+    fn a_trickling_body_is_rejected_and_a_slow_one_is_not() {
         let params = Params { timeout_idle: 5.0, req_body_min_rate: 100, ..Params::default() };
         for (bytes, seconds, least, most) in [
             (1, 4.9, 29.0, 31.0),
@@ -103,11 +104,11 @@ mod tests {
             (600, 4.9, f64::INFINITY, f64::INFINITY),
             (16_000, 4.0, f64::INFINITY, f64::INFINITY),
         ] {
-            let end = given_up(&params, bytes, seconds);
+            let end = rejected_at(&params, bytes, seconds);
             assert!(end >= least && end <= most, "{bytes} bytes in {seconds} s: {end}");
         }
         let off = Params { req_body_min_rate: 0, ..params };
-        assert_eq!(given_up(&off, 1, 4.9), f64::INFINITY);
+        assert_eq!(rejected_at(&off, 1, 4.9), f64::INFINITY);
     }
 
     #[test]

@@ -1,26 +1,26 @@
-//! Faults of request bodies.
+//! Errors of request bodies.
 
 use super::allowance::Missed;
 
-/// The reason for which a body ended early.
+/// The reason why reading a body failed.
 #[derive(Debug)]
 pub enum BodyError {
-    /// There is no storage to keep it in. The text is for the log.
-    NoPlace(String),
-    /// There is no room to keep all of it.
-    NoRoom,
-    /// The framing is wrong. The text is for the log.
+    /// No storage could be allocated for the body. The text is for the log.
+    NoStorage(String),
+    /// The storage has no room for the whole body.
+    StorageFull,
+    /// The framing is malformed or the body incomplete. The text is for the log.
     Framing(&'static str),
     /// A filter failed. The reason is logged with the report of the filters.
     Filter,
-    /// The body exceeds the given limit.
+    /// The body exceeds the limit of `std.cache_req_body()`.
     TooBig,
-    /// The body came slower than `req_body_min_rate`.
+    /// The body was slower than `req_body_min_rate`.
     TooSlow,
 }
 
 impl BodyError {
-    /// Returns the error for bytes that did not come. `text` is for the log, unless the rate was at fault.
+    /// Returns the error for bytes that were not received. `text` is for the log, unless the rate was too low.
     pub fn missed(missed: Missed, text: &'static str) -> BodyError {
         match missed {
             Missed::Bytes => BodyError::Framing(text),
@@ -30,8 +30,8 @@ impl BodyError {
 
     pub fn text(&self) -> String {
         match self {
-            BodyError::NoPlace(text) => text.clone(),
-            BodyError::NoRoom => "Could not get storage".to_owned(),
+            BodyError::NoStorage(text) => text.clone(),
+            BodyError::StorageFull => "Could not get storage".to_owned(),
             BodyError::Framing(text) => (*text).to_owned(),
             BodyError::Filter => "0 (Success)".to_owned(),
             BodyError::TooBig => "Request body too big to cache".to_owned(),

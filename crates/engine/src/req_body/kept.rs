@@ -1,4 +1,4 @@
-//! A request's body that is kept so that it can be read more than once.
+//! Caching of a request body, so that it can be read more than once (`std.cache_req_body()`).
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use lacquer_params::Params;
 use super::{BodyError, Keep, ReqBody};
 
 impl ReqBody {
-    /// Reads the whole body and keeps it, up to `limit` bytes. Returns its length.
+    /// Reads the whole body into storage, up to `limit` bytes. Returns its length.
     pub async fn cache(&mut self, limit: u64, params: &Params, keep: Keep<'_>) -> Result<u64, BodyError> {
         if self.announced().is_some_and(|n| n > limit) {
             self.status = BodyStatus::Error;

@@ -1,7 +1,7 @@
-//! The body of a client's request: the source of its bytes, and their framing.
+//! The body of a client's request: the source of its bytes, and its framing.
 //!
-//! The reader of the body owns the receiving half of the connection while it reads: the session between
-//! requests, the fetch while it forwards the body.
+//! The reader of the body owns the receiving half of the connection while it reads. Between requests, this is the
+//! session; while it forwards the body, the fetch.
 
 mod allowance;
 mod error;
@@ -26,24 +26,24 @@ use crate::h2::Stream;
 use crate::req_filters::BodyFilters;
 
 pub struct ReqBody {
-    /// Absent while a fetch has it.
+    /// The receiving half of the connection; absent while a fetch has it.
     pub rx: Option<Rx>,
-    /// The stream that the body comes by instead, over HTTP/2.
+    /// The HTTP/2 stream that the body comes from instead.
     stream: Option<Rc<Stream>>,
     status: BodyStatus,
     frame: Frame,
     tally: Tally,
     cached: Option<Arc<Object>>,
-    /// Filters that the body goes through when it is read.
+    /// The filters that the body passes through when it is read.
     pub filters: Option<Box<BodyFilters>>,
     allowance: Allowance,
     buffer: Vec<u8>,
 }
 
-/// The framing of the body, and how far it was read.
+/// The framing of the body, and the progress of reading it.
 #[derive(Default)]
 struct Frame {
-    /// The framing that the head announced.
+    /// The framing that the head declared.
     announced: BodyStatus,
     length: u64,
     left: u64,
@@ -57,12 +57,12 @@ impl Frame {
     }
 }
 
-/// The reading of the body, for the request's log.
+/// The statistics of reading the body, for the request's log.
 #[derive(Default)]
 struct Tally {
-    /// Reading has begun, and the log has to record it.
+    /// Reading has begun and was not logged yet.
     has_begun: bool,
-    /// The bytes that came, and the number of reads in which they came.
+    /// The bytes that were received, and the number of reads.
     bytes: u64,
     reads: u64,
     fault: Option<BodyError>,
@@ -70,7 +70,7 @@ struct Tally {
     ended: f64,
 }
 
-/// The reading of a body, for the log.
+/// The result of reading a body, for the log.
 pub struct Reading {
     pub fault: Option<BodyError>,
     pub ended: f64,
@@ -80,13 +80,13 @@ const STEP: usize = 16 * 1024;
 const STEP_MAX: usize = 1024 * 1024;
 
 impl ReqBody {
-    /// Returns the body of a request that has none, or that was not read yet.
+    /// Returns an empty body.
     #[inline]
     pub fn none() -> ReqBody {
         ReqBody::new(None, Framing::NONE)
     }
 
-    /// Returns the body that follows a head with this `framing`.
+    /// Returns the body that follows a head with this framing.
     #[inline]
     pub fn new(rx: Option<Rx>, framing: Framing) -> ReqBody {
         ReqBody {
@@ -102,12 +102,12 @@ impl ReqBody {
         }
     }
 
-    /// Returns the body that comes by a stream.
+    /// Returns the body that comes from an HTTP/2 stream.
     pub fn of_stream(stream: Rc<Stream>, framing: Framing) -> ReqBody {
         ReqBody { stream: Some(stream), ..ReqBody::new(None, framing) }
     }
 
-    /// Returns whether nothing of the body is left on the connection.
+    /// Returns whether no bytes of the body are left on the connection.
     #[inline]
     pub fn is_settled(&self) -> bool {
         self.is_done() || !(self.is_available() || self.status == BodyStatus::Error)
@@ -127,14 +127,14 @@ impl ReqBody {
         matches!(self.status, BodyStatus::Length | BodyStatus::Chunked | BodyStatus::Eof)
     }
 
-    /// Returns the length of the body, if it is known.
+    /// Returns the length of the body as its reader receives it, if that is known.
     pub fn announced(&self) -> Option<u64> {
         (self.status == BodyStatus::Length && !self.is_resized()).then_some(self.frame.length)
     }
 
     /// Returns whether filters change the length of the body.
     pub fn is_resized(&self) -> bool {
-        self.filters.as_ref().is_some_and(|filters| filters.resize())
+        self.filters.as_ref().is_some_and(|filters| filters.changes_length())
     }
 
     pub fn framing(&self) -> BodyStatus {
@@ -145,26 +145,26 @@ impl ReqBody {
         self.cached.clone()
     }
 
-    /// Returns whether bytes came since they were last counted.
+    /// Returns whether bytes were read since the last call of [`ReqBody::take_counted`].
     pub fn was_read(&self) -> bool {
         self.tally.reads > 0
     }
 
-    /// Returns the number of reads, and of body bytes received by them, since the last call.
+    /// Returns the number of reads and of body bytes since the last call.
     #[inline]
     pub fn take_counted(&mut self) -> (u64, u64) {
         (std::mem::take(&mut self.tally.reads), std::mem::take(&mut self.tally.bytes))
     }
 
-    /// Returns how the body was read; `None` if it was not read since the last call.
+    /// Returns the result of reading the body; `None` if it was not read since the last call.
     pub fn take_reading(&mut self) -> Option<Reading> {
         let begun = std::mem::take(&mut self.tally.has_begun);
-        // Filters log their faults themselves.
+        // The reports of filters contain their faults.
         let fault = self.tally.fault.take().filter(|fault| !matches!(fault, BodyError::Filter));
         begun.then_some(Reading { fault, ended: self.tally.ended })
     }
 
-    /// Marks the body as being read. Returns the reader.
+    /// Moves the body to a reader, and marks it as taken.
     #[must_use]
     pub fn take(&mut self) -> ReqBody {
         let left_here = Frame { announced: self.frame.announced, ..Frame::default() };
@@ -183,9 +183,9 @@ impl ReqBody {
         reader
     }
 
-    /// Takes the connection back from a reader that is done.
+    /// Takes back the connection from a reader that is done.
     pub fn give_back(&mut self, reader: ReqBody) {
-        // A failed body stays failed, because the beginning of the next request is not known.
+        // A failed body stays failed, because the start of the next request is unknown.
         let taken = reader.status != BodyStatus::Error && reader.is_done();
         self.status = if taken { BodyStatus::Taken } else { reader.status };
         let Tally { bytes, reads, .. } = self.tally;
@@ -210,7 +210,7 @@ impl ReqBody {
         }
     }
 
-    /// Returns the next piece of the body, which is empty at its end.
+    /// Returns the next piece of the body. The piece is empty at the end of the body.
     pub async fn next(&mut self, params: &Params) -> Result<&[u8], BodyError> {
         if self.filters.is_some() {
             Box::pin(self.next_filtered(params)).await
@@ -245,13 +245,13 @@ impl ReqBody {
         }
     }
 
-    /// Returns the next piece as it comes from the client.
+    /// Returns the next unfiltered piece.
     async fn receive(&mut self, params: &Params) -> Result<&[u8], BodyError> {
         let (from, to) = self.receive_range(params).await?;
         Ok(&self.buffer[from..to])
     }
 
-    /// Returns the range of the next piece in the buffer, which is empty at the end.
+    /// Reads the next piece into the buffer, and returns its range. The range is empty at the end of the body.
     async fn receive_range(&mut self, params: &Params) -> Result<(usize, usize), BodyError> {
         if self.is_done() {
             return Ok((0, 0));
@@ -278,13 +278,14 @@ impl ReqBody {
         }
     }
 
-    /// Returns the number of bytes that are read at a time. It is larger for a stream, whose client may send more once
-    /// the bytes were read.
+    /// Returns the number of bytes that are read at a time. It is larger for a stream, because reading extends the
+    /// client's window.
     fn step(&self, params: &Params) -> usize {
         if self.stream.is_some() { (params.fetch_chunksize as usize).clamp(STEP, STEP_MAX) } else { STEP }
     }
 
-    /// Returns whether a stream's body has ended. The client marks the end, whatever length was announced.
+    /// Returns whether the body of a stream was read to its end. The client marks the end, whatever length was
+    /// declared.
     fn stream_is_drained(&self) -> bool {
         self.stream.as_ref().is_some_and(|stream| stream.is_drained())
     }
@@ -340,7 +341,7 @@ impl ReqBody {
         self.tally.fault = Some(fault);
     }
 
-    /// Reads and discards the rest. Returns false on failure.
+    /// Reads and discards the rest of the body. Returns false on failure.
     pub async fn drain(&mut self, params: &Params) -> bool {
         loop {
             match self.receive(params).await {

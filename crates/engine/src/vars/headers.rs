@@ -1,4 +1,4 @@
-//! Changes of a message by VCL: the start line and the headers, with their records in the log.
+//! Changes to a message by VCL: the start line and the headers, with their log records.
 
 use lacquer_http::ascii::is_valid_line;
 use lacquer_http::{Field, HeaderName, Slot};
@@ -9,7 +9,7 @@ use lacquer_vcl_runtime::{HeaderEdit, HostResult};
 
 use crate::task::Logged;
 
-/// Sets a text of the start line.
+/// Sets a field of the start line.
 pub fn set_start(to: &mut Logged<'_>, slot: Slot, var: Var, value: Option<&[u8]>) -> HostResult<()> {
     let value = value.unwrap_or_default();
     if value.is_empty() {
@@ -29,7 +29,7 @@ pub fn set_start(to: &mut Logged<'_>, slot: Slot, var: Var, value: Option<&[u8]>
     Ok(())
 }
 
-/// Returns the error if a number cannot be a status. Its last three digits must be at least 100.
+/// Returns an error if a number is not a valid status. Its last three digits must be at least 100.
 fn status_fault(var: Var, status: i64) -> Option<String> {
     let name = var.name();
     match status {
@@ -40,7 +40,7 @@ fn status_fault(var: Var, status: i64) -> Option<String> {
     }
 }
 
-/// Sets the status, and its standard reason.
+/// Sets the status and its standard reason.
 pub fn set_status(to: &mut Logged<'_>, var: Var, status: i64) -> HostResult<()> {
     if let Some(fault) = status_fault(var, status) {
         return Err(fault);
@@ -62,7 +62,8 @@ fn check(features: FeatureBits, name: &[u8], value: &[u8]) -> HostResult<()> {
     Err(format!("Bad header {}: {}", String::from_utf8_lossy(name), String::from_utf8_lossy(value)))
 }
 
-/// `set`: removes all headers of the name and adds one. A header that does not fit is lost, and the task fails later.
+/// Carries out `set`: removes all headers of the name, and adds one. A header that does not fit is lost, and the task
+/// fails later.
 pub fn set(
     to: &mut Logged<'_>,
     name: HeaderName<'_>,
@@ -77,7 +78,7 @@ pub fn set(
     Ok(())
 }
 
-/// Adds a line, and keeps others of its name.
+/// Adds a line, and keeps other lines of its name.
 pub fn append(to: &mut Logged<'_>, name: &[u8], value: &[u8], features: FeatureBits) -> HostResult<()> {
     check(features, name, value)?;
     let line = to.message.append(to.ws, HeaderName::new(name), value);
@@ -85,7 +86,7 @@ pub fn append(to: &mut Logged<'_>, name: &[u8], value: &[u8], features: FeatureB
     Ok(())
 }
 
-/// Logs a new line, or its loss: the whole line if there was no slot, its name if there was no workspace.
+/// Logs a new line, or its loss: the whole line if the message had no free slot, its name if the workspace was full.
 fn log_line(to: &mut Logged<'_>, line: Option<lacquer_http::Text>, name: &[u8], value: &[u8]) {
     match line {
         Some(line) => to.log.put(to.tags.header, to.ws.get(line)),
@@ -105,7 +106,7 @@ pub fn collect(to: &mut Logged<'_>, name: HeaderName<'_>, separator: &[u8]) {
     }
 }
 
-/// Calls `edit` with every line and carries out its result. The order stays.
+/// Calls `edit` with every line, and applies the results. Keeps the order of the lines.
 pub fn edit(to: &mut Logged<'_>, edit: &mut dyn FnMut(&[u8]) -> HeaderEdit) {
     let fields: Vec<Field> = to.message.fields().to_vec();
     let edits: Vec<HeaderEdit> = fields.iter().map(|field| edit(field.line(to.ws))).collect();

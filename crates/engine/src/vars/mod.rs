@@ -1,7 +1,7 @@
-//! VCL's variables and headers, by family: the code that requests and fetches share.
+//! The implementation of VCL's variables and headers that requests and fetches share.
 //!
-//! The two hosts (`client::host`, `fetch::host`) choose the message, the object and the log. This module
-//! reads and changes them, with Varnish's limits and texts.
+//! The two hosts (`client::host`, `fetch::host`) select the message, the object and the log. This module reads and
+//! changes them, with the limits and texts of Varnish.
 
 pub mod headers;
 pub mod object;
@@ -18,23 +18,23 @@ use lacquer_vcl_runtime::{HostResult, RegexLimits};
 use crate::task::Task;
 use crate::vxids::vxid_of;
 
-/// The type number of a BLOB that is a hash.
+/// The type number of a BLOB that contains a hash.
 pub const HASH_BLOB: u32 = 0x00d1_6357;
 
-/// The longest duration that VCL can show. It means "never".
+/// The longest duration that VCL can represent. It means "never".
 const DURATION_MAX: f64 = 999_999_999_999.999;
 
-/// Returns a timeout as VCL reads it.
+/// Converts a timeout to a VCL duration.
 pub fn shown(timeout: f64) -> f64 {
     if timeout.is_infinite() { DURATION_MAX } else { timeout }
 }
 
-/// Returns a text of a start line.
+/// Returns a field of a start line.
 pub fn start_text<'w>(message: &Message, ws: &'w Workspace, slot: Slot) -> Option<&'w [u8]> {
     ws.get_opt(message.text(slot))
 }
 
-/// Returns a list of filters with a blank before it. It is empty if there are none, or no room for it.
+/// Returns a filter list with a leading space. Returns an empty text if there are no filters, or no workspace.
 pub fn listed<'w>(ws: &'w mut Workspace, list: &[u8]) -> &'w [u8] {
     let list = list.trim_ascii_start();
     if list.is_empty() {
@@ -43,24 +43,26 @@ pub fn listed<'w>(ws: &'w mut Workspace, list: &[u8]) -> &'w [u8] {
     ws.copy_parts(&[b" ", list]).map_or(&[], |text| ws.get(text))
 }
 
-/// Sets a text. Without room for the new text the old one stays, and the workspace records the overflow.
-pub fn assign(place: &mut Text, said: Text) {
-    if said.is_some() {
-        *place = said;
+/// Sets a text. If the new text did not fit into the workspace, the old text stays; the workspace records the
+/// overflow.
+pub fn assign(target: &mut Text, value: Text) {
+    if value.is_some() {
+        *target = value;
     }
 }
 
-/// Copies a string from VCL into the workspace. Undefined becomes empty. Returns `NONE` if there is no room.
+/// Copies a string from VCL into the workspace. An undefined string becomes empty. Returns `NONE` if there is no
+/// room.
 pub fn keep(ws: &mut Workspace, value: Option<&[u8]>) -> Text {
     ws.copy(value.unwrap_or_default()).unwrap_or_default()
 }
 
-/// Fails for a variable of another host. The compiler accepts no program that gets here.
+/// Returns the error for a variable that this host does not have. The compiler accepts no program that gets here.
 pub fn misplaced<T>(var: Var) -> HostResult<T> {
     Err(format!("{} cannot be set here", var.name()))
 }
 
-/// Log tags by number.
+/// The log tags by number.
 const TAGS: [Option<Tag>; 256] = {
     let mut table = [None; 256];
     let mut n = 0;
@@ -71,7 +73,7 @@ const TAGS: [Option<Tag>; 256] = {
     table
 };
 
-/// Calls of VCL that both hosts pass on to their task.
+/// VCL calls that both hosts forward to their task.
 impl Task {
     pub fn put(&mut self, tag: u8, text: &[u8]) {
         if let Some(tag) = TAGS[usize::from(tag)] {
@@ -79,7 +81,7 @@ impl Task {
         }
     }
 
-    /// Writes a record of another transaction.
+    /// Writes a log record of another transaction.
     pub fn put_as(&self, vxid: u64, tag: u8, text: &[u8]) {
         if let Some(tag) = TAGS[usize::from(tag)] {
             self.services.log().write(tag, vxid_of(vxid), text);

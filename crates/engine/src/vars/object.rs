@@ -6,7 +6,7 @@ use lacquer_http::{Message, Workspace};
 use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::instance;
 
-/// Returns the variable of `obj` that corresponds to one of `obj_stale`.
+/// Maps a variable of `obj_stale` to the same variable of `obj`.
 pub fn plain(var: Var) -> Var {
     match var {
         Var::ObjStaleAge => Var::ObjAge,
@@ -42,7 +42,7 @@ pub fn get_int(object: &Object, var: Var) -> i64 {
     }
 }
 
-/// Returns a number of the object. `ttl` and `age` count from `now`.
+/// Returns a time or duration of the object. `ttl` and `age` are relative to `now`.
 pub fn get_real(object: &Object, var: Var, now: f64) -> f64 {
     let (timers, age) = (object.timers(), now - object.t_origin());
     match plain(var) {
@@ -55,7 +55,7 @@ pub fn get_real(object: &Object, var: Var, now: f64) -> f64 {
     }
 }
 
-/// The strings live in the object, which the task holds, or in the task's workspace.
+/// Returns a text of the object. It is in the object, which the task holds, or in the task's workspace.
 pub fn get_str<'t>(object: &'t Object, var: Var, ws: &'t mut Workspace) -> Option<&'t [u8]> {
     match plain(var) {
         Var::ObjReason => PackedHead::new(object.head()).map(|head| head.reason()),
@@ -76,7 +76,7 @@ pub fn header<'o>(object: &'o Object, name: &instance::HeaderName) -> Option<&'o
     pack::packed_header(object.head(), name.name.borrow())
 }
 
-/// Returns the storage as a value.
+/// Returns the object's storage as a VCL value: its number plus one.
 pub fn storage(object: &Object) -> u32 {
     u32::from(object.stevedore()) + 1
 }

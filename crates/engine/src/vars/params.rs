@@ -1,11 +1,11 @@
-//! The variables `param.*`: parameters as VCL reads them.
+//! The variables `param.*`, by which VCL reads parameters.
 
 use lacquer_params::Params;
 use lacquer_vcl::variables_table::Var;
 
 use super::shown;
 
-/// Returns parameters that are durations.
+/// Returns the value of a parameter that is a duration.
 pub fn duration(p: &Params, var: Var) -> Option<f64> {
     Some(shown(match var {
         Var::ParamBackendIdleTimeout => p.backend_idle_timeout,
@@ -27,7 +27,7 @@ pub fn duration(p: &Params, var: Var) -> Option<f64> {
     }))
 }
 
-/// Returns parameters that are numbers or sizes.
+/// Returns the value of a parameter that is a number or a size.
 pub fn int(p: &Params, var: Var) -> Option<i64> {
     Some(match var {
         Var::ParamBackendWaitLimit => i64::from(p.backend_wait_limit),

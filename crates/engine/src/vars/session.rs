@@ -1,4 +1,4 @@
-//! The variables of a client's connection: addresses, names and its own timeouts.
+//! The variables of a client's connection: addresses, names and timeouts.
 
 use std::net::SocketAddr;
 
@@ -20,7 +20,7 @@ pub fn ip(sess: &Sess, var: Var) -> Option<&SocketAddr> {
     Some(&side.addr)
 }
 
-/// Returns the client address's counts.
+/// Returns the counts of the client's address.
 pub fn int(task: &Task, var: Var) -> Option<i64> {
     match var {
         Var::ClientConnections => Some(i64::from(task.sess.address.connections())),
@@ -29,7 +29,7 @@ pub fn int(task: &Task, var: Var) -> Option<i64> {
     }
 }
 
-/// Returns a text. It lives as long as the session or the worker.
+/// Returns a text, which lives as long as the session or the worker.
 pub fn text(task: &Task, var: Var) -> Option<&[u8]> {
     let shared = task.services.shared();
     let text = match var {
@@ -43,9 +43,9 @@ pub fn text(task: &Task, var: Var) -> Option<&[u8]> {
     Some(text.as_bytes())
 }
 
-/// Returns the identity that VCL gave the client, else the client's address.
-pub fn identity(task: &Task, said: Text) -> Option<&[u8]> {
-    task.ws.get_opt(said).or_else(|| Some(task.sess.ends.client.ip.as_bytes()))
+/// Returns `client.identity`: the text that VCL has set, else the client's address.
+pub fn identity(task: &Task, chosen: Text) -> Option<&[u8]> {
+    task.ws.get_opt(chosen).or_else(|| Some(task.sess.ends.client.ip.as_bytes()))
 }
 
 fn timeout_of(sess: &Sess, var: Var) -> Option<&Override> {
@@ -69,7 +69,7 @@ pub fn timeout(task: &Task, var: Var) -> Option<f64> {
     timeout_of(&task.sess, var).map(|own| shown(own.get(default)))
 }
 
-/// Sets a timeout; `None` restores the parameter. Returns false if the variable is no timeout.
+/// Sets a timeout; `None` restores the parameter's value. Returns false if the variable is not a timeout.
 pub fn set_timeout(sess: &Sess, var: Var, value: Option<f64>) -> bool {
     let Some(own) = timeout_of(sess, var) else { return false };
     own.set(value.map(|seconds| seconds.max(0.0)));

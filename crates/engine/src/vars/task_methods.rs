@@ -1,7 +1,7 @@
-//! Methods that the hosts of requests and of fetches share: they pass a call on to the transaction.
+//! The methods that the hosts of requests and of fetches share. They forward a call to the transaction.
 
-/// Expands to these methods in an `impl Host` whose type has the fields `task` and `response`, the latter
-/// with `status`, `reason` and `body`. `$body` is the variable for the body that VCL makes.
+/// Expands to these methods in an `impl Host`. The type must have the fields `task` and `response`, the latter with
+/// `status`, `reason` and `body`. `$body` is the variable for the body that VCL sets.
 macro_rules! task_methods {
     ($body:path) => {
         fn method(&self) -> Method {

@@ -1,4 +1,4 @@
-//! A stream that is opening: its header block is being received.
+//! A stream that is being opened: its header block is incomplete.
 
 use std::rc::Rc;
 
@@ -22,8 +22,8 @@ pub struct Opening {
     end_stream: bool,
 }
 
-/// Logs a record of the protocol's rules, in the transaction that it belongs to.
-fn note(conn: &Conn, req: &mut Req, note: &Note) {
+/// Logs a record of the protocol's rules in the transaction that it belongs to.
+fn log_note(conn: &Conn, req: &mut Req, note: &Note) {
     match note.tag {
         lacquer_h2::Tag::BogoHeader => req.log(Tag::BogoHeader, note.text.as_bytes()),
         lacquer_h2::Tag::LostHeader => req.log(Tag::LostHeader, note.text.as_bytes()),
@@ -72,7 +72,7 @@ impl Opening {
         Some(Opening { stream, slot, decoder, end_stream })
     }
 
-    /// Opens the stream of the request that came with the upgrade. That request is complete.
+    /// Opens the stream of the request that was received with the upgrade. That request is complete.
     pub fn first(conn: &Rc<Conn>, req: &mut Req) -> Rc<Stream> {
         conn.conduct.rules.borrow_mut().open_upgraded();
         let stream = Stream::open(conn, 1, req.first_byte());
@@ -81,7 +81,7 @@ impl Opening {
         stream
     }
 
-    /// Decodes a piece of the header block.
+    /// Decodes a fragment of the header block.
     pub fn feed(&mut self, hpack: &mut Decoder, fragment: &[u8], len: u32) -> Result<(), Error> {
         let conn = &self.stream.conn;
         let Some(req) = self.slot.transaction() else { return Ok(()) };
@@ -90,12 +90,12 @@ impl Opening {
         let Logged { message, ws, .. } = req.req_headers();
         let fed = self.decoder.feed(hpack, fragment, ws, message, &mut |n| notes.push(n));
         for n in &notes {
-            note(conn, req, n);
+            log_note(conn, req, n);
         }
         fed
     }
 
-    /// Completes the header block. Returns the request, which can begin.
+    /// Completes the header block. Returns the request, which can be started.
     pub fn finish(mut self) -> Result<(Rc<Stream>, TransactionSlot<Req>), Error> {
         let conn = self.stream.conn.clone();
         let Some(req) = self.slot.transaction() else { return Ok((self.stream, self.slot)) };
@@ -103,7 +103,7 @@ impl Opening {
         let Logged { message, ws, .. } = req.req_headers();
         let head = self.decoder.finish(ws, message, self.end_stream, &mut |n| notes.push(n));
         for n in &notes {
-            note(&conn, req, n);
+            log_note(&conn, req, n);
         }
         let head = match head {
             Ok(head) => head,
@@ -118,7 +118,7 @@ impl Opening {
         Ok((self.stream, self.slot))
     }
 
-    /// Ends the request, because the connection ends before the header block does.
+    /// Ends the request, because the connection ends before the header block is complete.
     pub fn abandon(self) {
         request::finish(&self.stream.conn.services, self.slot);
         self.stream.close();

@@ -1,9 +1,9 @@
-//! The handling of each frame that a client sends.
+//! The handling of the frames that a client sends.
 
 use std::rc::Rc;
 use std::task::Context;
 
-use lacquer_engine::h2::{Conn, Member, Stream, Turn};
+use lacquer_engine::h2::{Conn, FrameQuota, Stream, StreamEntry};
 use lacquer_h2::flow::INITIAL_WINDOW;
 use lacquer_h2::frame::{self, Frame, FrameHeader};
 use lacquer_h2::hpack::Decoder;
@@ -19,21 +19,21 @@ use lacquer_sources::clock;
 use super::opening::{self, Opening};
 use super::request;
 
-/// The limit of useless frames, beyond those that useful frames allow for, within so many seconds. A client that
-/// exceeds it is an attacker.
+/// The limit on useless frames within [`USELESS_PERIOD`] seconds, beyond those that useful frames allow for. A client
+/// that exceeds it is treated as an attacker.
 const USELESS_MAX: u32 = 10_000;
 const USELESS_PERIOD: f64 = 60.0;
-/// The number of useless frames that a frame of body allows for, in either direction, and the number that a
-/// request allows for.
+/// The number of useless frames that a DATA frame, in either direction, allows for.
 const ALLOWED_BY_DATA: u32 = 10;
+/// The number of useless frames that a request allows for.
 const ALLOWED_BY_REQUEST: u32 = 1000;
 
 /// A header block that is being received.
 enum Block {
     Request(Opening),
-    /// The block of a stream that was refused. It is still decoded, because it may change the header table.
+    /// The header block of a refused stream. It is decoded all the same, because it may change the header table.
     Refused(RequestDecoder),
-    /// The trailers of a body, and their stream unless that has ended.
+    /// The trailers of a body, and their stream if it has not ended.
     Trailers(RequestDecoder, Option<Rc<Stream>>),
 }
 
@@ -44,7 +44,7 @@ pub struct Receiver {
     /// The time when the current frames were read.
     now: f64,
     useless: u32,
-    /// The time since which useless frames are counted.
+    /// The time when the counting of useless frames started.
     useless_since: f64,
 }
 
@@ -64,8 +64,8 @@ impl Receiver {
         self.now = now;
     }
 
-    /// Returns the error for a frame that is longer than allowed.
-    pub fn too_long(&self) -> Error {
+    /// Logs a frame that is longer than allowed, and returns its error.
+    pub fn frame_too_long(&self) -> Error {
         self.conn.log(Tag::SessError, format_args!("H2: HTC overflow (Buffer/workspace too small)"));
         Error::Connection(Reason::EnhanceYourCalm)
     }
@@ -82,15 +82,15 @@ impl Receiver {
         &mut self,
         header: &FrameHeader,
         payload: &[u8],
-        turn: &mut Turn,
+        quota: &mut FrameQuota,
         cx: &mut Context<'_>,
     ) -> Result<(), Error> {
         self.conn.received(header, payload);
         self.count_useless();
-        let outcome = self.obey(*header, payload, turn, cx);
+        let outcome = self.dispatch(*header, payload, quota, cx);
         let outcome = match outcome {
             Err(error) if header.stream == 0 || error.is_connection() => Err(error),
-            Err(error) => self.answer_by_reset(header.stream, error),
+            Err(error) => self.reset_faulty(header.stream, error),
             Ok(()) => Ok(()),
         };
         if self.useless > USELESS_MAX {
@@ -100,8 +100,8 @@ impl Receiver {
         outcome
     }
 
-    /// Resets the stream of a faulty frame. A client that causes resets counts like one that sends them.
-    fn answer_by_reset(&self, id: u32, error: Error) -> Result<(), Error> {
+    /// Resets the stream of a faulty frame. Counts the reset like one that the client sends.
+    fn reset_faulty(&self, id: u32, error: Error) -> Result<(), Error> {
         let Some(stream) = Stream::find(&self.conn, id) else {
             self.conn.reset_stream(id, error);
             return Ok(());
@@ -112,13 +112,14 @@ impl Receiver {
 
     fn charge_reset(&self, stream: &Stream) -> Result<(), Error> {
         let counted = self.conn.conduct.resets.borrow_mut().reset(clock::real(), stream.t_first);
-        if !counted.map_err(|fault| self.conn.told(&fault))? {
+        if !counted.map_err(|fault| self.conn.log_fault(&fault))? {
             return Ok(());
         }
         self.charge_address()
     }
 
-    /// Charges a reset to the client's address. Its connections share a budget, so a new connection has no new one.
+    /// Charges a reset to the client's address. All connections of an address share a budget, so opening a new
+    /// connection does not help a client.
     fn charge_address(&self) -> Result<(), Error> {
         let (conn, services) = (&self.conn, &self.conn.services);
         let (table, ip) = (services.addresses(), conn.sess.ends.client.addr.ip());
@@ -130,7 +131,7 @@ impl Receiver {
         Err(Error::Connection(Reason::RapidReset))
     }
 
-    /// Counts the frame as useless, until it proves useful.
+    /// Counts the current frame as useless, until it proves useful.
     fn count_useless(&mut self) {
         if self.now - self.useless_since > USELESS_PERIOD {
             self.useless = 0;
@@ -144,39 +145,39 @@ impl Receiver {
         self.useless = self.useless.saturating_sub(frames);
     }
 
-    /// Returns whether a header block has begun and is not complete.
+    /// Returns whether a header block is incomplete.
     pub fn is_in_block(&self) -> bool {
         self.block.is_some()
     }
 
-    /// Returns whether a request's header block has begun and is not complete.
+    /// Returns whether the header block of a request is incomplete.
     pub fn is_opening(&self) -> bool {
         matches!(self.block, Some(Block::Request(_)))
     }
 
-    fn obey(
+    fn dispatch(
         &mut self,
         mut header: FrameHeader,
         payload: &[u8],
-        turn: &mut Turn,
+        quota: &mut FrameQuota,
         cx: &mut Context<'_>,
     ) -> Result<(), Error> {
         let conn = self.conn.clone();
         let stream = if header.stream == 0 { None } else { Stream::find(&conn, header.stream) };
         let state = self.state_of(header.stream, stream.as_deref());
         let admit = conn.conduct.rules.borrow_mut().admit(&mut header, state, &mut |n| conn.note(&n));
-        let admit = admit.map_err(|fault| conn.told(&fault))?;
+        let admit = admit.map_err(|fault| conn.log_fault(&fault))?;
         if matches!(admit, Admit::Ignore) {
             return Ok(());
         }
-        match frame::parse(&header, payload).map_err(|fault| conn.told(&fault))? {
+        match frame::parse(&header, payload).map_err(|fault| conn.log_fault(&fault))? {
             Frame::Data { data, end_stream } => self.data(stream.as_deref(), &header, data, end_stream),
             Frame::Headers { fragment, end_headers, end_stream } => {
                 self.headers(&header, admit, end_stream, stream);
-                self.fragment(&header, fragment, end_headers, turn, cx)
+                self.fragment(&header, fragment, end_headers, quota, cx)
             }
             Frame::Continuation { fragment, end_headers } => {
-                self.fragment(&header, fragment, end_headers, turn, cx)
+                self.fragment(&header, fragment, end_headers, quota, cx)
             }
             Frame::RstStream { code } => self.reset(stream.as_deref(), code),
             Frame::Settings { entries } => self.settings(entries),
@@ -186,7 +187,7 @@ impl Receiver {
             }
             Frame::GoAway { code, .. } => {
                 let error = Error::of_connection(code);
-                conn.conduct.has_said_goaway.set(true);
+                conn.conduct.goaway_seen.set(true);
                 conn.log(Tag::Debug, format_args!("GOAWAY {}", error.name()));
                 Err(error)
             }
@@ -195,8 +196,8 @@ impl Receiver {
         }
     }
 
-    /// Returns the state by which a frame on a stream is judged. The stream that this side reset last counts as open,
-    /// because the client may have sent frames before it knew.
+    /// Returns the stream state that applies to a frame. The last stream that this side reset counts as open, because
+    /// the client may have sent frames before it received the reset.
     fn state_of(&self, id: u32, stream: Option<&Stream>) -> Option<State> {
         match stream {
             Some(stream) if stream.is_cancelled() => Some(State::Closed),
@@ -213,10 +214,10 @@ impl Receiver {
                 self.block = Some(Block::Trailers(decoder, stream));
                 return;
             }
-            Admit::Refuse(fault) => Err(conn.told(&fault)),
-            _ if conn.is_crowded() => Err(self.decline()),
+            Admit::Refuse(fault) => Err(conn.log_fault(&fault)),
+            _ if conn.is_crowded() => Err(self.refuse_stream()),
             _ => Opening::begin(conn, header.stream, self.now, end_stream, &mut self.hpack)
-                .ok_or_else(|| self.decline()),
+                .ok_or_else(|| self.refuse_stream()),
         };
         self.block = Some(match block {
             Ok(opening) => Block::Request(opening),
@@ -227,19 +228,19 @@ impl Receiver {
         });
     }
 
-    /// Refuses a stream that the rules allow, and returns its error.
-    fn decline(&self) -> Error {
+    /// Refuses a stream that the protocol's rules allow, and returns its error.
+    fn refuse_stream(&self) -> Error {
         self.conn.conduct.rules.borrow_mut().close_one();
         Error::Stream(Reason::RefusedStream)
     }
 
-    /// Handles a piece of a header block. The last piece starts the request.
+    /// Handles a fragment of a header block. The last fragment starts the request.
     fn fragment(
         &mut self,
         header: &FrameHeader,
         fragment: &[u8],
         last: bool,
-        turn: &mut Turn,
+        quota: &mut FrameQuota,
         cx: &mut Context<'_>,
     ) -> Result<(), Error> {
         let conn = self.conn.clone();
@@ -263,7 +264,7 @@ impl Receiver {
             Some(Block::Request(opening)) => {
                 let (stream, slot) = opening.finish()?;
                 self.allow(ALLOWED_BY_REQUEST);
-                request::start(stream, slot, turn, cx);
+                request::start(stream, slot, quota, cx);
                 Ok(())
             }
             Some(Block::Refused(refused)) => {
@@ -275,7 +276,7 @@ impl Receiver {
         }
     }
 
-    /// Handles trailers as the end of the body. Their fields are dropped.
+    /// Handles trailers as the end of the body. Their fields are discarded.
     fn trailers(&self, decoder: RequestDecoder, stream: Option<&Stream>) -> Result<(), Error> {
         let conn = &self.conn;
         let sound = decoder.finish_trailers(&mut |n| conn.note(&n));
@@ -283,7 +284,7 @@ impl Receiver {
             return sound.or_else(|error| if error.is_connection() { Err(error) } else { Ok(()) });
         };
         sound?;
-        stream.proto.borrow_mut().trailers().map_err(|fault| conn.told(&fault))?;
+        stream.proto.borrow_mut().trailers().map_err(|fault| conn.log_fault(&fault))?;
         stream.end();
         Ok(())
     }
@@ -303,20 +304,21 @@ impl Receiver {
             }
             return self.data_of(stream, header, data, end);
         }
-        // Frames that were sent before the client knew of a reset are dropped. Others are an error and cause one reset.
+        // Frames that the client sent before it received a reset are discarded. Others are an error and cause one
+        // reset.
         if conn.error().is_none() && !conn.was_reset(header.stream) {
             conn.reset_stream(header.stream, Error::Stream(Reason::StreamClosed));
         }
         Ok(())
     }
 
-    /// Charges the whole frame to the connection's window, padding included.
+    /// Charges the whole frame, including padding, to the connection's window.
     fn charge_connection(&self, header: &FrameHeader) -> Result<(), Error> {
         let conn = &self.conn;
         let mut window = conn.windows.receive.get();
-        charge_connection(&mut window, header).map_err(|fault| conn.told(&fault))?;
+        charge_connection(&mut window, header).map_err(|fault| conn.log_fault(&fault))?;
         let params = conn.services.params();
-        // Varnish counts a larger initial window of streams as the connection's window, and then sends no update.
+        // Varnish applies a larger initial stream window to the connection's window too, and then sends no update.
         let spare = conn.settings.local.initial_window_size.saturating_sub(INITIAL_WINDOW);
         let low = (params.h2_rx_window_low_water as u32).saturating_sub(spare).max(INITIAL_WINDOW / 2);
         let more = window.refill(low, params.h2_rx_window_increment as u32);
@@ -329,14 +331,14 @@ impl Receiver {
 
     fn data_of(&self, stream: &Stream, header: &FrameHeader, data: &[u8], end: bool) -> Result<(), Error> {
         let (conn, id) = (&self.conn, stream.id);
-        stream.proto.borrow_mut().data(header, data.len(), end).map_err(|fault| conn.told(&fault))?;
-        if !data.is_empty() && !stream.take_in(data, end) {
+        stream.proto.borrow_mut().data(header, data.len(), end).map_err(|fault| conn.log_fault(&fault))?;
+        if !data.is_empty() && !stream.buffer_body(data, end) {
             let text = format_args!("H2: stream {id}: Failed to allocate request body buffer");
             conn.log(Tag::Debug, text);
             return Err(Error::Stream(Reason::InternalError));
         }
         let room = conn.settings.local.initial_window_size;
-        let more = stream.proto.borrow_mut().rescue(stream.held() as usize, room);
+        let more = stream.proto.borrow_mut().rescue(stream.buffered() as usize, room);
         if more > 0 {
             conn.queue(|out| frame::window_update(out, id, more));
         }
@@ -387,7 +389,7 @@ impl Receiver {
     }
 }
 
-/// Applies the settings that the client announces.
+/// Applies the client's settings.
 pub fn apply_settings(conn: &Conn, entries: &[u8]) -> Result<(), Error> {
     let unchecked = conn.services.params().debug.has(DebugBits::H2_NOCHECK);
     let mut remote = conn.settings.remote.get();

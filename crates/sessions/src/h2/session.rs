@@ -1,4 +1,4 @@
-//! A connection that speaks HTTP/2, from its first frame to its end.
+//! An HTTP/2 connection, from its first frame to its end.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use lacquer_engine::TransactionSlot;
 use lacquer_engine::client::Req;
-use lacquer_engine::h2::{Conn, Flush, Stream, Turn};
+use lacquer_engine::h2::{Conn, Flush, FrameQuota, Stream};
 use lacquer_h2::frame::{self, FrameHeader, Kind};
 use lacquer_h2::{Error, Reason};
 use lacquer_http::SessClose;
@@ -17,7 +17,7 @@ use lacquer_params::Params;
 use lacquer_shm::Tag;
 use lacquer_sources::clock;
 
-use super::arrival::Arrival;
+use super::handover::Handover;
 use super::opening::Opening;
 use super::receive::Receiver;
 use super::request;
@@ -25,10 +25,10 @@ use super::request;
 /// The number of bytes to read at a time. Longer frames extend the buffer.
 const READ: usize = 16 * 1024 + frame::HEADER_LEN;
 
-/// The seconds that a client may continue after a GOAWAY without error.
+/// The longest lingering close in seconds after a GOAWAY without error.
 const GRACE: f64 = 0.1;
 
-/// Bytes that were read and not parsed yet.
+/// The bytes that were read and not parsed yet.
 #[derive(Default)]
 struct Buffer {
     bytes: Vec<u8>,
@@ -41,21 +41,21 @@ impl Buffer {
         self.start == self.end
     }
 
-    fn held(&self) -> &[u8] {
+    fn unparsed(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
     /// Returns the header of the next frame, if the whole frame was read.
     fn frame(&self) -> Option<FrameHeader> {
-        FrameHeader::read(self.held()).filter(|header| header.total_len() <= self.end - self.start)
+        FrameHeader::read(self.unparsed()).filter(|header| header.total_len() <= self.end - self.start)
     }
 
-    /// Returns the room to read into: enough for the frame that has begun, and more.
+    /// Returns the free space to read into. It has room for at least the rest of the incomplete frame.
     fn room(&mut self) -> &mut [u8] {
         if self.is_empty() {
             (self.start, self.end) = (0, 0);
         }
-        let frame = FrameHeader::read(self.held()).map_or(0, |header| header.total_len());
+        let frame = FrameHeader::read(self.unparsed()).map_or(0, |header| header.total_len());
         let least = (self.start + frame).max(self.end + 1);
         if least > self.bytes.len() && self.start > 0 {
             self.bytes.copy_within(self.start..self.end, 0);
@@ -68,14 +68,14 @@ impl Buffer {
         &mut self.bytes[self.end..]
     }
 
-    /// Takes a buffer to read into, for as long as the task runs.
+    /// Takes the reactor's shared buffer, for as long as the task runs.
     fn take(&mut self, spare: &Cell<Vec<u8>>) {
         if self.bytes.is_empty() {
             self.bytes = spare.take();
         }
     }
 
-    /// Gives the buffer back if it is empty: a connection that waits for a frame holds no memory for it.
+    /// Returns the shared buffer if it is empty, so that a connection that waits for a frame holds no memory for it.
     fn give(&mut self, spare: &Cell<Vec<u8>>) {
         if self.is_empty() {
             let Buffer { bytes, .. } = std::mem::take(self);
@@ -86,22 +86,22 @@ impl Buffer {
     }
 }
 
-/// The event that the connection's deadline is set for.
+/// The event that the connection's deadline applies to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Awaited {
     Nothing,
     Frame,
     /// The rest of a header block, or of a frame other than DATA.
     Rest,
-    /// Progress of the client in taking the bytes that wait for it.
+    /// The client's progress in receiving the bytes that wait for it.
     Progress,
 }
 
-/// Frames that wait because the socket is full.
+/// The frames that wait because the socket is full.
 #[derive(Clone, Copy)]
 struct Blocked {
     since: Moment,
-    /// The number of bytes that the socket will have taken when all of these are sent.
+    /// The number of bytes that the socket will have accepted once all of them are sent.
     goal: u64,
 }
 
@@ -111,22 +111,23 @@ struct Session {
     idle: Rc<Deadline>,
     buffer: Buffer,
     receiver: Receiver,
-    turn: Turn,
+    quota: FrameQuota,
     awaited: Awaited,
-    /// The time when the last frame came.
+    /// The time when the last frame was received.
     active: Moment,
     /// The time when the incomplete header block or frame began.
     begun: Option<Moment>,
-    /// The number of bytes that the socket had taken when the deadline was set.
+    /// The number of bytes that the socket had accepted when the deadline was set.
     taken: u64,
     blocked: Option<Blocked>,
-    /// The client has ended its sending side.
+    /// The client has shut down its sending side.
     client_is_done: bool,
 }
 
-/// Serves the connection to its end. A request that came with the upgrade from HTTP/1 is the first stream's.
-pub async fn serve(arrival: Arrival, upgraded: Option<super::Upgrade>) -> SessClose {
-    let Arrival { services, sess, tx, rx, idle } = arrival;
+/// Serves the connection until its end. A request that was received with the upgrade from HTTP/1 becomes the first
+/// stream's.
+pub async fn serve(handover: Handover, upgraded: Option<super::Upgrade>) -> SessClose {
+    let Handover { services, sess, tx, rx, idle } = handover;
     let params = services.params();
     let conn = match upgraded {
         Some(ref upgrade) => upgrade.conn.clone(),
@@ -137,7 +138,7 @@ pub async fn serve(arrival: Arrival, upgraded: Option<super::Upgrade>) -> SessCl
         receiver: Receiver::new(&conn),
         rx,
         buffer: Buffer::default(),
-        turn: Turn::default(),
+        quota: FrameQuota::default(),
         awaited: Awaited::Nothing,
         active: idle.now(),
         idle,
@@ -172,21 +173,21 @@ impl Session {
     fn begin_upgraded(&mut self, mut slot: TransactionSlot<Req>, cx: &mut Context<'_>) {
         let Some(req) = slot.transaction() else { return };
         let stream = Opening::first(&self.conn, req);
-        request::start(stream, slot, &mut self.turn, cx);
+        request::start(stream, slot, &mut self.quota, cx);
     }
 
     /// Reads, handles and writes frames until there is nothing to do, or the connection ends.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
         let services = self.conn.services.clone();
-        self.conn.attend(true);
+        self.conn.set_running(true);
         self.buffer.take(&services.http2().buffers.input);
         let polled = self.work(cx);
-        self.turn.end();
+        self.quota.release();
         self.buffer.give(&services.http2().buffers.input);
-        self.conn.attend(false);
+        self.conn.set_running(false);
         if polled.is_pending() {
             self.conn.register(cx);
-            // The deadline was set for the next event. This registers the task to be woken.
+            // The deadline is already set. Polling it registers the task to be woken.
             self.idle.poll_expired(cx);
         }
         polled
@@ -199,9 +200,9 @@ impl Session {
         {
             return Poll::Ready(error);
         }
-        let has_turn = self.turn.poll_begin(cx).is_ready();
+        let has_quota = self.quota.poll_refill(cx).is_ready();
         loop {
-            if has_turn && let Err(error) = self.act(cx) {
+            if has_quota && let Err(error) = self.handle_frames(cx) {
                 return Poll::Ready(error);
             }
             let flushed = self.conn.poll_flush(cx);
@@ -209,18 +210,18 @@ impl Session {
                 return Poll::Ready(error);
             }
             if self.conn.is_clogged() {
-                // Nothing is read from a client that does not read the frames sent to it.
-                self.expect(flushed);
+                // Do not read from a client that does not receive the frames sent to it.
+                self.set_deadline(flushed);
                 return Poll::Pending;
             }
-            if !has_turn {
+            if !has_quota {
                 return Poll::Pending;
             }
-            if self.turn.is_over() {
-                // The client does not cause this wait, so no deadline runs.
+            if self.quota.is_used_up() {
+                // The client does not cause this wait, so no deadline applies.
                 self.idle.disarm();
                 self.awaited = Awaited::Nothing;
-                self.turn.wait_for_next(&self.conn.services.http2().turns, cx);
+                self.quota.enqueue(&self.conn.services.http2().quota_queue, cx);
                 return Poll::Pending;
             }
             if self.buffer.frame().is_some() {
@@ -233,53 +234,55 @@ impl Session {
                 }
                 Poll::Ready(_) => return Poll::Ready(self.eof()),
                 Poll::Pending => {
-                    self.expect(flushed);
+                    self.set_deadline(flushed);
                     return Poll::Pending;
                 }
             }
         }
     }
 
-    /// Handles the frames that were read, for as long as there is room for the frames that they cause.
-    fn act(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
-        while !self.turn.is_over()
+    /// Handles the frames that were read, while there is room for the frames that they cause.
+    fn handle_frames(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+        while !self.quota.is_used_up()
             && let Some(header) = self.buffer.frame()
             && !self.conn.is_clogged()
         {
-            self.turn.count_frame();
+            self.quota.count_frame();
             self.active = self.idle.now();
             let from = self.buffer.start + frame::HEADER_LEN;
             self.buffer.start += header.total_len();
             let payload = &self.buffer.bytes[from..self.buffer.start];
-            let outcome = self.receiver.frame(&header, payload, &mut self.turn, cx);
+            let outcome = self.receiver.frame(&header, payload, &mut self.quota, cx);
             if !self.receiver.is_in_block() {
                 self.begun = None;
             }
             outcome?;
         }
-        let begun = FrameHeader::read(self.buffer.held());
-        // The rate of DATA is limited by the request: its body has limits of its own.
+        let begun = FrameHeader::read(self.buffer.unparsed());
+        // DATA frames have no deadline here: the request limits the rate of its body.
         let is_data = begun.is_some_and(|header| header.kind() == Some(Kind::Data));
         if self.receiver.is_in_block() || !(self.buffer.is_empty() || is_data) {
             self.begun.get_or_insert(self.idle.now());
         } else {
-            // The first bytes of a frame may not show yet whether it is DATA.
+            // The bytes read so far may not reveal yet whether the frame is DATA.
             self.begun = None;
         }
         match begun {
             Some(header) if header.len > self.conn.settings.local.max_frame_size => {
-                Err(self.receiver.too_long())
+                Err(self.receiver.frame_too_long())
             }
             _ => Ok(()),
         }
     }
 
     /// Sets the deadline for the next event.
-    fn expect(&mut self, flushed: Flush) {
+    fn set_deadline(&mut self, flushed: Flush) {
         let awaited = match flushed {
             Flush::Blocked => Awaited::Progress,
-            _ if self.receiver.is_in_block() || self.begun.is_some() && self.is_at_work() => Awaited::Rest,
-            _ if self.is_at_work() => Awaited::Nothing,
+            _ if self.receiver.is_in_block() || self.begun.is_some() && self.has_active_requests() => {
+                Awaited::Rest
+            }
+            _ if self.has_active_requests() => Awaited::Nothing,
             _ => Awaited::Frame,
         };
         if awaited != Awaited::Progress {
@@ -295,14 +298,15 @@ impl Session {
             }
             Awaited::Frame => {
                 self.idle.arm(self.active, self.conn.sess.idle_limit(&params));
-                let asked = self.conn.conduct.rules.borrow().highest > 0;
-                self.idle.offer(if asked { Idleness::Kept } else { Idleness::Silent });
+                let has_requested = self.conn.conduct.rules.borrow().highest > 0;
+                self.idle.offer(if has_requested { Idleness::Kept } else { Idleness::Silent });
             }
         }
         self.awaited = awaited;
     }
 
-    /// Sets the deadline for the client to take some bytes, and all bytes that wait now before `send_timeout`.
+    /// Sets the deadline for the client to receive some bytes (`idle_send_timeout`), and to receive all bytes that
+    /// wait now (`send_timeout`).
     fn expect_progress(&mut self, params: &Params) {
         let (now, taken) = (self.idle.now(), self.conn.taken());
         if self.blocked.is_none_or(|blocked| taken >= blocked.goal) {
@@ -315,14 +319,14 @@ impl Session {
         self.idle.arm(now, limit.min(self.blocked_left(params)));
     }
 
-    /// Returns the seconds left for the client to take all bytes that waited when the socket became full.
+    /// Returns the seconds left for the client to receive all bytes that waited when the socket became full.
     fn blocked_left(&self, params: &Params) -> f64 {
         let total = clock::limit(self.conn.sess.timeouts.send.get(params.send_timeout));
         self.blocked.map_or(total, |blocked| total - self.idle.now().since(blocked.since))
     }
 
-    /// Returns whether requests are being served. One whose head is incomplete does not count.
-    fn is_at_work(&self) -> bool {
+    /// Returns whether requests are active. A request whose head is incomplete does not count.
+    fn has_active_requests(&self) -> bool {
         self.conn.streams() > usize::from(self.receiver.is_opening())
     }
 
@@ -337,7 +341,7 @@ impl Session {
                 } else if self.conn.taken() == self.taken {
                     self.conn.stalled("idle_send_timeout");
                 }
-                // Otherwise a stream was sending meanwhile.
+                // Otherwise, a stream has sent bytes meanwhile.
                 self.conn.error()
             }
             Awaited::Rest if self.begun.is_none() => None,
@@ -346,7 +350,7 @@ impl Session {
                 self.conn.log(Tag::SessError, format_args!("H2: Hit timeout_idle in a {what}"));
                 Some(Error::Connection(Reason::HeaderTimeout))
             }
-            Awaited::Frame if self.is_at_work() => None,
+            Awaited::Frame if self.has_active_requests() => None,
             Awaited::Frame => Some(Error::Connection(Reason::NoError)),
         }
     }
@@ -354,18 +358,18 @@ impl Session {
     fn eof(&mut self) -> Error {
         self.client_is_done = true;
         let frame = if self.buffer.is_empty() { "complete" } else { "partial" };
-        let goaway = u8::from(self.conn.conduct.has_said_goaway.get());
+        let goaway = u8::from(self.conn.conduct.goaway_seen.get());
         let text = format_args!("H2: HTC eof (Unexpected end of input) frame={frame} goaway={goaway}");
         self.conn.log(Tag::Debug, text);
         Error::Connection(Reason::NoError)
     }
 
-    /// Sends GOAWAY and waits until no request of this connection is left.
+    /// Sends GOAWAY, and waits until no request of this connection is left.
     async fn end(&mut self, error: Error) {
         let conn = self.conn.clone();
-        self.turn = Turn::default();
-        let tells = !conn.conduct.has_said_goaway.replace(true) && error.sends_goaway();
-        if tells {
+        self.quota = FrameQuota::default();
+        let sends_goaway = !conn.conduct.goaway_seen.replace(true) && error.sends_goaway();
+        if sends_goaway {
             conn.queue(|out| frame::goaway(out, conn.conduct.rules.borrow().highest, error.code()));
         }
         conn.fail(error);
@@ -382,7 +386,7 @@ impl Session {
             }
         });
         let _ = tokio::time::timeout(limit, flushed).await;
-        if tells && !self.client_is_done {
+        if sends_goaway && !self.client_is_done {
             let most = conn.services.params().lingering_close;
             let seconds = if error == Error::Connection(Reason::NoError) { most.min(GRACE) } else { most };
             linger(conn.tx(), &mut self.rx, &self.idle, seconds).await;
@@ -400,7 +404,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_come_out_of_the_buffer_as_they_went_in_however_they_were_cut() {
+    fn frames_are_parsed_regardless_of_how_the_bytes_are_split() {
         let mut wire = Vec::new();
         for len in [0, 8, 20_000, 1, 16_384, 40_000, 3] {
             wire.extend_from_slice(&FrameHeader::new(Kind::Data, 0, 1, len).bytes());
@@ -416,7 +420,7 @@ mod tests {
                 rest = &rest[n..];
                 buffer.end += n;
                 while let Some(header) = buffer.frame() {
-                    seen.extend_from_slice(&buffer.held()[..header.total_len()]);
+                    seen.extend_from_slice(&buffer.unparsed()[..header.total_len()]);
                     buffer.start += header.total_len();
                 }
             }

@@ -1,4 +1,4 @@
-//! The upgrade of an HTTP/1.1 connection: its request becomes the first stream's.
+//! The upgrade of an HTTP/1.1 connection to HTTP/2. Its request becomes the request of stream 1.
 
 use std::rc::Rc;
 
@@ -10,38 +10,38 @@ use lacquer_http::{HeaderName, Slot, fixed, h1};
 use lacquer_shm::Tag;
 use lacquer_sources::clock;
 
-use super::arrival::Arrival;
+use super::handover::Handover;
 use super::receive::apply_settings;
 
 const SWITCHING: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
 const UPGRADE: HeaderName<'static> = HeaderName::new(b"Upgrade");
 const HTTP2_SETTINGS: HeaderName<'static> = HeaderName::new(b"HTTP2-Settings");
 
-/// A connection that changes from HTTP/1 to HTTP/2.
+/// An upgraded connection, and its first request.
 pub struct Upgrade {
     pub conn: Rc<Conn>,
     pub slot: TransactionSlot<Req>,
 }
 
-/// Returns whether the request asks for HTTP/2.
+/// Returns whether the request asks for an upgrade to HTTP/2.
 #[inline]
 pub fn is_wanted(req: &Req) -> bool {
     req.header(UPGRADE).is_some_and(|value| value.eq_ignore_ascii_case(b"h2c"))
 }
 
-/// Sends 101 (Switching Protocols) and waits for the client's preface. Gives the request back on failure.
+/// Sends 101 (Switching Protocols), and waits for the client's preface. Returns the request's slot on failure.
 pub async fn upgrade(
-    arrival: &mut Arrival,
+    handover: &mut Handover,
     mut slot: TransactionSlot<Req>,
 ) -> Result<Upgrade, TransactionSlot<Req>> {
     let Some(req) = slot.transaction() else { return Err(slot) };
     let params = req.params().clone();
-    let conn = Conn::new(arrival.services.clone(), arrival.sess.clone(), arrival.tx.clone(), &params);
+    let conn = Conn::new(handover.services.clone(), handover.sess.clone(), handover.tx.clone(), &params);
     if !take_settings(&conn, req) {
         conn.log(Tag::Debug, format_args!("H2: Bad HTTP-Settings"));
         return Err(slot);
     }
-    if write_message(&arrival.tx, SWITCHING, arrival.sess.send_idle_limit(&params)).await.is_err() {
+    if write_message(&handover.tx, SWITCHING, handover.sess.send_idle_limit(&params)).await.is_err() {
         conn.log(Tag::Debug, format_args!("H2: Upgrade: Error writing 101 response"));
         return Err(slot);
     }
@@ -49,7 +49,7 @@ pub async fn upgrade(
     headers.unset(UPGRADE);
     headers.unset(HTTP2_SETTINGS);
     headers.force_slot(Slot::Proto, fixed::HTTP_20);
-    if !receive_preface(arrival).await {
+    if !receive_preface(handover).await {
         conn.log(Tag::Debug, format_args!("H2: No/Bad OU PRISM"));
         return Err(slot);
     }
@@ -66,9 +66,9 @@ fn take_settings(conn: &Conn, req: &mut Req) -> bool {
     settings::from_base64url(&value).is_some_and(|entries| apply_settings(conn, &entries).is_ok())
 }
 
-async fn receive_preface(arrival: &mut Arrival) -> bool {
-    let limit = clock::seconds(arrival.sess.idle_limit(&arrival.services.params()));
-    let rx = &mut arrival.rx;
+async fn receive_preface(handover: &mut Handover) -> bool {
+    let limit = clock::seconds(handover.sess.idle_limit(&handover.services.params()));
+    let rx = &mut handover.rx;
     let receive = async {
         let mut have = [0u8; h1::H2_PREFACE.len()];
         let mut n = 0;
@@ -85,7 +85,7 @@ async fn receive_preface(arrival: &mut Arrival) -> bool {
     };
     let in_time = tokio::time::timeout(limit, receive).await;
     if in_time.is_err() {
-        arrival.sess.log_late(arrival.services.log(), "preface");
+        handover.sess.log_late(handover.services.log(), "preface");
     }
     in_time.unwrap_or(false)
 }

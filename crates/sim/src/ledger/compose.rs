@@ -101,7 +101,7 @@ impl<'c> Composition<'c> {
             let is_ours = |sent: &&Sent| sent.key.path == path && sent.key.variant == self.variant;
             let Rules { onerror, loses_bodies, .. } = self.rules;
             let may_fail =
-                !onerror && self.sent.iter().filter(is_ours).any(|sent| !sent.is_whole || loses_bodies);
+                !onerror && (loses_bodies || self.sent.iter().filter(is_ours).any(|sent| !sent.is_whole));
             if may_fail && self.rest.starts_with(b"#") {
                 // It ends within its number.
                 let end = self.rest.iter().position(|&byte| byte == b'}').unwrap_or(0);

@@ -1,4 +1,4 @@
-//! `backend.list` and `backend.set_health`.
+//! The commands `backend.list` and `backend.set_health`.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use lacquer_sources::clock;
 use lacquer_vcl_runtime::director::DirectorCell;
 use lacquer_vcl_runtime::{AdminHealth, BackendId, Health};
 
-use super::Answer;
+use super::Reply;
 use crate::process::Process;
 
-/// A backend or director that a pattern matches.
+/// A backend or director that matches a pattern.
 struct Found {
     vcl: Arc<Vcl>,
-    /// `vcl.backend`
+    /// The name in the form `vcl.backend`.
     name: String,
     id: BackendId,
     cell: Arc<DirectorCell>,
@@ -88,7 +88,8 @@ impl Found {
     }
 }
 
-/// Finds what a pattern matches. Without a dot, it matches names of the active program.
+/// Returns the backends and directors that match a pattern. A pattern without a dot matches names of the active
+/// program.
 fn find(process: &Process, pattern: Option<&str>) -> Vec<Found> {
     let (pattern, vcls) = match pattern {
         Some(pattern) if pattern.contains('.') => (pattern.to_owned(), programs(process)),
@@ -124,8 +125,8 @@ struct Flags {
     details: bool,
 }
 
-/// Reads the flags. Returns the number of words that they take.
-fn flags(args: &[String]) -> Result<(Flags, usize), Answer> {
+/// Parses the flags. Also returns the number of words that they take.
+fn flags(args: &[String]) -> Result<(Flags, usize), Reply> {
     let mut flags = Flags::default();
     let mut count = 0;
     for letters in args.iter().map_while(|word| word.strip_prefix('-')) {
@@ -134,14 +135,14 @@ fn flags(args: &[String]) -> Result<(Flags, usize), Answer> {
             match letter {
                 'j' => flags.json = true,
                 'p' => flags.details = !flags.details,
-                other => return Err(Answer::refuse(status::PARAM, format!("Invalid flag {other}"))),
+                other => return Err(Reply::error(status::PARAM, format!("Invalid flag {other}"))),
             }
         }
     }
     Ok((flags, count))
 }
 
-pub fn list(process: &Process, argv: &[String]) -> Answer {
+pub fn list(process: &Process, argv: &[String]) -> Reply {
     let words = argv.get(1..).unwrap_or_default();
     let (flags, count) = match flags(words) {
         Ok(read) => read,
@@ -150,30 +151,30 @@ pub fn list(process: &Process, argv: &[String]) -> Answer {
     let pattern = match &words[count..] {
         [] => None,
         [pattern] => Some(pattern.as_str()),
-        _ => return Answer::refuse(status::PARAM, "Too many arguments"),
+        _ => return Reply::error(status::PARAM, "Too many arguments"),
     };
     let found = find(process, pattern);
     if flags.json {
         let objects: Vec<String> = found.iter().map(|f| f.json(flags.details)).collect();
         let elements = format!("{{\n{}\n}}", objects.join(",\n"));
-        return Answer::ok(json::reply(3, argv, clock::real(), &elements));
+        return Reply::ok(json::reply(3, argv, clock::real(), &elements));
     }
     let mut lines =
         vec![Line::Cells(["Backend name", "Admin", "Probe", "Health", "Last change"].map(left).to_vec())];
     for found in &found {
         lines.push(Line::Cells(found.cells()));
         if flags.details {
-            // The text continues the row's line, so its first line is empty. An empty line follows it.
+            // The text continues the line of the row, so its first line is empty. An empty line follows it.
             let text = found.list(true, false);
             let mut details = text.trim_end_matches('\n').split('\n').skip(1).map(Line::of).peekable();
             let set_off = details.peek().map(|_| Line::Text(String::new()));
             lines.extend(details.chain(set_off));
         }
     }
-    Answer::ok(aligned(&lines))
+    Reply::ok(aligned(&lines))
 }
 
-/// A line of `backend.list`: cells, or text that is printed as it is.
+/// A line of `backend.list`: cells, or text that is printed unchanged.
 enum Line {
     Cells(Vec<Cell>),
     Text(String),
@@ -189,7 +190,7 @@ impl Line {
     }
 }
 
-/// Lays out all cells in the same columns, those of details too.
+/// Aligns all cells in the same columns, including those of details.
 fn aligned(lines: &[Line]) -> String {
     let rows: Vec<Vec<Cell>> = lines
         .iter()
@@ -208,15 +209,15 @@ fn aligned(lines: &[Line]) -> String {
     out
 }
 
-pub fn set_health(process: &Process, args: &[String]) -> Answer {
+pub fn set_health(process: &Process, args: &[String]) -> Reply {
     let [pattern, state] = args else {
-        return Answer::refuse(status::TOO_FEW, "Too few parameters\n");
+        return Reply::error(status::TOO_FEW, "Too few parameters\n");
     };
     let health = match state.to_ascii_lowercase().as_str() {
         "auto" => AdminHealth::Auto,
         "healthy" => AdminHealth::Healthy,
         "sick" => AdminHealth::Sick,
-        _ => return Answer::refuse(status::PARAM, format!("Invalid state {state}")),
+        _ => return Reply::error(status::PARAM, format!("Invalid state {state}")),
     };
     let found = find(process, Some(pattern));
     for backend in &found {
@@ -228,7 +229,7 @@ pub fn set_health(process: &Process, args: &[String]) -> Answer {
         }
     }
     if found.is_empty() {
-        return Answer::refuse(status::PARAM, "No Backends matches");
+        return Reply::error(status::PARAM, "No Backends matches");
     }
-    Answer::ok("")
+    Reply::ok("")
 }

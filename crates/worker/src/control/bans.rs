@@ -1,4 +1,4 @@
-//! `ban` and `ban.list`, and bans made by VCL.
+//! The commands `ban` and `ban.list`.
 
 use lacquer_cache::bans::BanSpec;
 use lacquer_cache::invalidation::{Reason, Source};
@@ -6,22 +6,22 @@ use lacquer_cli::{json, status};
 use lacquer_params::DebugBits;
 use lacquer_sources::clock;
 
-use super::Answer;
+use super::Reply;
 use crate::helpers;
 use crate::process::Process;
 
-pub fn add(process: &Process, args: &[String]) -> Answer {
+pub fn add(process: &Process, args: &[String]) -> Reply {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match BanSpec::from_cli(&words) {
         Ok(spec) => {
             lacquer_engine::bans::enact(&process.shared, spec, Reason::BanCommand, Source::Management);
-            Answer::ok("")
+            Reply::ok("")
         }
-        Err(why) => Answer::refuse(status::PARAM, why),
+        Err(why) => Reply::error(status::PARAM, why),
     }
 }
 
-pub fn list(process: &Process, argv: &[String]) -> Answer {
+pub fn list(process: &Process, argv: &[String]) -> Reply {
     let details = process.shared.params().debug.has(DebugBits::LURKER);
     let bans = process.shared.cache().bans();
     let text = if argv.get(1).is_some_and(|word| word == "-j") {
@@ -30,5 +30,5 @@ pub fn list(process: &Process, argv: &[String]) -> Answer {
         bans.text(details)
     };
     helpers::kick_lurker();
-    Answer::ok(text)
+    Reply::ok(text)
 }

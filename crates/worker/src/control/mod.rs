@@ -1,38 +1,38 @@
-//! The manager's requests to the worker. The main thread reads one request at a time, carries it out and sends a reply.
-//! Between requests it cools and discards VCL programs.
+//! The manager's requests to the worker. The main thread reads one request at a time, carries it out, and sends a
+//! reply. Between requests, it cools and discards VCL programs.
 
 pub mod bans;
 pub mod panics;
 
-mod answer;
 mod backends;
 mod debug;
+mod reply;
 mod vcl_list;
 
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-pub use answer::Answer;
 use lacquer_cli::link::{self, FromWorker, Request, ToWorker};
 use lacquer_cli::status;
 use lacquer_shm::{Tag, Vxid};
 use lacquer_sources::clock;
+pub use reply::Reply;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::process::Process;
 use crate::{helpers, vcl_life};
 
-/// The time between checks of programs that cool down, while no request comes.
+/// The time between checks of programs that cool down, while no request arrives.
 const ROUND: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Carries out requests until the manager closes the link, which ends the worker.
+/// Serves requests until the manager closes the link, which ends the worker.
 pub fn serve(process: &Arc<Process>, mut manager: UnixStream) -> ExitCode {
     loop {
-        let asked = wait_for_message(&manager);
+        let has_request = wait_for_message(&manager);
         vcl_life::poll(process);
-        if !asked {
+        if !has_request {
             continue;
         }
         match link::receive(&mut manager) {
@@ -41,7 +41,7 @@ pub fn serve(process: &Arc<Process>, mut manager: UnixStream) -> ExitCode {
                 helpers::params_changed();
             }
             Ok(ToWorker::Request { id, body }) => {
-                let Answer { status, text } = answer(process, body);
+                let Reply { status, text } = serve_request(process, body);
                 if link::send(&mut manager, &FromWorker::Reply { id, status, text }).is_err() {
                     break;
                 }
@@ -59,23 +59,23 @@ fn wait_for_message(manager: &UnixStream) -> bool {
     let mut fds = [PollFd::new(manager, PollFlags::IN)];
     match poll(&mut fds, Some(&ROUND)) {
         Ok(ready) => ready > 0,
-        // Reading then returns the error.
+        // The next read returns the error.
         Err(e) => e != Errno::INTR,
     }
 }
 
-pub fn answer(process: &Arc<Process>, body: Request) -> Answer {
+pub fn serve_request(process: &Arc<Process>, body: Request) -> Reply {
     if matches!(body, Request::Settle) {
-        return Answer::ok("");
+        return Reply::ok("");
     }
     let log = |text: std::fmt::Arguments<'_>| process.shared.log().write_fmt(Tag::CLI, Vxid::NONE, text);
     log(format_args!("Rd {}", words_of(&body)));
-    let answer = carry_out(process, body);
-    log(format_args!("Wr {:03} {} {}", answer.status, answer.text.len(), answer.text));
-    answer
+    let reply = carry_out(process, body);
+    log(format_args!("Wr {:03} {} {}", reply.status, reply.text.len(), reply.text));
+    reply
 }
 
-fn carry_out(process: &Arc<Process>, body: Request) -> Answer {
+fn carry_out(process: &Arc<Process>, body: Request) -> Reply {
     match body {
         Request::LoadVcl { name, program, state, warm } => {
             vcl_life::load(process, &name, &program, state, warm)
@@ -87,14 +87,14 @@ fn carry_out(process: &Arc<Process>, body: Request) -> Answer {
         Request::Cli { argv } => command(process, &argv),
         Request::Start => {
             let _ = process.accepting.set(());
-            Answer::ok("")
+            Reply::ok("")
         }
-        Request::Settle => Answer::ok(""),
-        Request::Ping => Answer::ok(format!("PONG {} 1.0", clock::real() as i64)),
+        Request::Settle => Reply::ok(""),
+        Request::Ping => Reply::ok(format!("PONG {} 1.0", clock::real() as i64)),
     }
 }
 
-/// Returns the request as a line of the CLI, for the log.
+/// Formats the request as a CLI line, for the log.
 fn words_of(body: &Request) -> String {
     let temperature = |warm: &bool| u8::from(*warm);
     match body {
@@ -113,19 +113,19 @@ fn words_of(body: &Request) -> String {
     }
 }
 
-fn command(process: &Arc<Process>, argv: &[String]) -> Answer {
+fn command(process: &Arc<Process>, argv: &[String]) -> Reply {
     let Some((name, rest)) = argv.split_first() else {
-        return Answer::refuse(status::SYNTAX, "Empty CLI command.\n");
+        return Reply::error(status::SYNTAX, "Empty CLI command.\n");
     };
     match name.as_str() {
-        "vcl.list" => vcl_list::answer(process, argv),
+        "vcl.list" => vcl_list::list(process, argv),
         "ban" => bans::add(process, rest),
         "ban.list" => bans::list(process, argv),
         "backend.list" => backends::list(process, argv),
         "backend.set_health" => backends::set_health(process, rest),
         other => match other.strip_prefix("debug.") {
             Some(what) => debug::command(process, what, rest),
-            None => Answer::unknown(),
+            None => Reply::unknown(),
         },
     }
 }

@@ -1,4 +1,4 @@
-//! The panic message of a worker that dies, which `panic.show` shows.
+//! The panic message of a dying worker, for `panic.show`.
 
 use std::backtrace::Backtrace;
 use std::fmt::Write;
@@ -7,7 +7,7 @@ use std::panic::PanicHookInfo;
 use lacquer_sources::clock;
 use lacquer_system;
 
-/// The beginning of messages of panics that VCL asked for (`vtc.panic`).
+/// The prefix of the messages of panics that VCL requested (`vtc.panic`).
 const FROM_VCL: &str = "Panic from VCL:";
 
 /// Returns the message of a failed assertion.
@@ -15,12 +15,12 @@ pub fn failed_check(function: &str, file: &str, line: u32, condition: &str) -> S
     format!("Assert error in {function}(), {file} line {line}:\n  Condition({condition}) not true.")
 }
 
-/// Ends the process with this panic message and a description of the process.
+/// Ends the process, with this panic message and a description of the process.
 pub fn die(message: &str) -> ! {
     lacquer_system::die(&last_words(message))
 }
 
-/// Returns a message with a description of the process and of the place.
+/// Returns the message, with a description of the process and a backtrace.
 pub fn last_words(message: &str) -> String {
     let system = rustix::system::uname();
     let mut out =
@@ -44,7 +44,7 @@ pub fn last_words(message: &str) -> String {
     out
 }
 
-/// The panic hook. A fault in the program is reported and ends one request only; a panic that VCL asked for
+/// The panic hook. A panic of the program itself is reported, and ends only one request. A panic that VCL requested
 /// ends the worker.
 pub fn hook(info: &PanicHookInfo<'_>) {
     let message = info.payload_as_str().unwrap_or_default();

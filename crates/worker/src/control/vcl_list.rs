@@ -1,4 +1,4 @@
-//! `vcl.list`: every program and label, and discarded programs that are still in use.
+//! The command `vcl.list`: every program and label, and discarded programs that are still in use.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use lacquer_cli::json;
 use lacquer_engine::vcl_table::{Entry, Vcl};
 use lacquer_sources::clock;
 
-use super::Answer;
+use super::Reply;
 use crate::process::Process;
 
-pub fn answer(process: &Process, argv: &[String]) -> Answer {
+pub fn list(process: &Process, argv: &[String]) -> Reply {
     let rows = rows(process);
     if argv.get(1).is_some_and(|word| word == "-j") {
         let objects: Vec<String> = rows.iter().map(Row::json).collect();
-        return Answer::ok(json::reply(2, argv, clock::real(), &objects.join(",\n")));
+        return Reply::ok(json::reply(2, argv, clock::real(), &objects.join(",\n")));
     }
-    Answer::ok(columns::layout(&rows.iter().map(Row::cells).collect::<Vec<_>>()))
+    Reply::ok(columns::layout(&rows.iter().map(Row::cells).collect::<Vec<_>>()))
 }
 
 struct Row {
@@ -31,12 +31,12 @@ struct Row {
 
 enum Link {
     None,
-    /// A label: its program, and the number of programs that return to it.
+    /// A label: its program, and the number of programs with `return (vcl(label))`.
     Label {
         target: String,
         users: usize,
     },
-    /// A program that so many labels point to.
+    /// A program, with the number of labels that point to it.
     Labelled(usize),
 }
 

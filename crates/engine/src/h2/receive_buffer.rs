@@ -1,5 +1,5 @@
-//! The part of a request's body that was received and not read yet. It is in the storage that
-//! `h2_rxbuf_storage` names, and is no larger than the stream's window.
+//! The part of a request body that was received and not yet read. It is stored in the storage that `h2_rxbuf_storage`
+//! names, and is no larger than the stream's window.
 
 use std::sync::Arc;
 
@@ -9,10 +9,11 @@ use lacquer_shm::{Tag, Vxid};
 use crate::req_body::Keep;
 use crate::services::Services;
 
-/// The size of the pieces in which memory is taken, and freed once it was read.
+/// The size of the chunks in which memory is allocated, and freed after it was read.
 pub const PIECE: usize = 16 * 1024;
 
-pub struct Intake {
+/// A buffer for body bytes between the connection's task, which appends, and the request, which reads.
+pub struct ReceiveBuffer {
     kept: Arc<Object>,
     writer: Option<BodyWriter>,
     taken: u64,
@@ -29,15 +30,15 @@ fn place(services: &Services) -> Option<Keep<'_>> {
     })
 }
 
-impl Intake {
-    /// Starts an intake. `first` is the length of the first piece. Returns `None` if there is no room.
-    pub fn begin(services: &Services, first: usize) -> Option<Intake> {
+impl ReceiveBuffer {
+    /// Creates a buffer. `first` is the length of the first chunk. Returns `None` if there is no storage.
+    pub fn begin(services: &Services, first: usize) -> Option<ReceiveBuffer> {
         let sizes = ChunkSizes { first, max: PIECE.max(first) };
         let (kept, writer) = place(services)?.begin(None, sizes).ok()?;
-        Some(Intake { kept, writer: Some(writer), taken: 0 })
+        Some(ReceiveBuffer { kept, writer: Some(writer), taken: 0 })
     }
 
-    /// Appends bytes. Returns false if there is no room.
+    /// Appends bytes. Returns false if there is no storage for them.
     pub fn append(&mut self, services: &Services, data: &[u8]) -> bool {
         let (Some(writer), Some(place)) = (self.writer.as_mut(), place(services)) else { return false };
         place.append(writer, data).is_ok()
@@ -50,11 +51,11 @@ impl Intake {
         }
     }
 
-    pub fn held(&self) -> u64 {
+    pub fn buffered(&self) -> u64 {
         self.kept.body_len() - self.taken
     }
 
-    /// Moves as many bytes into `buffer` as fit, and returns their number.
+    /// Moves as many bytes into `buffer` as fit. Returns their number.
     pub fn read(&mut self, buffer: &mut [u8]) -> usize {
         let mut filled = 0;
         while filled < buffer.len() {

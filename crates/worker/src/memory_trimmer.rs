@@ -1,5 +1,6 @@
-//! Gives memory back to the system after a peak: free blocks of the heap, and free pages of the storages. It runs on a
-//! thread of its own every few seconds, and acts only if much is free, so that it costs a steady load nothing.
+//! Returns memory to the system after a peak: free blocks of the heap, and free pages of the storages. This is
+//! checked every few seconds on a helper thread, and done only if much is free, so that it costs nothing under a
+//! steady load.
 
 use std::time::Duration;
 
@@ -8,28 +9,32 @@ use lacquer_storage::Kind;
 
 use crate::process::Process;
 
-/// Time between two looks.
-const EVERY: Duration = Duration::from_secs(5);
-/// The least amount of free memory that is worth the locks and the page faults.
-const WORTH: u64 = 8 << 20;
+/// The time between two checks.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// The smallest number of free bytes that justifies the locks and the page faults.
+const MIN_FREE: u64 = 8 << 20;
 
-/// Finds memory that is free now and was free at the last check.
-pub struct GiveBack {
+/// Tracks memory that is free now and was free at the last check.
+pub struct MemoryTrimmer {
     last: Instant,
-    /// The smallest free amount of the heap since it was trimmed. Any excess was freed later.
+    /// The smallest number of free heap bytes since the heap was trimmed. Bytes beyond it were freed later.
     heap: u64,
-    /// Bytes of each storage that were resident and not in use.
+    /// The number of bytes of each storage that were resident and not in use at the last check.
     storages: Vec<u64>,
 }
 
-impl GiveBack {
-    pub fn new(process: &Process) -> GiveBack {
-        GiveBack { last: Instant::now(), heap: 0, storages: vec![0; process.shared.stevedores().all().len()] }
+impl MemoryTrimmer {
+    pub fn new(process: &Process) -> MemoryTrimmer {
+        MemoryTrimmer {
+            last: Instant::now(),
+            heap: 0,
+            storages: vec![0; process.shared.stevedores().all().len()],
+        }
     }
 
-    /// Gives back memory that is due. Cheap if it is not time yet.
-    pub fn look(&mut self, process: &Process) {
-        if self.last.elapsed() < EVERY {
+    /// Returns memory to the system, if a check is due. Cheap otherwise.
+    pub fn trim_if_due(&mut self, process: &Process) {
+        if self.last.elapsed() < INTERVAL {
             return;
         }
         self.last = Instant::now();
@@ -37,7 +42,7 @@ impl GiveBack {
             lacquer_system::trim_heap();
         }
         for (stevedore, before) in process.shared.stevedores().all().iter().zip(&mut self.storages) {
-            // Holes in a file on a disk would free space that the manager reserved there.
+            // Punching holes in a file on a disk would free space that the manager has reserved there.
             if stevedore.kind() != Kind::Malloc {
                 continue;
             }
@@ -50,19 +55,19 @@ impl GiveBack {
     }
 }
 
-/// Returns whether trimming is worth it. A trim does not change how much is free, so memory that was free then does not
-/// count again.
+/// Returns whether trimming the heap is worthwhile. A trim does not change the number of free bytes, so bytes that
+/// were free then do not count again.
 fn heap_is_due(floor: &mut u64, free: u64) -> bool {
-    let due = free > floor.saturating_add(WORTH);
+    let due = free > floor.saturating_add(MIN_FREE);
     *floor = if due { free } else { free.min(*floor) };
     due
 }
 
-/// Returns whether a storage has much free memory that it will not need soon: it was free at the last check too, and a
-/// limited storage is not nearly full.
+/// Returns whether a storage has much free memory that it will not need soon: the memory was free at the last check
+/// too, and a limited storage is not nearly full.
 fn storage_is_due(before: u64, now: u64, used: u64, limit: Option<u64>) -> bool {
     let has_room = limit.is_none_or(|limit| limit.saturating_sub(used) >= limit / 4);
-    before.min(now) >= WORTH && has_room
+    before.min(now) >= MIN_FREE && has_room
 }
 
 #[cfg(test)]
@@ -89,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_storage_gives_back_what_stays_free() {
+    fn a_storage_returns_memory_that_stays_free() {
         const MB: u64 = 1 << 20;
         let cases = [
             (100, 100, 0, None, true),

@@ -6,8 +6,8 @@ use lacquer_engine::{Services, Sess};
 use lacquer_net::deadlines::Deadline;
 use lacquer_net::{ClientSocket, Rx};
 
-/// A connection whose client has chosen HTTP/2.
-pub struct Arrival {
+/// The parts of a connection whose client has chosen HTTP/2.
+pub struct Handover {
     pub services: Rc<Services>,
     pub sess: Rc<Sess>,
     pub tx: Rc<ClientSocket>,
