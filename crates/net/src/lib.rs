@@ -1,5 +1,5 @@
-//! Connections: transports for both sides of the cache, listeners and PROXY headers, limits of time and of descriptors,
-//! pools of idle connections to origins, and health probes.
+//! Connections: transports for clients and origins, listeners and PROXY headers, deadlines, the reserve of
+//! descriptors, pools of idle connections to origins, and health probes.
 #![forbid(unsafe_code)]
 
 mod capacity;
@@ -12,13 +12,13 @@ pub mod linger;
 mod listener;
 mod look;
 pub mod memory;
-mod pace;
 pub mod patience;
 pub mod pool;
 pub mod probe;
 pub mod probe_attempt;
 pub mod proxy_out;
 pub mod record;
+mod response_times;
 mod retired;
 mod rx;
 pub mod stream;

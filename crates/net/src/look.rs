@@ -1,36 +1,36 @@
-//! The state of a connection as a look at it tells.
+//! The results of checking a connection without reading from it.
 
-/// The largest number of surplus bytes that are examined.
+/// The maximum number of surplus bytes that are examined.
 pub const SAMPLE: usize = 512;
 
-/// The state of a peer, as far as the sending half knows.
+/// The state of the peer that the kernel reports to the sending half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerState {
     Open,
-    /// The peer has shut down its sending side, or closed.
+    /// The peer has shut down its sending side, or closed the connection.
     ShutDown,
     Broken,
 }
 
-/// The result of a check of a socket.
+/// The state of a connection's receiving side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// The connection is open, and no unread bytes wait.
+    /// The connection is open, and there are no unread bytes.
     Quiet,
     /// The peer has closed.
     Closed,
-    /// The connection is broken. A peer that closes before it has read everything breaks it.
+    /// The connection was reset or failed. A peer that closes before it has read everything causes a reset.
     Broken,
-    /// These bytes wait, and maybe more.
+    /// There are unread bytes: at least these, at most [`SAMPLE`] of them.
     Bytes(Vec<u8>),
 }
 
 impl Look {
-    /// Judges surplus bytes. A server may send status 408 before it closes an idle connection (RFC 9110, 15.5.9); that
-    /// is no fault.
+    /// Classifies surplus bytes. A server may send status 408 before it closes an idle connection (RFC 9110, 15.5.9);
+    /// that counts as closed.
     pub(crate) fn of(bytes: &[u8]) -> Look {
-        let says_timeout =
+        let is_timeout =
             bytes.starts_with(b"HTTP/1.") && bytes.get(8..).is_some_and(|rest| rest.starts_with(b" 408"));
-        if says_timeout { Look::Closed } else { Look::Bytes(bytes.to_vec()) }
+        if is_timeout { Look::Closed } else { Look::Bytes(bytes.to_vec()) }
     }
 }
