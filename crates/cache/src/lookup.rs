@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use lacquer_flow::lookup::{self, Limits, Meaning, Stale, Standing};
+use lacquer_flow::lookup::{self, Decision, Limits, Stale, Standing};
 use lacquer_storage::BodyState;
 
 use crate::bans::{BanRequest, Verdict};
@@ -129,7 +129,7 @@ impl Cache {
         }
         let object = |slot: Option<u32>| slot.and_then(|s| shard.slab.get(s).object.clone());
         let (fresh, stale) = (object(walk.fresh), object(walk.stale));
-        let meaning = lookup::meaning(lookup::Found {
+        let decision = lookup::decide(lookup::Found {
             fresh: fresh.as_ref().map(|object| object.storing()),
             stale: stale.as_ref().map(|object| Stale {
                 storing: object.storing(),
@@ -137,25 +137,25 @@ impl Cache {
             }),
             is_fetched: walk.busy,
         });
-        let lookup = match (meaning, fresh, stale) {
-            (Meaning::Hit, Some(object), _) => return self.hit(shard, key, &walk, object, deferred),
-            (Meaning::HitPass, Some(marker), _) => {
+        let lookup = match (decision, fresh, stale) {
+            (Decision::Hit, Some(object), _) => return self.hit(shard, key, &walk, object, deferred),
+            (Decision::HitPass, Some(marker), _) => {
                 self.rush(shard, key, deferred);
                 Lookup::HitPass(marker)
             }
-            (Meaning::HitMiss { is_expired: false }, Some(marker), _) => {
+            (Decision::HitMiss { is_expired: false }, Some(marker), _) => {
                 let stale = Some(Arc::clone(&marker));
                 Lookup::HitMiss { busy: self.busy(shard, key), marker, stale }
             }
-            (Meaning::HitMiss { is_expired: true }, _, Some(marker)) => {
+            (Decision::HitMiss { is_expired: true }, _, Some(marker)) => {
                 Lookup::HitMiss { busy: self.busy(shard, key), marker, stale: None }
             }
-            (Meaning::Grace { refresh }, _, Some(object)) => {
+            (Decision::Grace { refresh }, _, Some(object)) => {
                 self.count_hit(&object, args.t_req);
                 let busy = refresh.then(|| self.busy(shard, key));
                 Lookup::Grace { object: ObjRef::shared(object), busy }
             }
-            (Meaning::Wait, ..) => Lookup::Wait(self.wait(shard, key)),
+            (Decision::Wait, ..) => Lookup::Wait(self.wait(shard, key)),
             (_, _, stale) => Lookup::Miss { busy: self.busy(shard, key), stale },
         };
         Found::plain(lookup)
