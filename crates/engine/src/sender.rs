@@ -7,7 +7,7 @@ use std::rc::Rc;
 use lacquer_cache::{BodyState, Chunk, Object, Read};
 use lacquer_deliver::{SendError, Sink};
 use lacquer_http::h1::{ChunkHeader, LAST_CHUNK};
-use lacquer_net::patience::Patience;
+use lacquer_net::disconnect::DisconnectPolicy;
 use lacquer_net::{ClientSocket, PeerState, TxHalf, advance};
 use lacquer_sources::clock::{self, Instant};
 
@@ -24,7 +24,7 @@ pub struct Limits {
     /// Seconds without the client taking a byte.
     pub idle: f64,
     /// The limit after which a client counts as gone while its response waits for more of the body.
-    pub patience: Patience,
+    pub patience: DisconnectPolicy,
 }
 
 pub struct Sender {

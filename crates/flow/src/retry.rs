@@ -7,7 +7,7 @@ use lacquer_http::SessClose;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exchange {
     /// The head of a response arrived.
-    Answered,
+    Responded,
     /// No bytes arrived. An origin that closes an idle connection may not have seen the request.
     Silent,
     /// The bytes that arrived may be the response to another request.
@@ -45,7 +45,7 @@ pub enum Next {
 #[inline]
 pub fn after_exchange(exchange: Exchange, tried: Tried, is_idempotent: impl FnOnce() -> bool) -> Next {
     match exchange {
-        Exchange::Answered => Next::Respond,
+        Exchange::Responded => Next::Respond,
         // If a new connection stays silent, another one will too.
         Exchange::Silent if tried.is_reused && tried.is_repeatable => Next::Repeat(None),
         // The origin may have carried out the request, unlike in the silent case, where it has closed the connection.
@@ -71,8 +71,8 @@ mod tests {
         let foreign = Next::Repeat(Some(SessClose::RxJunk));
         let table = [
             // result, reused connection, second attempt, repeatable
-            ((Exchange::Answered, true, false, true), Next::Respond),
-            ((Exchange::Answered, false, true, false), Next::Respond),
+            ((Exchange::Responded, true, false, true), Next::Respond),
+            ((Exchange::Responded, false, true, false), Next::Respond),
             ((Exchange::Silent, true, false, true), Next::Repeat(None)),
             ((Exchange::Silent, false, false, true), Next::GiveUp),
             ((Exchange::Silent, false, true, true), Next::GiveUp),

@@ -21,7 +21,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HalfClosed {
     /// No part of its response was sent: it is probed, the first time after this pause.
-    Ask(Duration),
+    Probe(Duration),
     /// It counts as gone after `half_close_timeout`.
     Limit,
     /// It is served until its connection is broken.
@@ -34,7 +34,7 @@ impl HalfClosed {
     /// once.
     pub fn of_waiting(is_included: bool, private: bool, urgent: bool) -> HalfClosed {
         match (is_included, private) {
-            (false, _) => HalfClosed::Ask(if urgent { Duration::ZERO } else { FIRST_PAUSE }),
+            (false, _) => HalfClosed::Probe(if urgent { Duration::ZERO } else { FIRST_PAUSE }),
             (true, true) => HalfClosed::Limit,
             (true, false) => HalfClosed::Serve,
         }
@@ -43,14 +43,14 @@ impl HalfClosed {
 
 /// The policy that decides when a client counts as gone.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct DisconnectPolicy {
     /// Seconds after the client has shut down its sending side; `None` if disconnects are ignored.
     half_closed: Option<f64>,
 }
 
-impl Patience {
-    pub fn of(params: &Params) -> Patience {
-        Patience { half_closed: params.cancel_abandoned.then_some(params.half_close_timeout) }
+impl DisconnectPolicy {
+    pub fn of(params: &Params) -> DisconnectPolicy {
+        DisconnectPolicy { half_closed: params.cancel_abandoned.then_some(params.half_close_timeout) }
     }
 
     /// Returns the seconds after which a client that shut down its sending side counts as gone; `None` for never.
@@ -78,11 +78,11 @@ impl Patience {
         }
         // Boxed because timers are large and seldom needed here.
         match treatment {
-            HalfClosed::Ask(pause) if seconds.is_finite() => Box::pin(probe_until_gone(tx, pause)).await,
+            HalfClosed::Probe(pause) if seconds.is_finite() => Box::pin(probe_until_gone(tx, pause)).await,
             HalfClosed::Limit => {
                 let _ = Box::pin(tokio::time::timeout(clock::seconds(seconds), tx.broken())).await;
             }
-            HalfClosed::Ask(_) | HalfClosed::Serve => tx.broken().await,
+            HalfClosed::Probe(_) | HalfClosed::Serve => tx.broken().await,
         }
     }
 }

@@ -14,7 +14,7 @@ pub enum PeerState {
 
 /// The state of a connection's receiving side.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum Peeked {
     /// The connection is open, and there are no unread bytes.
     Quiet,
     /// The peer has closed.
@@ -25,12 +25,12 @@ pub enum Look {
     Bytes(Vec<u8>),
 }
 
-impl Look {
+impl Peeked {
     /// Classifies surplus bytes. A server may send status 408 before it closes an idle connection (RFC 9110, 15.5.9);
     /// that counts as closed.
-    pub(crate) fn of(bytes: &[u8]) -> Look {
+    pub(crate) fn of(bytes: &[u8]) -> Peeked {
         let is_timeout =
             bytes.starts_with(b"HTTP/1.") && bytes.get(8..).is_some_and(|rest| rest.starts_with(b" 408"));
-        if is_timeout { Look::Closed } else { Look::Bytes(bytes.to_vec()) }
+        if is_timeout { Peeked::Closed } else { Peeked::Bytes(bytes.to_vec()) }
     }
 }

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
-use crate::look::Look;
+use crate::peek::Peeked;
 use crate::record::{Exchange, Received, Rest};
 use crate::retired::Retired;
 use crate::trial::Stage;
@@ -133,7 +133,7 @@ impl Surplus {
 /// The result of a sweep of one pool: the number of connections that the peer had closed, of those that were idle for
 /// too long, of those that remain, and the faulty ones.
 #[derive(Default)]
-pub struct Tended {
+pub struct PoolSweep {
     pub gone: u64,
     pub old: u64,
     pub kept: usize,
@@ -228,7 +228,7 @@ impl Idle {
 
     /// Returns the number of idle connections that the origin has closed.
     fn closed(&self) -> usize {
-        let is_closed = |pooled: &&Pooled| matches!(pooled.connection.rx.look(), Look::Closed);
+        let is_closed = |pooled: &&Pooled| matches!(pooled.connection.rx.peek(), Peeked::Closed);
         self.ready.iter().chain(&self.resting).filter(is_closed).count()
     }
 }
@@ -309,16 +309,16 @@ impl Pools {
                     }
                     Found::None => break,
                 };
-                match pooled.connection.rx.look() {
-                    Look::Quiet => {}
-                    Look::Closed | Look::Broken => {
+                match pooled.connection.rx.peek() {
+                    Peeked::Quiet => {}
+                    Peeked::Closed | Peeked::Broken => {
                         self.lost.fetch_add(1, Ordering::Relaxed);
                         if pooled.is_young(now, wanted.quiet) {
                             trust.closed_cleanly();
                         }
                         continue;
                     }
-                    Look::Bytes(sample) => {
+                    Peeked::Bytes(sample) => {
                         self.lost.fetch_add(1, Ordering::Relaxed);
                         surplus.push(Surplus::new(Arc::downgrade(endpoint), &pooled.connection, sample));
                         return Taken::None;
@@ -466,8 +466,8 @@ impl Pools {
     /// Closes connections that the peer has closed, that have surplus bytes, that were idle for longer than `limit`
     /// seconds, or whose endpoint no backend uses. The task of `cx` is woken when something arrives on one of the
     /// others.
-    pub fn tend(&self, reactor: usize, limit: f64, quiet: Duration, cx: &mut Context<'_>) -> Tended {
-        let mut tended = Tended { gone: self.lost.swap(0, Ordering::Relaxed), ..Tended::default() };
+    pub fn sweep(&self, reactor: usize, limit: f64, quiet: Duration, cx: &mut Context<'_>) -> PoolSweep {
+        let mut swept = PoolSweep { gone: self.lost.swap(0, Ordering::Relaxed), ..PoolSweep::default() };
         let limit = Duration::from_secs_f64(limit.clamp(0.0, 1e9));
         let now = Instant::now();
         let mut own = self.reactors[reactor].lock();
@@ -475,18 +475,18 @@ impl Pools {
             own.watcher = Some(cx.waker().clone());
         }
         own.idle.retain(|_, idle| {
-            let (is_useless, gone) = (idle.endpoint.strong_count() == 0, tended.gone);
+            let (is_useless, gone) = (idle.endpoint.strong_count() == 0, swept.gone);
             let Idle { endpoint, ready, resting, retired } = idle;
             let mut stays = |pooled: &mut Pooled| {
-                match pooled.connection.rx.poll_look(cx) {
+                match pooled.connection.rx.poll_peek(cx) {
                     Poll::Pending => {
                         let is_old = is_useless || now.saturating_duration_since(pooled.since) >= limit;
-                        tended.old += u64::from(is_old);
+                        swept.old += u64::from(is_old);
                         return !is_old;
                     }
-                    Poll::Ready(Look::Bytes(sample)) => {
+                    Poll::Ready(Peeked::Bytes(sample)) => {
                         let found = Surplus::new(endpoint.clone(), &pooled.connection, sample);
-                        tended.surplus.push(found);
+                        swept.surplus.push(found);
                     }
                     Poll::Ready(_) => {
                         if let Some(endpoint) = endpoint.upgrade().filter(|_| pooled.is_young(now, quiet)) {
@@ -494,23 +494,23 @@ impl Pools {
                         }
                     }
                 }
-                tended.gone += 1;
+                swept.gone += 1;
                 false
             };
             ready.retain_mut(&mut stays);
             resting.retain_mut(stays);
             let seen = retired.sweep(now, cx);
             let faulty = |(connection, sample)| Surplus::new(endpoint.clone(), &connection, sample);
-            tended.surplus.extend(seen.surplus.into_iter().map(faulty));
-            tended.doubtful.extend(seen.doubtful);
-            tended.gone += seen.closed;
-            tended.kept += ready.len() + resting.len() + retired.len();
-            if let Some(endpoint) = endpoint.upgrade().filter(|_| tended.gone > gone) {
+            swept.surplus.extend(seen.surplus.into_iter().map(faulty));
+            swept.doubtful.extend(seen.doubtful);
+            swept.gone += seen.closed;
+            swept.kept += ready.len() + resting.len() + retired.len();
+            if let Some(endpoint) = endpoint.upgrade().filter(|_| swept.gone > gone) {
                 endpoint.trust.waiters().wake_all();
             }
             idle.has_reusable() || idle.retired.len() > 0
         });
-        tended
+        swept
     }
 
     /// Closes all idle connections in a reactor's pool.

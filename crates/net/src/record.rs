@@ -30,10 +30,10 @@ const LONGEST_REST: Duration = Duration::from_millis(500);
 /// The same after an early response.
 const LONGEST_REST_IF_EARLY: Duration = Duration::from_secs(1);
 
-/// A cached object that was received over a connection, named by its place in the cache.
+/// A cached object that was received over a connection, identified by its slot in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    pub place: u32,
+    pub slot_id: u32,
     pub vxid: u64,
     /// The object was the first response of its connection.
     pub is_first: bool,
@@ -46,7 +46,7 @@ pub struct Exchange {
     pub is_bodyless: bool,
     /// Microseconds from the request to the head of the response.
     pub took: u64,
-    /// The place in the cache and the VXID of the cached object.
+    /// The slot id and the VXID of the cached object.
     pub object: Option<(u32, u64)>,
 }
 
@@ -103,11 +103,11 @@ impl Record {
     }
 
     pub(crate) fn add(&mut self, exchange: &Exchange) {
-        if let Some((place, vxid)) = exchange.object {
+        if let Some((slot_id, vxid)) = exchange.object {
             if self.received.len() >= MOST_OBJECTS {
                 self.received.pop_front();
             }
-            self.received.push_back(Received { place, vxid, is_first: self.responses == 0 });
+            self.received.push_back(Received { slot_id, vxid, is_first: self.responses == 0 });
             self.unproven = (self.unproven + 1).min(MOST_OBJECTS);
         }
         self.responses = self.responses.saturating_add(1);

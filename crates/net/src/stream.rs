@@ -16,8 +16,8 @@ use rustix::net::{RecvFlags, SendFlags, sockopt};
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
-use crate::look::{Look, PeerState, SAMPLE};
 use crate::memory;
+use crate::peek::{Peeked, PeerState, SAMPLE};
 
 /// The receiving half of a connection.
 pub enum RxHalf {
@@ -132,16 +132,16 @@ impl RxHalf {
     }
 
     /// Checks the kernel's receive buffer without reading from it. Costs a system call.
-    pub fn look(&self) -> Look {
+    pub fn peek(&self) -> Peeked {
         if let RxHalf::Memory(rx) = self {
-            return rx.look();
+            return rx.peek();
         }
         let mut window = [0u8; SAMPLE];
         match rustix::net::recv(self.as_fd(), &mut window, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
-            Ok((0, _)) => Look::Closed,
-            Ok((n, _)) => Look::of(&window[..n]),
-            Err(Errno::AGAIN) => Look::Quiet,
-            Err(_) => Look::Broken,
+            Ok((0, _)) => Peeked::Closed,
+            Ok((n, _)) => Peeked::of(&window[..n]),
+            Err(Errno::AGAIN) => Peeked::Quiet,
+            Err(_) => Peeked::Broken,
         }
     }
 
@@ -153,21 +153,21 @@ impl RxHalf {
         }
     }
 
-    /// Checks the connection like `look`, but makes no system call unless the reactor reported an event. If there is
+    /// Checks the connection like `peek`, but makes no system call unless the reactor reported an event. If there is
     /// nothing to report, the next event wakes the task.
-    pub(crate) fn poll_look(&self, cx: &mut Context<'_>) -> Poll<Look> {
+    pub(crate) fn poll_peek(&self, cx: &mut Context<'_>) -> Poll<Peeked> {
         loop {
             if let Err(_gone) = std::task::ready!(self.poll_readable(cx)) {
-                return Poll::Ready(Look::Broken);
+                return Poll::Ready(Peeked::Broken);
             }
-            let look = || match self.look() {
-                Look::Quiet => Err(io::ErrorKind::WouldBlock.into()),
+            let peek = || match self.peek() {
+                Peeked::Quiet => Err(io::ErrorKind::WouldBlock.into()),
                 found => Ok(found),
             };
-            match self.try_io(look) {
+            match self.try_io(peek) {
                 Ok(found) => return Poll::Ready(found),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_) => return Poll::Ready(Look::Broken),
+                Err(_) => return Poll::Ready(Peeked::Broken),
             }
         }
     }

@@ -188,7 +188,7 @@ impl Trust {
     }
 
     /// Returns whether the number of connections has reached the limit in the backend's declaration.
-    pub fn has_all_of(&self, declared: u32) -> bool {
+    pub fn is_at_declared_limit(&self, declared: u32) -> bool {
         self.capacity.alive() >= declared
     }
 
@@ -224,7 +224,7 @@ impl Trust {
 
     /// Returns whether the only request to this origin should wait until a connection has rested, although another
     /// could be opened. Uses up one of the waits that each origin is granted.
-    pub fn is_courteous(&self) -> bool {
+    pub fn take_courtesy_wait(&self) -> bool {
         self.courtesy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 }
@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn the_number_of_courtesy_waits_is_limited() {
         let trust = Trust::new(Instant::now());
-        assert!((0..COURTESY_WAITS).all(|_| trust.is_courteous()));
-        assert!(!trust.is_courteous());
+        assert!((0..COURTESY_WAITS).all(|_| trust.take_courtesy_wait()));
+        assert!(!trust.take_courtesy_wait());
     }
 }

@@ -180,7 +180,7 @@ impl Fetch {
         if connection.body_at_hand().is_none_or(|length| length > connection.reply.ahead.len()) {
             connection.answer();
         }
-        Exchange::Answered
+        Exchange::Responded
     }
 
     /// Returns whether the request may be sent once more although the origin may have carried it out.
