@@ -1,4 +1,4 @@
-//! Making objects: memory from a storage, and eviction when it is full.
+//! Creating objects: allocates memory in a storage, and evicts objects when the storage is full.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,26 +9,27 @@ use crate::cache::Cache;
 use crate::object::{Object, ObjectSpec, flag};
 use crate::stats::bump;
 
-/// After so many evictions without success, an object is stored in pieces.
-const PATIENCE: u32 = 8;
+/// After this many evictions without success, an object is stored in pieces.
+const TRIES_BEFORE_SPLIT: u32 = 8;
 
-/// Bodies that only one client reads come in pieces of at most this, freed as they are delivered.
+/// Bodies with a single reader are stored in pieces of at most this size, which are freed as they are delivered.
 const PASSING_PIECE: usize = 256 * 1024;
 
-/// A body of this length may stay where it is while the mark that its object is stays in the index.
+/// The maximum length of a body that may share a span with its hit-for-miss or hit-for-pass object, which outlives
+/// the body's only reader.
 const KEPT_WITH_MARK: u64 = 512;
 
-/// No smaller pieces than this are made of a body at hand.
+/// The minimum size of the pieces of a body that is already in memory.
 const LEAST_PIECE: usize = 16 * 1024;
 
-/// How many objects may still be evicted for one object (`nuke_limit` when it begins), and where what
-/// eviction does is logged (Varnish's texts under ExpKill).
+/// The eviction budget for one object (initially `nuke_limit`), and the log function for evictions (Varnish's texts
+/// under ExpKill).
 pub struct Nuke<'a> {
     pub left: u32,
     pub log: &'a mut dyn FnMut(&str),
-    /// How many of them at once.
+    /// Evictions that are left until the attempt pauses.
     at_once: u32,
-    /// Evictions so far for what is wanted.
+    /// Evictions so far for the current allocation.
     tries: u32,
 }
 
@@ -37,8 +38,8 @@ impl<'a> Nuke<'a> {
         Nuke { left, log, at_once: u32::MAX, tries: 0 }
     }
 
-    /// Ends the attempt with `Full` after so many evictions, though more may follow: see [`Nuke::is_paused`]. `tries`
-    /// went before.
+    /// Makes the attempt pause after `at_once` evictions: it ends with `Full`, and [`Nuke::is_paused`] returns true
+    /// if more are allowed. `tries` is the number of evictions in earlier attempts.
     #[must_use]
     pub fn pause_after(mut self, at_once: u32, tries: u32) -> Nuke<'a> {
         self.at_once = at_once;
@@ -46,14 +47,14 @@ impl<'a> Nuke<'a> {
         self
     }
 
-    /// Returns whether the attempt is to be repeated after a pause.
+    /// Returns whether the caller should repeat the attempt after a pause.
     pub fn is_paused(&self) -> bool {
         self.at_once == 0 && self.left > 0
     }
 }
 
 impl Cache {
-    /// Makes an object whose body is at hand: the most compact form, if there is room for that.
+    /// Creates an object whose body is in memory, in the most compact form if there is room for that.
     pub fn create(
         &self,
         stevedore: &Stevedore,
@@ -70,7 +71,7 @@ impl Cache {
         Ok(Object::new(stored, spec, stevedore.index()))
     }
 
-    /// In as many spans as it takes.
+    /// Creates the object in as many spans as necessary.
     fn create_large(
         &self,
         stevedore: &Stevedore,
@@ -90,7 +91,8 @@ impl Cache {
         Ok(object)
     }
 
-    /// Makes an object whose body, of length `expected` if known, will come through the writer.
+    /// Creates an object whose body will be written through the writer. `expected` is the length of the body, if
+    /// known.
     pub fn begin(
         &self,
         stevedore: &Stevedore,
@@ -111,7 +113,7 @@ impl Cache {
         let make = |tries| {
             let layout = if apart {
                 Layout::Apart
-            } else if tries >= PATIENCE || stevedore.has_free(want.saturating_mul(2)) {
+            } else if tries >= TRIES_BEFORE_SPLIT || stevedore.has_free(want.saturating_mul(2)) {
                 Layout::Pieces
             } else {
                 Layout::OneSpan
@@ -122,7 +124,7 @@ impl Cache {
         Ok((Object::new(stored, spec, stevedore.index()), writer))
     }
 
-    /// Makes sure that the writer has room for at least one more byte.
+    /// Ensures that the writer has room for at least one more byte.
     pub fn reserve(
         &self,
         stevedore: &Stevedore,
@@ -132,13 +134,13 @@ impl Cache {
         let large = !stevedore.is_small(writer.wants() as u64);
         self.with_room(stevedore, large, nuke, |tries| {
             let want = writer.wants();
-            let split = tries >= PATIENCE || stevedore.has_free(want as u64 * 2);
+            let split = tries >= TRIES_BEFORE_SPLIT || stevedore.has_free(want as u64 * 2);
             writer.reserve_from(if split { 0 } else { want / 4 })
         })
     }
 
-    /// Calls `make`, and evicts, until it succeeds or nothing more may be evicted. `make` gets the number of
-    /// tries before. Something `large` is tried in pieces at last.
+    /// Calls `make` and evicts an object after each failure, until `make` succeeds or no more objects may be evicted.
+    /// `make` gets the number of evictions so far. If all fails, a `large` allocation is tried once more in pieces.
     fn with_room<T>(
         &self,
         stevedore: &Stevedore,
@@ -155,7 +157,7 @@ impl Cache {
                 return Err(Full);
             }
             if nuke.left == 0 {
-                if large && let Ok(made) = make(PATIENCE) {
+                if large && let Ok(made) = make(TRIES_BEFORE_SPLIT) {
                     return Ok(made);
                 }
                 (nuke.log)("LRU reached nuke_limit");
@@ -163,10 +165,10 @@ impl Cache {
                 return Err(Full);
             }
             if !self.nuke_one(stevedore.index(), large, nuke.log) {
-                // Nothing to evict but what readers hold: better in pieces than not at all.
+                // All remaining objects are held by readers. Storing in pieces is better than failing.
                 self.pressure.fetch_add(1, Ordering::Relaxed);
                 (nuke.log)("LRU_Fail");
-                return if large { make(PATIENCE) } else { Err(Full) };
+                return if large { make(TRIES_BEFORE_SPLIT) } else { Err(Full) };
             }
             nuke.left -= 1;
             nuke.at_once -= 1;

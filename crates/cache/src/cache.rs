@@ -1,4 +1,4 @@
-//! The cache as a whole: its shards, what is shared between them, and the token of a fetch.
+//! The cache as a whole: its shards, the state that they share, and the token of a fetch.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use crate::waiter::Waiter;
 pub(crate) const SHARDS: usize = 64;
 const SLOT_BITS: u32 = 26;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
-/// Generations per shard: an index change is taken for one of this share of the shard's keys.
+/// The number of generation counters per shard. An index change counts as one to all keys that share a counter.
 const STRIPES: usize = if cfg!(miri) { 16 } else { 1024 };
-/// Bodies up to this size move into one span with their head when their fetch ends.
+/// The maximum size of bodies that are moved into one span with their head when their fetch ends.
 const COMPACT_MAX: usize = 16 * 1024;
 
-/// Settings of a new cache.
+/// The configuration of a new cache.
 pub struct Config {
-    /// The storages, by the numbers they carry.
+    /// The storages, in the order of their index.
     pub stevedores: Vec<Stevedore>,
-    /// Reads headers out of packed heads, for bans.
+    /// Reads headers from packed heads, for bans.
     pub heads: Box<dyn HeadReader>,
     pub hooks: Hooks,
     /// Parameter `rush_exponent`.
@@ -41,17 +41,16 @@ pub struct Config {
     pub invalidation_listeners: Vec<Box<dyn InvalidationListener>>,
 }
 
-/// Requests of the cache to its owner. They are called with locks held: they must be quick and must not
-/// call back.
+/// Callbacks to the owner of the cache. They run with locks held: they must be quick and must not call the cache.
 #[derive(Default)]
 pub struct Hooks {
-    /// [`Cache::expire`] should run before the time that it last returned.
+    /// [`Cache::expire`] must run earlier than the time that it last returned.
     pub expiry: Option<Box<dyn Fn() + Send + Sync>>,
-    /// [`Cache::lurk`] has something to do.
+    /// [`Cache::lurk`] has work to do.
     pub lurker: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
-/// All objects that can be found. See the crate's documentation.
+/// The index of all objects that a lookup can find. See the crate's documentation.
 pub struct Cache {
     pub(crate) shards: Box<[Mutex<Shard>]>,
     stripes: Box<[AtomicU32]>,
@@ -60,7 +59,7 @@ pub struct Cache {
     pub(crate) tags: TagIndex,
     pub(crate) counters: Arc<CacheStats>,
     pub(crate) events: ExpiryEvents,
-    /// Bumped when front tables should let go of what nobody can find any more.
+    /// Incremented to make front tables drop objects that are no longer in the index.
     pub(crate) pressure: AtomicU32,
     pub(crate) rush_exponent: AtomicU32,
     pub(crate) evict_next: AtomicU64,
@@ -74,13 +73,13 @@ fn shard_index(key: &Key) -> usize {
     usize::from(key[0]) % SHARDS
 }
 
-/// The place of a shard's slot in the whole index.
-pub(crate) fn place_of(key: &Key, slot: u32) -> u32 {
+/// Returns the number that identifies a slot of a shard within the whole index.
+pub(crate) fn slot_id(key: &Key, slot: u32) -> u32 {
     slot | (shard_index(key) as u32) << SLOT_BITS
 }
 
 impl Cache {
-    /// `now` is the earliest time the cache will hear of.
+    /// Creates a cache. No later call may pass a time before `now`.
     pub fn new(config: Config, now: f64) -> Arc<Self> {
         let counters = Arc::new(CacheStats::default());
         let cache = Arc::new(Self {
@@ -98,7 +97,7 @@ impl Cache {
             ban_dups: AtomicBool::new(config.ban_dups),
             invalidation_listeners: config.invalidation_listeners.into(),
         });
-        cache.make_room_for_loads();
+        cache.install_load_eviction();
         cache
     }
 
@@ -110,7 +109,7 @@ impl Cache {
         &self.bans
     }
 
-    /// A word that objects may be tagged with.
+    /// Returns the tag for a word.
     pub fn tag(&self, word: &[u8]) -> Tag {
         self.tags.tag(word)
     }
@@ -119,7 +118,7 @@ impl Cache {
         &self.tags.stats
     }
 
-    /// The counters, with the gauges brought up to date.
+    /// Returns the counters, after updating the gauges.
     pub fn stats(&self) -> &CacheStats {
         let gauge = |s: &Stevedore| s.counters().g_objects.load(Ordering::Relaxed);
         let keys = self.shards.iter().map(|s| s.lock().keys() as u64).sum();
@@ -129,12 +128,12 @@ impl Cache {
         c
     }
 
-    /// Parameter `rush_exponent`.
+    /// Sets parameter `rush_exponent`.
     pub fn set_rush_exponent(&self, n: u32) {
         self.rush_exponent.store(n.max(1), Ordering::Relaxed);
     }
 
-    /// Whether [`Cache::expire`] is to report what Varnish logs under ExpKill.
+    /// Sets whether [`Cache::expire`] reports what Varnish logs under ExpKill.
     pub fn set_trace(&self, on: bool) {
         self.events.set_trace(on);
     }
@@ -148,40 +147,40 @@ impl Cache {
         &self.stripes[shard_index(key) * STRIPES + within]
     }
 
-    /// Changes whenever a lookup of the key might come out differently for another reason than time or
-    /// bans.
+    /// Returns a number that changes whenever the result of a lookup of the key may change for a reason other than
+    /// time or bans.
     pub(crate) fn generation(&self, key: &Key) -> u32 {
         self.stripe(key).load(Ordering::Acquire)
     }
 
-    /// Makes front tables forget the key. The caller holds the shard.
-    pub(crate) fn touch(&self, key: &Key) {
+    /// Makes front tables drop the key. The caller holds the lock of the shard.
+    pub(crate) fn bump_generation(&self, key: &Key) {
         self.stripe(key).fetch_add(1, Ordering::Release);
     }
 
-    /// Locks the shard of an object in the index; the number is its place within.
+    /// Returns the shard of an object in the index, and its slot there.
     pub(crate) fn locate(&self, object: &Object) -> Option<(&Mutex<Shard>, u32)> {
         self.at(object.slot())
     }
 
-    /// The shard of a place in the index, and its number there.
-    pub(crate) fn at(&self, place: u32) -> Option<(&Mutex<Shard>, u32)> {
-        let place = Some(place).filter(|&p| p != NO_SLOT)?;
-        Some((self.shards.get((place >> SLOT_BITS) as usize)?, place & SLOT_MASK))
+    /// Returns the shard and the slot of a slot id.
+    pub(crate) fn at(&self, id: u32) -> Option<(&Mutex<Shard>, u32)> {
+        let id = Some(id).filter(|&p| p != NO_SLOT)?;
+        Some((self.shards.get((id >> SLOT_BITS) as usize)?, id & SLOT_MASK))
     }
 
-    /// Takes an object out of the index. The caller holds the shard.
+    /// Removes an object from the index. The caller holds the lock of the shard.
     pub(crate) fn remove(&self, shard: &mut Shard, slot: u32, deferred: &mut DeferredWork) {
         if let Some(object) = &shard.slab.get(slot).object {
             self.events.removed(object);
         }
-        self.forget(shard, slot, deferred);
+        self.remove_unlogged(shard, slot, deferred);
     }
 
-    /// As `remove`, without a word to the log.
-    pub(crate) fn forget(&self, shard: &mut Shard, slot: u32, deferred: &mut DeferredWork) {
+    /// Removes an object like `remove`, but does not report it for the log.
+    pub(crate) fn remove_unlogged(&self, shard: &mut Shard, slot: u32, deferred: &mut DeferredWork) {
         let key = shard.slab.get(slot).key;
-        self.touch(&key);
+        self.bump_generation(&key);
         sub(&self.counters.n_objectcore, 1);
         if let Some(object) = shard.remove(slot) {
             object.set(flag::DYING);
@@ -189,13 +188,13 @@ impl Cache {
             if object.is(flag::TAGGED)
                 && let Some(tags) = shard.tags.remove(&slot)
             {
-                self.tags.remove(place_of(&key, slot), &tags);
+                self.tags.remove(slot_id(&key, slot), &tags);
             }
             deferred.objects.push(object);
         }
     }
 
-    /// Makes an object impossible to find; returns whether it was in the index.
+    /// Removes an object from the index. Returns whether it was there.
     pub fn kill(&self, object: &Object) -> bool {
         let mut deferred = DeferredWork::default();
         object.set(flag::DYING);
@@ -215,8 +214,8 @@ impl Cache {
     }
 
     /// Checks whether an object that a fetch validates may still be used: it is in the index, and no ban hits it.
-    /// `request` stands for the one that began the fetch. A banned object is removed. `pause` returns whether the caller's
-    /// turn is over.
+    /// `request` represents the request that began the fetch. A banned object is removed. `pause` returns whether the
+    /// caller's time slice is over.
     pub fn recheck(&self, object: &Object, request: &dyn BanRequest, pause: &dyn Fn() -> bool) -> Verdict {
         let mut deferred = DeferredWork::default();
         let Some((shard, slot)) = self.locate(object) else { return Verdict::Banned };
@@ -233,10 +232,10 @@ impl Cache {
         verdict
     }
 
-    /// Kills the object of a transaction if it is still in this place; returns whether it was.
-    pub fn kill_at(&self, place: u32, vxid: u64) -> bool {
+    /// Removes the object of a transaction if it is still in this slot. Returns whether it was.
+    pub fn kill_at(&self, id: u32, vxid: u64) -> bool {
         let mut deferred = DeferredWork::default();
-        let Some((shard, slot)) = self.at(place) else { return false };
+        let Some((shard, slot)) = self.at(id) else { return false };
         let mut shard = shard.lock();
         let found = shard.object(slot, vxid).is_some();
         if found {
@@ -247,28 +246,28 @@ impl Cache {
         found
     }
 
-    /// Kills an object because a newer one serves in its place.
+    /// Removes an object because a newer one replaces it.
     pub fn supersede(&self, old: &Object) {
         if self.kill(old) {
             bump(&self.counters.n_superseded);
         }
     }
 
-    /// The object's fetch failed: nobody finds it from now on.
+    /// Records that the object's fetch failed, and removes the object from the index.
     pub fn fail(&self, object: &Object) {
         object.set(flag::FAILED);
         self.kill(object);
     }
 
-    /// Completes the object's fetch. Returns the object that the index holds from now on, or that is to be
-    /// published: a small body has moved into one span with its head.
+    /// Completes the object's fetch. Returns the object that the index contains from now on or that the caller must
+    /// publish. It is a new one if a small body was moved into one span with its head.
     pub fn finish(&self, object: Arc<Object>, writer: BodyWriter) -> Arc<Object> {
         writer.finish();
         if object.is(flag::PRIVATE | flag::HFM) {
             return object;
         }
         if self.device_of(&object).is_some() {
-            self.commit_found(&object);
+            self.commit_indexed(&object);
             return object;
         }
         let Some(new) = object.compacted(COMPACT_MAX) else { return object };
@@ -278,10 +277,10 @@ impl Cache {
         if unchanged {
             new.set_ban(object.ban());
             new.set_timers(object.timers());
-            let place = shard.slab.get_mut(slot);
-            place.object = Some(Arc::clone(&new));
-            let key = place.key;
-            self.touch(&key);
+            let entry = shard.slab.get_mut(slot);
+            entry.object = Some(Arc::clone(&new));
+            let key = entry.key;
+            self.bump_generation(&key);
             drop(shard);
             return new;
         }
@@ -294,13 +293,13 @@ impl Cache {
         add(&self.counters.busy_wakeup, woken as u64);
     }
 
-    /// Wakes as many waiting requests as the parameter `rush_exponent` demands.
+    /// Wakes as many waiting requests as parameter `rush_exponent` specifies.
     pub(crate) fn rush(&self, shard: &mut Shard, key: &Key, deferred: &mut DeferredWork) {
         self.rush_some(shard, key, self.rush_exponent.load(Ordering::Relaxed) as usize, deferred);
     }
 
-    /// A waiting request gave up.
-    pub(crate) fn leave(&self, key: &Key, waiter: &Arc<Waiter>) {
+    /// Removes a request that stops waiting.
+    pub(crate) fn remove_waiter(&self, key: &Key, waiter: &Arc<Waiter>) {
         let mut shard = self.shard(key).lock();
         if let Some(list) = shard.waiting.get_mut(key) {
             list.retain(|w| !Arc::ptr_eq(w, waiter));
@@ -310,8 +309,8 @@ impl Cache {
         }
     }
 
-    /// A request that was woken does not look: others have its turn.
-    pub(crate) fn pass_on(&self, key: &Key) {
+    /// Wakes other requests in place of one that was woken but does not look up.
+    pub(crate) fn wake_next(&self, key: &Key) {
         let mut deferred = DeferredWork::default();
         self.rush(&mut self.shard(key).lock(), key, &mut deferred);
         deferred.run();
@@ -324,9 +323,9 @@ impl fmt::Debug for Cache {
     }
 }
 
-/// The right and the duty to fetch an object for a key. Others may wait for it: publish an object, or
-/// drop this.
-#[must_use = "requests may be waiting for what it brings"]
+/// The right and the duty to fetch an object for a key. Other requests may wait for the result, so the owner must
+/// publish an object or drop this.
+#[must_use = "requests may be waiting for the result"]
 pub struct Busy {
     cache: Arc<Cache>,
     key: Key,
@@ -339,7 +338,7 @@ impl Busy {
         Self { cache: Arc::clone(cache), key, slot, done: false }
     }
 
-    /// Sets which requests the result may serve: those that match this Vary specification.
+    /// Declares that the result may serve requests that match this Vary specification.
     pub fn predict_vary(&self, vary: &[u8]) {
         let mut shard = self.cache.shard(&self.key).lock();
         if vary.is_empty() {
@@ -349,12 +348,12 @@ impl Busy {
         }
     }
 
-    /// Makes the object findable, complete or not, and wakes those who wait.
+    /// Adds the object, complete or not, to the index, and wakes waiting requests.
     pub fn publish(self, object: &Arc<Object>) {
         self.publish_tagged(object, Vec::new());
     }
 
-    /// As `publish`, for an object that can be purged by tags.
+    /// Publishes an object that can be purged by tags.
     pub fn publish_tagged(mut self, object: &Arc<Object>, mut tags: Vec<Tag>) {
         tags.sort_unstable();
         tags.dedup();
@@ -364,12 +363,12 @@ impl Busy {
         let when = cache.events.clock().ticks(object.expires());
         {
             let mut shard = cache.shard(&self.key).lock();
-            let place = place_of(&self.key, self.slot);
-            object.set_slot(place);
+            let id = slot_id(&self.key, self.slot);
+            object.set_slot(id);
             cache.bans.attach(object);
             if !tags.is_empty() {
                 object.set(flag::TAGGED);
-                cache.tags.insert(place, &tags);
+                cache.tags.insert(id, &tags);
                 shard.tags.insert(self.slot, tags.into_boxed_slice());
             }
             shard.publish(self.slot, Arc::clone(object));
@@ -381,7 +380,7 @@ impl Busy {
                 }
                 large.push_back((self.slot, object.vxid()));
             }
-            cache.touch(&self.key);
+            cache.bump_generation(&self.key);
             cache.rush(&mut shard, &self.key, &mut deferred);
         }
         cache.events.inserted(object, when);
@@ -391,12 +390,13 @@ impl Busy {
         }
     }
 
-    /// Whether requests wait for what it brings.
+    /// Returns whether requests wait for the result.
     pub fn is_awaited(&self) -> bool {
         self.cache.shard(&self.key).lock().waiting.contains_key(&self.key)
     }
 
-    /// Gives up, waking just one of those who wait: for a request that turned out not to fetch.
+    /// Ends the fetch without a result and wakes a single waiting request. For a request that turned out not to
+    /// fetch.
     pub fn release(mut self) {
         self.done = true;
         self.end(1);
@@ -407,7 +407,7 @@ impl Busy {
         {
             let mut shard = self.cache.shard(&self.key).lock();
             shard.remove(self.slot);
-            self.cache.touch(&self.key);
+            self.cache.bump_generation(&self.key);
             self.cache.rush_some(&mut shard, &self.key, wake, &mut deferred);
         }
         sub(&self.cache.counters.n_objectcore, 1);

@@ -1,24 +1,24 @@
-//! The data that a store keeps beside an object, so that the object can be indexed again: its key, its times, its flags.
+//! The data that a store keeps with an object, so that the object can be indexed again: its key, times and flags.
 //!
 //! ```text
 //! u8 version | 24 bytes key | u64 transaction | f64 origin | f32 ttl, grace, keep | u32 flags     (little endian)
 //! ```
 //!
-//! The version also covers the fixed part before Vary and packed head ([`ObjectSpec`]); the packed head has a version of
-//! its own.
+//! The version also covers the fixed part before the Vary specification and the packed head ([`ObjectSpec`]). The
+//! packed head has a version of its own.
 
 use std::fmt;
 
 use crate::object::{Object, ObjectSpec, Timers, flag};
 use crate::slab::Key;
 
-/// The version that is written, and the only one that is read.
+/// The version that is written. No other version is read.
 const VERSION: u8 = 1;
 const LENGTH: usize = 1 + size_of::<Key>() + 8 + 8 + 3 * 4 + 4;
-/// The flags that an object may have after it was recovered.
+/// The flags that a recovered object may have.
 const FLAGS: u32 = flag::IMSCAND | flag::GZIPED | flag::CHGCE | flag::ESIPROC;
 
-/// What a store keeps beside an object.
+/// The data that a store keeps with an object.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Descriptor {
     pub(crate) key: Key,
@@ -28,12 +28,12 @@ pub(crate) struct Descriptor {
     pub(crate) flags: u32,
 }
 
-/// The reason for which a descriptor is not read.
+/// The reason why a descriptor is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DescriptorError {
     CutShort,
     UnknownVersion(u8),
-    /// A time that is no number, or a flag that no recovered object has.
+    /// A time is not finite, a flag is set that no recovered object has, or there are extra bytes.
     Damaged,
 }
 
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_survive_and_spoiled_ones_are_refused() {
+    fn descriptors_round_trip_and_damaged_ones_are_rejected() {
         type Spoil = fn(&mut Vec<u8>);
         let bytes = sample().bytes();
         assert_eq!(bytes.len(), LENGTH);

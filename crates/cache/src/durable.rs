@@ -1,5 +1,5 @@
-//! Objects whose store keeps them on a device: handing them over when they are complete, and indexing those that are
-//! still there from before.
+//! Objects that their store keeps on a device: commits them when they are complete, and indexes those that were
+//! stored by a previous process.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -12,21 +12,21 @@ use crate::object::{Object, flag};
 use crate::slab::Key;
 use crate::stats::bump;
 
-/// Objects that a store had from before.
+/// The number of objects from a previous process that the stores contained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     pub indexed: u64,
-    /// Objects that this version cannot read, or that are damaged. They are freed.
+    /// Objects that are damaged or of another version. They are freed.
     pub refused: u64,
 }
 
 impl Cache {
-    /// Indexes the objects that the stores still have from before. To be called once, before the first lookup. Memory has
-    /// none.
+    /// Indexes the objects that the stores contain from a previous process. Must be called once, before the first
+    /// lookup. Stores in memory contain none.
     pub fn recover(self: &Arc<Self>) -> io::Result<Recovery> {
         let mut recovery = Recovery::default();
         for stevedore in &self.stevedores {
-            stevedore.recover(&mut |stored, about| match self.index_again(stevedore, stored, about) {
+            stevedore.recover(&mut |stored, about| match self.reindex(stevedore, stored, about) {
                 Some(()) => recovery.indexed += 1,
                 None => recovery.refused += 1,
             })?;
@@ -34,7 +34,7 @@ impl Cache {
         Ok(recovery)
     }
 
-    fn index_again(self: &Arc<Self>, stevedore: &Stevedore, stored: Stored, about: &[u8]) -> Option<()> {
+    fn reindex(self: &Arc<Self>, stevedore: &Stevedore, stored: Stored, about: &[u8]) -> Option<()> {
         let descriptor = Descriptor::read(about).ok()?;
         let object = Object::new(stored, &descriptor.spec(), stevedore.index());
         if !object.has_sound_head() || !self.bans.heads.is_sound(object.head()) {
@@ -46,8 +46,8 @@ impl Cache {
         Some(())
     }
 
-    /// Hands an object that can be found and is complete to the device of its store. One with tags stays in memory alone:
-    /// recovered without them, it would outlive a purge of its tags.
+    /// Passes an object that is in the index and complete to the device of its store. An object with tags stays in
+    /// memory only: recovered without its tags, it would survive a purge of them.
     pub(crate) fn commit(&self, key: Key, object: &Object) {
         let Some(stevedore) = self.device_of(object) else { return };
         if !object.is(flag::PRIVATE | flag::HFM | flag::HFP | flag::TAGGED | flag::DYING) {
@@ -55,8 +55,8 @@ impl Cache {
         }
     }
 
-    /// As `commit`, for an object whose fetch ends. One that is not in the index yet is committed when it is published.
-    pub(crate) fn commit_found(&self, object: &Object) {
+    /// Commits an object whose fetch ends. An object that is not in the index yet is committed when it is published.
+    pub(crate) fn commit_indexed(&self, object: &Object) {
         let Some((shard, slot)) = self.locate(object) else { return };
         let key = {
             let shard = shard.lock();
@@ -67,14 +67,14 @@ impl Cache {
         }
     }
 
-    /// Returns the store of an object, if it has a device.
+    /// Returns the store of an object, if that store has a device.
     #[inline]
     pub(crate) fn device_of(&self, object: &Object) -> Option<&Stevedore> {
         self.stevedores.get(usize::from(object.stevedore())).filter(|stevedore| stevedore.has_device())
     }
 
-    /// Lets loads of bodies evict objects of their store.
-    pub(crate) fn make_room_for_loads(self: &Arc<Self>) {
+    /// Allows stores to evict their objects when they load bodies from the device.
+    pub(crate) fn install_load_eviction(self: &Arc<Self>) {
         for stevedore in self.stevedores.iter().filter(|stevedore| stevedore.has_device()) {
             let (cache, index): (Weak<Cache>, u8) = (Arc::downgrade(self), stevedore.index());
             stevedore.on_full(move || {

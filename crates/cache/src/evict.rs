@@ -1,7 +1,6 @@
-//! Eviction from a full storage, by the clock algorithm. A hit sets a mark; the hand clears marks and
-//! takes the first object without one. A new object takes the place of the evicted one, behind the
-//! hand, so it has a full round to prove itself. Each shard has its own hand; of several shards'
-//! candidates the oldest is evicted.
+//! Eviction from a full storage by the clock algorithm. A hit sets a mark on the object. The hand clears marks and
+//! evicts the first object without one. A new object takes the slot of the evicted one, behind the hand, so it has a
+//! full round to get a hit. Each shard has its own hand; of the candidates of several shards the oldest is evicted.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,19 +12,19 @@ use crate::object::Object;
 use crate::shard::{DeferredWork, Shard};
 use crate::stats::bump;
 
-/// So many candidates are compared.
+/// The maximum number of candidates that are compared.
 const CANDIDATES: usize = 8;
-/// So many places are looked at in one shard before the next is tried.
+/// The maximum number of slots that are visited in one shard before the next is tried.
 const REACH: u32 = 512;
 
-/// How particular a search is.
+/// The objects that a search considers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Search {
     /// Objects with pages of their own.
     Large,
-    /// Any object nobody uses.
+    /// Any object that is not in use.
     Idle,
-    /// Also those that front tables hold; their memory comes back a little later.
+    /// Also objects that front tables hold; their memory is freed a little later.
     Pinned,
 }
 
@@ -43,17 +42,17 @@ struct Candidate<'a> {
     slot: u32,
     vxid: u64,
     t_origin: f64,
-    /// Power of two of its size, where size matters.
+    /// The logarithm of its size to base 2; 0 if size does not matter.
     scale: u32,
 }
 
 impl Cache {
-    /// Parameter `lru_interval`: hits on objects younger than that protect nothing.
+    /// Sets parameter `lru_interval`: hits on objects that are younger than this do not protect them.
     pub fn set_lru_interval(&self, seconds: f64) {
         self.lru_interval.store((seconds as f32).to_bits(), Ordering::Relaxed);
     }
 
-    /// A hit protects from the next round of the hand.
+    /// Counts a hit, which protects the object from the next round of the hand.
     pub(crate) fn count_hit(&self, object: &Object, now: f64) {
         let interval = f32::from_bits(self.lru_interval.load(Ordering::Relaxed));
         if now - object.t_origin() < f64::from(interval) {
@@ -63,8 +62,8 @@ impl Cache {
         }
     }
 
-    /// Evicts one object of a storage; false if there is none that could go. `large` asks for one with
-    /// pages of its own, if there is.
+    /// Evicts one object of a storage. Returns false if no object can be evicted. With `large`, an object with pages
+    /// of its own is preferred.
     pub fn nuke_one(&self, stevedore: u8, large: bool, log: &mut dyn FnMut(&str)) -> bool {
         let searches: &[Search] = if large {
             &[Search::Large, Search::Idle, Search::Pinned]
@@ -72,7 +71,7 @@ impl Cache {
             &[Search::Idle, Search::Pinned]
         };
         for &search in searches {
-            // The first round may do no more than clear marks.
+            // The first round may only clear marks.
             for _ in 0..2 {
                 if self.nuke(stevedore, search, log) {
                     return true;
@@ -99,7 +98,7 @@ impl Cache {
                 break;
             }
         }
-        // Room for a large object is made by few large ones rather than many small ones.
+        // For a large object, evict few large ones rather than many small ones.
         candidates.sort_by(|a, b| {
             b.scale.cmp(&a.scale).then(a.t_origin.total_cmp(&b.t_origin)).then(a.vxid.cmp(&b.vxid))
         });
@@ -111,7 +110,7 @@ impl Cache {
             if !search.allows(object, stevedore) {
                 return false;
             }
-            !object.untouch()
+            !object.clear_touched()
         };
         if search == Search::Large {
             return large_candidate(shard, check);
@@ -123,7 +122,7 @@ impl Cache {
             }
             let slot = shard.hand;
             if let Some(object) = shard.slab.get(slot).object.as_ref().filter(|o| check(o)) {
-                // The hand stays: if the object is not the one that goes, it is the next to be asked.
+                // The hand stays: if this object is not the one that is evicted, it is the next candidate.
                 return Some((slot, Arc::clone(object)));
             }
             shard.hand += 1;
@@ -155,7 +154,7 @@ impl Cache {
     }
 }
 
-/// The oldest object with pages of its own; marked ones go to the end of the queue.
+/// Returns the oldest unmarked object with pages of its own. Marked ones move to the end of the queue.
 fn large_candidate(shard: &mut Shard, check: impl Fn(&Arc<Object>) -> bool) -> Option<(u32, Arc<Object>)> {
     for _ in 0..shard.large.len() {
         let (slot, vxid) = shard.large.pop_front()?;

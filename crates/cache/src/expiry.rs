@@ -1,5 +1,5 @@
-//! Removal of objects when ttl, grace and keep are over. A helper thread calls [`Cache::expire`] at the
-//! time that it last returned, or earlier when [`Hooks::expiry`](crate::Hooks) is called.
+//! Removes objects when ttl, grace and keep are over. A helper thread calls [`Cache::expire`] at the time that it
+//! last returned, or earlier when [`Hooks::expiry`](crate::Hooks) is called.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,9 +13,8 @@ use crate::shard::{DeferredWork, Shard};
 use crate::stats::bump;
 
 impl Cache {
-    /// Removes expired objects, at most `budget` of them; returns the time of the next call (`now` if the
-    /// budget was too small, infinity for an empty cache). `log` gets Varnish's texts for ExpKill, if
-    /// tracing is on.
+    /// Removes at most `budget` expired objects. Returns the time of the next call: `now` if the budget is used up,
+    /// infinity for an empty cache. `log` gets Varnish's texts for ExpKill, if tracing is on.
     pub fn expire(&self, now: f64, budget: usize, log: &mut dyn FnMut(fmt::Arguments<'_>)) -> f64 {
         self.events.clock().set_due(0);
         self.events.report(now, log);
@@ -42,7 +41,7 @@ impl Cache {
         }
         self.inspect(next, now, log);
         self.events.clock().set_due(next);
-        // Objects that were inserted meanwhile saw a due time of zero, so the expiry hook was not called for them.
+        // Objects that were inserted concurrently saw a due time of zero, so the expiry hook was not called for them.
         let earliest = |s: &crate::locks::Mutex<Shard>| s.lock().heap.first().map_or(NEVER, |(w, _)| w);
         self.events.clock().time(self.shards.iter().map(earliest).min().unwrap_or(NEVER))
     }
@@ -66,13 +65,13 @@ impl Cache {
             }
             left -= 1;
             bump(&self.counters.n_expired);
-            // `expire` logs it.
-            self.forget(shard, slot, deferred);
+            // `expire` logs the removal.
+            self.remove_unlogged(shard, slot, deferred);
         }
         left
     }
 
-    /// Logs what the next deadline belongs to.
+    /// Logs the object of the next deadline.
     fn inspect(&self, next: u32, now: f64, log: &mut dyn FnMut(fmt::Arguments<'_>)) {
         if next == NEVER || !self.events.is_traced() {
             return;
@@ -88,8 +87,8 @@ impl Cache {
         }
     }
 
-    /// Shortens an object's ttl, grace and keep to these at most, in seconds (NaN: leave); the ttl counts
-    /// from `now`.
+    /// Limits an object's ttl, grace and keep to these values, in seconds; NaN leaves a value as it is. The ttl
+    /// counts from `now`.
     pub(crate) fn shorten(
         &self,
         shard: &mut Shard,
@@ -102,7 +101,7 @@ impl Cache {
         let mut timers = object.timers();
         let limit = |field: &mut f32, most: f64| {
             if most < f64::from(*field) {
-                // Rounded down: what is to end now ends now.
+                // Rounded down, so that a ttl that ends now has ended.
                 let nearest = most as f32;
                 *field = if f64::from(nearest) > most { nearest.next_down() } else { nearest };
             }
@@ -112,7 +111,7 @@ impl Cache {
         limit(&mut timers.keep, keep);
         object.set_timers(timers);
         let key = shard.slab.get(slot).key;
-        self.touch(&key);
+        self.bump_generation(&key);
         let when = self.events.clock().ticks(object.expires());
         let Shard { slab, heap, .. } = shard;
         heap.change(slab, slot, when);

@@ -1,5 +1,5 @@
-//! Deadlines of objects that are new, changed or gone: what expiry is to log of them, and whether it must come
-//! earlier than it meant to.
+//! The events of objects that are added, changed or removed: the records that expiry logs for them, and the wake-up
+//! of expiry when a deadline is earlier than its next run.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use lacquer_flow::lookup::Limits;
 use crate::object::Object;
 use crate::stats::{CacheStats, bump};
 
-/// Time as the heaps keep it: hundredths of a second since the cache began, 497 days at most. A
-/// deadline beyond that is looked at again then.
+/// The time base of the heaps: hundredths of a second since the cache was created, at most 497 days. A later deadline
+/// is checked again at that limit.
 #[derive(Debug)]
 pub(crate) struct Clock {
     base: f64,
-    /// Tick at which the caller of `expire` will call it.
+    /// The tick of the next call of `expire`.
     due: AtomicU32,
 }
 
@@ -29,12 +29,12 @@ impl Clock {
         Self { base: now.floor(), due: AtomicU32::new(NEVER) }
     }
 
-    /// Records that `expire` comes at this tick.
+    /// Records the tick of the next call of `expire`.
     pub(crate) fn set_due(&self, tick: u32) {
         self.due.store(tick, Ordering::SeqCst);
     }
 
-    /// The first tick not before a time.
+    /// Returns the first tick that is not before a time.
     pub(crate) fn ticks(&self, when: f64) -> u32 {
         ((when - self.base) * TICKS).ceil().clamp(0.0, f64::from(NEVER - 1)) as u32
     }
@@ -44,20 +44,20 @@ impl Clock {
     }
 }
 
-/// Something expiry logs, kept until its thread comes by.
+/// A log record, kept until the next run of expiry.
 #[derive(Debug)]
 enum Record {
     Text(String),
     Removed { vxid: u64, fresh_until: f64, hits: u32 },
 }
 
-/// The events that expiry learns of between its runs.
+/// The events since the last run of expiry.
 pub(crate) struct ExpiryEvents {
     clock: Clock,
     records: Mutex<Vec<Record>>,
-    /// Whether somebody reads what expiry logs.
+    /// Whether the records of expiry are logged.
     trace: AtomicBool,
-    bell: Option<Box<dyn Fn() + Send + Sync>>,
+    hook: Option<Box<dyn Fn() + Send + Sync>>,
     counters: Arc<CacheStats>,
 }
 
@@ -68,11 +68,11 @@ pub(crate) fn address(object: &Arc<Object>) -> usize {
 impl ExpiryEvents {
     pub(crate) fn new(
         now: f64,
-        bell: Option<Box<dyn Fn() + Send + Sync>>,
+        hook: Option<Box<dyn Fn() + Send + Sync>>,
         counters: Arc<CacheStats>,
     ) -> Self {
         let (records, trace) = (Mutex::default(), AtomicBool::new(false));
-        Self { clock: Clock::new(now), records, trace, bell, counters }
+        Self { clock: Clock::new(now), records, trace, hook, counters }
     }
 
     pub(crate) fn clock(&self) -> &Clock {
@@ -102,24 +102,25 @@ impl ExpiryEvents {
 
     fn add(&self, record: Record) {
         self.records.lock().push(record);
-        self.ring();
+        self.notify();
     }
 
-    /// Counts a change as mailed and received: Varnish mails changes to its expiry thread, the index has them at once.
-    fn mailed(&self) {
+    /// Counts a change as mailed and as received. Varnish mails changes to its expiry thread; here the index has them
+    /// at once.
+    fn count_mail(&self) {
         bump(&self.counters.exp_mailed);
         bump(&self.counters.exp_received);
     }
 
     pub(crate) fn removed(&self, object: &Object) {
-        self.mailed();
+        self.count_mail();
         if self.is_traced() {
             let (vxid, fresh_until, hits) = (object.vxid(), object.fresh_until(Limits::NONE), object.hits());
             self.add(Record::Removed { vxid, fresh_until, hits });
         }
     }
 
-    /// An object's deadline was changed; it was `old`.
+    /// Records that an object's deadline was changed from `old`.
     pub(crate) fn rearmed(&self, object: &Arc<Object>, old: f64, when: u32) {
         if self.is_traced() {
             let (p, e, f) = (address(object), object.expires(), object.flags());
@@ -128,9 +129,9 @@ impl ExpiryEvents {
         self.inserted(object, when);
     }
 
-    /// An object's deadline is new or changed.
+    /// Records that an object's deadline is new or changed, and wakes expiry if it is earlier than the next run.
     pub(crate) fn inserted(&self, object: &Arc<Object>, when: u32) {
-        self.mailed();
+        self.count_mail();
         if self.is_traced() {
             let (p, e, f) = (address(object), object.expires(), object.flags());
             self.add(Record::Text(format!("EXP_When p={p:#x} e={e:.6} f={f:#x}")));
@@ -140,13 +141,13 @@ impl ExpiryEvents {
 
     fn due_by(&self, when: u32) {
         if when < self.clock.due.load(Ordering::SeqCst) {
-            self.ring();
+            self.notify();
         }
     }
 
-    fn ring(&self) {
-        if let Some(ring) = &self.bell {
-            ring();
+    fn notify(&self) {
+        if let Some(hook) = &self.hook {
+            hook();
         }
     }
 }

@@ -1,8 +1,8 @@
-//! A thread's own view of the hottest objects: a hit that is found here takes no lock and writes to no
-//! memory that another thread writes to (but every 64th time, to count hits).
+//! A thread's own table of the hottest objects. A hit in it takes no lock and writes to no memory that other threads
+//! write to, except for every 64th hit, to count the hits.
 //!
-//! An entry is good as long as the generation of its key has not moved, no ban is newer than the one
-//! the object was checked against, and the object is fresh. Everything else is left to the index.
+//! An entry is valid as long as the generation of its key is unchanged, no ban is newer than the one that the object
+//! was checked against, and the object is fresh. All other lookups use the index.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::slab::{Digest, Key, key_of};
 use crate::waiting::Resumed;
 
 const WAYS: usize = 4;
-/// Objects are admitted at their second hit, if they are not larger than this.
+/// The maximum body size of admitted objects. Objects are admitted at their second hit.
 const MAX_BODY: u64 = 64 * 1024;
 
 struct Entry {
@@ -26,7 +26,7 @@ struct Entry {
     pinned: Rc<Pinned>,
 }
 
-/// See the module's documentation. One per thread.
+/// A front table. There is one per thread; see the documentation of the module.
 pub struct FrontTable {
     sets: Box<[[Option<Entry>; WAYS]]>,
     pressure: u32,
@@ -34,13 +34,13 @@ pub struct FrontTable {
 }
 
 impl FrontTable {
-    /// A table for about `entries` objects, rounded up to a power of two.
+    /// Creates a table for about `entries` objects. The number of sets is rounded up to a power of two.
     pub fn new(entries: usize) -> Self {
         let sets = entries.div_ceil(WAYS).next_power_of_two();
         Self { sets: (0..sets).map(|_| std::array::from_fn(|_| None)).collect(), pressure: 0, victim: 0 }
     }
 
-    /// As [`Cache::lookup`].
+    /// Does the same as [`Cache::lookup`], but tries the table first.
     pub fn lookup(
         &mut self,
         cache: &Arc<Cache>,
@@ -65,8 +65,8 @@ impl FrontTable {
         found.lookup
     }
 
-    /// Lets go of objects that nobody can find any more. To be called now and then: what is held here is
-    /// not freed.
+    /// Drops objects whose key has changed in the index. Must be called now and then, because the memory of objects
+    /// in the table is not freed.
     pub fn sweep(&mut self, cache: &Cache) {
         for entry in self.sets.iter_mut().flatten() {
             if entry.as_ref().is_some_and(|e| cache.generation(&e.key) != e.generation) {

@@ -1,5 +1,5 @@
-//! A heap of deadlines, 8 bytes an object: times in hundredths of a second since the cache began. Each
-//! place of the slab records its position here, so that removal does not search.
+//! A heap of deadlines, with 8 bytes per object. Times are hundredths of a second since the cache was created. Each
+//! slot of the slab records its position here, so that removal needs no search.
 
 use crate::slab::{NO_TIMER, Slab};
 
@@ -18,14 +18,14 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
-    /// The earliest deadline and whose it is.
+    /// Returns the earliest deadline and its slot.
     pub(crate) fn first(&self) -> Option<(u32, u32)> {
         self.entries.first().map(|e| (e.when, e.slot))
     }
 
     pub(crate) fn insert(&mut self, slab: &mut Slab, slot: u32, when: u32) {
         if self.entries.len() == self.entries.capacity() {
-            // An eighth at a time: doubling would cost more memory than time.
+            // Grows by an eighth: doubling would cost more memory than it saves time.
             self.entries.reserve_exact((self.entries.len() / 8).max(32));
         }
         self.entries.push(Entry { when, slot });

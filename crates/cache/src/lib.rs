@@ -1,11 +1,11 @@
-//! The cache: which objects there are, which of them answers a request, and when each must go.
+//! The cache: the index of objects, the decision which of them serves a request, and their expiry and removal.
 //!
-//! A [`Cache`] is shared by all reactors. [`Cache::lookup`] decides as Varnish does; a [`Busy`] token is
-//! the right and the duty to fetch. A [`FrontTable`] lets one thread serve hits without locks.
-//! No sockets and no clock: time comes in as seconds since the epoch, waiting is a future.
+//! All reactors share one [`Cache`]. [`Cache::lookup`] decides as Varnish does; a [`Busy`] token is the right and the
+//! duty to fetch. A [`FrontTable`] lets one thread serve hits without locks. This crate uses no sockets and no clock:
+//! times are passed in as seconds since the epoch, and waiting is a future.
 //!
-//! Lock order: a shard, then the ban list or a part of the tags, then (in `lacquer-storage`) a body, then
-//! its arena. Objects are dropped and wakers are called with no lock held.
+//! Lock order: a shard, then the ban list or a part of the tags, then (in `lacquer-storage`) a body, then its arena.
+//! Objects are dropped and wakers are called with no lock held.
 
 #![forbid(unsafe_code)]
 

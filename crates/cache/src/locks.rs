@@ -1,5 +1,5 @@
-//! The cache's locks. Under Miri they are the standard library's with the interface of `parking_lot`: Miri refuses the way in
-//! which that calls the kernel for a lock that is taken.
+//! The locks of the cache. Under Miri they are those of the standard library with the interface of `parking_lot`,
+//! because Miri does not support the system call that `parking_lot` makes for a contended lock.
 
 #[cfg(not(miri))]
 pub(crate) use parking_lot::{Mutex, RwLock};

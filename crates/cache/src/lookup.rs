@@ -1,10 +1,9 @@
-//! Finds the objects of a key that may answer a request, and carries out what that means
-//! ([`lacquer_flow::lookup`]).
+//! Finds the objects of a key that may serve a request, and carries out the decision of [`lacquer_flow::lookup`].
 
 use std::cell::Cell;
 use std::sync::Arc;
 
-use lacquer_flow::lookup::{self, Limits, Meaning, Stale, Standing};
+use lacquer_flow::lookup::{self, Decision, Limits, Stale, Standing};
 use lacquer_storage::BodyState;
 
 use crate::bans::{BanRequest, Verdict};
@@ -17,9 +16,9 @@ use crate::stats::bump;
 use crate::waiter::Waiter;
 use crate::waiting::{Resumed, Wait};
 
-/// Inputs of a lookup that come from its request.
+/// The properties of a request that a lookup depends on.
 pub struct LookupArgs<'a> {
-    /// When the request began.
+    /// The time at which the request began.
     pub t_req: f64,
     pub limits: Limits,
     pub always_miss: bool,
@@ -27,12 +26,13 @@ pub struct LookupArgs<'a> {
     pub ignore_vary: bool,
     /// Parameter `ban_any_variant`.
     pub ban_any_variant: u32,
-    /// Whether the request matches a Vary specification.
+    /// Returns whether the request matches a Vary specification.
     pub vary: &'a dyn Fn(&[u8]) -> bool,
     pub ban: &'a dyn BanRequest,
-    /// Returns whether the caller's turn is over: then a long list of bans is tested in a later lookup.
+    /// Returns whether the caller's time slice is over. If so, the remaining bans of a long list are tested in a
+    /// later lookup.
     pub pause: &'a dyn Fn() -> bool,
-    /// Gets the transaction of each object that a ban removed.
+    /// Called with the VXID of each object that a ban removed.
     pub banned: &'a dyn Fn(u64),
     /// Counts the variants that did not match.
     pub mismatches: Cell<u32>,
@@ -41,47 +41,48 @@ pub struct LookupArgs<'a> {
 /// The outcome of a lookup.
 #[derive(Debug)]
 pub enum Lookup {
-    /// Fresh.
+    /// The object is fresh.
     Hit(ObjRef),
-    /// Stale but in grace; with `busy`, this request is to fetch a new one in the background.
+    /// Stale but in grace. With `busy`, this request must fetch a new object in the background.
     Grace { object: ObjRef, busy: Option<Busy> },
-    /// To be fetched; `stale` may serve for a conditional fetch.
+    /// To be fetched. `stale` can be validated by a conditional fetch.
     Miss { busy: Busy, stale: Option<Arc<Object>> },
-    /// As a miss, because the last answer was not to be cached. `stale` records that, unless it expired too.
+    /// Treated as a miss, because `marker` records that the last response was not cacheable. `stale` is the marker
+    /// too, unless it has expired.
     HitMiss { busy: Busy, marker: Arc<Object>, stale: Option<Arc<Object>> },
-    /// To be passed, because the object is a hit-for-pass mark.
+    /// To be passed, because the object is a hit-for-pass marker.
     HitPass(Arc<Object>),
-    /// Somebody else is fetching it.
+    /// Another request is fetching it.
     Wait(Wait),
-    /// The caller's turn was over before all bans were tested. The tests made so far count: let others run, then
-    /// look again with this.
+    /// The caller's time slice ended before all bans were tested. The tests so far are recorded. The caller must
+    /// yield and then look up again with this value.
     Unfinished(Option<Resumed>),
 }
 
-/// Result of a walk over a key's places.
+/// The result of a walk over the slots of a key.
 struct Walk {
-    /// When the request came.
+    /// The time at which the request began.
     t_req: f64,
-    /// Fresh.
+    /// The first fresh object.
     fresh: Option<u32>,
-    /// The newest that is not.
+    /// The newest stale object.
     stale: Option<u32>,
-    /// A fetch under way that may serve.
+    /// Whether a fetch in progress may serve the request.
     busy: bool,
     /// The first published object.
     first: Option<u32>,
-    /// The turn is over; nothing else here is true.
+    /// The time slice ended; the other fields are incomplete.
     unfinished: bool,
 }
 
-/// A lookup's outcome, and with what generation a front table may remember it.
+/// The outcome of a lookup, and the generation with which a front table may keep the object.
 pub(crate) struct Found {
     pub(crate) lookup: Lookup,
     pub(crate) front: Option<u32>,
 }
 
 impl Cache {
-    /// Decides what a request gets. `resumed` comes from a [`Wait`] of an earlier lookup.
+    /// Looks up the object for a request. `resumed` comes from the [`Wait`] of an earlier lookup.
     pub fn lookup(
         self: &Arc<Self>,
         digest: &Digest,
@@ -128,7 +129,7 @@ impl Cache {
         }
         let object = |slot: Option<u32>| slot.and_then(|s| shard.slab.get(s).object.clone());
         let (fresh, stale) = (object(walk.fresh), object(walk.stale));
-        let meaning = lookup::meaning(lookup::Found {
+        let decision = lookup::decide(lookup::Found {
             fresh: fresh.as_ref().map(|object| object.storing()),
             stale: stale.as_ref().map(|object| Stale {
                 storing: object.storing(),
@@ -136,35 +137,35 @@ impl Cache {
             }),
             is_fetched: walk.busy,
         });
-        let lookup = match (meaning, fresh, stale) {
-            (Meaning::Hit, Some(object), _) => return self.hit(shard, key, &walk, object, deferred),
-            (Meaning::HitPass, Some(marker), _) => {
+        let lookup = match (decision, fresh, stale) {
+            (Decision::Hit, Some(object), _) => return self.hit(shard, key, &walk, object, deferred),
+            (Decision::HitPass, Some(marker), _) => {
                 self.rush(shard, key, deferred);
                 Lookup::HitPass(marker)
             }
-            (Meaning::HitMiss { is_expired: false }, Some(marker), _) => {
+            (Decision::HitMiss { is_expired: false }, Some(marker), _) => {
                 let stale = Some(Arc::clone(&marker));
                 Lookup::HitMiss { busy: self.busy(shard, key), marker, stale }
             }
-            (Meaning::HitMiss { is_expired: true }, _, Some(marker)) => {
+            (Decision::HitMiss { is_expired: true }, _, Some(marker)) => {
                 Lookup::HitMiss { busy: self.busy(shard, key), marker, stale: None }
             }
-            (Meaning::Grace { refresh }, _, Some(object)) => {
+            (Decision::Grace { refresh }, _, Some(object)) => {
                 self.count_hit(&object, args.t_req);
                 let busy = refresh.then(|| self.busy(shard, key));
                 Lookup::Grace { object: ObjRef::shared(object), busy }
             }
-            (Meaning::Wait, ..) => Lookup::Wait(self.wait(shard, key)),
+            (Decision::Wait, ..) => Lookup::Wait(self.wait(shard, key)),
             (_, _, stale) => Lookup::Miss { busy: self.busy(shard, key), stale },
         };
         Found::plain(lookup)
     }
 
-    /// Puts a request into the queue of those that wait for a fetch.
+    /// Adds a request to the queue of those that wait for a fetch.
     fn wait(self: &Arc<Self>, shard: &mut Shard, key: &Key) -> Wait {
         let waiter = Waiter::new();
         shard.waiting.entry(*key).or_default().push_back(Arc::clone(&waiter));
-        self.touch(key);
+        self.bump_generation(key);
         bump(&self.counters.busy_sleep);
         Wait { cache: Arc::clone(self), key: *key, waiter }
     }
@@ -179,10 +180,10 @@ impl Cache {
     ) -> Found {
         self.count_hit(&object, walk.t_req);
         self.rush(shard, key, deferred);
-        let memorable = walk.first == walk.fresh
+        let front_may_keep = walk.first == walk.fresh
             && object.state() == BodyState::Complete
             && !shard.waiting.contains_key(key);
-        let front = memorable.then(|| self.generation(key));
+        let front = front_may_keep.then(|| self.generation(key));
         Found { lookup: Lookup::Hit(ObjRef::shared(object)), front }
     }
 
@@ -195,9 +196,9 @@ impl Cache {
         let mut next = shard.first(key);
         while next != NONE {
             let slot = next;
-            let place = shard.slab.get(slot);
-            next = place.next;
-            let Some(object) = &place.object else {
+            let entry = shard.slab.get(slot);
+            next = entry.next;
+            let Some(object) = &entry.object else {
                 walk.busy |= !args.ignore_busy && Self::may_serve(shard, slot, args);
                 continue;
             };
@@ -246,7 +247,7 @@ impl Cache {
         walk
     }
 
-    /// Whether the fetch in a place is expected to bring what this request needs.
+    /// Returns whether the fetch in a slot is expected to bring a response that matches this request.
     fn may_serve(shard: &Shard, slot: u32, args: &LookupArgs<'_>) -> bool {
         args.ignore_vary || shard.predicted.get(&slot).is_none_or(|vary| args.matches(vary))
     }

@@ -1,4 +1,5 @@
-//! An object: its bytes in storage, and what decides over its life. Kept small, since there are many.
+//! An object: its data in storage, and the attributes that determine its lifetime. Objects are kept small, because
+//! there are many.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,38 +11,38 @@ use lacquer_flow::lookup::{self, Limits, Standing};
 use lacquer_flow::storing::Storing;
 use lacquer_storage::{BodyState, Chunk, Stored};
 
-/// Properties of an object that take one bit each.
+/// Properties of an object, one bit each.
 pub mod flag {
     use lacquer_flow::storing::Storing;
 
-    /// Hit-for-miss: records that the answer was not to be cached.
+    /// Hit-for-miss: records that the response was not cacheable.
     pub const HFM: u32 = 1 << 0;
-    /// Hit-for-pass; comes with `HFM`.
+    /// Hit-for-pass; always set together with `HFM`.
     pub const HFP: u32 = 1 << 1;
-    /// Belongs to one request, not in the index.
+    /// Belongs to one request and is not in the index.
     pub const PRIVATE: u32 = 1 << 2;
-    /// On its way out: no lookup finds it.
+    /// Being removed: lookups skip it.
     pub const DYING: u32 = 1 << 3;
     /// Its fetch failed.
     pub const FAILED: u32 = 1 << 4;
-    /// Nobody wants the rest of its body.
+    /// The rest of its body is not needed.
     pub const CANCEL: u32 = 1 << 5;
-    /// Hit since eviction last looked.
+    /// Was hit since eviction last cleared this mark.
     pub const TOUCHED: u32 = 1 << 6;
-    /// Can be purged by tags.
+    /// Has tags and can be purged by them.
     pub(crate) const TAGGED: u32 = 1 << 7;
-    /// Has a validator, so the origin may answer 304 for it.
+    /// Has a validator, so the origin may respond with 304.
     pub const IMSCAND: u32 = 1 << 8;
     /// Stored gzipped.
     pub const GZIPED: u32 = 1 << 9;
-    /// Its Content-Encoding was changed by us.
+    /// The cache has changed its Content-Encoding.
     pub const CHGCE: u32 = 1 << 10;
     /// Was ESI-processed.
     pub const ESIPROC: u32 = 1 << 11;
-    /// Flags that a creator may give.
+    /// Flags that the creator of an object may set.
     pub const GIVEN: u32 = HFM | HFP | PRIVATE | IMSCAND | GZIPED | CHGCE | ESIPROC;
 
-    /// Returns the flags that record which requests an object is for.
+    /// Returns the flags for a kind of object.
     pub fn of(storing: Storing) -> u32 {
         match storing {
             Storing::Cached => 0,
@@ -51,7 +52,7 @@ pub mod flag {
         }
     }
 
-    /// The reverse of `of`.
+    /// Returns the kind of object that the flags represent; the inverse of `of`.
     #[inline]
     pub(crate) fn storing(flags: u32) -> Storing {
         if flags & (HFM | HFP | PRIVATE) == 0 {
@@ -69,11 +70,11 @@ pub mod flag {
 const STEVEDORE_SHIFT: u32 = 24;
 const PIN: u32 = 1 << 16;
 const PINS: u32 = 0xff << 16;
-/// Hits beyond this many are counted in batches by front tables.
+/// Front tables count further hits in batches once an object has this many.
 pub(crate) const EXACT_HITS: u32 = 1024;
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
-/// How long an object lives, in seconds from its origin.
+/// The lifetime of an object, in seconds from its origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Timers {
     pub ttl: f32,
@@ -81,26 +82,26 @@ pub struct Timers {
     pub keep: f32,
 }
 
-/// Contents and metadata that an object is made of.
+/// The content and metadata of a new object.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectSpec<'a> {
-    /// The transaction that fetched it.
+    /// The VXID of the transaction that fetched it.
     pub vxid: u64,
     pub t_origin: f64,
     pub timers: Timers,
     /// Bits of [`flag::GIVEN`].
     pub flags: u32,
-    /// When the content last changed, in seconds since the epoch; 0 if unknown.
+    /// The time at which the content last changed, in seconds since the epoch; 0 if unknown.
     pub last_modified: f64,
     /// The Vary specification, empty if the object does not vary.
     pub vary: &'a [u8],
     /// The packed head.
     pub head: &'a [u8],
-    /// Data that filters left behind (ESI program, gzip bits).
+    /// Data that filters produced (ESI program, gzip bits).
     pub extra: &'a [u8],
 }
 
-/// Fixed part before Vary specification and packed head.
+/// The length of the fixed part before the Vary specification and the packed head.
 pub(crate) const FIXED: usize = 12;
 
 impl ObjectSpec<'_> {
@@ -126,7 +127,7 @@ pub struct Object {
     slot: AtomicU32,
 }
 
-// With the two counts of its Arc, an object fits a 96-byte piece of the heap.
+// With the two counts of its Arc, an object fits into a 96-byte allocation.
 const _: () = assert!(size_of::<Object>() <= 72);
 
 impl Object {
@@ -146,7 +147,7 @@ impl Object {
         })
     }
 
-    /// The same object in one span of storage, if that is possible and its body no longer than `limit`.
+    /// Copies the object into one span of storage, if that is possible and its body is no longer than `limit`.
     pub(crate) fn compacted(&self, limit: usize) -> Option<Arc<Self>> {
         let stored = self.stored.compacted(limit)?;
         let copy = |from: &AtomicU32| AtomicU32::new(from.load(Ordering::Relaxed));
@@ -165,7 +166,7 @@ impl Object {
         }))
     }
 
-    /// Time of the last change, Vary specification, packed head.
+    /// Returns the time of the last change, the Vary specification and the packed head.
     #[inline]
     fn parts(&self) -> Option<(f64, &[u8], &[u8])> {
         let (fixed, rest) = self.stored.head().split_first_chunk::<FIXED>()?;
@@ -174,7 +175,7 @@ impl Object {
         Some((f64::from_le_bytes(*last_modified), vary, head))
     }
 
-    /// Returns whether the parts before the packed head are whole.
+    /// Returns whether the parts before the packed head are complete.
     pub(crate) fn has_sound_head(&self) -> bool {
         self.parts().is_some_and(|(last_modified, ..)| last_modified.is_finite())
     }
@@ -184,27 +185,27 @@ impl Object {
         self.parts().map(|parts| parts.2).unwrap_or_default()
     }
 
-    /// The Vary specification, if the object varies.
+    /// Returns the Vary specification, if the object varies.
     pub fn vary(&self) -> Option<&[u8]> {
         self.parts().map(|parts| parts.1).filter(|v| !v.is_empty())
     }
 
-    /// 0 if unknown.
+    /// Returns the time at which the content last changed; 0 if unknown.
     pub fn last_modified(&self) -> f64 {
         self.parts().map(|parts| parts.0).unwrap_or_default()
     }
 
-    /// Returns the data that the object's creator keeps beside head and body; empty if there is none.
+    /// Returns the data that the object's creator stored in addition to head and body; empty if there is none.
     pub fn extra(&self) -> &[u8] {
         self.stored.extra()
     }
 
-    /// Sets `extra`, once, on an object that was made by [`crate::Cache::begin`] with an empty one.
+    /// Sets `extra` on an object that [`crate::Cache::begin`] created with an empty one. Must be called at most once.
     pub fn set_extra(&self, extra: &[u8]) {
         self.stored.set_extra(extra);
     }
 
-    /// Bytes of the body there are so far.
+    /// Returns the length of the body so far.
     pub fn body_len(&self) -> u64 {
         self.stored.body_len()
     }
@@ -213,13 +214,14 @@ impl Object {
         self.stored.state()
     }
 
-    /// Returns the longest contiguous part of the body from `offset` on that is in memory. For bodies that only one request
-    /// reads, which stay in memory; others may be [pending](Self::read).
+    /// Returns the longest contiguous part of the body from `offset` on that is in memory. For bodies with a single
+    /// reader, which stay in memory; others may be [pending](Self::read).
     pub fn chunk_at(&self, offset: u64) -> Option<Chunk<'_>> {
         self.stored.chunk_at(offset)
     }
 
-    /// Ready when the byte at `offset` is in memory or will never be. Asks for one that lies on a device.
+    /// Ready when the byte at `offset` is in memory or will never be. Requests the byte from the device if it is
+    /// there.
     pub fn poll_more(&self, offset: u64, cx: &mut Context<'_>) -> Poll<BodyState> {
         self.stored.poll_more(offset, cx)
     }
@@ -234,7 +236,7 @@ impl Object {
         self.more(u64::MAX).await
     }
 
-    /// The storage side, for what is rare: back pressure, letting go of delivered parts.
+    /// Returns the storage part, for rare operations: back pressure, freeing delivered parts.
     pub fn stored(&self) -> &Stored {
         &self.stored
     }
@@ -243,7 +245,7 @@ impl Object {
         self.vxid
     }
 
-    /// When its life began: the origin's answer, less the age it had then.
+    /// Returns the time at which its lifetime began: the time of the origin's response, less its age at that time.
     pub fn t_origin(&self) -> f64 {
         self.t_origin
     }
@@ -259,14 +261,13 @@ impl Object {
         self.keep.store(timers.keep.to_bits(), Ordering::Relaxed);
     }
 
-    /// Returns its lifetime.
     pub fn lifetime(&self) -> Lifetime {
         let Timers { ttl, grace, keep } = self.timers();
         let [ttl, grace, keep] = [ttl, grace, keep].map(f64::from);
         Lifetime { origin: self.t_origin, ttl, grace, keep }
     }
 
-    /// Returns until when it is fresh for a request.
+    /// Returns the time until which it is fresh for a request.
     #[inline]
     pub fn fresh_until(&self, limits: Limits) -> f64 {
         lookup::fresh_until(self.t_origin, self.ttl(), limits)
@@ -282,13 +283,13 @@ impl Object {
         f64::from(f32::from_bits(self.ttl.load(Ordering::Relaxed)))
     }
 
-    /// Returns which requests it is for.
+    /// Returns the kind of object.
     #[inline]
     pub(crate) fn storing(&self) -> Storing {
         flag::storing(self.flags())
     }
 
-    /// Returns when it must go.
+    /// Returns the time at which it must be removed.
     pub fn expires(&self) -> f64 {
         let lifetime = self.lifetime();
         lifetime.origin + lifetime.ttl + lifetime.grace + lifetime.keep
@@ -298,22 +299,22 @@ impl Object {
         self.flags.load(Ordering::Relaxed)
     }
 
-    /// Whether any of these bits of [`flag`] is set.
+    /// Returns whether any of these bits of [`flag`] is set.
     pub fn is(&self, flag: u32) -> bool {
         self.flags() & flag != 0
     }
 
-    /// The worker's number of the storage it lives in.
+    /// Returns the index of its storage.
     pub fn stevedore(&self) -> u8 {
         (self.flags() >> STEVEDORE_SHIFT) as u8
     }
 
-    /// Whether only the request it was fetched for reads its body.
+    /// Returns whether only the request that it was fetched for reads its body.
     pub fn has_one_reader(&self) -> bool {
         self.is(flag::PRIVATE | flag::HFM | flag::HFP)
     }
 
-    /// Asks the fetch to stop, if the object has one reader.
+    /// Requests the fetch to stop, if the object has a single reader.
     pub fn cancel(&self) {
         if self.has_one_reader() {
             self.set(flag::CANCEL);
@@ -326,12 +327,12 @@ impl Object {
         }
     }
 
-    /// Clears the eviction mark; returns whether it was set.
-    pub(crate) fn untouch(&self) -> bool {
+    /// Clears the eviction mark. Returns whether it was set.
+    pub(crate) fn clear_touched(&self) -> bool {
         self.is(flag::TOUCHED) && self.flags.fetch_and(!flag::TOUCHED, Ordering::Relaxed) & flag::TOUCHED != 0
     }
 
-    /// Counts a hit; returns whether it is the first since eviction last cleared the mark.
+    /// Counts hits and sets the eviction mark. Returns whether it was clear.
     pub(crate) fn hit(&self, n: u32) -> bool {
         let first = !self.is(flag::TOUCHED);
         self.set(flag::TOUCHED);
@@ -347,7 +348,7 @@ impl Object {
         self.hits.load(Ordering::Relaxed)
     }
 
-    /// Notes that a front table holds a reference; not more than it can count.
+    /// Records that a front table holds a reference. Returns false if the count is at its maximum.
     pub(crate) fn pin(&self) -> bool {
         if self.flags() & PINS == PINS {
             return false;
@@ -372,9 +373,9 @@ impl Object {
         self.ban.store(ban, Ordering::Release);
     }
 
-    /// Returns the object's place in the index, if it was published: with its transaction, what
-    /// [`crate::Cache::kill_at`] takes.
-    pub fn place(&self) -> Option<u32> {
+    /// Returns the number of the object's slot in the index, if it was published. [`crate::Cache::kill_at`] takes it
+    /// together with the VXID.
+    pub fn slot_id(&self) -> Option<u32> {
         Some(self.slot()).filter(|&slot| slot != NO_SLOT)
     }
 

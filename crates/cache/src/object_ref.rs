@@ -1,5 +1,5 @@
-//! A reference to an object. Within a thread it is a count of that thread's own; the hits of such an object are
-//! added up in batches.
+//! A reference to an object. References from a front table are counted within the thread only, and the hits of such
+//! an object are added in batches.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -10,7 +10,7 @@ use crate::object::{EXACT_HITS, Object};
 
 const BATCH: u32 = 64;
 
-/// A reference to an object: counted in this thread only, if it came from the front table.
+/// A reference to an object. It is counted in this thread only if it came from the front table.
 #[derive(Clone)]
 pub struct ObjRef(Ref);
 
@@ -20,14 +20,14 @@ enum Ref {
     Local(Rc<Pinned>),
 }
 
-/// An object that a front table holds, with the hits that were not counted yet.
+/// An object in a front table, with the hits that were not added to it yet.
 pub(crate) struct Pinned {
     object: Arc<Object>,
     hits: Cell<u32>,
 }
 
 impl Pinned {
-    /// The caller has pinned the object.
+    /// Wraps an object that the caller has pinned.
     pub(crate) fn new(object: Arc<Object>) -> Self {
         Self { object, hits: Cell::new(0) }
     }
@@ -56,23 +56,23 @@ impl Drop for Pinned {
 }
 
 impl ObjRef {
-    /// Counted among all threads.
+    /// Returns a reference that is counted across all threads.
     pub fn shared(object: Arc<Object>) -> Self {
         Self(Ref::Shared(object))
     }
 
-    /// Counted in this thread only.
+    /// Returns a reference that is counted in this thread only.
     #[inline]
     pub(crate) fn local(pinned: Rc<Pinned>) -> Self {
         Self(Ref::Local(pinned))
     }
 
-    /// Whether a front table served it.
+    /// Returns whether it came from a front table.
     pub fn is_local(&self) -> bool {
         matches!(self.0, Ref::Local(_))
     }
 
-    /// A reference that other threads may have.
+    /// Returns a reference that can be sent to other threads.
     pub fn to_shared(&self) -> Arc<Object> {
         match &self.0 {
             Ref::Shared(object) => Arc::clone(object),

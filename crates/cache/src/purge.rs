@@ -1,54 +1,54 @@
-//! Purging: all variants of one key, or all objects with a tag. There may be many, so a purge goes in steps; it is
-//! complete when the last one is done, and everything it found is gone then.
+//! Purging: removes or shortens all variants of one key, or all objects with a tag. There may be many objects, so a
+//! purge runs in steps. When the last step is done, the purge has been applied to every object that it found.
 
 use lacquer_flow::lookup::Limits;
 
-use crate::cache::{Cache, place_of};
+use crate::cache::{Cache, slot_id};
 use crate::invalidation::Purge;
 use crate::shard::DeferredWork;
 use crate::slab::{Digest, NONE, key_of};
 use crate::stats::{add, bump};
 use crate::tags::Tag;
 
-/// Objects that are purged before `pause` is asked.
+/// The number of objects that are purged between calls of `pause`.
 const GROUP: usize = 64;
 
-/// The property by which a purge checks that the object in a place is still the one that was found.
+/// The property by which a purge checks that a slot still contains the object that it found.
 #[derive(Clone, Copy, Debug)]
 enum Found {
     Object { vxid: u64 },
     Tagged { tag: Tag },
 }
 
-/// A purge that is under way. Of a ban nothing is under way, and the first step ends it.
+/// A purge in progress. For a ban it is empty, and the first step ends it.
 #[derive(Debug)]
 #[must_use = "objects are purged by its steps"]
 pub struct Purging {
     purge: Purge,
-    /// Time from which the ttl of a soft purge counts.
+    /// The time from which the ttl of a soft purge counts.
     now: f64,
-    /// Whether it purges a key, which is counted.
+    /// Whether it purges a key. Only such purges are counted.
     of_key: bool,
-    /// Objects that are still to be purged.
-    places: Vec<(u32, Found)>,
-    /// Objects purged so far.
+    /// The slots of objects that are still to be purged.
+    slots: Vec<(u32, Found)>,
+    /// The number of objects purged so far.
     total: usize,
 }
 
 impl Purging {
     pub(crate) fn of_nothing() -> Self {
-        Self { purge: Purge::Hard, now: 0.0, of_key: false, places: Vec::new(), total: 0 }
+        Self { purge: Purge::Hard, now: 0.0, of_key: false, slots: Vec::new(), total: 0 }
     }
 
-    /// Goes on until all is done, and returns the number of objects; `None` if `pause`, which is asked after each
-    /// group of objects, ended the step before.
+    /// Continues until all objects are purged, and returns their number. `pause` is called after each group of
+    /// objects. If it returns true, the step ends early with `None`.
     pub fn step(&mut self, cache: &Cache, pause: &dyn Fn() -> bool) -> Option<usize> {
-        while !self.places.is_empty() {
-            let rest = self.places.len().saturating_sub(GROUP);
-            for (place, found) in self.places.drain(rest..) {
-                self.total += usize::from(cache.purge_place(place, found, self.purge, self.now));
+        while !self.slots.is_empty() {
+            let rest = self.slots.len().saturating_sub(GROUP);
+            for (id, found) in self.slots.drain(rest..) {
+                self.total += usize::from(cache.purge_slot(id, found, self.purge, self.now));
             }
-            if !self.places.is_empty() && pause() {
+            if !self.slots.is_empty() && pause() {
                 return None;
             }
         }
@@ -59,43 +59,42 @@ impl Purging {
         Some(self.total)
     }
 
-    /// Does all that is left in one go, and returns the number of objects.
+    /// Purges all remaining objects without a pause. Returns the total number of objects.
     pub fn finish(mut self, cache: &Cache) -> usize {
         self.step(cache, &|| false).unwrap_or_default()
     }
 }
 
 impl Cache {
-    /// Begins a purge of all objects of a key, not of the fetches under way.
+    /// Begins a purge of all objects of a key, but not of fetches in progress.
     pub(crate) fn begin_purge(&self, digest: &Digest, purge: Purge, now: f64) -> Purging {
         let key = key_of(digest);
-        let mut places = Vec::new();
+        let mut slots = Vec::new();
         let shard = self.shard(&key).lock();
         let mut slot = shard.first(&key);
         while slot != NONE {
-            let place = shard.slab.get(slot);
-            if let Some(object) = &place.object {
-                places.push((place_of(&key, slot), Found::Object { vxid: object.vxid() }));
+            let entry = shard.slab.get(slot);
+            if let Some(object) = &entry.object {
+                slots.push((slot_id(&key, slot), Found::Object { vxid: object.vxid() }));
             }
-            slot = place.next;
+            slot = entry.next;
         }
-        Purging { purge, now, of_key: true, places, total: 0 }
+        Purging { purge, now, of_key: true, slots, total: 0 }
     }
 
-    /// Begins a purge of all objects that have any of the tags. An object that is not fresh any more is none for a
-    /// soft purge.
+    /// Begins a purge of all objects that have any of the tags. A soft purge skips objects that are not fresh.
     pub(crate) fn begin_tag_purge(&self, tags: &[Box<[u8]>], purge: Purge, now: f64) -> Purging {
         let of_tag = |tag: Tag| {
-            let tagged = move |place| (place, Found::Tagged { tag });
-            self.tags.places(tag).into_iter().map(tagged)
+            let tagged = move |id| (id, Found::Tagged { tag });
+            self.tags.slot_ids(tag).into_iter().map(tagged)
         };
-        let places = tags.iter().flat_map(|word| of_tag(self.tags.tag(word))).collect();
-        Purging { purge, now, of_key: false, places, total: 0 }
+        let slots = tags.iter().flat_map(|word| of_tag(self.tags.tag(word))).collect();
+        Purging { purge, now, of_key: false, slots, total: 0 }
     }
 
-    /// Locks one shard, for one object.
-    fn purge_place(&self, place: u32, found: Found, purge: Purge, now: f64) -> bool {
-        let Some((shard, slot)) = self.at(place) else { return false };
+    /// Purges one object, under the lock of its shard. Returns whether the object was still there.
+    fn purge_slot(&self, id: u32, found: Found, purge: Purge, now: f64) -> bool {
+        let Some((shard, slot)) = self.at(id) else { return false };
         let mut deferred = DeferredWork::default();
         let mut shard = shard.lock();
         let is_it = match found {

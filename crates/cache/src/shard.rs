@@ -1,5 +1,5 @@
-//! A part of the index under one lock: which places belong to a key and in which order, when they
-//! expire, who waits. Newest published first, fetches under way last.
+//! A shard: a part of the index under one lock. It contains the slots of each key in order, their expiry times, and
+//! the waiting requests. The newest published object comes first; fetches in progress come last.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::slab::{BUSY, Key, NO_TIMER, NONE, Slab};
 use crate::tags::Tag;
 use crate::waiter::Waiter;
 
-/// Work that is left to do when the shard is unlocked again.
+/// Work that must wait until the shard is unlocked.
 #[derive(Debug, Default)]
 pub(crate) struct DeferredWork {
     pub(crate) objects: Vec<Arc<Object>>,
@@ -30,18 +30,18 @@ impl DeferredWork {
 
 #[derive(Debug)]
 pub(crate) struct Shard {
-    /// First place of each key.
+    /// The first slot of each key.
     table: HashTable<u32>,
     pub(crate) slab: Slab,
     pub(crate) heap: Heap,
-    /// The Vary specification that fetches under way are expected to end with.
+    /// The Vary specifications that the responses of fetches in progress are expected to have, by slot.
     pub(crate) predicted: HashMap<u32, Box<[u8]>>,
-    /// The tags of the places that have some.
+    /// The tags of objects that have tags, by slot.
     pub(crate) tags: HashMap<u32, Box<[Tag]>>,
     pub(crate) waiting: HashMap<Key, VecDeque<Arc<Waiter>>>,
-    /// Where eviction looks next.
+    /// The slot that eviction visits next.
     pub(crate) hand: u32,
-    /// Objects with pages of their own, oldest first; entries outlive their objects.
+    /// Slot and VXID of objects with pages of their own, oldest first. Entries may refer to objects that are gone.
     pub(crate) large: VecDeque<(u32, u64)>,
 }
 
@@ -63,22 +63,22 @@ impl Shard {
         }
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub(crate) fn keys(&self) -> usize {
         self.table.len()
     }
 
-    /// The first place of a key.
+    /// Returns the first slot of a key, or `NONE`.
     pub(crate) fn first(&self, key: &Key) -> u32 {
         self.table.find(hash(key), |&s| self.slab.get(s).key == *key).copied().unwrap_or(NONE)
     }
 
-    /// The object in a place, if it is still the one of that transaction.
+    /// Returns the object in a slot, if it is the object of this transaction.
     pub(crate) fn object(&self, slot: u32, vxid: u64) -> Option<&Arc<Object>> {
         self.slab.holds(slot, vxid).then(|| self.slab.get(slot).object.as_ref())?
     }
 
-    /// A new place at the end of the key's list, for a fetch.
+    /// Appends a slot for a fetch to the list of the key.
     pub(crate) fn insert_busy(&mut self, key: Key) -> u32 {
         let slot = self.slab.insert(key, None, BUSY);
         let last = self.last(&key);
@@ -90,17 +90,17 @@ impl Shard {
         slot
     }
 
-    /// Turns a fetch's place into an object's and moves it to the front.
+    /// Puts the object into the slot of its fetch and moves the slot to the front of the key's list.
     pub(crate) fn publish(&mut self, slot: u32, object: Arc<Object>) {
         self.unlink(slot);
-        let place = self.slab.get_mut(slot);
-        place.object = Some(object);
-        place.timer = NO_TIMER;
+        let entry = self.slab.get_mut(slot);
+        entry.object = Some(object);
+        entry.timer = NO_TIMER;
         self.predicted.remove(&slot);
         self.link_first(slot);
     }
 
-    /// Removes a place from its key, the heap and the slab.
+    /// Removes a slot from the list of its key, the heap and the slab.
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Arc<Object>> {
         self.unlink(slot);
         if self.slab.get(slot).is_busy() {
@@ -115,7 +115,7 @@ impl Shard {
         object
     }
 
-    /// Takes up to `n` requests off a key's waiting list.
+    /// Moves up to `n` requests from a key's waiting list to the deferred work. Returns their number.
     pub(crate) fn rush(&mut self, key: &Key, n: usize, deferred: &mut DeferredWork) -> usize {
         let Some(list) = self.waiting.get_mut(key) else { return 0 };
         let n = n.min(list.len());
@@ -151,8 +151,8 @@ impl Shard {
     }
 
     fn unlink(&mut self, slot: u32) {
-        let place = self.slab.get(slot);
-        let (key, next) = (place.key, place.next);
+        let entry = self.slab.get(slot);
+        let (key, next) = (entry.key, entry.next);
         let slab = &self.slab;
         if let Ok(mut entry) = self.table.find_entry(hash(&key), |&s| slab.get(s).key == key) {
             let mut at = *entry.get();

@@ -1,13 +1,13 @@
-//! Places of objects in a shard: 40 bytes each, in blocks that never move, addressed by number.
+//! The slots of a shard's objects: 40 bytes each, in blocks that never move, addressed by number.
 
 use std::sync::Arc;
 
 use crate::object::Object;
 
-/// The SHA-256 of what `vcl_hash` put in.
+/// The SHA-256 of the data that `vcl_hash` added.
 pub type Digest = [u8; 32];
 
-/// Enough of the digest to distinguish keys: a collision takes 2^96 tries to find.
+/// The part of the digest that identifies a key: finding a collision takes about 2^96 attempts.
 pub(crate) type Key = [u8; 24];
 
 pub(crate) fn key_of(digest: &Digest) -> Key {
@@ -15,36 +15,36 @@ pub(crate) fn key_of(digest: &Digest) -> Key {
 }
 
 pub(crate) const NONE: u32 = u32::MAX;
-/// Values of `Place::timer` that are no position in the heap.
+/// Values of `Slot::timer` that are not a position in the heap.
 pub(crate) const NO_TIMER: u32 = u32::MAX;
 pub(crate) const BUSY: u32 = u32::MAX - 1;
 pub(crate) const FREE: u32 = u32::MAX - 2;
 
 const BLOCK: usize = 128;
 
-/// A place: an object, or a fetch that will bring one, or nothing.
+/// One slot: it contains an object, belongs to a fetch that will bring one, or is free.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Slot {
     pub(crate) key: Key,
     pub(crate) object: Option<Arc<Object>>,
-    /// The next place of the same key; of the free list, if free.
+    /// The next slot of the same key, or of the free list.
     pub(crate) next: u32,
-    /// Position in the expiry heap, or what else the place is.
+    /// The position in the expiry heap, or one of the constants above.
     pub(crate) timer: u32,
 }
 
-const _: () = assert!(size_of::<Place>() == 40);
+const _: () = assert!(size_of::<Slot>() == 40);
 
-impl Place {
+impl Slot {
     pub(crate) fn is_busy(&self) -> bool {
         self.timer == BUSY
     }
 }
 
-/// The places of a shard.
+/// The slots of a shard.
 #[derive(Debug)]
 pub(crate) struct Slab {
-    blocks: Vec<Box<[Place; BLOCK]>>,
+    blocks: Vec<Box<[Slot; BLOCK]>>,
     free: u32,
     len: u32,
 }
@@ -54,25 +54,25 @@ impl Slab {
         Self { blocks: Vec::new(), free: NONE, len: 0 }
     }
 
-    pub(crate) fn get(&self, slot: u32) -> &Place {
+    pub(crate) fn get(&self, slot: u32) -> &Slot {
         &self.blocks[slot as usize / BLOCK][slot as usize % BLOCK]
     }
 
-    pub(crate) fn get_mut(&mut self, slot: u32) -> &mut Place {
+    pub(crate) fn get_mut(&mut self, slot: u32) -> &mut Slot {
         &mut self.blocks[slot as usize / BLOCK][slot as usize % BLOCK]
     }
 
-    /// Whether the object of a transaction is (still) in a place.
+    /// Returns whether the slot (still) contains the object of this transaction.
     pub(crate) fn holds(&self, slot: u32, vxid: u64) -> bool {
         slot < self.end() && self.get(slot).object.as_ref().is_some_and(|o| o.vxid() == vxid)
     }
 
-    /// All numbers in use are below this.
+    /// Returns a bound that exceeds all slot numbers.
     pub(crate) fn end(&self) -> u32 {
         (self.blocks.len() * BLOCK) as u32
     }
 
-    /// Places in use.
+    /// Returns the number of slots in use.
     pub(crate) fn len(&self) -> u32 {
         self.len
     }
@@ -82,9 +82,9 @@ impl Slab {
             self.grow();
         }
         let slot = self.free;
-        let place = self.get_mut(slot);
-        let next = place.next;
-        *place = Place { key, object, next: NONE, timer };
+        let entry = self.get_mut(slot);
+        let next = entry.next;
+        *entry = Slot { key, object, next: NONE, timer };
         self.free = next;
         self.len += 1;
         slot
@@ -92,10 +92,10 @@ impl Slab {
 
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Arc<Object>> {
         let free = self.free;
-        let place = self.get_mut(slot);
-        place.next = free;
-        place.timer = FREE;
-        let object = place.object.take();
+        let entry = self.get_mut(slot);
+        entry.next = free;
+        entry.timer = FREE;
+        let object = entry.object.take();
         self.free = slot;
         self.len -= 1;
         object
@@ -105,7 +105,7 @@ impl Slab {
         let first = self.end();
         let block = std::array::from_fn(|i| {
             let next = if i + 1 < BLOCK { first + i as u32 + 1 } else { NONE };
-            Place { key: [0; 24], object: None, next, timer: FREE }
+            Slot { key: [0; 24], object: None, next, timer: FREE }
         });
         self.blocks.push(Box::new(block));
         self.free = first;

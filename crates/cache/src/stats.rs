@@ -1,17 +1,17 @@
-//! Counters and gauges of the cache, named as Varnish names them in MAIN.
+//! Counters and gauges of the cache, with the names that Varnish has for them in MAIN.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! stats {
     ($($name:ident),* $(,)?) => {
-        /// Plain atomics; whoever publishes counters reads them.
+        /// The counters. The publisher of counters reads them.
         #[derive(Debug, Default)]
         pub struct CacheStats {
             $(pub $name: AtomicU64,)*
         }
 
         impl CacheStats {
-            /// All of them by name.
+            /// Returns all counters with their names.
             pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
                 [$((stringify!($name), self.$name.load(Ordering::Relaxed)),)*].into_iter()
             }

@@ -1,9 +1,9 @@
-//! Objects by the tags that their origins gave them, to be purged by: many tags for an object, many objects for
-//! a tag. An object is known by its place; its shard remembers the tags of each place that has some, so that
-//! they go with the object. Objects without tags cost nothing but a bit.
+//! The index of objects by tag, for purges: an object has many tags, and a tag has many objects. The index contains
+//! slot ids. The shard records the tags of each slot that has some, so that they are removed with the object. An
+//! object without tags costs one bit.
 //!
-//! A part of this index is locked after a shard, and alone. A purge takes a copy of a tag's places, then asks
-//! each shard whether the object there still has the tag.
+//! A part of this index is locked after a shard, and at most one part at a time. A purge copies the slot ids of a
+//! tag, then checks under each shard's lock whether the object there still has the tag.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,44 +16,44 @@ use crate::stats::{add, sub};
 
 const PARTS: usize = 64;
 
-/// A tag in the form in which the index holds it: a hash with a secret of this process.
+/// A tag as the index contains it: a hash with a secret of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tag(u64);
 
-/// The places of the objects with a tag. Most tags are either rare or very common.
+/// The slot ids of the objects with a tag. Most tags are either rare or very common.
 #[derive(Debug)]
-enum Places {
+enum SlotIds {
     One(u32),
     Many(HashTable<u32>),
 }
 
-fn place_hash(place: u32) -> u64 {
-    (u64::from(place) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_right(29)
+fn slot_hash(id: u32) -> u64 {
+    (u64::from(id) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_right(29)
 }
 
-impl Places {
-    /// Adds a place that is not in yet.
-    fn insert(&mut self, place: u32) {
+impl SlotIds {
+    /// Adds an id that is not in the set.
+    fn insert(&mut self, id: u32) {
         if let Self::One(first) = *self {
             let mut many = HashTable::with_capacity(2);
-            many.insert_unique(place_hash(first), first, |p| place_hash(*p));
+            many.insert_unique(slot_hash(first), first, |p| slot_hash(*p));
             *self = Self::Many(many);
         }
         if let Self::Many(many) = self {
-            many.insert_unique(place_hash(place), place, |p| place_hash(*p));
+            many.insert_unique(slot_hash(id), id, |p| slot_hash(*p));
         }
     }
 
-    /// Takes a place out; returns whether no other is left.
-    fn remove(&mut self, place: u32) -> bool {
+    /// Removes an id. Returns whether the set is empty now.
+    fn remove(&mut self, id: u32) -> bool {
         match self {
-            Self::One(only) => *only == place,
+            Self::One(only) => *only == id,
             Self::Many(many) => {
-                if let Ok(found) = many.find_entry(place_hash(place), |&p| p == place) {
+                if let Ok(found) = many.find_entry(slot_hash(id), |&p| p == id) {
                     found.remove();
                 }
                 if many.capacity() > 64 && many.len() < many.capacity() / 4 {
-                    many.shrink_to(many.len() * 2, |p| place_hash(*p));
+                    many.shrink_to(many.len() * 2, |p| slot_hash(*p));
                 }
                 many.is_empty()
             }
@@ -71,17 +71,17 @@ impl Places {
 #[derive(Debug)]
 struct Tagged {
     tag: u64,
-    places: Places,
+    ids: SlotIds,
 }
 
-/// How much the index holds.
+/// The size of the index.
 #[derive(Debug, Default)]
 pub struct TagStats {
-    /// Tags that objects have.
+    /// The number of distinct tags of all objects.
     pub tags: AtomicU64,
-    /// Pairs of a tag and an object.
+    /// The number of pairs of a tag and an object.
     pub entries: AtomicU64,
-    /// Objects with tags.
+    /// The number of objects with tags.
     pub objects: AtomicU64,
 }
 
@@ -106,18 +106,18 @@ impl TagIndex {
     }
 
     fn part(&self, tag: Tag) -> &Mutex<HashTable<Tagged>> {
-        // The table within uses the other bits.
+        // The hash table uses the other bits.
         &self.parts[(tag.0 >> 24) as usize % PARTS]
     }
 
-    /// The place now has an object with these tags, each named once. The caller holds the shard.
-    pub(crate) fn insert(&self, place: u32, tags: &[Tag]) {
+    /// Adds an object with these tags, without duplicates. The caller holds the lock of the shard.
+    pub(crate) fn insert(&self, id: u32, tags: &[Tag]) {
         for &tag in tags {
             let mut part = self.part(tag).lock();
             match part.entry(tag.0, |t| t.tag == tag.0, |t| t.tag) {
-                Entry::Occupied(mut known) => known.get_mut().places.insert(place),
+                Entry::Occupied(mut known) => known.get_mut().ids.insert(id),
                 Entry::Vacant(new) => {
-                    new.insert(Tagged { tag: tag.0, places: Places::One(place) });
+                    new.insert(Tagged { tag: tag.0, ids: SlotIds::One(id) });
                     add(&self.stats.tags, 1);
                 }
             }
@@ -126,12 +126,12 @@ impl TagIndex {
         add(&self.stats.objects, 1);
     }
 
-    /// The object with these tags leaves the place. The caller holds the shard.
-    pub(crate) fn remove(&self, place: u32, tags: &[Tag]) {
+    /// Removes an object with these tags. The caller holds the lock of the shard.
+    pub(crate) fn remove(&self, id: u32, tags: &[Tag]) {
         for &tag in tags {
             let mut part = self.part(tag).lock();
             let Ok(mut known) = part.find_entry(tag.0, |t| t.tag == tag.0) else { continue };
-            if known.get_mut().places.remove(place) {
+            if known.get_mut().ids.remove(id) {
                 known.remove();
                 sub(&self.stats.tags, 1);
             }
@@ -140,15 +140,15 @@ impl TagIndex {
         sub(&self.stats.objects, 1);
     }
 
-    /// Where objects with the tag are, or were a moment ago.
-    pub(crate) fn places(&self, tag: Tag) -> Vec<u32> {
+    /// Returns the slot ids of the objects with the tag. They may be outdated.
+    pub(crate) fn slot_ids(&self, tag: Tag) -> Vec<u32> {
         let part = self.part(tag).lock();
-        part.find(tag.0, |t| t.tag == tag.0).map_or_else(Vec::new, |t| t.places.list())
+        part.find(tag.0, |t| t.tag == tag.0).map_or_else(Vec::new, |t| t.ids.list())
     }
 }
 
 impl TagStats {
-    /// Tags, pairs and objects.
+    /// Returns the numbers of tags, pairs and objects.
     pub fn read(&self) -> [u64; 3] {
         [&self.tags, &self.entries, &self.objects].map(|gauge| gauge.load(Ordering::Relaxed))
     }

@@ -1,11 +1,11 @@
-//! One request on a waiting list: its waker, and whether it was woken.
+//! A request on a waiting list: its waker, and whether it was woken.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::locks::Mutex;
 
-/// How far the waiting has come.
+/// The progress of the wait.
 #[derive(Debug)]
 pub(crate) enum State {
     Waiting(Option<Waker>),
@@ -13,7 +13,7 @@ pub(crate) enum State {
     Done,
 }
 
-/// One waiting request, shared between it and the list it is on.
+/// A waiting request, shared between the request and its waiting list.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     state: Mutex<State>,
@@ -36,7 +36,7 @@ impl Waiter {
             waker.wake();
         }
     }
-    /// Becomes ready, once, when the request was woken.
+    /// Ready, once, when the request was woken.
     pub(crate) fn poll_woken(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.state.lock();
         if let State::Waiting(waker) = &mut *state {
@@ -49,7 +49,7 @@ impl Waiter {
         Poll::Ready(())
     }
 
-    /// Ends the waiting; returns how far it had come.
+    /// Ends the wait. Returns the state before.
     pub(crate) fn end(&self) -> State {
         std::mem::replace(&mut *self.state.lock(), State::Done)
     }

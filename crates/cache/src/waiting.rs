@@ -1,7 +1,7 @@
-//! Requests that wait for another's fetch. A fetch that ends wakes a few; each of those that finds a
-//! hit wakes a few more, so that a crowd spreads over the reactors instead of arriving at once.
+//! Requests that wait for the fetch of another request. The end of a fetch wakes a few of them; each that finds a hit
+//! wakes a few more. So a large group spreads over the reactors instead of running all at once.
 //!
-//! A request that is woken must look up again, or pass its turn on; [`Resumed`] ensures that.
+//! A request that is woken must look up again or wake another one; [`Resumed`] ensures that.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use crate::cache::Cache;
 use crate::slab::Key;
 use crate::waiter::{State, Waiter};
 
-/// The place of a request on a waiting list: a future that is ready when it is worth to look again.
+/// A request's entry on a waiting list: a future that is ready when the request should look up again.
 #[must_use = "a request that does not wait must not be on the list"]
 #[derive(Debug)]
 pub struct Wait {
@@ -33,14 +33,14 @@ impl Future for Wait {
 impl Drop for Wait {
     fn drop(&mut self) {
         match self.waiter.end() {
-            State::Waiting(_) => self.cache.leave(&self.key, &self.waiter),
-            State::Woken => self.cache.pass_on(&self.key),
+            State::Waiting(_) => self.cache.remove_waiter(&self.key, &self.waiter),
+            State::Woken => self.cache.wake_next(&self.key),
             State::Done => {}
         }
     }
 }
 
-/// A request that came off a waiting list: give it to the next lookup. Dropped, it wakes another.
+/// A request that was woken. It must be passed to the next lookup; dropping it wakes another request.
 #[derive(Debug)]
 pub struct Resumed {
     turn: Option<(Arc<Cache>, Key)>,
@@ -55,7 +55,7 @@ impl Resumed {
 impl Drop for Resumed {
     fn drop(&mut self) {
         if let Some((cache, key)) = self.turn.take() {
-            cache.pass_on(&key);
+            cache.wake_next(&key);
         }
     }
 }

@@ -41,19 +41,19 @@ pub async fn watch(services: Rc<Services>) {
 fn round(services: &Services, counted: &mut usize, cx: &mut Context<'_>) -> usize {
     let params = services.params();
     let (limit, quiet) = (params.backend_idle_timeout, surplus::quiet_time(&params));
-    let tended = services.pools().tend(services.id(), limit, quiet, cx);
-    for found in &tended.surplus {
+    let swept = services.pools().sweep(services.id(), limit, quiet, cx);
+    for found in &swept.surplus {
         surplus::handle_idle(services, found);
     }
-    surplus::drop_objects(services, tended.doubtful.iter());
-    let before = std::mem::replace(counted, tended.kept);
+    surplus::drop_objects(services, swept.doubtful.iter());
+    let before = std::mem::replace(counted, swept.kept);
     let waiter = &services.pool_counters().waiter;
-    waiter.conns.add(tended.kept.saturating_sub(before) as u64);
-    waiter.conns.sub(before.saturating_sub(tended.kept) as u64);
-    waiter.remclose.add(tended.gone);
-    waiter.timeout.add(tended.old);
-    if before != tended.kept || tended.gone + tended.old > 0 {
+    waiter.conns.add(swept.kept.saturating_sub(before) as u64);
+    waiter.conns.sub(before.saturating_sub(swept.kept) as u64);
+    waiter.remclose.add(swept.gone);
+    waiter.timeout.add(swept.old);
+    if before != swept.kept || swept.gone + swept.old > 0 {
         services.flush_counters();
     }
-    tended.kept
+    swept.kept
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use lacquer_cache::{BodyState, Chunk, Object, Read};
 use lacquer_deliver::{SendError, Sink};
 use lacquer_http::h1::{ChunkHeader, LAST_CHUNK};
-use lacquer_net::patience::Patience;
+use lacquer_net::disconnect::DisconnectPolicy;
 use lacquer_net::{ClientSocket, PeerState, TxHalf, advance};
 use lacquer_sources::clock::{self, Instant};
 
@@ -23,8 +23,8 @@ pub struct Limits {
     pub total: f64,
     /// The seconds for which the client may take no byte.
     pub idle: f64,
-    /// How long a client that has shut down its sending side is served while its response waits for more of the body.
-    pub patience: Patience,
+    /// The limit after which a client counts as gone while its response waits for more of the body.
+    pub patience: DisconnectPolicy,
 }
 
 pub struct Sender {

@@ -58,7 +58,7 @@ pub fn handle(services: &Services, endpoint: &Endpoint, surplus: &Surplus) -> St
 /// Removes objects from the cache that may be the responses to other requests. Returns the number of objects removed.
 pub fn drop_objects<'r>(services: &Services, objects: impl Iterator<Item = &'r Received>) -> usize {
     let cache = services.cache();
-    let dropped = objects.filter(|object| cache.kill_at(object.place, object.vxid)).count();
+    let dropped = objects.filter(|object| cache.kill_at(object.slot_id, object.vxid)).count();
     services.counters().backend_surplus_objects.add(dropped as u64);
     dropped
 }

@@ -1,26 +1,26 @@
-//! Reads a gzip stream without unpacking it, to find out where its last block begins and where it ends:
-//! what one must know to put it into the middle of another (see RFC 1951 and RFC 1952 for the format). It is read
-//! in steps of bounded work, whatever the stream contains.
+//! Reads a gzip stream without decompressing it, to find where its last block begins and where it ends. These
+//! positions are needed to insert the stream into another one (see RFC 1951 and RFC 1952 for the format). The stream
+//! is read in steps of bounded work, whatever it contains.
 
 use std::io::BufRead;
 
-/// A gzip stream's landmarks, in bits from its beginning.
+/// The landmarks of a gzip stream, in bits from its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Landmarks {
     /// The start of the first block, on a byte boundary.
     pub start: u64,
-    /// Place of the bit that marks the last block.
+    /// The position of the bit that marks the last block.
     pub last: u64,
-    /// Behind the last block.
+    /// The position after the last block.
     pub stop: u64,
 }
 
-/// The stream is not valid, or ends too early.
+/// The error for a stream that is invalid or ends too early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
 
 const MAX_BITS: usize = 15;
-/// The order in which the lengths of the code length codes come.
+/// The order of the lengths of the code length codes.
 const LENGTH_ORDER: [usize; 19] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
 const END_OF_BLOCK: u16 = 256;
 
@@ -32,7 +32,7 @@ struct Bits<R> {
 }
 
 impl<R: BufRead> Bits<R> {
-    /// Holds as many bits as there are, up to 56.
+    /// Refills the buffer with as many bits as are available, up to 56.
     fn fill(&mut self) -> Result<(), Broken> {
         while self.have <= 48 {
             let bytes = self.source.fill_buf().map_err(|_| Broken)?;
@@ -122,17 +122,18 @@ impl Code {
     }
 }
 
-/// The work of one step: bits that are read and entries of tables that are made, which cost about the same. As many
-/// as 64 kB have bits.
+/// The work of one step: the number of bits read and of table entries created, which cost about the same. This is the
+/// number of bits in 64 kB.
 const STEP: u64 = 64 * 1024 * 8;
 
-/// No step reads more bytes: a step's own, the extra field of a header, a stored block, and those held in advance.
+/// The maximum number of bytes that a step reads: its own, the extra field of a header, a stored block, and bytes
+/// that are buffered in advance.
 pub const STEP_READS: u64 = STEP / 8 + 2 * (64 * 1024) + 1024;
 
-/// The part of the stream that comes next.
+/// The next part of the stream.
 enum Next {
     Header,
-    /// So many texts that end with a zero byte, the file's name and a comment.
+    /// Texts that end with a zero byte: the file name and a comment. `left` is their number.
     Texts {
         left: u32,
         has_checksum: bool,
@@ -153,18 +154,18 @@ pub struct Scanner<R> {
 }
 
 impl<R: BufRead> Scanner<R> {
-    /// Begins with the stream that `source` gives.
+    /// Creates a scanner for the stream from `source`.
     pub fn new(source: R) -> Scanner<R> {
         let bits = Bits { source, hold: 0, have: 0, at: 0 };
         Scanner { bits, next: Next::Header, start: 0, last: 0, is_last: false }
     }
 
-    /// Returns the source, which has at most [`STEP_READS`] bytes to give in the next step.
+    /// Returns the source. The next step reads at most [`STEP_READS`] bytes from it.
     pub fn source_mut(&mut self) -> &mut R {
         &mut self.bits.source
     }
 
-    /// Reads on for a fraction of a millisecond; returns the landmarks once all of them are known.
+    /// Continues for a fraction of a millisecond. Returns the landmarks once all of them are known.
     pub fn step(&mut self) -> Result<Option<Landmarks>, Broken> {
         let begun = self.bits.at;
         let mut in_tables = 0;
@@ -240,7 +241,7 @@ impl<R: BufRead> Scanner<R> {
     }
 }
 
-/// Reads until behind a zero byte, or until `end`; returns whether the text has ended.
+/// Reads past the next zero byte, or up to `end`. Returns whether the text has ended.
 fn skip_text<R: BufRead>(bits: &mut Bits<R>, end: u64) -> Result<bool, Broken> {
     while bits.at < end {
         if bits.take(8)? == 0 {
@@ -262,7 +263,7 @@ fn skip_stored<R: BufRead>(bits: &mut Bits<R>) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Codes of literals and lengths, and of distances.
+/// The codes of literals and lengths, and of distances.
 struct Codes {
     literals: Code,
     distances: Code,
@@ -273,7 +274,7 @@ impl Codes {
         Ok(Codes { literals: Code::new(literals)?, distances: Code::new(distances)? })
     }
 
-    /// Returns how many entries the tables have.
+    /// Returns the number of entries of both tables.
     fn entries(&self) -> u64 {
         (self.literals.table.len() + self.distances.table.len()) as u64
     }
@@ -291,8 +292,8 @@ fn dynamic_codes<R: BufRead>(bits: &mut Bits<R>) -> Result<Codes, Broken> {
     let distances = bits.take(5)? as usize + 1;
     let given = bits.take(4)? as usize + 4;
     let mut lengths = [0u8; 19];
-    for &place in &LENGTH_ORDER[..given] {
-        lengths[place] = bits.take(3)? as u8;
+    for &index in &LENGTH_ORDER[..given] {
+        lengths[index] = bits.take(3)? as u8;
     }
     let code = Code::new(&lengths)?;
     let total = literals + distances;
@@ -314,7 +315,7 @@ fn dynamic_codes<R: BufRead>(bits: &mut Bits<R>) -> Result<Codes, Broken> {
     Codes::new(literals, distances)
 }
 
-/// Reads until behind the last symbol of a block, or until `end`; returns whether the block has ended.
+/// Reads past the last symbol of a block, or up to `end`. Returns whether the block has ended.
 fn skip_symbols<R: BufRead>(bits: &mut Bits<R>, codes: &Codes, end: u64) -> Result<bool, Broken> {
     while bits.at < end {
         match codes.literals.read(bits)? {
@@ -333,7 +334,7 @@ fn skip_symbols<R: BufRead>(bits: &mut Bits<R>, codes: &Codes, end: u64) -> Resu
     Ok(false)
 }
 
-/// Finds the landmarks of a short gzip stream at once.
+/// Finds the landmarks of a short gzip stream in a single call.
 pub fn landmarks(source: impl BufRead) -> Result<Landmarks, Broken> {
     let mut scanner = Scanner::new(source);
     loop {
@@ -348,7 +349,7 @@ mod tests {
     use super::*;
     use crate::gzip::pack;
 
-    /// Returns the number of steps, and the most bytes that one of them read.
+    /// Returns the number of steps, and the maximum number of bytes that one of them read.
     fn steps(packed: &[u8]) -> (usize, u64) {
         let mut scanner = Scanner::new(packed);
         let (mut count, mut most, mut before) = (0, 0, 0);
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_bounded() {
+    fn the_work_of_a_step_is_bounded() {
         const BYTES: u64 = STEP / 8;
         let noise: Vec<u8> =
             (0..300_000u32).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
@@ -378,12 +379,12 @@ mod tests {
             [&[0x1f, 0x8b, 8, 8, 0, 0, 0, 0, 0, 3][..], &vec![b'n'; 1_000_000], &[0], &plain[10..]].concat();
         let (count, most) = steps(&name);
         assert!(count > 10 && most <= BYTES + 1, "{count}, {most}");
-        // Blocks that are short and whose tables are large: one code has 15 bits, and the blocks are empty.
+        // Short blocks with large tables: one code has 15 bits, and the blocks are empty.
         let (count, most) = steps(&large_tables(1000));
         assert!(count > 60 && most < BYTES / 8, "{count}, {most}");
     }
 
-    /// Returns a stream of empty blocks with tables as large as they can be.
+    /// Returns a stream of empty blocks with tables of the maximum size.
     fn large_tables(blocks: usize) -> Vec<u8> {
         let mut bits: Vec<bool> = Vec::new();
         let put = |bits: &mut Vec<bool>, value: u32, n: u32| bits.extend((0..n).map(|i| value >> i & 1 == 1));
@@ -395,8 +396,8 @@ mod tests {
             put(&mut bits, 29, 5);
             put(&mut bits, 15, 4);
             // Lengths 0 to 15 have codes of four bits, in order.
-            for place in LENGTH_ORDER {
-                put(&mut bits, if place < 16 { 4 } else { 0 }, 3);
+            for index in LENGTH_ORDER {
+                put(&mut bits, if index < 16 { 4 } else { 0 }, 3);
             }
             let lengths = (0..257 + 30).map(|symbol| match symbol {
                 // One of each length, and the longest for the end of the block.
@@ -437,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_noticed() {
+    fn damaged_streams_are_rejected() {
         let packed = pack(b"hello, hello, hello", 6);
         for cut in 0..packed.len() - 9 {
             assert_eq!(landmarks(&packed[..cut]), Err(Broken));

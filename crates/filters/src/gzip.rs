@@ -1,11 +1,11 @@
-//! gzip both ways, and a check that a body is encoded as its Content-Encoding declares.
+//! Compression and decompression with gzip, and a check that a body is encoded as its Content-Encoding declares.
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
 use crate::{Filter, Flow, Report, take_front};
 
 const WINDOW_BITS: u8 = 15;
-/// Bits of a gzip header without optional fields, and bytes of a gzip trailer.
+/// The length of a gzip header without optional fields in bits, and of a gzip trailer in bytes.
 const HEADER_BITS: u64 = 80;
 const TRAILER: u64 = 8;
 
@@ -15,8 +15,9 @@ pub(crate) enum Direction {
     Unpack,
 }
 
-/// A `Gzip` record: what went in and out, then where the deflate stream begins, its last block begins,
-/// and it ends, in bits. The last two are not looked for: they are those of a stream with one block.
+/// Returns the text of a `Gzip` record: input and output length, then the beginning of the deflate stream, of its
+/// last block, and its end, in bits. The last two are not determined: they are the values for a stream with one
+/// block.
 pub(crate) fn account(direction: Direction, id: &str, taken: u64, made: u64) -> String {
     let packed = if direction == Direction::Pack { made } else { taken };
     let stop = packed.saturating_sub(TRAILER) * 8;
@@ -24,7 +25,7 @@ pub(crate) fn account(direction: Direction, id: &str, taken: u64, made: u64) -> 
     format!("{id} {taken} {made} {start} {start} {stop}")
 }
 
-/// The side on which a body is unpacked. It decides on the wording of faults.
+/// The place where a body is decompressed. It determines the wording of errors.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Fetch,
@@ -32,7 +33,7 @@ enum Side {
     Test,
 }
 
-/// Unpacks a gzip body. Anything behind its end is an error, as is an end too early.
+/// Decompresses a gzip body. Bytes after its end are an error, and so is an early end.
 pub struct Gunzip {
     state: Decompress,
     side: Side,
@@ -45,12 +46,12 @@ impl Gunzip {
         Gunzip { state: Decompress::new_gzip(WINDOW_BITS), side, ended: false, faults: Vec::new() }
     }
 
-    /// For a body that comes from an origin.
+    /// Creates a filter for a body from an origin.
     pub fn new() -> Gunzip {
         Gunzip::on(Side::Fetch)
     }
 
-    /// For a body on its way to a client.
+    /// Creates a filter for a body that is sent to a client.
     pub fn for_delivery() -> Gunzip {
         Gunzip::on(Side::Delivery)
     }
@@ -106,7 +107,7 @@ impl Filter for Gunzip {
         }
     }
 
-    /// Output for a client waits until there is much of it, or all.
+    /// Output for a client is held until a step is full or the body ends.
     fn fills_steps(&self) -> bool {
         self.side == Side::Delivery && !self.ended
     }
@@ -126,11 +127,11 @@ impl Filter for Gunzip {
     }
 }
 
-/// Steps of unpacked bytes that are looked at before those that they come from are passed on. So much work may a
-/// small piece of input make without a pause.
+/// The maximum number of steps of decompressed output that are checked before their input is passed on. This limits
+/// the work that a small piece of input can cause without a pause.
 const TESTED_STEPS: usize = 16;
 
-/// Passes a gzip body on as it is, after making sure that it can be unpacked.
+/// Passes a gzip body on unchanged, after checking that it can be decompressed.
 pub struct TestGunzip {
     inner: Gunzip,
     scratch: Vec<u8>,
@@ -176,14 +177,14 @@ impl Filter for TestGunzip {
     }
 }
 
-/// Packs a body.
+/// Compresses a body.
 pub struct Gzip {
     state: Compress,
     ended: bool,
 }
 
 impl Gzip {
-    /// `level` 0 to 9.
+    /// Creates a filter with a compression level from 0 to 9.
     pub fn new(level: u32) -> Gzip {
         Gzip { state: Compress::new_gzip(Compression::new(level), WINDOW_BITS), ended: false }
     }
@@ -218,7 +219,7 @@ impl Filter for Gzip {
     }
 }
 
-/// A whole text as one stream.
+/// Compresses a whole text into one stream.
 #[cfg(test)]
 pub(crate) fn pack(text: &[u8], level: u32) -> Vec<u8> {
     let mut out = Vec::new();
@@ -226,7 +227,7 @@ pub(crate) fn pack(text: &[u8], level: u32) -> Vec<u8> {
     out
 }
 
-/// The text of a whole stream.
+/// Decompresses a whole stream.
 #[cfg(test)]
 pub(crate) fn unpack(mut packed: &[u8]) -> Vec<u8> {
     let mut chain = crate::Chain::new(vec![Box::new(Gunzip::new())], 1 << 15);
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn there_and_back() {
+    fn compressed_bodies_decompress_to_the_original() {
         let text: Vec<u8> = (0..200_000u32).flat_map(|i| (i / 7).to_le_bytes()).collect();
         let packed = through(&mut Gzip::new(6), &text, 1000).unwrap();
         assert!(packed.len() < text.len());
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_bodies_are_errors() {
+    fn broken_bodies_are_rejected() {
         let packed = through(&mut Gzip::new(6), b"hello, world", 100).unwrap();
         assert!(through(&mut Gunzip::new(), &packed[..packed.len() - 3], 5).is_err());
         assert!(through(&mut Gunzip::new(), &[&packed[..], b"x"].concat(), 500).is_err());

@@ -1,7 +1,7 @@
-//! Body processors: functions from bytes to bytes that are independent of sockets and storage.
+//! Body filters: functions from bytes to bytes that are independent of sockets and storage.
 //!
-//! A filter takes input and appends output, a bounded step at a time; the driver decides where both go and when the
-//! next step is made ([`Chain`]). A step costs a copy into the chain's buffer, which every filter here has to make
+//! A filter takes input and appends output, one bounded step at a time. The driver decides where both go and when the
+//! next step runs ([`Chain`]). A step costs a copy into the chain's buffer, which every filter here has to make
 //! anyway because it changes the bytes.
 #![forbid(unsafe_code)]
 
@@ -16,7 +16,7 @@ pub use chain::{Chain, STEP_MAX};
 pub use gzip::{Gunzip, Gzip, TestGunzip};
 pub use range::RangeOf;
 
-/// The names in a list of filters, each with the list from there on.
+/// Returns the names in a list of filters, each with the rest of the list from that name on.
 pub fn names(list: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let is_space = |b: u8| b.is_ascii_whitespace() || b == 0x0b;
     let mut rest = list;
@@ -29,21 +29,21 @@ pub fn names(list: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Results of filters beside their output.
+/// The results of filters in addition to their output.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Faults in ESI markup.
+    /// Errors in ESI markup.
     pub notes: Vec<esi::EsiNote>,
-    /// The ESI program, if the body had any ESI.
+    /// The ESI program, if the body has ESI markup.
     pub program: Option<Vec<u8>>,
-    /// Length of the body before it was packed, or after unpacking it.
+    /// The length of the uncompressed body, if it was compressed or decompressed completely.
     pub unpacked: Option<u64>,
-    /// `Gzip` records.
+    /// The texts of `Gzip` records.
     pub gzip: Vec<String>,
     pub work: Vec<Work>,
 }
 
-/// Statistics of one filter.
+/// The statistics of one filter.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
     pub name: &'static str,
@@ -52,34 +52,34 @@ pub struct Work {
     pub made: u64,
 }
 
-/// The reason for which a filter stopped.
+/// The reason why a filter stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// All input was taken. More comes out only for more input.
+    /// All input was consumed. Only more input yields more output.
     Taken,
-    /// The output has the length of a step. The filter continues when that was taken.
+    /// The output has the length of a step. The filter continues after it was taken.
     Full,
 }
 
-/// One body processor.
+/// A body filter.
 pub trait Filter {
     fn name(&self) -> &'static str;
-    /// Takes bytes from the front of `input` and appends output, until there is no more input or `out` has `step`
+    /// Consumes bytes from the front of `input` and appends output, until there is no more input or `out` has `step`
     /// bytes. `end` marks `input` as the last piece.
     fn push(&mut self, input: &mut &[u8], end: bool, out: &mut Vec<u8>, step: usize) -> Result<Flow, String>;
-    /// Output is passed on in whole steps only, and at the end.
+    /// Returns whether output is passed on only in whole steps and at the end.
     fn fills_steps(&self) -> bool {
         false
     }
-    /// Adds what there is to report. Called once, when the body has ended or will not be continued.
+    /// Adds the filter's results to the report. Called once, when the body has ended or will not be continued.
     fn report(&mut self, _report: &mut Report) {}
-    /// Nothing more will come out, whatever goes in.
+    /// Returns whether no input can yield more output.
     fn is_done(&self) -> bool {
         false
     }
 }
 
-/// Splits the next bytes off the front of `input`, at most `most`.
+/// Removes at most `most` bytes from the front of `input` and returns them.
 fn take_front<'i>(input: &mut &'i [u8], most: usize) -> &'i [u8] {
     let (front, rest) = input.split_at(input.len().min(most));
     *input = rest;

@@ -1,8 +1,8 @@
-//! Lets a window of the body through.
+//! Passes a range of the body.
 
 use crate::{Filter, Flow, take_front};
 
-/// Drops what lies outside of a range of the body.
+/// Drops the bytes outside of a range of the body.
 pub struct RangeOf {
     at: u64,
     from: u64,
@@ -10,7 +10,7 @@ pub struct RangeOf {
 }
 
 impl RangeOf {
-    /// Bytes `from..to`.
+    /// Passes the bytes `from..to`.
     pub fn new(from: u64, to: u64) -> RangeOf {
         RangeOf { at: 0, from, to }
     }
@@ -32,7 +32,7 @@ impl Filter for RangeOf {
             let distance = |to: u64| usize::try_from(to.saturating_sub(self.at)).unwrap_or(usize::MAX);
             let (before, within) = (distance(self.from), distance(self.to));
             if before > 0 || within == 0 {
-                // Not wanted: up to the window, or all the rest.
+                // These bytes are outside: those before the range, or all after it.
                 let most = if within == 0 { usize::MAX } else { before };
                 self.at += take_front(input, most).len() as u64;
                 continue;
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn window_over_pieces() {
+    fn a_range_may_extend_over_pieces() {
         let mut range = RangeOf::new(2, 5);
         let mut out = Vec::new();
         for mut piece in [b"ab".as_slice(), b"c", b"defg", b"h"] {

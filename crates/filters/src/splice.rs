@@ -1,19 +1,19 @@
-//! Several bodies in one gzip stream: one header, the blocks of all, one trailer over all.
+//! Joins several bodies into one gzip stream: one header, the blocks of all bodies, and one trailer for all.
 //!
-//! A packed body is put in without being unpacked: its header and trailer are taken off, its last block
-//! is made one like the others, and it is filled up to a byte boundary. A plain body goes in as stored
-//! blocks, which costs a few bytes but no time.
+//! A gzipped body is inserted without decompressing it: its header and trailer are removed, the mark of its last
+//! block is cleared, and it is padded to a byte boundary. A plain body is inserted as stored blocks, which costs a
+//! few bytes but no time.
 
 pub use crate::deflate::{Broken, Landmarks, STEP_READS, Scanner, landmarks};
 
 /// The header of every stream.
 pub const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 3];
-/// An empty stored block behind its three bits of head.
+/// An empty stored block without the three bits of its head.
 const EMPTY_BLOCK: [u8; 4] = [0, 0, 0xff, 0xff];
 const TRAILER: usize = 8;
 const STORED_MAX: usize = 65535;
 
-/// CRC-32 and length of bytes that come in parts.
+/// CRC-32 and length of bytes that arrive in parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checksum {
     pub crc: u32,
@@ -27,14 +27,14 @@ impl Checksum {
         Checksum { crc: crc.sum(), length: bytes.len() as u64 }
     }
 
-    /// That of these bytes followed by the others.
+    /// Extends the checksum to these bytes followed by those of `next`.
     pub fn append(&mut self, next: Checksum) {
         self.crc = shifted(self.crc, next.length) ^ next.crc;
         self.length += next.length;
     }
 }
 
-/// A vector times a matrix over GF(2).
+/// Multiplies a vector by a matrix over GF(2).
 fn times(matrix: &[u32; 32], mut vector: u32) -> u32 {
     let mut sum = 0;
     while vector != 0 {
@@ -44,9 +44,9 @@ fn times(matrix: &[u32; 32], mut vector: u32) -> u32 {
     sum
 }
 
-/// Returns the value that `crc` gets when `zeros` zero bytes are appended.
+/// Returns the CRC after appending `zeros` zero bytes.
 fn shifted(mut crc: u32, mut zeros: u64) -> u32 {
-    // One zero bit, squared three times, is one zero byte.
+    // The operator for one zero bit, squared three times, is that for one zero byte.
     let mut operator = [0u32; 32];
     operator[0] = 0xedb8_8320;
     for (n, row) in operator.iter_mut().enumerate().skip(1) {
@@ -66,7 +66,7 @@ fn shifted(mut crc: u32, mut zeros: u64) -> u32 {
     crc
 }
 
-/// The end of the stream, on a byte boundary: an empty last block, and the checksum.
+/// Returns the end of the stream, after a byte boundary: an empty last block, and the checksum.
 pub fn trailer(sum: Checksum) -> [u8; 13] {
     let mut bytes = [1, 0, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0];
     bytes[5..9].copy_from_slice(&sum.crc.to_le_bytes());
@@ -74,7 +74,7 @@ pub fn trailer(sum: Checksum) -> [u8; 13] {
     bytes
 }
 
-/// Plain bytes as stored blocks.
+/// Appends plain bytes as stored blocks.
 pub fn wrap(bytes: &[u8], out: &mut Vec<u8>) {
     for block in bytes.chunks(STORED_MAX) {
         let length = block.len() as u16;
@@ -85,7 +85,7 @@ pub fn wrap(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Makes a gzip stream, given piece by piece, a part of another.
+/// Converts a gzip stream, piece by piece, into a part of another stream.
 pub struct Strip {
     marks: Landmarks,
     at: u64,
@@ -121,7 +121,7 @@ impl Strip {
         self.trailer.extend_from_slice(&tail[..tail.len().min(TRAILER - self.trailer.len())]);
     }
 
-    /// The checksum in the stream's trailer, at its end.
+    /// Returns the checksum from the stream's trailer. Valid once the whole stream was pushed.
     pub fn checksum(&self) -> Checksum {
         let (crc, length) = self.trailer.split_at(self.trailer.len().min(4));
         let number = |b: &[u8]| b.try_into().map_or(0, u32::from_le_bytes);
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn plain_and_packed_parts_make_one_stream() {
-        // Different lengths end at different bits of a byte.
+        // Bodies of different lengths end at different bits of a byte.
         let parts: Vec<Vec<u8>> = (0..60u32)
             .map(|n| (0..n * n * 40).map(|i| (i.wrapping_mul(n * 7919) >> 9) as u8).collect())
             .collect();

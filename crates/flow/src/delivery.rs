@@ -1,9 +1,9 @@
-//! Decisions about sending a response: its body, the statement of its length and its end (RFC 9110 sections 6.4.1 and
-//! 8.6, RFC 9112 section 6), and the ranges that it offers.
+//! Decisions about sending a response: its body, how its length and its end are indicated (RFC 9110 sections 6.4.1
+//! and 8.6, RFC 9112 section 6), and the ranges that it offers.
 
 use lacquer_http::range::Several;
 
-/// The facts that decide about the body of a response.
+/// The facts that determine the body of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     pub status: u16,
@@ -13,7 +13,7 @@ pub struct Facts {
     pub announced: Option<u64>,
     /// The length of the body as it will be sent, if that is known.
     pub length: Option<u64>,
-    /// The response is not for the cache: it came from the origin for this request.
+    /// The response is not cached: it came from the origin for this request only.
     pub is_uncacheable: bool,
     /// Filters or includes change the body.
     pub is_changed: bool,
@@ -22,7 +22,7 @@ pub struct Facts {
 /// The treatment of `Content-Length`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LengthField {
-    /// It is right as it is, or cannot be judged here.
+    /// The value is correct, or cannot be verified here.
     Keep,
     Remove,
     Set(u64),
@@ -41,8 +41,8 @@ impl Facts {
         !self.is_head && !is_bodyless(self.status) && self.length != Some(0)
     }
 
-    /// Decides about `Content-Length`. A response to HEAD that was passed keeps the origin's, because the length of the
-    /// body is not known here, unless the body would be changed on its way.
+    /// Decides about `Content-Length`. A passed response to HEAD keeps the origin's value, because the length of the
+    /// body is not known here, unless the body would be changed by filters.
     #[inline]
     pub fn length_field(self) -> LengthField {
         if is_bodyless(self.status) {
@@ -63,8 +63,8 @@ pub fn stored_length(is_complete: bool, stored: u64, announced: Option<u64>) -> 
     if is_complete { Some(stored) } else { announced }
 }
 
-/// Returns the length of a body after it was unpacked; `unpacked` was recorded when it was stored. The length of a body
-/// with includes is unknown, because these are inserted before it is unpacked.
+/// Returns the length of a body after decompression. `unpacked` was recorded when the body was stored. The length of
+/// a body with includes is unknown, because they are inserted before decompression.
 #[inline]
 pub fn unpacked_length(has_includes: bool, unpacked: Option<u64>) -> Option<u64> {
     unpacked.filter(|_| !has_includes)
@@ -76,24 +76,24 @@ pub fn including_length(length: Option<u64>) -> Option<u64> {
     length.filter(|&length| length == 0)
 }
 
-/// The way in which a range of a body is taken.
+/// How a range of a body is extracted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The length of the range, if the length of the body is known.
     pub length: Option<u64>,
-    /// A filter cuts the range out, because the stored bytes are not those that are sent.
+    /// A filter extracts the range, because the stored bytes differ from those that are sent.
     pub is_filtered: bool,
 }
 
-/// Decides how the bytes `low..=high` of a body are taken.
+/// Decides how the bytes `low..=high` of a body are extracted.
 pub fn take_range(length: Option<u64>, (low, high): (u64, u64), has_filters: bool) -> Range {
     Range { length: length.map(|_| high - low + 1), is_filtered: has_filters }
 }
 
-/// The marking of a body's end on an HTTP/1 connection.
+/// How the end of a body is indicated on an HTTP/1 connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// By its length, or because there is none.
+    /// By its length, or there is no body.
     Length,
     /// By the last chunk.
     Chunked,
@@ -101,8 +101,8 @@ pub enum End {
     Close,
 }
 
-/// Decides how a client finds the end of a body. `version` is the request's: clients before HTTP/1.1 do not support
-/// chunks (RFC 9112 section 6.1).
+/// Decides how the end of a body is indicated. `version` is that of the request: clients before HTTP/1.1 do not
+/// support chunks (RFC 9112 section 6.1).
 #[inline]
 pub fn end(sends_body: bool, length: Option<u64>, version: u8) -> End {
     match (sends_body, length) {
@@ -112,28 +112,28 @@ pub fn end(sends_body: bool, length: Option<u64>, version: u8) -> End {
     }
 }
 
-/// Returns whether a response offers ranges to the client (RFC 9110 section 14.3). A passed response keeps the offer
+/// Returns whether a response offers ranges to the client (RFC 9110 section 14.3). A passed response keeps the field
 /// of its origin.
 #[inline]
 pub fn offers_ranges(is_supported: bool, status: u16, is_passed: bool) -> bool {
     is_supported && status == 200 && !is_passed
 }
 
-/// The facts that decide about several ranges at once.
+/// The facts that determine the treatment of several ranges in one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeveralFacts {
     /// Parameter `http_max_ranges`.
     pub most: u32,
-    /// All of the body is stored, and stays so.
+    /// The whole body is stored and stays available.
     pub is_complete: bool,
     /// The body is sent as it is stored.
     pub is_unfiltered: bool,
-    /// The response becomes a part of another.
+    /// The response is included in another.
     pub is_included: bool,
 }
 
-/// Decides about requests for several ranges. They are taken only from a body that is complete and is sent as it is
-/// stored, because only there are jumps free.
+/// Decides about requests for several ranges. They are served only from a complete body that is sent as it is stored,
+/// because only there is random access free.
 pub fn several_ranges(f: SeveralFacts) -> Several {
     match f.most {
         0 => Several::Refuse,
@@ -151,7 +151,7 @@ mod tests {
     const HEAD: bool = true;
 
     #[test]
-    fn bodies_and_their_lengths() {
+    fn the_body_and_content_length_of_a_response_agree() {
         let table = [
             // status, method, Content-Length, length: whether a body is sent, treatment of Content-Length
             ((200, GET, Some(9), Some(9)), true, Keep),
@@ -183,11 +183,11 @@ mod tests {
             is_uncacheable: true,
             is_changed: false,
         };
-        assert_eq!(passed.length_field(), Keep, "the origin's answer to HEAD");
+        assert_eq!(passed.length_field(), Keep, "the origin's response to HEAD");
         assert_eq!(Facts { announced: None, ..passed }.length_field(), Keep);
         assert_eq!(Facts { is_head: false, ..passed }.length_field(), Set(0));
         let unpacked = Facts { length: None, is_changed: true, ..passed };
-        assert_eq!(unpacked.length_field(), Remove, "a length that no body has");
+        assert_eq!(unpacked.length_field(), Remove, "no body has this length");
         assert_eq!(stored_length(true, 7, Some(9)), Some(7));
         assert_eq!(stored_length(false, 7, Some(9)), Some(9), "still being fetched");
     }
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_bodies() {
+    fn the_end_of_a_body_depends_on_length_and_version() {
         let table = [
             ((true, Some(9), 11), End::Length),
             ((true, Some(9), 10), End::Length),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges() {
+    fn ranges_are_offered_and_limited() {
         for ((is_supported, status, is_passed), expected) in [
             ((true, 200, false), true),
             ((true, 200, true), false),

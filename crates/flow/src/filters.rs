@@ -1,7 +1,7 @@
-//! The filters that a body passes on its way into storage and out of it, unless VCL names them. The lists have the form
-//! that users see in the log: each name has a blank before it.
+//! The default filters of a body on its way into storage and out of it, which VCL may override. The lists have the
+//! form that users see in the log: each name is preceded by a space.
 
-/// The coding that `Content-Encoding` names, as far as it matters here.
+/// The content coding, as far as the cache distinguishes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
     Identity,
@@ -21,7 +21,7 @@ impl Coding {
     }
 }
 
-/// The facts that decide about the filters of a response that is fetched.
+/// The facts that determine the filters of a fetched response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetched {
     pub coding: Coding,
@@ -32,8 +32,8 @@ pub struct Fetched {
     pub do_esi: bool,
 }
 
-/// Returns the filters between the origin and the storage. ESI needs plain text: a compressed body is unpacked for it,
-/// and packed again unless VCL wants it unpacked. A body that stays compressed is verified.
+/// Returns the filters between the origin and the storage. ESI needs plain text: a compressed body is decompressed
+/// for it, and compressed again unless VCL requests otherwise. A body that stays compressed is verified.
 #[inline]
 pub fn into_storage(f: Fetched) -> &'static str {
     let is_gzip = f.coding == Coding::Gzip;
@@ -59,7 +59,7 @@ pub enum Recoder {
     TestGunzip,
 }
 
-/// Returns whether a filter has something to do with a body. Parts of a body (206) are neither packed nor unpacked.
+/// Returns whether a filter applies to a body. Partial bodies (206) are neither compressed nor decompressed.
 #[inline]
 pub fn has_work(recoder: Recoder, coding: Coding, status: u16) -> bool {
     let fits = match recoder {
@@ -69,14 +69,14 @@ pub fn has_work(recoder: Recoder, coding: Coding, status: u16) -> bool {
     fits && status != 206
 }
 
-/// The facts that decide about the filters of a response that is delivered.
+/// The facts that determine the filters of a delivered response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivered {
-    /// The object has includes and VCL has not disabled them.
+    /// The object has includes, and VCL has not disabled them.
     pub has_includes: bool,
-    /// The body is stored compressed, and the client does not accept that (RFC 9110 section 12.5.3).
+    /// The body is stored compressed, and the client does not accept the coding (RFC 9110 section 12.5.3).
     pub needs_gunzip: bool,
-    /// The request has a `Range` that may count: the response is a 200 and ranges are supported.
+    /// The request has a `Range` that may apply: the response is a 200 and ranges are supported.
     pub has_range: bool,
 }
 
@@ -101,7 +101,7 @@ mod tests {
     use Coding::{Gzip, Identity, Other};
 
     #[test]
-    fn codings() {
+    fn only_gzip_is_a_known_coding() {
         for (value, expected) in [
             (None, Identity),
             (Some("gzip"), Gzip),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_into_storage() {
+    fn filters_into_storage_depend_on_coding_and_vcl() {
         let table = [
             // coding, do_gzip, do_gunzip, do_esi: with http_gzip_support, without
             ((Identity, false, false, false), "", ""),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_without_work() {
+    fn filters_apply_to_their_coding_and_to_whole_bodies() {
         let table = [
             (Recoder::Gzip, [true, false, false]),
             (Recoder::Gunzip, [false, true, false]),
@@ -150,7 +150,7 @@ mod tests {
         for (recoder, expected) in table {
             for (coding, expected) in [Identity, Gzip, Other].into_iter().zip(expected) {
                 assert_eq!(has_work(recoder, coding, 200), expected, "{recoder:?} {coding:?}");
-                assert!(!has_work(recoder, coding, 206), "a part: {recoder:?} {coding:?}");
+                assert!(!has_work(recoder, coding, 206), "partial body: {recoder:?} {coding:?}");
             }
         }
     }

@@ -1,17 +1,18 @@
-//! Decisions about responses that become parts of another (ESI): whether one is requested, and whether its
-//! body is used.
+//! Decisions about responses that are included in another (ESI): whether one is requested, and whether its body is
+//! used.
 
-/// Returns whether a response at this level may include others: the client's own is level 0, and `max_esi_depth`
-/// levels may be below it.
+/// Returns whether a response at this level may include others. The response to the client has level 0; below it
+/// there may be `max_esi_depth` levels.
 #[inline]
 pub fn may_include(level: u32, max_depth: u32) -> bool {
     level < max_depth
 }
 
-/// The facts that decide about the body of an included response.
+/// The facts that determine the use of an included response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Included {
-    /// Feature `esi_include_onerror`: an include that fails ends the response, unless its `onerror` allows it to go on.
+    /// Feature `esi_include_onerror`: a failed include ends the response, unless its `onerror` attribute allows it to
+    /// continue.
     pub has_onerror: bool,
     pub status: u16,
     /// The response has a body to send, and it is not empty.
@@ -23,14 +24,15 @@ pub struct Included {
 pub enum Inclusion {
     /// The include has failed.
     Fail,
-    /// There is no room to deliver it.
+    /// There is no workspace to deliver it.
     Overflow,
-    /// It adds nothing.
+    /// It adds no bytes.
     Nothing,
     Body,
 }
 
-/// Decides about the body of an included response. `has_room` takes the room for its filter in the workspace.
+/// Decides about the body of an included response. `has_room` allocates its filter in the workspace and returns
+/// whether there was room.
 pub fn inclusion(included: Included, has_room: impl FnOnce() -> bool) -> Inclusion {
     // VCL may use statuses above 999, of which only the last three digits count.
     let is_error = !matches!(included.status % 1000, 200 | 204);
@@ -50,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inclusions() {
+    fn included_bodies_are_used_unless_they_fail() {
         let table = [
             // esi_include_onerror, status, body, room
             ((false, 200, true, true), Inclusion::Body),

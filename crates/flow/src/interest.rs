@@ -1,19 +1,19 @@
-//! Interest in a response: whether its fetch continues after its client is gone.
+//! Interest in a response: whether its fetch continues after its client has disconnected.
 
-/// The facts that decide about a fetch without a client.
+/// The facts that determine whether a fetch continues without its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetching {
-    /// It refreshes an object that was delivered already.
+    /// It refreshes an object that was already delivered.
     pub is_background: bool,
-    /// The response is known not to be for the cache.
+    /// The response is known to be uncacheable.
     pub is_uncacheable: bool,
-    /// The last response was not for the cache, so this one may not be either.
+    /// The last response was uncacheable, so this one may be uncacheable too.
     pub is_hit_for_miss: bool,
     /// The response is being stored in the cache.
     pub is_stored: bool,
 }
 
-/// Returns whether a fetch ends with its client: its response is not for the cache, as far as is known, and no other
+/// Returns whether a fetch ends with its client: as far as is known, its response is uncacheable, and no other
 /// request waits for it.
 #[inline]
 pub fn ends_with_client(fetch: Fetching, is_awaited: impl FnOnce() -> bool) -> bool {
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fetches_for_the_cache_go_on() {
+    fn fetches_for_the_cache_continue_without_a_client() {
         let miss = Fetching {
             is_background: false,
             is_uncacheable: false,

@@ -1,10 +1,10 @@
 //! The decisions of HTTP caching, as functions from facts to a value. They concern the lifetime and the storing of a
-//! response, the effect of a 304, the meaning of a lookup, the bytes to send, and repeated attempts.
+//! response, the effect of a 304, the result of a lookup, the bytes to send, and repeated attempts.
 //!
-//! A decision has no effects. It takes facts that its caller has gathered, and the time where time matters, and returns
-//! a value that the caller carries out and logs. There are no sockets, clocks, log records or cached objects here, so
-//! each decision is tested with a table of cases. Rules about one message alone (parsing, freshness, conditions,
-//! ranges) are in `lacquer-http`.
+//! A decision has no side effects. Its caller gathers the facts, and the time if it matters, and carries out and logs
+//! the returned value. There are no sockets, clocks, log records or cached objects here, so each decision is tested
+//! with a table of cases. Rules about a single message (parsing, freshness, conditions, ranges) are in
+//! `lacquer-http`.
 #![forbid(unsafe_code)]
 
 pub mod delivery;

@@ -1,13 +1,13 @@
-//! The lifetime of a response: as its headers give it, and as VCL and the cache change it afterwards.
+//! The lifetime of a response: as its headers specify it, and as VCL and the cache change it afterwards.
 
 use lacquer_http::freshness::Freshness;
 
-/// The lifetime of an error page while other requests wait for it, in seconds. They share it instead of asking the
-/// origin one after the other.
+/// The lifetime of an error page while other requests wait for it: ttl, grace and keep, in seconds. They share the
+/// page instead of requesting the origin one after the other.
 const SHARED_ERROR: (f64, f64, f64) = (1.0, 5.0, 5.0);
 
-/// The lifetime of a response: it is fresh for `ttl` from `origin` on, then may be used stale for `grace`, then is kept
-/// for a conditional fetch for `keep`. All are in seconds. A negative `ttl` forbids caching.
+/// The lifetime of a response. It is fresh for `ttl` from `origin` on, may then be used stale for `grace`, and is
+/// then kept for a conditional fetch for `keep`. All are in seconds. A negative `ttl` forbids caching.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Lifetime {
     /// The time when the origin generated the response (RFC 9111 section 4.2.3): its arrival minus its age.
@@ -18,20 +18,20 @@ pub struct Lifetime {
 }
 
 impl Lifetime {
-    /// Returns the lifetime of a response that is not to be used again.
+    /// Returns the lifetime of a response that must not be used again.
     pub fn none(origin: f64) -> Lifetime {
         Lifetime { origin, ..Lifetime::default() }
     }
 
-    /// Returns the lifetime that headers and parameters give (RFC 9111 section 4.2.1).
+    /// Returns the lifetime that headers and parameters specify (RFC 9111 section 4.2.1).
     #[inline]
     pub fn of_headers(fresh: &Freshness) -> Lifetime {
         let [ttl, grace, keep] = [fresh.ttl, fresh.grace, fresh.keep].map(f64::from);
         Lifetime { origin: fresh.origin, ttl, grace, keep }
     }
 
-    /// Returns the lifetime that a page of `vcl_backend_error` has before VCL changes it. `is_awaited`: other
-    /// requests wait for this fetch.
+    /// Returns the lifetime that a page of `vcl_backend_error` has before VCL changes it. `is_awaited` means that
+    /// other requests wait for this fetch.
     pub fn of_error(now: f64, is_awaited: bool) -> Lifetime {
         let (ttl, grace, keep) = if is_awaited { SHARED_ERROR } else { (0.0, 0.0, 0.0) };
         Lifetime { origin: now, ttl, grace, keep }
@@ -43,14 +43,14 @@ impl Lifetime {
         Lifetime { ttl: seconds, ..Lifetime::none(self.origin) }
     }
 
-    /// Returns the lifetime of an object that found room in Transient only: at most `shortlived` seconds. The response
-    /// is used, but such objects must not fill that storage.
+    /// Returns the lifetime of an object that fit only into Transient: at most `shortlived` seconds. The response is
+    /// used, but such objects must not fill that storage.
     #[must_use]
     pub fn salvaged(self, shortlived: f64) -> Lifetime {
         Lifetime { ttl: self.ttl.min(shortlived), ..Lifetime::none(self.origin) }
     }
 
-    /// Sets `beresp.ttl`. VCL counts it from `now`, the object from its origin.
+    /// Sets `beresp.ttl`. VCL counts it from `now`, the object counts it from its origin.
     pub fn set_ttl(&mut self, seconds: f64, now: f64) {
         self.ttl = (seconds + self.age(now)).max(0.0);
     }
@@ -70,12 +70,12 @@ impl Lifetime {
         now - self.origin
     }
 
-    /// Returns the seconds for which the response is still fresh, as `beresp.ttl` shows them.
+    /// Returns the seconds for which the response is still fresh, as VCL reads them from `beresp.ttl`.
     pub fn ttl_left(self, now: f64) -> f64 {
         self.ttl.max(0.0) - self.age(now)
     }
 
-    /// Returns the seconds from the origin until the object has to go.
+    /// Returns the seconds from the origin until the object must be removed.
     #[inline]
     pub fn total(self) -> f64 {
         self.ttl + self.grace + self.keep
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn lifetimes_by_where_they_come_from() {
+    fn each_source_gives_its_lifetime() {
         let old = lifetime(990.0, 120.0, 10.0, 5.0);
         let fresh = Freshness {
             origin: 990.0,
@@ -109,7 +109,7 @@ mod tests {
             ("an error for its request", Lifetime::of_error(NOW, false), lifetime(NOW, 0.0, 0.0, 0.0)),
             ("an error that others wait for", Lifetime::of_error(NOW, true), lifetime(NOW, 1.0, 5.0, 5.0)),
             ("return (pass(30s))", old.of_pass(30.0), lifetime(990.0, 30.0, 0.0, 0.0)),
-            ("no room but in Transient", old.salvaged(10.0), lifetime(990.0, 10.0, 0.0, 0.0)),
+            ("fits only into Transient", old.salvaged(10.0), lifetime(990.0, 10.0, 0.0, 0.0)),
             ("the same, short already", old.of_pass(3.0).salvaged(10.0), lifetime(990.0, 3.0, 0.0, 0.0)),
         ];
         for (case, found, expected) in table {

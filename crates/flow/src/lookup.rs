@@ -1,12 +1,12 @@
-//! The meaning of a lookup: the object under a key that satisfies a request, or the next step if none does. The order
-//! of the checks is Varnish's (HSH_Lookup), because VCL authors rely on it. It is RFC 9111 section 4, where grace
-//! decides on the use of stale responses (section 4.2.4).
+//! The decision of a lookup: which object under a key satisfies a request, or the next step if none does. The order
+//! of the checks is Varnish's (HSH_Lookup), because VCL authors rely on it. The rules are those of RFC 9111 section
+//! 4, where grace determines the use of stale responses (section 4.2.4).
 
 use crate::lifetime::Lifetime;
 use crate::storing::Storing;
 
-/// The limits of a request on the objects that may satisfy it, in seconds: `req.ttl` (none unless positive) and
-/// `req.grace` (none if negative). They never extend an object's lifetime.
+/// The limits of a request on the objects that may satisfy it, in seconds: `req.ttl` (no limit unless positive) and
+/// `req.grace` (no limit if negative). They never extend an object's lifetime.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     pub ttl: f64,
@@ -31,25 +31,25 @@ pub fn in_grace_until(lifetime: Lifetime, limits: Limits) -> f64 {
     fresh_until(origin, ttl, limits) + grace
 }
 
-/// Returns whether a stale object is good enough for a request that came at `t_req`.
+/// Returns whether a stale object may be used for a request that arrived at `t_req`.
 #[inline]
 pub fn is_in_grace(lifetime: Lifetime, limits: Limits, t_req: f64) -> bool {
     in_grace_until(lifetime, limits) >= t_req
 }
 
-/// The age of an object that matches a request.
+/// The age class of an object that matches a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It satisfies the request.
     Fresh,
-    /// It is older than the request allows, but not stale: it neither satisfies the request nor serves as a
+    /// It is older than the request allows, but not stale: it neither satisfies the request nor may it be used as a
     /// stale object.
     TooOld,
-    /// It may be used within its grace, or be validated.
+    /// It may be used within its grace, or validated.
     Stale,
 }
 
-/// Judges an object's age at `t_req`.
+/// Returns the age class of an object at `t_req`.
 #[inline]
 pub fn standing(origin: f64, ttl: f64, limits: Limits, t_req: f64) -> Standing {
     if fresh_until(origin, ttl, limits) > t_req {
@@ -69,49 +69,49 @@ pub struct Stale {
     pub is_in_grace: bool,
 }
 
-/// The objects that were found under a key.
+/// The objects that a lookup found under a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The first fresh object that matches.
     pub fresh: Option<Storing>,
     pub stale: Option<Stale>,
-    /// Another request fetches an object that may match.
+    /// Another request is fetching an object that may match.
     pub is_fetched: bool,
 }
 
 /// The next step for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meaning {
+pub enum Decision {
     /// Deliver the fresh object.
     Hit,
-    /// Deliver the stale object. With `refresh`, fetch a new one meanwhile.
+    /// Deliver the stale object. With `refresh`, fetch a new one in the background.
     Grace { refresh: bool },
     /// Wait for the fetch of another request.
     Wait,
     /// Fetch; the stale object may be validated.
     Miss,
-    /// Fetch for this request alone, because the last response was uncacheable. The mark that records this is the fresh
-    /// object, or else the stale one.
+    /// Fetch for this request only, because the last response was uncacheable. The marker that records this is the
+    /// fresh object, or else the stale one.
     HitMiss { is_expired: bool },
-    /// Pass, because the fresh object is a hit-for-pass mark.
+    /// Pass, because the fresh object is a hit-for-pass marker.
     HitPass,
 }
 
-/// Decides the next step of a request by the objects that were found. A mark that expired makes a miss without waiting,
-/// because the response was not cacheable the last time.
+/// Decides the next step of a request from the objects that were found. An expired marker causes a miss without
+/// waiting, because the last response was uncacheable.
 #[inline]
-pub fn meaning(found: Found) -> Meaning {
+pub fn decide(found: Found) -> Decision {
     match found.fresh {
-        Some(Storing::HitForPass) => return Meaning::HitPass,
-        Some(Storing::HitForMiss | Storing::Private) => return Meaning::HitMiss { is_expired: false },
-        Some(Storing::Cached) => return Meaning::Hit,
+        Some(Storing::HitForPass) => return Decision::HitPass,
+        Some(Storing::HitForMiss | Storing::Private) => return Decision::HitMiss { is_expired: false },
+        Some(Storing::Cached) => return Decision::Hit,
         None => {}
     }
     match found.stale {
-        Some(stale) if stale.storing != Storing::Cached => Meaning::HitMiss { is_expired: true },
-        Some(stale) if stale.is_in_grace => Meaning::Grace { refresh: !found.is_fetched },
-        _ if found.is_fetched => Meaning::Wait,
-        _ => Meaning::Miss,
+        Some(stale) if stale.storing != Storing::Cached => Decision::HitMiss { is_expired: true },
+        Some(stale) if stale.is_in_grace => Decision::Grace { refresh: !found.is_fetched },
+        _ if found.is_fetched => Decision::Wait,
+        _ => Decision::Miss,
     }
 }
 
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_shorten_lifetimes() {
+    fn requests_can_shorten_lifetimes() {
         let table = [
             // req.ttl, req.grace: fresh until, in grace until
             (Limits::NONE, 100.0, 110.0),
@@ -168,30 +168,30 @@ mod tests {
     }
 
     #[test]
-    fn a_lookup_means() {
+    fn a_lookup_decides_the_next_step() {
         let stale = |storing, is_in_grace| Some(Stale { storing, is_in_grace });
         let table = [
             // fresh, stale, fetched by another
-            ((Some(Cached), None, false), Meaning::Hit),
-            ((Some(Cached), stale(Cached, true), true), Meaning::Hit),
-            ((Some(HitForMiss), None, false), Meaning::HitMiss { is_expired: false }),
-            ((Some(HitForMiss), None, true), Meaning::HitMiss { is_expired: false }),
-            ((Some(HitForPass), None, true), Meaning::HitPass),
-            ((None, stale(Cached, true), false), Meaning::Grace { refresh: true }),
-            ((None, stale(Cached, true), true), Meaning::Grace { refresh: false }),
-            ((None, stale(Cached, false), false), Meaning::Miss),
-            ((None, stale(Cached, false), true), Meaning::Wait),
-            ((None, stale(HitForMiss, true), true), Meaning::HitMiss { is_expired: true }),
-            ((None, stale(HitForPass, false), false), Meaning::HitMiss { is_expired: true }),
+            ((Some(Cached), None, false), Decision::Hit),
+            ((Some(Cached), stale(Cached, true), true), Decision::Hit),
+            ((Some(HitForMiss), None, false), Decision::HitMiss { is_expired: false }),
+            ((Some(HitForMiss), None, true), Decision::HitMiss { is_expired: false }),
+            ((Some(HitForPass), None, true), Decision::HitPass),
+            ((None, stale(Cached, true), false), Decision::Grace { refresh: true }),
+            ((None, stale(Cached, true), true), Decision::Grace { refresh: false }),
+            ((None, stale(Cached, false), false), Decision::Miss),
+            ((None, stale(Cached, false), true), Decision::Wait),
+            ((None, stale(HitForMiss, true), true), Decision::HitMiss { is_expired: true }),
+            ((None, stale(HitForPass, false), false), Decision::HitMiss { is_expired: true }),
             // The index has no private objects. If it had, no other request would get one.
-            ((Some(Private), None, false), Meaning::HitMiss { is_expired: false }),
-            ((None, stale(Private, true), false), Meaning::HitMiss { is_expired: true }),
-            ((None, None, true), Meaning::Wait),
-            ((None, None, false), Meaning::Miss),
+            ((Some(Private), None, false), Decision::HitMiss { is_expired: false }),
+            ((None, stale(Private, true), false), Decision::HitMiss { is_expired: true }),
+            ((None, None, true), Decision::Wait),
+            ((None, None, false), Decision::Miss),
         ];
         for ((fresh, stale, is_fetched), expected) in table {
             let found = Found { fresh, stale, is_fetched };
-            assert_eq!(meaning(found), expected, "{found:?}");
+            assert_eq!(decide(found), expected, "{found:?}");
         }
     }
 }

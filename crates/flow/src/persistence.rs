@@ -1,11 +1,11 @@
-//! The persistence of a client's connection, and its declaration in the response (RFC 9112 section 9.3). The decisions
-//! return the reason to close it, `None` while it is kept; a reason that was found before stands, unless noted
-//! otherwise.
+//! The persistence of a client's connection, and its announcement in the response (RFC 9112 section 9.3). Each
+//! decision returns the reason to close the connection, or `None` to keep it. An earlier reason stays in force unless
+//! noted otherwise.
 
 use lacquer_http::SessClose;
 
 /// Closes the connection after a broken request body, because the start of the next request is unknown. This
-/// overrides the client's own reason.
+/// overrides a reason that came from the client's request.
 #[inline]
 pub fn after_body(close: Option<SessClose>, is_broken: bool) -> Option<SessClose> {
     match close {
@@ -20,25 +20,25 @@ pub enum Announcement {
     Unchanged,
     /// It becomes "close" (RFC 9112 section 9.6).
     Close,
-    /// It becomes "keep-alive", for clients that do not take this as the default.
+    /// It becomes "keep-alive", for clients for which that is not the default.
     KeepAlive,
 }
 
-/// Decides before a response is sent. `says_close`: VCL has set `Connection` to "close", which ends the connection.
-/// `has_field`: there is a `Connection`.
+/// Decides before a response is sent. `has_close` means that VCL has set `Connection` to "close", which ends the
+/// connection. `has_field` returns whether there is a `Connection` field.
 #[inline]
 pub fn announce(
     close: Option<SessClose>,
-    says_close: bool,
+    has_close: bool,
     has_field: impl FnOnce() -> bool,
 ) -> (Option<SessClose>, Announcement) {
     let announcement = match close {
-        _ if says_close => Announcement::Unchanged,
+        _ if has_close => Announcement::Unchanged,
         Some(_) => Announcement::Close,
         None if has_field() => Announcement::Unchanged,
         None => Announcement::KeepAlive,
     };
-    (close.or(says_close.then_some(SessClose::RespClose)), announcement)
+    (close.or(has_close.then_some(SessClose::RespClose)), announcement)
 }
 
 /// The result of sending a response.
@@ -52,12 +52,12 @@ pub enum Sent {
     PipelineFailed,
     /// The client has closed the connection.
     ClientGone,
-    /// The connection failed otherwise, or took too long.
+    /// The connection failed for another reason, or timed out.
     ConnectionFailed,
 }
 
-/// Decides after a response was sent. A reason found here replaces those before. `is_short`: the response has fewer
-/// bytes than the range that was announced.
+/// Decides after a response was sent. A reason found here replaces earlier ones. `is_short` means that the response
+/// has fewer bytes than the range that was announced.
 #[inline]
 pub fn after_sending(sent: Sent, is_short: bool) -> Option<SessClose> {
     match sent {
@@ -68,13 +68,13 @@ pub fn after_sending(sent: Sent, is_short: bool) -> Option<SessClose> {
     }
 }
 
-/// Decides after a response is over. If the object's fetch failed, the client may have got too few bytes.
+/// Decides after a response has ended. If the object's fetch failed, the client may have received too few bytes.
 #[inline]
 pub fn after_response(close: Option<SessClose>, has_object_failed: bool) -> Option<SessClose> {
     close.or(has_object_failed.then_some(SessClose::TxError))
 }
 
-/// Decides after a request is over. Unread bytes of its body would be taken for the next request.
+/// Decides after a request has ended. Unread bytes of its body would be parsed as the next request.
 #[inline]
 pub fn after_request(close: Option<SessClose>, is_body_read: bool) -> Option<SessClose> {
     close.or((!is_body_read).then_some(SessClose::RxBody))
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_announce_what_becomes_of_the_connection() {
+    fn responses_announce_whether_the_connection_stays_open() {
         let table = [
             // the reason so far, "Connection: close", any Connection: the reason, and the treatment of the field
             ((None, false, false), (None, Announcement::KeepAlive)),
@@ -112,11 +112,11 @@ mod tests {
             ((Some(ReqClose), false, true), (Some(ReqClose), Announcement::Close)),
             ((Some(ReqClose), true, true), (Some(ReqClose), Announcement::Unchanged)),
         ];
-        for ((close, says_close, has_field), expected) in table {
+        for ((close, has_close, has_field), expected) in table {
             assert_eq!(
-                announce(close, says_close, || has_field),
+                announce(close, has_close, || has_field),
                 expected,
-                "{close:?} {says_close} {has_field}"
+                "{close:?} {has_close} {has_field}"
             );
         }
     }

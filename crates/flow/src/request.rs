@@ -1,10 +1,10 @@
-//! Decisions about a request before it is looked up: its expectation, the change of protocol, and the steps allowed
-//! after `vcl_recv`.
+//! Decisions about a request before its lookup: its expectation, the change of protocol, and the steps that are
+//! allowed after `vcl_recv`.
 
 /// The treatment of a request's `Expect` (RFC 9110 section 10.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expectation {
-    /// There is none.
+    /// There is no expectation.
     None,
     /// The client waits for a 100 before it sends the body.
     Continue,
@@ -14,8 +14,8 @@ pub enum Expectation {
     Refused,
 }
 
-/// Decides about `Expect`. `version` is the request's, 11 for HTTP/1.1; `has_surplus`: bytes came behind the head, so
-/// the client does not wait.
+/// Decides about `Expect`. `version` is that of the request, 11 for HTTP/1.1. `has_surplus` returns whether bytes
+/// followed the head, which shows that the client does not wait.
 #[inline]
 pub fn expectation(expect: Option<&[u8]>, version: u8, has_surplus: impl FnOnce() -> bool) -> Expectation {
     match expect {
@@ -26,7 +26,7 @@ pub fn expectation(expect: Option<&[u8]>, version: u8, has_surplus: impl FnOnce(
     }
 }
 
-/// Decides whether an HTTP/1.1 request that asks for HTTP/2 gets it. The error is for the `Debug` record.
+/// Decides whether an HTTP/1.1 request to upgrade to HTTP/2 is granted. The error is for the `Debug` record.
 pub fn upgrade_to_h2(is_enabled: bool, has_body: bool) -> Result<(), &'static str> {
     match (is_enabled, has_body) {
         (false, _) => Err("H2 upgrade attempt"),
@@ -35,7 +35,7 @@ pub fn upgrade_to_h2(is_enabled: bool, has_body: bool) -> Result<(), &'static st
     }
 }
 
-/// Decides whether a request may be piped: only one that has its connection to itself. Otherwise it is passed; the
+/// Decides whether a request may be piped. It must be the only one on its connection; otherwise it is passed. The
 /// error is for the `VCL_Error` record.
 pub fn pipe(is_included: bool, version: u8) -> Result<(), &'static str> {
     if is_included {
@@ -47,14 +47,14 @@ pub fn pipe(is_included: bool, version: u8) -> Result<(), &'static str> {
     }
 }
 
-/// Returns whether a request must become a tunnel: a client takes the bytes after a 2xx response to CONNECT for a
+/// Returns whether a request must become a tunnel. A client treats the bytes after a 2xx response to CONNECT as a
 /// tunnel (RFC 9110 section 9.3.6), so it would misread an ordinary response. Only a pipe is a tunnel.
 #[inline]
 pub fn needs_tunnel(method: &[u8]) -> bool {
     method == b"CONNECT"
 }
 
-/// Decides whether `return (vcl(label))` has an effect: once, before any restart. The error is for the `VCL_Error`
+/// Decides whether `return (vcl(label))` is allowed: once, before any restart. The error is for the `VCL_Error`
 /// record.
 pub fn switch_vcl(restarts: u32, has_switched: bool) -> Result<(), &'static str> {
     match (restarts, has_switched) {
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expectations() {
+    fn only_100_continue_is_an_accepted_expectation() {
         let table: &[(Option<&[u8]>, u8, bool, Expectation)] = &[
             (None, 11, false, Expectation::None),
             (Some(b"100-continue"), 11, false, Expectation::Continue),
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_change_protocol_without_a_body() {
+    fn only_requests_without_a_body_upgrade_to_h2() {
         let table = [
             ((true, false), Ok(())),
             ((true, true), Err("H2 upgrade attempt has body")),
@@ -116,7 +116,7 @@ mod tests {
             }
         }
         assert!(needs_tunnel(b"CONNECT"));
-        assert!(!needs_tunnel(b"connect"), "methods have case");
+        assert!(!needs_tunnel(b"connect"), "methods are case-sensitive");
         assert!(!needs_tunnel(b"GET"));
     }
 

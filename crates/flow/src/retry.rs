@@ -1,28 +1,28 @@
-//! Decisions about further attempts: of a request on another connection (RFC 9112 section 9.3.1), of a fetch by VCL's
-//! `retry`, of a request by VCL's `restart`.
+//! Decisions about further attempts: to repeat a request on another connection (RFC 9112 section 9.3.1), a fetch by
+//! `retry` of VCL, or a request by `restart` of VCL.
 
 use lacquer_http::SessClose;
 
 /// The result of one attempt on one connection to an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exchange {
-    /// The head of a response came.
-    Answered,
-    /// No byte came back. An origin that closes an idle connection may not have seen the request.
+    /// The head of a response arrived.
+    Responded,
+    /// No bytes arrived. An origin that closes an idle connection may not have seen the request.
     Silent,
-    /// The bytes that came may be the response to another request.
+    /// The bytes that arrived may be the response to another request.
     Foreign,
     Failed,
 }
 
-/// The facts that decide about another attempt on a new connection.
+/// The facts that determine whether a request is repeated on a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tried {
     /// The connection had served other requests.
     pub is_reused: bool,
-    /// This is the second attempt already.
+    /// This is already the second attempt.
     pub is_second: bool,
-    /// The request can be sent again, because no bytes of a body were taken from the client.
+    /// The request can be sent again, because no bytes of a body were read from the client.
     pub is_repeatable: bool,
 }
 
@@ -35,19 +35,20 @@ pub fn is_idempotent(method: &[u8]) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     Respond,
-    /// Close the connection, for this reason if it has none of its own, and repeat the request on a new one.
+    /// Close the connection, with this reason if it has none yet, and repeat the request on a new one.
     Repeat(Option<SessClose>),
     GiveUp,
 }
 
-/// Decides the step after an exchange with an origin. `is_idempotent`: the request may be carried out twice.
+/// Decides the step after an exchange with an origin. `is_idempotent` returns whether the request may be carried out
+/// twice.
 #[inline]
 pub fn after_exchange(exchange: Exchange, tried: Tried, is_idempotent: impl FnOnce() -> bool) -> Next {
     match exchange {
-        Exchange::Answered => Next::Respond,
-        // A new connection that stays silent will do so again.
+        Exchange::Responded => Next::Respond,
+        // If a new connection stays silent, another one will too.
         Exchange::Silent if tried.is_reused && tried.is_repeatable => Next::Repeat(None),
-        // The origin may have carried out the request, in contrast to one on which it closed the connection.
+        // The origin may have carried out the request, unlike in the silent case, where it has closed the connection.
         Exchange::Foreign if !tried.is_second && tried.is_repeatable && is_idempotent() => {
             Next::Repeat(Some(SessClose::RxJunk))
         }
@@ -70,12 +71,12 @@ mod tests {
         let foreign = Next::Repeat(Some(SessClose::RxJunk));
         let table = [
             // result, reused connection, second attempt, repeatable
-            ((Exchange::Answered, true, false, true), Next::Respond),
-            ((Exchange::Answered, false, true, false), Next::Respond),
+            ((Exchange::Responded, true, false, true), Next::Respond),
+            ((Exchange::Responded, false, true, false), Next::Respond),
             ((Exchange::Silent, true, false, true), Next::Repeat(None)),
             ((Exchange::Silent, false, false, true), Next::GiveUp),
             ((Exchange::Silent, false, true, true), Next::GiveUp),
-            // Its body was taken from the client and cannot be sent again.
+            // Its body was read from the client and cannot be sent again.
             ((Exchange::Silent, true, false, false), Next::GiveUp),
             ((Exchange::Foreign, true, false, true), foreign),
             ((Exchange::Foreign, false, false, true), foreign),

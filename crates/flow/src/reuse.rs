@@ -1,12 +1,13 @@
-//! Decisions about keeping a connection to an origin for the next request, and about trusting its response. Delivering
-//! another request's response is the worst fault of a cache, so every doubt closes the connection.
+//! Decisions about keeping a connection to an origin for the next request, and about trusting the responses on it.
+//! Delivering the response of another request is the worst fault of a cache, so any doubt closes the connection.
 
 use lacquer_http::SessClose;
 
-/// Reason to close a connection that began with a PROXY header, in Varnish's words. It names one client.
-const INTRODUCED: &str = "null";
+/// The reason to close a connection that began with a PROXY header, in Varnish's words. Such a connection belongs to
+/// one client.
+const PROXY_HEADER_REASON: &str = "null";
 
-/// The facts that decide about a connection whose use has ended.
+/// The facts about a connection whose use has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Used {
     /// The reason for closing it so far: by its own headers, or by the fetch.
@@ -15,7 +16,7 @@ pub struct Used {
     pub has_proxy_header: bool,
     /// The response was read to its end.
     pub is_at_end: bool,
-    /// It had carried other requests before.
+    /// It had carried other requests.
     pub is_reused: bool,
 }
 
@@ -23,13 +24,13 @@ pub struct Used {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Kept,
-    /// It carries no further request, but what arrives on it shows whether its responses were in order.
+    /// It carries no further request, but it is watched: bytes that arrive show whether its responses were in order.
     Watched(&'static str),
     Closed(&'static str),
 }
 
 impl End {
-    /// Returns why it is not kept.
+    /// Returns the reason why it is not kept.
     pub fn reason(self) -> Option<&'static str> {
         match self {
             End::Kept => None,
@@ -38,23 +39,24 @@ impl End {
     }
 }
 
-/// Decides about a connection whose use has ended. `is_distrusted`: its origin sent bytes that belong to no request.
+/// Decides about a connection whose use has ended. `is_distrusted` returns whether its origin has sent bytes that
+/// belong to no request.
 #[inline]
 pub fn end(used: Used, is_distrusted: impl FnOnce() -> bool) -> End {
     let Used { close, has_proxy_header, is_at_end, is_reused } = used;
     match close {
-        // If the responses are shifted by one, the origin closes before it has read the last request.
+        // If the responses are shifted by one, the origin closes the connection before it has read the last request.
         Some(SessClose::RespClose) if is_at_end && is_reused => End::Watched(SessClose::RespClose.name()),
         Some(reason) => End::Closed(reason.name()),
-        None if has_proxy_header => End::Closed(INTRODUCED),
+        None if has_proxy_header => End::Closed(PROXY_HEADER_REASON),
         None if !is_at_end => End::Closed(SessClose::RespClose.name()),
         None if is_distrusted() => End::Watched(SessClose::RxJunk.name()),
         None => End::Kept,
     }
 }
 
-/// Returns whether a response may be another's: it came on a connection that had served other requests, and bytes
-/// follow it, or the origin was found to send such bytes meanwhile.
+/// Returns whether a response may belong to another request: it arrived on a connection that had served other
+/// requests, and bytes follow it, or the origin was found to send such bytes in the meantime.
 #[inline]
 pub fn is_in_doubt(
     is_reused: bool,
@@ -64,17 +66,19 @@ pub fn is_in_doubt(
     is_reused && (has_surplus() || has_fault())
 }
 
-/// The meaning of bytes after the end of a response, for that response and for the origin.
+/// The consequences of bytes after the end of a response, for that response and for the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Surplus {
-    /// The response may be another request's, so lookups must not find it.
+    /// The response may belong to another request, so lookups must not find it.
     pub is_foreign: bool,
-    /// The origin may have sent a response before the first request of this connection. All since are shifted then.
+    /// The origin may have sent a response before the first request of this connection. In that case all later
+    /// responses are shifted.
     pub may_have_spoken_first: bool,
 }
 
-/// Judges bytes after the end of a response. `is_bodyless`: the protocol allows the response no body, so the bytes may
-/// be a forbidden body. `may_be_response`: the bytes look like the head of a response.
+/// Classifies bytes after the end of a response. `is_bodyless` means that the protocol allows no body for the
+/// response, so the bytes may be a forbidden body. `may_be_response` means that the bytes look like the head of a
+/// response.
 pub fn judge_surplus(is_reused: bool, is_bodyless: bool, may_be_response: bool) -> Surplus {
     Surplus { is_foreign: is_reused || may_be_response, may_have_spoken_first: !is_bodyless }
 }
@@ -84,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_are_kept_unless_something_speaks_against_it() {
+    fn connections_are_kept_without_a_reason_to_close() {
         let sound = Used { close: None, has_proxy_header: false, is_at_end: true, is_reused: false };
         let closing = Used { close: Some(SessClose::RespClose), ..sound };
         let table = [
@@ -108,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_in_doubt() {
+    fn reused_connections_with_faults_cause_doubt() {
         let table = [
             // reused, bytes follow, origin at fault
             ((false, true, true), false),
@@ -122,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_after_a_response() {
+    fn bytes_after_a_response_are_classified() {
         let table = [
             // reused, bodyless, looks like a response: is foreign, may have spoken first
             ((false, false, false), (false, true)),

@@ -1,30 +1,30 @@
-//! Decisions about storing a response: the requests that it is for, its storage, and the arrival of its body.
+//! Decisions about storing a response: the requests that it may serve, its storage, and how its body is stored.
 
 use lacquer_http::BodyStatus;
 use lacquer_http::h1::Framing;
 
 use crate::lifetime::Lifetime;
 
-/// The largest body that may stay in one piece with the head of a mark.
+/// The maximum size of a body that is stored together with the head of a marker.
 const SMALL: usize = 512;
 
-/// The requests that an object is for.
+/// The requests that an object may serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storing {
     /// All requests whose lookup finds it (RFC 9111 section 3).
     Cached,
-    /// Its own request. Later ones find a mark that they need not wait for each other.
+    /// Only its own request. Later ones find a marker, so they do not wait for each other.
     HitForMiss,
-    /// Its own request. Later ones find a mark that they are to be passed.
+    /// Only its own request. Later ones find a marker, so they are passed.
     HitForPass,
-    /// Its own request alone, which was passed.
+    /// Only its own request, which was passed. There is no marker.
     Private,
 }
 
-/// The facts that decide about [`Storing`] once VCL has seen the response.
+/// The facts that determine [`Storing`] after VCL has processed the response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// The request was passed, so the response is not for the index.
+    /// The request was passed, so the response is not added to the index.
     pub is_pass: bool,
     /// `beresp.uncacheable`.
     pub is_uncacheable: bool,
@@ -33,7 +33,7 @@ pub struct Verdict {
 }
 
 impl Storing {
-    /// Decides which requests the response is for. Uncacheable responses that came by a lookup leave a mark, as in
+    /// Decides which requests the response may serve. Uncacheable responses after a lookup leave a marker, as in
     /// Varnish, so that later requests do not wait for each other.
     #[inline]
     pub fn of(verdict: Verdict) -> Storing {
@@ -45,7 +45,7 @@ impl Storing {
         }
     }
 
-    /// Returns whether the object stays in the index as a mark, without its body.
+    /// Returns whether the object stays in the index as a marker, without its body.
     #[inline]
     pub fn is_mark(self) -> bool {
         matches!(self, Storing::HitForMiss | Storing::HitForPass)
@@ -55,15 +55,15 @@ impl Storing {
 /// The storage of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The storage that VCL chose, or the next in turn.
+    /// The storage that VCL chose, or the next one in rotation.
     Chosen,
-    /// Transient, because the response is not for the cache.
+    /// Transient, because the response is uncacheable.
     TransientUncacheable,
     /// Transient, because it lives for less than `shortlived`.
     TransientShortlived,
 }
 
-/// Decides where an object is stored. `shortlived` is the parameter, in seconds.
+/// Decides in which storage an object is stored. `shortlived` is the parameter, in seconds.
 #[inline]
 pub fn place(storing: Storing, lifetime: Lifetime, shortlived: f64) -> Place {
     if storing != Storing::Cached {
@@ -75,17 +75,17 @@ pub fn place(storing: Storing, lifetime: Lifetime, shortlived: f64) -> Place {
     }
 }
 
-/// The way in which an object gets its body.
+/// How the body of an object arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// The body came whole behind the head: both are stored together.
+    /// The whole body arrived with the head: both are stored together.
     Whole,
-    /// The body is received piece by piece. Its length, if known.
+    /// The body is received piece by piece. The value is its length, if known.
     Pieces(Option<u64>),
 }
 
-/// Decides how a response's body is stored, of which `ahead` bytes came with the head. If filters change the body, its
-/// length is not the object's. A mark must be able to drop its body, unless that is small.
+/// Decides how the body of a response is stored. `ahead` bytes of it arrived with the head. If filters change the
+/// body, its length is not that of the object. A marker must be able to free its body, unless the body is small.
 #[inline]
 pub fn arrival(framing: Framing, is_filtered: bool, ahead: usize, storing: Storing) -> Arrival {
     match framing.status {
@@ -103,8 +103,9 @@ pub fn arrival(framing: Framing, is_filtered: bool, ahead: usize, storing: Stori
     }
 }
 
-/// Returns the number of bytes that a fetch may run ahead of the only reader of its response: `beresp.transit_buffer`,
-/// where 0 means no limit. Responses for the cache and those that are delivered only when complete have none.
+/// Returns the number of bytes by which a fetch may be ahead of the single reader of its response:
+/// `beresp.transit_buffer`, where 0 means no limit. Cacheable responses and those that are delivered only when
+/// complete have no limit.
 #[inline]
 pub fn transit_limit(transit_buffer: u64, is_uncacheable: bool, is_streamed: bool) -> Option<u64> {
     (transit_buffer > 0 && is_uncacheable && is_streamed).then_some(transit_buffer)
@@ -116,7 +117,7 @@ mod tests {
     use Storing::{Cached, HitForMiss, HitForPass, Private};
 
     #[test]
-    fn a_response_is_stored_for_whom_vcl_says() {
+    fn vcl_decides_which_requests_a_response_serves() {
         let table = [
             // was passed, beresp.uncacheable, return (pass)
             ((false, false, false), Cached),
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn storage_goes_by_lifetime() {
+    fn short_lived_and_uncacheable_objects_go_to_transient() {
         let lives = |ttl, grace, keep| Lifetime { origin: 0.0, ttl, grace, keep };
         let table = [
             (Cached, lives(120.0, 10.0, 0.0), Place::Chosen),
@@ -159,7 +160,7 @@ mod tests {
             (Framing::length(512), false, 512, HitForMiss, Arrival::Whole),
             (Framing::length(513), false, 513, HitForMiss, Arrival::Pieces(Some(513))),
             (long, false, 999, Cached, Arrival::Pieces(Some(1000))),
-            // The bytes behind the body are not this response's.
+            // The bytes after the body do not belong to this response.
             (long, false, 1001, Cached, Arrival::Pieces(Some(1000))),
             (long, true, 1000, Cached, Arrival::Pieces(None)),
             (Framing::CHUNKED, false, 1000, Cached, Arrival::Pieces(None)),
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn transit_is_bounded_for_one_reader_only() {
+    fn transit_is_limited_for_a_single_reader_only() {
         let table = [
             // transit_buffer, uncacheable, do_stream
             ((1000, true, true), Some(1000)),

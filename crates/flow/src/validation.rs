@@ -1,5 +1,5 @@
-//! Validation of a stale object with its origin (RFC 9111 section 4.3): the objects that can be validated, the
-//! conditions, and the effect of a 304.
+//! Validation of a stale object at its origin (RFC 9111 section 4.3): which objects can be validated, the conditions,
+//! and the effect of a 304.
 
 use lacquer_http::pack::PackedHead;
 use lacquer_http::{HeaderName, Message, Workspace, conditional, date, header_table as h};
@@ -7,12 +7,12 @@ use lacquer_http::{HeaderName, Message, Workspace, conditional, date, header_tab
 use crate::lifetime::Lifetime;
 use crate::storing::Storing;
 
-/// Header fields of a 304 that are dropped before it is completed from the stored head: they describe the body, and
-/// the body is the stored one (RFC 9111 section 3.2).
+/// Header fields of a 304 that are dropped before it is merged with the stored head. They describe the body, and the
+/// body is the stored one (RFC 9111 section 3.2).
 pub const FIELDS_OF_BODY: [HeaderName<'static>; 2] = [h::CONTENT_ENCODING, h::CONTENT_LENGTH];
 
-/// Returns whether a response that is stored can be validated later: it is complete, for the cache, and has a
-/// validator that is strong enough (RFC 9110 section 8.8).
+/// Returns whether a stored response can be validated later: it is complete and cacheable, and has a validator that
+/// is strong enough (RFC 9110 section 8.8).
 #[inline]
 pub fn is_possible(storing: Storing, resp: &Message, ws: &Workspace) -> bool {
     storing == Storing::Cached
@@ -21,7 +21,7 @@ pub fn is_possible(storing: Storing, resp: &Message, ws: &Workspace) -> bool {
 }
 
 /// Returns the time of the last change of a response's content, for `If-Modified-Since` of clients. Without
-/// Last-Modified that is the time when the origin generated it.
+/// Last-Modified, this is the time when the origin generated the response.
 #[inline]
 pub fn last_modified(resp: &Message, ws: &Workspace, lifetime: Lifetime) -> f64 {
     resp.get(ws, h::LAST_MODIFIED).map_or(lifetime.origin.floor(), date::parse_or_zero)
@@ -34,7 +34,7 @@ pub struct Conditions<'h> {
     pub if_none_match: Option<&'h [u8]>,
 }
 
-/// Returns the conditions by which an object with this head is validated. `is_possible` was decided when the object was
+/// Returns the conditions that validate an object with this head. `is_possible` was determined when the object was
 /// stored.
 pub fn conditions(head: PackedHead<'_>, is_possible: bool) -> Conditions<'_> {
     if !is_possible {
@@ -51,24 +51,24 @@ pub fn conditions(head: PackedHead<'_>, is_possible: bool) -> Conditions<'_> {
 pub struct Validated {
     /// The result of [`is_possible`] when the object was stored.
     pub is_possible: bool,
-    /// Its body is stored in another coding than the origin sends it in.
+    /// Its body is stored in a different coding than the origin sends it in.
     pub is_recoded: bool,
 }
 
 /// The treatment of a 304 from an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotModified {
-    /// The stored response is confirmed and its head updated (RFC 9111 section 4.3.4). `weaken_etag`: a tag of the
-    /// origin names a body in another coding than the stored one.
+    /// The stored response is confirmed and its head is updated (RFC 9111 section 4.3.4). `weaken_etag` means that
+    /// the origin's tag identifies a body in a different coding than the stored one.
     Update { weaken_etag: bool },
-    /// The client asked with conditions of its own, and gets the 304.
+    /// The client sent conditions of its own, and receives the 304.
     Forward,
     /// There was no condition, so the response is invalid.
     Refuse,
 }
 
-/// Decides about a 304. `stale` is the object that was to be validated; `is_uncacheable`: the response is for its
-/// client alone.
+/// Decides about a 304. `stale` is the object that was validated. `is_uncacheable` means that the response serves
+/// only its client.
 pub fn not_modified(stale: Option<Validated>, is_uncacheable: bool) -> NotModified {
     match stale {
         Some(Validated { is_possible: true, is_recoded }) => NotModified::Update { weaken_etag: is_recoded },
@@ -77,11 +77,12 @@ pub fn not_modified(stale: Option<Validated>, is_uncacheable: bool) -> NotModifi
     }
 }
 
-/// Fields of a request by which it is conditional.
+/// The header fields that make a request conditional.
 pub const CONDITIONS: [HeaderName<'static>; 2] = [h::IF_MODIFIED_SINCE, h::IF_NONE_MATCH];
 
-/// Returns whether an error page that VCL made replaces the stale object that was to be validated. Only a page with a
-/// lifetime set by VCL does. A page that lives because others wait for it leaves the object for the next attempt.
+/// Returns whether an error page made by VCL replaces the stale object that was validated. Only a page whose lifetime
+/// VCL has set does. A page that lives only because other requests wait for it leaves the object for the next
+/// attempt.
 pub fn error_replaces_stale(error: Lifetime, is_awaited: bool) -> bool {
     error.ttl > 0.0 && !is_awaited
 }
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_304_is_for_whom_it_was_asked() {
+    fn a_304_updates_the_object_or_goes_to_the_client() {
         let stale = |is_possible, is_recoded| Some(Validated { is_possible, is_recoded });
         let table = [
             (stale(true, false), false, NotModified::Update { weaken_etag: false }),
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_and_stale_objects() {
+    fn only_errors_with_a_lifetime_replace_stale_objects() {
         let lives = |ttl| Lifetime { ttl, ..Lifetime::none(0.0) };
         assert!(error_replaces_stale(lives(5.0), false));
         assert!(!error_replaces_stale(lives(0.0), false));
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn content_has_a_date() {
+    fn last_modified_falls_back_to_the_origin_time() {
         let origin = Lifetime::none(784_111_000.5);
         for (lines, expected) in
             [(&[OLDER][..], 784_111_740.0), (&["Last-Modified: x"], 0.0), (&[], 784_111_000.0)]

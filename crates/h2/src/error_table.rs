@@ -1,19 +1,20 @@
-//! The errors of HTTP/2 with Varnish's names and texts, and its own finer ones that share a code. A row has the code on
-//! the wire, whether the client gets a GOAWAY, the reason for which the session closes, and the text.
+//! The errors of HTTP/2 with Varnish's names and texts. Some of Varnish's own errors share a code with another one.
+//! Each row contains the code on the wire, whether the client gets a GOAWAY, the reason for closing the session, and
+//! the text.
 
 use lacquer_http::SessClose;
 
 macro_rules! reasons {
     ($($variant:ident $name:literal $code:literal $goaway:literal $close:expr, $text:literal;)*) => {
-        /// Reason for which a connection or a stream ends.
+        /// The reason why a connection or a stream ends.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Reason { $($variant),* }
 
         impl Reason {
-            /// Returns the code that goes to the wire.
+            /// Returns the code on the wire.
             pub const fn code(self) -> u32 { match self { $(Reason::$variant => $code),* } }
 
-            /// Returns the text with which `Debug` records explain a stream's reset.
+            /// Returns the text of `Debug` records about the reset of a stream.
             pub const fn text(self) -> &'static str { match self { $(Reason::$variant => $text),* } }
 
             const fn sends_goaway(self) -> bool { match self { $(Reason::$variant => $goaway),* } }
@@ -22,7 +23,7 @@ macro_rules! reasons {
         }
 
         impl Error {
-            /// Returns the name that `Debug` records use.
+            /// Returns the name in `Debug` records.
             pub const fn name(self) -> &'static str {
                 if matches!(self.reason(), Reason::Unknown) {
                     return "UNKNOWN_ERROR";
@@ -62,14 +63,14 @@ reasons! {
     Unknown "UNKNOWN" 0xffff_ffff false Some(RxJunk), "Unknown error number";
 }
 
-/// An end of the connection with all its streams, or of one stream.
+/// The end of a connection with all its streams, or of one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Error {
     Connection(Reason),
     Stream(Reason),
 }
 
-/// The reasons that peers send, by code.
+/// The reasons that peers can send, by code.
 const ON_THE_WIRE: [Reason; 14] = [
     Reason::NoError,
     Reason::ProtocolError,
@@ -88,7 +89,7 @@ const ON_THE_WIRE: [Reason; 14] = [
 ];
 
 impl Error {
-    /// Returns the meaning of the code in a received RST_STREAM.
+    /// Returns the error for the code in a received RST_STREAM.
     pub fn of_stream(code: u32) -> Error {
         let reason = match received(code) {
             Reason::SettingsTimeout
@@ -100,7 +101,7 @@ impl Error {
         Error::Stream(reason)
     }
 
-    /// Returns the meaning of the code in a received GOAWAY.
+    /// Returns the error for the code in a received GOAWAY.
     pub fn of_connection(code: u32) -> Error {
         let reason = match received(code) {
             Reason::StreamClosed | Reason::RefusedStream | Reason::Cancel | Reason::ConnectError => {
@@ -134,8 +135,8 @@ impl Error {
         self.reason().sends_goaway()
     }
 
-    /// Returns the reason for which the session closes, for `SessClose` and its counter. A stream's error
-    /// ends the session when it comes from stream 0.
+    /// Returns the reason for closing the session, for `SessClose` and its counter. An error of a stream ends the
+    /// session when it occurs on stream 0.
     pub const fn close(self) -> SessClose {
         match self.reason().close() {
             Some(close) => close,
@@ -153,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_the_numbers_of_the_table() {
+    fn codes_match_their_index_in_the_table() {
         for (code, reason) in ON_THE_WIRE.iter().enumerate() {
             assert_eq!(reason.code() as usize, code);
         }

@@ -1,9 +1,9 @@
-//! A fault: the end of a stream or a connection, and the record for the log.
+//! Faults: the end of a stream or a connection, and the record for the log.
 
 use crate::error_table::{Error, Reason};
 use std::borrow::Cow;
 
-/// The tag of a record, and whose transaction it belongs to.
+/// The tag of a record, and the transaction that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tag {
     /// `Debug` of the session.
@@ -31,7 +31,7 @@ impl Note {
     }
 }
 
-/// The end of a connection or a stream, with its reason and the record about it.
+/// The end of a connection or a stream, with its reason and its log record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub error: Error,
@@ -45,7 +45,7 @@ impl Fault {
 }
 
 impl Error {
-    /// Returns the fault with a record.
+    /// Returns a fault with this record.
     pub(crate) fn noted(self, tag: Tag, text: impl Into<Cow<'static, str>>) -> Fault {
         Fault { error: self, note: Some(Note::new(tag, text)) }
     }

@@ -1,12 +1,12 @@
-//! The windows of flow control (RFC 9113 section 5.2): the number of bytes of DATA that one side may still
-//! send. There are two for each stream and two for the connection.
+//! The windows of flow control (RFC 9113 section 5.2): the number of bytes of DATA that one side may still send. Each
+//! stream has two of them, and so does the connection.
 
 use crate::error_table::{Error, Reason};
 
-/// The largest size of a window.
+/// The maximum size of a window.
 pub const MAX_WINDOW: i64 = (1 << 31) - 1;
 
-/// The initial size of the connection's windows, whatever the settings.
+/// The initial size of the windows of a connection, independent of the settings.
 pub const INITIAL_WINDOW: u32 = 65535;
 
 /// The number of bytes that the peer allows this side to send. A change of its settings can make it negative.
@@ -23,7 +23,7 @@ impl SendWindow {
         usize::try_from(self.0).unwrap_or(0)
     }
 
-    /// Charges bytes that are sent, at most as many as are available.
+    /// Charges bytes that are sent. `len` must not exceed the available bytes.
     pub fn charge(&mut self, len: usize) {
         debug_assert!(len <= self.available());
         self.0 -= len as i64;
@@ -35,7 +35,7 @@ impl SendWindow {
         if self.0 > MAX_WINDOW { Err(Error::Stream(Reason::FlowControlError)) } else { Ok(()) }
     }
 
-    /// Applies a change of SETTINGS_INITIAL_WINDOW_SIZE by `delta`, which concerns streams only.
+    /// Applies a change of SETTINGS_INITIAL_WINDOW_SIZE by `delta`. The setting applies to streams only.
     pub fn adjust(&mut self, delta: i64) {
         self.0 += delta;
     }
@@ -54,7 +54,7 @@ impl ReceiveWindow {
         self.0
     }
 
-    /// Charges a whole payload, padding included. Returns false if the peer had no right to send it.
+    /// Charges a whole payload, including padding. Returns false if the payload exceeds the window.
     #[must_use]
     pub fn charge(&mut self, len: u32) -> bool {
         let fits = i64::from(len) <= self.0;
@@ -64,14 +64,14 @@ impl ReceiveWindow {
         fits
     }
 
-    /// Returns the connection's credit: `increment` if less than `low_water` is left, else 0. A credit other
-    /// than 0 is sent as a WINDOW_UPDATE.
+    /// Adds and returns new credit for the connection: `increment` if less than `low_water` is left, else 0. The
+    /// caller sends a credit other than 0 as a WINDOW_UPDATE.
     #[must_use]
     pub fn refill(&mut self, low_water: u32, increment: u32) -> u32 {
         self.refill_within(low_water, increment, MAX_WINDOW as u32)
     }
 
-    /// Returns a stream's credit, bounded by the `room` there is for its body.
+    /// Adds and returns new credit for a stream, limited by the `room` for its body.
     #[must_use]
     pub fn refill_within(&mut self, low_water: u32, increment: u32, room: u32) -> u32 {
         if self.0 >= i64::from(low_water) {
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sending() {
+    fn send_windows_may_become_negative_but_not_overflow() {
         let mut window = SendWindow::new(100);
         window.charge(60);
         window.adjust(-70);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn receiving() {
+    fn receive_windows_are_refilled_up_to_the_room() {
         let mut window = ReceiveWindow::new(100);
         assert!(window.charge(100));
         assert!(!window.charge(1));

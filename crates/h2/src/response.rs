@@ -1,9 +1,9 @@
-//! Header blocks of responses, for [`crate::frame::write_headers`].
+//! Writes the header blocks of responses, for [`crate::frame::write_headers`].
 
 use crate::hpack::encode;
 use lacquer_http::{Filter, Message, Workspace};
 
-/// The block that replaces one for which the workspace is too small: 500, without a body.
+/// The block of the response that is sent if the workspace is too small: 500, without a body.
 pub const OUT_OF_WORKSPACE: &[u8] = b"\x8e\x1f\x0d\x010\x1f\x27\x07Varnish";
 
 /// Writes a block that contains only the status, which is taken modulo 1000.
@@ -11,8 +11,8 @@ pub fn write_status(out: &mut Vec<u8>, status: u16) {
     encode::status(out, status);
 }
 
-/// Writes the block of a response. Headers that concern the connection are left out (RFC 9113 section 8.2.2).
-/// `debug` receives the text of Varnish's `Debug` records for the request.
+/// Writes the block of a response, without connection-specific headers (RFC 9113 section 8.2.2). `debug` receives the
+/// texts of Varnish's `Debug` records for the request.
 pub fn write(out: &mut Vec<u8>, msg: &Message, ws: &Workspace, mut debug: Option<&mut dyn FnMut(String)>) {
     encode::status(out, msg.status());
     for field in msg.fields().iter().filter(|field| !field.is_filtered(Filter::HTTP2)) {
@@ -38,7 +38,7 @@ mod tests {
     use lacquer_http::h1::decide_connection;
 
     #[test]
-    fn a_response_without_what_concerns_the_connection() {
+    fn connection_specific_headers_are_omitted() {
         let (mut ws, mut msg) = (Workspace::new(4096), Message::new(64));
         msg.set_response(&mut ws, 404).unwrap();
         for line in ["Server: x", "Connection: other", "Other: foo", "Keep-Alive: timeout=5", "X-Y: z"] {
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_resort_is_a_block() {
+    fn the_out_of_workspace_response_is_a_valid_block() {
         let (mut decoder, mut input, mut room) = (Decoder::new(0), OUT_OF_WORKSPACE, [0; 64]);
         for expected in [&b":status: 500"[..], b"content-length: 0", b"server: Varnish"] {
             let Ok(Step::Field(line)) = decoder.next(&mut input, &mut room) else { panic!() };

@@ -1,36 +1,35 @@
-//! Rules for a connection as a whole: the frames that may come on each stream, header blocks without
-//! interruption, and limits on open streams and on resets.
+//! Rules for a connection as a whole: the frames that are allowed on each stream, header blocks without interruption,
+//! and limits on open streams and on resets.
 
 use crate::error_table::{Error, Reason};
 use crate::fault::{Fault, Note, Tag};
 use crate::frame::{FrameHeader, Kind, flag};
 use crate::stream::State;
 
-/// The largest number of empty CONTINUATIONs in one header block.
+/// The maximum number of empty CONTINUATIONs in one header block.
 const MAX_EMPTY: u32 = 100;
 
-/// Treatment of a frame.
+/// The treatment of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admit {
     /// The frame is ignored.
     Ignore,
-    /// The frame is to be parsed. If its stream is closed, DATA, RST_STREAM and WINDOW_UPDATE have no effect
-    /// after that.
+    /// The frame must be parsed. If its stream is closed, DATA, RST_STREAM and WINDOW_UPDATE then have no effect.
     Frame(Kind),
-    /// HEADERS, opening a stream.
+    /// HEADERS that open a stream.
     Open,
     /// HEADERS that end the request of a stream.
     Trailers,
-    /// HEADERS of a stream that is refused. The header block must be decoded nevertheless.
+    /// HEADERS of a stream that is refused. The header block must still be decoded.
     Refuse(Fault),
 }
 
-/// The state of a connection that its rules need.
+/// The state of a connection that the rules depend on.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// The highest stream a client has used, for GOAWAY.
+    /// The highest stream that the client has used, for GOAWAY.
     pub highest: u32,
-    /// Streams that count against the limit.
+    /// The number of streams that count towards the limit.
     pub open: u32,
     max_open: u32,
     /// The stream whose header block is incomplete.
@@ -39,12 +38,13 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// `max_open` is SETTINGS_MAX_CONCURRENT_STREAMS of this side.
+    /// Creates the rules of a connection. `max_open` is SETTINGS_MAX_CONCURRENT_STREAMS of this side.
     pub fn new(max_open: u32) -> Rules {
         Rules { highest: 0, open: 0, max_open, block: None, empty_continuations: 0 }
     }
 
-    /// Opens the stream of an upgraded connection's first request, which came as HTTP/1 (RFC 7540 section 3.2).
+    /// Opens the stream of the first request of an upgraded connection, which arrived as HTTP/1 (RFC 7540 section
+    /// 3.2).
     pub fn open_upgraded(&mut self) {
         self.highest = 1;
         self.open += 1;
@@ -61,8 +61,8 @@ impl Rules {
         self.block.is_some()
     }
 
-    /// Judges a frame by its header. Clears flags without a meaning. `state` is that of its stream, unless the stream
-    /// is closed.
+    /// Decides how to treat a frame, based on its header. Clears undefined flags. `state` is that of its stream, or
+    /// `None` if the stream is not open.
     pub fn admit(
         &mut self,
         header: &mut FrameHeader,
@@ -93,7 +93,7 @@ impl Rules {
         }
     }
 
-    /// Fails if this type of frame may not come on this stream now.
+    /// Fails if this type of frame is not allowed on this stream now.
     fn check_stream(&self, kind: Kind, stream: u32) -> Result<(), String> {
         use Kind::{Continuation, GoAway, Headers, Ping, Priority, Settings, WindowUpdate};
         let name = kind.name();
@@ -148,7 +148,7 @@ impl Rules {
         if header.has(flag::END_HEADERS) {
             self.block = None;
         } else if header.len == 0 {
-            // Others are bounded by the limit on the header list.
+            // The limit on the header list bounds the others.
             self.empty_continuations += 1;
             if self.empty_continuations > MAX_EMPTY {
                 return Err(Fault::connection(Reason::EnhanceYourCalm, "H2: too many empty CONT frames"));
@@ -158,14 +158,14 @@ impl Rules {
     }
 }
 
-/// The limit on streams that a client resets soon after it opened them: a budget that refills by time.
+/// The limit on streams that a client resets soon after opening them: a budget that is refilled over time.
 #[derive(Clone, Debug)]
 pub struct RapidReset {
-    /// The age in seconds from which on streams may be reset freely.
+    /// The age in seconds beyond which the reset of a stream is not charged.
     pub threshold: f64,
-    /// The number of resets in a period; 0 means no limit.
+    /// The number of resets per period; 0 means no limit.
     pub limit: f64,
-    /// The time in seconds in which the budget refills.
+    /// The time in seconds in which an empty budget is refilled.
     pub period: f64,
     /// The number of resets that are left.
     pub budget: f64,
@@ -173,20 +173,21 @@ pub struct RapidReset {
 }
 
 impl RapidReset {
-    /// Makes a budget from the parameters `h2_rapid_reset`, `h2_rapid_reset_limit` and
-    /// `h2_rapid_reset_period`, and the time when the session began.
+    /// Creates a full budget from the parameters `h2_rapid_reset`, `h2_rapid_reset_limit` and
+    /// `h2_rapid_reset_period`, and the start time of the session.
     pub fn new(threshold: f64, limit: u64, period: f64, now: f64) -> RapidReset {
         let limit = limit as f64;
         RapidReset { threshold, limit, period, budget: limit, last: now }
     }
 
-    /// Begins with a full budget, after a change of the limit.
+    /// Refills the budget, after a change of the limit.
     pub fn restart(&mut self, now: f64) {
         self.budget = self.limit;
         self.last = now;
     }
 
-    /// Charges the reset of a stream whose headers came at `opened`. Returns whether it counted.
+    /// Charges the reset of a stream whose headers arrived at `opened`. Returns whether it was charged; fails if the
+    /// budget is empty.
     pub fn reset(&mut self, now: f64, opened: f64) -> Result<bool, Fault> {
         if self.limit == 0.0 || now - opened > self.threshold {
             return Ok(false);
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_that_frames_may_not_come_on() {
+    fn frames_on_wrong_streams_are_rejected() {
         let mut c = Connection::new();
         for kind in [Kind::Data, Kind::Headers, Kind::Priority, Kind::RstStream, Kind::PushPromise] {
             c.fails(kind, 0, &format!("H2: unexpected {} frame on stream 0", kind.name()));
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_ignored() {
+    fn unknown_frames_and_flags_are_ignored() {
         let mut c = Connection::new();
         let mut header = FrameHeader { len: 3, number: 0x80, flags: 0, stream: 2 };
         let mut notes = Vec::new();
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_open_upwards_and_not_too_many() {
+    fn streams_open_in_ascending_order_up_to_the_limit() {
         let mut c = Connection::new();
         assert_eq!(c.frame(Kind::Headers, flag::END_HEADERS, 3, 1), Ok(Admit::Open));
         c.fails(Kind::Headers, 1, "H2: new stream ID < highest stream");
@@ -268,7 +269,7 @@ mod tests {
         let Ok(Admit::Refuse(fault)) = c.frame(Kind::Headers, flag::END_HEADERS, 7, 1) else { panic!() };
         assert_eq!(fault.error, Error::Stream(Reason::RefusedStream));
         assert_eq!(fault.note.unwrap().text, "H2: stream 7: Hit maximum number of concurrent streams");
-        // Frames that the client had already sent on it do no harm.
+        // Frames that the client had already sent on it are accepted.
         assert_eq!(c.frame(Kind::Data, 0, 7, 1), Ok(Admit::Frame(Kind::Data)));
         c.rules.close_one();
         assert_eq!(c.frame(Kind::Headers, flag::END_HEADERS, 9, 1), Ok(Admit::Open));
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_end_a_request_that_has_not_ended() {
+    fn trailers_end_an_open_request() {
         let mut c = Connection::new();
         c.frame(Kind::Headers, flag::END_HEADERS, 3, 1).unwrap();
         let mut trailers = |flags, state| {
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_interrupts_a_header_block() {
+    fn other_frames_within_a_header_block_are_rejected() {
         let mut c = Connection::new();
         c.frame(Kind::Headers, 0, 1, 1).unwrap();
         assert!(c.rules.in_block());
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn resets_have_a_budget() {
+    fn rapid_resets_are_limited_by_a_budget() {
         let mut resets = RapidReset::new(5.0, 3, 60.0, 100.0);
         for _ in 0..3 {
             resets.reset(100.0, 99.0).unwrap();

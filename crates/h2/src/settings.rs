@@ -1,4 +1,4 @@
-//! The settings of HTTP/2 (RFC 9113 section 6.5.2), as a table: number, name, default and range.
+//! The settings of HTTP/2 (RFC 9113 section 6.5.2), as a table of number, name, default and range.
 
 use crate::error_table::{Error, Reason};
 use crate::fault::{Note, Tag};
@@ -9,12 +9,12 @@ macro_rules! settings {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct Settings { $(pub $field: u32),* }
 
-        /// Identifier of a setting.
+        /// The identifier of a setting.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Setting { $($variant = $number),* }
 
         impl Settings {
-            /// The settings before anything was announced.
+            /// The settings before any announcement.
             pub const DEFAULT: Settings = Settings { $($field: $default),* };
 
             /// Appends the payload of a SETTINGS frame: the settings that differ from the defaults.
@@ -58,20 +58,21 @@ settings! {
     max_header_list_size MaxHeaderListSize 6, 0x7fff_ffff, 0..=0xffff_ffff, Reason::ProtocolError;
 }
 
-/// The largest number of entries in a frame. No client needs so many, and each entry may cost a visit to all streams.
+/// The maximum number of entries in a frame. No client needs so many, and each entry may require a visit of all
+/// streams.
 pub const MAX_ENTRIES: usize = 64;
 
-/// Effect of one entry of a peer's SETTINGS.
+/// The effect of one entry of the peer's SETTINGS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     pub note: Note,
     /// The change of the send window of each stream that is not closed.
     pub window_delta: i64,
-    /// Set if the value is out of range. With the debug flag `h2_nocheck` it is applied nevertheless.
+    /// Set if the value is out of range and was not applied.
     pub error: Option<Error>,
 }
 
-/// Returns number and value of the entries of a SETTINGS payload, whose length was checked.
+/// Returns number and value of the entries of a SETTINGS payload. The caller has checked its length.
 pub fn entries(payload: &[u8]) -> impl Iterator<Item = (u16, u32)> {
     payload.chunks_exact(6).filter_map(|entry| {
         let (number, value) = entry.split_at(2);
@@ -80,7 +81,8 @@ pub fn entries(payload: &[u8]) -> impl Iterator<Item = (u16, u32)> {
 }
 
 impl Settings {
-    /// Applies one entry of the peer's. With `unchecked` a value out of range is applied too.
+    /// Applies one entry of the peer's SETTINGS. With `unchecked` (debug flag `h2_nocheck`), a value out of range is
+    /// applied too.
     pub fn apply(&mut self, (number, value): (u16, u32), unchecked: bool) -> Applied {
         let note = |text: String| Note::new(Tag::Debug, text);
         let Some(setting) = Setting::of(number) else {
@@ -106,8 +108,8 @@ impl Default for Settings {
     }
 }
 
-/// Decodes the payload of SETTINGS in the header `HTTP2-Settings` of an upgrade from HTTP/1: base64url,
-/// padded or not. Returns `None` if it is damaged.
+/// Decodes the SETTINGS payload in the header `HTTP2-Settings` of an upgrade from HTTP/1. It is in base64url, with or
+/// without padding. Returns `None` if it is invalid.
 pub fn from_base64url(text: &[u8]) -> Option<Vec<u8>> {
     let padding = text.iter().rev().take_while(|&&c| c == b'=').count();
     let (mut out, mut bits, mut count) = (Vec::with_capacity(text.len()), 0u32, 0);
@@ -135,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_of_an_upgrade() {
+    fn settings_of_an_upgrade_are_decoded() {
         assert_eq!(from_base64url(b"AAMAAABkAAQAAP__").unwrap(), b"\0\x03\0\0\0\x64\0\x04\0\0\xff\xff");
         assert_eq!(from_base64url(b""), Some(vec![]));
         for damaged in [&b"#######"[..], b"AAMAAAB", b"AAMAAABkAAQAAP__A", b"=AAMAAABkAAQAAP__", b"===="] {
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_and_their_ranges() {
+    fn entries_out_of_range_are_rejected() {
         let mut peer = Settings::DEFAULT;
         let applied: Vec<Applied> = entries(b"\0\x04\0\0\x03\xe8\0\x03\0\0\0\x64\xff\xff\0\0\0\0")
             .map(|entry| peer.apply(entry, false))

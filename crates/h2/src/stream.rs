@@ -1,4 +1,4 @@
-//! One stream: its state, its windows, and the effect of frames in each state (RFC 9113 section 5.1).
+//! A stream: its state, its windows, and the effect of frames in each state (RFC 9113 section 5.1).
 
 use crate::error_table::{Error, Reason};
 use crate::fault::{Fault, Tag};
@@ -6,11 +6,11 @@ use crate::flow::{ReceiveWindow, SendWindow};
 use crate::frame::FrameHeader;
 use crate::request::Body;
 
-/// The states of a stream, numbered as Varnish's `Debug` records have them.
+/// The states of a stream, with the numbers of Varnish's `Debug` records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
     Idle = 0,
-    /// Headers, and perhaps data, are still to come.
+    /// The request is incomplete: headers or data are still to come.
     Open = 3,
     HalfClosedLocal = 4,
     /// The request is complete.
@@ -31,14 +31,14 @@ pub struct Stream {
     pub state: State,
     pub send: SendWindow,
     pub receive: ReceiveWindow,
-    /// Length of the body that `Content-Length` declared.
+    /// The length of the body according to `Content-Length`.
     expected: Option<u64>,
-    /// Bytes of the body that have come.
+    /// The number of bytes of the body that were received.
     received: u64,
 }
 
 impl Stream {
-    /// Makes a stream that HEADERS have opened. The windows are those of both sides' settings.
+    /// Creates a stream that HEADERS have opened. The window sizes come from the settings of both sides.
     pub fn open(id: u32, receive_window: u32, send_window: u32) -> Stream {
         Stream {
             id,
@@ -50,7 +50,7 @@ impl Stream {
         }
     }
 
-    /// Records the body that is to come, once the header block is complete.
+    /// Records which body is expected. Called when the header block is complete.
     pub fn expect(&mut self, body: Body) {
         match body {
             Body::None => self.state = State::HalfClosedRemote,
@@ -59,13 +59,13 @@ impl Stream {
         }
     }
 
-    /// Returns whether a change of SETTINGS_INITIAL_WINDOW_SIZE changes the send window.
+    /// Returns whether a change of SETTINGS_INITIAL_WINDOW_SIZE changes its send window.
     pub fn follows_settings(&self) -> bool {
         matches!(self.state, State::Idle | State::Open | State::HalfClosedRemote)
     }
 
-    /// Handles DATA with `len` bytes besides its padding. The caller has charged the connection's window
-    /// before: [`charge_connection`].
+    /// Handles DATA with `len` bytes in addition to its padding. The caller has already charged the connection's
+    /// window: [`charge_connection`].
     pub fn data(&mut self, header: &FrameHeader, len: usize, end_stream: bool) -> Result<(), Fault> {
         if self.state >= State::HalfClosedRemote {
             return Err(Error::Stream(Reason::StreamClosed).into());
@@ -104,8 +104,8 @@ impl Stream {
         Err(Error::Stream(Reason::ProtocolError).noted(Tag::Debug, text))
     }
 
-    /// Returns the credit for a stream that is stuck: all credit is used up, and no bytes are left whose
-    /// reading would give new credit, because the peer has sent only padding. Otherwise returns 0.
+    /// Adds and returns credit for a stream that is stuck: all credit is used up, and no bytes are buffered whose
+    /// reading would add credit, because the peer has sent only padding. Otherwise returns 0.
     #[must_use]
     pub fn rescue(&mut self, buffered: usize, room: u32) -> u32 {
         let is_stuck = self.state < State::HalfClosedRemote && self.receive.left() == 0 && buffered == 0;
@@ -113,7 +113,8 @@ impl Stream {
     }
 }
 
-/// Charges the connection's window with a DATA frame, even if its stream is gone, because the peer has counted it.
+/// Charges the connection's window with a DATA frame, even if its stream is gone, because the peer has counted the
+/// frame.
 pub fn charge_connection(window: &mut ReceiveWindow, header: &FrameHeader) -> Result<(), Fault> {
     if window.charge(header.len) {
         return Ok(());
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_until_the_end_of_the_stream() {
+    fn a_body_without_length_ends_with_the_stream() {
         let mut s = stream(Body::UntilEnd);
         s.data(&frame(60), 50, false).unwrap();
         let (error, text) = note(s.data(&frame(41), 41, false));
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_of_known_length() {
+    fn a_body_must_match_its_content_length() {
         let mismatch = "H2: stream 1: Received data and Content-Length mismatch";
         let mut s = stream(Body::Length(10));
         s.data(&frame(9), 9, false).unwrap();
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_does_not_strangle_a_stream() {
+    fn padding_does_not_block_a_stream() {
         let mut s = stream(Body::UntilEnd);
         s.data(&frame(100), 0, false).unwrap();
         assert_eq!(s.rescue(5, 100), 0);
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_connection_counts_too() {
+    fn data_is_charged_to_the_connection() {
         let mut window = ReceiveWindow::new(10);
         charge_connection(&mut window, &frame(10)).unwrap();
         let (error, text) = note(charge_connection(&mut window, &frame(1)));

@@ -1,4 +1,4 @@
-//! Character classes of HTTP, and searches that look at eight bytes at a time.
+//! Character classes of HTTP, and searches that process eight bytes at a time.
 
 const TCHAR: u8 = 1;
 const HEX: u8 = 2;
@@ -55,7 +55,7 @@ const fn is_reg_name_symbol(b: u8) -> bool {
     )
 }
 
-/// Returns whether this is a character of a registered name, except for percent-encoded ones.
+/// Returns whether this is a character of a registered name. Percent-encoded characters are not covered.
 #[inline]
 pub(crate) const fn is_reg_name(b: u8) -> bool {
     CLASS[b as usize] & REG_NAME != 0
@@ -89,7 +89,7 @@ pub(crate) const fn is_ctl(b: u8) -> bool {
     b < 0x20 || b == 0x7f
 }
 
-/// Returns whether all characters of a line made by VCL are allowed (feature `validate_headers`).
+/// Returns whether a line that VCL has made contains only allowed characters (feature `validate_headers`).
 pub fn is_valid_line(line: &[u8]) -> bool {
     find_bad_header_char(line, 0) == line.len()
 }
@@ -107,18 +107,18 @@ pub(crate) fn crlf_len(buf: &[u8], i: usize) -> usize {
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// Marks the lowest zero byte exactly (bytes above it may be marked falsely).
+/// Marks zero bytes. The lowest mark is exact; bytes above it may be marked falsely.
 const fn zero_bytes(x: u64) -> u64 {
     x.wrapping_sub(ONES) & !x & HIGHS
 }
 
-/// Marks the lowest byte that is DEL or below `limit`, as exactly.
+/// Marks bytes that are DEL or below `limit`. The lowest mark is exact; bytes above it may be marked falsely.
 const fn del_or_below(x: u64, limit: u8) -> u64 {
     (x.wrapping_sub(ONES * limit as u64) | ((x & !HIGHS) + ONES)) & !x & HIGHS
 }
 
-/// Returns the index of the first byte from `i` on that `marks` finds among eight or `wanted` accepts alone, or the
-/// length.
+/// Returns the index of the first matching byte from `i` on, or the length. `marks` finds a match in eight bytes,
+/// `wanted` decides about a single byte.
 #[inline(always)]
 fn find(buf: &[u8], mut i: usize, marks: impl Fn(u64) -> u64, wanted: impl Fn(u8) -> bool) -> usize {
     for chunk in buf.get(i..).unwrap_or_default().as_chunks().0 {
@@ -140,7 +140,7 @@ pub(crate) fn find_blank_or_ctl(buf: &[u8], i: usize) -> usize {
     find(buf, i, |x| del_or_below(x, b' ' + 1), |b| b == b' ' || is_ctl(b))
 }
 
-/// Returns the index of the first byte from `i` on that no header line may contain, or the length.
+/// Returns the index of the first byte from `i` on that is not allowed in a header line, or the length.
 #[inline]
 pub(crate) fn find_bad_header_char(buf: &[u8], mut i: usize) -> usize {
     loop {
@@ -159,7 +159,7 @@ pub(crate) fn find_byte(buf: &[u8], i: usize, needle: u8) -> Option<usize> {
     (at < buf.len()).then_some(at)
 }
 
-/// Removes SP and HTAB at both ends.
+/// Removes leading and trailing SP and HTAB.
 pub(crate) fn trim_ows(mut s: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = s
         && is_ows(*first)
@@ -178,12 +178,12 @@ pub(crate) fn trim_ows_end(mut s: &[u8]) -> &[u8] {
     s
 }
 
-/// Returns whether `s` begins with `prefix`, without regard to case.
+/// Returns whether `s` begins with `prefix`, ignoring case.
 pub(crate) fn starts_with_nocase(s: &[u8], prefix: &[u8]) -> bool {
     s.len() >= prefix.len() && s[..prefix.len()].eq_ignore_ascii_case(prefix)
 }
 
-/// The decimal digits of a number, without allocation.
+/// The decimal digits of a number, formatted without allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct Decimal {
     digits: [u8; 20],
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn searches_agree_with_the_plain_definition() {
+    fn searches_agree_with_a_bytewise_definition() {
         for bad in (0..=255u8).step_by(if cfg!(miri) { 63 } else { 1 }) {
             for len in [1usize, 7, 8, 9, 23, 40] {
                 for at in 0..len {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn decimals() {
+    fn numbers_are_formatted_in_decimal() {
         for n in [0, 9, 10, 12345, u64::MAX] {
             assert_eq!(Decimal::new(n).as_bytes(), n.to_string().as_bytes());
         }

@@ -1,15 +1,15 @@
-//! The syntax of `Host`, `:authority` and the authority of an absolute target: `uri-host [ ":" port ]`
-//! (RFC 9110 section 7.2, RFC 3986 section 3.2). User information is not part of it.
+//! The syntax of `Host`, `:authority` and the authority of an absolute target: `uri-host [ ":" port ]` (RFC 9110
+//! section 7.2, RFC 3986 section 3.2). It does not include user information.
 
 use std::net::Ipv6Addr;
 
 use crate::ascii::{is_hex, is_reg_name};
 
-/// Returns whether `value` may be the value of `Host`. An empty one is valid: a target without an authority
-/// is sent with it (RFC 9112 section 3.2).
+/// Returns whether `value` is a valid value of `Host`. An empty value is valid: it is sent for a target without an
+/// authority (RFC 9112 section 3.2).
 #[inline]
 pub fn is_valid_host(value: &[u8]) -> bool {
-    // Most hosts are a name, and maybe a port.
+    // Most hosts are a name with an optional port.
     match value.iter().position(|&b| !is_reg_name(b)) {
         None => true,
         Some(end @ 1..) if value[end] == b':' => is_port(&value[end + 1..]),
@@ -17,7 +17,7 @@ pub fn is_valid_host(value: &[u8]) -> bool {
     }
 }
 
-/// Returns whether `authority` is a host, which is not empty, with an optional port.
+/// Returns whether `authority` is a non-empty host with an optional port.
 pub fn is_valid_authority(authority: &[u8]) -> bool {
     let host_len = if authority.first() == Some(&b'[') { ip_literal(authority) } else { reg_name(authority) };
     match host_len.map(|len| authority.split_at(len)) {
@@ -28,7 +28,7 @@ pub fn is_valid_authority(authority: &[u8]) -> bool {
     }
 }
 
-/// Returns whether `authority` is valid and ends with a port, as the target of CONNECT must.
+/// Returns whether `authority` is valid and ends with a port, as required for the target of CONNECT.
 pub fn has_port(authority: &[u8]) -> bool {
     let digits = authority.iter().rev().take_while(|b| b.is_ascii_digit()).count();
     digits > 0 && authority[..authority.len() - digits].ends_with(b":") && is_valid_authority(authority)
@@ -61,7 +61,7 @@ fn ip_literal(text: &[u8]) -> Option<usize> {
     valid.then_some(end + 1)
 }
 
-/// `IPvFuture`: "v", a version in hex, a dot, and at least one character.
+/// Returns whether this is an `IPvFuture`: "v", a version in hex, a dot, and at least one character.
 fn is_future_address(address: &[u8]) -> bool {
     let [b'v' | b'V', rest @ ..] = address else { return false };
     let digits = rest.iter().take_while(|&&b| is_hex(b)).count();
@@ -73,7 +73,7 @@ fn is_future_address(address: &[u8]) -> bool {
     }
 }
 
-/// A port may be empty: "example.com:" is the default port.
+/// Returns whether this is a port. It may be empty: "example.com:" means the default port.
 fn is_port(port: &[u8]) -> bool {
     let add =
         |number: u32, &digit: &u8| digit.is_ascii_digit().then(|| number * 10 + u32::from(digit - b'0'));
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn valid_hosts() {
+    fn valid_hosts_are_accepted() {
         for host in [
             "",
             "a",
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_hosts() {
+    fn invalid_hosts_are_rejected() {
         for host in [
             "a b",
             "a\tb",
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn ports() {
+    fn authorities_with_a_port_are_recognized() {
         for (authority, expected) in [
             ("a:80", true),
             ("[::1]:443", true),

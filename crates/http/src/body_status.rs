@@ -1,6 +1,6 @@
-//! The states of a message body by the delimitation of its length, with Varnish's names and numbers.
+//! The states of a message body, by how its end is determined, with Varnish's names and numbers.
 
-/// The states of a body. `Taken` and `Cached` only occur for request bodies after a read.
+/// The state of a body. `Taken` and `Cached` occur only for request bodies after a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum BodyStatus {
     #[default]

@@ -1,5 +1,5 @@
-//! Conditional requests and validators: the evaluation of a client's conditions, and the validators that are
-//! strong enough for requests to the origin.
+//! Conditional requests and validators: evaluates a client's conditions, and selects the validators that are strong
+//! enough for requests to the origin.
 
 use crate::ascii::trim_ows;
 use crate::date;
@@ -24,7 +24,7 @@ pub(crate) fn weak_compare(a: &[u8], b: &[u8]) -> bool {
     a.strip_prefix(b"W/").unwrap_or(a) == b.strip_prefix(b"W/").unwrap_or(b)
 }
 
-/// Returns the entity tags of a list. A comma within quotes does not separate.
+/// Returns the entity tags in a list. A comma within quotes is not a separator.
 fn entity_tags(mut list: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         if list.is_empty() {
@@ -41,8 +41,8 @@ fn entity_tags(mut list: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Returns whether the client's conditions allow a 304 instead of a 200. `last_modified` is the
-/// object's, for responses without the header; `t_req` is the time at which the request came.
+/// Returns whether the client's conditions allow a 304 instead of a 200. `last_modified` is that of the object, for
+/// responses without the header. `t_req` is the arrival time of the request.
 pub fn not_modified(
     req: &Message,
     req_ws: &Workspace,
@@ -54,7 +54,7 @@ pub fn not_modified(
     if resp.status() % 1000 != 200 {
         return false;
     }
-    // If-None-Match makes If-Modified-Since void (RFC 9110 section 13.1.3).
+    // If-None-Match overrides If-Modified-Since (RFC 9110 section 13.1.3).
     if let Some(condition) = req.get(req_ws, IF_NONE_MATCH) {
         if condition == b"*" {
             return true;
@@ -73,8 +73,8 @@ pub fn not_modified(
     }
 }
 
-/// Makes the entity tag weak, because the body will differ from the one that it names. Returns the new line,
-/// if there is one.
+/// Makes the entity tag weak, because the body will differ from the one that it identifies. Returns the new line, if
+/// there is one.
 pub fn weaken_etag(
     msg: &mut Message,
     ws: &mut Workspace,
@@ -89,8 +89,7 @@ pub fn weaken_etag(
     msg.set_line(ws, ETAG, line, removed).map(Some)
 }
 
-/// Adds `Accept-Encoding` to `Vary`, if it is not there yet.
-/// Returns the new line, if there is one.
+/// Adds `Accept-Encoding` to `Vary`, unless it is there already. Returns the new line, if there is one.
 pub fn vary_on_encoding(
     msg: &mut Message,
     ws: &mut Workspace,
@@ -124,13 +123,13 @@ pub fn strong_last_modified<'w>(msg: &Message, ws: &'w Workspace) -> Option<&'w 
     value.filter(|_| is_strong(value, msg.get(ws, DATE)))
 }
 
-/// Does the same as [`strong_last_modified`] for a stored head.
+/// Returns the value of `Last-Modified` in a stored head if it is strong.
 pub fn packed_strong_last_modified<'a>(head: &PackedHead<'a>) -> Option<&'a [u8]> {
     let value = head.header(LAST_MODIFIED);
     value.filter(|_| is_strong(value, head.header(DATE)))
 }
 
-/// Returns whether the client accepts gzip. "x-gzip" counts whatever its quality.
+/// Returns whether the client accepts gzip. "x-gzip" is accepted with any quality value.
 pub fn accepts_gzip(req: &Message, ws: &Workspace) -> bool {
     req.has_token(ws, ACCEPT_ENCODING, b"x-gzip") || req.quality(ws, ACCEPT_ENCODING, b"gzip") > 0.0
 }
@@ -144,7 +143,7 @@ pub enum EncodingChange {
     Set(Text),
 }
 
-/// Reduces `Accept-Encoding` to "gzip" or nothing, so that Vary makes few variants.
+/// Reduces `Accept-Encoding` to "gzip" or nothing, so that Vary causes few variants.
 pub fn normalise_accept_encoding(
     req: &mut Message,
     ws: &mut Workspace,
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn entity_tags_decide_first() {
+    fn entity_tags_take_precedence_over_dates() {
         let table: &[(&[&str], &[&str], bool)] = &[
             (&["If-None-Match: \"a\""], &["ETag: \"a\""], true),
             (&["If-None-Match: W/\"a\""], &["ETag: \"a\""], true),
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_decide_next() {
+    fn dates_decide_without_entity_tags() {
         let since = "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT";
         assert!(check(&[since], &["Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT"]));
         assert!(!check(&[since], &["Last-Modified: Sun, 06 Nov 1994 08:49:38 GMT"]));
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn validators() {
+    fn validators_are_classified_and_weakened() {
         let lm = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
         let (msg, ws) = message(&[lm, "Date: Sun, 06 Nov 1994 08:49:38 GMT"]);
         assert!(strong_last_modified(&msg, &ws).is_some());
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn encodings_are_reduced() {
+    fn accept_encoding_is_reduced_to_gzip() {
         let reduce = |line: &str| {
             let (mut msg, mut ws) = message(&[line]);
             normalise_accept_encoding(&mut msg, &mut ws, |_| ()).unwrap();

@@ -1,23 +1,24 @@
-//! Dates of HTTP: the three formats of RFC 9110 section 5.6.7 and ISO 8601 are read, the first is
-//! written. Times are seconds since the epoch; 0 stands for "no date", as in Varnish's logs.
+//! Dates of HTTP. The three formats of RFC 9110 section 5.6.7 and ISO 8601 are parsed; the first format is written.
+//! Times are seconds since the epoch; 0 means "no date", as in Varnish's logs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Set if days may have one digit: the bit `http_date_postel` of the parameter `feature`.
+/// Whether days may have one digit: the bit `http_date_postel` of the parameter `feature`.
 static TOLERANT: AtomicBool = AtomicBool::new(false);
 
-/// The weekdays as HTTP writes them. A week begins with Sunday.
+/// The weekdays in the notation of HTTP. A week begins with Sunday.
 pub const WEEKDAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const WEEKDAY_RESTS: [&[u8]; 7] = [b"day", b"day", b"sday", b"nesday", b"rsday", b"day", b"urday"];
-/// The months as HTTP writes them.
+/// The months in the notation of HTTP.
 pub const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const SECONDS_PER_DAY: i64 = 86400;
 
-/// Length of a formatted date.
+/// The length of a formatted date.
 pub(crate) const DATE_LEN: usize = 29;
 
-/// Returns the days since the epoch of a date of the Gregorian calendar (eras of 400 years, March first).
+/// Returns the days since the epoch of a date of the Gregorian calendar. Computes in eras of 400 years and years that
+/// begin in March.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -26,7 +27,7 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
-/// A second by the Gregorian calendar, in UTC. Months and days of the month count from 1, the others from 0.
+/// A time in the Gregorian calendar, in UTC. Months and days of the month count from 1, the others from 0.
 pub struct Civil {
     pub year: i64,
     pub month: i64,
@@ -65,7 +66,7 @@ impl Civil {
     }
 }
 
-/// Formats a time as "Sun, 06 Nov 1994 08:49:37 GMT". Years outside of 0..=9999 are clipped.
+/// Formats a time as "Sun, 06 Nov 1994 08:49:37 GMT". Times are clamped to the years 0 to 9999.
 pub fn format(time: f64) -> [u8; DATE_LEN] {
     const FIRST: f64 = -62_167_219_200.0;
     const LAST: f64 = 253_402_300_799.0;
@@ -220,7 +221,7 @@ pub fn set_tolerant(tolerant: bool) {
     TOLERANT.store(tolerant, Ordering::Relaxed);
 }
 
-/// Parses a date. Returns `None` if the text is no date, the weekday is wrong, or the year is before 1899.
+/// Parses a date. Returns `None` if the text is not a date, the weekday is wrong, or the year is before 1899.
 pub fn parse(text: &[u8]) -> Option<f64> {
     parse_as(text, TOLERANT.load(Ordering::Relaxed))
 }
@@ -248,12 +249,12 @@ fn parse_as(text: &[u8], tolerant: bool) -> Option<f64> {
     Some((days * SECONDS_PER_DAY + f.hour * 3600 + f.minute * 60 + second) as f64)
 }
 
-/// Does the same as [`parse`], but returns 0 for "no date", as for the epoch itself.
+/// Parses a date, but returns 0 if there is none, which is also the time of the epoch.
 pub fn parse_or_zero(text: &[u8]) -> f64 {
     parse(text).unwrap_or(0.0)
 }
 
-/// The formatted date of the current second, made once per second.
+/// The formatted date of the current second. It is computed once per second.
 #[derive(Clone, Copy, Debug)]
 pub struct DateCache {
     second: i64,
@@ -281,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_formats_mean_the_same() {
+    fn all_formats_are_parsed_to_the_same_time() {
         for text in [
             "Sun, 06 Nov 1994 08:49:37 GMT",
             "Sunday, 06-Nov-94 08:49:37 GMT",
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date() {
+    fn invalid_dates_are_rejected() {
         for text in [
             "",
             "0",
@@ -320,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn tolerance_is_for_the_day_only() {
+    fn tolerance_applies_to_the_day_only() {
         assert_eq!(parse_as(b"Sun, 6 Nov 1994 08:49:37 GMT", true), Some(784_111_777.0));
         assert_eq!(parse_as(b"Sun, 06 Nov 1994 08:49:37 GMT", true), Some(784_111_777.0));
         assert_eq!(parse_as(b"Sun, 6 Nov 1994 8:49:37 GMT", true), None);

@@ -1,6 +1,6 @@
-//! Texts that are the same in every transaction: protocols, status codes with their reasons and a few
-//! whole header lines. A [`Text`] of this table is valid in all workspaces, costs no copy and no
-//! workspace, and so can be set even when a workspace has overflowed.
+//! Texts that are equal in every transaction: protocols, status codes with their reasons and some whole header lines.
+//! A [`Text`] of this table is valid in all workspaces and needs neither a copy nor workspace, so it can be set even
+//! after a workspace has overflowed.
 
 use crate::text::Text;
 
@@ -9,7 +9,7 @@ macro_rules! fixed_texts {
      texts { $($constant:ident = $text:literal;)* }) => {
         const POOL: &str = concat!($($digits, $reason,)* $($text,)*);
 
-        /// Status code, its digits, its reason; ascending.
+        /// Status codes with their digits and reason, ascending.
         const STATUSES: &[(u16, Text, Text)] = &[$(($code, locate($digits), locate($reason))),*];
 
         /// The texts by name.
@@ -110,7 +110,7 @@ fixed_texts! {
 /// The start line of most responses: protocol, status and reason.
 pub(crate) const OK_START: [Text; 3] = [fixed::HTTP_11, locate("200"), locate("OK")];
 
-/// Returns the place of `text` in the pool. Runs at compile time.
+/// Returns the position of `text` in the pool. Runs at compile time.
 const fn locate(text: &str) -> Text {
     let (pool, needle) = (POOL.as_bytes(), text.as_bytes());
     let mut at = 0;
@@ -129,7 +129,7 @@ const fn locate(text: &str) -> Text {
 
 static POOL_BYTES: &[u8] = POOL.as_bytes();
 
-/// Returns the bytes of a fixed text, which are empty for [`Text::NONE`].
+/// Returns the bytes of a fixed text; empty for [`Text::NONE`].
 #[inline]
 pub(crate) fn bytes(text: Text) -> &'static [u8] {
     if text.is_none() {
@@ -153,7 +153,8 @@ fn find(status: u16) -> Option<&'static (u16, Text, Text)> {
     (n > 0).then(|| &STATUSES[n as usize - 1])
 }
 
-/// Returns the usual reason phrase. Digits above 999, which VCL may use for its own purposes, do not count.
+/// Returns the standard reason phrase. For statuses above 999, which VCL may use for its own purposes, the last three
+/// digits count.
 pub fn reason_of(status: u16) -> &'static str {
     std::str::from_utf8(bytes(reason_text(status))).expect("the pool is ASCII")
 }
@@ -179,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons() {
+    fn statuses_have_their_standard_reasons() {
         assert_eq!(reason_of(200), "OK");
         assert_eq!(reason_of(1404), "Not Found");
         assert_eq!(reason_of(511), "Network Authentication Required");

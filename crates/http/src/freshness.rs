@@ -1,6 +1,6 @@
-//! The freshness of a response by its headers and the parameters' defaults. It follows Varnish's policy,
-//! which is RFC 9111 where clocks agree. Where they do not, it tends towards caching, because this cache
-//! works on behalf of the origin.
+//! The freshness of a response, from its headers and the defaults in the parameters. It follows Varnish's policy,
+//! which is RFC 9111 if the clocks agree. If they do not, it tends towards caching, because this cache works on
+//! behalf of the origin.
 
 use crate::ascii::{Decimal, is_ows};
 use crate::date;
@@ -8,7 +8,7 @@ use crate::header_table::{AGE, CACHE_CONTROL, DATE, EXPIRES};
 use crate::message::Message;
 use crate::workspace::Workspace;
 
-/// The parameters that matter, in seconds.
+/// The parameters that determine freshness, in seconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Defaults {
     pub ttl: f64,
@@ -17,12 +17,12 @@ pub struct Defaults {
     pub clock_skew: f64,
 }
 
-/// The freshness, with the numbers that it was derived from.
+/// The freshness, with the values that it was derived from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Freshness {
     /// The time when the origin generated the response: now minus `Age`.
     pub origin: f64,
-    /// The seconds of freshness from `origin` on. Negative: not cacheable.
+    /// Seconds of freshness from `origin` on. A negative value means not cacheable.
     pub ttl: f32,
     pub grace: f32,
     pub keep: f32,
@@ -31,8 +31,8 @@ pub struct Freshness {
     pub max_age: u32,
 }
 
-/// Reads delta-seconds as Varnish does: overflow saturates, a list may continue after a comma, a fraction is
-/// ignored, anything else is zero (RFC 9111 section 1.2.2).
+/// Parses delta-seconds as Varnish does: overflow saturates, a list may continue after a comma, a fraction is
+/// ignored, and anything else is zero (RFC 9111 section 1.2.2).
 pub(crate) fn delta_seconds(text: &[u8]) -> u32 {
     let start = text.iter().take_while(|&&b| is_ows(b)).count();
     let text = &text[start..];
@@ -45,17 +45,17 @@ pub(crate) fn delta_seconds(text: &[u8]) -> u32 {
     {
         rest = tail;
     }
-    // A number of more than 32 bits means "for ever", so the text behind it does not matter.
+    // A number of more than 32 bits means "forever", so the text after it is irrelevant.
     if value == u32::MAX || matches!(rest.first(), None | Some(b',' | b'.')) { value } else { 0 }
 }
 
-/// Returns the number of a `Cache-Control` directive.
+/// Returns the number in a `Cache-Control` directive.
 pub fn directive(msg: &Message, ws: &Workspace, name: &[u8]) -> Option<u32> {
     msg.get_field(ws, CACHE_CONTROL, name).flatten().map(delta_seconds)
 }
 
-/// Derives the freshness. `Cache-Control` must have been collected into one header. `private`: the object is
-/// made for one pass only, so only its age matters (and no log record is written).
+/// Derives the freshness. `Cache-Control` must have been merged into one header. `private` means that the object is
+/// created for one pass only, so only its age matters (and no log record is written).
 pub fn freshness(msg: &Message, ws: &Workspace, now: f64, defaults: &Defaults, private: bool) -> Freshness {
     let date_of = |name| msg.get(ws, name).map_or(0.0, date::parse_or_zero);
     let age = msg.get(ws, AGE).map_or(0, delta_seconds);
@@ -74,7 +74,7 @@ pub fn freshness(msg: &Message, ws: &Workspace, now: f64, defaults: &Defaults, p
     f.expires = date_of(EXPIRES);
     f.date = date_of(DATE);
     match msg.status() {
-        // Only cacheable when the origin allows it (RFC 9110 section 15.4).
+        // Cacheable only if the origin allows it (RFC 9110 section 15.4).
         302 | 307 => {
             f.ttl = -1.0;
             apply_headers(&mut f, msg, ws, now, defaults.clock_skew);
@@ -93,7 +93,7 @@ pub fn freshness(msg: &Message, ws: &Workspace, now: f64, defaults: &Defaults, p
 }
 
 fn apply_headers(f: &mut Freshness, msg: &Message, ws: &Workspace, now: f64, clock_skew: f64) {
-    // "s-maxage" without a value hides "max-age", as in Varnish.
+    // "s-maxage" without a value overrides "max-age", as in Varnish.
     let shared = msg.get_field(ws, CACHE_CONTROL, b"s-maxage");
     let max_age = if shared.is_some() { shared } else { msg.get_field(ws, CACHE_CONTROL, b"max-age") };
     if let Some(Some(value)) = max_age {
@@ -104,10 +104,10 @@ fn apply_headers(f: &mut Freshness, msg: &Message, ws: &Workspace, now: f64, clo
     } else if f.expires < f.date {
         f.ttl = 0.0;
     } else if f.date == 0.0 || (f.date - now).abs() < clock_skew {
-        // The local clock agrees with the origin's, so Expires can be compared with it.
+        // The local clock agrees with that of the origin, so it can be compared with Expires.
         f.ttl = if f.expires < now { 0.0 } else { (f.expires - now) as f32 };
     } else {
-        // The clocks differ, but the difference of two headers is valid.
+        // The clocks differ, but the difference of the two headers is valid.
         f.ttl = (f.expires - f.date).trunc() as f32;
     }
 }
@@ -127,7 +127,7 @@ impl Freshness {
     }
 }
 
-/// Writes a number like printf's "%.0f".
+/// Writes a number like "%.0f" of printf.
 fn write_rounded(number: f64, out: &mut Vec<u8>) {
     if number.is_sign_negative() {
         out.push(b'-');
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn ttl_by_headers() {
+    fn headers_determine_the_ttl() {
         let table: &[(u16, &[&str], f32)] = &[
             (200, &[], 120.0),
             (304, &[], 120.0),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn age_grace_and_log() {
+    fn age_and_grace_are_derived_and_logged() {
         let f = verdict(200, &["Age: 7", "Cache-Control: max-age=9, stale-while-revalidate=33"]);
         assert_eq!((f.origin, f.grace, f.keep), (NOW - 7.0, 33.0, 5.0));
         let mut log = Vec::new();

@@ -1,16 +1,16 @@
-//! The headers in Varnish's table, the ways on which each is dropped, and the perfect hash that finds them. A
-//! known name is one byte in a header slot, so that filters and lookups compare no strings.
+//! The headers in Varnish's table, the filters that drop each of them, and the perfect hash that finds them. A known
+//! name is one byte in a header slot, so filters and lookups compare no strings.
 
 use std::fmt;
 
-/// The headers that are dropped on some way: one bit for the number of each.
+/// A set of headers that are dropped when a message is copied: one bit for the number of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filter(u64);
 
 impl Filter {
-    /// Drops only headers that `Connection` marks.
+    /// Drops only the headers that `Connection` names.
     pub const NOTHING: Filter = Filter(0);
-    /// Into HTTP/2, which has no headers that concern the connection.
+    /// Into HTTP/2, which has no connection-specific headers.
     pub const HTTP2: Filter = Filter::of(HOP);
     /// From the client's request to a backend request for a pass.
     pub const PASS: Filter = Filter::of(PASS);
@@ -52,10 +52,10 @@ const PASS: u8 = 1;
 const FETCH: u8 = 2;
 const INSERT: u8 = 4;
 const PASS_OBJECT: u8 = 8;
-/// Specific to a connection: forbidden in HTTP/2.
+/// Connection-specific: forbidden in HTTP/2.
 const HOP: u8 = 16;
 
-/// A header name to look for; known names are compared as numbers.
+/// A header name for a search. Known names are compared as numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct HeaderName<'a> {
     pub(crate) bytes: &'a [u8],
@@ -63,7 +63,7 @@ pub struct HeaderName<'a> {
 }
 
 impl<'a> HeaderName<'a> {
-    /// `bytes` is the name without the colon.
+    /// Classifies a name. `bytes` does not include the colon.
     pub const fn new(bytes: &'a [u8]) -> HeaderName<'a> {
         HeaderName { bytes, id: classify(bytes) }
     }
@@ -81,7 +81,7 @@ impl<'a> HeaderName<'a> {
         Filter::HTTP2.has(self.id)
     }
 
-    /// Returns whether the header is dropped on the way `filter`.
+    /// Returns whether `filter` drops the header.
     pub(crate) const fn is_filtered(&self, filter: Filter) -> bool {
         filter.has(self.id)
     }
@@ -91,7 +91,7 @@ impl<'a> HeaderName<'a> {
     }
 }
 
-/// An owned header name, for frequent lookups. It is compared with the known ones once.
+/// An owned header name, for frequent searches. It is classified once.
 #[derive(Clone, Debug)]
 pub struct OwnedName {
     text: Box<str>,
@@ -99,7 +99,7 @@ pub struct OwnedName {
 }
 
 impl OwnedName {
-    /// `text` is the name without the colon.
+    /// Classifies a name. `text` does not include the colon.
     pub fn new(text: &str) -> OwnedName {
         OwnedName { text: text.into(), id: classify(text.as_bytes()) }
     }
@@ -193,7 +193,7 @@ headers! {
     X_FORWARDED_FOR = "X-Forwarded-For" 0;
 }
 
-/// Returns a hash in which all known names differ, without regard to case.
+/// Returns a hash that is different for all known names. Case is ignored.
 const fn hash(name: &[u8]) -> u8 {
     match name {
         [first, .., last] => {
@@ -204,7 +204,7 @@ const fn hash(name: &[u8]) -> u8 {
     }
 }
 
-/// Built while compiling; a collision stops the build (then search for other factors).
+/// Built at compile time. A collision fails the build; then other factors have to be found.
 static TABLE: [u8; 256] = {
     let mut table = [UNKNOWN; 256];
     let mut id = 1;
@@ -217,15 +217,16 @@ static TABLE: [u8; 256] = {
     table
 };
 
-/// The known names in small letters, in the form in which others are compared with them.
+/// The known names in lower case, in the form in which other names are compared with them.
 static KEYS: [Key; KNOWN.len()] = {
     let mut keys = [Key { len: 0, words: [0; 3] }; KNOWN.len()];
     let mut id = 1;
     while id < KNOWN.len() {
         let name = KNOWN[id].name.as_bytes();
-        assert!(name.len() <= 24, "a name of three words at most");
+        assert!(name.len() <= 24, "a name has at most three words");
         let words = words(name);
-        keys[id] = Key { len: name.len(), words: [small(words[0]), small(words[1]), small(words[2])] };
+        keys[id] =
+            Key { len: name.len(), words: [lowercase(words[0]), lowercase(words[1]), lowercase(words[2])] };
         id += 1;
     }
     keys
@@ -235,10 +236,10 @@ static KEYS: [Key; KNOWN.len()] = {
 #[inline]
 pub(crate) const fn classify(name: &[u8]) -> u8 {
     let id = TABLE[hash(name) as usize];
-    if KEYS[id as usize].is_called(name) { id } else { UNKNOWN }
+    if KEYS[id as usize].matches(name) { id } else { UNKNOWN }
 }
 
-/// A name as words, the last of which overlap: no known name is longer than three.
+/// A name as words, of which the last ones overlap. No known name is longer than three words.
 #[derive(Clone, Copy)]
 struct Key {
     len: usize,
@@ -246,15 +247,15 @@ struct Key {
 }
 
 impl Key {
-    /// Returns whether `name` is this name, in any case.
+    /// Returns whether `name` is this name, ignoring case.
     #[inline]
-    const fn is_called(&self, name: &[u8]) -> bool {
+    const fn matches(&self, name: &[u8]) -> bool {
         if self.len != name.len() {
             return false;
         }
         let [a, b, c] = words(name);
         let [x, y, z] = self.words;
-        is_alike(x, a) && is_alike(y, b) && is_alike(z, c)
+        equals_ignoring_case(x, a) && equals_ignoring_case(y, b) && equals_ignoring_case(z, c)
     }
 }
 
@@ -263,8 +264,8 @@ impl Key {
 const fn words(name: &[u8]) -> [u64; 3] {
     match (name.first_chunk(), name.last_chunk()) {
         (Some(first), Some(last)) => {
-            let behind = name.split_at(name.len().saturating_sub(16)).1;
-            let middle = match behind.first_chunk() {
+            let tail = name.split_at(name.len().saturating_sub(16)).1;
+            let middle = match tail.first_chunk() {
                 Some(middle) if name.len() > 16 => u64::from_le_bytes(*middle),
                 _ => 0,
             };
@@ -289,17 +290,17 @@ const fn half_words(name: &[u8]) -> u64 {
 
 const CASE: u64 = 0x2020_2020_2020_2020;
 
-/// Returns the places of letters. Among the characters of known names, only letters have the bit 0x40.
+/// Returns the case bits of all letters. Among the characters of known names, only letters have the bit 0x40.
 const fn letters(word: u64) -> u64 {
     word >> 1 & CASE
 }
 
-const fn small(word: u64) -> u64 {
+const fn lowercase(word: u64) -> u64 {
     word | letters(word)
 }
 
-/// Returns whether eight bytes differ from those of a known name in the case of letters at most.
-const fn is_alike(known: u64, other: u64) -> bool {
+/// Returns whether eight bytes differ from those of a known name only in the case of letters.
+const fn equals_ignoring_case(known: u64, other: u64) -> bool {
     other | letters(known) == known
 }
 
@@ -321,7 +322,7 @@ mod tests {
                     other[at] ^= flip;
                     let same = other.eq_ignore_ascii_case(known.name.as_bytes());
                     let id = classify(known.name.as_bytes()) as usize;
-                    assert_eq!(KEYS[id].is_called(&other), same, "{}", known.name);
+                    assert_eq!(KEYS[id].matches(&other), same, "{}", known.name);
                 }
             }
         }

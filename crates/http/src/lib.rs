@@ -1,6 +1,6 @@
-//! HTTP messages and their rules, as functions over bytes and values. The parts are the workspace of a transaction's
-//! texts, header lists, the HTTP/1 codec, dates, freshness, Vary, ranges and the PROXY protocol. Nothing here owns a
-//! socket or reads a clock, and serving a request allocates nothing from the heap in steady state.
+//! HTTP messages and their rules, as functions over bytes and values. The parts are the workspace for the texts of a
+//! transaction, header lists, the HTTP/1 codec, dates, freshness, Vary, ranges and the PROXY protocol. This crate
+//! owns no socket and reads no clock, and serving a request allocates nothing from the heap in steady state.
 #![forbid(unsafe_code)]
 
 pub mod ascii;

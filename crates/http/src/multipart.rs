@@ -2,19 +2,19 @@
 
 use crate::ascii::Decimal;
 
-/// A body of type multipart/byteranges: its framing, and the ranges of the stored body between.
+/// A body of type multipart/byteranges: its framing, and the ranges of the stored body in it.
 #[derive(Debug)]
 pub struct Multipart {
     boundary: [u8; 16],
-    /// The header line of each part, with its end; empty if the type is not known.
+    /// The `Content-Type` line of each part, including the line end; empty if the type is unknown.
     content_type: Vec<u8>,
     ranges: Vec<(u64, u64)>,
     whole: u64,
 }
 
 impl Multipart {
-    /// Describes `ranges`, both ends inclusive, of a body of `whole` bytes. The boundary is made of `seed`. The author
-    /// of the body must not be able to predict it.
+    /// Describes `ranges`, both ends inclusive, of a body of `whole` bytes. The boundary is derived from `seed`,
+    /// which the author of the body must not be able to predict.
     pub fn new(ranges: Vec<(u64, u64)>, whole: u64, content_type: Option<&[u8]>, seed: u64) -> Multipart {
         let boundary = std::array::from_fn(|i| b"0123456789abcdef"[(seed >> (60 - 4 * i)) as usize & 15]);
         let line = content_type.map(|value| [b"Content-Type: ", value, b"\r\n"].concat());
@@ -44,7 +44,7 @@ impl Multipart {
         [b"\r\n--", &self.boundary[..], b"--\r\n"].concat()
     }
 
-    /// Returns the length of the body, framing included.
+    /// Returns the length of the body, including framing.
     pub fn length(&self) -> u64 {
         let parts = self.ranges.iter().enumerate();
         let parts = parts.map(|(i, (low, high))| self.part_head(i).len() as u64 + (high - low + 1));
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_of_two_parts() {
+    fn a_body_of_two_parts_is_framed() {
         let body = b"0123456789";
         let multipart = Multipart::new(vec![(1, 2), (7, 9)], 10, Some(b"text/plain"), 0x0123_4567_89ab_cdef);
         let mut sent = Vec::new();

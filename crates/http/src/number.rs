@@ -1,13 +1,13 @@
-//! The numbers of messages: lengths and offsets.
+//! Parses the numbers in messages: lengths and offsets.
 
-/// Reads the leading decimal digits of `s`. Returns the number and the rest, or `None` without a digit. A
-/// number too large for an i64 becomes `u64::MAX`, which no caller takes for a length.
+/// Parses the leading decimal digits of `s`. Returns the number and the rest, or `None` without a digit. A number
+/// that exceeds an i64 becomes `u64::MAX`, which no caller accepts as a length.
 pub fn parse_uint(s: &[u8]) -> Option<(u64, &[u8])> {
     let mut value: u64 = 0;
     let mut rest = s;
-    while let [digit @ b'0'..=b'9', behind @ ..] = rest {
-        rest = behind;
-        // A value below this limit fits an i64 with another digit.
+    while let [digit @ b'0'..=b'9', tail @ ..] = rest {
+        rest = tail;
+        // A value below this limit fits into an i64 with another digit.
         if value < i64::MAX as u64 / 10 {
             value = value * 10 + u64::from(digit - b'0');
             continue;
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unsigned_integers() {
+    fn numbers_beyond_i64_saturate() {
         assert_eq!(parse_uint(b"12a"), Some((12, &b"a"[..])));
         assert_eq!(parse_uint(b"-1"), None);
         assert_eq!(parse_uint(b""), None);

@@ -1,5 +1,5 @@
-//! The stored form of a response's head: a small table and the header lines in one block, so that delivery
-//! copies once into the workspace and fills slots from the table.
+//! The stored form of a response head: a small table and the header lines in one block. Delivery copies the lines
+//! into the workspace at once and fills the slots from the table.
 //!
 //! ```text
 //! u16 status | u8 format | u8 flags | u16 headers | u32 bytes of text    (little endian)
@@ -8,9 +8,9 @@
 //! text: protocol (unless CANONICAL), status and reason (unless CANONICAL), lines; each followed by CRLF
 //! ```
 //!
-//! A head with protocol HTTP/1.1, a known status and its usual reason is CANONICAL and stores
-//! neither. The format is a number that changes with this layout and with the numbers of the names; a block of another
-//! format is refused. A block that was not just made by this process passes [`PackedHead::check`] before it is used.
+//! A head with protocol HTTP/1.1, a known status and its standard reason is CANONICAL and stores none of them as
+//! text. The format is a number that changes with this layout and with the numbers of the names; a block of another
+//! format is rejected. A block that this process did not create must pass [`PackedHead::check`] before it is used.
 
 use std::fmt;
 
@@ -19,12 +19,12 @@ use crate::header_table::{Filter, HeaderName, UNKNOWN};
 use crate::message::{Field, LINE_END, Message, Slot, skip_blanks, write_lines};
 use crate::workspace::{Overflow, Text, Workspace};
 
-/// The format that is written, and the only one that is read.
+/// The format that is written. No other format is read.
 pub const FORMAT: u8 = 1;
 
 const CANONICAL: u8 = 1;
 const WIDE: u8 = 2;
-/// One blank separates every colon and value, and the table is narrow.
+/// Exactly one blank separates each colon and value, and the table is narrow.
 const PLAIN: u8 = 4;
 const PREFIX: usize = 10;
 const NARROW_ENTRY: usize = 4;
@@ -57,7 +57,7 @@ pub fn pack(msg: &Message, ws: &Workspace, filter: Filter, out: &mut Vec<u8>) {
     out[start..start + PREFIX].copy_from_slice(&[s0, s1, FORMAT, flags, n0, n1, t0, t1, t2, t3]);
 }
 
-/// Writes the table and returns its flags, or `None` if a length does not fit.
+/// Writes the table. Returns its flags, or `None` if a length does not fit.
 fn put_narrow_table<'f>(fields: impl Iterator<Item = &'f Field>, out: &mut Vec<u8>) -> Option<u8> {
     let mut flags = PLAIN;
     for field in fields {
@@ -91,7 +91,7 @@ fn is_canonical(msg: &Message, ws: &Workspace) -> bool {
         && msg.reason(ws) == ws.get(reason_text(msg.status()))
 }
 
-/// A header of a packed head.
+/// The table entry of a header.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     line: usize,
@@ -104,14 +104,14 @@ fn narrow_entry([a, b, name, id]: [u8; NARROW_ENTRY]) -> Entry {
     Entry { line: u16::from_le_bytes([a, b]) as usize, name: name as usize, id }
 }
 
-/// The reason for which a block is not read as a packed head.
+/// The reason why a block is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadError {
-    /// It is shorter than its lengths say.
+    /// It is shorter than its lengths require.
     CutShort,
-    /// Another program version wrote it.
+    /// A different program version wrote it.
     UnknownFormat(u8),
-    /// Its parts contradict each other.
+    /// Its parts are inconsistent.
     Damaged,
 }
 
@@ -129,7 +129,7 @@ impl fmt::Display for HeadError {
 
 impl std::error::Error for HeadError {}
 
-/// A packed head, read in place.
+/// A packed head that is read in place.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedHead<'a> {
     status: u16,
@@ -139,12 +139,12 @@ pub struct PackedHead<'a> {
 }
 
 impl<'a> PackedHead<'a> {
-    /// Reads a block. Returns `None` if it is cut short or has another format.
+    /// Reads a block. Returns `None` if it is truncated or has another format.
     pub fn new(block: &'a [u8]) -> Option<PackedHead<'a>> {
         PackedHead::read(block).ok()
     }
 
-    /// Reads a block. Fails if it is cut short or has another format.
+    /// Reads a block. Fails if it is truncated or has another format.
     #[inline]
     pub fn read(block: &'a [u8]) -> Result<PackedHead<'a>, HeadError> {
         let (prefix, rest) = block.split_first_chunk::<PREFIX>().ok_or(HeadError::CutShort)?;
@@ -158,7 +158,7 @@ impl<'a> PackedHead<'a> {
         Ok(PackedHead { status: u16::from_le_bytes([s0, s1]), flags, entries, text })
     }
 
-    /// Checks a block that comes from outside this process: it is one that [`pack`] could have written.
+    /// Checks a block that comes from outside this process. Succeeds only if [`pack`] could have written it.
     pub fn check(block: &'a [u8]) -> Result<(), HeadError> {
         let head = PackedHead::read(block)?;
         let is_sound = head.len() == block.len()
@@ -169,7 +169,7 @@ impl<'a> PackedHead<'a> {
         if is_sound { Ok(()) } else { Err(HeadError::Damaged) }
     }
 
-    /// Returns whether status line and table go with the text, to its last byte.
+    /// Returns whether status line and table match the text completely.
     fn has_sound_lines(&self) -> bool {
         let (parts, mut at) = self.start_line();
         let start: usize = parts.iter().map(|part| part.len() + LINE_END.len()).sum();
@@ -276,8 +276,8 @@ impl<'a> PackedHead<'a> {
         found.and_then(|(entry, line)| line.get(entry.name + 1..)).map(|rest| &rest[skip_blanks(rest, 0)..])
     }
 
-    /// Fills `msg` with the head, whose texts are one copy in `ws`. As in Varnish a message without room for another
-    /// header cannot be delivered. That alone does not mark the workspace as overflowed.
+    /// Fills `msg` with the head. Its texts are copied into `ws` at once. As in Varnish, a message without room for
+    /// another header cannot be delivered. That alone does not mark the workspace as overflowed.
     pub fn unpack(&self, ws: &mut Workspace, msg: &mut Message) -> Result<(), Overflow> {
         msg.clear();
         if self.count() >= msg.max_fields() {
@@ -317,8 +317,8 @@ impl<'a> PackedHead<'a> {
         msg.push_lines(text.tail(at), lines)
     }
 
-    /// Completes the head of a 304 response from the object it confirms: status line and all
-    /// headers that the response does not have itself.
+    /// Completes the head of a 304 response from the object that it confirms: adds the status line, and all headers
+    /// that the response does not have.
     pub fn merge_into(&self, ws: &mut Workspace, msg: &mut Message) -> Result<(), Overflow> {
         let text = ws.copy(self.text)?;
         let mut at = text.offset() + self.put_start_line(ws, msg, text)?;
@@ -342,7 +342,7 @@ pub fn packed_header<'a>(block: &'a [u8], name: HeaderName<'_>) -> Option<&'a [u
     PackedHead::new(block)?.header(name)
 }
 
-/// Unpacks a block. A block that is cut short counts as overflow, because nothing can be delivered.
+/// Unpacks a block. A truncated block counts as overflow, because nothing can be delivered.
 pub fn unpack(block: &[u8], ws: &mut Workspace, msg: &mut Message) -> Result<(), Overflow> {
     PackedHead::new(block).ok_or(Overflow)?.unpack(ws, msg)
 }
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_survive_and_are_small() {
+    fn heads_round_trip_and_are_small() {
         let lines = ["Date: now", "ETag:  \"x\"", "X-Foo:bar", "Connection: close", "Age: 3", "Empty:"];
         let (ws, msg) = sample(&lines);
         let (block, to_ws, to) = round_trip(&ws, &msg);
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn unusual_heads_survive() {
+    fn unusual_heads_round_trip() {
         let long = format!("Long: {}", "y".repeat(70000));
         let (mut ws, mut msg) = sample(&[&long, "Vary: x"]);
         let reason = ws.copy(b"Fine by me").unwrap();
@@ -412,9 +412,9 @@ mod tests {
         assert_eq!(packed_header(&block, VARY), Some(&b"x"[..]));
     }
 
-    /// Each way to spoil a block, and the error.
+    /// Each kind of damage to a block, and its error.
     #[test]
-    fn spoiled_blocks_are_refused() {
+    fn damaged_blocks_are_rejected() {
         type Spoil = fn(&mut Vec<u8>);
         let (ws, msg) = sample(&["Date: now", "X-Foo: bar"]);
         let (block, ..) = round_trip(&ws, &msg);
@@ -460,9 +460,9 @@ mod tests {
         );
     }
 
-    /// Every byte of every kind of block is changed to many values. What passes the check can be unpacked.
+    /// Each byte of each kind of block is changed to many values. A block that passes the check can be unpacked.
     #[test]
-    fn changed_bytes_never_panic_and_what_passes_is_usable() {
+    fn blocks_that_pass_the_check_can_be_unpacked() {
         let long = format!("Long: {}", "y".repeat(400));
         let (mut ws, mut unusual) = sample(&[&long, "Vary:  x", "Empty:"]);
         let reason = ws.copy(b"Fine by me").unwrap();
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_does_not_go_with_the_text_gives_nothing() {
+    fn a_table_that_does_not_match_the_text_is_rejected() {
         let (ws, msg) = sample(&["Date: now", "Vary: x"]);
         let (mut block, mut to_ws, mut to) = round_trip(&ws, &msg);
         assert_ne!(block[3] & PLAIN, 0);
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn a_confirmation_is_completed_from_the_object() {
+    fn a_304_is_completed_from_the_object() {
         let (ws, msg) = sample(&["A: old", "B: old", "B: old2", "Content-Length: 9"]);
         let (block, ..) = round_trip(&ws, &msg);
         let (mut ws, mut msg) = sample(&["b: new"]);

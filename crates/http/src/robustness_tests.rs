@@ -1,5 +1,5 @@
-//! Parsers with mutated input: nothing panics, and accepted input has the same meaning however it is split.
-//! The generator is seeded, so a failure can be repeated.
+//! Parsers with mutated input: they do not panic, and the result for accepted input does not depend on how it is
+//! split. The generator is seeded, so a failure can be reproduced.
 
 use lacquer_testing::{Random, rounds};
 
@@ -7,13 +7,13 @@ use crate::h1::{self, ChunkedDecoder, HeadScan};
 use crate::pack::PackedHead;
 use crate::{BodyStatus, Filter, Message, Workspace, date, pack, proxy_protocol, range, vary};
 
-/// Returns a copy with a few bytes replaced, inserted, removed or repeated.
+/// Returns a copy in which a few bytes are replaced, inserted, removed or repeated.
 fn mutate(random: &mut Random, seed: &[u8]) -> Vec<u8> {
-    const SPICE: &[u8] = b"\r\n \t:;,=\0\x7f\xff-09afHT/\"";
+    const SPECIAL_BYTES: &[u8] = b"\r\n \t:;,=\0\x7f\xff-09afHT/\"";
     let mut bytes = seed.to_vec();
     for _ in 0..=random.below(4) {
         let at = random.index(bytes.len() + 1);
-        let byte = SPICE[random.index(SPICE.len())];
+        let byte = SPECIAL_BYTES[random.index(SPECIAL_BYTES.len())];
         match random.below(4) {
             0 if at < bytes.len() => bytes[at] = byte,
             1 if at < bytes.len() => drop(bytes.remove(at)),
@@ -37,7 +37,7 @@ const REQUESTS: &[&[u8]] = &[
 ];
 
 #[test]
-fn requests() {
+fn mutated_requests_are_parsed_consistently() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut ws = Workspace::new(65536);
     let mut msg = Message::new(64);
@@ -86,7 +86,7 @@ fn dechunk(input: &[u8], step: usize) -> Result<(Vec<u8>, usize), String> {
 }
 
 #[test]
-fn chunks_mean_the_same_in_any_split() {
+fn mutated_chunks_do_not_depend_on_the_split() {
     let mut random = Random(42);
     for _ in 0..ROUNDS {
         let bytes = mutate(&mut random, b"5\r\nhello\r\n00a  \r\n0123456789\r\n0\r\n\r\nGET /");
@@ -97,7 +97,7 @@ fn chunks_mean_the_same_in_any_split() {
 }
 
 #[test]
-fn small_parsers() {
+fn other_parsers_do_not_panic() {
     let mut random = Random(7);
     let mut proxy =
         b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x1b\x01\x02\x03\x04\x05\x06\x07\x08\0\x50\0\x51".to_vec();

@@ -1,5 +1,5 @@
-//! The reasons for closing a connection: the names in `SessClose` records, the counters below `MAIN.sc_` and
-//! their descriptions.
+//! The reasons for closing a connection: their names in `SessClose` records, their counters `MAIN.sc_*` and their
+//! descriptions.
 
 macro_rules! session_close {
     ($($variant:ident $name:literal $counter:literal $is_error:literal $text:literal;)*) => {
@@ -12,7 +12,7 @@ macro_rules! session_close {
 
             /// Returns the name in `SessClose` records.
             pub const fn name(self) -> &'static str { match self { $(SessClose::$variant => $name),* } }
-            /// Returns the counter's name as in `MAIN.sc_<counter>`.
+            /// Returns the name of the counter, as in `MAIN.sc_<counter>`.
             pub const fn counter(self) -> &'static str { match self { $(SessClose::$variant => $counter),* } }
             /// Returns whether `MAIN.sess_closed_err` counts it.
             pub const fn is_error(self) -> bool { match self { $(SessClose::$variant => $is_error),* } }

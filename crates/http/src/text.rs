@@ -1,18 +1,19 @@
-//! A reference to a string: its place in its workspace, or in the table of texts that all workspaces share.
+//! A reference to a string: its position in a workspace, or in the table of texts that all workspaces share.
 
-/// A string in a [`Workspace`](crate::Workspace), or in the table of fixed texts that every workspace shares.
+/// A reference to a string in a [`Workspace`](crate::Workspace), or in the table of fixed texts that all workspaces
+/// share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Text {
     off: u32,
     len: u32,
 }
 
-/// Offsets from here on point into the fixed texts.
+/// Offsets from here on refer to the fixed texts.
 const FIXED_BASE: u32 = 1 << 31;
 const NONE_OFF: u32 = u32::MAX;
 
 impl Text {
-    /// No text at all, which VCL distinguishes from the empty one.
+    /// No text, which VCL distinguishes from the empty text.
     pub const NONE: Text = Text { off: NONE_OFF, len: 0 };
     /// The empty text.
     pub const EMPTY: Text = Text { off: 0, len: 0 };
@@ -33,7 +34,7 @@ impl Text {
         self.len == 0
     }
 
-    /// The largest size of a workspace: offsets from here on point into the fixed texts.
+    /// The maximum size of a workspace. Larger offsets refer to the fixed texts.
     pub(crate) const MAX_WORKSPACE: usize = FIXED_BASE as usize;
 
     /// Returns whether the text is fixed. Fixed texts are valid in every workspace and need no copy.
@@ -41,12 +42,12 @@ impl Text {
         self.off >= FIXED_BASE
     }
 
-    /// Returns the index of the text, for accounting and tests.
+    /// Returns the offset of the text, for accounting and tests.
     pub const fn offset(self) -> usize {
         self.off as usize
     }
 
-    /// Returns the part from `from` (inclusive) to `to` (exclusive), clipped to the text.
+    /// Returns the part from `from` (inclusive) to `to` (exclusive), limited to the text.
     #[must_use]
     pub const fn slice(self, from: usize, to: usize) -> Text {
         let to = if to as u32 > self.len { self.len } else { to as u32 };
@@ -64,12 +65,12 @@ impl Text {
         Text { off: off as u32, len: len as u32 }
     }
 
-    /// Returns the text with this place in the table of fixed texts.
+    /// Returns the text at this position in the table of fixed texts.
     pub(crate) const fn fixed(at: usize, len: usize) -> Text {
         Text { off: FIXED_BASE + at as u32, len: len as u32 }
     }
 
-    /// Returns the index of a fixed text in its table.
+    /// Returns the position of a fixed text in the table.
     pub(crate) const fn fixed_offset(self) -> usize {
         (self.off - FIXED_BASE) as usize
     }

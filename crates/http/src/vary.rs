@@ -1,5 +1,5 @@
-//! Variants of a response. A variant's spec contains the headers that `Vary` names and the values of the
-//! request it was made for. A request matches if it has the same values. The compact form:
+//! Variants of a response. The spec of a variant contains the headers that `Vary` names and their values in the
+//! request that it was made for. A request matches if it has the same values. The compact form:
 //!
 //! ```text
 //! repeated: u16 length of value (big endian, 0xffff: header absent), u8 length of name + 1, name, ':', NUL, value
@@ -17,7 +17,7 @@ const ABSENT: usize = 0xffff;
 const END: [u8; 3] = [0xff, 0xff, 0];
 const MAX_NAME: usize = 127;
 
-/// A fault of a `Vary` header for which the response cannot be cached. Logged as `Error`.
+/// An error in a `Vary` header, because of which the response cannot be cached. Logged as `Error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VaryError {
     NameTooLong,
@@ -43,7 +43,7 @@ impl fmt::Display for VaryError {
 
 impl std::error::Error for VaryError {}
 
-/// Returns the value of a request's header, whose lines are one list (RFC 9110 section 5.3).
+/// Returns the value of a header of the request. Several lines of it are one list (RFC 9110 section 5.3).
 fn request_value<'w>(req: &Message, ws: &'w Workspace, name: &[u8]) -> Option<Cow<'w, [u8]>> {
     let mut lines = req.get_all(ws, HeaderName::new(name)).map(trim_ows_end);
     let first = lines.next()?;
@@ -56,7 +56,7 @@ fn request_value<'w>(req: &Message, ws: &'w Workspace, name: &[u8]) -> Option<Co
     Some(Cow::Owned(all))
 }
 
-/// Returns the part of a value that a spec contains.
+/// Returns the part of a value that a spec can contain.
 fn kept(value: &[u8]) -> &[u8] {
     &value[..value.len().min(ABSENT - 1)]
 }
@@ -70,8 +70,8 @@ fn push_entry(out: &mut Vec<u8>, name: &[u8], value: Option<&[u8]>) {
     out.extend_from_slice(value.unwrap_or_default());
 }
 
-/// Writes the spec of the variant that `beresp` is for `bereq` into `out`. Returns false if the response does
-/// not vary. After an error `out` is unchanged. The lines of `Vary` must have been collected into one header.
+/// Appends the spec of the variant that `beresp` is for `bereq`. Returns false if the response does not vary. After
+/// an error `out` is unchanged. The lines of `Vary` must have been merged into one header.
 pub fn create(
     beresp: &Message,
     beresp_ws: &Workspace,
@@ -130,7 +130,7 @@ pub struct Entry<'a> {
 #[derive(Clone, Debug)]
 pub struct Entries<'a>(&'a [u8]);
 
-/// Returns the headers and values that a spec made by [`create`] compares.
+/// Returns the headers and values in a spec that [`create`] wrote.
 pub fn entries(spec: &[u8]) -> Entries<'_> {
     Entries(spec)
 }
@@ -155,8 +155,8 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// Returns whether the request gets this variant. With gzip support `Accept-Encoding` does not count: all
-/// requests get the gzipped object, unpacked on delivery where needed.
+/// Returns whether the request matches this variant. With gzip support `Accept-Encoding` is ignored: all requests get
+/// the gzipped object, which is decompressed on delivery if necessary.
 pub fn matches(spec: &[u8], req: &Message, ws: &Workspace, gzip_support: bool) -> bool {
     entries(spec).all(|entry| {
         (gzip_support && ACCEPT_ENCODING.matches(entry.name))
@@ -164,8 +164,8 @@ pub fn matches(spec: &[u8], req: &Message, ws: &Workspace, gzip_support: bool) -
     })
 }
 
-/// Appends to `out` the spec of this request with the headers of `spec`, on which the response to it will
-/// probably vary.
+/// Appends the spec that the response to this request will probably have: the headers of `spec` with the values of
+/// the request.
 pub fn predict(spec: &[u8], req: &Message, ws: &Workspace, out: &mut Vec<u8>) {
     for entry in entries(spec) {
         let value = request_value(req, ws, entry.name);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn all_lines_of_a_header_count() {
+    fn all_lines_of_a_header_are_compared() {
         let (beresp, beresp_ws) = message(&["Vary: X-A"]);
         let (one, one_ws) = message(&["X-A: 1", "X-A: 2"]);
         let mut spec = Vec::new();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_compact_form() {
+    fn specs_are_written_in_the_compact_form() {
         let made = spec("Vary: Foo , Bar,", &["foo:  x y ", "Baz: 1"]).unwrap();
         assert_eq!(made, b"\0\x03\x04Foo:\0x y\xff\xff\x04Bar:\0\xff\xff\0");
         assert_eq!(spec("NoVary: x", &[]).unwrap(), b"");
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn matching() {
+    fn requests_match_with_equal_values_only() {
         let made = spec("Vary: Foo, Accept-Encoding, Bar", &["Foo: x", "Accept-Encoding: gzip"]).unwrap();
         let table: &[(&[&str], bool, bool)] = &[
             (&["Foo: x", "Accept-Encoding: gzip"], true, true),

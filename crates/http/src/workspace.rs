@@ -1,8 +1,8 @@
-//! The arena of one transaction, which contains everything that its VCL can see: the bytes from the socket,
-//! header lines, strings made by VCL. Its capacity is fixed, because `workspace_client` and
-//! `workspace_backend` promise a bound. It uses bump allocation and `reset`, because a request must not cost
-//! a heap allocation. Allocations are rounded up to eight bytes and texts get a terminating NUL, so that a
-//! limit that was tuned for Varnish means the same here.
+//! The arena of one transaction, which contains everything that its VCL can access: the bytes from the socket, header
+//! lines, and strings made by VCL. Its capacity is fixed, because `workspace_client` and `workspace_backend`
+//! guarantee a limit. It uses bump allocation and `reset`, because a request must not cost a heap allocation.
+//! Allocations are rounded up to eight bytes and texts get a terminating NUL, so that a limit that was tuned for
+//! Varnish has the same effect here.
 
 use crate::fixed_text_table;
 pub use crate::text::Text;
@@ -10,7 +10,7 @@ use std::fmt;
 
 const ALIGN: usize = 8;
 
-/// The workspace (or the header table of a message) is full; the workspace remembers it.
+/// The workspace (or the header table of a message) is full. The workspace records this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overflow;
 
@@ -26,7 +26,7 @@ impl std::error::Error for Overflow {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(u32);
 
-/// The arena. Its memory is taken at the first allocation and stays where it is. The default workspace has no room.
+/// The arena. Its memory is allocated at first use and is not moved. The default workspace has no room.
 #[derive(Debug, Default)]
 pub struct Workspace {
     bytes: Box<[u8]>,
@@ -34,13 +34,13 @@ pub struct Workspace {
     free: usize,
     reserved: usize,
     overflowed: bool,
-    /// Memory that [`Workspace::roll_back`] replaced; readers may still hold its bytes.
+    /// Memory that [`Workspace::roll_back`] has replaced. VCL may still refer to its bytes.
     replaced: Vec<Box<[u8]>>,
 }
 
 impl Workspace {
-    /// Makes a workspace of `size` bytes as the parameters count them (one byte and the remainder to a
-    /// multiple of eight are not usable).
+    /// Creates a workspace of `size` bytes, as the parameters count them: one byte and the remainder to a multiple of
+    /// eight are not usable.
     pub fn new(size: usize) -> Workspace {
         let capacity = size.min(Text::MAX_WORKSPACE).saturating_sub(1) & !(ALIGN - 1);
         Workspace {
@@ -53,7 +53,7 @@ impl Workspace {
         }
     }
 
-    /// Forgets all texts and the overflow mark; keeps the memory.
+    /// Removes all texts and clears the overflow mark. Keeps the memory.
     pub fn reset(&mut self) {
         self.free = 0;
         self.reserved = 0;
@@ -61,7 +61,7 @@ impl Workspace {
         self.replaced.clear();
     }
 
-    /// Changes the size for the next use; drops the memory when the size differs.
+    /// Resets the workspace with another size. Frees the memory if the size differs.
     pub fn resize(&mut self, size: usize) {
         let fresh = Workspace::new(size);
         if fresh.capacity == self.capacity { self.reset() } else { *self = fresh }
@@ -87,7 +87,7 @@ impl Workspace {
         self.overflowed = true;
     }
 
-    /// Clears the overflow mark. Only for tests and for VCL's rollback.
+    /// Clears the overflow mark. Only for tests and for rollback in VCL.
     pub fn clear_overflowed(&mut self) {
         self.overflowed = false;
     }
@@ -117,7 +117,7 @@ impl Workspace {
         self.release(mark);
     }
 
-    /// Returns the bytes of `text`, which are empty for [`Text::NONE`].
+    /// Returns the bytes of `text`; empty for [`Text::NONE`].
     #[inline]
     pub fn get(&self, text: Text) -> &[u8] {
         if text.is_fixed() {
@@ -127,7 +127,7 @@ impl Workspace {
         }
     }
 
-    /// Returns whether `next` is right behind `line` in this workspace, with a line end between them.
+    /// Returns whether `next` directly follows `line` in this workspace, with a line end between them.
     #[inline]
     pub(crate) fn follows(&self, line: Text, next: Text) -> bool {
         let end = line.offset() + line.len();
@@ -142,7 +142,7 @@ impl Workspace {
         text.is_some().then(|| self.get(text))
     }
 
-    /// Returns the bytes of a text of this workspace for changes in place. They are empty for fixed texts.
+    /// Returns the bytes of a text of this workspace for changes in place; empty for fixed texts.
     #[inline]
     pub fn get_mut(&mut self, text: Text) -> &mut [u8] {
         if text.is_fixed() {
@@ -166,7 +166,7 @@ impl Workspace {
     /// Allocates `len` bytes of unspecified content.
     #[inline]
     pub fn alloc(&mut self, len: usize) -> Result<Text, Overflow> {
-        // Both are multiples of the alignment, so the length rounded up fits if the length does.
+        // Both lengths are multiples of the alignment, so the rounded length fits if `len` does.
         if len > self.bytes.len() - self.free {
             self.find_room(len)?;
         }
@@ -175,7 +175,7 @@ impl Workspace {
         Ok(text)
     }
 
-    /// Takes the memory, if that has not happened yet. Fails if there is no room.
+    /// Allocates the memory, if that has not happened yet. Fails if there is no room.
     #[cold]
     fn find_room(&mut self, len: usize) -> Result<(), Overflow> {
         if len > self.free_space() {
@@ -194,7 +194,7 @@ impl Workspace {
         Ok(Text::at(at, len))
     }
 
-    /// Returns the place of bytes that are in this workspace already.
+    /// Returns the text for bytes that are already in this workspace.
     pub fn place_of(&self, bytes: &[u8]) -> Option<Text> {
         let from = (bytes.as_ptr() as usize).checked_sub(self.bytes.as_ptr() as usize)?;
         let within = from.checked_add(bytes.len())? <= self.free;
@@ -213,24 +213,24 @@ impl Workspace {
         let len = name.len() + 2 + value.len();
         let text = self.alloc(len + 1)?.slice(0, len);
         let line = &mut self.bytes[text.offset()..][..=len];
-        let (name_place, behind) = line.split_at_mut(name.len());
+        let (name_place, tail) = line.split_at_mut(name.len());
         copy_short(name, name_place);
-        let (colon, behind) = behind.split_at_mut(2);
+        let (colon, tail) = tail.split_at_mut(2);
         colon.copy_from_slice(b": ");
-        let (value_place, nul) = behind.split_at_mut(value.len());
+        let (value_place, nul) = tail.split_at_mut(value.len());
         copy_short(value, value_place);
         nul[0] = 0;
         Ok(text)
     }
 
-    /// Makes one text of the parts, in order.
+    /// Creates a text from the parts, in order.
     pub fn copy_parts(&mut self, parts: &[&[u8]]) -> Result<Text, Overflow> {
         let text = self.alloc_text(parts.iter().map(|p| p.len()).sum())?;
         parts.iter().fold(self.get_mut(text), |out, part| put(out, part));
         Ok(text)
     }
 
-    /// Makes one text of texts of this workspace (or fixed ones).
+    /// Creates a text from texts of this workspace or fixed texts.
     pub fn join(&mut self, texts: &[Text]) -> Result<Text, Overflow> {
         let joined = self.alloc_text(texts.iter().map(|t| t.len()).sum())?;
         let mut at = joined.offset();
@@ -241,7 +241,7 @@ impl Workspace {
         Ok(joined)
     }
 
-    /// Copies a text to an offset within an allocation.
+    /// Copies a text to an offset in an allocation.
     pub(crate) fn move_into(&mut self, text: Text, at: usize) {
         if text.is_fixed() {
             self.bytes[at..at + text.len()].copy_from_slice(fixed_text_table::bytes(text));
@@ -254,7 +254,7 @@ impl Workspace {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Opens `len` bytes for writing. [`Workspace::commit`] makes a text of the bytes written.
+    /// Reserves `len` bytes for writing. [`Workspace::commit`] makes a text of the bytes written.
     pub fn reserve(&mut self, len: usize) -> Result<&mut [u8], Overflow> {
         if len > self.free_space() {
             self.overflowed = true;
@@ -265,19 +265,19 @@ impl Workspace {
         Ok(&mut self.bytes[self.free..self.free + len])
     }
 
-    /// Opens all free bytes.
+    /// Reserves all free bytes for writing.
     pub fn reserve_all(&mut self) -> &mut [u8] {
         self.ensure_memory();
         self.reserved = self.free_space();
         &mut self.bytes[self.free..]
     }
 
-    /// Returns the bytes written so far into the open reservation.
+    /// Returns the first `len` bytes of the reservation, which the caller has written.
     pub fn reserved(&self, len: usize) -> &[u8] {
         &self.bytes[self.free..self.free + len.min(self.reserved)]
     }
 
-    /// Removes the first `skip` of the `len` bytes written so far. Returns the number that is left.
+    /// Removes the first `skip` of the `len` bytes written so far. Returns the number of bytes that are left.
     pub fn skip_reserved(&mut self, len: usize, skip: usize) -> usize {
         let len = len.min(self.reserved);
         let skip = skip.min(len);
@@ -285,7 +285,7 @@ impl Workspace {
         len - skip
     }
 
-    /// Keeps the first `len` bytes of the reservation.
+    /// Makes a text of the first `len` bytes of the reservation, and ends it.
     pub fn commit(&mut self, len: usize) -> Text {
         let len = len.min(self.reserved);
         let text = Text::at(self.free, len);
@@ -295,16 +295,16 @@ impl Workspace {
     }
 }
 
-/// Writes `part` to the beginning of `out`; returns the rest of `out`.
+/// Writes `part` to the beginning of `out`. Returns the rest of `out`.
 #[inline(always)]
 pub(crate) fn put<'o>(out: &'o mut [u8], part: &[u8]) -> &'o mut [u8] {
-    let (place, behind) = out.split_at_mut(part.len());
+    let (place, tail) = out.split_at_mut(part.len());
     place.copy_from_slice(part);
-    behind
+    tail
 }
 
-/// Copies between slices of the same length. A text of up to 32 bytes is copied as two pieces of a fixed size that
-/// may overlap, without a call.
+/// Copies between slices of equal length. A text of 2 to 32 bytes is copied as two pieces of a fixed size that may
+/// overlap, without a call.
 #[inline(always)]
 fn copy_short(from: &[u8], to: &mut [u8]) {
     match from.len() {
@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_those_of_varnish() {
+    fn sizes_are_counted_as_in_varnish() {
         let mut ws = Workspace::new(64);
         assert_eq!(ws.capacity(), 56);
         let t = ws.copy(b"1234567").unwrap();
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_reservations_and_joins() {
+    fn texts_can_be_reserved_joined_and_released() {
         let mut ws = Workspace::new(256);
         let a = ws.copy(b"Host: ").unwrap();
         let mark = ws.mark();
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rollback_leaves_the_bytes_in_hand_as_they_are() {
+    fn a_rollback_does_not_change_bytes_in_use() {
         let mut ws = Workspace::new(256);
         let before = ws.copy(b"before").unwrap();
         let mark = ws.mark();

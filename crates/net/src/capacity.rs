@@ -1,5 +1,6 @@
-//! The number of connections that an origin was seen to serve at once. An origin with few threads leaves a connection
-//! beyond them waiting until another is closed. So connections that rest must not cause one too many to be opened.
+//! The number of connections that an origin was observed to serve at once. An origin with few threads lets a further
+//! connection wait until another one is closed. The pool therefore does not open a connection beyond this number only
+//! because the idle ones are resting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,15 +10,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct Capacity {
     /// Connections that are open or being opened.
     alive: Arc<AtomicU32>,
-    /// Open connections on which at least one response came.
+    /// Open connections on which at least one response arrived.
     served: Arc<AtomicU32>,
-    /// The largest number that was served in this minute, and in the one before it.
-    most: AtomicU32,
-    most_before: AtomicU32,
+    /// The peak of `served` in the current minute, and in the one before it.
+    peak: AtomicU32,
+    previous_peak: AtomicU32,
     minute: AtomicU32,
 }
 
-/// Counts a connection for as long as it lives.
+/// A guard that counts one connection until it is dropped.
 #[derive(Debug)]
 pub struct Counted(Arc<AtomicU32>);
 
@@ -28,20 +29,20 @@ impl Drop for Counted {
 }
 
 impl Capacity {
-    /// Counts a connection that is opened now.
+    /// Counts a connection that is being opened.
     pub(crate) fn open(&self) -> Counted {
         self.alive.fetch_add(1, Ordering::Relaxed);
         Counted(self.alive.clone())
     }
 
-    /// Counts a connection that is opened now, unless there are as many as this.
+    /// Counts a connection that is being opened. Returns `None` if `limit` is reached.
     pub(crate) fn open_below(&self, limit: u32) -> Option<Counted> {
         let next = |alive| (alive < limit).then_some(alive + 1);
         let is_below = self.alive.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok();
         is_below.then(|| Counted(self.alive.clone()))
     }
 
-    /// Counts a connection on which the first response came.
+    /// Counts a connection on which the first response arrived.
     pub(crate) fn serve(&self) -> Counted {
         self.served.fetch_add(1, Ordering::Relaxed);
         Counted(self.served.clone())
@@ -55,11 +56,11 @@ impl Capacity {
         self.served.load(Ordering::Relaxed)
     }
 
-    /// Returns the largest number of connections that were served at once in this minute or the one before it.
-    pub(crate) fn most(&self, minute: u32) -> u32 {
+    /// Returns the peak of served connections in this minute and the one before it.
+    pub(crate) fn peak(&self, minute: u32) -> u32 {
         let since = minute.saturating_sub(self.minute.load(Ordering::Relaxed));
-        let before = self.most_before.load(Ordering::Relaxed);
-        let last = self.most.load(Ordering::Relaxed);
+        let before = self.previous_peak.load(Ordering::Relaxed);
+        let last = self.peak.load(Ordering::Relaxed);
         match since {
             0 => last.max(before),
             1 => last,
@@ -67,21 +68,22 @@ impl Capacity {
         }
     }
 
-    /// Records that so many connections are served at once.
-    pub(crate) fn saw(&self, served: u32, minute: u32) {
+    /// Records a number of connections that are served at once.
+    pub(crate) fn record(&self, served: u32, minute: u32) {
         let known = self.minute.fetch_max(minute, Ordering::Relaxed);
         if known < minute {
-            let last = self.most.swap(0, Ordering::Relaxed);
-            self.most_before.store(if minute - known == 1 { last } else { 0 }, Ordering::Relaxed);
+            let last = self.peak.swap(0, Ordering::Relaxed);
+            self.previous_peak.store(if minute - known == 1 { last } else { 0 }, Ordering::Relaxed);
         }
-        self.most.fetch_max(served, Ordering::Relaxed);
+        self.peak.fetch_max(served, Ordering::Relaxed);
     }
 
-    /// Returns whether so many served connections are worth recording: an eighth more than are known, for finding out
-    /// which of them are closed takes a look at each.
-    pub(crate) fn is_news(&self, served: u32, minute: u32) -> bool {
-        let most = self.most.load(Ordering::Relaxed);
-        self.minute.load(Ordering::Relaxed) < minute || served > most + most / 8
+    /// Returns whether a count of served connections is worth recording: more than an eighth above the known peak, or
+    /// the first in a minute. The caller then has to check each idle connection to find out which of them are closed,
+    /// so small increases are ignored.
+    pub(crate) fn is_worth_recording(&self, served: u32, minute: u32) -> bool {
+        let peak = self.peak.load(Ordering::Relaxed);
+        self.minute.load(Ordering::Relaxed) < minute || served > peak + peak / 8
     }
 }
 
@@ -90,24 +92,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_of_two_minutes_counts() {
+    fn the_peak_covers_two_minutes() {
         let capacity = Capacity::default();
         let (first, second) = (capacity.serve(), capacity.serve());
         assert_eq!(capacity.served(), 2);
-        capacity.saw(2, 7);
+        capacity.record(2, 7);
         drop(first);
-        assert_eq!((capacity.served(), capacity.most(7), capacity.most(8), capacity.most(9)), (1, 2, 2, 0));
-        assert!(!capacity.is_news(2, 7) && capacity.is_news(3, 7) && capacity.is_news(1, 8));
-        capacity.saw(1, 8);
-        assert_eq!((capacity.most(8), capacity.most(9), capacity.most(10)), (2, 1, 0));
-        capacity.saw(1, 12);
-        assert_eq!(capacity.most(12), 1);
+        assert_eq!((capacity.served(), capacity.peak(7), capacity.peak(8), capacity.peak(9)), (1, 2, 2, 0));
+        assert!(
+            !capacity.is_worth_recording(2, 7)
+                && capacity.is_worth_recording(3, 7)
+                && capacity.is_worth_recording(1, 8)
+        );
+        capacity.record(1, 8);
+        assert_eq!((capacity.peak(8), capacity.peak(9), capacity.peak(10)), (2, 1, 0));
+        capacity.record(1, 12);
+        assert_eq!(capacity.peak(12), 1);
         drop(second);
         assert_eq!(capacity.served(), 0);
     }
 
     #[test]
-    fn connections_count_from_their_opening() {
+    fn connections_are_counted_until_dropped() {
         let capacity = Capacity::default();
         let first = capacity.open();
         let second = capacity.open_below(2);

@@ -1,8 +1,8 @@
-//! The sending side of a client's connection, and the first bytes of a response that may go out ahead of the rest.
+//! The sending half of a client's connection, and the first bytes of a response that may be sent ahead of the rest.
 //!
-//! A client that has closed its connection and one that has only shut down its sending side look the same to TCP until
-//! something is sent: the closed one responds with a reset. Every HTTP/1 response begins with the same bytes, so that
-//! they can be sent one by one while the rest of the response is not known yet.
+//! TCP reports a client that closed its connection and one that only shut down its sending side in the same way until
+//! something is sent: the closed one responds with a reset. Every HTTP/1 response begins with the same bytes, so they
+//! can be sent one by one as probes before the rest of the response is known.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -13,10 +13,10 @@ use crate::TxHalf;
 /// The beginning of every response.
 const BEGINNING: &[u8] = b"HTTP/1.";
 
-/// The largest number of parts in one write. Further ones wait for the next.
+/// The maximum number of parts in one write. Further parts wait for the next write.
 const MOST_PARTS: usize = 20;
 
-/// Drops so many bytes, which were sent, from the beginning of the parts.
+/// Removes the first `n` bytes, which were sent, from the parts.
 pub fn advance(parts: &mut [&[u8]], mut n: usize) {
     for part in parts {
         let of_part = n.min(part.len());
@@ -25,10 +25,10 @@ pub fn advance(parts: &mut [&[u8]], mut n: usize) {
     }
 }
 
-/// The sending side of a client's connection.
+/// The sending half of a client's connection.
 pub struct ClientSocket {
     half: TxHalf,
-    /// The number of bytes of the next response that were sent ahead.
+    /// Bytes of the next response that were sent ahead.
     ahead: Cell<usize>,
 }
 
@@ -37,7 +37,7 @@ impl ClientSocket {
         ClientSocket { half, ahead: Cell::new(0) }
     }
 
-    /// Sends the next byte of the response that the client waits for. Returns false once all known bytes were sent.
+    /// Sends the next byte of the response that the client waits for. Returns false once all known bytes are sent.
     pub fn send_ahead(&self) -> io::Result<bool> {
         let at = self.ahead.get();
         let Some(byte) = BEGINNING.get(at..=at) else { return Ok(false) };
@@ -49,17 +49,17 @@ impl ClientSocket {
         Ok(true)
     }
 
-    /// Returns whether a part of the next response was sent already.
+    /// Returns whether part of the next response was already sent.
     pub fn is_ahead(&self) -> bool {
         self.ahead.get() > 0
     }
 
-    /// Returns the number of bytes of a response's head that were sent already, and resets it.
+    /// Returns the number of bytes of the response head that were already sent, and resets it.
     pub fn take_ahead(&self) -> usize {
         self.ahead.replace(0)
     }
 
-    /// Hands the kernel as much of these parts as it takes at once.
+    /// Writes as many bytes of these parts as the kernel accepts at once. Returns their number.
     pub fn try_write_parts<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> io::Result<usize> {
         let mut slices = [IoSlice::new(&[]); MOST_PARTS];
         let mut used = 0;
@@ -74,7 +74,7 @@ impl ClientSocket {
         }
     }
 
-    /// Drops the sending side without shutting it down.
+    /// Drops the sending half without shutting it down.
     pub fn forget(self) {
         self.half.forget();
     }

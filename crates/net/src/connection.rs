@@ -1,5 +1,5 @@
-//! A connection to an origin, with facts about it that last as long as the connection. Its next user need not
-//! ask the kernel again.
+//! A connection to an origin, with facts about it that stay valid until it is closed. The next request on the
+//! connection need not query the kernel again.
 
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -11,7 +11,7 @@ use crate::endpoint::Endpoint;
 use crate::record::Record;
 use crate::stream::{RxHalf, Stream, TxHalf};
 
-/// A connection: both halves and the facts, until it is closed or put back.
+/// Both halves of a connection, the facts about it and its history, until it is closed or returned to the pool.
 pub struct Connection {
     pub rx: RxHalf,
     pub tx: TxHalf,
@@ -19,12 +19,12 @@ pub struct Connection {
     pub record: Box<Record>,
 }
 
-/// Facts that are read from the kernel once, when the connection is made.
+/// Facts that are read from the kernel once, after the connection is established.
 #[derive(Clone, Debug)]
 pub struct Facts {
     pub fd: RawFd,
     pub remote: Option<SocketAddr>,
-    /// Address and port of the remote end, then of the local one, as the log shows them.
+    /// Address and port of the remote end, then of the local one, in the format of the log.
     pub ends: Box<str>,
 }
 
@@ -45,14 +45,14 @@ fn side(addr: Option<SocketAddr>) -> String {
 }
 
 impl Connection {
-    /// A stream that was connected to this endpoint.
+    /// Wraps a stream that is connected to this endpoint.
     pub fn new(stream: Stream, endpoint: &Endpoint, counted: Counted) -> Connection {
         let (rx, tx) = stream.split();
         let facts = Facts::of(&rx, endpoint);
         Connection { rx, tx, facts, record: Box::new(Record::new(Instant::now(), counted)) }
     }
 
-    /// Moves the connection from the reactor it was made on to the current one.
+    /// Moves the connection from the reactor that it is registered with to the current one.
     pub(crate) fn rebind(self) -> Option<Connection> {
         let Connection { rx, tx, facts, record } = self;
         let (rx, tx) = rx.reunite(tx)?.rebind().ok()?.split();

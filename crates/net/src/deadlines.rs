@@ -1,9 +1,9 @@
-//! Idle deadlines of a reactor's connections, checked in turns instead of by one timer each.
+//! Idle deadlines of a reactor's connections. A periodic sweep checks them; there is no timer for each.
 //!
 //! A connection is idle between any two requests, so a timer would be set and cancelled for every request. Here both
-//! are a store into a cell, and the time is that of the last sweep: no clock is read. A deadline is in the queue of one
-//! turn and is checked when that turn comes. Thousands of idle connections cost nothing until then. The price is
-//! precision: a connection may stay open for two sweep intervals longer than it should.
+//! operations store a value in a cell. They count from the time of the last sweep, so they read no clock. A deadline
+//! is queued for one future sweep and checked by that one. Thousands of idle connections cost nothing until then. The
+//! price is precision: a connection may stay open for two sweep intervals longer than it should.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -14,24 +14,24 @@ use std::time::Duration;
 
 use lacquer_sources::clock;
 
-/// The time between sweeps: the delay with which a deadline may be noticed, and the largest age of the time
-/// that it counts from.
+/// The time between sweeps. It bounds both the delay with which an expired deadline is noticed and the age of the
+/// time that deadlines count from.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(50);
-/// No turn is planned further ahead than this, in seconds, so that closed connections leave the queues soon.
+/// A deadline is queued at most this many seconds ahead, so that entries of closed connections leave the queues soon.
 const HORIZON: f64 = 10.0;
-/// The turn of a deadline that is in no queue.
-const NO_TURN: u64 = u64::MAX;
+/// The sweep number of a deadline that is in no queue.
+const NO_SWEEP: u64 = u64::MAX;
 
-/// Returns the last turn before a time. Turns are counted in sweep intervals.
-fn turn_before(at: f64) -> u64 {
+/// Returns the number of the last sweep before a time. Sweeps are numbered in sweep intervals of the clock.
+fn sweep_before(at: f64) -> u64 {
     (at / SWEEP_INTERVAL.as_secs_f64()) as u64
 }
 
-fn time_of(turn: u64) -> f64 {
-    turn as f64 * SWEEP_INTERVAL.as_secs_f64()
+fn time_of(sweep_number: u64) -> f64 {
+    sweep_number as f64 * SWEEP_INTERVAL.as_secs_f64()
 }
 
-/// A moment of the sweeps' clock, in seconds.
+/// A time on the sweep clock, in seconds.
 #[derive(Clone, Copy)]
 pub struct Moment(f64);
 
@@ -45,9 +45,9 @@ impl Moment {
 /// The state of a connection that decides whether it may be closed early when descriptors are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idleness {
-    /// A request is at work.
+    /// A request is being processed.
     Busy,
-    /// It waits for a request after others.
+    /// It waits for a further request.
     Kept,
     /// It has never sent a request.
     Silent,
@@ -58,8 +58,8 @@ pub struct Deadline {
     me: Weak<Deadline>,
     queues: Rc<Queues>,
     at: Cell<f64>,
-    /// The turn in which it is checked.
-    turn: Cell<u64>,
+    /// The number of the sweep that checks it.
+    sweep_number: Cell<u64>,
     expired: Cell<bool>,
     idleness: Cell<Idleness>,
     waker: RefCell<Option<Waker>>,
@@ -71,33 +71,33 @@ impl Deadline {
         Moment(self.queues.clock.get())
     }
 
-    /// Sets the deadline to so many seconds after a moment. It never expires earlier.
+    /// Sets the deadline to `seconds` after `since`. It never expires earlier.
     pub fn arm(&self, since: Moment, seconds: f64) {
         self.expired.set(false);
         self.idleness.set(Idleness::Busy);
         let at = since.0 + seconds.max(0.0) + SWEEP_INTERVAL.as_secs_f64();
         self.at.set(at);
-        if time_of(self.turn.get()) > at {
+        if time_of(self.sweep_number.get()) > at {
             self.queue(0);
         }
     }
 
-    /// Puts the deadline into the queue of the last turn before its time, but of none before `least`. Its
-    /// entry in an earlier queue becomes invalid.
+    /// Queues the deadline for the last sweep before its time, but not before sweep `least`. An entry in an earlier
+    /// queue becomes invalid.
     fn queue(&self, least: u64) {
-        let turn = turn_before(self.at.get().min(self.queues.clock.get() + HORIZON)).max(least);
-        self.turn.set(turn);
-        self.queues.turns.borrow_mut().entry(turn).or_default().push(self.me.clone());
+        let sweep_number = sweep_before(self.at.get().min(self.queues.clock.get() + HORIZON)).max(least);
+        self.sweep_number.set(sweep_number);
+        self.queues.queued.borrow_mut().entry(sweep_number).or_default().push(self.me.clone());
     }
 
-    /// Checks the deadline when its turn has come.
-    fn look(&self, now: f64) {
-        self.turn.set(NO_TURN);
+    /// Checks the deadline in the sweep that it was queued for.
+    fn check(&self, now: f64) {
+        self.sweep_number.set(NO_SWEEP);
         let at = self.at.get();
         if at <= now {
             self.expire();
         } else if at < f64::INFINITY {
-            self.queue(turn_before(now) + 1);
+            self.queue(sweep_before(now) + 1);
         }
     }
 
@@ -114,12 +114,12 @@ impl Deadline {
         self.idleness.set(Idleness::Busy);
     }
 
-    /// Allows the deadline to be brought forward, until it is armed or disarmed; see [`Deadlines::shed`].
+    /// Marks the connection as one that [`Deadlines::shed`] may expire early. Arming or disarming removes the mark.
     pub fn offer(&self, idleness: Idleness) {
         self.idleness.set(idleness);
     }
 
-    /// Returns whether the time is over. Otherwise the task is woken when it is.
+    /// Returns whether the deadline has expired. Otherwise registers the task to be woken when it does.
     pub fn poll_expired(&self, cx: &Context<'_>) -> bool {
         if self.expired.get() {
             return true;
@@ -131,7 +131,7 @@ impl Deadline {
         false
     }
 
-    /// Returns the result of the work, or `None` if there is none within so many seconds after a moment.
+    /// Returns the result of `work`, or `None` if it takes longer than `seconds` after `since`.
     pub async fn limit<T>(&self, since: Moment, seconds: f64, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         self.arm(since, seconds);
@@ -146,11 +146,11 @@ impl Deadline {
     }
 }
 
-/// State that a reactor's deadlines share.
+/// The state that all deadlines of a reactor share.
 struct Queues {
-    /// Returns the time of the last sweep.
+    /// The time of the last sweep.
     clock: Cell<f64>,
-    turns: RefCell<BTreeMap<u64, Vec<Weak<Deadline>>>>,
+    queued: RefCell<BTreeMap<u64, Vec<Weak<Deadline>>>>,
 }
 
 /// All deadlines of one reactor.
@@ -158,13 +158,13 @@ pub struct Deadlines(Rc<Queues>);
 
 impl Default for Deadlines {
     fn default() -> Deadlines {
-        Deadlines::beginning(clock::monotonic())
+        Deadlines::starting_at(clock::monotonic())
     }
 }
 
 impl Deadlines {
-    fn beginning(now: f64) -> Deadlines {
-        Deadlines(Rc::new(Queues { clock: Cell::new(now), turns: RefCell::default() }))
+    fn starting_at(now: f64) -> Deadlines {
+        Deadlines(Rc::new(Queues { clock: Cell::new(now), queued: RefCell::default() }))
     }
 
     pub fn enlist(&self) -> Rc<Deadline> {
@@ -172,7 +172,7 @@ impl Deadlines {
             me: me.clone(),
             queues: self.0.clone(),
             at: Cell::new(f64::INFINITY),
-            turn: Cell::new(NO_TURN),
+            sweep_number: Cell::new(NO_SWEEP),
             expired: Cell::new(false),
             idleness: Cell::new(Idleness::Busy),
             waker: RefCell::new(None),
@@ -181,24 +181,26 @@ impl Deadlines {
 
     fn sweep(&self, now: f64) {
         self.0.clock.set(now);
-        let due = turn_before(now);
+        let due = sweep_before(now);
         loop {
-            let mut turns = self.0.turns.borrow_mut();
-            let Some(first) = turns.first_entry().filter(|first| *first.key() <= due) else { return };
-            let (turn, queue) = first.remove_entry();
-            drop(turns);
-            let waiting = queue.iter().filter_map(Weak::upgrade);
-            waiting.filter(|deadline| deadline.turn.get() == turn).for_each(|deadline| deadline.look(now));
+            let mut pending = self.0.queued.borrow_mut();
+            let Some(first) = pending.first_entry().filter(|first| *first.key() <= due) else { return };
+            let (sweep_number, entries) = first.remove_entry();
+            drop(pending);
+            let waiting = entries.iter().filter_map(Weak::upgrade);
+            waiting
+                .filter(|deadline| deadline.sweep_number.get() == sweep_number)
+                .for_each(|deadline| deadline.check(now));
         }
     }
 
-    /// Waits for the next turn and checks its deadlines.
+    /// Waits for the next sweep and performs it.
     pub async fn next_turn(&self) {
         tokio::time::sleep(SWEEP_INTERVAL).await;
         self.sweep(clock::monotonic());
     }
 
-    /// Expires at most so many idle connections, the next to expire first. Returns their number.
+    /// Expires at most `most` connections of this idleness, in the order of their deadlines. Returns their number.
     pub fn shed(&self, idleness: Idleness, most: usize) -> usize {
         let found = self.find_idle(idleness, most);
         for deadline in &found {
@@ -208,10 +210,14 @@ impl Deadlines {
     }
 
     fn find_idle(&self, idleness: Idleness, most: usize) -> Vec<Rc<Deadline>> {
-        let turns = self.0.turns.borrow();
-        let queued = turns.iter().flat_map(|(turn, queue)| queue.iter().map(move |entry| (*turn, entry)));
-        let fits = |(turn, entry): (u64, &Weak<Deadline>)| {
-            entry.upgrade().filter(|found| found.turn.get() == turn && found.idleness.get() == idleness)
+        let queued = self.0.queued.borrow();
+        let queued = queued
+            .iter()
+            .flat_map(|(sweep_number, queue)| queue.iter().map(move |entry| (*sweep_number, entry)));
+        let fits = |(sweep_number, entry): (u64, &Weak<Deadline>)| {
+            entry
+                .upgrade()
+                .filter(|found| found.sweep_number.get() == sweep_number && found.idleness.get() == idleness)
         };
         queued.filter_map(fits).take(most).collect()
     }
@@ -222,12 +228,12 @@ mod tests {
     use super::*;
 
     fn waiting(deadlines: &Deadlines) -> usize {
-        deadlines.0.turns.borrow().values().map(Vec::len).sum()
+        deadlines.0.queued.borrow().values().map(Vec::len).sum()
     }
 
     #[test]
     fn deadlines_expire_soon_after_their_time_and_not_before() {
-        let deadlines = Deadlines::beginning(1000.0);
+        let deadlines = Deadlines::starting_at(1000.0);
         let (soon, far) = (deadlines.enlist(), deadlines.enlist());
         let begun = soon.now();
         soon.arm(begun, 0.12);
@@ -245,8 +251,8 @@ mod tests {
     }
 
     #[test]
-    fn idle_connections_give_way() {
-        let deadlines = Deadlines::beginning(0.0);
+    fn idle_connections_are_shed() {
+        let deadlines = Deadlines::starting_at(0.0);
         let all: Vec<_> = (0..6).map(|_| deadlines.enlist()).collect();
         for (n, deadline) in all.iter().enumerate() {
             deadline.arm(deadline.now(), 9.0 - n as f64);
@@ -254,24 +260,24 @@ mod tests {
         }
         let gone = || all.iter().map(|deadline| u8::from(deadline.expired.get())).collect::<Vec<_>>();
         assert_eq!(deadlines.shed(Idleness::Silent, 1), 1);
-        assert_eq!(gone(), [0, 0, 0, 0, 0, 1], "the one whose time is over first");
+        assert_eq!(gone(), [0, 0, 0, 0, 0, 1], "the one with the earliest deadline");
         assert_eq!(deadlines.shed(Idleness::Silent, 8), 1);
         assert_eq!(gone(), [0, 0, 1, 0, 0, 1]);
         assert_eq!([Idleness::Kept, Idleness::Kept].map(|kind| deadlines.shed(kind, 8)), [2, 0]);
-        assert_eq!(gone(), [0, 1, 1, 0, 1, 1], "who is busy stays");
+        assert_eq!(gone(), [0, 1, 1, 0, 1, 1], "busy connections stay");
     }
 
     #[test]
-    fn what_is_armed_again_is_found_once_and_early_enough() {
-        let deadlines = Deadlines::beginning(0.0);
+    fn a_rearmed_deadline_is_queued_once_and_expires_on_time() {
+        let deadlines = Deadlines::starting_at(0.0);
         let one = deadlines.enlist();
         for seconds in 0..9 {
             one.arm(one.now(), 1.0 + f64::from(seconds));
         }
-        assert_eq!(waiting(&deadlines), 1, "later is seen when its turn comes");
+        assert_eq!(waiting(&deadlines), 1, "a later time is found by the queued sweep");
         one.arm(one.now(), 0.5);
         deadlines.sweep(0.6);
-        assert!(one.expired.get(), "sooner is not missed");
+        assert!(one.expired.get(), "an earlier time is queued again");
         one.arm(one.now(), 1.0);
         assert!(!one.expired.get());
         one.disarm();
@@ -280,6 +286,6 @@ mod tests {
         one.arm(one.now(), 1.0);
         drop(one);
         deadlines.sweep(30.0);
-        assert_eq!(waiting(&deadlines), 0, "who is gone is forgotten");
+        assert_eq!(waiting(&deadlines), 0, "a dropped deadline leaves the queue");
     }
 }

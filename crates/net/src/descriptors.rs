@@ -1,8 +1,8 @@
-//! Descriptors in reserve: connections of clients leave enough for the service itself (accepting, the link to the
-//! manager, the log, new programs).
+//! The reserve of file descriptors. Client connections leave enough of them for the service itself: accepting, the
+//! link to the manager, the log, new programs.
 //!
-//! The kernel gives each new descriptor the lowest free number, so a high number means that nearly all numbers below it
-//! are in use. Nothing needs to be counted.
+//! The kernel assigns the lowest free number to each new descriptor, so a high number means that nearly all numbers
+//! below it are in use. No descriptors need to be counted.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,20 +10,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lacquer_params::Params;
 use tokio::sync::Notify;
 
-/// The default reserve: this part of all descriptors, within these bounds.
+/// The default reserve is the limit divided by `PART`, within these bounds.
 const PART: u64 = 16;
 const LEAST: u64 = 16;
 const MOST: u64 = 256;
-/// The seconds for which idle clients that sent requests are spared. The newest clients count as idle within this time.
+/// Seconds for which idle clients that have sent requests are spared. New clients become idle within this time.
 const SPARED_FOR: f64 = 0.25;
 
-/// The limit of this process, and the calls for descriptors.
+/// The descriptor limit of this process, and the calls to free descriptors.
 pub struct Descriptors {
     limit: u64,
-    /// Counts of the times when a reactor found few descriptors, and when it found none.
+    /// The number of times that a reactor found few descriptors, and that it found none.
     few: AtomicU64,
     none: AtomicU64,
-    /// The time until which clients that sent requests are spared, in milliseconds of the monotonic clock.
+    /// The time until which clients that have sent requests are spared, in milliseconds of the monotonic clock.
     spared_until: AtomicU64,
     called: Notify,
 }
@@ -31,13 +31,13 @@ pub struct Descriptors {
 /// The urgency of a need for descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// There are few: clients that never sent a request may be closed.
+    /// Few are left: clients that never sent a request may be closed.
     Soon,
-    /// There are none: all idle clients may be closed.
+    /// None are left: all idle clients may be closed.
     Urgent,
 }
 
-/// The calls for descriptors so far.
+/// The number of calls so far, by urgency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calls {
     few: u64,
@@ -45,7 +45,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Returns the most urgent call since then.
+    /// Returns the most urgent call since `before`.
     pub fn since(self, before: Calls) -> Option<Need> {
         if self.none == before.none {
             (self.few != before.few).then_some(Need::Soon)
@@ -55,14 +55,14 @@ impl Calls {
     }
 }
 
-/// The descriptor numbers from which on certain work stops.
+/// The descriptor numbers at which the process takes measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
-    /// Idle connections are closed to make room.
+    /// From here on, idle connections are closed to free descriptors.
     pub crowded: RawFd,
-    /// New clients wait.
+    /// From here on, new clients wait.
     pub clients: RawFd,
-    /// No connections to origins are made.
+    /// From here on, no connections to origins are opened.
     pub origins: RawFd,
 }
 
@@ -85,7 +85,7 @@ impl Descriptors {
         marks(self.limit, u64::from(params.descriptor_reserve))
     }
 
-    /// Asks all reactors to close idle connections.
+    /// Requests all reactors to close idle connections.
     pub fn call(&self, need: Need) {
         let calls = if need == Need::Urgent { &self.none } else { &self.few };
         calls.fetch_add(1, Ordering::Relaxed);
@@ -97,13 +97,13 @@ impl Descriptors {
         self.called.notified().await;
     }
 
-    /// Records that clients that never sent a request were closed. As long as any reactor has such clients, the others
-    /// are spared.
+    /// Records that clients that never sent a request were closed. While any reactor has such clients, the other
+    /// clients are spared.
     pub fn spare_kept(&self, now: f64) {
         self.spared_until.fetch_max(millis(now + SPARED_FOR), Ordering::Relaxed);
     }
 
-    /// Returns whether idle clients that sent requests may be closed.
+    /// Returns whether idle clients that have sent requests may be closed.
     pub fn may_close_kept(&self, now: f64) -> bool {
         millis(now) >= self.spared_until.load(Ordering::Relaxed)
     }
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reserve_is_a_part_of_all() {
+    fn the_reserve_is_a_fraction_of_the_limit() {
         let numbers = |limit, chosen| {
             let Marks { crowded, clients, origins } = marks(limit, chosen);
             (crowded, clients, origins)
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_that_asked_stay_while_others_can_go() {
+    fn clients_with_requests_are_spared_while_silent_ones_remain() {
         let descriptors = Descriptors::new(128);
         assert!(descriptors.may_close_kept(0.0), "none was closed");
         descriptors.spare_kept(10.0);

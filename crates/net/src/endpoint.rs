@@ -18,20 +18,20 @@ use crate::memory;
 use crate::stream::Stream;
 use crate::trust::Trust;
 
-/// The addresses of one origin. Backends of any VCL that name the same addresses share connections.
+/// The addresses of one origin. Backends of any VCL with equal addresses share connections.
 #[derive(Debug)]
 pub struct Endpoint {
     pub id: u64,
     pub v4: Option<SocketAddr>,
     pub v6: Option<SocketAddr>,
     pub path: Option<String>,
-    /// Bytes sent first on every new connection.
+    /// Bytes that are sent first on every new connection.
     pub preamble: Option<Vec<u8>>,
     pub trust: Trust,
     held_down: Mutex<Option<HeldDown>>,
 }
 
-/// A failure to connect. Until it is over, all attempts fail with the same error without trying.
+/// A failure to connect. Until `until`, further attempts fail at once with the same error.
 #[derive(Clone, Copy, Debug)]
 struct HeldDown {
     until: Instant,
@@ -42,7 +42,7 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 /// The number of endpoints that were dropped.
 static GONE: AtomicU64 = AtomicU64::new(0);
 
-/// Returns the number of endpoints that were made, and the number of those that were dropped.
+/// Returns the number of endpoints that were created, and of those that were dropped.
 pub fn made_and_gone() -> (u64, u64) {
     (NEXT_ID.load(Ordering::Relaxed) - 1, GONE.load(Ordering::Relaxed))
 }
@@ -53,10 +53,10 @@ impl Drop for Endpoint {
     }
 }
 
-/// Known endpoints, so that equal ones share an id. Dropped ones are removed when the list is searched.
+/// Known endpoints, so that equal ones share an id. Each call of [`Endpoint::new`] removes dropped ones.
 static KNOWN: Mutex<Vec<std::sync::Weak<Endpoint>>> = Mutex::new(Vec::new());
 
-/// The reason for which there is no connection.
+/// The reason why connecting failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectError {
     pub errno: i32,
@@ -64,13 +64,14 @@ pub struct ConnectError {
 }
 
 impl ConnectError {
-    /// Returns the number for the log, or 0 while held down, because the cause was logged before.
+    /// Returns the error number for the log, or 0 while held down, because the cause was logged before.
     pub fn shown(self) -> i32 {
         if self.held_down { 0 } else { self.errno }
     }
 }
 
-/// The time for which an endpoint is held down after a failure: for local causes, and for refusals.
+/// Seconds for which an endpoint is held down after a failure: one with a local cause, and one that the network or
+/// the remote end caused.
 #[derive(Clone, Copy, Debug)]
 pub struct Holddown {
     pub local: f64,
@@ -141,7 +142,7 @@ impl Endpoint {
             if let Some(outcome) = memory::connect(path).await {
                 return outcome.map(Stream::Memory);
             }
-            // Abstract names begin with NUL for the system, and with `@` in text.
+            // Abstract names begin with NUL in the kernel, and with `@` in text.
             let address = match path.strip_prefix('@') {
                 Some(name) => format!("\0{name}").into(),
                 None => Cow::Borrowed(path.as_str()),
@@ -180,20 +181,19 @@ impl Endpoint {
 
 async fn connect_tcp(addr: SocketAddr) -> io::Result<TcpStream> {
     let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // A request is sent at once after connecting, and its first packet also confirms the connection.
+    // A request follows at once, and its first packet also acknowledges the handshake.
     let _ = sockopt::set_tcp_quickack(&socket, false);
     let stream = socket.connect(addr).await?;
     let _ = stream.set_nodelay(true);
     Ok(stream)
 }
 
-/// Returns the error that reports a wait that took too long.
+/// Returns the error of a wait that took too long.
 pub(crate) fn timed_out() -> io::Error {
     Errno::TIMEDOUT.into()
 }
 
-/// Sets time and interval of keep-alive, in seconds, and the number of probes. A socket without keep-alive is left
-/// as it is.
+/// Sets the time and interval of TCP keep-alive, in seconds, and the number of probes. Failures are ignored.
 pub fn set_keepalive(socket: impl AsFd, time: f64, interval: f64, probes: u32) {
     let fd = socket.as_fd();
     let sock = socket2::SockRef::from(&fd);

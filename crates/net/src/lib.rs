@@ -1,5 +1,5 @@
-//! Connections: transports for both sides of the cache, listeners and PROXY headers, limits of time and of descriptors,
-//! pools of idle connections to origins, and health probes.
+//! Connections: transports for clients and origins, listeners and PROXY headers, deadlines, the reserve of
+//! descriptors, pools of idle connections to origins, and health probes.
 #![forbid(unsafe_code)]
 
 mod capacity;
@@ -7,18 +7,18 @@ mod client_socket;
 pub mod connection;
 pub mod deadlines;
 pub mod descriptors;
+pub mod disconnect;
 pub mod endpoint;
 pub mod linger;
 mod listener;
-mod look;
 pub mod memory;
-mod pace;
-pub mod patience;
+mod peek;
 pub mod pool;
 pub mod probe;
 pub mod probe_attempt;
 pub mod proxy_out;
 pub mod record;
+mod response_times;
 mod retired;
 mod rx;
 pub mod stream;
@@ -31,7 +31,7 @@ pub use client_socket::{ClientSocket, advance};
 pub use connection::{Connection, Facts};
 pub use endpoint::{ConnectError, Endpoint};
 pub use listener::{Listener, Side};
-pub use look::{Look, PeerState, SAMPLE};
+pub use peek::{Peeked, PeerState, SAMPLE};
 pub use pool::{Pools, Resting, Surplus, Taken, Wanted};
 pub use record::{Exchange, Received, Record};
 pub use rx::Rx;

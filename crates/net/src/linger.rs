@@ -1,6 +1,6 @@
-//! The lingering close. A socket that is closed while received bytes are unread sends a reset. A client that gets one
-//! may lose the response that was on its way, such as the 400 with the reason. So the sending side ends first, and
-//! further bytes are read and discarded, within bounds of time and bytes.
+//! The lingering close. The kernel sends a reset when a socket is closed while received bytes are unread. A client
+//! that receives the reset may lose the response that was on its way, such as a 400 with its reason. So the sending
+//! side is shut down first, and further bytes are read and discarded, up to limits of time and bytes.
 
 use std::task::Poll;
 
@@ -9,13 +9,13 @@ use lacquer_http::SessClose;
 use crate::deadlines::Deadline;
 use crate::{Rx, TxHalf};
 
-/// The largest number of bytes that are discarded.
+/// The maximum number of bytes that are discarded.
 const MOST: usize = 16 << 20;
-/// Bytes read at a time. They are on the stack, so that a client that lingers holds no memory.
+/// Bytes read at a time. The buffer is on the stack, so a lingering connection holds no memory for it.
 const STEP: usize = 16 << 10;
 
-/// Returns whether a connection that ends for this reason may have unread bytes. `unread` means that part of a request
-/// was not read.
+/// Returns whether a connection that ends for this reason may have unread bytes. `unread` means that part of a
+/// request was not read.
 pub fn is_due(reason: SessClose, unread: bool) -> bool {
     match reason {
         SessClose::RxJunk
@@ -32,7 +32,8 @@ pub fn is_due(reason: SessClose, unread: bool) -> bool {
     }
 }
 
-/// Ends the sending side, then reads until the client ends its own side, has sent too much, or `seconds` are over.
+/// Shuts down the sending side, then reads until the client shuts down its own, has sent too much, or `seconds` have
+/// passed.
 pub async fn linger(tx: &TxHalf, rx: &mut Rx, deadline: &Deadline, seconds: f64) {
     if seconds <= 0.0 {
         return;
@@ -58,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_linger_that_may_have_something_unread() {
+    fn connections_with_possibly_unread_bytes_linger() {
         for (reason, unread, expected) in [
             (SessClose::RxJunk, false, true),
             (SessClose::RxOverflow, false, true),

@@ -1,8 +1,8 @@
-//! Listening sockets as sessions see them, and the ends of a connection.
+//! The properties of listening sockets that sessions use, and the addresses of a connection's ends.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// A listening socket as sessions see it.
+/// The properties of a listening socket that its sessions use.
 #[derive(Debug)]
 pub struct Listener {
     pub name: String,
@@ -13,7 +13,7 @@ pub struct Listener {
     pub path: Option<String>,
 }
 
-/// One side of a connection, with the texts that the log writes for every request.
+/// The address of one side of a connection, with the texts that the log records for every request.
 #[derive(Clone, Debug)]
 pub struct Side {
     pub addr: SocketAddr,
@@ -27,13 +27,13 @@ impl Side {
         Side { addr, ip: addr.ip().to_string(), port: addr.port().to_string() }
     }
 
-    /// Returns the substitute for an address that a UNIX socket does not have.
+    /// Returns the substitute for the address that a UNIX socket does not have: `0.0.0.0:0`.
     pub fn none() -> Side {
         Side::of(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0))
     }
 }
 
-/// Returns the IPv4 address of an IPv4 client of a dual-stack socket.
+/// Converts the mapped address of an IPv4 client on a dual-stack socket to its IPv4 form.
 fn canonical(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }

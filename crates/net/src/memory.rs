@@ -1,8 +1,8 @@
-//! Connections in memory, for a simulated world. The engine cannot tell them from TCP.
+//! Connections in memory, for a simulated world. The engine uses them like TCP connections.
 //!
-//! The engine has one end, [`Near`]. The other end, the [`Peer`], belongs to the world, which decides when bytes
-//! arrive, and how many the engine may read or write at a time. Everything is on one thread, but idle connections are
-//! kept where other threads could take them, so the state has a lock.
+//! The engine has one end, [`Near`]. The world has the other end, the [`Peer`], and decides when bytes arrive and how
+//! many the engine may read or write at a time. Both ends are used by one thread, but the pool of idle connections
+//! requires `Send`, so the state has a lock.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -17,21 +17,21 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use crate::look::{Look, PeerState, SAMPLE};
+use crate::peek::{Peeked, PeerState, SAMPLE};
 
-/// Returns a descriptor for those who ask the system about a socket: it knows nothing about this one.
+/// Returns a descriptor of `/dev/null` for code that queries the kernel about a socket.
 pub(crate) fn descriptor() -> BorrowedFd<'static> {
-    static NULL: LazyLock<File> = LazyLock::new(|| File::open("/dev/null").expect("systems have /dev/null"));
+    static NULL: LazyLock<File> = LazyLock::new(|| File::open("/dev/null").expect("/dev/null can be opened"));
     NULL.as_fd()
 }
 
-/// Bytes on their way in one direction.
+/// One direction of a connection, with the bytes in flight.
 #[derive(Default)]
 struct Pipe {
     bytes: VecDeque<u8>,
-    /// The writer sends no more.
+    /// The writer has shut down this direction.
     is_ended: bool,
-    /// The reader is gone.
+    /// The reader has closed its end.
     is_unread: bool,
 }
 
@@ -52,42 +52,42 @@ struct State {
     to_peer: Pipe,
     limits: Limits,
     is_reset: bool,
-    /// The engine's end resets the connection when it is closed.
+    /// Closing the engine's end resets the connection.
     resets: bool,
     wakers: Vec<Waker>,
 }
 
-/// Sizes of a connection, in bytes.
+/// The limits of a connection, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The most that is on its way in one direction.
+    /// The maximum in flight in one direction.
     pub window: usize,
-    /// The most that the engine reads or writes at a time.
+    /// The maximum that the engine reads or writes at a time.
     pub step: usize,
 }
 
 impl State {
-    fn wait(&mut self, cx: &Context<'_>) {
+    fn register(&mut self, cx: &Context<'_>) {
         if !self.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
             self.wakers.push(cx.waker().clone());
         }
     }
 
-    fn changed(&mut self) {
+    fn wake_all(&mut self) {
         self.wakers.drain(..).for_each(Waker::wake);
     }
 
     fn reset(&mut self) {
         self.is_reset = true;
         self.to_peer.bytes.clear();
-        self.changed();
+        self.wake_all();
     }
 
     fn room(&self, pipe: fn(&State) -> &Pipe) -> usize {
         self.limits.window.saturating_sub(pipe(self).bytes.len())
     }
 
-    /// Returns whether a read of the engine would not have to wait.
+    /// Returns whether a read by the engine would complete at once.
     fn is_readable(&self) -> bool {
         !self.to_engine.bytes.is_empty() || self.has_peer_ended()
     }
@@ -112,7 +112,7 @@ fn poll_when(state: &Shared, cx: &Context<'_>, ready: impl Fn(&State) -> bool) -
     if ready(&state) {
         return Poll::Ready(());
     }
-    state.wait(cx);
+    state.register(cx);
     Poll::Pending
 }
 
@@ -137,14 +137,14 @@ impl Drop for Near {
         }
         state.to_peer.is_ended = true;
         state.to_engine.is_unread = true;
-        state.changed();
+        state.wake_all();
     }
 }
 
-/// The half of the engine's end that is read from.
+/// The receiving half of the engine's end.
 pub struct Rx(Arc<Near>);
 
-/// The half of the engine's end that is written to. Dropping it shuts down that direction.
+/// The sending half of the engine's end. Dropping it shuts down that direction.
 pub struct Tx {
     near: Option<Arc<Near>>,
     state: Shared,
@@ -179,7 +179,7 @@ fn write(state: &Shared, buf: &[u8]) -> io::Result<usize> {
         return Err(Errno::PIPE.into());
     }
     if state.to_peer.is_unread {
-        // The system takes the bytes, and the peer, which is gone, responds with a reset.
+        // As with TCP, the write succeeds, and then the closed peer responds with a reset.
         state.reset();
         return Ok(buf.len());
     }
@@ -188,7 +188,7 @@ fn write(state: &Shared, buf: &[u8]) -> io::Result<usize> {
         return Err(io::ErrorKind::WouldBlock.into());
     }
     state.to_peer.bytes.extend(&buf[..n]);
-    state.changed();
+    state.wake_all();
     Ok(n)
 }
 
@@ -198,7 +198,7 @@ impl Rx {
         let most = state.limits.step.min(buf.len());
         let n = state.to_engine.take(&mut buf[..most]);
         if n > 0 {
-            state.changed();
+            state.wake_all();
             return Ok(n);
         }
         match (state.is_reset, state.to_engine.is_ended) {
@@ -208,16 +208,16 @@ impl Rx {
         }
     }
 
-    pub(crate) fn look(&self) -> Look {
+    pub(crate) fn peek(&self) -> Peeked {
         let mut state = self.0.state.lock();
         let waiting = state.to_engine.bytes.make_contiguous();
         if !waiting.is_empty() {
-            return Look::of(&waiting[..waiting.len().min(SAMPLE)]);
+            return Peeked::of(&waiting[..waiting.len().min(SAMPLE)]);
         }
         match (state.is_reset, state.to_engine.is_ended) {
-            (true, _) => Look::Broken,
-            (false, true) => Look::Closed,
-            (false, false) => Look::Quiet,
+            (true, _) => Peeked::Broken,
+            (false, true) => Peeked::Closed,
+            (false, false) => Peeked::Quiet,
         }
     }
 
@@ -274,10 +274,10 @@ impl Tx {
     pub(crate) fn shutdown(&self) {
         let mut state = self.state.lock();
         state.to_peer.is_ended = true;
-        state.changed();
+        state.wake_all();
     }
 
-    /// The connection is reset when it is closed.
+    /// Makes closing the connection reset it.
     pub(crate) fn close_by_reset(&self) {
         self.state.lock().resets = true;
     }
@@ -299,7 +299,7 @@ impl Drop for Tx {
 /// The world's end. Dropping it closes the connection.
 pub struct Peer(Shared);
 
-/// Makes a connection between the engine and the world.
+/// Creates a connection between the engine and the world.
 pub fn connection(limits: Limits, ends: Ends) -> (Near, Peer) {
     let state = State {
         to_engine: Pipe::default(),
@@ -314,7 +314,7 @@ pub fn connection(limits: Limits, ends: Ends) -> (Near, Peer) {
 }
 
 impl Peer {
-    /// Reads the bytes that are there, and waits for at least one. Returns 0 at the end of the stream.
+    /// Reads the available bytes; waits until there is at least one. Returns 0 at the end of the stream.
     pub async fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
         let is_ready =
             |state: &State| !state.to_peer.bytes.is_empty() || state.to_peer.is_ended || state.is_reset;
@@ -322,7 +322,7 @@ impl Peer {
         let mut state = self.0.lock();
         let n = state.to_peer.take(buf);
         if n > 0 {
-            state.changed();
+            state.wake_all();
         } else if state.is_reset {
             return Err(Errno::CONNRESET.into());
         }
@@ -344,17 +344,17 @@ impl Peer {
             }
             let (now, rest) = bytes.split_at(bytes.len().min(state.room(|state| &state.to_engine)));
             state.to_engine.bytes.extend(now);
-            state.changed();
+            state.wake_all();
             bytes = rest;
         }
         Ok(())
     }
 
-    /// Ends the direction to the engine.
+    /// Shuts down the direction to the engine.
     pub fn shutdown(&self) {
         let mut state = self.0.lock();
         state.to_engine.is_ended = true;
-        state.changed();
+        state.wake_all();
     }
 
     pub fn reset(self) {
@@ -370,7 +370,7 @@ impl Peer {
     pub fn set_limits(&self, limits: Limits) {
         let mut state = self.0.lock();
         state.limits = limits;
-        state.changed();
+        state.wake_all();
     }
 }
 
@@ -382,11 +382,11 @@ impl Drop for Peer {
         }
         state.to_peer.is_unread = true;
         state.to_engine.is_ended = true;
-        state.changed();
+        state.wake_all();
     }
 }
 
-/// The outcome of connecting, and how long it takes.
+/// The outcome of an attempt to connect, and its duration.
 pub struct Dialed {
     pub after: Duration,
     pub outcome: io::Result<Near>,
@@ -395,11 +395,11 @@ pub struct Dialed {
 type Dial = Box<dyn FnMut() -> Dialed>;
 
 thread_local! {
-    /// The origins of this thread's world, by the path of the socket that VCL names.
+    /// The origins of this thread's world, by the socket path in VCL.
     static ORIGINS: RefCell<BTreeMap<String, Dial>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// Has an origin respond to this thread's attempts to connect to the path.
+/// Registers an origin that accepts or refuses this thread's connections to the path.
 pub fn serve_at(path: &str, dial: impl FnMut() -> Dialed + 'static) {
     ORIGINS.with_borrow_mut(|origins| origins.insert(path.to_owned(), Box::new(dial)));
 }
@@ -409,7 +409,7 @@ pub fn serve_nothing() {
     drop(ORIGINS.take());
 }
 
-/// Connects to an origin of this thread's world. Returns `None` if it has none at the path.
+/// Connects to the origin at the path. Returns `None` if this thread's world has none there.
 pub(crate) async fn connect(path: &str) -> Option<io::Result<Near>> {
     let Dialed { after, outcome } = ORIGINS.with_borrow_mut(|origins| Some(origins.get_mut(path)?()))?;
     tokio::time::sleep(after).await;

@@ -1,13 +1,15 @@
-//! Idle connections to origins, one shelf for each reactor.
+//! The pools of idle connections to origins, one for each reactor.
 //!
-//! A reactor takes from its own shelf, which others seldom want, so that its lock is hardly ever waited for. Only
-//! when that is empty does it look at the others': a connection costs more than a lock. The last one put
-//! back is taken first: it is the least likely to have been closed by the origin meanwhile.
+//! A reactor takes a connection from its own pool. Other reactors rarely use that pool, so its lock is seldom
+//! contended. Only if it has no usable connection are the other pools searched: a new connection costs more than a
+//! lock. The connection that was returned last is taken first, because it is the least likely to have been closed by
+//! the origin.
 //!
-//! A connection is looked at, in the kernel, before it is used again. Bytes that wait there belong to no
-//! request; a request sent now would get them as its response. Connections rest after each response (see
-//! [`crate::record`]), and each shelf has a watcher that learns of bytes on idle connections when they arrive.
-//! Rests cost connections, so that most of them are cut short where the origin has as many as it was seen to serve.
+//! A connection's socket is checked before reuse. Unread bytes belong to no request; a request sent now would get
+//! them as its response. A connection rests after each response: it stays idle for a while, so that late bytes can
+//! arrive (see [`crate::record`]). Each pool has a watcher task that is woken when bytes arrive on idle connections.
+//! Resting connections make more connections necessary, so most rests are cut short where the origin has as many as
+//! it was observed to serve.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,24 +22,26 @@ use parking_lot::Mutex;
 
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
-use crate::look::Look;
+use crate::peek::Peeked;
 use crate::record::{Exchange, Received, Rest};
 use crate::retired::Retired;
 use crate::trial::Stage;
 use crate::trust::{SpokeFirst, Watch};
 
-/// Most connections to one endpoint that rest on a shelf. A request that would leave one more behind retires it, so
-/// that many responses without a body take neither the descriptors nor the origin's connections.
+/// The maximum number of connections to one endpoint that rest in full in one pool. A request that would add one more
+/// retires its connection, so that many responses without a body exhaust neither the descriptors nor the origin's
+/// connections.
 const MOST_RESTING: usize = 32;
-/// Most connections to one endpoint, on all shelves, that rest without having to.
+/// The maximum number of connections to one endpoint, in all pools, that are left to rest although their rest could
+/// be cut short.
 const MOST_SPARED: usize = 64;
 
-/// A connection that may be used again.
+/// An idle connection for reuse.
 struct Pooled {
     connection: Connection,
     reactor: usize,
     since: Instant,
-    /// The time from which on it may be used.
+    /// The time at which its rest ends.
     usable: Instant,
     /// A connection is opened rather than wait for it, even if the origin has as many as it was seen to serve.
     must: bool,
@@ -50,33 +54,33 @@ impl Pooled {
 }
 
 #[derive(Default)]
-struct Shelf {
+struct ReactorPool {
     idle: BTreeMap<u64, Idle>,
     watcher: Option<Waker>,
 }
 
-/// The idle connections to one endpoint. They are closed when no backend has it any more.
+/// The idle connections to one endpoint. They are closed when no backend refers to the endpoint anymore.
 struct Idle {
     endpoint: Weak<Endpoint>,
-    /// Connections whose rest may be cut short, the latest last.
+    /// Connections whose rest may be cut short, the most recently returned one last.
     ready: VecDeque<Pooled>,
     /// Connections that rest in full.
     resting: Vec<Pooled>,
     retired: Retired,
 }
 
-/// The connection that is wanted.
+/// The requirements of a search for a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// The time after which silence proves that no response is missing.
+    /// The silence that proves that no response is missing. Zero disables the check.
     pub quiet: Duration,
-    /// The number of connections in use, this one included.
+    /// The number of connections in use, the wanted one included.
     pub in_use: u32,
-    /// The limit of connections that the origin's declaration sets.
+    /// The connection limit in the backend's declaration.
     pub declared: u32,
 }
 
-/// The rest of a connection that is usable after it.
+/// A resting connection that becomes usable when its rest ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Resting {
     pub until: Instant,
@@ -85,7 +89,7 @@ pub struct Resting {
 }
 
 impl Resting {
-    /// Returns the one to wait for.
+    /// Returns the one that a request should wait for.
     fn better(one: Option<Resting>, other: Option<Resting>) -> Option<Resting> {
         one.into_iter().chain(other).min_by_key(|resting| (resting.must, resting.until))
     }
@@ -94,9 +98,9 @@ impl Resting {
 /// The result of a search for a connection.
 pub enum Taken {
     Connection(Connection),
-    /// A connection rests until then.
+    /// The next usable connection is still resting.
     Resting(Resting),
-    /// Some connections rest. One of these rests is cut short if no connection may be opened.
+    /// Some connections rest whose rest is cut short only if no connection may be opened.
     Spared,
     None,
 }
@@ -104,12 +108,12 @@ pub enum Taken {
 /// A connection that was closed because the origin sent bytes that belong to no request.
 pub struct Surplus {
     pub endpoint: Weak<Endpoint>,
-    /// Both addresses, as the log shows them.
+    /// Both addresses, in the format of the log.
     pub ends: Box<str>,
     /// The first of the bytes.
     pub sample: Vec<u8>,
     pub spoke_first: SpokeFirst,
-    /// Objects that came over the connection.
+    /// Cached objects that were received over the connection.
     pub received: Vec<Received>,
 }
 
@@ -126,23 +130,24 @@ impl Surplus {
     }
 }
 
-/// Outcome of tending a shelf: how many connections the peer had closed, how many were idle for too long,
-/// and the faulty ones.
+/// The result of a sweep of one pool: the number of connections that the peer had closed, of those that were idle for
+/// too long, of those that remain, and the faulty ones.
 #[derive(Default)]
-pub struct Tended {
+pub struct PoolSweep {
     pub gone: u64,
     pub old: u64,
     pub kept: usize,
     pub surplus: Vec<Surplus>,
-    /// Objects that may be the responses to other requests, although no surplus was seen.
+    /// Cached objects that may be responses to other requests, although no surplus bytes were found.
     pub doubtful: Vec<Received>,
 }
 
-impl Shelf {
-    /// Has the task that tends the shelf woken when something arrives on the connection.
+impl ReactorPool {
+    /// Registers the task that sweeps the pool to be woken when something arrives on the connection.
     fn watch(&mut self, connection: &Connection) {
         if let Some(watcher) = self.watcher.take() {
-            // By an event of the past or a new one: tending finds out, and looks at all that come until then.
+            // The event may be new or an old one. The sweep finds out, and checks all connections that are added
+            // until then.
             if connection.rx.poll_readable(&mut Context::from_waker(&watcher)).is_ready() {
                 watcher.wake();
             } else {
@@ -161,12 +166,12 @@ impl Shelf {
         self.idle.entry(endpoint.id).or_insert_with(new)
     }
 
-    /// Puts back a connection that was not used.
+    /// Returns a connection that was not used.
     fn give_back(&mut self, endpoint: &Arc<Endpoint>, pooled: Pooled) {
         self.idle_of(endpoint).resting.push(pooled);
     }
 
-    /// Takes a usable connection. Of those whose rest may be cut short, `spared` are left in peace.
+    /// Takes a usable connection. Leaves `spared` of the connections whose rest may be cut short.
     fn take(&mut self, endpoint: u64, spared: usize, now: Instant) -> Found {
         let Some(idle) = self.idle.get_mut(&endpoint) else { return Found::None };
         if let Some(ready) = idle.ready_at(spared, now).and_then(|at| idle.ready.remove(at)) {
@@ -184,7 +189,7 @@ impl Shelf {
     }
 }
 
-/// A search for an idle connection that leaves some on each shelf in peace.
+/// A search for an idle connection. In each pool it leaves `spared` resting connections alone.
 struct Search<'s> {
     reactor: usize,
     endpoint: &'s Arc<Endpoint>,
@@ -194,7 +199,7 @@ struct Search<'s> {
     spared: usize,
 }
 
-/// Outcome of looking at one shelf.
+/// The outcome of searching one pool.
 enum Found {
     Usable(Pooled),
     Resting(Resting),
@@ -203,54 +208,55 @@ enum Found {
 }
 
 impl Idle {
-    /// Returns the place of the latest ready connection that has rested. If none has, the rest of one is cut short: of the
-    /// first, which has rested for longest, or of the last but `spared`; of none if there are no more than these.
+    /// Returns the index of the latest ready connection whose rest has ended. If there is none, returns one whose
+    /// rest is cut short: the first, which has rested longest, if `spared` is 0; else the last but `spared`, or
+    /// `None` if there are no more than that.
     fn ready_at(&self, spared: usize, now: Instant) -> Option<usize> {
         let latest = self.ready.len().checked_sub(1)?;
         let has_rested = |pooled: &Pooled| pooled.usable <= now;
         if has_rested(&self.ready[latest]) {
             return Some(latest);
         }
-        // Those put here earlier have rested first, unless their responses took much longer.
+        // Earlier entries finish their rest first, unless their responses took much longer.
         let rested = self.ready.partition_point(has_rested).checked_sub(1);
         rested.or(if spared == 0 { Some(0) } else { latest.checked_sub(spared) })
     }
 
-    fn has_some(&self) -> bool {
+    fn has_reusable(&self) -> bool {
         !self.ready.is_empty() || !self.resting.is_empty()
     }
 
-    /// Returns the number of these connections that the origin has closed.
+    /// Returns the number of idle connections that the origin has closed.
     fn closed(&self) -> usize {
-        let is_closed = |pooled: &&Pooled| matches!(pooled.connection.rx.look(), Look::Closed);
+        let is_closed = |pooled: &&Pooled| matches!(pooled.connection.rx.peek(), Peeked::Closed);
         self.ready.iter().chain(&self.resting).filter(is_closed).count()
     }
 }
 
 impl Pooled {
-    /// Returns whether the connection has not been quiet for long enough to prove anything.
+    /// Returns whether the connection has been quiet for too short a time to prove anything.
     fn is_young(&self, now: Instant, quiet: Duration) -> bool {
         now.saturating_duration_since(self.since) < quiet
     }
 }
 
-/// The idle connections of all reactors.
+/// The pools of all reactors.
 pub struct Pools {
-    shelves: Vec<Mutex<Shelf>>,
-    /// Closed outside of tending, since the last time.
+    reactors: Vec<Mutex<ReactorPool>>,
+    /// The number of connections that searches found closed or faulty since the last sweep.
     lost: AtomicU64,
 }
 
 impl Pools {
     pub fn new(reactors: usize) -> Pools {
         Pools {
-            shelves: (0..reactors).map(|_| Mutex::new(Shelf::default())).collect(),
+            reactors: (0..reactors).map(|_| Mutex::new(ReactorPool::default())).collect(),
             lost: AtomicU64::new(0),
         }
     }
 
-    /// Returns an idle connection to the endpoint on which nothing waits to be read. Faulty ones that were
-    /// found on the way are added to `surplus`.
+    /// Returns an idle connection to the endpoint that has no unread bytes. Faulty ones that the search found are
+    /// added to `surplus`.
     pub fn take(
         &self,
         reactor: usize,
@@ -264,16 +270,16 @@ impl Pools {
             return Taken::None;
         }
         let trial = trust.trial(now);
-        if let Stage::Runs(millis) = trial {
+        if let Stage::Running(millis) = trial {
             return self.wait_for_trial(endpoint, now + Duration::from_millis(millis));
         }
-        let n = self.shelves.len();
+        let n = self.reactors.len();
         let mut search =
             |spared| self.search(&Search { reactor, endpoint, wanted, trial, now, spared }, surplus);
         if !trust.is_full(wanted.declared, now) {
             return search(MOST_SPARED.div_ceil(n));
         }
-        // Those on another shelf may have rested for longer, if there are more of them.
+        // Connections in another pool may have rested for longer, if that has more of them.
         let idle = trust.capacity().alive().saturating_sub(wanted.in_use) as usize;
         match search(idle / n) {
             Taken::Spared => search(0),
@@ -286,9 +292,9 @@ impl Pools {
         let trust = &endpoint.trust;
         let mut soonest: Option<Resting> = None;
         let mut has_spared = false;
-        let n = self.shelves.len();
+        let n = self.reactors.len();
         for i in 0..n {
-            let candidate = &self.shelves[(reactor + i) % n];
+            let candidate = &self.reactors[(reactor + i) % n];
             loop {
                 let found = candidate.lock().take(endpoint.id, spared, now);
                 let mut pooled = match found {
@@ -303,16 +309,16 @@ impl Pools {
                     }
                     Found::None => break,
                 };
-                match pooled.connection.rx.look() {
-                    Look::Quiet => {}
-                    Look::Closed | Look::Broken => {
+                match pooled.connection.rx.peek() {
+                    Peeked::Quiet => {}
+                    Peeked::Closed | Peeked::Broken => {
                         self.lost.fetch_add(1, Ordering::Relaxed);
                         if pooled.is_young(now, wanted.quiet) {
-                            trust.closed_in_order();
+                            trust.closed_cleanly();
                         }
                         continue;
                     }
-                    Look::Bytes(sample) => {
+                    Peeked::Bytes(sample) => {
                         self.lost.fetch_add(1, Ordering::Relaxed);
                         surplus.push(Surplus::new(Arc::downgrade(endpoint), &pooled.connection, sample));
                         return Taken::None;
@@ -343,17 +349,18 @@ impl Pools {
         if has_spared { Taken::Spared } else { soonest.map_or(Taken::None, Taken::Resting) }
     }
 
-    /// Returns when the trial of another connection ends, if there are idle ones to wait for.
+    /// Returns the time when the trial of another connection ends, if there are idle connections to wait for.
     fn wait_for_trial(&self, endpoint: &Endpoint, until: Instant) -> Taken {
-        let has_idle = |shelf: &Mutex<Shelf>| shelf.lock().idle.get(&endpoint.id).is_some_and(Idle::has_some);
-        if self.shelves.iter().any(has_idle) {
+        let has_idle =
+            |pool: &Mutex<ReactorPool>| pool.lock().idle.get(&endpoint.id).is_some_and(Idle::has_reusable);
+        if self.reactors.iter().any(has_idle) {
             Taken::Resting(Resting { until, must: false })
         } else {
             Taken::None
         }
     }
 
-    /// Keeps a connection for the next request, on the shelf of the reactor it is registered with.
+    /// Adds a connection to the pool of the reactor that it is registered with.
     pub fn put(
         &self,
         reactor: usize,
@@ -365,14 +372,14 @@ impl Pools {
         let since = Instant::now();
         let record = &mut connection.record;
         record.add(exchange);
-        endpoint.trust.took(exchange.took);
+        endpoint.trust.record_response_time(exchange.took);
         let rest = record.rest(quiet, since, endpoint.trust.closes_soon(record.responses()));
         record.count(|| endpoint.trust.capacity().serve());
         record.end_trial(quiet);
         if !quiet.is_zero() {
-            self.learn(endpoint, since);
+            self.record_capacity(endpoint, since);
         }
-        let mut own = self.shelves[reactor].lock();
+        let mut own = self.reactors[reactor].lock();
         own.watch(&connection);
         let idle = own.idle_of(endpoint);
         let (must, rests, rest) = match rest {
@@ -395,20 +402,21 @@ impl Pools {
         endpoint.trust.waiters().wake_one();
     }
 
-    /// Records the number of connections that the origin serves at once, if it is larger than before. Connections that
-    /// it has closed in favour of others do not count.
-    fn learn(&self, endpoint: &Endpoint, now: Instant) {
+    /// Records the number of connections that the origin serves at once, if that is larger than before. Connections
+    /// that it has closed in favor of others do not count.
+    fn record_capacity(&self, endpoint: &Endpoint, now: Instant) {
         let (capacity, minute) = (endpoint.trust.capacity(), endpoint.trust.minute(now));
         let served = capacity.served();
-        if capacity.is_news(served, minute) {
-            let closed = |shelf: &Mutex<Shelf>| shelf.lock().idle.get(&endpoint.id).map_or(0, Idle::closed);
-            let closed: usize = self.shelves.iter().map(closed).sum();
-            capacity.saw(served.saturating_sub(u32::try_from(closed).unwrap_or(u32::MAX)), minute);
+        if capacity.is_worth_recording(served, minute) {
+            let closed =
+                |pool: &Mutex<ReactorPool>| pool.lock().idle.get(&endpoint.id).map_or(0, Idle::closed);
+            let closed: usize = self.reactors.iter().map(closed).sum();
+            capacity.record(served.saturating_sub(u32::try_from(closed).unwrap_or(u32::MAX)), minute);
         }
     }
 
-    /// Watches a connection for a while that is not used again, and closes it then. `exchange` is the last one, if it was
-    /// not recorded before.
+    /// Watches a connection that is not reused for a while, and then closes it. `exchange` is the last one, unless it
+    /// is already recorded.
     pub fn retire(
         &self,
         reactor: usize,
@@ -422,27 +430,27 @@ impl Pools {
         }
         if let Some(exchange) = exchange {
             connection.record.add(exchange);
-            endpoint.trust.took(exchange.took);
+            endpoint.trust.record_response_time(exchange.took);
             if watch == Watch::Long {
                 endpoint.trust.closed_after(connection.record.responses());
             }
         }
         let until = Instant::now() + endpoint.trust.watch_time(watch, quiet);
-        let mut own = self.shelves[reactor].lock();
+        let mut own = self.reactors[reactor].lock();
         own.watch(&connection);
         own.idle_of(endpoint).retired.add(connection, until);
         drop(own);
         endpoint.trust.waiters().wake_one();
     }
 
-    /// Retires all idle connections to an endpoint. Returns the objects that came over them and may be the responses to
-    /// other requests.
+    /// Retires all idle connections to an endpoint. Returns the cached objects that were received over them and may
+    /// be the responses to other requests.
     pub fn retire_all(&self, endpoint: &Endpoint, quiet: Duration) -> Vec<Received> {
         let now = Instant::now();
         let until = now + endpoint.trust.watch_time(Watch::Long, quiet);
         let mut doubtful = Vec::new();
-        for shelf in &self.shelves {
-            let mut own = shelf.lock();
+        for pool in &self.reactors {
+            let mut own = pool.lock();
             let Some(Idle { ready, resting, retired, .. }) = own.idle.get_mut(&endpoint.id) else {
                 continue;
             };
@@ -455,65 +463,65 @@ impl Pools {
         doubtful
     }
 
-    /// Closes connections that the peer has closed, that have surplus bytes, that were idle for longer than
-    /// `limit` seconds, and that no backend can use. The task of `cx` is woken when something arrives on one
-    /// of those that stay.
-    pub fn tend(&self, reactor: usize, limit: f64, quiet: Duration, cx: &mut Context<'_>) -> Tended {
-        let mut tended = Tended { gone: self.lost.swap(0, Ordering::Relaxed), ..Tended::default() };
+    /// Closes connections that the peer has closed, that have surplus bytes, that were idle for longer than `limit`
+    /// seconds, or whose endpoint no backend uses. The task of `cx` is woken when something arrives on one of the
+    /// others.
+    pub fn sweep(&self, reactor: usize, limit: f64, quiet: Duration, cx: &mut Context<'_>) -> PoolSweep {
+        let mut swept = PoolSweep { gone: self.lost.swap(0, Ordering::Relaxed), ..PoolSweep::default() };
         let limit = Duration::from_secs_f64(limit.clamp(0.0, 1e9));
         let now = Instant::now();
-        let mut own = self.shelves[reactor].lock();
+        let mut own = self.reactors[reactor].lock();
         if !own.watcher.as_ref().is_some_and(|watcher| watcher.will_wake(cx.waker())) {
             own.watcher = Some(cx.waker().clone());
         }
         own.idle.retain(|_, idle| {
-            let (is_useless, gone) = (idle.endpoint.strong_count() == 0, tended.gone);
+            let (is_useless, gone) = (idle.endpoint.strong_count() == 0, swept.gone);
             let Idle { endpoint, ready, resting, retired } = idle;
             let mut stays = |pooled: &mut Pooled| {
-                match pooled.connection.rx.poll_look(cx) {
+                match pooled.connection.rx.poll_peek(cx) {
                     Poll::Pending => {
                         let is_old = is_useless || now.saturating_duration_since(pooled.since) >= limit;
-                        tended.old += u64::from(is_old);
+                        swept.old += u64::from(is_old);
                         return !is_old;
                     }
-                    Poll::Ready(Look::Bytes(sample)) => {
+                    Poll::Ready(Peeked::Bytes(sample)) => {
                         let found = Surplus::new(endpoint.clone(), &pooled.connection, sample);
-                        tended.surplus.push(found);
+                        swept.surplus.push(found);
                     }
                     Poll::Ready(_) => {
                         if let Some(endpoint) = endpoint.upgrade().filter(|_| pooled.is_young(now, quiet)) {
-                            endpoint.trust.closed_in_order();
+                            endpoint.trust.closed_cleanly();
                         }
                     }
                 }
-                tended.gone += 1;
+                swept.gone += 1;
                 false
             };
             ready.retain_mut(&mut stays);
             resting.retain_mut(stays);
-            let seen = retired.look(now, cx);
+            let seen = retired.sweep(now, cx);
             let faulty = |(connection, sample)| Surplus::new(endpoint.clone(), &connection, sample);
-            tended.surplus.extend(seen.surplus.into_iter().map(faulty));
-            tended.doubtful.extend(seen.doubtful);
-            tended.gone += seen.closed;
-            tended.kept += ready.len() + resting.len() + retired.len();
-            if let Some(endpoint) = endpoint.upgrade().filter(|_| tended.gone > gone) {
+            swept.surplus.extend(seen.surplus.into_iter().map(faulty));
+            swept.doubtful.extend(seen.doubtful);
+            swept.gone += seen.closed;
+            swept.kept += ready.len() + resting.len() + retired.len();
+            if let Some(endpoint) = endpoint.upgrade().filter(|_| swept.gone > gone) {
                 endpoint.trust.waiters().wake_all();
             }
-            idle.has_some() || idle.retired.len() > 0
+            idle.has_reusable() || idle.retired.len() > 0
         });
-        tended
+        swept
     }
 
-    /// Closes all idle connections on a reactor's shelf.
+    /// Closes all idle connections in a reactor's pool.
     pub fn clear(&self, reactor: usize) {
-        let closed = std::mem::take(&mut self.shelves[reactor].lock().idle);
+        let closed = std::mem::take(&mut self.reactors[reactor].lock().idle);
         drop(closed);
     }
 
-    /// Returns the number of idle connections on all shelves.
+    /// Returns the number of idle connections in all pools.
     pub fn idle(&self) -> usize {
         let count = |idle: &Idle| idle.ready.len() + idle.resting.len();
-        self.shelves.iter().map(|shelf| shelf.lock().idle.values().map(count).sum::<usize>()).sum()
+        self.reactors.iter().map(|pool| pool.lock().idle.values().map(count).sum::<usize>()).sum()
     }
 }

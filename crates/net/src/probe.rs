@@ -1,7 +1,8 @@
-//! Health probes, the part without sockets: the settings of a probe, the results of the last 64 attempts, and
-//! the health that follows from them.
+//! Health probes without I/O: the settings of a probe, the results of the last 64 attempts, and the health that
+//! follows from them.
 //!
-//! Eight facts are kept of each attempt, each as a bit in a map of its own. The newest attempt is the lowest bit.
+//! Eight facts are recorded for each attempt. Each fact has a bitmap of its own, in which the newest attempt is the
+//! lowest bit.
 
 use std::fmt::Write;
 
@@ -12,13 +13,13 @@ pub struct Settings {
     pub interval: f64,
     pub window: u32,
     pub threshold: u32,
-    /// The number of attempts that are assumed good at the start.
+    /// The number of attempts that count as good at the start.
     pub initial: u32,
     pub status: u32,
     pub expect_close: bool,
 }
 
-/// The settings as the user gave them. Missing or zero ones get their defaults.
+/// The settings from VCL. Missing or zero ones get their defaults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
     pub timeout: Option<f64>,
@@ -31,7 +32,7 @@ pub struct Wanted {
 }
 
 impl Settings {
-    /// Makes the settings of a probe. Values that are missing in VCL or not positive become Varnish's defaults.
+    /// Fills in Varnish's defaults for values that are missing in VCL or not positive.
     pub fn new(wanted: Wanted) -> Settings {
         let seconds = |given: Option<f64>, default| given.filter(|&t| t > 0.0).unwrap_or(default);
         let number = |given: Option<u32>, default| given.filter(|&n| n > 0).unwrap_or(default);
@@ -61,7 +62,7 @@ pub enum Fact {
     Happy,
 }
 
-/// Each fact with its letter and its name in texts.
+/// Each fact with its letter and its name in the output.
 const FACTS: [(Fact, char, &str); 8] = [
     (Fact::GoodIpv4, '4', "Good IPv4"),
     (Fact::GoodIpv6, '6', "Good IPv6"),
@@ -92,17 +93,17 @@ impl Attempt {
         self.facts[fact as usize]
     }
 
-    /// Examines the beginning of the response: records its first line, and whether that has the wanted status.
-    pub fn judge(&mut self, answer: &[u8], status: u32) {
-        let end = answer.iter().position(|b| matches!(b, b'\r' | b'\n' | 0)).unwrap_or(answer.len());
-        self.text = String::from_utf8_lossy(&answer[..end]).into_owned();
+    /// Evaluates the beginning of the response: records its first line, and whether that has the expected status.
+    pub fn evaluate(&mut self, response: &[u8], status: u32) {
+        let end = response.iter().position(|b| matches!(b, b'\r' | b'\n' | 0)).unwrap_or(response.len());
+        self.text = String::from_utf8_lossy(&response[..end]).into_owned();
         if status_of(&self.text) == Some(status) {
             self.note(Fact::Happy);
         }
     }
 }
 
-/// Returns the status of a line like `HTTP/1.1 200 OK`, with any version.
+/// Returns the status in a line like `HTTP/1.1 200 OK`; accepts any version number.
 fn status_of(line: &str) -> Option<u32> {
     let rest = line.strip_prefix("HTTP/")?.trim_start();
     let (version, rest) = rest.split_once(char::is_whitespace)?;
@@ -112,7 +113,7 @@ fn status_of(line: &str) -> Option<u32> {
     rest[..end].parse().ok()
 }
 
-/// The attempts so far.
+/// The results of the attempts so far.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     maps: [u64; FACTS.len()],
@@ -120,16 +121,16 @@ pub struct History {
     pub good: u32,
     pub last: f64,
     pub average: f64,
-    /// The number of attempts that the average covers. Older ones fade.
+    /// The number of good attempts that the average covers, at most `AVERAGE_OVER`. Older ones lose weight.
     rate: f64,
     pub text: String,
 }
 
-/// The largest number of attempts that the average covers, approximately.
+/// The maximum number of attempts that the average covers, approximately.
 const AVERAGE_OVER: f64 = 4.0;
 
 impl History {
-    /// Makes a history with the attempts that are assumed good.
+    /// Creates a history with the attempts that count as good at the start.
     pub fn new(settings: &Settings) -> History {
         let mut history = History::default();
         let mut good = Attempt::default();
@@ -140,7 +141,7 @@ impl History {
         history
     }
 
-    /// Adds an attempt to the history and judges the health anew.
+    /// Adds an attempt and updates the health.
     pub fn add(&mut self, attempt: &Attempt, settings: &Settings) {
         for (map, &fact) in self.maps.iter_mut().zip(&attempt.facts) {
             *map = *map << 1 | u64::from(fact);
@@ -155,7 +156,7 @@ impl History {
         self.good = (self.map(Fact::Happy) & window).count_ones();
     }
 
-    /// Returns the attempts for which the fact is true, as bits. The latest is the lowest bit.
+    /// Returns the bitmap of the attempts for which the fact is true. The latest is the lowest bit.
     pub fn map(&self, fact: Fact) -> u64 {
         self.maps[fact as usize]
     }
@@ -164,7 +165,7 @@ impl History {
         self.good < settings.threshold
     }
 
-    /// Returns the record of the latest attempt, without the leading words about the origin's health.
+    /// Returns the log text for the latest attempt, without the leading words about the backend's health.
     pub fn log_text(&self, settings: &Settings) -> String {
         let letters: String = FACTS
             .iter()
@@ -214,10 +215,10 @@ impl History {
 mod tests {
     use super::*;
 
-    fn answered(line: &str) -> Attempt {
+    fn attempt_with(line: &str) -> Attempt {
         let mut attempt = Attempt { took: 0.5, ..Attempt::default() };
         attempt.note(Fact::GoodIpv4);
-        attempt.judge(line.as_bytes(), 200);
+        attempt.evaluate(line.as_bytes(), 200);
         attempt
     }
 
@@ -241,16 +242,16 @@ mod tests {
             ..Wanted::default()
         });
         let mut history = History::new(&settings);
-        history.add(&answered("HTTP/1.1 200 OK\r\nFoo: bar\r\n"), &settings);
+        history.add(&attempt_with("HTTP/1.1 200 OK\r\nFoo: bar\r\n"), &settings);
         assert!(!history.is_sick(&settings));
-        history.add(&answered("HTTP/1.1 404 Not Found\r\n"), &settings);
+        history.add(&attempt_with("HTTP/1.1 404 Not Found\r\n"), &settings);
         assert!(!history.is_sick(&settings));
-        history.add(&answered("FROBOZ 200 OK\r\n"), &settings);
+        history.add(&attempt_with("FROBOZ 200 OK\r\n"), &settings);
         assert!(history.is_sick(&settings));
         assert_eq!(history.map(Fact::Happy), 0b100);
         assert_eq!(history.log_text(&settings), "4------- 0 1 2 0.500000 0.500000 \"FROBOZ 200 OK\"");
         let wide = Settings::new(Wanted { window: Some(64), ..Wanted::default() });
-        history.add(&answered("HTTP/1.1 200 \r\n"), &wide);
+        history.add(&attempt_with("HTTP/1.1 200 \r\n"), &wide);
         assert_eq!(history.good, 2);
     }
 
@@ -267,7 +268,7 @@ mod tests {
     fn details_show_what_was_seen() {
         let settings = Settings::new(Wanted::default());
         let mut history = History::new(&settings);
-        history.add(&answered("HTTP/1.1 200 OK"), &settings);
+        history.add(&attempt_with("HTTP/1.1 200 OK"), &settings);
         let text = history.details(&settings);
         assert!(text.starts_with("\n Current states  good:  3 threshold:  3 window:  8\n"), "{text}");
         assert!(text.contains("-HHH Happy\n") && text.contains("--4 Good IPv4\n"), "{text}");

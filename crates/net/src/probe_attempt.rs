@@ -1,4 +1,4 @@
-//! One attempt of a health probe: connect, send the request, read the response to its end.
+//! One attempt of a health probe: connects, sends the request, and reads the response to its end.
 
 use std::io;
 use std::time::Duration;
@@ -10,26 +10,26 @@ use crate::endpoint::{Endpoint, Holddown, timed_out};
 use crate::probe::{Attempt, Fact, Settings};
 use crate::stream::{RxHalf, TxHalf};
 
-/// The request of a probe, and the settings of its connection.
+/// A probe's request, and the settings of its connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeRequest<'c> {
     pub endpoint: &'c Endpoint,
     pub bytes: &'c [u8],
-    /// Version of the PROXY header that goes first; 0 for none.
+    /// Version of the PROXY header that is sent first; 0 for none.
     pub proxy: u32,
     pub prefer_ipv6: bool,
     pub holddown: Holddown,
-    /// Returns the text for an error number.
+    /// Formats an error number.
     pub error_text: fn(i32) -> String,
 }
 
-/// The number of bytes of a response that are examined.
-const LOOKED_AT: usize = 127;
+/// The maximum number of bytes of a response that are examined.
+const MAX_EXAMINED: usize = 127;
 
-/// A PROXY header of version 2 without addresses: the connection is Lacquer's own, not a client's.
+/// A PROXY header of version 2 with the command LOCAL: the connection is Lacquer's own, not a client's.
 const PROXY_LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 
-/// The attempt, and the error number if there was no connection.
+/// Runs one attempt. Also returns the error number if the connection could not be opened.
 pub async fn probe_attempt(request: &ProbeRequest<'_>, settings: &Settings) -> (Attempt, Option<i32>) {
     let started = Instant::now();
     let deadline = started + Duration::from_secs_f64(settings.timeout.clamp(0.0, 1e9));
@@ -60,11 +60,11 @@ pub async fn probe_attempt(request: &ProbeRequest<'_>, settings: &Settings) -> (
             attempt.note(Fact::ErrorReceived);
             attempt.text = failure(what, request, &e);
         }
-        Ok(answer) if answer.is_empty() => "Empty response".clone_into(&mut attempt.text),
-        Ok(answer) => {
+        Ok(response) if response.is_empty() => "Empty response".clone_into(&mut attempt.text),
+        Ok(response) => {
             attempt.took = started.elapsed().as_secs_f64();
             attempt.note(Fact::GoodReceived);
-            attempt.judge(&answer, settings.status);
+            attempt.evaluate(&response, settings.status);
         }
     }
     (attempt, None)
@@ -78,14 +78,14 @@ fn failure(what: &str, request: &ProbeRequest<'_>, e: &io::Error) -> String {
 async fn send(request: &ProbeRequest<'_>, rx: &RxHalf, tx: &TxHalf) -> io::Result<()> {
     match request.proxy {
         0 => {}
-        1 => tx.write_all(introduction(rx).as_bytes()).await?,
+        1 => tx.write_all(proxy_v1_header(rx).as_bytes()).await?,
         _ => tx.write_all(PROXY_LOCAL).await?,
     }
     tx.write_all(request.bytes).await
 }
 
-/// Returns a PROXY version 1 header, with this end of the connection as both sides.
-fn introduction(rx: &RxHalf) -> String {
+/// Returns a PROXY header of version 1 with the local address as both source and destination.
+fn proxy_v1_header(rx: &RxHalf) -> String {
     match rx.local_addr() {
         None => "PROXY UNKNOWN\r\n".to_owned(),
         Some(own) => {
@@ -96,24 +96,24 @@ fn introduction(rx: &RxHalf) -> String {
     }
 }
 
-/// Returns the beginning of the response, which ends when the other side closes. Without `expect_close` it may also end
-/// at the deadline. With it, a deadline that passes is an error.
+/// Returns the beginning of the response. The response ends when the origin closes the connection. At the deadline it
+/// also ends if `expect_close` is false; otherwise this fails.
 async fn receive(
     rx: &mut RxHalf,
     deadline: Instant,
     expect_close: bool,
 ) -> Result<Vec<u8>, (&'static str, io::Error)> {
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     let mut buffer = [0; 8192];
     loop {
         match timeout_at(deadline, rx.read(&mut buffer)).await {
-            Ok(Ok(0)) => return Ok(answer),
+            Ok(Ok(0)) => return Ok(response),
             Ok(Ok(n)) => {
-                let room = LOOKED_AT - answer.len();
-                answer.extend_from_slice(&buffer[..n.min(room)]);
+                let room = MAX_EXAMINED - response.len();
+                response.extend_from_slice(&buffer[..n.min(room)]);
             }
             Ok(Err(e)) => return Err(("Read", e)),
-            Err(_) if !expect_close => return Ok(answer),
+            Err(_) if !expect_close => return Ok(response),
             Err(_) => return Err(("Poll", timed_out())),
         }
     }

@@ -1,11 +1,11 @@
-//! The history of one origin connection: the last proof that it was in step with its requests, its rest
-//! before the next one, and the cached objects that came over it.
+//! The history of one origin connection: the last proof that its responses were in step with its requests, the rest
+//! that it takes before the next request, and the cached objects that were received over it.
 //!
-//! A response that nobody asked for shifts all later responses by one. Such a shift cannot be seen while the
-//! origin still works on the request before, so a connection should rest after each response, longer than that took: a
-//! late response then shows as surplus bytes. Most rests are cut short where they would cost the origin more
-//! connections than it was seen to serve. A connection in steady use rests in full for a twentieth of its time, at once if
-//! a response came much earlier than others or sooner than all before it.
+//! An unsolicited response shifts all later responses by one. The shift cannot be detected while the origin still
+//! works on the previous request. So a connection should rest after each response, for longer than that response
+//! took: a late response then arrives as surplus bytes. Most rests are cut short where they would cost the origin
+//! more connections than it was observed to serve. A connection in steady use rests in full for a twentieth of the
+//! time; it rests at once if a response came much earlier than others or sooner than all before it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,74 +13,74 @@ use std::time::Duration;
 use lacquer_sources::clock::Instant;
 
 use crate::capacity::Counted;
-use crate::pace::Pace;
-use crate::trial::Run;
+use crate::response_times::ResponseTimes;
+use crate::trial::TrialGuard;
 use crate::trust::SpokeFirst;
 
-/// The largest number of objects that are remembered for one connection.
+/// The maximum number of objects that are recorded for one connection.
 const MOST_OBJECTS: usize = 1024;
-/// A connection that rested this recently need not do so again.
+/// A connection that rested this recently need not rest again.
 const SHORTEST_USE: Duration = Duration::from_secs(1);
-/// A connection is used at least so many times as long as it rested before.
+/// After a rest, a connection is used for about this many times the length of the rest.
 const USE_FOR_REST: u32 = 20;
-/// A trial ends after so many times the silence that proves something, if the response came early.
-const PROOFS_IF_EARLY: u32 = 3;
-/// Nobody waits for longer than this for a rest to end.
+/// If the response on trial came early, the trial ends after this many times the required silence.
+const SILENCES_IF_EARLY: u32 = 3;
+/// The maximum length of a rest.
 const LONGEST_REST: Duration = Duration::from_millis(500);
-/// The same after a response that came early.
+/// The same after an early response.
 const LONGEST_REST_IF_EARLY: Duration = Duration::from_secs(1);
 
-/// A cached object that came over a connection, named by its place in the cache.
+/// A cached object that was received over a connection, identified by its slot in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    pub place: u32,
+    pub slot_id: u32,
     pub vxid: u64,
     /// The object was the first response of its connection.
     pub is_first: bool,
 }
 
-/// A response that was read to its end.
+/// A completed exchange: a response that was read to its end.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange {
-    /// The response has no body by rule: it answers HEAD, or its status is 204 or 304.
+    /// The response has no body by the rules of HTTP: the request was HEAD, or the status is 204 or 304.
     pub is_bodyless: bool,
-    /// Microseconds from the request to the response's head.
+    /// Microseconds from the request to the head of the response.
     pub took: u64,
-    /// Place and transaction of the cached object.
+    /// The slot id and the VXID of the cached object.
     pub object: Option<(u32, u64)>,
 }
 
-/// The rest of a connection after a response.
+/// How long a connection rests after a response, and how firmly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// A rest that is taken whatever it costs.
+    /// The rest is taken in full, even if another connection must be opened.
     Must(Duration),
-    /// A rest that is taken in full; requests wait for its end where no connection may be opened.
+    /// The rest is taken in full; where no connection may be opened, requests wait for its end.
     Prove(Duration),
-    /// A rest that is cut short where no connection may be opened.
+    /// The rest is cut short where no connection may be opened.
     Should(Duration),
 }
 
 #[derive(Debug)]
 pub struct Record {
-    /// Counts the connection as open, until it is retired.
+    /// Counts the connection as open until it is retired.
     alive: Option<Counted>,
-    /// Counts the connection as served, from the first response on.
+    /// Counts the connection as served from the first response on.
     served: Option<Counted>,
-    /// It is the first connection of its origin that is used again.
-    trial: Option<Run>,
+    /// Present while this is the first connection of its origin that is reused.
+    trial: Option<TrialGuard>,
     responses: u32,
-    /// When the connection has to take a rest in full; decided after its first response.
+    /// The time when the connection must next rest in full; set after its first response.
     due: Instant,
-    /// The same after a response that came early.
+    /// The same after an early response.
     due_if_early: Instant,
-    pace: Pace,
+    times: ResponseTimes,
     is_bodyless: bool,
     is_in_step: bool,
-    /// It was watched before its first request, and quiet.
+    /// The connection was watched before its first request, and no bytes arrived.
     began_quietly: bool,
     received: VecDeque<Received>,
-    /// The number of objects at the end of `received` that came since the last proof.
+    /// The number of objects at the end of `received` that arrived since the last proof.
     unproven: usize,
 }
 
@@ -93,7 +93,7 @@ impl Record {
             responses: 0,
             due: now,
             due_if_early: now,
-            pace: Pace::default(),
+            times: ResponseTimes::default(),
             is_bodyless: false,
             is_in_step: true,
             began_quietly: false,
@@ -103,56 +103,56 @@ impl Record {
     }
 
     pub(crate) fn add(&mut self, exchange: &Exchange) {
-        if let Some((place, vxid)) = exchange.object {
+        if let Some((slot_id, vxid)) = exchange.object {
             if self.received.len() >= MOST_OBJECTS {
                 self.received.pop_front();
             }
-            self.received.push_back(Received { place, vxid, is_first: self.responses == 0 });
+            self.received.push_back(Received { slot_id, vxid, is_first: self.responses == 0 });
             self.unproven = (self.unproven + 1).min(MOST_OBJECTS);
         }
         self.responses = self.responses.saturating_add(1);
-        self.pace.add(exchange.took);
+        self.times.add(exchange.took);
         self.is_bodyless = exchange.is_bodyless;
         self.is_in_step = false;
     }
 
-    /// Records that the connection was quiet for `idle`. Returns whether that was long enough for a proof.
+    /// Records that the connection was quiet for `idle`. Returns whether that proves that it is in step.
     pub(crate) fn was_quiet(&mut self, idle: Duration, quiet: Duration, now: Instant) -> bool {
-        let proof = self.proof(quiet);
-        let proves = idle >= proof;
+        let silence = self.required_silence(quiet);
+        let proves = idle >= silence;
         if proves {
             self.unproven = 0;
             self.is_in_step = true;
-            self.due = now + self.time_of_use(proof);
+            self.due = now + self.time_of_use(silence);
         }
         proves
     }
 
-    /// Returns whether a silence has proved that the next response is that to the next request.
+    /// Returns whether a silence has proved that the next response belongs to the next request.
     pub fn is_in_step(&self) -> bool {
         self.is_in_step
     }
 
-    /// Returns how long the connection is used after a rest: up to a quarter less than it may be, so that connections
-    /// which were opened together do not rest together.
+    /// Returns how long the connection is used after a rest. The result is up to a quarter below the maximum, so that
+    /// connections that were opened together do not rest together.
     fn time_of_use(&self, rest: Duration) -> Duration {
         let longest = SHORTEST_USE.max(rest.min(LONGEST_REST_IF_EARLY) * USE_FOR_REST);
-        let noise = (self.pace.took() as u32).wrapping_add(self.responses).wrapping_mul(0x9E37_79B9);
+        let noise = (self.times.took() as u32).wrapping_add(self.responses).wrapping_mul(0x9E37_79B9);
         longest * (1024 - (noise >> 24)) / 1024
     }
 
-    /// Returns whether the last response had no body by rule.
+    /// Returns whether the last response had no body by the rules of HTTP.
     pub fn was_bodyless(&self) -> bool {
         self.is_bodyless
     }
 
-    /// Records that the connection was watched before its first request, and quiet.
+    /// Records that the connection was watched before its first request, and no bytes arrived.
     pub fn begins_quietly(&mut self) {
         self.began_quietly = true;
     }
 
-    /// Returns whether the first response may have been sent before its request, so that all are shifted by one. Bytes
-    /// after a response without a body have a likelier cause.
+    /// Returns whether the first response may have been sent before its request, so that all responses are shifted by
+    /// one. Bytes after a response without a body have a more likely cause.
     pub fn spoke_first(&self) -> SpokeFirst {
         match (self.began_quietly, self.is_bodyless) {
             (true, _) => SpokeFirst::Refuted,
@@ -161,34 +161,36 @@ impl Record {
         }
     }
 
-    /// Returns the objects that are another request's if the connection was out of step when it was closed, after
-    /// `idle` time without a byte.
+    /// Returns the objects that belong to other requests if the connection was out of step when it was closed, after
+    /// `idle` without a byte.
     pub fn doubtful(&self, idle: Duration, quiet: Duration) -> impl Iterator<Item = Received> + '_ {
-        (idle < self.proof(quiet)).then(|| self.unproven()).into_iter().flatten()
+        (idle < self.required_silence(quiet)).then(|| self.unproven()).into_iter().flatten()
     }
 
-    /// Returns the objects that came since the last proof, but for the first response.
+    /// Returns the objects that arrived since the last proof, except the first response of the connection.
     pub(crate) fn unproven(&self) -> impl Iterator<Item = Received> + '_ {
         self.received.iter().rev().take(self.unproven).copied().filter(|received| !received.is_first)
     }
 
-    /// Ends the counts of the connection as one that the origin serves: it carries no further request.
+    /// Stops counting the connection as open and served: it carries no further request.
     pub(crate) fn retire(&mut self) {
         (self.alive, self.served, self.trial) = (None, None, None);
     }
 
-    /// Returns the time that the connection must stay quiet to prove that no response is missing.
-    fn proof(&self, quiet: Duration) -> Duration {
-        self.pace.proof().max(quiet)
+    /// Returns how long the connection must stay quiet to prove that no response is missing.
+    fn required_silence(&self, quiet: Duration) -> Duration {
+        self.times.required_silence().max(quiet)
     }
 
-    /// Decides how long the connection rests after its last response. No rest at all if `quiet` is 0. `is_last`: there
-    /// will be no later time for it, because the origin closes the connection after its next response.
+    /// Decides how long the connection rests after its last response. There is no rest if `quiet` is 0. `is_last`
+    /// means that the origin will close the connection after its next response, so there is no later opportunity to
+    /// rest.
     pub(crate) fn rest(&mut self, quiet: Duration, now: Instant, is_last: bool) -> Rest {
         if quiet.is_zero() {
             return Rest::Should(Duration::ZERO);
         }
-        let (proof, strange, is_early) = (self.proof(quiet), self.pace.strange(), self.pace.is_early());
+        let (silence, outlier_delay, is_early) =
+            (self.required_silence(quiet), self.times.outlier_delay(), self.times.is_early());
         if self.responses <= 1 {
             self.due = now + self.time_of_use(quiet);
         }
@@ -196,14 +198,14 @@ impl Record {
             || self.unproven >= MOST_OBJECTS
             || now >= if is_early { self.due_if_early } else { self.due };
         let longest = if is_early { LONGEST_REST_IF_EARLY } else { LONGEST_REST };
-        let rest = proof.max(strange.unwrap_or_default()).min(longest);
+        let rest = silence.max(outlier_delay.unwrap_or_default()).min(longest);
         if is_due {
             self.due = now + rest + self.time_of_use(rest);
             if is_early {
                 self.due_if_early = self.due;
             }
         }
-        match (self.is_bodyless, is_due || strange.is_some()) {
+        match (self.is_bodyless, is_due || outlier_delay.is_some()) {
             (true, true) => Rest::Must(rest),
             (true, false) => Rest::Must(quiet),
             (false, true) => Rest::Prove(rest),
@@ -211,21 +213,21 @@ impl Record {
         }
     }
 
-    /// Counts the connection as one that the origin serves, if it was not counted before.
+    /// Counts the connection as served, unless it is already counted.
     pub(crate) fn count(&mut self, serve: impl FnOnce() -> Counted) {
         self.served.get_or_insert_with(serve);
     }
 
-    pub(crate) fn begin_trial(&mut self, run: Run) {
+    pub(crate) fn begin_trial(&mut self, run: TrialGuard) {
         self.trial = Some(run);
     }
 
-    /// Ends the trial, if there is one, as soon as a silence from now on proves something.
+    /// Ends the trial, if there is one, after the required silence from now on.
     pub(crate) fn end_trial(&mut self, quiet: Duration) {
         if let Some(run) = self.trial.take() {
-            // An early response may be unsolicited, and an origin under load sends its own response late.
-            let proofs = if self.pace.is_early() { PROOFS_IF_EARLY } else { 1 };
-            run.end(self.proof(quiet) * proofs);
+            // An early response may be unsolicited, and an origin under load sends the real response late.
+            let silences = if self.times.is_early() { SILENCES_IF_EARLY } else { 1 };
+            run.end(self.required_silence(quiet) * silences);
         }
     }
 
@@ -255,9 +257,9 @@ mod tests {
     }
 
     #[test]
-    fn rest_follows_from_response_and_history() {
+    fn the_rest_depends_on_response_and_history() {
         let begun = Instant::now();
-        // Milliseconds the response took and since the one before, bodyless; rest.
+        // Milliseconds that the response took and that passed since the one before; bodyless; expected rest.
         let (must, prove, should) = (Rest::Must, Rest::Prove, Rest::Should);
         let cases: [(_, _, _, fn(_) -> _, _); 8] = [
             (1, 10, false, should, 50),
@@ -281,7 +283,7 @@ mod tests {
         }
     }
 
-    /// An origin that sends no more than it should loses a twentieth of a connection's time, however slow it is.
+    /// A correct origin loses a twentieth of a connection's time, however slow it is.
     #[test]
     fn steady_use_rests_for_a_twentieth_of_the_time() {
         for millis in [1, 20, 100, 2000] {
@@ -303,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_time_proves_when_it_is_longer_than_a_response() {
+    fn a_silence_longer_than_a_response_is_a_proof() {
         let begun = Instant::now();
         let later = begun + Duration::from_secs(5);
         let mut record = new_record(begun);
@@ -316,9 +318,9 @@ mod tests {
         assert!(record.was_quiet(Duration::from_millis(150), QUIET, later));
     }
 
-    /// An unsolicited response is quick, and the right one comes as late as others did.
+    /// An unsolicited response is quick, and the real one arrives as late as the others did.
     #[test]
-    fn an_early_response_after_slow_ones_proves_nothing() {
+    fn a_short_silence_after_an_early_response_is_no_proof() {
         let begun = Instant::now();
         let mut record = new_record(begun);
         record.add(&exchange(1600, 1));
@@ -328,7 +330,7 @@ mod tests {
         assert!(!record.was_quiet(Duration::from_millis(1600), QUIET, begun));
         assert!(record.was_quiet(Duration::from_millis(2100), QUIET, begun));
         (3..44).for_each(|vxid| record.add(&exchange(10, vxid)));
-        assert!(record.was_quiet(QUIET, QUIET, begun), "it is quick again");
+        assert!(record.was_quiet(QUIET, QUIET, begun), "quick responses are normal again");
     }
 
     #[test]
@@ -347,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_objects_are_remembered() {
+    fn only_the_latest_objects_are_recorded() {
         let mut record = new_record(Instant::now());
         for vxid in 0..2000 {
             record.add(&exchange(1, vxid));

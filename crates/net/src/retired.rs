@@ -1,5 +1,6 @@
-//! Connections that carry no further request. They are watched for a while before they are closed: bytes that come
-//! meanwhile show that the responses on them were shifted, and that objects which came over them must leave the cache.
+//! Connections that carry no further request. They are watched for a while before they are closed. Bytes that arrive
+//! in that time show that the responses were shifted, and that the objects received over the connection must leave
+//! the cache.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
@@ -7,13 +8,13 @@ use std::task::{Context, Poll};
 use lacquer_sources::clock::Instant;
 
 use crate::connection::Connection;
-use crate::look::Look;
+use crate::peek::Peeked;
 use crate::record::Received;
 
-/// The largest number of these connections for one origin on one reactor. One more takes the place of the first.
+/// The maximum number of these connections for one origin on one reactor. A further one replaces the oldest.
 const MOST: usize = 256;
 
-/// The connections of one origin, in the order in which they were retired.
+/// The retired connections of one origin, oldest first.
 #[derive(Default)]
 pub(crate) struct Retired(VecDeque<Watched>);
 
@@ -22,14 +23,14 @@ struct Watched {
     until: Instant,
 }
 
-/// The result of a look at all of them.
+/// The result of checking all of them.
 #[derive(Default)]
-pub(crate) struct Seen {
+pub(crate) struct Swept {
     pub closed: u64,
-    /// The connections on which bytes came, and these bytes.
+    /// The connections on which bytes arrived, and these bytes.
     pub surplus: Vec<(Connection, Vec<u8>)>,
-    /// Objects of connections that the origin closed before it had read all requests. It has answered fewer requests
-    /// than were answered here.
+    /// Objects of connections that the origin closed before it had read all requests. It has sent fewer responses
+    /// than were received here.
     pub doubtful: Vec<Received>,
 }
 
@@ -48,23 +49,23 @@ impl Retired {
         self.0.len()
     }
 
-    /// Looks at each connection and closes those whose time is over. The task of `cx` is woken when something arrives on
-    /// one of the others.
-    pub(crate) fn look(&mut self, now: Instant, cx: &mut Context<'_>) -> Seen {
-        let mut seen = Seen::default();
+    /// Checks each connection and closes those whose time has passed. The task of `cx` is woken when something
+    /// arrives on one of the others.
+    pub(crate) fn sweep(&mut self, now: Instant, cx: &mut Context<'_>) -> Swept {
+        let mut swept = Swept::default();
         for watched in std::mem::take(&mut self.0) {
-            match watched.connection.rx.poll_look(cx) {
-                Poll::Pending | Poll::Ready(Look::Quiet) if now < watched.until => {
+            match watched.connection.rx.poll_peek(cx) {
+                Poll::Pending | Poll::Ready(Peeked::Quiet) if now < watched.until => {
                     self.0.push_back(watched);
                     continue;
                 }
-                Poll::Pending | Poll::Ready(Look::Quiet) => watched.connection.tx.reset(),
-                Poll::Ready(Look::Closed) => {}
-                Poll::Ready(Look::Broken) => seen.doubtful.extend(watched.connection.record.unproven()),
-                Poll::Ready(Look::Bytes(sample)) => seen.surplus.push((watched.connection, sample)),
+                Poll::Pending | Poll::Ready(Peeked::Quiet) => watched.connection.tx.reset(),
+                Poll::Ready(Peeked::Closed) => {}
+                Poll::Ready(Peeked::Broken) => swept.doubtful.extend(watched.connection.record.unproven()),
+                Poll::Ready(Peeked::Bytes(sample)) => swept.surplus.push((watched.connection, sample)),
             }
-            seen.closed += 1;
+            swept.closed += 1;
         }
-        seen
+        swept
     }
 }

@@ -1,11 +1,11 @@
-//! The bytes that a client sends. Some of them may have been read ahead.
+//! The bytes that a client sends, including bytes that were read ahead.
 
 use std::io;
 use std::task::{Context, Poll};
 
 use crate::RxHalf;
 
-/// The receiving half of a connection, with the bytes that were read beyond the last message.
+/// The receiving half of a connection, with the bytes that were read past the end of the last message.
 pub struct Rx {
     pub half: RxHalf,
     pub pending: Vec<u8>,
@@ -16,7 +16,7 @@ impl Rx {
         Rx { half, pending: Vec::new() }
     }
 
-    /// Returns bytes that were read ahead, or else bytes from the socket.
+    /// Reads from the bytes that were read ahead; if there are none, from the socket.
     pub fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         if self.pending.is_empty() {
             return self.half.poll_read(cx, buf);
@@ -24,7 +24,7 @@ impl Rx {
         Poll::Ready(Ok(self.take_pending(buf)))
     }
 
-    /// Does the same as `poll_read`, but returns `None` if there are no bytes at the moment.
+    /// Reads like `poll_read`, but returns `None` if no bytes are available.
     pub fn try_read(&mut self, buf: &mut [u8]) -> Option<io::Result<usize>> {
         if self.pending.is_empty() {
             return match self.half.try_read(buf) {
@@ -46,12 +46,12 @@ impl Rx {
         std::future::poll_fn(|cx| self.poll_read(cx, buf)).await
     }
 
-    /// Returns whether bytes of the next message were read already.
+    /// Returns whether bytes of the next message were already read.
     pub fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Puts bytes back that belong to the next message.
+    /// Puts back bytes that belong to the next message.
     pub fn unread(&mut self, bytes: &[u8]) {
         if self.pending.is_empty() {
             self.pending.extend_from_slice(bytes);

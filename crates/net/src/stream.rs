@@ -1,9 +1,8 @@
-//! A transport: a stream socket, TCP or UNIX, or a connection in memory. It has two halves: one for the reader, one for
-//! the writer.
+//! The transport: a TCP or UNIX stream socket, or a connection in memory, with a receiving and a sending half.
 //!
-//! The halves are separate values because a request body is read by the fetch while the session keeps the
-//! sending side. Reading goes through `poll_read`: it clears readiness after a short read, so that an
-//! exchange costs one read and no second one that finds nothing.
+//! The halves are separate values because the fetch reads a request body while the session keeps the sending half.
+//! Reads go through `poll_read`. It clears readiness after a short read, so that an exchange needs a single read and
+//! no second one that finds nothing.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -17,24 +16,24 @@ use rustix::net::{RecvFlags, SendFlags, sockopt};
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
-use crate::look::{Look, PeerState, SAMPLE};
 use crate::memory;
+use crate::peek::{Peeked, PeerState, SAMPLE};
 
-/// The half of a connection that is read from.
+/// The receiving half of a connection.
 pub enum RxHalf {
     Tcp(tcp::OwnedReadHalf),
     Unix(unix::OwnedReadHalf),
     Memory(memory::Rx),
 }
 
-/// The half of a connection that is written to.
+/// The sending half of a connection.
 pub enum TxHalf {
     Tcp(tcp::OwnedWriteHalf),
     Unix(unix::OwnedWriteHalf),
     Memory(memory::Tx),
 }
 
-/// Both halves, before they are split.
+/// A connection before it is split into halves.
 pub enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
@@ -79,7 +78,7 @@ impl Stream {
         self.as_fd().as_raw_fd()
     }
 
-    /// Moves the socket from the reactor it was made on to the current one.
+    /// Moves the socket from the reactor that it is registered with to the current one.
     pub fn rebind(self) -> io::Result<Stream> {
         Ok(match self {
             Stream::Tcp(s) => Stream::Tcp(TcpStream::from_std(s.into_std()?)?),
@@ -100,15 +99,15 @@ impl RxHalf {
         }
     }
 
-    /// Reads the bytes that are there. Makes no system call if the reactor reported none. For repeated reads use
-    /// `poll_read`, which gives other tasks their turn.
+    /// Reads the available bytes. Makes no system call unless the reactor reported some. For repeated reads use
+    /// `poll_read`, which lets other tasks run.
     pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
         if let RxHalf::Memory(rx) = self {
             return rx.read(buf);
         }
         let len = buf.len();
         let mut read = 0;
-        // A short read has emptied the socket. It is not tried again until the reactor reports more.
+        // A short read has emptied the socket. The next read waits until the reactor reports more.
         let receive = || {
             read = rustix::net::recv(self.as_fd(), &mut *buf, RecvFlags::empty())?.0;
             if read == 0 || read == len { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
@@ -117,63 +116,63 @@ impl RxHalf {
         if read > 0 { Ok(read) } else { done.map(|()| 0) }
     }
 
-    /// Runs `ask` if the reactor reported something to read. If `ask` fails with `WouldBlock`, the socket counts as
-    /// empty until the reactor reports more.
-    fn try_io<R>(&self, ask: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+    /// Runs `receive` if the reactor reported something to read. If `receive` fails with `WouldBlock`, the socket
+    /// counts as empty until the reactor reports more.
+    fn try_io<R>(&self, receive: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
         match self {
-            RxHalf::Tcp(s) => s.as_ref().try_io(Interest::READABLE, ask),
-            RxHalf::Unix(s) => s.as_ref().try_io(Interest::READABLE, ask),
-            RxHalf::Memory(_) => ask(),
+            RxHalf::Tcp(s) => s.as_ref().try_io(Interest::READABLE, receive),
+            RxHalf::Unix(s) => s.as_ref().try_io(Interest::READABLE, receive),
+            RxHalf::Memory(_) => receive(),
         }
     }
 
-    /// Reads the bytes that are there, and waits for at least one. Returns 0 at the end of the stream.
+    /// Reads the available bytes; waits until there is at least one. Returns 0 at the end of the stream.
     pub async fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
         std::future::poll_fn(|cx| self.poll_read(cx, buf)).await
     }
 
-    /// Checks the kernel's buffer without reading from it. Costs a system call.
-    pub fn look(&self) -> Look {
+    /// Checks the kernel's receive buffer without reading from it. Costs a system call.
+    pub fn peek(&self) -> Peeked {
         if let RxHalf::Memory(rx) = self {
-            return rx.look();
+            return rx.peek();
         }
         let mut window = [0u8; SAMPLE];
         match rustix::net::recv(self.as_fd(), &mut window, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
-            Ok((0, _)) => Look::Closed,
-            Ok((n, _)) => Look::of(&window[..n]),
-            Err(Errno::AGAIN) => Look::Quiet,
-            Err(_) => Look::Broken,
+            Ok((0, _)) => Peeked::Closed,
+            Ok((n, _)) => Peeked::of(&window[..n]),
+            Err(Errno::AGAIN) => Peeked::Quiet,
+            Err(_) => Peeked::Broken,
         }
     }
 
-    /// Confirms a new connection at once. Otherwise the first packet with bytes confirms it, and the peer does not see
-    /// the connection before.
+    /// Acknowledges the handshake of a new connection at once. Otherwise the first packet with data does, and the
+    /// peer does not see the connection before that.
     pub fn confirm(&self) {
         if let RxHalf::Tcp(_) = self {
             let _ = sockopt::set_tcp_quickack(self.as_fd(), true);
         }
     }
 
-    /// Does the same as `look`, but makes no system call unless the reactor reported an event. If there is nothing, the
-    /// next event wakes the task.
-    pub(crate) fn poll_look(&self, cx: &mut Context<'_>) -> Poll<Look> {
+    /// Checks the connection like `peek`, but makes no system call unless the reactor reported an event. If there is
+    /// nothing to report, the next event wakes the task.
+    pub(crate) fn poll_peek(&self, cx: &mut Context<'_>) -> Poll<Peeked> {
         loop {
             if let Err(_gone) = std::task::ready!(self.poll_readable(cx)) {
-                return Poll::Ready(Look::Broken);
+                return Poll::Ready(Peeked::Broken);
             }
-            let look = || match self.look() {
-                Look::Quiet => Err(io::ErrorKind::WouldBlock.into()),
+            let peek = || match self.peek() {
+                Peeked::Quiet => Err(io::ErrorKind::WouldBlock.into()),
                 found => Ok(found),
             };
-            match self.try_io(look) {
+            match self.try_io(peek) {
                 Ok(found) => return Poll::Ready(found),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_) => return Poll::Ready(Look::Broken),
+                Err(_) => return Poll::Ready(Peeked::Broken),
             }
         }
     }
 
-    /// Ready when a read would not have to wait.
+    /// Ready when a read would complete at once.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             RxHalf::Tcp(s) => s.as_ref().poll_read_ready(cx),
@@ -194,7 +193,7 @@ impl RxHalf {
         self.as_fd().as_raw_fd()
     }
 
-    /// Joins both halves of one socket into a stream again.
+    /// Joins both halves of one socket into a stream. Returns `None` if they are of different sockets.
     pub(crate) fn reunite(self, tx: TxHalf) -> Option<Stream> {
         match (self, tx) {
             (RxHalf::Tcp(r), TxHalf::Tcp(w)) => r.reunite(w).ok().map(Stream::Tcp),
@@ -230,8 +229,8 @@ impl TxHalf {
         }
     }
 
-    /// Writes by a direct system call. The C library's function is a cancellation point, which costs two atomic
-    /// operations each time.
+    /// Writes with a direct system call. The function of the C library is a cancellation point, which costs two
+    /// atomic operations for each call.
     pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
         if let TxHalf::Memory(tx) = self {
             return tx.write(buf);
@@ -239,8 +238,8 @@ impl TxHalf {
         self.try_send(buf.len(), || rustix::net::send(self.as_fd(), buf, SendFlags::NOSIGNAL))
     }
 
-    /// Does the same as `try_write`, but the kernel may hold back bytes that do not fill a packet, because
-    /// more follow at once.
+    /// Writes like `try_write`, but the kernel may hold back bytes that do not fill a packet, because more follow at
+    /// once.
     pub fn try_write_before_more(&self, buf: &[u8]) -> io::Result<usize> {
         if let TxHalf::Memory(tx) = self {
             return tx.write(buf);
@@ -257,12 +256,12 @@ impl TxHalf {
         self.try_send(len, || rustix::io::writev(self.as_fd(), bufs))
     }
 
-    /// Returns whether the system can send parts of files to it.
+    /// Returns whether the kernel can send parts of files to this socket.
     pub fn sends_files(&self) -> bool {
         !matches!(self, TxHalf::Memory(_))
     }
 
-    /// Checks whether the peer may still be there. Costs a system call.
+    /// Returns the state of the peer. Costs a system call.
     pub fn peer(&self) -> PeerState {
         if let TxHalf::Memory(tx) = self {
             return tx.peer();
@@ -279,8 +278,8 @@ impl TxHalf {
         }
     }
 
-    /// Lets `send` write up to `len` bytes to the socket by a system call of its own. Returns the number of bytes
-    /// written.
+    /// Runs `send`, which writes up to `len` bytes to the socket with a system call of its own. Returns the number of
+    /// bytes written.
     pub fn try_send_by(
         &self,
         len: usize,
@@ -289,8 +288,8 @@ impl TxHalf {
         self.try_send(len, || send(self.as_fd()))
     }
 
-    /// Runs `send`, which returns the number of bytes that it wrote of `len`. A short write has filled the socket. It
-    /// is not tried again until the reactor reports room.
+    /// Runs `send`, which returns how many bytes of `len` it wrote. A short write has filled the socket; the next
+    /// write waits until the reactor reports room.
     fn try_send<E>(&self, len: usize, send: impl FnOnce() -> Result<usize, E>) -> io::Result<usize>
     where
         io::Error: From<E>,
@@ -308,7 +307,7 @@ impl TxHalf {
         if written > 0 { Ok(written) } else { done.map(|()| 0) }
     }
 
-    /// Ready when a write would not have to wait.
+    /// Ready when a write would complete at once.
     pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             TxHalf::Tcp(s) => s.as_ref().poll_write_ready(cx),
@@ -325,13 +324,13 @@ impl TxHalf {
         }
     }
 
-    /// Waits until the peer has shut down its sending side or the connection is broken. Makes no system call and reads
-    /// no bytes. Data to be read does not end the wait.
+    /// Waits until the peer has shut down its sending side or the connection is broken. Makes no system call and
+    /// reads no bytes. Unread data does not end the wait.
     pub async fn peer_shut_down(&self) {
         if let TxHalf::Memory(tx) = self {
             return tx.peer_shut_down().await;
         }
-        // Nothing is registered for priority data, so only "read closed" remains of its readiness.
+        // Priority data never becomes ready, so this interest reports only "read closed".
         self.becomes(Interest::PRIORITY | Interest::ERROR).await;
     }
 
@@ -365,7 +364,7 @@ impl TxHalf {
         Ok(())
     }
 
-    /// Ends the sending side; the peer reads end of stream.
+    /// Shuts down the sending side; the peer reads the end of the stream.
     pub fn shutdown(&self) {
         if let TxHalf::Memory(tx) = self {
             return tx.shutdown();
@@ -373,8 +372,8 @@ impl TxHalf {
         let _ = rustix::net::shutdown(self.as_fd(), rustix::net::Shutdown::Write);
     }
 
-    /// Drops the sending half so that closing resets the connection, and this end keeps no port in TIME_WAIT. Bytes
-    /// that the peer has not acknowledged are lost. Use it only for connections whose last response is complete.
+    /// Drops the sending half so that closing resets the connection and this end keeps no port in TIME_WAIT. Bytes
+    /// that the peer has not acknowledged are lost. Use this only for connections whose last response is complete.
     pub fn reset(self) {
         if let TxHalf::Memory(tx) = &self {
             tx.close_by_reset();

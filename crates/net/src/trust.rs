@@ -1,7 +1,8 @@
-//! The trust in an origin to keep the order of requests and responses.
+//! Tracks whether an origin can be trusted to send one response per request, in order.
 //!
-//! An origin is *suspected* for a time after it sent bytes that no request asked for; meanwhile none of its connections
-//! carries a second request. The first second request after that, or at all, is on trial.
+//! An origin is *suspected* for a time after it sent bytes that belong to no request; during that time none of its
+//! connections carries a second request. The next reuse of a connection after that, and the first one ever, is on
+//! trial.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -10,62 +11,64 @@ use std::time::Duration;
 use lacquer_sources::clock::Instant;
 
 use crate::capacity::{Capacity, Counted};
-use crate::trial::{Run, Stage, Trial};
+use crate::trial::{Stage, Trial, TrialGuard};
 use crate::waiters::Waiters;
 
-/// The number of requests that wait after a response without a body although a connection could be opened. An origin
-/// that serves one connection at a time would not answer on that one. All others pay for it only so often.
-const COURTESY: u32 = 32;
+/// How many times a request waits for a connection to rest after a response without a body, although another
+/// connection could be opened. An origin that serves one connection at a time would not respond on the other one. The
+/// number bounds what this costs with all other origins.
+const COURTESY_WAITS: u32 = 32;
 
-/// The number of new connections that must be quiet to clear an origin that may have sent a response before a request.
+/// The number of new connections that must stay quiet to clear an origin that may have sent a response before a
+/// request.
 const CHECKS: u32 = 8;
-/// Connections that serve fewer responses take no rest before their end.
+/// An expected close after fewer responses than this causes no rest before it.
 const SHORTEST_LIFETIME: u32 = 8;
-/// No connection that is not used again is watched for longer than this.
+/// The maximum time for which a retired connection is watched.
 const LONGEST_WATCH: Duration = Duration::from_secs(1);
-/// No new connection is checked.
-const FINE: u32 = 0;
-/// The same, as surplus bytes were found to have another cause.
+/// New connections are not checked.
+const UNCHECKED: u32 = 0;
+/// New connections are not checked, because the surplus bytes had another cause.
 const EXPLAINED: u32 = u32::MAX - 1;
 /// All new connections are checked.
 const SPEAKS_FIRST: u32 = u32::MAX;
 
-/// The judgement whether an origin sent a response before the first request of a connection.
+/// Whether an origin sent a response before the first request of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpokeFirst {
     No,
     Maybe,
     Yes,
-    /// The connection was quiet before its first request: the origin sends more than it should afterwards.
+    /// The connection was quiet before its first request, so the surplus came later.
     Refuted,
 }
 
-/// How long a connection is watched.
+/// How long a retired connection is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// Long enough for most responses to come.
+    /// Long enough for most responses to arrive.
     Long,
-    /// As long as the origin took for its slowest response so far.
+    /// Twice the time of the slowest response of the origin so far.
     Short,
 }
 
-/// Records the behaviour of one origin. All reactors share it.
+/// The recorded behavior of one origin. All reactors share it.
 #[derive(Debug)]
 pub struct Trust {
     begun: Instant,
     faults: AtomicU32,
-    /// Milliseconds after `begun`; 0 if there was no fault.
+    /// Milliseconds after `begun`; 0 if the origin was never suspected.
     suspected_until: AtomicU64,
     trial: Arc<Trial>,
     waiters: Arc<Waiters>,
     capacity: Capacity,
-    /// The check of new connections before their first request: one of the numbers above, or the number of connections
-    /// that are still to be checked.
+    /// The check of new connections before their first request: one of the constants above, or the number of
+    /// connections that are still to be checked.
     openings: AtomicU32,
     courtesy: AtomicU32,
-    /// The microseconds that the slowest response took.
+    /// The time of the slowest response, in microseconds.
     slowest: AtomicU64,
-    /// The number of responses after which it last closed a connection of its own accord.
+    /// The number of responses after which the origin last closed a connection of its own accord.
     lifetime: AtomicU32,
 }
 
@@ -78,8 +81,8 @@ impl Trust {
             trial: Arc::default(),
             waiters: Arc::default(),
             capacity: Capacity::default(),
-            openings: AtomicU32::new(FINE),
-            courtesy: AtomicU32::new(COURTESY),
+            openings: AtomicU32::new(UNCHECKED),
+            courtesy: AtomicU32::new(COURTESY_WAITS),
             slowest: AtomicU64::new(0),
             lifetime: AtomicU32::new(0),
         }
@@ -89,19 +92,19 @@ impl Trust {
         u64::try_from(at.saturating_duration_since(self.begun).as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Records a fault for which responses on all connections are in doubt, and suspects the origin.
+    /// Records a fault that puts the responses on all connections in doubt, and suspects the origin.
     pub fn fault(&self, now: Instant, period: Duration, spoke_first: SpokeFirst) {
         self.suspect(now, period, spoke_first);
         self.faults.fetch_add(1, Ordering::Release);
     }
 
-    /// Suspects the origin for `period`. After that it has to prove itself again.
+    /// Suspects the origin for `period`. A new trial follows.
     pub fn suspect(&self, now: Instant, period: Duration, spoke_first: SpokeFirst) {
-        let before = if self.is_suspected(now) { self.openings.load(Ordering::Relaxed) } else { FINE };
+        let before = if self.is_suspected(now) { self.openings.load(Ordering::Relaxed) } else { UNCHECKED };
         let openings = match (before, spoke_first) {
             (_, SpokeFirst::Yes) | (SPEAKS_FIRST, _) => SPEAKS_FIRST,
             (_, SpokeFirst::Refuted) => EXPLAINED,
-            (FINE, SpokeFirst::Maybe) => CHECKS,
+            (UNCHECKED, SpokeFirst::Maybe) => CHECKS,
             (known, _) => known,
         };
         self.openings.store(openings, Ordering::Relaxed);
@@ -111,7 +114,7 @@ impl Trust {
         self.waiters.wake_all();
     }
 
-    /// Returns the number of faults so far; wraps around.
+    /// Returns the number of faults so far. The number wraps around.
     pub fn faults(&self) -> u32 {
         self.faults.load(Ordering::Acquire)
     }
@@ -121,40 +124,42 @@ impl Trust {
         until != 0 && self.millis(now) < until
     }
 
-    /// Returns whether a new connection has to be quiet for a while before its first request is sent.
+    /// Returns whether a new connection must be quiet for a while before its first request is sent.
     pub fn may_speak_first(&self, now: Instant) -> bool {
         let openings = self.openings.load(Ordering::Relaxed);
-        openings != FINE && openings != EXPLAINED && self.is_suspected(now)
+        openings != UNCHECKED && openings != EXPLAINED && self.is_suspected(now)
     }
 
     /// Records that a new connection was quiet before its first request.
     pub fn opened_quietly(&self) {
         let next = |openings| match openings {
-            FINE | EXPLAINED | SPEAKS_FIRST => None,
+            UNCHECKED | EXPLAINED | SPEAKS_FIRST => None,
             left => Some(left - 1),
         };
         let _ = self.openings.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 
-    /// Records that a response took so many microseconds.
-    pub(crate) fn took(&self, micros: u64) {
+    /// Records the time of a response, in microseconds.
+    pub(crate) fn record_response_time(&self, micros: u64) {
         if micros > self.slowest.load(Ordering::Relaxed) {
             self.slowest.store(micros, Ordering::Relaxed);
         }
     }
 
-    /// Records that the origin announced the end of a connection after so many responses.
+    /// Records that the origin announced the end of a connection after this many responses.
     pub(crate) fn closed_after(&self, responses: u32) {
         self.lifetime.store(responses, Ordering::Relaxed);
     }
 
-    /// Returns whether the origin is expected to close a connection after its next response. A shift has to show before.
+    /// Returns whether the origin is expected to close a connection after its next response. A shift must be detected
+    /// before that.
     pub(crate) fn closes_soon(&self, responses: u32) -> bool {
         responses >= SHORTEST_LIFETIME && self.lifetime.load(Ordering::Relaxed) == responses.saturating_add(1)
     }
 
-    /// Returns how long a connection is watched that is not used again. While the origin is suspected there is one for
-    /// each request, and it may serve few at a time, so it is no longer than a response that is still missing would take.
+    /// Returns how long a retired connection is watched. While the origin is suspected there is one for each request,
+    /// and the origin may serve only few at a time, so the short time covers no more than a missing response would
+    /// take.
     pub(crate) fn watch_time(&self, watch: Watch, quiet: Duration) -> Duration {
         if watch == Watch::Long {
             return LONGEST_WATCH;
@@ -172,9 +177,9 @@ impl Trust {
         &self.capacity
     }
 
-    /// Returns the number of connections that the origin was seen to serve at once, up to the declared limit.
+    /// Returns the number of connections that the origin was observed to serve at once, up to the declared limit.
     pub(crate) fn capacity_limit(&self, declared: u32, now: Instant) -> u32 {
-        self.capacity.most(self.minute(now)).min(declared)
+        self.capacity.peak(self.minute(now)).min(declared)
     }
 
     /// Returns whether the number of connections has reached that limit.
@@ -182,44 +187,44 @@ impl Trust {
         self.capacity.alive() >= self.capacity_limit(declared, now)
     }
 
-    /// Returns whether there are as many connections as the origin may have by its declaration.
-    pub fn has_all_of(&self, declared: u32) -> bool {
+    /// Returns whether the number of connections has reached the limit in the backend's declaration.
+    pub fn is_at_declared_limit(&self, declared: u32) -> bool {
         self.capacity.alive() >= declared
     }
 
-    /// Counts a connection that is opened because there is none to use.
+    /// Counts a connection that is opened because no idle one is usable.
     pub fn open(&self) -> Counted {
         self.capacity.open()
     }
 
-    /// Counts a connection that is opened so that others can rest, unless the limit is reached.
+    /// Counts a connection that is opened so that others can rest. Returns `None` if the limit is reached.
     pub fn open_one_more(&self, declared: u32, now: Instant) -> Option<Counted> {
         self.capacity.open_below(self.capacity_limit(declared, now))
     }
 
-    /// Returns the stage of the first reuse of a connection.
+    /// Returns the progress of the trial.
     pub(crate) fn trial(&self, now: Instant) -> Stage {
         self.trial.stage(|| self.millis(now))
     }
 
-    /// The origin closed an idle connection, without a further byte.
-    pub(crate) fn closed_in_order(&self) {
+    /// Records that the origin closed an idle connection without a further byte.
+    pub(crate) fn closed_cleanly(&self) {
         self.trial.closed();
     }
 
-    /// Begins the first reuse of a connection; `None` if another connection was faster.
-    pub(crate) fn begin_trial(&self, now: Instant) -> Option<Run> {
+    /// Begins the trial with a connection. Returns `None` if another connection was faster.
+    pub(crate) fn begin_trial(&self, now: Instant) -> Option<TrialGuard> {
         let began = self.trial.begin(self.millis(now));
-        began.then(|| Run::new(self.trial.clone(), self.waiters.clone(), self.begun))
+        began.then(|| TrialGuard::new(self.trial.clone(), self.waiters.clone(), self.begun))
     }
 
     pub(crate) fn minute(&self, now: Instant) -> u32 {
         u32::try_from(now.saturating_duration_since(self.begun).as_secs() / 60).unwrap_or(u32::MAX)
     }
 
-    /// Decides whether the only request to this origin waits until a connection has rested, although another could be
-    /// opened.
-    pub fn is_courteous(&self) -> bool {
+    /// Returns whether the only request to this origin should wait until a connection has rested, although another
+    /// could be opened. Uses up one of the waits that each origin is granted.
+    pub fn take_courtesy_wait(&self) -> bool {
         self.courtesy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 }
@@ -245,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn doubt_about_openings_ends_after_some_that_were_quiet() {
+    fn quiet_new_connections_end_the_check_of_new_connections() {
         let begun = Instant::now();
         let trust = Trust::new(begun);
         let fault = |spoke| trust.fault(begun, Duration::from_mins(1), spoke);
@@ -257,7 +262,7 @@ mod tests {
         }
         assert!(!trust.may_speak_first(now), "it was cleared");
         fault(SpokeFirst::Maybe);
-        assert!(trust.may_speak_first(now), "it may do so now and then");
+        assert!(trust.may_speak_first(now), "another fault starts the checks again");
         fault(SpokeFirst::Yes);
         (0..=CHECKS).for_each(|_| trust.opened_quietly());
         assert!(trust.may_speak_first(now));
@@ -267,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn origins_that_add_responses_are_not_checked_for_ever() {
+    fn surplus_with_another_cause_ends_the_check_of_new_connections() {
         let begun = Instant::now();
         let trust = Trust::new(begun);
         let now = begun + Duration::from_secs(1);
@@ -282,9 +287,9 @@ mod tests {
     }
 
     #[test]
-    fn requests_wait_out_of_courtesy_only_so_often() {
+    fn the_number_of_courtesy_waits_is_limited() {
         let trust = Trust::new(Instant::now());
-        assert!((0..COURTESY).all(|_| trust.is_courteous()));
-        assert!(!trust.is_courteous());
+        assert!((0..COURTESY_WAITS).all(|_| trust.take_courtesy_wait()));
+        assert!(!trust.take_courtesy_wait());
     }
 }

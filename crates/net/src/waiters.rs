@@ -1,23 +1,23 @@
-//! Requests that wait for a connection to an origin, and what wakes them.
+//! The requests that wait for a connection to an origin, and their wake-up.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// The requests that wait for one origin's connections. All reactors share it.
+/// The requests that wait for a connection to one origin. All reactors share it.
 #[derive(Debug, Default)]
 pub struct Waiters {
     count: AtomicU32,
     changed: Notify,
 }
 
-/// A request that waits, for as long as this lives.
+/// A waiting request; it counts until this is dropped.
 pub struct Waiting<'w>(&'w Waiters);
 
 impl Waiters {
-    /// Announces a request that waits. It must look for a connection after that, and before it sleeps: one that came
-    /// back before the announcement woke nobody.
+    /// Registers a waiting request. The request must search for a connection after this call and before it sleeps: a
+    /// connection that was returned before the registration woke no task.
     pub fn enter(&self) -> Waiting<'_> {
         self.count.fetch_add(1, Ordering::Relaxed);
         Waiting(self)
@@ -27,14 +27,14 @@ impl Waiters {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Wakes the request that waits for longest: a connection came back.
+    /// Wakes the request that has waited longest, because a connection was returned.
     pub(crate) fn wake_one(&self) {
         if !self.is_empty() {
             self.changed.notify_one();
         }
     }
 
-    /// Wakes all: the reason why they wait may be gone.
+    /// Wakes all requests, because the reason for waiting may no longer exist.
     pub(crate) fn wake_all(&self) {
         if !self.is_empty() {
             self.changed.notify_waiters();
@@ -43,7 +43,7 @@ impl Waiters {
 }
 
 impl Waiting<'_> {
-    /// Returns when something has changed since this was called.
+    /// Completes at the next wake-up after this call.
     pub fn change(&self) -> Notified<'_> {
         self.0.changed.notified()
     }

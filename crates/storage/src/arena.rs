@@ -1,5 +1,5 @@
-//! A memory arena: one mapping, an allocator inside, and counters. Memory use stays within the configuration:
-//! a limited arena never has more resident pages than its size, an unlimited one gives freed pages back.
+//! A memory arena: one mapping, an allocator inside, and counters. Memory use stays within the configuration: a
+//! limited arena never has more resident pages than its size, and an unlimited one returns freed pages to the system.
 
 use std::fmt;
 use std::io;
@@ -18,23 +18,24 @@ use crate::slabs::{Geometry, PAGE, Slabs};
 use crate::sync::Mutex;
 use crate::system;
 
-/// Bytes of addresses that an unlimited arena reserves by default; they cost nothing until touched.
+/// The address space that an unlimited arena reserves by default, in bytes. It costs nothing until it is touched.
 const RESERVE: u64 = 1 << 36;
-/// Less of it than this is of no use.
+/// The minimum address space of an unlimited arena.
 const RESERVE_LEAST: u64 = 16 << 20;
-/// From this many pages on, an unlimited arena gives a freed run back to the system when it keeps enough already.
-/// Shorter runs are given back by [`Arena::give_back`] only.
+/// An unlimited arena returns a freed run of at least this many pages to the system if it keeps enough free pages
+/// already. Shorter runs are returned only by [`Arena::give_back`].
 const RETURN_PAGES: u32 = 8;
-/// So many free pages an unlimited arena keeps resident: to take a page anew costs as much as to fill it.
+/// The number of free pages that an unlimited arena keeps resident: getting a new page costs as much as filling it.
 const KEPT_PAGES: u64 = 2048;
-/// Pages that are given back to the system at a time.
+/// The number of pages that are returned to the system at a time.
 const AT_ONCE: u32 = 4096;
-/// So many empty slabs an unlimited arena keeps: giving back and touching anew costs more than they do.
+/// The number of empty slabs that an unlimited arena keeps: returning and touching them again costs more than keeping
+/// them.
 const EMPTY_SLABS: u32 = 8;
-/// No span is longer.
+/// The maximum length of a span.
 const MAX_SPAN: usize = (u32::MAX - PAGE) as usize;
 
-/// No room: something must be evicted first, or the request is too large for the arena.
+/// There is no room: an object must be evicted first, or the request is too large for the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -46,7 +47,7 @@ impl fmt::Display for Full {
 
 impl std::error::Error for Full {}
 
-/// Allocation counters, named as in Varnish's SMA counters; `g_objects` is for the code that stores objects.
+/// Allocation counters with the names of Varnish's SMA counters. The code that stores objects maintains `g_objects`.
 #[derive(Debug, Default)]
 pub struct Counters {
     pub c_req: AtomicU64,
@@ -59,11 +60,11 @@ pub struct Counters {
     pub g_objects: AtomicU64,
 }
 
-/// The place of a span: its size, and two marks in the low bits that sizes leave free.
+/// The size of a span in bytes, with two flags in the low bits, which sizes leave free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(u32);
+pub(crate) struct Allocation(u32);
 
-impl Place {
+impl Allocation {
     const PAGES: u32 = 1;
     pub(crate) const SENT: u32 = 2;
 
@@ -111,14 +112,14 @@ pub struct Arena {
     can_punch: bool,
     counters: Counters,
     allocator: Mutex<Allocator>,
-    /// Evicts an object; returns false if there is none that could go.
+    /// Evicts an object. Returns false if no object can be evicted.
     evict: OnceLock<Evict>,
 }
 
 pub(crate) type Evict = Box<dyn Fn() -> bool + Send + Sync>;
 
 impl Arena {
-    /// An arena over a descriptor: of `size` bytes, or without a limit but the `reserve` of addresses.
+    /// Creates an arena over a descriptor. It has `size` bytes, or no limit except the `reserve` of address space.
     ///
     /// # Safety
     /// As long as the arena or a part of it lives, nothing else may write to the file, map it for writing or make it
@@ -136,7 +137,7 @@ impl Arena {
         let pages = u32::try_from(bytes / u64::from(PAGE)).unwrap_or(u32::MAX);
         let slabs = Slabs::new(geometry, if size.is_none() { EMPTY_SLABS } else { 0 });
         let arena = Self {
-            // This also drops the content that an earlier user of the descriptor left.
+            // This also discards the content that an earlier user of the descriptor left.
             can_punch: mapping.punch(0, bytes).is_ok(),
             mapping,
             limit: size,
@@ -149,9 +150,9 @@ impl Arena {
         Ok(Arc::new(arena))
     }
 
-    /// An arena over a memfd of its own.
+    /// Creates an arena over a new memfd.
     pub fn anonymous(size: Option<u64>) -> io::Result<Arc<Self>> {
-        // SAFETY: the file is new and known to the arena alone, which lends its descriptor to nobody.
+        // SAFETY: the file is new and known only to the arena, which does not lend its descriptor.
         unsafe { Self::from_fd(system::memory_file()?, size, RESERVE) }
     }
 
@@ -159,37 +160,38 @@ impl Arena {
         &self.counters
     }
 
-    /// The configured size, if there is one.
+    /// Returns the configured size, if there is one.
     pub fn limit(&self) -> Option<u64> {
         self.limit
     }
 
-    /// Bytes in use.
+    /// Returns the number of bytes in use.
     pub fn used(&self) -> u64 {
         self.counters.g_bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns whether so many bytes are free, in any places.
+    /// Returns whether `bytes` bytes are free, though not necessarily contiguous.
     pub fn has_free(&self, bytes: u64) -> bool {
         self.limit.is_none_or(|limit| limit.saturating_sub(self.used()) >= bytes)
     }
 
-    /// The largest size that lives in a slab; larger spans have pages of their own.
+    /// Returns the maximum size that is allocated in a slab. Larger spans have pages of their own.
     pub fn max_small(&self) -> usize {
         self.geometry.max_small() as usize
     }
 
-    /// The largest span that could be had now.
+    /// Returns the length of the largest span that could be allocated now.
     pub fn longest_free(&self) -> u64 {
         u64::from(self.allocator.lock().runs.longest()) * u64::from(PAGE)
     }
 
-    /// Sets, once, the function that makes room for those who cannot ask the cache for it.
+    /// Sets the function that evicts objects for callers that cannot reach the cache. Only the first call has an
+    /// effect.
     pub(crate) fn set_evict(&self, evict: Evict) {
         let _ = self.evict.set(evict);
     }
 
-    /// Evicts an object, with no lock held. Returns false if there is none that could go.
+    /// Evicts an object, with no lock held. Returns false if no object can be evicted.
     pub(crate) fn make_room(&self) -> bool {
         self.evict.get().is_some_and(|evict| evict())
     }
@@ -202,49 +204,49 @@ impl Arena {
         self.can_punch
     }
 
-    pub(crate) fn alloc(&self, size: usize) -> Result<(u64, Place), Full> {
+    pub(crate) fn alloc(&self, size: usize) -> Result<(u64, Allocation), Full> {
         let c = &self.counters;
         c.c_req.fetch_add(1, Ordering::Relaxed);
         let found = if size > MAX_SPAN { None } else { self.find(size as u32) };
-        let Some((at, place)) = found else {
+        let Some((at, allocation)) = found else {
             c.c_fail.fetch_add(1, Ordering::Relaxed);
             return Err(Full);
         };
         c.g_alloc.fetch_add(1, Ordering::Relaxed);
-        self.account(u64::from(place.capacity()));
-        Ok((at, place))
+        self.account(u64::from(allocation.capacity()));
+        Ok((at, allocation))
     }
 
-    fn find(&self, size: u32) -> Option<(u64, Place)> {
+    fn find(&self, size: u32) -> Option<(u64, Allocation)> {
         let mut guard = self.allocator.lock();
         let Allocator { runs, slabs, dirty } = &mut *guard;
         if size <= self.geometry.max_small()
             && let Some((at, slot)) = slabs.take(size, runs, dirty)
         {
-            return Some((at, Place::slot(slot)));
+            return Some((at, Allocation::slot(slot)));
         }
         let pages = size.max(1).div_ceil(PAGE);
         let start = runs.take(pages)?;
         dirty.take(start, pages);
-        Some((u64::from(start) * u64::from(PAGE), Place::pages(pages * PAGE)))
+        Some((u64::from(start) * u64::from(PAGE), Allocation::pages(pages * PAGE)))
     }
 
-    /// Gives back the whole pages behind `len` bytes.
-    pub(crate) fn trim(&self, at: u64, place: Place, len: u32) -> Place {
+    /// Frees the whole pages after the first `len` bytes. Returns the shortened allocation.
+    pub(crate) fn trim(&self, at: u64, allocation: Allocation, len: u32) -> Allocation {
         let keep = len.max(1).div_ceil(PAGE) * PAGE;
-        if !place.is_pages() || keep >= place.capacity() {
-            return place;
+        if !allocation.is_pages() || keep >= allocation.capacity() {
+            return allocation;
         }
-        let tail = place.capacity() - keep;
+        let tail = allocation.capacity() - keep;
         self.release_pages(at + u64::from(keep), tail, false);
         self.unaccount(u64::from(tail));
-        Place(place.0 - tail)
+        Allocation(allocation.0 - tail)
     }
 
-    pub(crate) fn free(&self, at: u64, place: Place) {
-        let bytes = place.capacity();
-        if place.is_pages() {
-            self.release_pages(at, bytes, place.is_sent());
+    pub(crate) fn free(&self, at: u64, allocation: Allocation) {
+        let bytes = allocation.capacity();
+        if allocation.is_pages() {
+            self.release_pages(at, bytes, allocation.is_sent());
         } else {
             let empty = self.allocator.lock().slabs.give(at, bytes);
             if let Some((page, pages)) = empty {
@@ -255,8 +257,8 @@ impl Arena {
         self.unaccount(u64::from(bytes));
     }
 
-    /// Makes pages free for reuse: first out of the file if a socket may hold them, or if nothing else
-    /// limits what stays resident and enough is free already.
+    /// Makes pages available for reuse. The pages are first removed from the file if a socket may hold them, or if
+    /// the arena has no limit and enough free pages are resident already.
     fn release_pages(&self, at: u64, bytes: u32, sent: bool) {
         let pages = bytes / PAGE;
         let mut allocator = self.allocator.lock();
@@ -267,7 +269,8 @@ impl Arena {
             drop(allocator);
             let is_clean = self.mapping.punch(at, u64::from(bytes)).is_ok();
             if sent && !is_clean {
-                // Better lost than served to the wrong client. `can_punch` makes this all but impossible.
+                // Losing the pages is better than serving their new contents to the wrong client. `can_punch` makes
+                // this nearly impossible.
                 return;
             }
             allocator = self.allocator.lock();
@@ -277,13 +280,13 @@ impl Arena {
         allocator.runs.give((at / u64::from(PAGE)) as u32, pages);
     }
 
-    /// Returns how many bytes are resident but not in use. Memory that is reserved and not yet written counts as
-    /// resident, so there may be more.
+    /// Returns the number of bytes that are resident but not in use. Memory that is allocated and not yet written
+    /// counts as in use, so the real number may be higher.
     pub fn surplus(&self) -> u64 {
         system::resident(self.mapping.fd()).saturating_sub(self.used())
     }
 
-    /// Gives all free pages back to the system, some at a time, so that others can allocate meanwhile.
+    /// Returns all free pages to the system, some at a time, so that other threads can allocate in between.
     pub fn give_back(&self) {
         let mut from = 0;
         loop {
@@ -297,7 +300,7 @@ impl Arena {
                 next
             };
             let Some((start, pages)) = next else { return };
-            // If this fails, the pages stay resident, which does no harm.
+            // If this fails, the pages stay resident, which is harmless.
             let _ =
                 self.mapping.punch(u64::from(start) * u64::from(PAGE), u64::from(pages) * u64::from(PAGE));
             self.allocator.lock().runs.give(start, pages);
@@ -330,7 +333,7 @@ impl fmt::Debug for Arena {
     }
 }
 
-/// Maps sparse space: so many bytes, or as many as the system lets us.
+/// Maps `wanted` bytes of sparse space, or as many as the system allows.
 fn map_reserve(fd: &OwnedFd, wanted: u64) -> io::Result<(Mapping, u64)> {
     let mut bytes = wanted - wanted % u64::from(PAGE);
     loop {

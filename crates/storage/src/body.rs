@@ -1,5 +1,5 @@
-//! The body of an object that is, or was, fetched: one [`BodyWriter`] appends, any number of readers on
-//! any thread take [`Chunk`]s of what is there and wait for more.
+//! The body of an object that is or was fetched. One [`BodyWriter`] appends to it. Any number of readers on any
+//! thread take [`Chunk`]s of the available bytes and wait for more.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
@@ -12,9 +12,10 @@ use crate::residency::Residency;
 use crate::span::{FileRange, Span, SpanWriter};
 use crate::sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, fence};
 
-/// More unused bytes than this at the end of a body are worth a copy (Varnish's number).
+/// If a body has at least this many unused bytes at its end, its last span is copied into a smaller one (Varnish's
+/// number).
 const WASTE: usize = 512;
-/// The end of a body is copied into a fitting span when finished, up to this size.
+/// The maximum size of a last span that is copied when the body is finished.
 const COPY_MAX: usize = 64 * 1024;
 
 /// The progress of a body.
@@ -25,7 +26,7 @@ pub enum BodyState {
     Failed,
 }
 
-/// The sizes of the pieces of a growing body: `fetch_chunksize` and `fetch_maxchunksize`.
+/// The sizes of the pieces of a growing body, from `fetch_chunksize` and `fetch_maxchunksize`.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkSizes {
     pub first: usize,
@@ -36,7 +37,7 @@ const FETCHING: u8 = 0;
 const COMPLETE: u8 = 1;
 const FAILED: u8 = 2;
 
-/// A part of a body: `span` holds it from its byte `skip` on, beginning at the body's byte `start`.
+/// A part of a body. It begins at byte `start` of the body, and at byte `skip` of `span`.
 #[derive(Debug)]
 struct Piece {
     start: u64,
@@ -56,7 +57,7 @@ struct Waiters {
     writer: Option<Waker>,
 }
 
-/// The body of an object that came, or comes, through a writer.
+/// The body of an object that was or is being written by a writer.
 #[derive(Debug)]
 pub struct Body {
     first: Arc<Span>,
@@ -67,12 +68,13 @@ pub struct Body {
     waiting: AtomicBool,
     waiters: Mutex<Waiters>,
     extra: OnceLock<Box<[u8]>>,
-    /// The part of the body that is not in `pieces`, of a complete body that lies on a device.
+    /// The location on the device of a complete body, and the parts of it that were loaded. Set once.
     residency: OnceLock<Box<Residency>>,
 }
 
 impl Body {
-    /// A body whose first span holds `head` bytes of head, and with `shared` the body's beginning too.
+    /// Creates a body whose first span contains `head` bytes of head. With `shared`, the first span also contains the
+    /// beginning of the body.
     pub(crate) fn begin(
         writer: SpanWriter,
         head: usize,
@@ -103,25 +105,25 @@ impl Body {
         }
     }
 
-    /// A complete body that lies on a device; its head is in memory.
+    /// Creates a complete body that is on a device. Its head is in memory.
     pub(crate) fn on_device(first: Span, len: u64, extent: Box<dyn Extent>) -> Arc<Self> {
         let body = Self::new(Arc::new(first), COMPLETE, len, Vec::new());
         body.settle(extent);
         Arc::new(body)
     }
 
-    /// Lets go of the memory of a complete body, which lies at `extent` from now on. What shares a span with the head
-    /// stays.
+    /// Frees the memory of a complete body, which is at `extent` from now on. A part that shares a span with the head
+    /// stays in memory.
     pub(crate) fn settle(&self, extent: Box<dyn Extent>) {
         if self.state() == BodyState::Complete && self.residency.set(Box::new(Residency::new(extent))).is_ok()
         {
             let keep = |piece: &mut Piece| !Arc::ptr_eq(&piece.span, &self.first);
-            // They are dropped with the lock released.
+            // The pieces are dropped after the lock is released.
             let _gone: Vec<Piece> = self.pieces.lock().extract_if(.., keep).collect();
         }
     }
 
-    /// Returns whether it lies on a device.
+    /// Returns whether the body is on a device.
     pub(crate) fn is_settled(&self) -> bool {
         self.residency.get().is_some()
     }
@@ -134,7 +136,7 @@ impl Body {
         self.len.load(Ordering::Acquire)
     }
 
-    /// Bytes of the arena that all its spans occupy.
+    /// Returns the number of bytes of the arena that its spans occupy.
     pub(crate) fn capacity(&self) -> usize {
         let pieces = self.pieces.lock();
         let others = pieces.iter().filter(|p| !Arc::ptr_eq(&p.span, &self.first));
@@ -190,7 +192,7 @@ impl Body {
         Some(Chunk { span: SpanRef::Shared(Arc::clone(&piece.span)), from, len })
     }
 
-    /// Returns a part that was read from a device.
+    /// Returns a part that was loaded from the device.
     #[cold]
     fn loaded_at(&self, offset: u64) -> Option<Chunk<'static>> {
         let (span, from) = self.residency.get()?.part_at(offset)?;
@@ -198,7 +200,7 @@ impl Body {
         Some(Chunk { span: SpanRef::Shared(span), from, len })
     }
 
-    /// Returns whether the byte at `offset`, which is not in memory, will be there or can be asked for.
+    /// Returns whether the byte at `offset`, which is not in memory, will arrive or can be loaded.
     pub(crate) fn will_have(&self, offset: u64) -> bool {
         match self.state() {
             BodyState::Fetching => offset >= self.len(),
@@ -222,8 +224,9 @@ impl Body {
             }
             self.waiting.store(true, Ordering::SeqCst);
         }
-        // The other half of the pair is in `wake_readers`: of the store before a fence and the load behind the other,
-        // at least one load sees the other side's store. Without it both may miss, and the reader sleeps for ever.
+        // This fence pairs with the one in `wake_readers`. Each side stores, passes its fence and then loads; so at
+        // least one of the two loads sees the store of the other side. Without the fences both may miss it, and the
+        // reader would sleep forever.
         fence(Ordering::SeqCst);
         if let Some(residency) = self.residency.get() {
             self.load(residency, offset);
@@ -231,7 +234,7 @@ impl Body {
         self.more(offset).map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// Asks the device for the byte at `offset`.
+    /// Requests the byte at `offset` from the device.
     fn load(self: &Arc<Self>, residency: &Residency, offset: u64) {
         let this: Weak<Self> = Arc::downgrade(self);
         if residency.load(this, self.first.arena(), offset, self.len()).is_err() {
@@ -282,12 +285,12 @@ impl Body {
         }
     }
 
-    /// Wakes the writer's task at the next [`delivered`](Self::delivered).
+    /// Registers the writer's task to be woken at the next [`delivered`](Self::delivered).
     pub(crate) fn watch_delivery(&self, cx: &Context<'_>) {
         self.waiters.lock().writer = Some(cx.waker().clone());
     }
 
-    /// Makes the last piece no longer than it needs to be.
+    /// Shortens the last piece to its contents.
     fn trim(&self, writer: Option<SpanWriter>) {
         let Some(mut writer) = writer else { return };
         let empty = {
@@ -322,7 +325,7 @@ impl Body {
     }
 }
 
-/// Loads may end on any thread.
+/// A load may end on any thread.
 impl Receiver for Body {
     fn loaded(&self, from: u64, bytes: Arc<Span>) {
         if let Some(residency) = self.residency.get() {
@@ -336,7 +339,7 @@ impl Receiver for Body {
     }
 }
 
-/// The one that appends to a body. Dropped before `finish`, it fails the body.
+/// Appends to a body. Dropping it before `finish` fails the body.
 #[derive(Debug)]
 pub struct BodyWriter {
     body: Arc<Body>,
@@ -347,19 +350,19 @@ pub struct BodyWriter {
 }
 
 impl BodyWriter {
-    /// Bytes the next piece should have.
+    /// Returns the number of bytes that the next piece should have.
     pub fn wants(&self) -> usize {
         let missing = self.expected.and_then(|n| n.checked_sub(self.len())).filter(|&n| n > 0);
         let want = missing.map_or(self.next, |n| usize::try_from(n).unwrap_or(usize::MAX));
         want.min(self.sizes.max).max(1)
     }
 
-    /// Makes sure that [`window`](Self::window) is not empty. On `Full` evict something and try again.
+    /// Ensures that [`window`](Self::window) is not empty. On `Full`, the caller evicts an object and tries again.
     pub fn reserve(&mut self) -> Result<(), Full> {
         self.reserve_from(0)
     }
 
-    /// Does the same as `reserve`, but fails with `Full` instead of reserving a piece much smaller than `least`.
+    /// Reserves like `reserve`, but fails with `Full` instead of reserving a piece that is much smaller than `least`.
     pub fn reserve_from(&mut self, least: usize) -> Result<(), Full> {
         if self.span.as_ref().is_some_and(|s| s.room() > 0) {
             return Ok(());
@@ -385,12 +388,12 @@ impl BodyWriter {
         Ok(())
     }
 
-    /// Memory to write the next bytes to; empty unless reserved.
+    /// Returns the memory for the next bytes; empty unless reserved.
     pub fn window(&mut self) -> &mut [u8] {
         self.span.as_mut().map_or(&mut [], SpanWriter::window)
     }
 
-    /// Shows the first `n` bytes of the window to readers.
+    /// Makes the first `n` bytes of the window visible to readers.
     pub fn commit(&mut self, n: usize) {
         if let Some(span) = &mut self.span {
             span.commit(n);
@@ -399,8 +402,8 @@ impl BodyWriter {
         }
     }
 
-    /// Copies as many bytes as fit into the reserved memory, reserving if there is none; returns how
-    /// many those were.
+    /// Copies as many bytes as fit into the reserved memory; reserves first if there is none. Returns the number of
+    /// bytes copied.
     pub fn write(&mut self, bytes: &[u8]) -> Result<usize, Full> {
         if bytes.is_empty() {
             return Ok(0);
@@ -413,7 +416,7 @@ impl BodyWriter {
         Ok(n)
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     pub fn len(&self) -> u64 {
         self.body.len.load(Ordering::Relaxed)
     }
@@ -422,7 +425,7 @@ impl BodyWriter {
         self.len() == 0
     }
 
-    /// Ready when fewer than `limit` bytes wait for the reader (`beresp.transit_buffer`).
+    /// Ready when fewer than `limit` bytes are waiting for the reader (`beresp.transit_buffer`).
     pub fn poll_transit(&self, limit: u64, cx: &mut Context<'_>) -> Poll<()> {
         let ready = || self.len().saturating_sub(self.body.delivered.load(Ordering::SeqCst)) < limit;
         if ready() {
@@ -432,13 +435,13 @@ impl BodyWriter {
         if ready() { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// The body is complete.
+    /// Marks the body as complete.
     pub fn finish(mut self) {
         self.body.trim(self.span.take());
         self.body.end(COMPLETE);
     }
 
-    /// The body will never be complete.
+    /// Marks the body as failed.
     pub fn fail(self) {}
 }
 
@@ -493,8 +496,8 @@ impl<'a> Chunk<'a> {
         self.len = self.len.min(len);
     }
 
-    /// The same bytes as a file range for `sendfile`, for those with pages of their own. Asking means
-    /// sending: the pages are not used again without being replaced.
+    /// Returns the same bytes as a file range for `sendfile`, if they have pages of their own. The pages then count
+    /// as sent: they are replaced before they are written again.
     pub fn file_range(&self) -> Option<FileRange<'_>> {
         self.span().file_range(self.from, self.len)
     }

@@ -1,8 +1,8 @@
-//! Stores whose bodies lie on a device: the operations that such a device implements.
+//! Stores whose bodies are on a device, and the operations that such a device implements.
 //!
-//! The head of every object stays in the arena of its store, and so does a body until the device has written it. What
-//! is not in memory is read part by part, like a fetch that everybody follows: readers wait for a part, find it in
-//! memory, and go on. Readers in memory never come here.
+//! The head of every object stays in the arena of its store, and so does a body until the device has written it.
+//! Bytes that are not in memory are loaded part by part, as in a fetch with several readers: readers wait for a part,
+//! find it in memory, and continue. Reads of bytes in memory do not use this module.
 
 use std::fmt;
 use std::io;
@@ -11,20 +11,21 @@ use std::sync::{Arc, Weak};
 use crate::body::{Body, Chunk};
 use crate::load::Extent;
 
-/// A device that keeps objects.
+/// A device that stores objects.
 pub trait Device: fmt::Debug + Send + Sync {
-    /// Takes a complete object over, to write it now or later, or never. Called once for each object, on the thread that
-    /// completed it, with no lock held; it must not wait for the device. `about` is what [`Survivor::about`] gives back.
+    /// Accepts a complete object, to be written now, later or never. Called once for each object, on the thread that
+    /// completed it, with no lock held; it must not wait for the device. `about` is returned by recovery in
+    /// [`Survivor::about`].
     fn commit(&self, object: Committed, about: &[u8]);
 
-    /// Passes on every object that was written whole and whose extent was not dropped before the last process ended, once.
-    /// Called once, before any other operation, with no lock held; it may wait for the device. A survivor that is
-    /// dropped is freed.
+    /// Passes every object to `found` that was completely written and whose extent was not dropped before the last
+    /// process ended. Called once, before any other operation, with no lock held; it may wait for the device. A
+    /// survivor that is dropped is freed.
     fn recover(&self, found: &mut dyn FnMut(Survivor)) -> io::Result<()>;
 }
 
-/// A complete object that waits to be written. It does not keep the object: one that is dropped before need not be
-/// written.
+/// A complete object that waits to be written. It does not keep the object alive: an object that is dropped earlier
+/// need not be written.
 #[derive(Debug)]
 pub struct Committed(Weak<Body>);
 
@@ -33,13 +34,13 @@ impl Committed {
         Self(Arc::downgrade(body))
     }
 
-    /// Begins to write the object. Returns `None` if it was dropped.
+    /// Begins writing the object. Returns `None` if the object was dropped.
     pub fn open(self) -> Option<Writing> {
         self.0.upgrade().map(Writing)
     }
 }
 
-/// An object that is being written. Its memory stays until this is dropped or settled.
+/// An object that is being written. Its memory is kept until this is dropped or settled.
 #[derive(Debug)]
 pub struct Writing(Arc<Body>);
 
@@ -48,7 +49,7 @@ impl Writing {
         self.0.head()
     }
 
-    /// Returns the data that filters left behind.
+    /// Returns the data that filters produced.
     pub fn extra(&self) -> &[u8] {
         self.0.extra()
     }
@@ -63,14 +64,14 @@ impl Writing {
         self.0.chunk_at(offset)
     }
 
-    /// Ends the writing: from now on the body lies at `extent`, and its memory is free when its readers have gone. What
-    /// shares a span with the head stays in memory.
+    /// Ends the writing. From now on the body is at `extent`, and its memory is freed when its readers are done. A
+    /// part that shares a span with the head stays in memory.
     pub fn settle(self, extent: Box<dyn Extent>) {
         self.0.settle(extent);
     }
 }
 
-/// An object that a device still has from before.
+/// An object that a device contains from a previous process.
 #[derive(Debug)]
 pub struct Survivor {
     pub about: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Bodies on a device, with loads that the test completes by hand.
+//! Bodies on a device, with loads that the tests complete.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,24 +9,24 @@ use crate::*;
 const PARTS: Parts<'_> = Parts { head: &[b"head"], extra: b"extra" };
 const SIZES: ChunkSizes = ChunkSizes { first: 16 << 10, max: 64 << 10 };
 
-type Shelf<T> = Arc<Mutex<Vec<T>>>;
+type Queue<T> = Arc<Mutex<Vec<T>>>;
 
-fn take<T>(shelf: &Shelf<T>) -> Vec<T> {
-    std::mem::take(&mut shelf.lock().unwrap_or_else(PoisonError::into_inner))
+fn take<T>(queue: &Queue<T>) -> Vec<T> {
+    std::mem::take(&mut queue.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-fn put<T>(shelf: &Shelf<T>, item: T) {
-    shelf.lock().unwrap_or_else(PoisonError::into_inner).push(item);
+fn put<T>(queue: &Queue<T>, item: T) {
+    queue.lock().unwrap_or_else(PoisonError::into_inner).push(item);
 }
 
-/// Collects what it is asked to do.
+/// A device that records commits and loads.
 #[derive(Clone, Debug, Default)]
-struct ByHand {
-    commits: Shelf<(Committed, Vec<u8>)>,
-    loads: Shelf<Load>,
+struct ManualDevice {
+    commits: Queue<(Committed, Vec<u8>)>,
+    loads: Queue<Load>,
 }
 
-impl Device for ByHand {
+impl Device for ManualDevice {
     fn commit(&self, object: Committed, about: &[u8]) {
         put(&self.commits, (object, about.to_vec()));
     }
@@ -36,13 +36,13 @@ impl Device for ByHand {
     }
 }
 
-impl Extent for ByHand {
+impl Extent for ManualDevice {
     fn load(&self, load: Load) {
         put(&self.loads, load);
     }
 }
 
-fn stevedores(device: &ByHand) -> [Stevedore; 2] {
+fn stevedores(device: &ManualDevice) -> [Stevedore; 2] {
     let stevedore = |index| {
         let arena = Arena::anonymous(Some(4 << 20)).expect("memory");
         Stevedore::new("s", Kind::Malloc, index, arena)
@@ -64,9 +64,9 @@ fn body(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i % 251) as u8).collect()
 }
 
-/// An object whose body is on the device alone, and the device.
-fn settled(len: usize) -> (Stored, ByHand, Stevedore) {
-    let device = ByHand::default();
+/// Creates an object whose body is only on the device. Also returns the device and the store.
+fn settled(len: usize) -> (Stored, ManualDevice, Stevedore) {
+    let device = ManualDevice::default();
     let [_, stevedore] = stevedores(&device);
     let stored = stored(&stevedore, &body(len));
     stevedore.commit(&stored, b"about");
@@ -83,11 +83,11 @@ fn poll(stored: &Stored, at: u64) -> Poll<BodyState> {
     stored.poll_more(at, &mut Context::from_waker(Waker::noop()))
 }
 
-/// Memory has bytes, or will get them from an origin, or never.
+/// Bytes are in memory, or will come from the origin, or will never be there.
 #[test]
-fn memory_is_pending_only_while_a_body_comes() {
-    let [memory, _] = stevedores(&ByHand::default());
-    memory.recover(&mut |_, _| panic!("memory has nothing from before")).expect("nothing is read");
+fn reads_in_memory_are_pending_only_during_a_fetch() {
+    let [memory, _] = stevedores(&ManualDevice::default());
+    memory.recover(&mut |_, _| panic!("a store in memory recovers nothing")).expect("nothing can fail");
     let whole = memory.complete(PARTS, b"0123").expect("room");
     let streamed = stored(&memory, b"0123");
     let (coming, mut writer) = memory.begin(PARTS, None, SIZES, Layout::Apart).expect("room");
@@ -99,7 +99,7 @@ fn memory_is_pending_only_while_a_body_comes() {
             Read::Missing => "missing".to_owned(),
         };
         assert_eq!([read(0, 9), read(1, 3), read(3, 4)], ["0123", "12", "3"]);
-        assert_eq!([read(2, 2), read(2, 1)], ["missing", "missing"], "nothing is asked for");
+        assert_eq!([read(2, 2), read(2, 1)], ["missing", "missing"], "empty ranges are missing");
         assert_eq!([read(4, 9), read(u64::MAX, u64::MAX)], [last, last]);
         assert!(object.is_ready(3));
         assert_eq!(object.is_ready(4), last == "missing");
@@ -109,7 +109,7 @@ fn memory_is_pending_only_while_a_body_comes() {
 }
 
 #[test]
-fn a_load_brings_its_bytes_in_any_parts() {
+fn a_load_may_deliver_its_bytes_in_parts() {
     let (stored, device, stevedore) = settled(300_000);
     assert!(stevedore.used_space() < 1000, "{} bytes in memory", stevedore.used_space());
     assert_eq!((stored.head(), stored.extra(), stored.body_len()), (&b"head"[..], &b"extra"[..], 300_000));
@@ -120,7 +120,7 @@ fn a_load_brings_its_bytes_in_any_parts() {
             && poll(&stored, 1001).is_pending()
     );
     let mut loads = take(&device.loads);
-    assert_eq!(loads.len(), 1, "bytes that are on their way are asked for once");
+    assert_eq!(loads.len(), 1, "bytes that are being loaded are requested once");
     let mut load = loads.remove(0);
     let all = body(300_000);
     let mut at = 1000;
@@ -130,19 +130,19 @@ fn a_load_brings_its_bytes_in_any_parts() {
         load.advance(n);
         at += n;
     }
-    assert!(!stored.is_ready(1000), "bytes are shown at the end of the load");
+    assert!(!stored.is_ready(1000), "bytes become visible at the end of the load");
     load.finish();
     assert_eq!(poll(&stored, 1000), Poll::Ready(BodyState::Complete));
-    let Read::Mapped(chunk) = stored.read(2000, u64::MAX) else { panic!("the bytes came") };
+    let Read::Mapped(chunk) = stored.read(2000, u64::MAX) else { panic!("the bytes are loaded") };
     assert!(chunk.bytes() == &all[2000..at], "{} bytes", chunk.len());
-    assert!(!stored.is_ready(at as u64), "a short load ends where its bytes do");
-    assert!(stored.is_ready(300_000), "nobody waits for bytes behind the end");
+    assert!(!stored.is_ready(at as u64), "a short load provides only its bytes");
+    assert!(stored.is_ready(300_000), "reads after the end need not wait");
     assert!(poll(&stored, at as u64).is_pending());
     assert_eq!(take(&device.loads)[0].position(), at as u64);
 }
 
 #[test]
-fn a_load_that_brings_nothing_fails_the_body() {
+fn a_load_without_bytes_fails_the_body() {
     let ends: [fn(Load); 4] = [Load::fail, drop, Load::finish, |mut load| {
         load.advance(7);
         load.fail();
@@ -159,7 +159,7 @@ fn a_load_that_brings_nothing_fails_the_body() {
     }
 }
 
-/// A load takes no more bytes than were asked for, and its memory is its own.
+/// A load takes no more bytes than were requested, and owns its memory.
 #[test]
 fn a_load_outlives_its_object() {
     let (stored, device, stevedore) = settled(5000);
@@ -175,9 +175,9 @@ fn a_load_outlives_its_object() {
     assert_eq!(stevedore.used_space(), 0);
 }
 
-/// However many parts were read, few stay.
+/// Of any number of parts that were read, few stay in memory.
 #[test]
-fn parts_that_were_read_go() {
+fn parts_that_were_read_are_dropped() {
     let len = if cfg!(miri) { 600_000 } else { 30 << 20 };
     let (stored, device, stevedore) = settled_large(len);
     let mut at = 0;
@@ -188,7 +188,7 @@ fn parts_that_were_read_go() {
             load.advance(n);
             load.finish();
         }
-        let Read::Mapped(chunk) = stored.read(at, len) else { panic!("the bytes came") };
+        let Read::Mapped(chunk) = stored.read(at, len) else { panic!("the bytes are loaded") };
         at += chunk.len() as u64;
         assert!(stevedore.used_space() < 600 << 10, "{} bytes in memory", stevedore.used_space());
     }
@@ -196,15 +196,15 @@ fn parts_that_were_read_go() {
     assert!(stevedore.used_space() < 1000);
 }
 
-/// A body that is longer than the memory.
-fn settled_large(len: u64) -> (Stored, ByHand, Stevedore) {
-    let device = ByHand::default();
+/// Creates an object whose body is longer than the memory.
+fn settled_large(len: u64) -> (Stored, ManualDevice, Stevedore) {
+    let device = ManualDevice::default();
     let arena = Arena::anonymous(Some(4 << 20)).expect("memory");
     let stored = Stored::on_device(&arena, PARTS, len, Box::new(device.clone())).expect("room");
     (stored, device, Stevedore::new("s", Kind::Malloc, 0, arena))
 }
 
-/// Where nothing can be evicted, those who wait are told.
+/// If nothing can be evicted, the body fails and its readers are woken.
 #[test]
 fn a_load_without_memory_fails() {
     let (stored, device, stevedore) = settled(300_000);
@@ -218,7 +218,7 @@ fn a_load_without_memory_fails() {
 
 #[test]
 fn only_complete_objects_are_committed_and_only_once_settled() {
-    let device = ByHand::default();
+    let device = ManualDevice::default();
     let [memory, stevedore] = stevedores(&device);
     memory.commit(&stored(&memory, b"0123"), b"");
     let (coming, _writer) = stevedore.begin(PARTS, None, SIZES, Layout::Pieces).expect("room");
@@ -230,8 +230,8 @@ fn only_complete_objects_are_committed_and_only_once_settled() {
     object.open().expect("it exists").settle(Box::new(device.clone()));
     assert!(matches!(small.read(0, 4), Read::Mapped(_)), "it shares a span with its head");
     stevedore.commit(&small, b"");
-    assert_eq!(take(&device.commits).len(), 0, "it lies on the device");
+    assert_eq!(take(&device.commits).len(), 0, "it is on the device");
     stevedore.commit(&stored(&stevedore, b"0123"), b"");
     assert!(take(&device.commits).remove(0).0.open().is_none(), "it was dropped before it was written");
-    assert!(stevedore.recover(&mut |_, _| {}).is_err(), "an error of the device shows");
+    assert!(stevedore.recover(&mut |_, _| {}).is_err(), "an error of the device is returned");
 }

@@ -1,12 +1,12 @@
-//! The first span of an object: two lengths, the head, what filters left behind, and the body or its beginning.
+//! The first span of an object: two lengths, the head, the data of filters, and the body or its beginning.
 
 use crate::span::{Span, SpanWriter};
 
-/// Head length and extra length, little endian, at the beginning of an object's first span.
+/// The length of the prefix of a first span: head length and extra length, little endian.
 const PREFIX: usize = 8;
 
-/// Data that an object begins with. `head` is stored as given, one piece after the other; `extra` is for
-/// data that filters leave behind (may come later, by [`crate::Stored::set_extra`], on an object being fetched).
+/// The data that an object begins with. The pieces of `head` are stored one after the other. `extra` is for data that
+/// filters produce; for an object that is being fetched, [`crate::Stored::set_extra`] can set it later.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'a> {
     pub head: &'a [&'a [u8]],
@@ -38,14 +38,14 @@ impl Parts<'_> {
     }
 }
 
-/// The lengths of head and extra.
+/// Returns the lengths of head and extra.
 #[inline]
 fn lengths(prefix: [u8; PREFIX]) -> (usize, usize) {
     let both = u64::from_le_bytes(prefix);
     (both as u32 as usize, (both >> 32) as usize)
 }
 
-/// Returns where the body begins within a first span.
+/// Returns the offset of the body in a first span.
 #[inline]
 pub(crate) fn body_from(span: &Span) -> usize {
     let prefix = span.bytes().first_chunk().expect("a first span begins with its prefix");
@@ -53,7 +53,7 @@ pub(crate) fn body_from(span: &Span) -> usize {
     PREFIX + head_len + extra_len
 }
 
-/// Head and extra within a first span.
+/// The head and the extra data in a first span.
 pub(crate) struct First<'a> {
     pub(crate) head: &'a [u8],
     pub(crate) extra: &'a [u8],

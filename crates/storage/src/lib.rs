@@ -1,13 +1,13 @@
-//! Storage: a memory arena over a file descriptor, and the bytes of objects in it.
+//! Storage: a memory arena over a file descriptor, and the data of objects in it.
 //!
-//! A [`Stevedore`] is a configured store. Its [`Arena`] maps a memfd (or a file) once and hands out spans. A [`Stored`]
-//! is an object's head and body: one span when it is small and complete, a growing list of spans while it is fetched.
-//! A complete body may also lie on a [`Device`], and be in memory in part only.
-//! Everything is reference counted, so a page is free for reuse only after its last reader let go,
-//! and never before the kernel has: see `Span::mark_sent`.
+//! A [`Stevedore`] is a configured store. Its [`Arena`] maps a memfd (or a file) once and allocates spans. A
+//! [`Stored`] is the head and body of an object: one span when it is small and complete, a growing list of spans
+//! while it is fetched. A complete body may also be on a [`Device`], and only partly in memory. All memory is
+//! reference counted, so a page is reused only after its last reader has released it, and never before the kernel
+//! has: see `Span::mark_sent`.
 //!
-//! Lock order within the crate: a body's lock or that of its loaded parts, then its arena's. None is held over a system
-//! call that can take long, nor while wakers or a device are called.
+//! Lock order within the crate: the lock of a body or that of its loaded parts, then that of its arena. No lock is
+//! held during a system call that can take long, nor while wakers or a device are called.
 
 mod arena;
 mod body;

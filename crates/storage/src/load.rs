@@ -1,33 +1,33 @@
-//! Reads from a device: the request for a part of a body, and the memory that the part goes to.
+//! Reads from a device: the request for a part of a body, and the memory for that part.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
 
 use crate::span::{Span, SpanWriter};
 
-/// The place of a body on a device. Dropping it frees the place: the device may write there as soon as the last [`Load`]
-/// of it has ended.
+/// The location of a body on a device. Dropping it frees the location: the device may write there as soon as the last
+/// [`Load`] from it has ended.
 pub trait Extent: fmt::Debug + Send + Sync {
-    /// Starts to read the bytes that `load` asks for. Called on the thread of a reader, with no lock held. It must not
-    /// wait for the device; it may complete the load at once, or later on any thread.
+    /// Starts to read the bytes that `load` requests. Called on the thread of a reader, with no lock held. It must
+    /// not wait for the device; it may complete the load at once, or later on any thread.
     fn load(&self, load: Load);
 }
 
 /// The receiver of a load: the body.
 pub(crate) trait Receiver: Send + Sync {
-    /// Takes the bytes at `from`, of which there is at least one.
+    /// Receives the bytes at `from`; there is at least one.
     fn loaded(&self, from: u64, bytes: Arc<Span>);
 
-    /// The bytes cannot be read.
+    /// Records that the bytes cannot be read.
     fn failed(&self);
 }
 
-/// A part of a body that a device is to read. It owns its memory, so the object may be dropped meanwhile. A load that is
-/// dropped has failed.
+/// A request to a device for a part of a body. It owns its memory, so the object may be dropped in the meantime.
+/// Dropping a load makes it fail.
 pub struct Load {
     from: u64,
     wanted: usize,
-    /// Empty once the load has ended.
+    /// `None` once the load has ended.
     writer: Option<SpanWriter>,
     receiver: Weak<dyn Receiver>,
 }
@@ -37,7 +37,7 @@ impl Load {
         Self { from, wanted, writer: Some(writer), receiver }
     }
 
-    /// Returns the position in the body of the next byte that is missing.
+    /// Returns the offset in the body of the next missing byte.
     pub fn position(&self) -> u64 {
         self.from + self.filled() as u64
     }
@@ -46,7 +46,7 @@ impl Load {
         self.writer.as_ref().map_or(0, |writer| writer.span().len())
     }
 
-    /// Returns the memory for the bytes that are missing. It is empty when nothing is.
+    /// Returns the memory for the missing bytes. It is empty when none are missing.
     pub fn window(&mut self) -> &mut [u8] {
         let missing = self.wanted - self.filled();
         self.writer.as_mut().map_or(&mut [], |writer| &mut writer.window()[..missing])
@@ -60,13 +60,13 @@ impl Load {
         }
     }
 
-    /// Returns whether the object still exists. The bytes of a load without one are not used.
+    /// Returns whether the object still exists. If not, the bytes are not used.
     pub fn is_wanted(&self) -> bool {
         self.receiver.strong_count() > 0
     }
 
-    /// Ends the load with the bytes that were read, which may be fewer than the window had. The rest is asked for anew.
-    /// A load without any bytes fails.
+    /// Ends the load with the bytes that were read, which may be fewer than requested. Another load requests the
+    /// rest. A load without any bytes fails.
     pub fn finish(mut self) {
         if self.filled() == 0 {
             return;
@@ -78,7 +78,8 @@ impl Load {
         }
     }
 
-    /// Ends the load: the device cannot read the bytes. The body fails, and with it all responses that need it.
+    /// Ends the load because the device cannot read the bytes. The body fails, and with it all responses that need
+    /// it.
     pub fn fail(self) {}
 }
 

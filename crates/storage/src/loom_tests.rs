@@ -1,4 +1,5 @@
-//! A body between one writer and one reader, in every order: none sleeps for ever, and what is there is whole.
+//! A body with one writer and one reader, in every order of execution: neither sleeps forever, and the reader gets
+//! complete data.
 
 use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
@@ -10,15 +11,15 @@ use crate::*;
 
 /// Wakes the thread that waits for it.
 #[derive(Debug)]
-struct Bell(Notify);
+struct Wakeup(Notify);
 
-impl Bell {
+impl Wakeup {
     fn new() -> Arc<Self> {
         Arc::new(Self(Notify::new()))
     }
 }
 
-impl Wake for Bell {
+impl Wake for Wakeup {
     fn wake(self: Arc<Self>) {
         self.0.notify();
     }
@@ -39,12 +40,12 @@ fn begin(expected: Option<u64>) -> (Arc<Stored>, BodyWriter) {
 }
 
 fn read_all(stored: &Stored) -> (Vec<u8>, BodyState) {
-    let bell = Bell::new();
-    test_reader::read_all(stored, &Waker::from(bell.clone()), || bell.0.wait())
+    let wakeup = Wakeup::new();
+    test_reader::read_all(stored, &Waker::from(wakeup.clone()), || wakeup.0.wait())
 }
 
 #[test]
-fn a_reader_gets_all_and_the_end() {
+fn a_reader_gets_all_bytes_and_the_end() {
     model(|| {
         let (stored, mut writer) = begin(None);
         let reader = thread::spawn({
@@ -58,7 +59,7 @@ fn a_reader_gets_all_and_the_end() {
 }
 
 #[test]
-fn a_reader_learns_of_a_failure() {
+fn a_reader_is_woken_by_a_failure() {
     model(|| {
         let (stored, mut writer) = begin(Some(4));
         let reader = thread::spawn({
@@ -72,7 +73,7 @@ fn a_reader_learns_of_a_failure() {
 }
 
 #[test]
-fn a_writer_waits_for_its_reader_and_is_woken() {
+fn a_reader_wakes_the_writer_that_waits_for_it() {
     model(|| {
         let (stored, mut writer) = begin(None);
         assert_eq!(writer.write(b"a"), Ok(1));
@@ -80,36 +81,37 @@ fn a_writer_waits_for_its_reader_and_is_woken() {
             let stored = stored.clone();
             move || stored.delivered(1, true)
         });
-        let bell = Bell::new();
-        let waker = Waker::from(bell.clone());
+        let wakeup = Wakeup::new();
+        let waker = Waker::from(wakeup.clone());
         let mut cx = Context::from_waker(&waker);
         while writer.poll_transit(1, &mut cx).is_pending() {
-            bell.0.wait();
+            wakeup.0.wait();
         }
         reader.join().expect("no panic");
         writer.finish();
     });
 }
 
-/// A device that hands its loads to another thread.
+/// A device that passes its loads to another thread.
 #[derive(Debug)]
-struct Elsewhere {
+struct ThreadedDevice {
     load: loom::sync::Mutex<Option<Load>>,
-    bell: Arc<Bell>,
+    wakeup: Arc<Wakeup>,
 }
 
-impl Extent for Arc<Elsewhere> {
+impl Extent for Arc<ThreadedDevice> {
     fn load(&self, load: Load) {
         *self.load.lock().expect("no panic") = Some(load);
-        self.bell.0.notify();
+        self.wakeup.0.notify();
     }
 }
 
 #[test]
-fn a_reader_gets_what_a_device_loads_on_another_thread() {
+fn a_reader_gets_bytes_that_another_thread_loads() {
     for fails in [false, true] {
         model(move || {
-            let device = Arc::new(Elsewhere { load: loom::sync::Mutex::new(None), bell: Bell::new() });
+            let device =
+                Arc::new(ThreadedDevice { load: loom::sync::Mutex::new(None), wakeup: Wakeup::new() });
             let arena = Arena::anonymous(Some(64 << 10)).expect("memory");
             let parts = Parts { head: &[b"head"], extra: &[] };
             let extent = Box::new(Arc::clone(&device));
@@ -122,7 +124,7 @@ fn a_reader_gets_what_a_device_loads_on_another_thread() {
                 let asked = device.load.lock().expect("no panic").take();
                 match asked {
                     Some(load) => break load,
-                    None => device.bell.0.wait(),
+                    None => device.wakeup.0.wait(),
                 }
             };
             let wanted = if fails {

@@ -1,4 +1,4 @@
-//! A file mapped into memory. Which part of it may be touched, and by whom, is decided by the spans over it.
+//! A file mapped into memory. The spans over it decide which part may be accessed by whom.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,14 +6,14 @@ use std::ptr::NonNull;
 
 use crate::system;
 
-/// A descriptor mapped shared and writable, whole, until dropped.
+/// A descriptor that is mapped completely, shared and writable, until it is dropped.
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     len: usize,
     fd: OwnedFd,
 }
 
-// SAFETY: the mapping is plain memory; who may touch which part is decided by the spans handed out.
+// SAFETY: the mapping is plain memory; the spans that are handed out decide who may access which part.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -27,13 +27,13 @@ impl Mapping {
         self.fd.as_fd()
     }
 
-    /// Gives the pages of a range back to the system. Pages that a socket still holds keep their contents;
-    /// the next touch of the range finds fresh zero pages.
+    /// Returns the pages of a range to the system. Pages that a socket still holds keep their contents; the next
+    /// access to the range finds new zero pages.
     pub(crate) fn punch(&self, at: u64, len: u64) -> io::Result<()> {
         system::punch(self.fd(), at, len)
     }
 
-    /// Returns the address at which a part begins.
+    /// Returns the address of a part. Panics if it is outside the mapping.
     #[inline]
     pub(crate) fn at(&self, at: u64, len: usize) -> NonNull<u8> {
         let at = usize::try_from(at).unwrap_or(usize::MAX);

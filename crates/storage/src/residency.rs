@@ -1,7 +1,7 @@
-//! The parts in memory of a body that lies on a device, and the loads that will bring others.
+//! The parts in memory of a body that is on a device, and the loads that will bring others.
 //!
-//! Parts that were read go first, oldest first. A part that nobody has read yet stays, so that a reader finds what it
-//! waited for, unless there are very many.
+//! Parts that were read are dropped first, oldest first. A part that was not read yet is kept, so that the reader
+//! that waits for it finds it, unless there are very many parts.
 
 use std::sync::{Arc, Weak};
 
@@ -10,17 +10,17 @@ use crate::load::{Extent, Load, Receiver};
 use crate::span::{Span, SpanWriter};
 use crate::sync::Mutex;
 
-/// Bytes of a load.
+/// The maximum length of a load, in bytes.
 const LOAD: u64 = 128 * 1024;
-/// The shortest load, where memory is full of small objects.
+/// The length of the shortest load, for memory that is full of small objects.
 const LOAD_LEAST: usize = 256;
-/// Parts of one body that stay in memory after they were read.
+/// The number of parts of one body that stay in memory after they were read.
 const READ_PARTS: usize = 2;
-/// Parts of one body in memory.
+/// The maximum number of parts of one body in memory.
 const PARTS: usize = 64;
-/// Objects that are evicted for one load at most, and those after which a shorter load will do.
+/// The maximum number of objects that are evicted for one load, and the number after which a shorter load is tried.
 const EVICTIONS: u32 = 64;
-const PATIENCE: u32 = 8;
+const EVICTIONS_BEFORE_SHORTER: u32 = 8;
 
 #[derive(Debug)]
 struct Part {
@@ -39,12 +39,13 @@ impl Part {
 struct Loaded {
     /// Oldest first.
     parts: Vec<Part>,
-    /// The beginnings and ends of the loads under way.
+    /// The beginning and end of each load in progress.
     loading: Vec<(u64, u64)>,
 }
 
 impl Loaded {
-    /// Notes a load from `at` on, and returns its length. Returns `None` if the byte is there or on its way.
+    /// Registers a load from `at` on, and returns its length. Returns `None` if the byte is in memory or is being
+    /// loaded.
     fn plan(&mut self, at: u64, end: u64) -> Option<u64> {
         let is_loading = self.loading.iter().any(|&(from, to)| from <= at && at < to);
         if at >= end || is_loading || self.parts.iter().any(|part| part.has(at)) {
@@ -57,13 +58,13 @@ impl Loaded {
         Some(length)
     }
 
-    fn forget(&mut self, from: u64) {
+    fn end_loading(&mut self, from: u64) {
         self.loading.retain(|load| load.0 != from);
     }
 
-    /// Adds a part. Returns the one that goes for it.
+    /// Adds a part. Returns the part that is dropped for it, if any.
     fn insert(&mut self, part: Part) -> Option<Part> {
-        self.forget(part.start);
+        self.end_loading(part.start);
         self.parts.push(part);
         let read = self.parts.iter().filter(|part| part.was_read).count();
         let goes = match self.parts.iter().position(|part| part.was_read) {
@@ -75,7 +76,7 @@ impl Loaded {
     }
 }
 
-/// The place of a body on a device, with the parts of it that are in memory.
+/// The location of a body on a device, and the parts of it that are in memory.
 #[derive(Debug)]
 pub(crate) struct Residency {
     extent: Box<dyn Extent>,
@@ -101,16 +102,16 @@ impl Residency {
 
     pub(crate) fn insert(&self, start: u64, span: Arc<Span>) {
         let part = Part { start, span, was_read: false };
-        // What goes is dropped with the lock released.
+        // The old part is dropped after the lock is released.
         let _goes = self.loaded.lock().insert(part);
     }
 
-    /// Lets go of all parts in memory.
+    /// Drops all parts in memory.
     pub(crate) fn clear(&self) {
         let _gone = std::mem::take(&mut self.loaded.lock().parts);
     }
 
-    /// Lets go of the parts that were read.
+    /// Drops the parts that were read.
     fn clear_read(&self) {
         let _gone: Vec<Part> = self.loaded.lock().parts.extract_if(.., |part| part.was_read).collect();
     }
@@ -119,8 +120,8 @@ impl Residency {
         self.loaded.lock().parts.iter().any(|part| part.span.owns_pages())
     }
 
-    /// Starts a load of the byte at `at` and those behind it, up to `end`, unless one is under way. Fails if there is no
-    /// memory for it, though everything was evicted that can be.
+    /// Starts a load of the byte at `at` and the following ones, up to `end`, unless one is in progress. Fails if
+    /// there is no memory for it after all evictions.
     pub(crate) fn load(
         &self,
         receiver: Weak<dyn Receiver>,
@@ -134,20 +135,20 @@ impl Residency {
             self.clear_read();
             allocate(arena, length)
         });
-        let writer = found.inspect_err(|_| self.loaded.lock().forget(at))?;
+        let writer = found.inspect_err(|_| self.loaded.lock().end_loading(at))?;
         let wanted = length.min(writer.room());
         self.extent.load(Load::new(at, wanted, writer, receiver));
         Ok(())
     }
 }
 
-/// Allocates memory for a load, and has objects evicted for it. When that frees small pieces only, one of those will do.
+/// Allocates memory for a load, and evicts objects for it. If that frees only small pieces, one of those is used.
 fn allocate(arena: &Arc<Arena>, wanted: usize) -> Result<SpanWriter, Full> {
     for evicted in 0..EVICTIONS {
         if let Ok(writer) = SpanWriter::new(arena, wanted) {
             return Ok(writer);
         }
-        if evicted >= PATIENCE
+        if evicted >= EVICTIONS_BEFORE_SHORTER
             && let Ok(writer) = allocate_less(arena, wanted)
         {
             return Ok(writer);

@@ -1,8 +1,8 @@
-//! Free runs of pages: best fit by length, coalesced with their neighbours when given back.
+//! Free runs of pages. Allocation is best fit by length; freed runs are merged with their neighbors.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Free pages of an arena; numbers are pages.
+/// The free pages of an arena. All numbers are pages.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
     by_start: BTreeMap<u32, u32>,
@@ -16,7 +16,7 @@ impl Runs {
         runs
     }
 
-    /// Takes `n` pages from the smallest run that has them.
+    /// Takes `n` pages from the smallest run that is long enough.
     pub(crate) fn take(&mut self, n: u32) -> Option<u32> {
         let &(len, start) = self.by_len.range((n, 0)..).next()?;
         self.cut(start, len, start, n);
@@ -35,7 +35,7 @@ impl Runs {
         Some(at)
     }
 
-    /// Gives `n` pages back.
+    /// Frees `n` pages.
     pub(crate) fn give(&mut self, mut start: u32, mut n: u32) {
         if let Some((&before, &len)) = self.by_start.range(..start).next_back() {
             debug_assert!(before + len <= start, "pages freed twice");
@@ -52,7 +52,7 @@ impl Runs {
         self.insert(start, n);
     }
 
-    /// Returns the free pages that begin at or behind `from`, the lowest first: the first page and how many.
+    /// Returns the first free pages at or after `from`: the first page and the number of pages.
     pub(crate) fn next_from(&self, from: u32) -> Option<(u32, u32)> {
         let around = self.by_start.range(..from).next_back().filter(|&(&start, &len)| start + len > from);
         match around {
@@ -61,14 +61,14 @@ impl Runs {
         }
     }
 
-    /// Takes pages that are known to be free.
+    /// Takes pages that the caller knows to be free.
     pub(crate) fn take_at(&mut self, start: u32, n: u32) {
         if let Some((&run, &len)) = self.by_start.range(..=start).next_back() {
             self.cut(run, len, start, n);
         }
     }
 
-    /// The longest run.
+    /// Returns the length of the longest run.
     pub(crate) fn longest(&self) -> u32 {
         self.by_len.last().map_or(0, |&(len, _)| len)
     }

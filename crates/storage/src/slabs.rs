@@ -1,6 +1,6 @@
-//! Small extents: slabs of equal slots, one size class each, so that a small object pays for its bytes
-//! rounded up to 16 and a bit in a bitmap. Classes are 16 bytes apart up to 1 KB and a sixteenth apart
-//! above. When a class has no room, the next larger class with a free slot serves.
+//! Small extents: slabs with slots of one size class each. A small object costs its bytes rounded up to 16 and one
+//! bit in a bitmap. Classes are 16 bytes apart up to 1 KB, and a sixteenth of the size apart above. If a class has no
+//! free slot and cannot grow, the next larger class with a free slot is used.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -13,7 +13,7 @@ const STEP: u32 = 16;
 const FINE: u32 = 1024;
 const MIN: u32 = 64;
 
-/// The geometry of slabs in an arena of a given size: small arenas have small slabs.
+/// The size of slabs in an arena: small arenas have small slabs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
     unit: u32,
@@ -25,18 +25,18 @@ impl Geometry {
         Self { unit: (unit as u32 + 1).next_power_of_two() >> 1 }
     }
 
-    /// The largest extent that lives in a slab.
+    /// Returns the largest extent that is allocated in a slab.
     pub(crate) fn max_small(self) -> u32 {
         self.unit / 2
     }
 
-    /// Bytes of a slab for slots of a size.
+    /// Returns the number of bytes of a slab with slots of this size.
     fn slab_bytes(self, slot: u32) -> u32 {
         if slot <= FINE { self.unit } else { self.unit * 4 }
     }
 }
 
-/// A size rounded up to its class.
+/// Returns a size rounded up to its class.
 pub(crate) fn class_size(size: u32) -> u32 {
     let size = size.max(MIN);
     let step = if size <= FINE { STEP } else { (1 << (size - 1).ilog2()) / 16 };
@@ -79,7 +79,7 @@ impl Slab {
     }
 }
 
-/// Page numbers are ours, so that nobody can choose them badly: one multiplication spreads them.
+/// A hasher for page numbers. They are not under outside control, so one multiplication spreads them well enough.
 #[derive(Debug, Default)]
 struct Spread(u64);
 
@@ -106,22 +106,22 @@ pub(crate) struct Slabs {
     geometry: Geometry,
     /// All slabs, by first page.
     by_page: HashMap<u32, Slab, BuildHasherDefault<Spread>>,
-    /// (slot size, first page) of slabs with a free slot; lowest address first, so that slabs at the
-    /// end run empty and go back.
+    /// Slot size and first page of the slabs with a free slot. The lowest address is used first, so that slabs at the
+    /// end become empty and are freed.
     partial: BTreeSet<(u32, u32)>,
-    /// Slabs kept though empty, and how many may be.
+    /// The number of empty slabs that are kept, and its maximum.
     empty: u32,
     most_empty: u32,
 }
 
 impl Slabs {
-    /// Makes an allocator that keeps up to `most_empty` empty slabs, so that slots which come and go one at a
-    /// time need no new slab each time.
+    /// Creates an allocator that keeps up to `most_empty` empty slabs, so that repeated allocation and freeing of one
+    /// slot does not need a new slab each time.
     pub(crate) fn new(geometry: Geometry, most_empty: u32) -> Self {
         Self { geometry, by_page: HashMap::default(), partial: BTreeSet::new(), empty: 0, most_empty }
     }
 
-    /// Takes a slot; returns its byte offset and its size.
+    /// Takes a slot. Returns its byte offset and its size.
     pub(crate) fn take(&mut self, size: u32, runs: &mut Runs, dirty: &mut Dirty) -> Option<(u64, u32)> {
         let class = class_size(size);
         let exact = self.partial.range((class, 0)..=(class, u32::MAX)).next().copied();
@@ -140,7 +140,7 @@ impl Slabs {
         Some((u64::from(page) * u64::from(PAGE) + u64::from(index * slot), slot))
     }
 
-    /// Gives a slot back; returns the pages of its slab if that is now empty and not kept.
+    /// Frees a slot. Returns the pages of its slab if that is now empty and not kept.
     pub(crate) fn give(&mut self, at: u64, size: u32) -> Option<(u32, u32)> {
         let bytes = self.geometry.slab_bytes(size);
         let base = at - at % u64::from(bytes);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_fine_and_ordered() {
+    fn size_classes_waste_little_and_are_idempotent() {
         assert_eq!(class_size(1), 64);
         assert_eq!(class_size(65), 80);
         assert_eq!(class_size(1024), 1024);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn geometry_follows_the_arena() {
+    fn larger_arenas_have_larger_slabs() {
         assert_eq!(Geometry::for_size(1 << 20).max_small(), 2048);
         assert_eq!(Geometry::for_size(64 << 20).max_small(), 8192);
         assert_eq!(Geometry::for_size(1 << 40).max_small(), 32768);

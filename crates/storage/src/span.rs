@@ -1,5 +1,5 @@
-//! Spans of a shared mapping that are read while they are written. A span belongs to one owner from allocation to
-//! free; its bytes below `filled` never change again, and only the one [`SpanWriter`] made with it can touch those
+//! Spans of a shared mapping that are read while they are written. A span has one owner from allocation to free. Its
+//! bytes below `filled` never change again, and only the one [`SpanWriter`] that was created with it can access those
 //! above. The manager keeps the descriptor, but neither maps nor writes it.
 
 use std::fmt;
@@ -8,19 +8,19 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::arena::{Arena, Full, Place};
+use crate::arena::{Allocation, Arena, Full};
 use crate::sync::AtomicU32;
 use crate::system;
 
-/// An extent of an arena, owned: dropping it frees the memory.
+/// An owned extent of an arena. Dropping it frees the memory.
 pub struct Span {
     arena: Arc<Arena>,
     at: u64,
     filled: AtomicU32,
-    place: AtomicU32,
+    allocation: AtomicU32,
 }
 
-/// A part of the arena's file, for `sendfile`. The descriptor stays inside: writing to it would change bytes that
+/// A part of the arena's file, for `sendfile`. The descriptor is private: writing to it would change bytes that
 /// others read.
 #[derive(Debug)]
 pub struct FileRange<'a> {
@@ -30,7 +30,7 @@ pub struct FileRange<'a> {
 }
 
 impl FileRange<'_> {
-    /// Bytes left to send.
+    /// Returns the number of bytes left to send.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -39,7 +39,8 @@ impl FileRange<'_> {
         self.len == 0
     }
 
-    /// Sends as much of it to a socket as that takes, and begins behind that from then on.
+    /// Sends as much of the range to a socket as the socket accepts, and removes that from the range. Returns the
+    /// number of bytes sent.
     pub fn send(&mut self, to: BorrowedFd<'_>) -> io::Result<usize> {
         let sent = system::send(to, self.fd, &mut self.offset, self.len)?;
         self.len = self.len.saturating_sub(sent);
@@ -48,7 +49,7 @@ impl FileRange<'_> {
 }
 
 impl Span {
-    /// A span that holds the parts one after the other and never changes.
+    /// Creates a span that contains the parts one after the other and never changes.
     pub(crate) fn with_contents(arena: &Arc<Arena>, parts: &[&[u8]]) -> Result<Self, Full> {
         let len = parts.iter().map(|p| p.len()).sum();
         let mut writer = SpanWriter::new(arena, len)?;
@@ -62,11 +63,11 @@ impl Span {
         &self.arena
     }
 
-    /// The bytes written so far.
+    /// Returns the bytes written so far.
     pub fn bytes(&self) -> &[u8] {
         let len = self.filled.load(Ordering::Acquire) as usize;
         // SAFETY: the span owns [at, at + capacity) until dropped; bytes below `filled` were initialised
-        // before the release store that published them, and nobody writes them again.
+        // before the release store that published them, and they are never written again.
         unsafe { std::slice::from_raw_parts(self.arena.mapping().at(self.at, len).as_ptr(), len) }
     }
 
@@ -78,18 +79,18 @@ impl Span {
         self.len() == 0
     }
 
-    /// Bytes of the arena this span occupies.
+    /// Returns the number of bytes of the arena that this span occupies.
     pub fn capacity(&self) -> usize {
-        self.place().capacity() as usize
+        self.allocation().capacity() as usize
     }
 
-    /// Returns whether the span has pages of its own (other spans share pages with their neighbours).
+    /// Returns whether the span has pages of its own. Other spans share pages with their neighbors.
     pub(crate) fn owns_pages(&self) -> bool {
-        self.place().is_pages()
+        self.allocation().is_pages()
     }
 
-    /// The file range of a part, if it may be given to `sendfile`; from then on the pages are replaced
-    /// by fresh ones before anyone writes to them again.
+    /// Returns the file range of a part, if it may be used with `sendfile`. From then on the pages are replaced by
+    /// new ones before they are written again.
     pub fn file_range(&self, from: usize, len: usize) -> Option<FileRange<'_>> {
         assert!(
             from.checked_add(len).is_some_and(|end| end <= self.len()),
@@ -101,29 +102,29 @@ impl Span {
         })
     }
 
-    /// Notes that a socket may hold these pages.
+    /// Records that a socket may hold these pages.
     pub(crate) fn mark_sent(&self) {
-        if !self.place().is_sent() {
-            self.place.fetch_or(Place::SENT, Ordering::Relaxed);
+        if !self.allocation().is_sent() {
+            self.allocation.fetch_or(Allocation::SENT, Ordering::Relaxed);
         }
     }
 
-    /// Gives back whole pages behind the bytes written. The caller is the span's writer, so nothing is
-    /// in the part that goes.
+    /// Frees the whole pages after the bytes written. The caller is the span's writer, so the freed part contains
+    /// nothing.
     fn trim(&self) {
-        let old = self.place();
+        let old = self.allocation();
         let new = self.arena.trim(self.at, old, self.filled.load(Ordering::Relaxed));
-        self.place.fetch_sub(old.capacity() - new.capacity(), Ordering::Relaxed);
+        self.allocation.fetch_sub(old.capacity() - new.capacity(), Ordering::Relaxed);
     }
 
-    fn place(&self) -> Place {
-        Place::from_bits(self.place.load(Ordering::Relaxed))
+    fn allocation(&self) -> Allocation {
+        Allocation::from_bits(self.allocation.load(Ordering::Relaxed))
     }
 }
 
 impl Drop for Span {
     fn drop(&mut self) {
-        self.arena.free(self.at, self.place());
+        self.arena.free(self.at, self.allocation());
     }
 }
 
@@ -133,18 +134,18 @@ impl fmt::Debug for Span {
     }
 }
 
-/// The right to append to a span: one per span, made with it.
+/// The right to append to a span. Each span has one writer, which is created with it.
 #[derive(Debug)]
 pub(crate) struct SpanWriter {
     span: Arc<Span>,
 }
 
 impl SpanWriter {
-    /// An empty span of at least `capacity` bytes.
+    /// Allocates an empty span of at least `capacity` bytes.
     pub(crate) fn new(arena: &Arc<Arena>, capacity: usize) -> Result<Self, Full> {
-        let (at, place) = arena.alloc(capacity)?;
-        let place = AtomicU32::new(place.bits());
-        let span = Arc::new(Span { arena: Arc::clone(arena), at, filled: AtomicU32::new(0), place });
+        let (at, allocation) = arena.alloc(capacity)?;
+        let allocation = AtomicU32::new(allocation.bits());
+        let span = Arc::new(Span { arena: Arc::clone(arena), at, filled: AtomicU32::new(0), allocation });
         Ok(Self { span })
     }
 
@@ -156,7 +157,7 @@ impl SpanWriter {
         self.span.capacity() - self.span.len()
     }
 
-    /// Returns the part not yet written. Its bytes have no meaning before they are written.
+    /// Returns the part that is not written yet. Its bytes have no meaning before they are written.
     pub(crate) fn window(&mut self) -> &mut [u8] {
         let filled = self.span.len();
         let room = self.span.capacity() - filled;
@@ -166,7 +167,7 @@ impl SpanWriter {
         unsafe { std::slice::from_raw_parts_mut(ptr, room) }
     }
 
-    /// Shows the first `n` bytes of the window to readers.
+    /// Makes the first `n` bytes of the window visible to readers.
     pub(crate) fn commit(&mut self, n: usize) {
         assert!(n <= self.room(), "commit beyond the window");
         self.span.filled.fetch_add(n as u32, Ordering::Release);
@@ -181,8 +182,8 @@ impl SpanWriter {
         self.span.trim();
     }
 
-    /// Ends the writing and returns the span, which nobody else may have.
+    /// Ends the writing and returns the span, to which no other reference may exist.
     pub(crate) fn into_span(self) -> Span {
-        Arc::into_inner(self.span).expect("nobody else has the span")
+        Arc::into_inner(self.span).expect("there is no other reference to the span")
     }
 }

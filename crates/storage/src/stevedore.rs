@@ -1,8 +1,8 @@
-//! A storage by name: what `-s` configured, what `storage.<name>` and `beresp.storage` speak of. All objects are made
-//! here, and the cache uses a store through these operations only. `docs/seams/store.md` states what each promises.
+//! A storage that `-s` configured and that `storage.<name>` and `beresp.storage` refer to. All objects are created
+//! here, and the cache uses a store only through these operations. `docs/seams/store.md` states what each guarantees.
 //!
-//! Every store has an arena. One without a device keeps whole objects in it; one with a device keeps heads in it, bodies
-//! until the device has written them, and parts of bodies that are being read.
+//! Every store has an arena. A store without a device keeps whole objects in it. A store with a device keeps heads in
+//! it, bodies until the device has written them, and parts of bodies that are being read.
 
 use std::io;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::device::{Committed, Device, Survivor};
 use crate::first::Parts;
 use crate::stored::Stored;
 
-/// Kind of a storage, as named with `-s`.
+/// The kind of a storage, by its name in `-s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Malloc,
@@ -30,21 +30,21 @@ impl Kind {
     }
 }
 
-/// The spans that a body which comes through a writer may lie in.
+/// The arrangement of head and body in spans, for a body that is written by a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// One span with the head, if head and body may fit in one; else as `Pieces`.
+    /// One span with the head, if head and body may fit into one; otherwise like `Pieces`.
     OneSpan,
     /// Any number of spans.
     Pieces,
-    /// Spans of its own: the head outlives the body.
+    /// Separate spans for head and body, because the head outlives the body.
     Apart,
 }
 
 /// A configured storage.
 #[derive(Clone, Debug)]
 pub struct Stevedore {
-    /// `storage.NAME`.
+    /// The name in VCL: `storage.NAME`.
     vcl_name: Box<str>,
     kind: Kind,
     index: u8,
@@ -53,24 +53,24 @@ pub struct Stevedore {
 }
 
 impl Stevedore {
-    /// `index` is the storage's number in the worker's table; objects remember it.
+    /// Creates a storage. `index` is its number in the worker's table; objects record it.
     pub fn new(name: &str, kind: Kind, index: u8, arena: Arc<Arena>) -> Self {
         Self { vcl_name: format!("storage.{name}").into(), kind, index, arena, device: None }
     }
 
-    /// Adds the device that keeps the bodies of objects.
+    /// Adds the device that stores the bodies of objects.
     #[must_use]
     pub fn with_device(mut self, device: Arc<dyn Device>) -> Self {
         self.device = Some(device);
         self
     }
 
-    /// The user's name for it ("s0", "Transient").
+    /// Returns its configured name ("s0", "Transient").
     pub fn name(&self) -> &str {
         &self.vcl_name["storage.".len()..]
     }
 
-    /// The name as a value of VCL.
+    /// Returns the name as a value of VCL.
     pub fn vcl_name(&self) -> &str {
         &self.vcl_name
     }
@@ -79,24 +79,26 @@ impl Stevedore {
         self.kind
     }
 
-    /// Its number in the worker's table.
+    /// Returns its number in the worker's table.
     pub fn index(&self) -> u8 {
         self.index
     }
 
-    /// Returns whether bodies may leave the memory. Then [`commit`](Self::commit) is to be called for complete objects.
+    /// Returns whether bodies may be moved out of memory. If so, [`commit`](Self::commit) must be called for complete
+    /// objects.
     pub fn has_device(&self) -> bool {
         self.device.is_some()
     }
 
-    /// Sets, once, the function that evicts an object of this store to make room for a part of a body that is read from
-    /// the device. It is called on threads that read, with no lock held, and returns false if no object could go.
+    /// Sets the function that evicts an object of this store to make room for a part of a body that is read from the
+    /// device. Only the first call has an effect. The function is called on threads that read, with no lock held, and
+    /// returns false if no object could be evicted.
     pub fn on_full(&self, evict: impl Fn() -> bool + Send + Sync + 'static) {
         self.arena.set_evict(Box::new(evict));
     }
 
-    /// Stores an object whose body is at hand. It may be `Full` for bodies that are not [small](Self::is_small), even if
-    /// they would fit in pieces.
+    /// Stores an object whose body is in memory. It may fail with `Full` for bodies that are not
+    /// [small](Self::is_small), even if they would fit in pieces.
     pub fn complete(&self, parts: Parts<'_>, body: &[u8]) -> Result<Stored, Full> {
         if self.device.is_none() {
             return Stored::complete(&self.arena, parts, body);
@@ -109,7 +111,8 @@ impl Stevedore {
         Ok(stored)
     }
 
-    /// Stores the head of an object whose body, of length `expected` if known, comes through the writer.
+    /// Stores the head of an object whose body will be written through the writer. `expected` is the length of the
+    /// body, if known.
     pub fn begin(
         &self,
         parts: Parts<'_>,
@@ -117,14 +120,15 @@ impl Stevedore {
         sizes: ChunkSizes,
         layout: Layout,
     ) -> Result<(Stored, BodyWriter), Full> {
-        // A body that shares a span with its head could not leave the memory.
+        // A body that shares a span with its head could not be moved out of memory.
         if layout == Layout::Apart || self.device.is_some() {
             return Stored::begin_apart(&self.arena, parts, expected, sizes);
         }
         Stored::begin(&self.arena, parts, expected, sizes, layout == Layout::Pieces)
     }
 
-    /// Hands a complete object to the device, if there is one and the object does not lie there already. `about` is what the cache needs to index it again.
+    /// Passes a complete object to the device, if there is one and the object is not on it already. `about` is the
+    /// data with which the cache can index the object again.
     pub fn commit(&self, stored: &Stored, about: &[u8]) {
         if let (Some(device), Stored::Streamed(body)) = (&self.device, stored)
             && body.state() == BodyState::Complete
@@ -134,9 +138,9 @@ impl Stevedore {
         }
     }
 
-    /// Passes on the objects that are still there from before, with what [`commit`](Self::commit) was told about them.
-    /// Memory has none: the arena drops what an earlier process left in its file. An object without room for its head is
-    /// freed. Called once, before any other operation. May wait for a device.
+    /// Passes the objects of a previous process to `found`, with the data that [`commit`](Self::commit) received for
+    /// them. A store in memory has none: the arena discards what an earlier process left in its file. An object is
+    /// freed if there is no room for its head. Called once, before any other operation. May wait for a device.
     pub fn recover(&self, found: &mut dyn FnMut(Stored, &[u8])) -> io::Result<()> {
         let Some(device) = &self.device else { return Ok(()) };
         device.recover(&mut |survivor: Survivor| {
@@ -148,32 +152,32 @@ impl Stevedore {
         })
     }
 
-    /// Returns whether an object of so many bytes may share pages with others.
+    /// Returns whether an object of `bytes` bytes may share pages with others.
     pub fn is_small(&self, bytes: u64) -> bool {
         bytes <= self.arena.max_small() as u64
     }
 
-    /// Returns whether so many bytes are free, in any places.
+    /// Returns whether `bytes` bytes are free, though not necessarily contiguous.
     pub fn has_free(&self, bytes: u64) -> bool {
         self.arena.has_free(bytes)
     }
 
-    /// Returns the length of the largest span that could be had now.
+    /// Returns the length of the largest span that could be allocated now.
     pub fn longest_free(&self) -> u64 {
         self.arena.longest_free()
     }
 
-    /// Returns how many bytes of memory are resident but not in use.
+    /// Returns the number of bytes of memory that are resident but not in use.
     pub fn surplus(&self) -> u64 {
         self.arena.surplus()
     }
 
-    /// Gives free memory back to the system.
+    /// Returns free memory to the system.
     pub fn give_back(&self) {
         self.arena.give_back();
     }
 
-    /// The configured size, if there is one.
+    /// Returns the configured size, if there is one.
     pub fn limit(&self) -> Option<u64> {
         self.arena.limit()
     }
@@ -182,12 +186,12 @@ impl Stevedore {
         self.arena.counters()
     }
 
-    /// Bytes that objects take.
+    /// Returns the number of bytes that objects occupy.
     pub fn used_space(&self) -> u64 {
         self.arena.used()
     }
 
-    /// Bytes left; without a limit, what an INTEGER of VCL can hold at most.
+    /// Returns the number of free bytes; without a limit, computed from the maximum of a VCL INTEGER.
     pub fn free_space(&self) -> u64 {
         match self.arena.limit() {
             Some(_) => self.counters().g_space.load(Ordering::Relaxed),
@@ -195,7 +199,7 @@ impl Stevedore {
         }
     }
 
-    /// VCL's `storage.NAME.happy`: memory always is.
+    /// Returns the value of `storage.NAME.happy` in VCL, which is always true for memory.
     pub fn happy(&self) -> bool {
         true
     }

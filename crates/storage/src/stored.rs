@@ -1,5 +1,4 @@
-//! The bytes of one object: head, what filters left behind, and body. Small complete objects are one
-//! span with all of it.
+//! The data of one object: head, data of filters, and body. A small complete object is one span.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,15 +12,16 @@ use crate::span::{Span, SpanWriter};
 /// The result of reading a body.
 #[derive(Debug)]
 pub enum Read<'a> {
-    /// Bytes in memory, at least one. [`Chunk::file_range`] gives those that the kernel may send by itself.
+    /// At least one byte in memory. [`Chunk::file_range`] returns the part of the file that the kernel may send
+    /// itself.
     Mapped(Chunk<'a>),
-    /// The bytes come later: wait with [`Stored::poll_more`], and read again.
+    /// The bytes will be available later: the caller waits with [`Stored::poll_more`] and reads again.
     Pending,
-    /// There are no bytes, and none will come: the body ends before, or failed.
+    /// There are no bytes, and none will come: the body ends before this offset, or has failed.
     Missing,
 }
 
-/// The bytes of an object: 24 bytes beside the arena while small and complete.
+/// The data of an object. While small and complete, it takes 24 bytes outside of the arena.
 #[derive(Debug)]
 pub enum Stored {
     Whole(Span),
@@ -29,7 +29,7 @@ pub enum Stored {
 }
 
 impl Stored {
-    /// Stores an object whose body is at hand.
+    /// Stores an object whose body is in memory.
     pub(crate) fn complete(arena: &Arc<Arena>, parts: Parts<'_>, body: &[u8]) -> Result<Self, Full> {
         let mut writer = SpanWriter::new(arena, parts.stored_len() + body.len())?;
         parts.write(&mut writer);
@@ -37,9 +37,9 @@ impl Stored {
         Ok(Self::Whole(writer.into_span()))
     }
 
-    /// Stores the head of an object whose body comes through the writer; `expected` is its length, if
-    /// that is known. A body that might fit in one span with the head is `Full` when there is none that
-    /// long, unless `split` allows to do without.
+    /// Stores the head of an object whose body will be written through the writer. `expected` is the length of the
+    /// body, if known. If head and body might fit into one span but there is no span of that length, this fails with
+    /// `Full`, unless `split` allows separate spans.
     pub(crate) fn begin(
         arena: &Arc<Arena>,
         parts: Parts<'_>,
@@ -61,7 +61,7 @@ impl Stored {
         Ok((Self::Streamed(body), writer))
     }
 
-    /// Does the same as `begin` for an object whose head outlives its body: they share no span.
+    /// Begins an object whose head outlives its body: they share no span.
     pub(crate) fn begin_apart(
         arena: &Arc<Arena>,
         parts: Parts<'_>,
@@ -75,7 +75,7 @@ impl Stored {
         Ok((Self::Streamed(body), writer))
     }
 
-    /// A complete object whose head is put into memory, and whose body lies on a device.
+    /// Creates a complete object whose body is on a device. The head is copied into memory.
     pub(crate) fn on_device(
         arena: &Arc<Arena>,
         parts: Parts<'_>,
@@ -106,7 +106,7 @@ impl Stored {
         First::of(self.first()).head
     }
 
-    /// Returns the data that filters left behind.
+    /// Returns the data that filters produced.
     pub fn extra(&self) -> &[u8] {
         match self {
             Self::Streamed(body) => body.extra(),
@@ -114,19 +114,20 @@ impl Stored {
         }
     }
 
-    /// Sets the data that filters leave behind, once, on an object that came through a writer.
+    /// Sets the data that filters produced, on an object that was written by a writer. Only the first call has an
+    /// effect.
     pub fn set_extra(&self, extra: &[u8]) {
         if let Self::Streamed(body) = self {
             body.set_extra(extra);
         }
     }
 
-    /// Returns whether the object is complete and lies in one span, which is given back as a whole.
+    /// Returns whether the object is complete and in one span, which is freed as a whole.
     pub fn is_whole(&self) -> bool {
         matches!(self, Self::Whole(_))
     }
 
-    /// Bytes of the body there are so far.
+    /// Returns the length of the body so far.
     pub fn body_len(&self) -> u64 {
         match self {
             Self::Whole(span) => (span.len() - body_from(span)) as u64,
@@ -141,7 +142,7 @@ impl Stored {
         }
     }
 
-    /// The longest contiguous part of the body from `offset` on that is in memory.
+    /// Returns the longest contiguous part of the body from `offset` on that is in memory.
     pub fn chunk_at(&self, offset: u64) -> Option<Chunk<'_>> {
         match self {
             Self::Whole(span) => {
@@ -153,7 +154,7 @@ impl Stored {
         }
     }
 
-    /// Returns the bytes from `from` on, as far as they are in one piece and before `to`.
+    /// Returns the contiguous bytes from `from` on, before `to`.
     #[inline]
     pub fn read(&self, from: u64, to: u64) -> Read<'_> {
         let most = usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
@@ -175,7 +176,7 @@ impl Stored {
         }
     }
 
-    /// Returns whether nobody has to wait before reading at `offset`: the byte is in memory, or will never be.
+    /// Returns whether a read at `offset` need not wait: the byte is in memory, or will never be.
     #[inline]
     pub fn is_ready(&self, offset: u64) -> bool {
         match self {
@@ -184,7 +185,7 @@ impl Stored {
         }
     }
 
-    /// Ready when the byte at `offset` is in memory, or will never be. A byte that lies on a device is asked for.
+    /// Ready when the byte at `offset` is in memory, or will never be. A byte on a device is requested.
     pub fn poll_more(&self, offset: u64, cx: &mut Context<'_>) -> Poll<BodyState> {
         match self {
             Self::Whole(_) => Poll::Ready(BodyState::Complete),
@@ -192,23 +193,23 @@ impl Stored {
         }
     }
 
-    /// Reports to the writer how far delivery came, and with `free` releases the bytes before that: only for
-    /// the one reader of an object that nobody else can find.
+    /// Reports the progress of delivery to the writer, and with `free` frees the bytes before `offset`. `free` is
+    /// only for the single reader of an object that no lookup can find.
     pub fn delivered(&self, offset: u64, free: bool) {
         if let Self::Streamed(body) = self {
             body.delivered(offset, free);
         }
     }
 
-    /// Wakes the writer's task at the next [`delivered`](Self::delivered), however far that came.
+    /// Registers the writer's task to be woken at the next [`delivered`](Self::delivered), whatever its offset.
     pub fn watch_delivery(&self, cx: &Context<'_>) {
         if let Self::Streamed(body) = self {
             body.watch_delivery(cx);
         }
     }
 
-    /// Lets go of the whole body, for an object whose body nobody will ask for again; what shares a span with
-    /// the head stays as long as that.
+    /// Frees the whole body, for an object whose body is not needed anymore. A part that shares a span with the head
+    /// stays as long as that.
     pub fn slim(&self) {
         if let Self::Streamed(body) = self {
             body.slim();
@@ -224,7 +225,7 @@ impl Stored {
         self.first().arena()
     }
 
-    /// Returns whether its memory is (mostly) whole pages rather than slots of slabs.
+    /// Returns whether its memory consists (mostly) of whole pages rather than slots of slabs.
     pub fn is_large(&self) -> bool {
         match self {
             Self::Whole(span) => span.owns_pages(),
@@ -232,7 +233,8 @@ impl Stored {
         }
     }
 
-    /// A copy in one span, if the body is complete, shorter than `limit`, not yet in one and takes no less now.
+    /// Returns a copy in one span, if the body is complete, at most `limit` long, not in one span yet, and the copy
+    /// needs no more memory.
     pub fn compacted(&self, limit: usize) -> Option<Self> {
         let Self::Streamed(body) = self else { return None };
         if body.state() != BodyState::Complete || self.body_len() > limit as u64 {
@@ -244,7 +246,7 @@ impl Stored {
         }
         let parts = Parts { head: &[self.head()], extra: self.extra() };
         let compact = Self::complete(self.arena(), parts, &bytes).ok()?;
-        // One span of pages may be longer than a small one and one of pages.
+        // A single span of pages may be longer than a small span and a span of pages together.
         (compact.first().capacity() <= body.capacity()).then_some(compact)
     }
 }

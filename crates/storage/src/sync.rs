@@ -1,6 +1,6 @@
-//! The atomics and the lock of a body. Under `--cfg loom` they are loom's, which runs a test in every order that the
-//! memory model allows; under Miri the lock is the standard library's, because Miri refuses the way in which `parking_lot`
-//! calls the kernel for a lock that is taken.
+//! The atomics and the lock of a body. Under `--cfg loom` they are those of loom, which runs a test in every order
+//! that the memory model allows. Under Miri the lock is that of the standard library, because Miri does not support
+//! the system call that `parking_lot` makes for a contended lock.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, fence};
@@ -14,7 +14,7 @@ use loom::sync as locks;
 #[cfg(all(miri, not(loom)))]
 use std::sync as locks;
 
-/// Another lock with the interface of `parking_lot`.
+/// A lock with the interface of `parking_lot`.
 #[cfg(any(loom, miri))]
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(locks::Mutex<T>);

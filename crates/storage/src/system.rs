@@ -1,4 +1,4 @@
-//! The system calls behind an arena.
+//! The system calls of an arena.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -7,12 +7,12 @@ use std::ptr::NonNull;
 use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// Returns a new file in memory.
+/// Creates a file in memory.
 pub(crate) fn memory_file() -> io::Result<OwnedFd> {
     Ok(rustix::fs::memfd_create("lacquer-arena", MemfdFlags::CLOEXEC)?)
 }
 
-/// Makes a file at least so long.
+/// Extends a file to at least `bytes` bytes.
 pub(crate) fn extend(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
     if rustix::fs::fstat(fd)?.st_size < bytes as i64 {
         rustix::fs::ftruncate(fd, bytes)?;
@@ -25,7 +25,7 @@ pub(crate) fn resize(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
     Ok(rustix::fs::ftruncate(fd, bytes)?)
 }
 
-/// Returns the bytes of a file that are resident, 0 if that cannot be known.
+/// Returns the number of bytes of a file that are resident, or 0 if that is unknown.
 pub(crate) fn resident(fd: BorrowedFd<'_>) -> u64 {
     let blocks = rustix::fs::fstat(fd).map_or(0, |stat| stat.st_blocks);
     u64::try_from(blocks).unwrap_or(0) * 512
@@ -37,13 +37,13 @@ pub(crate) fn map(fd: BorrowedFd<'_>, len: usize) -> io::Result<NonNull<u8>> {
     let flags = MapFlags::SHARED | MapFlags::NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
     let at = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, flags, fd, 0)? };
-    // A core dump is about the program; the cache would only make it too large to keep.
+    // A core dump is for the state of the program; the cache would only make it too large to keep.
     // SAFETY: the range is the mapping just made; the advice does not change its contents.
     let _ = unsafe { rustix::mm::madvise(at, len, Advice::LinuxDontDump) };
     NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mapping at address zero"))
 }
 
-/// Ends a mapping.
+/// Removes a mapping.
 ///
 /// # Safety
 /// [`map`] must have returned `base` for `len`, and no reference into the mapping may be left.
@@ -52,14 +52,14 @@ pub(crate) unsafe fn unmap(base: NonNull<u8>, len: usize) {
     let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), len) };
 }
 
-/// Gives the pages of a range back to the system. Pages that a socket still holds keep their contents; the next touch
-/// of the range finds fresh zero pages.
+/// Returns the pages of a range to the system. Pages that a socket still holds keep their contents; the next access
+/// to the range finds new zero pages.
 pub(crate) fn punch(fd: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     Ok(rustix::fs::fallocate(fd, flags, at, len)?)
 }
 
-/// Sends up to `len` bytes of a file from `offset` on, which it moves.
+/// Sends up to `len` bytes of a file from `offset` on, and advances `offset`.
 pub(crate) fn send(
     to: BorrowedFd<'_>,
     file: BorrowedFd<'_>,

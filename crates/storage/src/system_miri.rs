@@ -1,5 +1,5 @@
-//! The stand-in for [`system`](crate::system) under Miri, which supports neither mappings nor files in memory: an
-//! arena lies on the heap.
+//! The replacement for [`system`](crate::system) under Miri, which supports neither mappings nor files in memory: an
+//! arena is on the heap.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;
@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 
 use crate::slabs::PAGE;
 
-/// More would only make the checks slow.
+/// A larger arena would only make the tests slow.
 const MOST: usize = 32 << 20;
 
 pub(crate) fn memory_file() -> io::Result<OwnedFd> {

@@ -1,10 +1,10 @@
-//! A reader for tests: it follows a body to its end.
+//! A reader for tests. It follows a body to its end.
 
 use std::task::{Context, Poll, Waker};
 
 use crate::{BodyState, Stored};
 
-/// Reads until the body ends, asleep whenever there is nothing to read. The waker ends the sleep.
+/// Reads until the body ends. Calls `sleep` whenever there is nothing to read; the waker must end the sleep.
 pub fn read_all(stored: &Stored, waker: &Waker, mut sleep: impl FnMut()) -> (Vec<u8>, BodyState) {
     let mut cx = Context::from_waker(waker);
     let mut got = Vec::new();

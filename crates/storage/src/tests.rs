@@ -1,5 +1,5 @@
-//! The arena against a slow model, streaming across threads, and the proof that pages a socket holds
-//! are not rewritten.
+//! The arena compared with a simple model, streaming across threads, and the proof that pages in a socket are not
+//! rewritten.
 
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
@@ -25,10 +25,10 @@ fn pattern(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Random spans of all sizes with contents of their own, freed in random order: none may disturb
-/// another, counters must agree, and in the end all must be free in one piece.
+/// Random spans of all sizes with distinct contents, freed in random order: no span disturbs another, the counters
+/// agree, and at the end all memory is free and contiguous.
 #[test]
-fn arena_against_model() {
+fn the_arena_agrees_with_a_model() {
     let (cases, steps): (&[(u64, u64)], _) = if cfg!(miri) {
         (&[(1, 64 << 10)], 100)
     } else {
@@ -76,9 +76,9 @@ fn arena_against_model() {
     }
 }
 
-/// An arena of one megabyte holds a body of nearly that, with its head.
+/// An arena of one megabyte can contain a body of nearly that size and its head.
 #[test]
-fn whole_arena_for_one_object() {
+fn one_object_may_fill_the_arena() {
     let arena = Arena::anonymous(Some(1 << 20)).expect("memfd");
     let parts = Parts { head: &[&[7; 200]], extra: &[] };
     let sizes = ChunkSizes { first: 16 << 10, max: 256 << 20 };
@@ -94,10 +94,11 @@ fn whole_arena_for_one_object() {
     assert_eq!(arena.counters().g_space.load(Ordering::Relaxed), 0);
 }
 
-/// Of the memory that an unlimited arena frees a few megabytes stay resident, and none after an explicit release.
+/// Of the memory that is freed in an unlimited arena, a few megabytes stay resident, and none after an explicit
+/// release.
 #[test]
 #[cfg_attr(miri, ignore = "asks the system for memory in use")]
-fn unlimited_arena_gives_back() {
+fn an_unlimited_arena_returns_memory_to_the_system() {
     let arena = Arena::anonymous(None).expect("memfd");
     let blocks = || rustix::fs::fstat(arena.mapping().fd()).expect("fstat").st_blocks * 512;
     let spans: Vec<_> =
@@ -113,10 +114,11 @@ fn unlimited_arena_gives_back() {
     assert!(arena.surplus() < 1 << 20);
 }
 
-/// Giving back free pages leaves those in use as they are, wherever the free ones lie, and all of them can be had again.
+/// Returning free pages to the system does not change those in use, wherever the free ones are, and all free pages
+/// can be allocated again.
 #[test]
 #[cfg_attr(miri, ignore = "asks the system for memory in use")]
-fn give_back_touches_free_pages_only() {
+fn give_back_does_not_change_pages_in_use() {
     let arena = Arena::anonymous(Some(32 << 20)).expect("memfd");
     let blocks = || rustix::fs::fstat(arena.mapping().fd()).expect("fstat").st_blocks * 512;
     let span = |i: usize| Span::with_contents(&arena, &[&pattern(i as u64, 1000 * (i % 100))]).expect("fits");
@@ -134,8 +136,8 @@ fn give_back_touches_free_pages_only() {
     }
 }
 
-/// A megabyte queued in a socket by sendfile, freed, allocated again and overwritten must arrive as it
-/// was.
+/// A megabyte that `sendfile` has queued in a socket is freed, allocated again and overwritten; it must arrive
+/// unchanged.
 #[test]
 #[cfg_attr(miri, ignore = "sends over a socket")]
 fn pages_in_a_socket_are_not_rewritten() {
@@ -220,9 +222,9 @@ fn readers_on_other_threads_follow_the_writer() {
     assert_eq!(arena.used(), 0);
 }
 
-/// A short body of unknown length does not keep the chunk it was given.
+/// A short body of unknown length does not keep the whole chunk that was reserved for it.
 #[test]
-fn the_end_is_trimmed_and_delivered_parts_go() {
+fn the_end_is_trimmed_and_delivered_parts_are_freed() {
     let arena = Arena::anonymous(Some(8 << 20)).expect("memfd");
     let sizes = ChunkSizes { first: 16 << 10, max: 64 << 10 };
     let parts = Parts { head: &[b"head"], extra: &[] };
@@ -255,9 +257,9 @@ fn the_end_is_trimmed_and_delivered_parts_go() {
     assert!(arena.used() < 1000);
 }
 
-/// The writer waits for a slow reader, and is woken by it.
+/// The writer waits for a slow reader, and the reader wakes it.
 #[test]
-fn transit_limits_what_is_ahead_of_the_reader() {
+fn the_transit_limit_stops_the_writer() {
     let arena = Arena::anonymous(Some(1 << 20)).expect("memfd");
     let parts = Parts { head: &[], extra: &[] };
     let sizes = ChunkSizes { first: 4096, max: 4096 };
@@ -272,9 +274,9 @@ fn transit_limits_what_is_ahead_of_the_reader() {
     assert!(writer.poll_transit(1000, &mut cx).is_ready());
 }
 
-/// A writer never gives out memory of a full arena, and small requests find room in larger slots.
+/// A full arena allocates nothing, and small requests use free larger slots.
 #[test]
-fn full_is_an_answer() {
+fn a_full_arena_refuses_allocations() {
     let size: u32 = if cfg!(miri) { 1 << 16 } else { 1 << 20 };
     let arena = Arena::anonymous(Some(size.into())).expect("memfd");
     let mut spans = Vec::new();

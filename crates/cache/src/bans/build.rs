@@ -1,24 +1,24 @@
-//! Building a ban from words, with Varnish's error texts.
+//! Builds a ban from words. The error texts are Varnish's.
 
 use lacquer_params::number::parse_duration_with_unit;
 use pcre2::bytes::Regex;
 
 use crate::bans::test::{Field, Oper, Operand, Test};
 
-/// Bounds the steps of one match, so that no expression holds a reactor: about a millisecond. PCRE2 reads this
-/// in front of a pattern.
+/// Limits the steps of one match to about a millisecond, so that no expression blocks a reactor. PCRE2 reads this
+/// prefix of a pattern.
 const LIMIT: &str = "(*LIMIT_MATCH=20000)";
 
-/// The conditions of a ban to be: all must hold.
+/// The conditions of a new ban. The ban hits an object for which all of them hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BanSpec {
     pub(crate) tests: Vec<Test>,
-    /// The conditions as they were given, with `&&` between them.
+    /// The words of the conditions, with `&&` between conditions.
     words: Vec<String>,
 }
 
 impl BanSpec {
-    /// From the arguments of the CLI's `ban`.
+    /// Parses the arguments of the CLI command `ban`.
     pub fn from_cli(args: &[&str]) -> Result<Self, String> {
         if args.len() % 4 != 3 {
             return Err("Wrong number of arguments".into());
@@ -33,7 +33,7 @@ impl BanSpec {
         Ok(spec)
     }
 
-    /// From the words of `std.ban()`'s argument.
+    /// Parses the words of the argument of `std.ban()`.
     pub fn from_words(words: &[&str]) -> Result<Self, String> {
         let mut spec = Self::default();
         let mut words = words.iter();
@@ -52,7 +52,7 @@ impl BanSpec {
         }
     }
 
-    /// Returns the words from which [`Self::from_words`] makes the same conditions.
+    /// Returns the words from which [`Self::from_words`] builds equal conditions.
     pub fn words(&self) -> &[String] {
         &self.words
     }
@@ -88,7 +88,7 @@ impl BanSpec {
     }
 }
 
-/// "==, !=, ~ or !~"
+/// Lists operators in the form "==, !=, ~ or !~".
 fn either(operators: &[Oper]) -> String {
     let names: Vec<_> = operators.iter().map(|o| o.name()).collect();
     match names.split_last() {
@@ -97,7 +97,7 @@ fn either(operators: &[Oper]) -> String {
     }
 }
 
-/// PCRE2's own words within the crate's.
+/// Extracts PCRE2's own message from the error text of the crate.
 fn regex_reason(text: &str) -> &str {
     let rest = text.strip_prefix("PCRE2: error compiling pattern").unwrap_or(text);
     rest.split_once(": ").map_or(rest, |(_, reason)| reason)
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     fn error(words: &[&str]) -> String {
-        BanSpec::from_cli(words).expect_err("is wrong")
+        BanSpec::from_cli(words).expect_err("the ban is invalid")
     }
 
     #[test]
@@ -124,21 +124,21 @@ mod tests {
         assert_eq!(error(&["obj.age", ">", "1x"]), "expected duration <n.nn>[ms|s|m|h|d|w|y] got \"1x\"");
         assert_eq!(error(&["req.url", "~", "(a"]), "Regex compile error: missing closing parenthesis");
         assert_eq!(
-            BanSpec::from_words(&["req.url", "~", "a", "&&"]).expect_err("is wrong"),
+            BanSpec::from_words(&["req.url", "~", "a", "&&"]).expect_err("the ban is invalid"),
             "No ban conditions found."
         );
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "calls PCRE2")]
-    fn words_make_the_same_conditions_again() {
+    fn words_can_be_parsed_into_equal_conditions() {
         let cases: [&[&str]; 3] = [
             &["req.url", "~", "^/a b\"$"],
             &["obj.ttl", ">=", "0.5 ms", "&&", "obj.http.X", "==", ""],
             &["obj.status", "!=", "&&", "&&", "obj.keep", "<", "1.5d", "&&", "req.http.a", "!~", "(?i)\\n"],
         ];
         for words in cases {
-            let spec = BanSpec::from_cli(words).expect("a good ban");
+            let spec = BanSpec::from_cli(words).expect("the ban is valid");
             assert_eq!(spec.words(), words);
             let again: Vec<&str> = spec.words().iter().map(String::as_str).collect();
             assert_eq!(BanSpec::from_words(&again), Ok(spec));

@@ -1,7 +1,7 @@
 //! The ban list, and the references between objects and bans.
 //!
-//! Nothing here holds the list for long: a check of one object against many bans stops where its caller's
-//! turn is over, and bans are copied and dropped in groups.
+//! No operation locks the list for long: a check of one object against many bans stops when the caller's time slice
+//! is over, and bans are copied and dropped in groups.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,9 +15,10 @@ use crate::bans::{BanRequest, HeadReader};
 use crate::object::Object;
 use crate::stats::{CacheStats, add, bump, sub};
 
-/// Bytes of a ban without conditions, in the form in which Varnish keeps and counts them.
+/// The size of a ban without conditions, in bytes, as Varnish stores and counts it.
 const HEAD_LEN: u64 = 16;
-/// Bans that are tested, copied or dropped in one go: at a few microseconds per test, less than half a millisecond.
+/// The number of bans that are tested, copied or dropped at a time: at a few microseconds per test, less than half a
+/// millisecond.
 pub(crate) const GROUP: usize = 64;
 
 /// A ban in the list.
@@ -27,7 +28,7 @@ pub(crate) struct Ban {
     pub(crate) time: f64,
     pub(crate) tests: Vec<Test>,
     completed: AtomicBool,
-    /// Objects for which this is the newest ban they were checked against.
+    /// The number of objects for which this is the newest ban they were checked against.
     pub(crate) objects: AtomicI64,
 }
 
@@ -40,11 +41,11 @@ impl Ban {
         self.tests.iter().any(|t| t.field.needs_request())
     }
 
-    pub(crate) fn looks_at_object(&self) -> bool {
+    pub(crate) fn tests_object(&self) -> bool {
         self.tests.iter().any(|t| !t.field.needs_request())
     }
 
-    /// Whether the ban hits the object; counts the conditions looked at.
+    /// Returns whether the ban hits the object. Adds the number of evaluated conditions to `tests`.
     pub(crate) fn hits(
         &self,
         object: &Object,
@@ -58,7 +59,7 @@ impl Ban {
         })
     }
 
-    /// Its size in Varnish's form (compiled expressions left out), for the counters of it.
+    /// Returns the size in bytes of Varnish's form of the ban, without compiled expressions, for the counters.
     fn size(&self) -> u64 {
         let mut size = HEAD_LEN;
         for test in &self.tests {
@@ -77,11 +78,11 @@ impl Ban {
 /// The result of checking an object against the bans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// No ban hits it, and it is up to date.
+    /// No ban hits the object, and it was checked against all bans.
     Clear,
-    /// A ban hits it, or it has left the index.
+    /// A ban hits the object, or the object has left the index.
     Banned,
-    /// The turn was over before all bans were tested. The object remembers how far the check came.
+    /// The time slice ended before all bans were tested. The object records how far the check has come.
     Unfinished,
 }
 
@@ -89,7 +90,7 @@ pub enum Verdict {
 pub struct BanList {
     pub(crate) bans: RwLock<VecDeque<Arc<Ban>>>,
     /// The numbers of bans by the fingerprint of their conditions. Locked after `bans`.
-    by_mark: Mutex<HashMap<u64, Vec<u32>>>,
+    by_fingerprint: Mutex<HashMap<u64, Vec<u32>>>,
     newest: AtomicU32,
     pub(crate) heads: Box<dyn HeadReader>,
     pub(crate) counters: Arc<CacheStats>,
@@ -105,23 +106,23 @@ impl BanList {
     ) -> Self {
         let list = Self {
             bans: RwLock::default(),
-            by_mark: Mutex::default(),
+            by_fingerprint: Mutex::default(),
             newest: AtomicU32::new(0),
             heads,
             counters,
             kick,
         };
-        // A place for the first objects to point to.
+        // The ban that the first objects refer to.
         list.add(BanSpec::default(), now, false);
         list.complete(&list.bans.read()[0]);
         list
     }
 
-    /// Adds a ban; with `dups` (parameter `ban_dups`), completes older equal ones.
+    /// Adds a ban. With `dups` (parameter `ban_dups`), older equal bans are completed.
     pub(crate) fn add(&self, spec: BanSpec, now: f64, dups: bool) {
         let c = &self.counters;
         let depends_on_time = spec.tests.iter().any(|t| t.field.depends_on_time());
-        let mark = fingerprint(&spec.tests);
+        let conditions = fingerprint(&spec.tests);
         let mut bans = self.bans.write();
         let ban = Arc::new(Ban {
             number: self.newest.load(Ordering::Relaxed) + 1,
@@ -132,12 +133,12 @@ impl BanList {
         });
         bump(&c.bans);
         bump(&c.bans_added);
-        add(&c.bans_obj, u64::from(ban.looks_at_object()));
+        add(&c.bans_obj, u64::from(ban.tests_object()));
         add(&c.bans_req, u64::from(ban.needs_request()));
         add(&c.bans_persisted_bytes, ban.size());
         if !depends_on_time {
-            let mut by_mark = self.by_mark.lock();
-            let numbers = by_mark.entry(mark).or_default();
+            let mut by_fingerprint = self.by_fingerprint.lock();
+            let numbers = by_fingerprint.entry(conditions).or_default();
             if dups {
                 numbers.retain(|&number| {
                     let old = find(&bans, number).filter(|old| old.tests == ban.tests);
@@ -172,12 +173,12 @@ impl BanList {
         }
     }
 
-    /// Whether the object was checked against all bans.
+    /// Returns whether the object was checked against all bans.
     pub(crate) fn is_current(&self, object: &Object) -> bool {
         object.ban() == self.newest.load(Ordering::Acquire)
     }
 
-    /// A new object: bans that exist do not concern it.
+    /// Makes a new object refer to the newest ban, because existing bans do not apply to it.
     pub(crate) fn attach(&self, object: &Object) {
         if object.is(crate::object::flag::PRIVATE) {
             return;
@@ -188,7 +189,7 @@ impl BanList {
         }
     }
 
-    /// An object leaves the index.
+    /// Releases the reference to a ban of an object that leaves the index.
     pub(crate) fn detach(&self, object: &Object) {
         let bans = self.bans.read();
         if let Some(ban) = find(&bans, object.ban()) {
@@ -197,7 +198,7 @@ impl BanList {
         object.set_ban(0);
     }
 
-    /// Notes that the object was checked against the bans up to `ban`. The caller holds its shard.
+    /// Records that the object was checked against the bans up to `to`. The caller holds the lock of its shard.
     pub(crate) fn advance(bans: &VecDeque<Arc<Ban>>, object: &Object, to: &Ban) {
         if let Some(old) = find(bans, object.ban()) {
             old.objects.fetch_sub(1, Ordering::Relaxed);
@@ -206,11 +207,11 @@ impl BanList {
         object.set_ban(to.number);
     }
 
-    /// Checks an object against the bans that it was not checked against before. The caller holds its shard, and
-    /// removes the object if it is banned. `pause` returns whether the caller's turn is over; it is asked before each
-    /// group of bans, unless one group is all there is.
+    /// Checks an object against the bans that it was not checked against before. The caller holds the lock of its
+    /// shard, and removes the object if it is banned. `pause` returns whether the caller's time slice is over. It is
+    /// called before each group of bans, unless there is only one group.
     ///
-    /// Groups are taken from the oldest on, because "checked up to this ban" is all that an object can remember.
+    /// The oldest group is tested first, because an object can only record up to which ban it was checked.
     pub(crate) fn check(
         &self,
         object: &Object,
@@ -253,28 +254,28 @@ impl BanList {
         verdict
     }
 
-    /// Drops bans from the tail that no object needs.
+    /// Drops bans at the tail that no object refers to.
     pub(crate) fn clean_tail(&self) {
         loop {
             let gone = self.take_tail();
-            let mut by_mark = self.by_mark.lock();
+            let mut by_fingerprint = self.by_fingerprint.lock();
             for ban in &gone {
-                let mark = fingerprint(&ban.tests);
-                if let Some(numbers) = by_mark.get_mut(&mark) {
+                let conditions = fingerprint(&ban.tests);
+                if let Some(numbers) = by_fingerprint.get_mut(&conditions) {
                     numbers.retain(|&number| number != ban.number);
                     if numbers.is_empty() {
-                        by_mark.remove(&mark);
+                        by_fingerprint.remove(&conditions);
                     }
                 }
             }
-            drop(by_mark);
+            drop(by_fingerprint);
             if gone.len() < GROUP {
                 return;
             }
         }
     }
 
-    /// Takes one group of bans off the tail that no object needs. The caller frees them, with nothing locked.
+    /// Removes one group of bans at the tail that no object refers to. The caller frees them without holding a lock.
     fn take_tail(&self) -> Vec<Arc<Ban>> {
         let c = &self.counters;
         let mut gone = Vec::with_capacity(GROUP);
@@ -285,7 +286,7 @@ impl BanList {
         {
             let Some(ban) = bans.pop_back() else { break };
             sub(&c.bans_completed, u64::from(ban.is_completed()));
-            sub(&c.bans_obj, u64::from(ban.looks_at_object()));
+            sub(&c.bans_obj, u64::from(ban.tests_object()));
             sub(&c.bans_req, u64::from(ban.needs_request()));
             sub(&c.bans, 1);
             bump(&c.bans_deleted);
@@ -296,7 +297,7 @@ impl BanList {
         gone
     }
 
-    /// Copies the list as it is now, newest first, but for bans that are dropped meanwhile.
+    /// Copies the list, newest first, without bans that are dropped concurrently.
     pub(crate) fn snapshot(&self) -> Vec<Arc<Ban>> {
         let mut all: Vec<Arc<Ban>> = Vec::new();
         loop {

@@ -1,5 +1,5 @@
-//! The lurker: checks objects that nobody asks for against the bans that need no request, so that bans
-//! can go. Bans that look at the request are barriers; objects move up to just below one.
+//! The lurker checks objects that are not requested against the bans that need no request, so that bans can be
+//! dropped. Bans with conditions on the request are barriers: an object advances at most to the next older ban.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::object::Object;
 use crate::shard::Shard;
 use crate::stats::{add, bump};
 
-/// Sleep when nothing is due: long, and of no meaning.
+/// Seconds to sleep when there is nothing to do. Any long time would do.
 const IDLE: f64 = 49.62;
-/// Places looked at per hold of a shard's lock.
+/// The number of slots that are visited for each acquisition of a shard's lock.
 const WINDOW: u32 = 256;
 
 /// Parameters `ban_lurker_sleep`, `ban_lurker_age`, `ban_lurker_batch`, `ban_cutoff`.
@@ -27,37 +27,37 @@ pub struct LurkerParams {
     pub cutoff: u32,
 }
 
-/// Treatment of the objects that a ban holds.
+/// The treatment of the objects that refer to a ban.
 struct Step {
-    /// Number of the pass's bans that are newer than this one.
+    /// The number of the plan's bans that are newer than this one.
     newer: usize,
-    /// Ban that takes the objects that are not hit.
+    /// The ban that objects refer to afterwards if they are not hit.
     to: Arc<Ban>,
-    /// The ban is too far down the list: its objects are removed without a check.
+    /// The ban is beyond the cutoff: its objects are removed without a check.
     kill: bool,
 }
 
-/// Work that is about to begin.
+/// The kind of work that is about to begin.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Begun {
     Object,
-    /// Another group of tests for the same object.
+    /// A further group of tests for the same object.
     Tests,
 }
 
-/// A pass over the list, planned before objects are looked at.
+/// The plan of a pass, made before any object is visited.
 #[derive(Default)]
 struct Plan {
-    /// Bans that will be done with, newest first.
+    /// Bans that the pass completes, newest first.
     bans: Vec<Arc<Ban>>,
     steps: HashMap<u32, Step>,
-    /// When the next ban gets old enough.
+    /// Seconds until the next ban is old enough.
     sleep: f64,
 }
 
 impl Cache {
-    /// Makes one pass; returns how long to sleep unless kicked. `pace` sleeps between batches for the seconds that
-    /// it gets, and is called with 0 after each group of tests. `log` gets the texts for ExpBan.
+    /// Makes one pass. Returns the seconds to sleep unless woken. `pace` sleeps between batches for the seconds that
+    /// it gets; it is called with 0 after each group of tests. `log` gets the texts for ExpBan.
     pub fn lurk(
         &self,
         now: f64,
@@ -171,7 +171,7 @@ impl Cache {
                 pace(Begun::Tests);
             }
             if object.ban() != was {
-                // A lookup was faster.
+                // A lookup has advanced the object concurrently.
                 return;
             }
             if ban.is_completed() {

@@ -1,6 +1,6 @@
-//! Bans: conditions that objects must not meet, newest first. Each object remembers the newest ban it
-//! was checked against; a lookup checks the newer ones, the lurker moves idle objects up, and bans that
-//! no object waits for any more are dropped from the tail.
+//! Bans: objects that meet the conditions of a newer ban are not served. Each object records the newest ban that it
+//! was checked against. A lookup checks it against the newer ones, the lurker does so for idle objects, and bans that
+//! no object refers to anymore are dropped from the tail.
 
 mod build;
 mod list;
@@ -13,16 +13,17 @@ pub use list::BanList;
 pub use list::Verdict;
 pub use lurker::LurkerParams;
 
-/// Reads packed heads, which the cache itself does not look into.
+/// Reads packed heads. Their format is opaque to the cache.
 pub trait HeadReader: Send + Sync {
-    /// The value of a header, without regard to the case of its name.
+    /// Returns the value of a header. The name is matched without regard to case.
     fn header<'a>(&self, head: &'a [u8], name: &str) -> Option<&'a [u8]>;
     fn status(&self, head: &[u8]) -> u16;
-    /// Returns whether a head from before can be read. All others are only asked for heads of this process.
+    /// Returns whether a head from a previous process can be read. The other functions are called only for heads that
+    /// this process wrote or that passed this check.
     fn is_sound(&self, head: &[u8]) -> bool;
 }
 
-/// The request that an object is checked for.
+/// The request for which an object is checked.
 pub trait BanRequest {
     fn url(&self) -> &[u8];
     fn header(&self, name: &str) -> Option<&[u8]>;

@@ -1,4 +1,4 @@
-//! The ban list as `ban.list` shows it.
+//! Formats the ban list for `ban.list`.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::bans::list::{Ban, BanList};
 use crate::bans::test::{Operand, Test};
 
 impl BanList {
-    /// The text of `ban.list`; with `debug`, what debug flag `lurker` adds.
+    /// Returns the text of `ban.list`; with `debug`, including the additions of debug flag `lurker`.
     pub fn text(&self, debug: bool) -> String {
         let mut out = String::from("Present bans:\n");
         for ban in &self.snapshot() {
@@ -16,7 +16,7 @@ impl BanList {
             let _ = write!(out, "{:10.6} {:5} {state}", ban.time, ban.objects.load(Ordering::Relaxed));
             if debug {
                 let req = if ban.needs_request() { "R" } else { "-" };
-                let obj = if ban.looks_at_object() { "O" } else { "-" };
+                let obj = if ban.tests_object() { "O" } else { "-" };
                 let _ = write!(out, "{req}{obj} {:#x} ", Arc::as_ptr(ban).addr());
             }
             let _ = writeln!(out, "  {}", spec(ban, false));
@@ -24,7 +24,7 @@ impl BanList {
         out
     }
 
-    /// The elements of `ban.list -j`'s array after its head, each line indented by two.
+    /// Returns the elements after the head of the array that `ban.list -j` prints, each line indented by two spaces.
     pub fn json(&self, debug: bool) -> String {
         let entries: Vec<String> = self.snapshot().iter().map(|ban| json_entry(ban, debug)).collect();
         entries.join(",\n")
@@ -39,7 +39,7 @@ fn json_entry(ban: &Arc<Ban>, debug: bool) -> String {
     let _ = write!(out, "    \"spec\": \"{}\"", spec(ban, true));
     if debug {
         let _ = write!(out, ",\n    \"req_tests\": {},\n", ban.needs_request());
-        let _ = writeln!(out, "    \"obj_tests\": {},", ban.looks_at_object());
+        let _ = writeln!(out, "    \"obj_tests\": {},", ban.tests_object());
         let _ = writeln!(out, "    \"pointer\": \"{:#x}\",", Arc::as_ptr(ban).addr());
         out.push_str("    \"objcores\": [\n    ]");
     }
@@ -47,7 +47,7 @@ fn json_entry(ban: &Arc<Ban>, debug: bool) -> String {
     out
 }
 
-/// The conditions; those of a completed ban are gone.
+/// Returns the conditions; empty for a completed ban.
 fn spec(ban: &Ban, quote: bool) -> String {
     if ban.is_completed() {
         return String::new();
@@ -65,7 +65,7 @@ fn render(test: &Test, quote: bool) -> String {
     format!("{}{header} {} {operand}", test.field.name(), test.oper.name())
 }
 
-/// As Varnish quotes: for C and JSON readers alike.
+/// Escapes a text as Varnish does, so that both C and JSON readers understand it.
 fn escape(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -84,7 +84,7 @@ fn escape(text: &str) -> String {
     out
 }
 
-/// In the largest unit that divides it.
+/// Formats seconds in the largest unit that divides them, as Varnish does.
 fn duration(seconds: f64) -> String {
     const UNITS: [(u64, &str); 5] =
         [(365 * 86400, "y"), (7 * 86400, "w"), (86400, "d"), (3600, "h"), (60, "m")];
@@ -106,7 +106,7 @@ mod tests {
     use super::duration;
 
     #[test]
-    fn durations_as_varnish_prints_them() {
+    fn durations_are_printed_as_varnish_does() {
         for (seconds, text) in [
             (0.0, "0s"),
             (0.123, "123ms"),

@@ -1,4 +1,4 @@
-//! One condition of a ban: what it looks at, how it compares, and with what.
+//! One condition of a ban: a field, an operator and an operand.
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,7 +8,7 @@ use pcre2::bytes::Regex;
 use crate::bans::{BanRequest, HeadReader};
 use crate::object::Object;
 
-/// Property of an object or request that a condition tests.
+/// The property of an object or request that a condition tests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Field {
     Url,
@@ -21,7 +21,7 @@ pub(crate) enum Field {
     ObjKeep,
 }
 
-/// Fields by name, in the order in which a name is looked for.
+/// Fields by name, in the order in which a name is matched.
 const FIELDS: [(&str, Field); 8] = [
     ("req.url", Field::Url),
     ("req.http.", Field::ReqHeader(String::new())),
@@ -34,7 +34,7 @@ const FIELDS: [(&str, Field); 8] = [
 ];
 
 impl Field {
-    /// The field of a name; for headers with the header's name, possibly empty.
+    /// Returns the field of a name; for a header, with the name of the header, which may be empty.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         FIELDS.iter().find_map(|(name, field)| match field {
             Self::ReqHeader(_) => text.strip_prefix(name).map(|h| Self::ReqHeader(h.to_owned())),
@@ -71,7 +71,7 @@ impl Field {
         matches!(self, Self::ObjTtl | Self::ObjAge | Self::ObjGrace | Self::ObjKeep)
     }
 
-    /// Whether the condition means something else each time it is given.
+    /// Returns whether equal conditions mean something different in bans of different times.
     pub(crate) fn depends_on_time(&self) -> bool {
         matches!(self, Self::ObjTtl | Self::ObjAge)
     }
@@ -82,7 +82,7 @@ impl Field {
     }
 }
 
-/// How a condition compares.
+/// The comparison operator of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Oper {
     Eq,
@@ -110,7 +110,7 @@ impl Oper {
     }
 }
 
-/// Value that a condition compares with.
+/// The value that a condition compares with.
 #[derive(Clone, Debug)]
 pub(crate) enum Operand {
     Text(String),
@@ -137,7 +137,7 @@ impl Hash for Operand {
     }
 }
 
-/// Returns the same number for equal conditions, and nearly always another for others.
+/// Returns equal numbers for equal conditions, and almost certainly different ones for different conditions.
 pub(crate) fn fingerprint(tests: &[Test]) -> u64 {
     let mut hasher = DefaultHasher::new();
     tests.hash(&mut hasher);
@@ -153,8 +153,8 @@ pub(crate) struct Test {
 }
 
 impl Test {
-    /// Returns whether the object meets the condition of a ban made at `time`. A condition on the request
-    /// does not apply without one.
+    /// Returns whether the object meets the condition of a ban with time `time`. Without a request, a condition on
+    /// the request counts as one on a missing value.
     pub(crate) fn applies(
         &self,
         object: &Object,
@@ -185,16 +185,16 @@ impl Test {
             (_, None) => self.oper == Oper::Ne,
             (Operand::Text(text), Some(value)) => (*value == *text.as_bytes()) == (self.oper == Oper::Eq),
             (Operand::Regex(_, regex), Some(value)) => {
-                // Where the limit ends the match, the object goes: it is fetched again, rather than served
-                // although the ban means it.
+                // If the match exceeds the limit, the object is removed: fetching it again is better than serving an
+                // object that the ban may have meant.
                 regex.is_match(&value).map_or(true, |matches| matches == (self.oper == Oper::Match))
             }
             (Operand::Seconds(_), Some(_)) => false,
         }
     }
 
-    /// Both sides of a comparison of times. Ttl and age refer to when the ban was made, so that it
-    /// means the same whenever it is evaluated; grace and keep are compared as they are.
+    /// Returns both sides of a comparison of times. Ttl and age refer to the time of the ban, so that the result does
+    /// not depend on when the ban is evaluated; grace and keep are compared as durations.
     fn times(&self, object: &Object, seconds: f64, time: f64) -> (f64, f64) {
         let timers = object.timers();
         match self.field {

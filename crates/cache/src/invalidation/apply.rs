@@ -8,8 +8,8 @@ use crate::cache::Cache;
 use crate::purge::Purging;
 
 impl Cache {
-    /// Calls the listeners, then gives the invalidation effect: a ban is in force when this returns, and a purge is
-    /// complete after the last step of the result.
+    /// Calls the listeners, then applies the invalidation. A ban is in force when this returns; a purge is complete
+    /// after the last step of the result.
     pub fn invalidate(&self, event: Invalidation, arrival: Arrival) -> Purging {
         let when = event.when();
         let purging = match event.action() {
@@ -26,7 +26,7 @@ impl Cache {
         purging
     }
 
-    /// Parameter `ban_dups`: whether a new ban completes older equal ones.
+    /// Sets parameter `ban_dups`: whether a new ban completes older equal ones.
     pub fn set_ban_dups(&self, on: bool) {
         self.ban_dups.store(on, Ordering::Relaxed);
     }

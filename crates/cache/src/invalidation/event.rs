@@ -1,4 +1,4 @@
-//! An invalidation as a value. It owns all that it needs and refers to nothing of this process, so that it can be
+//! An invalidation as a value. It owns all its data and contains no reference to this process, so that it can be
 //! stored, sent to other caches and applied later.
 
 use crate::bans::BanSpec;
@@ -16,25 +16,25 @@ pub struct Invalidation {
 /// The objects that an invalidation concerns, and its effect on them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Purges all variants of a key, not the fetches under way.
+    /// Purges all variants of a key, but not fetches in progress.
     PurgeKey { digest: Digest, purge: Purge },
-    /// Purges all objects that have any of these tags. An object that is not fresh any more is none for a soft purge.
+    /// Purges all objects that have any of these tags. A soft purge skips objects that are not fresh.
     PurgeTags { tags: Vec<Box<[u8]>>, purge: Purge },
     /// Bans the objects that meet all conditions.
     Ban(BanSpec),
 }
 
-/// Effect of a purge on the objects that it finds.
+/// The effect of a purge on the objects that it finds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Purge {
     /// Removes them.
     Hard,
-    /// Shortens their timers to these at most, in seconds; `None` leaves a timer. The ttl counts from the time of the
-    /// invalidation.
+    /// Limits their timers to these values, in seconds; `None` leaves a timer as it is. The ttl counts from the time
+    /// of the invalidation.
     Soft { ttl: f64, grace: Option<f64>, keep: Option<f64> },
 }
 
-/// The means by which a user asked for an invalidation.
+/// The means by which a user requested an invalidation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// `return (purge)` in vcl_recv.
@@ -49,7 +49,7 @@ pub enum Reason {
     BanFunction,
 }
 
-/// Party that asked for an invalidation. Transaction numbers are those of the cache that it asked.
+/// The party that requested an invalidation. Transaction numbers are those of the cache that received the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// An operator at the management port.
@@ -63,7 +63,7 @@ pub enum Source {
 }
 
 impl Invalidation {
-    /// `when` is the time of the request for it, in seconds since the epoch.
+    /// Creates an invalidation. `when` is the time at which it was requested, in seconds since the epoch.
     pub fn new(action: Action, when: f64, why: Reason, from: Source) -> Self {
         Self { action, when, why, from }
     }
@@ -72,8 +72,8 @@ impl Invalidation {
         &self.action
     }
 
-    /// Returns the time to which durations of a soft purge and ages in a ban refer. It is also the ban's time in
-    /// `ban.list`.
+    /// Returns the time to which the durations of a soft purge and the ages in a ban refer. It is also the time of
+    /// the ban in `ban.list`.
     pub fn when(&self) -> f64 {
         self.when
     }

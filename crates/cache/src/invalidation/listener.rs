@@ -2,10 +2,10 @@
 
 use super::event::Invalidation;
 
-/// The way by which an invalidation reached this cache.
+/// The path by which an invalidation reached this cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// A user of this cache asked for it.
+    /// A user of this cache requested it.
     Local,
     /// The cache's own journal contained it.
     Journal,

@@ -1,28 +1,30 @@
 //! Invalidation: each purge, soft purge, ban and purge by tags is a value, and
-//! [`Cache::invalidate`](crate::Cache::invalidate) is the one function that gives it effect.
+//! [`Cache::invalidate`](crate::Cache::invalidate) is the one function that applies it.
 //!
-//! **Callers.** A reactor calls it for VCL (`return (purge)`, modules purge and xkey, bans), and the thread of the
-//! management port for the command `ban` and for bans in vcl_init and vcl_fini. A journal that is read again and a
-//! connection to other caches call it from threads of their own. Callers hold no lock. They finish the
-//! [`Purging`](crate::Purging) that it returns; a reactor does so in slices.
+//! **Callers.** A reactor calls it for VCL (`return (purge)`, modules purge and xkey, bans). The thread of the
+//! management port calls it for the command `ban` and for bans in vcl_init and vcl_fini. A journal that is replayed
+//! and a connection to other caches call it from threads of their own. Callers hold no lock. They finish the returned
+//! [`Purging`](crate::Purging); a reactor does so in slices.
 //!
 //! **Listeners.** It calls each of [`Config::invalidation_listeners`](crate::Config::invalidation_listeners) once for
-//! each invalidation, on the caller's thread, with no lock held. At that moment the objects of a purge are found and none
-//! of them is dropped; a ban is not in force. So no effect precedes the call, and each object that a purge drops was
-//! published before it. An object that is published during the call may escape a purge, and may meet a ban. The
-//! invalidations of several threads may reach a listener in another order than that in which they take effect.
+//! each invalidation, on the caller's thread, with no lock held. At that moment the objects of a purge are found and
+//! none of them is dropped; a ban is not in force. So no effect precedes the call, and each object that a purge drops
+//! was published before it. An object that is published during the call may escape a purge, and may be hit by a ban.
+//! The invalidations of several threads may reach a listener in a different order than that in which they take
+//! effect.
 //!
-//! **Duties of a listener.** It returns at once: it takes a copy, and another thread writes or sends that. It may look
-//! objects up, but does not call [`Cache::invalidate`](crate::Cache::invalidate). A journal records all but
-//! [`Arrival::Journal`], and a cluster sends [`Arrival::Local`] only; otherwise an invalidation would travel for ever.
+//! **Duties of a listener.** It returns at once: it takes a copy, and another thread writes or sends the copy. It may
+//! look up objects, but does not call [`Cache::invalidate`](crate::Cache::invalidate). A journal records all but
+//! [`Arrival::Journal`], and a cluster sends only [`Arrival::Local`]; otherwise an invalidation would circulate
+//! forever.
 //!
-//! **Later or elsewhere** an invalidation means the same: soft purges and conditions on ttl and age refer to
-//! [`Invalidation::when`], not to the time of the call, so the clocks of caches must agree. It concerns the objects that
-//! exist at the call. A ban is tested at the next lookup of an object, so the outcome of a condition on ttl, grace or
-//! keep depends on whether a soft purge came before that lookup.
+//! **Applied later or elsewhere,** an invalidation has the same meaning: soft purges and conditions on ttl and age
+//! refer to [`Invalidation::when`], not to the time of the call, so the clocks of the caches must agree. It applies
+//! to the objects that exist at the call. A ban is tested at the next lookup of an object, so the result of a
+//! condition on ttl, grace or keep depends on whether a soft purge preceded that lookup.
 //!
-//! **Not covered** are removals that no user asked for: expiry, eviction, newer objects in the place of older ones,
-//! failed fetches, and objects that may be the response to another request.
+//! **Not covered** are removals that no user requested: expiry, eviction, replacement by newer objects, failed
+//! fetches, and objects that may be the response to another request.
 
 mod apply;
 mod event;

@@ -1,4 +1,4 @@
-//! Bans and their lurker: one long story with Varnish's counts, and a model.
+//! Bans and their lurker: one scenario with Varnish's counts, and a model.
 
 use super::*;
 use crate::bans::{LurkerParams, Verdict};
@@ -31,7 +31,7 @@ fn expect(w: &World, counts: &[(&str, u64)]) {
 
 /// The counts are those of Varnish's case c00049.
 #[test]
-fn lurker_story() {
+fn the_lurker_counts_as_varnish_does() {
     let w = World::new(None);
     let heads: [&[u8]; 8] = [
         b"Foo: bar1",
@@ -79,7 +79,7 @@ fn lurker_story() {
     expect(&w, &[("bans_deleted", 5), ("bans_tested", 2), ("bans_tests_tested", 2)]);
     expect(&w, &[("bans_obj_killed", 1), ("bans_lurker_tested", 10), ("n_object", 2)]);
 
-    // Beyond the cutoff objects are killed unseen.
+    // Beyond the cutoff, objects are removed without a check.
     foo(8);
     for i in 1..=5 {
         ban(&w, &format!("obj.http.nomatch == {i}"));
@@ -96,7 +96,7 @@ fn lurker_story() {
 
 #[test]
 #[cfg_attr(miri, ignore = "calls PCRE2")]
-fn conditions_of_all_kinds() {
+fn conditions_of_all_kinds_are_evaluated() {
     let cases: &[(&[&str], bool)] = &[
         (&["req.url", "==", "/1"], true),
         (&["req.url", "!=", "/1"], false),
@@ -133,7 +133,7 @@ fn conditions_of_all_kinds() {
 
 #[test]
 #[cfg_attr(miri, ignore = "calls PCRE2")]
-fn list_and_duplicates() {
+fn duplicates_are_completed_and_the_list_shows_them() {
     let w = World::new(None);
     ban(&w, "obj.http.Host ~ \"Foo\"");
     ban(&w, "obj.ttl > 1d");
@@ -157,7 +157,7 @@ fn list_and_duplicates() {
     assert!(json.contains(r#""spec": "obj.http.Host ~ \"Foo\"""#), "{json}");
 }
 
-/// Looks up with a turn that is over after `groups` groups of bans.
+/// Looks up with a time slice that ends after `groups` groups of bans.
 fn get_within(w: &World, key: u64, groups: u32) -> Outcome {
     let request = Request(format!("/{key}"), String::new());
     let asked = Cell::new(0);
@@ -172,20 +172,20 @@ fn get_within(w: &World, key: u64, groups: u32) -> Outcome {
 
 #[test]
 #[cfg_attr(miri, ignore = "takes a thousand bans")]
-fn many_bans_are_tested_in_turns() {
+fn many_bans_are_tested_in_slices() {
     let w = World::new(None);
     for key in 1..=3 {
         w.fill(key, 1e6, |s| s.head = b"Foo: bar");
     }
     (0..1000).for_each(|i| ban(&w, &format!("obj.http.foo == {i}")));
-    assert_eq!(get_within(&w, 1, 0), Outcome::Unfinished, "without a turn nothing happens");
+    assert_eq!(get_within(&w, 1, 0), Outcome::Unfinished, "nothing is tested without a time slice");
     expect(&w, &[("bans_tests_tested", 0), ("bans_tested", 0)]);
     assert_eq!(get_within(&w, 1, 1), Outcome::Unfinished);
     expect(&w, &[("bans_tests_tested", 64), ("bans_tested", 0)]);
     let turns = (0..100).take_while(|_| get_within(&w, 1, 2) == Outcome::Unfinished).count();
-    assert!(turns < 8, "{turns} turns, although each goes on where the last one stopped");
+    assert!(turns < 8, "{turns} slices, although each continues where the last one stopped");
     expect(&w, &[("bans_tests_tested", 1000), ("bans_tested", 1)]);
-    // A ban that is added, and a purge, between two turns.
+    // A ban and a purge between two time slices.
     assert_eq!(get_within(&w, 2, 3), Outcome::Unfinished);
     assert_eq!(get_within(&w, 3, 3), Outcome::Unfinished);
     ban(&w, "obj.http.foo == bar");
@@ -193,30 +193,30 @@ fn many_bans_are_tested_in_turns() {
     assert_eq!(get_within(&w, 3, 1), Outcome::Miss(None));
     assert_eq!(get_within(&w, 2, 100), Outcome::Miss(None));
     expect(&w, &[("bans_obj_killed", 1), ("n_object", 1)]);
-    assert_eq!(get_within(&w, 1, 0), Outcome::Miss(None), "a short list needs no turn");
+    assert_eq!(get_within(&w, 1, 0), Outcome::Miss(None), "a short list needs no time slice");
     lurk(&w, EAGER);
     expect(&w, &[("bans", 1), ("bans_deleted", 1001)]);
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "calls PCRE2")]
-fn a_condition_that_takes_too_long_bans() {
+fn a_condition_that_exceeds_the_match_limit_bans() {
     let w = World::new(None);
     w.fill(1, 1e6, |s| s.head = b"Foo: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab");
     ban(&w, "obj.http.foo !~ ^(a+)+$");
     assert_eq!(get(&w, 1, ""), Outcome::Miss(None));
 }
 
-/// Objects live exactly as long as no newer ban hits them, whoever looks.
+/// An object is served exactly as long as no newer ban hits it, for any request.
 #[test]
-fn bans_against_model() {
+fn bans_agree_with_a_model() {
     for seed in 1..=if cfg!(miri) { 1 } else { 8 } {
         println!("seed {seed}");
         run_model(seed);
     }
 }
 
-/// A ban: what the object's header must be, and perhaps the request's.
+/// A ban: the value of the object's header, and perhaps that of the request's header.
 #[derive(Clone, Copy)]
 struct Wanted {
     foo: u64,
@@ -274,7 +274,7 @@ fn run_model(seed: u64) {
         }
         assert_eq!(w.stat("n_object"), known.len() as u64);
         let refs: i64 = w.cache.bans().text(false).lines().skip(1).map(refs).sum();
-        assert_eq!(refs, known.len() as i64, "every object points to one ban");
+        assert_eq!(refs, known.len() as i64, "every object refers to one ban");
     }
 }
 

@@ -1,8 +1,8 @@
-//! Tests that the front table never returns an object that the index would not.
+//! The front table never returns an object that the index would not return.
 
 use super::*;
 
-fn ask(w: &World, front: &mut FrontTable, key: u64, request: &Request) -> Outcome {
+fn get(w: &World, front: &mut FrontTable, key: u64, request: &Request) -> Outcome {
     with_args(w.now.get(), request, |_| {}, |args| outcome(&front.lookup(&w.cache, &digest(key), args, None)))
 }
 
@@ -19,14 +19,14 @@ fn is_local(w: &World, front: &mut FrontTable, key: u64) -> bool {
 }
 
 #[test]
-fn serves_hits_and_forgets_in_time() {
+fn changes_of_the_index_end_hits_in_the_front_table() {
     let w = World::new(None);
     let mut front = FrontTable::new(64);
     let plain = Request::default();
     let object = w.fill(1, 10.0, |_| {});
     let x = object.vxid();
     for _ in 0..3 {
-        assert_eq!(ask(&w, &mut front, 1, &plain), Outcome::Hit(x));
+        assert_eq!(get(&w, &mut front, 1, &plain), Outcome::Hit(x));
     }
     assert!(is_local(&w, &mut front, 1), "a hot object is served from the front");
     assert_eq!(object.hits(), 4);
@@ -37,37 +37,37 @@ fn serves_hits_and_forgets_in_time() {
     let soft = Purge::Soft { ttl: 0.0, grace: Some(0.0), keep: Some(0.0) };
     assert_eq!(w.cache.purge(1, soft, w.now.get()), 1);
     w.tick(0.1);
-    assert_eq!(ask(&w, &mut front, 1, &plain), Outcome::Miss(Some(x)));
+    assert_eq!(get(&w, &mut front, 1, &plain), Outcome::Miss(Some(x)));
     w.fill(1, 10.0, |_| {});
     assert_eq!((0..3).map(|_| is_local(&w, &mut front, 1)).collect::<Vec<_>>(), [false, false, true]);
     assert_eq!(w.cache.purge(1, Purge::Hard, w.now.get()), 2);
-    assert_eq!(ask(&w, &mut front, 1, &plain), Outcome::Miss(None));
+    assert_eq!(get(&w, &mut front, 1, &plain), Outcome::Miss(None));
 
     // Expiry by time alone.
     w.fill(1, 10.0, |_| {});
     assert_eq!((0..3).map(|_| is_local(&w, &mut front, 1)).collect::<Vec<_>>(), [false, false, true]);
     w.tick(10.1);
-    assert!(matches!(ask(&w, &mut front, 1, &plain), Outcome::Miss(Some(_))));
+    assert!(matches!(get(&w, &mut front, 1, &plain), Outcome::Miss(Some(_))));
 
     // A ban on the request.
     w.fill(1, 10.0, |_| {});
     assert_eq!((0..3).map(|_| is_local(&w, &mut front, 1)).collect::<Vec<_>>(), [false, false, true]);
     w.cache.ban(&["req.http.kill", "==", "yes"], w.now.get());
-    assert!(matches!(ask(&w, &mut front, 1, &plain), Outcome::Hit(_)));
+    assert!(matches!(get(&w, &mut front, 1, &plain), Outcome::Hit(_)));
     let kill = Request(String::new(), "kill: yes".into());
     w.cache.ban(&["req.http.kill", "==", "yes"], w.now.get());
-    assert_eq!(ask(&w, &mut front, 1, &kill), Outcome::Miss(None));
+    assert_eq!(get(&w, &mut front, 1, &kill), Outcome::Miss(None));
 
     // A newer object.
     w.fill(1, 10.0, |_| {});
     assert!((0..3).any(|_| is_local(&w, &mut front, 1)));
     let newer = w.fill(1, 10.0, |_| {});
-    assert_eq!(ask(&w, &mut front, 1, &plain), Outcome::Hit(newer.vxid()));
+    assert_eq!(get(&w, &mut front, 1, &plain), Outcome::Hit(newer.vxid()));
 }
 
 /// Random changes by others; after each, front and index must agree.
 #[test]
-fn agrees_with_the_index() {
+fn the_front_table_agrees_with_the_index() {
     for seed in 1..=if cfg!(miri) { 1 } else { 4 } {
         println!("seed {seed}");
         let w = World::new(Some(4 << 20));
@@ -117,14 +117,14 @@ fn agrees_with_the_index() {
         drop(fronts);
         w.tick(1000.0);
         w.expire();
-        assert_eq!(w.stat("n_object"), 0, "a front table lets go of its objects");
+        assert_eq!(w.stat("n_object"), 0, "the front tables have dropped their objects");
     }
 }
 
-/// Others purge and fill while this thread asks: what comes back was there after the last purge that
-/// ended before the question.
+/// Other threads purge and fill while this thread looks up. An object that it finds is newer than the last purge that
+/// ended before the lookup.
 #[test]
-fn sees_what_other_threads_did() {
+fn purges_of_other_threads_take_effect_at_once() {
     use std::sync::atomic::AtomicU64;
     let w = World::new(None);
     let cache = Arc::clone(&w.cache);

@@ -1,4 +1,4 @@
-//! Invalidations as values: when listeners are called, and the same effect when another cache receives them later.
+//! Invalidations as values: the calls of listeners, and equal effects in another cache that receives them later.
 
 use std::sync::{OnceLock, Weak};
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::bans::LurkerParams;
 use crate::locks::Mutex;
 
-/// Keeps what it receives.
+/// Records the invalidations that it receives.
 #[derive(Clone, Default)]
 struct Recorder(Arc<Mutex<Vec<(Invalidation, Arrival)>>>);
 
@@ -22,14 +22,14 @@ impl Recorder {
     }
 }
 
-/// Makes an invalidation anew from the plain values that a journal would contain.
+/// Rebuilds an invalidation from the plain values that a journal would contain.
 fn read_back(event: &Invalidation) -> Invalidation {
     let action = match event.action() {
         Action::PurgeKey { digest, purge } => Action::PurgeKey { digest: *digest, purge: *purge },
         Action::PurgeTags { tags, purge } => Action::PurgeTags { tags: tags.clone(), purge: *purge },
         Action::Ban(conditions) => {
             let words: Vec<&str> = conditions.words().iter().map(String::as_str).collect();
-            Action::Ban(BanSpec::from_words(&words).expect("the words of a ban make one"))
+            Action::Ban(BanSpec::from_words(&words).expect("the words of a ban are valid"))
         }
     };
     Invalidation::new(action, event.when(), event.why(), event.from())
@@ -39,7 +39,8 @@ const KEYS: u64 = 12;
 const HEADS: [&[u8]; 3] = [b"Foo: 0", b"Foo: 1", b"Foo: 2"];
 const VARY: [&[u8]; 2] = [b"0", b"1"];
 
-/// Two caches with the same objects. Users ask the first one for invalidations; the second one receives its records.
+/// Two caches with the same objects. Users request invalidations from the first one; the second one receives its
+/// records.
 struct Pair {
     here: World,
     there: World,
@@ -89,7 +90,7 @@ impl Pair {
         }
     }
 
-    /// A ban. Whether one of the `lasting` action hits an object does not depend on a request or on a soft purge.
+    /// Returns a random ban. Whether a `lasting` one hits an object does not depend on a request or on a soft purge.
     fn ban(&mut self, lasting: bool) -> String {
         let n = self.random.below(3);
         match self.random.below(if lasting { 2 } else { 6 }) {
@@ -103,7 +104,7 @@ impl Pair {
         }
     }
 
-    /// Asks the first cache.
+    /// Requests a random invalidation from the first cache.
     fn invalidate(&mut self, lasting: bool) {
         let now = self.here.now.get();
         match self.random.below(4) {
@@ -122,7 +123,7 @@ impl Pair {
         }
     }
 
-    /// Gives the second cache what the first one's listener recorded.
+    /// Passes the invalidations that the first cache's listener recorded to the second cache.
     fn send(&self) {
         let sent = self.recorders[0].take();
         for (event, arrival) in &sent {
@@ -135,7 +136,7 @@ impl Pair {
         assert!(events(received).eq(events(sent)));
     }
 
-    /// Looks for everything in both caches; returns the number of hits.
+    /// Looks up all keys in both caches. Returns the number of hits.
     fn compare(&self) -> usize {
         for w in self.worlds() {
             w.expire();
@@ -161,14 +162,14 @@ fn get(w: &World, key: u64, vary: u64, kill: u64) -> Outcome {
     )
 }
 
-/// Removes all that the bans hit and requests do not matter to.
+/// Removes all objects that bans without conditions on the request hit.
 fn lurk(w: &World) {
     let eager = LurkerParams { sleep: 0.01, age: 0.0, batch: 8, cutoff: 0 };
     w.cache.lurk(w.now.get(), eager, &mut |_| {}, &mut |_| {});
 }
 
-/// With `lasting` bans the first cache is busy between two invalidations: objects are banned and expire. Without, bans
-/// are tested in both caches after the last one; then also the ban lists are equal.
+/// With `lasting` bans, objects of the first cache are banned and expire between two invalidations. Otherwise bans
+/// are tested in both caches after the last one, and the ban lists are equal at the end too.
 fn run(seed: u64, lasting: bool) {
     let mut pair = Pair::new(seed);
     let mut hits = 0;
@@ -211,7 +212,7 @@ fn records_have_the_same_effect_in_another_cache() {
     }
 }
 
-/// Looks for an object when it receives an invalidation.
+/// Looks up an object when it receives an invalidation.
 #[derive(Clone, Default)]
 struct Witness {
     cache: Arc<OnceLock<Weak<Cache>>>,
@@ -220,20 +221,20 @@ struct Witness {
 
 impl InvalidationListener for Witness {
     fn invalidated(&self, event: &Invalidation, _arrival: Arrival) {
-        let cache = self.cache.get().and_then(Weak::upgrade).expect("there is a cache");
+        let cache = self.cache.get().and_then(Weak::upgrade).expect("the cache exists");
         let found =
             with_args(event.when(), &Request::default(), |_| {}, |a| cache.lookup(&digest(1), a, None));
         self.seen.lock().push(outcome(&found));
     }
 }
 
-/// A listener that looks the object up would wait for ever if a lock were held.
+/// A listener that looks up the object would deadlock if a lock were held.
 #[test]
 fn listeners_are_called_before_the_effect_and_without_a_lock() {
     let witness = Witness::default();
     let w = World::with_listeners(None, vec![Box::new(witness.clone())]);
-    witness.cache.set(Arc::downgrade(&w.cache)).expect("is set once");
-    let ban = BanSpec::from_cli(&["obj.http.foo", "==", "bar"]).expect("a good ban");
+    witness.cache.set(Arc::downgrade(&w.cache)).expect("the cell is empty");
+    let ban = BanSpec::from_cli(&["obj.http.foo", "==", "bar"]).expect("the ban is valid");
     let actions = [
         (Action::PurgeKey { digest: digest(1), purge: Purge::Hard }, 1),
         (Action::PurgeTags { tags: words(&[3, 4]), purge: Purge::Hard }, 1),

@@ -1,4 +1,4 @@
-//! Lookup, waiting, purging: case by case.
+//! Lookup, waiting and purging, case by case.
 
 use std::future::Future;
 use std::pin::pin;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use super::*;
 
 #[test]
-fn fresh_then_grace_then_keep_then_gone() {
+fn an_object_is_fresh_then_in_grace_then_kept_then_expired() {
     let w = World::new(None);
     assert_eq!(outcome(&w.lookup(1)), Outcome::Miss(None));
     let object = w.fill(1, 10.0, |s| (s.timers.grace, s.timers.keep) = (10.0, 10.0));
@@ -36,13 +36,17 @@ fn fresh_then_grace_then_keep_then_gone() {
 }
 
 #[test]
-fn markers() {
+fn markers_cause_misses_and_passes() {
     let w = World::new(None);
     let hfm = w.fill(1, 10.0, |s| s.flags = flag::HFM);
     let one = w.lookup(1);
     let two = w.lookup(1);
     assert_eq!(outcome(&one), Outcome::HitMiss(hfm.vxid()));
-    assert_eq!(outcome(&two), Outcome::HitMiss(hfm.vxid()), "nobody waits for what is not cached");
+    assert_eq!(
+        outcome(&two),
+        Outcome::HitMiss(hfm.vxid()),
+        "requests do not wait for an uncacheable response"
+    );
     let hfp = w.fill(2, 10.0, |s| s.flags = flag::HFM | flag::HFP);
     assert_eq!(outcome(&w.lookup(2)), Outcome::HitPass(hfp.vxid()));
     drop((one, two));
@@ -53,7 +57,7 @@ fn markers() {
 }
 
 #[test]
-fn variants_newest_first() {
+fn the_newest_matching_variant_is_found() {
     let w = World::new(None);
     let a = w.fill(1, 10.0, |s| s.vary = b"a").vxid();
     let b = w.fill(1, 10.0, |s| s.vary = b"b").vxid();
@@ -103,7 +107,7 @@ fn queue(w: &World, n: usize) -> Vec<Wait> {
 }
 
 #[test]
-fn a_crowd_is_woken_in_waves() {
+fn waiting_requests_are_woken_in_waves() {
     let w = World::new(None);
     let Lookup::Miss { busy, .. } = w.lookup(1) else { unreachable!() };
     let mut waiting = queue(&w, 20);
@@ -112,7 +116,7 @@ fn a_crowd_is_woken_in_waves() {
     let mut waves = Vec::new();
     while !waiting.is_empty() {
         let ready: Vec<_> = waiting.iter_mut().filter_map(is_ready).collect();
-        assert!(!ready.is_empty(), "nobody is forgotten");
+        assert!(!ready.is_empty(), "each wave wakes a request");
         waiting.drain(..ready.len());
         waves.push(ready.len());
         for resumed in ready {
@@ -130,20 +134,20 @@ fn a_crowd_is_woken_in_waves() {
 }
 
 #[test]
-fn who_gives_up_passes_the_turn_on() {
+fn a_request_that_gives_up_wakes_others() {
     let w = World::new(None);
     let Lookup::Miss { busy, .. } = w.lookup(1) else { unreachable!() };
     let mut waiting = queue(&w, 5);
-    // A fetch that came to nothing.
+    // A fetch without a result.
     drop(busy);
     assert_eq!(w.stat("busy_wakeup"), 3);
-    // One woken goes away unasked, one after it was asked: others get their turns.
+    // One woken request is dropped before it is polled, another after it was polled: both wake others.
     drop(waiting.remove(0));
     assert_eq!(w.stat("busy_wakeup"), 5);
     let resumed = is_ready(&mut waiting[0]);
     assert!(resumed.is_some());
     drop(resumed);
-    // One that still waits and goes away is no longer counted on.
+    // A request that is dropped while it waits is not woken.
     let Lookup::Miss { busy, .. } = w.lookup(1) else { unreachable!() };
     let mut more = queue(&w, 2);
     drop(more.remove(0));
@@ -152,7 +156,7 @@ fn who_gives_up_passes_the_turn_on() {
 }
 
 #[test]
-fn purges() {
+fn purges_affect_all_variants() {
     let w = World::new(None);
     for vary in [b"a", b"b"] {
         w.fill(1, 100.0, |s| (s.vary, s.timers.grace) = (vary, 100.0));
@@ -173,7 +177,7 @@ fn purges() {
 }
 
 #[test]
-fn streamed_objects_are_found_early_and_compact_in_the_end() {
+fn streamed_objects_are_found_early_and_compacted_at_the_end() {
     let w = World::new(None);
     let Lookup::Miss { busy, .. } = w.lookup(1) else { unreachable!() };
     let spec = ObjectSpec {
@@ -208,13 +212,13 @@ fn streamed_objects_are_found_early_and_compact_in_the_end() {
         assert_eq!(object.last_modified(), 5.5);
         assert_eq!(object.chunk_at(0).expect("there").bytes(), b"hello");
     }
-    // The same before it is published.
+    // The same for an object that is not published.
     let (unseen, mut writer) = w.cache.begin(s0, &spec, Some(5), sizes, &mut nuke).expect("room");
     writer.write(b"hello").expect("room");
     let unseen = w.cache.finish(unseen, writer);
     assert!(matches!(unseen.stored(), Stored::Whole(_)));
     drop(unseen);
-    // Either form stands for the object.
+    // Both forms identify the object.
     w.cache.supersede(&reader);
     assert_eq!(w.stat("n_superseded"), 1);
     assert_eq!(outcome(&w.lookup(1)), Outcome::Miss(None));

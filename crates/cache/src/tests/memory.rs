@@ -1,4 +1,4 @@
-//! Memory use of a small object. Run alone: `cargo test --release -p lacquer-cache memory -- --ignored`.
+//! The memory use of a small object. Run alone: `cargo test --release -p lacquer-cache memory -- --ignored`.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn resident() -> u64 {
 
 #[test]
 #[ignore = "takes a while and measures the whole process"]
-fn half_a_million_small_objects() {
+fn half_a_million_small_objects_fit_the_memory_budget() {
     const N: u64 = 500_000;
     const HEAD: [u8; 200] = [b'h'; 200];
     let w = World::new(Some(1 << 30));

@@ -1,4 +1,4 @@
-//! A cache with storages, a clock that moves by hand, and heads that are lines of text.
+//! A cache with a storage, a clock that tests advance, and heads that are lines of text.
 
 mod bans;
 mod front;
@@ -22,7 +22,7 @@ use crate::bans::{BanRequest, BanSpec, HeadReader};
 use crate::invalidation::{Action, Arrival, Invalidation, InvalidationListener, Purge, Reason, Source};
 use crate::*;
 
-/// Heads as "Name: value" lines, status always 200.
+/// Reads heads that are "Name: value" lines. The status is always 200.
 struct Lines;
 
 fn line<'a>(head: &'a [u8], name: &str) -> Option<&'a [u8]> {
@@ -78,27 +78,27 @@ fn digest(n: u64) -> Digest {
     digest
 }
 
-/// Tags by number, as words.
+/// Returns the words of tags by number.
 fn words(numbers: &[u64]) -> Vec<Box<[u8]>> {
     numbers.iter().map(|n| format!("tag{n}").into_bytes().into()).collect()
 }
 
-/// Invalidations that users ask for.
+/// Invalidations as users request them.
 impl Cache {
     fn purge(&self, key: u64, purge: Purge, when: f64) -> usize {
-        self.ask_for(Action::PurgeKey { digest: digest(key), purge }, when, Reason::PurgeModule)
+        self.request(Action::PurgeKey { digest: digest(key), purge }, when, Reason::PurgeModule)
     }
 
     fn purge_tags(&self, numbers: &[u64], purge: Purge, when: f64) -> usize {
-        self.ask_for(Action::PurgeTags { tags: words(numbers), purge }, when, Reason::XkeyModule)
+        self.request(Action::PurgeTags { tags: words(numbers), purge }, when, Reason::XkeyModule)
     }
 
     fn ban(&self, words: &[&str], when: f64) {
-        let conditions = BanSpec::from_cli(words).expect("a good ban");
-        self.ask_for(Action::Ban(conditions), when, Reason::BanCommand);
+        let conditions = BanSpec::from_cli(words).expect("the ban is valid");
+        self.request(Action::Ban(conditions), when, Reason::BanCommand);
     }
 
-    fn ask_for(&self, action: Action, when: f64, why: Reason) -> usize {
+    fn request(&self, action: Action, when: f64, why: Reason) -> usize {
         let event = Invalidation::new(action, when, why, Source::Request { vxid: 1 });
         self.invalidate(event, Arrival::Local).finish(self)
     }
@@ -141,7 +141,7 @@ impl World {
         })
     }
 
-    /// An object in storage, not yet in the index.
+    /// Creates an object in storage, not yet in the index.
     fn object(&self, ttl: f32, change: impl FnOnce(&mut ObjectSpec<'_>), body: &[u8]) -> Arc<Object> {
         self.try_object(ttl, change, body).expect("room")
     }
@@ -169,7 +169,7 @@ impl World {
         self.cache.create(&self.cache.stevedores()[0], &spec, body, &mut nuke)
     }
 
-    /// Looks up, must miss, and publishes.
+    /// Looks up with a miss, and publishes an object.
     fn fill(&self, key: u64, ttl: f32, change: impl FnOnce(&mut ObjectSpec<'_>)) -> Arc<Object> {
         let Lookup::Miss { busy, .. } = self.lookup_with(key, |a| a.always_miss = true) else {
             unreachable!("always_miss misses");
@@ -212,7 +212,7 @@ fn with_args<'a, R>(
     run(&args)
 }
 
-/// Result of a lookup, in short.
+/// The outcome of a lookup, reduced to VXIDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Hit(u64),

@@ -1,4 +1,4 @@
-//! Index, expiry and purging against a list that is searched from end to end.
+//! Index, expiry and purging compared with a list that is searched linearly.
 
 use super::*;
 
@@ -20,7 +20,7 @@ impl Known {
     }
 }
 
-/// The rules, slowly: newest object first.
+/// The rules of lookup in a simple form: newest object first.
 fn expected(known: &[Known], now: f64, key: u64, vary: u8, busy: bool) -> Outcome {
     let of_key = known.iter().rev().filter(|k| k.key == key && k.ttl > 0.0);
     let mine: Vec<_> = of_key.filter(|k| k.vary.is_none_or(|v| v == vary)).collect();
@@ -56,7 +56,7 @@ fn lookup(w: &World, key: u64, vary: u8) -> Lookup {
 }
 
 #[test]
-fn index_against_model() {
+fn the_index_agrees_with_a_model() {
     for seed in 1..=if cfg!(miri) { 1 } else { 8 } {
         println!("seed {seed}");
         run(seed);

@@ -1,9 +1,9 @@
-//! A full storage: what goes, what must not, and that nothing is lost.
+//! A full storage: which objects are evicted and which are kept, and that all memory is freed in the end.
 
 use super::*;
 
 #[test]
-fn the_one_not_asked_for_goes() {
+fn the_oldest_object_without_a_hit_is_evicted() {
     let w = World::new(Some(1 << 20));
     let body = vec![1; 300_000];
     let fill = |key| {
@@ -25,7 +25,7 @@ fn the_one_not_asked_for_goes() {
 }
 
 #[test]
-fn readers_keep_their_object() {
+fn objects_with_readers_are_not_evicted() {
     let w = World::new(Some(1 << 20));
     let body = vec![1; 600_000];
     let Lookup::Miss { busy, .. } = w.lookup(1) else { unreachable!() };
@@ -33,7 +33,7 @@ fn readers_keep_their_object() {
     let Lookup::Hit(reader) = w.lookup(1) else { unreachable!() };
     assert_eq!(w.try_object(10.0, |_| {}, &body).err(), Some(Full));
     assert!(w.log.borrow().contains(&"LRU_Fail".to_owned()));
-    // Killed while read: the memory counts until the reader goes.
+    // Removed while it is read: the memory is in use until the reader is gone.
     w.cache.kill(&reader);
     assert_eq!(w.try_object(10.0, |_| {}, &body).err(), Some(Full));
     assert_eq!(reader.chunk_at(0).expect("there").bytes(), body);
@@ -45,7 +45,7 @@ fn readers_keep_their_object() {
 
 #[test]
 #[cfg_attr(miri, ignore = "takes a thousand objects")]
-fn nuke_limit_holds() {
+fn nuke_limit_is_respected() {
     let w = World::new(Some(1 << 20));
     for key in 0..1000 {
         w.fill(key, 1000.0, |s| s.head = &[b'x'; 800]);
@@ -55,11 +55,11 @@ fn nuke_limit_holds() {
     assert_eq!((w.stat("n_lru_nuked"), w.stat("n_lru_limited")), (50, 1));
 }
 
-/// Mixed sizes, far more than fits: every object goes in, large ones do not starve, and at the end all
-/// memory is free again.
+/// Mixed sizes, far more than the storage can contain: nearly every object is stored, large ones do not starve, and
+/// at the end all memory is free again.
 #[test]
 #[cfg_attr(miri, ignore = "takes thousands of objects")]
-fn churn_over_mixed_sizes() {
+fn objects_of_mixed_sizes_are_stored_without_starvation() {
     for seed in 1..=3 {
         println!("seed {seed}");
         let w = World::new(Some(64 << 20));
@@ -108,10 +108,10 @@ fn churn_over_mixed_sizes() {
     }
 }
 
-/// Evictions that are made in several goes come to the same end as those that are made at once.
+/// Evictions with pauses have the same result as evictions without.
 #[test]
 #[cfg_attr(miri, ignore = "takes a thousand objects")]
-fn evictions_pause() {
+fn evictions_can_be_paused_and_resumed() {
     let w = World::new(Some(1 << 20));
     for key in 0..1000 {
         w.fill(key, 1000.0, |s| s.head = &[b'x'; 800]);

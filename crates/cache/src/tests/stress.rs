@@ -1,4 +1,4 @@
-//! All at once from several threads: no deadlock, and in the end nothing is left.
+//! All operations concurrently from several threads: there is no deadlock, and nothing is left at the end.
 
 use super::*;
 use crate::bans::LurkerParams;
@@ -99,7 +99,7 @@ fn client(cache: &Arc<Cache>, thread: u64) {
 }
 
 #[test]
-fn everything_at_once() {
+fn concurrent_operations_leave_nothing_behind() {
     let w = World::new(Some(2 << 20));
     std::thread::scope(|scope| {
         for thread in 0..THREADS {

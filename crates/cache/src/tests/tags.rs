@@ -1,4 +1,5 @@
-//! Tags against a list that is searched from end to end, while objects come, expire, are killed and purged.
+//! The tag index compared with a list that is searched linearly, while objects are added, expire, are removed and
+//! purged.
 
 use std::collections::BTreeSet;
 
@@ -77,14 +78,14 @@ fn run(seed: u64) {
 }
 
 #[test]
-fn tags_against_model() {
+fn the_tag_index_agrees_with_a_model() {
     for seed in 1..=if cfg!(miri) { 1 } else { 4 } {
         println!("seed {seed}");
         run(seed);
     }
 }
 
-/// A small body moves when its fetch ends; its tags do not notice.
+/// A small body is moved when its fetch ends; its tags stay valid.
 #[test]
 fn tags_survive_the_end_of_the_fetch() {
     let w = World::new(None);

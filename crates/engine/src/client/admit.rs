@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use lacquer_h2::{Error, Reason};
 use lacquer_http::SessClose;
-use lacquer_net::patience::HalfClosed;
+use lacquer_net::disconnect::HalfClosed;
 use lacquer_shm::Tag;
 use lacquer_sources::clock;
 

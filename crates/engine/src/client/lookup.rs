@@ -6,7 +6,7 @@ use std::pin::pin;
 use lacquer_cache::{BodyState, Busy, Lookup, LookupArgs, ObjRef, Object, Resumed, Wait};
 use lacquer_flow::lookup::Limits;
 use lacquer_http::vary;
-use lacquer_net::patience::HalfClosed;
+use lacquer_net::disconnect::HalfClosed;
 use lacquer_shm::Tag;
 use lacquer_shm::vsl::Field;
 use lacquer_vcl::types::{Action, Method};

@@ -8,7 +8,7 @@ use lacquer_flow::delivery::{self, End};
 use lacquer_flow::persistence::{self, Sent};
 use lacquer_http::{SessClose, h1, header_table as h};
 use lacquer_net::ClientSocket;
-use lacquer_net::patience::Patience;
+use lacquer_net::disconnect::DisconnectPolicy;
 use lacquer_shm::Tag;
 
 use super::Req;
@@ -43,7 +43,7 @@ pub(super) async fn send(req: &mut Req, tx: Rc<ClientSocket>, source: &Source, p
     let limits = Limits {
         total: req.task.sess.timeouts.send.get(req.task.params.send_timeout),
         idle: req.task.sess.send_idle_limit(&req.task.params),
-        patience: Patience::of(&req.task.params),
+        patience: DisconnectPolicy::of(&req.task.params),
     };
     let head = std::mem::take(&mut req.client.out);
     let wanted = plan.length.filter(|_| plan.ranged);

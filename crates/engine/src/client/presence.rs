@@ -1,5 +1,5 @@
 //! Detects clients that leave while their request waits. For HTTP/1, the reactor reports the end of the connection
-//! ([`lacquer_net::patience`]); for HTTP/2, the connection's task reports the end of the stream.
+//! ([`lacquer_net::disconnect`]); for HTTP/2, the connection's task reports the end of the stream.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lacquer_http::SessClose;
 use lacquer_net::deadlines::Deadline;
-use lacquer_net::patience::{HalfClosed, Patience, unless};
+use lacquer_net::disconnect::{DisconnectPolicy, HalfClosed, unless};
 use lacquer_params::Params;
 
 use super::{Req, Step};
@@ -19,7 +19,7 @@ use crate::client_transport::ClientTransport;
 const ROUND_TRIP: Duration = Duration::from_millis(20);
 
 /// Waits until the client is gone.
-async fn gone(patience: Patience, transport: &ClientTransport, treatment: HalfClosed) {
+async fn gone(patience: DisconnectPolicy, transport: &ClientTransport, treatment: HalfClosed) {
     match transport {
         ClientTransport::Socket(tx) => patience.disconnected(tx, treatment).await,
         ClientTransport::Stream(stream) if patience.half_closed().is_some() => stream.gone().await,
@@ -34,7 +34,7 @@ pub async fn while_waiting<F: Future>(
     treatment: HalfClosed,
     work: Pin<&mut F>,
 ) -> Option<F::Output> {
-    unless(work, gone(Patience::of(params), transport, treatment)).await
+    unless(work, gone(DisconnectPolicy::of(params), transport, treatment)).await
 }
 
 /// Like [`while_waiting`], for work that usually takes milliseconds. The client is watched only from the next time
@@ -49,14 +49,14 @@ pub async fn while_fetching<F: Future>(
     let is_gone = async {
         later.arm(later.now(), 0.0);
         poll_fn(|cx| if later.poll_expired(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
-        Box::pin(gone(Patience::of(params), transport, treatment)).await;
+        Box::pin(gone(DisconnectPolicy::of(params), transport, treatment)).await;
     };
     unless(work, is_gone).await
 }
 
 /// Returns whether the client is known to be gone. Probes a client that has shut down its sending side.
 pub async fn is_gone(req: &Req) -> bool {
-    let patience = Patience::of(&req.task.params);
+    let patience = DisconnectPolicy::of(&req.task.params);
     let treatment = HalfClosed::of_waiting(req.inclusion.level > 0, true, true);
     let mut gone = pin!(gone(patience, &req.client.tx, treatment));
     if is_ready(gone.as_mut()).await {

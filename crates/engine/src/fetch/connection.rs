@@ -228,7 +228,8 @@ fn next_step(found: Taken, origin: &Origin, now: Instant) -> ControlFlow<Step, I
     match found {
         Taken::Connection(connection) => ControlFlow::Break(Step::Use(connection)),
         Taken::Resting(resting) if resting.must => {
-            let waits = trust.has_all_of(declared) || origin.in_use() == 1 && trust.is_courteous();
+            let waits =
+                trust.is_at_declared_limit(declared) || origin.in_use() == 1 && trust.take_courtesy_wait();
             if waits {
                 ControlFlow::Continue(resting.until)
             } else {
@@ -426,7 +427,7 @@ impl OriginConnection {
         Exchange {
             is_bodyless: self.reply.is_bodyless,
             took: (self.reply.took * 1e6) as u64,
-            object: object.and_then(|object| Some((object.place()?, object.vxid()))),
+            object: object.and_then(|object| Some((object.slot_id()?, object.vxid()))),
         }
     }
 

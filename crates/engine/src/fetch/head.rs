@@ -183,7 +183,7 @@ impl Fetch {
         if connection.body_at_hand().is_none_or(|length| length > connection.reply.ahead.len()) {
             connection.mark_answered();
         }
-        Exchange::Answered
+        Exchange::Responded
     }
 
     /// Returns whether the request may be sent again although the origin may have processed it.

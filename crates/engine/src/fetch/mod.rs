@@ -37,7 +37,7 @@ pub use connection::{OriginConnection, log_close, send_cached};
 pub use driver::FetchDriver;
 use events::{BodyEvent, FetchEvents, Started};
 use lacquer_cache::{BodyState, Busy, Object};
-use lacquer_net::patience::HalfClosed;
+use lacquer_net::disconnect::HalfClosed;
 use lacquer_shm::{Tag, Vxid};
 pub use parts::Mode;
 pub use pipe::PipeCall;

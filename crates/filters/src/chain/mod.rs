@@ -1,23 +1,23 @@
-//! Runs filters one behind the other, in bounded steps.
+//! Runs filters one after the other, in bounded steps.
 //!
-//! The caller drives: it offers input and takes output until there is none, and may wait as long as it likes in
-//! between. No stage holds more than one step of output, whatever the input expands to, so a client that does not
-//! read costs one step for each filter and the state of the filters themselves.
+//! The caller drives the chain: it offers input and takes output until there is none, and may wait between calls. No
+//! stage holds more than one step of output, however much the input expands. So a client that does not read costs one
+//! step for each filter, and the state of the filters themselves.
 
 use crate::{Filter, Flow, Report, Work};
 
-/// The largest number of bytes that a filter makes before they are taken.
+/// The maximum number of bytes that a filter produces before they are taken.
 pub const STEP_MAX: usize = 64 * 1024;
-/// Steps shorter than this cost more in calls than they save in memory.
+/// The minimum length of a step. Shorter steps would cost more in calls than they save in memory.
 const STEP_MIN: usize = 2 * 1024;
 
-/// A filter with the output that the next one has not taken yet.
+/// A filter, with the output that the next one has not taken yet.
 struct Stage {
     filter: Box<dyn Filter>,
     out: Vec<u8>,
-    /// The number of bytes of `out` that were taken.
+    /// The number of bytes of `out` that the next stage has taken.
     taken: usize,
-    /// The filter stopped because its step was full.
+    /// Whether the filter stopped because its step was full.
     is_full: bool,
     has_ended: bool,
     work: Work,
@@ -37,7 +37,7 @@ impl Stage {
         &self.out[self.taken..]
     }
 
-    /// Lets the filter work on `input`, of which it takes as much as its step has room for.
+    /// Runs the filter on `input`. It consumes as much as its step has room for.
     fn run(&mut self, input: &mut &[u8], end: bool, step: usize) -> Result<(), String> {
         if self.taken == self.out.len() {
             self.out.clear();
@@ -56,7 +56,7 @@ impl Stage {
     }
 }
 
-/// Filters in a row.
+/// A sequence of filters.
 #[derive(Default)]
 pub struct Chain {
     stages: Vec<Stage>,
@@ -64,7 +64,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// `step` is the parameter `gzip_buffer`, in bytes.
+    /// Creates a chain. `step` is the parameter `gzip_buffer`, in bytes.
     pub fn new(filters: Vec<Box<dyn Filter>>, step: u64) -> Chain {
         let step = usize::try_from(step).unwrap_or(STEP_MAX).clamp(STEP_MIN, STEP_MAX);
         Chain { stages: filters.into_iter().map(Stage::new).collect(), step }
@@ -78,7 +78,7 @@ impl Chain {
         self.stages.last().is_some_and(|s| s.filter.is_done())
     }
 
-    /// Returns what all filters have to report, the last one first.
+    /// Returns the reports of all filters, the last one first.
     pub fn report(&mut self) -> Report {
         let mut report = Report::default();
         for stage in self.stages.iter_mut().rev() {
@@ -88,8 +88,8 @@ impl Chain {
         report
     }
 
-    /// Returns the next output, or `None` once all of `input` was taken and nothing more comes of it. The caller
-    /// offers the same input again until then; `end` marks the last piece of the body.
+    /// Returns the next output, or `None` once all of `input` was consumed and no more output follows from it. Until
+    /// then the caller offers the same input again. `end` marks the last piece of the body.
     pub fn next<'c, 'i: 'c>(
         &'c mut self,
         input: &mut &'i [u8],
@@ -110,7 +110,7 @@ impl Chain {
         Ok(None)
     }
 
-    /// Returns whether a stage has work. The stages behind it are checked first, so that its output is taken.
+    /// Returns whether a stage has work. The caller checks the later stages first, so that its output has been taken.
     fn can_run(&self, at: usize, input: &[u8], end: bool) -> bool {
         let stage = &self.stages[at];
         let (offered, ends) = match at.checked_sub(1).map(|before| &self.stages[before]) {

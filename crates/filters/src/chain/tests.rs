@@ -1,4 +1,4 @@
-//! The same bytes come out whatever the step and however the input is cut.
+//! The output does not depend on the step or on how the input is split.
 
 use lacquer_testing::Random;
 
@@ -7,7 +7,7 @@ use crate::esi::{Esi, EsiGzip, Options};
 use crate::gzip::pack;
 use crate::{Filter, Gunzip, Gzip, RangeOf, TestGunzip};
 
-/// Feeds a body in pieces of `cut` bytes. Returns the output; the longest single output is within a step or so.
+/// Feeds a body in pieces of `cut` bytes. Returns the output; no single output is longer than the maximum step.
 fn through(filters: Vec<Box<dyn Filter>>, body: &[u8], cut: usize, step: u64) -> Result<Vec<u8>, String> {
     let mut chain = Chain::new(filters, step);
     let mut all = Vec::new();
@@ -29,11 +29,11 @@ fn drain(chain: &mut Chain, mut piece: &[u8], end: bool, all: &mut Vec<u8>) -> R
             return Ok(());
         }
     }
-    assert!(piece.is_empty(), "input was left behind");
+    assert!(piece.is_empty(), "input was not consumed");
     Ok(())
 }
 
-/// Texts that pack well, badly and not at all, of lengths around the steps.
+/// Texts that compress well, badly and not at all, with lengths close to those of steps.
 fn texts() -> Vec<Vec<u8>> {
     let mut random = Random(4711);
     let mut noise = |n: usize| (0..n).map(|_| random.below(256) as u8).collect::<Vec<u8>>();
@@ -49,7 +49,7 @@ fn cuts() -> impl Iterator<Item = (usize, u64)> {
 }
 
 #[test]
-fn gzip_and_back_is_the_same_at_every_step() {
+fn gzip_round_trips_with_every_step() {
     for text in texts() {
         let packed = pack(&text, 6);
         for (cut, step) in cuts() {
@@ -66,7 +66,7 @@ fn gzip_and_back_is_the_same_at_every_step() {
 }
 
 #[test]
-fn a_range_of_an_unpacked_body_is_the_same_at_every_step() {
+fn a_range_of_an_unpacked_body_does_not_depend_on_the_step() {
     let text: Vec<u8> = (0..400_000u32).flat_map(|i| (i / 3).to_le_bytes()).collect();
     let packed = pack(&text, 6);
     for (cut, step) in cuts().filter(|(cut, _)| *cut > 7) {
@@ -80,7 +80,7 @@ fn a_range_of_an_unpacked_body_is_the_same_at_every_step() {
 }
 
 #[test]
-fn esi_is_stored_the_same_at_every_step() {
+fn stored_esi_does_not_depend_on_the_step() {
     let page = "<a>some text</a><esi:include src=\"/x\"/><esi:remove>no</esi:remove>".repeat(3000);
     for (cut, step) in cuts().filter(|(cut, _)| *cut > 7) {
         let plain: Vec<Box<dyn Filter>> = vec![Box::new(Esi::new(b"/", Options::default()))];
@@ -92,7 +92,7 @@ fn esi_is_stored_the_same_at_every_step() {
 }
 
 #[test]
-fn a_bomb_holds_one_step_of_memory() {
+fn a_decompression_bomb_uses_one_step_of_memory() {
     let bomb = pack(&vec![0; 30_000_000], 9);
     let mut chain = Chain::new(vec![Box::new(Gunzip::new()), Box::new(Gzip::new(0))], 1 << 20);
     let (mut rest, mut steps) = (bomb.as_slice(), 0);
@@ -105,7 +105,7 @@ fn a_bomb_holds_one_step_of_memory() {
 }
 
 #[test]
-fn a_fault_is_the_same_at_every_step() {
+fn errors_do_not_depend_on_the_step() {
     let mut packed = pack(&vec![b'x'; 500_000], 6);
     packed.extend_from_slice(b"junk");
     for (cut, step) in cuts() {

@@ -1,6 +1,6 @@
-//! Lays the parts of a body out in storage and records them in the program. Parts that are delivered
-//! and parts that are not alternate; where they meet, a packed body is flushed to a byte boundary, so
-//! that each part can be taken or left on its own.
+//! Arranges the parts of a body in storage and records them in the program. Parts that are delivered alternate with
+//! parts that are not. Between them a compressed body is flushed to a byte boundary, so that each part can be
+//! delivered or skipped separately.
 
 use flate2::Crc;
 
@@ -12,27 +12,27 @@ pub enum Part {
     Skip,
 }
 
-/// The cut of packed output after a part.
+/// How compressed output is cut after a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// The output continues.
+    /// The output continues without a cut.
     None,
-    /// At a byte boundary.
+    /// The output is flushed to a byte boundary.
     Align,
-    /// At a byte boundary, and what follows does not refer back.
+    /// The output is flushed to a byte boundary, and the following output does not refer back.
     Reset,
-    /// It is the end.
+    /// The output ends.
     Finish,
 }
 
-/// Turns the body into what is stored.
+/// Encodes the body for storage.
 pub trait Packer {
     const GZIP: bool;
-    /// Appends the bytes to be stored to `out`; returns how many were stored so far in all.
+    /// Appends the encoded bytes to `out`. Returns the total number of bytes encoded so far.
     fn pack(&mut self, bytes: &[u8], cut: Cut, out: &mut Vec<u8>) -> u64;
 }
 
-/// Stores the body as it is.
+/// Stores the body unchanged.
 #[derive(Debug, Default)]
 pub struct Plain {
     total: u64,
@@ -53,9 +53,9 @@ pub struct Layout<P> {
     pub program: Recorder,
     part: Part,
     crc: Crc,
-    /// Bytes of the part before packing that are not in the program yet.
+    /// The number of bytes of the part, before encoding, that are not in the program yet.
     waiting: u64,
-    /// Stored length that is in the program.
+    /// The stored length that is in the program.
     recorded: u64,
     began: bool,
 }
@@ -73,12 +73,12 @@ impl<P: Packer> Layout<P> {
         }
     }
 
-    /// Returns the position at which faults are reported.
+    /// Returns the position for error reports.
     pub fn recorded(&self) -> u64 {
         self.recorded
     }
 
-    /// Begins with a part of its own for the gzip header, which must be out before anything is included.
+    /// Begins with a separate part for the gzip header, which must be delivered before any include.
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         if !self.began {
             self.began = true;
@@ -87,7 +87,7 @@ impl<P: Packer> Layout<P> {
         }
     }
 
-    /// The next bytes of the body are such a part.
+    /// Adds the next bytes of the body to a part of this kind.
     pub fn mark(&mut self, part: Part, bytes: &[u8], out: &mut Vec<u8>) {
         if self.part != part && self.waiting > 0 {
             self.record(if part == Part::Send { Cut::Reset } else { Cut::Align }, out);

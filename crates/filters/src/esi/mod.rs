@@ -1,7 +1,7 @@
-//! Edge Side Includes: what of a body is delivered, and where other responses go in between.
+//! Edge Side Includes: which parts of a body are delivered, and where other responses are inserted.
 //!
-//! The parser runs once, when the body is fetched, and leaves a `program` that is kept with the
-//! object. Delivery reads the program beside the stored body ([`Player`]) and never parses again.
+//! The parser runs once, when the body is fetched, and produces a `program` that is stored with the object. Delivery
+//! reads the program together with the stored body ([`Player`]) and never parses again.
 
 mod filter;
 mod layout;
@@ -12,7 +12,7 @@ mod words;
 pub use filter::{Esi, EsiGzip};
 pub use program::{Order, Player};
 
-/// Inputs of parsing beside the body: bits of the parameter `feature`.
+/// The options of the parser: bits of the parameter `feature`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     pub ignore_https: bool,
@@ -21,13 +21,13 @@ pub struct Options {
     pub remove_bom: bool,
 }
 
-/// Faults of a body, for the log.
+/// Errors in a body, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EsiNote {
-    /// The number is the stored length after which it happened.
+    /// The number is the stored length before the error.
     Error(u64, &'static str),
     Warning(u64, &'static str),
-    /// The body was left alone.
+    /// The body was not processed.
     Untouched(&'static str),
 }
 

@@ -1,15 +1,15 @@
-//! The ESI program of an object: which stored bytes are delivered and what is included where.
+//! The ESI program of an object: which stored bytes are delivered, and which responses are included where.
 //!
 //! ```text
 //! program = kind order*              kind: 0 plain, 1 gzip
-//! order   = 1 length                 deliver so many stored bytes (plain)
-//!         | 1 length origin crc      the same (gzip): they unpack to `origin` bytes with this CRC-32
-//!         | 2 length                 pass over so many stored bytes
-//!         | 3 text text              include URL with Host header line (empty: the same), or fail
-//!         | 4 text text              the same, but go on if it fails
-//!         | 5 text                   relative URLs that follow begin with this
+//! order   = 1 length                 deliver this number of stored bytes (plain)
+//!         | 1 length origin crc      the same (gzip): they decompress to `origin` bytes with this CRC-32
+//!         | 2 length                 skip this number of stored bytes
+//!         | 3 text text              include with Host header line (empty: the same) and URL, or fail
+//!         | 4 text text              the same, but continue if it fails
+//!         | 5 text                   the base of the following relative URLs
 //!         | 6 text                   include relative URL with the same Host, or fail
-//!         | 7 text                   the same, but go on if it fails
+//!         | 7 text                   the same, but continue if it fails
 //! text    = length bytes             length, origin: LEB128; crc: 4 bytes, little endian
 //! ```
 
@@ -17,7 +17,8 @@ const SEND: u8 = 1;
 const SKIP: u8 = 2;
 const INCLUDE: u8 = 3;
 const INCLUDE_OR_NOT: u8 = 4;
-/// The base is written once: it may be thousands of bytes that the client chose, and a page may have many includes.
+/// The base is written only once: it may be thousands of bytes that the client chose, and a page may have many
+/// includes.
 const BASE: u8 = 5;
 const RELATIVE: u8 = 6;
 const RELATIVE_OR_NOT: u8 = 7;
@@ -25,7 +26,7 @@ const RELATIVE_OR_NOT: u8 = 7;
 /// One step of delivery.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Order<'p> {
-    /// `origin` and `crc` describe what the bytes unpack to; without gzip they are 0.
+    /// Deliver bytes. `origin` and `crc` are length and CRC-32 of the decompressed bytes; without gzip they are 0.
     Send {
         length: u64,
         origin: u64,
@@ -34,7 +35,7 @@ pub enum Order<'p> {
     Skip {
         length: u64,
     },
-    /// The URL is `base` and `url`.
+    /// Include the response for the URL, which is `base` followed by `url`.
     Include {
         base: &'p [u8],
         url: &'p [u8],
@@ -43,7 +44,7 @@ pub enum Order<'p> {
     },
 }
 
-/// Reads a program from the beginning to the end.
+/// Iterates over the orders of a program.
 #[derive(Clone, Debug)]
 pub struct Player<'p> {
     rest: &'p [u8],
@@ -52,7 +53,7 @@ pub struct Player<'p> {
 }
 
 impl<'p> Player<'p> {
-    /// `program` is what the parser left; an empty one has no steps.
+    /// Begins with `program`, the result of the parser. An empty one has no orders.
     pub fn new(program: &'p [u8]) -> Player<'p> {
         let (kind, rest) = program.split_first().unwrap_or((&0, &[]));
         Player { rest, base: &[], gzip: *kind == 1 }
@@ -148,7 +149,7 @@ impl Recorder {
         }
     }
 
-    /// Records a URL that is relative to `base`, which is the same in all of a program.
+    /// Records an include of a URL relative to `base`, which is the same throughout a program.
     pub fn include_relative(&mut self, base: &[u8], url: &[u8], or_fail: bool) {
         if !std::mem::replace(&mut self.has_base, true) {
             self.bytes.push(BASE);
@@ -158,7 +159,7 @@ impl Recorder {
         self.text(&[url]);
     }
 
-    /// With what the bytes unpack to, if gzipped: its length and CRC.
+    /// Records bytes that are delivered. `unpacked` is length and CRC of the decompressed bytes, if they are gzipped.
     pub fn send(&mut self, length: u64, unpacked: Option<(u64, u32)>) {
         self.bytes.push(SEND);
         self.number(length);
@@ -183,7 +184,7 @@ impl Recorder {
         self.text(&[url]);
     }
 
-    /// The program, if there is any order in it.
+    /// Returns the program, if it has any order.
     pub fn finish(self) -> Option<Vec<u8>> {
         (self.bytes.len() > 1).then_some(self.bytes)
     }

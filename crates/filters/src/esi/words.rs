@@ -1,6 +1,6 @@
-//! The words that the ESI parser looks for, and the classes of characters that it distinguishes.
+//! The keywords of the ESI parser, and the character classes that it distinguishes.
 
-/// Markers that can follow `<`; matched in this order.
+/// Markers that can follow `<`. They are matched in this order.
 pub const OPENINGS: [&[u8]; 6] = [b"!--esi", b"!---->", b"!--", b"/esi:", b"esi:", b"![CDATA["];
 pub const ELEMENTS: [&[u8]; 3] = [b"include", b"remove", b"comment"];
 pub const INCLUDE_ATTRIBUTES: [&[u8]; 2] = [b"src=", b"onerror="];
@@ -14,7 +14,7 @@ pub enum Found {
     Undecided,
 }
 
-/// Which of the words the input begins with.
+/// Returns which of the words the input begins with.
 pub fn find(words: &[&[u8]], input: &[u8]) -> Found {
     for (i, word) in words.iter().enumerate() {
         if input.starts_with(word) {
@@ -51,8 +51,8 @@ pub fn resolve(text: &[u8]) -> Vec<u8> {
     let mut rest = text;
     while let [first, after @ ..] = rest {
         match ENTITIES.iter().find(|(entity, _)| rest.starts_with(entity)) {
-            Some((entity, meant)) => {
-                out.push(*meant);
+            Some((entity, character)) => {
+                out.push(*character);
                 rest = &rest[entity.len()..];
             }
             None => {

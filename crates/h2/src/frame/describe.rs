@@ -1,10 +1,10 @@
-//! Frames as Varnish's `Debug` records show them.
+//! Formats frames as in Varnish's `Debug` records.
 
 use super::FrameHeader;
 use std::fmt::Write;
 
 impl FrameHeader {
-    /// `HEADERS[3] 0x05 0x00000001 0x828684`.
+    /// Returns a text like `HEADERS[3] 0x05 0x00000001 0x828684`.
     pub fn describe(&self, payload: &[u8]) -> String {
         let mut text = String::with_capacity(40 + 2 * payload.len());
         match self.kind() {
@@ -40,7 +40,7 @@ mod tests {
     use crate::frame::Kind;
 
     #[test]
-    fn texts() {
+    fn frames_are_described_as_in_varnish() {
         let headers = FrameHeader::new(Kind::Headers, 5, 1, 3);
         assert_eq!(headers.describe(b"\x82\x86\x84"), "HEADERS[3] 0x05 0x00000001 0x828684");
         let unknown = FrameHeader { len: 5, number: 0x80, flags: 0, stream: 2 };

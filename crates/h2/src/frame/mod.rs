@@ -1,5 +1,5 @@
-//! Frames: nine bytes with length, type, flags and stream, and a payload (RFC 9113 section 4). Parsing checks
-//! each frame by itself. Checks that depend on the open streams are in [`crate::rules`].
+//! Frames: nine bytes with length, type, flags and stream, then a payload (RFC 9113 section 4). Parsing checks each
+//! frame in isolation. Checks that depend on the open streams are in [`crate::rules`].
 
 mod describe;
 mod parse;
@@ -13,10 +13,10 @@ pub use write::{
     goaway, ping_ack, rst_stream, settings_ack, split, window_update, write_headers, write_settings,
 };
 
-/// Bytes of a frame's header.
+/// The length of a frame header in bytes.
 pub const HEADER_LEN: usize = 9;
 
-/// The stream number's bits; the first one is reserved and ignored.
+/// The bits of a stream number. The first bit of the field is reserved and ignored.
 pub(crate) const STREAM_BITS: u32 = 0x7fff_ffff;
 
 /// Bits of a frame's flags.
@@ -28,7 +28,7 @@ pub mod flag {
     pub const PRIORITY: u8 = 0x20;
 }
 
-/// The types of frames that are known.
+/// The known frame types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     Data = 0,
@@ -77,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// Returns the flags that have a meaning. Others are ignored.
+    /// Returns the flags that are defined for this type. Others are ignored.
     pub const fn flags(self) -> u8 {
         match self {
             Kind::Data => flag::END_STREAM | flag::PADDED,
@@ -89,16 +89,16 @@ impl Kind {
         }
     }
 
-    /// Returns whether the payload counts as overhead of the session, and not as a request's bytes.
+    /// Returns whether the payload counts as overhead of the session instead of as bytes of a request.
     pub const fn is_overhead(self) -> bool {
         !matches!(self, Kind::Data | Kind::Headers | Kind::Continuation)
     }
 }
 
-/// A frame's header as it is on the wire.
+/// A frame header as on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// Bytes of the payload.
+    /// The length of the payload in bytes.
     pub len: u32,
     /// The type; see [`FrameHeader::kind`].
     pub number: u8,
@@ -129,7 +129,7 @@ impl FrameHeader {
         [a, b, c, self.number, self.flags, d, e, f, g]
     }
 
-    /// Returns the length of header and payload together.
+    /// Returns the length of header and payload.
     pub const fn total_len(&self) -> usize {
         HEADER_LEN + self.len as usize
     }

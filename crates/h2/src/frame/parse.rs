@@ -1,18 +1,18 @@
-//! The payloads of frames from a client.
+//! Parses the payloads of frames from a client.
 
 use super::{FrameHeader, Kind, STREAM_BITS, flag};
 use crate::error_table::{Error, Reason};
 use crate::fault::Fault;
 
-/// A frame's content.
+/// The content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// The whole payload, padding included, counts for flow control: [`FrameHeader::len`].
+    /// The whole payload, including padding, counts for flow control: [`FrameHeader::len`].
     Data {
         data: &'a [u8],
         end_stream: bool,
     },
-    /// A piece of a header block; the priority that may come along is ignored.
+    /// A fragment of a header block. The optional priority is ignored.
     Headers {
         fragment: &'a [u8],
         end_headers: bool,
@@ -46,7 +46,7 @@ pub enum Frame<'a> {
     Unknown,
 }
 
-/// Parses the payload. The rules about streams come first: see [`crate::rules::Rules::admit`].
+/// Parses the payload. The caller has checked the rules of streams: see [`crate::rules::Rules::admit`].
 pub fn parse<'a>(header: &FrameHeader, payload: &'a [u8]) -> Result<Frame<'a>, Fault> {
     let Some(kind) = header.kind() else { return Ok(Frame::Unknown) };
     let fault = |reason, text: &'static str| Err(Fault::connection(reason, text));
@@ -98,7 +98,7 @@ fn number(payload: &[u8]) -> Option<u32> {
     payload.try_into().ok().map(u32::from_be_bytes)
 }
 
-/// Returns the payload without its padding, or `None` if there is more padding than payload.
+/// Returns the payload without its padding, or `None` if the padding is longer than the payload.
 fn unpad<'a>(header: &FrameHeader, payload: &'a [u8]) -> Option<&'a [u8]> {
     if !header.has(flag::PADDED) {
         return Some(payload);

@@ -1,4 +1,4 @@
-//! Each type of frame: valid ones, malformed ones with their errors, and written ones.
+//! Each frame type: valid frames, malformed frames with their errors, and written frames.
 
 use super::*;
 use crate::error_table::{Error, Reason};
@@ -11,7 +11,7 @@ fn read(kind: Kind, flags: u8, payload: &[u8]) -> Result<Frame<'_>, Fault> {
 }
 
 #[test]
-fn headers_of_frames() {
+fn frame_headers_are_read_and_written() {
     let bytes = [0, 1, 2, 8, 3, 0x80, 0, 0, 5, 99];
     let header = FrameHeader::read(&bytes).unwrap();
     assert_eq!(header, FrameHeader { len: 258, number: 8, flags: 3, stream: 5 });
@@ -25,7 +25,7 @@ fn headers_of_frames() {
 }
 
 #[test]
-fn frames_that_are_right() {
+fn valid_frames_are_parsed() {
     let data = |data, end_stream| Ok(Frame::Data { data, end_stream });
     assert_eq!(read(Kind::Data, 0, b"abc"), data(b"abc", false));
     assert_eq!(read(Kind::Data, flag::PADDED | flag::END_STREAM, b"\x02abc\0\0"), data(b"abc", true));
@@ -55,7 +55,7 @@ fn frames_that_are_right() {
 }
 
 #[test]
-fn frames_that_are_wrong() {
+fn malformed_frames_are_rejected() {
     use Reason::{FrameSizeError, ProtocolError};
     for (kind, flags, payload, reason, text) in [
         (Kind::Data, 8, &b""[..], ProtocolError, "H2: stream 1: Padding larger than frame length"),
@@ -82,7 +82,7 @@ fn frames_that_are_wrong() {
 }
 
 #[test]
-fn frames_that_are_written() {
+fn frames_are_written() {
     let mut out = Vec::new();
     write_settings(&mut out, &Settings { max_concurrent_streams: 100, ..Settings::DEFAULT });
     settings_ack(&mut out);
@@ -105,7 +105,7 @@ fn frames_that_are_written() {
 }
 
 #[test]
-fn header_blocks_are_split() {
+fn long_header_blocks_are_split() {
     let block: Vec<u8> = (0..200).collect();
     for len in [0, 1, 63, 64, 65, 127, 128, 129, 200] {
         for end_stream in [false, true] {
@@ -130,7 +130,7 @@ fn header_blocks_are_split() {
 }
 
 #[test]
-fn damage_never_panics() {
+fn random_frames_never_panic() {
     let mut random = Random(3);
     for _ in 0..rounds(100_000) {
         let payload: Vec<u8> = (0..random.below(20)).map(|_| random.number() as u8).collect();

@@ -1,4 +1,4 @@
-//! The frames a server sends, appended to a buffer.
+//! Writes the frames that a server sends. Each function appends to a buffer.
 
 use super::{FrameHeader, HEADER_LEN, Kind, flag};
 use crate::settings::Settings;
@@ -25,7 +25,7 @@ pub fn ping_ack(out: &mut Vec<u8>, opaque: [u8; 8]) {
     push(out, Kind::Ping, flag::ACK, 0, &opaque);
 }
 
-/// `code` is [`crate::Error::code`].
+/// Writes RST_STREAM. `code` is [`crate::Error::code`].
 pub fn rst_stream(out: &mut Vec<u8>, stream: u32, code: u32) {
     push(out, Kind::RstStream, 0, stream, &code.to_be_bytes());
 }
@@ -40,8 +40,8 @@ pub fn window_update(out: &mut Vec<u8>, stream: u32, increment: u32) {
     push(out, Kind::WindowUpdate, 0, stream, &increment.to_be_bytes());
 }
 
-/// Writes HEADERS and as many CONTINUATIONs as the peer's `max_frame` makes necessary. `encode` appends
-/// the header block. Returns the length of the block.
+/// Writes HEADERS and as many CONTINUATIONs as the peer's `max_frame` requires. `encode` appends the header block.
+/// Returns the length of the block.
 pub fn write_headers(
     out: &mut Vec<u8>,
     stream: u32,
@@ -70,7 +70,7 @@ pub fn write_headers(
     len
 }
 
-/// Moves the parts of a block apart, the last one first, so that a frame's header fits before each.
+/// Inserts space for a frame header before each part of a block, starting with the last part.
 fn make_room(out: &mut Vec<u8>, start: usize, len: usize, frames: usize, max_frame: usize) {
     let block = start + HEADER_LEN;
     out.resize(block + len + (frames - 1) * HEADER_LEN, 0);
@@ -81,7 +81,7 @@ fn make_room(out: &mut Vec<u8>, start: usize, len: usize, frames: usize, max_fra
     }
 }
 
-/// Returns header and payload of each frame in `bytes`, which this module wrote. For the log.
+/// Returns header and payload of each frame in `bytes`, which must be complete frames. For the log.
 pub fn split(mut bytes: &[u8]) -> impl Iterator<Item = (FrameHeader, &[u8])> {
     std::iter::from_fn(move || {
         let header = FrameHeader::read(bytes)?;

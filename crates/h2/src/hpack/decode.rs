@@ -1,4 +1,4 @@
-//! Decoding a header block, field by field.
+//! Decodes a header block, field by field.
 
 use super::dynamic_table::DynamicTable;
 use super::line::{Line, SEPARATOR};
@@ -6,21 +6,21 @@ use super::static_table::{COUNT, STATIC, StaticField};
 use super::well_formed::is_well_formed;
 use super::{HpackError, huffman, integer};
 
-/// Result of [`Decoder::next`].
+/// The result of [`Decoder::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Field(Line),
-    /// The block is at its end.
+    /// The block has ended.
     End,
-    /// The input ends within a field: nothing was consumed, and it takes at least `needed` bytes.
+    /// The input ends within a field. Nothing was consumed; the field has at least `needed` bytes.
     More {
         needed: usize,
     },
-    /// There is no room for the field: nothing was consumed; see [`Decoder::room_for`].
+    /// There is no room for the field. Nothing was consumed; see [`Decoder::room_for`].
     Full,
 }
 
-/// The reason for which a field could not be decoded.
+/// The reason why a field could not be decoded.
 enum Halt {
     More(usize),
     Full,
@@ -37,9 +37,9 @@ impl From<HpackError> for Halt {
 #[derive(Debug)]
 pub struct Decoder {
     table: DynamicTable,
-    /// The largest table that the peer may choose: what was announced as SETTINGS_HEADER_TABLE_SIZE.
+    /// The maximum table size that the peer may choose, as announced in SETTINGS_HEADER_TABLE_SIZE.
     granted: usize,
-    /// No field of this block was decoded yet.
+    /// No field of this block has been decoded yet.
     at_start: bool,
 }
 
@@ -48,12 +48,12 @@ impl Decoder {
         Decoder { table: DynamicTable::new(table_size), granted: table_size, at_start: true }
     }
 
-    /// Begins a block. To be called before its first byte.
+    /// Begins a block. Must be called before its first byte is decoded.
     pub fn begin(&mut self) {
         self.at_start = true;
     }
 
-    /// Takes the next field from the front of `input` and writes it to the start of `out`.
+    /// Removes the next field from the front of `input` and writes it to the start of `out`.
     #[inline]
     pub fn next(&mut self, input: &mut &[u8], out: &mut [u8]) -> Result<Step, HpackError> {
         loop {
@@ -90,8 +90,8 @@ impl Decoder {
         Step::Field(line)
     }
 
-    /// Returns room that always suffices for the next field of `input`: no byte of a string becomes more than
-    /// two, and a name may come from the table.
+    /// Returns a size of `out` that is always sufficient for the next field of `input`: no byte of a string expands
+    /// to more than two, and a name may come from the table.
     pub fn room_for(&self, input: &[u8]) -> usize {
         2 * input.len() + self.table.size() + 64
     }
@@ -108,7 +108,7 @@ impl Decoder {
         }
     }
 
-    /// Decodes a field that is in a table. Returns the number of bytes of the input that it takes.
+    /// Decodes a field that is in a table. Returns the number of input bytes that it uses.
     #[inline]
     fn indexed(&self, input: &[u8], out: &mut [u8]) -> Result<(usize, Line), Halt> {
         let (index, used) = number(input, 0, 7)?;
@@ -117,10 +117,10 @@ impl Decoder {
         Ok((used, line))
     }
 
-    /// Decodes a field whose value follows, and its name too unless that is in a table.
+    /// Decodes a field with a literal value, and a literal name unless the name is in a table.
     fn literal(&mut self, input: &[u8], out: &mut [u8]) -> Result<(usize, Line), Halt> {
-        let remember = input[0] & 0x40 != 0;
-        let prefix = if remember { 6 } else { 4 };
+        let is_indexed = input[0] & 0x40 != 0;
+        let prefix = if is_indexed { 6 } else { 4 };
         let (index, mut at) = number(input, 0, prefix)?;
         let name_len = if index == 0 {
             string(input, &mut at, out)?
@@ -133,13 +133,13 @@ impl Decoder {
         out.get_mut(name_len..value_at).ok_or(Halt::Full)?.copy_from_slice(SEPARATOR);
         let len = value_at + string(input, &mut at, &mut out[value_at..])?;
         let line = Line::new(len, name_len, is_well_formed(&out[..name_len], &out[value_at..len]));
-        if remember {
+        if is_indexed {
             self.table.insert(out, line);
         }
         Ok((at, line))
     }
 
-    /// Applies a new size of the table, which may come at the start of a block only (RFC 7541 section 4.2).
+    /// Applies a new size of the table, which is allowed only at the start of a block (RFC 7541 section 4.2).
     fn update(&mut self, input: &[u8]) -> Result<usize, Halt> {
         let (size, used) = number(input, 0, 5)?;
         if size > self.granted || !self.at_start {
@@ -155,7 +155,7 @@ impl Decoder {
     }
 }
 
-/// Returns the number at `at`, and the index behind it.
+/// Returns the number at `at`, and the index after it.
 #[inline]
 fn number(input: &[u8], at: usize, prefix: u32) -> Result<(usize, usize), Halt> {
     let input = input.get(at..).unwrap_or_default();
@@ -165,7 +165,7 @@ fn number(input: &[u8], at: usize, prefix: u32) -> Result<(usize, usize), Halt> 
     }
 }
 
-/// Decodes the string at `at`, which moves behind it, to the start of `out`; returns its length.
+/// Decodes the string at `at` to the start of `out`, and advances `at` past it. Returns the decoded length.
 #[inline]
 fn string(input: &[u8], at: &mut usize, out: &mut [u8]) -> Result<usize, Halt> {
     let is_huffman = input.get(*at).is_some_and(|byte| byte & 0x80 != 0);

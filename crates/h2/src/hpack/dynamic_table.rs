@@ -1,10 +1,10 @@
-//! The fields that both sides remember (RFC 7541 sections 2.3.2 and 4). They are stored one behind the other
-//! as lines "name: value". Evicted fields leave a gap at the front, which is closed when it has become large.
+//! The dynamic table: fields that both sides record (RFC 7541 sections 2.3.2 and 4). They are stored contiguously as
+//! lines "name: value". Evicted fields leave a gap at the front, which is closed when it has become large.
 
 use super::line::{Line, SEPARATOR};
 use std::collections::VecDeque;
 
-/// Size of an entry in bytes besides its name and value, as HPACK counts it.
+/// The size of an entry in addition to its name and value, in bytes, as HPACK defines it.
 const OVERHEAD: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ const fn size_of(line_len: usize) -> usize {
     line_len - SEPARATOR.len() + OVERHEAD
 }
 
-/// The table; the newest field is number 0.
+/// The table. The newest field has number 0.
 #[derive(Debug)]
 pub(crate) struct DynamicTable {
     lines: Vec<u8>,
@@ -50,7 +50,7 @@ impl DynamicTable {
         self.evict_to(max_size);
     }
 
-    /// Inserts the line at the start of `bytes`. A line that is larger than the table empties it.
+    /// Inserts the line at the start of `bytes`. A line that is larger than the table empties the table.
     pub(crate) fn insert(&mut self, bytes: &[u8], line: Line) {
         let size = size_of(line.len);
         if size > self.max_size {
@@ -71,7 +71,7 @@ impl DynamicTable {
         }
     }
 
-    /// Keeps the lines within twice the table's size.
+    /// Closes the gap if the lines would exceed twice the size of the table.
     fn close_gap(&mut self, more: usize) {
         let Some(oldest) = self.entries.front() else {
             self.lines.clear();
@@ -87,7 +87,7 @@ impl DynamicTable {
         }
     }
 
-    /// Returns the size of all entries together, as HPACK counts it.
+    /// Returns the total size of all entries, as HPACK defines it.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_go_and_the_memory_is_bounded() {
+    fn the_oldest_fields_are_evicted_and_memory_is_bounded() {
         let mut table = DynamicTable::new(100);
         for i in 0..if cfg!(miri) { 50 } else { 1000 } {
             let line = format!("n: {i:0>width$}", width = 1 + i % 20);

@@ -1,18 +1,18 @@
-//! Writing header blocks. As in Varnish, no side remembers a field ("never indexed"). Values are sent as they
-//! are, and names in the static table as their number.
+//! Writes header blocks. As in Varnish, responses use fields that no side records ("never indexed"). Values are sent
+//! literally, and names in the static table as their number.
 
 use super::static_table::{COUNT, STATIC};
 use super::{huffman, integer};
 
-/// Rows of the static table with the usual statuses.
+/// Common statuses and their rows in the static table.
 const STATUSES: [(u16, u8); 7] = [(200, 8), (204, 9), (206, 10), (304, 11), (400, 12), (404, 13), (500, 14)];
 
-/// The first row whose name has no colon.
+/// The first row that is not a pseudo-header.
 const FIRST_PLAIN: usize = 15;
 
 const NEVER_INDEXED: u8 = 0x10;
 
-/// Writes the pseudo-header of a response. The status is taken modulo 1000.
+/// Writes the pseudo-header `:status` of a response. The status is taken modulo 1000.
 pub fn status(out: &mut Vec<u8>, status: u16) {
     let n = status % 1000;
     if let Some(&(_, row)) = STATUSES.iter().find(|(usual, _)| *usual == n) {
@@ -23,7 +23,7 @@ pub fn status(out: &mut Vec<u8>, status: u16) {
     out.extend_from_slice(&[n / 100, n / 10 % 10, n % 10].map(|digit| b'0' + digit as u8));
 }
 
-/// Writes a field; the name is sent in lower case. Returns the row of the static table that has the name.
+/// Writes a field. The name is sent in lower case. Returns the row of the static table that has the name, if any.
 pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Option<usize> {
     let row = name_row(name);
     match row {
@@ -39,7 +39,7 @@ pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Option<usize> {
     row
 }
 
-/// Writes a field that is to be remembered, with both strings in Huffman code.
+/// Writes a field that the peer adds to its table, with both strings in Huffman code.
 pub fn remembered(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     match name_row(name) {
         Some(row) => integer::write(out, 6, 0x40, row),
@@ -51,13 +51,13 @@ pub fn remembered(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     huffman_string(out, value);
 }
 
-/// Returns name and value of a row of the static table, which begins at 1.
+/// Returns name and value of a row of the static table. Rows are numbered from 1.
 pub(crate) fn static_row(row: usize) -> (&'static [u8], &'static [u8]) {
     let entry = &STATIC[row - 1];
     (&entry.line[..entry.name_len], &entry.line[entry.name_len + 2..])
 }
 
-/// Writes a field of the tables, by its number.
+/// Writes a field that is in a table, as its number.
 pub fn indexed(out: &mut Vec<u8>, index: usize) {
     integer::write(out, 7, 0x80, index);
 }
@@ -69,7 +69,7 @@ fn huffman_string(out: &mut Vec<u8>, text: &[u8]) {
 
 const MAX_NAME: usize = 27;
 
-/// The rows with plain names in order of their lengths, and for each length the index of the first.
+/// The rows with ordinary names ordered by the length of the name, and for each length the index of the first.
 const BY_LEN: ([u8; COUNT], [u8; MAX_NAME + 2]) = {
     let (mut rows, mut starts) = ([0; COUNT], [0; MAX_NAME + 2]);
     let (mut n, mut len) = (0, 0);
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_the_static_table() {
+    fn names_in_the_static_table_are_found() {
         for row in FIRST_PLAIN..=COUNT {
             let entry = &STATIC[row - 1];
             let name = entry.line[..entry.name_len].to_ascii_uppercase();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response() {
+    fn responses_are_encoded_without_indexing() {
         let mut out = Vec::new();
         status(&mut out, 1200);
         status(&mut out, 503);

@@ -1,5 +1,6 @@
-//! The Huffman code of HPACK (RFC 7541 section 5.2). A table over the next twelve bits yields up to two characters at
-//! once. Longer codes, which rare characters have, are found by their length, because the code is canonical.
+//! The Huffman code of HPACK (RFC 7541 section 5.2). A table that is indexed by the next twelve bits yields up to two
+//! characters per lookup. Longer codes, which only rare characters have, are found by their length, because the code
+//! is canonical.
 
 use super::HpackError;
 use super::huffman_table::CODE_LENGTHS;
@@ -7,7 +8,7 @@ use super::huffman_table::CODE_LENGTHS;
 /// The number of bits that index the table.
 const WINDOW: u32 = 12;
 
-/// The longest code of a character.
+/// The length of the longest code of a character, in bits.
 const MAX_BITS: u32 = 30;
 
 /// The code of each character, in the low bits.
@@ -29,13 +30,13 @@ const CODES: [u32; 256] = {
     codes
 };
 
-/// The codes at the beginning of the next bits of the input.
+/// The characters whose codes are at the beginning of a window.
 #[derive(Clone, Copy)]
 struct Lookup {
     chars: [u8; 2],
-    /// Length of the first code in bits; 0 if it is longer than the window.
+    /// The length of the first code in bits; 0 if it is longer than the window.
     first_bits: u8,
-    /// Length of both codes in bits, or of the first when the second does not fit.
+    /// The length of both codes in bits, or of the first one if the second does not fit.
     bits: u8,
 }
 
@@ -69,7 +70,7 @@ static TABLE: [Lookup; 1 << WINDOW] = {
     table
 };
 
-/// The characters, those with the shortest codes first.
+/// The characters, ordered by code.
 const BY_CODE: [u8; 256] = {
     let mut sorted = [0; 256];
     let (mut n, mut bits) = (0, 0);
@@ -87,17 +88,17 @@ const BY_CODE: [u8; 256] = {
     sorted
 };
 
-/// The codes of one length.
+/// All codes of one length.
 #[derive(Clone, Copy)]
 struct Length {
-    /// The first code behind them, aligned to the left.
+    /// The first code after them, left-aligned.
     end: u32,
     first: u32,
     /// The index of their first character in [`BY_CODE`].
     rank: u32,
 }
 
-/// The lengths beyond the window.
+/// The lengths that exceed the window.
 const LONG: [Length; (MAX_BITS - WINDOW) as usize] = {
     let mut lengths = [Length { end: 0, first: 0, rank: 0 }; (MAX_BITS - WINDOW) as usize];
     let (mut code, mut rank, mut bits) = (0, 0, 1);
@@ -118,8 +119,8 @@ const LONG: [Length; (MAX_BITS - WINDOW) as usize] = {
     lengths
 };
 
-/// Returns the character whose long code the bits begin with, and the length of the code. Returns `None` for
-/// the code that marks the end of the string, which must not occur.
+/// Returns the character whose long code is at the beginning of the bits, and the length of the code. Returns `None`
+/// for the end-of-string code, which must not occur.
 #[cold]
 fn long_code(bits: u64) -> Option<(u8, u32)> {
     let code = (bits >> 32) as u32;
@@ -133,7 +134,7 @@ fn look_up(bits: u64) -> Lookup {
     TABLE[(bits >> (64 - WINDOW)) as usize]
 }
 
-/// Bits of the input, the next one first.
+/// The remaining bits of the input, the next one first.
 struct Bits<'a> {
     input: &'a [u8],
     next: u64,
@@ -141,7 +142,7 @@ struct Bits<'a> {
 }
 
 impl Bits<'_> {
-    /// Fills up to at least 56 bits, if there are eight bytes more.
+    /// Refills to at least 56 bits. Returns false if fewer than eight bytes are left.
     #[inline]
     fn refill_fast(&mut self) -> bool {
         let Some(word) = self.input.first_chunk::<8>() else { return false };
@@ -167,9 +168,9 @@ impl Bits<'_> {
     }
 }
 
-/// Decodes `input` to the start of `out`; returns the length, or `None` when there is not enough room.
+/// Decodes `input` to the start of `out`. Returns the length, or `None` if there is not enough room.
 pub fn decode(input: &[u8], out: &mut [u8]) -> Result<Option<usize>, HpackError> {
-    /// The number of lookups for which 56 bits always suffice.
+    /// The number of lookups for which 56 bits are always sufficient.
     const LOOKUPS: u32 = 56 / WINDOW;
     let mut bits = Bits { input, next: 0, count: 0 };
     let mut at = 0;
@@ -218,7 +219,7 @@ pub fn encoded_len(text: &[u8]) -> usize {
     text.iter().map(|&c| CODE_LENGTHS[c as usize] as usize).sum::<usize>().div_ceil(8)
 }
 
-/// Appends `text` encoded, padded to a whole byte.
+/// Appends the encoded `text`, padded to a whole byte.
 pub fn encode(text: &[u8], out: &mut Vec<u8>) {
     let (mut bits, mut count) = (0u64, 0u32);
     for &c in text {
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn every_string_comes_back() {
+    fn encoded_strings_decode_to_the_original() {
         let mut random = Random(1);
         for round in 0..rounds(20_000) {
             let rare = round as u64 % 3;
@@ -280,10 +281,10 @@ mod tests {
     }
 
     #[test]
-    fn damage() {
+    fn damaged_strings_are_rejected() {
         assert_eq!(decoded(&[]), Ok(vec![]));
         assert_eq!(decoded(&[0x1f]), Ok(b"a".to_vec()));
-        // Padding of zeros, of eight ones, and the end of the string in the middle of it.
+        // Padding with zeros, with eight ones, and the end-of-string code within the input.
         assert_eq!(decoded(&[0x18]), Err(HpackError::Huffman));
         assert_eq!(decoded(&[0x1f, 0xff]), Err(HpackError::Huffman));
         assert_eq!(decoded(&[0xff; 4]), Err(HpackError::Huffman));

@@ -2,11 +2,11 @@
 
 use super::HpackError;
 
-/// The last shift at which another byte still fits 32 bits.
+/// The maximum shift at which a further byte still fits into 32 bits.
 const LAST_SHIFT: u32 = 28;
 
-/// Reads a number whose first byte has `prefix` bits of it. Returns the number and its length in bytes, or
-/// `Ok(None)` if the input ends within it.
+/// Reads a number that begins in the low `prefix` bits of the first byte. Returns the number and its length in bytes,
+/// or `Ok(None)` if the input ends within it.
 pub(crate) fn read(input: &[u8], prefix: u32) -> Result<Option<(u32, usize)>, HpackError> {
     let mask = (1 << prefix) - 1;
     let Some((&first, rest)) = input.split_first() else { return Ok(None) };
@@ -27,7 +27,7 @@ pub(crate) fn read(input: &[u8], prefix: u32) -> Result<Option<(u32, usize)>, Hp
     Ok(None)
 }
 
-/// Writes a number into the low `prefix` bits of a byte whose other bits are `high`, and behind it.
+/// Writes a number that begins in the low `prefix` bits of a byte whose other bits are `high`.
 pub(crate) fn write(out: &mut Vec<u8>, prefix: u32, high: u8, value: usize) {
     let mask = (1 << prefix) - 1;
     if value < mask {
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn examples_of_the_rfc() {
+    fn the_examples_of_the_rfc_round_trip() {
         for (prefix, value, bytes) in
             [(5, 10, &[0b01010][..]), (5, 1337, &[0b11111, 0b1001_1010, 0b1010]), (8, 42, &[42])]
         {
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn limits() {
+    fn numbers_beyond_32_bits_are_rejected() {
         for value in [0, 30, 31, 32, 158, 159, 0xffff, 0x7fff_ffff] {
             let mut out = Vec::new();
             write(&mut out, 5, 0xe0, value);

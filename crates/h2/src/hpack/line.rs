@@ -1,6 +1,6 @@
-//! A field as the line that a message stores.
+//! A field in the form of the line that a message stores.
 
-/// Between a name and its value.
+/// The separator between name and value.
 pub(super) const SEPARATOR: &[u8] = b": ";
 
 /// A field, written to the start of the caller's buffer as "name: value".
@@ -8,7 +8,7 @@ pub(super) const SEPARATOR: &[u8] = b": ";
 pub struct Line {
     pub len: usize,
     pub name_len: usize,
-    /// 1 when it is well-formed. A whole word, so that lines are copied word by word.
+    /// 1 if the field is well-formed. This is a whole word so that lines are copied word by word.
     well_formed: usize,
 }
 
@@ -17,8 +17,8 @@ impl Line {
         Line { len, name_len, well_formed: is_well_formed as usize }
     }
 
-    /// Returns whether name and value contain only characters that RFC 9113 section 8.2.1 allows. This was
-    /// checked when the field was first seen.
+    /// Returns whether name and value contain only characters that RFC 9113 section 8.2.1 allows. This was checked
+    /// when the field was decoded first.
     pub const fn is_well_formed(&self) -> bool {
         self.well_formed != 0
     }

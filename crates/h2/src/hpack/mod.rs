@@ -1,6 +1,6 @@
-//! HPACK, the header compression of HTTP/2 (RFC 7541). The decoder writes each field as the line "name:
-//! value" into the caller's buffer. Messages consist of such lines, so nothing is allocated per field. The
-//! encoder keeps no state: its output is valid at any time.
+//! HPACK, the header compression of HTTP/2 (RFC 7541). The decoder writes each field as a line "name: value" into the
+//! caller's buffer. Messages consist of such lines, so there is no allocation per field. The encoder keeps no state:
+//! its output is valid at any time.
 
 mod decode;
 mod dynamic_table;
@@ -18,16 +18,16 @@ mod tests;
 pub use decode::{Decoder, Step};
 pub use line::Line;
 
-/// A fault of a header block. Later blocks on the connection cannot be decoded either.
+/// An error in a header block. Later blocks on the connection cannot be decoded either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HpackError {
-    /// A number that does not fit 32 bits.
+    /// A number does not fit into 32 bits.
     Integer,
-    /// No such field in the tables.
+    /// The tables have no field with this number.
     Index,
     /// An invalid code, or invalid padding.
     Huffman,
-    /// A size of the table that was not granted, or not at the start of the block.
+    /// A size of the table exceeds the announced maximum, or is not at the start of the block.
     Update,
 }
 

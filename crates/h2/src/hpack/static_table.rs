@@ -1,7 +1,7 @@
-//! HPACK's static table (RFC 7541 appendix A). Each row is the line its field decodes to, so that an
-//! indexed field is one copy.
+//! HPACK's static table (RFC 7541 appendix A). Each row is the line that its field decodes to, so decoding an indexed
+//! field is a single copy.
 
-/// A row: the line and where its name ends.
+/// A row: the line and the length of its name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StaticField {
     pub line: &'static [u8],
@@ -16,7 +16,7 @@ macro_rules! rows {
     };
 }
 
-/// Rows of the table; the dynamic table's numbers begin behind it. Numbers begin at 1.
+/// The number of rows. Rows are numbered from 1; the numbers of the dynamic table follow.
 pub(crate) const COUNT: usize = 61;
 
 rows! {

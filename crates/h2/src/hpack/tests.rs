@@ -32,7 +32,7 @@ fn check(table_size: usize, blocks: &[(&str, &[&str], usize)]) {
 }
 
 #[test]
-fn literals_and_indexed_fields() {
+fn literals_and_indexed_fields_are_decoded() {
     check(
         4096,
         &[
@@ -60,7 +60,7 @@ const THIRD: &[&str] = &[
 ];
 
 #[test]
-fn requests_plain() {
+fn requests_without_huffman_code_are_decoded() {
     check(
         4096,
         &[
@@ -72,7 +72,7 @@ fn requests_plain() {
 }
 
 #[test]
-fn requests_in_huffman_code() {
+fn requests_in_huffman_code_are_decoded() {
     check(
         4096,
         &[
@@ -105,7 +105,7 @@ const RESPONSE_3: &[&str] = &[
 ];
 
 #[test]
-fn responses_with_eviction() {
+fn responses_with_eviction_are_decoded() {
     check(
         256,
         &[
@@ -149,7 +149,7 @@ fn responses_with_eviction() {
 }
 
 #[test]
-fn sizes_of_the_table() {
+fn invalid_sizes_and_numbers_are_rejected() {
     let mut decoder = Decoder::new(4096);
     assert_eq!(fields(&mut decoder, &unhex("4001 6101 62")).unwrap(), ["a: b"]);
     assert_eq!(fields(&mut decoder, &unhex("20 3f e11f be")), Err(HpackError::Index));
@@ -160,7 +160,7 @@ fn sizes_of_the_table() {
 }
 
 #[test]
-fn a_field_that_is_cut_or_has_no_room() {
+fn an_incomplete_field_or_missing_room_consumes_nothing() {
     let mut block = Vec::new();
     encode::remembered(&mut block, b"user-agent", b"something of some length");
     for cut in 1..block.len() {
@@ -181,7 +181,7 @@ fn a_field_that_is_cut_or_has_no_room() {
 }
 
 #[test]
-fn damage_is_an_error_or_another_block() {
+fn damaged_blocks_stay_within_bounds() {
     let mut random = Random(7);
     let mut seed = Vec::new();
     for (name, value) in [(&b"accept"[..], &b"text/html"[..]), (b"x-a", b"\0\xff"), (b"cookie", b"a=b")] {

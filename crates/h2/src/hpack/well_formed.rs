@@ -1,4 +1,4 @@
-//! The syntax of a field's name and value (RFC 9113 section 8.2.1), without regard to its meaning.
+//! The syntax of a field's name and value (RFC 9113 section 8.2.1), independent of their meaning.
 
 use lacquer_http::ascii::{is_tchar, is_valid_line};
 
@@ -16,8 +16,8 @@ pub(crate) const fn is_blank(b: u8) -> bool {
     b == b' ' || b == b'\t'
 }
 
-/// Returns whether the name is a token in lower case, except for the colon of a pseudo-header, and the value
-/// has no control characters and no blanks around it.
+/// Returns whether the name is a token in lower case, after the optional colon of a pseudo-header, and the value has
+/// no control characters and no leading or trailing blanks.
 pub(crate) fn is_well_formed(name: &[u8], value: &[u8]) -> bool {
     !name.is_empty()
         && name.strip_prefix(b":").unwrap_or(name).iter().all(|&b| NAME_CHAR[b as usize])

@@ -1,6 +1,6 @@
-//! Checks of a request's fields (RFC 9113 sections 8.2 and 8.3), with the records Varnish writes. In one
-//! point they are stricter than Varnish: fields that concern a connection make a request malformed, as the
-//! RFC requires. In one point they are as lax as Varnish: pseudo-headers may follow other fields.
+//! Checks of a request's fields (RFC 9113 sections 8.2 and 8.3), with the records that Varnish writes. They are
+//! stricter than Varnish in one point: connection-specific fields make a request malformed, as the RFC requires. They
+//! are as lenient as Varnish in one point: pseudo-headers may follow other fields.
 
 use crate::error_table::{Error, Reason};
 use crate::fault::{Note, Tag};
@@ -13,10 +13,10 @@ pub(super) const MALFORMED: Error = Error::Stream(Reason::ProtocolError);
 
 pub(super) type Log<'a> = &'a mut dyn FnMut(Note);
 
-/// The number of bytes of a field that the log shows.
+/// The maximum number of bytes of a field in a log record.
 const EXCERPT: usize = 20;
 
-/// Role of a field in the request.
+/// The role of a field in the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Method,
@@ -26,7 +26,7 @@ pub(super) enum Role {
     Header,
 }
 
-/// Returns the text as C's `%.*s` prints it: up to a NUL.
+/// Returns the text that C's `%.*s` prints: it ends at a NUL.
 pub(super) fn shown(bytes: &[u8], len: usize) -> String {
     let bytes = &bytes[..bytes.len().min(len)];
     let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
@@ -40,7 +40,7 @@ fn bogus(log: Log<'_>, error: Error, text: String) -> Error {
     error
 }
 
-/// Checks name and value of the line in `bytes` and returns the role of the field.
+/// Checks name and value of the line in `bytes`. Returns the role of the field.
 #[inline]
 pub(super) fn check(line: Line, bytes: &[u8], hdr_len: usize, log: Log<'_>) -> Result<Role, Error> {
     let (name, value) = (line.name(bytes), line.value(bytes));
@@ -57,7 +57,7 @@ pub(super) fn check(line: Line, bytes: &[u8], hdr_len: usize, log: Log<'_>) -> R
     if name.starts_with(b":") { pseudo(name, value, bytes, log) } else { Ok(Role::Header) }
 }
 
-/// Returns the record for the first fault.
+/// Returns the text of the record about the first fault.
 #[cold]
 fn what_is_wrong(name: &[u8], value: &[u8], line: &[u8]) -> String {
     let excerpt = || shown(line, EXCERPT);
@@ -83,7 +83,7 @@ fn what_is_wrong(name: &[u8], value: &[u8], line: &[u8]) -> String {
     }
 }
 
-/// Checks a line of trailers, which may concern only the body.
+/// Checks a line of trailers, which may not be a pseudo-header.
 pub(super) fn check_trailer(line: Line, bytes: &[u8], hdr_len: usize, log: Log<'_>) -> Result<(), Error> {
     match check(line, bytes, hdr_len, log)? {
         Role::Header => Ok(()),
@@ -104,7 +104,7 @@ fn pseudo(name: &[u8], value: &[u8], bytes: &[u8], log: Log<'_>) -> Result<Role,
             let text = format!("Illegal :path pseudo-header {}", shown(value, value.len()));
             return Err(bogus(log, MALFORMED, text));
         }
-        // Other control characters were found before.
+        // Other control characters were rejected before.
         if value.iter().any(|&b| is_blank(b)) {
             return Err(MALFORMED);
         }
@@ -117,7 +117,7 @@ fn pseudo(name: &[u8], value: &[u8], bytes: &[u8], log: Log<'_>) -> Result<Role,
     Ok(role)
 }
 
-/// Returns the error for a field that concerns a connection.
+/// Returns the error for a connection-specific field.
 #[cold]
 pub(super) fn connection_specific(name: &[u8], log: Log<'_>) -> Error {
     bogus(log, MALFORMED, format!("Illegal connection-specific field: {}", shown(name, EXCERPT)))

@@ -1,4 +1,4 @@
-//! Decoding a header block that comes in pieces, into a message.
+//! Decodes a header block that arrives in fragments into a message.
 
 use super::check::{CALM, Log, MALFORMED, Role, check, check_trailer, connection_specific, shown};
 use super::{Body, Limits};
@@ -13,7 +13,7 @@ use lacquer_http::{Field, Filter, Message, Slot, Text, Workspace, fixed};
 const REQ_SIZE: Error = Error::Stream(Reason::ReqSize);
 const DAMAGED: Error = Error::Connection(Reason::CompressionError);
 
-/// The index at which `:authority`, overwritten in part, becomes `host`.
+/// The index in `:authority` from which it is overwritten to become `host`.
 const HOST_IN_AUTHORITY: usize = ":authority".len() - "host".len();
 
 /// A request whose headers are complete and valid.
@@ -22,33 +22,33 @@ pub struct RequestHead {
     pub body: Body,
 }
 
-/// A header block that is being received. There is at most one on a connection.
+/// A header block that is being received. A connection has at most one.
 #[derive(Debug)]
 pub struct RequestDecoder {
-    /// End of the workspace's contents before decoding.
+    /// The end of the workspace's contents before decoding.
     mark: Mark,
-    /// The area for the lines, one behind the other with a NUL between them.
+    /// The area for the lines, which are stored one after the other with a NUL between them.
     area: Text,
     used: usize,
     hdr_len: usize,
-    /// The number of bytes that the block may still have, encoded and decoded.
+    /// The number of bytes by which the block may still grow, encoded and decoded.
     encoded_left: usize,
     decoded_left: usize,
-    /// An incomplete field, and the least number of bytes that it needs.
+    /// An incomplete field, and the minimum number of bytes that it needs.
     rest: Vec<u8>,
     needed: usize,
     has_scheme: bool,
     has_authority: bool,
-    /// The block contains trailers, which are checked and dropped.
+    /// The block contains trailers, which are checked and discarded.
     is_trailers: bool,
-    /// The fault of the stream, reported at the end of the block.
+    /// The error of the stream. It is reported at the end of the block.
     error: Option<Error>,
-    /// The buffer for fields that are dropped.
+    /// The buffer for fields that are discarded.
     spill: Vec<u8>,
 }
 
 impl RequestDecoder {
-    /// Begins a block: clears `msg` and takes an area of the workspace.
+    /// Begins a block: clears `msg` and allocates an area of the workspace.
     pub fn begin(
         decoder: &mut Decoder,
         ws: &mut Workspace,
@@ -62,15 +62,15 @@ impl RequestDecoder {
         RequestDecoder { area, ..RequestDecoder::new(decoder, mark, limits) }
     }
 
-    /// Begins a block of a stream that is refused with `error`. It is decoded because it may change the
-    /// tables. The workspace and the message that are passed in are not changed.
+    /// Begins a block of a stream that is refused with `error`. The block is decoded because it may change the
+    /// tables. The workspace and the message that are passed to the other functions are not changed.
     pub fn refused(decoder: &mut Decoder, error: Error, limits: &Limits) -> RequestDecoder {
         let nowhere = Workspace::new(0).mark();
         RequestDecoder { error: Some(error), ..RequestDecoder::new(decoder, nowhere, limits) }
     }
 
-    /// Begins a block that ends a request whose headers came long ago. It ends with
-    /// [`RequestDecoder::finish_trailers`], and nothing of it is kept.
+    /// Begins a block of trailers, which ends a request whose headers were received before. It must end with
+    /// [`RequestDecoder::finish_trailers`]. Its fields are discarded.
     pub fn trailers(decoder: &mut Decoder, limits: &Limits) -> RequestDecoder {
         let nowhere = Workspace::new(0).mark();
         RequestDecoder { is_trailers: true, ..RequestDecoder::new(decoder, nowhere, limits) }
@@ -95,7 +95,7 @@ impl RequestDecoder {
         }
     }
 
-    /// Decodes a piece of the block. An error here ends the connection.
+    /// Decodes a fragment of the block. An error here ends the connection.
     pub fn feed(
         &mut self,
         decoder: &mut Decoder,
@@ -120,7 +120,7 @@ impl RequestDecoder {
         Ok(())
     }
 
-    /// Decodes the complete fields in `input`. Returns the number of bytes that they take.
+    /// Decodes the complete fields in `input`. Returns the number of bytes that they use.
     fn fields(
         &mut self,
         decoder: &mut Decoder,
@@ -162,7 +162,7 @@ impl RequestDecoder {
         }
     }
 
-    /// Adds the line that was written behind those before it to the message.
+    /// Adds the line that was just written to the message.
     #[inline]
     fn take(&mut self, line: Line, ws: &mut Workspace, msg: &mut Message, log: Log<'_>) -> Result<(), Error> {
         let whole = self.area.slice(self.used, self.used + line.len);
@@ -175,7 +175,7 @@ impl RequestDecoder {
             Role::Method => start_line(Slot::Method, whole, line, ws, msg, log),
             Role::Path => start_line(Slot::Url, whole, line, ws, msg, log),
             Role::Scheme => {
-                // VCL sees it as an ordinary header.
+                // VCL reads it as an ordinary header.
                 header(whole.tail(1), whole, line.name_len - 1, ws, msg, log)?;
                 once(&mut self.has_scheme, ":scheme", log)
             }
@@ -209,7 +209,7 @@ impl RequestDecoder {
             }
             None => {}
         }
-        // The unused rest of the area goes back to the workspace. The lines stay in place.
+        // The unused rest of the area is returned to the workspace. The lines stay in place.
         ws.release(self.mark);
         let kept = ws.alloc(self.used).is_ok() && msg.collect(ws, COOKIE, b"; ").is_ok();
         if !kept {
@@ -240,8 +240,8 @@ impl RequestDecoder {
     }
 }
 
-/// Joins `:authority` and `Host`. Both may be present if they are the same (RFC 9113 section 8.3.1); then one is kept.
-/// A request with two that differ is refused like any with several `Host` headers.
+/// Merges `:authority` and `Host`. Both may be present if they are equal (RFC 9113 section 8.3.1); then one is kept.
+/// A request with two different ones is refused like any request with several `Host` headers.
 fn join_hosts(ws: &mut Workspace, msg: &mut Message) {
     if msg.count(ws, HOST) < 2 {
         return;
@@ -249,12 +249,12 @@ fn join_hosts(ws: &mut Workspace, msg: &mut Message) {
     let first = msg.get(ws, HOST).unwrap_or_default();
     let agree = msg.get_all(ws, HOST).all(|host| host.eq_ignore_ascii_case(first));
     if agree && let Some(line) = msg.find(ws, HOST).map(Field::line_text) {
-        // The line is in the workspace, and there is room where two were taken away.
+        // The line is in the workspace, and there is room because two headers were removed.
         let _ = msg.set_line(ws, HOST, line, |_| ());
     }
 }
 
-/// Applies the rules for the request as a whole.
+/// Checks the rules for the request as a whole.
 fn request(ws: &Workspace, msg: &Message, end_stream: bool, log: Log<'_>) -> Result<RequestHead, Error> {
     let mut debug = |text: &'static str| {
         log(Note::new(Tag::Debug, text));

@@ -1,4 +1,4 @@
-//! Valid requests, and each fault with its record.
+//! Valid requests, and each error with its record.
 
 use super::{Body, Limits, RequestDecoder, RequestHead};
 use crate::error_table::{Error, Reason};
@@ -19,7 +19,7 @@ fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     out
 }
 
-/// A field as it is, without the tables.
+/// Appends a literal field, without the use of tables.
 fn literal(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.push(0);
     for text in [name, value] {
@@ -65,7 +65,7 @@ fn with(fields: &[(&str, &str)]) -> Vec<u8> {
 }
 
 #[test]
-fn a_request() {
+fn a_request_is_decoded_from_any_fragments() {
     let bytes = with(&[
         (":authority", "www.example.com"),
         ("cookie", "a=b"),
@@ -97,14 +97,14 @@ fn a_request() {
 }
 
 #[test]
-fn only_what_is_used_of_the_workspace_stays_taken() {
+fn unused_workspace_is_returned() {
     let bytes = with(&[("a", "b")]);
     let outcome = decode(&[&bytes], true);
     assert_eq!(outcome.ws.used(), (":path: /a?b :method: GET :scheme: http a: b ".len() + 7) & !7);
 }
 
 #[test]
-fn authority_and_host_are_one_if_they_agree() {
+fn equal_authority_and_host_are_merged() {
     let hosts = |fields| {
         let outcome = decode(&[&with(fields)], true);
         assert_eq!(outcome.result, Ok(RequestHead { body: Body::None }));
@@ -112,7 +112,7 @@ fn authority_and_host_are_one_if_they_agree() {
     };
     assert_eq!(hosts(&[(":authority", "a"), ("host", "a")]), ["host: a"]);
     assert_eq!(hosts(&[("host", "A"), (":authority", "a")]), ["host: A"]);
-    // The request is refused when it is logged.
+    // The request is refused later, when it is logged.
     assert_eq!(hosts(&[(":authority", "a"), ("host", "b")]), ["host: a", "host: b"]);
     assert_eq!(hosts(&[("host", "a"), ("host", "a")]), ["host: a", "host: a"]);
 }
@@ -125,7 +125,7 @@ fn lengths_become_canonical() {
 }
 
 #[test]
-fn bodies() {
+fn the_end_of_a_body_depends_on_its_length() {
     let body = |fields, end_stream| decode(&[&with(fields)], end_stream).result.map(|head| head.body);
     assert_eq!(body(&[], false), Ok(Body::UntilEnd));
     assert_eq!(body(&[("content-length", "7")], false), Ok(Body::Length(7)));
@@ -142,7 +142,7 @@ fn fault(fields: &[(&str, &str)], error: Error, tag: Tag, text: &str) {
 }
 
 #[test]
-fn fields_that_are_malformed() {
+fn malformed_fields_are_rejected() {
     for (field, text) in [
         (("", "x"), "Empty name"),
         (("snaFu", "foo.bar"), "Illegal field header name (upper-case): snaFu: foo.bar"),
@@ -174,7 +174,7 @@ fn fields_that_are_malformed() {
 }
 
 #[test]
-fn pseudo_headers_twice_or_not_at_all() {
+fn duplicate_and_missing_pseudo_headers_are_rejected() {
     for field in [(":path", "/"), (":method", "PUT"), (":scheme", "https")] {
         let text = format!("Duplicate pseudo-header {}", field.0);
         fault(&[MINIMUM, &[field]].concat(), STREAM, Tag::BogoHeader, &text);
@@ -222,7 +222,7 @@ fn limits_refuse_the_stream_and_then_end_the_connection() {
 }
 
 #[test]
-fn a_refused_stream_keeps_the_tables() {
+fn a_refused_stream_updates_the_tables() {
     let mut decoder = Decoder::new(4096);
     let mut remembered = Vec::new();
     encode::remembered(&mut remembered, b"x-later", b"needed");
@@ -246,7 +246,7 @@ fn a_refused_stream_keeps_the_tables() {
 }
 
 #[test]
-fn trailers_are_checked_and_forgotten() {
+fn trailers_are_checked_and_discarded() {
     let trailers = |decoder: &mut Decoder, fields: &[u8]| {
         let mut notes = Vec::new();
         let mut block = RequestDecoder::trailers(decoder, &LIMITS);
@@ -276,7 +276,7 @@ fn trailers_are_checked_and_forgotten() {
 }
 
 #[test]
-fn damaged_blocks() {
+fn damaged_blocks_end_the_connection() {
     const DAMAGED: Error = Error::Connection(Reason::CompressionError);
     let cut = b"\x82\x86\x84\x41\x0fwww.example.c";
     let outcome = decode(&[cut], true);
@@ -288,7 +288,7 @@ fn damaged_blocks() {
 }
 
 #[test]
-fn damage_never_makes_a_wrong_request() {
+fn damaged_requests_do_not_depend_on_fragments() {
     let mut random = Random(11);
     let seed = with(&[("cookie", "a=b"), ("content-length", "5"), ("cookie", "c"), (":authority", "h")]);
     for _ in 0..rounds(30_000) {

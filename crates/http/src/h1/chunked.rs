@@ -1,11 +1,11 @@
-//! Chunked transfer coding. The decoder takes the bytes of each read and returns the part that is data, so that no byte
-//! is copied twice. Its state is a few words, and a chunk's size line is bounded. Extensions and trailers are refused,
-//! as Varnish does, and so are a client's line ends other than CRLF (RFC 9112 section 7.1).
+//! Chunked transfer coding. The decoder receives the bytes of each read and returns which part is data, so no byte is
+//! copied twice. Its state is a few words, and the length of a chunk's size line is limited. Extensions and trailers
+//! are refused as in Varnish, and so are line ends other than CRLF from clients (RFC 9112 section 7.1).
 
 use crate::ascii::is_hex;
 use std::fmt;
 
-/// Faults of the framing.
+/// Errors in the framing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkError {
     NonHex,
@@ -36,10 +36,10 @@ impl fmt::Display for ChunkError {
 
 impl std::error::Error for ChunkError {}
 
-/// Result of one call of [`ChunkedDecoder::decode`].
+/// The result of one call of [`ChunkedDecoder::decode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Bytes of the input that were processed; data is included.
+    /// The number of input bytes that were processed, including data.
     pub consumed: usize,
     /// The data is `input[consumed - data_len..consumed]`.
     pub data_len: usize,
@@ -53,10 +53,10 @@ impl Piece {
     }
 }
 
-/// The data that one call of [`ChunkedDecoder::decode_run`] found, which is `buffer[start..end]`.
+/// The data that one call of [`ChunkedDecoder::decode_run`] found: `buffer[start..end]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The number of bytes of the buffer that are decoded. The bytes after them are unchanged.
+    /// The number of bytes of the buffer that were decoded. The bytes after them are unchanged.
     pub consumed: usize,
     pub start: usize,
     pub end: usize,
@@ -76,13 +76,13 @@ enum State {
     Done,
 }
 
-/// The texts for input that ends too early.
+/// The log texts for input that ends too early.
 const READ_ERROR: &str = "chunked read err";
 const DATA_ERROR: &str = "chunked insufficient bytes";
 
-/// The largest number of hex digits of a size, leading zeros not counted.
+/// The maximum number of hex digits of a size, not counting leading zeros.
 const MAX_DIGITS: u8 = 19;
-/// The largest number of blanks and zeros around a size.
+/// The maximum number of blanks after a size, and of leading zeros in it.
 const MAX_PADDING: u8 = 255;
 
 /// A decoder of a chunked body, with its position in the body.
@@ -105,8 +105,8 @@ impl ChunkedDecoder {
         ChunkedDecoder { state: State::SizeStart, left: 0, zeros: 0, lenient: false }
     }
 
-    /// Returns a decoder that accepts what Varnish accepts from origins: blanks before a size, and lines that
-    /// end in a lone LF.
+    /// Returns a decoder that is as lenient as Varnish is towards origins: it accepts blanks before a size, and lines
+    /// that end with a lone LF.
     pub const fn lenient() -> ChunkedDecoder {
         ChunkedDecoder { state: State::SizeStart, left: 0, zeros: 0, lenient: true }
     }
@@ -123,12 +123,12 @@ impl ChunkedDecoder {
         }
     }
 
-    /// Returns the text to log when the input ends before the body does.
+    /// Returns the log text for an input that ends before the body does.
     pub fn eof_text(&self) -> &'static str {
         if self.state == State::Data { DATA_ERROR } else { READ_ERROR }
     }
 
-    /// Decodes until the end of the input, of the body, or of one run of data.
+    /// Decodes up to the end of the input, of the body, or of one run of data.
     pub fn decode(&mut self, input: &[u8]) -> Result<Piece, ChunkError> {
         let mut at = 0;
         while at < input.len() && self.state != State::Done {
@@ -146,7 +146,7 @@ impl ChunkedDecoder {
     }
 
     /// Decodes the whole buffer, or up to the end of the body, and moves the data of its chunks together, so that a
-    /// chunk of one byte costs only its decoding. An error that follows some data is returned by the next call.
+    /// chunk of one byte costs only its decoding. An error after some data is returned by the next call.
     pub fn decode_run(&mut self, buffer: &mut [u8]) -> Result<Run, ChunkError> {
         let mut run = Run { consumed: 0, start: 0, end: 0 };
         while run.consumed < buffer.len() && self.state != State::Done {
@@ -154,7 +154,7 @@ impl ChunkedDecoder {
             let piece = match self.decode(&buffer[run.consumed..]) {
                 Ok(piece) => piece,
                 Err(_) if run.end > run.start => {
-                    // The next call begins at the start of this piece.
+                    // The next call starts again at this piece.
                     *self = before;
                     return Ok(run);
                 }
@@ -172,7 +172,7 @@ impl ChunkedDecoder {
         Ok(run)
     }
 
-    /// Handles one byte outside of data. Returns false if the byte must be handled again in the new state.
+    /// Processes one byte outside of data. Returns false if the byte must be processed again in the new state.
     fn step(&mut self, b: u8) -> Result<bool, ChunkError> {
         self.state = match (self.state, b) {
             (State::DataEnd, b'\r') => State::DataNewline,
@@ -209,7 +209,7 @@ impl ChunkedDecoder {
         Ok(true)
     }
 
-    /// Returns the state after the line of a size.
+    /// Returns the state after a size line.
     fn after_size(&self) -> Result<State, ChunkError> {
         if i64::try_from(self.left).is_err() {
             return Err(ChunkError::TooLarge);
@@ -235,14 +235,14 @@ impl ChunkedDecoder {
     }
 }
 
-/// The line that precedes a chunk's data ("1f4\r\n"). CRLF follows the data.
+/// The line before the data of a chunk ("1f4\r\n"). CRLF follows the data.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkHeader {
     bytes: [u8; 18],
     start: u8,
 }
 
-/// Ends a chunked body.
+/// The last chunk, which ends a chunked body.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 impl ChunkHeader {

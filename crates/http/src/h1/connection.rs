@@ -1,14 +1,14 @@
-//! The `Connection` header: the persistence of the connection, and the headers that are for this hop only.
+//! The `Connection` header: the persistence of the connection, and the headers for this hop only.
 
 use crate::header_table::{CONNECTION, Filter, HeaderName};
 use crate::message::{Message, split_list};
 use crate::session_close_table::SessClose;
 use crate::workspace::{Overflow, Workspace};
 
-/// Decides by protocol version and `Connection` whether the connection must be closed after the message,
-/// `on_close` being the reason when the header contains "close" ([`SessClose::ReqClose`] for requests,
+/// Decides from the protocol version and `Connection` whether the connection must be closed after the message.
+/// `on_close` is the reason if the header contains "close" ([`SessClose::ReqClose`] for requests,
 /// [`SessClose::RespClose`] for responses). Marks the headers that `Connection` names, so that they are not
-/// forwarded. Naming a header that must be forwarded is an error.
+/// forwarded. It is an error to name a header that must be forwarded.
 pub fn decide_connection(
     msg: &mut Message,
     ws: &mut Workspace,

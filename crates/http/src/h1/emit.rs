@@ -1,15 +1,15 @@
-//! Writing heads.
+//! Writes heads of requests and responses.
 
 use crate::fixed_text_table::{OK_START, reason_of};
 use crate::message::{Message, Slot, write_lines};
 use crate::workspace::Workspace;
 
-/// Writes "GET /x HTTP/1.1" and the headers; returns the number of bytes.
+/// Writes a request line like "GET /x HTTP/1.1" and the headers. Returns the number of bytes.
 pub fn write_request_head(msg: &Message, ws: &Workspace, out: &mut Vec<u8>) -> usize {
     write_head(msg, ws, [Slot::Method, Slot::Url, Slot::Proto], out)
 }
 
-/// Writes "HTTP/1.1 200 OK" and the headers; returns the number of bytes.
+/// Writes a status line like "HTTP/1.1 200 OK" and the headers. Returns the number of bytes.
 pub fn write_response_head(msg: &Message, ws: &Workspace, out: &mut Vec<u8>) -> usize {
     write_head(msg, ws, [Slot::Proto, Slot::Status, Slot::Reason], out)
 }

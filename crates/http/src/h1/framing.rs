@@ -1,5 +1,5 @@
-//! The framing of bodies. Everything ambiguous is an error, because request smuggling needs two readers who
-//! disagree about the end of a body (RFC 9112 section 6.3).
+//! The framing of bodies. Any ambiguity is an error, because request smuggling needs two readers that disagree about
+//! the end of a body (RFC 9112 section 6.3).
 
 use super::length::{BadLength, ResponseLength, content_length};
 use crate::authority::is_valid_host;
@@ -8,8 +8,8 @@ use crate::header_table::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use crate::message::Message;
 use crate::workspace::Workspace;
 
-/// The delimitation of a body. `content_length` has a meaning only for `None` and `Length`, and for `Length`
-/// it is not 0, because that would be no body.
+/// How the end of a body is determined. `content_length` is defined only for `None` and `Length`. For `Length` it is
+/// not 0, because that means no body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framing {
     pub status: BodyStatus,
@@ -37,11 +37,11 @@ fn framing(
     let Ok(length) = length else { return Framing::ERROR };
     let mut codings = msg.get_all(ws, TRANSFER_ENCODING);
     if let Some(coding) = codings.next() {
-        // Origins repeat the header when both framework and application set it. From a client, a repetition
-        // is a sign of an attack.
+        // Origins repeat the header if both framework and application set it. From a client, a repetition is a sign
+        // of an attack.
         let repeated = codings.all(|c| !is_request && c.eq_ignore_ascii_case(b"chunked"));
         let chunked = coding.eq_ignore_ascii_case(b"chunked") && repeated;
-        // HTTP/1.0 has no codings: a client that sends one may be behind a proxy that ignores it (RFC 9112
+        // HTTP/1.0 has no transfer codings: a client that sends one may be behind a proxy that ignores it (RFC 9112
         // section 6.1).
         let understood = msg.version() >= 11 || !is_request;
         return if chunked && understood && length.is_none() { Framing::CHUNKED } else { Framing::ERROR };
@@ -58,7 +58,7 @@ fn framing(
     Framing::EOF
 }
 
-/// Returns the framing of a request's body, or `None` if the request is to be refused.
+/// Returns the framing of a request's body, or `None` if the request must be refused.
 pub fn request_framing(msg: &Message, ws: &Workspace) -> Option<Framing> {
     let mut framing = framing(msg, ws, content_length(msg, ws), true);
     let method = msg.method(ws);
@@ -74,8 +74,8 @@ pub fn request_framing(msg: &Message, ws: &Workspace) -> Option<Framing> {
     Some(framing)
 }
 
-/// Returns the text of the `BogoHeader` record for a request that is answered with 400 after it was logged:
-/// it repeats a header that must be single, or its `Host` is malformed.
+/// Returns the text of the `BogoHeader` record for a request that gets a 400 after it was logged: it repeats a header
+/// that must be unique, or its `Host` is malformed.
 pub fn request_fault(msg: &Message, ws: &Workspace) -> Option<&'static str> {
     let mut hosts = msg.get_all(ws, HOST);
     let host = hosts.next();
@@ -90,12 +90,12 @@ pub fn request_fault(msg: &Message, ws: &Workspace) -> Option<&'static str> {
     }
 }
 
-/// Returns the framing that a response's headers announce, with this length.
+/// Returns the framing that the headers of a response announce, given its length.
 pub(super) fn response_framing(msg: &Message, ws: &Workspace, length: &ResponseLength) -> Framing {
     framing(msg, ws, length.value, false)
 }
 
-/// Returns the framing of the body that really follows a response to this request.
+/// Returns the framing of the body that actually follows a response to this request.
 pub fn response_body(msg: &Message, ws: &Workspace, announced: Framing, request_method: &[u8]) -> Framing {
     if request_method == b"HEAD" {
         return Framing { status: BodyStatus::None, ..announced };

@@ -1,4 +1,4 @@
-//! `Content-Length`: its value, and its one canonical form, so that the next reader cannot take it for another number:
+//! `Content-Length`: its value, and its canonical form, which the next reader cannot interpret as a different number:
 //! "005" might be octal, and a repeated line might be read as a list.
 
 use crate::ascii::{Decimal, trim_ows};
@@ -7,7 +7,7 @@ use crate::message::Message;
 use crate::number::parse_uint;
 use crate::workspace::{Overflow, Workspace};
 
-/// A `Content-Length` that is malformed, or several that differ.
+/// The error for a malformed `Content-Length`, or for several with different values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadLength;
 
@@ -23,9 +23,9 @@ fn parse_content_length(value: &[u8]) -> Result<u64, BadLength> {
     }
 }
 
-/// The lengths that a response announces, joined.
+/// The combined `Content-Length` headers of a response.
 pub(super) struct ResponseLength {
-    /// `Ok(None)` without a length; fails if one is malformed or two differ.
+    /// `Ok(None)` without a length; an error if one is malformed or two differ.
     pub value: Result<Option<u64>, BadLength>,
     is_canonical: bool,
 }
@@ -45,7 +45,7 @@ impl ResponseLength {
         ResponseLength { value: length.and_then(|n| agree.then_some(Some(n)).ok_or(BadLength)), is_canonical }
     }
 
-    /// Rewrites a length that is not canonical, and makes one line of several that agree.
+    /// Rewrites a length that is not canonical, and merges several equal lines into one.
     pub fn make_canonical(&self, msg: &mut Message, ws: &mut Workspace) -> Result<(), Overflow> {
         match self.value {
             Ok(Some(length)) if !self.is_canonical => rewrite(msg, ws, length),
@@ -54,7 +54,8 @@ impl ResponseLength {
     }
 }
 
-/// Rewrites a length that is not canonical. A malformed one is refused by the framing, and several later.
+/// Rewrites a length that is not canonical. A malformed length is refused by the framing; several lengths are refused
+/// later.
 pub fn canonical_request_length(msg: &mut Message, ws: &mut Workspace) -> Result<(), Overflow> {
     match msg.get(ws, CONTENT_LENGTH) {
         Some(value) if !is_canonical(value) && msg.count(ws, CONTENT_LENGTH) == 1 => {
@@ -64,7 +65,7 @@ pub fn canonical_request_length(msg: &mut Message, ws: &mut Workspace) -> Result
     }
 }
 
-/// Returns whether a value is "0", or digits without a leading zero. A value that is no number is never canonical.
+/// Returns whether a value is "0", or digits without a leading zero. Any other value is not canonical.
 fn is_canonical(value: &[u8]) -> bool {
     match value {
         [b'0'] => true,

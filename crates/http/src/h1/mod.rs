@@ -1,6 +1,6 @@
-//! HTTP/1 on the wire: finding the end of a head, parsing it in place, the framing of the body, decoding and
-//! encoding chunks, writing heads, and the persistence of the connection. It is as lax as Varnish 7.7 where
-//! users rely on that, and strict where two readers could disagree about the end of a message.
+//! HTTP/1 on the wire: finds the end of a head, parses it in place, determines the framing of the body, decodes and
+//! encodes chunks, writes heads, and decides on the persistence of the connection. It is as lenient as Varnish 7.7
+//! where users rely on that, and strict where two readers could disagree about the end of a message.
 
 mod chunked;
 mod connection;

@@ -1,5 +1,5 @@
-//! Parsing a head in place: the message's texts point into the bytes received. Folded header lines
-//! are unfolded by overwriting the line end with blanks.
+//! Parses a head in place: the texts of the message refer to the received bytes. Folded header lines are unfolded by
+//! overwriting the line end with blanks.
 
 use super::framing::{Framing, request_framing, response_framing};
 use super::length::{ResponseLength, canonical_request_length};
@@ -14,37 +14,38 @@ use crate::message::{Field, MAX_NAME, Message, Slot};
 use crate::workspace::{Text, Workspace};
 use std::ops::Range;
 
-/// A request's head.
+/// A parsed request head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestHead {
-    /// Bytes of the input that are the head, the empty line included.
+    /// The length of the head in bytes, including the empty line.
     pub len: usize,
     pub framing: Framing,
-    /// The target was an absolute URI: its authority became `Host` instead of this line, if there was one.
+    /// Set if the target was an absolute URI, whose authority became `Host`. The value is the `Host` line that it
+    /// replaced, or `Text::NONE`.
     pub rehosted: Option<Text>,
 }
 
-/// A response's head.
+/// A parsed response head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseHead {
     pub len: usize,
-    /// The framing by the headers alone; see [`super::response_body`].
+    /// The framing according to the headers only; see [`super::response_body`].
     pub framing: Framing,
-    /// The origin responded with a later version than that of the request, and the protocol was lowered.
+    /// The origin responded with a later protocol version than that of the request, and the version was lowered.
     pub proto_lowered: bool,
-    /// The origin sent no reason, and the usual one was set.
+    /// The origin sent no reason, and the standard one was set.
     pub reason_added: bool,
 }
 
-/// The fault of an unacceptable head. The response has `status` (400 for requests, 503 for responses). The
-/// log gets `bogo`, if any, as `BogoHeader`, and then the received bytes as `HttpGarbage`.
+/// The error for an unacceptable head. The response has `status` (400 for requests, 503 for responses). `bogo`, if
+/// any, is logged as `BogoHeader`, and then the received bytes as `HttpGarbage`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadHead {
     pub status: u16,
     pub bogo: Option<BogoHeader>,
 }
 
-/// Fault of a header line.
+/// An error in a header line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BogoHeader {
     pub kind: BogoKind,
@@ -52,7 +53,7 @@ pub struct BogoHeader {
     pub excerpt: Text,
 }
 
-/// The faults that are logged with an excerpt of the line.
+/// The errors that are logged with an excerpt of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BogoKind {
     ControlChar(u8),
@@ -68,8 +69,8 @@ pub enum BogoKind {
 
 const EXCERPT: usize = 20;
 
-/// Returns the part of a malformed head that the log shows. As in Varnish it ends where the first field was
-/// cut off, if the parser got that far, and never goes beyond a NUL.
+/// Returns the part of a malformed head that is logged. As in Varnish it ends where the first field was cut off, if
+/// the parser got that far, and never extends beyond a NUL.
 pub fn garbage(head: &[u8]) -> &[u8] {
     let start = head.iter().position(|&b| !is_lws(b)).unwrap_or(0);
     let field = find_blank_or_ctl(head, start);
@@ -78,8 +79,8 @@ pub fn garbage(head: &[u8]) -> &[u8] {
 }
 
 impl BogoHeader {
-    /// Returns the parameter that the head exceeds, if that is the fault. `hdr_len` is the parameter that limits a
-    /// line.
+    /// Returns the parameter that the head exceeds, if that is the error. `hdr_len` is the name of the parameter that
+    /// limits a line.
     pub fn limit(&self, hdr_len: &'static str) -> Option<&'static str> {
         match self.kind {
             BogoKind::TooLong => Some(hdr_len),
@@ -88,7 +89,7 @@ impl BogoHeader {
         }
     }
 
-    /// Writes the text of the `BogoHeader` record; `hdr_len` is the name of the parameter that limits a line.
+    /// Writes the text of the `BogoHeader` record. `hdr_len` is the name of the parameter that limits a line.
     pub fn write(&self, ws: &Workspace, hdr_len: &str, out: &mut Vec<u8>) {
         let (text, byte) = match self.kind {
             BogoKind::ControlChar(b) => ("Header has ctrl char 0x", Some(b)),
@@ -120,8 +121,8 @@ impl BogoHeader {
 
 type Fail = Option<BogoHeader>;
 
-/// Parses the request that begins at the start of `rx` (which holds a complete head). `hdr_len` is the
-/// parameter `http_req_hdr_len`. After an error the message contains the parts that were parsed.
+/// Parses the request at the start of `rx`, which must contain a complete head. `hdr_len` is the parameter
+/// `http_req_hdr_len`. After an error the message contains the parts that were parsed.
 pub fn parse_request(
     ws: &mut Workspace,
     rx: Text,
@@ -195,8 +196,8 @@ fn part(rx: Text, range: &Range<usize>) -> Text {
     rx.slice(range.start, range.end)
 }
 
-/// Returns the three fields of the start line and the index of the next line. The third may be empty, but not
-/// begin with a tab.
+/// Returns the three fields of the start line and the index of the next line. The third field may be empty, but must
+/// not begin with a tab.
 fn split_start_line(buf: &[u8]) -> Option<([Range<usize>; 3], usize)> {
     let mut at = buf.iter().position(|&b| !is_lws(b))?;
     let first = at;
@@ -220,8 +221,8 @@ fn split_start_line(buf: &[u8]) -> Option<([Range<usize>; 3], usize)> {
     (line_end > 0 && buf[third] != b'\t').then_some(([first, second, third..at], at + line_end))
 }
 
-/// Returns whether this is a method: a token (RFC 9110 section 9.1), possibly with a colon before it, which one of
-/// Varnish's public cases has.
+/// Returns whether this is a method: a token (RFC 9110 section 9.1). A leading colon is accepted, because one of
+/// Varnish's public test cases has it.
 #[inline]
 fn is_method(method: &[u8]) -> bool {
     if matches!(method, b"GET" | b"HEAD" | b"POST") {
@@ -231,7 +232,7 @@ fn is_method(method: &[u8]) -> bool {
     !token.is_empty() && token.iter().all(|&b| is_tchar(b))
 }
 
-/// Returns the index behind the spaces from `at` on, or `None` at the end of the input.
+/// Returns the index after the spaces from `at` on, or `None` at the end of the input.
 fn skip_spaces(buf: &[u8], mut at: usize) -> Option<usize> {
     while *buf.get(at)? == b' ' {
         at += 1;
@@ -239,7 +240,7 @@ fn skip_spaces(buf: &[u8], mut at: usize) -> Option<usize> {
     Some(at)
 }
 
-/// Adds the header lines from `at` on. Returns the index behind the head.
+/// Adds the header lines from `at` on. Returns the index after the head.
 fn parse_headers(
     ws: &mut Workspace,
     rx: Text,
@@ -272,8 +273,8 @@ fn parse_headers(
     }
 }
 
-/// Returns the end of the line from `at` on, unfolded, and the start of the next one, for lines that have no usual end
-/// at `end`. Fails at a control character, and at the end of the input.
+/// Unfolds the line at `at`, whose text does not simply end with CRLF at `end`. Returns its end and the start of the
+/// next line. Fails at a control character, and at the end of the input.
 #[inline(never)]
 fn find_line_end(buf: &mut [u8], at: usize, mut end: usize) -> Result<(usize, usize), Fail> {
     if at >= buf.len() {
@@ -295,7 +296,7 @@ fn find_line_end(buf: &mut [u8], at: usize, mut end: usize) -> Result<(usize, us
     }
 }
 
-/// Returns the line at `at` if its name is known, without a check of the name's characters.
+/// Returns the field of the line at `at` if its name is known, without checking the characters of the name.
 #[inline]
 fn parse_known(line: &[u8], at: usize) -> Option<Field> {
     let line = trim_ows_end(line);
@@ -325,8 +326,8 @@ fn parse_line(line: &[u8], at: usize, hdr_len: usize) -> Result<Field, BogoKind>
     Ok(Field::new(Text::at(at, line.len()), line, colon))
 }
 
-/// Replaces `Host` by the authority of "GET http://host/path" (RFC 9112 section 3.2.2). Returns the line that
-/// it replaced.
+/// Replaces `Host` with the authority of "GET http://host/path" (RFC 9112 section 3.2.2). Returns the line that it
+/// replaced.
 fn rehost(ws: &mut Workspace, msg: &mut Message, authority: Range<usize>) -> Result<Text, ()> {
     let url = msg.text(Slot::Url);
     let old = msg.fields().iter().find(|f| f.is(ws, HOST)).map_or(Text::NONE, Field::line_text);
@@ -338,7 +339,7 @@ fn rehost(ws: &mut Workspace, msg: &mut Message, authority: Range<usize>) -> Res
     Ok(old)
 }
 
-/// Treats "https://" targets like "http://" ones, with the feature `https_scheme`. To be called after
+/// Treats "https://" targets like "http://" ones, for the feature `https_scheme`. Must be called after
 /// [`parse_request`].
 pub fn rehost_https(ws: &mut Workspace, msg: &mut Message) -> Result<Option<Text>, BadHead> {
     match target::classify(msg.method(ws), msg.url(ws)) {

@@ -1,24 +1,24 @@
-//! A test for a complete head. It searches only for the empty line, from the end of the last scan on.
+//! Tests whether a head is complete. It searches only for the empty line, starting at the end of the last scan.
 
 use crate::ascii::{find_byte, is_lws};
 
-/// The first bytes of HTTP/2 clients with prior knowledge.
+/// The first bytes that HTTP/2 clients with prior knowledge send.
 pub const H2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Result of one scan.
+/// The result of one scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadScan {
-    /// Only line ends and blanks, which count as nothing received.
+    /// The bytes are only line ends and blanks, which count as nothing received.
     Empty,
     /// More bytes are needed. Pass `scanned` to the next scan.
     More { scanned: usize },
-    /// There is an empty line, which the parsers will find.
+    /// There is an empty line, so the parsers will find the end of the head.
     Complete,
-    /// The HTTP/2 preface, complete.
+    /// The bytes begin with the complete HTTP/2 preface.
     H2Preface,
 }
 
-/// Scans for the end of a head. `scanned` is 0 at first and the number in [`HeadScan::More`] after that.
+/// Scans for the end of a head. `scanned` is 0 in the first call, and then the number in [`HeadScan::More`].
 pub fn head_complete(buf: &[u8], scanned: usize) -> HeadScan {
     let mut at = scanned;
     if at == 0 {
@@ -50,7 +50,7 @@ pub fn head_complete(buf: &[u8], scanned: usize) -> HeadScan {
     HeadScan::More { scanned: buf.len() }
 }
 
-/// Returns the status and the length of a complete head that is an interim response (100 to 199). 101 is a final
+/// Returns the status and the length of a complete head if it is an interim response (100 to 199). 101 is a final
 /// response (RFC 9110, 15.2.2).
 pub fn interim_head(buf: &[u8]) -> Option<(u16, usize)> {
     let start = buf.iter().take_while(|&&b| is_lws(b)).count();
@@ -71,7 +71,7 @@ pub fn interim_head(buf: &[u8]) -> Option<(u16, usize)> {
 }
 
 /// Returns the next index from `at` on at which an empty line may begin. Tests sixteen bytes at a time, which the
-/// compiler compares at once.
+/// compiler vectorizes.
 fn skip_lines(buf: &[u8], mut at: usize) -> usize {
     while let Some(window) = buf.get(at..).and_then(<[u8]>::first_chunk::<18>) {
         let is_newline = |i: usize| window[i] == b'\n';

@@ -1,26 +1,26 @@
-//! The forms of a request target (RFC 9112 section 3.2), and those that are refused. Two readers that disagree about
-//! host or path of a target allow attackers to pass access rules and to poison foreign cache entries.
+//! The forms of a request target (RFC 9112 section 3.2), and those that are refused. If two readers disagree about
+//! the host or path of a target, attackers can bypass access rules and poison other cache entries.
 //!
-//! As in Varnish a target may also be a relative path, which VCL can complete. Varnish's public cases use
-//! "foo" and ":x".
+//! As in Varnish, a target may also be a relative path, which VCL can complete. Varnish's public test cases use "foo"
+//! and ":x".
 
 use std::ops::Range;
 
 use crate::ascii::starts_with_nocase;
 use crate::authority::{has_port, is_valid_authority};
 
-/// An acceptable target, by its treatment.
+/// The treatment of an acceptable target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
-    /// VCL gets it as it is.
+    /// It is passed to VCL unchanged.
     Keep,
-    /// It begins with "http://". This part of it is the authority.
+    /// It begins with "http://". The range is its authority.
     Http(Range<usize>),
     /// The same for "https://".
     Https(Range<usize>),
 }
 
-/// Returns the form of a target, or the reason for which it is refused.
+/// Returns the treatment of a target, or the reason why it is refused.
 #[inline]
 pub(super) fn classify(method: &[u8], url: &[u8]) -> Result<Target, &'static str> {
     if url.first() == Some(&b'/') && method != b"CONNECT" { Ok(Target::Keep) } else { unusual(method, url) }
@@ -44,7 +44,7 @@ fn unusual(method: &[u8], url: &[u8]) -> Result<Target, &'static str> {
     relative(url).map(|()| Target::Keep)
 }
 
-/// Returns the authority at `start` of an absolute target, which a path must follow.
+/// Returns the authority at `start` of an absolute target. A path must follow it.
 fn authority(url: &[u8], start: usize) -> Result<Range<usize>, &'static str> {
     let len = url[start..].iter().position(|b| b"/?#".contains(b)).ok_or("absolute form without a path")?;
     let range = start..start + len;
@@ -57,8 +57,8 @@ fn authority(url: &[u8], start: usize) -> Result<Range<usize>, &'static str> {
     if is_valid_authority(&url[range.clone()]) { Ok(range) } else { Err("invalid authority") }
 }
 
-/// Checks a target that only VCL can interpret. It must not become an authority when "http://host" is put
-/// before it, and must not be an authority or another scheme's URI.
+/// Checks a target that only VCL can interpret. It must not become an authority when "http://host" is put before it,
+/// and must not be an authority or a URI with another scheme.
 fn relative(url: &[u8]) -> Result<(), &'static str> {
     let end = url.iter().position(|b| b"/?#".contains(b)).unwrap_or(url.len());
     let (segment, rest) = url.split_at(end);
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accepted_targets() {
+    fn valid_targets_are_classified() {
         let table: &[(&str, &str, Target)] = &[
             ("GET", "/", Target::Keep),
             ("GET", "//a@b:80/x", Target::Keep),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_targets() {
+    fn ambiguous_targets_are_refused() {
         for (method, url) in [
             ("GET", "*"),
             ("OPTIONS", "*a"),

@@ -1,4 +1,4 @@
-//! Tests of the HTTP/1 codec, first of malformed messages.
+//! Tests of the HTTP/1 codec, especially with malformed messages.
 
 use super::*;
 use crate::body_status::BodyStatus;
@@ -37,7 +37,7 @@ fn response(bytes: &[u8]) -> (Parsed, Result<ResponseHead, BadHead>) {
 
 fn bogo(bytes: &[u8]) -> String {
     let (parsed, result) = request(bytes);
-    let bad = result.expect_err("must be refused");
+    let bad = result.expect_err("the head is malformed");
     assert_eq!(bad.status, 400);
     let mut text = Vec::new();
     if let Some(bogo) = bad.bogo {
@@ -71,7 +71,7 @@ fn heads_are_found_in_any_split() {
 }
 
 #[test]
-fn a_request_is_taken_apart() {
+fn a_request_is_parsed() {
     let bytes = b"\r\nGET  /x?y  HTTP/1.1\r\nHost: a\r\nFoo:\t b \t\r\nEmpty:\r\n\r\nnext";
     let (p, head) = request(bytes);
     let head = head.unwrap();
@@ -93,7 +93,7 @@ fn folded_lines_become_one() {
 }
 
 #[test]
-fn malformed_headers_are_named() {
+fn malformed_headers_are_described() {
     let with = |line: &[u8]| bogo(&[b"GET / HTTP/1.1\r\nHost: h\r\n", line, b"\r\n\r\n"].concat());
     assert_eq!(with(b"Foo: a\rb"), "Header has ctrl char 0x0d");
     assert_eq!(with(b"Foo: a\0b"), "Header has ctrl char 0x00");
@@ -145,7 +145,7 @@ fn malformed_start_lines_are_refused() {
 }
 
 #[test]
-fn the_log_shows_garbage_up_to_where_it_was_cut() {
+fn garbage_is_logged_up_to_the_first_field() {
     for (head, shown) in [
         ("GET / HTTP/1.1\r\nA: \x01\r\n\r\n", "GET"),
         ("\r\n GET\t/", "\r\n GET"),
@@ -223,7 +223,7 @@ fn request_bodies_have_one_meaning_or_none() {
 }
 
 #[test]
-fn faults_of_the_request_as_a_whole_are_found() {
+fn repeated_or_invalid_single_headers_are_found() {
     let dup = |headers: &str| {
         let (p, head) = request(format!("POST / HTTP/1.1\r\n{headers}\r\n").as_bytes());
         head.unwrap();
@@ -238,7 +238,7 @@ fn faults_of_the_request_as_a_whole_are_found() {
 }
 
 #[test]
-fn responses() {
+fn responses_are_parsed() {
     let (p, head) = response(b"HTTP/1.1 200 Fine  by me\r\nContent-Length: 3\r\n\r\nabc");
     let head = head.unwrap();
     assert_eq!((p.msg.status(), p.msg.reason(&p.ws)), (200, &b"Fine  by me"[..]));
@@ -271,7 +271,7 @@ fn responses() {
 }
 
 #[test]
-fn response_bodies() {
+fn response_bodies_depend_on_headers_status_and_method() {
     let frame = |status: u16, headers: &str, method: &[u8]| {
         let (p, head) = response(format!("HTTP/1.1 {status} x\r\n{headers}\r\n").as_bytes());
         response_body(&p.msg, &p.ws, head.unwrap().framing, method).status
@@ -316,7 +316,7 @@ fn chunks_decode_in_any_split() {
     }
 }
 
-/// Decodes in runs, as bodies are: the pieces of each window are moved together.
+/// Decodes in runs, as for bodies: the pieces of each window are moved together.
 fn decode_runs(mut decoder: ChunkedDecoder, input: &[u8], step: usize) -> Result<(Vec<u8>, usize), String> {
     let (mut out, mut at) = (Vec::new(), 0);
     while at < input.len() && !decoder.is_done() {
@@ -331,7 +331,7 @@ fn decode_runs(mut decoder: ChunkedDecoder, input: &[u8], step: usize) -> Result
 }
 
 #[test]
-fn runs_of_chunks_decode_as_single_ones_do() {
+fn runs_of_chunks_decode_like_single_chunks() {
     let tiny = b"1\r\nx\r\n".repeat(if cfg!(miri) { 5 } else { 50 });
     for input in [
         b"5\r\nhello\r\n6\r\n world\r\n1\r\n!\r\n0\r\n\r\nGET".to_vec(),
@@ -412,20 +412,20 @@ fn bad_chunks_are_refused() {
     let of_origin = |input: &[u8]| decode(ChunkedDecoder::lenient(), input, 100).map(|(data, _)| data);
     assert_eq!(of_origin(b" \t5 \r\nhello\r\n\t0\r\n\r\n").unwrap(), b"hello");
     assert_eq!(of_origin(b"5\nhello\n0\n\n").unwrap(), b"hello");
-    // The contents of a chunk and the start of the next one must not depend on the reader.
+    // The content of a chunk and the start of the next one must not depend on the reader.
     assert_eq!(of_origin(b"5\r\nhello0\r\n\r\n"), Err("chunked tail no NL".into()));
     assert_eq!(of_origin(b"\r\n5\r\nhello\r\n0\r\n\r\n"), Err("chunked header non-hex".into()));
 }
 
 #[test]
-fn chunk_headers() {
+fn chunk_headers_are_written_in_hex() {
     assert_eq!(ChunkHeader::new(1).as_bytes(), b"1\r\n");
     assert_eq!(ChunkHeader::new(0x1f40).as_bytes(), b"1f40\r\n");
     assert_eq!(ChunkHeader::new(usize::MAX).as_bytes(), b"ffffffffffffffff\r\n");
 }
 
 #[test]
-fn heads_are_written_as_they_stand() {
+fn heads_are_written_unchanged() {
     let (mut p, head) = request(b"GET /x HTTP/1.1\r\nHost: a\r\nB: c\r\nD: e \r\nF: g\r\n\r\n");
     head.unwrap();
     p.msg.append(&mut p.ws, VIA, b"me").unwrap();
@@ -447,7 +447,7 @@ fn heads_are_written_as_they_stand() {
 }
 
 #[test]
-fn connection_header() {
+fn the_connection_header_decides_about_persistence() {
     let decide = |version: &str, headers: &str| {
         let (mut p, head) = request(format!("GET / HTTP/{version}\r\n{headers}Foo: 1\r\n\r\n").as_bytes());
         head.unwrap();
@@ -464,7 +464,7 @@ fn connection_header() {
 }
 
 #[test]
-fn interim_heads_are_told_from_final_ones() {
+fn interim_heads_are_distinguished_from_final_ones() {
     let cases: [(&str, Option<(u16, usize)>); 11] = [
         ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", Some((100, 25))),
         ("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", Some((103, 40))),

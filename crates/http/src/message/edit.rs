@@ -1,12 +1,12 @@
-//! Changes of headers, with the semantics of VCL: `set` removes all of the name and appends. The caller gets
-//! the removed lines and writes the log.
+//! Changes of headers, with the semantics of VCL: `set` removes all headers of the name and appends one. The caller
+//! receives the removed lines and logs them.
 
 use super::{Field, LINE_END, MAX_NAME, Message, bit, skip_blanks};
 use crate::header_table::{self, HeaderName};
 use crate::workspace::{Overflow, Text, Workspace, put};
 
 impl Message {
-    /// Returns whether another header fits the limit `http_max_hdr`.
+    /// Returns whether the limit `http_max_hdr` allows another header.
     pub fn has_room(&self) -> bool {
         self.fields.len() < self.max_fields()
     }
@@ -26,8 +26,8 @@ impl Message {
         self.fields.push(field);
     }
 
-    /// Adds the lines that `text` contains. Each comes with its length, the length of its name, the start of its value,
-    /// and its name's number. Returns false if `text` does not match.
+    /// Adds the lines that `text` contains. `lines` returns for each its length, the length of its name, the start of
+    /// its value, and the number of its name. Returns false if `text` does not match.
     #[inline]
     pub(crate) fn push_lines(
         &mut self,
@@ -66,7 +66,7 @@ impl Message {
         Ok(field.line)
     }
 
-    /// Appends a whole line that is in the workspace or fixed.
+    /// Appends a whole line that is in the workspace or is a fixed text.
     pub fn append_line(&mut self, ws: &mut Workspace, line: Text) -> Result<Text, Overflow> {
         match Field::parse(line, ws.get(line)) {
             Some(field) => self.push(ws, field),
@@ -74,7 +74,7 @@ impl Message {
         }
     }
 
-    /// Appends a whole line, "name: value", whose name is this one.
+    /// Appends a whole line, "name: value", which has this name.
     pub fn append_named_line(
         &mut self,
         ws: &mut Workspace,
@@ -85,8 +85,8 @@ impl Message {
         self.push(ws, Field::from_parts(line, name_len, name_len + 2, name.id))
     }
 
-    /// Appends a well-formed line of the workspace, "name: value", with the given length of its name. Returns
-    /// `None` if there is no room.
+    /// Appends a well-formed line of the workspace, "name: value", whose name has the given length. Returns `None` if
+    /// there is no room.
     #[inline]
     pub fn append_split_line(&mut self, ws: &Workspace, line: Text, name_len: usize) -> Option<&Field> {
         if !self.has_room() || name_len > MAX_NAME {
@@ -103,7 +103,7 @@ impl Message {
         self.append_line(ws, text)
     }
 
-    /// Removes all headers of this name. `removed` gets each line. Returns their number.
+    /// Removes all headers of this name. `removed` receives each line. Returns their number.
     #[inline]
     pub fn unset(&mut self, ws: &Workspace, name: HeaderName<'_>, removed: impl FnMut(&[u8])) -> usize {
         if self.may_have(name) { self.remove(ws, name, removed) } else { 0 }
@@ -124,7 +124,7 @@ impl Message {
         before - self.fields.len()
     }
 
-    /// Carries out VCL's `set`: builds the new line, removes all of the name, then appends it.
+    /// Carries out `set` of VCL: builds the new line, removes all headers of the name, then appends the line.
     pub fn set(
         &mut self,
         ws: &mut Workspace,
@@ -137,7 +137,7 @@ impl Message {
         self.push(ws, field)
     }
 
-    /// Does the same as [`Message::set`] with a whole line that is already in the workspace or fixed.
+    /// Sets a header like [`Message::set`], to a whole line that is already in the workspace or is a fixed text.
     pub fn set_line(
         &mut self,
         ws: &mut Workspace,
@@ -149,7 +149,7 @@ impl Message {
         self.append_line(ws, line)
     }
 
-    /// Sets the header unless it has this value already. Returns `None` if nothing changed.
+    /// Sets the header unless it already has this value. Returns `None` if nothing changed.
     pub fn force(
         &mut self,
         ws: &mut Workspace,
@@ -164,7 +164,7 @@ impl Message {
         self.append(ws, name, value).map(Some)
     }
 
-    /// Adds an element to a list header: merges duplicates, then "old, value".
+    /// Adds an element to a list header: merges all headers of this name, then appends ", value".
     pub fn append_value(
         &mut self,
         ws: &mut Workspace,
@@ -191,8 +191,8 @@ impl Message {
         self.push(ws, field)
     }
 
-    /// Merges all headers of this name into the first one, separated by `separator` (", " except for Cookie).
-    /// Without duplicates nothing is copied.
+    /// Merges all headers of this name into the first one, separated by `separator` (", " except for Cookie). Copies
+    /// nothing if there is only one.
     #[inline]
     pub fn collect(
         &mut self,

@@ -1,7 +1,7 @@
-//! An HTTP message: the start line's fields and a list of header lines, all of them texts in one
-//! [`Workspace`]. A header is its whole line ("Name: value"), so the log and the wire need one slice. A
-//! message does not own its workspace: a request, its unmodified copy and the response share one. The list of
-//! slots is reused from request to request.
+//! An HTTP message: the fields of the start line and a list of header lines. All of them are texts in one
+//! [`Workspace`]. A header is its whole line ("Name: value"), so the log and the wire need a single slice. A message
+//! does not own its workspace: a request, its unmodified copy and the response share one. The list of slots is reused
+//! from request to request.
 
 mod edit;
 mod tokens;
@@ -15,7 +15,7 @@ use crate::workspace::{Overflow, Text, Workspace};
 pub(crate) use tokens::split_list;
 pub(crate) use transfer::{LINE_END, write_lines};
 
-/// The fields of the start line, numbered as the log's tags are.
+/// The fields of the start line, with the numbers of the corresponding log tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
     Method = 0,
@@ -29,31 +29,31 @@ impl Slot {
     pub const ALL: [Slot; FIRST_HEADER] = [Slot::Method, Slot::Url, Slot::Proto, Slot::Status, Slot::Reason];
 }
 
-/// Slots of `http_max_hdr` that the start line takes.
+/// The number of slots of `http_max_hdr` that the start line uses.
 pub const FIRST_HEADER: usize = 5;
 
 /// One header line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// "Name: value".
+    /// The whole line: "Name: value".
     pub line: Text,
     value_off: u32,
     name_len: u16,
     id: u8,
-    /// Named in the message's `Connection` header, so not forwarded.
+    /// The message's `Connection` header names it, so it is not forwarded.
     pub dropped: bool,
 }
 
-/// The longest header name that a field can have.
+/// The maximum length of a header name.
 pub(crate) const MAX_NAME: usize = u16::MAX as usize;
 
 impl Field {
-    /// Makes a field of a line and the place of its colon. The value begins behind the blanks.
+    /// Creates a field from a line and the index of its colon. The value begins after the blanks.
     pub(crate) fn new(line: Text, bytes: &[u8], colon: usize) -> Field {
         Field::classified(line, bytes, colon, header_table::classify(&bytes[..colon]))
     }
 
-    /// Does the same as [`Field::new`] with a known name.
+    /// Creates a field like [`Field::new`], from a line whose name is already classified.
     #[inline]
     pub(crate) fn classified(line: Text, bytes: &[u8], colon: usize, id: u8) -> Field {
         Field::from_parts(line, colon, skip_blanks(bytes, colon + 1), id)
@@ -70,7 +70,7 @@ impl Field {
         Field { line, value_off: value_off as u32, name_len: name_len as u16, id, dropped: false }
     }
 
-    /// Returns whether one blank separates the colon and the value.
+    /// Returns whether exactly one blank separates the colon and the value.
     pub(crate) fn is_plain(&self) -> bool {
         self.value_off as usize == self.name_len as usize + 2
     }
@@ -111,14 +111,14 @@ impl Field {
         if name.id != UNKNOWN || self.id != UNKNOWN {
             return self.id == name.id;
         }
-        // Names that a site invents often share their beginning and differ at the end.
+        // Custom header names often have a common prefix and differ at the end.
         let last = |name: &[u8]| name.last().map(|b| b | 0x20);
         self.name_len as usize == name.bytes.len()
             && last(self.name(ws)) == last(name.bytes)
             && self.name(ws).eq_ignore_ascii_case(name.bytes)
     }
 
-    /// Returns whether the header is dropped on the way `filter`.
+    /// Returns whether `filter` drops the header.
     #[inline]
     pub fn is_filtered(&self, filter: Filter) -> bool {
         self.dropped || filter.has(self.id)
@@ -132,13 +132,13 @@ pub struct Message {
     status: u16,
     version: u8,
     max_fields: u16,
-    /// The set of known headers that may be present, by number. Bit 0 stands for the unknown ones. Headers
-    /// that are not in the set need no search.
+    /// The set of known headers that may be present, by number. Bit 0 represents the unknown ones. A header that is
+    /// not in the set need not be searched.
     seen: u64,
     fields: Vec<Field>,
 }
 
-/// Returns the index at which the blanks from `at` on end.
+/// Returns the index of the first non-blank from `at` on.
 #[inline]
 pub(crate) fn skip_blanks(line: &[u8], mut at: usize) -> usize {
     while line.get(at).is_some_and(|&b| is_ows(b)) {
@@ -152,7 +152,7 @@ impl Clone for Message {
         Message { fields: self.fields.clone(), ..*self }
     }
 
-    /// Reuses the slots. The copy shares the texts, so it belongs to the same workspace.
+    /// Copies into the existing slots. The copy shares the texts, so it belongs to the same workspace.
     fn clone_from(&mut self, source: &Message) {
         self.start = source.start;
         self.status = source.status;
@@ -164,7 +164,7 @@ impl Clone for Message {
 }
 
 impl Default for Message {
-    /// A message without room for headers.
+    /// Creates a message without room for headers.
     fn default() -> Message {
         Message {
             start: [Text::NONE; FIRST_HEADER],
@@ -178,7 +178,7 @@ impl Default for Message {
 }
 
 impl Message {
-    /// `max_hdr` is the parameter `http_max_hdr`, which counts the start line's five slots too.
+    /// Creates a message. `max_hdr` is the parameter `http_max_hdr`, which includes the five slots of the start line.
     pub fn new(max_hdr: usize) -> Message {
         let mut message = Message::default();
         message.set_max_hdr(max_hdr);
@@ -197,7 +197,7 @@ impl Message {
         self.fields.clear();
     }
 
-    /// Returns the largest number of headers that the message may have.
+    /// Returns the maximum number of headers.
     pub(crate) fn max_fields(&self) -> usize {
         self.max_fields as usize
     }
@@ -228,18 +228,18 @@ impl Message {
         ws.get(self.text(Slot::Reason))
     }
 
-    /// Returns the status as VCL sees it, which may exceed 999.
+    /// Returns the status as in VCL, which may exceed 999.
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// Returns ten times the protocol's version: 10, 11, 20, or 0 if it is no HTTP version.
+    /// Returns ten times the protocol version: 10, 11, 20, or 0 if the protocol is not an HTTP version.
     pub fn version(&self) -> u8 {
         self.version
     }
 
-    /// Sets a field of the start line to a text of the message's workspace (or a fixed one).
-    /// `Slot::Status` is better set by [`Message::set_status`].
+    /// Sets a field of the start line to a text of the message's workspace or a fixed text. `Slot::Status` should be
+    /// set with [`Message::set_status`].
     #[inline]
     pub fn put(&mut self, ws: &Workspace, slot: Slot, text: Text) {
         self.start[slot as usize] = text;
@@ -258,7 +258,7 @@ impl Message {
         }
     }
 
-    /// Makes `bytes` a field of the start line; they are copied into the workspace if they lie elsewhere.
+    /// Sets a field of the start line to `bytes`, which are copied into the workspace unless they are in it.
     pub fn put_copy(&mut self, ws: &mut Workspace, slot: Slot, bytes: &[u8]) -> Result<Text, Overflow> {
         let text = match ws.place_of(bytes) {
             Some(text) => text,
@@ -268,7 +268,7 @@ impl Message {
         Ok(text)
     }
 
-    /// Sets status and the reason that belongs to it. The digits sent are `status` modulo 1000.
+    /// Sets the status and its standard reason. The digits on the wire are `status` modulo 1000.
     pub fn set_status(&mut self, ws: &mut Workspace, status: u16) -> Result<(), Overflow> {
         self.set_status_reason(ws, status, fixed_text_table::reason_text(status))
     }
@@ -298,7 +298,7 @@ impl Message {
         self.set_status(ws, status)
     }
 
-    /// Does the same as [`Message::set_response`] for a known status. Returns false if it is unknown.
+    /// Sets a response like [`Message::set_response`], for a known status. Returns false if the status is unknown.
     #[inline]
     pub(crate) fn set_known_response(&mut self, status: u16) -> bool {
         let Some((digits, reason)) = fixed_text_table::known_status(status) else { return false };
@@ -322,7 +322,7 @@ impl Message {
         self.fields.iter().map(|f| ws.get(f.line))
     }
 
-    /// Returns false if there is certainly no such header.
+    /// Returns false only if there is certainly no such header.
     #[inline]
     fn may_have(&self, name: HeaderName<'_>) -> bool {
         self.seen & bit(name.id) != 0
@@ -342,7 +342,7 @@ impl Message {
         }
     }
 
-    /// A function of its own, because a search by number needs only a few registers.
+    /// Separate from `search`, because a search by number needs only few registers.
     #[inline(never)]
     fn search_unknown(&self, ws: &Workspace, name: HeaderName<'_>) -> Option<&Field> {
         self.fields.iter().find(|f| f.is(ws, name))
@@ -354,7 +354,7 @@ impl Message {
         self.find(ws, name).map(|f| f.value(ws))
     }
 
-    /// Does the same as [`Message::get`], but returns [`Text::NONE`] without such a header.
+    /// Returns the value like [`Message::get`], as a text; [`Text::NONE`] without such a header.
     #[inline]
     pub(crate) fn get_text(&self, ws: &Workspace, name: HeaderName<'_>) -> Text {
         self.find(ws, name).map_or(Text::NONE, Field::value_text)
@@ -378,7 +378,7 @@ impl Message {
         self.fields.iter().filter(|f| f.is(ws, name)).count()
     }
 
-    /// Returns whether the first header of this name has exactly this value, without regard to case.
+    /// Returns whether the first header of this name has exactly this value, ignoring case.
     #[inline]
     pub fn value_is(&self, ws: &Workspace, name: HeaderName<'_>, value: &[u8]) -> bool {
         self.get(ws, name).is_some_and(|v| v.eq_ignore_ascii_case(value))

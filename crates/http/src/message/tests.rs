@@ -50,7 +50,7 @@ fn the_header_limit_counts_the_start_line() {
 }
 
 #[test]
-fn collect_and_append_value() {
+fn headers_are_merged_and_values_appended() {
     let (mut m, mut ws) = message(&["Via: a", "Host: h", "via:  b", "Via: c"]);
     m.collect(&mut ws, VIA, b", ").unwrap();
     assert_eq!(lines(&m, &ws), ["Via: a, b, c", "Host: h"]);
@@ -61,7 +61,7 @@ fn collect_and_append_value() {
 }
 
 #[test]
-fn token_lists() {
+fn tokens_and_qualities_are_found_in_lists() {
     let (m, ws) = message(&[
         "Cache-Control: public, Max-Age = 10, s-maxage=20 , \"foo\"=1, stale-while-revalidate",
         "Accept-Encoding: x, gzip;q=0.25 , br; q=.5, deflate;q=0, zstd;v=1",
@@ -84,7 +84,7 @@ fn token_lists() {
 }
 
 #[test]
-fn copies_leave_out_what_the_way_forbids() {
+fn filtered_headers_are_not_copied() {
     let (mut m, ws) = message(&["Host: h", "Connection: x", "Range: bytes=1-", "TE: x", "Foo: 1", "X: y"]);
     m.put(&ws, Slot::Proto, fixed::HTTP_11);
     m.fields_mut()[4].dropped = true;
@@ -101,7 +101,7 @@ fn copies_leave_out_what_the_way_forbids() {
 }
 
 #[test]
-fn status_and_versions() {
+fn statuses_and_versions_are_recognized() {
     let mut ws = Workspace::new(64);
     let mut m = Message::new(64);
     m.set_response(&mut ws, 1404).unwrap();

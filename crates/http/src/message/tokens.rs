@@ -1,18 +1,18 @@
-//! Lists and parameters within header values, by the rules of `http_GetHdrToken` and its kin: elements are
-//! separated by commas, unquoted tokens compare without regard to case, quoted ones exactly, and only the
-//! first header of a name is read (collect duplicates before).
+//! Lists and parameters in header values, by the rules of Varnish's `http_GetHdrToken` and related functions:
+//! elements are separated by commas, unquoted tokens are compared ignoring case and quoted ones exactly, and only the
+//! first header of a name is read (callers merge duplicates before).
 
 use super::Message;
 use crate::ascii::{is_ows, is_tchar, trim_ows, trim_ows_end};
 use crate::header_table::HeaderName;
 use crate::workspace::Workspace;
 
-/// Returns the non-empty elements of a list, blanks trimmed.
+/// Returns the non-empty elements of a list, without surrounding blanks.
 pub(crate) fn split_list(list: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     list.split(move |&b| b == separator).map(trim_ows).filter(|e| !e.is_empty())
 }
 
-/// Returns the bytes behind the token when the element begins with it.
+/// Returns the bytes after the token if the element begins with it.
 fn after_token<'a>(element: &'a [u8], token: &[u8]) -> Option<&'a [u8]> {
     let n = token.len();
     if let [b'"', quoted @ ..] = element
@@ -27,7 +27,7 @@ fn after_token<'a>(element: &'a [u8], token: &[u8]) -> Option<&'a [u8]> {
     (head.eq_ignore_ascii_case(token) && ends).then_some(rest)
 }
 
-/// Searches a list for a token; returns the rest of its element, and the index of that rest in the list.
+/// Searches a list for a token. Returns the rest of its element, and the index of that rest in the list.
 fn find_token<'a>(value: &'a [u8], token: &[u8]) -> Option<(&'a [u8], usize)> {
     let mut at = 0;
     for piece in value.split(|&b| b == b',') {
@@ -45,18 +45,18 @@ fn find_token<'a>(value: &'a [u8], token: &[u8]) -> Option<(&'a [u8], usize)> {
 }
 
 impl Message {
-    /// Returns whether the list in the header has the element `token` (parameters may follow it).
+    /// Returns whether the list in the header has the element `token`, with or without parameters.
     pub fn has_token(&self, ws: &Workspace, name: HeaderName<'_>, token: &[u8]) -> bool {
         self.get_token(ws, name, token).is_some()
     }
 
-    /// Returns the bytes behind `token` in its element, blanks trimmed (as ";q=0.5").
+    /// Returns the bytes after `token` in its element (such as ";q=0.5"), without surrounding blanks.
     pub fn get_token<'w>(&self, ws: &'w Workspace, name: HeaderName<'_>, token: &[u8]) -> Option<&'w [u8]> {
         find_token(self.get(ws, name)?, token).map(|(rest, _)| trim_ows(rest))
     }
 
-    /// Returns the value of "field=value" in the list. The value extends to the end of the header, as callers
-    /// that read a number from it expect. `Some(None)` means that the field has no value.
+    /// Returns the value of "field=value" in the list. The value extends to the end of the header; callers read a
+    /// number from its beginning. `Some(None)` means that the field has no value.
     pub fn get_field<'w>(
         &self,
         ws: &'w Workspace,
@@ -72,7 +72,7 @@ impl Message {
         Some(after.strip_prefix(b"=").map(trim_ows))
     }
 
-    /// Returns the quality of `token` in the header: 0 when absent, 1 without a q parameter.
+    /// Returns the quality of `token` in the header: 0 if it is absent, 1 without a q parameter.
     pub fn quality(&self, ws: &Workspace, name: HeaderName<'_>, token: &[u8]) -> f64 {
         self.get_token(ws, name, token).map_or(0.0, get_quality)
     }

@@ -1,5 +1,4 @@
-//! Copies messages out of their workspace: into another one, as a client's request becomes one to the origin,
-//! and onto the wire.
+//! Copies messages out of their workspace: into another one, as for the request to the origin, and onto the wire.
 
 use super::{Field, Message};
 use crate::header_table::Filter;
@@ -7,8 +6,8 @@ use crate::workspace::{Overflow, Text, Workspace, put};
 
 pub(crate) const LINE_END: &[u8] = b"\r\n";
 
-/// Passes the lines to `take`, without the last one's end. Lines that are adjacent in the workspace, line ends
-/// included, are one piece.
+/// Passes the lines to `take`, without the line end of the last one. Lines that are adjacent in the workspace,
+/// including line ends, are passed as one piece.
 #[inline]
 fn for_runs<'f, 'w>(
     mut fields: impl Iterator<Item = &'f Field>,
@@ -28,7 +27,7 @@ fn for_runs<'f, 'w>(
     take(ws.get(run));
 }
 
-/// Appends the lines, each with its end.
+/// Appends the lines, each with its line end.
 #[inline]
 pub(crate) fn write_lines<'f>(fields: impl Iterator<Item = &'f Field>, ws: &Workspace, out: &mut Vec<u8>) {
     for_runs(fields, ws, |run| {
@@ -38,8 +37,8 @@ pub(crate) fn write_lines<'f>(fields: impl Iterator<Item = &'f Field>, ws: &Work
 }
 
 impl Message {
-    /// Makes this a copy of `from`, without headers that `filter` drops, with all texts copied into `ws`. On
-    /// overflow the message is empty.
+    /// Copies `from`, without headers that `filter` drops. All texts are copied into `ws`. On overflow the message is
+    /// empty.
     pub fn copy_from(
         &mut self,
         ws: &mut Workspace,
@@ -77,13 +76,13 @@ impl Message {
         Ok(())
     }
 
-    /// Does the same as [`Message::copy_from`] within one workspace, and shares the texts.
+    /// Copies `from` like [`Message::copy_from`] within one workspace, and shares the texts.
     pub fn share_from(&mut self, from: &Message, filter: Filter) {
         self.take_from(from, filter);
         self.fields.truncate(self.max_fields());
     }
 
-    /// Makes this the same as `from`, without headers that `filter` drops.
+    /// Takes over all texts of `from`, without headers that `filter` drops.
     fn take_from(&mut self, from: &Message, filter: Filter) {
         self.start = from.start;
         self.status = from.status;

@@ -16,7 +16,7 @@ const TABLE: [u32; 256] = {
     table
 };
 
-/// Returns the checksum of the parts, one behind the other.
+/// Returns the checksum of the parts, in order.
 pub fn crc32c(parts: &[&[u8]]) -> u32 {
     let bytes = parts.iter().flat_map(|part| part.iter());
     !bytes.fold(!0, |crc, b| (crc >> 8) ^ TABLE[((crc ^ u32::from(*b)) & 0xff) as usize])

@@ -1,11 +1,11 @@
-//! Writing the header to a backend.
+//! Writes the header that is sent to a backend.
 
 use super::header::format_ip;
 use super::{SIGNATURE_1, SIGNATURE_2, tlv};
 use std::net::{IpAddr, SocketAddr};
 
-/// Appends a header of `version` 1 or 2. Both addresses are of the server's family. A client of the other
-/// family is written as an address of that family. `authority` goes into version 2 only.
+/// Appends a header of `version` 1 or 2. If the address families of client and server differ, the header has family
+/// IPv6: version 2 maps the IPv4 address, version 1 writes it as it is. `authority` is written in version 2 only.
 pub fn write_header(
     version: u8,
     client: SocketAddr,

@@ -1,36 +1,36 @@
-//! A PROXY header as a value, the same for both versions.
+//! A parsed PROXY header, independent of the version.
 
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 
-/// The two ends of the client's connection, as the proxy's header contains them.
+/// The two ends of the client's connection, according to the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoints {
     pub client: SocketAddr,
     pub server: SocketAddr,
 }
 
-/// A header that was parsed.
+/// A parsed header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header<'a> {
-    /// Bytes of the input that it takes.
+    /// The length of the header in bytes.
     pub len: usize,
-    /// The addresses; `None` if those of the connection count.
+    /// The addresses; `None` if those of the connection itself apply.
     pub endpoints: Option<Endpoints>,
-    /// Version 2's extensions; see [`find_tlv`](super::find_tlv).
+    /// The extensions of version 2; see [`find_tlv`](super::find_tlv).
     pub tlvs: &'a [u8],
-    /// The text of the `Proxy` record, if one is written.
+    /// The text of the `Proxy` record, if one is logged.
     pub log: Option<String>,
     /// The text of a `ProxyGarbage` record about an ignored part.
     pub garbage: Option<String>,
 }
 
-/// A header that is refused; the connection is to be closed.
+/// The error for a refused header. The connection must be closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The text of a `Proxy` record that is written before.
+    /// The text of a `Proxy` record that is logged first.
     pub log: Option<String>,
-    /// The text of the `ProxyGarbage` record, if one is written.
+    /// The text of the `ProxyGarbage` record, if one is logged.
     pub garbage: Option<String>,
 }
 
@@ -42,7 +42,7 @@ impl Refused {
     }
 }
 
-/// Formats an address as Varnish does: IPv4 in IPv6 as IPv4.
+/// Formats an address as Varnish does: an IPv4-mapped address as IPv4.
 pub(super) fn format_ip(address: IpAddr) -> String {
     let mut text = String::new();
     let plain = match address {

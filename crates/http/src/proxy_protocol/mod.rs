@@ -1,5 +1,5 @@
-//! The PROXY protocol, versions 1 and 2: headers in which a load balancer describes the client. They are read
-//! from the first bytes of a connection and written to backends that want them.
+//! The PROXY protocol, versions 1 and 2: headers in which a load balancer describes the client. They are parsed from
+//! the first bytes of a connection, and written to backends that expect them.
 
 mod crc32c_table;
 mod emit;
@@ -13,9 +13,9 @@ pub use v2::{Tlvs, find_tlv, tlv};
 
 const SIGNATURE_1: &[u8] = b"PROXY";
 const SIGNATURE_2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
-/// The longest line of version 1, line end included.
+/// The maximum length of a line of version 1, including the line end.
 const MAX_LINE: usize = 107;
-/// The longest accepted payload of version 2.
+/// The maximum accepted payload of version 2, in bytes.
 const MAX_PAYLOAD: usize = 1024;
 
 /// The result of a scan for a header.
@@ -48,7 +48,7 @@ pub fn scan(buf: &[u8]) -> Scan {
     if SIGNATURE_1.starts_with(buf) || SIGNATURE_2.starts_with(buf) { Scan::More } else { Scan::Junk }
 }
 
-/// Parses the header that [`scan`] found complete.
+/// Parses a header for which [`scan`] returned `Complete`.
 pub fn parse(buf: &[u8]) -> Result<Header<'_>, Refused> {
     if buf.starts_with(SIGNATURE_1) { v1::parse(buf) } else { v2::parse(buf) }
 }

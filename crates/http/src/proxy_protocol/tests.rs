@@ -1,4 +1,4 @@
-//! Tests of both versions, malformed headers first.
+//! Tests of both versions, with valid and malformed headers.
 
 use super::*;
 use std::net::SocketAddr;
@@ -13,11 +13,11 @@ fn v2(command: u8, family: u8, payload: &[u8]) -> Vec<u8> {
 
 fn garbage(bytes: &[u8]) -> Option<String> {
     assert_eq!(scan(bytes), Scan::Complete);
-    parse(bytes).expect_err("must be refused").garbage
+    parse(bytes).expect_err("the header is malformed").garbage
 }
 
 #[test]
-fn version_1() {
+fn headers_of_version_1_are_parsed() {
     let bytes = b"PROXY TCP4 1.2.3.4 5.6.7.8 1234 5678\r\nGET";
     for n in 0..bytes.len() {
         let expected = if n < bytes.len() - 3 { Scan::More } else { Scan::Complete };
@@ -32,7 +32,7 @@ fn version_1() {
 }
 
 #[test]
-fn malformed_version_1() {
+fn malformed_headers_of_version_1_are_refused() {
     let table = [
         ("PROXY\r\n", Some("PROXY1: Too few fields")),
         ("PROXY A B C D\r\n", Some("PROXY1: Too few fields")),
@@ -54,7 +54,7 @@ fn malformed_version_1() {
 }
 
 #[test]
-fn version_2() {
+fn headers_of_version_2_are_parsed() {
     let mut payload = vec![1, 2, 3, 4, 5, 6, 7, 8, 0x30, 0x39, 0, 80];
     payload.extend_from_slice(b"\x02\x00\x04host");
     payload.extend_from_slice(b"\x20\x00\x0f\x01\0\0\0\0\x21\x00\x07TLSv1.3");
@@ -73,7 +73,7 @@ fn version_2() {
 }
 
 #[test]
-fn odd_version_2_is_ignored() {
+fn unsupported_addresses_of_version_2_are_ignored() {
     let text = |family, payload: &[u8]| {
         let bytes = v2(0x21, family, payload);
         let header = parse(&bytes).unwrap();
@@ -87,7 +87,7 @@ fn odd_version_2_is_ignored() {
 }
 
 #[test]
-fn malformed_version_2() {
+fn malformed_headers_of_version_2_are_refused() {
     let with = |extension: &[u8]| garbage(&v2(0x21, 0x11, &[&[1; 12], extension].concat())).unwrap();
     assert_eq!(garbage(&v2(0x31, 0x11, &[0; 12])).unwrap(), "PROXY2: bad version (3)");
     assert_eq!(garbage(&v2(0x2f, 0x11, &[0; 12])).unwrap(), "PROXY2: bad command (15)");
@@ -112,7 +112,7 @@ fn checksums_are_verified() {
 }
 
 #[test]
-fn what_is_written_can_be_read() {
+fn written_headers_can_be_parsed() {
     for (client, server) in
         [("1.2.3.4:5", "6.7.8.9:10"), ("[1::2]:5", "[3::4]:10"), ("1.2.3.4:5", "[3::4]:10")]
     {

@@ -18,16 +18,16 @@ pub mod tlv {
 }
 
 const FIXED: usize = 16;
-/// The length of the fields before the extensions within an SSL extension: client flags and the verification's result.
+/// The length of the fields before the nested extensions of an SSL extension: client flags and verification result.
 const SSL_PREFIX: usize = 5;
 
-/// Returns the length of the whole header, once its length field was received.
+/// Returns the length of the whole header, once its length field has been received.
 pub(super) fn total_len(buf: &[u8]) -> Option<usize> {
     let length = buf.get(14..16)?;
     Some(FIXED + u16::from_be_bytes([length[0], length[1]]) as usize)
 }
 
-/// The extensions in order. Iteration stops at the first malformed one and records the reason.
+/// Iterates over the extensions in order. Stops at the first malformed one and records the reason in `error`.
 #[derive(Clone, Debug)]
 pub struct Tlvs<'a> {
     rest: &'a [u8],
@@ -60,7 +60,7 @@ impl<'a> Iterator for Tlvs<'a> {
     }
 }
 
-/// Returns the value of the first extension of this type, those within the SSL extension included.
+/// Returns the value of the first extension of this type, including those nested in the SSL extension.
 pub fn find_tlv(tlvs: &[u8], kind: u8) -> Option<&[u8]> {
     for (found, value) in Tlvs::new(tlvs) {
         if found == kind {

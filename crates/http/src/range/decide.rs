@@ -1,6 +1,6 @@
-//! The part of a response that a client gets. Several ranges in one request (RFC 9110 sections 14.2 and 15.3.7.2) cost
-//! no more than the body they are taken from: their number is limited, and ranges are joined if they overlap, touch, or
-//! have a gap between them that is smaller than the head of a part.
+//! Decides which part of a response a client gets. Several ranges in one request (RFC 9110 sections 14.2 and
+//! 15.3.7.2) cost no more than the body that they are taken from: their number is limited, and ranges are joined if
+//! they overlap, are adjacent, or have a gap between them that is smaller than the head of a part.
 
 use super::spec::{parse_spec, range_set, specs};
 use crate::conditional::strong_compare;
@@ -9,21 +9,21 @@ use crate::header_table::{DATE, ETAG, HeaderName, IF_RANGE, LAST_MODIFIED, RANGE
 use crate::message::Message;
 use crate::workspace::Workspace;
 
-/// The gap below which ranges are joined, which is about the length of a part's head.
+/// The maximum gap between ranges that are joined, which is about the length of a part's head.
 const NEAR: u64 = 100;
 
-/// The treatment of a request that asks for several ranges at once.
+/// The treatment of a request for several ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Several {
     /// Status 416, as in Varnish.
     Refuse,
     /// Deliver the whole body.
     Ignore,
-    /// Deliver the ranges, unless there are more than this.
+    /// Deliver the ranges if there are at most this many, otherwise the whole body.
     UpTo(usize),
 }
 
-/// The treatment of a request's `Range`.
+/// The treatment of the `Range` of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Deliver the whole body.
@@ -37,7 +37,8 @@ pub enum Decision {
     Unsatisfiable(&'static str),
 }
 
-/// Decides for a response of `length` bytes (`None`: not known yet, because it is being fetched).
+/// Decides for a response of `length` bytes, or `None` if the length is not known yet, because the body is being
+/// fetched.
 pub fn decide(
     req: &Message,
     req_ws: &Workspace,
@@ -58,14 +59,14 @@ pub fn decide(
     if several != Several::Refuse && set.contains(&b',') {
         return decide_several(set, length, several);
     }
-    let asked = match parse_spec(set) {
-        Ok(asked) => asked,
+    let requested = match parse_spec(set) {
+        Ok(requested) => requested,
         Err(text) => return Decision::Unsatisfiable(text),
     };
-    match (length, asked.low, asked.high) {
+    match (length, requested.low, requested.high) {
         // As in Varnish 9, an empty body has no ranges.
         (Some(0), ..) => Decision::Whole,
-        (Some(length), ..) => match asked.resolve(length) {
+        (Some(length), ..) => match requested.resolve(length) {
             Some((low, high)) => Decision::Part { low, high },
             None => Decision::Unsatisfiable("low range beyond object"),
         },
@@ -83,7 +84,7 @@ fn if_range_holds(req: &Message, req_ws: &Workspace, resp: &Message, resp_ws: &W
     }
     let date_of = |name: HeaderName<'_>| resp.get(resp_ws, name).and_then(date::parse);
     match (date::parse(condition), date_of(DATE), date_of(LAST_MODIFIED)) {
-        (Some(asked), Some(date), Some(modified)) => modified <= date + 60.0 && modified == asked,
+        (Some(requested), Some(date), Some(modified)) => modified <= date + 60.0 && modified == requested,
         _ => false,
     }
 }
@@ -96,9 +97,9 @@ fn decide_several(set: &[u8], length: Option<u64>, several: Several) -> Decision
         return Decision::Whole;
     }
     let mut found = Vec::new();
-    for asked in specs(set) {
-        match asked {
-            Ok(asked) => found.extend(asked.resolve(length)),
+    for requested in specs(set) {
+        match requested {
+            Ok(requested) => found.extend(requested.resolve(length)),
             Err(text) => return Decision::Unsatisfiable(text),
         }
     }
@@ -109,21 +110,22 @@ fn decide_several(set: &[u8], length: Option<u64>, several: Several) -> Decision
     }
 }
 
-/// Joins ranges that are near each other. The results are in the order in which the first range of each was requested.
-fn join(asked: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
-    let mut ordered: Vec<_> = asked.into_iter().enumerate().collect();
-    ordered.sort_unstable_by_key(|&(place, (low, _))| (low, place));
+/// Joins ranges that are close to each other. The results are in the order in which the first range of each was
+/// requested.
+fn join(requested: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    let mut ordered: Vec<_> = requested.into_iter().enumerate().collect();
+    ordered.sort_unstable_by_key(|&(index, (low, _))| (low, index));
     let mut joined: Vec<(usize, (u64, u64))> = Vec::new();
-    for (place, (low, high)) in ordered {
+    for (index, (low, high)) in ordered {
         match joined.last_mut() {
             Some((first, (_, end))) if low <= end.saturating_add(NEAR) => {
-                *first = place.min(*first);
+                *first = index.min(*first);
                 *end = high.max(*end);
             }
-            _ => joined.push((place, (low, high))),
+            _ => joined.push((index, (low, high))),
         }
     }
-    joined.sort_unstable_by_key(|&(place, _)| place);
+    joined.sort_unstable_by_key(|&(index, _)| index);
     joined.into_iter().map(|(_, range)| range).collect()
 }
 
@@ -132,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_of_ranges() {
+    fn several_ranges_are_joined_and_limited() {
         let part = |low, high| Decision::Part { low, high };
         let table = [
             ("0-9,500-509", Decision::Parts(vec![(0, 9), (500, 509)])),

@@ -1,5 +1,5 @@
-//! Byte ranges: the part of an object that a client requests, and the check that an origin's partial response
-//! matches its request.
+//! Byte ranges: the part of an object that a client requests, and the check that a partial response of an origin
+//! matches the request.
 
 use crate::ascii::{Decimal, starts_with_nocase};
 use crate::header_table::{CONTENT_RANGE, RANGE};
@@ -11,11 +11,11 @@ mod decide;
 mod spec;
 
 pub use decide::{Decision, Several, decide};
-pub use spec::Asked;
+pub use spec::RequestedRange;
 pub(crate) use spec::parse_range;
 use spec::{is_sound_list, only_blanks};
 
-/// Returns whether the unit is bytes. As in Varnish the unit of `Content-Range` may be abbreviated, even to nothing.
+/// Returns whether the unit is bytes. As in Varnish, the unit of `Content-Range` may be abbreviated or even missing.
 fn is_bytes(unit: &[u8]) -> bool {
     starts_with_nocase(b"bytes", unit)
 }
@@ -36,7 +36,7 @@ pub fn append_content_range(
     resp.append_named_line(ws, CONTENT_RANGE, line)
 }
 
-/// Appends "Content-Range: bytes */length", which goes with 416.
+/// Appends "Content-Range: bytes */length", which belongs to a 416.
 pub fn append_unsatisfied_range(
     resp: &mut Message,
     ws: &mut Workspace,
@@ -55,7 +55,7 @@ pub struct ContentRange {
     pub length: Option<u64>,
 }
 
-/// Parses the value of `Content-Range`: `Ok(None)` for units other than bytes.
+/// Parses the value of `Content-Range`. Returns `Ok(None)` for units other than bytes.
 pub(crate) fn parse_content_range(value: &[u8]) -> Result<Option<ContentRange>, ()> {
     let space = value.iter().position(|&b| b == b' ').ok_or(())?;
     if !is_bytes(&value[..space]) {
@@ -88,18 +88,18 @@ pub(crate) fn parse_content_range(value: &[u8]) -> Result<Option<ContentRange>, 
     if sound && only_blanks(rest) { Ok(Some(ContentRange { range, length })) } else { Err(()) }
 }
 
-/// The result of a check of an origin's partial response.
+/// The result of checking a partial response of an origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartialCheck {
     Fine,
-    /// Fine too, with a text for the `Debug` record.
+    /// Acceptable, with a text for the `Debug` record.
     Odd(&'static str),
-    /// A text for the `Error` record.
+    /// Refused, with a text for the `Error` record.
     Refused(String),
 }
 
 /// Compares a response with the `Range` that was sent to the origin. Without a `Range`, the response must be
-/// consistent by itself.
+/// consistent in itself.
 pub fn check_partial(
     bereq: &Message,
     bereq_ws: &Workspace,
@@ -109,11 +109,11 @@ pub fn check_partial(
     let refuse = |text: &str| PartialCheck::Refused(text.to_owned());
     let range = bereq.get(bereq_ws, RANGE);
     if range.is_some_and(is_sound_list) {
-        // Of several ranges the origin may send any, in one part or in many.
+        // The origin may send any of several requested ranges, in one part or in many.
         return PartialCheck::Fine;
     }
-    let asked = match range.map(parse_range).transpose() {
-        Ok(asked) => asked,
+    let requested = match range.map(parse_range).transpose() {
+        Ok(requested) => requested,
         Err(text) => return PartialCheck::Refused(format!("Invalid range header ({text})")),
     };
     let Some(beresp) = beresp else { return PartialCheck::Fine };
@@ -127,7 +127,7 @@ pub fn check_partial(
     let Some(got) = got else {
         return PartialCheck::Odd("Missing content-range header or unknown range unit");
     };
-    let Some(asked) = asked else { return refuse("Unexpected content-range header") };
+    let Some(requested) = requested else { return refuse("Unexpected content-range header") };
     let (low, high) = match (got.range, got.length) {
         (Some(range), _) => range,
         (None, _) if beresp.status() % 1000 == 416 => return PartialCheck::Fine,
@@ -137,7 +137,7 @@ pub fn check_partial(
         PartialCheck::Refused(format!("Expected {what} {wanted}, got {found}"))
     };
     let part = high - low + 1;
-    match (length, asked.low, asked.high) {
+    match (length, requested.low, requested.high) {
         (Some(n), ..) if n != part => expected("content length", part, n),
         (_, Some(l), _) if l != low => expected("low range", low, l),
         (_, Some(_), Some(h)) if h < high => expected("minimum high range", high, h),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_a_known_length() {
+    fn ranges_are_resolved_against_a_known_length() {
         let table = [
             ("bytes=0-9", Ok((0, 9))),
             ("bytes=5-", Ok((5, 99))),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_an_unknown_length() {
+    fn only_closed_ranges_are_served_without_a_length() {
         for (value, expected) in [
             ("bytes=1-2", Decision::Part { low: 1, high: 2 }),
             ("bytes=1-", Decision::Whole),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn if_range() {
+    fn if_range_needs_a_strong_validator() {
         let lm = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
         let date = "Date: Sun, 06 Nov 1994 09:49:37 GMT";
         let table: &[(&str, &[&str], bool)] = &[
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn content_ranges() {
+    fn content_ranges_are_parsed_and_written() {
         let parsed = |low, high, length| Ok(Some(ContentRange { range: Some((low, high)), length }));
         assert_eq!(parse_content_range(b"bytes 1-2/3"), parsed(1, 2, Some(3)));
         assert_eq!(parse_content_range(b"Bytes 1-2/*"), parsed(1, 2, None));

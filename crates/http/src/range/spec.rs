@@ -1,17 +1,17 @@
-//! The value of a request's `Range`.
+//! Parses the value of `Range`.
 
 use crate::ascii::{is_lws, is_tchar, trim_ows};
 use crate::number::parse_uint;
 
-/// A parsed `Range`, with both numbers inclusive. "low-" has no high, "-n" has no low.
+/// A parsed range, with both numbers inclusive. "low-" has no `high`, "-n" has no `low`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestedRange {
     pub low: Option<u64>,
     pub high: Option<u64>,
 }
 
-impl Asked {
-    /// Returns the range of a body of `length` bytes, which is not empty; `None` if it begins beyond the body.
+impl RequestedRange {
+    /// Returns the range in a body of `length` bytes, or `None` if the range begins after its end.
     pub(super) fn resolve(self, length: u64) -> Option<(u64, u64)> {
         let last = length.checked_sub(1)?;
         match (self.low, self.high) {
@@ -22,7 +22,7 @@ impl Asked {
     }
 }
 
-/// Returns the part of `Range` after "bytes=", or `None` for another unit, which is to be ignored (RFC 9110 section
+/// Returns the part of `Range` after "bytes=", or `None` for another unit, which must be ignored (RFC 9110 section
 /// 14.2).
 pub(super) fn range_set(value: &[u8]) -> Result<Option<&[u8]>, &'static str> {
     let equals = value.iter().position(|&b| b == b'=').ok_or("Missing '='")?;
@@ -36,13 +36,13 @@ pub(super) fn range_set(value: &[u8]) -> Result<Option<&[u8]>, &'static str> {
     }
 }
 
-/// Parses the value of `Range`, which has one range. The errors are for the log.
-pub(crate) fn parse_range(value: &[u8]) -> Result<Asked, &'static str> {
+/// Parses a value of `Range` with a single range. The errors are for the log.
+pub(crate) fn parse_range(value: &[u8]) -> Result<RequestedRange, &'static str> {
     parse_spec(range_set(value)?.ok_or("Not Bytes")?)
 }
 
 /// Parses one range of a set.
-pub(super) fn parse_spec(spec: &[u8]) -> Result<Asked, &'static str> {
+pub(super) fn parse_spec(spec: &[u8]) -> Result<RequestedRange, &'static str> {
     let (low, rest) = small_uint(spec, "Low number too big")?;
     let rest = rest.strip_prefix(b"-").ok_or("Missing hyphen")?;
     let (high, rest) = small_uint(rest, "High number too big")?;
@@ -55,16 +55,16 @@ pub(super) fn parse_spec(spec: &[u8]) -> Result<Asked, &'static str> {
     if !only_blanks(rest) {
         return Err("Trailing stuff");
     }
-    Ok(Asked { low, high })
+    Ok(RequestedRange { low, high })
 }
 
 /// Returns whether the value of `Range` is a well-formed list of several ranges of bytes.
 pub(super) fn is_sound_list(value: &[u8]) -> bool {
-    matches!(range_set(value), Ok(Some(set)) if set.contains(&b',') && specs(set).all(|asked| asked.is_ok()))
+    matches!(range_set(value), Ok(Some(set)) if set.contains(&b',') && specs(set).all(|requested| requested.is_ok()))
 }
 
 /// Returns the ranges of a set. A list may have empty elements (RFC 9110 section 5.6.1.2).
-pub(super) fn specs(set: &[u8]) -> impl Iterator<Item = Result<Asked, &'static str>> {
+pub(super) fn specs(set: &[u8]) -> impl Iterator<Item = Result<RequestedRange, &'static str>> {
     set.split(|&b| b == b',').map(trim_ows).filter(|spec| !spec.is_empty()).map(parse_spec)
 }
 
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_for_origins() {
+    fn only_lists_of_byte_ranges_are_well_formed() {
         assert!(is_sound_list(b"bytes=0-1, 5-"));
         assert!(!is_sound_list(b"bytes=0-1"));
         assert!(!is_sound_list(b"bytes=0-1,x"));

@@ -1,4 +1,4 @@
-//! ESI as body filters: one stores the body as it is, one stores it gzipped.
+//! ESI as body filters: one stores the body unchanged, the other stores it gzipped.
 
 use flate2::{Compress, Compression, FlushCompress, Status};
 
@@ -11,7 +11,7 @@ use crate::{Filter, Flow, Report, take_front};
 const WINDOW_BITS: u8 = 15;
 const STEP: usize = 16 * 1024;
 
-/// Ends the parser, if there is one, moves its program and notes to the report and returns its packer.
+/// Ends the parser, if there is one. Moves its program and notes to the report and returns its packer.
 fn finish<P: Packer>(parser: &mut Option<Parser<P>>, out: &mut Vec<u8>, report: &mut Report) -> Option<P> {
     let (program, notes, packer) = parser.take()?.finish(out);
     report.program = program;
@@ -19,8 +19,8 @@ fn finish<P: Packer>(parser: &mut Option<Parser<P>>, out: &mut Vec<u8>, report: 
     Some(packer)
 }
 
-/// Parses until the output is a step long. A body in which each byte begins or ends a part comes out longer when it is
-/// packed, by a few bytes a part: so pieces of a quarter of a step are parsed at a time.
+/// Parses until the output is a step long. If each byte of a body begins or ends a part, the compressed body grows by
+/// a few bytes per part. So pieces of a quarter of a step are parsed at a time, and parsing stops at half a step.
 fn parse<P: Packer>(
     parser: Option<&mut Parser<P>>,
     input: &mut &[u8],
@@ -37,7 +37,7 @@ fn parse<P: Packer>(
     Flow::Taken
 }
 
-/// Finds the ESI in a body and stores it unchanged.
+/// Finds the ESI markup in a body and stores the body unchanged.
 pub struct Esi {
     parser: Option<Parser<Plain>>,
     report: Report,
@@ -71,7 +71,7 @@ impl Filter for Esi {
     }
 }
 
-/// A gzip stream that can be cut into parts.
+/// A compressor whose stream can be cut into parts.
 struct Zip {
     state: Compress,
 }
@@ -101,7 +101,7 @@ impl Packer for Zip {
     }
 }
 
-/// Finds the ESI in a body and stores it gzipped, in parts that can be delivered on their own.
+/// Finds the ESI markup in a body and stores the body gzipped, in parts that can be delivered separately.
 pub struct EsiGzip {
     parser: Option<Parser<Zip>>,
     packed: Option<Zip>,

@@ -1,4 +1,4 @@
-//! Tests of the text that clients get of ESI bodies: the programs are played without includes.
+//! Tests of the text that clients receive for ESI bodies. The programs are executed without includes.
 
 use lacquer_testing::Random;
 
@@ -7,7 +7,7 @@ use super::*;
 use crate::gzip::unpack;
 use crate::splice;
 
-/// Feeds a body in pieces; returns the stored bytes, the program and the notes.
+/// Feeds a body in pieces. Returns the stored bytes, the program and the notes.
 fn fed(filter: &mut dyn Filter, body: &[u8], step: usize) -> (Vec<u8>, Option<Vec<u8>>, Vec<EsiNote>) {
     let mut stored = Vec::new();
     for mut piece in body.chunks(step) {
@@ -26,7 +26,8 @@ fn esi(body: &[u8], step: usize, options: Options) -> (Vec<u8>, Option<Vec<u8>>,
     (stored, program, notes)
 }
 
-/// Returns the text that a client gets, with `[url host]` (`[url host!]` if it may not fail) for includes.
+/// Returns the text that a client receives, with `[url host]` for an include, or `[url host!]` if its failure ends
+/// the response.
 fn shown(stored: &[u8], program: &[u8]) -> String {
     let mut out = Vec::new();
     let mut at = 0;
@@ -58,7 +59,7 @@ fn errors(body: &str) -> Vec<String> {
 }
 
 #[test]
-fn elements() {
+fn elements_are_interpreted() {
     assert_eq!(seen("<a/>x<esi:include src=\"/i?a&amp;b\"/>y"), "<a/>x[/i?a&b !]y");
     assert_eq!(seen("<a/><esi:include src='rel' onerror=\"continue\"/>"), "<a/>[/dir/rel ]");
     assert_eq!(seen("<a/><esi:include src=http://h:8/x />"), "<a/>[/x Host: h:8!]");
@@ -71,10 +72,10 @@ fn elements() {
     );
 }
 
-/// Program and notes stay short, however long the client's URL and an attribute are and however many faults there
+/// Program and notes stay short, however long the client's URL and an attribute are, and however many errors there
 /// are.
 #[test]
-fn programs_and_faults_are_bounded() {
+fn programs_and_notes_are_bounded() {
     let url = [b"/".as_slice(), &vec![b'u'; 60_000], b"/page"].concat();
     let page = "<a/>".to_owned() + &"<esi:include src=\"x\"/>".repeat(1000);
     let mut filter = Esi::new(&url, Options::default());
@@ -94,7 +95,7 @@ fn programs_and_faults_are_bounded() {
 }
 
 #[test]
-fn bodies_without_esi_are_left_alone() {
+fn bodies_without_esi_are_not_processed() {
     assert_eq!(seen("<a/>nothing"), "as is: <a/>nothing");
     assert_eq!(seen("{json: <esi:include src='/x'/>}"), "as is: {json: <esi:include src='/x'/>}");
     let text = "No ESI processing, first char not '<'. (See feature esi_disable_xml_check)";
@@ -104,7 +105,7 @@ fn bodies_without_esi_are_left_alone() {
 }
 
 #[test]
-fn faults_are_told() {
+fn errors_in_markup_are_reported() {
     assert_eq!(errors("<a/><esi:include src='/x'>"), ["WARN after 4 ESI 1.0 <esi:include> lacks final '/'"]);
     assert_eq!(errors("<a/><esi:include/>"), ["ERR after 4 ESI 1.0 <esi:include> lacks src attr"]);
     assert_eq!(errors("<esi:remove/>"), ["ERR after 0 ESI 1.0 <esi:remove/> not legal"]);
@@ -115,7 +116,7 @@ fn faults_are_told() {
 }
 
 #[test]
-fn pieces_do_not_matter() {
+fn the_program_does_not_depend_on_the_pieces() {
     let body = b"\xeb\xbb\xbf<html><!--esi a - -- b<esi:include src='/1' onerror='continue'/>---><!-- c -- d\
         --><![CDATA[ ]] ]]><esi:remove> r <b> </esi:remove> <esiX> <esi:comment text=\"x\"/><esi:bog >\
         <esi:include srcx='f' src=\"http://host/2\" other=x/>< <esi:include src=3/> </html><e";
@@ -127,9 +128,9 @@ fn pieces_do_not_matter() {
     }
 }
 
-/// Random texts of ESI's own words: the program is the same however the text comes.
+/// Random texts of ESI keywords: the program does not depend on how the text is split.
 #[test]
-fn random_pieces_do_not_matter() {
+fn random_programs_do_not_depend_on_the_pieces() {
     const WORDS: [&str; 24] = [
         "<",
         ">",
@@ -170,7 +171,7 @@ fn random_pieces_do_not_matter() {
 }
 
 #[test]
-fn packed_parts_can_be_delivered_on_their_own() {
+fn packed_parts_can_be_delivered_separately() {
     let long = "no two words alike, but many of them, ".repeat(300);
     let body = format!("<a>{long}<esi:include src='/1'/>{long}<esi:remove>{long}</esi:remove>{long}");
     for step in [1, 50, 100_000] {

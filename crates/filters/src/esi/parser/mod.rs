@@ -1,6 +1,6 @@
-//! The ESI parser: a state machine that takes a body piece by piece and marks in its [`Layout`] which
-//! bytes are delivered and which are not. How the body was cut into pieces makes no difference: bytes
-//! whose meaning is still open at the end of a piece are kept back and seen again with the next.
+//! The ESI parser: a state machine that takes a body piece by piece and marks in its [`Layout`] which bytes are
+//! delivered and which are not. The result does not depend on how the body is split: bytes whose meaning is undecided
+//! at the end of a piece are kept and parsed again with the next piece.
 
 mod tags;
 
@@ -16,10 +16,10 @@ enum State {
     NextTag,
     /// At `<`.
     StartTag,
-    NotMyTag,
-    /// In a comment or CDATA, up to the text; so many of its bytes have matched.
+    OtherTag,
+    /// In a comment or CDATA, which ends with the text. The number is how many of its bytes have matched.
     Until(&'static [u8], usize),
-    /// Behind `<esi:` or `</esi:`.
+    /// After `<esi:` or `</esi:`.
     Element,
     InTag,
     TagError,
@@ -36,19 +36,19 @@ enum Element {
     Comment,
 }
 
-/// Which attribute of an include a value is for.
+/// The attribute of an include that a value belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attribute {
     Src,
     OnError,
 }
 
-/// Faults that are reported of one body.
+/// The maximum number of errors that are reported for one body.
 const NOTES_MAX: usize = 10_000;
 /// The end of `<!--esi`.
 const COMMENT_END: &[u8] = b"-->";
 
-/// The piece at hand, and how far it has been read and marked.
+/// The current piece, and how far it has been parsed and marked.
 struct Scan<'b> {
     bytes: &'b [u8],
     at: usize,
@@ -65,10 +65,10 @@ impl Scan<'_> {
     }
 }
 
-/// The decision whether the state machine can continue with this piece.
+/// Whether the state machine can continue with this piece.
 enum Flow {
     On,
-    /// The bytes that follow can only be understood with more input.
+    /// The next bytes can only be parsed with more input.
     Short,
 }
 
@@ -86,18 +86,18 @@ pub struct Parser<P> {
     may_have_attribute: bool,
     removing: bool,
     in_element: bool,
-    /// Within `<!--esi`: how many bytes of its end have matched.
+    /// Within `<!--esi`: the number of bytes of its end that have matched.
     comment: Option<usize>,
     element: Option<Element>,
     attribute: Option<Attribute>,
     value: Vec<u8>,
     delimiter: u8,
     src: Option<Vec<u8>>,
-    go_on: bool,
+    continue_on_error: bool,
 }
 
 impl<P: Packer> Parser<P> {
-    /// `url` is the one that the body came from.
+    /// Creates a parser. `url` is the URL of the body.
     pub fn new(url: &[u8], options: Options, packer: P) -> Parser<P> {
         Parser {
             options,
@@ -118,7 +118,7 @@ impl<P: Packer> Parser<P> {
             value: Vec::new(),
             delimiter: 0,
             src: None,
-            go_on: false,
+            continue_on_error: false,
         }
     }
 
@@ -138,7 +138,7 @@ impl<P: Packer> Parser<P> {
         self.note(EsiNote::Warning(self.layout.recorded(), text));
     }
 
-    /// Notes are kept until the end of the body: of a body that consists of faults the first ones will do.
+    /// Records a note. Notes are kept until the end of the body, so their number is limited; the first ones suffice.
     fn note(&mut self, note: EsiNote) {
         if self.notes.len() < NOTES_MAX {
             self.notes.push(note);
@@ -150,7 +150,7 @@ impl<P: Packer> Parser<P> {
         self.state = State::TagError;
     }
 
-    /// Returns the treatment of bytes about which nothing more is known.
+    /// Returns the treatment of bytes that are not part of markup.
     fn current(&self) -> Part {
         if self.in_element || self.removing { Part::Skip } else { Part::Send }
     }
@@ -177,7 +177,7 @@ impl<P: Packer> Parser<P> {
         }
     }
 
-    /// Ends the body; returns the program if ESI was found, the notes and the packer.
+    /// Ends the body. Returns the program if ESI was found, the notes and the packer.
     pub fn finish(mut self, out: &mut Vec<u8>) -> (Option<Vec<u8>>, Vec<EsiNote>, P) {
         let fine = matches!(self.state, State::Start | State::TestXml | State::NotXml | State::NextTag);
         if !fine {
@@ -191,7 +191,7 @@ impl<P: Packer> Parser<P> {
         (program, self.notes, self.layout.packer)
     }
 
-    /// Returns how many bytes were understood.
+    /// Returns the number of bytes that were parsed.
     fn parse(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
         let mut s = Scan { bytes, at: 0, marked: 0 };
         while s.at < bytes.len() {
@@ -212,7 +212,7 @@ impl<P: Packer> Parser<P> {
             State::NotXml => s.at = s.bytes.len(),
             State::NextTag => return self.next_tag(s, out),
             State::StartTag => return self.start_tag(s, out),
-            State::NotMyTag => self.not_my_tag(s),
+            State::OtherTag => self.other_tag(s),
             State::Until(text, matched) => self.until(s, text, matched),
             State::Element => return self.element(s),
             State::InTag => self.in_tag(s, out),
@@ -242,7 +242,7 @@ impl<P: Packer> Parser<P> {
         Flow::On
     }
 
-    /// If the first character is not `<`, this is not XML.
+    /// Checks the first character. If it is not `<`, the body is not XML.
     fn test_xml(&mut self, s: &mut Scan<'_>, out: &mut Vec<u8>) {
         while s.peek().is_some_and(words::is_blank) {
             s.at += 1;
@@ -261,7 +261,7 @@ impl<P: Packer> Parser<P> {
         self.state = State::NotXml;
     }
 
-    fn not_my_tag(&mut self, s: &mut Scan<'_>) {
+    fn other_tag(&mut self, s: &mut Scan<'_>) {
         if self.options.ignore_other_elements {
             self.state = State::NextTag;
             return;
@@ -275,7 +275,7 @@ impl<P: Packer> Parser<P> {
         }
     }
 
-    /// Looks for `<`, and for the end of `<!--esi` while within one.
+    /// Searches for `<`, and for the end of `<!--esi` while within one.
     fn next_tag(&mut self, s: &mut Scan<'_>, out: &mut Vec<u8>) -> Flow {
         self.empty_tag = false;
         self.element = None;
@@ -321,7 +321,7 @@ impl<P: Packer> Parser<P> {
             Found::Undecided => return Flow::Short,
             Found::Nothing => {
                 s.at += 1;
-                self.state = State::NotMyTag;
+                self.state = State::OtherTag;
                 return Flow::On;
             }
             Found::Entry(entry) => entry,
@@ -397,7 +397,7 @@ impl<P: Packer> Parser<P> {
     }
 }
 
-/// The URL up to the last `/` before any `?`.
+/// Returns the URL up to the last `/` before any `?`.
 fn base_of(url: &[u8]) -> &[u8] {
     let path = url.split(|&c| c == b'?').next().unwrap_or_default();
     match path.iter().rposition(|&c| c == b'/') {

@@ -1,10 +1,11 @@
-//! Within a tag of ESI: its attributes, and what it means when it ends.
+//! Parses within an ESI tag: its attributes, and its effect when it ends.
 
 use super::super::layout::{Packer, Part};
 use super::super::words::{self, Found};
 use super::{Attribute, Element, Flow, Parser, Scan, State};
 
-/// No request could be made for a longer URL: it is kept in memory until its end.
+/// The maximum length of an attribute value, which is kept in memory until its end. No request could be made for a
+/// longer URL.
 const VALUE_MAX: usize = 64 * 1024;
 
 impl<P: Packer> Parser<P> {
@@ -114,7 +115,9 @@ impl<P: Packer> Parser<P> {
                 self.state = State::InTag;
                 match self.attribute.take() {
                     Some(Attribute::Src) => self.take_src(),
-                    Some(Attribute::OnError) => self.go_on = until_nul(&self.value) == b"continue",
+                    Some(Attribute::OnError) => {
+                        self.continue_on_error = until_nul(&self.value) == b"continue";
+                    }
                     None => {}
                 }
             }
@@ -162,32 +165,32 @@ impl<P: Packer> Parser<P> {
         let Some(src) = self.src.take() else {
             return self.error("ESI 1.0 <esi:include> lacks src attr");
         };
-        let or_fail = !self.go_on;
-        if let Some(place) = src.strip_prefix(b"http://").filter(|p| !p.is_empty()) {
-            self.include_from(place, or_fail);
-        } else if let Some(place) = src.strip_prefix(b"https://").filter(|p| !p.is_empty()) {
+        let or_fail = !self.continue_on_error;
+        if let Some(location) = src.strip_prefix(b"http://").filter(|p| !p.is_empty()) {
+            self.include_from(location, or_fail);
+        } else if let Some(location) = src.strip_prefix(b"https://").filter(|p| !p.is_empty()) {
             if !self.options.ignore_https {
                 return self.warning("ESI 1.0 <esi:include> with https:// ignored");
             }
             self.warning("ESI 1.0 <esi:include> https:// treated as http://");
-            self.include_from(place, or_fail);
+            self.include_from(location, or_fail);
         } else if src.starts_with(b"/") {
             self.layout.program.include(b"", &words::resolve(&src), or_fail);
-            self.go_on = false;
+            self.continue_on_error = false;
         } else {
             self.layout.program.include_relative(&self.base, &words::resolve(&src), or_fail);
-            self.go_on = false;
+            self.continue_on_error = false;
         }
     }
 
-    /// `place` is host and path.
-    fn include_from(&mut self, place: &[u8], or_fail: bool) {
-        let Some(slash) = place.iter().position(|&c| c == b'/') else {
+    /// Records an include. `location` is host and path.
+    fn include_from(&mut self, location: &[u8], or_fail: bool) {
+        let Some(slash) = location.iter().position(|&c| c == b'/') else {
             return self.error("ESI 1.0 <esi:include> invalid src= URL");
         };
-        let (host, path) = place.split_at(slash);
+        let (host, path) = location.split_at(slash);
         self.layout.program.include(host, &words::resolve(path), or_fail);
-        self.go_on = false;
+        self.continue_on_error = false;
     }
 }
 
