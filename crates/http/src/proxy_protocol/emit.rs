@@ -1,11 +1,10 @@
 //! Writes the header that is sent to a backend.
 
-use super::header::format_ip;
 use super::{SIGNATURE_1, SIGNATURE_2, tlv};
 use std::net::{IpAddr, SocketAddr};
 
-/// Appends a header of `version` 1 or 2. If the address families of client and server differ, the header has family
-/// IPv6: version 2 maps the IPv4 address, version 1 writes it as it is. `authority` is written in version 2 only.
+/// Appends a header of `version` 1 or 2. Its family is IPv4 if both addresses are, also as IPv4-mapped ones. Otherwise it
+/// is IPv6, and an IPv4 address is mapped. `authority` is written in version 2 only.
 pub fn write_header(
     version: u8,
     client: SocketAddr,
@@ -13,37 +12,47 @@ pub fn write_header(
     authority: &[u8],
     out: &mut Vec<u8>,
 ) {
-    let v6 = server.is_ipv6() || client.is_ipv6();
+    let ips = [client.ip(), server.ip()].map(|ip| ip.to_canonical());
+    let v6 = ips.iter().any(IpAddr::is_ipv6);
+    let ips = if v6 { ips.map(to_v6) } else { ips };
+    let ports = [client.port(), server.port()];
     if version == 1 {
-        write_v1(v6, client, server, out);
+        write_v1(v6, ips, ports, out);
     } else {
-        write_v2(v6, client, server, authority, out);
+        write_v2(v6, ips, ports, authority, out);
     }
 }
 
-fn write_v1(v6: bool, client: SocketAddr, server: SocketAddr, out: &mut Vec<u8>) {
-    out.extend_from_slice(SIGNATURE_1);
-    out.extend_from_slice(if v6 { b" TCP6 " } else { b" TCP4 " });
-    let (from, to) = (format_ip(client.ip()), format_ip(server.ip()));
-    out.extend_from_slice(format!("{from} {to} {} {}\r\n", client.port(), server.port()).as_bytes());
+fn to_v6(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(ip) => IpAddr::V6(ip.to_ipv6_mapped()),
+        IpAddr::V6(_) => ip,
+    }
 }
 
-fn write_v2(v6: bool, client: SocketAddr, server: SocketAddr, authority: &[u8], out: &mut Vec<u8>) {
+fn write_v1(v6: bool, ips: [IpAddr; 2], [from_port, to_port]: [u16; 2], out: &mut Vec<u8>) {
+    out.extend_from_slice(SIGNATURE_1);
+    out.extend_from_slice(if v6 { b" TCP6 " } else { b" TCP4 " });
+    let [from, to] = ips;
+    out.extend_from_slice(format!("{from} {to} {from_port} {to_port}\r\n").as_bytes());
+}
+
+fn write_v2(v6: bool, ips: [IpAddr; 2], ports: [u16; 2], authority: &[u8], out: &mut Vec<u8>) {
     let authority = &authority[..authority.len().min(super::MAX_PAYLOAD / 2)];
     let extension = if authority.is_empty() { 0 } else { 3 + authority.len() };
     let addresses = if v6 { 36 } else { 12 };
     out.extend_from_slice(SIGNATURE_2);
     out.extend_from_slice(&[0x21, if v6 { 0x21 } else { 0x11 }]);
     out.extend_from_slice(&((addresses + extension) as u16).to_be_bytes());
-    for address in [client.ip(), server.ip()] {
-        match (address, v6) {
-            (IpAddr::V4(ip), false) => out.extend_from_slice(&ip.octets()),
-            (IpAddr::V4(ip), true) => out.extend_from_slice(&ip.to_ipv6_mapped().octets()),
-            (IpAddr::V6(ip), _) => out.extend_from_slice(&ip.octets()),
+    for ip in ips {
+        match ip {
+            IpAddr::V4(ip) => out.extend_from_slice(&ip.octets()),
+            IpAddr::V6(ip) => out.extend_from_slice(&ip.octets()),
         }
     }
-    out.extend_from_slice(&client.port().to_be_bytes());
-    out.extend_from_slice(&server.port().to_be_bytes());
+    for port in ports {
+        out.extend_from_slice(&port.to_be_bytes());
+    }
     if !authority.is_empty() {
         out.push(tlv::AUTHORITY);
         out.extend_from_slice(&(authority.len() as u16).to_be_bytes());

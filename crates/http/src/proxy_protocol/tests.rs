@@ -113,19 +113,25 @@ fn checksums_are_verified() {
 
 #[test]
 fn written_headers_can_be_parsed() {
-    for (client, server) in
-        [("1.2.3.4:5", "6.7.8.9:10"), ("[1::2]:5", "[3::4]:10"), ("1.2.3.4:5", "[3::4]:10")]
-    {
+    for (client, server) in [
+        ("1.2.3.4:5", "6.7.8.9:10"),
+        ("[1::2]:5", "[3::4]:10"),
+        ("1.2.3.4:5", "[3::4]:10"),
+        ("[1::2]:5", "6.7.8.9:10"),
+        ("[::ffff:1.2.3.4]:5", "[3::4]:10"),
+        ("[::ffff:1.2.3.4]:5", "[::ffff:6.7.8.9]:10"),
+    ] {
         let (client, server): (SocketAddr, SocketAddr) = (client.parse().unwrap(), server.parse().unwrap());
-        let mut bytes = Vec::new();
-        write_header(2, client, server, b"example.com", &mut bytes);
-        let header = parse(&bytes).unwrap();
-        assert_eq!(header.endpoints.unwrap().server, server);
-        assert_eq!(find_tlv(header.tlvs, tlv::AUTHORITY), Some(&b"example.com"[..]));
-        if client.is_ipv4() == server.is_ipv4() {
-            bytes.clear();
-            write_header(1, client, server, b"", &mut bytes);
-            assert_eq!(parse(&bytes).unwrap().endpoints, Some(Endpoints { client, server }));
+        let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+        for version in [1, 2] {
+            let mut bytes = Vec::new();
+            write_header(version, client, server, b"example.com", &mut bytes);
+            let header = parse(&bytes).unwrap();
+            let written = header.endpoints.unwrap();
+            assert_eq!(canonical(written.client), canonical(client), "version {version}");
+            assert_eq!(canonical(written.server), canonical(server), "version {version}");
+            let authority = (version == 2).then_some(&b"example.com"[..]);
+            assert_eq!(find_tlv(header.tlvs, tlv::AUTHORITY), authority);
         }
     }
 }
