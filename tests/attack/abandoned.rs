@@ -5,9 +5,9 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use lacquer_testing::client::{Client, get};
-use lacquer_testing::daemon::{Daemon, PATIENCE, until};
+use lacquer_testing::daemon::{Daemon, MAX_WAIT, until};
 use lacquer_testing::h2::H2Client;
-use lacquer_testing::turns::beside_others;
+use lacquer_testing::slots::shared_slot;
 
 use crate::stuck::{LATE, Stuck};
 
@@ -22,7 +22,7 @@ fn lets_go_soon(stuck: &Stuck) {
 
 fn ask(daemon: &Daemon, path: &str) -> TcpStream {
     let mut stream = daemon.connect();
-    stream.set_read_timeout(Some(PATIENCE)).expect("sockets have time-outs");
+    stream.set_read_timeout(Some(MAX_WAIT)).expect("sockets have time-outs");
     let request = format!("GET {path} HTTP/1.1\r\nHost: robust\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("requests can be written");
     stream
@@ -31,7 +31,7 @@ fn ask(daemon: &Daemon, path: &str) -> TcpStream {
 /// A pass ends with its client, whatever it waits for: the head, the body, or the whole body before delivery.
 #[test]
 fn passes_end_with_their_client() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let stuck = Stuck::start();
     let daemon = stuck.daemon(&[]);
     for path in ["/head/", "/body/", "/body/whole"] {
@@ -52,7 +52,7 @@ fn passes_end_with_their_client() {
 /// A pass over HTTP/2 ends with its stream; the connection and its other streams go on.
 #[test]
 fn passes_end_with_their_stream() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let stuck = Stuck::start();
     let daemon = stuck.daemon(&[]);
     let mut client = H2Client::connect(daemon.address, &[]).expect("connections are accepted");
@@ -76,7 +76,7 @@ fn passes_end_with_their_stream() {
 /// A fetch for the cache goes on without its client, and so does one that another request waits for.
 #[test]
 fn fetches_for_the_cache_go_on() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let stuck = Stuck::start();
     let daemon = stuck.daemon(&[]);
     drop(ask(&daemon, "/late/a"));
@@ -96,7 +96,7 @@ fn fetches_for_the_cache_go_on() {
 /// Requests that come behind one that waits are neither lost nor taken for the client's end.
 #[test]
 fn pipelined_requests_are_answered() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let stuck = Stuck::start();
     let daemon = stuck.daemon(&[]);
     let mut client = Client::connect(daemon.address).expect("connections are accepted");
@@ -111,7 +111,7 @@ fn pipelined_requests_are_answered() {
 /// Switched off, nothing ends with its client; a reset connection is noticed otherwise, whatever is set.
 #[test]
 fn parameters_decide_who_is_gone() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let stuck = Stuck::start();
     let mut daemon = stuck.daemon(&[]);
     // Closed with something unread, a connection is reset.
@@ -131,7 +131,7 @@ fn parameters_decide_who_is_gone() {
 /// Beyond the bound requests are refused, with 503 or as the parameters for threads say, and hits are not bounded.
 #[test]
 fn what_waits_is_bounded() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let stuck = Stuck::start();
     let mut daemon = stuck.daemon(&["-p", "max_waiting=8", "-p", "timeout_idle=1"]);
     assert_eq!(get(daemon.address, "/kept/a").expect("it serves").status, 200);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use lacquer_testing::client::{Client, get};
-use lacquer_testing::daemon::{Daemon, PATIENCE, until, vcl};
+use lacquer_testing::daemon::{Daemon, MAX_WAIT, until, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::h2::H2Client;
 use lacquer_testing::machine::{Machine, ticks};
@@ -77,7 +77,7 @@ fn idle_and_slow_clients_cost_the_others_nothing() {
     let idle = open(share);
     let (senders, mut readers) = (open(SLOW / 2), open(SLOW / 2));
     for reader in &mut readers {
-        reader.set_read_timeout(Some(PATIENCE)).expect("sockets have time-outs");
+        reader.set_read_timeout(Some(MAX_WAIT)).expect("sockets have time-outs");
         let request = b"GET /1000000/kept/large HTTP/1.1\r\nHost: robust\r\n\r\n";
         reader.write_all(request).expect("requests can be written");
     }
@@ -251,12 +251,12 @@ fn pipes_and_slow_readers_leave_the_backend_to_others() {
             asked.elapsed()
         };
         // The second and third request to a new origin wait until its first connection is proven to be in order.
-        (0..4).for_each(|_| assert!(fresh() < PATIENCE));
+        (0..4).for_each(|_| assert!(fresh() < MAX_WAIT));
         let clients: Vec<_> = (0..300)
             .map(|_| {
                 let mut client = daemon.connect();
                 client.write_all(head.as_bytes()).expect("requests can be written");
-                client.set_read_timeout(Some(PATIENCE)).expect("sockets have time-outs");
+                client.set_read_timeout(Some(MAX_WAIT)).expect("sockets have time-outs");
                 client.read_exact(&mut [0; 12]).expect("a response begins");
                 client
             })

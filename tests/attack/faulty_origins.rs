@@ -11,7 +11,7 @@ use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::origin::Origin;
-use lacquer_testing::turns::{at_once, beside_others};
+use lacquer_testing::slots::{in_parallel, shared_slot};
 
 /// The outcomes of a broken answer for the client.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -169,7 +169,7 @@ fn recovering() -> Origin {
 
 #[test]
 fn broken_answers_are_told_and_not_kept() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = recovering();
     let options = ["-s", "malloc,32M", "-p", "first_byte_timeout=1", "-p", "between_bytes_timeout=1"];
     let mut daemon = Daemon::start(&vcl(origin.address, ""), &options);
@@ -198,7 +198,7 @@ fn broken_answers_are_told_and_not_kept() {
 
 #[test]
 fn odd_answers_with_one_meaning_are_served() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = recovering();
     let daemon = Daemon::start(&vcl(origin.address, ""), &["-s", "malloc,32M"]);
     let mut faults = Vec::new();
@@ -213,7 +213,7 @@ fn odd_answers_with_one_meaning_are_served() {
 
 #[test]
 fn a_dead_origin_is_a_503() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let reserved = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let address = reserved.local_addr().expect("it is bound");
     drop(reserved);
@@ -226,7 +226,7 @@ fn a_dead_origin_is_a_503() {
 
 #[test]
 fn what_follows_an_answer_is_no_answer_to_another() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Origin::start(|path, stream| {
         let surplus = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
         let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{path}{surplus}", path.len());
@@ -257,7 +257,7 @@ const INTERIM: [(&str, &str, bool); 8] = [
 /// Interim responses are passed over, within bounds; 101 is no answer to a fetch.
 #[test]
 fn interim_responses_are_passed_over() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Origin::start(|path, stream| {
         let path = path.trim_end_matches("-apart");
         let interim = INTERIM.iter().find(|(of, ..)| *of == path).map_or("", |(_, text, _)| *text);
@@ -289,7 +289,7 @@ fn interim_responses_are_passed_over() {
 /// A response head that trickles ends at a time limit of its own, however short its pauses are.
 #[test]
 fn a_trickling_head_ends() {
-    let turn = beside_others();
+    let slot = shared_slot();
     let origin = Origin::start(|_, stream| {
         let pieces = OK.bytes().chain(b"X-Long: ".iter().copied()).chain(std::iter::repeat_n(b'x', 200));
         for byte in pieces {
@@ -304,7 +304,7 @@ fn a_trickling_head_ends() {
         ["-p", "first_byte_timeout=1", "-p", "between_bytes_timeout=1"],
         ["-p", "backend_head_timeout=2", "-p", "between_bytes_timeout=60"],
     ];
-    at_once(&turn, limits, |limit| {
+    in_parallel(&slot, limits, |limit| {
         let daemon = Daemon::start(&vcl(origin.address, ""), &[&["-s", "malloc,32M"], &limit[..]].concat());
         let asked = Instant::now();
         let answer = get(daemon.address, "/").expect("it is answered");
@@ -347,7 +347,7 @@ pub fn passes_to(origin: SocketAddr, attributes: &str) -> String {
 /// make us open one that no thread is left for.
 #[test]
 fn origins_with_few_threads_are_not_overrun() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     for declared in ["", ".max_connections = 4;"] {
         let origin = threads_per_connection(4);
         let daemon = Daemon::start(&vcl(origin, &passes_to(origin, declared)), &[]);

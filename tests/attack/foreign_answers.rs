@@ -12,7 +12,7 @@ use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::origin::Origin;
-use lacquer_testing::turns::{at_once, beside_others};
+use lacquer_testing::slots::{in_parallel, shared_slot};
 
 /// Requests with a `/bodyless` or `/pass` path are not for the cache.
 const SUBS: &str = "sub vcl_recv {
@@ -267,7 +267,7 @@ fn unsolicited_round(origin: &Origin, clients: u64, requests: u64, most: usize, 
 /// most one client per origin and minute, and it is not found in the cache a second later.
 #[test]
 fn unsolicited_answers_reach_nobody_twice() {
-    let turn = beside_others();
+    let slot = shared_slot();
     let lates = effort(
         &[None, Some(100), Some(5000), Some(100_000)][..],
         &[None, Some(0), Some(100), Some(1000), Some(5000), Some(20_000), Some(100_000)],
@@ -278,7 +278,7 @@ fn unsolicited_answers_reach_nobody_twice() {
     });
     let rounds =
         forms.flat_map(|form| effort(&[1, 8][..], &[1, 2, 8]).iter().map(move |&clients| (form, clients)));
-    at_once(&turn, rounds, |(form, clients)| {
+    in_parallel(&slot, rounds, |(form, clients)| {
         let origin = two_answers(form, 1, Duration::ZERO);
         let slow = form.late.unwrap_or(0) / 1000 + 1;
         let requests = (effort(300, 20_000) / slow).max(effort(24, 200));
@@ -290,7 +290,7 @@ fn unsolicited_answers_reach_nobody_twice() {
 /// One unsolicited response shifts the answers of a slow origin for at most a second, not for ever.
 #[test]
 fn a_shift_ends_by_itself() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let once = AtomicU64::new(0);
     let origin = Origin::start(move |path, stream| {
         std::thread::sleep(Duration::from_millis(10));
@@ -307,12 +307,12 @@ fn a_shift_ends_by_itself() {
 /// another's, however soon each connection is wanted again, where the origin was seen to serve more connections.
 #[test]
 fn a_proven_origin_shifts_one_answer() {
-    let turn = beside_others();
+    let slot = shared_slot();
     let lates = effort(&[1, 5][..], &[0, 1, 2, 5, 20]);
     let rounds = lates
         .iter()
         .flat_map(|&late| effort(&[0, 3][..], &[0, 1, 3, 10]).iter().map(move |&slow| (late, slow)));
-    at_once(&turn, rounds, |(late, slow)| {
+    in_parallel(&slot, rounds, |(late, slow)| {
         // Most of them leave before.
         let stays: Vec<_> = (0..40).map(|own| if own < 8 { 3000 } else { 700 }).collect();
         let (late, slow) = (Duration::from_millis(late), Duration::from_millis(slow));
@@ -324,9 +324,9 @@ fn a_proven_origin_shifts_one_answer() {
 /// comes sooner is seen.
 #[test]
 fn an_origin_with_a_steady_pace_shifts_one_answer() {
-    let turn = beside_others();
+    let slot = shared_slot();
     let rounds = effort(&[(2, 20)][..], &[(1, 4), (2, 10), (2, 20), (10, 20), (10, 30)]);
-    at_once(&turn, rounds.iter(), |&(late, slow)| {
+    in_parallel(&slot, rounds.iter(), |&(late, slow)| {
         late_shift_round(&[4000], Duration::from_millis(late), Duration::from_millis(slow));
     });
 }
@@ -370,14 +370,14 @@ fn late_shift_round(stays: &[u64], late: Duration, slow: Duration) {
 /// A response that is there before the request was sent is not taken for its answer.
 #[test]
 fn an_answer_before_the_request_is_none() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     answer_before_the_request(Duration::ZERO, Duration::ZERO);
 }
 
 /// The same, where the answer to the request comes so late that the connection carries a second request before.
 #[test]
 fn an_answer_before_the_request_is_none_although_its_own_is_late() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     answer_before_the_request(SOON, QUIET.mul_f64(1.5));
 }
 
@@ -430,7 +430,7 @@ fn answer_before_the_request(after: Duration, late: Duration) {
 /// Objects that came over a connection with surplus bytes later are fetched anew.
 #[test]
 fn objects_of_a_faulty_connection_leave_the_cache() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let paths = seen.clone();
     let origin = Origin::start(move |path, stream| {
@@ -457,7 +457,7 @@ fn objects_of_a_faulty_connection_leave_the_cache() {
 /// over that one leaves the cache.
 #[test]
 fn the_rest_of_a_body_blames_its_own_connection() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     for shifted in [false, true] {
         let (seen, used) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
         let (paths, ports) = (seen.clone(), used.clone());
@@ -522,7 +522,7 @@ fn the_rest_of_a_body_blames_its_own_connection() {
 /// response makes the connection rest until the late one has come.
 #[test]
 fn a_slow_origin_is_out_of_step_for_one_response() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let took = Duration::from_millis(700);
     let origin = Origin::start(move |path, stream| {
         if path == "/pass/3" {
@@ -546,7 +546,7 @@ fn a_slow_origin_is_out_of_step_for_one_response() {
 /// else answered with 503. It is never answered by the first, and never carried out twice.
 #[test]
 fn a_request_with_effects_is_neither_misanswered_nor_repeated() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let effects = Arc::new(AtomicUsize::new(0));
     let count = effects.clone();
     let origin = Origin::by_method(move |request, stream| {

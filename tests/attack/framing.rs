@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lacquer_testing::client::{Client, get};
-use lacquer_testing::daemon::{Daemon, PATIENCE, until, vcl};
+use lacquer_testing::daemon::{Daemon, MAX_WAIT, until, vcl};
 use lacquer_testing::origin::{Origin, sized};
 use lacquer_testing::recorder::{Recorder, ok};
-use lacquer_testing::turns::beside_others;
+use lacquer_testing::slots::shared_slot;
 
 /// A request behind each of them; an origin that gets it was deceived.
 const HIDDEN: &str = "GET /100/private/hidden HTTP/1.1\r\nHost: robust\r\n\r\n";
@@ -176,7 +176,7 @@ const HARMLESS: [(&str, &str, &[&str], &[&str]); 7] = [
 /// The hidden request is sent at once, and, for a server that takes every read for a message, once more later.
 fn exchange(daemon: &Daemon, request: &str) -> Option<String> {
     let mut stream = daemon.connect();
-    stream.set_read_timeout(Some(PATIENCE)).expect("sockets have time-outs");
+    stream.set_read_timeout(Some(MAX_WAIT)).expect("sockets have time-outs");
     stream.write_all(format!("{request}{HIDDEN}").as_bytes()).expect("requests can be written");
     std::thread::sleep(Duration::from_millis(20));
     let _ = stream.write_all(HIDDEN.as_bytes());
@@ -217,7 +217,7 @@ fn receive(listener: &TcpListener) -> String {
 
 #[test]
 fn what_is_accepted_has_one_meaning_for_the_origin() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let address = listener.local_addr().expect("it is bound");
     let daemon = Daemon::start(&vcl(address, ""), &["-s", "malloc,32M"]);
@@ -258,7 +258,7 @@ fn start() -> (Origin, Daemon, Arc<AtomicUsize>) {
 
 #[test]
 fn heads_in_doubt_are_refused() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let (origin, daemon, _) = start();
     let mut faults = Vec::new();
     let headers = HEADERS.iter().map(|(name, text)| (name, format!("{POST}{text}\r\n0\r\n\r\n")));
@@ -280,7 +280,7 @@ fn heads_in_doubt_are_refused() {
 
 #[test]
 fn broken_chunks_hide_nothing() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let (origin, daemon, hidden) = start();
     let mut faults = Vec::new();
     for (name, body) in CHUNKS {
@@ -328,7 +328,7 @@ const RESPONSES: [(&str, &str, Option<&str>); 14] = [
 /// A response reaches the client with one meaning, byte for byte, or not as a success.
 #[test]
 fn responses_have_one_meaning_for_the_client() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Origin::start(|path, stream| {
         let number = path.trim_start_matches('/').parse::<usize>();
         let (_, answer, _) = RESPONSES[number.unwrap_or_default()];
@@ -361,7 +361,7 @@ fn responses_have_one_meaning_for_the_client() {
 /// another backend at the same address, nor does any other use its own.
 #[test]
 fn connections_with_a_proxy_header_are_not_shared() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Recorder::start(|_| ok("fine"));
     let address = origin.address;
     let subs = format!(

@@ -5,14 +5,14 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use lacquer_testing::daemon::{Daemon, PATIENCE};
+use lacquer_testing::daemon::{Daemon, MAX_WAIT};
 
 use crate::stuck::{LATE, Stuck};
 
 /// Sends requests for these pages and then shuts down the sending side.
 fn ask(daemon: &Daemon, paths: &[&str]) -> TcpStream {
     let mut client = daemon.connect();
-    client.set_read_timeout(Some(PATIENCE)).expect("sockets have time-outs");
+    client.set_read_timeout(Some(MAX_WAIT)).expect("sockets have time-outs");
     for path in paths {
         let request = format!("GET {path} HTTP/1.1\r\nHost: robust\r\n\r\n");
         client.write_all(request.as_bytes()).expect("requests can be written");

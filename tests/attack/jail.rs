@@ -6,7 +6,7 @@ use std::process::Command;
 
 use lacquer_testing::client::get;
 use lacquer_testing::daemon::{Daemon, is_root, signal, until};
-use lacquer_testing::turns::beside_others;
+use lacquer_testing::slots::shared_slot;
 
 /// Reads files and variables for the client that names them, and runs a regular expression.
 const VCL: &str = r#"vcl 4.1;
@@ -75,7 +75,7 @@ fn header(daemon: &Daemon, name: &str) -> Option<String> {
 /// Promise: every thread of the worker is without privileges, filtered, and has no memory to write code to.
 #[test]
 fn every_thread_of_the_worker_is_confined() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     assert_confined(&mut start(&["-j", "none"], PLAIN));
     let mut daemon = start(&[], PLAIN);
     assert_confined(&mut daemon);
@@ -87,7 +87,7 @@ fn every_thread_of_the_worker_is_confined() {
 /// Promise: a worker that makes a call it does not need ends, and the manager shows which call it was.
 #[test]
 fn a_violation_leaves_the_name_of_the_call() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let mut daemon = start(&[], PLAIN);
     let before = daemon.worker();
     daemon.cli("debug.jail");
@@ -105,7 +105,7 @@ fn a_violation_leaves_the_name_of_the_call() {
 /// Promise: the parameters that open the jail work, and the log says so in one line.
 #[test]
 fn an_open_jail_is_reported() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let mut daemon = start(&["-p", "jail_syscalls=off", "-p", "jail_files=off"], PLAIN);
     assert_eq!(status(daemon.worker(), "Seccomp"), "0");
     assert!(daemon.ok("debug.jail").contains("does not forbid"));
@@ -115,7 +115,7 @@ fn an_open_jail_is_reported() {
 /// Promise: VCL reads files by their paths, and only those that the administrator leaves to it.
 #[test]
 fn files_are_read_as_far_as_is_allowed() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let dir = std::env::temp_dir().join(format!("lacquer-jail-{}", std::process::id()));
     fs::create_dir_all(dir.join("open")).expect("a directory");
     let (outside, inside) = (dir.join("text"), dir.join("open/text"));
@@ -141,7 +141,7 @@ fn files_are_read_as_far_as_is_allowed() {
 /// Promise: variables of the manager reach the worker only where VCL or the administrator names them.
 #[test]
 fn the_environment_is_clean() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let mut daemon =
         start(&["-p", "jail_environment=LACQUER_TEST_CH*", "-p", "jail_dumpable=on"], WITH_SECRETS);
     let worker = daemon.worker();
@@ -160,7 +160,7 @@ fn the_environment_is_clean() {
 /// Promise: a worker's memory is for root only, and a dying worker leaves no core, unless that is asked for.
 #[test]
 fn the_worker_is_not_dumpable() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     // The kernel gives the files of a process that is not dumpable to root.
     let owner = |pid: u32| fs::metadata(format!("/proc/{pid}/environ")).expect("the process runs").uid();
     for (value, dumpable) in [("off", false), ("on", true)] {
@@ -178,7 +178,7 @@ fn the_worker_is_not_dumpable() {
 /// Promise: root without the usual users does not run as root, and with `-j none` says that it does.
 #[test]
 fn root_is_never_kept_in_silence() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     if !is_root() {
         return;
     }
@@ -216,7 +216,7 @@ fn the_unit_is_hardened() {
 /// Promise: the capabilities that the unit leaves to the manager are enough.
 #[test]
 fn the_manager_needs_few_capabilities() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     if !is_root() {
         return;
     }

@@ -7,7 +7,7 @@ use lacquer_testing::client::Client;
 use lacquer_testing::daemon::{Daemon, vcl};
 use lacquer_testing::h2;
 use lacquer_testing::recorder::{Recorder, ok};
-use lacquer_testing::turns::beside_others;
+use lacquer_testing::slots::shared_slot;
 
 /// Each answer of this origin differs from all others.
 fn numbered() -> Recorder {
@@ -29,7 +29,7 @@ fn get(target: &str, host: &str) -> String {
 /// Requests that mean the same share an entry.
 #[test]
 fn equal_requests_share_an_entry() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = numbered();
     let daemon = Daemon::start(&vcl(origin.address, ""), &["-p", "feature=+http2"]);
     let pairs = [
@@ -53,7 +53,7 @@ fn equal_requests_share_an_entry() {
 /// All lines of a header that the response varies on count.
 #[test]
 fn variants_are_told_apart_by_every_line() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let count = AtomicUsize::new(0);
     let origin = Recorder::start(move |_| {
         let body = format!("answer {}", count.fetch_add(1, Ordering::SeqCst));
@@ -71,7 +71,7 @@ fn variants_are_told_apart_by_every_line() {
 /// Requests that an origin may tell apart do not share an entry, however alike they look.
 #[test]
 fn different_requests_never_share_an_entry() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = numbered();
     let daemon = Daemon::start(&vcl(origin.address, ""), &[]);
     let hosts = ["a", "a:80", "a:8080", "a.", "b", "a.b", "[::1]", "a%2e", "a_"];
@@ -127,7 +127,7 @@ fn different_requests_never_share_an_entry() {
 /// A method is no part of the key, but no answer to another method is served to a GET.
 #[test]
 fn answers_to_other_methods_are_not_shared() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = numbered();
     let daemon = Daemon::start(&vcl(origin.address, ""), &[]);
     let mut seen = std::collections::HashSet::new();
@@ -141,7 +141,7 @@ fn answers_to_other_methods_are_not_shared() {
 /// see and hash them.
 #[test]
 fn unkeyed_headers_reach_the_origin_unchanged() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = numbered();
     let daemon = Daemon::start(&vcl(origin.address, "sub vcl_recv { return (pass); }"), &[]);
     let lines = [
@@ -167,7 +167,7 @@ fn unkeyed_headers_reach_the_origin_unchanged() {
 /// A refused request leaves nothing behind that a later one could get.
 #[test]
 fn refusals_are_not_cached() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = numbered();
     let daemon = Daemon::start(&vcl(origin.address, ""), &[]);
     for bad in [

@@ -10,7 +10,7 @@ use std::time::Duration;
 use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, vcl};
 use lacquer_testing::origin::{Origin, this_connection};
-use lacquer_testing::turns::beside_others;
+use lacquer_testing::slots::shared_slot;
 
 use crate::foreign_answers::{SOON, page, speaks_first};
 
@@ -33,7 +33,7 @@ fn wrong_of(address: SocketAddr, paths: &[String]) -> usize {
 /// the cache if another response follows.
 #[test]
 fn suspected_origins_are_watched() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Origin::start(|path, stream| {
         std::thread::sleep(Duration::from_millis(30));
         shift(stream, path, Duration::from_millis(30))
@@ -52,7 +52,7 @@ fn suspected_origins_are_watched() {
 #[test]
 fn a_fault_on_one_connection_leaves_the_others_watched() {
     const CLIENTS: usize = 6;
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let late = |number: usize| Duration::from_millis(50 + 60 * number.min(CLIENTS) as u64);
     let address = speaks_first(SOON, late);
     let daemon = Daemon::start(&vcl(address, ""), &["-p", "backend_quiet_time=0.5"]);
@@ -73,7 +73,7 @@ fn objects_that_cannot_be_checked_leave_the_cache() {
     const SUBS: &str = "sub vcl_recv { if (req.url ~ \"^/bad\") { return (pass); } }
         sub vcl_backend_response { if (bereq.url ~ \"^/bad\") { return (error(502)); } }";
     const TOOK: Duration = Duration::from_millis(400);
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let is_shifted = AtomicBool::new(false);
     let origin = Origin::start(move |path, stream| {
         std::thread::sleep(TOOK);
@@ -97,7 +97,7 @@ fn objects_that_cannot_be_checked_leave_the_cache() {
 #[test]
 fn connections_that_end_in_order_do_not_end_the_trial() {
     const CLIENTS: usize = 8;
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let lone = Arc::new(AtomicBool::new(true));
     let is_lone = lone.clone();
     let counts = std::sync::Mutex::new(std::collections::HashMap::new());
@@ -147,7 +147,7 @@ fn connections_that_end_in_order_do_not_end_the_trial() {
 /// Promise: a late body after HEAD that is no response costs the next request nothing: it is sent once more.
 #[test]
 fn a_late_body_is_no_error_of_the_next_request() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Origin::by_method(move |request, stream| {
         if request.starts_with("HEAD") {
             let _ =

@@ -12,8 +12,8 @@ use lacquer_testing::client::get;
 use lacquer_testing::daemon::{Daemon, signal, until, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::machine::ticks;
-use lacquer_testing::management::{Door, Management};
-use lacquer_testing::turns::beside_others;
+use lacquer_testing::management::{Management, ManagementPort};
+use lacquer_testing::slots::shared_slot;
 
 /// A second, by which deadlines are judged.
 const SECOND: Duration = Duration::from_secs(1);
@@ -27,12 +27,12 @@ fn soon() -> Duration {
     effort(SECOND * 3, SECOND)
 }
 
-fn daemon(limit: &str) -> (Daemon, Door) {
+fn daemon(limit: &str) -> (Daemon, ManagementPort) {
     let script = format!("ulimit -n {limit}; exec \"$@\"");
     let options = ["-T", "127.0.0.1:0", "-s", "malloc,32M"];
     let daemon = Daemon::start_by(&vcl(([127, 0, 0, 1], 1).into(), SYNTH), &options, &script);
-    let door = Door::of(&daemon.directory()).expect("the daemon publishes its port");
-    (daemon, door)
+    let port = ManagementPort::of(&daemon.directory()).expect("the daemon publishes its port");
+    (daemon, port)
 }
 
 /// An attack that goes on, in threads, until it is dropped.
@@ -112,10 +112,10 @@ fn wrong_secrets(address: SocketAddr, threads: usize) -> Attack {
 }
 
 /// Logs in, asks for much and reads nothing of it, until dropped or told to end.
-fn non_readers(door: &Door, threads: usize) -> Attack {
-    let door = door.clone();
+fn non_readers(port: &ManagementPort, threads: usize) -> Attack {
+    let port = port.clone();
     Attack::by(threads, move |ends| {
-        let Ok(mut management) = door.login() else { return };
+        let Ok(mut management) = port.login() else { return };
         let stream = management.stream();
         let _ = stream.set_write_timeout(Some(Duration::from_millis(100)));
         let commands = b"param.show -l\n".repeat(100);
@@ -128,25 +128,25 @@ fn non_readers(door: &Door, threads: usize) -> Attack {
 }
 
 /// Logs in and sends a line without end.
-fn endless_lines(door: &Door, threads: usize) -> Attack {
-    let door = door.clone();
+fn endless_lines(port: &ManagementPort, threads: usize) -> Attack {
+    let port = port.clone();
     Attack::by(threads, move |ends| {
-        let Ok(mut management) = door.login() else { return };
+        let Ok(mut management) = port.login() else { return };
         let stream = management.stream();
         let _ = stream.set_write_timeout(Some(Duration::from_secs(1)));
         while !ends.load(Ordering::Relaxed) && stream.write_all(&[b'x'; 64 << 10]).is_ok() {}
     })
 }
 
-fn timed_login(door: &Door) -> Duration {
+fn timed_login(port: &ManagementPort) -> Duration {
     let start = Instant::now();
-    let mut management = door.login().expect("an operator can log in");
+    let mut management = port.login().expect("an operator can log in");
     assert_eq!(management.cli("ping").expect("the manager answers").0, 200);
     start.elapsed()
 }
 
-fn longest_login(door: &Door, tries: usize) -> Duration {
-    (0..tries).map(|_| timed_login(door)).max().unwrap_or_default()
+fn longest_login(port: &ManagementPort, tries: usize) -> Duration {
+    (0..tries).map(|_| timed_login(port)).max().unwrap_or_default()
 }
 
 /// Kills the worker; returns after how long the next one answers.
@@ -163,10 +163,10 @@ fn back_after_kill(daemon: &mut Daemon) -> Duration {
 /// Silent connections take no more than the places of those who have not logged in, and cost nearly nothing.
 #[test]
 fn silent_connections_give_way() {
-    let (mut daemon, door) = daemon("256");
-    let mut silent = connect_many(door.address, SILENT);
+    let (mut daemon, port) = daemon("256");
+    let mut silent = connect_many(port.address, SILENT);
     assert!(until(|| still_open(&mut silent) <= MOST_STRANGERS), "{} are open", silent.len());
-    assert!(longest_login(&door, 5) < soon());
+    assert!(longest_login(&port, 5) < soon());
     let before = ticks(daemon.manager());
     std::thread::sleep(SECOND);
     let spent = ticks(daemon.manager()) - before;
@@ -179,14 +179,14 @@ fn silent_connections_give_way() {
 /// Wrong secrets are answered ever more slowly; right ones are not.
 #[test]
 fn wrong_secrets_are_slowed() {
-    let _turn = beside_others();
-    let (daemon, door) = daemon("256");
-    let alone = wrong_secrets(door.address, 1);
+    let _slot = shared_slot();
+    let (daemon, port) = daemon("256");
+    let alone = wrong_secrets(port.address, 1);
     std::thread::sleep(effort(Duration::from_secs(2), Duration::from_secs(20)));
     let tries = alone.rounds();
     assert!((1..=effort(6, 10)).contains(&tries), "{tries} tries by one connection at a time");
-    let many = wrong_secrets(door.address, 50);
-    let longest = longest_login(&door, effort(10, 100));
+    let many = wrong_secrets(port.address, 50);
+    let longest = longest_login(&port, effort(10, 100));
     assert!(longest < soon(), "a login beside {} wrong tries took {longest:?}", many.rounds());
     // Ends the attackers' waiting for answers.
     drop(daemon);
@@ -196,12 +196,12 @@ fn wrong_secrets_are_slowed() {
 /// and holds up nobody until then.
 #[test]
 fn silent_and_deaf_clients_have_ten_seconds() {
-    let _turn = beside_others();
-    let (mut daemon, door) = daemon("256");
-    let mut deaf = door.login().expect("there is room");
+    let _slot = shared_slot();
+    let (mut daemon, port) = daemon("256");
+    let mut deaf = port.login().expect("there is room");
     deaf.stream().set_nonblocking(true).expect("sockets can be asked");
     let start = Instant::now();
-    let mut stranger = vec![TcpStream::connect(door.address).expect("there is room")];
+    let mut stranger = vec![TcpStream::connect(port.address).expect("there is room")];
     let (mut stranger_for, mut deaf_for) = (None, None);
     while (stranger_for.is_none() || deaf_for.is_none()) && start.elapsed() < LOGIN_WITHIN * 2 {
         match deaf.stream().write(b"param.show -l\n") {
@@ -212,7 +212,7 @@ fn silent_and_deaf_clients_have_ten_seconds() {
         if still_open(&mut stranger) == 0 {
             stranger_for = stranger_for.or(Some(start.elapsed()));
         }
-        assert!(longest_login(&door, 1) < soon());
+        assert!(longest_login(&port, 1) < soon());
         std::thread::sleep(Duration::from_millis(100));
     }
     for ended in [stranger_for, deaf_for] {
@@ -225,9 +225,9 @@ fn silent_and_deaf_clients_have_ten_seconds() {
 /// Commands have a limit that VCL of 64 MB is below of.
 #[test]
 fn commands_have_a_limit() {
-    let _turn = beside_others();
-    let (mut daemon, door) = daemon("256");
-    let mut management = door.login().expect("there is room");
+    let _slot = shared_slot();
+    let (mut daemon, port) = daemon("256");
+    let mut management = port.login().expect("there is room");
     let size = effort(4 << 20, 64 << 20);
     let line = "# what is left of a large configuration that somebody generated .....\n";
     let comment = line.repeat(size / line.len());
@@ -236,26 +236,26 @@ fn commands_have_a_limit() {
     let (status, text) = management.answer().expect("the manager answers");
     assert_eq!(status, 200, "{text}");
     if effort(false, true) {
-        let endless = endless_lines(&door, 1);
+        let endless = endless_lines(&port, 1);
         assert!(until(|| endless.rounds() > 0), "a line without end is taken");
     }
-    assert!(longest_login(&door, 3) < soon());
+    assert!(longest_login(&port, 3) < soon());
     assert!(daemon.resident().memory < 600 << 20);
 }
 
 /// Under all of that at once an operator logs in within a second, and a killed worker is back within a second.
 #[test]
 fn everything_at_once() {
-    let (mut daemon, door) = daemon("256");
-    let silent = silent_ones(door.address, SILENT);
-    let wrong = wrong_secrets(door.address, 20);
-    let deaf = non_readers(&door, 5);
-    let endless = endless_lines(&door, effort(1, 4));
+    let (mut daemon, port) = daemon("256");
+    let silent = silent_ones(port.address, SILENT);
+    let wrong = wrong_secrets(port.address, 20);
+    let deaf = non_readers(&port, 5);
+    let endless = endless_lines(&port, effort(1, 4));
     std::thread::sleep(Duration::from_millis(500));
     let before = ticks(daemon.manager());
     let start = Instant::now();
     for _ in 0..effort(2, 40) {
-        let login = longest_login(&door, effort(3, 5));
+        let login = longest_login(&port, effort(3, 5));
         let back = back_after_kill(&mut daemon);
         eprintln!("under attack: login {login:?}, worker back {back:?}");
         assert!(login < soon() && back < soon(), "login {login:?}, back {back:?}");

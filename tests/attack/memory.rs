@@ -11,7 +11,7 @@ use lacquer_testing::daemon::{Daemon, until, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::h2::{H2Client, INITIAL_WINDOW_SIZE, kind};
 use lacquer_testing::origin::Origin;
-use lacquer_testing::turns::beside_others;
+use lacquer_testing::slots::shared_slot;
 
 use crate::gz;
 
@@ -85,21 +85,21 @@ fn stalls(path: &str, options: &[&str], ask: fn(SocketAddr, &str) -> TcpStream) 
 /// A client that does not read a body while it is unpacked for it costs at most 150 kB.
 #[test]
 fn stalled_clients_of_a_bomb_hold_one_step_each() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     stalls("/bomb", &[], ask_and_stall);
 }
 
 /// The same where the body is part of a page.
 #[test]
 fn stalled_clients_of_an_included_bomb_hold_one_step_each() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     stalls("/page", &[], ask_and_stall);
 }
 
 /// The same over HTTP/2, whatever windows the client gives.
 #[test]
 fn stalled_streams_of_a_bomb_hold_one_step_each() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     stalls("/bomb", &["-p", "feature=+http2"], ask_and_stall_h2);
 }
 
@@ -135,7 +135,7 @@ const PASS: &str = "sub vcl_recv { return (pass); }";
 /// The fetch of a response that is not for the cache stays `transit_buffer` ahead of its client and no more.
 #[test]
 fn a_stalled_pass_waits_for_its_client() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let megabytes = effort(150, 600);
     for form in ["length", "chunked"] {
         let (origin, sent) = large();
@@ -154,7 +154,7 @@ fn a_stalled_pass_waits_for_its_client() {
 /// Bytes far behind `transit_buffer` are reached, though nothing before them is delivered.
 #[test]
 fn a_range_far_into_a_pass_is_delivered() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let (origin, _) = large();
     let subs = "sub vcl_recv { return (pass); } sub vcl_backend_fetch { unset bereq.http.Range; }";
     let daemon = Daemon::start(&vcl(origin.address, subs), &["-s", "malloc,64M"]);
@@ -170,7 +170,7 @@ fn a_range_far_into_a_pass_is_delivered() {
 /// A fetch in the background that turns out not to be for the cache has no reader: it ends by itself.
 #[test]
 fn a_background_fetch_for_nobody_ends() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let (origin, sent) = large();
     let subs = "sub vcl_backend_response {
         if (bereq.is_bgfetch) { set beresp.uncacheable = true; set beresp.ttl = 60s; }

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use lacquer_testing::client::get;
 use lacquer_testing::daemon::{Daemon, refused, signal, until, vcl};
 use lacquer_testing::effort;
-use lacquer_testing::management::Door;
+use lacquer_testing::management::ManagementPort;
 use lacquer_testing::origin::{Origin, sized};
-use lacquer_testing::turns::beside_others;
+use lacquer_testing::slots::shared_slot;
 
 /// A second by itself; more for a machine that has something else to do.
 const BACK_WITHIN: Duration = Duration::from_secs(4);
@@ -36,7 +36,7 @@ fn ask_all_the_time(address: std::net::SocketAddr, seen: &Seen) {
 
 #[test]
 fn a_killed_worker_is_replaced_while_connections_wait() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Origin::start(sized);
     let mut daemon = Daemon::start(&vcl(origin.address, ""), &["-s", "malloc,32M"]);
     let seen = Arc::new(Seen::default());
@@ -68,7 +68,7 @@ fn a_killed_worker_is_replaced_while_connections_wait() {
 
 #[test]
 fn a_panic_is_shown() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let mut daemon =
         Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), "sub vcl_recv { return (synth(200)); }"), &[]);
     assert_eq!(daemon.cli("panic.show").0, 300);
@@ -83,7 +83,7 @@ fn a_panic_is_shown() {
 
 #[test]
 fn a_fatal_signal_leaves_words() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let mut daemon = Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), ""), &[]);
     let signals = [
         ("-SEGV", "signal 11 (Segmentation fault)"),
@@ -103,7 +103,7 @@ fn a_fatal_signal_leaves_words() {
 
 #[test]
 fn what_a_whole_group_is_sent_is_not_for_the_worker() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let mut daemon =
         Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), "sub vcl_recv { return (synth(200)); }"), &[]);
     let worker = daemon.worker();
@@ -116,7 +116,7 @@ fn what_a_whole_group_is_sent_is_not_for_the_worker() {
 
 #[test]
 fn the_worker_does_not_outlive_the_manager() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let mut daemon = Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), ""), &[]);
     let worker = daemon.worker();
     signal(daemon.manager(), "-KILL");
@@ -137,7 +137,7 @@ fn children(pid: u32) -> Vec<u32> {
 /// A launch that fails is tried again with growing pauses, for ever.
 #[test]
 fn a_failed_launch_is_tried_again() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let options = ["-s", "malloc,32M"];
     let mut daemon =
         Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), "sub vcl_recv { return (synth(200)); }"), &options);
@@ -165,12 +165,12 @@ fn a_failed_launch_is_tried_again() {
 /// a place for its log.
 #[test]
 fn a_removed_working_directory_is_made_anew() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let options = ["-T", "127.0.0.1:0", "-s", "malloc,32M"];
     let mut daemon =
         Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), "sub vcl_recv { return (synth(200)); }"), &options);
     let directory = daemon.directory();
-    let login = || Door::of(&directory).is_some_and(|door| door.login().is_ok());
+    let login = || ManagementPort::of(&directory).is_some_and(|port| port.login().is_ok());
     assert!(login());
     for _ in 0..2 {
         std::fs::remove_dir_all(&directory).expect("it can be removed");
@@ -190,7 +190,7 @@ fn a_removed_working_directory_is_made_anew() {
 /// Both processes start and serve within 600 MB of address space.
 #[test]
 fn a_limit_on_the_address_space_is_kept() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     for storage in ["malloc,64M", "default,100m"] {
         let origin = Origin::start(sized);
         let limits = "ulimit -v 614400; exec \"$@\"";
@@ -206,7 +206,7 @@ fn a_limit_on_the_address_space_is_kept() {
 /// Too little address space, or a tmpfs too small for the log, is said in one line before anything else.
 #[test]
 fn what_there_is_too_little_of_is_said_in_one_line() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let said = refused(&[], "ulimit -v 300000; exec \"$@\"");
     assert!(said.starts_with("Error: Address space is limited to 292 MB (RLIMIT_AS)"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");

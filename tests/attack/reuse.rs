@@ -12,7 +12,7 @@ use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::origin::{Origin, this_connection};
-use lacquer_testing::turns::{at_once, beside_others};
+use lacquer_testing::slots::{in_parallel, shared_slot};
 
 use crate::faulty_origins::passes_to;
 use crate::foreign_answers::page;
@@ -48,12 +48,12 @@ fn ask(address: SocketAddr, clients: usize, time: Duration, wrong: &Arc<AtomicUs
 /// deceives one client. So does one that did nothing wrong for a while, where it takes up to half a second.
 #[test]
 fn slow_origins_deceive_one_client() {
-    let turn = beside_others();
+    let slot = shared_slot();
     let cases = effort(
         &[(150, false), (150, true)][..],
         &[(5, false), (150, false), (400, false), (150, true), (300, true)],
     );
-    at_once(&turn, cases.iter(), |&(millis, is_late)| {
+    in_parallel(&slot, cases.iter(), |&(millis, is_late)| {
         let took = Duration::from_millis(millis);
         let (begun, done) = (Instant::now(), AtomicBool::new(false));
         let known = Mutex::new(HashSet::new());
@@ -78,7 +78,7 @@ fn slow_origins_deceive_one_client() {
 /// wait for one.
 #[test]
 fn no_rest_after_a_bodyless_response_is_cut_short() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let shortest = Arc::new(Mutex::new(Duration::MAX));
     let seen = shortest.clone();
     // The time of the last response to HEAD, by its connection.
@@ -148,7 +148,7 @@ fn busy_connections_lose_little_by_their_rests() {
 /// Promise: after a response that took seconds the next ones take no longer than they have to.
 #[test]
 fn a_slow_response_delays_few_others() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Origin::start(|path, stream| {
         std::thread::sleep(Duration::from_millis(if path == "/slow" { 2000 } else { 5 }));
         stream.write_all(page(path, false).as_bytes()).is_ok()
@@ -165,7 +165,7 @@ fn a_slow_response_delays_few_others() {
 /// Promise: origins that close idle connections at once are not waited for.
 #[test]
 fn origins_that_close_early_are_not_waited_for() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Origin::start(|path, stream| {
         let done = stream.write_all(page(path, false).as_bytes()).is_ok();
         if let Ok(stream) = stream.try_clone() {
@@ -193,7 +193,7 @@ fn origins_that_close_early_are_not_waited_for() {
 /// that rests.
 #[test]
 fn one_connection_is_enough_for_responses_without_a_body() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let open = Arc::new(AtomicUsize::new(0));
     let counted = open.clone();
     let known = Mutex::new(HashSet::new());

@@ -7,10 +7,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use lacquer_testing::client::{Client, get};
-use lacquer_testing::daemon::{Daemon, PATIENCE, is_root, signal, until, vcl};
-use lacquer_testing::management::Door;
+use lacquer_testing::daemon::{Daemon, MAX_WAIT, is_root, signal, until, vcl};
+use lacquer_testing::management::ManagementPort;
 use lacquer_testing::origin::{Origin, sized};
-use lacquer_testing::turns::beside_others;
+use lacquer_testing::slots::shared_slot;
 
 /// How long others may wait: generous, for the machine does something else too.
 const AT_ONCE: Duration = Duration::from_secs(1);
@@ -52,7 +52,7 @@ impl SilentServer {
         let process = std::process::id();
         let address = Ipv4Addr::new(127, 53 + number as u8, (process >> 8) as u8, process as u8 | 1);
         let socket = UdpSocket::bind((address, 53)).ok()?;
-        socket.set_read_timeout(Some(PATIENCE)).ok()?;
+        socket.set_read_timeout(Some(MAX_WAIT)).ok()?;
         let directory = Directory::new(&format!("names-{number}"));
         let text = format!("nameserver {address}\noptions timeout:3 attempts:1\n");
         fs::write(directory.path("resolv.conf"), text).ok()?;
@@ -93,16 +93,16 @@ fn hits_go_on(address: SocketAddr) {
 /// A name in a new VCL whose server is silent stops neither traffic nor logins, other commands or a worker's restart.
 #[test]
 fn a_silent_name_server_does_not_hold_the_manager() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let Some(server) = SilentServer::start(0) else {
         eprintln!("no name server can be had here");
         return;
     };
     let origin = Origin::start(sized);
     let mut daemon = server.daemon(&vcl(origin.address, ""), &["-T", "127.0.0.1:0"]);
-    let door = Door::of(&daemon.directory()).expect("the daemon publishes its port");
+    let port = ManagementPort::of(&daemon.directory()).expect("the daemon publishes its port");
     hits_go_on(daemon.address);
-    let mut operator = door.login().expect("an operator can log in");
+    let mut operator = port.login().expect("an operator can log in");
     let loading = thread::spawn(move || {
         let begun = Instant::now();
         let command = r#"vcl.inline named "vcl 4.1; backend a { .host = \"silent.example.\"; }""#;
@@ -112,7 +112,7 @@ fn a_silent_name_server_does_not_hold_the_manager() {
     server.is_asked();
     let begun = Instant::now();
     hits_go_on(daemon.address);
-    let mut other = door.login().expect("another operator can log in");
+    let mut other = port.login().expect("another operator can log in");
     assert_eq!(other.cli("ping").expect("it is answered").0, 200);
     assert_eq!(other.cli("param.show").expect("it is answered").0, 200);
     assert_eq!(other.cli("vcl.inline b \"vcl 4.1; backend default none;\"").expect("it is answered").0, 200);
@@ -130,7 +130,7 @@ fn a_silent_name_server_does_not_hold_the_manager() {
 /// Names that VCL looks up hold only the requests that want them.
 #[test]
 fn a_silent_name_server_does_not_hold_others() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let Some(server) = SilentServer::start(1) else {
         eprintln!("no name server can be had here");
         return;
@@ -157,7 +157,7 @@ fn a_silent_name_server_does_not_hold_others() {
 /// Files that never come hold only the requests that want them.
 #[test]
 fn files_that_never_come_hold_nobody_else() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let directory = Directory::new("files");
     let (text, users) = (directory.path("text"), directory.path("users"));
     for path in [&text, &users] {

@@ -6,13 +6,13 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use lacquer_testing::client::Client;
-use lacquer_testing::daemon::{Daemon, PATIENCE, vcl};
+use lacquer_testing::daemon::{Daemon, MAX_WAIT, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::h2::{self, H2Client, kind, put};
 use lacquer_testing::machine::ticks;
 use lacquer_testing::raw::exchange;
 use lacquer_testing::recorder::{Recorder, ok};
-use lacquer_testing::turns::beside_others;
+use lacquer_testing::slots::shared_slot;
 
 /// Head, and the first line that the origin gets, or the status of the refusal.
 const TARGETS: [(&str, Result<&str, u16>); 42] = [
@@ -63,7 +63,7 @@ const TARGETS: [(&str, Result<&str, u16>); 42] = [
 /// A malformed host, method or target is refused and never reaches the origin.
 #[test]
 fn hosts_methods_and_targets_are_validated() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Recorder::start(|_| ok("fine"));
     let daemon = Daemon::start(
         &vcl(origin.address, "sub vcl_recv { if (req.method == \"OPTIONS\") { return (pass); } }"),
@@ -92,7 +92,7 @@ fn hosts_methods_and_targets_are_validated() {
 /// HTTP/2 requests follow the same rules: `:authority` is a host, `Host` agrees with it, and no field hides another.
 #[test]
 fn http2_requests_are_validated() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Recorder::start(|_| ok("fine"));
     let daemon = Daemon::start(&vcl(origin.address, ""), &["-p", "feature=+http2"]);
     let get = [(":method", "GET"), (":scheme", "http"), (":path", "/")];
@@ -154,7 +154,7 @@ fn http2_requests_are_validated() {
 /// CONNECT opens a tunnel only where VCL pipes it, and is never answered like another request.
 #[test]
 fn connect_is_refused_unless_vcl_pipes_it() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let request = b"CONNECT b:80 HTTP/1.1\r\nHost: b:80\r\nConnection: close\r\n\r\n";
     for (action, status, reaches) in [("", 405, 0), ("pass", 405, 0), ("hash", 405, 0), ("pipe", 200, 1)] {
         let origin = Recorder::start(|_| {
@@ -173,7 +173,7 @@ fn connect_is_refused_unless_vcl_pipes_it() {
 /// A length leaves in the one form that every reader reads alike, whoever sent it.
 #[test]
 fn lengths_leave_in_canonical_form() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Recorder::start(|request| {
         let length = if request.contains("/two") { "05\r\nContent-Length: 5" } else { "0005" };
         format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\nhello").into_bytes()
@@ -219,7 +219,7 @@ fn parts(head: &str, body: &[u8]) -> Vec<(String, String)> {
 /// that no request costs more than the whole body.
 #[test]
 fn several_ranges_are_bounded() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let body = letters(100_000);
     let stored = body.clone();
     let origin = Recorder::start(move |_| {
@@ -282,7 +282,7 @@ fn several_ranges_are_bounded() {
 /// A refusal reaches a client that is still sending; one that never stops is not listened to for long.
 #[test]
 fn errors_reach_clients_that_are_still_sending() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Recorder::start(|_| ok("fine"));
     let subs = "sub vcl_recv { return (synth(413)); }
         sub vcl_synth { set resp.http.Connection = \"close\"; }";
@@ -331,7 +331,7 @@ fn errors_reach_clients_that_are_still_sending() {
 /// A head that exceeds a limit tells which parameter sets it, on the page that the client gets.
 #[test]
 fn limits_are_named() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Recorder::start(|request| {
         let line = if request.contains("/line") { 10_000 } else { 4_000 };
         let lines = if request.contains("/line") { 1 } else { 20 };
@@ -377,12 +377,12 @@ fn tiny_chunks_are_cheap() {
 /// A head and a body that come a byte at a time are read as if they came at once.
 #[test]
 fn single_bytes_are_put_together() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Recorder::start(|_| ok("fine"));
     let daemon = Daemon::start(&vcl(origin.address, ""), &[]);
     let mut stream: TcpStream = daemon.connect();
     stream.set_nodelay(true).expect("sockets have options");
-    stream.set_read_timeout(Some(PATIENCE)).expect("sockets have time-outs");
+    stream.set_read_timeout(Some(MAX_WAIT)).expect("sockets have time-outs");
     let request = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n\
                    3\r\nabc\r\n10\r\n0123456789abcdef\r\n0\r\n\r\n";
     for byte in request.as_bytes() {
