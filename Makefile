@@ -35,7 +35,7 @@ attack: build
 ## make simulate              simulated worlds for SIMULATE_SECONDS (600), or the one of SIMULATE_SEED
 simulate: cargo
 	@scripts/need $(BUILD_PACKAGES)
-	@SIMULATE_SECONDS=$${SIMULATE_SECONDS:-600} cargo test --release -p lacquer-sim --test simulation what_must -- --nocapture
+	@SIMULATE_SECONDS=$${SIMULATE_SECONDS:-600} cargo test --release -p lacquer-sim --test simulation every_world -- --nocapture
 
 ## make deep                  the long tests: attacks in full, fuzzing, and the public suites (VC=DIR CT=DIR)
 deep: cargo
