@@ -13,7 +13,7 @@ use lacquer_testing::slots::shared_slot;
 
 const PASS: &str = "sub vcl_recv { return (pass); }";
 
-/// An origin whose answers below `/stuck` come late.
+/// Starts an origin whose responses below `/stuck` are late.
 fn slow_origin(after: Duration) -> Origin {
     Origin::start(move |path, stream| {
         if path.starts_with("/stuck") {
@@ -23,8 +23,8 @@ fn slow_origin(after: Duration) -> Origin {
     })
 }
 
-/// A client address has at most `client_max_connections` connections; the ones beyond are closed at once, and a
-/// place is free again when one closes.
+/// A client address has at most `client_max_connections` connections. Further connections are closed at once; when one
+/// closes, another is accepted.
 #[test]
 fn connections_of_an_address_are_limited() {
     let _slot = shared_slot();
@@ -42,12 +42,12 @@ fn connections_of_an_address_are_limited() {
     assert!(daemon.logs("Hit client_max_connections (20)"));
     clients.pop();
     assert!(until(|| client::get(daemon.address, "/100").is_ok_and(|answer| answer.status == 200)));
-    assert_eq!(clients[0].get("/100").unwrap().status, 200, "those that are open stay");
+    assert_eq!(clients[0].get("/100").unwrap().status, 200, "open connections stay");
 }
 
-/// The address is the one that the PROXY header names, and IPv6 clients are counted by network.
+/// The address is that in the PROXY header, and IPv6 clients are counted by network.
 #[test]
-fn the_limits_count_whom_the_proxy_header_names() {
+fn limits_count_the_address_in_the_proxy_header() {
     let _slot = shared_slot();
     let origin = Origin::start(sized);
     let options = ["-a", "proxied=127.0.0.1:0,PROXY", "-p", "client_max_connections=2"];
@@ -68,7 +68,7 @@ fn the_limits_count_whom_the_proxy_header_names() {
     assert_eq!(ips.map(|ip| served("TCP6", ip)), [true, true, false, true]);
 }
 
-/// A client address has at most `client_max_requests` at work, over both protocols; those beyond get 429 at once.
+/// A client address has at most `client_max_requests` active requests, over both protocols; further ones get 429 at once.
 #[test]
 fn requests_of_an_address_are_limited() {
     let _slot = shared_slot();
@@ -101,8 +101,8 @@ fn requests_of_an_address_are_limited() {
     assert!(until(|| client::get(daemon.address, "/100").is_ok_and(|answer| answer.status == 200)));
 }
 
-/// Resets are budgeted per address: a new connection for each connection's budget does not help, and other
-/// clients of the address who reset nothing are served all the time.
+/// Resets are budgeted per address, so that new connections bring no new budget. Other clients of the address that reset
+/// nothing are served all the time.
 #[test]
 fn new_connections_bring_no_new_budget_of_resets() {
     let _slot = shared_slot();

@@ -1,5 +1,5 @@
 //! The management port under attack: silent connections, wrong secrets, clients that do not read, endless commands.
-//! An operator logs in and a dead worker is replaced all the while.
+//! Meanwhile an operator can log in and a dead worker is replaced.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,14 +15,14 @@ use lacquer_testing::machine::ticks;
 use lacquer_testing::management::{Management, ManagementPort};
 use lacquer_testing::slots::shared_slot;
 
-/// A second, by which deadlines are judged.
+/// The unit of the deadlines.
 const SECOND: Duration = Duration::from_secs(1);
 const LOGIN_WITHIN: Duration = Duration::from_secs(10);
 const MOST_STRANGERS: usize = 30;
 const SILENT: usize = 500;
 const SYNTH: &str = "sub vcl_recv { return (synth(200)); }";
 
-/// Returns the time in which a login is done and a killed worker is back: a second, and more beside other tests.
+/// Returns the limit for a login and for the replacement of a killed worker: a second, or more beside other tests.
 fn soon() -> Duration {
     effort(SECOND * 3, SECOND)
 }
@@ -35,7 +35,7 @@ fn daemon(limit: &str) -> (Daemon, ManagementPort) {
     (daemon, port)
 }
 
-/// An attack that goes on, in threads, until it is dropped.
+/// An attack that runs in threads until it is dropped.
 struct Attack {
     ends: Arc<AtomicBool>,
     rounds: Arc<AtomicUsize>,
@@ -73,10 +73,10 @@ impl Drop for Attack {
     }
 }
 
-/// Removes the connections that the daemon has closed; returns how many are left.
+/// Removes the connections that the daemon has closed. Returns how many are left.
 fn still_open(connections: &mut Vec<TcpStream>) -> usize {
     connections.retain_mut(|stream| {
-        stream.set_nonblocking(true).expect("sockets can be asked");
+        stream.set_nonblocking(true).expect("sockets can be non-blocking");
         loop {
             match stream.read(&mut [0; 512]) {
                 Ok(0) => return false,
@@ -92,7 +92,7 @@ fn connect_many(address: SocketAddr, count: usize) -> Vec<TcpStream> {
     (0..count).filter_map(|_| TcpStream::connect(address).ok()).collect()
 }
 
-/// Keeps so many silent connections open, and replaces those that are closed.
+/// Keeps `count` silent connections open, and replaces those that are closed.
 fn silent_ones(address: SocketAddr, count: usize) -> Attack {
     let first = Arc::new(Mutex::new(connect_many(address, count)));
     Attack::by(1, move |ends| {
@@ -111,7 +111,7 @@ fn wrong_secrets(address: SocketAddr, threads: usize) -> Attack {
     })
 }
 
-/// Logs in, asks for much and reads nothing of it, until dropped or told to end.
+/// Logs in, sends commands with long replies and reads none of them, until disconnected or ended.
 fn non_readers(port: &ManagementPort, threads: usize) -> Attack {
     let port = port.clone();
     Attack::by(threads, move |ends| {
@@ -127,7 +127,7 @@ fn non_readers(port: &ManagementPort, threads: usize) -> Attack {
     })
 }
 
-/// Logs in and sends a line without end.
+/// Logs in and sends an endless line.
 fn endless_lines(port: &ManagementPort, threads: usize) -> Attack {
     let port = port.clone();
     Attack::by(threads, move |ends| {
@@ -141,7 +141,7 @@ fn endless_lines(port: &ManagementPort, threads: usize) -> Attack {
 fn timed_login(port: &ManagementPort) -> Duration {
     let start = Instant::now();
     let mut management = port.login().expect("an operator can log in");
-    assert_eq!(management.cli("ping").expect("the manager answers").0, 200);
+    assert_eq!(management.cli("ping").expect("the manager replies").0, 200);
     start.elapsed()
 }
 
@@ -149,18 +149,21 @@ fn longest_login(port: &ManagementPort, tries: usize) -> Duration {
     (0..tries).map(|_| timed_login(port)).max().unwrap_or_default()
 }
 
-/// Kills the worker; returns after how long the next one answers.
+/// Kills the worker. Returns the time until the next one serves a request.
 fn back_after_kill(daemon: &mut Daemon) -> Duration {
     let before = daemon.worker();
     let killed = Instant::now();
     signal(before, "-KILL");
-    assert!(until(|| get(daemon.address, "/").is_ok_and(|answer| answer.status == 200)), "a worker answers");
+    assert!(
+        until(|| get(daemon.address, "/").is_ok_and(|answer| answer.status == 200)),
+        "a worker serves requests"
+    );
     let took = killed.elapsed();
     assert_ne!(daemon.worker(), before);
     took
 }
 
-/// Silent connections take no more than the places of those who have not logged in, and cost nearly nothing.
+/// Silent connections take only the places for clients that have not logged in, and cost nearly nothing.
 #[test]
 fn silent_connections_give_way() {
     let (mut daemon, port) = daemon("256");
@@ -173,10 +176,10 @@ fn silent_connections_give_way() {
     assert!(spent < 30, "{spent} of 100 ticks were spent on silent connections");
     assert!(back_after_kill(&mut daemon) < soon());
     let left = still_open(&mut silent);
-    assert!(left > 0, "nobody is thrown out without need");
+    assert!(left > 0, "no client is disconnected without need");
 }
 
-/// Wrong secrets are answered ever more slowly; right ones are not.
+/// Replies to wrong secrets are increasingly delayed; replies to right ones are not.
 #[test]
 fn wrong_secrets_are_slowed() {
     let _slot = shared_slot();
@@ -188,23 +191,23 @@ fn wrong_secrets_are_slowed() {
     let many = wrong_secrets(port.address, 50);
     let longest = longest_login(&port, effort(10, 100));
     assert!(longest < soon(), "a login beside {} wrong tries took {longest:?}", many.rounds());
-    // Ends the attackers' waiting for answers.
+    // Ends the attackers' wait for replies.
     drop(daemon);
 }
 
-/// A connection that does not log in ends after ten seconds. One that does not read its answers ends after ten seconds,
-/// and holds up nobody until then.
+/// A connection that does not log in ends after ten seconds. One that does not read its replies ends after ten seconds,
+/// and delays no other client until then.
 #[test]
-fn silent_and_deaf_clients_have_ten_seconds() {
+fn silent_and_non_reading_clients_have_ten_seconds() {
     let _slot = shared_slot();
     let (mut daemon, port) = daemon("256");
-    let mut deaf = port.login().expect("there is room");
-    deaf.stream().set_nonblocking(true).expect("sockets can be asked");
+    let mut non_reader = port.login().expect("there is room");
+    non_reader.stream().set_nonblocking(true).expect("sockets can be non-blocking");
     let start = Instant::now();
     let mut stranger = vec![TcpStream::connect(port.address).expect("there is room")];
     let (mut stranger_for, mut deaf_for) = (None, None);
     while (stranger_for.is_none() || deaf_for.is_none()) && start.elapsed() < LOGIN_WITHIN * 2 {
-        match deaf.stream().write(b"param.show -l\n") {
+        match non_reader.stream().write(b"param.show -l\n") {
             Ok(_) => continue,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(_) => deaf_for = deaf_for.or(Some(start.elapsed())),
@@ -222,7 +225,7 @@ fn silent_and_deaf_clients_have_ten_seconds() {
     assert!(back_after_kill(&mut daemon) < soon());
 }
 
-/// Commands have a limit that VCL of 64 MB is below of.
+/// Commands have a limit, which is above 64 MB of VCL.
 #[test]
 fn commands_have_a_limit() {
     let _slot = shared_slot();
@@ -233,23 +236,23 @@ fn commands_have_a_limit() {
     let comment = line.repeat(size / line.len());
     let text = format!("vcl.inline large << %END\nvcl 4.1;\nbackend default none;\n{comment}%END\n");
     management.stream().write_all(text.as_bytes()).expect("the manager reads");
-    let (status, text) = management.answer().expect("the manager answers");
+    let (status, text) = management.answer().expect("the manager replies");
     assert_eq!(status, 200, "{text}");
     if effort(false, true) {
         let endless = endless_lines(&port, 1);
-        assert!(until(|| endless.rounds() > 0), "a line without end is taken");
+        assert!(until(|| endless.rounds() > 0), "an endless line is read");
     }
     assert!(longest_login(&port, 3) < soon());
     assert!(daemon.resident().memory < 600 << 20);
 }
 
-/// Under all of that at once an operator logs in within a second, and a killed worker is back within a second.
+/// During all these attacks at once, an operator logs in within a second, and a killed worker is replaced within a second.
 #[test]
 fn everything_at_once() {
     let (mut daemon, port) = daemon("256");
     let silent = silent_ones(port.address, SILENT);
     let wrong = wrong_secrets(port.address, 20);
-    let deaf = non_readers(&port, 5);
+    let non_reader = non_readers(&port, 5);
     let endless = endless_lines(&port, effort(1, 4));
     std::thread::sleep(Duration::from_millis(500));
     let before = ticks(daemon.manager());
@@ -263,5 +266,5 @@ fn everything_at_once() {
     let spent = (ticks(daemon.manager()) - before) as f64 / start.elapsed().as_secs_f64();
     eprintln!("the manager used {spent:.0} % of a processor");
     drop(daemon);
-    drop((silent, wrong, deaf, endless));
+    drop((silent, wrong, non_reader, endless));
 }

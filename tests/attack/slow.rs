@@ -1,4 +1,4 @@
-//! Clients that are just fast enough for each single timeout: every transaction has a limit as a whole.
+//! Clients that are just fast enough for each single timeout. Every transaction also has a limit as a whole.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use lacquer_testing::slots::{in_parallel, shared_slot};
 
 const STEP: Duration = Duration::from_millis(100);
 
-/// A daemon whose timeouts are short.
+/// Starts a daemon with short timeouts.
 fn start(options: &[&str]) -> (Origin, Daemon) {
     let origin = Origin::start(sized);
     let subs = "sub vcl_recv { if (req.method == \"POST\") { return (pass); } }";
@@ -24,7 +24,7 @@ fn start(options: &[&str]) -> (Origin, Daemon) {
     (origin, daemon)
 }
 
-/// Sends a byte at a time, one per `step`; returns after how long the peer has closed the connection.
+/// Sends one byte per `step`. Returns the time after which the peer closed the connection.
 fn trickle(mut stream: TcpStream, bytes: &[u8], step: Duration) -> Option<Duration> {
     let begun = Instant::now();
     stream.set_read_timeout(Some(step)).unwrap();
@@ -53,7 +53,8 @@ fn ends(daemon: &Daemon, opening: &[u8], rest: &[u8], record: &str) {
     assert!(daemon.logs(record), "{record}");
 }
 
-/// A request's head has `timeout_idle` as a whole, however often a byte of it comes; so has the preface of HTTP/2.
+/// A request head must be complete within `timeout_idle`, however often a byte of it arrives. The same holds for the HTTP/2
+/// preface.
 #[test]
 fn a_head_that_trickles_ends() {
     let slot = shared_slot();
@@ -69,7 +70,7 @@ fn a_head_that_trickles_ends() {
     in_parallel(&slot, heads, |(opening, rest, record)| ends(&daemon, opening, rest, record));
 }
 
-/// A PROXY header has `timeout_idle` as a whole.
+/// A PROXY header must be complete within `timeout_idle`.
 #[test]
 fn a_proxy_header_that_trickles_ends() {
     let _slot = shared_slot();
@@ -81,8 +82,8 @@ fn a_proxy_header_that_trickles_ends() {
     assert!(daemon.logs("Hit timeout_idle in a PROXY header"));
 }
 
-/// A body that comes slower than `req_body_min_rate` ends after six times `timeout_idle`, framed either way and over
-/// either protocol; a body above the rate is taken, however long it needs.
+/// A body that is slower than `req_body_min_rate` ends after six times `timeout_idle`, with either framing and over either
+/// protocol. A body above the rate is accepted, however long it takes.
 #[test]
 fn a_body_that_trickles_ends() {
     let _slot = shared_slot();
@@ -135,7 +136,7 @@ fn a_body_that_trickles_ends() {
     assert!(daemon.logs("Hit req_body_min_rate"));
 }
 
-/// Sends a header block in CONTINUATION frames or in bytes of one, beside another request or not; returns how the
+/// Sends a header block in CONTINUATION frames or in the bytes of one, beside another request or alone. Returns how the
 /// connection ended.
 fn header_block_in_pieces(daemon: &Daemon, busy: bool, whole_frames: bool) -> End {
     let mut client = H2Client::connect(daemon.address, &[]).unwrap();
@@ -159,7 +160,7 @@ fn header_block_in_pieces(daemon: &Daemon, busy: bool, whole_frames: bool) -> En
             if begun.elapsed() > MAX_WAIT || socket.write_all(piece).is_err() {
                 return;
             }
-            // Only the first nine bytes of a frame: then it stays as it is.
+            // Only the nine bytes of a frame header, and then nothing more.
             thread::sleep(if whole_frames { STEP } else { MAX_WAIT / 4 });
         }
     });
@@ -169,8 +170,8 @@ fn header_block_in_pieces(daemon: &Daemon, busy: bool, whole_frames: bool) -> En
     end
 }
 
-/// A header block of HTTP/2 has `timeout_idle` as a whole, in frames or in bytes of a frame, also on a connection
-/// with other streams at work.
+/// An HTTP/2 header block must be complete within `timeout_idle`, whether frames or bytes of a frame trickle, also on a
+/// connection with other active streams.
 #[test]
 fn a_header_block_in_pieces_ends() {
     let slot = shared_slot();
@@ -189,7 +190,7 @@ fn a_header_block_in_pieces_ends() {
     assert!(daemon.logs("Hit timeout_idle in a frame"));
 }
 
-/// A client that opens its windows byte by byte gets no more than `send_timeout` for a response.
+/// A client that opens its windows byte by byte has no more than `send_timeout` for a response.
 #[test]
 fn windows_of_a_byte_do_not_hold_a_response() {
     let _slot = shared_slot();
@@ -214,7 +215,7 @@ fn windows_of_a_byte_do_not_hold_a_response() {
     sender.join().unwrap();
 }
 
-/// A client that opens no window at all gets `h2_window_timeout`.
+/// A stream whose window stays closed ends after `h2_window_timeout`.
 #[test]
 fn windows_that_stay_closed_end_the_stream() {
     let _slot = shared_slot();
@@ -258,10 +259,10 @@ fn reads_nothing_of_many_streams(daemon: &Daemon) {
     assert!(daemon.logs(": Hit idle_send_timeout"), "over HTTP/2");
 }
 
-/// A client that reads nothing ends after `idle_send_timeout`, and one that reads a little now and then after
+/// A client that reads nothing is disconnected after `idle_send_timeout`, and one that reads a little occasionally after
 /// `send_timeout`.
 #[test]
-fn readers_that_are_slow_end() {
+fn slow_readers_are_disconnected() {
     let slot = shared_slot();
     let (_origin, daemon) = start(&["-p", "idle_send_timeout=1", "-p", "send_timeout=3"]);
     assert_eq!(client::get(daemon.address, "/30000000").unwrap().body.len(), 30_000_000);
