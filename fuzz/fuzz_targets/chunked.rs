@@ -1,5 +1,5 @@
-//! Chunked bodies decode to the same bytes however the network splits them, and the strict decoder accepts nothing that the
-//! lenient one decodes differently.
+//! Chunked bodies decode to the same bytes however the network splits them, and the strict decoder accepts nothing that
+//! the lenient one decodes differently.
 #![no_main]
 
 use lacquer_http::h1::ChunkedDecoder;

@@ -1,4 +1,5 @@
-//! Any input of the management port becomes commands or errors, and the line of a client that has not logged in stays short.
+//! Any input of the management port becomes commands or errors, and the line of a client that has not logged in stays
+//! short.
 #![no_main]
 
 use lacquer_cli::collector::Collector;

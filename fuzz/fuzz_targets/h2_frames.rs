@@ -1,6 +1,6 @@
-//! The bytes that a client sends after the preface, to a server that sends no responses: no window and no limit is exceeded,
-//! and an accepted request is also a valid HTTP/1 request with the same meaning, so that no request can be smuggled through
-//! the change of protocols.
+//! The bytes that a client sends after the preface, to a server that sends no responses: no window and no limit is
+//! exceeded, and an accepted request is also a valid HTTP/1 request with the same meaning, so that no request can be
+//! smuggled through the change of protocols.
 #![no_main]
 
 use lacquer_h2::flow::{INITIAL_WINDOW, ReceiveWindow};

@@ -1,5 +1,5 @@
-//! Heads are scanned a machine word at a time, parsed in place and stored in packed form. A reference that reads a byte at a
-//! time, by the definition, agrees about every head, however the network splits it.
+//! Heads are scanned a machine word at a time, parsed in place and stored in packed form. A reference that reads a byte
+//! at a time, by the definition, agrees about every head, however the network splits it.
 #![no_main]
 
 use lacquer_http::h1::{BogoKind, H2_PREFACE, HeadScan, head_complete, parse_request, parse_response};

@@ -1,5 +1,5 @@
-//! Header blocks of one connection, each after a byte for its length. Decoded fields are the same after they are encoded
-//! again, and a block that arrives byte by byte decodes like the whole block.
+//! Header blocks of one connection, each after a byte for its length. Decoded fields are the same after they are
+//! encoded again, and a block that arrives byte by byte decodes like the whole block.
 #![no_main]
 
 use lacquer_h2::hpack::{Decoder, HpackError, Step, encode, huffman};

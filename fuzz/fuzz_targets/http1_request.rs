@@ -1,4 +1,5 @@
-//! An accepted request has the same meaning for the next reader after it is written again, which prevents request smuggling.
+//! An accepted request has the same meaning for the next reader after it is written again, which prevents request
+//! smuggling.
 #![no_main]
 
 use lacquer_http::h1::{Framing, parse_request, write_request_head};

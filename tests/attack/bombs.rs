@@ -1,5 +1,5 @@
-//! Bodies that are small on the wire and cause much work: gzip streams that expand a thousandfold, that produce no output
-//! or never end, and ESI pages that include themselves.
+//! Bodies that are small on the wire and cause much work: gzip streams that expand a thousandfold, that produce no
+//! output or never end, and ESI pages that include themselves.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

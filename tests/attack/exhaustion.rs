@@ -126,8 +126,8 @@ fn accepting_pauses_without_descriptors_and_resumes() {
 
 /// The time within which hits and passes of other clients get a response during an attack.
 const AT_ONCE: Duration = Duration::from_millis(100);
-/// The limit for the growth of resident memory during an attack with 1,024 descriptors: each pass has two descriptors and
-/// two workspaces, each fetch for the cache one, and a workspace has 96 kB.
+/// The limit for the growth of resident memory during an attack with 1,024 descriptors: each pass has two descriptors
+/// and two workspaces, each fetch for the cache one, and a workspace has 96 kB.
 const GROWTH: u64 = 1024 * (96 << 10) + (32 << 20);
 
 /// Measures hits and passes during an attack, on new connections and on a persistent one.
@@ -229,8 +229,8 @@ fn reset_streams_to_a_stuck_origin_do_not_affect_others() {
     assert!(grown < GROWTH, "memory grew by {grown} bytes");
 }
 
-/// Pipes (WebSockets, for example) and slow readers of large passes have their response, so they do not count against the
-/// limit of their backend.
+/// Pipes (WebSockets, for example) and slow readers of large passes have their response, so they do not count against
+/// the limit of their backend.
 #[test]
 fn pipes_and_slow_readers_leave_the_backend_to_others() {
     many_descriptors();

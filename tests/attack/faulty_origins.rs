@@ -26,8 +26,8 @@ enum Gets {
 
 const OK: &str = "HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\n";
 
-/// The path, the bytes that follow the head `OK` (or replace it, with a leading `!`) before the connection is closed, and
-/// the result.
+/// The path, the bytes that follow the head `OK` (or replace it, with a leading `!`) before the connection is closed,
+/// and the result.
 const ANSWERS: [(&str, &str, Gets); 49] = [
     ("/nothing", "!", Gets::Error),
     ("/half-a-line", "!HTTP/1.1 20", Gets::Error),
@@ -344,8 +344,8 @@ pub fn passes_to(origin: SocketAddr, attributes: &str) -> String {
     )
 }
 
-/// An origin with as many threads as there are clients serves all of them: connections that rest do not cause additional
-/// connections, for which the origin has no thread.
+/// An origin with as many threads as there are clients serves all of them: connections that rest do not cause
+/// additional connections, for which the origin has no thread.
 #[test]
 fn origins_with_few_threads_are_not_overrun() {
     let _slot = shared_slot();

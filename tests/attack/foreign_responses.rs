@@ -1,5 +1,5 @@
-//! Origins that send more than one response to a request, or one before a request. No client gets the response to another
-//! request, and no such response stays in the cache.
+//! Origins that send more than one response to a request, or one before a request. No client gets the response to
+//! another request, and no such response stays in the cache.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -388,8 +388,8 @@ const QUIET: Duration = Duration::from_secs(1);
 /// A time after the opening of a connection within which a request that is sent at once arrives first.
 pub const SOON: Duration = Duration::from_millis(2);
 
-/// Starts an origin that sends a response `after` each connection is opened, before it reads a request. `late` returns the
-/// time that it takes for regular responses, by the number of the connection.
+/// Starts an origin that sends a response `after` each connection is opened, before it reads a request. `late` returns
+/// the time that it takes for regular responses, by the number of the connection.
 pub fn speaks_first(after: Duration, late: impl Fn(usize) -> Duration + Copy + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let address = listener.local_addr().expect("it is bound");
@@ -454,9 +454,9 @@ fn objects_of_a_faulty_connection_leave_the_cache() {
     assert_eq!(again.len(), 3, "{again:?}");
 }
 
-/// The rest of a body on one connection, which is not a response, drops no objects that came over other connections, and is
-/// never part of a response. It does not hide an unsolicited response that arrives on another connection a moment later:
-/// the objects that came over that one leave the cache.
+/// The rest of a body on one connection, which is not a response, drops no objects that came over other connections,
+/// and is never part of a response. It does not hide an unsolicited response that arrives on another connection a
+/// moment later: the objects that came over that one leave the cache.
 #[test]
 fn the_rest_of_a_body_affects_only_its_connection() {
     let _slot = shared_slot();
@@ -544,8 +544,8 @@ fn a_slow_origin_is_out_of_step_for_one_response() {
     assert!(wrong.count() <= 1);
 }
 
-/// If two responses arrive at once on a connection that was used before, the request is repeated if it is safe, and gets a
-/// 503 otherwise. It never gets the first of the two, and is never carried out twice.
+/// If two responses arrive at once on a connection that was used before, the request is repeated if it is safe, and
+/// gets a 503 otherwise. It never gets the first of the two, and is never carried out twice.
 #[test]
 fn an_unsafe_request_gets_no_foreign_response_and_is_not_repeated() {
     let _slot = shared_slot();

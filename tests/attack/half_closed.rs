@@ -1,5 +1,5 @@
-//! Clients that shut down their sending side after the request, as `nc -N` and some health checks do. On TCP they look like
-//! clients that have closed their connection.
+//! Clients that shut down their sending side after the request, as `nc -N` and some health checks do. On TCP they look
+//! like clients that have closed their connection.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -77,8 +77,8 @@ fn half_closed_clients_that_close_later_are_detected() {
     stuck.comes_to_hold(0);
 }
 
-/// Within a response, a pass ends when its client may be gone for `half_close_timeout`. A fetch for the cache continues,
-/// also to the client.
+/// Within a response, a pass ends when its client may be gone for `half_close_timeout`. A fetch for the cache
+/// continues, also to the client.
 #[test]
 fn a_limit_holds_within_responses() {
     let stuck = Stuck::start();

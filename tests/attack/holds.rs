@@ -15,9 +15,9 @@ use lacquer_testing::origin::{Origin, sized};
 
 /// The number of clients with cheap requests, spread over the reactors.
 const PROBES: usize = 4;
-/// The longest wait on an idle machine: a hold of 2 ms plus the latency of the kernel. The best of several rounds counts. On
-/// a busy machine it is sufficient that a wait is short compared with the work, because work that holds a reactor makes the
-/// others wait until it is done.
+/// The longest wait on an idle machine: a hold of 2 ms plus the latency of the kernel. The best of several rounds
+/// counts. On a busy machine it is sufficient that a wait is short compared with the work, because work that holds a
+/// reactor makes the others wait until it is done.
 const LONGEST_WAIT: Duration = Duration::from_millis(4);
 const SHARE: u32 = 3;
 const ROUNDS: usize = 3;
@@ -104,7 +104,8 @@ fn best_round(
 
 const PROBED: &str = "sub vcl_recv { if (req.url == \"/probe\") { return (synth(200)); } }";
 
-/// Promise: a lookup that has to test many bans does not make other clients wait for more than 2 ms, and tests all of them.
+/// Promise: a lookup that has to test many bans does not make other clients wait for more than 2 ms, and tests all of
+/// them.
 #[test]
 fn testing_many_bans_does_not_hold_a_reactor() {
     const BANS: usize = 28_184;
@@ -142,8 +143,8 @@ fn tagged(_: &str, stream: &mut TcpStream) -> bool {
     stream.write_all(text.as_bytes()).is_ok()
 }
 
-/// Promise: a purge of many objects by a tag does not make other clients wait for more than 2 ms, and the objects are gone
-/// when its response arrives.
+/// Promise: a purge of many objects by a tag does not make other clients wait for more than 2 ms, and the objects are
+/// gone when its response arrives.
 #[test]
 fn purging_many_objects_does_not_hold_a_reactor() {
     let objects = effort(8_000, 300_000);

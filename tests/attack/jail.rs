@@ -180,7 +180,8 @@ fn the_worker_is_not_dumpable() {
     }
 }
 
-/// Promise: a daemon that root starts without the usual users does not run as root, and with `-j none` warns that it does.
+/// Promise: a daemon that root starts without the usual users does not run as root, and with `-j none` warns that it
+/// does.
 #[test]
 fn running_as_root_is_reported() {
     let _slot = shared_slot();

@@ -1,5 +1,5 @@
-//! Pairs of requests that must share a cache entry, and pairs that must not. Requests that an origin can distinguish have
-//! different entries unless VCL makes them equal. Headers that are not part of the key reach the origin unchanged.
+//! Pairs of requests that must share a cache entry, and pairs that must not. Requests that an origin can distinguish
+//! have different entries unless VCL makes them equal. Headers that are not part of the key reach the origin unchanged.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -137,8 +137,8 @@ fn responses_to_other_methods_are_not_shared() {
     }
 }
 
-/// Headers that are not part of the key, and that an origin may reflect, reach it unchanged. VCL can therefore read and hash
-/// them.
+/// Headers that are not part of the key, and that an origin may reflect, reach it unchanged. VCL can therefore read and
+/// hash them.
 #[test]
 fn unkeyed_headers_reach_the_origin_unchanged() {
     let _slot = shared_slot();

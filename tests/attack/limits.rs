@@ -68,7 +68,8 @@ fn limits_count_the_address_in_the_proxy_header() {
     assert_eq!(ips.map(|ip| served("TCP6", ip)), [true, true, false, true]);
 }
 
-/// A client address has at most `client_max_requests` active requests, over both protocols; further ones get 429 at once.
+/// A client address has at most `client_max_requests` active requests, over both protocols; further ones get 429 at
+/// once.
 #[test]
 fn requests_of_an_address_are_limited() {
     let _slot = shared_slot();
@@ -101,8 +102,8 @@ fn requests_of_an_address_are_limited() {
     assert!(until(|| client::get(daemon.address, "/100").is_ok_and(|answer| answer.status == 200)));
 }
 
-/// Resets are budgeted per address, so that new connections bring no new budget. Other clients of the address that reset
-/// nothing are served all the time.
+/// Resets are budgeted per address, so that new connections bring no new budget. Other clients of the address that
+/// reset nothing are served all the time.
 #[test]
 fn new_connections_bring_no_new_budget_of_resets() {
     let _slot = shared_slot();

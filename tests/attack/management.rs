@@ -246,7 +246,8 @@ fn commands_have_a_limit() {
     assert!(daemon.resident().memory < 600 << 20);
 }
 
-/// During all these attacks at once, an operator logs in within a second, and a killed worker is replaced within a second.
+/// During all these attacks at once, an operator logs in within a second, and a killed worker is replaced within a
+/// second.
 #[test]
 fn everything_at_once() {
     let (mut daemon, port) = daemon("256");

@@ -161,7 +161,8 @@ fn a_failed_launch_is_retried() {
     assert!(said.contains("trying again in"), "{said}");
 }
 
-/// A removed working directory is recreated: tools find the port and the secret again, and a new worker can create its log.
+/// A removed working directory is recreated: tools find the port and the secret again, and a new worker can create its
+/// log.
 #[test]
 fn a_removed_working_directory_is_recreated() {
     let _slot = shared_slot();

@@ -1,5 +1,5 @@
-//! Reuse of origin connections. An origin that sends an unsolicited response deceives one client at most, however slow it
-//! is. Correct origins lose little throughput by the precautions.
+//! Reuse of origin connections. An origin that sends an unsolicited response deceives one client at most, however slow
+//! it is. Correct origins lose little throughput by the precautions.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -44,9 +44,9 @@ fn ask(address: SocketAddr, clients: usize, time: Duration, wrong: &Arc<AtomicUs
     all.into_iter().flat_map(|client| client.join().expect("clients do not panic")).collect()
 }
 
-/// Promise: an origin that is used for the first time, by many clients at once, and that sends a surplus response after each
-/// second one, deceives at most one client. The same holds for an origin that was correct for a while, if its responses
-/// take up to half a second.
+/// Promise: an origin that is used for the first time, by many clients at once, and that sends a surplus response after
+/// each second one, deceives at most one client. The same holds for an origin that was correct for a while, if its
+/// responses take up to half a second.
 #[test]
 fn slow_origins_deceive_one_client() {
     let slot = shared_slot();

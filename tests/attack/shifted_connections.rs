@@ -1,5 +1,5 @@
-//! Origins whose responses are shifted by one, on connections that close before the shift is visible. The objects that came
-//! over these connections leave the cache nevertheless.
+//! Origins whose responses are shifted by one, on connections that close before the shift is visible. The objects that
+//! came over these connections leave the cache nevertheless.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -29,8 +29,8 @@ fn wrong_of(address: SocketAddr, paths: &[String]) -> usize {
     paths.iter().filter(is_wrong).count()
 }
 
-/// Promise: each connection to a suspected origin is watched after its response, and the objects that came over it leave
-/// the cache if another response follows.
+/// Promise: each connection to a suspected origin is watched after its response, and the objects that came over it
+/// leave the cache if another response follows.
 #[test]
 fn suspected_origins_are_watched() {
     let _slot = shared_slot();

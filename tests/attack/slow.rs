@@ -53,8 +53,8 @@ fn ends(daemon: &Daemon, opening: &[u8], rest: &[u8], record: &str) {
     assert!(daemon.logs(record), "{record}");
 }
 
-/// A request head must be complete within `timeout_idle`, however often a byte of it arrives. The same holds for the HTTP/2
-/// preface.
+/// A request head must be complete within `timeout_idle`, however often a byte of it arrives. The same holds for the
+/// HTTP/2 preface.
 #[test]
 fn a_head_that_trickles_ends() {
     let slot = shared_slot();
@@ -82,8 +82,8 @@ fn a_proxy_header_that_trickles_ends() {
     assert!(daemon.logs("Hit timeout_idle in a PROXY header"));
 }
 
-/// A body that is slower than `req_body_min_rate` ends after six times `timeout_idle`, with either framing and over either
-/// protocol. A body above the rate is accepted, however long it takes.
+/// A body that is slower than `req_body_min_rate` ends after six times `timeout_idle`, with either framing and over
+/// either protocol. A body above the rate is accepted, however long it takes.
 #[test]
 fn a_body_that_trickles_ends() {
     let _slot = shared_slot();
@@ -259,8 +259,8 @@ fn reads_nothing_of_many_streams(daemon: &Daemon) {
     assert!(daemon.logs(": Hit idle_send_timeout"), "over HTTP/2");
 }
 
-/// A client that reads nothing is disconnected after `idle_send_timeout`, and one that reads a little occasionally after
-/// `send_timeout`.
+/// A client that reads nothing is disconnected after `idle_send_timeout`, and one that reads a little occasionally
+/// after `send_timeout`.
 #[test]
 fn slow_readers_are_disconnected() {
     let slot = shared_slot();

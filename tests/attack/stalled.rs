@@ -43,8 +43,8 @@ struct SilentServer {
 }
 
 impl SilentServer {
-    /// Returns `None` if the test may not bind a name server's port or create a mount. The number distinguishes the servers of
-    /// this program.
+    /// Returns `None` if the test may not bind a name server's port or create a mount. The number distinguishes the
+    /// servers of this program.
     fn start(number: u32) -> Option<SilentServer> {
         if !is_root() {
             return None;
@@ -90,7 +90,8 @@ fn hits_go_on(address: SocketAddr) {
     }
 }
 
-/// A name in a new VCL whose name server is silent stops neither traffic nor logins, other commands or a worker's restart.
+/// A name in a new VCL whose name server is silent stops neither traffic nor logins, other commands or a worker's
+/// restart.
 #[test]
 fn a_silent_name_server_does_not_hold_the_manager() {
     let _slot = shared_slot();

@@ -1,5 +1,5 @@
-//! Requests and ranges that RFC 9110 and 9112 forbid or leave to the server. Each has one outcome, and the client receives
-//! it.
+//! Requests and ranges that RFC 9110 and 9112 forbid or leave to the server. Each has one outcome, and the client
+//! receives it.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -216,8 +216,8 @@ fn parts(head: &str, body: &[u8]) -> Vec<(String, String)> {
     found.into_iter().map(part).collect()
 }
 
-/// Several ranges of a stored body are sent as multipart/byteranges. Too many are ignored and near ones are joined, so that
-/// no request costs more than the whole body.
+/// Several ranges of a stored body are sent as multipart/byteranges. Too many are ignored and near ones are joined, so
+/// that no request costs more than the whole body.
 #[test]
 fn several_ranges_are_bounded() {
     let _slot = shared_slot();

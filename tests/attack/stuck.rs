@@ -23,8 +23,8 @@ pub struct Stuck {
 
 impl Stuck {
     /// Starts the origins. `/head/` and `/miss/` get no response, `/body/` stops within the body. `/late/` is late and
-    /// cacheable, `/slow/` is late and private, `/parts/` is cacheable with the rest of the body late. All other responses
-    /// are private and immediate.
+    /// cacheable, `/slow/` is late and private, `/parts/` is cacheable with the rest of the body late. All other
+    /// responses are private and immediate.
     pub fn start() -> Stuck {
         let held = Arc::new(AtomicUsize::new(0));
         let count = held.clone();

@@ -1,8 +1,9 @@
-//! A simulated world around the real engine: clients, origins, network, storage, operator and time follow from one seed.
+//! A simulated world around the real engine: clients, origins, network, storage, operator and time follow from one
+//! seed.
 //!
-//! Everything runs on one thread. Simulated time advances only while no task can make progress. [`run`] creates a world,
-//! runs well- and ill-behaved clients and origins in it, and checks the rules of the [`ledger`]. A failing run fails again
-//! with the same seed.
+//! Everything runs on one thread. Simulated time advances only while no task can make progress. [`run`] creates a
+//! world, runs well- and ill-behaved clients and origins in it, and checks the rules of the [`ledger`]. A failing run
+//! fails again with the same seed.
 #![forbid(unsafe_code)]
 
 mod client;

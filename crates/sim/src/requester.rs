@@ -69,8 +69,8 @@ impl Requester {
         percent(&self.chance, share) && !self.is_patient
     }
 
-    /// Returns whether the client may request less than the whole page. The fetch of an object for a single request then
-    /// ends early, and each page that does not stay fresh can become such an object.
+    /// Returns whether the client may request less than the whole page. The fetch of an object for a single request
+    /// then ends early, and each page that does not stay fresh can become such an object.
     fn may_want_less(&self, path: &str) -> bool {
         !self.is_patient || site::is_calm(path)
     }

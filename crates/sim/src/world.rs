@@ -164,8 +164,9 @@ impl Nature {
         Rc::new([(from, from + one_of(chance, &[1.0, 5.0, 30.0]))])
     }
 
-    /// Returns whether every cacheable response stays in the cache for its lifetime. It may not: a fault on a connection, or
-    /// its end within a response, drops the objects that came over it, and a full storage evicts any object.
+    /// Returns whether every cacheable response stays in the cache for its lifetime. It may not: a fault on a
+    /// connection, or its end within a response, drops the objects that came over it, and a full storage evicts any
+    /// object.
     fn keeps_all(&self) -> bool {
         self.faulty == 0 && self.storage > CRAMPED && self.is_patient
     }

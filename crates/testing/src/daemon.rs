@@ -1,6 +1,6 @@
-//! A running `lacquerd` in debug mode. Its standard input is the management port, so that it ends with the test. Only one
-//! daemon runs at a time in a test program, because many tests measure time or memory, unless its test holds a shared
-//! slot.
+//! A running `lacquerd` in debug mode. Its standard input is the management port, so that it ends with the test. Only
+//! one daemon runs at a time in a test program, because many tests measure time or memory, unless its test holds a
+//! shared slot.
 
 use std::fmt::Write as _;
 use std::fs;

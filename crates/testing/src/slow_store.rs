@@ -1,6 +1,6 @@
-//! A store for tests that keeps bodies in a file. Its reads and writes complete when the test calls [`SlowStore::step`],
-//! in an order derived from a seed. Reads are short or fail as often as the test configures. Freed space is overwritten
-//! and reused at once, so that a read from a wrong position is detected.
+//! A store for tests that keeps bodies in a file. Its reads and writes complete when the test calls
+//! [`SlowStore::step`], in an order derived from a seed. Reads are short or fail as often as the test configures. Freed
+//! space is overwritten and reused at once, so that a read from a wrong position is detected.
 
 use std::fs::File;
 use std::io;

@@ -1,5 +1,5 @@
-//! Bodies that identify their object: each block of 64 bytes contains its key, generation, offset and the whole length, with
-//! a checksum, so that a foreign, shifted or truncated body or a mixture of generations is detected.
+//! Bodies that identify their object: each block of 64 bytes contains its key, generation, offset and the whole length,
+//! with a checksum, so that a foreign, shifted or truncated body or a mixture of generations is detected.
 
 use std::io::Read;
 

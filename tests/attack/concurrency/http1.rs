@@ -126,7 +126,8 @@ pub fn client(world: &World, address: SocketAddr, mut random: Random) {
             let asked = PageRequest::any(world, &mut random, known.as_ref());
             let text = asked.text(&mut random);
             let answer = client.send(&text).and_then(|()| client.response_to(asked.method));
-            // A connection ends after a response whose object was truncated, even if this client received all that it requested.
+            // A connection ends after a response whose object was truncated, even if this client received all that it
+            // requested.
             let is_fault = asked.target.kind == Kind::Faulty;
             let Ok(answer) = answer else {
                 assert!(is_fault || after_fault || !world.go_on(), "{text}: {answer:?}");

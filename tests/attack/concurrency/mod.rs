@@ -95,8 +95,8 @@ fn storm(world: &World, address: SocketAddr) {
     }
 }
 
-/// Promise: each response belongs to its request and is complete, and no object that was purged, banned or purged by a tag
-/// before a request began is delivered to it, whatever else happens.
+/// Promise: each response belongs to its request and is complete, and no object that was purged, banned or purged by a
+/// tag before a request began is delivered to it, whatever else happens.
 #[test]
 fn every_body_is_its_own() {
     let seed = std::env::var("SEED").ok().and_then(|text| text.parse().ok());

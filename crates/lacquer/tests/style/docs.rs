@@ -55,7 +55,8 @@ fn links_between_documents_have_a_target() {
     report("link to a page, file or section that exists", &faults);
 }
 
-/// Returns whether a quoted word is a path of this repository, not a placeholder, a pattern or a name of something else.
+/// Returns whether a quoted word is a path of this repository, not a placeholder, a pattern or a name of something
+/// else.
 fn is_path(name: &str) -> bool {
     let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "._-/".contains(c));
     let is_placeholder = name.contains("NAME") || name.contains("THEME");

@@ -192,7 +192,8 @@ fn judge_unsatisfied(got: &Got<'_>) -> Verdict {
 
 /// Checks a response to HEAD.
 fn judge_length(got: &Got<'_>, sent: &Sent) -> Verdict {
-    // Like Varnish, the engine forwards the response to a HEAD with the length of the compressed body, but without its coding.
+    // Like Varnish, the engine forwards the response to a HEAD with the length of the compressed body, but without its
+    // coding.
     let is_forwarded = sent.is_packed && site::is_private(&sent.key.path);
     let is_text = !got.is_packed() && !is_forwarded && !site::is_composed(&sent.key.path);
     match got.head.number("content-length") {

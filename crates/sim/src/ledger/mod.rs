@@ -6,8 +6,8 @@
 //!   each of them whole.
 //! - A 304 names the response that the client has, and a client is not sent a response again that it has.
 //! - An object that was invalidated before a request began, or that is older than its grace, is not delivered to it.
-//! - A page that stays fresh is fetched once, however many clients request it at once. A response for one request reaches
-//!   no other request.
+//! - A page that stays fresh is fetched once, however many clients request it at once. A response for one request
+//!   reaches no other request.
 //! - An upload arrives at the origin as the client sent it, or not at all.
 //! - A pipe carries all bytes in both directions.
 //! - An origin that fails its probes gets no requests, and no origin gets more simultaneous requests than it allows.
@@ -63,8 +63,8 @@ struct Invalidation {
     path: String,
     requested: f64,
     done: f64,
-    /// The last request that began before it was done. Times are not sufficient, because several events can have the same
-    /// time.
+    /// The last request that began before it was done. Times are not sufficient, because several events can have the
+    /// same time.
     after: u64,
 }
 
