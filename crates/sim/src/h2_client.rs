@@ -205,7 +205,7 @@ impl Connection {
                 self.fields(id, fragment, end_headers, requester)?;
             }
             Frame::Continuation { fragment, end_headers } => {
-                self.fields(id, fragment, end_headers, requester)?
+                self.fields(id, fragment, end_headers, requester)?;
             }
             Frame::RstStream { .. } => drop(self.streams.remove(&id)),
             Frame::Settings { entries } => self.settings(entries),
