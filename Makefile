@@ -1,4 +1,4 @@
-# Everything a visitor or a contributor runs. `make` alone lists the targets.
+# Commands for users and contributors. `make` without a target lists them.
 
 BUILD_PACKAGES = gcc libc6-dev
 TEST_PACKAGES  = $(BUILD_PACKAGES) python3 util-linux valgrind strace
@@ -12,22 +12,22 @@ help:
 run: build
 	@target/release/lacquer run
 
-## make test                  all tests; installs what they need from Debian's packages
+## make test                  all tests; installs the Debian packages that they need
 test: cargo
 	@scripts/need $(TEST_PACKAGES)
 	@tests/run
 
-## make build                 the optimised programs: target/release/lacquerd and lacquer
+## make build                 the optimized programs: target/release/lacquerd and lacquer
 build: cargo
 	@scripts/need $(BUILD_PACKAGES)
 	cargo build --release -p lacquer
 
-## make dist                  the programs to install: built for what traffic showed, in target/dist
+## make dist                  the programs to install, compiled with a traffic profile, in target/dist
 dist: cargo
 	@scripts/need $(BUILD_PACKAGES) python3 util-linux
 	@scripts/dist
 
-## make attack                every attack of tests/attack in full; make test runs a short form
+## make attack                the tests of tests/attack in full; make test runs a short form
 attack: build
 	@scripts/need $(TEST_PACKAGES)
 	@ATTACK=whole LACQUERD=$(CURDIR)/target/release/lacquerd cargo test -p lacquer-attack --test attack $(ARGS)
@@ -35,7 +35,7 @@ attack: build
 ## make simulate              simulated worlds for SIMULATE_SECONDS (600), or the one of SIMULATE_SEED
 simulate: cargo
 	@scripts/need $(BUILD_PACKAGES)
-	@SIMULATE_SECONDS=$${SIMULATE_SECONDS:-600} cargo test --release -p lacquer-sim --test simulation what_must -- --nocapture
+	@SIMULATE_SECONDS=$${SIMULATE_SECONDS:-600} cargo test --release -p lacquer-sim --test simulation every_world -- --nocapture
 
 ## make deep                  the long tests: attacks in full, fuzzing, and the public suites (VC=DIR CT=DIR)
 deep: cargo
@@ -44,20 +44,20 @@ deep: cargo
 ## make conformance VC=DIR    Varnish's own cases, from a checkout of varnish-cache at tag varnish-7.7.0
 conformance: build
 	@scripts/need $(TEST_PACKAGES)
-	@test -n "$(VC)" || { echo 'say where the checkout is: make conformance VC=/path/to/varnish-cache'; exit 2; }
+	@test -n "$(VC)" || { echo 'VC is not set: make conformance VC=/path/to/varnish-cache'; exit 2; }
 	@VARNISH_TOOLS=$$(conformance/fetch-tools) conformance/vtc --suite $(VC) $(ARGS)
 
 ## make cache-tests CT=DIR    the RFC 9111 suite, from a checkout of http-tests/cache-tests
 cache-tests: build
-	@test -n "$(CT)" || { echo 'say where the checkout is: make cache-tests CT=/path/to/cache-tests'; exit 2; }
+	@test -n "$(CT)" || { echo 'CT is not set: make cache-tests CT=/path/to/cache-tests'; exit 2; }
 	@conformance/cache-tests --suite $(CT) $(ARGS)
 
-## make bench                 side by side with the peers: an hour on a quiet machine
+## make bench                 all benchmarks against the peers: an hour on a quiet machine
 bench: dist
 	@bench/setup
 	@LACQUERD=$(CURDIR)/target/dist/lacquerd bench/run $(SCENARIOS) $(ARGS)
 
-## make bench-guard           deterministic costs against their budgets
+## make bench-guard           the cost of a request in instructions and calls, against its budget
 bench-guard: build
 	@scripts/need $(TEST_PACKAGES)
 	@bench/guard
@@ -67,12 +67,12 @@ fuzz-smoke: cargo
 	@scripts/need $(BUILD_PACKAGES) g++
 	@fuzz/smoke
 
-## make loom                  what threads share, in every order that the memory model allows
+## make loom                  code shared by threads, in every order that the memory model allows
 loom: cargo
 	@scripts/need $(BUILD_PACKAGES)
 	@scripts/loom
 
-## make miri                  the crates that hold or feed unsafe code, under Miri
+## make miri                  the crates that contain or call unsafe code, under Miri
 miri: cargo
 	@scripts/need $(BUILD_PACKAGES)
 	@scripts/miri $(ARGS)
@@ -82,7 +82,7 @@ tsan: cargo
 	@scripts/need $(BUILD_PACKAGES)
 	@scripts/tsan
 
-## make clean                 remove what was built and measured
+## make clean                 remove build output and results
 clean:
 	cargo clean
 	rm -rf results

@@ -1,1 +1,1 @@
-"""The parts of the bench: servers, load, measuring, scenarios, reports."""
+"""The parts of the bench: servers, load generators, measurement, scenarios, reports."""

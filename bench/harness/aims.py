@@ -1,4 +1,4 @@
-"""What Lacquer is to cost beside its peers, and whether a run of the bench reached it."""
+"""The costs that Lacquer aims for, relative to its peers, and whether a run of the bench met them."""
 
 import typing
 
@@ -43,7 +43,7 @@ AIMS = (
 
 
 def checked(results):
-    """(aim, measured) for every aim whose scenario was run."""
+    """Returns (aim, measured) for every aim whose scenario was run."""
     by_id = {result["id"]: result for result in results}
     pairs = ((aim, measured(aim, by_id.get(aim.result))) for aim in AIMS)
     return [(aim, value) for aim, value in pairs if value is not None]

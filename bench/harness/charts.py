@@ -1,12 +1,12 @@
-"""Results as SVG: bars for the figure that matters most, lines for a distribution of latencies. The same
-results give the same bytes. Colours follow the reader's preference for light or dark."""
+"""Results as SVG: bars for the main figure, lines for a distribution of latencies. The same results give the
+same bytes. Colors follow the reader's preference for light or dark."""
 
 import html
 import math
 
 WIDTH, LEFT, RIGHT, BAR, GAP, TOP = 640, 120, 100, 18, 6, 44
 def colours(back, ink, faint, own, peer, floor):
-    """Written out, as not every viewer of SVG knows variables."""
+    """Returns rules with literal colors, because not every SVG viewer supports variables."""
     return (f".back{{fill:{back}}}text{{fill:{ink}}}.faint{{fill:{faint}}}.own{{fill:{own}}}.peer{{fill:{peer}}}"
             f".floor{{fill:{floor}}}.line{{fill:none;stroke:{peer}}}.line.own{{stroke:{own}}}"
             f".range{{stroke:{ink}}}.grid{{stroke:{faint}}}")
@@ -35,7 +35,7 @@ def kind_of(name, subject):
 
 
 def bars(result, ordered):
-    """None when there is nothing to draw."""
+    """Returns None if there is nothing to draw."""
     key = result["primary"]
     column = next(c for c in result["columns"] if c["key"] == key)
     rows = [(name, row[key]) for name, row in ordered if key in row]
@@ -64,7 +64,7 @@ def bar(name, figure, y, scale, digits, kind):
 
 
 def distribution(result, keys, names):
-    """Latency by percentile, on a logarithmic scale."""
+    """Draws latency by percentile, on a logarithmic scale."""
     rows = [(name, [result["rows"][name][k]["median"] for k in keys]) for name in names if name in result["rows"]]
     values = [v for _, line in rows for v in line if v > 0]
     if not values:
@@ -92,7 +92,7 @@ def distribution(result, keys, names):
 
 
 def spaced(positions, distance):
-    """The positions, moved down where they would overlap."""
+    """Returns the positions, moved down where they would overlap."""
     moved, last = dict(), -math.inf
     for i in sorted(range(len(positions)), key=lambda i: positions[i]):
         last = moved[i] = max(positions[i], last + distance)

@@ -1,4 +1,4 @@
-"""A client of the management protocol, enough to time commands without starting a program for each."""
+"""A client of the management protocol, to time commands without starting a program for each."""
 
 import hashlib
 import socket
@@ -14,7 +14,7 @@ class Cli:
             secret = open(secret_file, "rb").read()
             status, _ = self.command("auth " + hashlib.sha256(mark + secret + mark).hexdigest())
         if status != 200:
-            raise RuntimeError(f"the management port refused us: {status}")
+            raise RuntimeError(f"login at the management port failed: {status}")
 
     @classmethod
     def of(cls, setup):

@@ -1,4 +1,4 @@
-"""What a request costs in numbers that do not depend on the machine's mood: instructions and heap
+"""The cost of a request in counts that do not depend on the load of the machine: instructions and heap
 allocations of the reactor under callgrind, system calls of the worker under strace."""
 
 import collections
@@ -12,9 +12,9 @@ from .cli import Cli
 from .servers import Field
 
 TOLERANCE = 0.02
-# Instructions on another kind of machine than the budgets were measured on.
+# For instructions on another kind of machine than that of the budgets.
 TOLERANCE_ELSEWHERE = 0.10
-# So that a budget of nothing is not broken by a timer.
+# So that a timer does not exceed a budget of zero.
 SLACK = 0.05
 CALLGRIND = "valgrind --quiet --tool=callgrind --separate-threads=yes --callgrind-out-file={dir}/callgrind.%p"
 STRACE = "strace -f -qq -o {dir}/strace"
@@ -32,8 +32,8 @@ def is_over(cost, budget, tolerance=TOLERANCE):
 
 
 def machine_kind():
-    """What decides which instructions are run: valgrind shows a program the vector extensions of the real
-    processor, by which the C library and others choose among their routines."""
+    """Returns the properties that decide which instructions run. Valgrind exposes the vector extensions of the real
+    processor, by which the C library and others select their routines."""
     cpu = measure.PROC.joinpath("cpuinfo").read_text()
     rustc = subprocess.run(["rustc", "--version"], capture_output=True, text=True).stdout.split()[:2]
     return ", ".join([os.uname().machine, "AVX2" if re.search(r"\bavx2\b", cpu) else "no AVX2",
@@ -41,14 +41,14 @@ def machine_kind():
 
 
 class Daemon(Field):
-    """lacquerd with its worker under an optional tool such as valgrind, and the worker's process id."""
+    """lacquerd, whose worker may run under a tool such as valgrind, and the worker's process id."""
 
     def __init__(self, tool=""):
         super().__init__(())
         try:
             under = ["env", f"LACQUER_WORKER_UNDER={tool.format(dir=self.dir)}"] if tool else []
             patient = [word for p in ("cli_timeout", "startup_timeout") for word in ("-p", f"{p}=300")]
-            self.start("lacquer", under=under, options=[*patient, "-j", "none"], patience=120)
+            self.start("lacquer", under=under, options=[*patient, "-j", "none"], timeout=120)
             server = self.servers["lacquer"]
             self.port = server.port
             load.counted(self.port, 200, 1, "/1400/page")
@@ -62,7 +62,7 @@ class Daemon(Field):
 
 
 class Callgrind:
-    """Counts of the reactor, the busiest of the worker's threads, between two moments."""
+    """Counts instructions of the reactor, the busiest thread of the worker, between two points in time."""
 
     def __init__(self, daemon):
         self.pid, self.dir, self.dumps, self.asked = daemon.worker, daemon.dir, 0, 0
@@ -72,7 +72,7 @@ class Callgrind:
         subprocess.run(["callgrind_control", word, str(self.pid)], check=True, capture_output=True)
 
     def during(self, drive):
-        """Seconds that `drive` takes, and what each thread spends meanwhile."""
+        """Returns the duration of `drive` in seconds, and the costs of each thread meanwhile."""
         self.control("--zero")
         begun = time.monotonic()
         drive()
@@ -82,22 +82,22 @@ class Callgrind:
         return seconds, {dump.name.rsplit("-", 1)[1]: read_dump(dump) for dump in self.last_dumps()}
 
     def idle_cost(self, thread):
-        """Instructions that a thread spends in a second without requests, for what runs by the clock."""
+        """Returns the instructions per second of a thread without requests, which timers cause."""
         if self.idle is None:
             seconds, spent = self.during(lambda: time.sleep(2))
             self.idle = spent.get(thread, (0, 0))[0] / seconds
         return self.idle
 
     def last_dumps(self):
-        """One for each thread."""
+        """Returns one dump for each thread."""
         return self.dir.glob(f"callgrind.{self.pid}.{self.dumps}-*")
 
     def busiest(self):
         return max(self.last_dumps(), key=read_dump)
 
     def per_request(self, port, drive, short, long):
-        """The difference between a long and a short drive, so that what is spent once cancels out, without what is
-        spent in that time whether there are requests or not: a machine that is slow would make these seem dear."""
+        """Returns the difference between a long and a short drive, so that constant costs cancel out, minus the costs
+        that timers cause in that time, which would make requests appear expensive on a slow machine."""
         counts, times = [], []
         for n in (short, long):
             seconds, spent = self.during(lambda: drive(port, n, self.asked))
@@ -115,7 +115,7 @@ def read_dump(path):
 
 
 def parse_dump(text):
-    """Instructions and allocations."""
+    """Returns instructions and allocations."""
     names, instructions, allocations, callee = {}, 0, 0, None
     for line in text.splitlines():
         if line.startswith(("totals:", "summary:")):
@@ -132,16 +132,16 @@ def parse_dump(text):
 
 
 def calls_during(log, drive):
-    """System calls by kind while `drive` runs."""
+    """Counts system calls by name while `drive` runs."""
     before = log.stat().st_size
     drive()
-    time.sleep(0.1)  # what is still being written
+    time.sleep(0.1)  # strace may still be writing
     with log.open(errors="replace") as lines:
         lines.seek(before)
         return count_calls(lines)
 
 
 def count_calls(lines):
-    """Calls that were interrupted have two lines, of which the second begins with `<...`."""
+    """Counts calls by name. An interrupted call has two lines, of which the second begins with `<...`."""
     names = (re.match(r"(?:\d+ +)?(\w+)\(", line) for line in lines)
     return collections.Counter(name[1] for name in names if name)

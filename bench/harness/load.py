@@ -1,5 +1,5 @@
-"""Drives the servers: wrk or, over HTTP/2, h2load for a length of time, lacquer-bench load for a number of requests,
-at a rate or, with large bodies, for a length of time."""
+"""Drives the servers. wrk and, over HTTP/2, h2load run for a duration. lacquer-bench load runs for a number of requests,
+at a rate or, with large bodies, for a duration."""
 
 import concurrent.futures
 import contextlib
@@ -19,9 +19,9 @@ MAY_GO_FIRST = os.geteuid() == 0
 
 
 def wrk(port, path, connections, seconds, headers=(), script="report.lua", arguments=(), core=LOAD_CORE):
-    """One run; what report.lua printed."""
+    """Runs wrk once and returns the values that report.lua printed."""
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s", "-s", LUA / script]
-    for header in ("Host: bench", *headers):  # the same key as for lacquer-bench load
+    for header in ("Host: bench", *headers):  # the same cache key as with lacquer-bench load
         command += ["-H", header]
     command += [f"http://127.0.0.1:{port}{path}"]
     if arguments:
@@ -32,7 +32,7 @@ def wrk(port, path, connections, seconds, headers=(), script="report.lua", argum
 
 
 def reported(out, err=""):
-    """The line of JSON among what wrk printed."""
+    """Returns the line of JSON in the output of wrk."""
     for line in out.splitlines():
         if line.startswith("BENCH "):
             return json.loads(line[6:])
@@ -40,17 +40,17 @@ def reported(out, err=""):
 
 
 def h2load(port, path, connections, streams, seconds):
-    """One run over HTTP/2 without TLS, with so many requests at a time on each connection."""
+    """Runs h2load once over HTTP/2 without TLS, with the given number of requests at a time on each connection."""
     with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         log = pathlib.Path(folder) / "requests"
         command = ["h2load", "-t1", f"-c{connections}", f"-m{streams}", f"-D{seconds}", f"--log-file={log}",
                    "-H", ":authority: bench", f"http://127.0.0.1:{port}{path}"]
         done = subprocess.run(pinned(LOAD_CORE, command), capture_output=True, text=True)
-        return told(done.stdout, log.read_text() if log.exists() else "", seconds)
+        return parse_h2load(done.stdout, log.read_text() if log.exists() else "", seconds)
 
 
-def told(out, log, seconds):
-    """What h2load printed, and what it noted of each request: when, the status, how long in µs."""
+def parse_h2load(out, log, seconds):
+    """Parses the summary of h2load, and its log with a line per request: start, status, duration in µs."""
     numbers = re.search(r"(\d+) done, (\d+) succeeded, (\d+) failed, (\d+) errored, (\d+) timeout", out)
     if not numbers or not log:
         raise RuntimeError(f"h2load failed: {out[-500:]}")
@@ -61,15 +61,15 @@ def told(out, log, seconds):
 
 
 def counted(port, count, connections=32, path="/", first=0, header="", rate=0):
-    """A number of requests; {} in the path becomes the number of the request. With a rate they are sent
-    when they are due, at random moments, and their latency counts from then."""
+    """Sends a number of requests; {} in the path is replaced by the number of the request. With a rate, they are due
+    at random moments, and their latency counts from the moment they are due."""
     options = ["--count", count, "--first", first, "--header", header, "--rate", rate]
     return own_load(port, path, connections, options, goes_first=rate and MAY_GO_FIRST)
 
 
 def timed(port, path, connections, seconds):
-    """As many requests as the time allows. The load throws bodies away uncopied, which wrk cannot: with large
-    ones the server has its core full before wrk could have read them."""
+    """Sends as many requests as the time allows. The load generator discards bodies without copying them, which wrk
+    cannot, so that with large bodies the server's core is saturated and not the load generator's."""
     return own_load(port, path, connections, ["--seconds", seconds])
 
 
@@ -84,8 +84,8 @@ def own_load(port, path, connections, options, goes_first=False):
 
 @contextlib.contextmanager
 def first_in_line(programs):
-    """Lets these run before everyone else on the machine meanwhile, as a load at a rate does: so a pause is
-    their own. Only root may; it is over before they are stopped."""
+    """Gives these processes priority over all others on the machine, as a load at a rate has, so that a pause is
+    their own. Needs root. The priority ends before the processes are stopped."""
     def schedule(*how):
         for pid in [pid for p in programs for pid in measure.family(p.pid)] if MAY_GO_FIRST else []:
             subprocess.run(["chrt", "--all-tasks", *how, str(pid)], stderr=subprocess.DEVNULL)
@@ -98,7 +98,7 @@ def first_in_line(programs):
 
 @contextlib.contextmanager
 def awake():
-    """Keeps all cores from sleeping meanwhile; whatever else wants to run on them goes first."""
+    """Keeps all cores from sleeping meanwhile, with a program of the lowest priority."""
     idlers = [subprocess.Popen(["chrt", "--idle", "0", *pinned(core, [HELPER, "awake"])]) for core in CORES]
     try:
         yield
@@ -123,24 +123,24 @@ def holding(port, idle, slow):
 
 
 def got(port, path, coding=None):
-    """The body of one answer, which has to come in this coding."""
+    """Returns the body of one response, which must have this content coding."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     connection.request("GET", path, headers={"Host": "bench", "Accept-Encoding": coding or "identity"})
     response = connection.getresponse()
     body, came_in = response.read(), response.getheader("Content-Encoding")
     connection.close()
     if response.status != 200 or came_in != coding:
-        raise RuntimeError(f"port {port}: {path} came with status {response.status}, coded {came_in}, not {coding}")
+        raise RuntimeError(f"port {port}: {path} has status {response.status} and coding {came_in}, expected {coding}")
     return body
 
 
 def asked(origin_port):
-    """How many requests the origin has had."""
+    """Returns the number of requests that the origin has received."""
     return int(got(origin_port, "/asked"))
 
 
 def at_once(drive, turns):
-    """Drives several at the same moment: what they did together, and the worst of their latencies."""
+    """Drives several servers at the same time. Returns the sum of their requests and the worst of their latencies."""
     with concurrent.futures.ThreadPoolExecutor() as threads:
         outcomes = list(threads.map(lambda turn: drive(*turn), turns))
     latencies = [outcome["latency_us"] for outcome in outcomes]
@@ -150,7 +150,7 @@ def at_once(drive, turns):
 
 
 def measured(server, drive, origin_port=None):
-    """Runs `drive` against a server and adds what it cost there, and at the origin when that is named."""
+    """Runs `drive` against a server and adds its cost there, and the requests at the origin if that is named."""
     return measured_together([server], lambda: drive(server.port), origin_port)
 
 

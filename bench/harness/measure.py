@@ -1,4 +1,4 @@
-"""What a server cost: CPU time and memory over all of its processes, read from /proc."""
+"""The cost of a server: CPU time and memory over all of its processes, read from /proc."""
 
 import os
 import pathlib
@@ -8,7 +8,7 @@ TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
 def family(root):
-    """The process ids of a server: the one that was started, its session and its descendants."""
+    """Returns the process ids of a server: the process that was started, its session and its descendants."""
     parents, sessions = {}, {}
     for entry in PROC.iterdir():
         if not entry.name.isdigit():
@@ -28,8 +28,8 @@ def family(root):
 
 
 class CpuSample:
-    """CPU time so far. The scheduler's nanoseconds per thread are exact but forget threads that ended;
-    the processes' own totals remember them but count in ticks. The larger difference is the truth."""
+    """CPU time so far. The scheduler's nanoseconds per thread are exact but omit threads that have ended. The totals of
+    the processes include them but count in ticks. The larger of the two differences is used."""
 
     def __init__(self, *roots):
         self.threads, self.ticks = {}, {}
@@ -43,7 +43,7 @@ class CpuSample:
                 continue
 
     def since(self, before):
-        """Seconds of CPU between two samples."""
+        """Returns the seconds of CPU between two samples."""
         exact = sum(ns - before.threads.get(t, 0) for t, ns in self.threads.items())
         ticks = sum(n - before.ticks.get(p, 0) for p, n in self.ticks.items()) * TICK_NS
         slack = len(self.ticks) * 2 * TICK_NS + exact // 50
@@ -51,7 +51,7 @@ class CpuSample:
 
 
 def memory(root):
-    """Resident bytes over all processes, shared pages counted once."""
+    """Returns the resident bytes of all processes, with shared pages counted once."""
     total = 0
     for pid in family(root):
         try:
@@ -64,12 +64,12 @@ def memory(root):
 
 
 def files(folder):
-    """Bytes in a cache's files: on tmpfs they are memory too."""
+    """Returns the bytes in a cache's files: on tmpfs they are memory too."""
     return sum(f.stat().st_blocks * 512 for f in folder.rglob("*") if f.is_file()) if folder.is_dir() else 0
 
 
 def threads(root, prefix):
-    """How many threads of a server are named so."""
+    """Returns the number of threads of a server with this name."""
     names = (t.read_text() for pid in family(root) for t in (PROC / str(pid) / "task").glob("*/comm"))
     return sum(name.startswith(prefix) for name in names)
 
@@ -80,7 +80,7 @@ def available_memory():
 
 
 def workers(root):
-    """The children of the process that was started."""
+    """Returns the children of the process that was started."""
     def parent(pid):
         return int((PROC / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[1])
     found = []
@@ -94,7 +94,7 @@ def workers(root):
 
 
 def machine():
-    """One line about where this was measured."""
+    """Returns one line that describes the machine."""
     cpu = next((line.split(":", 1)[1].strip() for line in (PROC / "cpuinfo").read_text().splitlines()
                 if line.startswith("model name")), "unknown processor")
     release = os.uname()

@@ -1,5 +1,5 @@
-"""A network of the bench's own: nothing but a loopback, with what Linux sets when nobody has changed it. What the
-host is tuned for, its firewall and its other connections say nothing about the servers."""
+"""A network namespace for the bench: only a loopback device, with Linux's default settings. The host's tuning,
+firewall and other connections do not influence the results."""
 
 import contextlib
 import ctypes
@@ -10,7 +10,7 @@ import socket
 import struct
 import sys
 
-IPV4 = pathlib.Path("/proc/sys/net/ipv4")  # of the network that who reads or writes it is in
+IPV4 = pathlib.Path("/proc/sys/net/ipv4")  # of the network namespace of the reader or writer
 CONGESTION = IPV4 / "tcp_congestion_control"
 PERMITTED = IPV4 / "tcp_allowed_congestion_control"
 LINUX_DEFAULT = "cubic"
@@ -23,25 +23,25 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def enter():
-    """This program and what it starts from now on are in it. Only root may; for others the host's has to do."""
+    """Moves this program, and the programs it starts later, into the namespace. Needs root; others use the host's network."""
     host = current()
     try:
         called("unshare", NEW_NETWORK)
     except OSError as error:
-        print(f"sharing the host's network, as one of its own is refused: {error}", file=sys.stderr)
+        print(f"using the host's network, because a separate one was refused: {error}", file=sys.stderr)
         return
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         fcntl.ioctl(any_socket, SET_INTERFACE_FLAGS, struct.pack("16sh22x", b"lo", IS_UP))
     try:
         choose_default(host, current())
     except OSError as error:
-        print(f"TCP stays as the host has it, as {LINUX_DEFAULT} is refused: {error}", file=sys.stderr)
+        print(f"keeping the host's TCP settings, because {LINUX_DEFAULT} was refused: {error}", file=sys.stderr)
 
 
 def choose_default(host, own):
     if CONGESTION.read_text().strip() == LINUX_DEFAULT:
         return
-    # What a network may choose from, only the host's can say.
+    # Only the host's namespace can permit a congestion control for others.
     with visiting(host, own):
         permitted = PERMITTED.read_text()
         PERMITTED.write_text(f"{permitted.strip()} {LINUX_DEFAULT}")

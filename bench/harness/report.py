@@ -1,4 +1,4 @@
-"""Results as Markdown, from the form in which they are kept."""
+"""Results as Markdown, from their JSON form."""
 
 
 def table(result):
@@ -15,7 +15,7 @@ def table(result):
 
 
 def ordered(result):
-    """The rows, best first."""
+    """Returns the rows, best first."""
     key = result["primary"]
     most = next(c["better"] for c in result["columns"] if c["key"] == key) == "more"
     return sorted(result["rows"].items(), key=lambda item: item[1].get(key, {"median": 0})["median"], reverse=most)

@@ -1,4 +1,4 @@
-"""What a scenario measured: for every server the values of every round, and what follows from them."""
+"""The result of a scenario: for every server the values of every round, and the figures computed from them."""
 
 import dataclasses
 import statistics
@@ -20,7 +20,7 @@ class Result:
     primary: str
     rows: dict = dataclasses.field(default_factory=dict)
     subject: str = "lacquer"
-    references: tuple = ()  # names of rows; without any, Varnish, the best peer and the floors
+    references: tuple = ()  # names of rows; the default is Varnish, the best peer and the floors
 
     def add(self, server, values):
         row = self.rows.setdefault(server, {})
@@ -28,7 +28,7 @@ class Result:
             row.setdefault(key, []).append(value)
 
     def as_dict(self, kinds):
-        """The form that is kept as JSON and that tables, charts and the page are made from."""
+        """Returns the form that is stored as JSON, and from which tables, charts and the page are made."""
         rows = {name: {key: figure(values) for key, values in row.items()} for name, row in self.rows.items()}
         return {"id": self.id, "title": self.title, "primary": self.primary, "subject": self.subject,
                 "columns": [column._asdict() for column in self.columns], "rows": rows,
@@ -40,13 +40,13 @@ def figure(values):
 
 
 def spread(values):
-    """Half the distance between the largest and the smallest value, in per cent of the median."""
+    """Returns half the distance between the largest and the smallest value, in percent of the median."""
     middle = statistics.median(values)
     return (max(values) - min(values)) / 2 / abs(middle) * 100 if middle else 0
 
 
 def ratios(result, rows, kinds):
-    """The subject's figures divided by those of each reference, label by label."""
+    """Returns the subject's figures divided by those of each reference, by label."""
     groups = {name: [name] for name in result.references} or usual_references(rows, kinds, result.subject)
     found = {}
     for label, names in groups.items():
@@ -62,15 +62,16 @@ def ratios(result, rows, kinds):
 
 
 def ratio(own, other):
-    """The median of the rounds' own ratios: within a round all follow each other closely, so what slows the machine
-    for a while slows them all."""
+    """Returns the median of the ratios of each round: within a round the servers follow each other closely, so a slow
+    period of the machine slows all of them."""
     if len(own["values"]) != len(other["values"]) or min(other["values"]) <= 0:
         return own["median"] / other["median"]
     return statistics.median(ours / theirs for ours, theirs in zip(own["values"], other["values"]))
 
 
 def usual_references(rows, kinds, subject):
-    """Varnish; the best of the other caches, for each figure anew; variants, files, floors and the origin alone."""
+    """Returns the references: Varnish; the best of the other caches for each figure; variants, files, floors and the
+    origin alone."""
     peers = [n for n in rows if kinds.get(n) == "cache" and n != subject]
     groups = {"varnish": ["varnish"], "best peer": peers if len(peers) > 1 else []}
     groups.update({n: [n] for n in rows if kinds.get(n) in ("variant", "file", "floor", "origin")})

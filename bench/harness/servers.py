@@ -1,5 +1,5 @@
-"""The servers under test and how each is started: pinned to one core, with comparable settings and the
-tuning its own manual advises. The configuration files are in bench/peers."""
+"""The servers under test and how each is started: pinned to one core, with comparable settings and the tuning
+that its manual recommends. The configuration files are in bench/peers."""
 
 import dataclasses
 import os
@@ -27,10 +27,10 @@ SERVER_CORE = CORES[0]
 LOAD_CORE = CORES[1 % len(CORES)]
 ORIGIN_CORE = CORES[2] if len(CORES) > 2 else LOAD_CORE
 
-# Where servers and loads keep their files: in memory, if there is such a place.
+# The folder for the files of servers and load generators: on tmpfs, if there is one.
 SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
-# What every cache may use, in MB. Scenarios that keep more say so.
+# The size of every cache in MB. Scenarios that need more set another value.
 STORAGE_MB = 256
 
 
@@ -46,7 +46,7 @@ def pinned(core, command):
 
 @dataclasses.dataclass
 class Setup:
-    """What a server needs to know to start."""
+    """The values that a server needs to start."""
     port: int
     origin: int
     dir: pathlib.Path
@@ -64,22 +64,22 @@ class Setup:
 @dataclasses.dataclass(frozen=True)
 class Server:
     name: str
-    kind: str  # cache, variant (one that is not set up as in production, so no peer), file, floor or origin
+    kind: str  # cache, variant (not configured as for production, so never a peer), file, floor or origin
     program: str
-    command: object  # Setup to a list of words
+    command: object  # a function from Setup to a list of words
 
     def installed(self):
         return shutil.which(self.program, path=PEERS_PATH) is not None
 
 
 def most_connections():
-    """What a server is told to hold. A hit takes one descriptor and a pass two, but no scenario has more
-    than a few passes under way."""
+    """Returns the limit of connections for a server. A hit takes one descriptor and a pass two, but no scenario has more
+    than a few passes in progress."""
     return min(20_000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] * 55 // 100)
 
 
 def filled(template, setup, **more):
-    """A peer's file with this setup's ports and paths in it, in the server's own folder."""
+    """Writes a peer's file with the ports and paths of this setup into the server's folder."""
     text = string.Template((BENCH / "peers" / template).read_text())
     target = setup.dir / template
     target.parent.mkdir(exist_ok=True)
@@ -91,7 +91,7 @@ def filled(template, setup, **more):
 
 
 def fetching(s):
-    """The options that say where to fetch, and what else VCL is to do."""
+    """Returns the options that set the origin, and additional VCL."""
     if not s.vcl:
         return ["-b", f"127.0.0.1:{s.origin}"]
     file = s.dir / "bench.vcl"
@@ -131,7 +131,7 @@ def nginx(template):
 def trafficserver(s):
     for folder in ("cache", "log", "run"):
         (s.dir / folder).mkdir()
-        (s.dir / folder).chmod(0o777)  # it drops its privileges
+        (s.dir / folder).chmod(0o777)  # the server drops its privileges
     for template in (BENCH / "peers/trafficserver").iterdir():
         filled(template.relative_to(BENCH / "peers"), s)
     return ["traffic_server", f"--run-root={s.dir}/trafficserver/runroot.yaml"]
@@ -169,28 +169,28 @@ SERVERS = {s.name: s for s in [
 ]}
 
 
-def end_in_order_when_told():
-    """Lets what is running be stopped and folders be removed when this program is ended."""
+def exit_cleanly_on_sigterm():
+    """Turns SIGTERM into an exit, so that running servers are stopped and folders removed."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
 class Running:
-    """A started process of the bench, ended with everything it started."""
+    """A process of the bench; it is ended together with all processes it started."""
 
-    def __init__(self, name, command, port, directory=None, patience=30):
+    def __init__(self, name, command, port, directory=None, timeout=30):
         self.name, self.port, self.dir = name, port, directory
         self.log = open((directory or pathlib.Path("/tmp")) / f"bench-{name}.log", "wb")
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
                                         start_new_session=True, env=dict(os.environ, PATH=PEERS_PATH))
         if port:
-            self.wait_until_it_answers(patience)
+            self.wait_until_ready(timeout)
 
     @property
     def pid(self):
         return self.process.pid
 
-    def wait_until_it_answers(self, patience):
-        deadline = time.monotonic() + patience
+    def wait_until_ready(self, timeout):
+        deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 break
@@ -221,7 +221,7 @@ class Running:
 
 
 class Field:
-    """The origin and the chosen servers of one scenario, running side by side."""
+    """The origin and the selected servers of one scenario, running side by side."""
 
     def __init__(self, names, sizes=(1400,), storage_mb=STORAGE_MB, origin_options=(), floor_options=(), http2=False,
                  vcl="", ssi=False):
@@ -243,20 +243,20 @@ class Field:
     def help(self, program, core, port, *options):
         self.helpers.append(Running(program, pinned(core, [HELPER, program, *options]), port, self.dir))
 
-    def start(self, name, label=None, cores=SERVER_CORE, under=(), options=(), patience=30):
-        """Starts a server and gives it back; `under` goes before its command (a tool), `options` after it."""
+    def start(self, name, label=None, cores=SERVER_CORE, under=(), options=(), timeout=30):
+        """Starts a server and returns it. `under` (a tool) is put before its command, `options` after it."""
         label = label or name
         directory = self.dir / label.replace(" ", "-")
         directory.mkdir()
-        directory.chmod(0o777)  # peers drop their privileges and must write here
+        directory.chmod(0o777)  # peers drop their privileges and write here
         setup = Setup(free_port(), self.origin_port, directory, **self.settings)
         command = [*under, *SERVERS[name].command(setup), *options]
-        self.servers[label] = Running(name, pinned(cores, command), setup.port, directory, patience)
+        self.servers[label] = Running(name, pinned(cores, command), setup.port, directory, timeout)
         self.setups[label] = setup
         return self.servers[label]
 
-    def crew(self, server):
-        """A server and those who work for it: the origin, and who takes its log."""
+    def processes_of(self, server):
+        """Returns a server and the processes that work for it: the origin, and the receiver of its log."""
         return [server, *self.helpers]
 
     def __enter__(self):

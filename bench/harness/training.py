@@ -1,5 +1,5 @@
-"""What a profile-guided build is trained with: some of everything that costs CPU at a busy site, and most of
-what is most of it. What is never run here is compiled for size, so a part that is to be fast must occur."""
+"""The training run of a profile-guided build: all operations that cost CPU at a busy site, roughly in proportion to
+their share. Code that never runs here is optimized for size, so every path that must be fast has to occur."""
 
 import contextlib
 import http.client
@@ -31,7 +31,7 @@ WORDS = [stem + ending for stem in ("market", "river", "elect", "print", "sail",
 
 
 def page(path):
-    """What looks like HTML, always the same for the same path."""
+    """Returns text that resembles HTML, always the same for the same path."""
     chosen = random.Random(path)
     paragraphs = (f"<p class='c{i % 7}'>{' '.join(chosen.choices(WORDS, k=60))}</p>\n" for i in range(40))
     includes = "".join(f"<esi:include src='/part/{i}'/>\n" for i in range(4)) if path.startswith("/page") else ""
@@ -73,7 +73,7 @@ class Pages(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def pages():
-    """The port of an origin of pages."""
+    """Starts an origin of pages and yields its port."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
@@ -83,7 +83,7 @@ def pages():
 
 
 def ask(port, method, path, body=None, **headers):
-    """One request over a connection of its own."""
+    """Sends one request over a new connection."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
     answer = connection.getresponse()
@@ -139,7 +139,7 @@ def management(cli):
 
 def run():
     with pages() as pages_port, Field(()) as running:
-        # The counts are written as the worker ends, to a file that its jail would not let it make.
+        # The profile is written when the worker ends, to a file that its jail would not let it create.
         running.start("lacquer", options=["-j", "none", "-p", "jail_files=off", "-p", "jail_syscalls=off"])
         port, cli = running.servers["lacquer"].port, Cli.of(running.setups["lacquer"])
         traffic_by_size(port)

@@ -1,8 +1,8 @@
-"""VCL of the kinds that sites have, for measuring what VCL costs on a hit."""
+"""VCL of the kinds that sites use, to measure the cost of VCL on a hit."""
 
 HEAD = 'vcl 4.1;\nbackend default {{ .host = "127.0.0.1"; .port = "{port}"; }}\n'
 
-# Every subroutine on the way of a hit decides for itself, so that nothing of the built-in VCL runs.
+# Every subroutine on the path of a hit returns, so that the built-in VCL does not run.
 MINIMAL = """
 sub vcl_recv { return (hash); }
 sub vcl_hash { hash_data(req.url); hash_data(req.http.host); return (lookup); }
@@ -19,7 +19,7 @@ TEN_HEADERS_FIVE_REGEXES = "sub vcl_recv {\n" + "".join(
     for regex in (r"^/(admin|login)/", r"\.(png|gif|jpe?g)$", r"[?&]session=[0-9a-f]+", r"^/api/v[0-9]+/",
                   r"/checkout/?$")) + "}\n"
 
-# In the manner of what shops ship: purging, marketing parameters, cookies, static files, debug headers.
+# Resembles the VCL of online shops: purging, marketing parameters, cookies, static files, debug headers.
 SHOP = r"""
 import std;
 acl purgers { "localhost"; "127.0.0.1"; "10.0.0.0"/8; }
@@ -86,7 +86,7 @@ def with_statements(count):
 
 
 def of_lines(lines):
-    """A VCL of about so many lines: a subroutine for each site with its rules."""
+    """Returns a VCL of about this many lines: a subroutine for each site with its rules."""
     sites = range((lines + 29) // 30)
     subs = "".join(
         f"sub site{i} {{\n" + "".join(

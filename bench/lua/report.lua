@@ -1,4 +1,4 @@
--- Prints what wrk found as one line of JSON, after a mark that cannot be part of wrk's own output.
+-- Prints the results of wrk as one line of JSON, after a mark that cannot be part of wrk's own output.
 function done(summary, latency, requests)
   local e = summary.errors
   io.write(string.format('\nBENCH {"requests": %d, "seconds": %.6f, "bytes": %d, "errors": %d, ' ..

@@ -1,4 +1,4 @@
--- Every request for another object: /SIZE/TOKEN/thread/n. The token differs from run to run.
+-- Each request is for a new object: /SIZE/TOKEN/thread/n. The token differs from run to run.
 dofile(os.getenv("BENCH_LUA") .. "/report.lua")
 local threads = 0
 function setup(thread)

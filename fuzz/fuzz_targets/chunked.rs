@@ -1,11 +1,11 @@
-//! Chunks come out the same however the network cuts them, and the strict reader accepts nothing that
-//! the lenient one understands differently.
+//! Chunked bodies decode to the same bytes however the network splits them, and the strict decoder accepts nothing that
+//! the lenient one decodes differently.
 #![no_main]
 
 use lacquer_http::h1::ChunkedDecoder;
 use libfuzzer_sys::fuzz_target;
 
-/// The data, whether the body was complete, and how many bytes it took; none for a malformed body.
+/// Returns the data, whether the body is complete, and the number of bytes read; `None` for a malformed body.
 fn decode(mut decoder: ChunkedDecoder, parts: &[&[u8]]) -> Option<(Vec<u8>, bool, usize)> {
     let (mut data, mut taken) = (Vec::new(), 0);
     for part in parts {
@@ -21,7 +21,7 @@ fn decode(mut decoder: ChunkedDecoder, parts: &[&[u8]]) -> Option<(Vec<u8>, bool
     Some((data, decoder.is_done(), taken))
 }
 
-/// The same in runs, as bodies are decoded.
+/// Decodes in runs, as the engine decodes bodies.
 fn decode_runs(mut decoder: ChunkedDecoder, body: &[u8]) -> Option<(Vec<u8>, bool, usize)> {
     let (mut data, mut taken, mut rest) = (Vec::new(), 0, body.to_vec());
     while !rest.is_empty() && !decoder.is_done() {

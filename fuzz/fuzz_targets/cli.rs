@@ -1,5 +1,5 @@
-//! Whatever a client sends to the management port becomes commands or complaints, and a stranger's line
-//! stays short.
+//! Any input of the management port becomes commands or errors, and the line of a client that has not logged in stays
+//! short.
 #![no_main]
 
 use lacquer_cli::collector::Collector;
@@ -11,7 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut collector = Collector::default();
     for &byte in rest {
         if let Some(command) = collector.feed(byte, authenticated) {
-            // A replaced byte takes three.
+            // A replacement character has three bytes.
             assert!(authenticated || command.line.len() <= 3 * 81, "{}", command.line.len());
         }
     }

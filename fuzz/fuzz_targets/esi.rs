@@ -1,4 +1,4 @@
-//! A body's ESI program is the same however the network cuts the body, and covers it exactly.
+//! The ESI program of a body is the same however the network splits the body, and covers it exactly.
 #![no_main]
 
 use lacquer_filters::esi::{Esi, Options, Order, Player};

@@ -1,6 +1,6 @@
-//! What a client sends behind the preface, byte for byte, to a server that answers nothing: no window and
-//! no limit is exceeded, and a request that is accepted is one for an HTTP/1 origin too, with the same
-//! meaning. That keeps requests from being smuggled through the change of protocols.
+//! The bytes that a client sends after the preface, to a server that sends no responses: no window and no limit is
+//! exceeded, and an accepted request is also a valid HTTP/1 request with the same meaning, so that no request can be
+//! smuggled through the change of protocols.
 #![no_main]
 
 use lacquer_h2::flow::{INITIAL_WINDOW, ReceiveWindow};
@@ -88,7 +88,7 @@ impl Connection {
     }
 
     fn fragment(&mut self, fragment: &[u8], end_headers: bool) -> Result<(), Fault> {
-        let (request, ..) = self.block.as_mut().expect("the rules let no other piece through");
+        let (request, ..) = self.block.as_mut().expect("the rules permit no other fragment");
         request.feed(&mut self.decoder, fragment, &mut self.ws, &mut self.msg, &mut |_| ())?;
         if !end_headers {
             return Ok(());
@@ -96,21 +96,21 @@ impl Connection {
         let (request, id, end_stream) = self.block.take().expect("as above");
         if self.trailers {
             request.finish_trailers(&mut |_| ())?;
-            return self.stream(id).expect("only what is open has trailers").trailers();
+            return self.stream(id).expect("only an open stream has trailers").trailers();
         }
         let head = request.finish(&mut self.ws, &mut self.msg, end_stream, &mut |_| ())?;
-        self.stream(id).expect("what is refused has no request").expect(head.body);
+        self.stream(id).expect("a refused stream has no request").expect(head.body);
         self.check_request();
         Ok(())
     }
 
-    /// The request as an origin would read it.
+    /// Checks the request as an HTTP/1 origin would read it.
     fn check_request(&mut self) {
         self.msg.put(&self.ws, Slot::Proto, fixed::HTTP_11);
         let mut wire = Vec::new();
         write_request_head(&self.msg, &self.ws, &mut wire);
         let (mut ws, mut msg) = (Workspace::new(65536), Message::new(64));
-        let rx = ws.copy(&wire).expect("more than the limit");
+        let rx = ws.copy(&wire).expect("the workspace is larger than the limit");
         let read = parse_request(&mut ws, rx, &mut msg, 4096);
         assert_eq!(msg.method(&ws), self.msg.method(&self.ws));
         assert_eq!(msg.url(&ws), self.msg.url(&self.ws));
@@ -119,7 +119,7 @@ impl Connection {
                 .map(<[u8]>::trim_ascii_end)
                 .eq(self.msg.lines(&self.ws).map(<[u8]>::trim_ascii_end))
         );
-        // HTTP/1 knows no HEAD with a body.
+        // HTTP/1 has no HEAD with a body.
         assert!(msg.method(&ws) == b"HEAD" || read.is_ok_and(|head| head.len == wire.len()));
     }
 

@@ -1,5 +1,5 @@
-//! Heads are searched by words, parsed in place and stored packed. Here the same is done a byte at a time, by
-//! the words of the definition; both agree about every head, however the network cuts it.
+//! Heads are scanned a machine word at a time, parsed in place and stored in packed form. A reference that reads a byte
+//! at a time, by the definition, agrees about every head, however the network splits it.
 #![no_main]
 
 use lacquer_http::h1::{BogoKind, H2_PREFACE, HeadScan, head_complete, parse_request, parse_response};
@@ -7,7 +7,7 @@ use lacquer_http::pack::{PackedHead, pack, unpack};
 use lacquer_http::{Filter, HeaderName, Message, Slot, Workspace};
 use libfuzzer_sys::fuzz_target;
 
-/// Small, so that the limit is met.
+/// Small, so that the limit is reached.
 const HDR_LEN: usize = 60;
 const MAX_HDR: usize = 12;
 
@@ -28,14 +28,14 @@ fn line_end(head: &[u8], at: usize) -> Option<usize> {
     [&b"\r\n"[..], b"\n"].iter().find(|end| head[at..].starts_with(end)).map(|end| end.len())
 }
 
-/// Whether the head is complete; `None`: there is nothing but blanks.
+/// Returns whether the head is complete, or `None` if there are only blanks.
 fn is_complete(bytes: &[u8]) -> Option<bool> {
     let start = bytes.iter().position(|b| !b" \t\r\n".contains(b))?;
     let ends = |at: &usize| bytes[*at] == b'\n' && line_end(bytes, at + 1).is_some();
     Some((start..bytes.len()).any(|at| ends(&at)))
 }
 
-/// Three fields of a first line and the lines of headers, unfolded and without blanks at their ends.
+/// The three fields of a first line, and the header lines, unfolded and without trailing blanks.
 type Head = ([Vec<u8>; 3], Vec<Vec<u8>>);
 
 fn parse(head: &[u8]) -> Option<Head> {
@@ -104,7 +104,7 @@ fn check_scan(bytes: &[u8], cut: usize) {
     }
 }
 
-/// Whether a length is rewritten in its canonical form, or several become one line.
+/// Returns whether a length is rewritten in its canonical form, or several lengths become one line.
 fn has_odd_length(lines: &[Vec<u8>]) -> bool {
     let is_length = |line: &&Vec<u8>| line.to_ascii_lowercase().starts_with(b"content-length:");
     let mut values = lines.iter().filter(is_length).map(|line| line["content-length:".len()..].trim_ascii());
@@ -112,11 +112,11 @@ fn has_odd_length(lines: &[Vec<u8>]) -> bool {
     values.next().is_some_and(is_odd) || values.next().is_some()
 }
 
-/// Every header is found by its name, and no other.
+/// Checks that every header is found by its name, and no other.
 fn check_fields(ws: &Workspace, msg: &Message, lines: &[Vec<u8>]) {
     assert!(msg.lines(ws).eq(lines.iter().map(|line| &line[..])));
     for line in lines {
-        let colon = line.iter().position(|&b| b == b':').expect("every line has one");
+        let colon = line.iter().position(|&b| b == b':').expect("every line has a colon");
         let name = HeaderName::new(&line[..colon]);
         let same = |other: &&Vec<u8>| {
             other.get(colon) == Some(&b':') && other[..colon].eq_ignore_ascii_case(&line[..colon])
@@ -133,11 +133,11 @@ fn check_fields(ws: &Workspace, msg: &Message, lines: &[Vec<u8>]) {
 fn check_packed(ws: &Workspace, msg: &Message) {
     let mut block = Vec::new();
     pack(msg, ws, Filter::INSERT, &mut block);
-    let packed = PackedHead::new(&block).expect("it is whole");
+    let packed = PackedHead::new(&block).expect("the head is complete");
     let kept: Vec<_> = msg.fields().iter().filter(|field| !field.is_filtered(Filter::INSERT)).collect();
     assert!(packed.lines().eq(kept.iter().map(|field| field.line(ws))));
     let (mut to_ws, mut to) = (Workspace::new(64 * 1024), Message::new(64));
-    unpack(&block, &mut to_ws, &mut to).expect("there is room");
+    unpack(&block, &mut to_ws, &mut to).expect("the workspace has room");
     for slot in [Slot::Proto, Slot::Status, Slot::Reason] {
         assert_eq!(to_ws.get(to.text(slot)), ws.get(msg.text(slot)));
     }
@@ -159,7 +159,7 @@ fuzz_target!(|bytes: &[u8]| {
 
     let mut ws = Workspace::new(64 * 1024);
     let mut msg = Message::new(MAX_HDR + 5);
-    let rx = ws.copy(bytes).expect("there is room");
+    let rx = ws.copy(bytes).expect("the workspace has room");
     let read = parse_request(&mut ws, rx, &mut msg, HDR_LEN);
     match (&read, &expected) {
         (Ok(head), Some((fields, lines))) if head.rehosted.is_none() => {
@@ -168,22 +168,22 @@ fuzz_target!(|bytes: &[u8]| {
                 check_fields(&ws, &msg, lines);
             }
         }
-        // A head may be sound and still not be a request of ours.
+        // A well-formed head may still be an invalid request.
         (Err(_), _) | (_, Some(_)) => {}
-        (Ok(_), None) => panic!("accepted what is no head"),
+        (Ok(_), None) => panic!("accepted a malformed head"),
     }
     if let (Err(bad), Some(([method, target, _], _))) = (&read, &expected)
         && let Some(bogo) = &bad.bogo
     {
         let is_path = target.starts_with(b"/") && method != b"CONNECT";
         let blames_target = matches!(bogo.kind, BogoKind::Target(_));
-        assert!(blames_target && !is_path, "a head by the definition: {bogo:?}");
+        assert!(blames_target && !is_path, "rejected a valid head: {bogo:?}");
     }
 
     let mut ws = Workspace::new(64 * 1024);
-    let rx = ws.copy(bytes).expect("there is room");
+    let rx = ws.copy(bytes).expect("the workspace has room");
     if parse_response(&mut ws, rx, &mut msg, HDR_LEN, 11).is_ok() {
-        let (_, lines) = expected.expect("accepted what is no head");
+        let (_, lines) = expected.expect("accepted a malformed head");
         if !has_odd_length(&lines) {
             check_fields(&ws, &msg, &lines);
         }

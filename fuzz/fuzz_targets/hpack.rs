@@ -1,5 +1,5 @@
-//! Header blocks of one connection, each behind a byte for its length: what is decoded means the same when
-//! it is encoded again, and a block that comes byte by byte means what it means as a whole.
+//! Header blocks of one connection, each after a byte for its length. Decoded fields are the same after they are
+//! encoded again, and a block that arrives byte by byte decodes like the whole block.
 #![no_main]
 
 use lacquer_h2::hpack::{Decoder, HpackError, Step, encode, huffman};
@@ -7,10 +7,10 @@ use libfuzzer_sys::fuzz_target;
 
 const TABLE: usize = 256;
 
-/// Name and value of a field.
+/// The name and value of a field.
 type Field = (Vec<u8>, Vec<u8>);
 
-/// Decodes a block that comes in pieces of `step` bytes.
+/// Decodes a block that arrives in pieces of `step` bytes.
 fn decode(decoder: &mut Decoder, block: &[u8], step: usize) -> Result<Vec<Field>, HpackError> {
     let (mut fields, mut out) = (Vec::new(), vec![0; decoder.room_for(block)]);
     let (mut start, mut end) = (0, 0);
@@ -28,7 +28,7 @@ fn decode(decoder: &mut Decoder, block: &[u8], step: usize) -> Result<Vec<Field>
     }
 }
 
-/// The blocks, without the bytes that tell their lengths.
+/// Returns the blocks, without the bytes for their lengths.
 fn blocks(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (&len, rest) = bytes.split_first()?;

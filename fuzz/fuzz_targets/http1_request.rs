@@ -1,5 +1,5 @@
-//! A request that is accepted and written out again means the same to the next reader: that is what
-//! keeps smuggled requests out.
+//! An accepted request has the same meaning for the next reader after it is written again, which prevents request
+//! smuggling.
 #![no_main]
 
 use lacquer_http::h1::{Framing, parse_request, write_request_head};
@@ -34,7 +34,7 @@ fn read(bytes: &[u8]) -> Option<(Meaning, Vec<u8>)> {
 
 fuzz_target!(|bytes: &[u8]| {
     if let Some((first, written)) = read(bytes) {
-        let (second, _) = read(&written).expect("what was accepted is written acceptably");
+        let (second, _) = read(&written).expect("an accepted request is written in an acceptable form");
         assert_eq!((first.method, first.url, first.headers), (second.method, second.url, second.headers));
         assert_eq!(first.framing, second.framing);
     }

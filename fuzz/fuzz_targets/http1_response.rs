@@ -1,4 +1,4 @@
-//! A response that is accepted and written out again means the same to the next reader.
+//! An accepted response has the same meaning for the next reader after it is written again.
 #![no_main]
 
 use lacquer_http::h1::{Framing, parse_response, write_response_head};
@@ -20,7 +20,7 @@ fn read(bytes: &[u8]) -> Option<(u16, usize, Framing, Vec<u8>)> {
 
 fuzz_target!(|bytes: &[u8]| {
     if let Some((status, headers, framing, written)) = read(bytes) {
-        let second = read(&written).expect("what was accepted is written acceptably");
+        let second = read(&written).expect("an accepted response is written in an acceptable form");
         assert_eq!((status, headers, framing), (second.0, second.1, second.2));
     }
 });

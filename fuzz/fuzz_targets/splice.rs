@@ -1,4 +1,4 @@
-//! Whatever the reader of gzip streams finds sound, and unpacking too, can become a part of another stream.
+//! Every gzip stream that both the stream reader and the decompressor accept can become a part of another stream.
 #![no_main]
 
 use lacquer_filters::splice::{self, Strip};
@@ -21,6 +21,6 @@ fuzz_target!(|bytes: &[u8]| {
     let mut strip = Strip::new(marks);
     strip.push(bytes, &mut stream);
     stream.extend_from_slice(&splice::trailer(strip.checksum()));
-    let again = unpack(&stream).expect("a part is as good as the whole");
+    let again = unpack(&stream).expect("the part can be decompressed");
     assert_eq!(unpacked, again);
 });

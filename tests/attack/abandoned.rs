@@ -1,20 +1,20 @@
-//! Clients that leave before their response: work that nobody waits for ends, and nothing else does.
+//! Clients that leave before their response: work for which no client waits ends, and no other work does.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use lacquer_testing::client::{Client, get};
-use lacquer_testing::daemon::{Daemon, PATIENCE, until};
+use lacquer_testing::daemon::{Daemon, MAX_WAIT, until};
 use lacquer_testing::h2::H2Client;
-use lacquer_testing::turns::beside_others;
+use lacquer_testing::slots::shared_slot;
 
 use crate::stuck::{LATE, Stuck};
 
-/// How soon the connection to the origin must be closed after the client's.
+/// The time within which the origin connection must be closed after the client's.
 const SOON: Duration = Duration::from_secs(1);
 
-fn lets_go_soon(stuck: &Stuck) {
+fn assert_released_soon(stuck: &Stuck) {
     let asked = Instant::now();
     stuck.comes_to_hold(0);
     assert!(asked.elapsed() < SOON, "it took {:?}", asked.elapsed());
@@ -22,105 +22,106 @@ fn lets_go_soon(stuck: &Stuck) {
 
 fn ask(daemon: &Daemon, path: &str) -> TcpStream {
     let mut stream = daemon.connect();
-    stream.set_read_timeout(Some(PATIENCE)).expect("sockets have time-outs");
+    stream.set_read_timeout(Some(MAX_WAIT)).expect("sockets have timeouts");
     let request = format!("GET {path} HTTP/1.1\r\nHost: robust\r\n\r\n");
-    stream.write_all(request.as_bytes()).expect("requests can be written");
+    stream.write_all(request.as_bytes()).expect("requests can be sent");
     stream
 }
 
-/// A pass ends with its client, whatever it waits for: the head, the body, or the whole body before delivery.
+/// A pass ends when its client leaves, whether it waits for the head, the body, or the whole body before delivery.
 #[test]
 fn passes_end_with_their_client() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let stuck = Stuck::start();
     let daemon = stuck.daemon(&[]);
     for path in ["/head/", "/body/", "/body/whole"] {
         let clients: Vec<_> = (0..10).map(|_| ask(&daemon, path)).collect();
         stuck.comes_to_hold(clients.len());
         drop(clients);
-        lets_go_soon(&stuck);
+        assert_released_soon(&stuck);
     }
     let mut upload = daemon.connect();
     let request = b"POST /head/ HTTP/1.1\r\nHost: robust\r\nContent-Length: 5\r\n\r\nhello";
-    upload.write_all(request).expect("requests can be written");
+    upload.write_all(request).expect("requests can be sent");
     stuck.comes_to_hold(1);
     drop(upload);
-    lets_go_soon(&stuck);
-    assert_eq!(get(daemon.address, "/now/").expect("it serves").status, 200);
+    assert_released_soon(&stuck);
+    assert_eq!(get(daemon.address, "/now/").expect("a response arrives").status, 200);
 }
 
-/// A pass over HTTP/2 ends with its stream; the connection and its other streams go on.
+/// A pass over HTTP/2 ends with its stream; the connection and its other streams continue.
 #[test]
 fn passes_end_with_their_stream() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let stuck = Stuck::start();
     let daemon = stuck.daemon(&[]);
     let mut client = H2Client::connect(daemon.address, &[]).expect("connections are accepted");
     for path in ["/head/", "/body/", "/body/whole"] {
-        let streams: Vec<_> = (0..10).map(|_| client.get(path).expect("it can be asked")).collect();
+        let streams: Vec<_> = (0..10).map(|_| client.get(path).expect("requests can be sent")).collect();
         stuck.comes_to_hold(streams.len());
         for stream in streams {
             client.reset(stream).expect("streams can be reset");
         }
-        lets_go_soon(&stuck);
-        let alive = client.get("/now/").expect("it can be asked");
+        assert_released_soon(&stuck);
+        let alive = client.get("/now/").expect("requests can be sent");
         let (status, _) = client.response(alive).expect("the connection is open");
         assert_eq!(status, Some(200));
     }
-    client.get("/head/").expect("it can be asked");
+    client.get("/head/").expect("requests can be sent");
     stuck.comes_to_hold(1);
     drop(client);
-    lets_go_soon(&stuck);
+    assert_released_soon(&stuck);
 }
 
-/// A fetch for the cache goes on without its client, and so does one that another request waits for.
+/// A fetch for the cache continues without its client, and so does one for which another request waits.
 #[test]
-fn fetches_for_the_cache_go_on() {
-    let _turn = beside_others();
+fn fetches_for_the_cache_continue() {
+    let _slot = shared_slot();
     let stuck = Stuck::start();
     let daemon = stuck.daemon(&[]);
     drop(ask(&daemon, "/late/a"));
     assert!(until(|| stuck.origin.requests() == 1));
     let mut waiting = ask(&daemon, "/late/a");
     let mut head = [0; 15];
-    waiting.read_exact(&mut head).expect("who waits for the same is served");
+    waiting.read_exact(&mut head).expect("the other client is served");
     assert_eq!(&head, b"HTTP/1.1 200 OK");
     drop(ask(&daemon, "/late/b"));
     std::thread::sleep(LATE + LATE);
     let asked = Instant::now();
-    assert_eq!(get(daemon.address, "/late/b").expect("it serves").status, 200);
+    assert_eq!(get(daemon.address, "/late/b").expect("a response arrives").status, 200);
     assert!(asked.elapsed() < LATE, "the second was fetched again");
     assert_eq!(stuck.origin.requests(), 2);
 }
 
-/// Requests that come behind one that waits are neither lost nor taken for the client's end.
+/// Pipelined requests after a waiting one are neither lost nor mistaken for the end of the client.
 #[test]
-fn pipelined_requests_are_answered() {
-    let _turn = beside_others();
+fn pipelined_requests_get_responses() {
+    let _slot = shared_slot();
     let stuck = Stuck::start();
     let daemon = stuck.daemon(&[]);
     let mut client = Client::connect(daemon.address).expect("connections are accepted");
-    client.send("GET /slow/1 HTTP/1.1\r\nHost: robust\r\n\r\n").expect("it can be asked");
+    client.send("GET /slow/1 HTTP/1.1\r\nHost: robust\r\n\r\n").expect("requests can be sent");
     std::thread::sleep(LATE / 5);
-    client.send("GET /slow/2 HTTP/1.1\r\nHost: robust\r\n\r\n").expect("it can be asked");
+    client.send("GET /slow/2 HTTP/1.1\r\nHost: robust\r\n\r\n").expect("requests can be sent");
     for path in ["/slow/1", "/slow/2"] {
-        assert_eq!(client.response().expect("it is answered").body, path.as_bytes());
+        assert_eq!(client.response().expect("a response arrives").body, path.as_bytes());
     }
 }
 
-/// Switched off, nothing ends with its client; a reset connection is noticed otherwise, whatever is set.
+/// With `cancel_abandoned` off, no fetch ends with its client. Otherwise a reset connection is detected, whatever
+/// `half_close_timeout` is.
 #[test]
-fn parameters_decide_who_is_gone() {
-    let _turn = beside_others();
+fn parameters_decide_which_clients_are_gone() {
+    let _slot = shared_slot();
     let stuck = Stuck::start();
     let mut daemon = stuck.daemon(&[]);
-    // Closed with something unread, a connection is reset.
+    // A connection that is closed with unread bytes is reset.
     daemon.ok("param.set half_close_timeout never");
     let mut client = ask(&daemon, "/now/");
-    client.write_all(b"GET /head/ HTTP/1.1\r\nHost: robust\r\n\r\n").expect("requests can be written");
+    client.write_all(b"GET /head/ HTTP/1.1\r\nHost: robust\r\n\r\n").expect("requests can be sent");
     stuck.comes_to_hold(1);
     drop(client);
-    lets_go_soon(&stuck);
+    assert_released_soon(&stuck);
     daemon.ok("param.set cancel_abandoned off");
     drop(ask(&daemon, "/head/"));
     stuck.comes_to_hold(1);
@@ -128,19 +129,19 @@ fn parameters_decide_who_is_gone() {
     assert_eq!(stuck.held(), 1);
 }
 
-/// Beyond the bound requests are refused, with 503 or as the parameters for threads say, and hits are not bounded.
+/// Requests beyond the limit are refused, with 503 or as the thread parameters configure. Hits are not limited.
 #[test]
-fn what_waits_is_bounded() {
-    let _turn = beside_others();
+fn waiting_requests_are_bounded() {
+    let _slot = shared_slot();
     let stuck = Stuck::start();
     let mut daemon = stuck.daemon(&["-p", "max_waiting=8", "-p", "timeout_idle=1"]);
-    assert_eq!(get(daemon.address, "/kept/a").expect("it serves").status, 200);
+    assert_eq!(get(daemon.address, "/kept/a").expect("a response arrives").status, 200);
     let told = |mut client: TcpStream| {
         let mut answer = String::new();
         client.read_to_string(&mut answer).expect("the daemon closes in order");
         answer
     };
-    // One backend gets three quarters; two more wait for it.
+    // One backend gets three quarters of the permits; two more requests wait for it.
     let clients: Vec<_> = (0..6).map(|_| ask(&daemon, "/head/")).collect();
     stuck.comes_to_hold(6);
     assert!(told(ask(&daemon, "/head/close")).starts_with("HTTP/1.1 503 Backend fetch failed"));
@@ -154,9 +155,9 @@ fn what_waits_is_bounded() {
     let clients: Vec<_> = (0..7).map(|_| ask(&daemon, "/head/")).collect();
     stuck.comes_to_hold(5);
     std::thread::sleep(LATE / 5);
-    assert_eq!(told(ask(&daemon, "/head/")), "", "it is dropped without an answer");
+    assert_eq!(told(ask(&daemon, "/head/")), "", "it is dropped without a response");
     let mut streams = H2Client::connect(daemon.address, &[]).expect("connections are accepted");
-    let stream = streams.get("/head/").expect("it can be asked");
+    let stream = streams.get("/head/").expect("requests can be sent");
     assert_eq!(streams.response(stream).expect("the connection is open").0, None, "it is reset");
     assert_eq!(get(daemon.address, "/kept/a").expect("hits are not bounded").status, 200);
     assert_eq!(stuck.held(), 5);

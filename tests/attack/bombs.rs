@@ -1,5 +1,5 @@
-//! Bodies that are small on the wire and make much work: gzip streams that expand a thousandfold, never get to the
-//! point or never end, and ESI pages that include themselves.
+//! Bodies that are small on the wire and cause much work: gzip streams that expand a thousandfold, that produce no
+//! output or never end, and ESI pages that include themselves.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,7 +17,7 @@ use crate::gz;
 
 const MB: u64 = 1 << 20;
 
-/// Starts a daemon with one reactor only: an attack that holds it holds all.
+/// Starts a daemon with a single reactor, so that an attack that holds it affects all clients.
 fn one_reactor(origin: &Origin) -> Daemon {
     let script = "exec taskset -c 0 \"$@\"";
     Daemon::start_by(&vcl(origin.address, SUBS), &["-s", "malloc,64M"], script)
@@ -31,7 +31,7 @@ fn send(stream: &mut TcpStream, head: &str, body: &[u8]) -> bool {
 /// The parts of a gzip header before an optional file name.
 const NAMED: [u8; 10] = [0x1f, 0x8b, 8, 8, 0, 0, 0, 0, 0, 3];
 
-/// Bodies by path. The answers for `/endless...` do not end by themselves.
+/// Starts an origin that serves bodies by path. Responses for `/endless...` do not end.
 fn origin() -> Origin {
     let bomb = gz::zeros(effort(50, 500) << 20);
     let twice = [gz::zeros(1000), gz::zeros(1000)].concat();
@@ -53,7 +53,7 @@ fn origin() -> Origin {
     })
 }
 
-/// Sends as much as the cache takes, 2 GB at most.
+/// Sends as many bytes as the cache accepts, 2 GB at most.
 fn endless(stream: &mut TcpStream, head: &str, first: &[u8], then: &[u8]) -> bool {
     let head = format!("HTTP/1.1 200 OK\r\n{head}\r\n");
     let mut sent = stream.write_all(head.as_bytes()).is_ok() && stream.write_all(first).is_ok();
@@ -69,13 +69,13 @@ const SUBS: &str = "sub vcl_backend_response {
     if (bereq.url ~ \"^/repacked\" || beresp.http.X-Gzip) { set beresp.do_gzip = true; } }
     sub vcl_recv { if (req.url ~ \"^/pass\") { return (pass); } }";
 
-/// Asks for hits until told to stop; returns the longest time one took.
+/// Requests hits until `ends` is set. Returns the longest time of one.
 fn hits(address: SocketAddr, ends: &AtomicBool) -> Duration {
     let mut client = Client::connect(address).expect("connections are accepted");
     let mut longest = Duration::ZERO;
     while !ends.load(Ordering::Relaxed) {
         let asked = Instant::now();
-        assert_eq!(client.get("/hit").expect("hits are answered").status, 200);
+        assert_eq!(client.get("/hit").expect("every hit gets a response").status, 200);
         longest = longest.max(asked.elapsed());
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -84,18 +84,18 @@ fn hits(address: SocketAddr, ends: &AtomicBool) -> Duration {
 
 /// The effects of an attack.
 struct Effects {
-    /// The longest time that a hit took.
+    /// The longest time of a hit.
     longest: Duration,
-    /// The most memory above idle.
+    /// The maximum memory above idle.
     memory: u64,
-    /// How many times as long hits may take.
+    /// The factor by which hits may take longer.
     slack: u32,
 }
 
 /// Runs an attack beside hits.
 fn beside(daemon: &mut Daemon, attack: impl FnOnce(SocketAddr) + Send + 'static) -> Effects {
     let address = daemon.address;
-    get(address, "/hit").expect("it is answered");
+    get(address, "/hit").expect("a response arrives");
     let idle = daemon.resident().memory;
     let machine = daemon.machine();
     let ends = Arc::new(AtomicBool::new(false));
@@ -109,16 +109,16 @@ fn beside(daemon: &mut Daemon, attack: impl FnOnce(SocketAddr) + Send + 'static)
     }
     attacking.join().expect("the attack runs");
     ends.store(true, Ordering::Relaxed);
-    let longest = asking.join().expect("hits are answered");
+    let longest = asking.join().expect("every hit gets a response");
     Effects { longest, memory: most.saturating_sub(idle), slack: machine.slack() }
 }
 
-/// Reads an answer to its end, or the connection's, and returns how many bytes came.
+/// Reads a response to its end, or to the end of the connection. Returns the number of bytes.
 fn swallow(address: SocketAddr, path: &str, header: &str) -> usize {
     let mut stream = TcpStream::connect(address).expect("connections are accepted");
     let request = format!("GET {path} HTTP/1.1\r\nHost: attack\r\n{header}Connection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).expect("requests can be written");
-    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("sockets have time-outs");
+    stream.write_all(request.as_bytes()).expect("requests can be sent");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("sockets have timeouts");
     let (mut all, mut buffer) = (0, vec![0; 1 << 18]);
     while let Ok(n @ 1..) = stream.read(&mut buffer) {
         all += n;
@@ -126,7 +126,7 @@ fn swallow(address: SocketAddr, path: &str, header: &str) -> usize {
     all
 }
 
-/// Checks an attack: hits take less than 300 ms on a machine of our own, and memory stays below a limit.
+/// Checks the effects: hits take less than 300 ms on an otherwise idle machine, and memory stays below a limit.
 fn check(name: &str, effects: &Effects, megabytes: u64) {
     let &Effects { longest, memory: most, slack } = effects;
     eprintln!("{name}: hits took up to {longest:?}, {} MB above idle", most / MB);
@@ -134,7 +134,7 @@ fn check(name: &str, effects: &Effects, megabytes: u64) {
     assert!(most < megabytes * MB, "{name}: {} MB above idle", most / MB);
 }
 
-/// Unpacking for clients, whole or a part, neither holds the reactor nor memory.
+/// Decompression for clients, of a whole body or a part, holds neither the reactor nor memory.
 #[test]
 fn unpacking_a_bomb_lets_others_run() {
     let origin = origin();
@@ -149,8 +149,8 @@ fn unpacking_a_bomb_lets_others_run() {
     check("bombs for clients", &done, 20);
 }
 
-/// A bomb that is unpacked, tested or packed anew before it is stored does not hold the reactor, and takes no more than
-/// the storage has.
+/// A bomb that is decompressed, tested or recompressed before it is stored does not hold the reactor, and takes no more
+/// memory than the storage has.
 #[test]
 fn storing_a_bomb_lets_others_run() {
     let origin = origin();
@@ -163,7 +163,7 @@ fn storing_a_bomb_lets_others_run() {
     check("bombs for the cache", &done, 64 + 20);
 }
 
-/// A stream without end, or with another behind it, is refused or cut without being kept in memory.
+/// A stream without end, or with another stream after it, is refused or truncated without being kept in memory.
 #[test]
 fn endless_and_joined_streams_are_bounded() {
     let origin = origin();
@@ -178,7 +178,7 @@ fn endless_and_joined_streams_are_bounded() {
     check("endless bodies", &done, 64 + 30);
 }
 
-/// A large packed body becomes part of a packed page without holding the reactor.
+/// A large gzipped body is included in a gzipped page without holding the reactor.
 #[test]
 fn including_a_large_packed_body_lets_others_run() {
     let origin = origin();
@@ -193,18 +193,17 @@ fn including_a_large_packed_body_lets_others_run() {
     check("packed includes", &done, 40);
 }
 
-/// A page that includes itself on all levels lets others run, and ends when its client leaves.
+/// A page that includes itself on all levels does not stop other requests, and ends when its client leaves.
 #[test]
 fn a_page_that_includes_itself_lets_others_run() {
     let origin = origin();
     let mut daemon = one_reactor(&origin);
     let worker = daemon.worker();
     let done = beside(&mut daemon, |address| {
-        let mut clients: Vec<_> = (0..3).map(|_| TcpStream::connect(address).expect("it accepts")).collect();
+        let mut clients: Vec<_> =
+            (0..3).map(|_| TcpStream::connect(address).expect("connections are accepted")).collect();
         for client in &mut clients {
-            client
-                .write_all(b"GET /itself HTTP/1.1\r\nHost: attack\r\n\r\n")
-                .expect("requests can be written");
+            client.write_all(b"GET /itself HTTP/1.1\r\nHost: attack\r\n\r\n").expect("requests can be sent");
         }
         std::thread::sleep(Duration::from_secs(effort(1, 20)));
         let long = format!("/{}/many", "u".repeat(7000));
@@ -217,6 +216,6 @@ fn a_page_that_includes_itself_lets_others_run() {
         ticks(worker) - before < 10
     };
     let left = Instant::now();
-    assert!(until(rests), "it works for clients that left");
+    assert!(until(rests), "the daemon still works for clients that have left");
     assert!(left.elapsed() < Duration::from_secs(4), "it worked {:?} for clients that left", left.elapsed());
 }

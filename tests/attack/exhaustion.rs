@@ -1,4 +1,4 @@
-//! Clients that are only a burden: idle ones, slow ones, and more than there are descriptors for.
+//! Clients that only consume resources: idle ones, slow ones, and more than there are descriptors.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use lacquer_testing::client::{Client, get};
-use lacquer_testing::daemon::{Daemon, PATIENCE, until, vcl};
+use lacquer_testing::daemon::{Daemon, MAX_WAIT, until, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::h2::H2Client;
 use lacquer_testing::machine::{Machine, ticks};
@@ -20,12 +20,12 @@ use crate::stuck::Stuck;
 const IDLE: usize = 2000;
 const SLOW: usize = 200;
 const HITS: usize = 2000;
-/// The p99 of hits may become this many times as long, and this much longer: the load runs on the same
-/// processors, and so may whatever else the machine does.
+/// The p99 of hits may grow by this factor plus this time: the load generator, and possibly other processes, run on the
+/// same processors.
 const FACTOR: u32 = 3;
 const SLACK: Duration = Duration::from_millis(10);
 
-/// How many descriptors this process and those it starts may have.
+/// Raises the descriptor limit of this process and those it starts. Returns it.
 fn many_descriptors() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.unwrap_or(1 << 20);
@@ -38,7 +38,7 @@ fn p99_of_hits(address: SocketAddr) -> Duration {
     let mut times: Vec<_> = (0..HITS)
         .map(|_| {
             let asked = Instant::now();
-            assert_eq!(client.get("/1400/kept/a").expect("every request is answered").status, 200);
+            assert_eq!(client.get("/1400/kept/a").expect("every request gets a response").status, 200);
             asked.elapsed()
         })
         .collect();
@@ -46,7 +46,7 @@ fn p99_of_hits(address: SocketAddr) -> Duration {
     times[HITS * 99 / 100]
 }
 
-/// Half send a head and half read an answer, a byte a second, until the end.
+/// Sends the bytes of heads and reads those of responses, one byte a second on each connection, until `ends` is set.
 fn hold(mut senders: Vec<TcpStream>, mut readers: Vec<TcpStream>, ends: &AtomicBool) {
     let head = b"GET / HTTP/1.1\r\nHost: robust\r\nX-Slow: 0123456789012345678901234567890123456789";
     for byte in head {
@@ -54,32 +54,32 @@ fn hold(mut senders: Vec<TcpStream>, mut readers: Vec<TcpStream>, ends: &AtomicB
             return;
         }
         for sender in &mut senders {
-            sender.write_all(&[*byte]).expect("slow senders are not thrown out");
+            sender.write_all(&[*byte]).expect("slow senders stay connected");
         }
         for reader in &mut readers {
-            reader.read_exact(&mut [0]).expect("slow readers are not thrown out");
+            reader.read_exact(&mut [0]).expect("slow readers stay connected");
         }
         std::thread::sleep(Duration::from_secs(1));
     }
 }
 
-/// Idle and slow clients cost the others nothing.
+/// Idle and slow clients do not slow down others.
 #[test]
-fn idle_and_slow_clients_cost_the_others_nothing() {
+fn idle_and_slow_clients_do_not_slow_down_others() {
     let share = (many_descriptors() / 8).min(IDLE);
     let origin = Origin::start(sized);
     let options = ["-s", "malloc,32M", "-p", "timeout_idle=60", "-p", "idle_send_timeout=60"];
     let daemon = Daemon::start(&vcl(origin.address, ""), &options);
     get(daemon.address, "/1000000/kept/large").expect("the large one is stored");
     let open = |count| (0..count).map(|_| daemon.connect()).collect::<Vec<_>>();
-    let tries = || (0..5).map(|_| p99_of_hits(daemon.address)).min().expect("there are some");
+    let tries = || (0..5).map(|_| p99_of_hits(daemon.address)).min().expect("there is at least one");
     let alone = tries();
     let idle = open(share);
     let (senders, mut readers) = (open(SLOW / 2), open(SLOW / 2));
     for reader in &mut readers {
-        reader.set_read_timeout(Some(PATIENCE)).expect("sockets have time-outs");
+        reader.set_read_timeout(Some(MAX_WAIT)).expect("sockets have timeouts");
         let request = b"GET /1000000/kept/large HTTP/1.1\r\nHost: robust\r\n\r\n";
-        reader.write_all(request).expect("requests can be written");
+        reader.write_all(request).expect("requests can be sent");
     }
     let ends = Arc::new(AtomicBool::new(false));
     let until_then = ends.clone();
@@ -89,48 +89,48 @@ fn idle_and_slow_clients_cost_the_others_nothing() {
     ends.store(true, Ordering::Relaxed);
     holder.join().expect("slow clients are served");
     for mut stream in idle {
-        stream.set_nonblocking(true).expect("sockets can be asked");
-        assert!(stream.read(&mut [0]).is_err(), "an idle client was thrown out");
+        stream.set_nonblocking(true).expect("sockets can be non-blocking");
+        assert!(stream.read(&mut [0]).is_err(), "an idle client was disconnected");
     }
     eprintln!("p99 of hits alone {alone:?}, beside {share} idle and {SLOW} slow clients {beside:?}");
     assert!(beside < alone * FACTOR + SLACK, "p99 of hits: alone {alone:?}, beside them {beside:?}");
 }
 
-/// Idle clients take no more descriptors than leave a reserve; those that asked for something stay, and accepting
-/// goes on once there is room.
+/// Idle clients leave a reserve of descriptors. Clients that sent a request stay connected, and accepting resumes once
+/// descriptors are free.
 #[test]
-fn out_of_descriptors_accepting_pauses_and_recovers() {
+fn accepting_pauses_without_descriptors_and_resumes() {
     many_descriptors();
     let origin = Origin::start(sized);
     let options = ["-s", "malloc,32M", "-p", "timeout_idle=60"];
     let mut daemon = Daemon::start_by(&vcl(origin.address, ""), &options, "ulimit -n 128; exec \"$@\"");
     let worker = daemon.worker();
     let mut kept = Client::connect(daemon.address).expect("connections are accepted");
-    assert_eq!(kept.get("/100/kept/a").expect("it answers").status, 200);
+    assert_eq!(kept.get("/100/kept/a").expect("a response arrives").status, 200);
     let waiting: Vec<_> = (0..300).map(|_| daemon.connect()).collect();
     let descriptors = || std::fs::read_dir(format!("/proc/{worker}/fd")).map_or(0, |entries| entries.count());
     assert!(until(|| descriptors() >= 100), "{} descriptors are in use", descriptors());
     assert!(descriptors() <= 120, "the reserve is used up: {} descriptors", descriptors());
     let before = ticks(worker);
     for _ in 0..10 {
-        assert_eq!(kept.get("/100/kept/a").expect("connections that there are go on").status, 200);
+        assert_eq!(kept.get("/100/kept/a").expect("open connections continue").status, 200);
         std::thread::sleep(Duration::from_millis(100));
     }
     let spent = ticks(worker) - before;
-    assert!(spent < 50, "{spent} ticks of 100 were spent on accepting in vain");
+    assert!(spent < 50, "{spent} ticks of 100 were spent on failing accepts");
     drop(waiting);
     let answer = get(daemon.address, "/100/kept/b").expect("it accepts again");
     assert_eq!((answer.status, daemon.worker()), (200, worker));
     assert!(until(|| descriptors() < 64), "{} descriptors are left", descriptors());
 }
 
-/// Hits and fresh passes are answered within this time during an attack.
+/// The time within which hits and passes of other clients get a response during an attack.
 const AT_ONCE: Duration = Duration::from_millis(100);
-/// Resident memory may grow by so much during an attack on 1,024 descriptors: each pass has two of them and two
-/// workspaces, each fetch for the cache one, and workspaces have 96 kB.
+/// The limit for the growth of resident memory during an attack with 1,024 descriptors: each pass has two descriptors
+/// and two workspaces, each fetch for the cache one, and a workspace has 96 kB.
 const GROWTH: u64 = 1024 * (96 << 10) + (32 << 20);
 
-/// How long hits and passes took during an attack, each on a connection of its own and on one that is kept.
+/// Measures hits and passes during an attack, on new connections and on a persistent one.
 struct Watch {
     ends: Arc<AtomicBool>,
     watcher: std::thread::JoinHandle<Vec<Duration>>,
@@ -148,10 +148,10 @@ impl Watch {
             while !until_then.load(Ordering::Relaxed) {
                 for path in ["/kept/a", "/fresh/a"] {
                     let asked = Instant::now();
-                    let answer = kept.get(path).expect("every request is answered");
+                    let answer = kept.get(path).expect("every request gets a response");
                     let between = Instant::now();
                     assert_eq!((answer.status, answer.body), (200, path.into()));
-                    let answer = get(address, path).expect("every client is answered");
+                    let answer = get(address, path).expect("every client gets a response");
                     assert_eq!((answer.status, answer.body), (200, path.into()));
                     times.extend([between - asked, between.elapsed()]);
                 }
@@ -162,7 +162,7 @@ impl Watch {
         Watch { ends, watcher, machine }
     }
 
-    /// Asserts that all were answered in time: on a machine that others use too, all but one in two hundred.
+    /// Asserts that all responses came in time, or all but one in two hundred on a busy machine.
     fn end(self, attack: &str) {
         self.ends.store(true, Ordering::Relaxed);
         let within = AT_ONCE * self.machine.slack();
@@ -175,21 +175,21 @@ impl Watch {
     }
 }
 
-/// 1,500 requests to a stuck origin, each connection closed at once, take nothing from others, be they passes,
-/// misses of one page or of many; nor do those of clients that stay.
+/// 1,500 requests to a stuck origin do not affect others, whether they are passes or misses of one page or of many,
+/// whether each client closes its connection at once or stays.
 #[test]
-fn requests_to_a_stuck_origin_take_nothing_from_others() {
+fn requests_to_a_stuck_origin_do_not_affect_others() {
     many_descriptors();
     let stuck = Stuck::start();
     let mut daemon = stuck.daemon_by(&[], "ulimit -n 1024; exec \"$@\"");
-    assert_eq!(get(daemon.address, "/kept/a").expect("it serves").status, 200);
+    assert_eq!(get(daemon.address, "/kept/a").expect("a response arrives").status, 200);
     let before = daemon.resident().memory;
     for (attack, page) in [("passes", "/head/"), ("misses of one page", "/miss/"), ("misses", "/miss/N")] {
         let watch = Watch::begin(&mut daemon);
         for number in 0..effort(1500, 15_000) {
             let path = page.replace('N', &number.to_string());
             let request = format!("GET {path} HTTP/1.1\r\nHost: robust\r\n\r\n");
-            daemon.connect().write_all(request.as_bytes()).expect("requests can be written");
+            daemon.connect().write_all(request.as_bytes()).expect("requests can be sent");
         }
         std::thread::sleep(Duration::from_millis(500));
         watch.end(attack);
@@ -199,16 +199,16 @@ fn requests_to_a_stuck_origin_take_nothing_from_others() {
     assert!(grown < GROWTH, "memory grew by {grown} bytes");
 }
 
-/// How many requests a client sends and resets on one connection.
+/// The number of requests that a client sends and resets on one connection.
 const STREAMS: usize = 50;
 
 /// The same over HTTP/2, where each stream is reset at once.
 #[test]
-fn reset_streams_to_a_stuck_origin_take_nothing_from_others() {
+fn reset_streams_to_a_stuck_origin_do_not_affect_others() {
     many_descriptors();
     let stuck = Stuck::start();
     let mut daemon = stuck.daemon_by(&["-p", "h2_rapid_reset_limit=0"], "ulimit -n 1024; exec \"$@\"");
-    assert_eq!(get(daemon.address, "/kept/a").expect("it serves").status, 200);
+    assert_eq!(get(daemon.address, "/kept/a").expect("a response arrives").status, 200);
     let before = daemon.resident().memory;
     for (attack, page) in [("passes", "/head/"), ("misses of one page", "/miss/"), ("misses", "/miss/N")] {
         let watch = Watch::begin(&mut daemon);
@@ -216,7 +216,8 @@ fn reset_streams_to_a_stuck_origin_take_nothing_from_others() {
             let mut client = H2Client::connect(daemon.address, &[]).expect("connections are accepted");
             for number in 0..STREAMS {
                 let number = connection * STREAMS + number;
-                let stream = client.get(&page.replace('N', &number.to_string())).expect("it can be asked");
+                let stream =
+                    client.get(&page.replace('N', &number.to_string())).expect("requests can be sent");
                 client.reset(stream).expect("streams can be reset");
             }
         }
@@ -228,8 +229,8 @@ fn reset_streams_to_a_stuck_origin_take_nothing_from_others() {
     assert!(grown < GROWTH, "memory grew by {grown} bytes");
 }
 
-/// Pipes (WebSockets, say) and clients that read large passes slowly have their responses: they leave their backend to
-/// others.
+/// Pipes (WebSockets, for example) and slow readers of large passes have their response, so they do not count against
+/// the limit of their backend.
 #[test]
 fn pipes_and_slow_readers_leave_the_backend_to_others() {
     many_descriptors();
@@ -246,24 +247,24 @@ fn pipes_and_slow_readers_leave_the_backend_to_others() {
         let daemon = Daemon::start_by(&vcl(origin.address, subs), &["-s", "malloc,32M"], limit);
         let fresh = || {
             let asked = Instant::now();
-            let answer = get(daemon.address, "/100/fresh").expect("it answers");
+            let answer = get(daemon.address, "/100/fresh").expect("a response arrives");
             assert_eq!(answer.status, 200, "beside {kind}");
             asked.elapsed()
         };
-        // The second and third request to a new origin wait until its first connection is proven to be in order.
-        (0..4).for_each(|_| assert!(fresh() < PATIENCE));
+        // The second and third request to a new origin wait until its first connection has proven to be in order.
+        (0..4).for_each(|_| assert!(fresh() < MAX_WAIT));
         let clients: Vec<_> = (0..300)
             .map(|_| {
                 let mut client = daemon.connect();
-                client.write_all(head.as_bytes()).expect("requests can be written");
-                client.set_read_timeout(Some(PATIENCE)).expect("sockets have time-outs");
+                client.write_all(head.as_bytes()).expect("requests can be sent");
+                client.set_read_timeout(Some(MAX_WAIT)).expect("sockets have timeouts");
                 client.read_exact(&mut [0; 12]).expect("a response begins");
                 client
             })
             .collect();
         let mut times: Vec<_> = (0..20).map(|_| fresh()).collect();
         times.sort_unstable();
-        // The machine may stop for a moment.
+        // The slowest of them may coincide with a pause of the machine.
         assert!(times[18] < AT_ONCE, "beside {} {kind}: {times:?}", clients.len());
     }
 }

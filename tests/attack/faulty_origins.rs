@@ -1,5 +1,5 @@
-//! Origins that are dead, slow, lie about lengths, close early or talk garbage: the client gets a 503 or an
-//! answer that ends early, and the next client what the origin says when it has recovered.
+//! Origins that are dead or slow, send wrong lengths, close early or send garbage. The client gets a 503 or a response
+//! that ends early, and the next client gets the response of the recovered origin.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -11,22 +11,23 @@ use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::origin::Origin;
-use lacquer_testing::turns::{at_once, beside_others};
+use lacquer_testing::slots::{in_parallel, shared_slot};
 
-/// The outcomes of a broken answer for the client.
+/// The result of a broken response for the client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Gets {
-    /// A 503 of the cache's own.
+    /// A 503 that the cache generates.
     Error,
-    /// The head, then an end too early.
+    /// The head, then a premature end.
     Truncated,
-    /// Either: the fault may be seen before the head is on its way.
+    /// Either, because the fault may be detected before the head is sent.
     Any,
 }
 
 const OK: &str = "HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\n";
 
-/// Path, what follows the head `OK` (or, with a leading `!`, replaces it) before the connection is closed.
+/// The path, the bytes that follow the head `OK` (or replace it, with a leading `!`) before the connection is closed,
+/// and the result.
 const ANSWERS: [(&str, &str, Gets); 49] = [
     ("/nothing", "!", Gets::Error),
     ("/half-a-line", "!HTTP/1.1 20", Gets::Error),
@@ -87,7 +88,7 @@ const ANSWERS: [(&str, &str, Gets); 49] = [
     ("/no-version", "!<html>no</html>\r\n", Gets::Error),
 ];
 
-/// Answers that differ from what the standard wants, but in one way only can be meant; all say "odd".
+/// Responses that violate the standard but have only one possible meaning; the body of each is "odd".
 const ODD: [(&str, &str); 12] = [
     (
         "/coding-twice",
@@ -106,7 +107,7 @@ const ODD: [(&str, &str); 12] = [
     ("/until-the-end", "\r\nodd"),
 ];
 
-/// Answers that take their time or never end.
+/// Responses that are slow or never end.
 const ENDLESS: [(&str, Gets); 6] = [
     ("/silent", Gets::Error),
     ("/pause-in-body", Gets::Truncated),
@@ -123,7 +124,7 @@ fn fine(stream: &mut TcpStream) -> bool {
 
 fn repeat(stream: &mut TcpStream, first: &str, then: &str) {
     let mut result = stream.write_all(first.as_bytes());
-    // Not for ever: a cache that reads on is caught by what the client gets.
+    // Bounded, because a cache that continues to read is detected by the client's result.
     for _ in 0..100_000 {
         if result.is_err() {
             return;
@@ -155,11 +156,11 @@ fn broken(path: &str, stream: &mut TcpStream) {
     }
 }
 
-/// The first answer for a path is broken, all others are fine.
+/// Starts an origin whose first response for a path is broken; all later ones are correct.
 fn recovering() -> Origin {
     let seen = Mutex::new(HashSet::new());
     Origin::start(move |path, stream| {
-        if !seen.lock().expect("nobody panics with it").insert(path.to_owned()) {
+        if !seen.lock().expect("no thread panics while it holds the lock").insert(path.to_owned()) {
             return fine(stream);
         }
         broken(path, stream);
@@ -168,8 +169,8 @@ fn recovering() -> Origin {
 }
 
 #[test]
-fn broken_answers_are_told_and_not_kept() {
-    let _turn = beside_others();
+fn broken_responses_are_reported_and_not_cached() {
+    let _slot = shared_slot();
     let origin = recovering();
     let options = ["-s", "malloc,32M", "-p", "first_byte_timeout=1", "-p", "between_bytes_timeout=1"];
     let mut daemon = Daemon::start(&vcl(origin.address, ""), &options);
@@ -197,8 +198,8 @@ fn broken_answers_are_told_and_not_kept() {
 }
 
 #[test]
-fn odd_answers_with_one_meaning_are_served() {
-    let _turn = beside_others();
+fn odd_responses_with_one_meaning_are_served() {
+    let _slot = shared_slot();
     let origin = recovering();
     let daemon = Daemon::start(&vcl(origin.address, ""), &["-s", "malloc,32M"]);
     let mut faults = Vec::new();
@@ -213,20 +214,20 @@ fn odd_answers_with_one_meaning_are_served() {
 
 #[test]
 fn a_dead_origin_is_a_503() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let reserved = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let address = reserved.local_addr().expect("it is bound");
     drop(reserved);
     let daemon = Daemon::start(&vcl(address, ""), &["-s", "malloc,32M"]);
     let mut client = Client::connect(daemon.address).expect("connections are accepted");
     for _ in 0..20 {
-        assert_eq!(client.get("/").expect("it is told").status, 503);
+        assert_eq!(client.get("/").expect("a response arrives").status, 503);
     }
 }
 
 #[test]
-fn what_follows_an_answer_is_no_answer_to_another() {
-    let _turn = beside_others();
+fn surplus_bytes_are_not_a_response_to_another_request() {
+    let _slot = shared_slot();
     let origin = Origin::start(|path, stream| {
         let surplus = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
         let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{path}{surplus}", path.len());
@@ -237,7 +238,7 @@ fn what_follows_an_answer_is_no_answer_to_another() {
     let mut client = Client::connect(daemon.address).expect("connections are accepted");
     for number in 0..50 {
         let path = format!("/{number}");
-        let answer = client.get(&path).expect("it is answered");
+        let answer = client.get(&path).expect("a response arrives");
         assert!(answer.status == 503 || answer.body == path.as_bytes(), "{path}: {answer:?}");
     }
 }
@@ -254,10 +255,10 @@ const INTERIM: [(&str, &str, bool); 8] = [
     ("/long", "long", false),
 ];
 
-/// Interim responses are passed over, within bounds; 101 is no answer to a fetch.
+/// Interim responses are skipped, up to a limit; a 101 is not a response to a fetch.
 #[test]
-fn interim_responses_are_passed_over() {
-    let _turn = beside_others();
+fn interim_responses_are_skipped() {
+    let _slot = shared_slot();
     let origin = Origin::start(|path, stream| {
         let path = path.trim_end_matches("-apart");
         let interim = INTERIM.iter().find(|(of, ..)| *of == path).map_or("", |(_, text, _)| *text);
@@ -278,7 +279,7 @@ fn interim_responses_are_passed_over() {
     let daemon = Daemon::start(&vcl(origin.address, ""), &["-s", "malloc,32M"]);
     for (path, _, is_delivered) in INTERIM {
         for _ in 0..2 {
-            let answer = get(daemon.address, path).expect("it is answered");
+            let answer = get(daemon.address, path).expect("a response arrives");
             let wanted: (u16, &[u8]) = if is_delivered { (200, path.as_bytes()) } else { (503, &[]) };
             assert_eq!(answer.status, wanted.0, "{path}: {answer:?}");
             assert!(!is_delivered || answer.body == wanted.1, "{path}: {answer:?}");
@@ -286,10 +287,10 @@ fn interim_responses_are_passed_over() {
     }
 }
 
-/// A response head that trickles ends at a time limit of its own, however short its pauses are.
+/// A response head that trickles has a time limit as a whole, however short its pauses are.
 #[test]
 fn a_trickling_head_ends() {
-    let turn = beside_others();
+    let slot = shared_slot();
     let origin = Origin::start(|_, stream| {
         let pieces = OK.bytes().chain(b"X-Long: ".iter().copied()).chain(std::iter::repeat_n(b'x', 200));
         for byte in pieces {
@@ -304,17 +305,17 @@ fn a_trickling_head_ends() {
         ["-p", "first_byte_timeout=1", "-p", "between_bytes_timeout=1"],
         ["-p", "backend_head_timeout=2", "-p", "between_bytes_timeout=60"],
     ];
-    at_once(&turn, limits, |limit| {
+    in_parallel(&slot, limits, |limit| {
         let daemon = Daemon::start(&vcl(origin.address, ""), &[&["-s", "malloc,32M"], &limit[..]].concat());
         let asked = Instant::now();
-        let answer = get(daemon.address, "/").expect("it is answered");
+        let answer = get(daemon.address, "/").expect("a response arrives");
         assert_eq!(answer.status, 503, "{limit:?}");
         let took = asked.elapsed();
         assert!(took > Duration::from_secs(1) && took < Duration::from_secs(5), "{limit:?}: {took:?}");
     });
 }
 
-/// Serves connections with so many threads, each of which stays with its connection until that is closed.
+/// Serves connections with a number of threads, each of which serves one connection until it is closed.
 fn threads_per_connection(threads: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let address = listener.local_addr().expect("it is bound");
@@ -343,11 +344,11 @@ pub fn passes_to(origin: SocketAddr, attributes: &str) -> String {
     )
 }
 
-/// An origin that has just as many threads as there are clients serves them all the time: connections that rest do not
-/// make us open one that no thread is left for.
+/// An origin with as many threads as there are clients serves all of them: connections that rest do not cause
+/// additional connections, for which the origin has no thread.
 #[test]
 fn origins_with_few_threads_are_not_overrun() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     for declared in ["", ".max_connections = 4;"] {
         let origin = threads_per_connection(4);
         let daemon = Daemon::start(&vcl(origin, &passes_to(origin, declared)), &[]);
@@ -360,7 +361,7 @@ fn origins_with_few_threads_are_not_overrun() {
                     let mut longest = Duration::ZERO;
                     while Instant::now() < end {
                         let asked = Instant::now();
-                        assert_eq!(client.get("/").expect("it answers").status, 200);
+                        assert_eq!(client.get("/").expect("a response arrives").status, 200);
                         longest = longest.max(asked.elapsed());
                     }
                     longest
@@ -368,7 +369,7 @@ fn origins_with_few_threads_are_not_overrun() {
             })
             .collect();
         for client in clients {
-            let longest = client.join().expect("each request is answered");
+            let longest = client.join().expect("every request gets a response");
             assert!(longest < Duration::from_secs(1), "{declared}: {longest:?}");
         }
     }

@@ -1,5 +1,5 @@
-//! Requests whose end is in doubt: each is refused, the connection is closed, and of it and of what is
-//! hidden behind it nothing reaches the origin.
+//! Requests whose end is ambiguous. Each is refused and its connection is closed; neither the request nor bytes hidden
+//! after it reach the origin.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lacquer_testing::client::{Client, get};
-use lacquer_testing::daemon::{Daemon, PATIENCE, until, vcl};
+use lacquer_testing::daemon::{Daemon, MAX_WAIT, until, vcl};
 use lacquer_testing::origin::{Origin, sized};
 use lacquer_testing::recorder::{Recorder, ok};
-use lacquer_testing::turns::beside_others;
+use lacquer_testing::slots::shared_slot;
 
-/// A request behind each of them; an origin that gets it was deceived.
+/// A request that is hidden after each of them. It must not reach the origin.
 const HIDDEN: &str = "GET /100/private/hidden HTTP/1.1\r\nHost: robust\r\n\r\n";
 
 const POST: &str = "POST / HTTP/1.1\r\nHost: robust\r\n";
 const CHUNKED: &str = "POST / HTTP/1.1\r\nHost: robust\r\nTransfer-Encoding: chunked\r\n";
 
-/// Heads that are refused by themselves, after their first line and Host.
+/// Header lines that cause a refusal, after the first line and Host.
 const HEADERS: [(&str, &str); 47] = [
     ("two lengths", "Content-Length: 5\r\nContent-Length: 6\r\n"),
     ("two equal lengths", "Content-Length: 5\r\nContent-Length: 5\r\n"),
@@ -70,7 +70,7 @@ const HEADERS: [(&str, &str); 47] = [
     ("a letter beyond ASCII in the name", "X-\u{e9}: a\r\n"),
 ];
 
-/// First lines, before their Host.
+/// First lines that cause a refusal, before the Host line.
 const FIRST_LINES: [(&str, &str); 17] = [
     ("no version", "GET /\r\n"),
     ("an unknown version", "GET / HTTP/1.2\r\n"),
@@ -91,8 +91,7 @@ const FIRST_LINES: [(&str, &str); 17] = [
     ("a NUL in the target", "GET /\0 HTTP/1.1\r\n"),
 ];
 
-/// Bodies in chunks that are none. Their heads are in order and may reach the origin; what is hidden
-/// behind them may not.
+/// Malformed chunked bodies. Their heads are correct and may reach the origin; the request hidden after them may not.
 const CHUNKS: [(&str, &str); 27] = [
     ("a size that is none", "z\r\nabc\r\n0\r\n\r\n"),
     ("a signed size", "+3\r\nabc\r\n0\r\n\r\n"),
@@ -123,8 +122,8 @@ const CHUNKS: [(&str, &str); 27] = [
     ("no last line end", "3\r\nabc\r\n0\r\n"),
 ];
 
-/// Requests that are served although others might read them otherwise: what the origin gets has one meaning.
-/// Name, request, what the origin must get and may not get.
+/// Requests that are served although other servers might read them differently: the forwarded request has one meaning.
+/// Name, request, the parts that the origin must receive, and those that it must not receive.
 const HARMLESS: [(&str, &str, &[&str], &[&str]); 7] = [
     (
         "folded lines",
@@ -171,13 +170,13 @@ const HARMLESS: [(&str, &str, &[&str], &[&str]); 7] = [
     ),
 ];
 
-/// Returns everything that is answered until the connection is closed; `None` when it is left open.
+/// Sends a request and the hidden one. Returns all bytes until the connection is closed, or `None` if it stays open.
 ///
-/// The hidden request is sent at once, and, for a server that takes every read for a message, once more later.
+/// The hidden request is sent at once, and again later, for a server that treats every read as a message.
 fn exchange(daemon: &Daemon, request: &str) -> Option<String> {
     let mut stream = daemon.connect();
-    stream.set_read_timeout(Some(PATIENCE)).expect("sockets have time-outs");
-    stream.write_all(format!("{request}{HIDDEN}").as_bytes()).expect("requests can be written");
+    stream.set_read_timeout(Some(MAX_WAIT)).expect("sockets have timeouts");
+    stream.write_all(format!("{request}{HIDDEN}").as_bytes()).expect("requests can be sent");
     std::thread::sleep(Duration::from_millis(20));
     let _ = stream.write_all(HIDDEN.as_bytes());
     let mut answer = Vec::new();
@@ -187,24 +186,24 @@ fn exchange(daemon: &Daemon, request: &str) -> Option<String> {
             Ok(0) => break,
             Ok(n) => answer.extend_from_slice(&piece[..n]),
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return None,
-            // Closed while bytes were on their way.
+            // The connection was closed while bytes were in transit.
             Err(_) => break,
         }
     }
     Some(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// Reads a request until nothing more comes, then answers it; returns what was read.
+/// Reads a request until no more bytes arrive, then sends a response. Returns the request.
 fn receive(listener: &TcpListener) -> String {
-    listener.set_nonblocking(true).expect("sockets can be asked");
+    listener.set_nonblocking(true).expect("sockets can be non-blocking");
     let mut arrived = None;
     until(|| {
         arrived = listener.accept().ok();
         arrived.is_some()
     });
     let Some((mut stream, _)) = arrived else { return "nothing".to_owned() };
-    stream.set_nonblocking(false).expect("sockets can wait");
-    stream.set_read_timeout(Some(Duration::from_millis(300))).expect("sockets have time-outs");
+    stream.set_nonblocking(false).expect("sockets can be blocking");
+    stream.set_read_timeout(Some(Duration::from_millis(300))).expect("sockets have timeouts");
     let (mut got, mut piece) = (Vec::new(), [0; 4096]);
     while let Ok(n) = stream.read(&mut piece)
         && n > 0
@@ -216,15 +215,15 @@ fn receive(listener: &TcpListener) -> String {
 }
 
 #[test]
-fn what_is_accepted_has_one_meaning_for_the_origin() {
-    let _turn = beside_others();
+fn accepted_requests_have_one_meaning_for_the_origin() {
+    let _slot = shared_slot();
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let address = listener.local_addr().expect("it is bound");
     let daemon = Daemon::start(&vcl(address, ""), &["-s", "malloc,32M"]);
     let mut faults = Vec::new();
     for (name, request, wanted, unwanted) in HARMLESS {
         let mut client = Client::connect(daemon.address).expect("connections are accepted");
-        client.send(request).expect("requests can be written");
+        client.send(request).expect("requests can be sent");
         let got = receive(&listener);
         let has = |text: &&str| match text.strip_prefix("[^\r]") {
             Some(text) => got.matches(text).count() > got.matches(&format!("\r{text}")).count(),
@@ -250,15 +249,15 @@ fn start() -> (Origin, Daemon, Arc<AtomicUsize>) {
         sized(path, stream)
     });
     let subs = "sub vcl_recv { if (req.url ~ \"hidden\") { return (pass); } }";
-    // Longer than the test waits, so that a connection left open is not taken for one that was closed.
+    // Longer than the test waits, so that a connection that stays open is not mistaken for a closed one.
     let options = ["-s", "malloc,32M", "-p", "timeout_idle=60"];
     let daemon = Daemon::start(&vcl(origin.address, subs), &options);
     (origin, daemon, hidden)
 }
 
 #[test]
-fn heads_in_doubt_are_refused() {
-    let _turn = beside_others();
+fn ambiguous_heads_are_refused() {
+    let _slot = shared_slot();
     let (origin, daemon, _) = start();
     let mut faults = Vec::new();
     let headers = HEADERS.iter().map(|(name, text)| (name, format!("{POST}{text}\r\n0\r\n\r\n")));
@@ -275,12 +274,12 @@ fn heads_in_doubt_are_refused() {
         }
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
-    assert_eq!(get(daemon.address, "/100/kept/a").expect("it answers").status, 200);
+    assert_eq!(get(daemon.address, "/100/kept/a").expect("a response arrives").status, 200);
 }
 
 #[test]
-fn broken_chunks_hide_nothing() {
-    let _turn = beside_others();
+fn broken_chunks_hide_no_request() {
+    let _slot = shared_slot();
     let (origin, daemon, hidden) = start();
     let mut faults = Vec::new();
     for (name, body) in CHUNKS {
@@ -293,13 +292,13 @@ fn broken_chunks_hide_nothing() {
         }
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
-    // Only heads got there, each with a body that the origin cannot take for whole.
+    // Only heads reached the origin, each with a body that is recognizably incomplete.
     assert!(origin.requests() <= CHUNKS.len(), "{} requests reached the origin", origin.requests());
-    assert_eq!(get(daemon.address, "/100/kept/a").expect("it answers").status, 200);
+    assert_eq!(get(daemon.address, "/100/kept/a").expect("a response arrives").status, 200);
 }
 
-/// Responses that others might read otherwise. Name, what the origin sends, and all that the client gets of it as
-/// body; `None` stands for an error of the daemon's own, or a body that ends early.
+/// Responses that other servers might read differently: name, bytes from the origin, and the body that the client
+/// receives. `None` stands for an error generated by the daemon, or a body that ends early.
 const RESPONSES: [(&str, &str, Option<&str>); 14] = [
     ("a length", "Content-Length: 4\r\n\r\nbody", Some("body")),
     ("a length with zeros", "Content-Length: 0004\r\n\r\nbody", Some("body")),
@@ -325,10 +324,10 @@ const RESPONSES: [(&str, &str, Option<&str>); 14] = [
     ("a chunk too long", "Transfer-Encoding: chunked\r\n\r\n2\r\nbody\r\n0\r\n\r\n", None),
 ];
 
-/// A response reaches the client with one meaning, byte for byte, or not as a success.
+/// A response reaches the client with one meaning, byte for byte, or as a failure.
 #[test]
 fn responses_have_one_meaning_for_the_client() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Origin::start(|path, stream| {
         let number = path.trim_start_matches('/').parse::<usize>();
         let (_, answer, _) = RESPONSES[number.unwrap_or_default()];
@@ -357,11 +356,11 @@ fn responses_have_one_meaning_for_the_client() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
-/// A connection that begins with a PROXY header is one client's: a backend with such a header never uses an idle one of
-/// another backend at the same address, nor does any other use its own.
+/// A connection that begins with a PROXY header belongs to one client: a backend with such a header never uses an idle
+/// connection of another backend at the same address, and no other backend uses its connections.
 #[test]
 fn connections_with_a_proxy_header_are_not_shared() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Recorder::start(|_| ok("fine"));
     let address = origin.address;
     let subs = format!(
@@ -375,8 +374,8 @@ fn connections_with_a_proxy_header_are_not_shared() {
     );
     let daemon = Daemon::start(&vcl(address, &subs), &[]);
     for path in ["/plain", "/named", "/plain", "/named", "/named", "/plain"] {
-        assert_eq!(get(daemon.address, path).expect("it answers").status, 200);
-        // An idle connection has proved by then that it can be used again.
+        assert_eq!(get(daemon.address, path).expect("a response arrives").status, 200);
+        // By then an idle connection has proven that it can be reused.
         std::thread::sleep(Duration::from_millis(80));
     }
     let heads = origin.take();

@@ -1,13 +1,13 @@
-//! Gzip streams as attackers make them.
+//! Gzip streams for attacks.
 
 use lacquer_filters::{Chain, Gzip};
 
-/// Returns what so many zeros are packed.
+/// Returns a gzip stream of `length` zeros.
 pub fn zeros(length: usize) -> Vec<u8> {
     repeated(&vec![0; 1 << 20], length, 9)
 }
 
-/// Returns what so many digits without an order are packed: codes for each, and hardly a repetition.
+/// Returns a gzip stream of `length` unordered digits: a code for each, and hardly a repetition.
 pub fn digits(length: usize) -> Vec<u8> {
     let digit = |n: u32| b"0123456789abcdef"[(n.wrapping_mul(2_654_435_761) >> 28) as usize];
     repeated(&(0..1u32 << 20).map(|n| digit(n.wrapping_mul(n))).collect::<Vec<_>>(), length, 1)
@@ -20,7 +20,7 @@ fn repeated(piece: &[u8], length: usize, level: u32) -> Vec<u8> {
     while left > 0 {
         let mut input = &piece[..left.min(piece.len())];
         left -= input.len();
-        while let Some(out) = chain.next(&mut input, left == 0).expect("zeros can be packed") {
+        while let Some(out) = chain.next(&mut input, left == 0).expect("zeros can be compressed") {
             packed.extend_from_slice(out);
         }
     }

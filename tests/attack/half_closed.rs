@@ -1,21 +1,21 @@
-//! Clients that shut down their sending side after the request, as `nc -N` and some health checks do: to TCP they
-//! look like clients that have closed their connection.
+//! Clients that shut down their sending side after the request, as `nc -N` and some health checks do. On TCP they look
+//! like clients that have closed their connection.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use lacquer_testing::daemon::{Daemon, PATIENCE};
+use lacquer_testing::daemon::{Daemon, MAX_WAIT};
 
 use crate::stuck::{LATE, Stuck};
 
 /// Sends requests for these pages and then shuts down the sending side.
 fn ask(daemon: &Daemon, paths: &[&str]) -> TcpStream {
     let mut client = daemon.connect();
-    client.set_read_timeout(Some(PATIENCE)).expect("sockets have time-outs");
+    client.set_read_timeout(Some(MAX_WAIT)).expect("sockets have timeouts");
     for path in paths {
         let request = format!("GET {path} HTTP/1.1\r\nHost: robust\r\n\r\n");
-        client.write_all(request.as_bytes()).expect("requests can be written");
+        client.write_all(request.as_bytes()).expect("requests can be sent");
     }
     client.shutdown(Shutdown::Write).expect("sockets can be shut down");
     client
@@ -31,7 +31,7 @@ fn fetch(daemon: &Daemon, path: &str) -> String {
     read_all(ask(daemon, &[path]))
 }
 
-/// Asserts that there are exactly these responses, whole and in order.
+/// Asserts that `answer` consists of exactly these responses, whole and in order.
 fn assert_answered(answer: &str, paths: &[&str]) {
     let heads: Vec<_> = answer.match_indices("HTTP/1.1 200 OK\r\n").map(|(at, _)| at).collect();
     assert_eq!(heads.len(), paths.len(), "{answer}");
@@ -42,9 +42,9 @@ fn assert_answered(answer: &str, paths: &[&str]) {
     }
 }
 
-/// Passes and misses are answered, late ones too, and those that wait for another's fetch.
+/// Passes and misses get their responses, including late ones and those that wait for another request's fetch.
 #[test]
-fn half_closed_clients_get_their_answers() {
+fn half_closed_clients_get_their_responses() {
     let stuck = Stuck::start();
     let daemon = stuck.daemon(&[]);
     for path in ["/now/", "/slow/", "/late/a", "/parts/a", "/late/a"] {
@@ -59,26 +59,26 @@ fn half_closed_clients_get_their_answers() {
     let mut upload = daemon.connect();
     let request =
         b"POST /slow/ HTTP/1.1\r\nHost: robust\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello";
-    upload.write_all(request).expect("requests can be written");
+    upload.write_all(request).expect("requests can be sent");
     upload.shutdown(Shutdown::Write).expect("sockets can be shut down");
     let answer = read_all(upload);
     assert_answered(answer.trim_start_matches("HTTP/1.1 100 Continue\r\n\r\n"), &["/slow/"]);
 }
 
-/// A client that is asked by the first bytes of its response, and closes its connection then, is noticed.
+/// A client that closes its connection after the first bytes of its response, which test it, is detected.
 #[test]
-fn half_closed_clients_that_close_later_are_noticed() {
+fn half_closed_clients_that_close_later_are_detected() {
     let stuck = Stuck::start();
     let daemon = stuck.daemon(&[]);
     let mut client = ask(&daemon, &["/head/"]);
     stuck.comes_to_hold(1);
-    client.read_exact(&mut [0]).expect("the first byte comes ahead");
+    client.read_exact(&mut [0]).expect("the first byte is sent ahead");
     drop(client);
     stuck.comes_to_hold(0);
 }
 
-/// Within a response a pass ends when its client may be gone for as long as is set; a fetch for the cache goes on
-/// to the client too.
+/// Within a response, a pass ends when its client may be gone for `half_close_timeout`. A fetch for the cache
+/// continues, also to the client.
 #[test]
 fn a_limit_holds_within_responses() {
     let stuck = Stuck::start();
@@ -87,7 +87,7 @@ fn a_limit_holds_within_responses() {
     assert_answered(&fetch(&daemon, "/parts/a"), &["/parts/a"]);
     daemon.ok("param.reset half_close_timeout");
     let mut client = daemon.connect();
-    client.write_all(b"GET /body/ HTTP/1.1\r\nHost: robust\r\n\r\n").expect("requests can be written");
+    client.write_all(b"GET /body/ HTTP/1.1\r\nHost: robust\r\n\r\n").expect("requests can be sent");
     stuck.comes_to_hold(1);
     let mut seen = 0;
     while seen < 1000 {
@@ -99,7 +99,7 @@ fn a_limit_holds_within_responses() {
     assert!(closed.elapsed() < Duration::from_secs(2), "it took {:?}", closed.elapsed());
 }
 
-/// Other treatments can be chosen.
+/// Parameters select other treatments.
 #[test]
 fn parameters_choose_how_half_closed_clients_are_treated() {
     let stuck = Stuck::start();

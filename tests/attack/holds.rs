@@ -1,4 +1,4 @@
-//! Work that holds a reactor: the clients of the same reactors measure how long they wait meanwhile.
+//! Work that could hold a reactor. Other clients of the same reactors measure how long they wait meanwhile.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,16 +13,16 @@ use lacquer_testing::effort;
 use lacquer_testing::machine::Machine;
 use lacquer_testing::origin::{Origin, sized};
 
-/// Clients whose requests cost nothing, spread over the reactors.
+/// The number of clients with cheap requests, spread over the reactors.
 const PROBES: usize = 4;
-/// The longest wait on a quiet machine is a hold of 2 ms and what the kernel adds. The best round of several counts,
-/// and on a machine that has something else to do a wait must be short beside the work: work that holds a reactor
-/// makes the others wait until it is done.
+/// The longest wait on an idle machine: a hold of 2 ms plus the latency of the kernel. The best of several rounds
+/// counts. On a busy machine it is sufficient that a wait is short compared with the work, because work that holds a
+/// reactor makes the others wait until it is done.
 const LONGEST_WAIT: Duration = Duration::from_millis(4);
 const SHARE: u32 = 3;
 const ROUNDS: usize = 3;
 
-/// Asks for `/probe` all the time and remembers the longest wait.
+/// Requests `/probe` continuously and records the longest wait.
 struct Probes {
     ends: Arc<AtomicBool>,
     clients: Vec<JoinHandle<io::Result<Duration>>>,
@@ -33,7 +33,7 @@ impl Probes {
         let ends = Arc::new(AtomicBool::new(false));
         let probe = |_| {
             let mut client = Client::connect(address).expect("connections are accepted");
-            client.get("/probe").expect("it answers");
+            client.get("/probe").expect("a response arrives");
             let ends = ends.clone();
             std::thread::spawn(move || {
                 let mut longest = Duration::ZERO;
@@ -52,17 +52,20 @@ impl Probes {
 
     fn longest_wait(self) -> Duration {
         self.ends.store(true, Ordering::Relaxed);
-        let waits = self.clients.into_iter().map(|c| c.join().expect("it runs").expect("it is answered"));
+        let waits = self
+            .clients
+            .into_iter()
+            .map(|c| c.join().expect("the thread does not panic").expect("a response arrives"));
         waits.max().unwrap_or_default()
     }
 }
 
-/// The longest wait of the others beside some work, and how long that took.
+/// The longest wait of other clients during some work, and the duration of the work.
 #[derive(Clone, Copy, Debug)]
 struct Hold {
     longest: Duration,
     work: Duration,
-    /// How many times as long the wait may be.
+    /// The factor by which the wait may be longer.
     slack: u32,
 }
 
@@ -72,7 +75,7 @@ impl Hold {
     }
 }
 
-/// Prepares and does the work until it holds nobody, in a few rounds at most, and returns the best.
+/// Prepares and does the work in a few rounds, until it holds no client. Returns the best round.
 fn best_round(
     address: SocketAddr,
     mut machine: Machine,
@@ -96,15 +99,15 @@ fn best_round(
             break;
         }
     }
-    best.expect("there are some")
+    best.expect("there is at least one")
 }
 
 const PROBED: &str = "sub vcl_recv { if (req.url == \"/probe\") { return (synth(200)); } }";
 
-/// Promise: a lookup that has to test many bans does not make the other clients wait for more than 2 ms, and misses
-/// none of the bans.
+/// Promise: a lookup that has to test many bans does not make other clients wait for more than 2 ms, and tests all of
+/// them.
 #[test]
-fn testing_many_bans_holds_nobody() {
+fn testing_many_bans_does_not_hold_a_reactor() {
     const BANS: usize = 28_184;
     let origin = Origin::start(sized);
     let options = ["-s", "malloc,32M", "-p", "ban_lurker_sleep=0"];
@@ -119,31 +122,31 @@ fn testing_many_bans_holds_nobody() {
     }
     let before = origin.requests();
     let hold = best_round(daemon.address, daemon.machine(), &mut |_| (), |n| {
-        // Several clients want the same: the tests are made once, not once for each.
+        // Several clients request the same object: it is tested once, not once for each.
         let ask = |_| {
             let (address, path) = (daemon.address, path(n));
-            std::thread::spawn(move || get(address, &path).expect("it answers").status)
+            std::thread::spawn(move || get(address, &path).expect("a response arrives").status)
         };
         let clients: Vec<_> = (0..4).map(ask).collect();
-        assert!(clients.into_iter().all(|c| c.join().expect("it runs") == 200));
+        assert!(clients.into_iter().all(|c| c.join().expect("the thread does not panic") == 200));
     });
-    assert_eq!(origin.requests(), before, "what is not banned is served from the cache");
-    get(daemon.address, &path(7)).expect("it answers");
-    assert_eq!(origin.requests(), before + 1, "what is banned is fetched");
+    assert_eq!(origin.requests(), before, "objects that are not banned are served from the cache");
+    get(daemon.address, &path(7)).expect("a response arrives");
+    assert_eq!(origin.requests(), before + 1, "banned objects are fetched");
     eprintln!("longest wait beside lookups that test {BANS} bans: {hold:?}");
     assert!(hold.is_short(), "{hold:?}");
 }
 
-/// Writes a cacheable answer with the tag `all`.
+/// Writes a cacheable response with the tag `all`.
 fn tagged(_: &str, stream: &mut TcpStream) -> bool {
     let text = "HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\nxkey: all\r\nContent-Length: 2\r\n\r\nok";
     stream.write_all(text.as_bytes()).is_ok()
 }
 
-/// Promise: a purge of many objects by a tag does not make the other clients wait for more than 2 ms, and what it
-/// purges is gone when it is answered.
+/// Promise: a purge of many objects by a tag does not make other clients wait for more than 2 ms, and the objects are
+/// gone when its response arrives.
 #[test]
-fn purging_many_objects_holds_nobody() {
+fn purging_many_objects_does_not_hold_a_reactor() {
     let objects = effort(8_000, 300_000);
     let origin = Origin::start(tagged);
     let subs = "import xkey;
@@ -155,31 +158,35 @@ fn purging_many_objects_holds_nobody() {
     let hold = best_round(daemon.address, daemon.machine(), &mut |n| fill(daemon.address, n, objects), |n| {
         let purged =
             Client::connect(daemon.address).and_then(|mut c| c.ask("PURGE / HTTP/1.1\r\nHost: a\r\n\r\n"));
-        assert_eq!(purged.expect("it answers").status, 200);
+        assert_eq!(purged.expect("a response arrives").status, 200);
         let before = origin.requests();
         for object in [0, objects / 2, objects - 1] {
-            get(daemon.address, &format!("/{n}/{object}")).expect("it answers");
+            get(daemon.address, &format!("/{n}/{object}")).expect("a response arrives");
         }
-        assert_eq!(origin.requests(), before + 3, "what was purged is fetched again");
+        assert_eq!(origin.requests(), before + 3, "purged objects are fetched again");
     });
     eprintln!("longest wait beside a purge of {objects} objects: {hold:?}");
     assert!(hold.is_short(), "{hold:?}");
 }
 
-/// Fetches so many objects.
+/// Fetches a number of objects.
 fn fill(address: SocketAddr, round: usize, objects: usize) {
     let fetch = |from: usize| {
         std::thread::spawn(move || {
             let mut client = Client::connect(address).expect("connections are accepted");
             for n in (from..objects).step_by(4) {
-                assert_eq!(client.get(&format!("/{round}/{n}")).expect("it answers").status, 200);
+                assert_eq!(client.get(&format!("/{round}/{n}")).expect("a response arrives").status, 200);
             }
         })
     };
-    (0..4).map(fetch).collect::<Vec<_>>().into_iter().for_each(|c| c.join().expect("it runs"));
+    (0..4)
+        .map(fetch)
+        .collect::<Vec<_>>()
+        .into_iter()
+        .for_each(|c| c.join().expect("the thread does not panic"));
 }
 
-/// Returns a VCL that takes its time to compile and to free.
+/// Returns a VCL that takes long to compile and to free.
 fn large_vcl(origin: SocketAddr) -> String {
     let mut subs = PROBED.to_owned();
     for n in 0..effort(300, 3000) {
@@ -196,9 +203,9 @@ fn large_vcl(origin: SocketAddr) -> String {
     vcl(origin, &subs)
 }
 
-/// Promise: management commands, the loading and discarding of VCL programs among them, do not make clients wait.
+/// Promise: management commands, including the loading and discarding of VCL, do not make clients wait.
 #[test]
-fn management_commands_hold_nobody() {
+fn management_commands_do_not_hold_a_reactor() {
     let origin = Origin::start(sized);
     let mut daemon = Daemon::start(&vcl(origin.address, PROBED), &[]);
     let file = std::env::temp_dir().join(format!("lacquer-large-{}.vcl", std::process::id()));
@@ -213,7 +220,7 @@ fn management_commands_hold_nobody() {
         }
         daemon.ok("vcl.use boot");
         daemon.ok(&format!("vcl.discard large{n}"));
-        // It is freed once the reactors have let go of it.
+        // It is freed once the reactors have released it.
         std::thread::sleep(Duration::from_millis(250).max(begun.elapsed() / 4));
     });
     let _ = std::fs::remove_file(&file);
@@ -221,10 +228,10 @@ fn management_commands_hold_nobody() {
     assert!(hold.longest < LONGEST_WAIT * 5 * hold.slack, "{hold:?}");
 }
 
-/// Promise: passwords with slow hashes hold up neither the other clients nor users whose password is known.
+/// Promise: passwords with slow hashes delay neither other clients nor users whose password was verified before.
 #[test]
-fn slow_passwords_hold_nobody() {
-    // A cost of 12 takes a good part of a second; the password is another.
+fn slow_passwords_do_not_hold_a_reactor() {
+    // A cost of 12 takes a large part of a second. The stored password differs from those that are sent.
     const STORED: &str = "joe:$2y$12$abcdefghijklmnopqrstuuhKF09ZYWwH2zP/0fwE1X8e/Q1YNx/hO\n";
     let file = std::env::temp_dir().join(format!("lacquer-htpasswd-{}", std::process::id()));
     std::fs::write(&file, STORED).expect("a file can be written");
@@ -238,11 +245,11 @@ fn slow_passwords_hold_nobody() {
     );
     let mut daemon = Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), &subs), &[]);
     let hold = best_round(daemon.address, daemon.machine(), &mut |_| (), |n| {
-        // "joe:" and a password that differs from round to round.
+        // "joe:" and a password that is different in each round.
         let credentials = ["am9lOmE=", "am9lOmI=", "am9lOmM="][n];
         let request = format!("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {credentials}\r\n\r\n");
         let refused = Client::connect(daemon.address).and_then(|mut client| client.ask(&request));
-        assert_eq!(refused.expect("it answers").status, 401);
+        assert_eq!(refused.expect("a response arrives").status, 401);
     });
     let _ = std::fs::remove_file(&file);
     eprintln!("longest wait beside a slow password: {hold:?}");
@@ -250,10 +257,9 @@ fn slow_passwords_hold_nobody() {
     assert!(hold.is_short(), "{hold:?}");
 }
 
-/// Promise: a large object that takes the place of many small ones does not make the other clients wait for more than
-/// 2 ms.
+/// Promise: a large object that evicts many small ones does not make other clients wait for more than 2 ms.
 #[test]
-fn evicting_many_objects_holds_nobody() {
+fn evicting_many_objects_does_not_hold_a_reactor() {
     let objects = effort(10_000, 100_000);
     let origin = Origin::start(sized);
     let storage = format!("malloc,{}M", objects * 4 / 1024);
@@ -264,13 +270,13 @@ fn evicting_many_objects_holds_nobody() {
     let mut fill = |round: usize| {
         for n in 0..objects * 2 {
             let path = format!("/1400/kept/{round}/{n}");
-            assert_eq!(client.get(&path).expect("it answers").status, 200);
+            assert_eq!(client.get(&path).expect("a response arrives").status, 200);
         }
     };
     let hold = best_round(daemon.address, daemon.machine(), &mut fill, |n| {
-        let answer = get(daemon.address, &format!("/{large}/kept/large{n}")).expect("it answers");
+        let answer = get(daemon.address, &format!("/{large}/kept/large{n}")).expect("a response arrives");
         assert_eq!((answer.status, answer.body.len()), (200, large));
     });
-    eprintln!("longest wait beside {large} bytes that take the place of small objects: {hold:?}");
+    eprintln!("longest wait beside {large} bytes that evict small objects: {hold:?}");
     assert!(hold.longest < (LONGEST_WAIT * 2 * hold.slack).max(hold.work / (2 * SHARE)), "{hold:?}");
 }

@@ -1,4 +1,4 @@
-//! Floods of HTTP/2 frames: each ends, or costs no more than the bytes that the client sends.
+//! Floods of HTTP/2 frames. Each ends, or costs no more than the bytes that the client sends.
 
 use std::io::Write;
 use std::thread;
@@ -24,7 +24,8 @@ fn start(subs: &str) -> (Origin, Daemon) {
     (origin, daemon)
 }
 
-/// Sends `bytes` so often, or until the connection ends, while another client is served; returns how it ended.
+/// Sends `bytes` a number of `times`, or until the connection ends, while another client is served. Returns how the
+/// connection ended.
 fn flood(daemon: &Daemon, client: H2Client, bytes: &[u8], times: usize) -> End {
     let mut client = client;
     let mut socket = client.socket().unwrap();
@@ -55,8 +56,8 @@ fn frames(count: usize, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec
     out
 }
 
-/// Frames that ask for nothing are counted, whatever their kind; 10,000 more than the useful ones allow for end the
-/// connection with ENHANCE_YOUR_CALM, and others are served meanwhile.
+/// Frames without use are counted, whatever their kind. 10,000 more than the allowance from useful frames end the
+/// connection with ENHANCE_YOUR_CALM, and other clients are served meanwhile.
 #[test]
 fn frames_without_use_end_the_connection() {
     let (_origin, daemon) = start("");
@@ -74,9 +75,9 @@ fn frames_without_use_end_the_connection() {
     assert!(daemon.logs("H2: Too many frames without use"));
 }
 
-/// A download does not pay for a flood: what a client gets byte by byte allows for few useless frames.
+/// A download does not compensate for a flood: a response that is read byte by byte allows only few useless frames.
 #[test]
-fn a_trickling_download_does_not_pay_for_a_flood() {
+fn a_trickling_download_does_not_compensate_for_a_flood() {
     let (_origin, daemon) = start("");
     let mut client = H2Client::connect(daemon.address, &[(INITIAL_WINDOW_SIZE, 1)]).unwrap();
     let stream = client.get("/100000").unwrap();
@@ -88,7 +89,7 @@ fn a_trickling_download_does_not_pay_for_a_flood() {
             if socket.write_all(&bytes).is_err() {
                 return;
             }
-            // The byte goes out before the next frames come.
+            // The byte is sent before the next frames arrive.
             thread::sleep(Duration::from_millis(2));
         }
     });
@@ -121,7 +122,7 @@ fn empty_frames_end_the_connection() {
     assert!(matches!(end, CALM | End::Closed), "long block: {end:?}");
 }
 
-/// A SETTINGS frame has at most 64 entries: each may cost a visit to every stream.
+/// A SETTINGS frame has at most 64 entries, because each may require an update of every stream.
 #[test]
 fn settings_with_many_entries_are_refused() {
     let (_origin, daemon) = start("");
@@ -134,14 +135,14 @@ fn settings_with_many_entries_are_refused() {
     assert_eq!(client.response(stream).unwrap().0, Some(200));
 }
 
-/// A header block that unpacks to more than the limit ends the connection, and costs no memory.
+/// A header block that decompresses to more than the limit ends the connection, and costs no memory.
 #[test]
-fn a_packed_header_block_does_not_explode() {
+fn decompressed_header_blocks_are_bounded() {
     let (_origin, mut daemon) = start("");
     let before = daemon.resident().memory;
     for _ in 0..effort(50, 1000) {
         let mut client = connect(&daemon);
-        // One field of 3,900 bytes into the table, and then references to it, a byte each.
+        // One field of 3,900 bytes in the table, and then references to it of one byte each.
         let mut first = block("GET", "/100", &[]);
         first.extend_from_slice(&[0x40, 1, b'x', 0x7f, 0xbd, 0x1d]);
         first.extend_from_slice(&[b'y'; 3900]);
@@ -156,9 +157,9 @@ fn a_packed_header_block_does_not_explode() {
     assert!(after < before + (16 << 20), "{before} before, {after} after");
 }
 
-/// A client that has used up the numbers of streams is told so, and its connection ends.
+/// If a client has used up the stream identifiers, its connection ends with a GOAWAY.
 #[test]
-fn numbers_of_streams_run_out() {
+fn stream_identifiers_run_out() {
     let (_origin, daemon) = start("");
     let mut client = connect(&daemon);
     let last = 0x7fff_ffff;
@@ -168,7 +169,8 @@ fn numbers_of_streams_run_out() {
     assert_eq!(client.end(WITHIN), End::GoAway(1));
 }
 
-/// A stream that the client resets, and one that it makes us reset, count alike: 100 a minute end the connection.
+/// Streams that the client resets and streams that it causes the daemon to reset count alike: 100 a minute end the
+/// connection.
 #[test]
 fn resets_of_either_kind_are_budgeted() {
     let origin = Origin::start(|path, stream| {
@@ -177,7 +179,7 @@ fn resets_of_either_kind_are_budgeted() {
     });
     let subs = "sub vcl_recv { return (pass); }";
     let daemon = Daemon::start(&vcl(origin.address, subs), &["-p", "feature=+http2"]);
-    // The client ends a stream, or makes the server send the reset.
+    // The client resets a stream, or causes the server to reset it.
     let provoke: [(&str, u8, &[u8]); 4] = [
         ("a reset", kind::RST_STREAM, &[0, 0, 0, 8]),
         ("a window increment of nothing", kind::WINDOW_UPDATE, &[0; 4]),
@@ -200,15 +202,15 @@ fn resets_of_either_kind_are_budgeted() {
     assert!(origin.requests() < 4 * 250, "{}", origin.requests());
 }
 
-/// Requests beyond the limit of streams, and malformed ones, are refused without end only where they are few.
+/// Requests beyond the stream limit and malformed requests are refused; many of them end the connection.
 #[test]
-fn refused_requests_are_no_way_around() {
+fn refused_requests_are_limited_too() {
     let origin = Origin::start(|_, _| {
         thread::sleep(Duration::from_secs(30));
         false
     });
     let daemon = Daemon::start(&vcl(origin.address, ""), &["-p", "feature=+http2"]);
-    // Requests that the origin never answers, and some without a method and a path.
+    // Requests without a response from the origin, and some without a method and a path.
     for request in [block("GET", "/stuck", &[]), vec![0x86]] {
         let mut bytes = Vec::new();
         for n in 0..30_000u32 {

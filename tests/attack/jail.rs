@@ -1,4 +1,4 @@
-//! The jail: how little a worker could do that was taken over.
+//! The jail: the few operations that a compromised worker could still perform.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -6,9 +6,9 @@ use std::process::Command;
 
 use lacquer_testing::client::get;
 use lacquer_testing::daemon::{Daemon, is_root, signal, until};
-use lacquer_testing::turns::beside_others;
+use lacquer_testing::slots::shared_slot;
 
-/// Reads files and variables for the client that names them, and runs a regular expression.
+/// A VCL that reads the files and variables that the client names, and runs a regular expression.
 const VCL: &str = r#"vcl 4.1;
 import std;
 backend default none;
@@ -46,8 +46,8 @@ fn ids(pid: u32) -> Vec<u32> {
 
 fn assert_confined(daemon: &mut Daemon) {
     let worker = daemon.worker();
-    // A request has used every reactor's memory and the machine code of VCL and of the regular expression.
-    assert_eq!(get(daemon.address, "/abbac").expect("an answer").status, 201);
+    // The request uses the reactor's memory and the machine code of VCL and of the regular expression.
+    assert_eq!(get(daemon.address, "/abbac").expect("a response arrives").status, 201);
     for task in fs::read_dir(format!("/proc/{worker}/task")).expect("threads").flatten() {
         let thread: u32 = task.file_name().to_string_lossy().parse().expect("a number");
         assert_eq!(status(thread, "NoNewPrivs"), "1");
@@ -68,14 +68,15 @@ fn assert_confined(daemon: &mut Daemon) {
 }
 
 fn header(daemon: &Daemon, name: &str) -> Option<String> {
-    let answer = get(daemon.address, "/").expect("an answer");
+    let answer = get(daemon.address, "/").expect("a response arrives");
     answer.header(name).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// Promise: every thread of the worker is without privileges, filtered, and has no memory to write code to.
+/// Promise: every thread of the worker has no privileges, a system call filter, and no memory that is writable and
+/// executable.
 #[test]
 fn every_thread_of_the_worker_is_confined() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     assert_confined(&mut start(&["-j", "none"], PLAIN));
     let mut daemon = start(&[], PLAIN);
     assert_confined(&mut daemon);
@@ -84,14 +85,14 @@ fn every_thread_of_the_worker_is_confined() {
     assert!(!daemon.stderr().contains("jail is incomplete"), "{}", daemon.stderr());
 }
 
-/// Promise: a worker that makes a call it does not need ends, and the manager shows which call it was.
+/// Promise: a worker that makes a system call outside its allow-list ends, and the manager shows which call it was.
 #[test]
-fn a_violation_leaves_the_name_of_the_call() {
-    let _turn = beside_others();
+fn a_violation_names_the_system_call() {
+    let _slot = shared_slot();
     let mut daemon = start(&[], PLAIN);
     let before = daemon.worker();
     daemon.cli("debug.jail");
-    assert!(until(|| daemon.cli("panic.show").0 == 200), "there are last words");
+    assert!(until(|| daemon.cli("panic.show").0 == 200), "there is a panic text");
     let shown = daemon.ok("panic.show");
     for part in
         ["signal 31 (Bad system call)", "forbids the worker to call execve", "Backtrace:", "pthread.name"]
@@ -102,29 +103,30 @@ fn a_violation_leaves_the_name_of_the_call() {
     assert_ne!(daemon.worker(), before);
 }
 
-/// Promise: the parameters that open the jail work, and the log says so in one line.
+/// Promise: the parameters that open the jail work, and the daemon reports that in one line.
 #[test]
 fn an_open_jail_is_reported() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let mut daemon = start(&["-p", "jail_syscalls=off", "-p", "jail_files=off"], PLAIN);
     assert_eq!(status(daemon.worker(), "Seccomp"), "0");
     assert!(daemon.ok("debug.jail").contains("does not forbid"));
     assert_eq!(daemon.stderr().matches("jail is incomplete").count(), 1, "{}", daemon.stderr());
 }
 
-/// Promise: VCL reads files by their paths, and only those that the administrator leaves to it.
+/// Promise: VCL reads files by their paths, and only those that the operator permits.
 #[test]
-fn files_are_read_as_far_as_is_allowed() {
-    let _turn = beside_others();
+fn only_permitted_files_are_read() {
+    let _slot = shared_slot();
     let dir = std::env::temp_dir().join(format!("lacquer-jail-{}", std::process::id()));
-    fs::create_dir_all(dir.join("open")).expect("a directory");
+    fs::create_dir_all(dir.join("open")).expect("a directory can be created");
     let (outside, inside) = (dir.join("text"), dir.join("open/text"));
-    fs::write(&outside, "outside").expect("a file");
-    fs::write(&inside, "inside").expect("a file");
+    fs::write(&outside, "outside").expect("a file can be written");
+    fs::write(&inside, "inside").expect("a file can be written");
     let read = |daemon: &Daemon, path: &std::path::Path| {
-        let mut client = lacquer_testing::client::Client::connect(daemon.address).expect("a connection");
+        let mut client =
+            lacquer_testing::client::Client::connect(daemon.address).expect("connections are accepted");
         let request = format!("GET / HTTP/1.1\r\nHost: a\r\nPath: {}\r\n\r\n", path.display());
-        let answer = client.ask(&request).expect("an answer");
+        let answer = client.ask(&request).expect("a response arrives");
         answer.header("file").filter(|text| !text.is_empty()).map(str::to_owned)
     };
     let daemon = start(&[], PLAIN);
@@ -138,10 +140,10 @@ fn files_are_read_as_far_as_is_allowed() {
     let _ = fs::remove_dir_all(&dir);
 }
 
-/// Promise: variables of the manager reach the worker only where VCL or the administrator names them.
+/// Promise: environment variables of the manager reach the worker only if VCL or the operator names them.
 #[test]
 fn the_environment_is_clean() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let mut daemon =
         start(&["-p", "jail_environment=LACQUER_TEST_CH*", "-p", "jail_dumpable=on"], WITH_SECRETS);
     let worker = daemon.worker();
@@ -157,11 +159,11 @@ fn the_environment_is_clean() {
     assert_eq!(header(&daemon, "chosen").as_deref(), Some("3"));
 }
 
-/// Promise: a worker's memory is for root only, and a dying worker leaves no core, unless that is asked for.
+/// Promise: only root can read the worker's memory, and a dying worker leaves no core, unless `jail_dumpable` is on.
 #[test]
 fn the_worker_is_not_dumpable() {
-    let _turn = beside_others();
-    // The kernel gives the files of a process that is not dumpable to root.
+    let _slot = shared_slot();
+    // In /proc, the kernel assigns the files of a process that is not dumpable to root.
     let owner = |pid: u32| fs::metadata(format!("/proc/{pid}/environ")).expect("the process runs").uid();
     for (value, dumpable) in [("off", false), ("on", true)] {
         let option = format!("jail_dumpable={value}");
@@ -171,14 +173,18 @@ fn the_worker_is_not_dumpable() {
         signal(worker, "-ABRT");
         assert!(until(|| daemon.stderr().contains("died signal=6")));
         assert!(dumpable || !daemon.stderr().contains("core dumped"));
-        assert!(until(|| daemon.cli("panic.show").1.contains("Backtrace:")), "last words all the same");
+        assert!(
+            until(|| daemon.cli("panic.show").1.contains("Backtrace:")),
+            "there is a panic text nevertheless"
+        );
     }
 }
 
-/// Promise: root without the usual users does not run as root, and with `-j none` says that it does.
+/// Promise: a daemon that root starts without the usual users does not run as root, and with `-j none` warns that it
+/// does.
 #[test]
-fn root_is_never_kept_in_silence() {
-    let _turn = beside_others();
+fn running_as_root_is_reported() {
+    let _slot = shared_slot();
     if !is_root() {
         return;
     }
@@ -194,20 +200,20 @@ fn root_is_never_kept_in_silence() {
     assert!(daemon.stderr().contains("runs as root"), "{}", daemon.stderr());
 }
 
-/// Promise: the unit in docs/ leaves a service an exposure below 3, by systemd's own measure.
+/// Promise: systemd rates the exposure of the unit in docs/ below 3.
 #[test]
 fn the_unit_is_hardened() {
     let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lacquer.service");
     let analyze =
         Command::new("systemd-analyze").args(["security", "--offline=true", "--no-pager", unit]).output();
     let Ok(output) = analyze else {
-        eprintln!("no systemd-analyze here");
+        eprintln!("skipped: systemd-analyze is not installed");
         return;
     };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let level = text.split("Overall exposure level for lacquer.service: ").nth(1);
     let Some(level) = level.and_then(|rest| rest.split_whitespace().next()) else {
-        eprintln!("no verdict: {}", String::from_utf8_lossy(&output.stderr));
+        eprintln!("skipped: systemd-analyze failed: {}", String::from_utf8_lossy(&output.stderr));
         return;
     };
     assert!(level.parse::<f64>().expect("a number") < 3.0, "{text}");
@@ -216,7 +222,7 @@ fn the_unit_is_hardened() {
 /// Promise: the capabilities that the unit leaves to the manager are enough.
 #[test]
 fn the_manager_needs_few_capabilities() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     if !is_root() {
         return;
     }
@@ -225,7 +231,7 @@ fn the_manager_needs_few_capabilities() {
     let mut daemon = start(&["-p", "cli_timeout=1"], few);
     assert_confined(&mut daemon);
     let worker = daemon.worker();
-    // It can end a worker of another user that hangs, and start the next.
+    // The manager can end a hanging worker that runs as another user, and start the next.
     signal(worker, "-STOP");
     assert!(daemon.cli("stop").0 != 0);
     assert!(until(|| fs::metadata(format!("/proc/{worker}")).is_err()), "{}", daemon.stderr());

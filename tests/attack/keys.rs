@@ -1,5 +1,5 @@
-//! Pairs of requests: those that must share a cache entry, and those that must not. Whatever an origin can tell
-//! apart and VCL did not make equal is kept apart; what is not part of the key reaches the origin as it was sent.
+//! Pairs of requests that must share a cache entry, and pairs that must not. Requests that an origin can distinguish
+//! have different entries unless VCL makes them equal. Headers that are not part of the key reach the origin unchanged.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -7,9 +7,9 @@ use lacquer_testing::client::Client;
 use lacquer_testing::daemon::{Daemon, vcl};
 use lacquer_testing::h2;
 use lacquer_testing::recorder::{Recorder, ok};
-use lacquer_testing::turns::beside_others;
+use lacquer_testing::slots::shared_slot;
 
-/// Each answer of this origin differs from all others.
+/// Starts an origin whose responses are all different.
 fn numbered() -> Recorder {
     let count = AtomicUsize::new(0);
     Recorder::start(move |_| ok(&format!("answer {}", count.fetch_add(1, Ordering::SeqCst))))
@@ -17,7 +17,7 @@ fn numbered() -> Recorder {
 
 fn ask(daemon: &Daemon, head: &str) -> String {
     let mut client = Client::connect(daemon.address).expect("connections are accepted");
-    let answer = client.ask(&format!("{head}\r\n")).expect("it answers");
+    let answer = client.ask(&format!("{head}\r\n")).expect("a response arrives");
     assert_eq!(answer.status, 200, "{head:?}: {}", answer.head);
     String::from_utf8_lossy(&answer.body).into_owned()
 }
@@ -26,10 +26,10 @@ fn get(target: &str, host: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n")
 }
 
-/// Requests that mean the same share an entry.
+/// Requests with the same meaning share an entry.
 #[test]
 fn equal_requests_share_an_entry() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = numbered();
     let daemon = Daemon::start(&vcl(origin.address, ""), &["-p", "feature=+http2"]);
     let pairs = [
@@ -46,14 +46,14 @@ fn equal_requests_share_an_entry() {
     }
     let by_http1 = ask(&daemon, &get("/8", "a"));
     let fields = [(":method", "GET"), (":scheme", "http"), (":path", "/8"), (":authority", "A")];
-    let by_http2 = h2::ask(daemon.address, &fields).expect("it answers");
+    let by_http2 = h2::ask(daemon.address, &fields).expect("a response arrives");
     assert_eq!(by_http1.as_bytes(), by_http2.body);
 }
 
-/// All lines of a header that the response varies on count.
+/// All lines of a header on which the response varies are compared.
 #[test]
-fn variants_are_told_apart_by_every_line() {
-    let _turn = beside_others();
+fn variants_are_distinguished_by_every_line() {
+    let _slot = shared_slot();
     let count = AtomicUsize::new(0);
     let origin = Recorder::start(move |_| {
         let body = format!("answer {}", count.fetch_add(1, Ordering::SeqCst));
@@ -68,10 +68,10 @@ fn variants_are_told_apart_by_every_line() {
     }
 }
 
-/// Requests that an origin may tell apart do not share an entry, however alike they look.
+/// Requests that an origin may distinguish do not share an entry, however similar they are.
 #[test]
 fn different_requests_never_share_an_entry() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = numbered();
     let daemon = Daemon::start(&vcl(origin.address, ""), &[]);
     let hosts = ["a", "a:80", "a:8080", "a.", "b", "a.b", "[::1]", "a%2e", "a_"];
@@ -115,7 +115,7 @@ fn different_requests_never_share_an_entry() {
         if let Some(other) = answers.insert(answer, head.clone()) {
             panic!("{other:?} and {head:?} share an entry");
         }
-        // The origin sees the target as it was sent.
+        // The origin receives the target as it was sent.
         let seen = origin.take();
         assert!(
             seen.len() == 1 && seen[0].starts_with(head.lines().next().expect("a line")),
@@ -124,24 +124,24 @@ fn different_requests_never_share_an_entry() {
     }
 }
 
-/// A method is no part of the key, but no answer to another method is served to a GET.
+/// The method is not part of the key, but a GET never gets the response to another method.
 #[test]
-fn answers_to_other_methods_are_not_shared() {
-    let _turn = beside_others();
+fn responses_to_other_methods_are_not_shared() {
+    let _slot = shared_slot();
     let origin = numbered();
     let daemon = Daemon::start(&vcl(origin.address, ""), &[]);
     let mut seen = std::collections::HashSet::new();
     for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "GET"] {
         let head = format!("{method} /x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n");
-        assert!(seen.insert(ask(&daemon, &head)), "{method} got the answer to another method");
+        assert!(seen.insert(ask(&daemon, &head)), "{method} got the response to another method");
     }
 }
 
-/// Headers that are no part of the key reach the origin unchanged, where they may be reflected, so that a VCL can
-/// see and hash them.
+/// Headers that are not part of the key, and that an origin may reflect, reach it unchanged. VCL can therefore read and
+/// hash them.
 #[test]
 fn unkeyed_headers_reach_the_origin_unchanged() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = numbered();
     let daemon = Daemon::start(&vcl(origin.address, "sub vcl_recv { return (pass); }"), &[]);
     let lines = [
@@ -164,10 +164,10 @@ fn unkeyed_headers_reach_the_origin_unchanged() {
     }
 }
 
-/// A refused request leaves nothing behind that a later one could get.
+/// A refused request leaves nothing in the cache that a later request could get.
 #[test]
 fn refusals_are_not_cached() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = numbered();
     let daemon = Daemon::start(&vcl(origin.address, ""), &[]);
     for bad in [
@@ -176,8 +176,8 @@ fn refusals_are_not_cached() {
         "GET http://u@a/x HTTP/1.1\r\nHost: a\r\n",
     ] {
         let mut client = Client::connect(daemon.address).expect("connections are accepted");
-        client.send(&format!("{bad}\r\n")).expect("requests can be written");
-        assert_eq!(client.response().expect("it answers").status, 400, "{bad:?}");
+        client.send(&format!("{bad}\r\n")).expect("requests can be sent");
+        assert_eq!(client.response().expect("a response arrives").status, 400, "{bad:?}");
     }
     assert_eq!(ask(&daemon, &get("/x", "a")), "answer 0");
 }

@@ -5,15 +5,15 @@ use std::thread;
 use std::time::Duration;
 
 use lacquer_testing::client::{self, Client};
-use lacquer_testing::daemon::{Daemon, PATIENCE, until, vcl};
+use lacquer_testing::daemon::{Daemon, MAX_WAIT, until, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::h2::{END_HEADERS, END_STREAM, End, H2Client, block, kind, put};
 use lacquer_testing::origin::{Origin, sized};
-use lacquer_testing::turns::beside_others;
+use lacquer_testing::slots::shared_slot;
 
 const PASS: &str = "sub vcl_recv { return (pass); }";
 
-/// An origin whose answers below `/stuck` come late.
+/// Starts an origin whose responses below `/stuck` are late.
 fn slow_origin(after: Duration) -> Origin {
     Origin::start(move |path, stream| {
         if path.starts_with("/stuck") {
@@ -23,11 +23,11 @@ fn slow_origin(after: Duration) -> Origin {
     })
 }
 
-/// A client address has at most `client_max_connections` connections; the ones beyond are closed at once, and a
-/// place is free again when one closes.
+/// A client address has at most `client_max_connections` connections. Further connections are closed at once; when one
+/// closes, another is accepted.
 #[test]
 fn connections_of_an_address_are_limited() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Origin::start(sized);
     let daemon = Daemon::start(&vcl(origin.address, ""), &["-p", "client_max_connections=20"]);
     let mut clients: Vec<_> = (0..20).map(|_| Client::connect(daemon.address).unwrap()).collect();
@@ -36,19 +36,19 @@ fn connections_of_an_address_are_limited() {
     }
     for _ in 0..effort(50, 2000) {
         let mut refused = daemon.connect();
-        refused.set_read_timeout(Some(PATIENCE)).unwrap();
+        refused.set_read_timeout(Some(MAX_WAIT)).unwrap();
         assert_eq!(refused.read(&mut [0]).unwrap_or(0), 0, "closed");
     }
     assert!(daemon.logs("Hit client_max_connections (20)"));
     clients.pop();
     assert!(until(|| client::get(daemon.address, "/100").is_ok_and(|answer| answer.status == 200)));
-    assert_eq!(clients[0].get("/100").unwrap().status, 200, "those that are open stay");
+    assert_eq!(clients[0].get("/100").unwrap().status, 200, "open connections stay");
 }
 
-/// The address is the one that the PROXY header names, and IPv6 clients are counted by network.
+/// The address is that in the PROXY header, and IPv6 clients are counted by network.
 #[test]
-fn the_limits_count_whom_the_proxy_header_names() {
-    let _turn = beside_others();
+fn limits_count_the_address_in_the_proxy_header() {
+    let _slot = shared_slot();
     let origin = Origin::start(sized);
     let options = ["-a", "proxied=127.0.0.1:0,PROXY", "-p", "client_max_connections=2"];
     let mut daemon = Daemon::start(&vcl(origin.address, ""), &options);
@@ -68,10 +68,11 @@ fn the_limits_count_whom_the_proxy_header_names() {
     assert_eq!(ips.map(|ip| served("TCP6", ip)), [true, true, false, true]);
 }
 
-/// A client address has at most `client_max_requests` at work, over both protocols; those beyond get 429 at once.
+/// A client address has at most `client_max_requests` active requests, over both protocols; further ones get 429 at
+/// once.
 #[test]
 fn requests_of_an_address_are_limited() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = slow_origin(Duration::from_secs(2));
     let subs = "sub vcl_recv { if (req.url ~ \"^/stuck\") { return (pass); } }
         sub vcl_deliver { set resp.http.at-work = client.requests; set resp.http.conns = client.connections; }";
@@ -101,11 +102,11 @@ fn requests_of_an_address_are_limited() {
     assert!(until(|| client::get(daemon.address, "/100").is_ok_and(|answer| answer.status == 200)));
 }
 
-/// Resets are budgeted per address: a new connection for each connection's budget does not help, and other
-/// clients of the address who reset nothing are served all the time.
+/// Resets are budgeted per address, so that new connections bring no new budget. Other clients of the address that
+/// reset nothing are served all the time.
 #[test]
 fn new_connections_bring_no_new_budget_of_resets() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = slow_origin(Duration::from_millis(100));
     let budget = effort(500, 10_000);
     let limit = format!("h2_rapid_reset_address_limit={budget}");
@@ -126,7 +127,7 @@ fn new_connections_bring_no_new_budget_of_resets() {
             .is_some_and(|frame| frame.kind == kind::PING);
         *(if pong { &mut accepted } else { &mut refused }) += 1;
         if !pong {
-            assert_eq!(client.end(PATIENCE), End::Closed, "closed after its GOAWAY");
+            assert_eq!(client.end(MAX_WAIT), End::Closed, "closed after its GOAWAY");
         }
         if round % 10 == 0 {
             let answer = client::get(daemon.address, "/100").unwrap();

@@ -1,6 +1,6 @@
-//! Attacks over real sockets on 127.0.0.1, one file per theme. Each test names the promise it tests; the promises
-//! are listed in `docs/security.md`. The daemon is the program that `LACQUERD` names. A test runs alone, because many
-//! assert times, unless it asks for a turn beside others.
+//! Attacks over real sockets on 127.0.0.1, one file per theme. Each test names the promise it tests; `docs/security.md`
+//! lists the promises. The daemon is the program that `LACQUERD` names. A test runs alone, because many tests assert
+//! times, unless it takes a shared slot.
 #![forbid(unsafe_code)]
 
 mod abandoned;
@@ -8,7 +8,7 @@ mod bombs;
 mod concurrency;
 mod exhaustion;
 mod faulty_origins;
-mod foreign_answers;
+mod foreign_responses;
 mod framing;
 mod gz;
 mod half_closed;
@@ -17,11 +17,11 @@ mod http2;
 mod jail;
 mod keys;
 mod limits;
-mod lost_evidence;
 mod management;
 mod memory;
 mod process_faults;
 mod reuse;
+mod shifted_connections;
 mod slow;
 mod stalled;
 mod strict;

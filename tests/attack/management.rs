@@ -1,5 +1,5 @@
 //! The management port under attack: silent connections, wrong secrets, clients that do not read, endless commands.
-//! An operator logs in and a dead worker is replaced all the while.
+//! Meanwhile an operator can log in and a dead worker is replaced.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,30 +12,30 @@ use lacquer_testing::client::get;
 use lacquer_testing::daemon::{Daemon, signal, until, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::machine::ticks;
-use lacquer_testing::management::{Door, Management};
-use lacquer_testing::turns::beside_others;
+use lacquer_testing::management::{Management, ManagementPort};
+use lacquer_testing::slots::shared_slot;
 
-/// A second, by which deadlines are judged.
+/// The unit of the deadlines.
 const SECOND: Duration = Duration::from_secs(1);
 const LOGIN_WITHIN: Duration = Duration::from_secs(10);
 const MOST_STRANGERS: usize = 30;
 const SILENT: usize = 500;
 const SYNTH: &str = "sub vcl_recv { return (synth(200)); }";
 
-/// Returns the time in which a login is done and a killed worker is back: a second, and more beside other tests.
+/// Returns the limit for a login and for the replacement of a killed worker: a second, or more beside other tests.
 fn soon() -> Duration {
     effort(SECOND * 3, SECOND)
 }
 
-fn daemon(limit: &str) -> (Daemon, Door) {
+fn daemon(limit: &str) -> (Daemon, ManagementPort) {
     let script = format!("ulimit -n {limit}; exec \"$@\"");
     let options = ["-T", "127.0.0.1:0", "-s", "malloc,32M"];
     let daemon = Daemon::start_by(&vcl(([127, 0, 0, 1], 1).into(), SYNTH), &options, &script);
-    let door = Door::of(&daemon.directory()).expect("the daemon publishes its port");
-    (daemon, door)
+    let port = ManagementPort::of(&daemon.directory()).expect("the daemon publishes its port");
+    (daemon, port)
 }
 
-/// An attack that goes on, in threads, until it is dropped.
+/// An attack that runs in threads until it is dropped.
 struct Attack {
     ends: Arc<AtomicBool>,
     rounds: Arc<AtomicUsize>,
@@ -73,10 +73,10 @@ impl Drop for Attack {
     }
 }
 
-/// Removes the connections that the daemon has closed; returns how many are left.
+/// Removes the connections that the daemon has closed. Returns how many are left.
 fn still_open(connections: &mut Vec<TcpStream>) -> usize {
     connections.retain_mut(|stream| {
-        stream.set_nonblocking(true).expect("sockets can be asked");
+        stream.set_nonblocking(true).expect("sockets can be non-blocking");
         loop {
             match stream.read(&mut [0; 512]) {
                 Ok(0) => return false,
@@ -92,7 +92,7 @@ fn connect_many(address: SocketAddr, count: usize) -> Vec<TcpStream> {
     (0..count).filter_map(|_| TcpStream::connect(address).ok()).collect()
 }
 
-/// Keeps so many silent connections open, and replaces those that are closed.
+/// Keeps `count` silent connections open, and replaces those that are closed.
 fn silent_ones(address: SocketAddr, count: usize) -> Attack {
     let first = Arc::new(Mutex::new(connect_many(address, count)));
     Attack::by(1, move |ends| {
@@ -111,11 +111,11 @@ fn wrong_secrets(address: SocketAddr, threads: usize) -> Attack {
     })
 }
 
-/// Logs in, asks for much and reads nothing of it, until dropped or told to end.
-fn non_readers(door: &Door, threads: usize) -> Attack {
-    let door = door.clone();
+/// Logs in, sends commands with long replies and reads none of them, until disconnected or ended.
+fn non_readers(port: &ManagementPort, threads: usize) -> Attack {
+    let port = port.clone();
     Attack::by(threads, move |ends| {
-        let Ok(mut management) = door.login() else { return };
+        let Ok(mut management) = port.login() else { return };
         let stream = management.stream();
         let _ = stream.set_write_timeout(Some(Duration::from_millis(100)));
         let commands = b"param.show -l\n".repeat(100);
@@ -127,84 +127,87 @@ fn non_readers(door: &Door, threads: usize) -> Attack {
     })
 }
 
-/// Logs in and sends a line without end.
-fn endless_lines(door: &Door, threads: usize) -> Attack {
-    let door = door.clone();
+/// Logs in and sends an endless line.
+fn endless_lines(port: &ManagementPort, threads: usize) -> Attack {
+    let port = port.clone();
     Attack::by(threads, move |ends| {
-        let Ok(mut management) = door.login() else { return };
+        let Ok(mut management) = port.login() else { return };
         let stream = management.stream();
         let _ = stream.set_write_timeout(Some(Duration::from_secs(1)));
         while !ends.load(Ordering::Relaxed) && stream.write_all(&[b'x'; 64 << 10]).is_ok() {}
     })
 }
 
-fn timed_login(door: &Door) -> Duration {
+fn timed_login(port: &ManagementPort) -> Duration {
     let start = Instant::now();
-    let mut management = door.login().expect("an operator can log in");
-    assert_eq!(management.cli("ping").expect("the manager answers").0, 200);
+    let mut management = port.login().expect("an operator can log in");
+    assert_eq!(management.cli("ping").expect("the manager replies").0, 200);
     start.elapsed()
 }
 
-fn longest_login(door: &Door, tries: usize) -> Duration {
-    (0..tries).map(|_| timed_login(door)).max().unwrap_or_default()
+fn longest_login(port: &ManagementPort, tries: usize) -> Duration {
+    (0..tries).map(|_| timed_login(port)).max().unwrap_or_default()
 }
 
-/// Kills the worker; returns after how long the next one answers.
+/// Kills the worker. Returns the time until the next one serves a request.
 fn back_after_kill(daemon: &mut Daemon) -> Duration {
     let before = daemon.worker();
     let killed = Instant::now();
     signal(before, "-KILL");
-    assert!(until(|| get(daemon.address, "/").is_ok_and(|answer| answer.status == 200)), "a worker answers");
+    assert!(
+        until(|| get(daemon.address, "/").is_ok_and(|answer| answer.status == 200)),
+        "a worker serves requests"
+    );
     let took = killed.elapsed();
     assert_ne!(daemon.worker(), before);
     took
 }
 
-/// Silent connections take no more than the places of those who have not logged in, and cost nearly nothing.
+/// Silent connections take only the places for clients that have not logged in, and cost nearly nothing.
 #[test]
 fn silent_connections_give_way() {
-    let (mut daemon, door) = daemon("256");
-    let mut silent = connect_many(door.address, SILENT);
+    let (mut daemon, port) = daemon("256");
+    let mut silent = connect_many(port.address, SILENT);
     assert!(until(|| still_open(&mut silent) <= MOST_STRANGERS), "{} are open", silent.len());
-    assert!(longest_login(&door, 5) < soon());
+    assert!(longest_login(&port, 5) < soon());
     let before = ticks(daemon.manager());
     std::thread::sleep(SECOND);
     let spent = ticks(daemon.manager()) - before;
     assert!(spent < 30, "{spent} of 100 ticks were spent on silent connections");
     assert!(back_after_kill(&mut daemon) < soon());
     let left = still_open(&mut silent);
-    assert!(left > 0, "nobody is thrown out without need");
+    assert!(left > 0, "no client is disconnected without need");
 }
 
-/// Wrong secrets are answered ever more slowly; right ones are not.
+/// Replies to wrong secrets are increasingly delayed; replies to right ones are not.
 #[test]
 fn wrong_secrets_are_slowed() {
-    let _turn = beside_others();
-    let (daemon, door) = daemon("256");
-    let alone = wrong_secrets(door.address, 1);
+    let _slot = shared_slot();
+    let (daemon, port) = daemon("256");
+    let alone = wrong_secrets(port.address, 1);
     std::thread::sleep(effort(Duration::from_secs(2), Duration::from_secs(20)));
     let tries = alone.rounds();
     assert!((1..=effort(6, 10)).contains(&tries), "{tries} tries by one connection at a time");
-    let many = wrong_secrets(door.address, 50);
-    let longest = longest_login(&door, effort(10, 100));
+    let many = wrong_secrets(port.address, 50);
+    let longest = longest_login(&port, effort(10, 100));
     assert!(longest < soon(), "a login beside {} wrong tries took {longest:?}", many.rounds());
-    // Ends the attackers' waiting for answers.
+    // Ends the attackers' wait for replies.
     drop(daemon);
 }
 
-/// A connection that does not log in ends after ten seconds. One that does not read its answers ends after ten seconds,
-/// and holds up nobody until then.
+/// A connection that does not log in ends after ten seconds. One that does not read its replies ends after ten seconds,
+/// and delays no other client until then.
 #[test]
-fn silent_and_deaf_clients_have_ten_seconds() {
-    let _turn = beside_others();
-    let (mut daemon, door) = daemon("256");
-    let mut deaf = door.login().expect("there is room");
-    deaf.stream().set_nonblocking(true).expect("sockets can be asked");
+fn silent_and_non_reading_clients_have_ten_seconds() {
+    let _slot = shared_slot();
+    let (mut daemon, port) = daemon("256");
+    let mut non_reader = port.login().expect("there is room");
+    non_reader.stream().set_nonblocking(true).expect("sockets can be non-blocking");
     let start = Instant::now();
-    let mut stranger = vec![TcpStream::connect(door.address).expect("there is room")];
+    let mut stranger = vec![TcpStream::connect(port.address).expect("there is room")];
     let (mut stranger_for, mut deaf_for) = (None, None);
     while (stranger_for.is_none() || deaf_for.is_none()) && start.elapsed() < LOGIN_WITHIN * 2 {
-        match deaf.stream().write(b"param.show -l\n") {
+        match non_reader.stream().write(b"param.show -l\n") {
             Ok(_) => continue,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(_) => deaf_for = deaf_for.or(Some(start.elapsed())),
@@ -212,7 +215,7 @@ fn silent_and_deaf_clients_have_ten_seconds() {
         if still_open(&mut stranger) == 0 {
             stranger_for = stranger_for.or(Some(start.elapsed()));
         }
-        assert!(longest_login(&door, 1) < soon());
+        assert!(longest_login(&port, 1) < soon());
         std::thread::sleep(Duration::from_millis(100));
     }
     for ended in [stranger_for, deaf_for] {
@@ -222,40 +225,41 @@ fn silent_and_deaf_clients_have_ten_seconds() {
     assert!(back_after_kill(&mut daemon) < soon());
 }
 
-/// Commands have a limit that VCL of 64 MB is below of.
+/// Commands have a limit, which is above 64 MB of VCL.
 #[test]
 fn commands_have_a_limit() {
-    let _turn = beside_others();
-    let (mut daemon, door) = daemon("256");
-    let mut management = door.login().expect("there is room");
+    let _slot = shared_slot();
+    let (mut daemon, port) = daemon("256");
+    let mut management = port.login().expect("there is room");
     let size = effort(4 << 20, 64 << 20);
     let line = "# what is left of a large configuration that somebody generated .....\n";
     let comment = line.repeat(size / line.len());
     let text = format!("vcl.inline large << %END\nvcl 4.1;\nbackend default none;\n{comment}%END\n");
     management.stream().write_all(text.as_bytes()).expect("the manager reads");
-    let (status, text) = management.answer().expect("the manager answers");
+    let (status, text) = management.answer().expect("the manager replies");
     assert_eq!(status, 200, "{text}");
     if effort(false, true) {
-        let endless = endless_lines(&door, 1);
-        assert!(until(|| endless.rounds() > 0), "a line without end is taken");
+        let endless = endless_lines(&port, 1);
+        assert!(until(|| endless.rounds() > 0), "an endless line is read");
     }
-    assert!(longest_login(&door, 3) < soon());
+    assert!(longest_login(&port, 3) < soon());
     assert!(daemon.resident().memory < 600 << 20);
 }
 
-/// Under all of that at once an operator logs in within a second, and a killed worker is back within a second.
+/// During all these attacks at once, an operator logs in within a second, and a killed worker is replaced within a
+/// second.
 #[test]
 fn everything_at_once() {
-    let (mut daemon, door) = daemon("256");
-    let silent = silent_ones(door.address, SILENT);
-    let wrong = wrong_secrets(door.address, 20);
-    let deaf = non_readers(&door, 5);
-    let endless = endless_lines(&door, effort(1, 4));
+    let (mut daemon, port) = daemon("256");
+    let silent = silent_ones(port.address, SILENT);
+    let wrong = wrong_secrets(port.address, 20);
+    let non_reader = non_readers(&port, 5);
+    let endless = endless_lines(&port, effort(1, 4));
     std::thread::sleep(Duration::from_millis(500));
     let before = ticks(daemon.manager());
     let start = Instant::now();
     for _ in 0..effort(2, 40) {
-        let login = longest_login(&door, effort(3, 5));
+        let login = longest_login(&port, effort(3, 5));
         let back = back_after_kill(&mut daemon);
         eprintln!("under attack: login {login:?}, worker back {back:?}");
         assert!(login < soon() && back < soon(), "login {login:?}, back {back:?}");
@@ -263,5 +267,5 @@ fn everything_at_once() {
     let spent = (ticks(daemon.manager()) - before) as f64 / start.elapsed().as_secs_f64();
     eprintln!("the manager used {spent:.0} % of a processor");
     drop(daemon);
-    drop((silent, wrong, deaf, endless));
+    drop((silent, wrong, non_reader, endless));
 }

@@ -1,4 +1,4 @@
-//! Clients that do not read, and clients that leave: the daemon holds what was configured, and gives back the rest.
+//! Clients that do not read, and clients that leave: memory stays within the configuration, and is released afterwards.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use lacquer_testing::daemon::{Daemon, until, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::h2::{H2Client, INITIAL_WINDOW_SIZE, kind};
 use lacquer_testing::origin::Origin;
-use lacquer_testing::turns::beside_others;
+use lacquer_testing::slots::shared_slot;
 
 use crate::gz;
 
@@ -19,24 +19,25 @@ const MB: u64 = 1 << 20;
 
 /// Sends a request whose response is not read.
 fn ask_and_stall(address: SocketAddr, path: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(address).expect("the daemon accepts");
+    let mut stream = TcpStream::connect(address).expect("connections are accepted");
     stream
         .write_all(format!("GET {path} HTTP/1.1\r\nHost: attack\r\n\r\n").as_bytes())
-        .expect("requests can be written");
+        .expect("requests can be sent");
     stream
 }
 
-/// Sends a request on a stream of HTTP/2 with the largest windows; the response is not read.
+/// Sends a request on an HTTP/2 stream with the largest windows. The response is not read.
 fn ask_and_stall_h2(address: SocketAddr, path: &str) -> TcpStream {
     const MOST: u32 = 0x7fff_ffff;
-    let mut client = H2Client::connect(address, &[(INITIAL_WINDOW_SIZE, MOST)]).expect("the daemon accepts");
+    let mut client =
+        H2Client::connect(address, &[(INITIAL_WINDOW_SIZE, MOST)]).expect("connections are accepted");
     let more = (MOST - 0xffff).to_be_bytes();
     client.send(kind::WINDOW_UPDATE, 0, 0, &more).expect("frames can be written");
-    client.get(path).expect("requests can be written");
+    client.get(path).expect("requests can be sent");
     client.socket().expect("there is a handle")
 }
 
-/// Resident memory when it does not grow any more.
+/// Returns the resident memory once it no longer grows.
 fn settled(daemon: &mut Daemon) -> u64 {
     let mut last = daemon.resident().memory;
     for _ in 0..100 {
@@ -50,7 +51,7 @@ fn settled(daemon: &mut Daemon) -> u64 {
     last
 }
 
-/// `/bomb` is 51 kB of gzip that unpack to 50 MB; `/page` includes it, and is packed too.
+/// Starts an origin. `/bomb` is 51 kB of gzip that decompress to 50 MB; `/page` includes it, and is gzipped too.
 fn bombs() -> Origin {
     let bomb = gz::zeros(50 << 20);
     Origin::start(move |path, stream| {
@@ -63,16 +64,16 @@ fn bombs() -> Origin {
     })
 }
 
-/// Lets clients stall on a path. Memory above idle stays below 150 kB for each, beside 10 MB for all.
+/// Lets clients stall on a path. Memory above idle stays below 150 kB for each, plus 10 MB for all.
 fn stalls(path: &str, options: &[&str], ask: fn(SocketAddr, &str) -> TcpStream) {
     let clients = effort(150, 1000);
     let origin = bombs();
     let subs = "sub vcl_backend_response { if (bereq.url == \"/page\") { set beresp.do_esi = true; } }";
     let all = [&["-s", "malloc,64M", "-p", "idle_send_timeout=120"], options].concat();
     let mut daemon = Daemon::start(&vcl(origin.address, subs), &all);
-    let mut first = Client::connect(daemon.address).expect("the daemon accepts");
+    let mut first = Client::connect(daemon.address).expect("connections are accepted");
     let packed = first.ask("GET /page HTTP/1.1\r\nHost: attack\r\nAccept-Encoding: gzip\r\n\r\n");
-    assert_eq!(packed.expect("the page is answered").status, 200);
+    assert_eq!(packed.expect("the page is served").status, 200);
     let idle = settled(&mut daemon);
     let stalled: Vec<_> = (0..clients).map(|_| ask(daemon.address, path)).collect();
     let above = settled(&mut daemon).saturating_sub(idle);
@@ -82,28 +83,29 @@ fn stalls(path: &str, options: &[&str], ask: fn(SocketAddr, &str) -> TcpStream) 
     drop(stalled);
 }
 
-/// A client that does not read a body while it is unpacked for it costs at most 150 kB.
+/// A client that does not read a body that is decompressed for it costs at most 150 kB.
 #[test]
 fn stalled_clients_of_a_bomb_hold_one_step_each() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     stalls("/bomb", &[], ask_and_stall);
 }
 
-/// The same where the body is part of a page.
+/// The same if the body is included in a page.
 #[test]
 fn stalled_clients_of_an_included_bomb_hold_one_step_each() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     stalls("/page", &[], ask_and_stall);
 }
 
-/// The same over HTTP/2, whatever windows the client gives.
+/// The same over HTTP/2, whatever windows the client grants.
 #[test]
 fn stalled_streams_of_a_bomb_hold_one_step_each() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     stalls("/bomb", &["-p", "feature=+http2"], ask_and_stall_h2);
 }
 
-/// `/SIZE/FORM`: so many megabytes with a length, or chunked. The second value counts what was taken of all.
+/// Starts an origin. `/SIZE/FORM` is a body of SIZE megabytes, with a length or chunked. The second value counts the
+/// megabytes that were read of all bodies.
 fn large() -> (Origin, Arc<AtomicU64>) {
     let sent = Arc::new(AtomicU64::new(0));
     let counter = sent.clone();
@@ -132,15 +134,15 @@ fn large() -> (Origin, Arc<AtomicU64>) {
 
 const PASS: &str = "sub vcl_recv { return (pass); }";
 
-/// The fetch of a response that is not for the cache stays `transit_buffer` ahead of its client and no more.
+/// The fetch of a response that does not enter the cache is at most `transit_buffer` ahead of its client.
 #[test]
 fn a_stalled_pass_waits_for_its_client() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let megabytes = effort(150, 600);
     for form in ["length", "chunked"] {
         let (origin, sent) = large();
         let mut daemon = Daemon::start(&vcl(origin.address, PASS), &["-s", "malloc,64M"]);
-        get(daemon.address, "/1/length").expect("it is answered");
+        get(daemon.address, "/1/length").expect("a response arrives");
         let idle = settled(&mut daemon);
         let stalled = ask_and_stall(daemon.address, &format!("/{megabytes}/{form}"));
         let above = settled(&mut daemon).saturating_sub(idle);
@@ -151,49 +153,49 @@ fn a_stalled_pass_waits_for_its_client() {
     }
 }
 
-/// Bytes far behind `transit_buffer` are reached, though nothing before them is delivered.
+/// A range far beyond `transit_buffer` is delivered, although no bytes before it are.
 #[test]
 fn a_range_far_into_a_pass_is_delivered() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let (origin, _) = large();
     let subs = "sub vcl_recv { return (pass); } sub vcl_backend_fetch { unset bereq.http.Range; }";
     let daemon = Daemon::start(&vcl(origin.address, subs), &["-s", "malloc,64M"]);
     for form in ["length", "chunked"] {
         let request =
             format!("GET /20/{form} HTTP/1.1\r\nHost: attack\r\nRange: bytes=15728640-15728647\r\n\r\n");
-        let mut client = Client::connect(daemon.address).expect("the daemon accepts");
-        let answer = client.ask(&request).expect("it is answered");
+        let mut client = Client::connect(daemon.address).expect("connections are accepted");
+        let answer = client.ask(&request).expect("a response arrives");
         assert_eq!((answer.status, answer.body.as_slice()), (206, [0u8, 0, 0, 0, 0, 0, 0, 1].as_slice()));
     }
 }
 
-/// A fetch in the background that turns out not to be for the cache has no reader: it ends by itself.
+/// A background fetch whose response turns out to be uncacheable has no reader, so it ends.
 #[test]
-fn a_background_fetch_for_nobody_ends() {
-    let _turn = beside_others();
+fn a_background_fetch_without_reader_ends() {
+    let _slot = shared_slot();
     let (origin, sent) = large();
     let subs = "sub vcl_backend_response {
         if (bereq.is_bgfetch) { set beresp.uncacheable = true; set beresp.ttl = 60s; }
         else { unset beresp.http.Cache-Control; set beresp.ttl = 0.1s; set beresp.grace = 60s; } }";
     let mut daemon = Daemon::start(&vcl(origin.address, subs), &["-s", "malloc,64M"]);
-    get(daemon.address, "/30/length").expect("it is answered");
+    get(daemon.address, "/30/length").expect("a response arrives");
     std::thread::sleep(Duration::from_millis(200));
     let before = settled(&mut daemon);
-    get(daemon.address, "/30/length").expect("it is answered from grace");
+    get(daemon.address, "/30/length").expect("a stale response arrives");
     let above = settled(&mut daemon).saturating_sub(before);
-    assert!(above < 10 * MB, "the mark keeps {} MB", above / MB);
+    assert!(above < 10 * MB, "the hit-for-miss object keeps {} MB", above / MB);
     assert!(until(|| origin.requests() == 2), "a fetch in the background was made");
     assert!(sent.load(Ordering::Relaxed) < 60, "all of it was fetched");
 }
 
-/// After a peak the memory goes back to the system within half a minute.
+/// After a peak, memory returns to the system within half a minute.
 #[test]
-fn memory_comes_back_after_abandoned_passes() {
+fn memory_is_released_after_abandoned_passes() {
     let passes = effort(600, 10_000);
     let (origin, _) = large();
     let mut daemon = Daemon::start(&vcl(origin.address, PASS), &["-s", "malloc,64M"]);
     for _ in 0..20 {
-        get(daemon.address, "/1/length").expect("it is answered");
+        get(daemon.address, "/1/length").expect("a response arrives");
     }
     let before = settled(&mut daemon);
     let mut open = std::collections::VecDeque::new();

@@ -1,4 +1,4 @@
-//! The worker is killed under load: another one answers soon and nobody is refused.
+//! Faults of the processes: a killed worker is replaced soon and no connection is refused.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use lacquer_testing::client::get;
 use lacquer_testing::daemon::{Daemon, refused, signal, until, vcl};
 use lacquer_testing::effort;
-use lacquer_testing::management::Door;
+use lacquer_testing::management::ManagementPort;
 use lacquer_testing::origin::{Origin, sized};
-use lacquer_testing::turns::beside_others;
+use lacquer_testing::slots::shared_slot;
 
-/// A second by itself; more for a machine that has something else to do.
+/// The limit for the replacement of a worker: a second, and more for a busy machine.
 const BACK_WITHIN: Duration = Duration::from_secs(4);
 
 #[derive(Default)]
@@ -28,7 +28,7 @@ fn ask_all_the_time(address: std::net::SocketAddr, seen: &Seen) {
         match get(address, "/1000/kept/a") {
             Ok(answer) if answer.status == 200 => seen.answered.fetch_add(1, Ordering::SeqCst),
             Err(e) if e.kind() == ErrorKind::ConnectionRefused => seen.refused.fetch_add(1, Ordering::SeqCst),
-            // Answers that the killed worker did not finish.
+            // Responses that the killed worker did not complete.
             _ => 0,
         };
     }
@@ -36,7 +36,7 @@ fn ask_all_the_time(address: std::net::SocketAddr, seen: &Seen) {
 
 #[test]
 fn a_killed_worker_is_replaced_while_connections_wait() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Origin::start(sized);
     let mut daemon = Daemon::start(&vcl(origin.address, ""), &["-s", "malloc,32M"]);
     let seen = Arc::new(Seen::default());
@@ -52,11 +52,11 @@ fn a_killed_worker_is_replaced_while_connections_wait() {
         let killed = Instant::now();
         signal(before, "-KILL");
         let answer = get(daemon.address, "/1000/kept/b").or_else(|_| get(daemon.address, "/1000/kept/b"));
-        assert_eq!(answer.expect("the next worker answers").status, 200);
+        assert_eq!(answer.expect("the next worker serves requests").status, 200);
         assert!(killed.elapsed() < BACK_WITHIN, "back after {:?}", killed.elapsed());
         assert_ne!(daemon.worker(), before);
         let so_far = seen.answered.load(Ordering::SeqCst);
-        assert!(until(|| seen.answered.load(Ordering::SeqCst) > so_far + 100), "the load goes on");
+        assert!(until(|| seen.answered.load(Ordering::SeqCst) > so_far + 100), "the load continues");
     }
     seen.ends.store(true, Ordering::Relaxed);
     for client in clients {
@@ -68,22 +68,22 @@ fn a_killed_worker_is_replaced_while_connections_wait() {
 
 #[test]
 fn a_panic_is_shown() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let mut daemon =
         Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), "sub vcl_recv { return (synth(200)); }"), &[]);
     assert_eq!(daemon.cli("panic.show").0, 300);
     let before = daemon.worker();
     daemon.cli("debug.panic.worker");
     let answer = get(daemon.address, "/");
-    assert_eq!(answer.expect("the next worker answers").status, 200);
+    assert_eq!(answer.expect("the next worker serves requests").status, 200);
     assert_ne!(daemon.worker(), before);
     let shown = daemon.ok("panic.show");
     assert!(shown.contains("Panic at:") && shown.contains(&format!("({before})")), "{shown}");
 }
 
 #[test]
-fn a_fatal_signal_leaves_words() {
-    let _turn = beside_others();
+fn a_fatal_signal_leaves_a_panic_text() {
+    let _slot = shared_slot();
     let mut daemon = Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), ""), &[]);
     let signals = [
         ("-SEGV", "signal 11 (Segmentation fault)"),
@@ -102,42 +102,42 @@ fn a_fatal_signal_leaves_words() {
 }
 
 #[test]
-fn what_a_whole_group_is_sent_is_not_for_the_worker() {
-    let _turn = beside_others();
+fn signals_to_the_process_group_do_not_end_the_worker() {
+    let _slot = shared_slot();
     let mut daemon =
         Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), "sub vcl_recv { return (synth(200)); }"), &[]);
     let worker = daemon.worker();
     for name in ["-HUP", "-INT", "-PIPE"] {
         signal(worker, name);
-        assert_eq!(get(daemon.address, "/").expect("the worker answers").status, 200, "after {name}");
+        assert_eq!(get(daemon.address, "/").expect("the worker serves requests").status, 200, "after {name}");
     }
     assert_eq!(daemon.worker(), worker);
 }
 
 #[test]
 fn the_worker_does_not_outlive_the_manager() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let mut daemon = Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), ""), &[]);
     let worker = daemon.worker();
     signal(daemon.manager(), "-KILL");
     let gone = || {
-        // Where nobody collects orphans it stays as a zombie.
+        // If no process reaps orphans, it stays as a zombie.
         let stat = std::fs::read_to_string(Path::new("/proc").join(worker.to_string()).join("stat"));
         stat.map_or(true, |text| text.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z")))
     };
     assert!(until(gone), "the worker still runs");
 }
 
-/// Returns the processes that this one started and that still run.
+/// Returns the running child processes of a process.
 fn children(pid: u32) -> Vec<u32> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 
-/// A launch that fails is tried again with growing pauses, for ever.
+/// A failed launch is retried with growing pauses, without end.
 #[test]
-fn a_failed_launch_is_tried_again() {
-    let _turn = beside_others();
+fn a_failed_launch_is_retried() {
+    let _slot = shared_slot();
     let options = ["-s", "malloc,32M"];
     let mut daemon =
         Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), "sub vcl_recv { return (synth(200)); }"), &options);
@@ -161,16 +161,16 @@ fn a_failed_launch_is_tried_again() {
     assert!(said.contains("trying again in"), "{said}");
 }
 
-/// A working directory that was removed is made anew: tools find the port and the secret again, and a new worker finds
-/// a place for its log.
+/// A removed working directory is recreated: tools find the port and the secret again, and a new worker can create its
+/// log.
 #[test]
-fn a_removed_working_directory_is_made_anew() {
-    let _turn = beside_others();
+fn a_removed_working_directory_is_recreated() {
+    let _slot = shared_slot();
     let options = ["-T", "127.0.0.1:0", "-s", "malloc,32M"];
     let mut daemon =
         Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), "sub vcl_recv { return (synth(200)); }"), &options);
     let directory = daemon.directory();
-    let login = || Door::of(&directory).is_some_and(|door| door.login().is_ok());
+    let login = || ManagementPort::of(&directory).is_some_and(|port| port.login().is_ok());
     assert!(login());
     for _ in 0..2 {
         std::fs::remove_dir_all(&directory).expect("it can be removed");
@@ -190,30 +190,30 @@ fn a_removed_working_directory_is_made_anew() {
 /// Both processes start and serve within 600 MB of address space.
 #[test]
 fn a_limit_on_the_address_space_is_kept() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     for storage in ["malloc,64M", "default,100m"] {
         let origin = Origin::start(sized);
         let limits = "ulimit -v 614400; exec \"$@\"";
         let mut daemon = Daemon::start_by(&vcl(origin.address, ""), &["-s", storage], limits);
         let worker = daemon.worker();
         for path in ["/1000/kept/a", "/20000000/kept/b", "/20000000/pass/c"] {
-            assert_eq!(get(daemon.address, path).expect("it answers").status, 200);
+            assert_eq!(get(daemon.address, path).expect("a response arrives").status, 200);
         }
         assert_eq!(daemon.worker(), worker);
     }
 }
 
-/// Too little address space, or a tmpfs too small for the log, is said in one line before anything else.
+/// Too little address space, or a tmpfs that is too small for the log, is reported in one line before anything else.
 #[test]
-fn what_there_is_too_little_of_is_said_in_one_line() {
-    let _turn = beside_others();
+fn missing_resources_are_reported_in_one_line() {
+    let _slot = shared_slot();
     let said = refused(&[], "ulimit -v 300000; exec \"$@\"");
     assert!(said.starts_with("Error: Address space is limited to 292 MB (RLIMIT_AS)"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
     let mount = "mkdir $dir/name && mount -t tmpfs -o size=20m tmpfs $dir/name && exec \"$@\"";
     let said = refused(&[], &format!("exec unshare -rm sh -c '{mount}' sh \"$@\""));
     if said.contains("unshare") || said.contains("mount") {
-        eprintln!("no tmpfs can be mounted here: {said}");
+        eprintln!("skipped: a tmpfs cannot be mounted: {said}");
         return;
     }
     assert!(said.starts_with("Error: Working directory "), "{said}");

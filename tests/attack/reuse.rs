@@ -1,5 +1,5 @@
-//! Reuse of connections to origins. An origin that sends a response that nobody asked for deceives one client, however
-//! slow it is; and origins that send what they should lose little by the precautions.
+//! Reuse of origin connections. An origin that sends an unsolicited response deceives one client at most, however slow
+//! it is. Correct origins lose little throughput by the precautions.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -12,14 +12,14 @@ use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::origin::{Origin, this_connection};
-use lacquer_testing::turns::{at_once, beside_others};
+use lacquer_testing::slots::{in_parallel, shared_slot};
 
 use crate::faulty_origins::passes_to;
-use crate::foreign_answers::page;
+use crate::foreign_responses::page;
 
 const PASS: &str = "sub vcl_recv { return (pass); }";
 
-/// Lets clients ask for pages of their own until the time is over. Returns how long each request took.
+/// Lets each client request its own pages until the time has passed. Returns the duration of each request.
 fn ask(address: SocketAddr, clients: usize, time: Duration, wrong: &Arc<AtomicUsize>) -> Vec<Duration> {
     let end = Instant::now() + time;
     let client = |own| {
@@ -32,7 +32,7 @@ fn ask(address: SocketAddr, clients: usize, time: Duration, wrong: &Arc<AtomicUs
                     break;
                 }
                 let (path, asked) = (format!("/{own}/{n}"), Instant::now());
-                let answer = client.get(&path).expect("each request is answered");
+                let answer = client.get(&path).expect("every request gets a response");
                 assert_eq!(answer.status, 200);
                 wrong.fetch_add(usize::from(answer.body != path.as_bytes()), Ordering::Relaxed);
                 times.push(asked.elapsed());
@@ -44,21 +44,23 @@ fn ask(address: SocketAddr, clients: usize, time: Duration, wrong: &Arc<AtomicUs
     all.into_iter().flat_map(|client| client.join().expect("clients do not panic")).collect()
 }
 
-/// Promise: an origin that is used for the first time, by many at once, and follows each second response with another,
-/// deceives one client. So does one that did nothing wrong for a while, where it takes up to half a second.
+/// Promise: an origin that is used for the first time, by many clients at once, and that sends a surplus response after
+/// each second one, deceives at most one client. The same holds for an origin that was correct for a while, if its
+/// responses take up to half a second.
 #[test]
 fn slow_origins_deceive_one_client() {
-    let turn = beside_others();
+    let slot = shared_slot();
     let cases = effort(
         &[(150, false), (150, true)][..],
         &[(5, false), (150, false), (400, false), (150, true), (300, true)],
     );
-    at_once(&turn, cases.iter(), |&(millis, is_late)| {
+    in_parallel(&slot, cases.iter(), |&(millis, is_late)| {
         let took = Duration::from_millis(millis);
         let (begun, done) = (Instant::now(), AtomicBool::new(false));
         let known = Mutex::new(HashSet::new());
         let origin = Origin::start(move |path, stream| {
-            let is_first = known.lock().expect("nobody panics with it").insert(this_connection());
+            let is_first =
+                known.lock().expect("no thread panics while it holds the lock").insert(this_connection());
             let is_time = begun.elapsed() > Duration::from_secs(3);
             if is_late && is_time && !done.swap(true, Ordering::Relaxed) || !is_late && !is_first {
                 let _ = stream.write_all(page("unsolicited", false).as_bytes());
@@ -74,18 +76,20 @@ fn slow_origins_deceive_one_client() {
     });
 }
 
-/// Promise: after a response without a body by rule a connection is used again no sooner than after 50 ms, however many
-/// wait for one.
+/// Promise: after a response without a body by rule, a connection is reused no sooner than after 50 ms, however many
+/// requests wait for one.
 #[test]
 fn no_rest_after_a_bodyless_response_is_cut_short() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let shortest = Arc::new(Mutex::new(Duration::MAX));
     let seen = shortest.clone();
-    // The time of the last response to HEAD, by its connection.
+    // The time of the last response to HEAD, by connection.
     let heads = Mutex::new(HashMap::new());
     let origin = Origin::by_method(move |request, stream| {
-        if let Some(then) = heads.lock().expect("nobody panics with it").remove(&this_connection()) {
-            let mut shortest = seen.lock().expect("nobody panics with it");
+        if let Some(then) =
+            heads.lock().expect("no thread panics while it holds the lock").remove(&this_connection())
+        {
+            let mut shortest = seen.lock().expect("no thread panics while it holds the lock");
             *shortest = shortest.min(Instant::elapsed(&then));
         }
         let (method, path) = request.split_once(' ').unwrap_or_default();
@@ -94,7 +98,10 @@ fn no_rest_after_a_bodyless_response_is_cut_short() {
         let head = text.find("\r\n\r\n").map_or(0, |end| end + 4);
         let is_head = method == "HEAD";
         if is_head {
-            heads.lock().expect("nobody panics with it").insert(this_connection(), Instant::now());
+            heads
+                .lock()
+                .expect("no thread panics while it holds the lock")
+                .insert(this_connection(), Instant::now());
         }
         stream.write_all(if is_head { &text.as_bytes()[..head] } else { text.as_bytes() }).is_ok()
     });
@@ -106,10 +113,10 @@ fn no_rest_after_a_bodyless_response_is_cut_short() {
             let mut client = Client::connect(address).expect("connections are accepted");
             while Instant::now() < end {
                 if own % 2 == 0 {
-                    client.get("/slow").expect("it answers");
+                    client.get("/slow").expect("a response arrives");
                 } else {
                     client.send("HEAD /head HTTP/1.1\r\nHost: a\r\n\r\n").expect("requests can be sent");
-                    client.head().expect("it answers");
+                    client.head().expect("a response arrives");
                 }
             }
         })
@@ -118,13 +125,13 @@ fn no_rest_after_a_bodyless_response_is_cut_short() {
         .map(client)
         .collect::<Vec<_>>()
         .into_iter()
-        .for_each(|client| client.join().expect("it is answered"));
-    let shortest = *shortest.lock().expect("nobody panics with it");
-    // The origin sees its response leave a little after the connection begins to rest.
-    assert!(shortest > Duration::from_millis(45), "a connection was used again after {shortest:?}");
+        .for_each(|client| client.join().expect("a response arrives"));
+    let shortest = *shortest.lock().expect("no thread panics while it holds the lock");
+    // The origin records its response slightly after the connection begins to rest.
+    assert!(shortest > Duration::from_millis(45), "a connection was reused after {shortest:?}");
 }
 
-/// Promise: clients that keep all connections of a slow origin busy get at least four fifths of what it can do.
+/// Promise: clients that keep all connections of a slow origin busy get at least four fifths of its throughput.
 #[test]
 fn busy_connections_lose_little_by_their_rests() {
     const CLIENTS: usize = 4;
@@ -145,27 +152,27 @@ fn busy_connections_lose_little_by_their_rests() {
     assert_eq!(wrong.load(Ordering::Relaxed), 0);
 }
 
-/// Promise: after a response that took seconds the next ones take no longer than they have to.
+/// Promise: a response that took seconds does not delay the next ones.
 #[test]
 fn a_slow_response_delays_few_others() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Origin::start(|path, stream| {
         std::thread::sleep(Duration::from_millis(if path == "/slow" { 2000 } else { 5 }));
         stream.write_all(page(path, false).as_bytes()).is_ok()
     });
     let daemon = Daemon::start(&vcl(origin.address, PASS), &[]);
-    get(daemon.address, "/fast").expect("it answers");
-    get(daemon.address, "/slow").expect("it answers");
+    get(daemon.address, "/fast").expect("a response arrives");
+    get(daemon.address, "/slow").expect("a response arrives");
     let wrong = Arc::new(AtomicUsize::new(0));
     let times = ask(daemon.address, 1, Duration::from_secs(5), &wrong);
     let late: Duration = times.iter().filter(|&&time| time > Duration::from_millis(200)).sum();
     assert!(late < Duration::from_millis(2600), "requests waited for {late:?}");
 }
 
-/// Promise: origins that close idle connections at once are not waited for.
+/// Promise: requests do not wait for origins that close idle connections at once.
 #[test]
-fn origins_that_close_early_are_not_waited_for() {
-    let _turn = beside_others();
+fn origins_that_close_early_cause_no_waits() {
+    let _slot = shared_slot();
     let origin = Origin::start(|path, stream| {
         let done = stream.write_all(page(path, false).as_bytes()).is_ok();
         if let Ok(stream) = stream.try_clone() {
@@ -180,7 +187,7 @@ fn origins_that_close_early_are_not_waited_for() {
     let mut times = Vec::new();
     for n in 0..60 {
         let asked = Instant::now();
-        let answer = get(daemon.address, &format!("/{n}")).expect("it answers");
+        let answer = get(daemon.address, &format!("/{n}")).expect("a response arrives");
         assert_eq!(answer.status, 200);
         times.push(asked.elapsed());
         std::thread::sleep(Duration::from_millis(15));
@@ -189,16 +196,16 @@ fn origins_that_close_early_are_not_waited_for() {
     assert!(times[30] < Duration::from_millis(10), "half of them took longer than {:?}", times[30]);
 }
 
-/// Promise: an origin with one thread and a declared limit of one connection is never left waiting behind a connection
-/// that rests.
+/// Promise: an origin with one thread and a configured limit of one connection never gets a second connection while the
+/// first rests.
 #[test]
 fn one_connection_is_enough_for_responses_without_a_body() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let open = Arc::new(AtomicUsize::new(0));
     let counted = open.clone();
     let known = Mutex::new(HashSet::new());
     let origin = Origin::by_method(move |_, stream| {
-        if known.lock().expect("nobody panics with it").insert(this_connection()) {
+        if known.lock().expect("no thread panics while it holds the lock").insert(this_connection()) {
             counted.fetch_add(1, Ordering::Relaxed);
         }
         stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").is_ok()
@@ -208,7 +215,7 @@ fn one_connection_is_enough_for_responses_without_a_body() {
     let mut client = Client::connect(daemon.address).expect("connections are accepted");
     for n in 0..50 {
         let asked = Instant::now();
-        assert_eq!(client.get(&format!("/{n}")).expect("it answers").status, 204);
+        assert_eq!(client.get(&format!("/{n}")).expect("a response arrives").status, 204);
         let took = asked.elapsed();
         assert!(took < Duration::from_secs(1), "request {n} took {took:?}");
     }

@@ -1,4 +1,4 @@
-//! Clients that are just fast enough for each single timeout: every transaction has a limit as a whole.
+//! Clients that are just fast enough for each single timeout. Every transaction also has a limit as a whole.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,16 +6,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lacquer_testing::client::{self, Client};
-use lacquer_testing::daemon::{Daemon, PATIENCE, vcl};
+use lacquer_testing::daemon::{Daemon, MAX_WAIT, vcl};
 use lacquer_testing::h2::{
     END_HEADERS, END_STREAM, End, H2Client, INITIAL_WINDOW_SIZE, PREFACE, block, kind, put,
 };
 use lacquer_testing::origin::{Origin, sized};
-use lacquer_testing::turns::{at_once, beside_others};
+use lacquer_testing::slots::{in_parallel, shared_slot};
 
 const STEP: Duration = Duration::from_millis(100);
 
-/// A daemon whose timeouts are short.
+/// Starts a daemon with short timeouts.
 fn start(options: &[&str]) -> (Origin, Daemon) {
     let origin = Origin::start(sized);
     let subs = "sub vcl_recv { if (req.method == \"POST\") { return (pass); } }";
@@ -24,12 +24,12 @@ fn start(options: &[&str]) -> (Origin, Daemon) {
     (origin, daemon)
 }
 
-/// Sends a byte at a time, one per `step`; returns after how long the peer has closed the connection.
+/// Sends one byte per `step`. Returns the time after which the peer closed the connection.
 fn trickle(mut stream: TcpStream, bytes: &[u8], step: Duration) -> Option<Duration> {
     let begun = Instant::now();
     stream.set_read_timeout(Some(step)).unwrap();
     for byte in bytes.iter().cycle() {
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > MAX_WAIT {
             return None;
         }
         let _ = stream.write_all(&[*byte]);
@@ -53,10 +53,11 @@ fn ends(daemon: &Daemon, opening: &[u8], rest: &[u8], record: &str) {
     assert!(daemon.logs(record), "{record}");
 }
 
-/// A request's head has `timeout_idle` as a whole, however often a byte of it comes; so has the preface of HTTP/2.
+/// A request head must be complete within `timeout_idle`, however often a byte of it arrives. The same holds for the
+/// HTTP/2 preface.
 #[test]
 fn a_head_that_trickles_ends() {
-    let turn = beside_others();
+    let slot = shared_slot();
     let (_origin, daemon) = start(&[]);
     let upgrade = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
         HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n";
@@ -66,13 +67,13 @@ fn a_head_that_trickles_ends() {
         (b"", &PREFACE[..20], "Hit timeout_idle in a request head"),
         (upgrade, &PREFACE[..20], "Hit timeout_idle in a preface"),
     ];
-    at_once(&turn, heads, |(opening, rest, record)| ends(&daemon, opening, rest, record));
+    in_parallel(&slot, heads, |(opening, rest, record)| ends(&daemon, opening, rest, record));
 }
 
-/// A PROXY header has `timeout_idle` as a whole.
+/// A PROXY header must be complete within `timeout_idle`.
 #[test]
 fn a_proxy_header_that_trickles_ends() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let (_origin, mut daemon) = start(&["-a", "proxied=127.0.0.1:0,PROXY"]);
     let port = daemon.port_of("proxied");
     let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -81,11 +82,11 @@ fn a_proxy_header_that_trickles_ends() {
     assert!(daemon.logs("Hit timeout_idle in a PROXY header"));
 }
 
-/// A body that comes slower than `req_body_min_rate` ends after six times `timeout_idle`, framed either way and over
-/// either protocol; a body above the rate is taken, however long it needs.
+/// A body that is slower than `req_body_min_rate` ends after six times `timeout_idle`, with either framing and over
+/// either protocol. A body above the rate is accepted, however long it takes.
 #[test]
 fn a_body_that_trickles_ends() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let (_origin, daemon) = start(&["-p", "timeout_idle=0.3"]);
     let limit = Duration::from_secs(6);
     thread::scope(|scope| {
@@ -108,7 +109,7 @@ fn a_body_that_trickles_ends() {
             let sender = thread::spawn(move || {
                 let mut byte = Vec::new();
                 put(&mut byte, kind::DATA, 0, 1, b"x");
-                while begun.elapsed() < PATIENCE && socket.write_all(&byte).is_ok() {
+                while begun.elapsed() < MAX_WAIT && socket.write_all(&byte).is_ok() {
                     thread::sleep(STEP);
                 }
             });
@@ -135,7 +136,7 @@ fn a_body_that_trickles_ends() {
     assert!(daemon.logs("Hit req_body_min_rate"));
 }
 
-/// Sends a header block in CONTINUATION frames or in bytes of one, beside another request or not; returns how the
+/// Sends a header block in CONTINUATION frames or in the bytes of one, beside another request or alone. Returns how the
 /// connection ended.
 fn header_block_in_pieces(daemon: &Daemon, busy: bool, whole_frames: bool) -> End {
     let mut client = H2Client::connect(daemon.address, &[]).unwrap();
@@ -156,11 +157,11 @@ fn header_block_in_pieces(daemon: &Daemon, busy: bool, whole_frames: bool) -> En
     let begun = Instant::now();
     let sender = thread::spawn(move || {
         for piece in bytes.chunks(step).cycle() {
-            if begun.elapsed() > PATIENCE || socket.write_all(piece).is_err() {
+            if begun.elapsed() > MAX_WAIT || socket.write_all(piece).is_err() {
                 return;
             }
-            // Only the first nine bytes of a frame: then it stays as it is.
-            thread::sleep(if whole_frames { STEP } else { PATIENCE / 4 });
+            // Only the nine bytes of a frame header, and then nothing more.
+            thread::sleep(if whole_frames { STEP } else { MAX_WAIT / 4 });
         }
     });
     let end = client.end(Duration::from_secs(4));
@@ -169,19 +170,19 @@ fn header_block_in_pieces(daemon: &Daemon, busy: bool, whole_frames: bool) -> En
     end
 }
 
-/// A header block of HTTP/2 has `timeout_idle` as a whole, in frames or in bytes of a frame, also on a connection
-/// with other streams at work.
+/// An HTTP/2 header block must be complete within `timeout_idle`, whether frames or bytes of a frame trickle, also on a
+/// connection with other active streams.
 #[test]
 fn a_header_block_in_pieces_ends() {
-    let turn = beside_others();
+    let slot = shared_slot();
     let origin = Origin::start(|_, _| {
-        thread::sleep(PATIENCE);
+        thread::sleep(MAX_WAIT);
         false
     });
     let options = ["-p", "timeout_idle=1", "-p", "feature=+http2"];
     let daemon = Daemon::start(&vcl(origin.address, ""), &options);
     let kinds = [(false, false), (false, true), (true, false), (true, true)];
-    at_once(&turn, kinds, |(busy, whole_frames)| {
+    in_parallel(&slot, kinds, |(busy, whole_frames)| {
         let end = header_block_in_pieces(&daemon, busy, whole_frames);
         assert_ne!(end, End::Open, "busy: {busy}, frames: {whole_frames}");
     });
@@ -189,10 +190,10 @@ fn a_header_block_in_pieces_ends() {
     assert!(daemon.logs("Hit timeout_idle in a frame"));
 }
 
-/// A client that opens its windows byte by byte gets no more than `send_timeout` for a response.
+/// A client that opens its windows byte by byte has no more than `send_timeout` for a response.
 #[test]
 fn windows_of_a_byte_do_not_hold_a_response() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let (_origin, daemon) = start(&["-p", "send_timeout=2"]);
     let mut client = H2Client::connect(daemon.address, &[(INITIAL_WINDOW_SIZE, 1)]).unwrap();
     let begun = Instant::now();
@@ -201,7 +202,7 @@ fn windows_of_a_byte_do_not_hold_a_response() {
     let sender = thread::spawn(move || {
         let mut byte = Vec::new();
         put(&mut byte, kind::WINDOW_UPDATE, 0, stream, &1u32.to_be_bytes());
-        while begun.elapsed() < PATIENCE && socket.write_all(&byte).is_ok() {
+        while begun.elapsed() < MAX_WAIT && socket.write_all(&byte).is_ok() {
             thread::sleep(Duration::from_millis(20));
         }
     });
@@ -214,10 +215,10 @@ fn windows_of_a_byte_do_not_hold_a_response() {
     sender.join().unwrap();
 }
 
-/// A client that opens no window at all gets `h2_window_timeout`.
+/// A stream whose window stays closed ends after `h2_window_timeout`.
 #[test]
 fn windows_that_stay_closed_end_the_stream() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let (_origin, daemon) = start(&["-p", "h2_window_timeout=1"]);
     let mut client = H2Client::connect(daemon.address, &[(INITIAL_WINDOW_SIZE, 0)]).unwrap();
     client.get("/100000").unwrap();
@@ -238,14 +239,14 @@ fn reads_a_little(daemon: &Daemon) {
     let mut slow = daemon.connect();
     slow.write_all(LARGE.as_bytes()).unwrap();
     let (mut got, mut buffer) = (0, vec![0; 300_000]);
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < MAX_WAIT {
         thread::sleep(STEP);
         match slow.read(&mut buffer) {
             Ok(n @ 1..) => got += n,
             _ => break,
         }
     }
-    assert!(begun.elapsed() < PATIENCE && got < 30_000_000, "{got} bytes after {:?}", begun.elapsed());
+    assert!(begun.elapsed() < MAX_WAIT && got < 30_000_000, "{got} bytes after {:?}", begun.elapsed());
     assert!(daemon.logs("Hit send_timeout"));
 }
 
@@ -258,13 +259,13 @@ fn reads_nothing_of_many_streams(daemon: &Daemon) {
     assert!(daemon.logs(": Hit idle_send_timeout"), "over HTTP/2");
 }
 
-/// A client that reads nothing ends after `idle_send_timeout`, and one that reads a little now and then after
-/// `send_timeout`.
+/// A client that reads nothing is disconnected after `idle_send_timeout`, and one that reads a little occasionally
+/// after `send_timeout`.
 #[test]
-fn readers_that_are_slow_end() {
-    let turn = beside_others();
+fn slow_readers_are_disconnected() {
+    let slot = shared_slot();
     let (_origin, daemon) = start(&["-p", "idle_send_timeout=1", "-p", "send_timeout=3"]);
     assert_eq!(client::get(daemon.address, "/30000000").unwrap().body.len(), 30_000_000);
     let readers = [reads_nothing, reads_a_little, reads_nothing_of_many_streams];
-    at_once(&turn, readers, |reads| reads(&daemon));
+    in_parallel(&slot, readers, |reads| reads(&daemon));
 }

@@ -1,20 +1,20 @@
-//! Requests and ranges that RFC 9110 and 9112 forbid or leave to the server: each has one outcome here, and the
-//! client learns of it.
+//! Requests and ranges that RFC 9110 and 9112 forbid or leave to the server. Each has one outcome, and the client
+//! receives it.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use lacquer_testing::client::Client;
-use lacquer_testing::daemon::{Daemon, PATIENCE, vcl};
+use lacquer_testing::daemon::{Daemon, MAX_WAIT, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::h2::{self, H2Client, kind, put};
 use lacquer_testing::machine::ticks;
 use lacquer_testing::raw::exchange;
 use lacquer_testing::recorder::{Recorder, ok};
-use lacquer_testing::turns::beside_others;
+use lacquer_testing::slots::shared_slot;
 
-/// Head, and the first line that the origin gets, or the status of the refusal.
+/// A head, and the first line that the origin receives or the status of the refusal.
 const TARGETS: [(&str, Result<&str, u16>); 42] = [
     ("GET / HTTP/1.1\r\nHost: a\r\n", Ok("GET / HTTP/1.1")),
     ("GET /?q HTTP/1.1\r\nHost: a.example.:8080\r\n", Ok("GET /?q HTTP/1.1")),
@@ -63,7 +63,7 @@ const TARGETS: [(&str, Result<&str, u16>); 42] = [
 /// A malformed host, method or target is refused and never reaches the origin.
 #[test]
 fn hosts_methods_and_targets_are_validated() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Recorder::start(|_| ok("fine"));
     let daemon = Daemon::start(
         &vcl(origin.address, "sub vcl_recv { if (req.method == \"OPTIONS\") { return (pass); } }"),
@@ -72,7 +72,7 @@ fn hosts_methods_and_targets_are_validated() {
     let mut faults = Vec::new();
     for (head, expected) in TARGETS {
         let request = format!("{head}Connection: close\r\nCache-Control: no-cache\r\nCookie: a=b\r\n\r\n");
-        let answer = exchange(daemon.address, request.as_bytes(), false).expect("the daemon accepts");
+        let answer = exchange(daemon.address, request.as_bytes(), false).expect("connections are accepted");
         let seen = origin.take();
         let good = match expected {
             Ok(line) => answer.status() == 200 && seen.len() == 1 && seen[0].lines().next() == Some(line),
@@ -92,14 +92,14 @@ fn hosts_methods_and_targets_are_validated() {
 /// HTTP/2 requests follow the same rules: `:authority` is a host, `Host` agrees with it, and no field hides another.
 #[test]
 fn http2_requests_are_validated() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Recorder::start(|_| ok("fine"));
     let daemon = Daemon::start(&vcl(origin.address, ""), &["-p", "feature=+http2"]);
     let get = [(":method", "GET"), (":scheme", "http"), (":path", "/")];
     let accepted: [&[(&str, &str)]; 3] =
         [&[(":authority", "a:80")], &[(":authority", "a"), ("host", "A")], &[("host", "[::1]")]];
     for fields in accepted {
-        let answer = h2::ask(daemon.address, &[&get[..], fields].concat()).expect("it answers");
+        let answer = h2::ask(daemon.address, &[&get[..], fields].concat()).expect("a response arrives");
         assert_eq!((answer.status, &answer.body[..]), (200, &b"fine"[..]), "{fields:?}");
     }
     assert!(origin.take().iter().all(|request| request.matches("host:").count() == 1));
@@ -141,20 +141,20 @@ fn http2_requests_are_validated() {
             answer.as_ref().is_ok_and(|a| matches!(a.status, 400 | 405) || a.reset.is_some_and(|e| e != 0));
         assert!(good && origin.take().is_empty(), "{method:?}: {answer:?}");
     }
-    // An origin that ignores the body of a HEAD request would take it for the next one.
+    // An origin that ignores the body of a HEAD request would read it as the next request.
     let mut client = h2::H2Client::connect(daemon.address, &[]).expect("connections are accepted");
     let stream = client.new_stream();
     let head = h2::block("HEAD", "/", &[("content-length", "3")]);
     let sent = client.send(1, 4, stream, &head).and_then(|()| client.send(0, 1, stream, b"abc"));
-    sent.expect("requests can be written");
-    let (status, _) = client.response(stream).expect("it answers");
+    sent.expect("requests can be sent");
+    let (status, _) = client.response(stream).expect("a response arrives");
     assert!(status == Some(400) && origin.take().is_empty(), "{status:?}");
 }
 
-/// CONNECT opens a tunnel only where VCL pipes it, and is never answered like another request.
+/// CONNECT opens a tunnel only if VCL pipes it, and is never handled like another request.
 #[test]
 fn connect_is_refused_unless_vcl_pipes_it() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let request = b"CONNECT b:80 HTTP/1.1\r\nHost: b:80\r\nConnection: close\r\n\r\n";
     for (action, status, reaches) in [("", 405, 0), ("pass", 405, 0), ("hash", 405, 0), ("pipe", 200, 1)] {
         let origin = Recorder::start(|_| {
@@ -165,15 +165,15 @@ fn connect_is_refused_unless_vcl_pipes_it() {
             _ => format!("sub vcl_recv {{ return ({action}); }}"),
         };
         let daemon = Daemon::start(&vcl(origin.address, &subs), &[]);
-        let answer = exchange(daemon.address, request, action == "pipe").expect("the daemon accepts");
+        let answer = exchange(daemon.address, request, action == "pipe").expect("connections are accepted");
         assert_eq!((answer.status(), origin.take().len()), (status, reaches), "{action}: {}", answer.text());
     }
 }
 
-/// A length leaves in the one form that every reader reads alike, whoever sent it.
+/// A length is forwarded in canonical form, whether a client or an origin sent it.
 #[test]
-fn lengths_leave_in_canonical_form() {
-    let _turn = beside_others();
+fn lengths_are_forwarded_in_canonical_form() {
+    let _slot = shared_slot();
     let origin = Recorder::start(|request| {
         let length = if request.contains("/two") { "05\r\nContent-Length: 5" } else { "0005" };
         format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\nhello").into_bytes()
@@ -183,7 +183,7 @@ fn lengths_leave_in_canonical_form() {
     let mut client = Client::connect(daemon.address).expect("connections are accepted");
     for path in ["/one", "/two"] {
         let request = format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 005\r\n\r\nworld");
-        let answer = client.ask(&request).expect("it answers");
+        let answer = client.ask(&request).expect("a response arrives");
         let lengths: Vec<_> = answer.head.lines().filter(|line| line.starts_with("Content-Length")).collect();
         assert_eq!((lengths, &answer.body[..]), (vec!["Content-Length: 5"], &b"hello"[..]));
         let seen = origin.take();
@@ -198,7 +198,7 @@ fn letters(length: usize) -> String {
     (0..length).map(|i| char::from(b'a' + (i % 26) as u8)).collect()
 }
 
-/// The parts of a multipart body: what each says of its range, and its bytes.
+/// Returns the parts of a multipart body: the range of each, and its bytes.
 fn parts(head: &str, body: &[u8]) -> Vec<(String, String)> {
     let boundary = head.lines().find_map(|line| line.split_once("boundary=")).expect("there is a boundary").1;
     let text = String::from_utf8_lossy(body).into_owned();
@@ -209,17 +209,18 @@ fn parts(head: &str, body: &[u8]) -> Vec<(String, String)> {
     assert_eq!(found.pop().as_deref(), Some("--\r\n"));
     let part = |piece: String| {
         let (head, data) = piece.split_once("\r\n\r\n").expect("a part has a head");
-        let range = head.lines().find_map(|line| line.strip_prefix("Content-Range: ")).expect("and a range");
-        (range.to_owned(), data.strip_suffix("\r\n").expect("and an end").to_owned())
+        let range =
+            head.lines().find_map(|line| line.strip_prefix("Content-Range: ")).expect("a part has a range");
+        (range.to_owned(), data.strip_suffix("\r\n").expect("a part has an end").to_owned())
     };
     found.into_iter().map(part).collect()
 }
 
-/// Several ranges of a stored body are sent as multipart/byteranges; too many are ignored, and near ones joined, so
+/// Several ranges of a stored body are sent as multipart/byteranges. Too many are ignored and near ones are joined, so
 /// that no request costs more than the whole body.
 #[test]
 fn several_ranges_are_bounded() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let body = letters(100_000);
     let stored = body.clone();
     let origin = Recorder::start(move |_| {
@@ -229,10 +230,10 @@ fn several_ranges_are_bounded() {
     });
     let mut daemon = Daemon::start(&vcl(origin.address, ""), &["-p", "feature=+http2"]);
     let mut client = Client::connect(daemon.address).expect("connections are accepted");
-    assert_eq!(client.get("/").expect("it answers").body, body.as_bytes());
+    assert_eq!(client.get("/").expect("a response arrives").body, body.as_bytes());
     let mut ask = |range: &str| {
         let request = format!("GET / HTTP/1.1\r\nHost: robust\r\nRange: {range}\r\n\r\n");
-        client.ask(&request).expect("every request is answered")
+        client.ask(&request).expect("every request gets a response")
     };
     for ranges in [&[(0, 9), (50_000, 99_999)][..], &[(90_000, 90_000), (0, 0), (300, 70_000)]] {
         let list: Vec<_> = ranges.iter().map(|(low, high)| format!("{low}-{high}")).collect();
@@ -270,7 +271,7 @@ fn several_ranges_are_bounded() {
         (":authority", "robust"),
         ("range", "bytes=0-9,50000-50009"),
     ];
-    let answer = h2::ask(daemon.address, &fields).expect("HTTP/2 answers");
+    let answer = h2::ask(daemon.address, &fields).expect("a response arrives");
     let text = String::from_utf8_lossy(&answer.body).into_owned();
     assert!(answer.status == 206 && text.contains(&body[50_000..=50_009]), "{answer:?}");
     assert!(text.ends_with("--\r\n"), "{text}");
@@ -279,10 +280,10 @@ fn several_ranges_are_bounded() {
     assert_eq!(origin.take().len(), 1);
 }
 
-/// A refusal reaches a client that is still sending; one that never stops is not listened to for long.
+/// A refusal reaches a client that is still sending; the connection of one that never stops is closed soon.
 #[test]
 fn errors_reach_clients_that_are_still_sending() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Recorder::start(|_| ok("fine"));
     let subs = "sub vcl_recv { return (synth(413)); }
         sub vcl_synth { set resp.http.Connection = \"close\"; }";
@@ -303,13 +304,14 @@ fn errors_reach_clients_that_are_still_sending() {
     ];
     for _ in 0..effort(3, 100) {
         for (name, request, status) in &table {
-            let answer = exchange(daemon.address, request.as_bytes(), false).expect("the daemon accepts");
+            let answer =
+                exchange(daemon.address, request.as_bytes(), false).expect("connections are accepted");
             assert_eq!((answer.status(), answer.closed), (*status, true), "{name}");
         }
     }
-    // A frame that is no setting ends an HTTP/2 connection, whatever else is under way.
+    // A malformed SETTINGS frame ends an HTTP/2 connection, whatever else is in progress.
     for _ in 0..effort(3, 100) {
-        let mut client = H2Client::connect(daemon.address, &[]).expect("the daemon accepts");
+        let mut client = H2Client::connect(daemon.address, &[]).expect("connections are accepted");
         let mut bytes = Vec::new();
         put(&mut bytes, kind::SETTINGS, 0, 0, b"odd");
         for _ in 0..200 {
@@ -321,17 +323,17 @@ fn errors_reach_clients_that_are_still_sending() {
     }
     let begun = Instant::now();
     let mut stream = daemon.connect();
-    stream.write_all(b"GET / HTTP/1.1\r\nHost : a\r\n\r\n").expect("requests can be written");
+    stream.write_all(b"GET / HTTP/1.1\r\nHost : a\r\n\r\n").expect("requests can be sent");
     while stream.write_all(b"more").is_ok() {
-        assert!(begun.elapsed() < Duration::from_secs(5), "the client is still listened to");
+        assert!(begun.elapsed() < Duration::from_secs(5), "the daemon still reads from the client");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// A head that exceeds a limit tells which parameter sets it, on the page that the client gets.
+/// If a head exceeds a limit, the error page names the parameter that sets it.
 #[test]
 fn limits_are_named() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Recorder::start(|request| {
         let line = if request.contains("/line") { 10_000 } else { 4_000 };
         let lines = if request.contains("/line") { 1 } else { 20 };
@@ -341,7 +343,7 @@ fn limits_are_named() {
     let daemon = Daemon::start(&vcl(origin.address, ""), &[]);
     for (path, parameter) in [("/line", "http_resp_hdr_len"), ("/head", "http_resp_size")] {
         let mut client = Client::connect(daemon.address).expect("connections are accepted");
-        let answer = client.get(path).expect("it answers");
+        let answer = client.get(path).expect("a response arrives");
         let page = String::from_utf8_lossy(&answer.body).into_owned();
         assert!(answer.status == 503 && page.contains(parameter), "{path}: {page}");
     }
@@ -366,7 +368,7 @@ fn tiny_chunks_are_cheap() {
         "GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
     ] {
         let before = ticks(worker);
-        let answer = client.ask(&request).expect("it answers");
+        let answer = client.ask(&request).expect("a response arrives");
         let spent = Duration::from_millis(10 * (ticks(worker) - before));
         assert!(answer.status == 200 && (answer.body == b"fine" || answer.body.len() == count));
         eprintln!("{count} chunks of one byte took {spent:?}");
@@ -374,22 +376,22 @@ fn tiny_chunks_are_cheap() {
     }
 }
 
-/// A head and a body that come a byte at a time are read as if they came at once.
+/// A head and a body that arrive a byte at a time are read as if they arrived at once.
 #[test]
-fn single_bytes_are_put_together() {
-    let _turn = beside_others();
+fn messages_in_single_bytes_are_read() {
+    let _slot = shared_slot();
     let origin = Recorder::start(|_| ok("fine"));
     let daemon = Daemon::start(&vcl(origin.address, ""), &[]);
     let mut stream: TcpStream = daemon.connect();
     stream.set_nodelay(true).expect("sockets have options");
-    stream.set_read_timeout(Some(PATIENCE)).expect("sockets have time-outs");
+    stream.set_read_timeout(Some(MAX_WAIT)).expect("sockets have timeouts");
     let request = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n\
                    3\r\nabc\r\n10\r\n0123456789abcdef\r\n0\r\n\r\n";
     for byte in request.as_bytes() {
-        stream.write_all(&[*byte]).expect("requests can be written");
+        stream.write_all(&[*byte]).expect("requests can be sent");
     }
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
+    stream.read_to_string(&mut answer).expect("a response arrives");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nfine"), "{answer}");
     let seen = origin.take().concat();
     let data: String = seen.split_once("\r\n\r\n").expect("a head").1.lines().skip(1).step_by(2).collect();

@@ -9,22 +9,22 @@ use std::time::Duration;
 use lacquer_testing::daemon::{Daemon, until, vcl};
 use lacquer_testing::origin::Origin;
 
-/// How long an origin waits that is late.
+/// The delay of late responses.
 pub const LATE: Duration = Duration::from_millis(500);
 
 /// An origin that never completes some of its responses.
 pub struct Stuck {
     pub origin: Origin,
-    /// Another that answers at once: `/kept/` and `/fresh/` are its pages.
+    /// Another origin that responds at once and serves `/kept/` and `/fresh/`.
     healthy: Origin,
-    /// Requests that it has not answered, on connections that are still open.
+    /// The number of requests without a response, on connections that are still open.
     held: Arc<AtomicUsize>,
 }
 
 impl Stuck {
-    /// `/head/` and `/miss/` stay silent, `/body/` stops within the body; `/late/` answers late and
-    /// cacheable, `/slow/` late and private, `/parts/` at once and cacheable with the rest of the body late, and
-    /// everything else at once and private.
+    /// Starts the origins. `/head/` and `/miss/` get no response, `/body/` stops within the body. `/late/` is late and
+    /// cacheable, `/slow/` is late and private, `/parts/` is cacheable with the rest of the body late. All other
+    /// responses are private and immediate.
     pub fn start() -> Stuck {
         let held = Arc::new(AtomicUsize::new(0));
         let count = held.clone();
@@ -55,12 +55,12 @@ impl Stuck {
         Stuck { origin, healthy, held }
     }
 
-    /// Starts a daemon that passes what is slow, stuck or fresh, and caches the rest.
+    /// Starts a daemon that passes slow, stuck and fresh pages, and caches the others.
     pub fn daemon(&self, options: &[&str]) -> Daemon {
         self.daemon_by(options, "exec \"$@\"")
     }
 
-    /// As `daemon`, through a shell script for limits of the process.
+    /// Starts a daemon like `daemon`, through a shell script that may set limits of the process.
     pub fn daemon_by(&self, options: &[&str], script: &str) -> Daemon {
         let address = self.healthy.address;
         let subs = format!(
@@ -86,7 +86,7 @@ impl Stuck {
     }
 }
 
-/// Answers with the path.
+/// Sends a response whose body is the path.
 fn answer(path: &str, is_cacheable: bool, stream: &mut TcpStream) -> bool {
     let control = if is_cacheable { "max-age=3600" } else { "private" };
     let length = path.len();
@@ -97,7 +97,7 @@ fn answer(path: &str, is_cacheable: bool, stream: &mut TcpStream) -> bool {
 /// Waits until the daemon closes the connection.
 fn hold(stream: &mut TcpStream, count: &AtomicUsize) -> bool {
     count.fetch_add(1, Ordering::SeqCst);
-    // A request's body may come first.
+    // The body of the request may arrive first.
     while stream.read(&mut [0; 64]).is_ok_and(|n| n > 0) {}
     count.fetch_sub(1, Ordering::SeqCst);
     false

@@ -1,5 +1,5 @@
-"""The scenarios, each a published comparison or a cost that users pay. A scenario is a function of the
-options that returns Results: for every server the values of every round."""
+"""The scenarios, each a published comparison or a cost that users pay. A scenario is a function that takes the options
+and returns Results: for every server the values of every round."""
 
 from .bodies import esi, gzip
 from .common import Options, steadier
@@ -31,7 +31,7 @@ SCENARIOS = {
     "startup": startup,
 }
 
-# Long, and about endurance rather than speed: measured when they are named.
+# Long scenarios that test endurance rather than speed. They run only when they are named.
 BY_NAME_ONLY = {"churn": churn, "burden": burden}
 
 __all__ = ["BY_NAME_ONLY", "SCENARIOS", "Options"]

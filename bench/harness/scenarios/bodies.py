@@ -1,4 +1,4 @@
-"""Bodies that a cache puts together from others, packs and unpacks."""
+"""Bodies that a cache assembles from others, compresses and decompresses."""
 
 from .. import load
 from .common import VCL_SERVERS, interleaved, throughput, token
@@ -10,7 +10,7 @@ TEXT = "/20000/text"
 
 
 def esi(options):
-    """A page in which five others are included, all of them from the cache."""
+    """A page that includes five others, all of them from the cache."""
     page, own, included = "/8000/parts/page", 8000, 5 * 1400
 
     def drive(port):
@@ -19,13 +19,13 @@ def esi(options):
     def warm(port):
         load.counted(port, 500, 2, page)
         if len(load.got(port, page)) < own + included:
-            raise RuntimeError(f"port {port}: {page} came without what it includes")
+            raise RuntimeError(f"port {port}: {page} lacks its includes")
     result = throughput("esi", "hit, 8 kB with five includes of 1.4 kB, 64 connections; nginx by its SSI")
     return [interleaved(result, options, (*VCL_SERVERS, "nginx"), drive, warm, vcl=ESI, ssi=True)]
 
 
 def gzip(options):
-    """Text of 20 kB that is packed when it is fetched: fetching it, and hits by who takes it so and who does not."""
+    """Text of 20 kB that is compressed on fetch: misses, and hits by clients that accept gzip and clients that do not."""
     def hits(*headers):
         return lambda port: load.wrk(port, f"{TEXT}/page", 64, options.seconds, headers)
 
@@ -35,9 +35,9 @@ def gzip(options):
     def warm(port):
         load.counted(port, 500, 2, f"{TEXT}/page")
         if len(load.got(port, f"{TEXT}/page", "gzip")) >= len(load.got(port, f"{TEXT}/page")):
-            raise RuntimeError(f"port {port}: packed, {TEXT} is no smaller")
-    kinds = (("gzip-hit", "hit, 20 kB of text, delivered packed", hits(ACCEPTS)),
-             ("gunzip-hit", "hit, 20 kB of text, unpacked for each client", hits()),
-             ("gzip-miss", "miss, 20 kB of text, packed when it comes", misses))
+            raise RuntimeError(f"port {port}: {TEXT} is not smaller when compressed")
+    kinds = (("gzip-hit", "hit, 20 kB of text, delivered compressed", hits(ACCEPTS)),
+             ("gunzip-hit", "hit, 20 kB of text, decompressed for each client", hits()),
+             ("gzip-miss", "miss, 20 kB of text, compressed on fetch", misses))
     return [interleaved(throughput(id, title), options, VCL_SERVERS, drive, warm, vcl=GZIP, storage_mb=1024)
             for id, title, drive in kinds]

@@ -1,4 +1,4 @@
-"""What scenarios share: the options, the usual columns, and rounds in which every server has its turn."""
+"""Common parts of scenarios: the options, the usual columns, and rounds in which every server is driven once."""
 
 import contextlib
 import dataclasses
@@ -34,32 +34,32 @@ class Options:
 
 
 def steadier(options):
-    """More rounds, for what an aim is set for."""
+    """Returns options with more rounds, for scenarios with an aim."""
     return dataclasses.replace(options, rounds=options.rounds * 3)
 
 
 def token():
-    """Makes the URLs of this run differ from those of any other."""
+    """Returns a token that makes the URLs of this run differ from those of any other."""
     return f"{random.getrandbits(40):x}"
 
 
 def interleaved(result, options, names, drive, warm, around=contextlib.nullcontext, **field):
-    """All servers run side by side; each round drives every one of them once. A drive happens within `around`
-    of its server's crew."""
+    """Runs all servers side by side and drives each once per round. A drive runs within the context `around` of its
+    server's processes."""
     with Field(options.chosen(names), **field) as running:
         for server in running.servers.values():
             warm(server.port)
         for _ in range(options.rounds):
             for name, server in mixed(running.servers.items()):
                 asks = SERVERS[name].kind in ("cache", "variant")
-                with around(running.crew(server)):
+                with around(running.processes_of(server)):
                     result.add(name, load.measured(server, drive, running.origin_port if asks else None))
     return result
 
 
 def mixed(turns, chance=random):
-    """In an order of its own each time: who follows whom, and what the machine does at regular times, falls on
-    one as well as on another."""
+    """Returns the servers in a new random order, so that effects of the order and periodic activity of the machine affect
+    all of them equally."""
     turns = list(turns)
     return chance.sample(turns, len(turns))
 

@@ -1,4 +1,4 @@
-"""What operators do to a cache that serves: starting it, loading and switching VCL, bans, a crash."""
+"""Management of a cache under load: startup, loading and switching VCL, bans, a crash."""
 
 import http.client
 import os
@@ -14,8 +14,8 @@ from .common import CACHES, THROUGHPUT, VCL_SERVERS, mixed, steadier, token
 
 
 def startup(options):
-    """From starting the daemon to the first answer of the origin through it."""
-    result = Result("startup", "from start to the first answer of an origin", [Column("ms", "ms", 0)], "ms")
+    """The time from the start of the daemon to the first response of the origin through it."""
+    result = Result("startup", "from start to the first response of an origin", [Column("ms", "ms", 0)], "ms")
     names = options.chosen(CACHES)
     with Field(()) as running:
         for i in range(options.rounds):
@@ -54,11 +54,11 @@ def inline(name, text):
 
 
 def vcl_cost(options):
-    """Hits of 1.4 kB under VCLs of several kinds, and what each adds. The same daemon runs them in turn."""
+    """Hits of 1.4 kB under several kinds of VCL, and the cost that each adds. The same daemon runs them in turn."""
     columns = [Column("minimal", "none of the built-in, CPU µs/hit"), Column("builtin", "built-in only, CPU µs/hit"),
                Column("builtin_us", "built-in VCL, µs"), Column("headers_us", "ten headers, five regexes, µs"),
                Column("shop_us", "a shop's VCL, µs")]
-    result = Result("vcl-cost", "what VCL costs per hit", columns, "headers_us")
+    result = Result("vcl-cost", "cost of VCL per hit", columns, "headers_us")
     with Field(options.chosen(VCL_SERVERS)) as running:
         clients = {name: Cli.of(setup) for name, setup in running.setups.items()}
         for cli in clients.values():
@@ -80,7 +80,7 @@ def hits_under_each(cli, server, seconds):
 
 
 def added(costs):
-    """What the VCLs add to that of which they are an extension."""
+    """Returns the cost that each VCL adds to the VCL that it extends."""
     base = costs["builtin"]
     return {"minimal": costs["minimal"], "builtin": base, "builtin_us": base - costs["minimal"],
             "headers_us": costs["headers"] - base, "shop_us": costs["shop"] - base}
@@ -90,7 +90,7 @@ def added(costs):
 
 
 def bans(options):
-    """Hits while bans wait to be tested against 100,000 objects, beside hits without."""
+    """Hits while bans are tested against 100,000 objects, compared with hits without bans."""
     objects, path = min(options.objects, 100_000), "/100/b/"
     columns = [*THROUGHPUT[:5], Column("ban_ms", "ms per ban command", 3)]
     results = []
@@ -122,7 +122,7 @@ def time_of_bans(cli, count):
 
 
 class Probe(threading.Thread):
-    """Asks every two milliseconds on a new connection and notes when answers came and when not."""
+    """Sends a request every two milliseconds on a new connection and records when responses came and when not."""
 
     def __init__(self, port):
         super().__init__(daemon=True)
@@ -145,7 +145,7 @@ class Probe(threading.Thread):
 
 
 def restart(options):
-    """kill -9 of the worker under load: how long nobody is answered, and what of the cache is left."""
+    """kill -9 of the worker under load: the time without responses, and the part of the cache that survives."""
     columns = [Column("gap", "ms without an answer", 0), Column("failures", "new connections refused or broken", 0),
                Column("errors", "requests lost of the load", 0), Column("kept", "% hits after", 0, "more")]
     result = Result("restart", "the worker is killed under load", columns, "gap")
@@ -174,7 +174,7 @@ def killed_under_load(server):
 
 
 def hits(port, word, count=100):
-    """Per cent of objects stored before that are still answered from the cache."""
+    """Returns the percentage of previously stored objects that are still served from the cache."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     found = 0
     for i in range(count):

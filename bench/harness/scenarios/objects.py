@@ -1,4 +1,4 @@
-"""What objects cost in memory, and whether memory stays what was configured."""
+"""The memory cost of objects, and whether memory stays within the configuration."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ from ..result import Column, Result
 from ..servers import Field
 from .common import VCL_SERVERS, token
 
-# Room for what a cache keeps beside the body of an object.
+# Additional memory per object for all that a cache stores beside the body.
 ROOM_BESIDE = 2000
 
 LETTING_GO = 10  # seconds
@@ -19,8 +19,8 @@ def memory(options):
 
 
 def memory_of(options, size, label):
-    """One server after the other, for a million objects of 10 kB are 10 GB. The cache is filled once; the
-    hits are measured in rounds."""
+    """Runs one server after the other, because a million objects of 10 kB are 10 GB. The cache is filled once; the hits
+    are measured in rounds."""
     objects = min(options.objects, measure.available_memory() * 8 // 10 // (size + ROOM_BESIDE))
     steps = [n for n in (1, 10_000, 1_000_000) if n < objects] + [objects]
     columns = [Column("overhead", "bytes per object beside its body", 0), Column("memory_mb", "memory MB", 0)]
@@ -30,7 +30,7 @@ def memory_of(options, size, label):
     for name in options.chosen(VCL_SERVERS):
         with Field((name,), storage_mb=objects * (size + ROOM_BESIDE) // 1_000_000 + 64) as running:
             server, stored = running.servers[name], 0
-            # Fills the log's ring (80 MB) and whatever else grows only once, before anything is counted.
+            # Fills the ring of the log (80 MB) and everything else that grows only once, before the measurement begins.
             load.counted(server.port, 150_000, 32, "/1/same")
             empty = settled_memory(server)
             for n in steps:
@@ -44,7 +44,7 @@ def memory_of(options, size, label):
 
 
 def settled_memory(server):
-    """Memory when the log's ring (80 MB), which lacquerd lets go of at 10 MB a second, has gone."""
+    """Returns the memory without the ring of the log (80 MB), which lacquerd releases at 10 MB a second."""
     time.sleep(LETTING_GO)
     return measure.memory(server.pid)
 
@@ -56,7 +56,7 @@ def hits_among(server, options, path, count):
 
 
 class MemoryWatch(threading.Thread):
-    """Looks at a server's memory twice a second and keeps the most it saw."""
+    """Samples a server's memory twice a second and keeps the maximum."""
 
     def __init__(self, pid):
         super().__init__(daemon=True)
@@ -69,7 +69,7 @@ class MemoryWatch(threading.Thread):
 
 
 def churn(options):
-    """Is memory what was configured? 256 MB of storage, mixed sizes, far more data than fits."""
+    """Whether memory stays within the configuration: 256 MB of storage, mixed sizes, far more data than fits."""
     configured = 256
     columns = [Column("most_mb", "most memory MB", 0), Column("share", "of the configured, %", 0),
                Column("rps", "requests/s", 0, "more"), Column("errors", "errors", 0, "")]

@@ -14,11 +14,11 @@ from .common import (CACHES, FLOORS, PACED, THROUGHPUT, TRANSACTIONS, VCL_SERVER
 # ---------------------------------------------------------------- hits
 
 
-LARGE = 10_000  # from this size on wrk's core would be full of copying before the servers' are
+LARGE = 10_000  # from this size on, copying saturates wrk's core before the servers' core
 
 
 def hit(id, title, options, size, connections=64, headers=(), names=CACHES + ("nginx-file",) + FLOORS, **field):
-    seconds = max(options.seconds, connections // 2500)  # opening them takes wrk a while
+    seconds = max(options.seconds, connections // 2500)  # wrk takes a while to open them
 
     def drive(port):
         if size >= LARGE:
@@ -48,7 +48,7 @@ def http2(options):
 
 
 def connections(options):
-    """Hits by the number of connections; 64 are hit-small's. Then a new connection for each request."""
+    """Hits by the number of connections (hit-small has 64), then with a new connection for each request."""
     names = CACHES + FLOORS
     counts = (1, 1000, min(10_000, most_connections() - 100))
     results = [hit(f"connections-{n}", f"hit, 1.4 kB, {n:,} connection{'s' * (n > 1)}", options, 1400, n, names=names)
@@ -97,13 +97,13 @@ def misses(options):
 # ---------------------------------------------------------------- latency at a rate
 
 RATE = 8000  # of the small hits, passes and misses
-# A pause of the machine spoils the slice it falls into, and not the median of them.
-SLICES, SLICE = 8, 0.2  # for each round, and how much of a drive one takes
+# A pause of the machine affects only the slice it falls into, not the median.
+SLICES, SLICE = 8, 0.2  # slices per round, and the length of one as a part of a drive
 
 
 def latency(options):
-    """The same requests at the same moments for all, at a rate that each can keep: how long they take when
-    the server is not full."""
+    """Latency of the same requests at the same moments for all servers, at a rate that each can sustain without being
+    saturated."""
     options = dataclasses.replace(options, rounds=options.rounds * SLICES, seconds=options.seconds * SLICE)
     hits, forwards = CACHES + ("nginx-file",) + FLOORS, CACHES + ("haproxy-nolog", "floor-forward")
     with load.awake():
@@ -146,7 +146,7 @@ def news(options):
         for path in ("/60000/news", "/80000/election", "/60000/election/news", "/40000/election/trend",
                      "/50000/election/candidates", "/60000/politics", "/60000/entertainment"):
             load.counted(port, 2, 1, f"{path}/{word}", header="X-Warm: 1")
-        for _ in range(2):  # what a cache writes late is in memory after the second time
+        for _ in range(2):  # data that a cache writes late is in memory after the second pass
             load.counted(port, 20_000, 64, f"/30000/article/{word}/{{}}", first=1, header="X-Warm: 1")
     word, names = token(), CACHES + ("origin",)
     field = dict(origin_options=("--cpu-ms", "1"), storage_mb=1024)
@@ -200,7 +200,7 @@ def reactors(options):
 
 
 def keep_idle(running):
-    """Has those that close idle and slow clients after seconds keep them as long as the others do."""
+    """Sets longer timeouts for servers that close idle and slow clients after seconds."""
     for name in VCL_SERVERS:
         if name in running.setups:
             cli = Cli.of(running.setups[name])
@@ -209,13 +209,13 @@ def keep_idle(running):
 
 
 def burden(options):
-    """Hits at a rate, alone, and beside 10,000 idle connections and 1,000 that send or read a byte a second, by turns."""
+    """Hits at a rate, alternately alone and beside 10,000 idle connections and 1,000 that send or read a byte a second."""
     idle = min(10_000, most_connections() - 1200)
     result = Result("burden", f"hit, 1.4 kB, {RATE:,} requests/s, alone, and beside {idle:,} idle and 1,000 slow connections",
                     list(PACED), "p99", references=("lacquer alone",))
 
     def drive(name, server):
-        with load.first_in_line(running.crew(server)):
+        with load.first_in_line(running.processes_of(server)):
             result.add(name, load.measured(server, lambda port: load.counted(
                 port, RATE * options.seconds, 64, "/1400/page", rate=RATE)))
     with Field(options.chosen(CACHES)) as running, load.awake():
@@ -226,7 +226,7 @@ def burden(options):
             for name, server in mixed(running.servers.items()):
                 drive(f"{name} alone", server)
                 with load.holding(server.port, idle, 1000):
-                    time.sleep(1)  # what comes of opening them is over
+                    time.sleep(1)  # the effects of opening them are over
                     drive(name, server)
-                time.sleep(1)  # and of closing them
+                time.sleep(1)  # the effects of closing them are over
     return [result]

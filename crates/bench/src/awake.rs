@@ -1,6 +1,5 @@
-//! Does nothing, but never sleeps: beside others, with the least priority, it keeps their core from going
-//! to sleep. Waking a virtual machine's core is the host's work and takes it up to milliseconds, which
-//! is not the fault of the server whose request waits for that.
+//! A busy loop that keeps a core from sleeping. It runs with the lowest priority beside a server. The host may need
+//! milliseconds to wake a virtual core, which must not count against the server whose request waits for it.
 
 pub fn run() -> ! {
     loop {

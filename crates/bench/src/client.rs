@@ -1,4 +1,4 @@
-//! One connection of the load: it sends a request of the plan, reads the answer and counts both.
+//! One connection of the load generator: sends the requests of the plan, reads the responses and counts them.
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::OwnedFd;
@@ -8,10 +8,10 @@ use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// The number of bytes to read while waiting for a head: all of a small response, and little of a large one's body.
+/// Bytes to read while waiting for a head: all of a small response, and only a little of a large body.
 const HEAD_AND_MORE: usize = 4096;
 
-/// The request to send, the number of requests that are left, and the time until which they are sent.
+/// The request to send, the number of requests left, and the time at which sending stops.
 pub struct Plan {
     path: String,
     header: String,
@@ -59,8 +59,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects; events of the connection carry the number of its slot.
-    pub fn enlist(epoll: &OwnedFd, address: SocketAddr, slot: usize) -> io::Result<Self> {
+    /// Connects and registers the connection with epoll. Its events carry the number of its slot.
+    pub fn connect(epoll: &OwnedFd, address: SocketAddr, slot: usize) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
@@ -68,9 +68,9 @@ impl Client {
         Ok(Self { stream, head: Vec::new(), body_left: 0, in_body: false, since: Instant::now() })
     }
 
-    /// Sends the next request, whose latency counts from `since`; false when there is none left. Requests
-    /// are far smaller than a socket buffer, so a write that would block is an error here.
-    pub fn ask(&mut self, plan: &mut Plan, since: Instant) -> io::Result<bool> {
+    /// Sends the next request, whose latency counts from `since`. Returns false if none is left. Requests are
+    /// far smaller than a socket buffer, so a write that would block is an error.
+    pub fn send(&mut self, plan: &mut Plan, since: Instant) -> io::Result<bool> {
         let Some(request) = plan.request(since) else { return Ok(false) };
         (self.in_body, self.since) = (false, since);
         self.head.clear();
@@ -78,7 +78,7 @@ impl Client {
         Ok(true)
     }
 
-    /// Reads what there is; true when the response is complete.
+    /// Reads the available bytes. Returns true if the response is complete.
     pub fn receive(&mut self, tally: &mut Tally, buffer: &mut [u8]) -> io::Result<bool> {
         loop {
             let (room, how) = if self.in_body {
@@ -93,7 +93,8 @@ impl Client {
                 Err(error) => return Err(error.into()),
             };
             tally.bytes += got as u64;
-            let complete = if self.in_body { self.pass_over(got as u64) } else { self.take(&buffer[..got])? };
+            let complete =
+                if self.in_body { self.count_body(got as u64) } else { self.parse_head(&buffer[..got])? };
             if complete {
                 tally.micros.push(self.since.elapsed().as_micros() as u32);
                 return Ok(true);
@@ -101,24 +102,24 @@ impl Client {
         }
     }
 
-    /// Sends further requests as long as there are answers; returns true while this client still has something to do.
+    /// Sends further requests while responses arrive. Returns false when the plan has no request left.
     pub fn drive(&mut self, plan: &mut Plan, tally: &mut Tally, buffer: &mut [u8]) -> io::Result<bool> {
         while self.receive(tally, buffer)? {
-            if !self.ask(plan, Instant::now())? {
+            if !self.send(plan, Instant::now())? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// So much of the body came; true when it is complete.
-    fn pass_over(&mut self, bytes: u64) -> bool {
+    /// Counts received bytes of the body. Returns true if it is complete.
+    fn count_body(&mut self, bytes: u64) -> bool {
         self.body_left = self.body_left.saturating_sub(bytes);
         self.body_left == 0
     }
 
-    /// Takes bytes of a head, with the body's beginning; true when the response is complete.
-    fn take(&mut self, bytes: &[u8]) -> io::Result<bool> {
+    /// Adds bytes of a head, which may include the start of the body. Returns true if the response is complete.
+    fn parse_head(&mut self, bytes: &[u8]) -> io::Result<bool> {
         self.head.extend_from_slice(bytes);
         let Some(end) = self.head.windows(4).position(|w| w == b"\r\n\r\n") else { return Ok(false) };
         let head = String::from_utf8_lossy(&self.head[..end]).to_ascii_lowercase();
@@ -129,6 +130,6 @@ impl Client {
         }
         self.in_body = true;
         self.body_left = length;
-        Ok(self.pass_over((self.head.len() - end - 4) as u64))
+        Ok(self.count_body((self.head.len() - end - 4) as u64))
     }
 }

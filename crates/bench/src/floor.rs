@@ -1,4 +1,4 @@
-//! The floor: one canned response, by write() or with the body by sendfile().
+//! The floor, a server with minimal cost: one fixed response, sent by write(), or with its body by sendfile().
 
 use crate::options::Options;
 use crate::server::{Answer, Body, Reply, Server};
@@ -7,13 +7,13 @@ use std::io::Write;
 use std::rc::Rc;
 use std::time::Duration;
 
-struct Canned {
+struct FixedResponse {
     close: bool,
     bytes: Rc<[u8]>,
     file: Option<Rc<Body>>,
 }
 
-impl Answer for Canned {
+impl Answer for FixedResponse {
     fn answer(&mut self, _request: &[u8]) -> Reply {
         Reply { bytes: self.bytes.clone(), file: self.file.clone(), delay: Duration::ZERO, close: self.close }
     }
@@ -26,18 +26,19 @@ pub fn run(options: &Options) -> Result<(), String> {
     let head =
         format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n{connection}Content-Length: {size}\r\n\r\n");
     let body = vec![b'x'; size];
-    let canned = if options.is_set("sendfile") {
-        let file = in_memory_file(&body).map_err(|error| format!("cannot make a file in memory: {error}"))?;
-        Canned {
+    let response = if options.is_set("sendfile") {
+        let file =
+            in_memory_file(&body).map_err(|error| format!("cannot create a file in memory: {error}"))?;
+        FixedResponse {
             close,
             bytes: head.into_bytes().into(),
             file: Some(Rc::new(Body { file, size: size as u64 })),
         }
     } else {
-        Canned { close, bytes: [head.as_bytes(), &body].concat().into(), file: None }
+        FixedResponse { close, bytes: [head.as_bytes(), &body].concat().into(), file: None }
     };
     let address = options.address("listen")?;
-    Server::new(address, canned).and_then(Server::run).map_err(|error| format!("{address}: {error}"))
+    Server::new(address, response).and_then(Server::run).map_err(|error| format!("{address}: {error}"))
 }
 
 fn in_memory_file(body: &[u8]) -> std::io::Result<File> {

@@ -1,7 +1,7 @@
-//! The floor of a pass: reads a request, writes it to the origin, reads the answer, writes it back. Each
-//! client has an origin connection of its own. Nothing is parsed and nothing is kept for later: what the
-//! other side cannot take at once ends the connection, so this is for the small answers of the bench only.
-//! With `--close` every request goes over a new origin connection.
+//! The floor of a pass: reads a request, writes it to the origin, reads the response, writes it back. Each client has
+//! an origin connection of its own. Nothing is parsed or buffered. If the other side cannot take all bytes at once, the
+//! connection ends, so this server is only for the small responses of the bench. With `--close` every request uses a
+//! new origin connection.
 
 use crate::options::Options;
 use rustix::buffer::spare_capacity;
@@ -12,7 +12,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 
 const LISTENER: u64 = u64::MAX;
 
-/// A client and its connection to the origin, which may have ended after an answer.
+/// A client and its connection to the origin, which may have ended after a response.
 struct Pair {
     client: TcpStream,
     origin: Option<TcpStream>,
@@ -58,7 +58,7 @@ impl Forwarder {
             for event in &events {
                 match event.data.u64() {
                     LISTENER => self.accept()?,
-                    token => self.pass_on((token / 2) as usize, token % 2 == 1),
+                    token => self.forward((token / 2) as usize, token % 2 == 1),
                 }
             }
         }
@@ -83,17 +83,18 @@ impl Forwarder {
         Ok(epoll::add(&self.epoll, stream, EventData::new_u64(token), EventFlags::IN)?)
     }
 
-    fn pass_on(&mut self, slot: usize, from_origin: bool) {
+    fn forward(&mut self, slot: usize, from_origin: bool) {
         let Some(mut pair) = self.pairs.get_mut(slot).and_then(Option::take) else { return };
-        let goes_on = if from_origin { self.answer(&mut pair) } else { self.request(&mut pair, slot) };
-        match goes_on {
+        let outcome =
+            if from_origin { self.return_response(&mut pair) } else { self.send_request(&mut pair, slot) };
+        match outcome {
             Ok(()) => self.pairs[slot] = Some(pair),
             Err(error) if error.kind() == ErrorKind::WouldBlock => self.pairs[slot] = Some(pair),
             Err(_) => self.free.push(slot),
         }
     }
 
-    fn request(&mut self, pair: &mut Pair, slot: usize) -> io::Result<()> {
+    fn send_request(&mut self, pair: &mut Pair, slot: usize) -> io::Result<()> {
         let got = pair.client.read(&mut self.buffer)?;
         if got == 0 {
             return Err(ErrorKind::UnexpectedEof.into());
@@ -109,7 +110,7 @@ impl Forwarder {
         }
     }
 
-    fn answer(&mut self, pair: &mut Pair) -> io::Result<()> {
+    fn return_response(&mut self, pair: &mut Pair) -> io::Result<()> {
         let Some(origin) = pair.origin.as_mut() else { return Ok(()) };
         let got = origin.read(&mut self.buffer)?;
         if got == 0 || self.close {
@@ -119,7 +120,7 @@ impl Forwarder {
     }
 }
 
-/// A write that would block has written a part: that is not to be tried again.
+/// Turns `WouldBlock` into an error that ends the connection: a part was written, so the write cannot be repeated.
 fn whole(written: io::Result<()>) -> io::Result<()> {
     written.map_err(|error| match error.kind() {
         ErrorKind::WouldBlock => ErrorKind::WriteZero.into(),

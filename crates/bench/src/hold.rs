@@ -1,6 +1,6 @@
-//! Connections that are only a burden: idle ones that never send, and slow ones of which half send a
-//! request and half read an answer, one byte a second, each at its own moment of the second. They stay until
-//! this program is ended.
+//! Connections that only consume resources: idle ones that never send, and slow ones. Half of the slow ones send a
+//! request and half read a response, one byte a second, spread evenly over the second. They stay open until this
+//! program is ended.
 
 use crate::options::Options;
 use std::io::{self, Read, Write};
@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer than anyone waits for.
+/// The start of a request whose header never ends.
 const ENDLESS: &[u8] = b"GET /1400/page HTTP/1.1\r\nHost: bench\r\nX-Slow: ";
 const LARGE: &[u8] = b"GET /1000000/page HTTP/1.1\r\nHost: bench\r\n\r\n";
 
@@ -40,21 +40,21 @@ pub fn run(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-/// Spreads turns evenly over a second.
+/// Spreads operations evenly over a second.
 struct Pace {
     begun: Instant,
     each: Duration,
-    turns: u32,
+    count: u32,
 }
 
 impl Pace {
-    fn new(turns: usize) -> Self {
-        Self { begun: Instant::now(), each: Duration::from_secs(1) / turns.max(1) as u32, turns: 0 }
+    fn new(count: usize) -> Self {
+        Self { begun: Instant::now(), each: Duration::from_secs(1) / count.max(1) as u32, count: 0 }
     }
 
     fn wait(&mut self) {
-        thread::sleep((self.each * self.turns).saturating_sub(self.begun.elapsed()));
-        self.turns += 1;
+        thread::sleep((self.each * self.count).saturating_sub(self.begun.elapsed()));
+        self.count += 1;
     }
 
     fn end(self) {

@@ -1,8 +1,8 @@
-//! A counted number of requests, or as many as some seconds allow, over a number of kept connections, each
-//! sending its next request when the last is answered, or at a given rate ([`paced`]). `{}` in the path becomes
-//! a running number, so every request can be for another object. The latency of each request is kept, so the
-//! whole distribution can be shown. Bodies are thrown away by the kernel, uncopied: so a server that sends large
-//! ones has its core full before the load has.
+//! The load generator. Sends a number of requests, or as many as a duration allows, over persistent connections. Each
+//! connection sends its next request when the response to the last is complete, or requests are due at a rate
+//! ([`paced`]). `{}` in the path is replaced by a running number, so every request can be for another object. The
+//! latency of each request is recorded, so that the whole distribution is available. The kernel discards bodies without
+//! copying them, so that with large bodies the server's core is saturated before the load generator's.
 
 use crate::client::{Client, Plan, Tally};
 use crate::options::Options;
@@ -21,10 +21,10 @@ pub fn run(options: &Options) -> Result<(), String> {
     let count: u64 = options.number("count", if seconds > 0.0 { u64::MAX - first } else { 1000 })?;
     let rate: f64 = options.number("rate", 0.0)?;
     if seconds > 0.0 && rate > 0.0 {
-        return Err("--rate goes with --count, not with --seconds".into());
+        return Err("--rate requires --count and excludes --seconds".into());
     }
     let connections: usize = options.number("connections", 1)?;
-    // At a rate each connection begins with a request that is not counted.
+    // With a rate, each connection begins with a request that is not counted.
     let end = first + count + if rate > 0.0 { connections as u64 } else { 0 };
     let until = (seconds > 0.0).then(|| Instant::now() + Duration::from_secs_f64(seconds));
     let mut plan = Plan::new(options.text("path", "/"), options.text("header", ""), first, end, until);
@@ -44,8 +44,8 @@ fn drive_all(address: SocketAddr, connections: usize, plan: &mut Plan) -> io::Re
     let mut clients: Vec<Option<Client>> = Vec::new();
     let mut tally = Tally::default();
     for slot in 0..connections {
-        let mut client = Client::enlist(&epoll, address, slot)?;
-        if !client.ask(plan, Instant::now())? {
+        let mut client = Client::connect(&epoll, address, slot)?;
+        if !client.send(plan, Instant::now())? {
             break;
         }
         clients.push(Some(client));
@@ -59,9 +59,9 @@ fn drive_all(address: SocketAddr, connections: usize, plan: &mut Plan) -> io::Re
         for event in &events {
             let slot = event.data.u64() as usize;
             let Some(client) = clients[slot].as_mut() else { continue };
-            let goes_on = client.drive(plan, &mut tally, &mut buffer);
-            if !matches!(goes_on, Ok(true)) {
-                tally.errors += u64::from(goes_on.is_err());
+            let has_more = client.drive(plan, &mut tally, &mut buffer);
+            if !matches!(has_more, Ok(true)) {
+                tally.errors += u64::from(has_more.is_err());
                 clients[slot] = None;
                 busy -= 1;
             }

@@ -1,6 +1,6 @@
-//! The bench's own programs: servers, origins and loads. `floor` is the cheapest possible server of HTTP on
-//! this machine, `origin` a fast web server behind the caches, and `load` sends a counted number of requests,
-//! where wrk runs for a fixed time. The others are smaller helpers. `bench/run` starts them.
+//! The bench's own programs: servers, origins and load generators. `floor` is an HTTP server with the least possible
+//! cost, `origin` is a fast web server behind the caches, and `load` sends a number of requests, where wrk runs for a
+//! duration. The others are smaller helpers. `bench/run` starts them.
 
 #![forbid(unsafe_code)]
 
@@ -23,10 +23,9 @@ use std::process::ExitCode;
 const USAGE: &str = "usage:
   lacquer-bench floor  --listen ADDR --size BYTES [--sendfile] [--close]
   lacquer-bench origin --listen ADDR [--size BYTES] [--cache-control TEXT] [--cpu-ms N] [--delay-ms N] [--close]
-                       a path that begins with a number (/1400/page) is answered with that many bytes, one with
-                       /zero/ or /private/ in it with a Cache-Control that forbids keeping it;
-                       /asked with the number of requests so far;
-                       requests with a header X-Warm cost no CPU time
+                       /1400/page returns 1400 bytes; a path that contains /zero/ or /private/ returns a
+                       Cache-Control that prevents caching; /asked returns the number of requests so far;
+                       requests with a header X-Warm take no CPU time
   lacquer-bench forward --listen ADDR --to ADDR [--close]
   lacquer-bench load   --connect ADDR [--count N] [--seconds S] [--connections N] [--path /o/{}] [--first N]
                        [--header LINE] [--rate N]

@@ -1,7 +1,7 @@
-//! Requests that are due at moments of their own, at a rate, whether or not those before them are answered:
-//! what many independent visitors do. A request's latency counts from the moment it was due, so a server
-//! that stops for a while is charged with all who had to wait, and not only with those that had been sent.
-//! The moments are random, and the same in every run.
+//! Requests at a rate: each is due at its own moment, whether or not earlier responses are complete, like those of many
+//! independent visitors. The latency of a request counts from the moment it is due, so that a pause of the server is
+//! charged with all requests that had to wait, not only with those already sent. The moments are random, and the same
+//! in every run.
 
 use crate::client::{Client, Plan, Tally};
 use lacquer_testing::Random;
@@ -16,7 +16,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// Moments of a Poisson process, in seconds: gaps as between visitors who know nothing of each other.
+/// The moments of a Poisson process, in seconds: gaps like those between independent visitors.
 struct Moments {
     rate: f64,
     at: f64,
@@ -27,7 +27,7 @@ impl Iterator for Moments {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        // Its upper bits make a number above 0 and at most 1.
+        // The upper bits give a number above 0 and at most 1.
         let uniform = ((self.random.number() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
         self.at -= uniform.ln() / self.rate;
         Some(Duration::from_secs_f64(self.at))
@@ -38,15 +38,15 @@ fn moments(rate: f64) -> Moments {
     Moments { rate, at: 0.0, random: Random(2) }
 }
 
-/// Sends all of the plan. A request that is due while every connection is busy waits for one. Each connection
-/// begins with a request that does not count: what opening it costs is another question.
+/// Sends all requests of the plan. A request that is due while every connection is busy waits for one. Each connection
+/// begins with a request that does not count, to exclude the cost of opening it.
 pub fn drive_all(address: SocketAddr, connections: usize, plan: &mut Plan, rate: f64) -> io::Result<Tally> {
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let mut clients =
-        (0..connections).map(|slot| Client::enlist(&epoll, address, slot)).collect::<Result<Vec<_>, _>>()?;
+        (0..connections).map(|slot| Client::connect(&epoll, address, slot)).collect::<Result<Vec<_>, _>>()?;
     let mut buffer = vec![0; 256 * 1024];
     let mut events = Vec::with_capacity(256);
-    greet(&epoll, &mut clients, plan, &mut buffer)?;
+    warm_up(&epoll, &mut clients, plan, &mut buffer)?;
     let mut free: VecDeque<usize> = (0..connections).collect();
     let mut moments = moments(rate).take(plan.left());
     let mut due = moments.next();
@@ -57,9 +57,9 @@ pub fn drive_all(address: SocketAddr, connections: usize, plan: &mut Plan, rate:
         while let Some(at) = due.filter(|at| *at <= begun.elapsed()) {
             let Some(slot) = free.pop_front() else { break };
             due = moments.next();
-            if clients[slot].ask(plan, begun + at).is_err() {
+            if clients[slot].send(plan, begun + at).is_err() {
                 tally.errors += 1;
-                clients[slot] = Client::enlist(&epoll, address, slot)?;
+                clients[slot] = Client::connect(&epoll, address, slot)?;
                 free.push_back(slot);
             }
             tally.late_micros.push(begun.elapsed().saturating_sub(at).as_micros() as u32);
@@ -75,7 +75,7 @@ pub fn drive_all(address: SocketAddr, connections: usize, plan: &mut Plan, rate:
                 Ok(true) => free.push_back(slot),
                 Ok(false) => {}
                 Err(_) => {
-                    clients[slot] = Client::enlist(&epoll, address, slot)?;
+                    clients[slot] = Client::connect(&epoll, address, slot)?;
                     if !free.contains(&slot) {
                         tally.errors += 1;
                         free.push_back(slot);
@@ -88,25 +88,25 @@ pub fn drive_all(address: SocketAddr, connections: usize, plan: &mut Plan, rate:
     Ok(tally)
 }
 
-/// One request on each connection, at once.
-fn greet(epoll: &OwnedFd, clients: &mut [Client], plan: &mut Plan, buffer: &mut [u8]) -> io::Result<()> {
-    let mut unheard = Tally::default();
+/// Sends one request on each connection at once, and waits for the responses.
+fn warm_up(epoll: &OwnedFd, clients: &mut [Client], plan: &mut Plan, buffer: &mut [u8]) -> io::Result<()> {
+    let mut uncounted = Tally::default();
     let mut waiting = 0;
     for client in clients.iter_mut() {
-        waiting += usize::from(client.ask(plan, Instant::now())?);
+        waiting += usize::from(client.send(plan, Instant::now())?);
     }
     let mut events = Vec::with_capacity(256);
     while waiting > 0 {
         events.clear();
         epoll::wait(epoll, spare_capacity(&mut events), None)?;
         for event in &events {
-            waiting -= usize::from(clients[event.data.u64() as usize].receive(&mut unheard, buffer)?);
+            waiting -= usize::from(clients[event.data.u64() as usize].receive(&mut uncounted, buffer)?);
         }
     }
     Ok(())
 }
 
-/// Wakes us when the next request is due; a timeout of `epoll_wait` counts milliseconds.
+/// A timer that wakes the epoll when the next request is due: a timeout of `epoll_wait` only has milliseconds.
 struct Alarm(OwnedFd);
 
 const ALARM: u64 = u64::MAX;
@@ -120,7 +120,7 @@ impl Alarm {
     }
 
     fn set(&self, after: Duration) -> io::Result<()> {
-        let after = after.max(Duration::from_nanos(1)); // nothing would put it out
+        let after = after.max(Duration::from_nanos(1)); // zero would disarm the timer
         let it_value = Timespec { tv_sec: after.as_secs() as i64, tv_nsec: i64::from(after.subsec_nanos()) };
         let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
         timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &Itimerspec { it_interval, it_value })?;
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_keep_to_the_rate_and_are_the_same_every_time() {
+    fn moments_follow_the_rate_and_are_the_same_every_time() {
         let hundred_seconds = moments(1000.0).nth(99_999).expect("they never end");
         assert!((99.0..101.0).contains(&hundred_seconds.as_secs_f64()), "{hundred_seconds:?}");
         assert!(moments(1000.0).take(1000).eq(moments(1000.0).take(1000)));

@@ -1,4 +1,4 @@
-//! Contents of the origin's pages.
+//! The bodies of the origin's pages.
 
 /// The number of includes in a page of parts.
 const PARTS: usize = 5;
@@ -8,16 +8,16 @@ const WORDS: &str = "the of and a to in is was he for it with as his on be at by
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Body {
-    /// The same byte again and again.
+    /// One byte, repeated.
     Filler,
-    /// Words and markup, of which gzip makes a third.
+    /// Words and markup, which gzip compresses to a third.
     Text,
-    /// Like [`Body::Text`], with as many bytes of its own, and with other pages included.
+    /// [`Body::Text`] of the same size, plus includes of other pages.
     Parts,
 }
 
 impl Body {
-    /// The path may name the kind of body: `/20000/text/page`, `/8000/parts/page`.
+    /// Returns the kind of body that a path names: `/20000/text/page`, `/8000/parts/page`.
     pub fn wanted_by(path: &[u8]) -> Body {
         match path.split(|&b| b == b'/').nth(2) {
             Some(b"text") => Body::Text,
@@ -35,7 +35,7 @@ impl Body {
     }
 }
 
-/// The same for the same size.
+/// Returns text of a size, always the same for the same size.
 fn text(size: usize) -> Vec<u8> {
     let words: Vec<&str> = WORDS.split(' ').collect();
     let mut text = b"<html><body>\n".to_vec();
@@ -51,7 +51,7 @@ fn text(size: usize) -> Vec<u8> {
     text
 }
 
-/// Returns the text with inclusions of other pages, each as an ESI tag and as a server-side include, so that a cache
+/// Returns the text with includes of other pages, each as an ESI tag and as a server-side include, so that a cache
 /// of either kind includes them.
 fn with_parts(text: &[u8]) -> Vec<u8> {
     let mut page = Vec::new();
@@ -69,14 +69,14 @@ mod tests {
     use super::Body;
 
     #[test]
-    fn a_path_may_name_its_kind_of_body() {
+    fn a_path_contains_its_kind_of_body() {
         assert_eq!(Body::wanted_by(b"/20000/text/page"), Body::Text);
         assert_eq!(Body::wanted_by(b"/20000/page/text"), Body::Filler);
         assert_eq!(Body::wanted_by(b"/"), Body::Filler);
     }
 
     #[test]
-    fn text_has_the_size_asked_for_and_parts_come_on_top() {
+    fn text_has_the_requested_size_and_parts_add_to_it() {
         assert_eq!(Body::Text.make(20_000).len(), 20_000);
         let page = String::from_utf8(Body::Parts.make(8000)).expect("words");
         assert_eq!(page.matches("<esi:include ").count(), 5);

@@ -1,6 +1,6 @@
-//! One thread, one epoll, as little as possible around it: what a request costs here is what the kernel
-//! charges for it. Reads are taken as whole requests when they end with an empty line, which the bench's
-//! clients keep to; anything else waits for more.
+//! A server with one thread and one epoll and as little code as possible: the cost of a request is that of the kernel.
+//! Input that ends with an empty line counts as one whole request, as the bench's clients send it; other input waits
+//! for more bytes.
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const LISTENER: u64 = u64::MAX;
 const READ_SIZE: usize = 16 * 1024;
 
-/// A prepared answer: bytes to write, then a file to send.
+/// A prepared response: bytes to write, then a file to send.
 pub struct Reply {
     pub bytes: Rc<[u8]>,
     pub file: Option<Rc<Body>>,
@@ -138,7 +138,7 @@ impl<A: Answer> Server<A> {
         self.connections[slot] = Some(connection);
     }
 
-    /// Time until the earliest delayed reply; none when nothing waits.
+    /// Returns the time until the earliest delayed reply, or `None` if no reply is delayed.
     fn next_due(&self) -> Option<Duration> {
         let due = |slot: &usize| self.connections[*slot].as_ref().and_then(|c| c.due);
         let earliest = self.waiting.iter().filter_map(due).min()?;
@@ -169,7 +169,7 @@ impl Connection {
         Self { stream, input: Vec::new(), reply: None, written: 0, sent: 0, due: None, blocked: false }
     }
 
-    /// Makes one read and one write for one event: epoll reports again when there is more to read.
+    /// Does one read and one write for one event; epoll reports again if there is more to read.
     fn drive(&mut self, answers: &mut impl Answer, scratch: &mut [u8]) -> Fate {
         if self.due.is_some() {
             return Fate::Reads;
@@ -196,7 +196,7 @@ impl Connection {
         }
     }
 
-    /// The reply once the request is whole; its beginning is kept until then.
+    /// Returns the reply if the request is complete; otherwise stores its beginning.
     fn reply_to(&mut self, bytes: &[u8], answers: &mut impl Answer) -> Option<Reply> {
         if self.input.is_empty() && bytes.ends_with(b"\r\n\r\n") {
             return Some(answers.answer(bytes));
@@ -210,7 +210,7 @@ impl Connection {
         Some(reply)
     }
 
-    /// True when the whole reply is with the kernel.
+    /// Returns true if the whole reply was passed to the kernel.
     fn send(&mut self) -> io::Result<bool> {
         let Some(reply) = &self.reply else { return Ok(true) };
         while self.written < reply.bytes.len() {

@@ -1,4 +1,4 @@
-//! Reads the lines that a peer logs to a syslog socket and throws them away, as cheaply as a reader can.
+//! Reads the lines that a peer logs to a syslog socket and discards them, at the least possible cost.
 
 use crate::options::Options;
 use std::os::unix::net::UnixDatagram;

@@ -1,4 +1,4 @@
-//! Simulated clients of HTTP/2: several requests at once on one connection, windows of all sizes, streams that are reset.
+//! Simulated HTTP/2 clients: several requests at once on one connection, windows of all sizes, streams that are reset.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -12,30 +12,30 @@ use lacquer_h2::settings;
 use lacquer_net::memory::Peer;
 use tokio::time::timeout;
 
-use crate::asked::Asked;
-use crate::asker::Asker;
 use crate::http::{Broken, Head};
-use crate::wire::{self, Chance, Incoming, PATIENCE, below, one_of};
+use crate::page_request::PageRequest;
+use crate::requester::Requester;
+use crate::wire::{self, Chance, Incoming, MAX_WAIT, below, one_of};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// What a window has without settings (RFC 9113 section 6.9.2).
+/// The initial window size without settings (RFC 9113 section 6.9.2).
 const DEFAULT_WINDOW: u32 = 65_535;
 const INITIAL_WINDOW_SIZE: u16 = 4;
 
 pub struct H2Client {
-    pub asker: Asker,
+    pub requester: Requester,
     pub peer: Peer,
     pub incoming: Incoming,
     pub most_requests: u64,
 }
 
-/// A request and what came of its response.
+/// A request and the received part of its response.
 struct Stream {
-    asked: Asked,
+    requested: PageRequest,
     head: Option<Head>,
     body: Vec<u8>,
     window: SendWindow,
-    /// Bytes of the request's body that were sent.
+    /// The number of sent bytes of the request's body.
     sent: usize,
 }
 
@@ -44,7 +44,7 @@ struct Connection {
     streams: BTreeMap<u32, Stream>,
     next: u32,
     decoder: Decoder,
-    /// The header block of a stream that is not complete.
+    /// The incomplete header block of a stream.
     block: Vec<u8>,
     ends_stream: bool,
     window: SendWindow,
@@ -60,13 +60,13 @@ fn malformed(why: impl Into<String>) -> Broken {
 
 impl H2Client {
     fn chance(&self) -> &Chance {
-        &self.asker.chance
+        &self.requester.chance
     }
 
     pub async fn run(mut self) {
-        // One that is very slow has enough some day.
-        let result = timeout(PATIENCE * 4, self.connection()).await.unwrap_or(Ok(()));
-        let mut ledger = self.asker.ledger.borrow_mut();
+        // A very slow client gives up after this time.
+        let result = timeout(MAX_WAIT * 4, self.connection()).await.unwrap_or(Ok(()));
+        let mut ledger = self.requester.ledger.borrow_mut();
         match result {
             Ok(()) | Err(Broken::Ended) => ledger.note(format_args!("an HTTP/2 client ends")),
             Err(Broken::Malformed(why)) => ledger.fault(&format!("an HTTP/2 client got {why}")),
@@ -94,28 +94,28 @@ impl H2Client {
         while left > 0 || !connection.streams.is_empty() {
             while left > 0 && connection.streams.len() < at_once && !connection.is_closing {
                 left -= 1;
-                connection.ask(&self.asker);
+                connection.ask(&self.requester);
             }
-            if connection.is_closing && connection.streams.is_empty() || self.asker.is_impatient(1) {
+            if connection.is_closing && connection.streams.is_empty() || self.requester.is_impatient(1) {
                 return Ok(());
             }
             connection.send_bodies(self.chance());
             let out = std::mem::take(&mut connection.out);
-            let exchanged = timeout(PATIENCE, self.exchange(&out)).await;
+            let exchanged = timeout(MAX_WAIT, self.exchange(&out)).await;
             exchanged.map_err(|_| malformed("no response, and its connection did not end"))??;
             while let Some(header) = FrameHeader::read(&self.incoming.bytes)
                 && self.incoming.bytes.len() >= header.total_len()
             {
                 let bytes = self.incoming.take(header.total_len());
-                connection.receive(&header, &bytes[HEADER_LEN..], &self.asker)?;
+                connection.receive(&header, &bytes[HEADER_LEN..], &self.requester)?;
             }
         }
         Ok(())
     }
 
-    /// Writes bytes, and reads some more meanwhile: the engine may wait for its client to read.
+    /// Writes bytes and reads meanwhile, because the engine may wait until its client reads.
     async fn exchange(&mut self, out: &[u8]) -> Result<(), Broken> {
-        let (peer, chance) = (&self.peer, &self.asker.chance);
+        let (peer, chance) = (&self.peer, &self.requester.chance);
         let mut write = pin!(wire::write(peer, out, chance));
         let mut is_written = false;
         loop {
@@ -144,8 +144,8 @@ fn push(out: &mut Vec<u8>, kind: Kind, flags: u8, stream: u32, payload: &[u8]) {
 }
 
 impl Connection {
-    fn ask(&mut self, asker: &Asker) {
-        let request = asker.choose();
+    fn ask(&mut self, requester: &Requester) {
+        let request = requester.choose();
         let mut block = Vec::new();
         let fields = [
             (":method", request.method),
@@ -162,17 +162,18 @@ impl Connection {
         let end = if request.body.is_empty() { flag::END_STREAM } else { 0 };
         push(&mut self.out, Kind::Headers, flag::END_HEADERS | end, stream, &block);
         let window = SendWindow::new(self.initial_window);
-        self.streams.insert(stream, Stream { asked: request, head: None, body: Vec::new(), window, sent: 0 });
-        if asker.is_impatient(4) {
+        self.streams
+            .insert(stream, Stream { requested: request, head: None, body: Vec::new(), window, sent: 0 });
+        if requester.is_impatient(4) {
             push(&mut self.out, Kind::RstStream, 0, stream, &u32::to_be_bytes(8));
             self.streams.remove(&stream);
         }
     }
 
-    /// Sends as much of the requests' bodies as the windows allow.
+    /// Sends as much of the request bodies as the windows allow.
     fn send_bodies(&mut self, chance: &Chance) {
         for (&id, stream) in &mut self.streams {
-            let left = &stream.asked.body[stream.sent..];
+            let left = &stream.requested.body[stream.sent..];
             let most = left.len().min(self.window.available()).min(stream.window.available());
             let n = most.min(1 + below(chance, 16_000) as usize);
             if n == 0 {
@@ -186,24 +187,26 @@ impl Connection {
         }
     }
 
-    fn receive(&mut self, header: &FrameHeader, payload: &[u8], asker: &Asker) -> Result<(), Broken> {
+    fn receive(&mut self, header: &FrameHeader, payload: &[u8], requester: &Requester) -> Result<(), Broken> {
         let frame = frame::parse(header, payload).map_err(|fault| malformed(format!("{fault:?}")))?;
         let id = header.stream;
         match frame {
             Frame::Data { data, end_stream } => {
                 self.data(id, data);
                 if header.len > 0 {
-                    self.give_back(id, header.len, asker);
+                    self.return_credit(id, header.len, requester);
                 }
                 if end_stream {
-                    self.finish(id, asker)?;
+                    self.finish(id, requester)?;
                 }
             }
             Frame::Headers { fragment, end_headers, end_stream } => {
                 self.ends_stream = end_stream;
-                self.fields(id, fragment, end_headers, asker)?;
+                self.fields(id, fragment, end_headers, requester)?;
             }
-            Frame::Continuation { fragment, end_headers } => self.fields(id, fragment, end_headers, asker)?,
+            Frame::Continuation { fragment, end_headers } => {
+                self.fields(id, fragment, end_headers, requester)?;
+            }
             Frame::RstStream { .. } => drop(self.streams.remove(&id)),
             Frame::Settings { entries } => self.settings(entries),
             Frame::Ping { opaque } => push(&mut self.out, Kind::Ping, flag::ACK, 0, &opaque),
@@ -241,11 +244,11 @@ impl Connection {
         }
     }
 
-    /// Lets the engine send as much again, of the stream and of all. Some clients have enough and reset the stream.
-    fn give_back(&mut self, id: u32, bytes: u32, asker: &Asker) {
+    /// Returns window credit for `bytes`, of the stream and of the connection. Some clients reset the stream instead.
+    fn return_credit(&mut self, id: u32, bytes: u32, requester: &Requester) {
         push(&mut self.out, Kind::WindowUpdate, 0, 0, &bytes.to_be_bytes());
         if self.streams.contains_key(&id) {
-            if asker.is_impatient(1) {
+            if requester.is_impatient(1) {
                 push(&mut self.out, Kind::RstStream, 0, id, &u32::to_be_bytes(8));
                 self.streams.remove(&id);
             } else {
@@ -254,17 +257,23 @@ impl Connection {
         }
     }
 
-    fn fields(&mut self, id: u32, fragment: &[u8], is_end: bool, asker: &Asker) -> Result<(), Broken> {
+    fn fields(
+        &mut self,
+        id: u32,
+        fragment: &[u8],
+        is_end: bool,
+        requester: &Requester,
+    ) -> Result<(), Broken> {
         self.block.extend(fragment);
         if !is_end {
             return Ok(());
         }
         let head = self.decode()?;
         if let Some(stream) = self.streams.get_mut(&id) {
-            asker.saw(&head);
+            requester.saw(&head);
             stream.head.get_or_insert(head);
         }
-        if self.ends_stream { self.finish(id, asker) } else { Ok(()) }
+        if self.ends_stream { self.finish(id, requester) } else { Ok(()) }
     }
 
     fn decode(&mut self) -> Result<Head, Broken> {
@@ -289,18 +298,18 @@ impl Connection {
         }
     }
 
-    /// The response of a stream is complete.
-    fn finish(&mut self, id: u32, asker: &Asker) -> Result<(), Broken> {
+    /// Checks the complete response of a stream.
+    fn finish(&mut self, id: u32, requester: &Requester) -> Result<(), Broken> {
         let Some(stream) = self.streams.remove(&id) else { return Ok(()) };
         let head = stream.head.ok_or_else(|| malformed("a body without a head"))?;
-        if stream.sent < stream.asked.body.len() {
+        if stream.sent < stream.requested.body.len() {
             push(&mut self.out, Kind::RstStream, 0, id, &u32::to_be_bytes(0));
         }
         let announced = head.number("content-length");
-        let has_body = !stream.asked.is_head() && head.status() != Some(304);
+        let has_body = !stream.requested.is_head() && head.status() != Some(304);
         if has_body && announced.is_some_and(|length| length != stream.body.len()) {
             return Err(malformed(format!("{} bytes of {announced:?}", stream.body.len())));
         }
-        asker.judge(&stream.asked, &head, &stream.body)
+        requester.judge(&stream.requested, &head, &stream.body)
     }
 }

@@ -1,4 +1,4 @@
-//! Reads messages of HTTP/1, strictly.
+//! A strict reader of HTTP/1 messages.
 
 use std::io;
 
@@ -14,10 +14,10 @@ pub struct Head {
     fields: Vec<(String, String)>,
 }
 
-/// A message that breaks off, or is malformed.
+/// A message that is incomplete or malformed.
 #[derive(Debug)]
 pub enum Broken {
-    /// The connection ended before the message did.
+    /// The connection ended before the message.
     Ended,
     Malformed(String),
 }
@@ -61,12 +61,12 @@ impl Head {
         self.get(name)?.parse().ok()
     }
 
-    /// Returns the number of the response whose tag this has.
+    /// Returns the number of the response that the entity tag names.
     pub fn response(&self) -> Option<usize> {
         page::response_of_tag(self.get("etag")?)
     }
 
-    /// Returns the places of the first and last byte, and the whole length if it is known.
+    /// Returns the positions of the first and last byte, and the whole length if it is known.
     pub fn content_range(&self) -> Option<(usize, usize, Option<usize>)> {
         let (part, whole) = self.get("content-range")?.strip_prefix("bytes ")?.split_once('/')?;
         let (from, to) = part.split_once('-')?;
@@ -122,7 +122,7 @@ pub async fn body(head: &Head, from: &mut Incoming, peer: &Peer, chance: &Chance
     Ok(all)
 }
 
-/// Adds at least one byte.
+/// Reads and appends at least one byte.
 async fn some(
     from: &mut Incoming,
     peer: &Peer,

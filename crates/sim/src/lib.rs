@@ -1,12 +1,11 @@
-//! A simulated world around the real engine: clients, origins, network, storage, operator and time follow from one seed.
+//! A simulated world around the real engine: clients, origins, network, storage, operator and time follow from one
+//! seed.
 //!
-//! Everything runs on one thread whose time passes only while nothing can go on. [`run`] makes a world, lets clients and
-//! origins behave well and badly in it, and checks what must always hold (see [`ledger`]). A run that fails does so again
-//! with the same seed.
+//! Everything runs on one thread. Simulated time advances only while no task can make progress. [`run`] creates a
+//! world, runs well- and ill-behaved clients and origins in it, and checks the rules of the [`ledger`]. A failing run
+//! fails again with the same seed.
 #![forbid(unsafe_code)]
 
-mod asked;
-mod asker;
 mod client;
 mod h2_client;
 mod http;
@@ -15,9 +14,11 @@ mod operator;
 mod origin;
 mod packing;
 mod page;
+mod page_request;
 mod panics;
 mod pipe;
 mod proxy;
+mod requester;
 mod site;
 mod upload;
 mod vcl;

@@ -1,4 +1,4 @@
-//! The operator: bans pages and changes the VCL while clients are served.
+//! The operator, who bans pages and changes the VCL while clients are served.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ pub struct Operator {
     pub ledger: Rc<RefCell<Ledger>>,
     pub engine: Rc<Engine>,
     pub programs: [Program; 2],
-    /// The VCL is changed now and then.
+    /// Whether the VCL is changed occasionally.
     pub changes_vcl: bool,
     pub pages: u64,
 }
@@ -35,7 +35,7 @@ impl Operator {
         self.engine.carry_out(Request::UseVcl { name }).map(drop)
     }
 
-    /// Works until it is cancelled.
+    /// Runs until it is canceled.
     pub async fn work(self) {
         let mut now = "vcl0".to_owned();
         for number in 1.. {
@@ -65,9 +65,9 @@ impl Operator {
         let path = site::changing(&self.chance, self.pages);
         let field = one_of(&self.chance, &["req.url", "obj.http.X-Path"]);
         let argv = ["ban", field, "==", &path].map(str::to_owned).to_vec();
-        let asked = clock::real();
+        let requested = clock::real();
         match self.engine.carry_out(Request::Cli { argv }) {
-            Ok(_) => self.ledger.borrow_mut().invalidated(&path, asked),
+            Ok(_) => self.ledger.borrow_mut().invalidated(&path, requested),
             Err(why) => self.ledger.borrow_mut().fault(&format!("a ban is refused: {why}")),
         }
     }

@@ -1,4 +1,4 @@
-//! Simulated origins: most responses are as they should be, some are late, damaged, cut short, too long, or no responses.
+//! Simulated origins. Most responses are correct; some are late, damaged, truncated, too long, or no responses.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -10,11 +10,11 @@ use lacquer_net::memory::{self, Dialed, Peer};
 use lacquer_sources::clock;
 use rustix::io::Errno;
 
-use crate::asked::Key;
 use crate::http::{self, Broken, Head};
 use crate::ledger::{Ledger, Sent, last_modified};
 use crate::packing;
 use crate::page::{self, SHORTEST};
+use crate::page_request::Key;
 use crate::pipe;
 use crate::site;
 use crate::wire::{self, Chance, Incoming, below, one_of, pause, percent};
@@ -27,33 +27,33 @@ pub struct Origin {
     pub faulty: u64,
     pub longest: usize,
     pub pages: u64,
-    /// When it fails its probes, from and to, in seconds since the epoch.
+    /// The periods in which it fails its probes (start and end), in seconds since the epoch.
     pub sick: Rc<[(f64, f64)]>,
-    /// The number of requests that it allows at once.
+    /// The number of simultaneous requests that it allows.
     pub most_at_once: Option<usize>,
-    /// The connections with requests that it responds to.
+    /// The connections with a request in progress.
     pub busy: Rc<RefCell<Vec<Weak<Peer>>>>,
 }
 
 /// A fault of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// The connection ends instead of the response.
+    /// The connection ends before the response.
     Nothing,
     /// The body ends early, and the connection with it.
     Cut,
     /// The connection is reset within the body.
     Reset,
-    /// Bytes follow that no request asked for.
+    /// Bytes follow that belong to no request.
     Surplus,
-    /// Nothing comes for longer than anybody waits.
+    /// No response arrives for longer than any timeout.
     Silence,
-    /// The body stops for longer than anybody waits.
+    /// The body pauses for longer than any timeout.
     Stall,
     Garbage,
-    /// The body is packed, and a bit of it is wrong.
+    /// The body is compressed, and one bit of it is wrong.
     Damage,
-    /// The body is packed, and ends early without an end of the connection.
+    /// The body is compressed, and ends early without an end of the connection.
     Shortened,
 }
 
@@ -123,7 +123,7 @@ impl Origin {
         Ok(())
     }
 
-    /// Returns since when the origin fails its probes.
+    /// Returns the time since which the origin fails its probes.
     fn sick_since(&self) -> Option<f64> {
         let now = clock::real();
         self.sick.iter().find(|(from, to)| (*from..*to).contains(&now)).map(|(from, _)| *from)
@@ -141,7 +141,7 @@ impl Origin {
         Ok(())
     }
 
-    /// Records that a connection has a request, and checks that there are not too many.
+    /// Records that a connection has a request, and checks the limit of simultaneous requests.
     fn check_busy(&self, peer: &Rc<Peer>) {
         let mut busy = self.busy.borrow_mut();
         busy.push(Rc::downgrade(peer));
@@ -181,7 +181,7 @@ impl Origin {
         self.page(request, peer, (fault, key, f64::from(max_age), freshness)).await
     }
 
-    /// Makes a response and records it. Returns its number, and its body as it is sent.
+    /// Generates a response and records it. Returns its number, its record, and its body in the form that is sent.
     fn make(&self, request: &Head, key: Key, max_age: f64, fault: Option<Fault>) -> (usize, Sent, Vec<u8>) {
         let chance = &self.chance;
         let length = SHORTEST + below(chance, one_of(chance, &[1, 100, 5000, self.longest as u64])) as usize;
@@ -207,16 +207,16 @@ impl Origin {
         (response, sent, body)
     }
 
-    /// Changes a bit of a packed body.
+    /// Flips a bit of a compressed body.
     fn damage(&self, body: &mut [u8], behind: u64) {
         body[packing::HEADER + below(&self.chance, behind) as usize] ^= 1 << below(&self.chance, 8);
-        // Some bits mean nothing, but none of the length.
+        // Some bits have no meaning, but all bits of the length do.
         if let (Some(_), Some(last)) = (packing::unpack(body), body.last_mut()) {
             *last ^= 1;
         }
     }
 
-    /// Records that a connection has got the response to its request.
+    /// Records that the response on a connection is complete.
     fn is_done(&self, peer: &Peer) {
         self.busy.borrow_mut().retain(|busy| !std::ptr::eq(busy.as_ptr(), peer));
     }

@@ -1,4 +1,4 @@
-//! gzip as origins and clients of the world use it.
+//! gzip for the origins and clients of the world.
 
 use std::io::{Read as _, Write as _};
 
@@ -6,17 +6,17 @@ use flate2::Compression;
 use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
 
-/// The length of a gzip header without optional fields. The checksums cover nothing of it.
+/// The length of a gzip header without optional fields. No checksum covers it.
 pub const HEADER: usize = 10;
 
 pub fn pack(plain: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     let _ = encoder.write_all(plain);
-    // Memory takes all bytes.
+    // A write to memory cannot fail.
     encoder.finish().unwrap_or_default()
 }
 
-/// Unpacks a body, which must be one gzip stream and nothing else. Returns `None` if it is not.
+/// Decompresses a body, which must be exactly one gzip stream. Returns `None` otherwise.
 pub fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
     let (mut decoder, mut plain) = (GzDecoder::new(packed), Vec::new());
     decoder.read_to_end(&mut plain).ok()?;
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_streams_are_unpacked() {
+    fn only_whole_streams_are_decompressed() {
         let packed = pack(b"some text");
         assert_eq!(unpack(&packed).as_deref(), Some(&b"some text"[..]));
         assert_eq!(unpack(&packed[..packed.len() - 1]), None);

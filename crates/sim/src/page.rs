@@ -1,25 +1,25 @@
-//! Bodies that tell where they come from: each byte follows from the number of the response and its place, so that a
-//! body that is mixed, shifted or cut short is found out.
+//! Bodies that identify their response: each byte is derived from the number of the response and from its position, so
+//! that a mixed, shifted or truncated body is detected.
 
 use std::sync::LazyLock;
 
 use lacquer_sources::random::Random;
 
-/// The shortest body that has a number in it.
+/// The length of the shortest body that contains a number.
 pub const SHORTEST: usize = 16;
-/// The longest body.
+/// The length of the longest body.
 pub const LONGEST: usize = 1 << 19;
-/// The number of places at which the letters of a body can begin.
+/// The number of offsets at which the letters of a body can begin.
 const BEGINNINGS: usize = 1 << 20;
 
-/// The letters that all bodies are taken from.
+/// The letters from which all bodies are taken.
 static LETTERS: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut random = Random::new(0);
     let letters = (0..(BEGINNINGS + LONGEST) / 8).flat_map(|_| random.bits64().to_le_bytes());
     letters.map(|byte| b'a' + byte % 26).collect()
 });
 
-/// Returns the body of a response: its number, and letters that follow from it.
+/// Returns the body of a response: its number, and letters that are derived from it.
 pub fn body(response: usize, length: usize) -> Vec<u8> {
     let mut bytes = format!("#{response};").into_bytes();
     let begin = Random::new(response as u64).below(BEGINNINGS as u64) as usize;
@@ -28,14 +28,14 @@ pub fn body(response: usize, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Returns the number of the response that a body comes from.
+/// Returns the number of the response that a body belongs to.
 pub fn response_of(body: &[u8]) -> Option<usize> {
     let body = body.strip_prefix(b"#")?;
     let end = body.iter().take(SHORTEST).position(|&byte| byte == b';')?;
     str::from_utf8(&body[..end]).ok()?.parse().ok()
 }
 
-/// Returns the number of the response that an entity tag names, be it strong or weak.
+/// Returns the number of the response that an entity tag, strong or weak, names.
 pub fn response_of_tag(tag: &str) -> Option<usize> {
     tag.strip_prefix("W/").unwrap_or(tag).strip_prefix('"')?.strip_suffix('"')?.parse().ok()
 }

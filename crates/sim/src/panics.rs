@@ -1,4 +1,4 @@
-//! Panics of this thread's tasks, which the runtime would swallow.
+//! Records panics of this thread's tasks, which the runtime would hide.
 
 use std::cell::RefCell;
 use std::sync::Once;
@@ -7,7 +7,7 @@ thread_local! {
     static FOUND: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Begins to collect the panics of this thread.
+/// Starts to collect the panics of this thread, and discards earlier ones.
 pub fn forget() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -20,7 +20,7 @@ pub fn forget() {
     FOUND.take();
 }
 
-/// Returns the panics since then.
+/// Returns the panics since the last call of `forget`.
 pub fn found() -> Vec<String> {
     FOUND.take()
 }

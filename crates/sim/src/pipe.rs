@@ -1,4 +1,4 @@
-//! Both ends of pipes: each sends its bytes, reads those of the other, and ends its direction when it has sent all.
+//! Both ends of pipes. Each end sends its bytes, reads those of the other, and ends its direction when it has sent all.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,15 +6,15 @@ use std::rc::Rc;
 use lacquer_net::memory::Peer;
 use tokio::time::timeout;
 
-use crate::asker::Asker;
 use crate::http::{self, Broken, Head};
 use crate::ledger::{Direction, Ledger, PipeNumber};
-use crate::wire::{self, Chance, Incoming, PATIENCE, below, one_of, percent};
+use crate::requester::Requester;
+use crate::wire::{self, Chance, Incoming, MAX_WAIT, below, one_of, percent};
 
-/// The status by which an origin shows that the pipe is open.
+/// The status with which an origin confirms that the pipe is open.
 const OPEN: u16 = 101;
 
-/// The end of a pipe.
+/// One end of a pipe.
 struct End<'e> {
     chance: &'e Chance,
     ledger: &'e Rc<RefCell<Ledger>>,
@@ -25,8 +25,8 @@ struct End<'e> {
 }
 
 /// Opens a pipe to an origin, and uses it to its end.
-pub async fn of_client(peer: &Peer, incoming: &mut Incoming, asker: &Asker) -> Result<(), Broken> {
-    let Asker { chance, ledger, .. } = asker;
+pub async fn of_client(peer: &Peer, incoming: &mut Incoming, requester: &Requester) -> Result<(), Broken> {
+    let Requester { chance, ledger, .. } = requester;
     let length = || below(chance, one_of(chance, &[1, 1000, 50_000])) as usize;
     let (up, down) = (length(), length());
     let number = ledger.borrow_mut().pipe(up, down);
@@ -54,7 +54,7 @@ pub async fn of_origin(
         return Ok(());
     }
     let end = End { chance, ledger, peer, number, reads: Direction::Up };
-    if timeout(PATIENCE, end.exchange(incoming)).await.is_err() {
+    if timeout(MAX_WAIT, end.exchange(incoming)).await.is_err() {
         ledger.borrow_mut().fault(&format!("pipe {number} does not end at the origin"));
     }
     Ok(())
@@ -74,7 +74,7 @@ impl End<'_> {
             self.peer.shutdown();
             Ok::<_, Broken>(())
         };
-        // An end that cannot write is told so by what it reads.
+        // An end that cannot write detects the cause when it reads.
         let (_, read) = wire::both(write, self.read(incoming)).await;
         read
     }
@@ -84,7 +84,7 @@ impl End<'_> {
             let head = http::head(incoming, self.peer, self.chance).await;
             match head {
                 Ok(Some(head)) if head.status() == Some(OPEN) => {}
-                // There is no pipe.
+                // The engine did not open a pipe.
                 _ => return Ok(()),
             }
         }

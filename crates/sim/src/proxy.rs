@@ -1,13 +1,13 @@
-//! PROXY headers, which a balancer sends before the first request, and connections that they spoil.
+//! PROXY headers, which a load balancer sends before the first request, and connections with a damaged header.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use lacquer_net::memory::Peer;
 
-use crate::asker::Asker;
+use crate::requester::Requester;
 use crate::wire::{self, Chance, Incoming, below, one_of, percent};
 
-/// The beginning of a header of version 2.
+/// The signature of a header of version 2.
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
 /// A header, and the address in it.
@@ -32,7 +32,7 @@ pub fn choose(chance: &Chance) -> ProxyHeader {
             ProxyHeader { bytes, address: Some(v6.into()) }
         }
         2 => ProxyHeader { bytes: second(0x20, 0, &[], chance), address: None },
-        // Addresses that are too short are ignored, as Varnish does.
+        // Addresses that are too short are ignored, as in Varnish.
         5 => ProxyHeader { bytes: [SIGNATURE, &[0x21, 0x11, 0, 4, 1, 2, 3, 4]].concat(), address: None },
         3 => {
             let ends = [&v4.octets()[..], &here.octets(), &[4, 210, 0, 80]].concat();
@@ -45,7 +45,7 @@ pub fn choose(chance: &Chance) -> ProxyHeader {
     }
 }
 
-/// Returns a header of version 2, some with an extension.
+/// Returns a header of version 2, sometimes with an extension.
 fn second(command: u8, family: u8, ends: &[u8], chance: &Chance) -> Vec<u8> {
     let mut rest = ends.to_vec();
     if percent(chance, 40) {
@@ -57,7 +57,7 @@ fn second(command: u8, family: u8, ends: &[u8], chance: &Chance) -> Vec<u8> {
     [SIGNATURE, &[command, family], &length, &rest].concat()
 }
 
-/// Headers that must be refused, whatever follows.
+/// Returns a header that must be refused, whatever follows.
 fn damaged(chance: &Chance) -> Vec<u8> {
     let texts: [&[u8]; 5] = [
         b"PROXY TCP4 999.1.1.1 10.0.1.1 1234 80\r\n",
@@ -69,15 +69,15 @@ fn damaged(chance: &Chance) -> Vec<u8> {
     one_of(chance, &texts).to_vec()
 }
 
-/// Sends a damaged header and a request behind it, and checks that nothing but the end of the connection comes back.
-pub async fn run_damaged(peer: &Peer, incoming: &mut Incoming, asker: &Asker) {
-    let chance = &asker.chance;
+/// Sends a damaged header and then a request, and checks that the connection ends without a response.
+pub async fn run_damaged(peer: &Peer, incoming: &mut Incoming, requester: &Requester) {
+    let chance = &requester.chance;
     let bytes = [damaged(chance), b"GET /calm/0 HTTP/1.1\r\nHost: world\r\n\r\n".to_vec()].concat();
-    // The engine may close the connection before all is written.
+    // The engine may close the connection before everything is written.
     let _ = wire::write(peer, &bytes, chance).await;
     while matches!(incoming.more(peer, chance).await, Ok(true)) {}
     if !incoming.bytes.is_empty() {
         let text = String::from_utf8_lossy(&incoming.bytes).into_owned();
-        asker.ledger.borrow_mut().fault(&format!("behind a damaged PROXY header comes {text:?}"));
+        requester.ledger.borrow_mut().fault(&format!("behind a damaged PROXY header comes {text:?}"));
     }
 }

@@ -1,23 +1,23 @@
-//! The pages of the world. The first part of a path decides how the VCL treats a page and what must hold for it.
+//! The pages of the world. The first part of a path decides how the VCL treats a page and which rules apply to it.
 
 use crate::page::SHORTEST;
 use crate::wire::{Chance, below, one_of};
 
-/// Pages that are cached, and may be banned and purged.
+/// Kinds of pages that are cached, and may be banned and purged.
 const CHANGING: [&str; 10] =
     ["/p/", "/p/", "/p/", "/zip/", "/unzip/", "/slow/", "/again/", "/esi/", "/esi/", "/part/"];
-/// Pages whose responses are each for one request.
+/// Kinds of pages whose responses are each for one request.
 const PRIVATE: [&str; 3] = ["/pass/", "/hfm/", "/hfp/"];
-/// A page that is cached for longer than the world lasts, and never fails.
+/// The kind of pages that are cached for longer than the world lasts, and never fail.
 const CALM: &str = "/calm/";
-/// Statuses of pages that VCL makes.
+/// The kind of pages that VCL generates.
 pub const SYNTHETIC: &str = "/synth/";
 
 fn page(kind: &str, chance: &Chance, pages: u64) -> String {
     format!("{kind}{}", below(chance, pages))
 }
 
-/// Chooses a page to ask for.
+/// Chooses a page to request.
 pub fn any(chance: &Chance, pages: u64) -> String {
     let kind = match below(chance, 20) {
         0..10 => one_of(chance, &CHANGING),
@@ -68,14 +68,14 @@ pub fn is_composed(path: &str) -> bool {
     path.starts_with("/esi/") || path.starts_with("/part/")
 }
 
-/// A page that is included at a place of another.
+/// A page that is included at a position of another.
 #[derive(Clone, Debug)]
 pub struct Include {
     pub at: usize,
     pub path: String,
 }
 
-/// Chooses what a page of so many bytes includes.
+/// Chooses the includes of a page of `length` bytes.
 pub fn includes(path: &str, length: usize, chance: &Chance, pages: u64) -> Vec<Include> {
     if !is_composed(path) {
         return Vec::new();
@@ -92,7 +92,7 @@ pub fn includes(path: &str, length: usize, chance: &Chance, pages: u64) -> Vec<I
     places.into_iter().map(|at| Include { at, path: page(one_of(chance, kinds), chance, pages) }).collect()
 }
 
-/// Returns the text of a page with markup where it includes others. Braces show where they begin and end.
+/// Returns the text of a page with ESI markup for its includes. Braces mark the beginning and end of each.
 pub fn markup(text: &[u8], includes: &[Include]) -> Vec<u8> {
     let (mut bytes, mut done) = (Vec::new(), 0);
     for Include { at, path } in includes {

@@ -1,4 +1,4 @@
-//! Bodies of requests as clients of HTTP/1 send them: most are as they should be.
+//! Request bodies as HTTP/1 clients send them. Most are correct.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -12,15 +12,15 @@ pub enum Upload {
     None,
     Length,
     Chunked,
-    /// Fields follow the last chunk.
+    /// Trailer fields follow the last chunk.
     Trailers,
-    /// Something that is no chunk stands where the last one should.
+    /// The last chunk is replaced by bytes that are not a chunk.
     Malformed,
-    /// The client ends its direction too early.
+    /// The client shuts down its direction too early.
     Cut,
 }
 
-/// What no reader may take for a chunk.
+/// Bytes that no reader may accept as a chunk.
 const NO_CHUNKS: [&str; 6] = [
     "zz\r\n",
     "-5\r\nabcde\r\n0\r\n\r\n",
@@ -31,7 +31,7 @@ const NO_CHUNKS: [&str; 6] = [
 ];
 
 impl Upload {
-    /// Chooses how to send an upload, and records if that spoils it.
+    /// Chooses how to send an upload, and records whether that breaks it.
     pub fn choose(number: usize, chance: &Chance, ledger: &Rc<RefCell<Ledger>>) -> Upload {
         let upload = match below(chance, 100) {
             0..40 => Upload::Length,
@@ -46,12 +46,12 @@ impl Upload {
         upload
     }
 
-    /// Returns whether nothing is unusual about it.
+    /// Returns whether the upload is regular.
     pub fn is_plain(self) -> bool {
         matches!(self, Upload::None | Upload::Length | Upload::Chunked)
     }
 
-    /// Adds the fields that announce a body.
+    /// Adds the header fields that announce a body.
     pub fn announce(self, length: usize, head: &mut String) {
         let _ = match self {
             Upload::None => Ok(()),
@@ -61,7 +61,7 @@ impl Upload {
         };
     }
 
-    /// Returns a body as it is sent.
+    /// Returns the body in the form that is sent.
     pub fn bytes(self, body: &[u8], chance: &Chance) -> Vec<u8> {
         let mut bytes = Vec::new();
         match self {

@@ -11,8 +11,8 @@ const PROBE: &str = r#"probe health {
 }"#;
 
 thread_local! {
-    /// The folder of this thread's origins. The engine shares what it finds out about an origin within the process, so
-    /// worlds that live at the same time have different ones.
+    /// The folder of this thread's origins. The engine shares its records about an origin within the process, so worlds
+    /// that run at the same time have different folders.
     static PLACE: String = {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         format!("/world/{}", NEXT.fetch_add(1, Ordering::Relaxed))
@@ -29,14 +29,14 @@ pub fn path_of(origin: &str) -> String {
 /// A program that a world can load.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// Stale objects are delivered, kept for validation, and fetches are tried again.
+    /// Stale objects are delivered and kept for validation, and fetches are retried.
     pub is_lenient: bool,
     /// The origins are probed.
     pub has_probes: bool,
 }
 
 impl Program {
-    /// Returns the seconds for which it delivers stale objects.
+    /// Returns the grace of objects, in seconds.
     pub fn grace(self) -> f64 {
         match self {
             Program { has_probes: true, .. } => 60.0,
@@ -47,7 +47,7 @@ impl Program {
 
     fn text(self) -> String {
         let (grace, keep, retries) = if self.is_lenient { ("10s", "30s", "1") } else { ("0s", "0s", "0") };
-        // An unused probe is an error.
+        // An unused probe would be an error in VCL.
         let probe = if self.has_probes { (PROBE, ".probe = health;") } else { ("", "") };
         let text = TEXT.replace("GRACE", grace).replace("KEEP", keep).replace("RETRIES", retries);
         let text = text.replace("DECLARATION", probe.0).replace("PROBE", probe.1);

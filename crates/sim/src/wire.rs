@@ -1,4 +1,4 @@
-//! The world's ends of connections: reads and writes as slowly and in pieces as small as the world wants.
+//! The world's ends of connections: slow reads and writes in small pieces, as the seed decides.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -13,10 +13,10 @@ use lacquer_net::memory::{Ends, Limits, Peer};
 use lacquer_sources::random::Random;
 use tokio::time::sleep;
 
-/// No response takes longer, whatever the origins do.
-pub const PATIENCE: Duration = Duration::from_mins(10);
+/// The limit for a response: none takes longer, whatever the origins do.
+pub const MAX_WAIT: Duration = Duration::from_mins(10);
 
-/// The world's chance, which all its parts share.
+/// The world's random numbers, which all its parts share.
 pub type Chance = Rc<RefCell<Random>>;
 
 /// Returns a number below `end`.
@@ -38,20 +38,20 @@ pub async fn pause(chance: &Chance, end: u64) {
     sleep(Duration::from_micros(below(chance, end * 1000))).await;
 }
 
-/// Returns sizes of a connection: most are as usual, some tiny.
+/// Returns the buffer sizes of a connection: mostly usual ones, some tiny.
 pub fn limits(chance: &Chance) -> Limits {
     let window = one_of(chance, &[1 << 16, 1 << 16, 1 << 18, 4096, 700]);
     let step = one_of(chance, &[usize::MAX, usize::MAX, 16_384, 1000, 61]);
     Limits { window, step }
 }
 
-/// Returns the addresses of a connection of one of a few peers.
+/// Returns the addresses of a connection from one of a few peers.
 pub fn ends(chance: &Chance) -> Ends {
     let peer = SocketAddr::from(([10, 0, 0, below(chance, 20) as u8], 1024 + below(chance, 60_000) as u16));
     Ends { engine: SocketAddr::from(([10, 0, 1, 1], 80)), peer }
 }
 
-/// Drives two futures to their ends.
+/// Runs two futures to completion.
 pub async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     let (mut a, mut b) = (pin!(a), pin!(b));
     let (mut of_a, mut of_b) = (None, None);
@@ -114,12 +114,12 @@ pub fn chunks(body: &[u8], to: &mut Vec<u8>, chance: &Chance) {
 #[derive(Default)]
 pub struct Incoming {
     pub bytes: Vec<u8>,
-    /// The reader is slow: it pauses for up to so many milliseconds between reads.
+    /// The maximum pause between two reads of a slow reader, in milliseconds.
     pub slowness: u64,
 }
 
 impl Incoming {
-    /// Reads some more. Returns false at the end.
+    /// Reads more bytes. Returns false at the end.
     pub async fn more(&mut self, peer: &Peer, chance: &Chance) -> io::Result<bool> {
         if self.slowness > 0 {
             pause(chance, self.slowness).await;
@@ -130,7 +130,7 @@ impl Incoming {
         Ok(n > 0)
     }
 
-    /// Takes so many bytes, which must be there.
+    /// Removes and returns `n` bytes. Panics if there are fewer.
     pub fn take(&mut self, n: usize) -> Vec<u8> {
         self.bytes.drain(..n).collect()
     }

@@ -21,7 +21,6 @@ use tokio::runtime::LocalOptions;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::asker::Asker;
 use crate::client::Client;
 use crate::h2_client::H2Client;
 use crate::ledger::{Ledger, Rules};
@@ -29,10 +28,11 @@ use crate::operator::Operator;
 use crate::origin::Origin;
 use crate::panics;
 use crate::proxy::{self, ProxyHeader};
+use crate::requester::Requester;
 use crate::vcl::{self, Program};
 use crate::wire::{self, Chance, Incoming, below, one_of, percent};
 
-/// The time at which every world begins, in seconds since the epoch.
+/// The start time of every world, in seconds since the epoch.
 const BEGINNING: f64 = 1_800_000_000.0;
 
 /// The outcome of a run.
@@ -40,23 +40,23 @@ const BEGINNING: f64 = 1_800_000_000.0;
 pub struct Report {
     pub seed: u64,
     pub requests: u64,
-    /// Responses that clients got in full.
+    /// The number of complete responses that clients received.
     pub complete: u64,
-    /// Responses that origins sent.
+    /// The number of responses that origins sent.
     pub sent: usize,
-    /// Seconds of the world's time.
+    /// The duration in simulated seconds.
     pub seconds: f64,
-    /// What should not have happened.
+    /// Violations of the rules.
     pub faults: Vec<String>,
-    /// Follows from all that happened.
+    /// A hash of all events.
     pub trace: u64,
 }
 
-/// Runs the world of a seed. `tells` prints what happens in it.
-pub fn run(seed: u64, tells: bool) -> io::Result<Report> {
+/// Runs the world of a seed. `prints_events` prints its events.
+pub fn run(seed: u64, prints_events: bool) -> io::Result<Report> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    // Files in memory are quicker.
+    // Files on tmpfs are faster.
     let memory = PathBuf::from("/dev/shm");
     let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
     let place = parent.join(format!("lacquer-world-{}-{number}", std::process::id()));
@@ -71,13 +71,13 @@ pub fn run(seed: u64, tells: bool) -> io::Result<Report> {
     let nature = Nature::choose(&chance);
     let arenas = [Arena::anonymous(Some(nature.storage))?, Arena::anonymous(Some(8 << 20))?];
     let lived = runtime.block_on(async {
-        let world = World::begin(nature, chance, &place, &arenas, tells)?;
+        let world = World::begin(nature, chance, &place, &arenas, prints_events)?;
         let begun = clock::real();
         world.live().await?;
         Ok::<_, io::Error>((world.ledger.clone(), clock::real() - begun))
     });
     memory::serve_nothing();
-    // All tasks end here, wherever they are.
+    // All tasks end here, in whatever state.
     drop(runtime);
     std::fs::remove_dir_all(&place)?;
     let (ledger, seconds) = lived?;
@@ -94,7 +94,7 @@ pub fn run(seed: u64, tells: bool) -> io::Result<Report> {
     Ok(Report { seed, requests, complete, sent, seconds, faults, trace: ledger.trace() })
 }
 
-/// What a world is like.
+/// The properties of a world.
 struct Nature {
     /// Bytes.
     storage: u64,
@@ -106,15 +106,15 @@ struct Nature {
     faulty: u64,
     /// The length of the longest page.
     longest: usize,
-    /// The engine ends after so many milliseconds, whatever it does then.
+    /// The time in milliseconds after which the engine ends, in whatever state.
     ends_after: Option<u64>,
     reactors: usize,
-    /// See [`Asker::is_patient`].
+    /// See [`Requester::is_patient`].
     is_patient: bool,
-    /// The VCL is changed while clients are served.
+    /// Whether the VCL is changed while clients are served.
     changes_vcl: bool,
     has_probes: bool,
-    /// An include that fails ends the response.
+    /// Whether a failed include ends the response.
     onerror: bool,
     /// The storage keeps bodies on a device.
     has_device: bool,
@@ -123,7 +123,7 @@ struct Nature {
 const CRAMPED: u64 = 1 << 20;
 /// The limit of the second origin, as in the VCL.
 const MOST_AT_ONCE: usize = 4;
-/// The time between two rounds of the helper threads, and the one after all clients have ended.
+/// The time between two rounds of the helper threads, and the time after the end of all clients.
 const HELP_EVERY: Duration = Duration::from_millis(100);
 const HELP_SELDOM: Duration = Duration::from_secs(2);
 
@@ -163,8 +163,8 @@ impl Nature {
         }
     }
 
-    /// Chooses when an origin fails its probes.
-    fn spells(&self, chance: &Chance) -> Rc<[(f64, f64)]> {
+    /// Chooses the periods in which an origin fails its probes.
+    fn sick_periods(&self, chance: &Chance) -> Rc<[(f64, f64)]> {
         if !self.has_probes || percent(chance, 40) {
             return Rc::new([]);
         }
@@ -172,8 +172,9 @@ impl Nature {
         Rc::new([(from, from + one_of(chance, &[1.0, 5.0, 30.0]))])
     }
 
-    /// Returns whether nothing that may be cached is lost before its time: a fault on a connection drops what came over
-    /// it, and so does the end of one within a response; a full storage drops anything.
+    /// Returns whether every cacheable response stays in the cache for its lifetime. It may not: a fault on a
+    /// connection, or its end within a response, drops the objects that came over it, and a full storage evicts any
+    /// object.
     fn keeps_all(&self) -> bool {
         self.faulty == 0 && self.storage > CRAMPED && self.is_patient
     }
@@ -192,7 +193,7 @@ impl World {
         chance: Chance,
         place: &Path,
         arenas: &[Arc<Arena>; 2],
-        tells: bool,
+        prints_events: bool,
     ) -> io::Result<World> {
         clock::simulate(BEGINNING);
         let [first, transient] = arenas;
@@ -218,7 +219,7 @@ impl World {
         };
         let dir = File::open(place)?.into();
         let engine = Engine::start(config, dir, storages).map_err(io::Error::other)?;
-        let ledger = Rc::new(RefCell::new(Ledger::new(tells, nature.rules())));
+        let ledger = Rc::new(RefCell::new(Ledger::new(prints_events, nature.rules())));
         Ok(World { nature, chance, ledger, engine: Rc::new(engine) })
     }
 
@@ -245,7 +246,7 @@ impl World {
             return Ok(());
         }
         for client in clients {
-            // A panic is found by itself.
+            // Panics are recorded separately.
             let _ = client.await;
         }
         operator.abort();
@@ -254,7 +255,7 @@ impl World {
         }
         helper.abort();
         tokio::task::spawn_local(help(self.engine.clone(), HELP_SELDOM));
-        self.let_go().await;
+        self.drop_all().await;
         Ok(())
     }
 
@@ -266,8 +267,8 @@ impl World {
                 faulty: self.nature.faulty,
                 longest: self.nature.longest,
                 pages: self.nature.pages,
-                sick: self.nature.spells(&self.chance),
-                // Each VCL counts its own requests.
+                sick: self.nature.sick_periods(&self.chance),
+                // Each VCL counts its requests separately.
                 most_at_once: most.filter(|_| !self.nature.changes_vcl),
                 busy: Rc::default(),
             };
@@ -275,12 +276,12 @@ impl World {
         }
     }
 
-    /// A client that connects at some time.
+    /// Starts a client that connects at a random time.
     fn client(&self) -> JoinHandle<()> {
         let chance = &self.chance;
         let ends = wire::ends(chance);
         let (stream, peer) = memory::connection(wire::limits(chance), ends);
-        let mut asker = Asker {
+        let mut requester = Requester {
             chance: chance.clone(),
             ledger: self.ledger.clone(),
             pages: self.nature.pages,
@@ -300,30 +301,30 @@ impl World {
             sleep(after).await;
             engine.serve(stream, reactor, header.is_some());
             if is_damaged {
-                return proxy::run_damaged(&peer, &mut incoming, &asker).await;
+                return proxy::run_damaged(&peer, &mut incoming, &requester).await;
             }
             if let Some(ProxyHeader { bytes, address }) = header {
-                asker.address = address.unwrap_or(asker.address);
-                // If the engine has closed the connection, the client finds that out.
-                let _ = wire::write(&peer, &bytes, &asker.chance).await;
+                requester.address = address.unwrap_or(requester.address);
+                // If the engine has closed the connection, the client detects that.
+                let _ = wire::write(&peer, &bytes, &requester.chance).await;
             }
             if is_h2 {
-                H2Client { asker, peer, incoming, most_requests }.run().await;
+                H2Client { requester, peer, incoming, most_requests }.run().await;
             } else {
-                Client { asker, peer, incoming, most_requests }.run().await;
+                Client { requester, peer, incoming, most_requests }.run().await;
             }
         })
     }
 
-    /// Lets all objects go, and checks that nothing is left.
-    async fn let_go(&self) {
-        // Fetches for the cache go on without their clients.
+    /// Drops all objects, and checks that nothing is left.
+    async fn drop_all(&self) {
+        // Fetches for the cache continue without their clients.
         sleep(Duration::from_mins(1)).await;
         let everything = ["ban", "obj.status", "!=", "0"].map(str::to_owned).to_vec();
         if let Err(why) = self.engine.carry_out(Request::Cli { argv: everything }) {
             self.fault(&format!("the last ban is refused: {why}"));
         }
-        // All timeouts are over by then, and the ban lurker has been everywhere.
+        // By then all timeouts have passed, and the ban lurker has tested every object.
         sleep(Duration::from_secs(200)).await;
         let left = self.engine.holdings();
         if left != Holdings::default() {
@@ -348,7 +349,7 @@ fn params(nature: &Nature) -> io::Result<Params> {
     Ok(params.values().clone())
 }
 
-/// Lets a store read and write now and then, for ever.
+/// Completes pending reads and writes of a store at intervals, without end.
 async fn work_off(store: SlowStore, milliseconds: u64) {
     loop {
         sleep(Duration::from_millis(milliseconds)).await;
@@ -356,7 +357,7 @@ async fn work_off(store: SlowStore, milliseconds: u64) {
     }
 }
 
-/// Does the work of the engine's helper threads for ever.
+/// Does the work of the engine's helper threads, without end.
 async fn help(engine: Rc<Engine>, pause: Duration) {
     loop {
         engine.help();

@@ -1,5 +1,5 @@
-//! Worlds from many seeds. `SIMULATE_SECONDS` says for how long, `SIMULATE_SEED` which one to run alone, and
-//! `SIMULATE_FROM` which one comes first.
+//! Runs worlds of many seeds, for `SIMULATE_SECONDS`, from the seed `SIMULATE_FROM` on. `SIMULATE_SEED` runs one seed
+//! alone.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ fn variable(name: &str) -> Option<u64> {
 }
 
 fn live(seed: u64) -> Report {
-    run(seed, variable("SIMULATE_SEED") == Some(seed)).expect("a world can be made")
+    run(seed, variable("SIMULATE_SEED") == Some(seed)).expect("a world can be created")
 }
 
 /// The sums of many worlds.
@@ -39,7 +39,7 @@ impl Sums {
 }
 
 #[test]
-fn what_must_hold_holds_in_every_world() {
+fn every_world_keeps_the_rules() {
     let time = Duration::from_secs(variable("SIMULATE_SECONDS").unwrap_or(30));
     let alone = variable("SIMULATE_SEED");
     let (next, sums) =
@@ -48,7 +48,7 @@ fn what_must_hold_holds_in_every_world() {
     let work = || {
         loop {
             let report = live(next.fetch_add(1, Ordering::Relaxed));
-            let mut sums = sums.lock().expect("no thread panics with it");
+            let mut sums = sums.lock().expect("no thread panics while it holds the lock");
             sums.add(report);
             if sums.failed.is_some() || alone.is_some() || begun.elapsed() > time {
                 break;
@@ -58,12 +58,12 @@ fn what_must_hold_holds_in_every_world() {
     let threads = if alone.is_some() { 1 } else { thread::available_parallelism().map_or(1, usize::from) };
     thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
     let Sums { worlds, requests, complete, seconds, failed } =
-        sums.into_inner().expect("no thread panics with it");
+        sums.into_inner().expect("no thread panics while it holds the lock");
     if let Some(Report { seed, faults, .. }) = failed {
         panic!("SIMULATE_SEED={seed}: {faults:#?}");
     }
     let rate = worlds as f64 / begun.elapsed().as_secs_f64();
-    println!("{worlds} worlds, {rate:.0} a second, {seconds:.0} s long together");
+    println!("{worlds} worlds, {rate:.0} a second, {seconds:.0} simulated seconds in total");
     println!("{requests} requests, {complete} complete responses");
 }
 

@@ -1,6 +1,6 @@
-//! A running `lacquerd` in debug mode: the management port is its standard input, so that it ends with the test.
-//! A daemon runs alone in a test program, because many tests measure time or memory, unless its test has a turn beside
-//! others.
+//! A running `lacquerd` in debug mode. Its standard input is the management port, so that it ends with the test. Only
+//! one daemon runs at a time in a test program, because many tests measure time or memory, unless its test holds a
+//! shared slot.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::machine::Machine;
 use crate::management::read_answer;
-pub use crate::patience::{PATIENCE, until};
-use crate::turns::{self, Alone};
+use crate::slots::{self, ExclusiveSlot};
+pub use crate::wait::{MAX_WAIT, until};
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
@@ -24,7 +24,7 @@ pub struct Daemon {
     cli_in: ChildStdin,
     cli_out: BufReader<ChildStdout>,
     dir: PathBuf,
-    _turn: Option<Alone>,
+    _slot: Option<ExclusiveSlot>,
 }
 
 /// Resident memory of both processes, shared pages counted once.
@@ -36,14 +36,15 @@ pub struct Resident {
     pub ring: u64,
 }
 
-/// Returns the path of the daemon under test: `LACQUERD` from the environment, else the one that was built beside
-/// the running test program.
+/// Returns the path of the daemon under test: `LACQUERD` from the environment, or the program that was built beside the
+/// running test program.
 pub fn program() -> PathBuf {
     if let Some(named) = std::env::var_os("LACQUERD") {
         return named.into();
     }
     let test = std::env::current_exe().expect("a running program has a path");
-    let profile = test.ancestors().nth(2).expect("tests are built two folders below the profile's");
+    let profile =
+        test.ancestors().nth(2).expect("the test program is two folders below the profile's folder");
     profile.join("lacquerd")
 }
 
@@ -56,12 +57,12 @@ pub fn vcl(origin: SocketAddr, subs: &str) -> String {
     )
 }
 
-/// Runs a daemon that cannot start, through a shell script as in `Daemon::start_by`, in which `$dir` is a new directory.
-/// Returns its standard error.
+/// Runs a daemon that must fail to start, through a shell script as in `Daemon::start_by`, in which `$dir` is a new
+/// directory. Returns its standard error.
 pub fn refused(options: &[&str], script: &str) -> String {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let dir = std::env::temp_dir().join(format!("lacquer-refused-{}-{number}", std::process::id()));
-    fs::create_dir_all(&dir).expect("a temporary directory can be made");
+    fs::create_dir_all(&dir).expect("a temporary directory can be created");
     let output = Command::new("sh")
         .args(["-c", script, "sh"])
         .arg(program())
@@ -83,21 +84,21 @@ impl Daemon {
         Daemon::start_by(vcl, options, "exec \"$@\"")
     }
 
-    /// Starts the daemon through a shell script that ends with `exec "$@"`, for limits of the process.
+    /// Starts the daemon through a shell script that ends with `exec "$@"` and may set limits of the process.
     pub fn start_by(vcl: &str, options: &[&str], script: &str) -> Daemon {
         // Only root may read the memory maps of a worker that is not dumpable.
         let readable: &[&str] = if is_root() { &[] } else { &["-p", "jail_dumpable=on"] };
         Daemon::start_jailed(vcl, &[&["-j", "none"], readable, options].concat(), script)
     }
 
-    /// Starts the daemon like `start_by`, in the jail that the options name, or in the default one.
+    /// Starts the daemon like `start_by`, in the jail that the options select, or in the default one.
     pub fn start_jailed(vcl: &str, options: &[&str], script: &str) -> Daemon {
-        let turn = turns::alone();
+        let slot = slots::exclusive_slot();
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("lacquer-test-{}-{number}", std::process::id()));
-        fs::create_dir_all(&dir).expect("a temporary directory can be made");
+        fs::create_dir_all(&dir).expect("a temporary directory can be created");
         fs::write(dir.join("boot.vcl"), vcl).expect("the VCL can be written");
-        let errors = fs::File::create(dir.join("stderr")).expect("a file for messages can be made");
+        let errors = fs::File::create(dir.join("stderr")).expect("a file for messages can be created");
         let mut process = Command::new("sh")
             .args(["-c", script, "sh"])
             .arg(program())
@@ -111,10 +112,10 @@ impl Daemon {
             .stderr(errors)
             .spawn()
             .expect("the shell runs");
-        let cli_in = process.stdin.take().expect("it was asked for");
-        let cli_out = BufReader::new(process.stdout.take().expect("it was asked for"));
+        let cli_in = process.stdin.take().expect("it is a pipe");
+        let cli_out = BufReader::new(process.stdout.take().expect("it is a pipe"));
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut daemon = Daemon { address, process, cli_in, cli_out, dir, _turn: turn };
+        let mut daemon = Daemon { address, process, cli_in, cli_out, dir, _slot: slot };
         daemon.answer();
         daemon.ok("start");
         daemon.address = daemon.listens();
@@ -139,7 +140,7 @@ impl Daemon {
 
     fn answer(&mut self) -> (u16, String) {
         let read = read_answer(&mut self.cli_out);
-        read.unwrap_or_else(|error| panic!("the daemon answers: {error}: {}", self.stderr()))
+        read.unwrap_or_else(|error| panic!("no reply from the daemon: {error}: {}", self.stderr()))
     }
 
     /// Sends a management command and returns its status and text.
@@ -165,12 +166,12 @@ impl Daemon {
         self.dir.join("name")
     }
 
-    /// Polls the log until a record has this text, or `PATIENCE` is over; returns whether one has.
+    /// Polls the log until a record contains this text, or `MAX_WAIT` is over. Returns whether one does.
     pub fn logs(&self, text: &str) -> bool {
         until(|| self.log_has(text))
     }
 
-    /// Returns whether the log has this text now.
+    /// Returns whether the log contains this text now.
     pub fn log_has(&self, text: &str) -> bool {
         let files = fs::read_dir(self.directory().join("_.vsm_child")).into_iter().flatten().flatten();
         let logs = files.filter(|file| file.file_name().to_string_lossy().starts_with("_.Log"));
@@ -189,10 +190,10 @@ impl Daemon {
     }
 
     pub fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.address).expect("the daemon accepts")
+        TcpStream::connect(self.address).expect("the daemon accepts connections")
     }
 
-    /// Begins to measure how much of the machine others use.
+    /// Starts to measure the CPU time of other processes.
     pub fn machine(&mut self) -> Machine {
         Machine::beside([self.manager(), self.worker()])
     }
@@ -207,10 +208,10 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let mut text = String::new();
-            let _ = write!(text, "the daemon said:\n{}", self.stderr());
+            let _ = write!(text, "standard error of the daemon:\n{}", self.stderr());
             eprintln!("{text}");
         }
-        // The end of its standard input ends the daemon; if not, the signal ends both processes.
+        // The command ends the daemon; if not, the signal ends the manager, and thereby the worker.
         let _ = self.cli_in.write_all(b"quit\n");
         if !until(|| self.process.try_wait().is_ok_and(|end| end.is_some())) {
             let _ = self.process.kill();
@@ -225,7 +226,7 @@ pub fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// Reads a log's file to the end of what was ever written to it.
+/// Reads a log file up to the end of its written part.
 fn written_part(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = fs::File::open(path)?;
     let mut bytes = Vec::new();
@@ -246,7 +247,7 @@ fn resident_of(pid: u32) -> Resident {
         let first = line.split_whitespace().next().unwrap_or_default();
         if !first.ends_with(':') {
             is_ring = line.contains("_.Log");
-            // The part of a program's file that counts as the daemon's depends on other processes that run it now.
+            // The share of a program's file that counts as the daemon's depends on other processes that run it.
             is_program = line.contains(".so") || line.ends_with("/lacquerd");
         } else if let Some(kilobytes) = line.strip_prefix("Pss:").filter(|_| !is_program) {
             let bytes = kilobytes.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) * 1024;

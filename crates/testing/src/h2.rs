@@ -1,10 +1,10 @@
-//! An HTTP/2 client that sends whatever frames a test wants, right or wrong.
+//! An HTTP/2 client that sends arbitrary frames, valid or not.
 
 use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::patience::PATIENCE;
+use crate::wait::MAX_WAIT;
 
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -25,7 +25,7 @@ pub const END_STREAM: u8 = 1;
 pub const ACK: u8 = 1;
 pub const END_HEADERS: u8 = 4;
 
-/// The number of SETTINGS_INITIAL_WINDOW_SIZE.
+/// The identifier of SETTINGS_INITIAL_WINDOW_SIZE.
 pub const INITIAL_WINDOW_SIZE: u16 = 4;
 
 #[derive(Clone, Debug)]
@@ -44,20 +44,20 @@ pub fn put(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) 
     out.extend_from_slice(payload);
 }
 
-/// Returns a header block of a request: nothing is compressed and nothing enters the table.
+/// Returns a header block of a request, uncompressed and without entries for the dynamic table.
 pub fn block(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
     let fields = [(":method", method), (":path", path), (":authority", "robust")];
     // Scheme "http", from the static table.
     [vec![0x86], literals(&[&fields[..], more].concat())].concat()
 }
 
-/// Returns a header block of these fields, which may be anything that is shorter than 127 bytes.
+/// Returns a header block of arbitrary fields; each name and value must be shorter than 127 bytes.
 fn literals(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, value) in fields {
         out.push(0);
         for text in [name, value] {
-            assert!(text.len() < 127, "a length of one byte");
+            assert!(text.len() < 127, "the length fits into one byte");
             out.push(text.len() as u8);
             out.extend_from_slice(text.as_bytes());
         }
@@ -74,14 +74,14 @@ pub fn settings(entries: &[(u16, u32)]) -> Vec<u8> {
 /// The outcome of the request on the only stream of a connection.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Status of the response; 0 without one.
+    /// The status of the response, or 0 without one.
     pub status: u16,
     pub body: Vec<u8>,
-    /// The stream or the connection was ended with this error.
+    /// The error code with which the stream or the connection ended.
     pub reset: Option<u32>,
 }
 
-/// Sends one request without a body, of any fields, on a new connection.
+/// Sends one request with arbitrary fields and no body on a new connection.
 pub fn ask(address: SocketAddr, fields: &[(&str, &str)]) -> io::Result<Outcome> {
     let mut client = H2Client::connect(address, &[])?;
     let stream = client.new_stream();
@@ -89,14 +89,14 @@ pub fn ask(address: SocketAddr, fields: &[(&str, &str)]) -> io::Result<Outcome> 
     client.outcome()
 }
 
-/// The end of a connection.
+/// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// With this code in a GOAWAY.
+    /// By a GOAWAY with this code.
     GoAway(u32),
-    /// Without one.
+    /// Without a GOAWAY.
     Closed,
-    /// It was still open when the time was over.
+    /// It was still open when the time had passed.
     Open,
 }
 
@@ -111,7 +111,7 @@ impl H2Client {
     pub fn connect(address: SocketAddr, entries: &[(u16, u32)]) -> io::Result<H2Client> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(MAX_WAIT))?;
         let mut client = H2Client { stream: BufReader::new(stream), next: 1 };
         let mut first = PREFACE.to_vec();
         put(&mut first, kind::SETTINGS, 0, 0, &settings(entries));
@@ -119,7 +119,7 @@ impl H2Client {
         Ok(client)
     }
 
-    /// Returns a further handle of the socket, to write to.
+    /// Returns another handle of the socket, for writing.
     pub fn socket(&self) -> io::Result<TcpStream> {
         self.stream.get_ref().try_clone()
     }
@@ -134,13 +134,13 @@ impl H2Client {
         self.send_bytes(&out)
     }
 
-    /// Returns the number for a new stream.
+    /// Returns the identifier of a new stream.
     pub fn new_stream(&mut self) -> u32 {
         self.next += 2;
         self.next - 2
     }
 
-    /// Sends a GET; returns its stream.
+    /// Sends a GET. Returns its stream.
     pub fn get(&mut self, path: &str) -> io::Result<u32> {
         let stream = self.new_stream();
         self.send(kind::HEADERS, END_HEADERS | END_STREAM, stream, &block("GET", path, &[]))?;
@@ -163,7 +163,7 @@ impl H2Client {
         Ok(frame)
     }
 
-    /// Reads until a stream has ended; returns the status, or None where it was reset, and the body.
+    /// Reads until a stream has ended. Returns the status, or `None` if the stream was reset, and the body.
     pub fn response(&mut self, stream: u32) -> io::Result<(Option<u16>, Vec<u8>)> {
         let (mut status, mut body) = (None, Vec::new());
         loop {
@@ -205,7 +205,7 @@ impl H2Client {
         }
     }
 
-    /// Reads until the connection ends or the time is over.
+    /// Reads until the connection ends or the time has passed.
     pub fn end(&mut self, within: Duration) -> End {
         let begun = std::time::Instant::now();
         let mut end = End::Closed;
@@ -234,7 +234,7 @@ impl H2Client {
     }
 }
 
-/// Returns the status of a response's header block, which comes first.
+/// Returns the status in a response's header block, which is the first field.
 fn status_of(block: &[u8]) -> Option<u16> {
     match *block.first()? {
         row @ 0x88..=0x8e => Some([200, 204, 206, 304, 400, 404, 500][usize::from(row - 0x88)]),

@@ -9,12 +9,12 @@ pub mod h2;
 pub mod machine;
 pub mod management;
 pub mod origin;
-mod patience;
 mod random;
 pub mod raw;
 pub mod recorder;
+pub mod slots;
 pub mod slow_store;
-pub mod turns;
+mod wait;
 
 pub use effort::effort;
 pub use random::{Random, rounds};

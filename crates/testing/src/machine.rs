@@ -1,15 +1,15 @@
-//! The part of the machine that others use while a test measures time.
+//! The CPU time that other processes use while a test measures time.
 
 use std::fs;
 use std::time::Instant;
 
-/// Others use the machine if they have a processor for more than this part of the time.
+/// The machine counts as busy if other processes use more than this share of a processor.
 const PART: f64 = 0.2;
-/// Measured times may be this many times as long then: who waits for a processor does so several times for each request.
+/// The factor for measured times on a busy machine: a request may wait for a processor several times.
 const BUSY: u32 = 5;
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// The use of the processors from a moment on.
+/// The use of the processors since a point in time.
 pub struct Machine {
     since: Instant,
     /// The daemon's processes; the clients and origins are this process.
@@ -23,12 +23,12 @@ impl Machine {
         Machine { since: Instant::now(), daemon, of_all: of_all(), of_test: of_test(daemon) }
     }
 
-    /// Measures from now on.
+    /// Starts a new measurement.
     pub fn restart(&mut self) {
         *self = Machine::beside(self.daemon);
     }
 
-    /// Returns how many times as long a measured time may be: one unless others used the machine.
+    /// Returns the factor by which a measured time may be longer: 1 unless other processes used the machine.
     pub fn slack(&self) -> u32 {
         let all = of_all().saturating_sub(self.of_all);
         let others = all.saturating_sub(of_test(self.daemon).saturating_sub(self.of_test));
@@ -41,7 +41,7 @@ fn of_test(daemon: [u32; 2]) -> u64 {
     daemon.into_iter().chain([std::process::id()]).map(ticks).sum()
 }
 
-/// Returns the ticks in which any process had a processor, and those that other machines on the same host took.
+/// Returns the CPU time of all processes, and the time stolen by other virtual machines, in ticks.
 fn of_all() -> u64 {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let numbers = stat.lines().next().unwrap_or_default().split_whitespace().skip(1);
@@ -50,7 +50,7 @@ fn of_all() -> u64 {
     user + nice + system + stolen
 }
 
-/// Returns the time a process had a processor, in ticks of 10 ms.
+/// Returns the CPU time of a process, in ticks of 10 ms.
 pub fn ticks(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);

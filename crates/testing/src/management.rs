@@ -1,11 +1,11 @@
-//! A client of the management port of `-T`.
+//! A client of the management port (`-T`).
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Error, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
-use crate::patience::PATIENCE;
+use crate::wait::MAX_WAIT;
 
 /// One connection to the management port.
 pub struct Management {
@@ -15,7 +15,7 @@ pub struct Management {
 
 /// The management port of a daemon, and its secret.
 #[derive(Clone, Debug)]
-pub struct Door {
+pub struct ManagementPort {
     pub address: SocketAddr,
     pub secret: Vec<u8>,
 }
@@ -31,7 +31,7 @@ pub fn published(directory: &Path, name: &str) -> Option<String> {
     String::from_utf8(text).ok()
 }
 
-/// Reads the status and the text of one answer.
+/// Reads the status and the text of one reply.
 pub fn read_answer(from: &mut impl BufRead) -> io::Result<(u16, String)> {
     let mut line = String::new();
     if from.read_line(&mut line)? == 0 {
@@ -39,7 +39,7 @@ pub fn read_answer(from: &mut impl BufRead) -> io::Result<(u16, String)> {
     }
     let mut words = line.split_whitespace().map(str::parse::<usize>);
     let (Some(Ok(status)), Some(Ok(length))) = (words.next(), words.next()) else {
-        return Err(Error::other(format!("no answer but {line:?}")));
+        return Err(Error::other(format!("not a reply: {line:?}")));
     };
     let mut text = vec![0; length + 1];
     from.read_exact(&mut text)?;
@@ -47,31 +47,35 @@ pub fn read_answer(from: &mut impl BufRead) -> io::Result<(u16, String)> {
     Ok((status as u16, String::from_utf8_lossy(&text).into_owned()))
 }
 
-impl Door {
+impl ManagementPort {
     /// Finds the port of the daemon with this working directory.
-    pub fn of(directory: &Path) -> Option<Door> {
+    pub fn of(directory: &Path) -> Option<ManagementPort> {
         let (ip, port) = published(directory, "-T")?
             .lines()
             .next()?
             .split_once(' ')
             .map(|(ip, port)| (ip.to_owned(), port.to_owned()))?;
         let secret = fs::read(published(directory, "-S")?).ok()?;
-        Some(Door { address: SocketAddr::new(ip.parse().ok()?, port.parse().ok()?), secret })
+        Some(ManagementPort { address: SocketAddr::new(ip.parse().ok()?, port.parse().ok()?), secret })
     }
 
     /// Connects and logs in.
     pub fn login(&self) -> io::Result<Management> {
         let mut management = Management::connect(self.address)?;
         let (status, text) = management.offer(&self.secret)?;
-        if status == 200 { Ok(management) } else { Err(Error::other(format!("refused: {status} {text}"))) }
+        if status == 200 {
+            Ok(management)
+        } else {
+            Err(Error::other(format!("login refused: {status} {text}")))
+        }
     }
 }
 
 impl Management {
     /// Connects and reads the challenge.
     pub fn connect(address: SocketAddr) -> io::Result<Management> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        let stream = TcpStream::connect_timeout(&address, MAX_WAIT)?;
+        stream.set_read_timeout(Some(MAX_WAIT))?;
         stream.set_nodelay(true)?;
         let mut management = Management { stream: BufReader::new(stream), challenge: String::new() };
         let (_, text) = management.answer()?;
@@ -79,24 +83,24 @@ impl Management {
         Ok(management)
     }
 
-    /// Offers a secret; returns status and text of the answer.
+    /// Authenticates with a secret. Returns status and text of the reply.
     pub fn offer(&mut self, secret: &[u8]) -> io::Result<(u16, String)> {
         let response = lacquer_cli::auth::response(&self.challenge, secret);
         self.cli(&format!("auth {response}"))
     }
 
-    /// Reads one answer.
+    /// Reads one reply.
     pub fn answer(&mut self) -> io::Result<(u16, String)> {
         read_answer(&mut self.stream)
     }
 
-    /// Sends a command; returns status and text of the answer.
+    /// Sends a command. Returns status and text of the reply.
     pub fn cli(&mut self, command: &str) -> io::Result<(u16, String)> {
         self.stream().write_all(format!("{command}\n").as_bytes())?;
         self.answer()
     }
 
-    /// The connection itself, for what no honest client does.
+    /// Returns the connection itself, for input that a regular client does not send.
     pub fn stream(&mut self) -> &mut TcpStream {
         self.stream.get_mut()
     }

@@ -1,4 +1,4 @@
-//! An origin server whose responses a function writes: it may stop, lie or stay silent.
+//! An origin server whose responses are written by a function, which may stop, send wrong data or send nothing.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,25 +11,26 @@ pub struct Origin {
     requests: Arc<AtomicUsize>,
 }
 
-/// Writes the response for a path, or for a method and path as in `HEAD /path`, to the stream. Returning false
-/// closes the connection.
+/// Writes the response for a path, or for a method and path as in `HEAD /path`, to the stream. Returns false to close
+/// the connection.
 pub trait Handler: Fn(&str, &mut TcpStream) -> bool + Send + Sync + 'static {}
 impl<F: Fn(&str, &mut TcpStream) -> bool + Send + Sync + 'static> Handler for F {}
 
-/// Returns what tells the connection of the handler that runs from all others. Each has a thread of its own, while ports
-/// come again after some thousand connections.
+/// Returns an identifier of the connection that the calling handler serves. It is the thread's, because each connection
+/// has its own thread and port numbers recur after some thousand connections.
 pub fn this_connection() -> ThreadId {
     thread::current().id()
 }
 
 impl Origin {
+    /// Starts an origin whose handler is called with the path.
     pub fn start(answers: impl Handler) -> Origin {
         Origin::by_method(move |request, stream| {
             answers(request.split(' ').nth(1).unwrap_or_default(), stream)
         })
     }
 
-    /// Does the same as `start`, with a handler that is called with `METHOD /path`.
+    /// Starts an origin whose handler is called with `METHOD /path`.
     pub fn by_method(answers: impl Handler) -> Origin {
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -61,7 +62,7 @@ fn serve(mut stream: TcpStream, answers: &impl Handler, counted: &AtomicUsize) {
             return;
         }
         if !first.trim_end().ends_with("HTTP/1.1") {
-            // Part of a body.
+            // A line of a body.
             continue;
         }
         counted.fetch_add(1, Ordering::SeqCst);
@@ -79,7 +80,7 @@ fn serve(mut stream: TcpStream, answers: &impl Handler, counted: &AtomicUsize) {
     }
 }
 
-/// Serves `/SIZE/KIND/...`: SIZE bytes; the kinds `private` and `zero` are not cacheable.
+/// Serves `/SIZE/KIND/...` with SIZE bytes; the kinds `private` and `zero` are not cacheable.
 pub fn sized(path: &str, stream: &mut TcpStream) -> bool {
     let mut words = path.split('/').skip(1);
     let size = words.next().and_then(|w| w.parse().ok()).unwrap_or(100);

@@ -1,12 +1,12 @@
-//! A small pseudo-random generator: the same seed gives the same numbers.
+//! A small pseudo-random number generator: the same seed gives the same numbers.
 
-/// Returns how often a test with chance goes round: `count` times, or a thousandth of it under Miri, which takes a
-/// millisecond for a microsecond.
+/// Returns the number of rounds of a randomized test: `count`, or about a thousandth of it under Miri, which is about a
+/// thousand times slower.
 pub const fn rounds(count: usize) -> usize {
     if cfg!(miri) { count / 1000 + 10 } else { count }
 }
 
-/// SplitMix64. A test that fails prints the seed; nothing else is needed to repeat it.
+/// The SplitMix64 generator. A failing test prints the seed, which is sufficient to repeat it.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
@@ -19,12 +19,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number less than `n`, which is more than 0.
+    /// Returns a number less than `n`. Panics if `n` is 0.
     pub fn below(&mut self, n: u64) -> u64 {
         self.number() % n
     }
 
-    /// A place in something that has `len` of them.
+    /// Returns an index into a sequence of length `len`.
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }

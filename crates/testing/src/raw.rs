@@ -1,22 +1,22 @@
-//! A client that sends bytes as they are: HTTP/1 that need not be any.
+//! A client that sends arbitrary bytes, which need not be valid HTTP/1.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::patience::PATIENCE;
+use crate::wait::MAX_WAIT;
 
 /// The result of an exchange of bytes.
 #[derive(Debug)]
 pub struct Exchange {
     pub answer: Vec<u8>,
-    /// The daemon ended the connection in order, rather than by a reset or not at all.
+    /// True if the daemon closed the connection in order, false if it reset it or left it open.
     pub closed: bool,
     pub took: Duration,
 }
 
 impl Exchange {
-    /// Status of the first response; 0 without one.
+    /// Returns the status of the first response, or 0 without one.
     pub fn status(&self) -> u16 {
         let digits = self.answer.strip_prefix(b"HTTP/1.1 ").and_then(|rest| rest.get(..3));
         digits.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok()).unwrap_or(0)
@@ -27,14 +27,14 @@ impl Exchange {
     }
 }
 
-/// Sends all of `bytes`, then reads until the connection ends. With `finish` the sending side ends first.
+/// Sends all of `bytes`, then reads until the connection ends. If `finish` is set, shuts down the sending side first.
 pub fn exchange(address: SocketAddr, bytes: &[u8], finish: bool) -> io::Result<Exchange> {
     let begun = Instant::now();
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    // A daemon that has heard enough may close meanwhile.
+    stream.set_read_timeout(Some(MAX_WAIT))?;
+    stream.set_write_timeout(Some(MAX_WAIT))?;
+    // The daemon may close before it has read everything.
     let _ = stream.write_all(bytes);
     if finish {
         let _ = stream.shutdown(Shutdown::Write);

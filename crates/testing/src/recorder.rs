@@ -1,4 +1,4 @@
-//! An origin server that keeps every request, byte for byte.
+//! An origin server that records every request, byte for byte.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts an origin whose responses a function makes of the request, head and body.
+    /// Starts an origin. `answer` returns the response, head and body, to a request.
     pub fn start(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Recorder {
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -25,7 +25,7 @@ impl Recorder {
         Recorder { address, seen }
     }
 
-    /// Returns the requests since the last call, and forgets them.
+    /// Returns the requests since the last call, and removes them.
     pub fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -44,7 +44,7 @@ fn serve(stream: &TcpStream, answer: &impl Fn(&str) -> Vec<u8>, kept: &Mutex<Vec
     }
 }
 
-/// Reads one request; `None` at the end of the connection.
+/// Reads one request. Returns `None` at the end of the connection.
 fn request(input: &mut impl BufRead) -> Option<Vec<u8>> {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {
@@ -69,7 +69,7 @@ fn request(input: &mut impl BufRead) -> Option<Vec<u8>> {
     Some(request)
 }
 
-/// A response with this body, which may be cached.
+/// Returns a cacheable response with this body.
 pub fn ok(body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\nContent-Length: {length}\r\n\r\n{body}")

@@ -1,6 +1,6 @@
-//! A store for tests whose bodies lie in a file, and whose reads and writes are done when the test says so, in an order
-//! that follows from a seed. Reads are short or fail as often as the test wants. Freed places are spoiled and used again
-//! at once, so that a read from a wrong place shows.
+//! A store for tests that keeps bodies in a file. Its reads and writes complete when the test calls
+//! [`SlowStore::step`], in an order derived from a seed. Reads are short or fail as often as the test configures. Freed
+//! space is overwritten and reused at once, so that a read from a wrong position is detected.
 
 use std::fs::File;
 use std::io;
@@ -12,16 +12,16 @@ use lacquer_storage::{Committed, Device, Extent, Load, Survivor};
 
 use crate::random::Random;
 
-/// How often reads go wrong, in percent.
+/// How often reads are short or fail, in percent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// A read brings a part of what was asked for.
+    /// A read returns only a part of the requested bytes.
     pub short: u64,
     /// A read fails.
     pub errors: u64,
 }
 
-/// The store. Its clones are the same one.
+/// The store. Clones refer to the same store.
 #[derive(Clone, Debug)]
 pub struct SlowStore(Arc<Shared>);
 
@@ -36,21 +36,21 @@ struct State {
     random: Random,
     faults: Faults,
     queue: Vec<Work>,
-    /// Freed places, as position and length, and the end of the file.
+    /// Freed ranges, as position and length.
     free: Vec<(u64, u64)>,
     end: u64,
     records: Vec<Record>,
     next: u64,
-    /// Nothing is written or freed any more: the process ended.
+    /// True after the simulated end of the process: nothing is written or freed any more.
     is_over: bool,
     counts: Counts,
 }
 
-/// What the store has done.
+/// Counts of completed operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub written: u64,
-    /// Reads that brought bytes.
+    /// Reads that returned bytes.
     pub read: u64,
     pub failed: u64,
     /// Reads whose object was dropped meanwhile.
@@ -113,7 +113,7 @@ impl Device for SlowStore {
 }
 
 impl SlowStore {
-    /// A store over a new file.
+    /// Creates a store over a new file.
     pub fn new(seed: u64, faults: Faults) -> io::Result<SlowStore> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("slow-store-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -138,8 +138,8 @@ impl SlowStore {
         SlowStore(Arc::new(Shared { file, state: Mutex::new(state) }))
     }
 
-    /// Ends the process as far as this store is concerned, and returns the one that the next process opens. `spoil`
-    /// changes what was written beside each body: the data for the cache, and the head.
+    /// Simulates the end of the process, and returns the store that the next process opens. `spoil` may change the data
+    /// that was written with each body: the descriptor of the cache, and the head.
     pub fn restart(&self, mut spoil: impl FnMut(&mut Vec<u8>, &mut Vec<u8>)) -> io::Result<SlowStore> {
         let mut state = self.state();
         state.is_over = true;
@@ -163,17 +163,17 @@ impl SlowStore {
         self.state().faults = faults;
     }
 
-    /// Returns how many reads and writes are not done yet.
+    /// Returns the number of pending reads and writes.
     pub fn pending(&self) -> usize {
         self.state().queue.len()
     }
 
-    /// Returns how many objects it has.
+    /// Returns the number of stored objects.
     pub fn objects(&self) -> usize {
         self.state().records.len()
     }
 
-    /// Does one of the reads and writes that are pending. Returns false if there is none.
+    /// Completes one pending read or write. Returns false if there is none.
     pub fn step(&self) -> bool {
         let work = {
             let mut state = self.state();
@@ -190,7 +190,7 @@ impl SlowStore {
         true
     }
 
-    /// Does all reads and writes that are pending.
+    /// Completes all pending reads and writes.
     pub fn run(&self) {
         while self.step() {}
     }
@@ -232,7 +232,7 @@ impl SlowStore {
             return;
         }
         let spoiled = vec![0xee; place.len as usize];
-        self.0.file.write_all_at(&spoiled, place.at).expect("the place was written before");
+        self.0.file.write_all_at(&spoiled, place.at).expect("the range was written before");
         let mut state = self.state();
         state.counts.freed += 1;
         state.records.retain(|record| record.place.id != place.id);
@@ -261,9 +261,9 @@ impl SlowStore {
         let at = place.at + load.position();
         let window = &mut load.window()[..most];
         let n = self.0.file.read_at(window, at).expect("the file can be read");
-        assert_eq!(n, most, "nothing is read beyond the end");
+        assert_eq!(n, most, "no read goes beyond the end");
         load.advance(n);
-        // A store may read on after a short read, or leave that to the reader.
+        // After a short read, a store may continue, or leave that to the reader.
         if in_parts && !load.window().is_empty() {
             return self.state().queue.push(Work::Read(load, place));
         }

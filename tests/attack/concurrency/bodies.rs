@@ -1,5 +1,5 @@
-//! Bodies that tell where they belong: each block of 64 bytes names its key, generation, offset and the whole length,
-//! with a checksum, so that a body of another, a shift, a cut or a mixture of generations is seen.
+//! Bodies that identify their object: each block of 64 bytes contains its key, generation, offset and the whole length,
+//! with a checksum, so that a foreign, shifted or truncated body or a mixture of generations is detected.
 
 use std::io::Read;
 
@@ -27,7 +27,7 @@ pub fn generation_of(bytes: &[u8]) -> Option<u32> {
     u32::from_str_radix(text, 16).ok()
 }
 
-/// Checks a part of a body, which begins with a whole block; returns its generation.
+/// Checks a part of a body, which begins with a whole block. Returns its generation.
 pub fn check(key: usize, length: usize, from: usize, part: &[u8]) -> Result<u32, String> {
     let show = || String::from_utf8_lossy(&part[..part.len().min(160)]).into_owned();
     let generation = generation_of(part).ok_or_else(|| format!("no block of key {key}: {}", show()))?;

@@ -1,4 +1,4 @@
-//! Clients over HTTP/1: all methods, ranges, conditions, gzip; and those that go away.
+//! HTTP/1 clients: all methods, ranges, conditions, gzip, and clients that leave early.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,8 +11,8 @@ use super::bodies::{BLOCK, check, gunzip};
 use super::check_page;
 use super::world::{Kind, Target, World};
 
-/// A request and what its answer must fit.
-struct Asked {
+/// A request, and the properties that its response must have.
+struct PageRequest {
     target: Target,
     method: &'static str,
     range: Option<(usize, usize)>,
@@ -20,8 +20,8 @@ struct Asked {
     floor: u32,
 }
 
-impl Asked {
-    fn any(world: &World, random: &mut Random, known: Option<&String>) -> Asked {
+impl PageRequest {
+    fn any(world: &World, random: &mut Random, known: Option<&String>) -> PageRequest {
         let target = Target::any(random);
         let method = match random.below(10) {
             0 => "HEAD",
@@ -34,7 +34,7 @@ impl Asked {
             (first * BLOCK, (first + 1 + random.index(blocks - first)) * BLOCK - 1)
         });
         let etag = known.filter(|_| method == "GET" && random.below(4) == 0).cloned();
-        Asked { target, method, range, etag, floor: world.floor(target.key) }
+        PageRequest { target, method, range, etag, floor: world.floor(target.key) }
     }
 
     fn text(&self, random: &mut Random) -> String {
@@ -58,7 +58,7 @@ impl Asked {
         text + "\r\n" + &body
     }
 
-    /// Checks an answer; returns how many generations it is too old.
+    /// Checks a response.
     fn check(&self, world: &World, answer: &Response) -> Result<(), String> {
         let Target { kind, key } = self.target;
         let etag = answer.header("ETag").unwrap_or_default().to_owned();
@@ -116,17 +116,18 @@ impl Asked {
     }
 }
 
-/// Asks one thing after the other.
+/// Sends one request after the other.
 pub fn client(world: &World, address: SocketAddr, mut random: Random) {
     let mut known: Option<String> = None;
     while world.go_on() {
         let Ok(mut client) = Client::connect(address) else { continue };
         let mut after_fault = false;
         for _ in 0..1 + random.index(50) {
-            let asked = Asked::any(world, &mut random, known.as_ref());
+            let asked = PageRequest::any(world, &mut random, known.as_ref());
             let text = asked.text(&mut random);
             let answer = client.send(&text).and_then(|()| client.response_to(asked.method));
-            // A connection ends after an answer whose object was cut, even if this client got all that it asked for.
+            // A connection ends after a response whose object was truncated, even if this client received all that it
+            // requested.
             let is_fault = asked.target.kind == Kind::Faulty;
             let Ok(answer) = answer else {
                 assert!(is_fault || after_fault || !world.go_on(), "{text}: {answer:?}");
@@ -146,11 +147,11 @@ pub fn client(world: &World, address: SocketAddr, mut random: Random) {
     }
 }
 
-/// Asks, reads a little and goes away.
+/// Sends a request, reads a little and leaves.
 pub fn quitter(world: &World, address: SocketAddr, mut random: Random) {
     while world.go_on() {
         let Ok(mut stream) = TcpStream::connect(address) else { continue };
-        // Each is new to the cache, so that eviction has something to do.
+        // Each object is new to the cache, to cause evictions.
         let path = format!("{}?{}", Target::any(&mut random).path(), random.number());
         let _ = stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: robust\r\n\r\n").as_bytes());
         if random.below(2) == 0 {

@@ -1,4 +1,4 @@
-//! Clients over HTTP/2: several streams at once, some of which are reset.
+//! HTTP/2 clients: several streams at once, some of which are reset.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,7 +12,7 @@ use super::bodies::{BLOCK, check, generation_of};
 use super::check_page;
 use super::world::{Kind, Target, World};
 
-/// A stream that waits for its answer.
+/// A stream that waits for its response.
 struct Waiting {
     target: Target,
     floor: u32,
@@ -51,10 +51,10 @@ fn status_of(payload: &[u8]) -> u16 {
     }
 }
 
-/// Several connections, one after the other.
+/// Runs several connections, one after the other.
 pub fn client(world: &World, address: SocketAddr, mut random: Random) {
     while world.go_on() {
-        // Connections end when the client had enough of them.
+        // A connection ends after a number of requests.
         if let Err(error) = connection(world, address, &mut random) {
             assert_ne!(error.kind(), io::ErrorKind::InvalidData, "{error}");
         }

@@ -1,5 +1,5 @@
-//! Everything at once: clients of all kinds, whose answers tell whom they belong to, while others invalidate what is
-//! cached, go away, and the origin fails.
+//! All operations at once: clients of all kinds, whose responses identify their request, while other clients invalidate
+//! objects or leave early, and the origin fails.
 
 mod bodies;
 mod http1;
@@ -18,7 +18,7 @@ use lacquer_testing::{Random, effort};
 use bodies::{check, generation_of};
 use world::{KEYS, Kind, TAGS, Target, World, start_origin};
 
-/// An answer of the origin that was under way when the content changed is in the cache by then.
+/// The time after which a response that was in transit when the content changed is in the cache.
 const SETTLED: Duration = Duration::from_millis(400);
 
 const SUBS: &str = r#"
@@ -40,7 +40,7 @@ sub vcl_backend_response {
 }
 "#;
 
-/// Checks an ESI page: the bodies of the two keys that it includes, a newline in between.
+/// Checks an ESI page, which consists of the bodies of two keys with a newline in between.
 fn check_page(world: &World, page: Target, body: &[u8]) -> Result<(), String> {
     let [a, b] = page.included();
     let (first, rest) = body.split_at_checked(a.length()).ok_or("the page ends early")?;
@@ -58,11 +58,11 @@ fn check_page(world: &World, page: Target, body: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Changes contents and invalidates what is cached of them, each time in another way.
+/// Changes contents and invalidates their objects, each time in another way.
 fn invalidator(world: &World, address: SocketAddr, mut random: Random, share: usize) {
     let mut client = Client::connect(address).expect("connections are accepted");
     while world.go_on() {
-        // Each has tags of its own, so that generations do not overtake each other.
+        // Each invalidator has its own tags, so that generations do not overtake each other.
         let tag = share + 2 * random.index(TAGS / 2);
         let keys: Vec<usize> = (0..KEYS).filter(|key| Target::tag(*key) == tag).collect();
         let changed: Vec<_> = keys.iter().map(|&key| (key, world.change(key))).collect();
@@ -76,13 +76,13 @@ fn invalidator(world: &World, address: SocketAddr, mut random: Random, share: us
                 2 => format!("BANURL {path} HTTP/1.1\r\nHost: robust\r\n\r\n"),
                 _ => format!("TAG / HTTP/1.1\r\nHost: robust\r\nx-tag: t{tag}\r\n\r\n"),
             };
-            assert_eq!(client.ask(&request).expect("it answers").status, 200);
+            assert_eq!(client.ask(&request).expect("a response arrives").status, 200);
             world.invalidated(key, generation);
         }
     }
 }
 
-/// Adds bans that hit nothing.
+/// Adds bans that match no object.
 fn storm(world: &World, address: SocketAddr) {
     let mut client = Client::connect(address).expect("connections are accepted");
     for n in 0.. {
@@ -90,13 +90,13 @@ fn storm(world: &World, address: SocketAddr) {
             return;
         }
         let ban = format!("BANURL /none/{n} HTTP/1.1\r\nHost: robust\r\n\r\n");
-        assert_eq!(client.ask(&ban).expect("it answers").status, 200);
+        assert_eq!(client.ask(&ban).expect("a response arrives").status, 200);
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Promise: each answer is the one to its request, whole and unmixed, and nothing that was purged, banned or purged by
-/// a tag before a request began is delivered to it, whatever else goes on.
+/// Promise: each response belongs to its request and is complete, and no object that was purged, banned or purged by a
+/// tag before a request began is delivered to it, whatever else happens.
 #[test]
 fn every_body_is_its_own() {
     let seed = std::env::var("SEED").ok().and_then(|text| text.parse().ok());
@@ -105,7 +105,7 @@ fn every_body_is_its_own() {
     eprintln!("SEED={seed}");
     let world = World::new();
     let origin = start_origin(&world, seed);
-    // More than clients can hold at a time, and less than the content that they ask for: eviction takes part.
+    // More than clients can hold at a time, and less than the requested content, to cause evictions.
     let options = ["-s", "malloc,32M", "-p", "feature=+http2", "-p", "ban_lurker_age=0.1"];
     let options =
         [&options[..], &["-p", "timeout_idle=60", "-p", "h2_rapid_reset_limit=0", "-p", "nuke_limit=9999"]]

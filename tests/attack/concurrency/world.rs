@@ -1,4 +1,4 @@
-//! The pages that clients ask for, the origin that has them, and when each was invalidated.
+//! The pages that clients request, their origin, and the time at which each was invalidated.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use super::bodies::{BLOCK, body, gzip};
 pub const KEYS: usize = 48;
 pub const TAGS: usize = 6;
 
-/// How an answer comes about. The kind is the first letter of a path.
+/// The kind of a page, which is the first letter of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Cached for an hour.
@@ -25,7 +25,7 @@ pub enum Kind {
     Esi,
     /// Never cached.
     Passed,
-    /// Ends too early every other time.
+    /// Every other response is truncated.
     Faulty,
 }
 
@@ -38,7 +38,7 @@ pub const KINDS: [(Kind, char); 6] = [
     (Kind::Faulty, 'f'),
 ];
 
-/// A thing to ask for.
+/// A page to request.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     pub kind: Kind,
@@ -62,12 +62,12 @@ impl Target {
         Some(Target { kind, key: key.parse().ok().filter(|key| *key < KEYS)? })
     }
 
-    /// Small, larger than a socket's buffer, and in between.
+    /// Returns a length: small, larger than a socket's buffer, or in between.
     pub fn length(self) -> usize {
         BLOCK * [1, 3, 20, 200, 1200, 4000][self.key % 6]
     }
 
-    /// The keys that an ESI page includes.
+    /// Returns the keys that an ESI page includes.
     pub fn included(self) -> [Target; 2] {
         [1, 2].map(|n| Target { kind: Kind::Kept, key: (self.key + n) % KEYS })
     }
@@ -81,7 +81,7 @@ impl Target {
 pub struct World {
     /// The generation that the origin serves, by key.
     current: Vec<AtomicU32>,
-    /// The oldest generation that a request which begins now may get.
+    /// The oldest generation that a request that begins now may receive.
     floor: Vec<AtomicU32>,
     pub ends: AtomicBool,
     pub checked: AtomicU64,
@@ -108,12 +108,12 @@ impl World {
         self.floor[key].load(Ordering::SeqCst)
     }
 
-    /// Changes the origin's content from now on; returns its generation.
+    /// Changes the origin's content. Returns the new generation.
     pub fn change(&self, key: usize) -> u32 {
         self.current[key].fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Records that everything older than this generation was invalidated.
+    /// Records that all objects older than this generation were invalidated.
     pub fn invalidated(&self, key: usize, generation: u32) {
         self.floor[key].fetch_max(generation, Ordering::SeqCst);
         self.invalidated.fetch_add(1, Ordering::Relaxed);
@@ -134,7 +134,7 @@ pub fn start_origin(world: &Arc<World>, seed: u64) -> SocketAddr {
     address
 }
 
-/// Reads requests and answers them, until one is not to be answered to its end.
+/// Reads requests and sends responses, until a response is to be truncated.
 fn serve(world: &World, mut stream: TcpStream, mut random: Random) {
     let _ = stream.set_nodelay(true);
     let Ok(input) = stream.try_clone() else { return };
@@ -147,7 +147,7 @@ fn serve(world: &World, mut stream: TcpStream, mut random: Random) {
     }
 }
 
-/// Reads a request with its body; returns method and path.
+/// Reads a request with its body. Returns method and path.
 fn request(input: &mut BufReader<TcpStream>) -> Option<(String, String)> {
     let mut first = String::new();
     input.read_line(&mut first).ok().filter(|n| *n > 0)?;
@@ -167,7 +167,7 @@ fn request(input: &mut BufReader<TcpStream>) -> Option<(String, String)> {
     Some((words.next()?.to_owned(), words.next()?.to_owned()))
 }
 
-/// Returns whether the connection is good for another request.
+/// Returns whether the connection can be used for another request.
 fn answer(world: &World, stream: &mut TcpStream, method: &str, target: Target, random: &mut Random) -> bool {
     let Target { kind, key } = target;
     let generation = world.current[key].load(Ordering::SeqCst);

@@ -3,6 +3,7 @@
 
 mod circles;
 mod crates;
+mod docs;
 mod layers;
 mod source;
 
@@ -416,43 +417,6 @@ fn dependencies(manifest: &str) -> Vec<&str> {
         }
     }
     names
-}
-
-/// Whether a path is a file or a folder with one. An empty folder is what git leaves of one that has gone.
-fn holds_a_file(path: &Path) -> bool {
-    match std::fs::read_dir(path) {
-        Ok(entries) => entries.flatten().any(|entry| holds_a_file(&entry.path())),
-        Err(_) => path.exists(),
-    }
-}
-
-#[test]
-fn documents_name_files_that_exist() {
-    let mut faults = Vec::new();
-    for path in documents(&root().join("docs")) {
-        let text = std::fs::read_to_string(&path).expect("documents are UTF-8");
-        for (number, line) in text.lines().enumerate() {
-            let quoted = line
-                .split('`')
-                .skip(1)
-                .step_by(2)
-                .filter(|name| name.contains("/src/") && !name.contains('*') && !name.contains("NAME"));
-            let is_missing = |name: &&str| {
-                !holds_a_file(&root().join("crates").join(name)) && !holds_a_file(&root().join(name))
-            };
-            let missing = quoted.filter(is_missing);
-            faults.extend(missing.map(|name| format!("{}:{}: {name}", path.display(), number + 1)));
-        }
-    }
-    report("name the file where it is now, from the folder of its crate on", &faults);
-}
-
-/// The documents in a folder and those below it.
-fn documents(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).expect("readable").flatten().map(|entry| entry.path());
-    let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
-    let inside = folders.iter().flat_map(|folder| documents(folder));
-    files.into_iter().filter(|path| path.extension().is_some_and(|e| e == "md")).chain(inside).collect()
 }
 
 #[test]

@@ -1,21 +1,21 @@
-//! Compares bodies with the responses that they consist of.
+//! Compares a body with the responses of which it consists.
 
 use super::{Rules, Sent};
 use crate::page;
 
-/// Something other than the whole text of a response.
-enum Odd {
+/// A reason why a body is not the whole text of a response.
+enum Mismatch {
     Wrong(String),
-    /// The response ends early, and may.
+    /// The response ends early, which is permitted.
     Cut,
-    /// A damaged response may unpack to anything.
+    /// The response is damaged, so its decompressed bytes are unknown.
     Unknown,
 }
 
-type Found = Result<(), Odd>;
+type Found = Result<(), Mismatch>;
 
 fn wrong(why: String) -> Found {
-    Err(Odd::Wrong(why))
+    Err(Mismatch::Wrong(why))
 }
 
 /// The body of a response, with the responses that it includes.
@@ -32,14 +32,14 @@ impl<'c> Composition<'c> {
         Composition { sent, rules, variant, rest: &[], parts: Vec::new() }
     }
 
-    /// Returns all responses that a body consists of, or why it is none.
+    /// Returns all responses of which a body consists. Fails with the reason if it is not the body of `response`.
     pub(super) fn read(mut self, body: &'c [u8], response: usize) -> Result<Vec<usize>, String> {
         self.rest = body;
         match self.page(response, false) {
             Ok(()) if self.rest.is_empty() => Ok(self.parts),
-            Err(Odd::Unknown) => Ok(self.parts),
-            Err(Odd::Wrong(why)) => Err(why),
-            Ok(()) | Err(Odd::Cut) => {
+            Err(Mismatch::Unknown) => Ok(self.parts),
+            Err(Mismatch::Wrong(why)) => Err(why),
+            Ok(()) | Err(Mismatch::Cut) => {
                 Err(format!("{} bytes are not those of response {response} alone", body.len()))
             }
         }
@@ -58,13 +58,13 @@ impl<'c> Composition<'c> {
         Ok(())
     }
 
-    /// Reads text of a response. One that `may_end` can do so before a brace.
+    /// Reads text of a response. If `may_end` is set, the text may end early, before a closing brace.
     fn text(&mut self, text: &[u8], of: usize, may_end: bool) -> Found {
         if may_end {
             let same = text.iter().zip(self.rest).take_while(|(a, b)| a == b).count();
             if same < text.len() && self.rest.get(same) == Some(&b'}') {
                 self.rest = &self.rest[same..];
-                return Err(Odd::Cut);
+                return Err(Mismatch::Cut);
             }
         }
         self.expect(text, of)
@@ -80,8 +80,8 @@ impl<'c> Composition<'c> {
             done = include.at;
             self.text(b"{", response, may_end)?;
             match self.include(&include.path) {
-                Ok(()) | Err(Odd::Cut) => {}
-                Err(odd) => return Err(odd),
+                Ok(()) | Err(Mismatch::Cut) => {}
+                Err(mismatch) => return Err(mismatch),
             }
             self.text(b"}", response, may_end)?;
         }
@@ -103,7 +103,7 @@ impl<'c> Composition<'c> {
             let may_fail =
                 !onerror && (loses_bodies || self.sent.iter().filter(is_ours).any(|sent| !sent.is_whole));
             if may_fail && self.rest.starts_with(b"#") {
-                // It ends within its number.
+                // The included response ends within its number.
                 let end = self.rest.iter().position(|&byte| byte == b'}').unwrap_or(0);
                 self.rest = &self.rest[end..];
             }
@@ -118,9 +118,9 @@ impl<'c> Composition<'c> {
         match (sent.is_whole, self.rules.onerror, sent.is_packed) {
             (true, onerror, _) => self.page(part, self.rules.loses_bodies && !onerror),
             (false, true, _) => wrong(format!("the origin did not complete included response {part}")),
-            // Like Varnish, the engine goes on with what follows.
+            // Like Varnish, the engine continues with the text after the include.
             (false, false, false) => self.page(part, true),
-            (false, false, true) => Err(Odd::Unknown),
+            (false, false, true) => Err(Mismatch::Unknown),
         }
     }
 }

@@ -1,24 +1,24 @@
-//! Judges complete responses.
+//! Checks complete responses.
 
 use std::borrow::Cow;
 
 use super::compose::Composition;
 use super::{Fate, Invalidation, Ledger, Sent};
-use crate::asked::{Asked, Condition};
 use crate::http::Head;
 use crate::packing;
 use crate::page;
+use crate::page_request::{Condition, PageRequest};
 use crate::site;
 
-/// A response as a client got it.
+/// A response as a client received it.
 pub struct Got<'g> {
-    pub asked: &'g Asked,
+    pub requested: &'g PageRequest,
     pub status: u16,
     pub head: &'g Head,
     pub body: &'g [u8],
 }
 
-/// Seconds between the time at which an origin makes a response and the one at which it arrives.
+/// The maximum time between the generation of a response by an origin and its arrival, in seconds.
 const ARRIVAL: f64 = 3.0;
 
 type Verdict = Result<(), String>;
@@ -33,7 +33,7 @@ impl Ledger {
     /// Checks a complete response.
     pub fn check(&mut self, got: &Got<'_>) {
         self.complete += 1;
-        let Got { asked: Asked { key, at, number, .. }, status, .. } = got;
+        let Got { requested: PageRequest { key, at, number, .. }, status, .. } = got;
         let response = got.head.response();
         self.note(format_args!("request {number} of {at:.6}, {key:?}: {status}, response {response:?}"));
         if let Err(why) = self.judge(got) {
@@ -51,11 +51,11 @@ impl Ledger {
         }
     }
 
-    /// Returns the response that is delivered, which must be one to this page.
+    /// Returns the number of the delivered response, which must be one for this page.
     fn response(&self, got: &Got<'_>) -> Result<usize, String> {
         let response = got.head.response().ok_or("it has no tag")?;
         let sent = self.sent.get(response).ok_or("a response that no origin sent")?;
-        if sent.key == got.asked.key {
+        if sent.key == got.requested.key {
             Ok(response)
         } else {
             Err(format!("response {response} is that to {:?}", sent.key))
@@ -63,24 +63,24 @@ impl Ledger {
     }
 
     fn judge_page(&mut self, got: &Got<'_>) -> Verdict {
-        let (response, asked) = (self.response(got)?, got.asked);
+        let (response, requested) = (self.response(got)?, got.requested);
         let sent = &self.sent[response];
         if sent.status != got.status && (sent.status, got.status) != (200, 206) {
             return Err(format!("response {response} has status {}", sent.status));
         }
-        if got.is_packed() && !asked.accepts_gzip {
+        if got.is_packed() && !requested.accepts_gzip {
             return Err("the client cannot unpack it".to_owned());
         }
-        let is_known = match asked.condition {
+        let is_known = match requested.condition {
             Some(Condition::NoneMatch(known)) => known == response,
             Some(Condition::ModifiedSince(known)) => response <= known,
             None => false,
         };
-        if is_known && got.status == 200 && !site::is_private(&asked.key.path) {
+        if is_known && got.status == 200 && !site::is_private(&requested.key.path) {
             return Err(format!("response {response} is sent to a client that has it"));
         }
         let mut parts = vec![response];
-        if asked.is_head() {
+        if requested.is_head() {
             judge_length(got, sent)?;
         } else if got.status == 206 {
             judge_part(got, response, sent)?;
@@ -88,20 +88,21 @@ impl Ledger {
             parts = self.judge_body(got, response)?;
         }
         for part in parts {
-            self.may_deliver(part, asked)?;
+            self.may_deliver(part, requested)?;
             self.take(part)?;
         }
         Ok(())
     }
 
-    /// Compares the whole body. Returns all responses that it consists of.
+    /// Compares the whole body. Returns all responses of which it consists.
     fn judge_body(&mut self, got: &Got<'_>, response: usize) -> Result<Vec<usize>, String> {
         let sent = &self.sent[response];
         if !sent.is_whole {
-            let is_on_its_way = self.fates[response].ended.is_none_or(|ended| got.asked.at < ended + ARRIVAL);
+            let is_on_its_way =
+                self.fates[response].ended.is_none_or(|ended| got.requested.at < ended + ARRIVAL);
             let has_length = got.head.number("content-length").is_some();
             return if got.is_packed() && sent.is_packed && has_length && is_on_its_way {
-                // A packed body that is forwarded as it comes shows only at its end that it is damaged.
+                // Damage of a compressed body that is forwarded as it arrives shows only at its end.
                 Ok(vec![response])
             } else {
                 Err(format!("the origin did not complete response {response}"))
@@ -112,7 +113,7 @@ impl Ledger {
         } else {
             Cow::Borrowed(got.body)
         };
-        let variant = got.asked.key.variant;
+        let variant = got.requested.key.variant;
         let parts = Composition::of(&self.sent, self.rules, variant).read(&body, response)?;
         for part in &parts {
             self.fates[*part].seen.get_or_insert_with(lacquer_sources::clock::real);
@@ -121,22 +122,23 @@ impl Ledger {
     }
 
     /// Checks that a response may still be delivered to a request.
-    fn may_deliver(&self, response: usize, asked: &Asked) -> Verdict {
+    fn may_deliver(&self, response: usize, requested: &PageRequest) -> Verdict {
         let (Sent { key, .. }, fate) = (&self.sent[response], &self.fates[response]);
         if site::is_private(&key.path) {
-            return if fate.begun < asked.at {
+            return if fate.begun < requested.at {
                 Err(format!("response {response} is to an earlier request"))
             } else {
                 Ok(())
             };
         }
         let Fate { fresh_until, .. } = fate;
-        if fresh_until + self.rules.grace + ARRIVAL < asked.at {
+        if fresh_until + self.rules.grace + ARRIVAL < requested.at {
             return Err(format!("response {response} was fresh until {fresh_until:.6}"));
         }
         let seen = fate.seen.unwrap_or(f64::INFINITY);
-        let is_gone =
-            |gone: &&Invalidation| gone.path == key.path && gone.after < asked.number && seen < gone.asked;
+        let is_gone = |gone: &&Invalidation| {
+            gone.path == key.path && gone.after < requested.number && seen < gone.requested
+        };
         match self.invalidations.iter().find(is_gone) {
             Some(gone) => {
                 Err(format!("response {response}, seen at {seen:.6}, was invalidated at {:.6}", gone.done))
@@ -145,33 +147,40 @@ impl Ledger {
         }
     }
 
-    /// Records that a request gets a response.
+    /// Records that a request received a response.
     fn take(&mut self, response: usize) -> Verdict {
-        self.fates[response].takers += 1;
-        let takers = self.fates[response].takers;
-        if takers > 1 && site::is_private(&self.sent[response].key.path) {
-            return Err(format!("response {response} is for one request and reaches {takers}"));
+        self.fates[response].recipients += 1;
+        let recipients = self.fates[response].recipients;
+        if recipients > 1 && site::is_private(&self.sent[response].key.path) {
+            return Err(format!("response {response} is for one request and reaches {recipients}"));
         }
         Ok(())
     }
 
     fn judge_unmodified(&self, got: &Got<'_>) -> Verdict {
         let response = self.response(got)?;
-        let is_known = match got.asked.condition {
+        let is_known = match got.requested.condition {
             Some(Condition::NoneMatch(known)) => known == response,
             Some(Condition::ModifiedSince(known)) => response <= known,
             None => false,
         };
         if !is_known {
-            return Err(format!("the client, {:?}, does not have response {response}", got.asked.condition));
+            return Err(format!(
+                "the client, {:?}, does not have response {response}",
+                got.requested.condition
+            ));
         }
-        if site::is_private(&got.asked.key.path) { Ok(()) } else { self.may_deliver(response, got.asked) }
+        if site::is_private(&got.requested.key.path) {
+            Ok(())
+        } else {
+            self.may_deliver(response, got.requested)
+        }
     }
 }
 
-/// Judges a refusal of a range.
+/// Checks a refusal of a range.
 fn judge_unsatisfied(got: &Got<'_>) -> Verdict {
-    let range = got.asked.range.ok_or("no range was asked for")?;
+    let range = got.requested.range.ok_or("no range was requested")?;
     let whole = got.head.get("content-range").and_then(|text| text.strip_prefix("bytes */")?.parse().ok());
     match whole {
         Some(whole) if range.of(whole).is_some() => {
@@ -181,9 +190,10 @@ fn judge_unsatisfied(got: &Got<'_>) -> Verdict {
     }
 }
 
-/// Judges a head whose body was not asked for.
+/// Checks a response to HEAD.
 fn judge_length(got: &Got<'_>, sent: &Sent) -> Verdict {
-    // Like Varnish, the engine passes a HEAD on with the length of the packed body, but not with its coding.
+    // Like Varnish, the engine forwards the response to a HEAD with the length of the compressed body, but without its
+    // coding.
     let is_forwarded = sent.is_packed && site::is_private(&sent.key.path);
     let is_text = !got.is_packed() && !is_forwarded && !site::is_composed(&sent.key.path);
     match got.head.number("content-length") {
@@ -194,27 +204,27 @@ fn judge_length(got: &Got<'_>, sent: &Sent) -> Verdict {
     }
 }
 
-/// Judges a part of a body.
+/// Checks a part of a body.
 fn judge_part(got: &Got<'_>, response: usize, sent: &Sent) -> Verdict {
-    let asked = got.asked;
-    let range = asked.range.ok_or("no part was asked for")?;
-    if asked.if_range.is_some_and(|known| known != response) {
-        return Err(format!("a part of response {response}, and the client has {:?}", asked.if_range));
+    let requested = got.requested;
+    let range = requested.range.ok_or("no part was requested")?;
+    if requested.if_range.is_some_and(|known| known != response) {
+        return Err(format!("a part of response {response}, and the client has {:?}", requested.if_range));
     }
-    let (from, to, whole) = got.head.content_range().ok_or("it does not tell the range")?;
+    let (from, to, whole) = got.head.content_range().ok_or("it does not contain a range")?;
     let announced = (from, to);
     let body = match (got.is_packed(), sent.is_packed) {
         (false, _) => page::body(response, sent.length),
         (true, true) => packing::pack(&page::body(response, sent.length)),
-        // The engine has packed it.
+        // The engine has compressed it.
         (true, false) => return Ok(()),
     };
     if sent.is_packed && !sent.is_whole {
-        // It is damaged, which shows at its end only.
+        // It is damaged, which shows only at its end.
         return Ok(());
     }
     let expected = match whole {
-        // The length was not known yet, and the part may end early.
+        // The length was not known yet, so the part may end early.
         None => range.of(usize::MAX),
         Some(whole) if whole == body.len() => range.of(whole),
         Some(_) => None,
@@ -230,13 +240,13 @@ fn judge_part(got: &Got<'_>, response: usize, sent: &Sent) -> Verdict {
     }
 }
 
-/// Judges a response that the engine or its VCL has made.
+/// Checks a response that the engine or its VCL has generated.
 fn judge_made(got: &Got<'_>) -> Verdict {
-    let is_synthetic = site::is_synthetic(&got.asked.key.path);
+    let is_synthetic = site::is_synthetic(&got.requested.key.path);
     if is_synthetic != (got.status == 710) || !matches!(got.status, 710 | 503) {
-        return Err("a status that nobody chose".to_owned());
+        return Err("an unexpected status".to_owned());
     }
-    let expected: &[u8] = if got.asked.is_head() { b"" } else { b"!" };
+    let expected: &[u8] = if got.requested.is_head() { b"" } else { b"!" };
     if got.body == expected {
         Ok(())
     } else {

@@ -1,16 +1,16 @@
-//! What the world knows, and what must hold:
+//! The record of all events of a world, and the rules that must hold:
 //!
-//! - every request gets one complete response that is its own, or the connection ends;
-//! - a body is that of one response of the origin for this page and variant, and was complete there, whether it was
-//!   packed or unpacked on its way; a part is the part that was asked for; a page that includes others has each of them
-//!   whole;
-//! - a 304 names the response that the client has, and a client that has a response is not sent it again;
-//! - what was invalidated before a request began is not delivered to it, and nothing is that has outlived its grace;
-//! - a page that stays fresh is fetched once, however many ask for it at once, and a response that is for one request
-//!   reaches no other;
-//! - an upload arrives at the origin as the client sent it, or not at all;
-//! - a pipe carries all bytes in both directions;
-//! - an origin that fails its probes is left alone, and none gets more requests at once than it allows.
+//! - Every request gets one complete response of its own, or the connection ends.
+//! - A body is that of one response of the origin for this page and variant, and was complete there, whether it was
+//!   compressed or decompressed on the way. A part is the part that was requested. A page that includes others contains
+//!   each of them whole.
+//! - A 304 names the response that the client has, and a client is not sent a response again that it has.
+//! - An object that was invalidated before a request began, or that is older than its grace, is not delivered to it.
+//! - A page that stays fresh is fetched once, however many clients request it at once. A response for one request
+//!   reaches no other request.
+//! - An upload arrives at the origin as the client sent it, or not at all.
+//! - A pipe carries all bytes in both directions.
+//! - An origin that fails its probes gets no requests, and no origin gets more simultaneous requests than it allows.
 
 mod compose;
 mod judge;
@@ -22,8 +22,8 @@ use std::fmt;
 use lacquer_http::date;
 use lacquer_sources::clock;
 
-use crate::asked::Key;
 use crate::http::Head;
+use crate::page_request::Key;
 use crate::site::{self, Include};
 
 pub use judge::Got;
@@ -34,61 +34,62 @@ pub use pipes::{Direction, PipeNumber};
 pub struct Sent {
     pub key: Key,
     pub status: u16,
-    /// The length of its text, without what it includes.
+    /// The length of its text without includes.
     pub length: usize,
     pub includes: Vec<Include>,
     pub is_packed: bool,
-    /// The origin sends all of it, as it should be.
+    /// Whether the origin sends all of it, without damage.
     pub is_whole: bool,
-    /// The seconds for which it stays fresh.
+    /// Its lifetime in seconds.
     pub max_age: f64,
 }
 
-/// What became of a response.
+/// The history of a response.
 #[derive(Clone, Debug)]
 struct Fate {
     begun: f64,
-    /// When the origin had sent all that it sends.
+    /// The time at which the origin had sent all that it sends.
     ended: Option<f64>,
-    /// When a client first saw some of it.
+    /// The time at which a client first received a part of it.
     seen: Option<f64>,
     fresh_until: f64,
-    /// The number of requests that got it.
-    takers: u32,
+    /// The number of requests that received it.
+    recipients: u32,
 }
 
 /// A purge or ban of a page.
 #[derive(Clone, Debug)]
 struct Invalidation {
     path: String,
-    asked: f64,
+    requested: f64,
     done: f64,
-    /// The last request that began before it was done. Several things happen at the same time.
+    /// The last request that began before it was done. Times are not sufficient, because several events can have the
+    /// same time.
     after: u64,
 }
 
 #[derive(Debug)]
 struct Upload {
     body: Vec<u8>,
-    /// The client does not send all of it, or not as it should.
+    /// Whether the client truncates or damages it.
     is_broken: bool,
 }
 
-/// A pipe, with the number of bytes that go through it in each direction.
+/// A pipe, with the number of bytes in each direction.
 #[derive(Debug)]
 struct Pipe {
     up: usize,
     down: usize,
-    /// One side leaves before its time.
+    /// Whether one side leaves early.
     is_left: bool,
 }
 
-/// What the world is like, as far as judgement depends on it.
+/// The properties of the world on which the rules depend.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {
-    /// Seconds for which a stale response may be delivered.
+    /// The time in seconds for which a stale response may be delivered.
     pub grace: f64,
-    /// An include that fails ends the response.
+    /// Whether a failed include ends the response.
     pub onerror: bool,
     /// Bodies may end early within the cache: the storage is too small for all pages, or fails to read some.
     pub loses_bodies: bool,
@@ -96,8 +97,7 @@ pub struct Rules {
 
 #[derive(Default)]
 pub struct Ledger {
-    /// Prints all events.
-    tells: bool,
+    prints_events: bool,
     rules: Rules,
     sent: Vec<Sent>,
     fates: Vec<Fate>,
@@ -105,37 +105,37 @@ pub struct Ledger {
     fetches: BTreeMap<Key, u32>,
     uploads: Vec<Upload>,
     pipes: Vec<Pipe>,
-    /// When a VCL was loaded last, which begins the probing anew.
+    /// The time of the last load of a VCL, which restarts the probes.
     loaded: f64,
     faults: Vec<String>,
-    /// A number that follows from all that happened.
+    /// A hash of all events.
     trace: u64,
     requests: u64,
     complete: u64,
 }
 
-/// Seconds after which an origin that fails its probes gets no more requests.
+/// The time in seconds after which an origin that fails its probes gets no more requests.
 const NOTICED: f64 = 10.0;
-/// The time at which responses were modified first, in seconds since the epoch.
+/// The modification time of the first response, in seconds since the epoch.
 const MODIFIED: f64 = 1_700_000_000.0;
 
-/// Returns when a response was last modified: each a second after the one before it.
+/// Returns the modification time of a response, which is a second after that of the one before it.
 pub fn last_modified(response: usize) -> String {
     String::from_utf8_lossy(&date::format(MODIFIED + response as f64)).into_owned()
 }
 
 impl Ledger {
-    pub fn new(tells: bool, rules: Rules) -> Ledger {
-        Ledger { tells, rules, ..Ledger::default() }
+    pub fn new(prints_events: bool, rules: Rules) -> Ledger {
+        Ledger { prints_events, rules, ..Ledger::default() }
     }
 
-    /// Records an event, for the comparison of two runs and for those who read it.
+    /// Records an event, for the comparison of two runs and for the printed log.
     pub fn note(&mut self, what: fmt::Arguments<'_>) {
         let line = format!("{:.6} {what}", clock::real());
         for byte in line.bytes() {
             self.trace = (self.trace ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
         }
-        if self.tells {
+        if self.prints_events {
             println!("{line}");
         }
     }
@@ -153,12 +153,12 @@ impl Ledger {
         self.trace
     }
 
-    /// Returns the number of requests, of complete responses, and of responses of origins.
+    /// Returns the numbers of requests, of complete responses, and of responses of origins.
     pub fn counts(&self) -> (u64, u64, usize) {
         (self.requests, self.complete, self.sent.len())
     }
 
-    /// Records a response that an origin begins to send. Returns its number.
+    /// Records a response that an origin starts to send. Returns its number.
     pub fn send(&mut self, sent: Sent) -> usize {
         let (number, now) = (self.sent.len(), clock::real());
         self.note(format_args!("response {number}: {sent:?}"));
@@ -168,7 +168,7 @@ impl Ledger {
             ended: None,
             seen: None,
             fresh_until: now + sent.max_age,
-            takers: 0,
+            recipients: 0,
         });
         self.sent.push(sent);
         number
@@ -212,17 +212,17 @@ impl Ledger {
         self.requests
     }
 
-    pub fn invalidated(&mut self, path: &str, asked: f64) {
-        self.note(format_args!("{path} is gone, as was asked at {asked:.6}"));
+    pub fn invalidated(&mut self, path: &str, requested: f64) {
+        self.note(format_args!("{path} is invalidated, requested at {requested:.6}"));
         self.invalidations.push(Invalidation {
             path: path.to_owned(),
-            asked,
+            requested,
             done: clock::real(),
             after: self.requests,
         });
     }
 
-    /// Records the head of a response as a client sees it.
+    /// Records the head of a response that a client received.
     pub fn saw(&mut self, head: &Head) {
         if let Some(fate) = head.response().and_then(|response| self.fates.get_mut(response)) {
             fate.seen.get_or_insert_with(clock::real);
@@ -252,7 +252,7 @@ impl Ledger {
         }
     }
 
-    /// Checks that pages which stay fresh were fetched once.
+    /// Checks that each page that stays fresh was fetched once.
     pub fn check_fetches(&mut self) {
         let again: Vec<_> =
             self.fetches.iter().filter(|(key, n)| site::is_calm(&key.path) && **n > 1).collect();

@@ -1,4 +1,4 @@
-//! Pipes: connections whose bytes the engine carries without looking at them.
+//! Pipes: connections whose bytes the engine forwards without parsing them.
 
 use super::{Ledger, Pipe};
 use crate::page;
@@ -13,7 +13,7 @@ pub enum Direction {
     Down,
 }
 
-/// The first number of the bodies that go through pipes, above those of all responses.
+/// The first number of the bodies that are sent through pipes, above the numbers of all responses.
 const FIRST_BODY: usize = 900_000_000;
 
 impl Ledger {
@@ -28,7 +28,7 @@ impl Ledger {
         self.pipes[number].is_left = true;
     }
 
-    /// Returns the bytes that go through a pipe.
+    /// Returns the bytes that are sent through a pipe.
     pub fn piped(&self, number: PipeNumber, direction: Direction) -> Vec<u8> {
         let Pipe { up, down, .. } = self.pipes[number];
         match direction {

@@ -1,4 +1,4 @@
-//! Chooses what clients ask for, and passes on what they get, whatever the protocol.
+//! Chooses the requests of clients and records their responses, for both protocols.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -7,30 +7,30 @@ use std::rc::Rc;
 
 use lacquer_sources::clock;
 
-use crate::asked::{Asked, Condition, Key, Range};
 use crate::http::{Broken, Head};
 use crate::ledger::{Got, Ledger, last_modified};
 use crate::page;
+use crate::page_request::{Condition, Key, PageRequest, Range};
 use crate::site;
 use crate::wire::{Chance, below, one_of, percent};
 
 const VARIANTS: u64 = 3;
 
-pub struct Asker {
+pub struct Requester {
     pub chance: Chance,
     pub ledger: Rc<RefCell<Ledger>>,
     /// The number of pages of each kind.
     pub pages: u64,
-    /// Clients want whole responses, stay until they have them, and send their uploads as they should.
+    /// Clients request whole responses, stay until they are complete, and send correct uploads.
     pub is_patient: bool,
-    /// The client's address, as the engine should see it.
+    /// The client address that the engine is expected to use.
     pub address: IpAddr,
-    /// The responses that the client has got, by page.
+    /// The responses that the client has received, by page.
     pub known: RefCell<BTreeMap<Key, usize>>,
 }
 
-impl Asker {
-    pub fn choose(&self) -> Asked {
+impl Requester {
+    pub fn choose(&self) -> PageRequest {
         let chance = &self.chance;
         let key = Key { path: self.page(), variant: below(chance, VARIANTS) };
         let method = match below(chance, 100) {
@@ -40,7 +40,7 @@ impl Asker {
             _ => "GET",
         };
         let number = self.ledger.borrow_mut().request();
-        let mut asked = Asked {
+        let mut requested = PageRequest {
             fields: vec![("x-variant", key.variant.to_string()), ("x-request", number.to_string())],
             key,
             method,
@@ -53,15 +53,15 @@ impl Asker {
             if_range: None,
             condition: None,
         };
-        if asked.accepts_gzip {
-            asked.fields.push(("accept-encoding", one_of(chance, &["gzip", "gzip, br"]).to_owned()));
+        if requested.accepts_gzip {
+            requested.fields.push(("accept-encoding", one_of(chance, &["gzip", "gzip, br"]).to_owned()));
         }
         match method {
-            "POST" => self.add_upload(&mut asked),
-            "GET" | "HEAD" => self.add_conditions(&mut asked),
+            "POST" => self.add_upload(&mut requested),
+            "GET" | "HEAD" => self.add_conditions(&mut requested),
             _ => {}
         }
-        asked
+        requested
     }
 
     /// Chooses a page. The VCL restarts the first request for a restarted page. If its response is for that request
@@ -71,37 +71,37 @@ impl Asker {
         if self.is_patient { site::without_restart(path) } else { path }
     }
 
-    /// Returns true in so many of a hundred cases, unless clients are patient.
+    /// Returns true in `share` percent of cases, unless clients are patient.
     pub fn is_impatient(&self, share: u64) -> bool {
         percent(&self.chance, share) && !self.is_patient
     }
 
-    /// Returns whether the client may ask for less than the whole page. The fetch of an object for one request ends early
+    /// Returns whether the client may request less than the whole page. The fetch of an object for one request ends early
     /// then, and each page that does not stay fresh can become such an object.
     fn may_want_less(&self, path: &str) -> bool {
         !self.is_patient || site::is_calm(path)
     }
 
-    fn add_upload(&self, asked: &mut Asked) {
+    fn add_upload(&self, requested: &mut PageRequest) {
         let longest = one_of(&self.chance, &[1, 3000, 200_000]);
-        asked.body = page::body(asked.number as usize, below(&self.chance, longest) as usize);
-        let upload = self.ledger.borrow_mut().upload(asked.body.clone());
-        asked.fields.push(("x-upload", upload.to_string()));
-        asked.upload = Some(upload);
+        requested.body = page::body(requested.number as usize, below(&self.chance, longest) as usize);
+        let upload = self.ledger.borrow_mut().upload(requested.body.clone());
+        requested.fields.push(("x-upload", upload.to_string()));
+        requested.upload = Some(upload);
     }
 
-    fn add_conditions(&self, asked: &mut Asked) {
+    fn add_conditions(&self, requested: &mut PageRequest) {
         let chance = &self.chance;
-        let known = self.known.borrow().get(&asked.key).copied();
-        let path = &asked.key.path;
+        let known = self.known.borrow().get(&requested.key).copied();
+        let path = &requested.key.path;
         let may_have_range = !site::is_composed(path) && self.may_want_less(path);
-        let has_range = asked.method == "GET" && may_have_range && percent(chance, 12);
+        let has_range = requested.method == "GET" && may_have_range && percent(chance, 12);
         if has_range {
             let (from, to) = (below(chance, 2000) as usize, below(chance, 5000) as usize);
             let range =
                 one_of(chance, &[Range::Between(from, from + to), Range::From(from), Range::Last(to)]);
-            asked.fields.push(("range", range.text()));
-            asked.range = Some(range);
+            requested.fields.push(("range", range.text()));
+            requested.range = Some(range);
         }
         let Some(known) = known.filter(|_| percent(chance, if has_range { 60 } else { 30 })) else { return };
         let by_tag = percent(chance, 60);
@@ -111,12 +111,12 @@ impl Asker {
             (false, true) => "if-none-match",
             (false, false) => "if-modified-since",
         };
-        asked.fields.push((name, value));
+        requested.fields.push((name, value));
         if has_range {
-            asked.if_range = Some(known);
+            requested.if_range = Some(known);
         } else {
             let condition = if by_tag { Condition::NoneMatch } else { Condition::ModifiedSince };
-            asked.condition = Some(condition(known));
+            requested.condition = Some(condition(known));
         }
     }
 
@@ -126,12 +126,12 @@ impl Asker {
     }
 
     /// Checks a complete response.
-    pub fn judge(&self, asked: &Asked, head: &Head, body: &[u8]) -> Result<(), Broken> {
+    pub fn judge(&self, requested: &PageRequest, head: &Head, body: &[u8]) -> Result<(), Broken> {
         let Some(status) = head.status() else {
             return Err(Broken::Malformed(format!("the line {:?}", head.start)));
         };
-        if head.number("x-request") != Some(asked.number as usize) {
-            let why = format!("the response to {:?} for request {}", head.get("x-request"), asked.number);
+        if head.number("x-request") != Some(requested.number as usize) {
+            let why = format!("the response to {:?} for request {}", head.get("x-request"), requested.number);
             return Err(Broken::Malformed(why));
         }
         if head.get("x-client") != Some(&self.address.to_string()) {
@@ -139,13 +139,13 @@ impl Asker {
             return Err(Broken::Malformed(why));
         }
         let mut ledger = self.ledger.borrow_mut();
-        if asked.method == "PURGE" {
-            ledger.invalidated(&asked.key.path, asked.at);
+        if requested.method == "PURGE" {
+            ledger.invalidated(&requested.key.path, requested.at);
             return Ok(());
         }
-        ledger.check(&Got { asked, status, head, body });
+        ledger.check(&Got { requested, status, head, body });
         if let Some(response) = head.response().filter(|_| status == 200) {
-            self.known.borrow_mut().insert(asked.key.clone(), response);
+            self.known.borrow_mut().insert(requested.key.clone(), response);
         }
         Ok(())
     }

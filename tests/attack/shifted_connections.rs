@@ -1,5 +1,5 @@
-//! Origins whose responses are shifted by one, on connections that close before anything shows it. The objects that
-//! came over them leave the cache all the same.
+//! Origins whose responses are shifted by one, on connections that close before the shift is visible. The objects that
+//! came over these connections leave the cache nevertheless.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -10,14 +10,14 @@ use std::time::Duration;
 use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, vcl};
 use lacquer_testing::origin::{Origin, this_connection};
-use lacquer_testing::turns::beside_others;
+use lacquer_testing::slots::shared_slot;
 
-use crate::foreign_answers::{SOON, page, speaks_first};
+use crate::foreign_responses::{SOON, page, speaks_first};
 
-/// Every silence that decides something is over after this time.
+/// A time after which every silence that the daemon waits for has passed.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// Sends a response that nobody asked for, and the own one so much later.
+/// Sends an unsolicited response, and the regular one `late` after it.
 fn shift(stream: &mut TcpStream, path: &str, late: Duration) -> bool {
     let _ = stream.write_all(page("unsolicited", false).as_bytes());
     std::thread::sleep(late);
@@ -29,11 +29,11 @@ fn wrong_of(address: SocketAddr, paths: &[String]) -> usize {
     paths.iter().filter(is_wrong).count()
 }
 
-/// Promise: of an origin that is suspected each connection is watched after its response, and what came over it leaves
-/// the cache if another response follows.
+/// Promise: each connection to a suspected origin is watched after its response, and the objects that came over it
+/// leave the cache if another response follows.
 #[test]
 fn suspected_origins_are_watched() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let origin = Origin::start(|path, stream| {
         std::thread::sleep(Duration::from_millis(30));
         shift(stream, path, Duration::from_millis(30))
@@ -47,12 +47,12 @@ fn suspected_origins_are_watched() {
     assert!(origin.requests() - before >= paths.len(), "some were still in the cache");
 }
 
-/// Promise: a fault on one connection does not end the watch over others. Each connection begins with a response that
-/// nobody asked for, and all are opened at once.
+/// Promise: a fault on one connection does not end the watch over others. Each connection begins with an unsolicited
+/// response, and all are opened at once.
 #[test]
 fn a_fault_on_one_connection_leaves_the_others_watched() {
     const CLIENTS: usize = 6;
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let late = |number: usize| Duration::from_millis(50 + 60 * number.min(CLIENTS) as u64);
     let address = speaks_first(SOON, late);
     let daemon = Daemon::start(&vcl(address, ""), &["-p", "backend_quiet_time=0.5"]);
@@ -67,13 +67,13 @@ fn a_fault_on_one_connection_leaves_the_others_watched() {
     assert_eq!(paths.iter().filter(is_wrong).count(), 0, "still in the cache");
 }
 
-/// Promise: a connection that VCL gives up before the end of a response takes what came over it along.
+/// Promise: if VCL abandons a connection before the end of a response, the objects that came over it leave the cache.
 #[test]
 fn objects_that_cannot_be_checked_leave_the_cache() {
     const SUBS: &str = "sub vcl_recv { if (req.url ~ \"^/bad\") { return (pass); } }
         sub vcl_backend_response { if (bereq.url ~ \"^/bad\") { return (error(502)); } }";
     const TOOK: Duration = Duration::from_millis(400);
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let is_shifted = AtomicBool::new(false);
     let origin = Origin::start(move |path, stream| {
         std::thread::sleep(TOOK);
@@ -85,19 +85,19 @@ fn objects_that_cannot_be_checked_leave_the_cache() {
     let daemon = Daemon::start(&vcl(origin.address, SUBS), &[]);
     let mut client = Client::connect(daemon.address).expect("connections are accepted");
     for n in 0..4 {
-        client.get(&format!("/{n}")).expect("it answers");
+        client.get(&format!("/{n}")).expect("a response arrives");
     }
-    client.get("/victim").expect("it answers");
-    assert_eq!(client.get("/bad").expect("it answers").status, 502);
+    client.get("/victim").expect("a response arrives");
+    assert_eq!(client.get("/bad").expect("a response arrives").status, 502);
     std::thread::sleep(SETTLED);
-    assert_eq!(client.get("/victim").expect("it answers").body, b"/victim");
+    assert_eq!(client.get("/victim").expect("a response arrives").body, b"/victim");
 }
 
-/// Promise: the first reuse is on trial also where connections were closed before that nobody waited for.
+/// Promise: the first reuse of a connection is tested also if unused connections were closed before.
 #[test]
 fn connections_that_end_in_order_do_not_end_the_trial() {
     const CLIENTS: usize = 8;
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let lone = Arc::new(AtomicBool::new(true));
     let is_lone = lone.clone();
     let counts = std::sync::Mutex::new(std::collections::HashMap::new());
@@ -105,7 +105,7 @@ fn connections_that_end_in_order_do_not_end_the_trial() {
         std::thread::sleep(Duration::from_millis(200));
         let count = *counts
             .lock()
-            .expect("nobody panics with it")
+            .expect("no thread panics while it holds the lock")
             .entry(this_connection())
             .and_modify(|n| *n += 1)
             .or_insert(1);
@@ -114,7 +114,7 @@ fn connections_that_end_in_order_do_not_end_the_trial() {
         }
         let _ = stream.write_all(page(path, false).as_bytes());
         if is_lone.load(Ordering::Relaxed) {
-            // Idle connections end after a while.
+            // The origin closes idle connections after a while.
             std::thread::sleep(Duration::from_millis(300));
             return false;
         }
@@ -122,7 +122,7 @@ fn connections_that_end_in_order_do_not_end_the_trial() {
     });
     let daemon = Daemon::start(&vcl(origin.address, "sub vcl_recv { return (pass); }"), &[]);
     for n in 0..3 {
-        get(daemon.address, &format!("/lone/{n}")).expect("it answers");
+        get(daemon.address, &format!("/lone/{n}")).expect("a response arrives");
         std::thread::sleep(Duration::from_millis(700));
     }
     lone.store(false, Ordering::Relaxed);
@@ -134,20 +134,20 @@ fn connections_that_end_in_order_do_not_end_the_trial() {
                 let mut client = Client::connect(address).expect("connections are accepted");
                 for n in 0..4 {
                     let path = format!("/{own}/{n}");
-                    let answer = client.get(&path).expect("it answers");
+                    let answer = client.get(&path).expect("a response arrives");
                     wrong.fetch_add(usize::from(answer.body != path.as_bytes()), Ordering::Relaxed);
                 }
             });
         }
     });
     let wrong = wrong.load(Ordering::Relaxed);
-    assert!(wrong <= 1, "{wrong} responses were another's");
+    assert!(wrong <= 1, "{wrong} responses belonged to another request");
 }
 
-/// Promise: a late body after HEAD that is no response costs the next request nothing: it is sent once more.
+/// Promise: a late body after HEAD, which is not a response, does not fail the next request: it is sent again.
 #[test]
-fn a_late_body_is_no_error_of_the_next_request() {
-    let _turn = beside_others();
+fn a_late_body_does_not_fail_the_next_request() {
+    let _slot = shared_slot();
     let origin = Origin::by_method(move |request, stream| {
         if request.starts_with("HEAD") {
             let _ =
@@ -165,7 +165,7 @@ fn a_late_body_is_no_error_of_the_next_request() {
     let daemon = Daemon::start(&vcl(origin.address, "sub vcl_recv { return (pass); }"), &[]);
     let mut client = Client::connect(daemon.address).expect("connections are accepted");
     client.send("HEAD /h HTTP/1.1\r\nHost: a\r\n\r\n").expect("requests can be sent");
-    client.head().expect("it answers");
+    client.head().expect("a response arrives");
     std::thread::sleep(Duration::from_millis(200));
-    assert_eq!(client.get("/next").expect("it answers").body, b"/next");
+    assert_eq!(client.get("/next").expect("a response arrives").body, b"/next");
 }

@@ -1,6 +1,6 @@
-//! A request of a client, with all that its response is judged by.
+//! A request of a client, with all that is needed to check its response.
 
-/// A page that is asked for. Its variant is chosen by a header that `Vary` names.
+/// A requested page. Its variant is selected by a header that `Vary` names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     pub path: String,
@@ -24,7 +24,7 @@ impl Range {
         }
     }
 
-    /// Returns the first and the last byte's place in a page of so many bytes, if it has such a part.
+    /// Returns the positions of the first and last byte in a page of `length` bytes, or `None` if it has no such part.
     pub fn of(self, length: usize) -> Option<(usize, usize)> {
         let (from, to) = match self {
             Range::Between(from, to) => (from, to.min(length.checked_sub(1)?)),
@@ -35,14 +35,14 @@ impl Range {
     }
 }
 
-/// A condition of a request. Numbers are those of responses that the client has.
+/// A condition of a request. The number is that of a response that the client has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     NoneMatch(usize),
     ModifiedSince(usize),
 }
 
-pub struct Asked {
+pub struct PageRequest {
     pub key: Key,
     pub method: &'static str,
     pub fields: Vec<(&'static str, String)>,
@@ -52,12 +52,12 @@ pub struct Asked {
     pub number: u64,
     pub accepts_gzip: bool,
     pub range: Option<Range>,
-    /// The range is wanted of this response only.
+    /// The range applies to this response only.
     pub if_range: Option<usize>,
     pub condition: Option<Condition>,
 }
 
-impl Asked {
+impl PageRequest {
     pub fn is_head(&self) -> bool {
         self.method == "HEAD"
     }

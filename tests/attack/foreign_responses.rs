@@ -1,5 +1,5 @@
-//! Origins that send more than one response to a request, or one before there is a request: nobody gets the
-//! response to another request, and none stays in the cache.
+//! Origins that send more than one response to a request, or one before a request. No client gets the response to
+//! another request, and no such response stays in the cache.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, vcl};
 use lacquer_testing::effort;
 use lacquer_testing::origin::Origin;
-use lacquer_testing::turns::{at_once, beside_others};
+use lacquer_testing::slots::{in_parallel, shared_slot};
 
 /// Requests with a `/bodyless` or `/pass` path are not for the cache.
 const SUBS: &str = "sub vcl_recv {
@@ -20,7 +20,7 @@ const SUBS: &str = "sub vcl_recv {
 }
 sub vcl_backend_response { set beresp.http.X-Count = bereq.url; }";
 
-/// A complete response that no client asked for.
+/// A complete response that was not requested.
 const FOREIGN: &str = "HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\nContent-Length: 7\r\n\r\nforeign";
 
 /// How an origin sends its surplus bytes.
@@ -43,7 +43,7 @@ fn write_apart(stream: &mut TcpStream, first: &str, then: &str, late: Option<u64
     }
 }
 
-/// Sends a response that nobody asked for after a while; the origin goes on meanwhile.
+/// Sends an unsolicited response after a delay; the origin continues meanwhile.
 fn write_later(stream: &TcpStream, late: Duration) {
     let stream = stream.try_clone().expect("sockets can be cloned");
     std::thread::spawn(move || {
@@ -62,7 +62,7 @@ pub fn page(path: &str, chunked: bool) -> String {
     }
 }
 
-/// Returns a response that has no body by rule, although it is followed by one.
+/// Returns a response that has no body by rule. The origin sends one nevertheless.
 fn bodyless(number: u64, chunked: bool) -> String {
     let framing = if chunked {
         "Transfer-Encoding: chunked".into()
@@ -76,7 +76,7 @@ fn bodyless(number: u64, chunked: bool) -> String {
     }
 }
 
-/// Sends a body after responses that have none; all others are in order.
+/// Starts an origin that sends a body after responses that have none by rule; all others are correct.
 fn surplus_after_bodyless(form: Form) -> Origin {
     Origin::by_method(move |request, stream| {
         let (method, path) = request.split_once(' ').unwrap_or_default();
@@ -89,13 +89,13 @@ fn surplus_after_bodyless(form: Form) -> Origin {
         } else {
             FOREIGN.into()
         };
-        // The bare foreign response is the worst case, whatever was announced.
+        // An unframed foreign response is the worst case, whatever was announced.
         let body = if form.late.is_some_and(|micros| micros % 2 == 1) { body } else { FOREIGN.to_owned() };
         write_apart(stream, &bodyless(number, form.chunked), &body, form.late)
     })
 }
 
-/// Answers seen by clients that are not what was asked for.
+/// Responses that clients received and that do not belong to their request.
 #[derive(Default)]
 struct Wrong {
     count: AtomicUsize,
@@ -105,7 +105,7 @@ struct Wrong {
 impl Wrong {
     fn add(&self, text: String) {
         self.count.fetch_add(1, Ordering::SeqCst);
-        self.first.lock().expect("nobody panics with it").get_or_insert(text);
+        self.first.lock().expect("no thread panics while it holds the lock").get_or_insert(text);
     }
 
     fn count(&self) -> usize {
@@ -113,7 +113,7 @@ impl Wrong {
     }
 }
 
-/// Asks for a page and checks that the body is its path. A 503 is an answer too.
+/// Requests a page and checks that the body is its path. A 503 is acceptable.
 fn ask_page(client: &mut Client, path: &str, wrong: &Wrong) -> bool {
     let Ok(answer) = client.get(path) else { return false };
     if answer.status != 503 && answer.body != path.as_bytes() {
@@ -133,7 +133,7 @@ fn ask_bodyless(client: &mut Client, number: u64, wrong: &Wrong) -> bool {
     if answer.header("X-Count").is_some_and(|url| url != path) {
         wrong.add(format!("{path}: {}", answer.head));
     }
-    // Only responses of ours have a body here, and they end the connection's use.
+    // Only responses that the cache generates have a body here, and they end the use of the connection.
     answer.status != 503 && !wrong_body(&answer.head)
 }
 
@@ -141,7 +141,7 @@ fn wrong_body(head: &str) -> bool {
     head.contains("Content-Length: 7\r\n")
 }
 
-/// Clients that ask by turns for what has no body and for pages.
+/// Runs clients that alternate between requests without a response body and requests for pages.
 fn storm(address: SocketAddr, clients: u64, requests: u64, wrong: &Arc<Wrong>) {
     let number = Arc::new(AtomicU64::new(0));
     let threads: Vec<_> = (0..clients)
@@ -171,7 +171,7 @@ fn storm(address: SocketAddr, clients: u64, requests: u64, wrong: &Arc<Wrong>) {
     }
 }
 
-/// Asks for all pages again; those in the cache must be right.
+/// Requests all pages again; those in the cache must be correct.
 fn check_cache(address: SocketAddr, requests: u64, wrong: &Wrong) {
     let mut client = Client::connect(address).expect("connections are accepted");
     for n in (1..requests).step_by(2) {
@@ -188,13 +188,13 @@ fn bodyless_round(form: Form, clients: u64, requests: u64, options: &[&str]) {
     let wrong = Arc::new(Wrong::default());
     storm(daemon.address, clients, requests, &wrong);
     check_cache(daemon.address, requests, &wrong);
-    let first = wrong.first.lock().expect("nobody panics with it").clone();
+    let first = wrong.first.lock().expect("no thread panics while it holds the lock").clone();
     assert_eq!(wrong.count(), 0, "{form:?}, {clients} clients, {options:?}: {first:?}");
 }
 
-/// After an answer that has no body by rule, nobody gets the bytes that an origin sends nevertheless.
+/// After a response that has no body by rule, no client gets the bytes that an origin sends nevertheless.
 #[test]
-fn bodies_of_bodyless_answers_reach_nobody() {
+fn bodies_after_bodyless_responses_reach_no_client() {
     let lates = effort(
         &[None, Some(1), Some(20_000)][..],
         &[None, Some(0), Some(1), Some(1001), Some(5000), Some(20_000)],
@@ -208,16 +208,16 @@ fn bodies_of_bodyless_answers_reach_nobody() {
     }
 }
 
-/// The same holds where suspicion is turned off, so that each answer is a new danger.
+/// The same holds with `backend_suspicion_time=0`, where each response can be followed by surplus bytes again.
 #[test]
-fn bodies_of_bodyless_answers_reach_nobody_without_suspicion() {
+fn bodies_after_bodyless_responses_reach_no_client_without_suspicion() {
     for late in effort(&[Some(20_000)][..], &[None, Some(20_000)]) {
         let form = Form { late: *late, chunked: false };
         bodyless_round(form, 8, effort(200, 5000), &["-p", "backend_suspicion_time=0"]);
     }
 }
 
-/// An origin that sends a second response after each `n`-th one.
+/// Starts an origin that sends a second response after each `nth` one.
 fn two_answers(form: Form, nth: u64, slow: Duration) -> Origin {
     let number = AtomicU64::new(0);
     Origin::start(move |path, stream| {
@@ -254,20 +254,20 @@ fn unsolicited_round(origin: &Origin, clients: u64, requests: u64, most: usize, 
     let daemon = Daemon::start(&vcl(origin.address, SUBS), &["-s", "malloc,64M"]);
     let wrong = Arc::new(Wrong::default());
     pages(daemon.address, clients, requests, &wrong);
-    let first = wrong.first.lock().expect("nobody panics with it").clone();
+    let first = wrong.first.lock().expect("no thread panics while it holds the lock").clone();
     assert!(wrong.count() <= most, "{name}: {} wrong, the first {first:?}", wrong.count());
     std::thread::sleep(Duration::from_secs(1));
     let cached = Wrong::default();
     check_cache(daemon.address, 2 * requests, &cached);
-    let first = cached.first.lock().expect("nobody panics with it").clone();
+    let first = cached.first.lock().expect("no thread panics while it holds the lock").clone();
     assert_eq!(cached.count(), 0, "{name}: in the cache: {first:?}");
 }
 
-/// A response that nobody asked for reaches nobody if it is there when the connection is taken; beyond that at
-/// most one client per origin and minute, and it is not found in the cache a second later.
+/// An unsolicited response reaches no client if it waits when the connection is taken. Otherwise it reaches at most one
+/// client per origin and minute, and is not in the cache a second later.
 #[test]
-fn unsolicited_answers_reach_nobody_twice() {
-    let turn = beside_others();
+fn unsolicited_responses_reach_one_client_at_most() {
+    let slot = shared_slot();
     let lates = effort(
         &[None, Some(100), Some(5000), Some(100_000)][..],
         &[None, Some(0), Some(100), Some(1000), Some(5000), Some(20_000), Some(100_000)],
@@ -278,7 +278,7 @@ fn unsolicited_answers_reach_nobody_twice() {
     });
     let rounds =
         forms.flat_map(|form| effort(&[1, 8][..], &[1, 2, 8]).iter().map(move |&clients| (form, clients)));
-    at_once(&turn, rounds, |(form, clients)| {
+    in_parallel(&slot, rounds, |(form, clients)| {
         let origin = two_answers(form, 1, Duration::ZERO);
         let slow = form.late.unwrap_or(0) / 1000 + 1;
         let requests = (effort(300, 20_000) / slow).max(effort(24, 200));
@@ -287,10 +287,10 @@ fn unsolicited_answers_reach_nobody_twice() {
     });
 }
 
-/// One unsolicited response shifts the answers of a slow origin for at most a second, not for ever.
+/// One unsolicited response shifts the responses of a slow origin for at most a second.
 #[test]
 fn a_shift_ends_by_itself() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let once = AtomicU64::new(0);
     let origin = Origin::start(move |path, stream| {
         std::thread::sleep(Duration::from_millis(10));
@@ -303,35 +303,36 @@ fn a_shift_ends_by_itself() {
     unsolicited_round(&origin, 1, effort(150, 3000), 120, "one shift");
 }
 
-/// An origin that was in order for long shifts the answers to its clients with one unsolicited response: at most one gets
-/// another's, however soon each connection is wanted again, where the origin was seen to serve more connections.
+/// An origin that was in order for long sends one unsolicited response: at most one client gets another's response,
+/// however soon each connection is needed again, if the origin was seen to serve more connections.
 #[test]
-fn a_proven_origin_shifts_one_answer() {
-    let turn = beside_others();
+fn a_proven_origin_shifts_one_response() {
+    let slot = shared_slot();
     let lates = effort(&[1, 5][..], &[0, 1, 2, 5, 20]);
     let rounds = lates
         .iter()
         .flat_map(|&late| effort(&[0, 3][..], &[0, 1, 3, 10]).iter().map(move |&slow| (late, slow)));
-    at_once(&turn, rounds, |(late, slow)| {
-        // Most of them leave before.
+    in_parallel(&slot, rounds, |(late, slow)| {
+        // Most clients leave before that.
         let stays: Vec<_> = (0..40).map(|own| if own < 8 { 3000 } else { 700 }).collect();
         let (late, slow) = (Duration::from_millis(late), Duration::from_millis(slow));
         late_shift_round(&stays, late, slow);
     });
 }
 
-/// The same with one client that asks again at once, where the origin takes the same time for each response: one that
-/// comes sooner is seen.
+/// The same with one client that sends its next request at once, if the origin takes the same time for each response: a
+/// response that comes sooner is detected.
 #[test]
-fn an_origin_with_a_steady_pace_shifts_one_answer() {
-    let turn = beside_others();
+fn an_origin_with_a_steady_pace_shifts_one_response() {
+    let slot = shared_slot();
     let rounds = effort(&[(2, 20)][..], &[(1, 4), (2, 10), (2, 20), (10, 20), (10, 30)]);
-    at_once(&turn, rounds.iter(), |&(late, slow)| {
+    in_parallel(&slot, rounds.iter(), |&(late, slow)| {
         late_shift_round(&[4000], Duration::from_millis(late), Duration::from_millis(slow));
     });
 }
 
-/// Sends a response that nobody asked for, after 1.5 s and then so much `late`. Each client stays for so many milliseconds.
+/// Runs an origin that sends an unsolicited response after 1.5 s, `late` after a regular one. `stays` is how long each
+/// client stays, in milliseconds.
 fn late_shift_round(stays: &[u64], late: Duration, slow: Duration) {
     let (begun, done) = (Instant::now(), AtomicBool::new(false));
     let origin = Origin::start(move |path, stream| {
@@ -363,32 +364,32 @@ fn late_shift_round(stays: &[u64], late: Duration, slow: Duration) {
         })
         .collect();
     clients.into_iter().for_each(|client| client.join().expect("clients do not panic"));
-    let first = wrong.first.lock().expect("nobody panics with it").clone();
+    let first = wrong.first.lock().expect("no thread panics while it holds the lock").clone();
     assert!(wrong.count() <= 1, "{late:?} {slow:?}: {} wrong, the first {first:?}", wrong.count());
 }
 
-/// A response that is there before the request was sent is not taken for its answer.
+/// A response that arrives before the request was sent is not used for it.
 #[test]
-fn an_answer_before_the_request_is_none() {
-    let _turn = beside_others();
+fn an_early_response_is_not_used() {
+    let _slot = shared_slot();
     answer_before_the_request(Duration::ZERO, Duration::ZERO);
 }
 
-/// The same, where the answer to the request comes so late that the connection carries a second request before.
+/// The same, if the response to the request is so late that the connection carries a second request before it.
 #[test]
-fn an_answer_before_the_request_is_none_although_its_own_is_late() {
-    let _turn = beside_others();
+fn an_early_response_is_not_used_if_the_regular_one_is_late() {
+    let _slot = shared_slot();
     answer_before_the_request(SOON, QUIET.mul_f64(1.5));
 }
 
-/// The silence that proves something. Machines that are shared stop for half of this time.
+/// The silence that is considered a proof. A shared machine may pause for half of this time.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// So soon after the opening of a connection that the request, if it is sent at once, is there before.
+/// A time after the opening of a connection within which a request that is sent at once arrives first.
 pub const SOON: Duration = Duration::from_millis(2);
 
-/// Starts an origin that sends a response `after` each connection is opened, before it reads a request, and takes as long
-/// for its own responses as `late` says for the number of the connection.
+/// Starts an origin that sends a response `after` each connection is opened, before it reads a request. `late` returns
+/// the time that it takes for regular responses, by the number of the connection.
 pub fn speaks_first(after: Duration, late: impl Fn(usize) -> Duration + Copy + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let address = listener.local_addr().expect("it is bound");
@@ -417,55 +418,56 @@ fn answer_before_the_request(after: Duration, late: Duration) {
     let daemon = Daemon::start(&vcl(address, ""), &["-s", "malloc,32M", "-p", &quiet]);
     let mut foreign = 0;
     for n in 0..effort(6, 40) {
-        let answer = get(daemon.address, &format!("/{n}")).expect("each request is answered");
+        let answer = get(daemon.address, &format!("/{n}")).expect("every request gets a response");
         foreign += usize::from(answer.body == b"foreign");
         if n == 1 {
-            // The answer to the second request arrives, which belongs to nobody.
+            // The response to the second request arrives, which belongs to no client.
             std::thread::sleep(2 * late);
         }
     }
-    assert!(foreign < 2, "{foreign} responses were taken although they came before the request");
+    assert!(foreign < 2, "{foreign} responses were used although they came before the request");
 }
 
-/// Objects that came over a connection with surplus bytes later are fetched anew.
+/// Objects that came over a connection that later had surplus bytes are fetched again.
 #[test]
 fn objects_of_a_faulty_connection_leave_the_cache() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let paths = seen.clone();
     let origin = Origin::start(move |path, stream| {
-        paths.lock().expect("nobody panics with it").push(path.to_owned());
+        paths.lock().expect("no thread panics while it holds the lock").push(path.to_owned());
         let late = if path == "/late" { FOREIGN } else { "" };
         write_apart(stream, &page(path, false), late, Some(100_000))
     });
     let daemon = Daemon::start(&vcl(origin.address, SUBS), &["-s", "malloc,32M"]);
     let mut client = Client::connect(daemon.address).expect("connections are accepted");
     for path in ["/a", "/b", "/late"] {
-        assert_eq!(client.get(path).expect("it answers").body, path.as_bytes());
+        assert_eq!(client.get(path).expect("a response arrives").body, path.as_bytes());
         std::thread::sleep(Duration::from_millis(200));
     }
     let before = origin.requests();
     for path in ["/a", "/b", "/late"] {
-        assert_eq!(client.get(path).expect("it answers").body, path.as_bytes());
+        assert_eq!(client.get(path).expect("a response arrives").body, path.as_bytes());
     }
-    let again: HashSet<_> = seen.lock().expect("nobody panics with it")[before..].iter().cloned().collect();
+    let again: HashSet<_> =
+        seen.lock().expect("no thread panics while it holds the lock")[before..].iter().cloned().collect();
     assert_eq!(again.len(), 3, "{again:?}");
 }
 
-/// The rest of a body on one connection, which is no response, drops nothing that came over others and is never part of
-/// a response. It does not hide an unsolicited response that arrives on another connection a moment later: what came
-/// over that one leaves the cache.
+/// The rest of a body on one connection, which is not a response, drops no objects that came over other connections,
+/// and is never part of a response. It does not hide an unsolicited response that arrives on another connection a
+/// moment later: the objects that came over that one leave the cache.
 #[test]
-fn the_rest_of_a_body_blames_its_own_connection() {
-    let _turn = beside_others();
+fn the_rest_of_a_body_affects_only_its_connection() {
+    let _slot = shared_slot();
     for shifted in [false, true] {
         let (seen, used) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
         let (paths, ports) = (seen.clone(), used.clone());
         let origin = Origin::start(move |path, stream| {
-            paths.lock().expect("nobody panics with it").push(path.to_owned());
+            paths.lock().expect("no thread panics while it holds the lock").push(path.to_owned());
             let port = stream.peer_addr().expect("it is connected").port();
-            ports.lock().expect("nobody panics with it").push((path.to_owned(), port));
-            // The connection that is free last is used next.
+            ports.lock().expect("no thread panics while it holds the lock").push((path.to_owned(), port));
+            // The connection that became free last is used next.
             std::thread::sleep(Duration::from_millis(match path {
                 "/kept/c" => 30,
                 "/pass/long" => 0,
@@ -483,10 +485,10 @@ fn the_rest_of_a_body_blames_its_own_connection() {
         let daemon = Daemon::start(&vcl(origin.address, SUBS), &["-s", "malloc,32M"]);
         let address = daemon.address;
         let ask = |path: &str| {
-            let answer = get(address, path).expect("it answers");
+            let answer = get(address, path).expect("a response arrives");
             assert_eq!(answer.body, path.as_bytes());
         };
-        // Two connections to the origin, which prove that they are in step; then a second response on each.
+        // Opens two connections to the origin, which prove to be in step; then each gets a second response.
         let ask_at_once = |paths: [&'static str; 2]| {
             std::thread::scope(|scope| {
                 for path in paths {
@@ -507,10 +509,10 @@ fn the_rest_of_a_body_blames_its_own_connection() {
         let all = ["/kept/a", "/kept/b", "/kept/c", "/kept/d"];
         all.into_iter().for_each(ask);
         let port_of = |path: &str| {
-            let used = used.lock().expect("nobody panics with it");
+            let used = used.lock().expect("no thread panics while it holds the lock");
             used.iter().find(|(asked, _)| asked == path).map(|(_, port)| *port)
         };
-        let again = seen.lock().expect("nobody panics with it")[before..].to_vec();
+        let again = seen.lock().expect("no thread panics while it holds the lock")[before..].to_vec();
         for path in ["/kept/c", "/kept/d"] {
             let is_blamed = port_of(path) == port_of("/pass/long") || shifted && path == "/kept/d";
             assert_eq!(again.iter().any(|asked| asked == path), is_blamed, "{path}, {shifted}: {again:?}");
@@ -518,11 +520,11 @@ fn the_rest_of_a_body_blames_its_own_connection() {
     }
 }
 
-/// A slow origin that answers one request twice gives one wrong response, not one for each request after it: the early
-/// response makes the connection rest until the late one has come.
+/// A slow origin that sends two responses to one request causes one wrong response, not one for each later request: the
+/// early response makes the connection rest until the late one has arrived.
 #[test]
 fn a_slow_origin_is_out_of_step_for_one_response() {
-    let _turn = beside_others();
+    let _slot = shared_slot();
     let took = Duration::from_millis(700);
     let origin = Origin::start(move |path, stream| {
         if path == "/pass/3" {
@@ -534,19 +536,19 @@ fn a_slow_origin_is_out_of_step_for_one_response() {
     let daemon = Daemon::start(&vcl(origin.address, SUBS), &["-s", "malloc,32M"]);
     let wrong = (0..8).filter(|number| {
         let path = format!("/pass/{number}");
-        let answer = get(daemon.address, &path).expect("it answers");
-        // Longer than a connection rests after a response of usual length.
+        let answer = get(daemon.address, &path).expect("a response arrives");
+        // Longer than a connection rests after a response of usual duration.
         std::thread::sleep(Duration::from_millis(550));
         answer.body != path.as_bytes()
     });
     assert!(wrong.count() <= 1);
 }
 
-/// Two responses at once on a connection that was used before: the request is sent again where that does no harm, and
-/// else answered with 503. It is never answered by the first, and never carried out twice.
+/// If two responses arrive at once on a connection that was used before, the request is repeated if it is safe, and
+/// gets a 503 otherwise. It never gets the first of the two, and is never carried out twice.
 #[test]
-fn a_request_with_effects_is_neither_misanswered_nor_repeated() {
-    let _turn = beside_others();
+fn an_unsafe_request_gets_no_foreign_response_and_is_not_repeated() {
+    let _slot = shared_slot();
     let effects = Arc::new(AtomicUsize::new(0));
     let count = effects.clone();
     let origin = Origin::by_method(move |request, stream| {
@@ -559,11 +561,11 @@ fn a_request_with_effects_is_neither_misanswered_nor_repeated() {
     });
     let daemon = Daemon::start(&vcl(origin.address, SUBS), &["-s", "malloc,32M"]);
     for _ in 0..4 {
-        assert_eq!(get(daemon.address, "/pass/warm").expect("it answers").body, b"/pass/warm");
+        assert_eq!(get(daemon.address, "/pass/warm").expect("a response arrives").body, b"/pass/warm");
         std::thread::sleep(Duration::from_millis(80));
     }
     let mut client = Client::connect(daemon.address).expect("connections are accepted");
     let request = "POST /pass/twice HTTP/1.1\r\nHost: robust\r\nContent-Length: 0\r\n\r\n";
-    let answer = client.ask(request).expect("it answers");
+    let answer = client.ask(request).expect("a response arrives");
     assert_eq!((answer.status, effects.load(Ordering::SeqCst)), (503, 1));
 }
