@@ -9,11 +9,9 @@ use lacquer_net::deadlines::Moment;
 use lacquer_shm::Tag;
 
 use super::Fetch;
-use super::connection::OriginConnection;
+use super::connection::{OriginConnection, SHORTEST_WAIT};
 
-/// The shortest wait for a response in seconds; replaces timeouts of zero.
-const SHORTEST_WAIT: f64 = 1e-3;
-/// The largest number of interim responses before the final response.
+/// The largest number of interim responses before the final one.
 const MOST_INTERIM: u32 = 16;
 const OVERFLOW: &str = "overflow";
 /// The parameter that limits the length of a header field.

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use lacquer_net::{Taken, Watch};
 use lacquer_vcl_runtime::BackendId;
 
-use super::connection::{
-    Limits, OriginConnection, log_connect_failure, log_open, send_proxy_header, take_idle, wait_or_connect,
-};
+use super::connection::{Limits, OriginConnection, log_open, log_connect_failure, take_idle, wait_or_connect};
 use super::queue::SlotRequest;
 use crate::backends::Origin;
 use crate::client::PipeRequest;
@@ -45,9 +43,6 @@ impl PipeCall<'_> {
         match wait_or_connect(services, slot, &limits, taken, log).await {
             Ok(mut connection) => {
                 self.pipe.stamp("Connected");
-                if !connection.reused {
-                    send_proxy_header(&connection, &self.task.sess).await;
-                }
                 log_open(&mut self.pipe.log, &connection);
                 connection.count_request();
                 // A pipe may last for hours, so it does not count as waiting for a response.
