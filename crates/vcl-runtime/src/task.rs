@@ -44,6 +44,7 @@ impl<'a> Ctx<'a> {
     /// Copies bytes into the workspace, the empty string too. `None`: out of workspace.
     pub fn try_copy(&mut self, bytes: &[u8]) -> Option<&'a [u8]> {
         let held = self.host.copy(bytes)?;
+        assert_eq!(held.len(), bytes.len(), "the host returned another text");
         // SAFETY: the host returned it.
         Some(unsafe { lasting(held) })
     }

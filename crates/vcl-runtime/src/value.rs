@@ -187,6 +187,14 @@ pub enum Value<'a> {
 const HTTPS: [HttpId; 7] =
     [HttpId::Req, HttpId::ReqTop, HttpId::Bereq, HttpId::Beresp, HttpId::Obj, HttpId::Resp, HttpId::ObjStale];
 
+const _: () = {
+    let mut number = 0;
+    while number < HTTPS.len() {
+        assert!(HTTPS[number] as usize == number, "HTTPS has another order than HttpId");
+        number += 1;
+    }
+};
+
 /// The message with this number, as compiled code passes it.
 #[inline]
 pub fn http_from_code(code: u64) -> HttpId {

@@ -22,6 +22,8 @@ struct Transaction {
     digest: [u8; 4],
     client: SocketAddr,
     privates: PrivateMap,
+    /// How many bytes more than it should the workspace hands out.
+    surplus: usize,
 }
 
 impl Transaction {
@@ -29,7 +31,7 @@ impl Transaction {
         let ws = Workspace::new(1024);
         let before = ws.mark();
         let client = SocketAddr::from(([192, 0, 2, 1], 80));
-        Transaction { ws, before, digest: [1, 2, 3, 4], client, privates: PrivateMap::default() }
+        Transaction { ws, before, digest: [1, 2, 3, 4], client, privates: PrivateMap::default(), surplus: 0 }
     }
 }
 
@@ -48,11 +50,11 @@ impl Host for Transaction {
         0.0
     }
     fn alloc(&mut self, bytes: usize) -> Option<&mut [u8]> {
-        let place = self.ws.alloc(bytes).ok()?;
+        let place = self.ws.alloc(bytes + self.surplus).ok()?;
         Some(self.ws.get_mut(place))
     }
     fn copy(&mut self, bytes: &[u8]) -> Option<&[u8]> {
-        let text = self.ws.copy(bytes).ok()?;
+        let text = self.ws.copy(&[bytes, &vec![0; self.surplus]].concat()).ok()?;
         Some(self.ws.get(text))
     }
     fn get_str(&mut self, _var: Var) -> Option<&[u8]> {
@@ -108,6 +110,29 @@ fn values_outlast_what_the_host_does_next() {
     assert_eq!((*number, placed), (0x0102_0304_0506_0708, address));
     assert_eq!((digest.bytes(), digest.kind), (&[1, 2, 3, 4][..], 7));
     assert!(ctx.place([0_u64; 4]).is_none() && ctx.join(&parts).is_err(), "no room is left");
+}
+
+#[test]
+fn a_workspace_that_hands_out_other_lengths_is_refused() {
+    let (mut host, vcl) = (Transaction { surplus: 1, ..Transaction::new() }, instance());
+    let mut ctx = Ctx::new(&mut host, &vcl);
+    let joins = AssertUnwindSafe(|| ctx.join(&[Str::new(b"a"), Str::new(b"b")]).is_ok());
+    assert!(catch_unwind(joins).is_err(), "foreign bytes became text of VCL");
+    let copies = AssertUnwindSafe(|| ctx.copy(b"copied").is_ok());
+    assert!(catch_unwind(copies).is_err(), "foreign bytes became text of VCL");
+    let tries = AssertUnwindSafe(|| ctx.try_copy(b"copied").is_some());
+    assert!(catch_unwind(tries).is_err(), "foreign bytes became text of VCL");
+}
+
+#[test]
+fn code_of_another_program_is_refused() {
+    unsafe extern "C" fn sub(_: &mut Ctx<'_>) -> u32 {
+        0
+    }
+    let vcl = instance();
+    // SAFETY: it is never called.
+    assert!(unsafe { vcl.set_code(vec![sub]) }.is_err(), "a program without subs has the code of one");
+    assert!(vcl.sub(0).is_none());
 }
 
 #[test]

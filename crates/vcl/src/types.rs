@@ -185,6 +185,14 @@ impl Method {
     }
 }
 
+const _: () = {
+    let mut number = 0;
+    while number < Method::COUNT {
+        assert!(Method::ALL[number] as usize == number, "Method::ALL has another order than the enum");
+        number += 1;
+    }
+};
+
 /// The action that a subroutine returns. Zero is kept for "no return yet" in compiled code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u32)]
@@ -231,6 +239,7 @@ impl Action {
         Action::ObjStale,
     ];
 
+    /// Returns the action with this number, as compiled code passes it.
     pub fn from_code(code: u32) -> Option<Action> {
         Action::ALL.get((code as usize).wrapping_sub(1)).copied()
     }
@@ -259,3 +268,11 @@ impl Action {
         }
     }
 }
+
+const _: () = {
+    let mut place = 0;
+    while place < Action::ALL.len() {
+        assert!(Action::ALL[place] as usize == place + 1, "Action::ALL has another order than the enum");
+        place += 1;
+    }
+};

@@ -160,12 +160,13 @@ const PROSE: [(Var, &str); Var::COUNT] = [
     (Var::SessXid, "Number of the client's connection in the log"),
 ];
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_are_in_the_order_of_the_variables() {
-        assert!(PROSE.iter().map(|row| row.0).eq(Var::EVERY));
+const _: () = {
+    let mut number = 0;
+    while number < Var::COUNT {
+        assert!(
+            PROSE[number].0 as usize == number,
+            "a row of PROSE stands elsewhere than its variable in `variables!`"
+        );
+        number += 1;
     }
-}
+};

@@ -16,7 +16,7 @@ use lacquer_vcl_runtime::Ctx;
 
 use super::{PipeRequest, Req, Step};
 use crate::client_transport::ClientTransport;
-use crate::fetch::{OriginConnection, PipeCall, send_proxy_header, log_close};
+use crate::fetch::{OriginConnection, PipeCall, log_close, send_proxy_header};
 use crate::task::{BEREQ, Logged};
 
 /// The byte counts of a pipe, for `PipeAcct`.

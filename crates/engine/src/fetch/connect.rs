@@ -13,8 +13,8 @@ use lacquer_vcl_runtime::{BackendId, Ctx};
 
 use super::Fetch;
 use super::connection::{
-    Limits, OriginConnection, choose, send_proxy_header, log_close, log_failure, log_open, log_connect_failure, take_idle,
-    wait_or_connect,
+    Limits, OriginConnection, choose, log_close, log_connect_failure, log_failure, log_open,
+    send_proxy_header, take_idle, wait_or_connect,
 };
 use super::queue::SlotRequest;
 use super::upload::Upload;

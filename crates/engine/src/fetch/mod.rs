@@ -33,7 +33,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 pub use connect::resolve;
-pub use connection::{OriginConnection, send_proxy_header, log_close};
+pub use connection::{OriginConnection, log_close, send_proxy_header};
 pub use driver::FetchDriver;
 use events::{BodyEvent, FetchEvents, Started};
 use lacquer_cache::{BodyState, Busy, Object};

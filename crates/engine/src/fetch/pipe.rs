@@ -5,7 +5,9 @@ use std::sync::Arc;
 use lacquer_net::{Taken, Watch};
 use lacquer_vcl_runtime::BackendId;
 
-use super::connection::{Limits, OriginConnection, log_open, log_connect_failure, take_idle, wait_or_connect};
+use super::connection::{
+    Limits, OriginConnection, log_connect_failure, log_open, take_idle, wait_or_connect,
+};
 use super::queue::SlotRequest;
 use crate::backends::Origin;
 use crate::client::PipeRequest;

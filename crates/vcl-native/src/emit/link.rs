@@ -73,11 +73,7 @@ impl Linker {
             let distance = target as i64 + call.addend - call.at as i64;
             let field = &mut self.bytes[call.at..call.at + 4];
             let old = u32::from_le_bytes([field[0], field[1], field[2], field[3]]);
-            let new = if call.kind == Reloc::Arm64Call {
-                old & 0xfc00_0000 | (distance >> 2) as u32 & 0x03ff_ffff
-            } else {
-                distance as u32
-            };
+            let new = with_distance(call.kind, old, distance).ok_or("The program's code is too long")?;
             field.copy_from_slice(&new.to_le_bytes());
         }
         let code = Code::new(&self.bytes)?;
@@ -87,5 +83,38 @@ impl Linker {
         };
         let subs = self.starts.iter().map(entry).collect();
         Ok((code, subs))
+    }
+}
+
+/// Returns a call's field with the distance to its target in bytes. `None`: it does not fit.
+fn with_distance(kind: Reloc, field: u32, distance: i64) -> Option<u32> {
+    if kind != Reloc::Arm64Call {
+        return i32::try_from(distance).ok().map(i32::cast_unsigned);
+    }
+    /// Bits of the distance, which is counted in instructions of four bytes.
+    const BITS: u32 = 26;
+    let most = 1 << (BITS - 1);
+    let fits = distance % 4 == 0 && (-most..most).contains(&(distance / 4));
+    let mask = (1 << BITS) - 1;
+    fits.then_some(field & !mask | (distance >> 2) as u32 & mask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_that_do_not_fit_are_refused() {
+        let near = |distance| with_distance(Reloc::X86CallPCRel4, 0, distance);
+        assert_eq!(near(-4), Some(0xffff_fffc));
+        assert_eq!(near(i64::from(i32::MAX)), Some(0x7fff_ffff));
+        assert_eq!(near(i64::from(i32::MAX) + 1), None);
+        assert_eq!(near(i64::from(i32::MIN) - 1), None);
+        let branch = |distance| with_distance(Reloc::Arm64Call, 0x9400_0000, distance);
+        assert_eq!(branch(-4), Some(0x97ff_ffff));
+        assert_eq!(branch((1 << 27) - 4), Some(0x95ff_ffff));
+        assert_eq!(branch(1 << 27), None);
+        assert_eq!(branch(-(1 << 27)), Some(0x9600_0000));
+        assert_eq!(branch(2), None);
     }
 }

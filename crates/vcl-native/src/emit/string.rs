@@ -4,6 +4,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type as Machine, Value, types};
 use lacquer_vcl::program::{CompareOp, Expr, ExprKind};
 use lacquer_vcl::types::Type;
+use lacquer_vcl_runtime::Str;
 
 use super::number::int_condition;
 use super::sub::{SubEmitter, Val};
@@ -11,6 +12,11 @@ use crate::rt;
 
 /// Constants up to this length are compared inline, by at most two loads.
 const INLINE: usize = 16;
+
+/// A string takes a cell of two words in a list: the pointer, then the length.
+const CELL: usize = size_of::<Str<'_>>();
+const WORD: usize = size_of::<u64>();
+const _: () = assert!(CELL == 2 * WORD && size_of::<usize>() == WORD);
 
 /// The parts that an expression joins: one unless it is a concatenation.
 fn parts(e: &Expr) -> Vec<&Expr> {
@@ -45,14 +51,14 @@ impl SubEmitter<'_, '_, '_> {
     }
 
     fn list(&mut self, parts: &[&Expr]) -> Result<(Value, Value), String> {
-        let at = self.reserve(16 * parts.len());
+        let at = self.reserve(CELL * parts.len());
         for (i, part) in parts.iter().enumerate() {
             let mark = self.mark();
             let (p, n) = self.str_value(part)?;
             self.release(mark);
-            let cell = at + 16 * i as i32;
+            let cell = at + (CELL * i) as i32;
             self.scratch_store(p, cell);
-            self.scratch_store(n, cell + 8);
+            self.scratch_store(n, cell + WORD as i32);
         }
         Ok((self.scratch_address(at), self.word(parts.len() as i64)))
     }

@@ -38,6 +38,14 @@ const KINDS: [RawKind; 19] = [
     RawKind::Regex,
 ];
 
+const _: () = {
+    let mut number = 0;
+    while number < KINDS.len() {
+        assert!(KINDS[number] as usize == number, "KINDS has another order than RawKind");
+        number += 1;
+    }
+};
+
 impl CallShape {
     pub fn pack(self) -> u64 {
         let site = self.call_site.map_or(0, |s| u64::from(s) + 1);

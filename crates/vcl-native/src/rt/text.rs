@@ -143,7 +143,7 @@ pub unsafe extern "C" fn same_ip(ctx: &mut Ctx<'_>, a: *const SocketAddr, b: *co
 
 /// Numbers without room are undefined; the workspace remembers that it was too small.
 fn number(ctx: &mut Ctx<'_>, text: &convert::Text) -> StrWords {
-    Str::from_option(ctx.host.copy(text.bytes())).into_words()
+    Str::from_option(ctx.try_copy(text.bytes())).into_words()
 }
 
 pub extern "C" fn int_text(ctx: &mut Ctx<'_>, value: i64) -> StrWords {

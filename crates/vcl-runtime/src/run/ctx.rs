@@ -55,9 +55,7 @@ impl<'a> Ctx<'a> {
         if bytes.is_empty() {
             return Ok(b"");
         }
-        let held = self.host.copy(bytes).ok_or("Workspace overflow")?;
-        // SAFETY: the host returned it.
-        Ok(unsafe { lasting(held) })
+        Ok(self.try_copy(bytes).ok_or("Workspace overflow")?)
     }
 
     /// Joins strings; undefined ones are empty. A single one is not copied.
@@ -69,6 +67,7 @@ impl<'a> Ctx<'a> {
         }
         let size = parts.iter().map(|part| part.or_empty().len()).sum();
         let joined = self.host.alloc(size).ok_or("Workspace overflow")?;
+        assert_eq!(joined.len(), size, "bytes that nobody writes would become text");
         let mut rest = &mut joined[..];
         for part in parts {
             let bytes = part.or_empty();

@@ -76,11 +76,14 @@ impl Instance {
         self.default_backend = default.copied().unwrap_or(BackendId::NONE);
     }
 
-    /// Sets the machine code of the program's subs, in their order. Fails if there is some already.
+    /// Sets the machine code of the program's subs, in their order. Fails if there is some already, or not one for each.
     ///
     /// # Safety
     /// The code must have been made of this instance, and may be called as long as the instance can be reached.
     pub unsafe fn set_code(&self, subs: Vec<SubFn>) -> Result<(), String> {
+        if subs.len() != self.program.subs.len() {
+            return Err(format!("{} subs have the code of {}", self.program.subs.len(), subs.len()));
+        }
         self.subs.set(subs).map_err(|_| "The program is compiled already".to_owned())
     }
 
