@@ -1,4 +1,4 @@
-//! A new connection wakes the reactor that serves it, and no other.
+//! A new connection wakes only the reactor that serves it.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use lacquer_testing::origin::{Origin, sized};
 
 const REACTORS: usize = 8;
 const CONNECTIONS: u64 = 400;
-/// A connection may wake its reactor when it arrives, with its request and with its end. One wake-up more is for what
-/// the reactor does by the clock.
-const MOST_FOR_EACH: u64 = 4;
+/// A connection may wake its reactor when it is accepted, with its request and when it closes. One more wake-up is for
+/// the reactor's timers.
+const MAX_PER_CONNECTION: u64 = 4;
 
-/// Returns the numbers of times that each reactor of the worker waited.
+/// Returns for each reactor of the worker how often it waited.
 fn waits(worker: u32) -> Vec<u64> {
     let threads = fs::read_dir(format!("/proc/{worker}/task")).expect("the worker runs");
     let read = |folder: &fs::DirEntry, name| fs::read_to_string(folder.path().join(name)).unwrap_or_default();
@@ -30,19 +30,19 @@ fn waits(worker: u32) -> Vec<u64> {
 fn a_connection_wakes_one_reactor_of_eight() {
     let origin = Origin::start(sized);
     let mut daemon = Daemon::start(&vcl(origin.address, ""), &["-p", &format!("reactors={REACTORS}")]);
-    get(daemon.address, "/100").expect("it answers");
+    get(daemon.address, "/100").expect("the daemon responds");
     let worker = daemon.worker();
     let total = || waits(worker).iter().sum::<u64>();
     assert_eq!(waits(worker).len(), REACTORS);
-    // What they do by the clock.
+    // Wake-ups by timers.
     let (idle, second) = (total(), Instant::now());
     std::thread::sleep(Duration::from_secs(1));
     let (before, idle) = (total(), (total() - idle) as f64 / second.elapsed().as_secs_f64());
     let begun = Instant::now();
     for _ in 0..CONNECTIONS {
-        get(daemon.address, "/100").expect("it answers");
+        get(daemon.address, "/100").expect("the daemon responds");
     }
     let by_clock = (idle * begun.elapsed().as_secs_f64()) as u64;
     let woken = (total() - before).saturating_sub(by_clock);
-    assert!(woken <= CONNECTIONS * MOST_FOR_EACH, "{woken} wake-ups for {CONNECTIONS} connections");
+    assert!(woken <= CONNECTIONS * MAX_PER_CONNECTION, "{woken} wake-ups for {CONNECTIONS} connections");
 }
