@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use lacquer_cli::check::{CheckResult, Checked};
 use lacquer_cli::collector::Command;
-use lacquer_cli::command_table::Home;
-use lacquer_cli::help::{self, Asker};
+use lacquer_cli::command_table::Process;
+use lacquer_cli::help::{self, HelpContext};
 use lacquer_cli::link::{AddressSpace, Request, ToWorker};
 use lacquer_cli::{json, status};
 use lacquer_params::{Effect, Listing, ParamSet, SetError};
@@ -164,7 +164,7 @@ impl Manager {
         if matches!(checked.spec.name, "vcl.inline" | "vcl.load") {
             return self.begin_load(words, command).map_or_else(Answer::Now, Answer::Compiling);
         }
-        if checked.spec.home == Home::Worker {
+        if checked.spec.process == Process::Worker {
             return if self.running() {
                 self.request(Request::Cli { argv: words.clone() }).into()
             } else {
@@ -182,11 +182,11 @@ impl Manager {
             "banner" => Reply::ok(self.banner()),
             "debug.panic.master" => panic!("You asked for it"),
             "help" => {
-                let asker = Asker { authenticated, worker_runs: self.running() };
+                let context = HelpContext { authenticated, worker_runs: self.running() };
                 if json {
-                    return in_envelope(&help::show_json(asker));
+                    return in_envelope(&help::show_json(context));
                 }
-                let (status, text) = help::show(args, asker);
+                let (status, text) = help::show(args, context);
                 Reply { status, text: text.into() }
             }
             "panic.clear" => self.panic_clear(args).into(),

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use lacquer_cli::check::check;
-use lacquer_cli::collector::{Collector, Command, LONGEST_COMMAND};
+use lacquer_cli::collector::{Collector, Command, MAX_COMMAND};
 use lacquer_cli::{auth, frame, status};
 use rustix::event::PollFlags;
 
@@ -341,7 +341,7 @@ impl Session {
             if let Some(command) = self.collector.feed(byte, authenticated) {
                 return self.execute(manager, throttle, &command, now);
             }
-            if self.collector.held() > LONGEST_COMMAND {
+            if self.collector.held() > MAX_COMMAND {
                 self.refuse_longer(manager, now);
             }
         }
@@ -351,7 +351,7 @@ impl Session {
     /// Ends a connection whose command is too long.
     pub fn refuse_longer(&mut self, manager: &Manager, now: Instant) {
         self.collector = Collector::default();
-        let text = format!("Command too long: the limit is {} MB\n", LONGEST_COMMAND >> 20);
+        let text = format!("Command too long: the limit is {} MB\n", MAX_COMMAND >> 20);
         self.reply(manager, Reply::no(status::SYNTAX, text), now);
         self.closing = true;
     }
