@@ -124,7 +124,7 @@ impl ParsedOptions {
             }
             Ordered::Storage(argument) => {
                 let name = self.storages.add(argument)?.to_owned();
-                self.params.know_storage(&name);
+                self.params.add_storage(&name);
                 Ok(())
             }
             Ordered::Extension(path) => {
