@@ -1,4 +1,4 @@
-//! Strings: lists of them, joining, comparing, conversions.
+//! Strings: lists, joining, comparison, conversions.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type as Machine, Value, types};
@@ -9,10 +9,10 @@ use super::number::int_condition;
 use super::sub::{SubEmitter, Val};
 use crate::rt;
 
-/// Constants up to this length are compared inline, by at most two loads.
+/// Maximum length of constants that are compared inline, with at most two loads.
 const INLINE: usize = 16;
 
-/// The parts that an expression joins: one unless it is a concatenation.
+/// Returns the parts that an expression joins: a single one unless it is a concatenation.
 fn parts(e: &Expr) -> Vec<&Expr> {
     match &e.kind {
         ExprKind::Concat(parts) => parts.iter().collect(),
@@ -33,12 +33,12 @@ fn constant(e: &Expr) -> Option<&[u8]> {
 }
 
 impl SubEmitter<'_, '_, '_> {
-    /// Writes a list of strings to the scratch area: pointer and number. The area stays reserved.
+    /// Writes a list of strings to the scratch area. Returns pointer and count. The area remains reserved.
     pub fn strands(&mut self, e: &Expr) -> Result<(Value, Value), String> {
         if e.ty == Type::Strands && matches!(e.kind, ExprKind::Call { .. }) {
             return match self.value(e)? {
                 Val::Strands(list, count) => Ok((list, count)),
-                other => Err(format!("{other:?} is no STRANDS")),
+                other => Err(format!("{other:?} is not STRANDS")),
             };
         }
         self.list(&parts(e))
@@ -70,7 +70,7 @@ impl SubEmitter<'_, '_, '_> {
         Ok(joined)
     }
 
-    /// Any value as STRING.
+    /// Converts any value to STRING.
     pub fn as_text(&mut self, value: Val, ty: Type) -> Result<Val, String> {
         let call = match value {
             Val::Str(..) => return Ok(value),
@@ -86,7 +86,9 @@ impl SubEmitter<'_, '_, '_> {
             Val::Number(v) if ty == Type::Acl => self.rt1(rt::text::acl_text, &[v]),
             Val::Header(http, name) => return Ok(self.header(http, name)),
             Val::Named(http, name) => self.rt2(rt::vars::get_named, &[http, name]),
-            Val::None | Val::Number(_) | Val::Http(_) => return Err(format!("No STRING for {ty:?}")),
+            Val::None | Val::Number(_) | Val::Http(_) => {
+                return Err(format!("{ty:?} cannot be converted to STRING"));
+            }
         };
         let text = self.string(call);
         self.check();
@@ -105,8 +107,8 @@ impl SubEmitter<'_, '_, '_> {
         self.string(call)
     }
 
-    /// Compares strings. Two single ones compare as such (undefined equals nothing); with a concatenation
-    /// on either side, what the lists join to is compared (undefined is empty).
+    /// Compares strings. Two single strings are compared directly (undefined equals nothing). If either side is a
+    /// concatenation, the joined strings are compared (undefined is empty).
     pub fn compare_strings(&mut self, op: CompareOp, a: &Expr, b: &Expr) -> Result<Value, String> {
         if matches!(op, CompareOp::Eq | CompareOp::Ne)
             && let (_, Some(text), other) | (Some(text), None, other) = match (constant(a), constant(b)) {
@@ -161,7 +163,7 @@ impl SubEmitter<'_, '_, '_> {
         result
     }
 
-    /// Compares by loads of the largest fitting size; the last one overlaps where the length is odd.
+    /// Compares with loads of the largest fitting size. The last load overlaps the previous one if the length is odd.
     fn same_bytes(&mut self, p: Value, text: &[u8]) -> Value {
         let (machine, size): (Machine, usize) = match text.len() {
             8.. => (types::I64, 8),
