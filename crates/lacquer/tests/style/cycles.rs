@@ -1,5 +1,5 @@
-//! The modules of a crate and which of them use which: from `use` declarations and paths, with re-exports followed to
-//! the module that has the item. Modules in a circle cannot be read, tested or moved one without the others.
+//! The modules of a crate and their dependencies, found from `use` declarations and paths; re-exports are followed to
+//! the module that defines the item. Modules that form a cycle cannot be read, tested or moved separately.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::source::Source;
 /// A module's path within its crate; the root's is empty.
 type Name = Vec<String>;
 
-/// Of one crate, by folder name.
+/// The modules of one crate.
 pub struct Graph {
     modules: BTreeMap<Name, Module>,
 }
@@ -16,8 +16,8 @@ pub struct Graph {
 #[derive(Default)]
 struct Module {
     uses: Vec<Name>,
-    /// Names that others find here (private ones, if they are below), and the paths where they are.
-    shows: BTreeMap<String, Name>,
+    /// Names that other modules can import from here (private ones: only submodules), and where they are defined.
+    exports: BTreeMap<String, Name>,
     inline: Vec<Name>,
 }
 
@@ -33,8 +33,8 @@ impl Graph {
         self.modules.iter().map(|(name, module)| (name, self.targets(name, module))).collect()
     }
 
-    /// Returns the modules in layers, from the lowest on. A module uses only modules of the layers below its own. There
-    /// must be no circles.
+    /// Returns the modules in layers, the lowest first. A module uses only modules of lower layers. There must be no
+    /// cycles.
     pub fn layers(&self) -> Vec<Vec<String>> {
         let edges = self.edges();
         let mut heights: BTreeMap<&Name, usize> = BTreeMap::new();
@@ -46,7 +46,7 @@ impl Graph {
                     heights.insert(name, below.into_iter().max().map_or(0, |height| height + 1));
                 }
             }
-            assert!(heights.len() > known, "modules use each other in a circle");
+            assert!(heights.len() > known, "modules use each other in a cycle");
         }
         let mut layers = vec![Vec::new(); heights.values().max().map_or(0, |height| height + 1)];
         for (name, height) in heights.into_iter().filter(|(name, _)| !name.is_empty()) {
@@ -56,8 +56,8 @@ impl Graph {
         layers
     }
 
-    /// Returns the modules that reach themselves, in groups that reach each other.
-    pub fn circles(&self) -> Vec<Vec<String>> {
+    /// Returns the modules that depend on themselves, grouped by cycle.
+    pub fn cycles(&self) -> Vec<Vec<String>> {
         let edges = self.edges();
         let reach: BTreeMap<&Name, BTreeSet<Name>> =
             edges.keys().map(|&name| (name, reachable(name, &edges))).collect();
@@ -75,13 +75,13 @@ impl Graph {
         found.filter(|target| target != name).collect()
     }
 
-    /// A path in code begins with `crate`, `super`, or the name of a module within this one.
+    /// Returns whether a path in code refers to this crate: it starts with `crate`, `super` or a submodule.
     fn is_own(&self, name: &Name, path: &Name) -> bool {
         let is_child = || self.modules.contains_key(&[&name[..], &path[..1]].concat());
         path.first().is_some_and(|first| first == "crate" || first == "super") || is_child()
     }
 
-    /// Returns the module that has the item with this path.
+    /// Returns the module that defines the item with this path.
     fn resolve(&self, from: &Name, path: &[String], depth: u32) -> Option<Name> {
         let mut rest = path;
         let mut at = match rest.first()?.as_str() {
@@ -99,8 +99,8 @@ impl Graph {
             let inner = [&at[..], std::slice::from_ref(part)].concat();
             if self.modules.contains_key(&inner) {
                 (at, rest) = (inner, tail);
-            } else if let Some(shown) = self.modules.get(&at).and_then(|module| module.shows.get(part)) {
-                return if depth < 8 { self.resolve(&at, shown, depth + 1) } else { None };
+            } else if let Some(path) = self.modules.get(&at).and_then(|module| module.exports.get(part)) {
+                return if depth < 8 { self.resolve(&at, path, depth + 1) } else { None };
             } else {
                 break;
             }
@@ -137,13 +137,13 @@ impl Module {
         let mut other = String::new();
         while let Some(at) = next_use(rest) {
             let (before, declaration) = rest.split_at(at);
-            let is_shown = is_public(before);
+            let is_exported = is_public(before);
             let end = declaration.find(';').unwrap_or(declaration.len());
             let mut paths = Vec::new();
             expand(&Name::new(), &declaration["use ".len()..end], &mut paths);
-            for (path, shown_as) in paths {
-                module.shows.insert(shown_as, path.clone());
-                if !is_shown {
+            for (path, exported_as) in paths {
+                module.exports.insert(exported_as, path.clone());
+                if !is_exported {
                     module.uses.push(path);
                 }
             }
@@ -160,13 +160,13 @@ fn next_use(code: &str) -> Option<usize> {
     crate::source::words(code, "use").find(|&at| code[at..].starts_with("use "))
 }
 
-/// Whether a declaration after this code is shown to others.
+/// Returns whether a declaration after this code is public.
 fn is_public(before: &str) -> bool {
     let line = before.rsplit(['\n', ';', '}']).next().unwrap_or_default().trim();
     line.starts_with("pub")
 }
 
-/// All paths of a `use` tree, with the names that they get.
+/// Appends all paths of a `use` tree, with the names that they are imported as.
 fn expand(prefix: &Name, tree: &str, into: &mut Vec<(Name, String)>) {
     let tree = tree.trim();
     let (head, group) = match tree.split_once('{') {
@@ -183,8 +183,8 @@ fn expand(prefix: &Name, tree: &str, into: &mut Vec<(Name, String)>) {
         if name.len() > 1 && name.last().is_some_and(|last| last == "self") {
             name.pop();
         }
-        let shown = renamed.or(name.last().map(String::as_str)).unwrap_or_default().to_owned();
-        return into.push((name, shown));
+        let exported_as = renamed.or(name.last().map(String::as_str)).unwrap_or_default().to_owned();
+        return into.push((name, exported_as));
     };
     let (mut depth, mut start) = (0, 0);
     for (at, c) in group.char_indices() {
@@ -203,7 +203,7 @@ fn expand(prefix: &Name, tree: &str, into: &mut Vec<(Name, String)>) {
     }
 }
 
-/// Paths in code with at least two parts.
+/// Returns the paths in code with at least two parts.
 fn inline_paths(code: &str) -> Vec<Name> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let paths = code.split(|c| !is_part(c)).filter(|path| path.contains("::"));
@@ -213,7 +213,7 @@ fn inline_paths(code: &str) -> Vec<Name> {
 }
 
 #[test]
-fn circles_are_found_through_re_exports() {
+fn cycles_are_found_through_re_exports() {
     let file = |path: &str, text: &str| Source::new(path, text.to_owned());
     let sources = [
         file("crates/x/src/lib.rs", "mod a; mod b; mod c; pub use b::Thing;"),
@@ -222,12 +222,12 @@ fn circles_are_found_through_re_exports() {
         file("crates/x/src/b/inner.rs", "use super::super::a; pub struct Thing;"),
         file("crates/x/src/c.rs", "pub fn g() {} #[cfg(test)] mod tests { use crate::a; }"),
     ];
-    let circles = Graph::of("x", &sources).circles();
-    assert_eq!(circles, [["a", "b::inner"]], "and c uses none");
+    let cycles = Graph::of("x", &sources).cycles();
+    assert_eq!(cycles, [["a", "b::inner"]], "c is in no cycle");
 }
 
 #[test]
-fn layers_stand_on_those_below() {
+fn modules_use_only_lower_layers() {
     let file = |path: &str, text: &str| Source::new(path, text.to_owned());
     let sources = [
         file("crates/x/src/lib.rs", "mod a; mod b; mod c; mod d;"),
