@@ -26,3 +26,4 @@ mod slow;
 mod stalled;
 mod strict;
 mod stuck;
+mod unread;

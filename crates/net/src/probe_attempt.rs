@@ -49,7 +49,7 @@ pub async fn probe_attempt(request: &ProbeRequest<'_>, settings: &Settings) -> (
         Some(peer) if peer.is_ipv4() => Fact::GoodIpv4,
         Some(_) => Fact::GoodIpv6,
     });
-    if let Err(e) = send(request, &rx, &tx).await {
+    if let Err(e) = send(request, &rx, &tx, deadline).await {
         attempt.note(Fact::ErrorSent);
         attempt.text = failure("Write", request, &e);
         return (attempt, None);
@@ -75,13 +75,17 @@ fn failure(what: &str, request: &ProbeRequest<'_>, e: &io::Error) -> String {
     format!("{what} error {errno} ({})", (request.error_text)(errno))
 }
 
-async fn send(request: &ProbeRequest<'_>, rx: &RxHalf, tx: &TxHalf) -> io::Result<()> {
-    match request.proxy {
-        0 => {}
-        1 => tx.write_all(introduction(rx).as_bytes()).await?,
-        _ => tx.write_all(PROXY_LOCAL).await?,
-    }
-    tx.write_all(request.bytes).await
+async fn send(request: &ProbeRequest<'_>, rx: &RxHalf, tx: &TxHalf, deadline: Instant) -> io::Result<()> {
+    let hello = match request.proxy {
+        0 => Vec::new(),
+        1 => introduction(rx).into_bytes(),
+        _ => PROXY_LOCAL.to_vec(),
+    };
+    let sent = timeout_at(deadline, async {
+        tx.write_all(&hello).await?;
+        tx.write_all(request.bytes).await
+    });
+    sent.await.unwrap_or_else(|_| Err(timed_out()))
 }
 
 /// Returns a PROXY version 1 header, with this end of the connection as both sides.
@@ -115,6 +119,46 @@ async fn receive(
             Ok(Err(e)) => return Err(("Read", e)),
             Err(_) if !expect_close => return Ok(answer),
             Err(_) => return Err(("Poll", timed_out())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::memory::{Dialed, Ends, Limits, connection, serve_at};
+    use crate::probe::Wanted;
+
+    /// The limit of a probe covers its request too.
+    #[tokio::test(start_paused = true)]
+    async fn an_origin_that_does_not_read_fails_the_probe() {
+        let mut peers = Vec::new();
+        serve_at("/deaf", move || {
+            let address = SocketAddr::from(([127, 0, 0, 1], 80));
+            let ends = Ends { engine: address, peer: address };
+            let (near, peer) = connection(Limits { window: 10, step: 10 }, ends);
+            peers.push(peer);
+            Dialed { after: Duration::ZERO, outcome: Ok(near) }
+        });
+        let endpoint = Endpoint::new(None, None, Some("/deaf".to_owned()), None);
+        for proxy in 0..3 {
+            let request = ProbeRequest {
+                endpoint: &endpoint,
+                bytes: b"GET / HTTP/1.1\r\n\r\n",
+                proxy,
+                prefer_ipv6: false,
+                holddown: Holddown { local: 0.0, remote: 0.0 },
+                error_text: |errno| format!("{:?}", std::io::Error::from_raw_os_error(errno).kind()),
+            };
+            let begun = Instant::now();
+            let (attempt, refused) = probe_attempt(&request, &Settings::new(Wanted::default())).await;
+            assert_eq!((refused, begun.elapsed().as_secs()), (None, 2));
+            assert!(attempt.has(Fact::ErrorSent) && !attempt.has(Fact::GoodSent));
+            assert!(attempt.text.starts_with("Write error "), "{}", attempt.text);
+            assert!(attempt.text.ends_with(&format!("({:?})", ErrorKind::TimedOut)), "{}", attempt.text);
         }
     }
 }

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use lacquer_sources::clock;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, sockopt};
@@ -19,6 +20,9 @@ use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
 use crate::look::{Look, PeerState, SAMPLE};
 use crate::memory;
+
+/// The time after which a writer that waits for room looks for it.
+const ROOM_CHECK: Duration = Duration::from_millis(250);
 
 /// The half of a connection that is read from.
 pub enum RxHalf {
@@ -354,15 +358,51 @@ impl TxHalf {
 
     pub async fn write_all(&self, mut buf: &[u8]) -> io::Result<()> {
         while !buf.is_empty() {
-            match self.try_write(buf) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(n) => buf = &buf[n..],
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
+            let written = self.write_some(buf).await?;
+            buf = &buf[written..];
         }
         Ok(())
+    }
+
+    /// Writes all bytes. Fails with `TimedOut` and without an error number if the peer takes none for `idle` seconds.
+    pub async fn write_all_within(&self, mut buf: &[u8], idle: f64) -> io::Result<()> {
+        while !buf.is_empty() {
+            let written = match self.try_write(buf) {
+                Err(e) if is_full(&e) => {
+                    // Boxed: few writes wait, and the future is large.
+                    let some = Box::pin(tokio::time::timeout(clock::seconds(idle), self.write_some(buf)));
+                    some.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?
+                }
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                written => written?,
+            };
+            buf = &buf[written..];
+        }
+        Ok(())
+    }
+
+    /// Writes as many bytes as fit, and waits until that is at least one.
+    ///
+    /// The reactor reports room once a third of a socket's buffer is free, which takes a slow peer minutes. Meanwhile
+    /// the room that there is is used now and then, so that each byte that the peer takes shows.
+    pub async fn write_some(&self, buf: &[u8]) -> io::Result<usize> {
+        let mut written = self.try_write(buf);
+        while written.as_ref().is_err_and(is_full) {
+            // Boxed: few writes wait, and the future is large.
+            written = match Box::pin(tokio::time::timeout(ROOM_CHECK, self.writable())).await {
+                Ok(ready) => ready.and_then(|()| self.try_write(buf)),
+                Err(_) => self.write_unasked(buf),
+            };
+        }
+        if matches!(written, Ok(0)) { Err(io::ErrorKind::WriteZero.into()) } else { written }
+    }
+
+    /// Writes as many bytes as fit, whatever the reactor reported.
+    fn write_unasked(&self, buf: &[u8]) -> io::Result<usize> {
+        if let TxHalf::Memory(tx) = self {
+            return tx.write(buf);
+        }
+        Ok(rustix::net::send(self.as_fd(), buf, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
     }
 
     /// Ends the sending side; the peer reads end of stream.
@@ -373,8 +413,8 @@ impl TxHalf {
         let _ = rustix::net::shutdown(self.as_fd(), rustix::net::Shutdown::Write);
     }
 
-    /// Drops the sending half so that closing resets the connection, and this end keeps no port in TIME_WAIT. Bytes
-    /// that the peer has not acknowledged are lost. Use it only for connections whose last response is complete.
+    /// Drops the sending half so that closing resets the connection, and this end keeps neither a port in TIME_WAIT nor
+    /// bytes that the peer has not acknowledged, which are lost.
     pub fn reset(self) {
         if let TxHalf::Memory(tx) = &self {
             tx.close_by_reset();
@@ -392,5 +432,49 @@ impl TxHalf {
             TxHalf::Unix(s) => s.forget(),
             TxHalf::Memory(tx) => tx.forget(),
         }
+    }
+}
+
+/// Returns whether a write failed because there was no room, and may succeed later.
+fn is_full(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::memory::{Ends, Limits, Peer};
+
+    /// The sending half of a connection that holds ten bytes, and its peer.
+    fn narrow() -> (TxHalf, Peer) {
+        let limits = Limits { window: 10, step: 4 };
+        let address = SocketAddr::from(([127, 0, 0, 1], 80));
+        let (near, peer) = memory::connection(limits, Ends { engine: address, peer: address });
+        (Stream::Memory(near).split().1, peer)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_takes_nothing_is_given_up() {
+        let (tx, _peer) = narrow();
+        let begun = clock::Instant::now();
+        let failed = tx.write_all_within(&[b'x'; 11], 2.0).await.expect_err("one byte too many");
+        assert_eq!((failed.kind(), failed.raw_os_error()), (io::ErrorKind::TimedOut, None));
+        let took = begun.elapsed();
+        assert!(took >= Duration::from_secs(2) && took < Duration::from_secs(3), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_takes_a_byte_in_time_is_waited_for() {
+        let (tx, peer) = narrow();
+        let reads = async {
+            for _ in 0..90 {
+                tokio::time::sleep(Duration::from_millis(1900)).await;
+                assert_eq!(peer.read(&mut [0]).await.expect("the connection is open"), 1);
+            }
+        };
+        let (written, ()) = tokio::join!(tx.write_all_within(&[b'x'; 100], 2.0), reads);
+        written.expect("each wait is shorter than the limit");
     }
 }

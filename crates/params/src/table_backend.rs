@@ -6,8 +6,8 @@ macro_rules! backend_params {
 connect_timeout: Timeout = "3.500" { units = "seconds", min = "0" }
     "How long connecting to a backend may take. VCL can say otherwise for a backend or a request.";
 first_byte_timeout: Timeout = "60" { units = "seconds", min = "0" }
-    "How long a backend may take to send the first byte of its response. VCL can say otherwise for a \
-     backend or a request. Not for pipes.";
+    "How long a backend may take to send the first byte of its response, and before that to read further \
+     bytes of its request. VCL can say otherwise for a backend or a request. Not for pipes.";
 between_bytes_timeout: Timeout = "60" { units = "seconds", min = "0" }
     "How long a backend may pause within its response. VCL can say otherwise for a backend or a \
      request. Not for pipes.";

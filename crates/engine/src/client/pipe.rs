@@ -1,8 +1,12 @@
 //! Runs `vcl_pipe`, then carries bytes between the client and the origin without looking at them.
 
+use std::cell::Cell;
+use std::io;
 use std::time::Duration;
 
+use lacquer_cache::Object;
 use lacquer_http::{BodyStatus, Filter, Message, SessClose, header_table as h};
+use lacquer_net::patience::Patience;
 use lacquer_net::{RxHalf, TxHalf};
 use lacquer_shm::vsl::text;
 use lacquer_shm::{Tag, Vxid};
@@ -12,7 +16,7 @@ use lacquer_vcl_runtime::Ctx;
 
 use super::{PipeRequest, Req, Step};
 use crate::client_transport::ClientTransport;
-use crate::fetch::{OriginConnection, PipeCall, log_close};
+use crate::fetch::{OriginConnection, PipeCall, introduce, log_close};
 use crate::task::{BEREQ, Logged};
 
 /// Bytes of a piped exchange, for `PipeAcct`.
@@ -153,11 +157,7 @@ async fn converse(req: &mut Req, account: &mut Account) -> SessClose {
     let reason = match opened {
         None => SessClose::TxError,
         Some(mut connection) => {
-            let sent = send_head(req, &mut pipe, &mut connection, account).await;
-            pipe.stamp("Bereq");
-            req.task.stamp("Pipe");
-            let reason =
-                if sent { carry(req, &pipe, &mut connection, account).await } else { SessClose::TxError };
+            let reason = carry(req, &mut pipe, &mut connection, account).await;
             req.task.stamp("PipeSess");
             log_close(&mut pipe.log, &connection, Some(reason.name()));
             connection.origin().count(|c| {
@@ -173,89 +173,150 @@ async fn converse(req: &mut Req, account: &mut Account) -> SessClose {
     reason
 }
 
-async fn send_head(
-    req: &mut Req,
-    pipe: &mut PipeRequest,
-    connection: &mut OriginConnection,
-    account: &mut Account,
-) -> bool {
-    let mut out = Vec::with_capacity(1024);
-    let head = lacquer_http::h1::write_request_head(&pipe.bereq, &req.task.ws, &mut out);
-    let sent = connection.tx.write_all(&out).await.is_ok();
-    if sent {
-        account.bereq += head as u64;
-    }
-    if sent && let Some(body) = req.request.body.cached() {
-        account.from_client += body.body_len();
-        return crate::fetch::send_cached(&connection.tx, &body).await.is_ok();
-    }
-    sent
+/// The limits of a pipe, in seconds.
+struct Limits {
+    /// Without a byte in either direction.
+    idle: f64,
+    /// Until the deadline.
+    left: f64,
+    /// For a client that may be gone.
+    patience: Patience,
 }
 
-/// Copies bytes both ways until both directions have ended, or no byte moves for too long.
+impl Limits {
+    fn of(req: &Req, pipe: &PipeRequest) -> Limits {
+        let params = &req.task.params;
+        let deadline = pipe.task_deadline.unwrap_or(params.pipe_task_deadline);
+        let begun = req.task.sess.opened.max(req.task.times.first);
+        let left =
+            if deadline > 0.0 { (begun + deadline - clock::real()).max(0.001) } else { clock::limit(0.0) };
+        Limits { idle: clock::limit(params.pipe_timeout), left, patience: Patience::of(params) }
+    }
+}
+
+/// Sends the request, then copies bytes both ways until both directions have ended or a limit is over.
 async fn carry(
     req: &mut Req,
-    pipe: &PipeRequest,
+    pipe: &mut PipeRequest,
     connection: &mut OriginConnection,
     account: &mut Account,
 ) -> SessClose {
     let Some(mut client) = req.request.body.rx.take() else { return SessClose::RxBody };
     let ClientTransport::Socket(tx) = req.client.tx.clone() else { return SessClose::RxBody };
+    let limits = Limits::of(req, pipe);
+    let (mut out, body) = (Vec::with_capacity(1024), req.request.body.cached());
+    introduce(connection, &req.task.sess, &mut out);
+    let head = lacquer_http::h1::write_request_head(&pipe.bereq, &req.task.ws, &mut out);
     let pending = std::mem::take(&mut client.pending);
-    if !pending.is_empty() {
-        if connection.tx.write_all(&pending).await.is_err() {
-            return SessClose::Overload;
-        }
-        account.from_client += pending.len() as u64;
-    }
-    let idle = clock::limit(req.task.params.pipe_timeout);
-    let deadline = pipe.task_deadline.unwrap_or(req.task.params.pipe_task_deadline);
-    let left = if deadline > 0.0 {
-        (req.task.sess.opened.max(req.task.times.first) + deadline - clock::real()).max(0.001)
-    } else {
-        clock::limit(0.0)
-    };
-    let moved = std::cell::Cell::new(Instant::now());
-    let up = one_way(&mut client.half, &connection.tx, &mut account.from_client, &moved);
     let early = std::mem::take(&mut connection.rx.pending);
+    let moved = Cell::new(Instant::now());
+    let to_origin = Receiver::new(&connection.tx, &moved);
+    let up = async {
+        to_origin.send(&out).await.map_err(|_| SessClose::TxError)?;
+        account.bereq += head as u64;
+        if let Some(body) = body {
+            to_origin.send_stored(&body, &mut account.from_client).await.map_err(|_| SessClose::TxError)?;
+        }
+        pipe.stamp("Bereq");
+        req.task.stamp("Pipe");
+        to_origin.send(&pending).await.map_err(|_| SessClose::Overload)?;
+        account.from_client += pending.len() as u64;
+        to_origin.copy(&mut client.half, &mut account.from_client).await;
+        Ok(())
+    };
+    // Reading notices the client's end, but bytes that the origin does not take hold it up.
+    let up = async {
+        tokio::select! {
+            biased;
+            done = up => done,
+            () = gone(&tx, limits.patience, &moved) => Err(SessClose::RemClose),
+        }
+    };
     let down = async {
-        if !early.is_empty() {
-            let _ = tx.write_all(&early).await;
+        let to_client = Receiver::new(&tx, &moved);
+        if to_client.send(&early).await.is_ok() {
             account.from_origin += early.len() as u64;
         }
-        one_way(&mut connection.rx.half, &tx, &mut account.from_origin, &moved).await;
+        to_client.copy(&mut connection.rx.half, &mut account.from_origin).await;
+        Ok(())
     };
-    let both = async { tokio::join!(up, down) };
-    let watchdog = stalled(&moved, clock::seconds(idle));
+    let both = async { tokio::try_join!(up, down) };
     let reason = tokio::select! {
-        _ = both => SessClose::TxPipe,
-        () = watchdog => SessClose::RxTimeout,
-        () = tokio::time::sleep(clock::seconds(left)) => SessClose::RxTimeout,
+        done = both => done.err().unwrap_or(SessClose::TxPipe),
+        () = stalled(&moved, clock::seconds(limits.idle)) => SessClose::RxTimeout,
+        () = tokio::time::sleep(clock::seconds(limits.left)) => SessClose::RxTimeout,
     };
+    connection.has_unsent = to_origin.has_unsent.get();
     req.request.body.rx = Some(client);
     reason
 }
 
-/// Copies bytes until the sender ends or the receiver is gone, then ends the receiver's direction.
-async fn one_way(from: &mut RxHalf, to: &TxHalf, count: &mut u64, moved: &std::cell::Cell<Instant>) {
-    let mut buffer = vec![0u8; 16 * 1024];
-    while let Ok(n) = from.read(&mut buffer).await {
-        if n == 0 || to.write_all(&buffer[..n]).await.is_err() {
-            break;
-        }
-        *count += n as u64;
-        moved.set(Instant::now());
+/// The end of a pipe that bytes go to.
+struct Receiver<'p> {
+    tx: &'p TxHalf,
+    /// The time of the last byte in either direction.
+    moved: &'p Cell<Instant>,
+    /// It has not taken all that was to be sent.
+    has_unsent: Cell<bool>,
+}
+
+impl<'p> Receiver<'p> {
+    fn new(tx: &'p TxHalf, moved: &'p Cell<Instant>) -> Receiver<'p> {
+        Receiver { tx, moved, has_unsent: Cell::new(false) }
     }
-    to.shutdown();
+
+    async fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
+        self.has_unsent.set(true);
+        while !bytes.is_empty() {
+            let written = self.tx.write_some(bytes).await?;
+            self.moved.set(Instant::now());
+            bytes = &bytes[written..];
+        }
+        self.has_unsent.set(false);
+        Ok(())
+    }
+
+    async fn send_stored(&self, body: &Object, count: &mut u64) -> io::Result<()> {
+        let mut at = 0;
+        while let Some(chunk) = body.chunk_at(at).filter(|chunk| !chunk.is_empty()) {
+            self.send(chunk.bytes()).await?;
+            at += chunk.len() as u64;
+            *count += chunk.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Copies bytes until the sender ends or the receiver is gone, then ends the receiver's direction.
+    async fn copy(&self, from: &mut RxHalf, count: &mut u64) {
+        let mut buffer = vec![0u8; 16 * 1024];
+        while let Ok(n) = from.read(&mut buffer).await {
+            if n == 0 || self.send(&buffer[..n]).await.is_err() {
+                break;
+            }
+            *count += n as u64;
+        }
+        self.tx.shutdown();
+    }
 }
 
 /// Returns when no byte has moved for the time given.
-async fn stalled(moved: &std::cell::Cell<Instant>, limit: Duration) {
+async fn stalled(moved: &Cell<Instant>, limit: Duration) {
     loop {
         let until = moved.get() + limit;
         if until <= Instant::now() {
             return;
         }
         tokio::time::sleep_until(until).await;
+    }
+}
+
+/// Returns when the client is gone: its connection is broken, or it has shut down its sending side and no byte has
+/// moved for longer than a client that may be gone is waited for.
+async fn gone(tx: &TxHalf, patience: Patience, moved: &Cell<Instant>) {
+    let Some(seconds) = patience.half_closed() else { return std::future::pending().await };
+    tx.peer_shut_down().await;
+    tokio::select! {
+        () = tx.broken() => {}
+        () = stalled(moved, clock::seconds(seconds)) => {}
     }
 }

@@ -13,7 +13,8 @@ use lacquer_vcl_runtime::{BackendId, Ctx};
 
 use super::Fetch;
 use super::connection::{
-    Limits, OriginConnection, choose, introduce, log_close, log_open, refused, take_idle, wait_or_connect,
+    Limits, OriginConnection, choose, introduce, log_close, log_failure, log_open, refused, take_idle,
+    wait_or_connect,
 };
 use super::queue::Entry;
 use super::upload::Upload;
@@ -126,7 +127,7 @@ impl Fetch {
             return false;
         }
         match self.open(slot, fresh_only).await {
-            Ok(()) => true,
+            Ok(()) => self.introduce().await,
             Err(e) if e.errno == ABANDONED => {
                 self.log_abandoned();
                 false
@@ -159,12 +160,37 @@ impl Fetch {
             choose(self.attempt.timeouts.between_bytes, spec.between_bytes_timeout, p.between_bytes_timeout);
         connection.waits.first_byte =
             choose(self.attempt.timeouts.first_byte, spec.first_byte_timeout, p.first_byte_timeout);
-        if !connection.reused {
-            self.exchange.account.bereq_header += introduce(connection, &self.task.sess).await;
+        Ok(())
+    }
+
+    /// Begins the use of the connection, with a PROXY header if the origin wants one. Returns false, with the reason in
+    /// the log, on failure.
+    async fn introduce(&mut self) -> bool {
+        let Some(connection) = &mut self.exchange.connection else { return false };
+        self.exchange.out.clear();
+        introduce(connection, &self.task.sess, &mut self.exchange.out);
+        if !self.exchange.out.is_empty() {
+            // Boxed: few origins want the header.
+            if let Err(e) = Box::pin(connection.send(&self.exchange.out)).await {
+                connection.has_unsent = true;
+                return self.fail_introduction(&e);
+            }
+            self.exchange.account.bereq_header += self.exchange.out.len() as u64;
         }
         log_open(&mut self.task.log, connection);
         connection.count_request();
-        Ok(())
+        true
+    }
+
+    fn fail_introduction(&mut self, e: &io::Error) -> bool {
+        let Some(connection) = self.exchange.connection.take() else { return false };
+        let errno = e.raw_os_error().unwrap_or(libc::ETIMEDOUT);
+        let (name, text) = (&connection.origin().spec.name, lacquer_system::error_text(errno));
+        let log = &mut self.task.log;
+        log_failure(log, format_args!("backend {name}: proxy write errno {errno} ({text})"));
+        self.task.services.counters().backend_fail.add(1);
+        connection.close();
+        false
     }
 
     async fn wait_or_connect(
@@ -228,7 +254,10 @@ impl Fetch {
             // Boxed: few requests have a body, and the future is large.
             let abandonment = self.abandonment();
             let sent = abandonment.unless(Box::pin(self.send_request(connection, upload)).as_mut()).await;
-            let Some(sent) = sent else { return self.abandon(connection) };
+            let Some(sent) = sent else {
+                connection.has_unsent = true;
+                return self.abandon(connection);
+            };
             sent
         };
         match sent {
@@ -237,20 +266,31 @@ impl Fetch {
                 self.task.services.counters().backend_req.add(1);
                 self.receive_head(connection).await
             }
-            Err(e) => {
-                let reason = match e.kind() {
-                    io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => SessClose::RemClose,
-                    _ => SessClose::TxError,
-                };
-                let errno = e.raw_os_error().unwrap_or(0);
-                let text = lacquer_system::error_text(errno);
-                self.fetch_error(&format!("backend write error: {errno} ({text}) ({})", reason.text()));
-                self.task.stamp("Bereq");
-                connection.close = connection.close.or(Some(reason));
-                // An origin may close an idle connection at any time.
-                if self.retries.forbidden.is_none() { Exchange::Silent } else { Exchange::Failed }
-            }
+            Err(e) => self.fail_sending(connection, &e),
         }
+    }
+
+    /// Ends the exchange after a failure to send the request.
+    #[cold]
+    fn fail_sending(&mut self, connection: &mut OriginConnection, e: &io::Error) -> Exchange {
+        // The system's own time-out has a number.
+        connection.has_unsent = e.kind() == io::ErrorKind::TimedOut && e.raw_os_error().is_none();
+        let reason = match e.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => SessClose::RemClose,
+            _ => SessClose::TxError,
+        };
+        if connection.has_unsent {
+            self.fetch_error("send timeout (first_byte_timeout)");
+        } else {
+            let errno = e.raw_os_error().unwrap_or(0);
+            let text = lacquer_system::error_text(errno);
+            self.fetch_error(&format!("backend write error: {errno} ({text}) ({})", reason.text()));
+        }
+        self.task.stamp("Bereq");
+        connection.close = connection.close.or(Some(reason));
+        // An origin may close an idle connection at any time.
+        let may_have_been_idle = !connection.has_unsent && self.retries.forbidden.is_none();
+        if may_have_been_idle { Exchange::Silent } else { Exchange::Failed }
     }
 
     /// Closes the connection during the exchange, because nobody waits for the response.
@@ -262,13 +302,13 @@ impl Fetch {
 
     async fn send_request(&mut self, connection: &mut OriginConnection, upload: Upload) -> io::Result<()> {
         self.send_head(connection).await?;
-        self.send_body(&connection.tx, upload).await
+        self.send_body(connection, upload).await
     }
 
     async fn send_head(&mut self, connection: &mut OriginConnection) -> io::Result<()> {
         self.exchange.out.clear();
         let head = h1::write_request_head(&self.request.http, &self.task.ws, &mut self.exchange.out);
-        connection.tx.write_all(&self.exchange.out).await?;
+        connection.send(&self.exchange.out).await?;
         self.exchange.account.bereq_header += head as u64;
         if self.request.cached_body.is_none() && self.request.body.is_none() {
             self.task.log_sent("V1B", 0, 0);

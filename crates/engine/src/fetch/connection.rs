@@ -39,6 +39,9 @@ pub struct OriginConnection {
     pub waits: Waits,
     /// The reason for which the connection cannot be kept; `None` if it can.
     pub close: Option<SessClose>,
+    /// Part of a request was not sent. The connection is reset when it is closed, because the system would keep what
+    /// was handed to it until the origin reads.
+    pub has_unsent: bool,
     pub reused: bool,
     /// The endpoint's faults when the connection was taken.
     faults: u32,
@@ -58,7 +61,11 @@ pub struct Reply {
     pub took: f64,
 }
 
-/// The longest waits for bytes of the response, in seconds.
+/// The seconds of the shortest wait for the origin, for limits of zero.
+pub const SHORTEST_WAIT: f64 = 1e-3;
+
+/// The longest waits for the origin, in seconds: until it takes bytes of the request or sends the first byte of its
+/// response, and between bytes of that.
 #[derive(Default)]
 pub struct Waits {
     pub first_byte: f64,
@@ -78,7 +85,8 @@ impl OriginConnection {
             took: 0.0,
         };
         let (rx, waits) = (Rx::new(rx), Waits::default());
-        OriginConnection { rx, tx, facts, record, slot, reply, waits, close: None, reused, faults }
+        let (close, has_unsent) = (None, false);
+        OriginConnection { rx, tx, facts, record, slot, reply, waits, close, has_unsent, reused, faults }
     }
 
     /// Uses an idle connection again, and counts that.
@@ -90,6 +98,12 @@ impl OriginConnection {
 
     pub fn origin(&self) -> &Arc<Origin> {
         self.slot.origin()
+    }
+
+    /// Sends bytes of a request. Fails with `TimedOut` and without an error number if the origin takes none within the
+    /// time that it has for the first byte of its response.
+    pub async fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        self.tx.write_all_within(bytes, self.waits.first_byte.max(SHORTEST_WAIT)).await
     }
 
     /// Records the response, so that the connection does not count as waiting for one any more.
@@ -292,34 +306,13 @@ fn check_reserve(services: &Services, fd: RawFd) -> Result<(), endpoint::Connect
     Ok(())
 }
 
-/// Sends a body that was cached before. Returns its length.
-pub async fn send_cached(tx: &TxHalf, body: &Object) -> io::Result<u64> {
-    let mut at = 0;
-    while let Some(chunk) = body.chunk_at(at).filter(|c| !c.is_empty()) {
-        tx.write_all(chunk.bytes()).await?;
-        at += chunk.len() as u64;
+/// Writes the PROXY header if the connection is new and the origin wants one.
+pub fn introduce(connection: &OriginConnection, sess: &Sess, out: &mut Vec<u8>) {
+    let version = connection.origin().spec.proxy_header.filter(|&v| v > 0 && !connection.reused);
+    if let Some(version) = version {
+        let ends = &sess.ends;
+        lacquer_net::proxy_out::write(version, &ends.client, &ends.server, &sess.proxy_tlvs, out);
     }
-    Ok(at)
-}
-
-/// Sends the PROXY header on a new connection if the origin wants one. Returns its length.
-pub async fn introduce(connection: &OriginConnection, sess: &Sess) -> u64 {
-    let spec = &connection.origin().spec;
-    let mut hello = Vec::new();
-    if let Some(version) = spec.proxy_header.filter(|&v| v > 0) {
-        lacquer_net::proxy_out::write(
-            version,
-            &sess.ends.client,
-            &sess.ends.server,
-            &sess.proxy_tlvs,
-            &mut hello,
-        );
-    }
-    if !hello.is_empty() {
-        // A failure shows when the request is sent.
-        let _ = connection.tx.write_all(&hello).await;
-    }
-    hello.len() as u64
 }
 
 pub fn log_open(log: &mut TxLog, connection: &OriginConnection) {
@@ -368,7 +361,9 @@ impl OriginConnection {
     /// Closes the connection without the half-close that dropping the sending half would cause.
     pub fn close(self) {
         // A suspected origin gets a connection for each request. They must not use up the local ports.
-        if self.reply.is_at_end && self.origin().endpoint.trust.is_suspected(Instant::now()) {
+        let must_free_port =
+            || self.reply.is_at_end && self.origin().endpoint.trust.is_suspected(Instant::now());
+        if self.has_unsent || must_free_port() {
             self.tx.reset();
         } else {
             self.tx.forget();

@@ -9,10 +9,8 @@ use lacquer_net::deadlines::Moment;
 use lacquer_shm::Tag;
 
 use super::Fetch;
-use super::connection::OriginConnection;
+use super::connection::{OriginConnection, SHORTEST_WAIT};
 
-/// The seconds of the shortest wait for a response, for limits of zero.
-const SHORTEST_WAIT: f64 = 1e-3;
 /// The largest number of interim responses before the final one.
 const MOST_INTERIM: u32 = 16;
 const OVERFLOW: &str = "overflow";

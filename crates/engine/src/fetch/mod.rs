@@ -32,7 +32,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 pub use connect::resolve;
-pub use connection::{OriginConnection, log_close, send_cached};
+pub use connection::{OriginConnection, introduce, log_close};
 pub use driver::FetchDriver;
 use events::{BodyEvent, FetchEvents, Started};
 use lacquer_cache::{BodyState, Busy, Object};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lacquer_net::{Taken, Watch};
 use lacquer_vcl_runtime::BackendId;
 
-use super::connection::{Limits, OriginConnection, introduce, log_open, refused, take_idle, wait_or_connect};
+use super::connection::{Limits, OriginConnection, log_open, refused, take_idle, wait_or_connect};
 use super::queue::Entry;
 use crate::backends::Origin;
 use crate::client::PipeRequest;
@@ -42,9 +42,6 @@ impl PipeCall<'_> {
         match wait_or_connect(services, slot, &limits, taken, log).await {
             Ok(mut connection) => {
                 self.pipe.stamp("Connected");
-                if !connection.reused {
-                    introduce(&connection, &self.task.sess).await;
-                }
                 log_open(&mut self.pipe.log, &connection);
                 connection.count_request();
                 // A pipe may last for hours, so it does not count as waiting for a response.

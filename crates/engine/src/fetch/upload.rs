@@ -7,10 +7,10 @@ use lacquer_deliver::Pace;
 use lacquer_filters::{Chain, Filter, Gunzip, STEP_MAX};
 use lacquer_http::h1::{ChunkHeader, LAST_CHUNK};
 use lacquer_http::header_table as h;
-use lacquer_net::TxHalf;
 use lacquer_shm::Tag;
 
 use super::Fetch;
+use super::connection::OriginConnection;
 use crate::emulated::workspace_costs;
 use crate::req_body::ReqBody;
 
@@ -27,7 +27,7 @@ pub(super) struct Upload {
 
 impl Upload {
     /// Sends one piece of the body. An empty piece is the end.
-    async fn push(&mut self, tx: &TxHalf, piece: &[u8]) -> io::Result<()> {
+    async fn push(&mut self, to: &OriginConnection, piece: &[u8]) -> io::Result<()> {
         let end = piece.is_empty();
         let mut rest = piece;
         while let Some(out) =
@@ -42,30 +42,30 @@ impl Upload {
                 self.framed.extend_from_slice(ChunkHeader::new(out.len()).as_bytes());
                 self.framed.extend_from_slice(out);
                 self.framed.extend_from_slice(b"\r\n");
-                tx.write_all(&self.framed).await?;
+                to.send(&self.framed).await?;
             } else {
-                tx.write_all(out).await?;
+                to.send(out).await?;
             }
             self.pace.made(made).await;
         }
         Ok(())
     }
 
-    async fn end(&mut self, tx: &TxHalf) -> io::Result<()> {
-        self.push(tx, &[]).await?;
-        if self.chunked { tx.write_all(LAST_CHUNK).await } else { Ok(()) }
+    async fn end(&mut self, to: &OriginConnection) -> io::Result<()> {
+        self.push(to, &[]).await?;
+        if self.chunked { to.send(LAST_CHUNK).await } else { Ok(()) }
     }
 
     /// Sends a body that was cached before.
-    async fn object(&mut self, tx: &TxHalf, body: &Object) -> io::Result<()> {
+    async fn object(&mut self, to: &OriginConnection, body: &Object) -> io::Result<()> {
         let mut at = 0;
         while let Some(chunk) = body.chunk_at(at).filter(|c| !c.is_empty()) {
             for piece in chunk.bytes().chunks(STEP_MAX) {
-                self.push(tx, piece).await?;
+                self.push(to, piece).await?;
             }
             at += chunk.len() as u64;
         }
-        self.end(tx).await
+        self.end(to).await
     }
 }
 
@@ -136,11 +136,11 @@ impl Fetch {
     }
 
     /// Sends the request's body, if it has one.
-    pub(super) async fn send_body(&mut self, tx: &TxHalf, mut upload: Upload) -> io::Result<()> {
+    pub(super) async fn send_body(&mut self, to: &OriginConnection, mut upload: Upload) -> io::Result<()> {
         let result = if let Some(body) = self.request.cached_body.clone() {
-            upload.object(tx, &body).await
+            upload.object(to, &body).await
         } else if let Some(mut body) = self.request.body.take() {
-            let result = self.forward_body(&mut body, tx, &mut upload).await;
+            let result = self.forward_body(&mut body, to, &mut upload).await;
             self.request.body = Some(body);
             result
         } else {
@@ -153,7 +153,12 @@ impl Fetch {
     }
 
     /// Forwards the client's body as it arrives. It can be read only once.
-    async fn forward_body(&mut self, body: &mut ReqBody, tx: &TxHalf, upload: &mut Upload) -> io::Result<()> {
+    async fn forward_body(
+        &mut self,
+        body: &mut ReqBody,
+        to: &OriginConnection,
+        upload: &mut Upload,
+    ) -> io::Result<()> {
         self.retries.forbidden = Some("req.body not cached");
         self.waiter.events.reads_body.set(true);
         let params = self.task.params.clone();
@@ -168,9 +173,9 @@ impl Fetch {
                 }
             };
             if piece.is_empty() {
-                return upload.end(tx).await;
+                return upload.end(to).await;
             }
-            upload.push(tx, piece).await?;
+            upload.push(to, piece).await?;
         }
     }
 }

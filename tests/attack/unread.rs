@@ -1,0 +1,223 @@
+//! Origins that stop reading what is sent to them: uploads and pipes to them end, and so does what they hold.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt;
+
+use lacquer_testing::client::get;
+use lacquer_testing::daemon::{Daemon, PATIENCE, until, vcl};
+use lacquer_testing::effort;
+use lacquer_testing::origin::{Origin, sized};
+use lacquer_testing::turns::beside_others;
+
+/// The size of a body that the buffers of two sockets cannot hold.
+const BODY: usize = 16 << 20;
+/// The limit that the daemons have, and the time within which a limit that has passed must have had its effect.
+const LIMIT: Duration = Duration::from_secs(1);
+const SOON: Duration = Duration::from_secs(5);
+
+/// An origin that reads no body: of `/deaf/` pages never, of `/slow/` pages a little at a time.
+struct Deaf {
+    origin: Origin,
+    /// The connections that it does not read and that are open.
+    held: Arc<AtomicUsize>,
+}
+
+impl Deaf {
+    fn start() -> Deaf {
+        let held = Arc::new(AtomicUsize::new(0));
+        let count = held.clone();
+        let origin = Origin::start(move |path: &str, stream: &mut TcpStream| match path.split('/').nth(1) {
+            Some("deaf") => hold(stream, &count),
+            Some("slow") => read_slowly(stream) && sized(path, stream),
+            _ => sized(path, stream),
+        });
+        Deaf { origin, held }
+    }
+
+    /// Starts a daemon that caches the bodies of requests to pages with `cached` in their name, and pipes those with
+    /// `pipe`. The limits of requests and pipes are as given.
+    fn daemon(&self, options: &[&str]) -> Daemon {
+        let subs = "import std;
+            sub vcl_recv {
+                if (req.url ~ \"cached\" && !std.cache_req_body(64MB)) { return (synth(400)); }
+                if (req.url ~ \"pipe\") { return (pipe); }
+            }
+            sub vcl_backend_fetch {
+                if (bereq.url ~ \"by_vcl\") { set bereq.first_byte_timeout = 1s; }
+            }";
+        let always = ["-s", "malloc,32M", "-p", "timeout_idle=60"];
+        Daemon::start(&vcl(self.origin.address, subs), &[&always[..], options].concat())
+    }
+
+    fn holds(&self, count: usize) -> bool {
+        until(|| self.held.load(Ordering::SeqCst) == count)
+    }
+}
+
+/// Reads nothing until the daemon resets the connection. Its end would come behind the body.
+fn hold(stream: &mut TcpStream, count: &AtomicUsize) -> bool {
+    count.fetch_add(1, Ordering::SeqCst);
+    while matches!(stream.take_error(), Ok(None)) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    count.fetch_sub(1, Ordering::SeqCst);
+    false
+}
+
+/// Takes some of the body in each tenth of `LIMIT`, for three times `LIMIT`, and then the rest, but for the last part:
+/// the first came with the head.
+fn read_slowly(stream: &mut TcpStream) -> bool {
+    let mut left = BODY - (64 << 10);
+    let mut piece = vec![0; 64 << 10];
+    let begun = Instant::now();
+    while left > 0 {
+        let Ok(n @ 1..) = stream.read(&mut piece) else { return false };
+        left = left.saturating_sub(n);
+        if begun.elapsed() < 3 * LIMIT {
+            thread::sleep(LIMIT / 10);
+        }
+    }
+    true
+}
+
+/// A client that posts a body and stays. The thread returns the status of the response, or nothing.
+fn post(daemon: &Daemon, path: &str, coding: &str) -> JoinHandle<Option<u16>> {
+    let mut client = daemon.connect();
+    client.set_read_timeout(Some(PATIENCE)).expect("sockets have time-outs");
+    let head = format!("POST {path} HTTP/1.1\r\nHost: robust\r\n{coding}\r\n\r\n");
+    let is_chunked = coding.contains("chunked");
+    thread::spawn(move || {
+        let mut sender = client.try_clone().ok()?;
+        // The daemon may stop reading, and answers then.
+        let sending = thread::spawn(move || {
+            sender.write_all(head.as_bytes())?;
+            let frame = |text: String| if is_chunked { text } else { String::new() };
+            sender.write_all(frame(format!("{BODY:x}\r\n")).as_bytes())?;
+            sender.write_all(&vec![b'x'; BODY])?;
+            sender.write_all(frame("\r\n0\r\n\r\n".to_owned()).as_bytes())
+        });
+        let mut head = [0; 12];
+        let read = client.read_exact(&mut head);
+        let _ = client.shutdown(std::net::Shutdown::Both);
+        let _ = sending.join();
+        read.ok().and_then(|()| str::from_utf8(&head[9..]).ok()?.parse().ok())
+    })
+}
+
+fn sized_body() -> String {
+    format!("Content-Length: {BODY}")
+}
+
+/// All of these requests reach the origin, which then reads nothing more.
+fn posts(deaf: &Deaf, daemon: &Daemon, path: &str, coding: &str) -> Vec<JoinHandle<Option<u16>>> {
+    let clients: Vec<_> = (0..effort(2, 10)).map(|_| post(daemon, path, coding)).collect();
+    assert!(deaf.holds(clients.len()), "{path}: the origin has the requests");
+    clients
+}
+
+/// The connections to the origin end soon, and the clients get this status or an end.
+fn all_end(deaf: &Deaf, clients: Vec<JoinHandle<Option<u16>>>, what: &str, status: Option<u16>) {
+    let since = Instant::now();
+    assert!(deaf.holds(0), "{what}: connections to the origin stay");
+    assert!(since.elapsed() < SOON, "{what}: they ended after {:?}", since.elapsed());
+    for client in clients {
+        assert_eq!(client.join().expect("it does not panic"), status, "{what}");
+    }
+}
+
+/// An upload of which the origin takes nothing fails after `first_byte_timeout`: the client gets an error, the origin's
+/// connection is reset, and the log names the limit.
+#[test]
+fn uploads_that_are_not_read_fail() {
+    let _turn = beside_others();
+    let deaf = Deaf::start();
+    let daemon = deaf.daemon(&["-p", "first_byte_timeout=1", "-p", "max_retries=0"]);
+    for path in ["/deaf/streamed", "/deaf/cached"] {
+        for coding in [sized_body(), "Transfer-Encoding: chunked".to_owned()] {
+            let clients = posts(&deaf, &daemon, path, &coding);
+            all_end(&deaf, clients, path, Some(503));
+        }
+    }
+    assert!(daemon.logs("send timeout (first_byte_timeout)"));
+    assert_eq!(get(daemon.address, "/100/").expect("it serves").status, 200);
+}
+
+/// VCL's limit for a request goes before the parameter.
+#[test]
+fn vcl_limits_uploads() {
+    let _turn = beside_others();
+    let deaf = Deaf::start();
+    let daemon = deaf.daemon(&["-p", "first_byte_timeout=never"]);
+    let clients = posts(&deaf, &daemon, "/deaf/by_vcl", &sized_body());
+    all_end(&deaf, clients, "by_vcl", Some(503));
+}
+
+/// An origin that takes a little now and then gets all of an upload or a pipe, however long that takes.
+#[test]
+fn origins_that_read_slowly_get_all() {
+    let _turn = beside_others();
+    let deaf = Deaf::start();
+    let daemon = deaf.daemon(&["-p", "first_byte_timeout=1", "-p", "pipe_timeout=1"]);
+    for path in ["/slow/", "/slow/cached", "/slow/pipe", "/slow/pipe/cached"] {
+        let begun = Instant::now();
+        let client = post(&daemon, path, &sized_body());
+        assert_eq!(client.join().expect("it does not panic"), Some(200), "{path}");
+        assert!(begun.elapsed() > 2 * LIMIT, "{path} took {:?} only", begun.elapsed());
+    }
+}
+
+/// A pipe of which no byte moves ends after `pipe_timeout`, also before all of the request was sent.
+#[test]
+fn pipes_that_are_not_read_end() {
+    let _turn = beside_others();
+    let deaf = Deaf::start();
+    let daemon = deaf.daemon(&["-p", "pipe_timeout=1"]);
+    for path in ["/deaf/pipe", "/deaf/pipe/cached"] {
+        let clients = posts(&deaf, &daemon, path, &sized_body());
+        all_end(&deaf, clients, path, None);
+    }
+    assert_eq!(get(daemon.address, "/100/").expect("it serves").status, 200);
+}
+
+/// A pipe ends at its deadline, also before all of the request was sent.
+#[test]
+fn pipes_that_are_not_read_have_a_deadline() {
+    let _turn = beside_others();
+    let deaf = Deaf::start();
+    let daemon = deaf.daemon(&["-p", "pipe_timeout=never", "-p", "pipe_task_deadline=3"]);
+    for path in ["/deaf/pipe", "/deaf/pipe/cached"] {
+        let clients = posts(&deaf, &daemon, path, &sized_body());
+        all_end(&deaf, clients, path, None);
+    }
+}
+
+/// A pipe to an origin that does not read ends with its client, without a limit too.
+#[test]
+fn pipes_that_are_not_read_end_with_their_client() {
+    let _turn = beside_others();
+    let deaf = Deaf::start();
+    let mut daemon = deaf.daemon(&["-p", "pipe_timeout=never"]);
+    let worker = daemon.worker();
+    let descriptors = || std::fs::read_dir(format!("/proc/{worker}/fd")).map_or(0, |entries| entries.count());
+    let before = descriptors();
+    for path in ["/deaf/pipe", "/deaf/pipe/cached"] {
+        let mut client = daemon.connect();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: robust\r\n{}\r\n\r\n", sized_body());
+        client.write_all(head.as_bytes()).expect("requests can be written");
+        client.set_write_timeout(Some(LIMIT)).expect("sockets have time-outs");
+        // Of a body that is not cached the daemon takes a part. The end would come behind the rest, a reset does not.
+        if client.write_all(&vec![b'x'; BODY]).is_err() {
+            sockopt::set_socket_linger(&client, Some(Duration::ZERO)).expect("sockets can be reset");
+        }
+        assert!(deaf.holds(1), "{path}: the origin has the request");
+        drop(client);
+        all_end(&deaf, Vec::new(), path, None);
+    }
+    assert!(until(|| descriptors() <= before), "{} descriptors, {before} before", descriptors());
+}
