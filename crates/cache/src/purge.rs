@@ -4,7 +4,7 @@
 use lacquer_flow::lookup::Limits;
 
 use crate::cache::{Cache, place_of};
-use crate::invalidation::Purge;
+use crate::invalidation::{Purge, Ticket};
 use crate::shard::DeferredWork;
 use crate::slab::{Digest, NONE, key_of};
 use crate::stats::{add, bump};
@@ -33,11 +33,21 @@ pub struct Purging {
     places: Vec<(u32, Found)>,
     /// Objects purged so far.
     total: usize,
+    pub(crate) ticket: Ticket,
 }
 
 impl Purging {
     pub(crate) fn of_nothing() -> Self {
-        Self { purge: Purge::Hard, now: 0.0, of_key: false, places: Vec::new(), total: 0 }
+        Self::new(Purge::Hard, 0.0, false, Vec::new())
+    }
+
+    fn new(purge: Purge, now: f64, of_key: bool, places: Vec<(u32, Found)>) -> Self {
+        Self { purge, now, of_key, places, total: 0, ticket: Ticket::default() }
+    }
+
+    /// Returns the wait until listeners have recorded the invalidation. It is taken once.
+    pub fn ticket(&mut self) -> Ticket {
+        std::mem::take(&mut self.ticket)
     }
 
     /// Goes on until all is done, and returns the number of objects; `None` if `pause`, which is asked after each
@@ -79,7 +89,7 @@ impl Cache {
             }
             slot = place.next;
         }
-        Purging { purge, now, of_key: true, places, total: 0 }
+        Purging::new(purge, now, true, places)
     }
 
     /// Begins a purge of all objects that have any of the tags. An object that is not fresh any more is none for a
@@ -90,7 +100,7 @@ impl Cache {
             self.tags.places(tag).into_iter().map(tagged)
         };
         let places = tags.iter().flat_map(|word| of_tag(self.tags.tag(word))).collect();
-        Purging { purge, now, of_key: false, places, total: 0 }
+        Purging::new(purge, now, false, places)
     }
 
     /// Locks one shard, for one object.

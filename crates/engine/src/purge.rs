@@ -36,9 +36,16 @@ fn begin(task: &Task, action: Action, when: f64, why: Reason) -> impl Future<Out
     finish(services, purging)
 }
 
-/// Carries out a purge and returns the number of objects. A purge that was begun is finished, even if the client
-/// does not wait for its end.
+/// Carries out a purge and returns the number of objects, once listeners have recorded it.
 async fn finish(services: Rc<Services>, mut purging: Purging) -> i64 {
+    let ticket = purging.ticket();
+    let total = carry_out(services, purging).await;
+    ticket.await;
+    total
+}
+
+/// Carries out a purge, to its end even if the client does not wait for that.
+async fn carry_out(services: Rc<Services>, mut purging: Purging) -> i64 {
     let on_shift = OnShift::default();
     if let Some(total) = slice(&services, &mut purging, &on_shift) {
         return total;

@@ -10,6 +10,7 @@ mod asker;
 mod client;
 mod h2_client;
 mod http;
+mod journal;
 pub mod ledger;
 mod operator;
 mod origin;

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cli::link::{Request, WorkerConfig};
 use lacquer_engine::turn::Place;
 use lacquer_engine::{MAKERS, Services, origin_watch};
@@ -45,8 +46,13 @@ pub struct Holdings {
 impl Engine {
     /// Starts the engine with as many reactors as the parameter says. `dir` is an empty directory for its shared memory.
     /// Call it in a task of the runtime that is to run it.
-    pub fn start(config: WorkerConfig, dir: OwnedFd, storages: Vec<Stevedore>) -> Result<Engine, String> {
-        let process = boot::share(config, boot::open_dir(dir)?, storages)?;
+    pub fn start(
+        config: WorkerConfig,
+        dir: OwnedFd,
+        storages: Vec<Stevedore>,
+        listeners: Vec<Box<dyn InvalidationListener>>,
+    ) -> Result<Engine, String> {
+        let process = boot::share(config, boot::open_dir(dir)?, storages, listeners)?;
         process.runtimes.add(tokio::runtime::Handle::current());
         let watched = process.watched.iter().enumerate();
         let services = watched

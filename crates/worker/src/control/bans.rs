@@ -14,7 +14,7 @@ pub fn add(process: &Process, args: &[String]) -> Answer {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match BanSpec::from_cli(&words) {
         Ok(spec) => {
-            lacquer_engine::bans::enact(&process.shared, spec, Reason::BanCommand, Source::Management);
+            lacquer_engine::bans::enact(&process.shared, spec, Reason::BanCommand, Source::Management).wait();
             Answer::ok("")
         }
         Err(why) => Answer::refuse(status::PARAM, why),
