@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use lacquer_cache::invalidation::InvalidationListener;
 use lacquer_cli::link::{AddressSpace, Request, WorkerConfig};
 use lacquer_net::memory;
 use lacquer_params::{ParamSet, Params};
@@ -23,6 +24,7 @@ use tokio::time::sleep;
 
 use crate::client::Client;
 use crate::h2_client::H2Client;
+use crate::journal::Journal;
 use crate::ledger::{Ledger, Rules};
 use crate::operator::Operator;
 use crate::origin::Origin;
@@ -184,6 +186,7 @@ struct World {
     nature: Nature,
     chance: Chance,
     ledger: Rc<RefCell<Ledger>>,
+    journal: Journal,
     engine: Rc<Engine>,
 }
 
@@ -218,9 +221,11 @@ impl World {
             manager_pid: std::process::id(),
         };
         let dir = File::open(place)?.into();
-        let engine = Engine::start(config, dir, storages).map_err(io::Error::other)?;
+        let journal = Journal::default();
+        let listeners: Vec<Box<dyn InvalidationListener>> = vec![Box::new(journal.clone())];
+        let engine = Engine::start(config, dir, storages, listeners).map_err(io::Error::other)?;
         let ledger = Rc::new(RefCell::new(Ledger::new(prints_events, nature.rules())));
-        Ok(World { nature, chance, ledger, engine: Rc::new(engine) })
+        Ok(World { nature, chance, ledger, journal, engine: Rc::new(engine) })
     }
 
     fn fault(&self, text: &str) {
@@ -284,6 +289,7 @@ impl World {
         let mut requester = Requester {
             chance: chance.clone(),
             ledger: self.ledger.clone(),
+            journal: self.journal.clone(),
             pages: self.nature.pages,
             is_patient: self.nature.is_patient,
             address: ends.peer.ip(),

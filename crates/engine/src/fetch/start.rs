@@ -27,7 +27,7 @@ use super::parts::{
 };
 use super::{Fetch, Mode, gone};
 use crate::client::Req;
-use crate::task::{Run, Task, Times};
+use crate::task::{Ending, Run, Task, Times};
 use crate::transaction_buffers::TransactionBuffers;
 
 /// Creates a fetch from the request that starts it. Texts are copied into the fetch's own workspace.
@@ -116,7 +116,7 @@ fn new_task(req: &Req, params: Rc<Params>, ws: Workspace, log: TxLog) -> Task {
         log,
         privates: PrivateMap::default(),
         times: Times { first: now, last: now },
-        run: Run { method: Method::BackendFetch, now, trace: req.task.run.trace, failed: false },
+        run: Run { method: Method::BackendFetch, now, trace: req.task.run.trace, ending: Ending::Usual },
     }
 }
 
