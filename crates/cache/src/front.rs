@@ -2,7 +2,7 @@
 //! memory that another thread writes to (but every 64th time, to count hits).
 //!
 //! An entry is good as long as the generation of its key has not moved, no ban is newer than the one
-//! the object was checked against, and the object is fresh. Everything else is left to the index.
+//! the object was checked against, and the object is fresh and whole. Everything else is left to the index.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -90,6 +90,7 @@ impl FrontTable {
         let object = entry.pinned.object();
         let good = object.fresh_until(args.limits) > args.t_req
             && object.timers().ttl > 0.0
+            && object.state() == BodyState::Complete
             && cache.bans.is_current(object)
             && object.vary().is_none_or(|v| (args.vary)(v));
         if !good {

@@ -5,11 +5,26 @@ use std::io::{self, BufRead};
 
 use lacquer_cache::{Chunk, Object, Read};
 
+/// Bytes that were got ready.
+enum Piece<'o> {
+    Stored(Chunk<'o>),
+    Copied(Vec<u8>),
+}
+
+impl Piece<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Piece::Stored(chunk) => chunk.bytes(),
+            Piece::Copied(bytes) => bytes,
+        }
+    }
+}
+
 /// Reads what [`prepare`](StoredReader::prepare) got ready. It ends there, as at the end of the body.
 pub struct StoredReader<'o> {
     object: &'o Object,
-    /// The bytes that were got ready and not used up; `used` of the first chunk were.
-    ready: VecDeque<Chunk<'o>>,
+    /// The bytes that were got ready and not used up; `used` of the first piece were.
+    ready: VecDeque<Piece<'o>>,
     used: usize,
     /// The position behind them.
     end: u64,
@@ -22,17 +37,30 @@ impl<'o> StoredReader<'o> {
 
     /// Gets bytes ready until there are at least `least`, or all that the body has. Waits for those that are not in memory.
     pub async fn prepare(&mut self, least: u64) {
-        let mut there: u64 = self.ready.iter().map(|chunk| chunk.len() as u64).sum();
+        let mut there: u64 = self.ready.iter().map(|piece| piece.bytes().len() as u64).sum();
         there -= self.used as u64;
         while there < least {
             match self.object.read(self.end, u64::MAX) {
                 Read::Mapped(chunk) => {
                     there += chunk.len() as u64;
                     self.end += chunk.len() as u64;
-                    self.ready.push_back(chunk);
+                    self.ready.push_back(Piece::Stored(chunk));
                 }
-                Read::Pending => drop(self.object.more(self.end).await),
+                Read::Pending => {
+                    self.release_memory();
+                    self.object.more(self.end).await;
+                }
                 Read::Missing => return,
+            }
+        }
+    }
+
+    /// Copies the bytes that are ready, before a wait for memory of the store: readers that hold some while they wait
+    /// could wait for each other.
+    fn release_memory(&mut self) {
+        for piece in &mut self.ready {
+            if let Piece::Stored(chunk) = piece {
+                *piece = Piece::Copied(chunk.bytes().to_vec());
             }
         }
     }
@@ -48,11 +76,11 @@ impl io::Read for StoredReader<'_> {
 
 impl BufRead for StoredReader<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if self.ready.front().is_some_and(|chunk| self.used >= chunk.len()) {
+        if self.ready.front().is_some_and(|piece| self.used >= piece.bytes().len()) {
             self.ready.pop_front();
             self.used = 0;
         }
-        Ok(self.ready.front().map_or(&[], |chunk| &chunk.bytes()[self.used..]))
+        Ok(self.ready.front().map_or(&[], |piece| &piece.bytes()[self.used..]))
     }
 
     fn consume(&mut self, n: usize) {

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use crate::dirty::Dirty;
 use crate::mapping::Mapping;
+use crate::part_memory::PartMemory;
 use crate::runs::Runs;
 use crate::slabs::{Geometry, PAGE, Slabs};
 #[cfg(miri)]
@@ -59,13 +60,14 @@ pub struct Counters {
     pub g_objects: AtomicU64,
 }
 
-/// The place of a span: its size, and two marks in the low bits that sizes leave free.
+/// The place of a span: its size, and three marks in the low bits that sizes leave free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place(u32);
 
 impl Place {
     const PAGES: u32 = 1;
     pub(crate) const SENT: u32 = 2;
+    const PART: u32 = 4;
 
     fn pages(bytes: u32) -> Self {
         Self(bytes | Self::PAGES)
@@ -94,6 +96,11 @@ impl Place {
     pub(crate) fn is_sent(self) -> bool {
         self.0 & Self::SENT != 0
     }
+
+    /// Returns whether the span is a part of a body on a device.
+    fn is_part(self) -> bool {
+        self.0 & Self::PART != 0
+    }
 }
 
 #[derive(Debug)]
@@ -113,6 +120,7 @@ pub struct Arena {
     allocator: Mutex<Allocator>,
     /// Evicts an object; returns false if there is none that could go.
     evict: OnceLock<Evict>,
+    parts: PartMemory,
 }
 
 pub(crate) type Evict = Box<dyn Fn() -> bool + Send + Sync>;
@@ -144,6 +152,7 @@ impl Arena {
             counters: Counters::default(),
             allocator: Mutex::new(Allocator { runs: Runs::new(pages), slabs, dirty: Dirty::default() }),
             evict: OnceLock::new(),
+            parts: PartMemory::new(bytes),
         };
         arena.counters.g_space.store(size.unwrap_or(0), Ordering::Relaxed);
         Ok(Arc::new(arena))
@@ -194,6 +203,10 @@ impl Arena {
         self.evict.get().is_some_and(|evict| evict())
     }
 
+    pub(crate) fn parts(&self) -> &PartMemory {
+        &self.parts
+    }
+
     pub(crate) fn mapping(&self) -> &Mapping {
         &self.mapping
     }
@@ -213,6 +226,13 @@ impl Arena {
         c.g_alloc.fetch_add(1, Ordering::Relaxed);
         self.account(u64::from(place.capacity()));
         Ok((at, place))
+    }
+
+    /// Allocates memory for a part of a body on a device.
+    pub(crate) fn alloc_part(&self, size: usize) -> Result<(u64, Place), Full> {
+        let (at, place) = self.alloc(size)?;
+        self.parts.add(place.capacity());
+        Ok((at, Place(place.0 | Place::PART)))
     }
 
     fn find(&self, size: u32) -> Option<(u64, Place)> {
@@ -236,13 +256,20 @@ impl Arena {
             return place;
         }
         let tail = place.capacity() - keep;
+        if place.is_part() {
+            self.parts.sub(tail);
+        }
         self.release_pages(at + u64::from(keep), tail, false);
         self.unaccount(u64::from(tail));
+        self.parts.wake();
         Place(place.0 - tail)
     }
 
     pub(crate) fn free(&self, at: u64, place: Place) {
         let bytes = place.capacity();
+        if place.is_part() {
+            self.parts.sub(bytes);
+        }
         if place.is_pages() {
             self.release_pages(at, bytes, place.is_sent());
         } else {
@@ -253,6 +280,7 @@ impl Arena {
         }
         self.counters.g_alloc.fetch_sub(1, Ordering::Relaxed);
         self.unaccount(u64::from(bytes));
+        self.parts.wake();
     }
 
     /// Makes pages free for reuse: first out of the file if a socket may hold them, or if nothing else

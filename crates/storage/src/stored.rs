@@ -8,6 +8,7 @@ use crate::arena::{Arena, Counters, Full};
 use crate::body::{Body, BodyState, BodyWriter, Chunk, ChunkSizes};
 use crate::first::{First, Parts, body_from};
 use crate::load::Extent;
+use crate::residency::Wait;
 use crate::span::{Span, SpanWriter};
 
 /// The result of reading a body.
@@ -82,9 +83,13 @@ impl Stored {
         body_len: u64,
         extent: Box<dyn Extent>,
     ) -> Result<Self, Full> {
+        Ok(Self::Streamed(Body::on_device(Self::head_alone(arena, parts)?, body_len, extent)))
+    }
+
+    fn head_alone(arena: &Arc<Arena>, parts: Parts<'_>) -> Result<Span, Full> {
         let mut writer = SpanWriter::new(arena, parts.stored_len())?;
         parts.write(&mut writer);
-        Ok(Self::Streamed(Body::on_device(writer.into_span(), body_len, extent)))
+        Ok(writer.into_span())
     }
 
     fn body_bytes(&self) -> Vec<u8> {
@@ -184,11 +189,21 @@ impl Stored {
         }
     }
 
-    /// Ready when the byte at `offset` is in memory, or will never be. A byte that lies on a device is asked for.
+    /// Ready when the byte at `offset` is in memory, or will never be. A byte that lies on a device is asked for. While
+    /// there is no memory for it, this waits for that.
     pub fn poll_more(&self, offset: u64, cx: &mut Context<'_>) -> Poll<BodyState> {
         match self {
             Self::Whole(_) => Poll::Ready(BodyState::Complete),
             Self::Streamed(body) => body.poll_more(offset, cx),
+        }
+    }
+
+    /// Begins the wait of a reader for the byte at `offset`, if the body lies on a device. Until it is dropped, the part
+    /// with that byte is not dropped for other readers.
+    pub fn wait(&self, offset: u64) -> Option<Wait<'_>> {
+        match self {
+            Self::Whole(_) => None,
+            Self::Streamed(body) => body.wait(offset),
         }
     }
 
@@ -220,7 +235,7 @@ impl Stored {
         self.first().arena().counters()
     }
 
-    fn arena(&self) -> &Arc<Arena> {
+    pub(crate) fn arena(&self) -> &Arc<Arena> {
         self.first().arena()
     }
 
