@@ -110,6 +110,28 @@ impl Body {
         Arc::new(body)
     }
 
+    /// The pieces of a complete body that is in memory as a whole, for another body that shares their spans.
+    fn share_pieces(&self) -> Option<Vec<Piece>> {
+        if self.state() != BodyState::Complete {
+            return None;
+        }
+        let share = |piece: &Piece| Piece { span: Arc::clone(&piece.span), ..*piece };
+        let pieces: Vec<Piece> = self.pieces.lock().iter().map(share).collect();
+        let in_memory: u64 = pieces.iter().map(|piece| piece.end() - piece.start).sum();
+        (in_memory == self.len()).then_some(pieces)
+    }
+
+    /// A complete body behind the head that `make_head` makes, in the spans of this one. Returns `None` if some of it is
+    /// not in memory.
+    pub(crate) fn shared(
+        &self,
+        make_head: impl FnOnce() -> Result<Span, Full>,
+    ) -> Result<Option<Arc<Self>>, Full> {
+        let Some(pieces) = self.share_pieces() else { return Ok(None) };
+        let first = Arc::new(make_head()?);
+        Ok(Some(Arc::new(Self::new(first, COMPLETE, self.len(), pieces))))
+    }
+
     /// Lets go of the memory of a complete body, which lies at `extent` from now on. What shares a span with the head
     /// stays.
     pub(crate) fn settle(&self, extent: Box<dyn Extent>) {

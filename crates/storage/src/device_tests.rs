@@ -304,6 +304,54 @@ fn a_part_that_is_awaited_stays() {
     assert_eq!((take(&device.loads).len(), large.is_ready(0)), (1, false));
 }
 
+/// Two objects hold one body. Each may go first.
+#[test]
+fn a_body_is_shared_by_two_objects() {
+    let [stevedore, other] = stevedores(&ByHand::default());
+    for old_goes_first in [true, false] {
+        let old = stored(&stevedore, &body(200_000));
+        let used = stevedore.used_space();
+        let parts = Parts { head: &[b"another"], extra: b"" };
+        let new = stevedore.share(parts, &old).expect("room").expect("it is in memory");
+        assert!(stevedore.used_space() < used + 1000, "nothing is copied");
+        assert!(other.share(parts, &old).expect("room").is_none(), "another arena");
+        let kept = if old_goes_first {
+            drop(old);
+            new
+        } else {
+            drop(new);
+            old
+        };
+        assert_eq!(
+            crate::test_reader::read_all(&kept, Waker::noop(), || ()),
+            (body(200_000), BodyState::Complete)
+        );
+        drop(kept);
+        assert_eq!(stevedore.used_space(), 0);
+    }
+}
+
+/// What is not whole, or not in memory, is not shared.
+#[test]
+fn only_a_body_in_memory_is_shared() {
+    let (on_device, device, with_device) = settled(200_000);
+    assert!(with_device.share(PARTS, &on_device).expect("room").is_none());
+    assert!(poll(&on_device, 0).is_pending());
+    complete(&device);
+    assert!(with_device.share(PARTS, &on_device).expect("room").is_none(), "a part of it is in memory");
+    let [memory, _] = stevedores(&device);
+    let (coming, mut writer) = memory.begin(PARTS, None, SIZES, Layout::Apart).expect("room");
+    writer.write(b"0123").expect("room");
+    assert!(memory.share(PARTS, &coming).expect("room").is_none(), "more comes");
+    writer.finish();
+    let used = memory.used_space();
+    assert!(memory.share(PARTS, &coming).expect("room").is_some());
+    coming.slim();
+    assert!(memory.share(PARTS, &coming).expect("room").is_none(), "the body was dropped");
+    assert!(memory.share(PARTS, &memory.complete(PARTS, b"0123").expect("room")).expect("room").is_none());
+    assert!(memory.used_space() <= used);
+}
+
 #[test]
 fn only_complete_objects_are_committed_and_only_once_settled() {
     let device = ByHand::default();

@@ -86,6 +86,17 @@ impl Stored {
         Ok(Self::Streamed(Body::on_device(Self::head_alone(arena, parts)?, body_len, extent)))
     }
 
+    /// A complete object with the body of another one, whose spans both hold. Returns `None` if `body` is not complete,
+    /// some of it is not in memory, or it is in one span with its head or in another arena.
+    pub(crate) fn sharing(arena: &Arc<Arena>, parts: Parts<'_>, body: &Self) -> Result<Option<Self>, Full> {
+        let Self::Streamed(shared) = body else { return Ok(None) };
+        if !Arc::ptr_eq(arena, body.arena()) {
+            return Ok(None);
+        }
+        let shared = shared.shared(|| Self::head_alone(arena, parts))?;
+        Ok(shared.map(Self::Streamed))
+    }
+
     fn head_alone(arena: &Arc<Arena>, parts: Parts<'_>) -> Result<Span, Full> {
         let mut writer = SpanWriter::new(arena, parts.stored_len())?;
         parts.write(&mut writer);

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io;
 use std::pin::pin;
 
-use lacquer_cache::{BodyState, Read, flag};
+use lacquer_cache::flag;
 use lacquer_filters::Chain;
 use lacquer_flow::storing::{self, Arrival};
 use lacquer_http::{BodyStatus, SessClose, Text, header_table as h};
@@ -88,55 +88,6 @@ fn broken(f: &mut Fetch, why: &str) -> Step {
         return Step::Fail;
     }
     Step::Error
-}
-
-/// Handles a 304: the stale object's body gets the new head.
-pub async fn refresh(f: &mut Fetch) -> Step {
-    let Some(stale) = f.product.stale.clone() else { return Step::Fail };
-    if stale.state() == BodyState::Fetching {
-        f.task.log.put(Tag::Notice, b"vsl: Conditional fetch wait for streaming object");
-        stale.end().await;
-    }
-    if stale.state() == BodyState::Failed || stale.is(flag::FAILED) {
-        return template_failed(f, "Template object failed");
-    }
-    f.attempt.gzipped = stale.is(flag::GZIPED);
-    f.attempt.encoding_changed = stale.is(flag::CHGCE);
-    f.attempt.has_esi = stale.is(flag::ESIPROC);
-    if !f.store_head(Content::Again(stale.body_len(), stale.extra())) {
-        return template_failed(f, "");
-    }
-    if f.attempt.do_stream {
-        f.publish();
-    }
-    let mut at = 0;
-    while at < stale.body_len() {
-        let chunk = match stale.read(at, u64::MAX) {
-            Read::Mapped(chunk) => chunk,
-            Read::Pending => {
-                stale.more(at).await;
-                continue;
-            }
-            Read::Missing => return template_failed(f, "Template object failed"),
-        };
-        if !f.append(chunk.bytes()).await {
-            return template_failed(f, "Template object failed");
-        }
-        at += chunk.len() as u64;
-    }
-    f.end_origin(None);
-    f.complete(f.attempt.do_stream);
-    f.recycle_origin();
-    Step::Done
-}
-
-fn template_failed(f: &mut Fetch, why: &str) -> Step {
-    if !why.is_empty() {
-        f.fetch_error(why);
-    }
-    f.close_origin(Some(SessClose::RxBody));
-    f.task.services.counters().fetch_failed.add(1);
-    Step::Fail
 }
 
 impl Fetch {
@@ -275,7 +226,7 @@ impl Fetch {
 
     /// Lets others run now and then while a fast origin sends a large body: `n` bytes came, and objects may have been
     /// evicted.
-    async fn breathe(&mut self, n: usize) {
+    pub(super) async fn breathe(&mut self, n: usize) {
         let evictions = self.product.nuked.saturating_sub(self.attempt.nuked_before) as usize;
         self.attempt.nuked_before = self.product.nuked;
         let stored = n.saturating_add(evictions.saturating_mul(EVICTION));
@@ -339,7 +290,7 @@ impl Fetch {
     }
 
     /// Returns whether the only reader of a private object has gone.
-    fn is_cancelled(&self) -> bool {
+    pub(super) fn is_cancelled(&self) -> bool {
         self.is_abandoned() || self.product.object.as_ref().is_some_and(|o| o.is(flag::CANCEL))
     }
 
@@ -360,7 +311,7 @@ const STORED_PER_MADE: usize = 4;
 const STRAIGHT_SHORT: &str = "straight insufficient bytes";
 
 /// The most bytes that are read at a time.
-const PIECE: usize = 64 * 1024;
+pub const PIECE: usize = 64 * 1024;
 
 /// Reads the next piece of the body to the beginning of `buffer`; returns its length.
 async fn next_piece(
