@@ -118,6 +118,8 @@ struct Nature {
     onerror: bool,
     /// The storage keeps bodies on a device.
     has_device: bool,
+    /// The share of the device's reads that fail, in percent.
+    read_errors: u64,
 }
 
 const CRAMPED: u64 = 1 << 20;
@@ -142,13 +144,14 @@ impl Nature {
             changes_vcl: percent(chance, 60),
             has_probes: percent(chance, 30),
             onerror: percent(chance, 40),
-            has_device: percent(chance, 30),
+            has_device: percent(chance, 40),
+            read_errors: one_of(chance, &[0, 2, 30]),
         }
     }
 
     /// The share of the device's reads that fail, in percent.
     fn store_errors(&self) -> u64 {
-        if self.has_device && self.faulty > 0 { 2 } else { 0 }
+        if self.has_device { self.read_errors } else { 0 }
     }
 
     fn programs(&self) -> [Program; 2] {
@@ -160,6 +163,7 @@ impl Nature {
             grace: self.programs().map(Program::grace).into_iter().fold(0.0, f64::max),
             onerror: self.onerror,
             loses_bodies: self.storage <= CRAMPED || self.store_errors() > 0,
+            has_excuse: !self.fetches_all(),
         }
     }
 
@@ -173,9 +177,14 @@ impl Nature {
     }
 
     /// Returns whether nothing that may be cached is lost before its time: a fault on a connection drops what came over
-    /// it, and so does the end of one within a response; a full storage drops anything.
+    /// it, and so does the end of one within a response; a full storage drops anything, and a device what it cannot read.
     fn keeps_all(&self) -> bool {
-        self.faulty == 0 && self.storage > CRAMPED && self.is_patient
+        self.faulty == 0 && self.storage > CRAMPED && self.is_patient && self.store_errors() == 0
+    }
+
+    /// Returns whether every page can be had: from the origins if not from the storage.
+    fn fetches_all(&self) -> bool {
+        self.faulty == 0 && self.storage > CRAMPED && !self.has_probes
     }
 }
 

@@ -8,6 +8,7 @@
 //! - what was invalidated before a request began is not delivered to it, and nothing is that has outlived its grace;
 //! - a page that stays fresh is fetched once, however many ask for it at once, and a response that is for one request
 //!   reaches no other;
+//! - no page is refused while all origins respond;
 //! - an upload arrives at the origin as the client sent it, or not at all;
 //! - a pipe carries all bytes in both directions;
 //! - an origin that fails its probes is left alone, and none gets more requests at once than it allows.
@@ -92,6 +93,8 @@ pub struct Rules {
     pub onerror: bool,
     /// Bodies may end early within the cache: the storage is too small for all pages, or fails to read some.
     pub loses_bodies: bool,
+    /// Pages may be refused: the origins fail, or the storage is too small.
+    pub has_excuse: bool,
 }
 
 #[derive(Default)]
