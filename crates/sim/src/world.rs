@@ -120,6 +120,8 @@ struct Nature {
     onerror: bool,
     /// The storage keeps bodies on a device.
     has_device: bool,
+    /// The share of the device's reads that fail, in percent.
+    read_errors: u64,
 }
 
 const CRAMPED: u64 = 1 << 20;
@@ -144,13 +146,14 @@ impl Nature {
             changes_vcl: percent(chance, 60),
             has_probes: percent(chance, 30),
             onerror: percent(chance, 40),
-            has_device: percent(chance, 30),
+            has_device: percent(chance, 40),
+            read_errors: one_of(chance, &[0, 2, 30]),
         }
     }
 
     /// The share of the device's reads that fail, in percent.
     fn store_errors(&self) -> u64 {
-        if self.has_device && self.faulty > 0 { 2 } else { 0 }
+        if self.has_device { self.read_errors } else { 0 }
     }
 
     fn programs(&self) -> [Program; 2] {
@@ -162,6 +165,7 @@ impl Nature {
             grace: self.programs().map(Program::grace).into_iter().fold(0.0, f64::max),
             onerror: self.onerror,
             loses_bodies: self.storage <= CRAMPED || self.store_errors() > 0,
+            has_excuse: !self.fetches_all(),
         }
     }
 
@@ -174,11 +178,15 @@ impl Nature {
         Rc::new([(from, from + one_of(chance, &[1.0, 5.0, 30.0]))])
     }
 
-    /// Returns whether every cacheable response stays in the cache for its lifetime. It may not: a fault on a
-    /// connection, or its end within a response, drops the objects that came over it, and a full storage evicts any
-    /// object.
+    /// Returns whether nothing that may be cached is lost before its time: a fault on a connection drops what came over
+    /// it, and so does the end of one within a response; a full storage drops anything, and a device what it cannot read.
     fn keeps_all(&self) -> bool {
-        self.faulty == 0 && self.storage > CRAMPED && self.is_patient
+        self.faulty == 0 && self.storage > CRAMPED && self.is_patient && self.store_errors() == 0
+    }
+
+    /// Returns whether every page can be had: from the origins if not from the storage.
+    fn fetches_all(&self) -> bool {
+        self.faulty == 0 && self.storage > CRAMPED && !self.has_probes
     }
 }
 
