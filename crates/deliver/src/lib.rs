@@ -20,6 +20,6 @@ mod tests;
 pub use pace::Pace;
 pub use parts::send_parts;
 pub use pipeline::{BodyPipeline, BodySink, EsiInclude};
-pub use sink::{SendError, Sink};
+pub use sink::{Behind, SendError, Sink};
 pub use source::Source;
 pub use stored::send_stored;

@@ -2,8 +2,7 @@
 
 use std::io;
 
-use lacquer_cache::{Object, Read};
-use lacquer_filters::STEP_MAX;
+use lacquer_cache::Object;
 
 /// The reason for which a response was not sent to its end.
 #[derive(Debug)]
@@ -33,31 +32,35 @@ impl From<io::Error> for SendError {
     }
 }
 
-/// Sends the body of one response behind its head by one protocol. After an error nothing more is sent.
+/// What follows the bytes of a stored body in a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// More bytes may follow.
+    More,
+    /// Nothing but the end of the response. The protocol may send it with the last byte.
+    End,
+}
+
+/// Sends the body of one response behind its head by one protocol.
+///
+/// The client gets the bytes in the order of the calls, whichever methods they come by: a sink that gathers pieces sends
+/// these before anything that it sends directly. The response ends with [`end`](Sink::end) or
+/// [`end_with`](Sink::end_with) alone. After an error nothing more is sent.
 pub trait Sink {
     /// Sends a piece of the body, perhaps together with those that follow.
     fn write(&mut self, piece: &[u8]) -> impl Future<Output = Result<(), SendError>>;
 
     /// Sends bytes of a stored body from `from` on, where at least one is stored: as many as suit the protocol, and
     /// none from `to` on. Returns the position of the next byte. That is `from` if the bytes are not in memory any more:
-    /// the caller waits for them again.
+    /// the caller waits for them again. `behind` is what follows the byte before `to`, or the last byte of the body if
+    /// that comes first.
     fn stored(
         &mut self,
         object: &Object,
         from: u64,
         to: u64,
-    ) -> impl Future<Output = Result<u64, SendError>> {
-        async move {
-            let most = to.min(from.saturating_add(STEP_MAX as u64));
-            let chunk = match object.read(from, most) {
-                Read::Mapped(chunk) => chunk,
-                Read::Pending => return Ok(from),
-                Read::Missing => return Err(SendError::Source),
-            };
-            self.write(chunk.bytes()).await?;
-            Ok(from + chunk.len() as u64)
-        }
-    }
+        behind: Behind,
+    ) -> impl Future<Output = Result<u64, SendError>>;
 
     /// Sends all bytes so far to the client, the head included.
     fn flush(&mut self) -> impl Future<Output = Result<(), SendError>>;

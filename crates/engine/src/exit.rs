@@ -2,7 +2,7 @@
 //! protocol.
 
 use lacquer_cache::Object;
-use lacquer_deliver::{SendError, Sink};
+use lacquer_deliver::{Behind, SendError, Sink};
 
 use crate::h2::StreamSender;
 use crate::sender::Sender;
@@ -18,6 +18,19 @@ impl Sink for Exit {
         match self {
             Exit::Http1(sender) => sender.write(piece).await,
             Exit::Http2(sender) => Box::pin(sender.write(piece)).await,
+        }
+    }
+
+    async fn stored(
+        &mut self,
+        object: &Object,
+        from: u64,
+        to: u64,
+        behind: Behind,
+    ) -> Result<u64, SendError> {
+        match self {
+            Exit::Http1(sender) => sender.stored(object, from, to, behind).await,
+            Exit::Http2(sender) => Box::pin(sender.stored(object, from, to, behind)).await,
         }
     }
 
@@ -39,6 +52,13 @@ impl Sink for Exit {
         match self {
             Exit::Http1(sender) => sender.check(),
             Exit::Http2(sender) => sender.check(),
+        }
+    }
+
+    async fn end_with(&mut self, piece: &[u8]) -> Result<(), SendError> {
+        match self {
+            Exit::Http1(sender) => sender.end_with(piece).await,
+            Exit::Http2(sender) => Box::pin(sender.end_with(piece)).await,
         }
     }
 

@@ -14,6 +14,8 @@ pub mod client;
 mod client_transport;
 pub mod emulated;
 mod exit;
+#[cfg(test)]
+mod exit_tests;
 pub mod faults;
 pub mod fetch;
 pub mod h2;

@@ -5,7 +5,7 @@ use std::io;
 use std::rc::Rc;
 
 use lacquer_cache::{BodyState, Chunk, Object, Read};
-use lacquer_deliver::{SendError, Sink};
+use lacquer_deliver::{Behind, SendError, Sink};
 use lacquer_http::h1::{ChunkHeader, LAST_CHUNK};
 use lacquer_net::patience::Patience;
 use lacquer_net::{ClientSocket, PeerState, TxHalf, advance};
@@ -280,6 +280,22 @@ impl Sender {
         Ok(at)
     }
 
+    /// Sends a part of a stored body that others follow: gathered if small, by sendfile if large.
+    async fn part(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
+        let is_file = self.frame == BodyFrame::Plain && object.state() == BodyState::Complete;
+        let chunk = match object.read(from, to) {
+            Read::Mapped(chunk) => chunk,
+            Read::Pending => return Ok(from),
+            Read::Missing => return Err(SendError::Source),
+        };
+        if is_file && chunk.len() >= SENDFILE_MIN {
+            self.send_gathered().await?;
+            return self.by_kernel(&chunk, from).await;
+        }
+        self.write(chunk.bytes()).await?;
+        Ok(from + chunk.len() as u64)
+    }
+
     async fn by_kernel(&mut self, chunk: &Chunk<'_>, from: u64) -> Result<u64, SendError> {
         let range = if self.tx.sends_files() { chunk.file_range() } else { None };
         let Some(mut range) = range else {
@@ -312,7 +328,20 @@ impl Sink for Sender {
         if self.gathered.len() >= GATHER_MAX { self.send_gathered().await } else { Ok(()) }
     }
 
-    async fn stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
+    async fn stored(
+        &mut self,
+        object: &Object,
+        from: u64,
+        to: u64,
+        behind: Behind,
+    ) -> Result<u64, SendError> {
+        if behind == Behind::More {
+            return Box::pin(self.part(object, from, to)).await;
+        }
+        if !self.gathered.is_empty() {
+            Box::pin(self.send_gathered()).await?;
+        }
+
         if self.frame == BodyFrame::Plain && object.state() == BodyState::Complete {
             self.run(object, from, to.min(object.body_len())).await
         } else {
@@ -349,7 +378,7 @@ impl Sink for Sender {
     }
 
     async fn end_with(&mut self, piece: &[u8]) -> Result<(), SendError> {
-        self.body(piece).await?;
+        self.send_gathered_with(piece).await?;
         self.end().await
     }
 

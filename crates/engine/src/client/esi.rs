@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use lacquer_cache::{ObjRef, Object};
-use lacquer_deliver::{BodyPipeline, EsiInclude, SendError, Sink, send_stored};
+use lacquer_deliver::{Behind, BodyPipeline, EsiInclude, SendError, Sink, send_stored};
 use lacquer_filters::esi::{Order, Player};
 use lacquer_filters::splice::{self, Checksum};
 use lacquer_flow::inclusion;
@@ -59,7 +59,7 @@ impl Play<'_> {
             match order {
                 Order::Send { length, origin, crc } => {
                     let to = self.at + length;
-                    send_stored(&mut self.pipeline, self.object, self.at, to).await?;
+                    send_stored(&mut self.pipeline, self.object, self.at, to, Behind::More).await?;
                     self.sum.append(Checksum { crc, length: origin });
                     self.at = to;
                 }

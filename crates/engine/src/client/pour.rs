@@ -1,6 +1,6 @@
 //! Sends bodies that go through filters or include other responses.
 
-use lacquer_deliver::{BodyPipeline, BodySink, SendError, Sink, Source, send_parts, send_stored};
+use lacquer_deliver::{Behind, BodyPipeline, BodySink, SendError, Sink, Source, send_parts, send_stored};
 use lacquer_http::multipart::Multipart;
 
 use super::plan::Plan;
@@ -37,7 +37,7 @@ pub async fn pour(
             (pipeline, poured) = esi::play(req, object, pipeline).await;
             poured
         }
-        Source::Object(object) => send_stored(&mut pipeline, object, 0, u64::MAX).await,
+        Source::Object(object) => send_stored(&mut pipeline, object, 0, u64::MAX, Behind::More).await,
         Source::Bytes(bytes) => pipeline.write(bytes).await,
     };
     let sent = pipeline.finish(poured).await;

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use lacquer_cache::{BodyState, Object, Read};
-use lacquer_deliver::{SendError, Sink};
+use lacquer_deliver::{Behind, SendError, Sink};
 use lacquer_h2::frame::{FrameHeader, Kind, flag as frame_flag};
 
 use super::output::SendLimits;
@@ -122,7 +122,13 @@ impl Sink for StreamSender {
         if self.gathered.len() >= GATHER_MAX { self.send_gathered(false).await } else { Ok(()) }
     }
 
-    async fn stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
+    async fn stored(
+        &mut self,
+        object: &Object,
+        from: u64,
+        to: u64,
+        behind: Behind,
+    ) -> Result<u64, SendError> {
         let state = object.state();
         let chunk = match object.read(from, to) {
             Read::Mapped(chunk) => chunk,
@@ -130,8 +136,13 @@ impl Sink for StreamSender {
             Read::Missing => return Err(SendError::Source),
         };
         let at = from + chunk.len() as u64;
-        let is_last = at == to || (state == BodyState::Complete && at == object.body_len());
-        self.body(chunk.bytes(), is_last).await?;
+        if behind == Behind::More && chunk.len() < GATHER_MAX {
+            self.write(chunk.bytes()).await?;
+            return Ok(at);
+        }
+        self.send_gathered(false).await?;
+        let is_end = at == to || (state == BodyState::Complete && at == object.body_len());
+        self.body(chunk.bytes(), is_end && behind == Behind::End).await?;
         Ok(at)
     }
 
@@ -153,6 +164,7 @@ impl Sink for StreamSender {
     }
 
     async fn end_with(&mut self, piece: &[u8]) -> Result<(), SendError> {
+        self.send_gathered(false).await?;
         self.body(piece, true).await?;
         self.end().await
     }
