@@ -4,8 +4,8 @@
 use lacquer_cache::Object;
 use lacquer_deliver::{Behind, SendError, Sink};
 
+use crate::h1::Sender;
 use crate::h2::StreamSender;
-use crate::sender::Sender;
 
 pub enum Exit {
     Http1(Sender),

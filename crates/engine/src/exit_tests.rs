@@ -22,10 +22,10 @@ use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 
 use crate::exit::Exit;
+use crate::h1::{BodyFrame, Limits, Sender};
 use crate::h2::{Conn, SendLimits, Stream, StreamSender};
 use crate::makers::MAKERS;
 use crate::req_body::Keep;
-use crate::sender::{BodyFrame, Limits, Sender};
 use crate::services::Services;
 use crate::session::Sess;
 use crate::shared::{Names, Setup, Shared};

@@ -16,7 +16,7 @@ use super::deliver::settle_connection;
 use super::plan::Plan;
 use super::pour::pour_out;
 use crate::exit::Exit;
-use crate::sender::{BodyFrame, Limits, Sender, write_message};
+use crate::h1::{BodyFrame, Limits, Sender, write_message};
 
 pub(super) async fn send(req: &mut Req, tx: Rc<ClientSocket>, source: &Source, plan: Plan, send_body: bool) {
     settle_connection(req);
