@@ -2,14 +2,63 @@
 //! protocol.
 
 use lacquer_cache::Object;
-use lacquer_deliver::{Behind, SendError, Sink};
+use lacquer_deliver::{Behind, Head, ResponseSink, SendError, Sent, Sink, Source};
 
+use crate::faults::apart;
 use crate::h1::Sender;
 use crate::h2::StreamSender;
 
 pub enum Exit {
     Http1(Sender),
     Http2(StreamSender),
+}
+
+impl Exit {
+    /// Sends a body that nothing changes, and its end. The protocol is looked up once.
+    pub async fn send(&mut self, source: &Source, from: u64, to: Option<u64>) -> Result<(), SendError> {
+        match self {
+            Exit::Http1(sender) => source.send(sender, from, to).await,
+            Exit::Http2(sender) => apart(|| source.send(sender, from, to)).await,
+        }
+    }
+
+    /// Returns the buffer that the head was assembled in.
+    pub fn into_buffer(self) -> Vec<u8> {
+        match self {
+            Exit::Http1(sender) => sender.into_buffer(),
+            Exit::Http2(sender) => sender.into_buffer(),
+        }
+    }
+}
+
+impl ResponseSink for Exit {
+    fn head(&mut self, head: Head<'_>) -> usize {
+        match self {
+            Exit::Http1(sender) => sender.head(head),
+            Exit::Http2(sender) => sender.head(head),
+        }
+    }
+
+    fn abort(&mut self) {
+        match self {
+            Exit::Http1(sender) => sender.abort(),
+            Exit::Http2(sender) => sender.abort(),
+        }
+    }
+
+    fn sent(&self) -> Sent {
+        match self {
+            Exit::Http1(sender) => sender.sent(),
+            Exit::Http2(sender) => sender.sent(),
+        }
+    }
+
+    fn limit_hit(&self) -> Option<&'static str> {
+        match self {
+            Exit::Http1(sender) => sender.limit_hit(),
+            Exit::Http2(sender) => sender.limit_hit(),
+        }
+    }
 }
 
 /// The futures of HTTP/2 are boxed, because they are large and would enlarge those of every connection.

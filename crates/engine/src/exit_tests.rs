@@ -6,26 +6,30 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use lacquer_cache::{ChunkSizes, Object};
-use lacquer_deliver::{Behind, SendError, Sink};
+use lacquer_deliver::{Behind, Head, MessageHead, ResponseSink, SendError, Sink};
+use lacquer_flow::delivery::End as BodyEnd;
 use lacquer_h2::flow::SendWindow;
 use lacquer_h2::frame::{self, Kind, flag};
 use lacquer_h2::settings::Settings;
 use lacquer_http::h1::ChunkedDecoder;
+use lacquer_http::{Message, Workspace};
 use lacquer_net::patience::Patience;
 use lacquer_net::{ClientSocket, Listener, Stream as Connection};
 use lacquer_params::Params;
 use lacquer_shm::VsmDir;
 use lacquer_shm::vsm::{self, Owner};
+use lacquer_sources::clock;
 use lacquer_storage::{Arena, Kind as Storage, Stevedore};
 use lacquer_testing::Random;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 
+use crate::client_transport::ClientTransport;
 use crate::exit::Exit;
-use crate::h1::{BodyFrame, Limits, Sender};
-use crate::h2::{Conn, SendLimits, Stream, StreamSender};
+use crate::h2::{Conn, Stream};
 use crate::makers::MAKERS;
 use crate::req_body::Keep;
+use crate::send_limits::SendLimits;
 use crate::services::Services;
 use crate::session::Sess;
 use crate::shared::{Names, Setup, Shared};
@@ -78,24 +82,20 @@ impl World {
         let (rx, tx) = Connection::Unix(ours).split();
         let tx = Rc::new(ClientSocket::new(tx));
         let params = self.services.params();
-        let frame = match protocol {
-            Protocol::Length => BodyFrame::Plain,
-            Protocol::Chunked => BodyFrame::Chunked,
-            Protocol::Http2 => {
-                let listener =
-                    Listener { name: "a0".into(), endpoint: ":80".into(), proxy: false, path: None };
-                let sess = Rc::new(Sess::new(1, Arc::new(listener), &rx, 0.0));
-                let conn = Rc::new(Conn::new(self.services.clone(), sess, tx, &params));
-                conn.settings.remote.set(Settings { initial_window_size: WINDOW, ..Settings::DEFAULT });
-                conn.windows.send.set(SendWindow::new(WINDOW));
-                conn.conduct.rules.borrow_mut().open_upgraded();
-                let stream = Stream::open(&conn, 1, 0.0);
-                let limits = SendLimits { idle: 60.0, by: None };
-                return (Exit::Http2(StreamSender::new(stream, limits)), client, Some(conn));
-            }
+        let limits =
+            SendLimits { total: 60.0, since: clock::real(), idle: 60.0, patience: Patience::of(&params) };
+        let (transport, conn) = if protocol == Protocol::Http2 {
+            let listener = Listener { name: "a0".into(), endpoint: ":80".into(), proxy: false, path: None };
+            let sess = Rc::new(Sess::new(1, Arc::new(listener), &rx, 0.0));
+            let conn = Rc::new(Conn::new(self.services.clone(), sess, tx, &params));
+            conn.settings.remote.set(Settings { initial_window_size: WINDOW, ..Settings::DEFAULT });
+            conn.windows.send.set(SendWindow::new(WINDOW));
+            conn.conduct.rules.borrow_mut().open_upgraded();
+            (ClientTransport::Http2(Stream::open(&conn, 1, 0.0)), Some(conn))
+        } else {
+            (ClientTransport::Http1(tx), None)
         };
-        let limits = Limits { total: 60.0, idle: 60.0, patience: Patience::of(&params) };
-        (Exit::Http1(Sender::new(tx, HEAD.to_vec(), frame, limits)), client, None)
+        (transport.open(Vec::new(), limits), client, conn)
     }
 }
 
@@ -104,6 +104,16 @@ enum Protocol {
     Length,
     Chunked,
     Http2,
+}
+
+impl Protocol {
+    fn end(self) -> BodyEnd {
+        match self {
+            Protocol::Length => BodyEnd::Length,
+            Protocol::Chunked => BodyEnd::Chunked,
+            Protocol::Http2 => BodyEnd::Stream,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -207,12 +217,18 @@ async fn stored(
     Ok(())
 }
 
+/// Returns the bytes behind the head.
+fn body_of(mut bytes: Vec<u8>) -> Vec<u8> {
+    assert!(bytes.starts_with(HEAD), "the head comes first");
+    bytes.split_off(HEAD.len())
+}
+
 /// Returns the body of what a client received, and how often it ended.
-fn decoded(protocol: Protocol, mut bytes: Vec<u8>) -> (Vec<u8>, usize) {
+fn decoded(protocol: Protocol, bytes: Vec<u8>) -> (Vec<u8>, usize) {
     match protocol {
-        Protocol::Length => (bytes.split_off(HEAD.len()), 1),
+        Protocol::Length => (body_of(bytes), 1),
         Protocol::Chunked => {
-            let mut rest = bytes.split_off(HEAD.len());
+            let mut rest = body_of(bytes);
             let (mut decoder, mut body) = (ChunkedDecoder::new(), Vec::new());
             while !decoder.is_done() && !rest.is_empty() {
                 let run = decoder.decode_run(&mut rest).expect("chunks");
@@ -224,6 +240,8 @@ fn decoded(protocol: Protocol, mut bytes: Vec<u8>) -> (Vec<u8>, usize) {
         }
         Protocol::Http2 => {
             let (mut body, mut ends) = (Vec::new(), 0);
+            let first = frame::split(&bytes).next().expect("a frame").0;
+            assert!(first.kind() == Some(Kind::Headers), "the head comes first");
             for (header, payload) in frame::split(&bytes).filter(|(h, _)| h.kind() == Some(Kind::Data)) {
                 assert_eq!(ends, 0, "nothing follows the end");
                 body.extend_from_slice(payload);
@@ -236,6 +254,9 @@ fn decoded(protocol: Protocol, mut bytes: Vec<u8>) -> (Vec<u8>, usize) {
 
 async fn exchange(world: &World, protocol: Protocol, response: &Response, object: &Object) -> Vec<u8> {
     let (mut exit, mut client, conn) = world.open(protocol);
+    let (mut ws, mut message) = (Workspace::new(1024), Message::new(8));
+    message.set_response(&mut ws, 200).expect("room");
+    exit.head(Head::Message(MessageHead { message: &message, ws: &ws, end: protocol.end(), notes: None }));
     let send = async {
         response.send(&mut exit, object).await.expect("the client reads");
         if let Some(conn) = conn {

@@ -45,7 +45,7 @@ pub fn begin(
         params,
         sess: connection.sess.clone(),
         vcl,
-        tx: ClientTransport::Socket(connection.tx.clone()),
+        tx: ClientTransport::Http1(connection.tx.clone()),
         t_first: head.first,
         t_req: head.complete,
     };

@@ -177,11 +177,8 @@ impl Req {
         let (reads, bytes) = self.request.body.take_counted();
         self.client.account.req_body += bytes;
         if reads > 0 {
-            let receiver = if self.client.tx.stream().is_some() {
-                "H2_BODY"
-            } else {
-                self.request.body.framing().receiver()
-            };
+            let receiver =
+                if self.client.tx.is_http2() { "H2_BODY" } else { self.request.body.framing().receiver() };
             self.task.log_received(receiver, reads, bytes);
         }
     }

@@ -10,7 +10,6 @@ use lacquer_shm::{Tag, Vxid};
 
 use super::Req;
 use crate::client_transport::ClientTransport;
-use crate::h2;
 use crate::req_body::ReqBody;
 use crate::services::Services;
 
@@ -65,9 +64,9 @@ impl Req {
         }
     }
 
-    /// Lets the request be answered by a stream of HTTP/2 after all. It has no body.
-    pub fn move_to_stream(&mut self, stream: Rc<h2::Stream>) {
-        self.client.tx = ClientTransport::Stream(stream);
+    /// Lets the response leave by another protocol, to which the connection was upgraded. The request has no body.
+    pub fn move_to(&mut self, transport: ClientTransport) {
+        self.client.tx = transport;
         self.request.body = ReqBody::none();
     }
 

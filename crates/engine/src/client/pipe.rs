@@ -11,7 +11,6 @@ use lacquer_vcl::types::{Action, Method};
 use lacquer_vcl_runtime::Ctx;
 
 use super::{PipeRequest, Req, Step};
-use crate::client_transport::ClientTransport;
 use crate::fetch::{OriginConnection, PipeCall, log_close};
 use crate::task::{BEREQ, Logged};
 
@@ -99,7 +98,7 @@ impl Drop for Place {
 }
 
 async fn start(req: &mut Req) -> Step {
-    if matches!(&req.client.tx, ClientTransport::Socket(tx) if tx.is_ahead()) {
+    if req.client.tx.is_probed() {
         // The origin's first bytes would follow those of a response of ours.
         req.log_error("Not piped: a response had begun before the restart");
         return Step::VclFail;
@@ -200,7 +199,7 @@ async fn carry(
     account: &mut Account,
 ) -> SessClose {
     let Some(mut client) = req.request.body.rx.take() else { return SessClose::RxBody };
-    let ClientTransport::Socket(tx) = req.client.tx.clone() else { return SessClose::RxBody };
+    let Some(tx) = req.client.tx.whole_connection() else { return SessClose::RxBody };
     let pending = std::mem::take(&mut client.pending);
     if !pending.is_empty() {
         if connection.tx.write_all(&pending).await.is_err() {

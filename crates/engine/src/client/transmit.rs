@@ -17,10 +17,8 @@ use lacquer_shm::vsl::text;
 use super::deliver::blame_body;
 use super::plan::Plan;
 use super::pour::pour;
-use super::{Req, Step, on_socket, on_stream, partial};
-use crate::client_transport::ClientTransport;
+use super::{Req, Step, partial, respond};
 use crate::emulated::workspace_costs;
-use crate::faults::apart;
 
 pub async fn transmit(req: &mut Req, source: Source) -> Step {
     let announced = h1::content_length(&req.response.http, &req.task.ws).ok().flatten();
@@ -135,13 +133,7 @@ async fn send(req: &mut Req, source: &Source, plan: Plan, send_body: bool) {
     if req.inclusion.into.is_some() {
         return Box::pin(send_included(req, source, plan, send_body)).await;
     }
-    match &req.client.tx {
-        ClientTransport::Socket(tx) => on_socket::send(req, tx.clone(), source, plan, send_body).await,
-        ClientTransport::Stream(stream) => {
-            let stream = stream.clone();
-            apart(|| on_stream::send(req, stream, source, plan, send_body)).await;
-        }
-    }
+    respond::send(req, source, plan, send_body).await;
 }
 
 /// Sends the response into the one that includes it.

@@ -3,4 +3,10 @@
 
 mod sender;
 
-pub use sender::{BodyFrame, Limits, Sender, write_message};
+use lacquer_flow::persistence::Carrier;
+pub use sender::{Sender, write_message};
+
+use crate::protocol::Protocol;
+
+pub const PROTOCOL: Protocol =
+    Protocol { name: "HTTP/1", version: "HTTP/1.1", sink: "V1B", carrier: Carrier::Connection };

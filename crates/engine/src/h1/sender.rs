@@ -5,27 +5,23 @@ use std::io;
 use std::rc::Rc;
 
 use lacquer_cache::{BodyState, Chunk, Object, Read};
-use lacquer_deliver::{Behind, SendError, Sink};
-use lacquer_http::h1::{ChunkHeader, LAST_CHUNK};
-use lacquer_net::patience::Patience;
+use lacquer_deliver::{Behind, Head, ResponseSink, SendError, Sent, Sink};
+use lacquer_flow::delivery::End;
+use lacquer_http::h1::{self, ChunkHeader, LAST_CHUNK};
 use lacquer_net::{ClientSocket, PeerState, TxHalf, advance};
 use lacquer_sources::clock::{self, Instant};
 
+use crate::send_limits::SendLimits;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyFrame {
+enum BodyFrame {
     Plain,
     Chunked,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Seconds for the whole response; 0 is no limit.
-    pub total: f64,
-    /// Seconds without the client taking a byte.
-    pub idle: f64,
-    /// The limit after which a client counts as gone while its response waits for more of the body.
-    pub patience: Patience,
-}
+/// The response when the workspace is too small for another.
+const OUT_OF_WORKSPACE: &[u8] =
+    b"HTTP/1.1 500 Internal Server Error\r\nServer: Varnish\r\nConnection: close\r\n\r\n";
 
 pub struct Sender {
     tx: Rc<ClientSocket>,
@@ -35,15 +31,14 @@ pub struct Sender {
     /// Small pieces of body that wait for more.
     gathered: Vec<u8>,
     frame: BodyFrame,
-    limits: Limits,
+    limits: SendLimits,
     deadline: Option<Instant>,
     /// The time when the client was found to have shut down its sending side, and the number of body bytes it had by
     /// then.
     half_closed: Option<(Instant, u64)>,
     /// The parameter whose limit ended the response.
     limit_hit: Option<&'static str>,
-    body: u64,
-    pieces: u64,
+    sent: Sent,
 }
 
 /// The size from which on a stored body is sent without copying. Below it, a copy is cheaper.
@@ -56,34 +51,25 @@ const GATHER: usize = 16;
 const COPY_MAX: usize = 8 * 1024;
 
 impl Sender {
-    pub fn new(tx: Rc<ClientSocket>, head: Vec<u8>, frame: BodyFrame, limits: Limits) -> Self {
+    /// Opens the sink of a response. It assembles the head in the buffer.
+    pub fn new(tx: Rc<ClientSocket>, buffer: Vec<u8>, limits: SendLimits) -> Self {
         Sender {
             head_sent: tx.take_ahead(),
             tx,
-            head,
+            head: buffer,
             gathered: Vec::new(),
-            frame,
+            frame: BodyFrame::Plain,
             limits,
             deadline: None,
             half_closed: None,
             limit_hit: None,
-            body: 0,
-            pieces: 0,
+            sent: Sent::default(),
         }
     }
 
     /// Returns the buffer of the head.
-    pub fn into_head(self) -> Vec<u8> {
+    pub fn into_buffer(self) -> Vec<u8> {
         self.head
-    }
-
-    pub fn body_bytes(&self) -> u64 {
-        self.body
-    }
-
-    /// Returns the number of pieces in which the body was sent.
-    pub fn pieces(&self) -> u64 {
-        self.pieces
     }
 
     /// Returns the time by which the client must have taken the whole response, counted from the first wait.
@@ -96,9 +82,9 @@ impl Sender {
     fn is_out_of_patience(&mut self) -> bool {
         let now = Instant::now();
         // A connection that takes more is not closed.
-        let (since, had) = self.half_closed.unwrap_or((now, self.body));
-        let since = if had == self.body { since } else { now };
-        self.half_closed = Some((since, self.body));
+        let (since, had) = self.half_closed.unwrap_or((now, self.sent.body));
+        let since = if had == self.sent.body { since } else { now };
+        self.half_closed = Some((since, self.sent.body));
         self.limits.patience.half_closed().is_some_and(|wait| now >= since + clock::seconds(wait))
     }
 
@@ -116,11 +102,6 @@ impl Sender {
     fn late(&mut self, limit: &'static str) -> io::Error {
         self.limit_hit = Some(limit);
         io::Error::from_raw_os_error(lacquer_system::EAGAIN)
-    }
-
-    /// Returns the parameter whose limit ended the response, if one did.
-    pub fn limit_hit(&self) -> Option<&'static str> {
-        self.limit_hit
     }
 
     /// Writes the rest of the head.
@@ -182,8 +163,8 @@ impl Sender {
         if length == 0 {
             return Ok(());
         }
-        self.body += length as u64;
-        self.pieces += 1;
+        self.sent.body += length as u64;
+        self.sent.pieces += 1;
         match self.frame {
             BodyFrame::Plain => self.write_parts(&mut [front, back]).await?,
             BodyFrame::Chunked => {
@@ -200,8 +181,8 @@ impl Sender {
         if piece.len() > COPY_MAX || self.head_sent == self.head.len() {
             return self.body(piece).await;
         }
-        self.body += piece.len() as u64;
-        self.pieces += 1;
+        self.sent.body += piece.len() as u64;
+        self.sent.pieces += 1;
         self.head.extend_from_slice(piece);
         Ok(self.write_head().await?)
     }
@@ -274,8 +255,8 @@ impl Sender {
         for (part, chunk) in parts.iter_mut().zip(chunks.iter().flatten()) {
             *part = chunk.bytes();
         }
-        self.body += at - from;
-        self.pieces += 1;
+        self.sent.body += at - from;
+        self.sent.pieces += 1;
         self.write_parts(&mut parts).await?;
         Ok(at)
     }
@@ -309,13 +290,42 @@ impl Sender {
             match self.tx.try_send_by(range.len(), |socket| range.send(socket)) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
                 Ok(n) => {
-                    self.body += n as u64;
-                    self.pieces += 1;
+                    self.sent.body += n as u64;
+                    self.sent.pieces += 1;
                 }
                 Err(e) => self.wait_after(e).await?,
             }
         }
         Ok(from + chunk.len() as u64)
+    }
+}
+
+impl ResponseSink for Sender {
+    fn head(&mut self, head: Head<'_>) -> usize {
+        self.head.clear();
+        match head {
+            Head::Message(head) => {
+                self.frame = if head.end == End::Chunked { BodyFrame::Chunked } else { BodyFrame::Plain };
+                h1::write_response_head(head.message, head.ws, &mut self.head);
+            }
+            Head::Status(status) => h1::minimal_response(status, &mut self.head),
+            Head::OutOfWorkspace => {
+                self.frame = BodyFrame::Plain;
+                self.head.extend_from_slice(OUT_OF_WORKSPACE);
+            }
+        }
+        self.sent.head = self.head.len() as u64;
+        self.head.len()
+    }
+
+    fn abort(&mut self) {}
+
+    fn sent(&self) -> Sent {
+        self.sent
+    }
+
+    fn limit_hit(&self) -> Option<&'static str> {
+        self.limit_hit
     }
 }
 

@@ -13,10 +13,16 @@ mod turns;
 
 pub use buffers::Buffers;
 pub use conn::{Conn, Member};
-pub use output::{Flush, SendLimits};
+use lacquer_flow::persistence::Carrier;
+pub use output::Flush;
 pub use sender::StreamSender;
 pub use stream::{Gone, Stream};
 pub use turns::{Turn, Turns};
+
+use crate::protocol::Protocol;
+
+pub const PROTOCOL: Protocol =
+    Protocol { name: "HTTP/2", version: "HTTP/2.0", sink: "H2B", carrier: Carrier::Stream };
 
 /// What the connections of a reactor share.
 #[derive(Default)]

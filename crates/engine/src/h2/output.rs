@@ -47,7 +47,7 @@ pub enum Flush {
 
 /// The time limits for a client to take a response.
 #[derive(Clone, Copy)]
-pub struct SendLimits {
+pub struct Limits {
     /// Seconds without taking a byte.
     pub idle: f64,
     /// The time by which the whole response must be sent.

@@ -11,7 +11,7 @@ use lacquer_shm::Tag;
 use lacquer_sources::clock::{self, Instant};
 
 use super::conn::Conn;
-use super::output::{Flush, Gathered, SendLimits};
+use super::output::{Flush, Gathered, Limits};
 
 /// The number of gathered bytes above which streams wait before they add more.
 const GATHERED_MAX: usize = 64 * 1024;
@@ -167,13 +167,7 @@ impl Conn {
 
     /// Sends frames of one stream's body from storage, after all frames that were gathered before. Sends as
     /// much of `data` as fits one write and returns its length. With `end`, the last byte ends the stream.
-    pub async fn send_data(
-        &self,
-        stream: u32,
-        data: &[u8],
-        end: bool,
-        limits: SendLimits,
-    ) -> Result<usize, ()> {
+    pub async fn send_data(&self, stream: u32, data: &[u8], end: bool, limits: Limits) -> Result<usize, ()> {
         let _turn = self.output.turn.lock().await;
         if self.output.broken.get() {
             return Err(());
@@ -219,7 +213,7 @@ impl Conn {
         self.wake();
     }
 
-    async fn write_parts(&self, parts: &mut [&[u8]], limits: SendLimits) -> Result<(), Unsent> {
+    async fn write_parts(&self, parts: &mut [&[u8]], limits: Limits) -> Result<(), Unsent> {
         while parts.iter().any(|part| !part.is_empty()) {
             match self.output.tx.try_write_parts(parts.iter().copied()) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
@@ -235,7 +229,7 @@ impl Conn {
         Ok(())
     }
 
-    async fn writable(&self, limits: SendLimits) -> Result<(), Unsent> {
+    async fn writable(&self, limits: Limits) -> Result<(), Unsent> {
         let idle = Instant::now() + clock::seconds(clock::limit(limits.idle));
         let (until, limit) = match limits.by {
             Some(by) if by < idle => (by, "send_timeout"),
@@ -248,7 +242,7 @@ impl Conn {
     }
 
     /// Waits until frames may be added again.
-    pub async fn room(&self, stream: u32, limits: SendLimits) -> Result<(), ()> {
+    pub async fn room(&self, stream: u32, limits: Limits) -> Result<(), ()> {
         while self.is_clogged() {
             // A write without body sends the gathered frames first.
             self.send_data(stream, &[], false, limits).await?;

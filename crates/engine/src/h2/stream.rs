@@ -9,13 +9,11 @@ use std::task::{Context, Poll, Waker};
 
 use lacquer_h2::stream::{State, Stream as Protocol};
 use lacquer_h2::{Error, Reason, frame};
-use lacquer_params::Params;
 use lacquer_shm::Tag;
 use lacquer_sources::clock::{self, Instant};
 
 use super::conn::{Conn, Member};
 use super::intake::Intake;
-use super::output::SendLimits;
 
 /// The error of a stream that ended before its request. The stream records the reason.
 #[derive(Clone, Copy, Debug)]
@@ -321,11 +319,6 @@ impl Stream {
             return conn.fail(Error::Connection(Reason::Bankrupt));
         }
         self.reset(Error::Stream(Reason::BrokeWindow));
-    }
-
-    /// Returns the time limits for the client to take this response.
-    pub fn limits(&self, params: &Params) -> SendLimits {
-        SendLimits { idle: self.conn.sess.send_idle_limit(params), by: self.send_by.get() }
     }
 
     /// Returns the parameter whose limit ended the response, if one did.

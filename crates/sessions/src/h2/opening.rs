@@ -60,7 +60,7 @@ impl Opening {
             params,
             sess: conn.sess.clone(),
             vcl,
-            tx: ClientTransport::Stream(stream.clone()),
+            tx: ClientTransport::Http2(stream.clone()),
             t_first,
             t_req: t_first,
         };
@@ -77,7 +77,7 @@ impl Opening {
         conn.conduct.rules.borrow_mut().open_upgraded();
         let stream = Stream::open(conn, 1, req.first_byte());
         stream.proto.borrow_mut().expect(Body::None);
-        req.move_to_stream(stream.clone());
+        req.move_to(ClientTransport::Http2(stream.clone()));
         stream
     }
 
