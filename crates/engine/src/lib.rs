@@ -55,7 +55,7 @@ pub use client_transport::ClientTransport;
 pub use h1::write_message;
 pub use init_host::InitHost;
 pub use makers::MAKERS;
-pub use req_body::ReqBody;
+pub use req_body::{BodyInput, ReqBody};
 pub use services::{Makers, Services};
 pub use session::{Sess, count_close};
 pub use shared::{Names, Setup, Shared};

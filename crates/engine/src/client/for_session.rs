@@ -111,13 +111,13 @@ impl Req {
     /// Gives the request the receiving side of the connection, which it may have to read from.
     #[inline]
     pub fn lend_rx(&mut self, rx: Option<Rx>) {
-        self.request.body.rx = rx;
+        self.request.body.lend_rx(rx);
     }
 
     /// Takes the receiving side back. A fetch that still reads the body keeps it.
     #[inline]
     pub fn take_rx(&mut self) -> Option<Rx> {
-        self.request.body.rx.take()
+        self.request.body.take_rx()
     }
 
     #[inline]

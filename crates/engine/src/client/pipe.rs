@@ -198,7 +198,7 @@ async fn carry(
     connection: &mut OriginConnection,
     account: &mut Account,
 ) -> SessClose {
-    let Some(mut client) = req.request.body.rx.take() else { return SessClose::RxBody };
+    let Some(mut client) = req.request.body.take_rx() else { return SessClose::RxBody };
     let Some(tx) = req.client.tx.whole_connection() else { return SessClose::RxBody };
     let pending = std::mem::take(&mut client.pending);
     if !pending.is_empty() {
@@ -231,7 +231,7 @@ async fn carry(
         () = watchdog => SessClose::RxTimeout,
         () = tokio::time::sleep(clock::seconds(left)) => SessClose::RxTimeout,
     };
-    req.request.body.rx = Some(client);
+    req.request.body.lend_rx(Some(client));
     reason
 }
 

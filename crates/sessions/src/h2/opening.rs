@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use lacquer_engine::client::{Req, Start};
 use lacquer_engine::h2::{Conn, Stream};
-use lacquer_engine::{ClientTransport, Logged, ReqBody, TransactionSlot};
+use lacquer_engine::{BodyInput, ClientTransport, Logged, ReqBody, TransactionSlot};
 use lacquer_h2::hpack::Decoder;
 use lacquer_h2::request::{Body, Limits, RequestDecoder, RequestHead};
 use lacquer_h2::{Error, Note};
@@ -133,5 +133,5 @@ fn accept(req: &mut Req, stream: &Rc<Stream>, head: &RequestHead) {
         Body::Length(length) => Framing { status: BodyStatus::Length, content_length: length },
         Body::UntilEnd => Framing { status: BodyStatus::Eof, content_length: 0 },
     };
-    req.accept(ReqBody::of_stream(stream.clone(), framing));
+    req.accept(ReqBody::new(BodyInput::of_stream(stream.clone()), framing));
 }
