@@ -14,8 +14,6 @@ pub mod client;
 mod client_transport;
 pub mod emulated;
 mod exit;
-#[cfg(test)]
-mod exit_tests;
 pub mod faults;
 pub mod fetch;
 mod h1;
@@ -29,6 +27,8 @@ mod origin_slot;
 pub mod origin_watch;
 mod probes;
 mod protocol;
+#[cfg(test)]
+mod protocol_tests;
 mod purge;
 mod recycle_pool;
 mod req_body;
