@@ -85,7 +85,7 @@ impl<S: Sink> Sink for BodyPipeline<S> {
     }
 
     /// Bytes that no filter or include changes go to the client from storage.
-    async fn stored(
+    async fn write_stored(
         &mut self,
         object: &Object,
         from: u64,
@@ -94,10 +94,10 @@ impl<S: Sink> Sink for BodyPipeline<S> {
     ) -> Result<u64, SendError> {
         match &mut self.sink {
             BodySink::Client(sink) if self.chain.is_empty() => {
-                sink.stored(object, from, to, Behind::More).await
+                sink.write_stored(object, from, to, Behind::More).await
             }
             BodySink::Include(include) if self.chain.is_empty() && include.is_unchanged() => {
-                Box::pin(include.stored(object, from, to)).await
+                Box::pin(include.write_stored(object, from, to)).await
             }
             _ => {
                 let most = to.min(from.saturating_add(STEP_MAX as u64));
@@ -120,10 +120,10 @@ impl<S: Sink> Sink for BodyPipeline<S> {
         }
     }
 
-    async fn more_than(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
+    async fn wait_for(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
         match &mut self.sink {
-            BodySink::Client(sink) => sink.more_than(object, at).await,
-            BodySink::Include(include) => Box::pin(include.more_than(object, at)).await,
+            BodySink::Client(sink) => sink.wait_for(object, at).await,
+            BodySink::Include(include) => Box::pin(include.wait_for(object, at)).await,
             BodySink::Lent => Err(SendError::Source),
         }
     }
@@ -228,8 +228,8 @@ impl<S: Sink> EsiInclude<S> {
         self.pipeline.flush().await
     }
 
-    pub(crate) async fn more_than(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
-        self.pipeline.more_than(object, at).await
+    pub(crate) async fn wait_for(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
+        self.pipeline.wait_for(object, at).await
     }
 
     pub(crate) fn check(&mut self) -> Result<(), SendError> {
@@ -286,8 +286,8 @@ impl<S: Sink> EsiInclude<S> {
     }
 
     /// Sends bytes of a stored body that are not changed, as [`Sink::stored`] does.
-    async fn stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
-        let at = self.pipeline.stored(object, from, to, Behind::More).await?;
+    async fn write_stored(&mut self, object: &Object, from: u64, to: u64) -> Result<u64, SendError> {
+        let at = self.pipeline.write_stored(object, from, to, Behind::More).await?;
         self.count += at - from;
         Ok(at)
     }

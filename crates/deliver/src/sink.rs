@@ -54,7 +54,7 @@ pub trait Sink {
     /// none from `to` on. Returns the position of the next byte. That is `from` if the bytes are not in memory any more:
     /// the caller waits for them again. `behind` is what follows the byte before `to`, or the last byte of the body if
     /// that comes first.
-    fn stored(
+    fn write_stored(
         &mut self,
         object: &Object,
         from: u64,
@@ -67,7 +67,7 @@ pub trait Sink {
 
     /// Waits until the byte at `at` of a body is in memory or will never be: it is being fetched, or read from a device.
     /// Fails if the client leaves before.
-    fn more_than(&mut self, object: &Object, at: u64) -> impl Future<Output = Result<(), SendError>>;
+    fn wait_for(&mut self, object: &Object, at: u64) -> impl Future<Output = Result<(), SendError>>;
 
     /// Fails if the client is gone, or its time is over.
     fn check(&mut self) -> Result<(), SendError>;

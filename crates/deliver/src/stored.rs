@@ -18,13 +18,13 @@ pub async fn send_stored(
         if !object.is_ready(at) {
             // The client gets the bytes so far before the wait for more.
             sink.flush().await?;
-            sink.more_than(object, at).await?;
+            sink.wait_for(object, at).await?;
         }
         let state = object.state();
         if object.body_len() <= at {
             return if state == BodyState::Failed { Err(SendError::Source) } else { Ok(()) };
         }
-        at = sink.stored(object, at, to, behind).await?;
+        at = sink.write_stored(object, at, to, behind).await?;
         object.delivered(at);
     }
     Ok(())

@@ -61,7 +61,7 @@ impl Bound {
 
     /// Returns the number of connections that one backend may have in use, so that a backend that hangs leaves room for
     /// the others.
-    pub fn of_one_backend(self) -> u32 {
+    pub fn per_backend(self) -> u32 {
         if self.is_threads {
             return u32::MAX;
         }
@@ -122,7 +122,7 @@ impl Admission {
     }
 
     /// Returns whether so many wait that a request whose client may be gone should not enter.
-    pub fn is_pressed(&self, bound: Bound) -> bool {
+    pub fn is_under_pressure(&self, bound: Bound) -> bool {
         2 * self.waiting() > bound.most
     }
 
@@ -261,8 +261,8 @@ mod tests {
         );
         assert_eq!(with(|p| p.thread_pool_max = 6000), (341, 171, false));
         assert_eq!(with(|p| (p.thread_pool_max, p.max_waiting) = (50, 10)), (10, 5, false));
-        assert_eq!(bound(341).of_one_backend(), 256);
-        assert_eq!(bound(1).of_one_backend(), 1);
+        assert_eq!(bound(341).per_backend(), 256);
+        assert_eq!(bound(1).per_backend(), 1);
     }
 
     #[test]

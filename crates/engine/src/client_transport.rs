@@ -1,5 +1,5 @@
 //! The client of a request as the request sees it: its connection, or one stream of it. Nothing else in a request depends
-//! on the protocol, but for the reader of its body ([`crate::req_body`]) and the sink of its response ([`Exit`]), which is
+//! on the protocol, but for the reader of its body ([`crate::req_body`]) and the sink of its response ([`ClientSink`]), which is
 //! opened here.
 
 use std::os::fd::BorrowedFd;
@@ -8,10 +8,10 @@ use std::rc::Rc;
 use lacquer_flow::persistence::Carrier;
 use lacquer_h2::{Error, Reason};
 use lacquer_net::ClientSocket;
-use lacquer_net::patience::{HalfClosed, Patience};
+use lacquer_net::disconnect::{HalfClosed, DisconnectPolicy};
 use lacquer_vcl_runtime::H2Setting;
 
-use crate::exit::Exit;
+use crate::client_sink::ClientSink;
 use crate::h1::{self, Sender};
 use crate::h2::{self, Stream, StreamSender};
 use crate::protocol::Protocol;
@@ -36,10 +36,10 @@ impl ClientTransport {
     }
 
     /// Opens the sink of a response, which assembles the head in this buffer.
-    pub fn open(&self, buffer: Vec<u8>, limits: SendLimits) -> Exit {
+    pub fn open(&self, buffer: Vec<u8>, limits: SendLimits) -> ClientSink {
         match self {
-            ClientTransport::Http1(tx) => Exit::Http1(Sender::new(tx.clone(), buffer, limits)),
-            ClientTransport::Http2(stream) => Exit::Http2(StreamSender::new(stream.clone(), buffer, limits)),
+            ClientTransport::Http1(tx) => ClientSink::Http1(Sender::new(tx.clone(), buffer, limits)),
+            ClientTransport::Http2(stream) => ClientSink::Http2(StreamSender::new(stream.clone(), buffer, limits)),
         }
     }
 
@@ -53,7 +53,7 @@ impl ClientTransport {
     }
 
     /// Waits until the client is gone.
-    pub async fn gone(&self, patience: Patience, treatment: HalfClosed) {
+    pub async fn gone(&self, patience: DisconnectPolicy, treatment: HalfClosed) {
         match self {
             ClientTransport::Http1(tx) => patience.disconnected(tx, treatment).await,
             ClientTransport::Http2(stream) if patience.half_closed().is_some() => stream.gone().await,

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use lacquer_shm::Vxid;
 
 use crate::services::Services;
-use crate::turn::{Place, poll_within};
+use crate::activity::{Place, poll_within};
 
 /// Runs a future and returns the text of a panic inside it. The future comes pinned, because moving one that holds all
 /// steps of a request costs more than running it. The watchdog sees it `at` this transaction and place.
@@ -19,7 +19,7 @@ pub async fn caught<F: Future>(
     at: (Vxid, Place),
     mut work: Pin<&mut F>,
 ) -> Result<F::Output, String> {
-    let turn = services.turn();
+    let turn = services.activity();
     let mut poll = move |cx: &mut Context<'_>| poll_within(turn, at, work.as_mut(), cx);
     std::future::poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| poll(cx))) {
         Ok(Poll::Pending) => Poll::Pending,

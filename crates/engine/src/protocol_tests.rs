@@ -14,7 +14,7 @@ use lacquer_h2::frame::{self, Kind, flag};
 use lacquer_h2::settings::Settings;
 use lacquer_http::h1::{ChunkHeader, ChunkedDecoder, Framing, LAST_CHUNK};
 use lacquer_http::{BodyStatus, Message, Workspace};
-use lacquer_net::patience::Patience;
+use lacquer_net::disconnect::DisconnectPolicy;
 use lacquer_net::{ClientSocket, Listener, Rx, Stream as Connection};
 use lacquer_params::Params;
 use lacquer_shm::VsmDir;
@@ -27,7 +27,7 @@ use tokio::net::UnixStream;
 use tokio::runtime::{LocalOptions, LocalRuntime};
 
 use crate::client_transport::ClientTransport;
-use crate::exit::Exit;
+use crate::client_sink::ClientSink;
 use crate::h2::{Conn, Stream};
 use crate::makers::MAKERS;
 use crate::req_body::{BodyInput, Keep, ReqBody};
@@ -107,12 +107,12 @@ struct Opened {
     conn: Option<Rc<Conn>>,
 }
 
-fn sink(transport: &ClientTransport) -> Exit {
-    let patience = Patience::of(&Params::default());
+fn sink(transport: &ClientTransport) -> ClientSink {
+    let patience = DisconnectPolicy::of(&Params::default());
     transport.open(Vec::new(), SendLimits { total: 60.0, since: clock::real(), idle: 60.0, patience })
 }
 
-fn ok_head(exit: &mut Exit, end: BodyEnd) -> usize {
+fn ok_head(exit: &mut ClientSink, end: BodyEnd) -> usize {
     let (mut ws, mut message) = (Workspace::new(1024), Message::new(8));
     message.set_response(&mut ws, 200).expect("room");
     exit.head(Head::Message(MessageHead { message: &message, ws: &ws, end, notes: None }))
@@ -223,7 +223,7 @@ impl Response {
     }
 }
 
-async fn stored(
+async fn write_stored(
     sink: &mut impl Sink,
     object: &Object,
     mut from: u64,
@@ -231,7 +231,7 @@ async fn stored(
     behind: Behind,
 ) -> Result<(), SendError> {
     while from < to {
-        from = sink.stored(object, from, to, behind).await?;
+        from = sink.write_stored(object, from, to, behind).await?;
     }
     Ok(())
 }
@@ -340,7 +340,7 @@ fn shown(protocol: Protocol, bytes: &[u8]) -> String {
 #[test]
 fn heads_leave_with_what_follows_and_are_replaced_until_then() {
     let (runtime, world) = (runtime(), World::new("heads"));
-    let show = |protocol, work: &dyn Fn(&mut Exit) -> Option<u16>| {
+    let show = |protocol, work: &dyn Fn(&mut ClientSink) -> Option<u16>| {
         shown(
             protocol,
             &runtime.block_on(received(&world, protocol, async |transport| {
@@ -355,16 +355,16 @@ fn heads_leave_with_what_follows_and_are_replaced_until_then() {
         )
     };
     let status = |status| {
-        move |exit: &mut Exit| {
+        move |exit: &mut ClientSink| {
             exit.head(Head::Status(status));
             Some(status)
         }
     };
-    let no_body = |exit: &mut Exit| {
+    let no_body = |exit: &mut ClientSink| {
         ok_head(exit, BodyEnd::Head);
         None
     };
-    let replaced = |exit: &mut Exit| {
+    let replaced = |exit: &mut ClientSink| {
         ok_head(exit, BodyEnd::Chunked);
         exit.head(Head::OutOfWorkspace);
         None

@@ -7,7 +7,7 @@ use lacquer_cache::invalidation::{Action, Arrival, Invalidation, Purge, Reason};
 use lacquer_vcl_runtime::{LocalFuture, PurgeMode};
 
 use crate::services::Services;
-use crate::slices::{OnShift, Slice};
+use crate::slices::{LongWorkLease, Slice};
 use crate::task::Task;
 
 /// Purges what is stored under the hash of a request, because VCL returned `purge`.
@@ -39,7 +39,7 @@ fn begin(task: &Task, action: Action, when: f64, why: Reason) -> impl Future<Out
 /// Carries out a purge and returns the number of objects. A purge that was begun is finished, even if the client
 /// does not wait for its end.
 async fn finish(services: Rc<Services>, mut purging: Purging) -> i64 {
-    let on_shift = OnShift::default();
+    let on_shift = LongWorkLease::default();
     if let Some(total) = slice(&services, &mut purging, &on_shift) {
         return total;
     }
@@ -47,13 +47,13 @@ async fn finish(services: Rc<Services>, mut purging: Purging) -> i64 {
     tokio::task::spawn_local(rest(services, purging, on_shift)).await.unwrap_or_default()
 }
 
-fn slice(services: &Services, purging: &mut Purging, on_shift: &OnShift) -> Option<i64> {
+fn slice(services: &Services, purging: &mut Purging, on_shift: &LongWorkLease) -> Option<i64> {
     let slice = Slice::default();
     let pause = || slice.is_over() || !on_shift.may_work(services.long_work());
     purging.step(services.cache(), &pause).map(|total| total as i64)
 }
 
-async fn rest(services: Rc<Services>, mut purging: Purging, mut on_shift: OnShift) -> i64 {
+async fn rest(services: Rc<Services>, mut purging: Purging, mut on_shift: LongWorkLease) -> i64 {
     loop {
         on_shift.next(services.long_work()).await;
         if let Some(total) = slice(&services, &mut purging, &on_shift) {

@@ -1,6 +1,6 @@
 //! The limits within which a client must take its response.
 
-use lacquer_net::patience::Patience;
+use lacquer_net::disconnect::DisconnectPolicy;
 
 #[derive(Clone, Copy, Debug)]
 pub struct SendLimits {
@@ -11,5 +11,5 @@ pub struct SendLimits {
     /// Seconds without the client taking a byte.
     pub idle: f64,
     /// The limit after which a client counts as gone while its response waits for more of the body.
-    pub patience: Patience,
+    pub patience: DisconnectPolicy,
 }

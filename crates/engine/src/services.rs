@@ -24,7 +24,7 @@ use crate::recycle_pool::RecyclePool;
 use crate::shared::Shared;
 use crate::slices::Shift;
 use crate::stevedores::Stevedores;
-use crate::turn::Turn;
+use crate::activity::Turn;
 use crate::vcl_table::{VclRef, VclTable};
 use crate::watched::Watched;
 

@@ -38,7 +38,7 @@ impl Default for Shift {
 
 /// A task's hold on the [`Shift`].
 #[derive(Default)]
-pub struct OnShift(Option<OwnedSemaphorePermit>);
+pub struct LongWorkLease(Option<OwnedSemaphorePermit>);
 
 impl Shift {
     /// Returns whether a task without the shift may begin a slice.
@@ -47,7 +47,7 @@ impl Shift {
     }
 }
 
-impl OnShift {
+impl LongWorkLease {
     /// Returns whether the task may work on.
     pub fn may_work(&self, shift: &Shift) -> bool {
         self.0.is_some() || shift.is_free()

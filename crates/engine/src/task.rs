@@ -18,7 +18,7 @@ use lacquer_vcl_runtime::{Ctx, Host};
 
 use crate::services::Services;
 use crate::session::Sess;
-use crate::turn::Place;
+use crate::activity::Work;
 use crate::vcl_table::VclRef;
 
 pub struct Task {
@@ -138,7 +138,7 @@ pub async fn run_vcl<S: VclTask>(scene: &mut S, method: Method) -> Action {
     task.run.now = task.times.last;
     task.log.put(Tag::VCL_call, method.log_name().as_bytes());
     let (vcl, trace) = (task.vcl.clone(), task.run.trace);
-    let before = task.services.turn().step(Place::Vcl(vcl.mark, method));
+    let before = task.services.activity().step(Place::Vcl(vcl.mark, method));
     let mut ctx = Ctx::new(scene, vcl.loaded.instance());
     ctx.trace = u32::from(trace);
     let action = if vcl.loaded.may_suspend(method) {
@@ -147,7 +147,7 @@ pub async fn run_vcl<S: VclTask>(scene: &mut S, method: Method) -> Action {
         vcl.loaded.run(method, &mut ctx)
     };
     let task = scene.task();
-    task.services.turn().back(before);
+    task.services.activity().back(before);
     let action = if task.run.failed { Action::Fail } else { action };
     if action == Action::Fail {
         task.services.counters().vcl_fail.add(1);

@@ -9,7 +9,7 @@ use lacquer_vcl_native::LoadedVcl;
 use parking_lot::{Mutex, RwLock};
 
 use crate::backends::Origin;
-use crate::turn::ProgramMark;
+use crate::activity::ProgramMark;
 
 /// One loaded program.
 pub struct Vcl {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, OnceLock};
 
-use crate::turn::Turn;
+use crate::activity::Turn;
 
 #[derive(Default)]
 pub struct Watched {

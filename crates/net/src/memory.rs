@@ -17,7 +17,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use crate::look::{Look, PeerState, SAMPLE};
+use crate::peek::{Peeked, PeerState, SAMPLE};
 
 /// Returns a descriptor for those who ask the system about a socket: it knows nothing about this one.
 pub(crate) fn descriptor() -> BorrowedFd<'static> {
@@ -208,16 +208,16 @@ impl Rx {
         }
     }
 
-    pub(crate) fn look(&self) -> Look {
+    pub(crate) fn look(&self) -> Peeked {
         let mut state = self.0.state.lock();
         let waiting = state.to_engine.bytes.make_contiguous();
         if !waiting.is_empty() {
-            return Look::of(&waiting[..waiting.len().min(SAMPLE)]);
+            return Peeked::of(&waiting[..waiting.len().min(SAMPLE)]);
         }
         match (state.is_reset, state.to_engine.is_ended) {
-            (true, _) => Look::Broken,
-            (false, true) => Look::Closed,
-            (false, false) => Look::Quiet,
+            (true, _) => Peeked::Broken,
+            (false, true) => Peeked::Closed,
+            (false, false) => Peeked::Quiet,
         }
     }
 

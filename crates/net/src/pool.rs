@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
-use crate::look::Look;
+use crate::peek::Peeked;
 use crate::record::{Exchange, Received, Rest};
 use crate::retired::Retired;
 use crate::trial::Stage;
@@ -222,7 +222,7 @@ impl Idle {
 
     /// Returns the number of these connections that the origin has closed.
     fn closed(&self) -> usize {
-        let is_closed = |pooled: &&Pooled| matches!(pooled.connection.rx.look(), Look::Closed);
+        let is_closed = |pooled: &&Pooled| matches!(pooled.connection.rx.look(), Peeked::Closed);
         self.ready.iter().chain(&self.resting).filter(is_closed).count()
     }
 }
@@ -304,15 +304,15 @@ impl Pools {
                     Found::None => break,
                 };
                 match pooled.connection.rx.look() {
-                    Look::Quiet => {}
-                    Look::Closed | Look::Broken => {
+                    Peeked::Quiet => {}
+                    Peeked::Closed | Peeked::Broken => {
                         self.lost.fetch_add(1, Ordering::Relaxed);
                         if pooled.is_young(now, wanted.quiet) {
                             trust.closed_in_order();
                         }
                         continue;
                     }
-                    Look::Bytes(sample) => {
+                    Peeked::Bytes(sample) => {
                         self.lost.fetch_add(1, Ordering::Relaxed);
                         surplus.push(Surplus::new(Arc::downgrade(endpoint), &pooled.connection, sample));
                         return Taken::None;
@@ -470,13 +470,13 @@ impl Pools {
             let (is_useless, gone) = (idle.endpoint.strong_count() == 0, tended.gone);
             let Idle { endpoint, ready, resting, retired } = idle;
             let mut stays = |pooled: &mut Pooled| {
-                match pooled.connection.rx.poll_look(cx) {
+                match pooled.connection.rx.poll_peek(cx) {
                     Poll::Pending => {
                         let is_old = is_useless || now.saturating_duration_since(pooled.since) >= limit;
                         tended.old += u64::from(is_old);
                         return !is_old;
                     }
-                    Poll::Ready(Look::Bytes(sample)) => {
+                    Poll::Ready(Peeked::Bytes(sample)) => {
                         let found = Surplus::new(endpoint.clone(), &pooled.connection, sample);
                         tended.surplus.push(found);
                     }

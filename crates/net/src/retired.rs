@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use lacquer_sources::clock::Instant;
 
 use crate::connection::Connection;
-use crate::look::Look;
+use crate::peek::Peeked;
 use crate::record::Received;
 
 /// The largest number of these connections for one origin on one reactor. One more takes the place of the first.
@@ -53,15 +53,15 @@ impl Retired {
     pub(crate) fn look(&mut self, now: Instant, cx: &mut Context<'_>) -> Seen {
         let mut seen = Seen::default();
         for watched in std::mem::take(&mut self.0) {
-            match watched.connection.rx.poll_look(cx) {
-                Poll::Pending | Poll::Ready(Look::Quiet) if now < watched.until => {
+            match watched.connection.rx.poll_peek(cx) {
+                Poll::Pending | Poll::Ready(Peeked::Quiet) if now < watched.until => {
                     self.0.push_back(watched);
                     continue;
                 }
-                Poll::Pending | Poll::Ready(Look::Quiet) => watched.connection.tx.reset(),
-                Poll::Ready(Look::Closed) => {}
-                Poll::Ready(Look::Broken) => seen.doubtful.extend(watched.connection.record.unproven()),
-                Poll::Ready(Look::Bytes(sample)) => seen.surplus.push((watched.connection, sample)),
+                Poll::Pending | Poll::Ready(Peeked::Quiet) => watched.connection.tx.reset(),
+                Poll::Ready(Peeked::Closed) => {}
+                Poll::Ready(Peeked::Broken) => seen.doubtful.extend(watched.connection.record.unproven()),
+                Poll::Ready(Peeked::Bytes(sample)) => seen.surplus.push((watched.connection, sample)),
             }
             seen.closed += 1;
         }

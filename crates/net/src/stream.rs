@@ -17,7 +17,7 @@ use rustix::net::{RecvFlags, SendFlags, sockopt};
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
-use crate::look::{Look, PeerState, SAMPLE};
+use crate::peek::{Peeked, PeerState, SAMPLE};
 use crate::memory;
 
 /// The half of a connection that is read from.
@@ -133,16 +133,16 @@ impl RxHalf {
     }
 
     /// Checks the kernel's buffer without reading from it. Costs a system call.
-    pub fn look(&self) -> Look {
+    pub fn look(&self) -> Peeked {
         if let RxHalf::Memory(rx) = self {
             return rx.look();
         }
         let mut window = [0u8; SAMPLE];
         match rustix::net::recv(self.as_fd(), &mut window, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
-            Ok((0, _)) => Look::Closed,
-            Ok((n, _)) => Look::of(&window[..n]),
-            Err(Errno::AGAIN) => Look::Quiet,
-            Err(_) => Look::Broken,
+            Ok((0, _)) => Peeked::Closed,
+            Ok((n, _)) => Peeked::of(&window[..n]),
+            Err(Errno::AGAIN) => Peeked::Quiet,
+            Err(_) => Peeked::Broken,
         }
     }
 
@@ -156,19 +156,19 @@ impl RxHalf {
 
     /// Does the same as `look`, but makes no system call unless the reactor reported an event. If there is nothing, the
     /// next event wakes the task.
-    pub(crate) fn poll_look(&self, cx: &mut Context<'_>) -> Poll<Look> {
+    pub(crate) fn poll_peek(&self, cx: &mut Context<'_>) -> Poll<Peeked> {
         loop {
             if let Err(_gone) = std::task::ready!(self.poll_readable(cx)) {
-                return Poll::Ready(Look::Broken);
+                return Poll::Ready(Peeked::Broken);
             }
             let look = || match self.look() {
-                Look::Quiet => Err(io::ErrorKind::WouldBlock.into()),
+                Peeked::Quiet => Err(io::ErrorKind::WouldBlock.into()),
                 found => Ok(found),
             };
             match self.try_io(look) {
                 Ok(found) => return Poll::Ready(found),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_) => return Poll::Ready(Look::Broken),
+                Err(_) => return Poll::Ready(Peeked::Broken),
             }
         }
     }

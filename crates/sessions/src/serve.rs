@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use lacquer_engine::client::Req;
 use lacquer_engine::emulated::pool_counters;
-use lacquer_engine::faults::apart;
-use lacquer_engine::turn::Place;
+use lacquer_engine::faults::boxed_cold;
+use lacquer_engine::activity::Work;
 use lacquer_engine::{Services, Sess, TransactionSlot, count_close, write_message};
 use lacquer_flow::persistence;
 use lacquer_http::{SessClose, h1};
@@ -122,8 +122,8 @@ async fn serve(services: &Rc<Services>, connection: &mut Connection) -> SessClos
             Received::Head(head) => match begin(services, params, connection, slot, &head) {
                 Begun::Request(slot) => process(services, connection, slot).await,
                 Begun::Refused(slot, status) => Box::pin(refuse(services, connection, slot, status)).await,
-                Begun::Http2 => return apart(|| speak_http2(services, connection)).await,
-                Begun::Upgrade(slot) => return apart(|| upgrade(services, connection, slot)).await,
+                Begun::Http2 => return boxed_cold(|| speak_http2(services, connection)).await,
+                Begun::Upgrade(slot) => return boxed_cold(|| upgrade(services, connection, slot)).await,
                 Begun::Closed(reason) => Some(reason),
             },
         };

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use lacquer_engine::Services;
-use lacquer_engine::turn::{self, in_turns};
+use lacquer_engine::activity::{self, track_polls};
 use lacquer_net::{Listener, Stream, endpoint};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -47,7 +47,7 @@ fn welcome(services: &Rc<Services>, stream: Stream, listener: Arc<Listener>, lea
         let _place = lease;
         let watched = services.watched().clone();
         let session = pin!(lacquer_sessions::run(services, stream, listener));
-        in_turns(&watched.turn, turn::Place::Connection, session).await;
+        track_polls(&watched.turn, activity::Work::Connection, session).await;
     });
 }
 

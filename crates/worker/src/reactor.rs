@@ -5,7 +5,7 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 
-use lacquer_engine::turn::{Place, in_turns};
+use lacquer_engine::activity::{Place, track_polls};
 use lacquer_engine::{Services, origin_watch};
 use lacquer_sources::clock;
 use tokio::runtime::{LocalOptions, LocalRuntime};
@@ -32,7 +32,7 @@ pub fn run(runtime: &LocalRuntime, services: &Rc<Services>, arrivals: UnboundedR
         // A round checks all connections, however many there are.
         let watching = tokio::task::unconstrained(origin_watch::watch(services.clone()));
         spawn(services, Place::Housekeeping, watching);
-        in_turns(services.turn(), Place::Housekeeping, pin!(housekeeping(services.clone()))).await;
+        track_polls(services.activity(), Place::Housekeeping, pin!(housekeeping(services.clone()))).await;
     });
 }
 
@@ -40,7 +40,7 @@ pub fn run(runtime: &LocalRuntime, services: &Rc<Services>, arrivals: UnboundedR
 pub fn spawn(services: &Rc<Services>, place: Place, work: impl Future<Output = ()> + 'static) {
     let watched = services.watched().clone();
     let mut work = Box::pin(work);
-    tokio::task::spawn_local(async move { in_turns(&watched.turn, place, work.as_mut()).await });
+    tokio::task::spawn_local(async move { track_polls(&watched.turn, place, work.as_mut()).await });
 }
 
 /// Sweeps the deadlines for as long as the worker runs, and helps at once where descriptors are needed.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use lacquer_cli::link::{Request, WorkerConfig};
-use lacquer_engine::turn::Place;
+use lacquer_engine::activity::Work;
 use lacquer_engine::{MAKERS, Services, origin_watch};
 use lacquer_net::memory::Near;
 use lacquer_net::{Listener, Stream};

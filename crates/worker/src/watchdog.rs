@@ -4,7 +4,7 @@
 //! the first check, less the time in which the kernel gave the reactor no processor. That time is the machine's load,
 //! not the reactor's fault.
 
-use lacquer_engine::turn::Turn;
+use lacquer_engine::activity::Turn;
 use lacquer_engine::vxid_of;
 use lacquer_shm::{Tag, Vxid};
 use lacquer_sources::clock;

@@ -53,7 +53,7 @@ impl Sink for Recorder {
         self.take(piece)
     }
 
-    async fn stored(
+    async fn write_stored(
         &mut self,
         object: &Object,
         from: u64,
@@ -75,7 +75,7 @@ impl Sink for Recorder {
         Ok(())
     }
 
-    async fn more_than(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
+    async fn wait_for(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
         object.more(at).await;
         Ok(())
     }

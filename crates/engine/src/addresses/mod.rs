@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use budget::Budget;
 use parking_lot::Mutex;
-pub use usage::{AddressUsage, RequestAtWork};
+pub use usage::{AddressUsage, ActiveRequest};
 
 const SHARDS: usize = 64;
 /// Idle entries of one shard.

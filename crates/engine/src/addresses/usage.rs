@@ -26,9 +26,9 @@ struct Entry {
 }
 
 /// One of its address's requests at work, counted for as long as it exists.
-pub struct RequestAtWork(Arc<Client>);
+pub struct ActiveRequest(Arc<Client>);
 
-impl Drop for RequestAtWork {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.0.requests.fetch_sub(1, Ordering::Relaxed);
     }
@@ -70,7 +70,7 @@ impl AddressUsage {
         table: &Arc<AddressTable>,
         ip: IpAddr,
         params: &Params,
-    ) -> Result<Option<RequestAtWork>, ()> {
+    ) -> Result<Option<ActiveRequest>, ()> {
         if params.client_max_requests == 0 {
             return Ok(None);
         }
@@ -78,7 +78,7 @@ impl AddressUsage {
         if !add_within(&client.requests, params.client_max_requests) {
             return Err(());
         }
-        Ok(Some(RequestAtWork(client.clone())))
+        Ok(Some(ActiveRequest(client.clone())))
     }
 
     /// Charges a rapid reset to the address; returns false if its budget is exhausted.

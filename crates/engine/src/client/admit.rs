@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use lacquer_flow::persistence::Carrier;
 use lacquer_http::SessClose;
-use lacquer_net::patience::HalfClosed;
+use lacquer_net::disconnect::HalfClosed;
 use lacquer_shm::Tag;
 use lacquer_sources::clock;
 
@@ -18,7 +18,7 @@ pub async fn admit(req: &mut Req) -> Result<(), Step> {
     }
     let shared = req.task.services.shared();
     let bound = shared.bound(&req.task.params);
-    if shared.admission().is_pressed(bound) && Box::pin(presence::is_gone(req)).await {
+    if shared.admission().is_under_pressure(bound) && Box::pin(presence::is_gone(req)).await {
         return Err(presence::abandon(req));
     }
     let shared = req.task.services.shared();

@@ -50,7 +50,7 @@ pub async fn cache(req: &mut Req, limit: u64) -> i64 {
         Err(fault) => req.log_body_fault(fault),
     }
     req.account_body();
-    if !matches!(read, Err(BodyError::NoPlace(_))) {
+    if !matches!(read, Err(BodyError::NoStorage(_))) {
         req.task.stamp("ReqBody");
     }
     let Ok(length) = read else { return -1 };

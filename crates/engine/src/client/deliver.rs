@@ -118,14 +118,14 @@ fn not_modified(req: &Req, object: &ObjRef) -> bool {
 }
 
 /// Ends the connection if the request's body is broken.
-pub fn blame_body(req: &mut Req) {
+pub fn close_after_bad_body(req: &mut Req) {
     req.client.close =
         persistence::after_body(req.client.close, req.request.body.status() == BodyStatus::Error);
 }
 
 /// Decides whether the connection is kept after the response, and writes that into the response.
 pub fn settle_connection(req: &mut Req) {
-    blame_body(req);
+    close_after_bad_body(req);
     let ws = &req.task.ws;
     let says_close = req.response.http.value_is(ws, h::CONNECTION, b"close");
     let (close, announcement) =

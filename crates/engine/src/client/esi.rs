@@ -15,7 +15,7 @@ use lacquer_sources::clock;
 
 use super::top::Top;
 use super::{Req, Start};
-use crate::exit::Exit;
+use crate::client_sink::ClientSink;
 use crate::task::{Logged, REQ};
 use crate::transaction_buffers::TransactionBuffers;
 use crate::transaction_slot::TransactionSlot;
@@ -27,8 +27,8 @@ const INCLUDES_AT_ONCE: u32 = 16;
 pub async fn play(
     req: &mut Req,
     object: &ObjRef,
-    pipeline: BodyPipeline<Exit>,
-) -> (BodyPipeline<Exit>, Result<(), SendError>) {
+    pipeline: BodyPipeline<ClientSink>,
+) -> (BodyPipeline<ClientSink>, Result<(), SendError>) {
     let Some(program) = crate::object_attributes::esi_program(object) else {
         return (pipeline, Err(SendError::Source));
     };
@@ -41,7 +41,7 @@ pub async fn play(
 
 struct Play<'o> {
     object: &'o Object,
-    pipeline: BodyPipeline<Exit>,
+    pipeline: BodyPipeline<ClientSink>,
     gzip: bool,
     /// The checksum of the bytes that the gzip stream unpacks to.
     sum: Checksum,
@@ -66,7 +66,7 @@ impl Play<'_> {
                 Order::Skip { length } => self.at += length,
                 Order::Include { base, url, host, or_fail } => {
                     self.include(req, [base, url], host, or_fail).await?;
-                    self.breathe(req).await?;
+                    self.yield_if_due(req).await?;
                 }
             }
         }
@@ -80,7 +80,7 @@ impl Play<'_> {
 
     /// Lets other tasks run now and then between includes, which may all be hits without a byte for the client. Fails
     /// if the client is gone or its time is over.
-    async fn breathe(&mut self, req: &Req) -> Result<(), SendError> {
+    async fn yield_if_due(&mut self, req: &Req) -> Result<(), SendError> {
         let Some(top) = &req.inclusion.top else { return Ok(()) };
         if !top.count_include().is_multiple_of(INCLUDES_AT_ONCE) {
             return Ok(());
@@ -121,8 +121,8 @@ async fn run(
     req: &mut Req,
     url: [&[u8]; 2],
     host: &[u8],
-    include: Box<EsiInclude<Exit>>,
-) -> Option<Box<EsiInclude<Exit>>> {
+    include: Box<EsiInclude<ClientSink>>,
+) -> Option<Box<EsiInclude<ClientSink>>> {
     let services = req.task.services.clone();
     services.counters().esi_req.add(1);
     let level = req.inclusion.level + 1;

@@ -13,7 +13,7 @@ use crate::req_body::ReqBody;
 use crate::req_filters::BodyFilters;
 
 /// What a fetch takes along. Texts are not among it, because they lie in the request's workspace.
-pub struct ForFetch {
+pub struct FetchInputs {
     pub digest: [u8; 32],
     pub backend: BackendId,
     pub is_hitpass: bool,
@@ -26,9 +26,9 @@ pub struct ForFetch {
 
 impl Req {
     /// Gives a fetch what it takes along.
-    pub(crate) fn give_to_fetch(&mut self) -> ForFetch {
+    pub(crate) fn take_fetch_inputs(&mut self) -> FetchInputs {
         let body = &mut self.request.body;
-        ForFetch {
+        FetchInputs {
             digest: self.key.digest,
             backend: self.request.backend_hint,
             is_hitpass: self.found.is_hitpass,

@@ -44,15 +44,15 @@ impl Req {
     /// at work as it may.
     #[inline]
     pub fn is_within_address_limit(&mut self) -> bool {
-        self.task.params.client_max_requests == 0 || self.client.at_work.is_some() || self.count_for_address()
+        self.task.params.client_max_requests == 0 || self.client.active_request.is_some() || self.count_for_address()
     }
 
     fn count_for_address(&mut self) -> bool {
         let task = &mut self.task;
         let (table, ip) = (task.services.addresses(), task.sess.ends.client.addr.ip());
         match task.sess.address.begin_request(table, ip, &task.params) {
-            Ok(at_work) => {
-                self.client.at_work = at_work;
+            Ok(active_request) => {
+                self.client.active_request = active_request;
                 true
             }
             Err(()) => {

@@ -6,7 +6,7 @@ use std::pin::pin;
 use lacquer_cache::{BodyState, Busy, Lookup, LookupArgs, ObjRef, Object, Resumed, Wait};
 use lacquer_flow::lookup::Limits;
 use lacquer_http::vary;
-use lacquer_net::patience::HalfClosed;
+use lacquer_net::disconnect::HalfClosed;
 use lacquer_shm::Tag;
 use lacquer_shm::vsl::Field;
 use lacquer_vcl::types::{Action, Method};
@@ -15,7 +15,7 @@ use super::admit::admit;
 use super::parts::LookupRules;
 use super::{Req, Step, presence};
 use crate::fetch::{self, Mode, Outcome};
-use crate::slices::{OnShift, Slice};
+use crate::slices::{LongWorkLease, Slice};
 
 impl LookupRules {
     fn limits(&self) -> Limits {
@@ -27,7 +27,7 @@ pub async fn lookup(req: &mut Req) -> Step {
     let mut resumed = None;
     let mut waited = false;
     let mut predicted = Vec::new();
-    let mut on_shift = OnShift::default();
+    let mut on_shift = LongWorkLease::default();
     let found = loop {
         match look(req, resumed.take(), &mut predicted, &on_shift) {
             Lookup::Unfinished(turn) => {
@@ -86,8 +86,8 @@ pub async fn lookup(req: &mut Req) -> Step {
 async fn wait_for_other(req: &mut Req, wait: Wait) -> Result<Resumed, Step> {
     admit(req).await?;
     let shared = req.task.services.shared();
-    let is_pressed = shared.admission().is_pressed(shared.bound(&req.task.params));
-    let treatment = HalfClosed::of_waiting(req.inclusion.level > 0, false, is_pressed);
+    let is_under_pressure = shared.admission().is_under_pressure(shared.bound(&req.task.params));
+    let treatment = HalfClosed::of_waiting(req.inclusion.level > 0, false, is_under_pressure);
     let resumed = presence::while_waiting(&req.client.tx, &req.task.params, treatment, pin!(wait)).await;
     resumed.ok_or_else(|| presence::abandon(req))
 }
@@ -99,7 +99,7 @@ fn log_marker(req: &mut Req, tag: Tag, marker: &Object) {
 
 /// Looks into the index once. `predicted` receives the headers by which the result will probably vary, taken from the
 /// variants that exist. Requests that differ in them need not wait for this one.
-fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>, on_shift: &OnShift) -> Lookup {
+fn look(req: &mut Req, resumed: Option<Resumed>, predicted: &mut Vec<u8>, on_shift: &LongWorkLease) -> Lookup {
     let services = req.task.services.clone();
     let (http, ws) = (&req.request.http, &req.task.ws);
     let params = &req.task.params;

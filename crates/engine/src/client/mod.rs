@@ -18,7 +18,7 @@ mod parts;
 mod pipe;
 mod pipe_request;
 mod plan;
-mod pour;
+mod pipeline;
 mod presence;
 mod recv;
 mod req;

@@ -11,10 +11,10 @@ use sha2::Sha256;
 
 use super::top::Top;
 use crate::account::Account;
-use crate::addresses::RequestAtWork;
+use crate::addresses::ActiveRequest;
 use crate::admission::Permit;
 use crate::client_transport::ClientTransport;
-use crate::exit::Exit;
+use crate::client_sink::ClientSink;
 use crate::req_body::ReqBody;
 use crate::vcl_table::VclRef;
 
@@ -100,7 +100,7 @@ pub struct Client {
     /// The permit to wait, while the request has it. A fetch takes it along.
     pub(super) permit: Option<Permit>,
     /// Counts this request while requests of an address are limited.
-    pub(super) at_work: Option<RequestAtWork>,
+    pub(super) active_request: Option<ActiveRequest>,
 }
 
 /// The key under which the request is looked up.
@@ -127,7 +127,7 @@ pub struct Inclusion {
     /// 0 is the client's own request.
     pub(super) level: u32,
     /// The destination of an included response.
-    pub(super) into: Option<Box<EsiInclude<Exit>>>,
+    pub(super) into: Option<Box<EsiInclude<ClientSink>>>,
     /// The client's own request, for those that it includes.
     pub(super) top: Option<Rc<Top>>,
     pub(super) top_privates: PrivateMap,

@@ -135,7 +135,7 @@ impl Plan {
     }
 
     /// Returns whether the body goes through the pipeline, instead of from storage to the connection.
-    pub fn is_poured(&self) -> bool {
+    pub fn needs_pipeline(&self) -> bool {
         !self.is_plain() || self.parts.is_some()
     }
 }
@@ -166,7 +166,7 @@ mod tests {
             assert_eq!((plan.length, &plan.changes), (length, &changes), "{names}");
             let is_cut = names == " range";
             assert_eq!((plan.from, plan.to), if is_cut { (5, Some(11)) } else { (0, None) }, "{names}");
-            assert_eq!(plan.is_poured(), !is_cut && !changes.is_empty(), "{names}");
+            assert_eq!(plan.needs_pipeline(), !is_cut && !changes.is_empty(), "{names}");
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lacquer_http::SessClose;
 use lacquer_net::deadlines::Deadline;
-use lacquer_net::patience::{HalfClosed, Patience, unless};
+use lacquer_net::disconnect::{HalfClosed, DisconnectPolicy, unless};
 use lacquer_params::Params;
 
 use super::{Req, Step};
@@ -25,7 +25,7 @@ pub async fn while_waiting<F: Future>(
     treatment: HalfClosed,
     work: Pin<&mut F>,
 ) -> Option<F::Output> {
-    unless(work, transport.gone(Patience::of(params), treatment)).await
+    unless(work, transport.gone(DisconnectPolicy::of(params), treatment)).await
 }
 
 /// Does the same as [`while_waiting`] for work that usually takes milliseconds. The client is first checked at this
@@ -40,14 +40,14 @@ pub async fn while_fetching<F: Future>(
     let is_gone = async {
         later.arm(later.now(), 0.0);
         poll_fn(|cx| if later.poll_expired(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
-        Box::pin(transport.gone(Patience::of(params), treatment)).await;
+        Box::pin(transport.gone(DisconnectPolicy::of(params), treatment)).await;
     };
     unless(work, is_gone).await
 }
 
 /// Returns whether the client is known to be gone. A client that has shut down its sending side is probed.
 pub async fn is_gone(req: &Req) -> bool {
-    let patience = Patience::of(&req.task.params);
+    let patience = DisconnectPolicy::of(&req.task.params);
     let treatment = HalfClosed::of_waiting(req.inclusion.level > 0, true, true);
     let mut gone = pin!(req.client.tx.gone(patience, treatment));
     if is_ready(gone.as_mut()).await {

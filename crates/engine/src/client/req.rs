@@ -125,7 +125,7 @@ impl Req {
                 is_piped: false,
                 is_reset: false,
                 permit: None,
-                at_work: None,
+                active_request: None,
             },
             task: Task {
                 params: start.params,

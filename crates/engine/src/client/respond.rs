@@ -7,15 +7,15 @@ use lacquer_deliver::{Head, MessageHead, ResponseSink, SendError, Sink, Source};
 use lacquer_flow::delivery::{self, End};
 use lacquer_flow::persistence::{self, Carrier, Consequence, Sent};
 use lacquer_http::{SessClose, h1, header_table as h};
-use lacquer_net::patience::Patience;
+use lacquer_net::disconnect::DisconnectPolicy;
 use lacquer_shm::Tag;
 
 use super::Req;
 use super::deliver::settle_connection;
 use super::plan::Plan;
-use super::pour::pour_out;
+use super::pipeline::send_through_pipeline;
 use crate::emulated::workspaces;
-use crate::exit::Exit;
+use crate::client_sink::ClientSink;
 use crate::send_limits::SendLimits;
 
 pub(super) async fn send(req: &mut Req, source: &Source, plan: Plan, mut send_body: bool) {
@@ -38,8 +38,8 @@ pub(super) async fn send(req: &mut Req, source: &Source, plan: Plan, mut send_bo
     let wanted = plan.length.filter(|_| plan.ranged);
     let result = if !send_body {
         exit.end().await
-    } else if plan.is_poured() {
-        let (back, sent) = Box::pin(pour_out(req, source, plan, exit)).await;
+    } else if plan.needs_pipeline() {
+        let (back, sent) = Box::pin(send_through_pipeline(req, source, plan, exit)).await;
         let Some(back) = back else { return };
         exit = back;
         sent
@@ -65,12 +65,12 @@ pub(super) async fn send(req: &mut Req, source: &Source, plan: Plan, mut send_bo
 }
 
 /// Opens the sink of a response.
-fn open(req: &mut Req) -> Exit {
+fn open(req: &mut Req) -> ClientSink {
     let limits = SendLimits {
         total: req.task.sess.timeouts.send.get(req.task.params.send_timeout),
         since: req.task.times.last,
         idle: req.task.sess.send_idle_limit(&req.task.params),
-        patience: Patience::of(&req.task.params),
+        patience: DisconnectPolicy::of(&req.task.params),
     };
     req.client.tx.open(std::mem::take(&mut req.client.out), limits)
 }
@@ -87,7 +87,7 @@ fn settle_head(req: &mut Req, carrier: Carrier) {
 }
 
 /// Hands the head to the sink. Returns its length.
-fn write_head(req: &mut Req, exit: &mut Exit, carrier: Carrier, end: End) -> usize {
+fn write_head(req: &mut Req, exit: &mut ClientSink, carrier: Carrier, end: End) -> usize {
     let log = &mut req.task.log;
     let has_notes = carrier == Carrier::Stream && !log.is_masked(Tag::Debug);
     let mut note = |text: String| log.put(Tag::Debug, text.as_bytes());
@@ -107,7 +107,7 @@ fn exhausted(req: &mut Req, carrier: Carrier, head_len: usize) -> Option<&'stati
 
 /// Replaces the head by one that needs no workspace.
 #[cold]
-fn out_of_workspace(req: &mut Req, exit: &mut Exit, which: &str) {
+fn out_of_workspace(req: &mut Req, exit: &mut ClientSink, which: &str) {
     req.log_error(&format!("{which} overflow"));
     let log = &mut req.task.log;
     log.put(Tag::RespProtocol, req.client.tx.protocol().version.as_bytes());

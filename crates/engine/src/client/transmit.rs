@@ -13,9 +13,9 @@ use lacquer_params::bits::FeatureBits;
 use lacquer_shm::Tag;
 use lacquer_shm::vsl::text;
 
-use super::deliver::blame_body;
+use super::deliver::close_after_bad_body;
 use super::plan::{Facts, Plan};
-use super::pour::pour;
+use super::pipeline::run_pipeline;
 use super::{Req, Step, partial, respond};
 use crate::emulated::workspace_costs;
 
@@ -32,7 +32,7 @@ pub async fn transmit(req: &mut Req, source: Source) -> Step {
         return finish(req, &source);
     };
     let is_uncacheable = matches!(&source, Source::Object(o) if o.is(flag::HFM));
-    let (length, is_changed) = (plan.length, plan.is_poured());
+    let (length, is_changed) = (plan.length, plan.needs_pipeline());
     let facts = delivery::Facts { status, is_head, announced, length, is_uncacheable, is_changed };
     change_length(req, facts.length_field());
     send(req, &source, plan, facts.sends_body()).await;
@@ -139,7 +139,7 @@ async fn send_included(req: &mut Req, source: &Source, plan: Plan, send_body: bo
         if include.fit(object, gzipped, plan.esi).await {
             let pipeline =
                 BodyPipeline::new(plan.filters, req.task.params.gzip_buffer, BodySink::Include(include));
-            let (pipeline, poured) = pour(req, source, plan.esi, plan.parts.as_deref(), pipeline).await;
+            let (pipeline, poured) = run_pipeline(req, source, plan.esi, plan.parts.as_deref(), pipeline).await;
             let BodySink::Include(back) = pipeline.into_sink() else { return };
             include = back;
             if let Err(failed) = poured {
@@ -171,7 +171,7 @@ fn finish(req: &mut Req, source: &Source) -> Step {
         req.client.close = persistence::after_response(req.client.close, has_failed);
         object.let_go();
     }
-    blame_body(req);
+    close_after_bad_body(req);
     req.response.filters = Text::NONE;
     req.found.object = None;
     Step::Done

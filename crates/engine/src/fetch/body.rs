@@ -47,7 +47,7 @@ pub async fn fetch(f: &mut Fetch) -> Step {
     };
     let content = match storing::arrival(framing, !chain.is_empty(), ahead.len(), f.storing()) {
         Arrival::Whole => Content::Whole(ahead),
-        Arrival::Pieces(length) => Content::Coming(length),
+        Arrival::Pieces(length) => Content::Incoming(length),
     };
     if !f.store_head(content) {
         f.close_origin(Some(SessClose::RxBody));
@@ -103,7 +103,7 @@ pub async fn refresh(f: &mut Fetch) -> Step {
     f.attempt.gzipped = stale.is(flag::GZIPED);
     f.attempt.encoding_changed = stale.is(flag::CHGCE);
     f.attempt.has_esi = stale.is(flag::ESIPROC);
-    if !f.store_head(Content::Again(stale.body_len(), stale.extra())) {
+    if !f.store_head(Content::Copied(stale.body_len(), stale.extra())) {
         return template_failed(f, "");
     }
     if f.attempt.do_stream {
@@ -193,7 +193,7 @@ impl Fetch {
                     self.exchange.account.beresp_reads += 1;
                     self.exchange.account.beresp_body += n as u64;
                     if left > 0 {
-                        self.breathe(n).await;
+                        self.yield_if_due(n).await;
                     }
                 }
             }
@@ -230,7 +230,7 @@ impl Fetch {
                 Err(e) => self.nothing_more(&e, status)?,
             };
             self.exchange.account.beresp_reads += 1;
-            self.breathe(n).await;
+            self.yield_if_due(n).await;
             match status {
                 BodyStatus::Eof => {
                     ended = n == 0;
@@ -275,7 +275,7 @@ impl Fetch {
 
     /// Lets others run now and then while a fast origin sends a large body: `n` bytes came, and objects may have been
     /// evicted.
-    async fn breathe(&mut self, n: usize) {
+    async fn yield_if_due(&mut self, n: usize) {
         let evictions = self.product.nuked.saturating_sub(self.attempt.nuked_before) as usize;
         self.attempt.nuked_before = self.product.nuked;
         let stored = n.saturating_add(evictions.saturating_mul(EVICTION));

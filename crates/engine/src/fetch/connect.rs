@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lacquer_flow::retry::{self, Exchange, Next, Tried};
 use lacquer_http::{SessClose, h1, header_table as h};
-use lacquer_net::{Look, SpokeFirst, Taken, endpoint};
+use lacquer_net::{Peeked, SpokeFirst, Taken, endpoint};
 use lacquer_shm::Tag;
 use lacquer_sources::clock::Instant;
 use lacquer_vcl_runtime::{BackendId, Ctx};
@@ -110,7 +110,7 @@ impl Fetch {
         let instance = self.task.vcl.loaded.instance();
         let entry = Entry::new((id, origin), instance, &self.task.params, self.task.services.shared());
         self.waiter.events.endpoint.set(origin.endpoint.id);
-        let mut passed = entry.pass_at_once();
+        let mut passed = entry.try_acquire();
         if passed.is_none() {
             // Boxed: few fetches wait, and the future is large.
             let abandonment = self.abandonment();
@@ -206,7 +206,7 @@ impl Fetch {
             connection.rx.half.confirm();
             Box::pin(tokio::time::sleep(surplus::quiet_time(&self.task.params))).await;
         }
-        if let Look::Bytes(sample) = connection.rx.half.look() {
+        if let Peeked::Bytes(sample) = connection.rx.half.look() {
             return Some(sample);
         }
         if is_checked {

@@ -21,7 +21,7 @@ use super::run::run;
 use crate::services::Services;
 use crate::shared::Shared;
 use crate::transaction_slot::TransactionSlot;
-use crate::turn::{Place, in_turns};
+use crate::activity::{Place, track_polls};
 
 #[derive(Default)]
 struct Mailbox {
@@ -151,7 +151,7 @@ impl FetchDriver {
         let services = services.clone();
         tokio::task::spawn_local(async move {
             let work = pin!(poll_fn(|cx| self.poll(cx)));
-            in_turns(services.turn(), Place::Fetch, work).await;
+            track_polls(services.activity(), Place::Fetch, work).await;
             self.recycle(&services);
             services.flush_if_due(clock::real());
         });

@@ -47,7 +47,7 @@ pub async fn error(f: &mut Fetch) -> Step {
         _ => return Step::Fail,
     }
     let body = std::mem::take(&mut f.response.body);
-    if !f.store_head(Content::Coming(Some(body.len() as u64))) || !f.append(&body).await {
+    if !f.store_head(Content::Incoming(Some(body.len() as u64))) || !f.append(&body).await {
         return Step::Fail;
     }
     f.attempt.do_stream = false;

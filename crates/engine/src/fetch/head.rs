@@ -90,7 +90,7 @@ impl Fetch {
         self.fetch_error(text);
         if text == OVERFLOW {
             let is_configured = max == self.task.params.http_resp_size as usize;
-            self.blame_limit(if is_configured { "http_resp_size" } else { "workspace_backend" });
+            self.report_exceeded_limit(if is_configured { "http_resp_size" } else { "workspace_backend" });
         }
         connection.close = Some(close);
         if have + interim.bytes == 0 && close != SessClose::RxTimeout {
@@ -144,7 +144,7 @@ impl Fetch {
                     bogo.write(&self.task.ws, RESP_HDR_LEN, &mut text);
                     self.task.log.put(Tag::BogoHeader, &text);
                     if let Some(limit) = bogo.limit(RESP_HDR_LEN) {
-                        self.blame_limit(limit);
+                        self.report_exceeded_limit(limit);
                     }
                 }
                 self.task.log.put(Tag::HttpGarbage, h1::garbage(self.task.ws.get(text)));
@@ -190,7 +190,7 @@ impl Fetch {
 
     /// Names the parameter that the response's head exceeds, in the log and as the reason on the error page.
     #[cold]
-    fn blame_limit(&mut self, parameter: &str) {
+    fn report_exceeded_limit(&mut self, parameter: &str) {
         let text = format!("Backend response exceeds {parameter}");
         self.fetch_error(&text);
         if let Ok(reason) = self.task.ws.copy(text.as_bytes()) {

@@ -36,7 +36,7 @@ pub use connection::{OriginConnection, log_close, send_cached};
 pub use driver::FetchDriver;
 use events::{BodyEvent, FetchEvents, Started};
 use lacquer_cache::{BodyState, Busy, Object};
-use lacquer_net::patience::HalfClosed;
+use lacquer_net::disconnect::HalfClosed;
 use lacquer_shm::{Tag, Vxid};
 pub use parts::Mode;
 pub use pipe::PipeCall;
@@ -61,8 +61,8 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
     let (tx, params, later) = (req.transport().clone(), req.task.params.clone(), driver.presence());
     let shared = req.task.services.shared();
     // If many requests wait, one whose client is gone makes room at once.
-    let is_pressed = shared.admission().is_pressed(shared.bound(&params));
-    let treatment = HalfClosed::of_waiting(req.is_included(), is_pass, is_pressed);
+    let is_under_pressure = shared.admission().is_under_pressure(shared.bound(&params));
+    let treatment = HalfClosed::of_waiting(req.is_included(), is_pass, is_under_pressure);
     let started = {
         let waiting = pin!(async {
             if lent {
@@ -70,7 +70,7 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
             }
             driver.until(FetchEvents::started).await
         });
-        if is_pressed {
+        if is_under_pressure {
             // Boxed: this is rare, and the future is large.
             Box::pin(while_waiting(&tx, &params, treatment, waiting)).await
         } else {

@@ -19,7 +19,7 @@ pub enum Content<'c> {
     Coming(Option<u64>),
     /// The whole body is in the workspace.
     Whole(Text),
-    /// Like [`Content::Coming`], with the data that filters of an earlier body left.
+    /// Like [`Content::Incoming`], with the data that filters of an earlier body left.
     Again(u64, &'c [u8]),
 }
 
@@ -125,8 +125,8 @@ impl Fetch {
         let last_modified =
             validation::last_modified(&self.response.http, &self.task.ws, self.response.lifetime);
         let (expected, extra) = match content {
-            Content::Coming(expected) => (expected, [].as_slice()),
-            Content::Again(length, extra) => (Some(length), extra),
+            Content::Incoming(expected) => (expected, [].as_slice()),
+            Content::Copied(length, extra) => (Some(length), extra),
             Content::Whole(_) => (None, [].as_slice()),
         };
         let spec = ObjectSpec {

@@ -94,7 +94,7 @@ pub struct Purpose {
 pub struct Waiter {
     pub(super) events: Rc<FetchEvents>,
     /// It knows the object, or that there will be none.
-    pub(super) is_told: bool,
+    pub(super) is_notified: bool,
     /// The permit to wait, held for as long as the fetch runs.
     pub(super) _permit: Option<Permit>,
 }

@@ -52,11 +52,11 @@ impl<'e> Entry<'e> {
         params: &'e Params,
         shared: &'e Shared,
     ) -> Entry<'e> {
-        Entry { origin, id, instance, params, shared, most: shared.bound(params).of_one_backend() }
+        Entry { origin, id, instance, params, shared, most: shared.bound(params).per_backend() }
     }
 
     /// Takes a slot if one is free and nobody is in the queue.
-    pub fn pass_at_once(&self) -> Option<OriginSlot> {
+    pub fn try_acquire(&self) -> Option<OriginSlot> {
         if self.origin.has_queue() || !self.is_healthy() {
             return None;
         }
@@ -73,7 +73,7 @@ impl<'e> Entry<'e> {
             self.shared.counters().backend_unhealthy.add(1);
             return None;
         }
-        let slot = match self.pass_at_once() {
+        let slot = match self.try_acquire() {
             Some(slot) => Some(slot),
             None => self.wait().await,
         };

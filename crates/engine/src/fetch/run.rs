@@ -6,7 +6,7 @@ use lacquer_shm::Tag;
 
 use super::parts::Step;
 use super::{Fetch, body, error, start};
-use crate::turn::Place;
+use crate::activity::Work;
 
 /// Runs a fetch from its beginning to its end. A panic ends this fetch only.
 pub async fn run(fetch: &mut Fetch) {

@@ -51,7 +51,7 @@ pub fn from_request(
     let (snapshot, transit_buffer) = (memory.ws.mark(), params.transit_buffer);
     let task = new_task(req, params, memory.ws, memory.log);
     let now = task.run.now;
-    let taken = req.give_to_fetch();
+    let taken = req.take_fetch_inputs();
     Fetch {
         task,
         request: Request {
@@ -95,7 +95,7 @@ pub fn from_request(
             is_hitpass: taken.is_hitpass,
             is_hitmiss: taken.is_hitmiss,
         },
-        waiter: Waiter { events, is_told: false, _permit: taken.permit },
+        waiter: Waiter { events, is_notified: false, _permit: taken.permit },
         attempt: Attempt::new(),
         retries: Retries::default(),
     }

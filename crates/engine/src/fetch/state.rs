@@ -95,7 +95,7 @@ impl Fetch {
     /// Sends the event that the object can be delivered to the waiting request.
     pub fn announce(&mut self, object: Option<Arc<Object>>) {
         self.release_request();
-        if !mem::replace(&mut self.waiter.is_told, true) {
+        if !mem::replace(&mut self.waiter.is_notified, true) {
             self.waiter.events.started.set(Some(Started(object)));
         }
     }

@@ -225,7 +225,7 @@ impl Sender {
             Read::Missing => return Err(SendError::Source),
         };
         if first.len() >= SENDFILE_MIN {
-            return self.by_kernel(&first, from).await;
+            return self.send_file(&first, from).await;
         }
         if from + first.len() as u64 == to {
             self.one_piece(first.bytes()).await?;
@@ -271,13 +271,13 @@ impl Sender {
         };
         if is_file && chunk.len() >= SENDFILE_MIN {
             self.send_gathered().await?;
-            return self.by_kernel(&chunk, from).await;
+            return self.send_file(&chunk, from).await;
         }
         self.write(chunk.bytes()).await?;
         Ok(from + chunk.len() as u64)
     }
 
-    async fn by_kernel(&mut self, chunk: &Chunk<'_>, from: u64) -> Result<u64, SendError> {
+    async fn send_file(&mut self, chunk: &Chunk<'_>, from: u64) -> Result<u64, SendError> {
         let range = if self.tx.sends_files() { chunk.file_range() } else { None };
         let Some(mut range) = range else {
             self.body(chunk.bytes()).await?;
@@ -338,7 +338,7 @@ impl Sink for Sender {
         if self.gathered.len() >= GATHER_MAX { self.send_gathered().await } else { Ok(()) }
     }
 
-    async fn stored(
+    async fn write_stored(
         &mut self,
         object: &Object,
         from: u64,
@@ -364,7 +364,7 @@ impl Sink for Sender {
         Ok(self.write_head().await?)
     }
 
-    async fn more_than(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
+    async fn wait_for(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
         // The limit for the whole response counts from now at the latest.
         self.deadline();
         let more = self.limits.patience.while_connected(&self.tx, object.has_one_reader(), object.more(at));

@@ -4,13 +4,13 @@
 
 mod buffers;
 mod conn;
-mod intake;
+mod receive_buffer;
 mod output;
 mod reader;
 mod sender;
 mod sending;
 mod stream;
-mod turns;
+mod frame_quota;
 
 pub use buffers::Buffers;
 pub use conn::{Conn, Member};
@@ -19,7 +19,7 @@ pub use output::Flush;
 pub use reader::StreamReader;
 pub use sender::StreamSender;
 pub use stream::{Gone, Stream};
-pub use turns::{Turn, Turns};
+pub use frame_quota::{Turn, Turns};
 
 use crate::protocol::Protocol;
 

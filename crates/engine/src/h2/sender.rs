@@ -200,7 +200,7 @@ impl Sink for StreamSender {
         if self.gathered.len() >= GATHER_MAX { self.send_gathered(false).await } else { Ok(()) }
     }
 
-    async fn stored(
+    async fn write_stored(
         &mut self,
         object: &Object,
         from: u64,
@@ -229,7 +229,7 @@ impl Sink for StreamSender {
         self.send_gathered(false).await
     }
 
-    async fn more_than(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
+    async fn wait_for(&mut self, object: &Object, at: u64) -> Result<(), SendError> {
         let (more, gone) = (object.more(at), self.stream.gone());
         tokio::select! {
             _ended = more => Ok(()),

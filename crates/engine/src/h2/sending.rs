@@ -22,15 +22,15 @@ const BATCH: usize = 4;
 const PARTS: usize = 2 * BATCH + 2;
 
 /// The reason for which a write ended early.
-enum Unsent {
+enum WriteError {
     Io(io::Error),
     /// The time limit of this parameter is over.
     Late(&'static str),
 }
 
-impl From<io::Error> for Unsent {
-    fn from(e: io::Error) -> Unsent {
-        Unsent::Io(e)
+impl From<io::Error> for WriteError {
+    fn from(e: io::Error) -> WriteError {
+        WriteError::Io(e)
     }
 }
 
@@ -123,7 +123,7 @@ impl Conn {
             if self.output.gathered.borrow().rest().is_empty() || self.output.broken.get() {
                 return Flush::Done;
             }
-            let Ok(_turn) = self.output.turn.try_lock() else { return Flush::Others };
+            let Ok(_turn) = self.output.turn.try_lock() else { return Flush::Busy };
             let mut gathered = self.output.gathered.borrow_mut();
             match self.output.tx.try_write(gathered.rest()) {
                 Ok(n) => {
@@ -141,17 +141,17 @@ impl Conn {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => {
                     drop(gathered);
-                    self.write_failed(0, &Unsent::Io(e));
+                    self.write_failed(0, &WriteError::Io(e));
                 }
             }
         }
     }
 
     /// Ends the connection after a failed write.
-    fn write_failed(&self, stream: u32, why: &Unsent) {
+    fn write_failed(&self, stream: u32, why: &WriteError) {
         match why {
-            Unsent::Late(limit) => self.log(Tag::SessError, format_args!("H2: stream {stream}: Hit {limit}")),
-            Unsent::Io(e) => {
+            WriteError::Late(limit) => self.log(Tag::SessError, format_args!("H2: stream {stream}: Hit {limit}")),
+            WriteError::Io(e) => {
                 let errno = e.raw_os_error().unwrap_or(0);
                 self.log(Tag::Debug, format_args!("H2: stream {stream}: write error s=-1 errno={errno}"));
             }
@@ -162,7 +162,7 @@ impl Conn {
 
     /// Ends the connection, because the client did not take the bytes that wait within this parameter's limit.
     pub fn stalled(&self, limit: &'static str) {
-        self.write_failed(0, &Unsent::Late(limit));
+        self.write_failed(0, &WriteError::Late(limit));
     }
 
     /// Sends frames of one stream's body from storage, after all frames that were gathered before. Sends as
@@ -213,7 +213,7 @@ impl Conn {
         self.wake();
     }
 
-    async fn write_parts(&self, parts: &mut [&[u8]], limits: Limits) -> Result<(), Unsent> {
+    async fn write_parts(&self, parts: &mut [&[u8]], limits: Limits) -> Result<(), WriteError> {
         while parts.iter().any(|part| !part.is_empty()) {
             match self.output.tx.try_write_parts(parts.iter().copied()) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
@@ -229,7 +229,7 @@ impl Conn {
         Ok(())
     }
 
-    async fn writable(&self, limits: Limits) -> Result<(), Unsent> {
+    async fn writable(&self, limits: Limits) -> Result<(), WriteError> {
         let idle = Instant::now() + clock::seconds(clock::limit(limits.idle));
         let (until, limit) = match limits.by {
             Some(by) if by < idle => (by, "send_timeout"),
@@ -237,7 +237,7 @@ impl Conn {
         };
         match tokio::time::timeout_at(until, self.output.tx.writable()).await {
             Ok(done) => Ok(done?),
-            Err(_) => Err(Unsent::Late(limit)),
+            Err(_) => Err(WriteError::Late(limit)),
         }
     }
 

@@ -13,7 +13,7 @@ use lacquer_shm::Tag;
 use lacquer_sources::clock::{self, Instant};
 
 use super::conn::{Conn, Member};
-use super::intake::Intake;
+use super::receive_buffer::ReceiveBuffer;
 
 /// The error of a stream that ended before its request. The stream records the reason.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ pub struct Stream {
     pub proto: RefCell<Protocol>,
     /// The stream counts as one of the open ones.
     counted: Cell<bool>,
-    intake: RefCell<Option<Intake>>,
+    intake: RefCell<Option<ReceiveBuffer>>,
     wakers: Wakers,
     /// The time by which the response must be sent.
     pub send_by: Cell<Option<Instant>>,
@@ -185,8 +185,8 @@ impl Stream {
     pub fn take_in(&self, data: &[u8], end: bool) -> bool {
         let mut intake = self.intake.borrow_mut();
         if intake.is_none() {
-            let first = if end { data.len() } else { super::intake::PIECE };
-            *intake = Intake::begin(&self.conn.services, first);
+            let first = if end { data.len() } else { super::receive_buffer::PIECE };
+            *intake = ReceiveBuffer::begin(&self.conn.services, first);
         }
         let kept = intake.as_mut().is_some_and(|intake| intake.append(&self.conn.services, data));
         drop(intake);
@@ -196,7 +196,7 @@ impl Stream {
 
     /// Returns the number of bytes of body that were received and not read.
     pub fn held(&self) -> u64 {
-        self.intake.borrow().as_ref().map_or(0, Intake::held)
+        self.intake.borrow().as_ref().map_or(0, ReceiveBuffer::held)
     }
 
     /// Waits for bytes of the body and returns how many were read; 0 is the end of the body.

@@ -30,8 +30,8 @@ impl BodyError {
 
     pub fn text(&self) -> String {
         match self {
-            BodyError::NoPlace(text) => text.clone(),
-            BodyError::NoRoom => "Could not get storage".to_owned(),
+            BodyError::NoStorage(text) => text.clone(),
+            BodyError::StorageFull => "Could not get storage".to_owned(),
             BodyError::Framing(text) => (*text).to_owned(),
             BodyError::Filter => "0 (Success)".to_owned(),
             BodyError::TooBig => "Request body too big to cache".to_owned(),

@@ -37,7 +37,7 @@ impl Keep<'_> {
         let mut nuke = Nuke::new(self.nuke_limit, &mut note);
         self.shared.cache().begin(self.stevedore, &spec, expected, sizes, &mut nuke).map_err(|_| {
             let place = self.stevedore.name();
-            BodyError::NoPlace(format!("Object allocation failed: Ran out of space in {place}"))
+            BodyError::NoStorage(format!("Object allocation failed: Ran out of space in {place}"))
         })
     }
 
@@ -46,9 +46,9 @@ impl Keep<'_> {
             let mut note = |text: &str| (self.evicted)(self.shared, text);
             let mut nuke = Nuke::new(self.nuke_limit, &mut note);
             if self.shared.cache().reserve(self.stevedore, writer, &mut nuke).is_err() {
-                return Err(BodyError::NoRoom);
+                return Err(BodyError::StorageFull);
             }
-            let n = writer.write(bytes).map_err(|_| BodyError::NoRoom)?;
+            let n = writer.write(bytes).map_err(|_| BodyError::StorageFull)?;
             bytes = &bytes[n..];
         }
         Ok(())

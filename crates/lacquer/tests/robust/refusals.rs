@@ -62,7 +62,7 @@ impl Drop for Folder {
     }
 }
 
-/// Exit code 2 and one line, which may be followed by where to find help.
+/// ClientSink code 2 and one line, which may be followed by where to find help.
 fn fault_of(output: &Output, text: &str) -> Option<String> {
     let said = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<&str> = said.lines().filter(|l| *l != "(-? gives usage)" && !l.is_empty()).collect();

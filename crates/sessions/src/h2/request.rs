@@ -6,7 +6,7 @@ use std::task::Context;
 
 use lacquer_engine::client::Req;
 use lacquer_engine::h2::{Stream, Turn};
-use lacquer_engine::turn::{Place, in_turns};
+use lacquer_engine::activity::{Place, track_polls};
 use lacquer_engine::{Services, TransactionSlot};
 use lacquer_h2::{Error, Reason};
 use lacquer_shm::Tag;
@@ -18,13 +18,13 @@ use crate::address_limit::TOO_MANY_REQUESTS;
 pub fn start(stream: Rc<Stream>, slot: TransactionSlot<Req>, turn: &mut Turn, cx: &mut Context<'_>) {
     let services = stream.conn.services.clone();
     let bound = services.bound(&services.params());
-    let is_pressed = services.admission().is_pressed(bound);
+    let is_under_pressure = services.admission().is_under_pressure(bound);
     let watched = services.watched().clone();
     let mut work = Box::pin(run(stream, slot));
-    let is_served = !is_pressed && work.as_mut().poll(cx).is_ready();
+    let is_served = !is_under_pressure && work.as_mut().poll(cx).is_ready();
     turn.count_request(is_served);
     if !is_served {
-        tokio::task::spawn_local(async move { in_turns(&watched.turn, Place::Request, work.as_mut()).await });
+        tokio::task::spawn_local(async move { track_polls(&watched.turn, Place::Request, work.as_mut()).await });
     }
 }
 

@@ -132,7 +132,7 @@ impl Turn {
 }
 
 /// Runs a task of a reactor; each poll is a turn.
-pub async fn in_turns<F: Future>(turn: &Turn, place: Place, mut work: Pin<&mut F>) -> F::Output {
+pub async fn track_polls<F: Future>(turn: &Turn, place: Place, mut work: Pin<&mut F>) -> F::Output {
     poll_fn(|cx| {
         turn.begin(place);
         let poll = work.as_mut().poll(cx);

@@ -14,7 +14,7 @@ pub enum PeerState {
 
 /// The result of a check of a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum Peeked {
     /// The connection is open, and no unread bytes wait.
     Quiet,
     /// The peer has closed.
@@ -25,12 +25,12 @@ pub enum Look {
     Bytes(Vec<u8>),
 }
 
-impl Look {
+impl Peeked {
     /// Judges surplus bytes. A server may send status 408 before it closes an idle connection (RFC 9110, 15.5.9); that
     /// is no fault.
-    pub(crate) fn of(bytes: &[u8]) -> Look {
+    pub(crate) fn of(bytes: &[u8]) -> Peeked {
         let says_timeout =
             bytes.starts_with(b"HTTP/1.") && bytes.get(8..).is_some_and(|rest| rest.starts_with(b" 408"));
-        if says_timeout { Look::Closed } else { Look::Bytes(bytes.to_vec()) }
+        if says_timeout { Peeked::Closed } else { Peeked::Bytes(bytes.to_vec()) }
     }
 }

@@ -5,17 +5,17 @@ use lacquer_http::multipart::Multipart;
 
 use super::plan::Plan;
 use super::{Req, esi};
-use crate::exit::Exit;
+use crate::client_sink::ClientSink;
 
 /// Sends a body through filters by this exit. Returns the exit, which is kept unless the request failed in an include.
-pub async fn pour_out(
+pub async fn send_through_pipeline(
     req: &mut Req,
     source: &Source,
     plan: Plan,
-    exit: Exit,
-) -> (Option<Exit>, Result<(), SendError>) {
+    exit: ClientSink,
+) -> (Option<ClientSink>, Result<(), SendError>) {
     let pipeline = BodyPipeline::new(plan.filters, req.task.params.gzip_buffer, BodySink::Client(exit));
-    let (pipeline, sent) = Box::pin(pour(req, source, plan.esi, plan.parts.as_deref(), pipeline)).await;
+    let (pipeline, sent) = Box::pin(run_pipeline(req, source, plan.esi, plan.parts.as_deref(), pipeline)).await;
     match pipeline.into_sink() {
         BodySink::Client(exit) => (Some(exit), sent),
         BodySink::Include(_) | BodySink::Lent => (None, sent),
@@ -23,13 +23,13 @@ pub async fn pour_out(
 }
 
 /// Sends a body through filters, with the responses that it includes.
-pub async fn pour(
+pub async fn run_pipeline(
     req: &mut Req,
     source: &Source,
     esi: bool,
     parts: Option<&Multipart>,
-    mut pipeline: BodyPipeline<Exit>,
-) -> (BodyPipeline<Exit>, Result<(), SendError>) {
+    mut pipeline: BodyPipeline<ClientSink>,
+) -> (BodyPipeline<ClientSink>, Result<(), SendError>) {
     let poured = match source {
         _ if let Some(parts) = parts => send_parts(source, parts, &mut pipeline).await,
         Source::Object(object) if esi => {

@@ -33,7 +33,7 @@ impl HalfClosed {
     /// `private` work ends with its client. If it is `urgent`, the end is noticed at once.
     pub fn of_waiting(is_included: bool, private: bool, urgent: bool) -> HalfClosed {
         match (is_included, private) {
-            (false, _) => HalfClosed::Ask(if urgent { Duration::ZERO } else { FIRST_PAUSE }),
+            (false, _) => HalfClosed::Probe(if urgent { Duration::ZERO } else { FIRST_PAUSE }),
             (true, true) => HalfClosed::Limit,
             (true, false) => HalfClosed::Serve,
         }
@@ -42,14 +42,14 @@ impl HalfClosed {
 
 /// The limit after which a client counts as gone.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct DisconnectPolicy {
     /// Seconds after the client has shut down its sending side; `None` if it is not watched.
     half_closed: Option<f64>,
 }
 
-impl Patience {
-    pub fn of(params: &Params) -> Patience {
-        Patience { half_closed: params.cancel_abandoned.then_some(params.half_close_timeout) }
+impl DisconnectPolicy {
+    pub fn of(params: &Params) -> DisconnectPolicy {
+        DisconnectPolicy { half_closed: params.cancel_abandoned.then_some(params.half_close_timeout) }
     }
 
     /// Returns the seconds after which a client that shut down its sending side counts as gone, if it ever does.
@@ -77,11 +77,11 @@ impl Patience {
         }
         // Boxed: timers are large, and these are rare.
         match treatment {
-            HalfClosed::Ask(pause) if seconds.is_finite() => Box::pin(refuses(tx, pause)).await,
+            HalfClosed::Probe(pause) if seconds.is_finite() => Box::pin(refuses(tx, pause)).await,
             HalfClosed::Limit => {
                 let _ = Box::pin(tokio::time::timeout(clock::seconds(seconds), tx.broken())).await;
             }
-            HalfClosed::Ask(_) | HalfClosed::Serve => tx.broken().await,
+            HalfClosed::Probe(_) | HalfClosed::Serve => tx.broken().await,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::services::Services;
 /// The size of the pieces in which memory is taken, and freed once it was read.
 pub const PIECE: usize = 16 * 1024;
 
-pub struct Intake {
+pub struct ReceiveBuffer {
     kept: Arc<Object>,
     writer: Option<BodyWriter>,
     taken: u64,
@@ -29,12 +29,12 @@ fn place(services: &Services) -> Option<Keep<'_>> {
     })
 }
 
-impl Intake {
+impl ReceiveBuffer {
     /// Starts an intake. `first` is the length of the first piece. Returns `None` if there is no room.
-    pub fn begin(services: &Services, first: usize) -> Option<Intake> {
+    pub fn begin(services: &Services, first: usize) -> Option<ReceiveBuffer> {
         let sizes = ChunkSizes { first, max: PIECE.max(first) };
         let (kept, writer) = place(services)?.begin(None, sizes).ok()?;
-        Some(Intake { kept, writer: Some(writer), taken: 0 })
+        Some(ReceiveBuffer { kept, writer: Some(writer), taken: 0 })
     }
 
     /// Appends bytes. Returns false if there is no room.
